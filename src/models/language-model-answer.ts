@@ -16,6 +16,7 @@ type Result = Awaited<ReturnType<LanguageModel["doGenerate"]>>;
 export type StreamPart =
   Awaited<ReturnType<LanguageModel["doStream"]>>["stream"] extends ReadableStream<infer Part> ? Part : never;
 
+/** `error` and `interrupted` end no answer: the provider fails then. */
 const FINISH: Record<Result["finishReason"]["unified"], FinishReason> = {
   stop: "stop",
   length: "length",

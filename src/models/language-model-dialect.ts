@@ -43,6 +43,8 @@ export interface Dialect {
   effort(request: ChatRequest): LanguageModelCall["reasoning"];
   /** The counts so far in an event before the end of a stream; null: it has none. Absent: the API has no such event. */
   countsSoFar?(event: unknown): Counts | null;
+  /** Whether a whole answer is a failure that the SDK takes for an answer. Absent: the API has no such answer. */
+  isFailed?(answer: unknown): boolean;
   /** A block of reasoning in OpenRouter's shape. */
   details(block: ReasoningBlock): Omit<ReasoningDetail, "format" | "index" | "model">[];
   /** The SDK's parts for reasoning of this provider, in the order of `details`. */

@@ -101,6 +101,9 @@ export function createLanguageModelProvider(
         const { call, data } = withoutLongData(callOf(request, options));
         const ask = () => long_data.run(data, () => language_model.doGenerate(call));
         const result = await noteSent(options.onSent, ask);
+        const has_failed =
+          result.finishReason.unified === "error" || dialect.isFailed?.(result.response?.body) === true;
+        if (has_failed) throw brokenProvider(model, "a failed answer");
         const response = responseOf(result, { ...newIdentity(), model: model.id }, answerOptions(request, dialect));
         const counts = countsOfResult(result.usage) ?? estimateCounts(request, generatedText(response.choices));
         return { response, counts };
@@ -155,9 +158,9 @@ function chunkStream(
           continue;
         }
         if (part.type === "finish") {
-          // The SDK also ends a stream that its provider cut off.
+          // The SDK also ends a stream that its provider cut off or that failed.
           const { unified, raw } = part.finishReason;
-          if (unified === "interrupted" || (unified === "other" && raw === undefined)) break;
+          if (["interrupted", "error"].includes(unified) || (unified === "other" && raw === undefined)) break;
           reported = countsOfResult(part.usage);
           finished = true;
         }
@@ -167,7 +170,7 @@ function chunkStream(
         const chunk: ChatChunk = { ...identity, object: "chat.completion.chunk", model: model.id, choices: [choice] };
         return { done: false, value: `data: ${JSON.stringify(chunk)}\n\n` };
       }
-      if (!finished) throw brokenProvider(model, "a stream that was cut off");
+      if (!finished) throw brokenProvider(model, "a stream that failed or was cut off");
       return { done: true, value: undefined };
     } catch (thrown) {
       throw failureOf(thrown, { model, secrets }, signal);

@@ -46,6 +46,7 @@ const OPENAI: Dialect = {
       strictJsonSchema: format?.type === "json_schema" ? (format.json_schema.strict ?? false) : undefined,
     });
   },
+  isFailed: (answer) => fieldsOf(answer).status === "failed",
   details({ text, metadata: { itemId, reasoningEncryptedContent } }) {
     const id = typeof itemId === "string" ? itemId : null;
     const summary = text === "" ? [] : [{ type: "reasoning.summary" as const, summary: text, id }];

@@ -1,8 +1,9 @@
 import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
-import { ask, charges, expectCleanAudit } from "../support/lab.ts";
+import { openStream } from "../support/event-stream.ts";
+import { ask, charges, expectCleanAudit, settledBalance } from "../support/lab.ts";
 import { NATIVE_KINDS, nativeConfig } from "../support/native-apis/lab.ts";
 import { type Client, type Service, startService } from "../support/service.ts";
-import { json, startUpstream, type Upstream } from "../support/upstream.ts";
+import { anthropicMessage, events, json, startUpstream, type Upstream } from "../support/upstream.ts";
 
 // Failures of the native APIs that are no plain error status (contract 2.10.1, 4.7, 4.9.3).
 
@@ -48,4 +49,40 @@ it.each(NATIVE_KINDS)("%s: a message that repeats the operator's key is shown wi
     expect(JSON.stringify(body)).not.toContain("Kp3");
     expect([status, body.error.metadata.provider.message]).toEqual([502, "Incorrect API key provided: [redacted]."]);
   }
+});
+
+/** An answer of Gemini that failed after these parts. */
+const malformed = (...parts: unknown[]) => ({
+  candidates: [{ content: { role: "model", parts }, finishReason: "MALFORMED_FUNCTION_CALL", index: 0 }],
+  usageMetadata: { promptTokenCount: 8, candidatesTokenCount: 0, thoughtsTokenCount: 40, totalTokenCount: 48 },
+});
+const streamed = (body: object) => events(`data: ${JSON.stringify(body)}\n\n`);
+const FAILED_RESPONSE = {
+  ...{ id: "resp_1", object: "response", created_at: 1, model: "gpt", output: [], status: "failed", error: null },
+  usage: { input_tokens: 3, output_tokens: 0, total_tokens: 3 },
+};
+
+const done = anthropicMessage([{ type: "text", text: "done" }], { input_tokens: 3, output_tokens: 2 });
+
+it.each([
+  ["a call that Gemini could not write", "google", json(malformed())],
+  ["a response of OpenAI with the status failed", "openai", json(FAILED_RESPONSE)],
+])("%s is a failure of the provider that costs nothing, and the next model answers", async (_, kind, failed) => {
+  upstream.answer((...given) => (given[1].path.includes("/messages") ? done : failed)(...given));
+  const { status, body } = await user.post(CHAT, ask(`native/${kind}`));
+  expect([status, body.error.code]).toEqual([502, "upstream_error"]);
+  expect(await charges(user)).toEqual([]);
+  const fallback = await user.post(CHAT, ask(`native/${kind}`, { models: ["native/anthropic"] }));
+  expect(fallback.body.choices[0].message.content).toBe("done");
+});
+
+it.each([
+  ["before any text costs nothing", [], 0],
+  ["after its first text is charged for the text", [{ text: "Let me see." }], 1],
+])("a stream of Gemini that fails ends with an error event; one that fails %s", async (_, parts, count) => {
+  upstream.answer(streamed(malformed(...parts)));
+  const read = await openStream(service, user, ask("native/google"));
+  expect(JSON.parse((await read.rest()).at(-1) ?? "").error).toMatchObject({ code: "upstream_error" });
+  await settledBalance(user);
+  expect(await charges(user)).toHaveLength(count);
 });
