@@ -221,7 +221,8 @@ export interface ChatChunk {
   object: "chat.completion.chunk";
   created: number;
   model: string;
-  choices: { index: number; delta: ChatDelta; finish_reason: FinishReason | null }[];
+  /** `stop_reason`: the stop sequence that ended the choice, from Anthropic and vLLM. Others give other things in it. */
+  choices: { index: number; delta: ChatDelta; finish_reason: FinishReason | null; stop_reason?: unknown }[];
   usage?: Usage;
   routing?: Routing;
 }

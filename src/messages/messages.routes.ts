@@ -36,7 +36,8 @@ export function messageEndpoint({ completions, envelopes, log }: MessagesDeps): 
         log.info({ request_id, tools: shownTypes(dropped_tools) }, "tools that Anthropic executes itself were dropped");
       }
       const seal = envelopes.seal.bind(null, user_id);
-      const writer = createMessageWriter({ model: asked.model, newId, paramOf, seal });
+      const stop_sequences = asked.stop_sequences ?? [];
+      const writer = createMessageWriter({ model: asked.model, stop_sequences, newId, paramOf, seal });
       const of_provider = { provider_headers, ...(native === undefined ? {} : { native }) };
       return await answerCall(http, completions, { request, writer, ...of_provider });
     },

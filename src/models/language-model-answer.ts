@@ -64,7 +64,8 @@ export function responseOf(
     ...(reasoning_details.length === 0 ? {} : { reasoning_details }),
     ...(tool_calls.length === 0 ? {} : { tool_calls }),
   };
-  const choices = [{ index: 0, message, logprobs: null, finish_reason: FINISH[result.finishReason.unified] }];
+  const ended = { finish_reason: FINISH[result.finishReason.unified], ...stopOf(result.providerMetadata, options) };
+  const choices = [{ index: 0, message, logprobs: null, ...ended }];
   return { ...identity, object: "chat.completion", choices };
 }
 
@@ -94,6 +95,12 @@ function textInput(input: string): string {
   } catch {
     return input;
   }
+}
+
+/** The stop sequence that ended the answer, in vLLM's field. Anthropic names it. */
+function stopOf(metadata: Metadata, { dialect }: AnswerOptions): { stop_reason?: string } {
+  const { stopSequence } = fieldsOf(fieldsOf(metadata)[dialect.name]);
+  return typeof stopSequence === "string" ? { stop_reason: stopSequence } : {};
 }
 
 /** Gemini's signature of a call. */
@@ -167,6 +174,7 @@ export interface ChunkChoice {
   index: 0;
   delta: ChatDelta;
   finish_reason: FinishReason | null;
+  stop_reason?: string;
 }
 
 /** A block of reasoning that is being streamed. */
@@ -262,7 +270,7 @@ export function createChoiceMapper(model_id: string, options: AnswerOptions): (p
         if (part.providerExecuted === true || tools.has(part.toolCallId)) return null;
         return called(part.toolCallId, part.toolName, part.input, part.providerMetadata);
       case "finish":
-        return choice({}, FINISH[part.finishReason.unified]);
+        return { ...choice({}, FINISH[part.finishReason.unified]), ...stopOf(part.providerMetadata, options) };
       default:
         return null;
     }

@@ -1,4 +1,4 @@
-import { type Chunk, createPieceReader, type Delta, type Piece } from "../completions/answer-pieces.ts";
+import { type Chunk, createPieceReader, type Delta, finishReasonOf, type Piece } from "../completions/answer-pieces.ts";
 import type { AnswerWriter } from "../completions/endpoint.ts";
 import type { Envelope } from "../completions/reasoning-envelope.ts";
 import type { ChatResponse, FinishReason, Routing, Usage } from "../contract/completions.ts";
@@ -107,7 +107,8 @@ function note({ model, usage, routing, choices }: Chunk, seen: Seen): void {
   if (typeof model === "string") seen.model = model;
   if (usage != null) seen.usage = usage;
   if (routing !== undefined) seen.routing = routing;
-  seen.finish_reason = choices?.[0]?.finish_reason ?? seen.finish_reason;
+  const reason = choices?.[0]?.finish_reason;
+  if (reason != null) seen.finish_reason = finishReasonOf(reason);
 }
 
 /** Keeps the signatures of calls: the Responses API has no field for them. */

@@ -1,4 +1,4 @@
-import { type Chunk, chunksOf, createCallNumbers } from "../completions/answer-pieces.ts";
+import { type Chunk, chunksOf, createCallNumbers, finishReasonOf } from "../completions/answer-pieces.ts";
 import type { ChatDelta, FinishReason, ReasoningDetail, ToolCall, ToolCallDelta } from "../contract/completions.ts";
 import { PurserError } from "../errors.ts";
 import type { AssistantMessage } from "./transcript.ts";
@@ -34,7 +34,7 @@ export function createAnswerReader() {
   const add = (chunk: Chunk): string => {
     if (chunk.error != null) throw new PurserError({ status: 502, ...chunk.error });
     const choice = chunk.choices?.[0];
-    finish_reason = choice?.finish_reason ?? finish_reason;
+    if (choice?.finish_reason != null) finish_reason = finishReasonOf(choice.finish_reason);
     for (const call of choice?.delta?.tool_calls ?? []) addCall(call);
     if (choice?.delta !== undefined) reasoning.add(choice.delta);
     const text = choice?.delta?.content ?? "";

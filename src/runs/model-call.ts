@@ -1,3 +1,4 @@
+import { finishReasonOf } from "../completions/answer-pieces.ts";
 import type {
   CompletionAnswer,
   CompletionCall,
@@ -47,7 +48,7 @@ async function whole(completions: Completions, { record, ...call }: ModelCall): 
       const choice = answer.response?.choices[0];
       said = {
         message: choice?.message ?? { role: "assistant", content: null },
-        finish_reason: choice?.finish_reason ?? "stop",
+        finish_reason: finishReasonOf(choice?.finish_reason),
       };
       return record({ ...answer, ...said });
     },

@@ -1,3 +1,4 @@
+import Anthropic from "@anthropic-ai/sdk";
 import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
 import { openStream } from "../support/event-stream.ts";
 import { ask, charges, expectCleanAudit, settledBalance } from "../support/lab.ts";
@@ -5,7 +6,7 @@ import { NATIVE_KINDS, nativeConfig } from "../support/native-apis/lab.ts";
 import { type Client, type Service, startService } from "../support/service.ts";
 import { anthropicMessage, events, json, startUpstream, type Upstream } from "../support/upstream.ts";
 
-// Failures of the native APIs that are no plain error status (contract 2.10.1, 4.7, 4.9.3).
+// Failures and ends of the native APIs' answers (contract 2.10.1, 4.7, 4.9.3, 4.12.3).
 
 /** A key without the shape of any vendor's keys. */
 const NATIVE_KEY = "team.Qx7!Kp3.Zr9";
@@ -85,4 +86,29 @@ it.each([
   expect(JSON.parse((await read.rest()).at(-1) ?? "").error).toMatchObject({ code: "upstream_error" });
   await settledBalance(user);
   expect(await charges(user)).toHaveLength(count);
+});
+
+it.each([false, true])("Messages name the stop sequence that ended Claude's answer (stream: %s)", async (stream) => {
+  const ended = { stop_reason: "stop_sequence", stop_sequence: "END" };
+  const message = { id: "msg_1", type: "message", role: "assistant", model: "claude-test" };
+  const usage = { input_tokens: 3, output_tokens: 2 };
+  const named = (type: string, fields: object) => `event: ${type}\ndata: ${JSON.stringify({ type, ...fields })}\n\n`;
+  const start = { ...message, content: [], stop_reason: null, stop_sequence: null, usage };
+  upstream.answer(
+    stream
+      ? events(
+          named("message_start", { message: start }),
+          named("content_block_start", { index: 0, content_block: { type: "text", text: "" } }),
+          named("content_block_delta", { index: 0, delta: { type: "text_delta", text: "abc" } }),
+          named("content_block_stop", { index: 0 }),
+          named("message_delta", { delta: ended, usage: { output_tokens: 2 } }),
+          named("message_stop", {}),
+        )
+      : json({ ...message, content: [{ type: "text", text: "abc" }], ...ended, usage }),
+  );
+  const client = new Anthropic({ baseURL: `${service.url}/api`, apiKey: user.key, maxRetries: 0 });
+  const messages = [{ role: "user" as const, content: "x" }];
+  const asked = { model: "native/anthropic", max_tokens: 20, stop_sequences: ["END"], messages };
+  const answer = stream ? client.messages.stream(asked).finalMessage() : client.messages.create(asked);
+  expect(await answer).toMatchObject(ended);
 });
