@@ -61,13 +61,16 @@ export function createAgentModel(deps: {
         const events = createChatEvents(call.request_id, call.request.stream_options?.include_usage === true);
         const signal = AbortSignal.any([call.signal, events.left]);
         const begun = await turn(call, { request_id: call.request_id, signal, onText: events.onText });
-        return completionStream(begun, await events.open(begun));
+        return completionStream(begun, { ...(await events.open(begun)), failure: events.failure });
       },
     };
   };
 }
 
-function completionStream({ finished }: Turn, events: EventFeed): CompletionStream {
+function completionStream(
+  { finished }: Turn,
+  events: EventFeed & Required<Pick<CompletionStream, "failure">>,
+): CompletionStream {
   let outcome: ReturnType<CompletionStream["outcome"]> = null;
   const over = finished.then(
     (turn) => {
@@ -83,6 +86,7 @@ function completionStream({ finished }: Turn, events: EventFeed): CompletionStre
       return DONE;
     },
     outcome: () => outcome,
+    failure: events.failure,
     [Symbol.asyncIterator]() {
       return this;
     },

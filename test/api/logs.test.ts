@@ -136,6 +136,16 @@ test("a stream that its provider breaks off has the code of its error event in i
   expect(await lineOf(request_id)).toMatchObject({ status: 200, code: "upstream_error" });
 });
 
+test.each([
+  ["/chat/completions", (model: string) => ask(model)],
+  ["/responses", (model: string) => ({ model, input: "hello" })],
+])("a stream of an agent as a model that breaks off has its code in its line: %s", async (path, bodyOf) => {
+  const agent = await send("POST", "/agents", { name: "Breaking", model_id: "lab/plain" });
+  upstream.answer(events(delta("a word")));
+  const { request_id } = await send("POST", path, { ...bodyOf(`agent/${agent.body.id}`), stream: true });
+  expect(await lineOf(request_id)).toMatchObject({ status: 200, code: "upstream_error" });
+});
+
 test.each(["sk-abcdefgh12345678", "user_1234567890", "a code of words", "A".repeat(30)])(
   "a provider's code with the shape of a key, an id or a text is not logged: %s",
   async (code) => {
