@@ -133,3 +133,71 @@ describe("what exceeds a limit is hidden", () => {
     ["400 spaces before !important", inline(`display:none${" ".repeat(150)}!important;display:block`)],
   ])("%s", (_name, html) => expectHidden(html));
 });
+
+describe("text that an element or attribute keeps off the screen", () => {
+  it.each([
+    `<div popover>${HIDDEN}</div>`,
+    `<progress>${HIDDEN}</progress>`,
+    `<meter>${HIDDEN}</meter>`,
+    `<select><option label=x>${HIDDEN}</option></select>`,
+    `<math><semantics><mi>x</mi><annotation>${HIDDEN}</annotation></semantics></math>`,
+    `<svg>${HIDDEN}</svg>`,
+    `<svg><g>${HIDDEN}</g></svg>`,
+    `<svg><title>${HIDDEN}</title></svg>`,
+    `<svg><symbol><text>${HIDDEN}</text></symbol></svg>`,
+    `<svg><text display=none>${HIDDEN}</text></svg>`,
+    `<svg><text fill=none>${HIDDEN}</text></svg>`,
+    `<svg><g opacity=0><text>${HIDDEN}</text></g></svg>`,
+  ])("%s", (inner) => expectHidden(page(inner)));
+
+  it.each([
+    `<body hidden>${HIDDEN}</body>`,
+    `<body style="display:none">${HIDDEN}</body>`,
+    `<body text=#fff>${HIDDEN}</body>`,
+  ])("%s", (html) => expect(visibleText(html).text).toBe(""));
+
+  it.each([
+    `<div popover style="display:block">${HIDDEN}</div>`,
+    `<select><option>${HIDDEN}</option></select>`,
+    `<svg fill=none><text fill=#000>${HIDDEN}</text></svg>`,
+    `<svg><foreignObject><p>${HIDDEN}</p></foreignObject></svg>`,
+    `<script>show()</script><body style="opacity:0">${HIDDEN}`,
+  ])("is no text that they show: %s", expectShown);
+});
+
+describe("text that a property keeps off the screen", () => {
+  it.each([
+    "position:absolute;inset:-9999px auto auto -9999px",
+    "margin:0 0 0 -9999px",
+    "translate:-9999px",
+    "position:absolute;left:calc(0px - 9999px)",
+    "position:absolute;left:calc(-100 * 100px)",
+    "color:hsl(0 0% 100%)",
+    "color:hsla(0,0%,0%,0)",
+    "color:color-mix(in srgb, white, white)",
+    "font-size:calc(0px)",
+    "opacity:calc(0)",
+    "-webkit-mask:linear-gradient(transparent,transparent)",
+    "zoom:0.01",
+    "transform:matrix(0,0,0,0,0,0)",
+    "transform:matrix(1,0,0,1,-9999,0)",
+    "transform:scale(1,0)",
+    "clip-path:polygon(0 0,0 0,0 0)",
+    "clip-path:inset(0 100% 0 0)",
+    "overflow:hidden;max-height:calc(0px)",
+  ])("%s", (css) => expectHidden(inline(css)));
+
+  it.each([
+    "color:hsl(0 0% 20%)",
+    "font-size:calc(1rem + 1vw)",
+    "zoom:1",
+    "margin:0 -15px",
+    "translate:-50% -50%",
+    "transform:matrix(1,0,0,1,0,0)",
+    "clip-path:polygon(0 0,100% 0,100% 100%)",
+    "clip-path:inset(0 10% 0 0)",
+    "mask:linear-gradient(black,transparent)",
+    "color:var(--text)",
+    "display:var(--display)",
+  ])("is no text that it shows: %s", (css) => expectShown(inline(css)));
+});

@@ -9,7 +9,6 @@ const IN_STRING = /["'\\\n\r\f]/g;
 const IN_URL = /[\\)]/g;
 /** `url(` whose address has no quotes: its characters have no meaning. */
 const BARE_URL = /url\($/i;
-const CUSTOM_PROPERTY = /^\s*--/;
 const CLOSERS: Readonly<Record<string, string>> = { "(": ")", "[": "]", "{": "}" };
 
 /**

@@ -20,6 +20,8 @@ export type HidingTechnique =
 const OFF_SCREEN_PX = 500;
 /** Text smaller than this is illegible. */
 const LEGIBLE_PX = 3;
+/** A smaller `zoom` makes ordinary text illegible. */
+const SMALLEST_ZOOM = 0.15;
 /** Colours closer than this (largest channel difference, of 255) look equal. */
 const SAME_COLOUR = 12;
 
@@ -43,15 +45,18 @@ export function hidesAlone(css: Declarations): boolean {
   );
 }
 
+const EMPTY_MASK = /^[a-z-]*gradient\((?:(?:transparent|#0000(?:0000)?|rgba\([^()]*,\s*0\))\s*,?\s*)+\)/;
+
 function isTransparent(css: Declarations): boolean {
   const opacity = declared(css, "opacity");
   if (opacity !== undefined && share(opacity) <= 0.05) return true;
+  if (EMPTY_MASK.test(declared(css, "mask-image") ?? "")) return true;
   const filter = /opacity\(\s*([\d.]+%?)\s*\)/.exec(declared(css, "filter") ?? "")?.[1];
   return filter !== undefined && share(filter) <= 0.05;
 }
 
 function share(value: string): number {
-  const number = Number.parseFloat(value);
+  const number = Number.parseFloat(value.replace(/^calc\(\s*/, ""));
   if (Number.isNaN(number)) return 1;
   return value.endsWith("%") ? number / 100 : number;
 }
@@ -62,16 +67,47 @@ function isOffScreen(css: Declarations): boolean {
   if (placed && moved) return true;
   if (isFar(declared(css, "text-indent")) || isFar(declared(css, "margin-left")) || isFar(declared(css, "margin-top")))
     return true;
-  const transform = declared(css, "transform") ?? "";
-  if (/\bscale[xy]?\(\s*0(\.0+)?\s*[,)]/.test(transform) || /^0(\.0+)?$/.test(declared(css, "scale") ?? ""))
-    return true;
+  if (/^0(\.0+)?$/.test(declared(css, "scale") ?? "")) return true;
+  return isMovedAway(declared(css, "transform") ?? "") || (declared(css, "translate") ?? "").split(" ").some(isFar);
+}
+
+function isMovedAway(transform: string): boolean {
+  if (/\bscale(?:[xy]|3d)?\(\s*(?:[\d.]+\s*,\s*)?0(\.0+)?\s*[,)]/.test(transform)) return true;
+  const [a = 1, b = 0, c = 0, d = 1, ...moved] =
+    /\bmatrix\(([^()]*)/.exec(transform)?.[1]?.split(",").map(Number) ?? [];
+  if (a * d === b * c || moved.some((each) => each <= -OFF_SCREEN_PX)) return true;
   return transform.startsWith("translate") && (transform.match(/-\d[\d.]*[a-z%]+/g) ?? []).some(isFar);
 }
 
 /** Whether a length is far outside the screen: to the left or above (for `right` and `bottom`: beyond). */
 function isFar(length: string | undefined): boolean {
-  if (length === undefined || !length.startsWith("-")) return false;
+  if (length === undefined) return false;
+  const sum = calculated(length);
+  if (sum !== null) return sum <= -OFF_SCREEN_PX;
+  if (!length.startsWith("-")) return false;
   return /(vw|vh|%)$/.test(length) ? Number.parseFloat(length) <= -100 : pixels(length) <= -OFF_SCREEN_PX;
+}
+
+const CALC = /^(?:-webkit-)?calc\(([^()]*)\)$/;
+/** Pixels of units whose size depends on the window or the element, for a usual window. */
+const USUAL_PX: Readonly<Record<string, number>> = { "%": 10, vw: 12, vh: 8 };
+
+/** The pixels of a `calc()` of sums and products, or null for another value. */
+function calculated(value: string): number | null {
+  const inner = CALC.exec(value)?.[1];
+  if (inner === undefined) return null;
+  let sum = 0;
+  for (const term of inner.replace(/\s([-+])\s+/g, " |$1").split("|")) {
+    let product = 1;
+    for (const factor of term.split("*")) {
+      const [, sign = "", number, unit = ""] = /^\s*([-+]?)([\d.]+)([a-z%]*)\s*$/.exec(factor) ?? [];
+      if (number === undefined) return null;
+      product *=
+        Number(`${sign}1`) * (USUAL_PX[unit] === undefined ? pixels(number + unit) : Number(number) * USUAL_PX[unit]);
+    }
+    sum += product;
+  }
+  return sum;
 }
 
 function pixels(length: string): number {
@@ -84,9 +120,16 @@ function pixels(length: string): number {
 function isClipped(css: Declarations): boolean {
   const clip = declared(css, "clip") ?? "";
   if (/^rect\(/.test(clip) && (clip.match(/[\d.]+/g) ?? []).every((edge) => Number(edge) <= 1)) return true;
-  return /^(inset\(\s*(50|[6-9]\d|1\d\d)(\.\d+)?%|circle\(\s*0|ellipse\(\s*0|polygon\(\s*0\s*0\s*\))/.test(
-    declared(css, "clip-path") ?? "",
-  );
+  const path = declared(css, "clip-path") ?? "";
+  const [, shape = "", inner = ""] = /^([a-z]+)\(([^()]*)/.exec(path) ?? [];
+  if (shape === "circle" || shape === "ellipse") return /^\s*0/.test(inner) && !/^\s*0?\.\d*[1-9]/.test(inner);
+  if (shape === "polygon") return new Set(inner.split(",").map((point) => point.trim().replace(/px/g, ""))).size === 1;
+  if (shape !== "inset") return false;
+  const [top = 0, right = top, bottom = top, left = right] = inner
+    .trim()
+    .split(/\s+/)
+    .map((side) => (side.endsWith("%") ? Number.parseFloat(side) : 0));
+  return top + bottom >= 100 || left + right >= 100;
 }
 
 function hasNoSize(css: Declarations): boolean {
@@ -95,6 +138,8 @@ function hasNoSize(css: Declarations): boolean {
 }
 
 function isNothing(length: string | undefined): boolean {
+  const sum = calculated(length ?? "");
+  if (sum !== null) return sum <= 1;
   return length !== undefined && /^[\d.]/.test(length) && !/(vw|vh|%|em)$/.test(length)
     ? pixels(length) <= 1
     : length === "0%" || length === "0em";
@@ -103,6 +148,10 @@ function isNothing(length: string | undefined): boolean {
 /** The element's font size in pixels. Returns `inherit` (null) when unset or relative to the parent's. */
 export function fontSize(css: Declarations): number | null {
   const value = declared(css, "font-size");
+  const zoom = Number.parseFloat(declared(css, "zoom") ?? "");
+  if (zoom > 0 && share(declared(css, "zoom") ?? "") <= SMALLEST_ZOOM) return 0;
+  const sum = calculated(value ?? "");
+  if (sum !== null) return sum < LEGIBLE_PX ? 0 : null;
   if (value === undefined || !/^[\d.]/.test(value)) return value === undefined || /inherit/.test(value) ? null : 16;
   const number = Number.parseFloat(value);
   if (number === 0) return 0;
@@ -146,6 +195,13 @@ export function textColour(css: Declarations): Colour | "none" | null {
   return clipped ? null : colour(fill ?? declared(css, "color"));
 }
 
+/** Whether text of SVG is drawn without colour. */
+export function isUnfilled(css: Declarations): boolean {
+  return (
+    /^(?:none|transparent)$/.test(declared(css, "fill") ?? "") || share(declared(css, "fill-opacity") ?? "1") <= 0.05
+  );
+}
+
 /** The element's background: a colour, "unknown" for images and unparsed values, or null when it paints none. */
 export function backgroundColour(css: Declarations): Colour | "unknown" | null {
   const image = declared(css, "background-image");
@@ -169,6 +225,9 @@ const NAMED: Record<string, Colour> = {
   ivory: [255, 255, 240],
   ghostwhite: [248, 248, 255],
   whitesmoke: [245, 245, 245],
+  mintcream: [245, 255, 250],
+  canvas: [255, 255, 255],
+  canvastext: [0, 0, 0],
   black: [0, 0, 0],
   red: [255, 0, 0],
   green: [0, 128, 0],
@@ -190,6 +249,10 @@ function colour(value: string | undefined): Colour | "none" | null {
   if (value.startsWith("#")) return hexColour(value.slice(1));
   const numbers = /^rgba?\(([^)]*)\)$/.exec(value)?.[1]?.match(/[\d.]+%?/g);
   if (numbers) return rgbColour(numbers);
+  const parts = /^hsla?\(([^)]*)\)$/.exec(value)?.[1]?.match(/[\d.]+/g);
+  if (parts) return hslColour(parts.map(Number), value);
+  const [, one, other] = MIX.exec(value) ?? [];
+  if (one !== undefined && other !== undefined) return mixed(colour(one.trim()), colour(other.trim()));
   return NAMED[value] ?? null;
 }
 
@@ -206,4 +269,24 @@ function rgbColour(numbers: string[]): Colour | "none" | null {
   if (alpha !== undefined && share(alpha) <= 0.05) return "none";
   const channel = (text: string) => (text.endsWith("%") ? Number.parseFloat(text) * 2.55 : Number.parseFloat(text));
   return [channel(red), channel(green), channel(blue)];
+}
+
+function hslColour([hue = 0, saturation = 0, lightness = 0, alpha = 1]: number[], value: string): Colour | "none" {
+  if ((/%\s*\)$/.test(value) && /\//.test(value) ? alpha / 100 : alpha) <= 0.05) return "none";
+  const light = lightness / 100;
+  const spread = (saturation / 100) * Math.min(light, 1 - light);
+  const channel = (offset: number) => {
+    const at = (offset + hue / 30) % 12;
+    return 255 * (light - spread * Math.max(-1, Math.min(at - 3, 9 - at, 1)));
+  };
+  return [channel(0), channel(8), channel(4)];
+}
+
+/** A mix of two colours without functions in them, in equal parts. */
+const MIX = /^color-mix\(in\s[^,()]*,([^,()%]*),([^,()%]*)\)$/;
+
+function mixed(one: Colour | "none" | null, other: Colour | "none" | null): Colour | "none" | null {
+  if (one === null || other === null) return null;
+  if (one === "none" || other === "none") return one === other ? "none" : null;
+  return [(one[0] + other[0]) / 2, (one[1] + other[1]) / 2, (one[2] + other[2]) / 2];
 }

@@ -1,4 +1,11 @@
-import { cascade, type Declarations, declared, NOTHING_DECLARED, parseDeclarations } from "./declarations.ts";
+import {
+  cascade,
+  type Declarations,
+  declarationsOf,
+  declared,
+  NOTHING_DECLARED,
+  parseDeclarations,
+} from "./declarations.ts";
 import * as css from "./hiding-css.ts";
 import { type HtmlToken, TOO_MANY, tokenizeHtml } from "./html-tokens.ts";
 import { createOpenElements, isVoid } from "./open-elements.ts";
@@ -27,6 +34,8 @@ interface Look {
   readonly hidden_by: string | null;
   /** Whether it is invisible; a child's `visibility: visible` undoes this. */
   readonly invisible: boolean;
+  /** Whether it is in SVG, outside its text elements. */
+  readonly unpainted: boolean;
   readonly font_px: number;
   readonly colour: css.Colour | "none";
   /** "unknown": an image, or an external style sheet. */
@@ -39,12 +48,18 @@ interface Look {
 /** Elements whose content browsers never show: by the standard's style sheet, or because scripts run. */
 const NEVER_SEEN = new Map<string, string>([
   ...["script", "style", "template", "noscript", "noembed", "noframes"].map((name) => [name, name] as const),
-  ...["iframe", "object", "audio", "video", "canvas", "datalist", "rp", "defs", "metadata", "desc"].map(
-    (name) => [name, "fallback-content"] as const,
-  ),
+  ...(
+    "iframe object audio video canvas datalist rp progress meter defs metadata desc symbol clippath mask marker pattern " +
+    "annotation annotation-xml"
+  )
+    .split(" ")
+    .map((name) => [name, "fallback-content"] as const),
 ]);
 /** Elements whose look differs from their surroundings without any attribute. */
-const STYLED = new Set(["dialog", "bdi", "output"]);
+const STYLED = new Set(["dialog", "bdi", "output", "svg", "text", "foreignobject"]);
+/** SVG elements with text in them. Their attributes may hide it, as declarations do. */
+const SVG = new Set(["svg", "g", "text", "tspan", "textpath", "foreignobject"]);
+const SVG_ATTRIBUTES = ["display", "visibility", "opacity", "fill", "fill-opacity", "font-size"];
 /** Attributes with prose that is not part of the page's text. */
 const PROSE_ATTRIBUTE = /^(alt|title|content|placeholder|summary|label|value|aria-|data-)/;
 const SCREEN_READER_ONLY =
@@ -59,11 +74,17 @@ const LOOK_ATTRIBUTES = new Set([
   "color",
   "open",
   "dir",
+  "popover",
+  "text",
+  "label",
+  ...SVG_ATTRIBUTES,
 ]);
+const COLOUR_ATTRIBUTE: Readonly<Record<string, string>> = { font: "color", body: "text" };
 /** The look of an element without declarations. */
 const PLAIN: OwnLook = {
   hidden_by: null,
   invisible: null,
+  unpainted: null,
   font_px: null,
   colour: null,
   background: null,
@@ -93,7 +114,10 @@ function createReader(tokens: readonly HtmlToken[], keep_lines: boolean) {
     isHidden: (look) => hiddenBy(look) !== null,
     isHiddenWhole: (look) => look.hidden_by !== null,
   });
-  const lookOf = createLooks(sheet);
+  const lookOf = createLooks(
+    sheet,
+    tokens.some((token) => token.type === "open" && token.name === "script"),
+  );
 
   function readOpen(token: HtmlToken & { type: "open" }): void {
     noteAttributes(token.attributes, hidden);
@@ -141,6 +165,7 @@ function initialLook(tokens: readonly HtmlToken[]): Look {
   return {
     hidden_by: null,
     invisible: false,
+    unpainted: false,
     font_px: 16,
     colour: [0, 0, 0],
     background: hasForeignSheet ? "unknown" : [255, 255, 255],
@@ -152,6 +177,7 @@ function initialLook(tokens: readonly HtmlToken[]): Look {
 function hiddenBy(look: Look): string | null {
   if (look.hidden_by !== null) return look.hidden_by;
   if (look.invisible) return "visibility-hidden";
+  if (look.unpainted) return "fallback-content";
   if (css.isIllegible(look.font_px)) return "tiny-font";
   if (look.colour === "none") return "transparent";
   return look.background !== "unknown" && css.isSameColour(look.colour, look.background) ? "same-colour" : null;
@@ -161,6 +187,7 @@ function hiddenBy(look: Look): string | null {
 interface OwnLook {
   readonly hidden_by: string | null;
   readonly invisible: boolean | null;
+  readonly unpainted: boolean | null;
   readonly font_px: number | null;
   readonly colour: css.Colour | "none" | null;
   readonly background: css.Colour | "unknown" | null;
@@ -170,15 +197,16 @@ interface OwnLook {
 }
 
 /** Caches the look per kind of element, because a hostile page may repeat an element a million times. */
-function createLooks(sheet: StyleSheet): (token: HtmlToken & { type: "open" }, outer: Look) => Look {
+function createLooks(sheet: StyleSheet, scripted: boolean): (token: HtmlToken & { type: "open" }, outer: Look) => Look {
   const known = new Map<string, OwnLook>();
   const merged = new Map<OwnLook, { outer: Look; look: Look }>();
 
-  function ownLook({ name, attributes }: HtmlToken & { type: "open" }): OwnLook {
+  function ownLook(token: HtmlToken & { type: "open" }): OwnLook {
+    const { name, attributes } = token;
     const key = lookKey(name, attributes, sheet.reads);
     let found = known.get(key);
     if (found === undefined) {
-      found = ownLookOf(name, attributes, sheet);
+      found = ownLookOf(token, { sheet, scripted });
       known.set(key, found);
     }
     return found;
@@ -207,21 +235,25 @@ function lookKey(name: string, attributes: ReadonlyMap<string, string>, reads: R
   return key;
 }
 
-function ownLookOf(name: string, attributes: ReadonlyMap<string, string>, sheet: StyleSheet): OwnLook {
-  const block = declarationsOf(name, attributes, sheet);
+function ownLookOf(
+  { name, attributes }: HtmlToken & { type: "open" },
+  { sheet, scripted }: { sheet: StyleSheet; scripted: boolean },
+): OwnLook {
+  const block = declarationsFor(name, attributes, sheet);
   const visibility = declared(block, "visibility");
   const background = css.backgroundColour(block) ?? attributeColour(attributes.get("bgcolor"));
-  const colour = css.textColour(block) ?? attributeColour(name === "font" ? attributes.get("color") : undefined);
+  const colour = css.textColour(block) ?? attributeColour(attributes.get(COLOUR_ATTRIBUTE[name] ?? ""));
   const own: OwnLook = {
     hidden_by: hiddenByAttributes(name, attributes, block) ?? css.hidesSubtree(block),
     invisible: visibility === undefined ? null : visibility === "hidden" || visibility === "collapse",
+    unpainted: name === "svg" ? true : name === "text" || name === "foreignobject" ? false : null,
     font_px: css.fontSize(block),
     colour,
     background,
     ...css.bidi(block, { name, dir: attributes.get("dir")?.toLowerCase() }),
   };
-  // Ignored for html and body: pages hide themselves until their scripts have run.
-  if (name === "html" || name === "body") return { ...own, hidden_by: null, invisible: null };
+  // Ignored for html and body of a page with scripts: such pages hide themselves until their scripts have run.
+  if (scripted && (name === "html" || name === "body")) return { ...own, hidden_by: null, invisible: null };
   return Object.values(own).every((each) => each === null) ? PLAIN : own;
 }
 
@@ -230,6 +262,7 @@ function within(own: OwnLook, outer: Look): Look {
   return {
     hidden_by: own.hidden_by,
     invisible: own.invisible ?? outer.invisible,
+    unpainted: own.unpainted ?? outer.unpainted,
     font_px: own.font_px ?? outer.font_px,
     colour: own.colour ?? outer.colour,
     background: own.background ?? outer.background,
@@ -238,11 +271,18 @@ function within(own: OwnLook, outer: Look): Look {
   };
 }
 
-function declarationsOf(name: string, attributes: ReadonlyMap<string, string>, sheet: StyleSheet): Declarations {
+function declarationsFor(name: string, attributes: ReadonlyMap<string, string>, sheet: StyleSheet): Declarations {
   const style = attributes.get("style");
-  if (sheet.is_empty && style === undefined) return NOTHING_DECLARED;
-  const block = sheet.match({ name, attributes });
+  const isPainted = SVG.has(name);
+  if (sheet.is_empty && style === undefined && !isPainted) return NOTHING_DECLARED;
+  const matched = sheet.match({ name, attributes });
+  const block = isPainted ? cascade([svgDeclarations(attributes), matched]) : matched;
   return style === undefined ? block : cascade([block, parseDeclarations(style)]);
+}
+
+function svgDeclarations(attributes: ReadonlyMap<string, string>): Declarations {
+  const written = SVG_ATTRIBUTES.filter((name) => attributes.has(name));
+  return declarationsOf(written.map((name) => `${name}:${attributes.get(name)}`));
 }
 
 function attributeColour(value: string | undefined): css.Colour | null {
@@ -262,6 +302,10 @@ function hiddenByAttributes(name: string, attributes: ReadonlyMap<string, string
     return "hidden-attribute";
   if (attributes.get("aria-hidden")?.toLowerCase() === "true") return "aria-hidden";
   if (SCREEN_READER_ONLY.test(attributes.get("class") ?? "")) return "clipped";
+  if (attributes.has("popover") && !shows) return "display-none";
+  // Browsers show the label instead.
+  if (name === "option" && attributes.get("label")) return "fallback-content";
+  if (/^(?:text|tspan|textpath)$/.test(name) && css.isUnfilled(block)) return "transparent";
   if (name === "dialog" && !attributes.has("open") && !shows) return "display-none";
   return null;
 }
