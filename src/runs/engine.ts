@@ -41,6 +41,7 @@ export function createEngine(deps: EngineDeps) {
         signal: AbortSignal.any([control.signal, timer.signal]),
         until_ms: monotonicMs() + left_ms,
         mark: deps.newMark(),
+        offered: new Set(),
         spent_tokens: run.cost_tokens,
         model_id: run.model_id,
         result: { thrown: null, usages: [], finish_reason: "stop", end: null },

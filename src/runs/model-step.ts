@@ -112,6 +112,7 @@ export function createModelStep(deps: EngineDeps) {
     const { user_id, run_id } = run.lease;
     const run_ref = { user_id, agent_id: run.agent_id, run_id };
     const definitions = await tools.definitions(config.tools_config, run_ref, signal);
+    work.offered = namesOf(definitions);
     const model = config.auto_route ? "auto" : (config.model_id ?? "");
     const known = models.find((config.auto_route ? model_id : config.model_id) ?? "");
     const messages = transcript(config, input, steps, { vision: known?.supports.vision === true });

@@ -63,6 +63,8 @@ export interface Work {
   /** The time of that timeout, by the steady clock. */
   until_ms: number;
   mark: string;
+  /** The names of the tools that the last model call offered. Empty until this worker has made one. */
+  offered: ReadonlySet<string>;
   spent_tokens: number;
   model_id: string | null;
   result: Pick<RunResult, "thrown" | "usages" | "finish_reason" | "end">;

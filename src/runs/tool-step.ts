@@ -2,7 +2,7 @@ import type { ChatMessage } from "../contract/completions.ts";
 import type { RunError } from "../contract/runs.ts";
 import { traced } from "../platform/tracing.ts";
 import type { Taint } from "../tools/destinations.ts";
-import { countedAs, effectOf } from "../tools/registry.ts";
+import { countedAs, effectOf, toolOf } from "../tools/registry.ts";
 import type { Effect } from "../tools/tool.ts";
 import { argumentsOf, type NextAction, REPEATED_CALL } from "./next-action.ts";
 import { type EngineDeps, nextIndex, type StopReason, stopReason, type Work } from "./run-work.ts";
@@ -37,7 +37,7 @@ export function createToolSteps({ runs, tools }: Pick<EngineDeps, "runs" | "tool
         signal: work.signal,
         until_ms: work.until_ms,
       };
-      const answer = await tracedCall(call, () => tools.call(asked));
+      const answer = await tracedCall(work, call, () => tools.call(asked));
       const { status, result, error = null, safety, links, pictures = [] } = answer;
       const internal = pictures.length === 0 ? { links } : { links, pictures };
       const finish = { status, result, error, safety, internal };
@@ -68,9 +68,14 @@ export function createToolSteps({ runs, tools }: Pick<EngineDeps, "runs" | "tool
   return { toolStep, refusedStep };
 }
 
-/** The call in a trace, without its arguments and its result. */
-function tracedCall<Answer extends { error?: RunError | null }>(call: Call, work: () => Promise<Answer>) {
-  const tool = call.function.name;
+/** The call in a trace, without its arguments and its result. A name that no tool has is the model's own text. */
+function tracedCall<Answer extends { error?: RunError | null }>(
+  { offered }: Work,
+  call: Call,
+  execute: () => Promise<Answer>,
+) {
+  const { name } = call.function;
+  const tool = offered.has(name) ? name : (toolOf(name)?.contract.name ?? "unknown");
   const attributes = {
     "gen_ai.operation.name": "execute_tool",
     "gen_ai.tool.name": tool,
@@ -80,7 +85,7 @@ function tracedCall<Answer extends { error?: RunError | null }>(call: Call, work
   return traced(
     () => ({ name: `execute_tool ${tool}`, kind: "internal", attributes }),
     async (span) => {
-      const answer = await work();
+      const answer = await execute();
       if (answer.error != null) span.end(answer.error.code);
       return answer;
     },

@@ -20,6 +20,8 @@ const PARENT = "00f067aa0ba902b7";
 const SERVER = 2;
 /** Text of the caller and the model. It may be in no span. */
 const PRIVATE = "marzipan-of-the-caller";
+/** Text of the model in place of a tool's name. */
+const MADE_UP = ["marzipan_of_the_model", "marzipan__of_the_model"];
 const PRIVATE_URL = "/hook?private=marzipan";
 
 let collector: Receiver;
@@ -28,6 +30,7 @@ let lab: Lab;
 let user: Client;
 let spans: OtlpSpan[];
 let run: { id: string };
+let confused: { id: string };
 let agent_id: string;
 let streamed_id: string;
 
@@ -75,6 +78,8 @@ beforeAll(async () => {
   const answers = [calling("send_webhook", { url, payload: PRIVATE }), completion(PRIVATE)];
   lab.upstream.answer(...answers);
   run = (await user.post(`/api/v1/agents/${agent_id}/runs`, undefined, { Prefer: "wait=30" })).body;
+  lab.upstream.answer(...MADE_UP.map((name) => calling(name, {})), completion(PRIVATE));
+  confused = (await user.post(`/api/v1/agents/${agent_id}/runs`, undefined, { Prefer: "wait=30" })).body;
   lab.upstream.answer(completion(PRIVATE));
   await user.post(`/api/v1/agents/${agent_id}/chat`, question, tracedAs(traceOf("d")));
   await expectCleanAudit(lab.service);
@@ -149,6 +154,12 @@ test("a run is a trace whose id is the run's, with its agent, its model calls an
   });
   const chats = inTrace(trace_id).filter(({ name }) => name === "chat plain");
   expect(chats.map(({ parentSpanId }) => parentSpanId)).toEqual([invoked.spanId, invoked.spanId]);
+});
+
+test("a tool call whose name the model made up is a span without that name", () => {
+  const called = inTrace(confused.id.replaceAll("-", "")).filter(({ name }) => name.startsWith("execute_tool"));
+  expect(called.map(({ name }) => name)).toEqual(["execute_tool unknown", "execute_tool mcp"]);
+  expect(called.map((span) => attributesOf(span)["gen_ai.tool.name"])).toEqual(["unknown", "mcp"]);
 });
 
 test("a chat with an agent belongs to the trace of its request", () => {

@@ -95,7 +95,15 @@ function workOf({ owner }: Ordeal): Work {
   const input = { messages: null, request_id: null, api_key_id: null, key_budget_tokens: null, ticket: null };
   const lease = { user_id: "u", run_id: "r", epoch: 1 };
   const run = { lease, agent_id: "a", agent_version: 1, attempt: 1, input };
-  const work = { run, config, input, steps: [], mark: newMark(), signal: new AbortController().signal };
+  const work = {
+    run,
+    config,
+    input,
+    steps: [],
+    mark: newMark(),
+    offered: new Set(),
+    signal: new AbortController().signal,
+  };
   return work as unknown as Work;
 }
 
