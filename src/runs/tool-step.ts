@@ -2,7 +2,7 @@ import type { ChatMessage } from "../contract/completions.ts";
 import type { RunError } from "../contract/runs.ts";
 import { traced } from "../platform/tracing.ts";
 import type { Taint } from "../tools/destinations.ts";
-import { countedAs, effectOf, toolOf } from "../tools/registry.ts";
+import { countedAs, effectOf, toolOf, usesServers } from "../tools/registry.ts";
 import type { Effect } from "../tools/tool.ts";
 import { argumentsOf, type NextAction, REPEATED_CALL } from "./next-action.ts";
 import { type EngineDeps, nextIndex, type StopReason, stopReason, type Work } from "./run-work.ts";
@@ -128,6 +128,7 @@ export function taintOf(config: RunConfig, input: RunInput, steps: readonly RunS
   const has_history = own.length < (input.messages ?? []).length;
   return {
     tainted: has_history || steps.some((step) => step.type === "tool" && step.safety != null),
+    described: usesServers(config.tools_config),
     owner_text: [config.system_prompt ?? "", config.run_prompt ?? "", ...own].join("\n"),
     links: new Set(steps.flatMap((step) => (step.internal as { links?: string[] } | null)?.links ?? [])),
   };

@@ -6,6 +6,8 @@ import { isListedHost } from "../contract/hosts.ts";
 export interface Taint {
   /** Untrusted content has entered the run. */
   readonly tainted: boolean;
+  /** Servers describe their tools in the prompt. Their owner still chooses what calls of these tools do. */
+  readonly described?: boolean;
   /** All text that the owner wrote: system prompt, run prompt, their messages. */
   readonly owner_text: string;
   /** Links of the pages fetched in this run. */
@@ -17,12 +19,17 @@ const OWNER_URL = /https?:\/\/[^\s<>"'`]{1,4000}/gi;
 /** Characters that end a sentence, not the address in it. */
 const TRAILING = new Set(").,;:!?]}*");
 
+/** Whether outside text can have asked for an address: a tool's result, or the description of a server's tool. */
+export function mayBeComposed({ tainted, described = false }: Taint): boolean {
+  return tainted || described;
+}
+
 /**
  * contract 7: after untrusted content has entered, only URLs that the owner wrote, that a fetched page links to, or at
  * a host that the owner listed. URLs that the model composed are blocked, because an address can carry data out.
  */
 export function isUrlKnown(url: URL, taint: Taint, hosts: readonly string[]): boolean {
-  if (!taint.tainted || isListedHost(url, hosts)) return true;
+  if (!mayBeComposed(taint) || isListedHost(url, hosts)) return true;
   const wanted = withoutFragment(url.href);
   for (const link of taint.links) if (withoutFragment(link) === wanted) return true;
   const owners = taint.owner_text.match(OWNER_URL) ?? [];

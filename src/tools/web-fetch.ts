@@ -4,7 +4,7 @@ import type { WebFetchSettings } from "../contract/tools.ts";
 import type { OutboundResponse } from "../platform/outbound.ts";
 import { OutboundError } from "../platform/outbound-errors.ts";
 import { leakIn, type OpenedCredential, openCredentials, reflected } from "./credentials.ts";
-import { isUrlKnown } from "./destinations.ts";
+import { isUrlKnown, mayBeComposed } from "./destinations.ts";
 import { levelOf, SAFETY_BUSY, safeAnswer, textsOf, WITHHELD } from "./safe-answer.ts";
 import type { Tool, ToolDeps } from "./tool.ts";
 import { failedCall, type ToolCall, type ToolDefinition, type ToolResult } from "./tools.types.ts";
@@ -108,10 +108,14 @@ function refusalOf({ url, method = "GET", body }: WebFetchArguments, call: ToolC
     return failedCall("egress_refused", `the host is not one that may be reached (${target.host})`);
   }
   const isEffect = !PLAIN_METHODS.includes(method);
-  if (!isUrlKnown(target, call.taint, hosts) || (call.taint.tainted && isEffect && !isListedHost(target, hosts))) {
+  // Descriptions alone do not close the hosts that the owner trusts with a secret.
+  const trusted = call.taint.tainted ? [] : (settings.auth ?? []).flatMap((binding) => binding.hosts);
+  const listed = [...hosts, ...trusted];
+  const is_effect_elsewhere = mayBeComposed(call.taint) && isEffect && !isListedHost(target, listed);
+  if (!isUrlKnown(target, call.taint, listed) || is_effect_elsewhere) {
     return failedCall(
       "egress_refused",
-      "after outside content was read, only addresses that the owner wrote, that a fetched page links to, or at hosts the owner listed are fetched",
+      "with outside content in the run, such as a fetched page or the descriptions of an MCP server's tools, only addresses that the owner wrote, that a fetched page links to, or at hosts the owner listed are fetched",
     );
   }
   return null;

@@ -75,6 +75,49 @@ describe("a run is tainted", () => {
   });
 });
 
+describe("with MCP servers, whose descriptions are in the first prompt", () => {
+  let site: Site;
+  beforeAll(async () => {
+    site = await startSite({ "/": { body: "fine" }, "/own": { body: "fine" } });
+  });
+  afterAll(() => site.close());
+
+  const fetched = async (
+    url: string,
+    { method = "GET", hosts, auth, mcp = true }: Partial<WebFetchSettings> & { method?: string; mcp?: boolean } = {},
+  ) => {
+    const tools_config: ToolsConfig = {
+      web_fetch: { enabled: true, methods: ["GET", "POST"], ...(hosts && { hosts }), ...(auth && { auth }) },
+      mcp: { enabled: mcp, servers: [{ name: "s", url: `${site.url}/mcp` }] },
+    };
+    const config = newConfig({ name: "A", model_id: "m", run_prompt: `Read ${site.url}/own`, tools_config });
+    const taint = taintOf(config, { messages: null } as never, []);
+    const { tools } = toolsWith({ allow: [site.host], secrets: { KEY: "sk_live_0123456789" } });
+    const { status, error } = await tools.call(aCall("web_fetch", { url, method }, { tools_config, taint }));
+    return error?.code ?? status;
+  };
+
+  it("web_fetch composes no address from the start, and sends nothing to it", async () => {
+    expect(await fetched(`${site.url}/?q=the-task`)).toBe("egress_refused");
+    expect(await fetched(`${site.url}/own`, { method: "POST" })).toBe("egress_refused");
+    expect(site.requests).toEqual([]);
+  });
+
+  it("web_fetch reaches the owner's addresses and listed hosts, and every host while MCP is disabled", async () => {
+    expect(await fetched(`${site.url}/own`)).toBe("succeeded");
+    expect(await fetched(`${site.url}/?q=the-task`, { hosts: [site.host] })).toBe("succeeded");
+    expect(await fetched(`${site.url}/?q=the-task`, { mcp: false })).toBe("succeeded");
+    const auth = [{ secret: "KEY", hosts: [site.host], inject: { type: "bearer" as const } }];
+    expect(await fetched(`${site.url}/?q=the-task`, { auth })).toBe("succeeded");
+  });
+
+  it("a server's tool with effects is still called first", () => {
+    const tools_config: ToolsConfig = { mcp: { enabled: true, servers: [{ name: "s", url: `${site.url}/mcp` }] } };
+    const config = newConfig({ name: "A", model_id: "m", run_prompt: "Go", tools_config });
+    expect(taintOf(config, { messages: null } as never, [])).toMatchObject({ tainted: false, described: true });
+  });
+});
+
 describe("once tainted, a call", () => {
   let site: Site;
   beforeAll(async () => {
