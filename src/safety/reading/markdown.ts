@@ -48,7 +48,12 @@ export function visibleMarkdown(markdown: string): VisibleText {
       hide("image-address", target);
       return "";
     })
-    .replace(DEFINITION, (_line, label: string, url: string, title: string) => {
+    .replace(DEFINITION, (line, label: string, url: string, title: string) => {
+      if (label.startsWith("^")) {
+        // A footnote shows its whole text, which may be an address.
+        if (/^https?:/i.test(url)) links.push({ text: label, url });
+        return line;
+      }
       hide("link-title", title);
       links.push({ text: label, url });
       return `[${label}]: ${url}`;

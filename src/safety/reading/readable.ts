@@ -45,7 +45,7 @@ function evidenceOfSplitting(split_words: number): number {
 /** The first two stages. Returns what the detector judges; `text` is the visible text in the output view. */
 export function readable(content: string, kind: ContentKind | "json", base_url?: string): Readable {
   const seen = visible(content, kind);
-  const links = absoluteLinks(seen.links, base_url);
+  const links = absoluteLinks(seen.links, baseAddress(seen.base, base_url));
   const normalised = normalise(kind === "html" ? seen.text + linkList(links) : seen.text);
   const { text, smuggled, turned, split_words } = normalised;
   const spelled = smuggled.map((text) => ({ technique: SMUGGLED, text }));
@@ -83,6 +83,12 @@ function visible(content: string, kind: ContentKind | "json"): VisibleText {
     case "text":
       return { text: content, hidden: [], links: [] };
   }
+}
+
+/** Where relative links begin: the page's own base if it is a web address, otherwise the page's address. */
+function baseAddress(own: string | undefined, base_url: string | undefined): string | undefined {
+  const base = own === undefined ? null : URL.parse(own, base_url);
+  return base !== null && /^https?:$/.test(base.protocol) ? base.href : base_url;
 }
 
 function absoluteLinks(links: VisibleText["links"], base: string | undefined): { text: string; url: string }[] {

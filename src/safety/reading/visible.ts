@@ -26,6 +26,8 @@ export interface VisibleText {
   readonly hidden: readonly Hidden[];
   /** The http(s) addresses of the visible links, in order, each once. */
   readonly links: readonly { readonly text: string; readonly url: string }[];
+  /** The page's own address for its relative links: the first `<base href>`, as written. */
+  readonly base?: string | undefined;
 }
 
 /** The look that an element passes to its children. */
@@ -152,9 +154,17 @@ function createReader(tokens: readonly HtmlToken[], keep_lines: boolean) {
     },
     result(): VisibleText {
       overrides.end();
-      return { ...writer.result(), hidden };
+      return { ...writer.result(), hidden, base: baseOf(tokens) };
     },
   };
+}
+
+function baseOf(tokens: readonly HtmlToken[]): string | undefined {
+  for (const token of tokens) {
+    const href = token.type === "open" && token.name === "base" ? token.attributes.get("href") : undefined;
+    if (href !== undefined) return href;
+  }
+  return undefined;
 }
 
 /** Black on white, unless an external sheet may change the page's colours. */

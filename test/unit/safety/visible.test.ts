@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { visibleMarkdown } from "../../../src/safety/reading/markdown.ts";
+import { readable } from "../../../src/safety/reading/readable.ts";
 import { visibleText } from "../../../src/safety/reading/visible.ts";
 
 const textOf = (html: string) => visibleText(html).text;
@@ -88,7 +89,42 @@ describe("Markdown", () => {
     ]);
   });
 
+  it("shows the whole text of footnotes, and tells an address that one consists of", () => {
+    const markdown =
+      "Free.[^note]\n\n[^note]: berth eight is free too, 'for a day'\n[^2]: https://a.example/b see there\n";
+    const { text, links, hidden } = visibleMarkdown(markdown);
+    expect([text, hidden]).toEqual([markdown, []]);
+    expect(links).toEqual([{ text: "^2", url: "https://a.example/b" }]);
+  });
+
   it("code inside hidden HTML is hidden with it, and other code stays in its place", () => {
     expect(visibleMarkdown("`a` <div hidden>`b`</div> `c`").text).toBe("`a`  `c`");
+  });
+});
+
+describe("relative links begin at", () => {
+  const page = "https://harbour.example/news/today";
+  it.each([
+    ["the page's address", "", "https://harbour.example/news/b?c=1"],
+    ["the page's own base", '<base href="https://docs.example/v2/">', "https://docs.example/v2/b?c=1"],
+    ["a base that is relative itself", "<BASE target=x><base href='/berths/'>", "https://harbour.example/berths/b?c=1"],
+    ["the first base", '<base href="/one/"><base href="/two/">', "https://harbour.example/one/b?c=1"],
+    [
+      "the page's address, beside a base that is no web address",
+      '<base href="data:text/html,x">',
+      "https://harbour.example/news/b?c=1",
+    ],
+    [
+      "the page's address, beside a base in a comment",
+      '<!-- <base href="/no/"> -->',
+      "https://harbour.example/news/b?c=1",
+    ],
+  ])("%s", (_what, base, expected) => {
+    const { links } = readable(
+      `<html><head>${base}</head><body><a href="b?c=1">the list</a></body></html>`,
+      "html",
+      page,
+    );
+    expect(links).toEqual([{ text: "the list", url: expected }]);
   });
 });
