@@ -16,8 +16,8 @@ export interface StyleSheet {
 /** The declarations of one selector, and the rank of each: a higher one wins. */
 interface Rule {
   readonly compound: Compound;
-  readonly declared: (string | undefined)[];
-  readonly ranks: number[];
+  /** By place in `Declarations`. Few places per rule: a large sheet has a hundred thousand rules. */
+  readonly declared: Map<number, { readonly value: string; readonly rank: number }>;
 }
 
 /** Rules of the browser's at-rules that hold on every screen. Others (print, a width) are skipped. */
@@ -27,6 +27,7 @@ const FIRST_CHECKS = 100_000;
 const CHECKS_PER_TOKEN = 20;
 /** A rule within a rule is read if the outer one has at most this many selectors. */
 const MAX_OUTER_SELECTORS = 16;
+const MAX_OUTER_LENGTH = 200;
 const MAX_SPECIFICITY = 1e9;
 const HIDDEN = parseDeclarations("display:none!important");
 
@@ -36,10 +37,11 @@ export function readStyleSheet(tokens: readonly HtmlToken[]): StyleSheet {
   let order = 0;
   for (const { css, is_certain } of sheetsOf(tokens)) {
     for (const { selectors, declarations, is_layered } of blocks(css)) {
-      const declared = declarationsOf(declarations);
-      if (declared === NOTHING_DECLARED) continue;
-      if (!(is_certain && selectors.every(isCertain)) && !hidesAlone(declared)) continue;
+      const block = declarationsOf(declarations);
+      if (block === NOTHING_DECLARED) continue;
+      if (!(is_certain && selectors.every(isCertain)) && !hidesAlone(block)) continue;
       order++;
+      const declared = block.flatMap((value, place) => (value === undefined ? [] : [[place, value] as const]));
       for (const selector of selectors) addRule(rules, selector, { declared, order, is_layered });
     }
   }
@@ -69,25 +71,26 @@ export function readStyleSheet(tokens: readonly HtmlToken[]): StyleSheet {
 function addRule(
   rules: Map<string, Rule>,
   selector: string,
-  { declared, order, is_layered }: { declared: Declarations; order: number; is_layered: boolean },
+  {
+    declared,
+    order,
+    is_layered,
+  }: { declared: readonly (readonly [place: number, value: string])[]; order: number; is_layered: boolean },
 ): void {
   const key = selector.trim();
   let rule = rules.get(key);
   if (rule === undefined) {
     const compound = compoundOf(key);
     if (compound === null) return;
-    rule = { compound, declared: new Array(PLACES).fill(undefined), ranks: new Array(PLACES).fill(0) };
+    rule = { compound, declared: new Map() };
     rules.set(key, rule);
   }
   const specificity = Math.min(rule.compound.specificity, MAX_SPECIFICITY - 1);
-  for (let place = 0; place < PLACES; place++) {
-    if (declared[place] === undefined) continue;
+  for (const [place, value] of declared) {
     // Layers lose against other rules, but their important declarations win.
     const isUpper = is_layered === place >= PLACES / 2;
     const rank = (isUpper ? MAX_SPECIFICITY : 0) + specificity + order / 2 ** 22;
-    if (rank < (rule.ranks[place] ?? 0)) continue;
-    rule.declared[place] = declared[place];
-    rule.ranks[place] = rank;
+    if (rank >= (rule.declared.get(place)?.rank ?? 0)) rule.declared.set(place, { value, rank });
   }
 }
 
@@ -114,16 +117,14 @@ function indexOf(rules: readonly Rule[]): ReadonlyMap<string, readonly Rule[]> {
 }
 
 function strongest(rules: readonly Rule[]): Declarations {
-  const [first, ...others] = rules;
-  if (first === undefined) return NOTHING_DECLARED;
-  if (others.length === 0) return first.declared;
-  const declared = [...first.declared];
-  const ranks = [...first.ranks];
-  for (const rule of others) {
-    for (let place = 0; place < PLACES; place++) {
-      if (rule.declared[place] === undefined || (rule.ranks[place] ?? 0) < (ranks[place] ?? 0)) continue;
-      declared[place] = rule.declared[place];
-      ranks[place] = rule.ranks[place] ?? 0;
+  if (rules.length === 0) return NOTHING_DECLARED;
+  const declared: (string | undefined)[] = new Array(PLACES).fill(undefined);
+  const ranks: number[] = new Array(PLACES).fill(0);
+  for (const rule of rules) {
+    for (const [place, { value, rank }] of rule.declared) {
+      if (rank < (ranks[place] ?? 0)) continue;
+      declared[place] = value;
+      ranks[place] = rank;
     }
   }
   return declared;
@@ -190,5 +191,7 @@ function inner(outer: Block, prelude: CssPiece["text"]): Block | null {
 /** `&.b` in `.a` is `.a.b`. Longer results are not read as selectors, so they are not kept. */
 function nest(selector: string, outer: string): string {
   const text = selector.trim();
-  return text.startsWith("&") && !text.includes("&", 1) && outer.length < 1_000 ? outer.trim() + text.slice(1) : ">";
+  return text.startsWith("&") && !text.includes("&", 1) && outer.length < MAX_OUTER_LENGTH
+    ? outer.trim() + text.slice(1)
+    : ">";
 }
