@@ -36,7 +36,7 @@ import { createCipher } from "./platform/cipher.ts";
 import { addDays, type Clock, createSystemClock } from "./platform/clock.ts";
 import type { Db, InSameTx, Tx } from "./platform/db.ts";
 import { newId } from "./platform/ids.ts";
-import type { Log } from "./platform/log.ts";
+import { describeUnexpected, type Log } from "./platform/log.ts";
 import { createMailer } from "./platform/mail.ts";
 import { createMetrics, type Metrics } from "./platform/metrics.ts";
 import { openDb } from "./platform/open-db.ts";
@@ -105,7 +105,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
     ledger: { ...charges, progress: ledger.progress, beginStop: ledger.beginStop, accountStatus: ledger.accountStatus },
     fallbackAfterSeconds: () => live.limits.fallback_after_seconds,
     resolveAgent: (id, caller) => work.agentModel(id, caller),
-    onAttempt: noteAttempts({ metrics, log }),
+    ...noteCalls({ metrics, log }),
   });
   const oauth = { outbound, identity: identityAt(address) };
   const vault = createVault({ db, clock, keys: base.keys, log, oauth, ...notify.vault });
@@ -165,19 +165,24 @@ function createSealed({ db, clock, cipherFor }: Base) {
   };
 }
 
-/** Counts each call of a provider, and logs the provider's failures. */
-function noteAttempts({
+/** Counts each call of a provider, and logs the provider's failures and the streams whose cost is unknown. */
+function noteCalls({
   metrics,
   log,
 }: {
   metrics: Metrics;
   log: Log;
-}): NonNullable<Parameters<typeof createCompletions>[0]["onAttempt"]> {
-  return ({ id: model, owned_by: provider }, { error, ...attempt }) => {
-    metrics.upstream({ provider, model }, { ...attempt, code: error?.code ?? null });
-    if (!isProviderFailure(error)) return;
-    const cause = (error.cause as Error | undefined)?.message;
-    log.warn({ model, provider, code: error.code, cause }, "a model's provider failed");
+}): Pick<Parameters<typeof createCompletions>[0], "onAttempt" | "onUncounted"> {
+  return {
+    onAttempt({ id: model, owned_by: provider }, { error, ...attempt }) {
+      metrics.upstream({ provider, model }, { ...attempt, code: error?.code ?? null });
+      if (!isProviderFailure(error)) return;
+      const cause = (error.cause as Error | undefined)?.message;
+      log.warn({ model, provider, code: error.code, cause }, "a model's provider failed");
+    },
+    onUncounted(hold_id, error) {
+      log.error({ hold_id, ...describeUnexpected(error as Error) }, "the cost of a stream so far cannot be computed");
+    },
   };
 }
 

@@ -1,7 +1,7 @@
 import type { Routing } from "../contract/completions.ts";
 import { errors, PurserError } from "../errors.ts";
 import type { ChargingLedger } from "../ledger/ledger.types.ts";
-import type { ProviderStream } from "../models/models.types.ts";
+import type { Counts, ProviderStream } from "../models/models.types.ts";
 import { monotonicMs } from "../platform/clock.ts";
 import type { CompletionCall, CompletionOutcome, CompletionStream } from "./completions.types.ts";
 import { type Reservation, release, settle } from "./reservation.ts";
@@ -44,6 +44,8 @@ export function createCompletionStream(
   let settling: Promise<CompletionOutcome | null> | null = null;
   let outcome: CompletionOutcome | null = null;
   let failure: string | null = null;
+  /** The error that kept the charge from being computed. */
+  let uncounted: unknown = null;
 
   /** Charges once, on the first of these: the end, a failure, the reader's leaving or the signal. */
   function close(complete: boolean): Promise<CompletionOutcome | null> {
@@ -56,13 +58,23 @@ export function createCompletionStream(
     call.signal.removeEventListener("abort", leave);
     clearTimeout(deadline);
     if (!complete) stream.cancel();
-    const counts = stream.counts();
-    if (!complete && counts.output_tokens === 0 && !has_left) {
+    const counts = countsOrNull();
+    if (counts === null || (!complete && counts.output_tokens === 0 && !has_left)) {
       await release(ledger, call);
       return null;
     }
     outcome = await settle(ledger, call, { reservation, counts, routing, response: null, complete });
     return outcome;
+  }
+
+  /** Null if the counts cannot be computed. That is our fault, so the hold is released. */
+  function countsOrNull(): Counts | null {
+    try {
+      return stream.counts();
+    } catch (error) {
+      uncounted = error;
+      return null;
+    }
   }
 
   function leave(): void {
@@ -86,6 +98,7 @@ export function createCompletionStream(
         if (value !== "") return { done: false, value };
       }
       const charged = await close(true);
+      if (uncounted !== null) throw uncounted;
       return { done: false, value: last.withUsage(charged, { ...stream.identity(), model: reservation.model.id }) };
     } catch (error) {
       overdue = false;

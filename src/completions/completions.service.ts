@@ -64,9 +64,11 @@ export function createCompletions(options: {
   resolveAgent?: ResolveAgent;
   /** Called after each attempt at a provider. The caller may not notice a failure, because another one answers. */
   onAttempt?(model: Model, attempt: { ms: number; error: PurserError | null; streamed: boolean }): void;
+  /** Called once for a stream whose cost so far cannot be computed. */
+  onUncounted?(hold_id: string, error: unknown): void;
 }): Completions {
   const { models, meansOf, resolveAgent, onAttempt = () => {}, admit = async (caller) => caller } = options;
-  const { charges, watch, idle } = createHoldKeepAlive(options.ledger);
+  const { charges, watch, idle } = createHoldKeepAlive(options.ledger, options.onUncounted);
   const past_trial = new Set<string>();
 
   async function isTrial(user_id: string): Promise<boolean> {

@@ -32,8 +32,13 @@ export interface HoldKeepAlive {
 /**
  * Renews the leases of all held calls, and records the progress of streams every second, in one statement. The recorded
  * progress settles the holds of a process that died. The timer runs only while calls are held.
+ *
+ * `onUncounted` is called once for a call whose charge so far cannot be computed. Its lease is renewed without a charge.
  */
-export function createHoldKeepAlive(ledger: ChargingLedger & Pick<Ledger, "progress" | "beginStop">): HoldKeepAlive {
+export function createHoldKeepAlive(
+  ledger: ChargingLedger & Pick<Ledger, "progress" | "beginStop">,
+  onUncounted: (hold_id: string, error: unknown) => void = () => {},
+): HoldKeepAlive {
   const calls = new Map<string, HeldCall>();
   const ending = new Set<Promise<unknown>>();
   let timer: NodeJS.Timeout | undefined;
@@ -43,13 +48,23 @@ export function createHoldKeepAlive(ledger: ChargingLedger & Pick<Ledger, "progr
     if (noting) return;
     noting = true;
     try {
-      const due = [...calls].flatMap(([hold_id, call]) => progressOf(hold_id, call));
+      const due = [...calls].flatMap(([hold_id, call]) => progressOf(hold_id, call, chargeSoFar(hold_id, call)));
       await ledger.progress(due);
       markNoted(calls, due);
     } catch {
       // The next turn tries again.
     } finally {
       noting = false;
+    }
+  }
+  /** One call's error must not end the renewal of the other calls. */
+  function chargeSoFar(hold_id: string, call: HeldCall): Charge | null {
+    try {
+      return call.sofar?.() ?? null;
+    } catch (error) {
+      call.sofar = null;
+      onUncounted(hold_id, error);
+      return null;
     }
   }
   function begin(hold_id: string, user_id: string): void {
@@ -97,8 +112,11 @@ export function createHoldKeepAlive(ledger: ChargingLedger & Pick<Ledger, "progr
 }
 
 /** The progress to record of a call: a charge that has grown, or a lease that is due for renewal. */
-function progressOf(hold_id: string, { user_id, renewed_ms, noted_tokens, sofar }: HeldCall): Progress[] {
-  const charge = sofar?.() ?? null;
+function progressOf(
+  hold_id: string,
+  { user_id, renewed_ms, noted_tokens }: HeldCall,
+  charge: Charge | null,
+): Progress[] {
   if (charge !== null && charge.cost_tokens > noted_tokens) return [{ user_id, hold_id, charge }];
   return monotonicMs() - renewed_ms < RENEW_MS ? [] : [{ user_id, hold_id, charge: null }];
 }

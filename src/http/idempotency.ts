@@ -41,7 +41,7 @@ export function idempotency(store: IdempotencyStore, log: Log, renew_ms = RENEW_
       const is_file = headers.has("Content-Disposition");
       if (is_file || (did_nothing && (status >= 500 || PASSING.has(status)))) return await store.release(key);
       is_streamed = isStream(c.res);
-      if (is_streamed) keepStream(c, { store: (answer) => store.answer(key, answer), over: stopRenewing, log });
+      if (is_streamed) keepStream(c, { store, key, over: stopRenewing, log });
       else await store.answer(key, await answerOf(c.res), aboutUser(c));
     } finally {
       if (!is_streamed) stopRenewing();
@@ -103,36 +103,40 @@ async function answerOf(response: Response): Promise<StoredAnswer> {
 }
 
 interface StreamKeeping {
-  store(answer: StoredAnswer): Promise<void>;
+  store: IdempotencyStore;
+  key: { user_id: string; key: string };
   /** Called once the stream has ended in any way. */
   over(): void;
   log: Log;
 }
 
-/** Stores a streamed answer while it is sent. */
-function keepStream(c: Context, { store, over, log }: StreamKeeping): void {
+/** Stores a streamed answer while it is sent. One that failed before its first event is no answer, so a retry runs. */
+function keepStream(c: Context, { store, key, over, log }: StreamKeeping): void {
   const { status, body } = c.res;
   if (body === null) throw new Error("a stream without a body");
   const headers = keptHeaders(c.res);
   const chunks: Uint8Array[] = [];
-  const finish = () =>
-    store({ status, headers, body: Buffer.concat(chunks) })
+  const finish = (has_failed = false) =>
+    (has_failed && chunks.length === 0
+      ? store.release(key)
+      : store.answer(key, { status, headers, body: Buffer.concat(chunks) })
+    )
       .catch((error: Error) => log.error({ error }, "a streamed answer was not kept for its Idempotency-Key"))
       .finally(over);
-  c.res = new Response(copying(body, chunks, { finish, over }), c.res);
+  c.res = new Response(copying(body, chunks, finish), c.res);
 }
 
-/** Passes a stream on and keeps a copy. `finish` runs at its end, also when the caller disconnects; `over` if it fails. */
+/** Passes a stream on and keeps a copy. `finish` runs at its end, also when it fails or the caller disconnects. */
 function copying(
   source: ReadableStream<Uint8Array>,
   chunks: Uint8Array[],
-  { finish, over }: { finish(): Promise<void>; over(): void },
+  finish: (has_failed?: boolean) => Promise<void>,
 ) {
   const reader = source.getReader();
   return new ReadableStream<Uint8Array>({
     async pull(controller) {
-      const { done, value } = await reader.read().catch((error: unknown) => {
-        over();
+      const { done, value } = await reader.read().catch(async (error: unknown) => {
+        await finish(true);
         throw error;
       });
       if (done) {

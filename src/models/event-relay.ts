@@ -195,10 +195,12 @@ function payloadOf(event: string): string {
   return data.map((line) => line.slice(5).trimStart()).join("\n");
 }
 
+/** The object in a JSON text; null for any other value or text. */
 function parsedOrNull(payload: string): Chunk | null {
   try {
     const chunk = JSON.parse(payload) as Chunk | null;
-    return typeof chunk === "object" ? chunk : null;
+    // A list would be read as the chunks in it.
+    return typeof chunk === "object" && !Array.isArray(chunk) ? chunk : null;
   } catch {
     return null;
   }

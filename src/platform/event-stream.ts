@@ -1,5 +1,5 @@
 import type { ServerResponse } from "node:http";
-import type { PurserError } from "../errors.ts";
+import { errors, type PurserError } from "../errors.ts";
 import { bound } from "./tracing.ts";
 
 /** Server-sent events for one listener. */
@@ -31,10 +31,11 @@ export const EVENT_STREAM_HEADERS = {
  * Returns the events as a response, and reads them from the feed as fast as the listener reads.
  *
  * A listener that loses access meanwhile gets an error event and the end of the stream. Then the feed is left as after
- * a disconnect.
+ * a disconnect. So does the listener of an unnamed stream whose source fails: Hono would send it the error's own text.
  */
 export function eventStream(source: EventFeed, { live, request_id, named = false, errorText }: Listener): Response {
-  let cut = () => {};
+  let endWith: (error: PurserError) => void = () => {};
+  const cut = () => endWith(live.refused.reason as PurserError);
   let over = false;
   const next = bound(() => source.next());
   const end = () => {
@@ -44,10 +45,9 @@ export function eventStream(source: EventFeed, { live, request_id, named = false
   };
   const body = new ReadableStream<Uint8Array>({
     start(controller) {
-      cut = () => {
+      endWith = (error) => {
         end();
-        const lost = live.refused.reason as PurserError;
-        controller.enqueue(Buffer.from(errorText?.(lost) ?? errorEvent(lost, { request_id, named })));
+        controller.enqueue(Buffer.from(errorText?.(error) ?? errorEvent(error, { request_id, named })));
         controller.close();
         void Promise.resolve(source.leave()).catch(() => {}); // a failed charge is reported where it is made
       };
@@ -56,6 +56,8 @@ export function eventStream(source: EventFeed, { live, request_id, named = false
     },
     async pull(controller) {
       const { done, value } = await next().catch((error: unknown) => {
+        if (!named && !over) endWith(errors.internal());
+        if (over) return { done: true, value: undefined } as const;
         // The stream that fails is not cancelled, so its source is left here.
         end();
         void Promise.resolve(source.leave()).catch(() => {});

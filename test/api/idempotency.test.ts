@@ -5,17 +5,21 @@ import type { Caller, HttpEnv } from "../../src/contract/caller.ts";
 import { createIdempotencyStore } from "../../src/http/idempotency.store.ts";
 import { idempotency } from "../../src/http/idempotency.ts";
 import { createCipher } from "../../src/platform/cipher.ts";
+import { createSystemClock } from "../../src/platform/clock.ts";
 import { newId } from "../../src/platform/ids.ts";
 import { createLog } from "../../src/platform/log.ts";
+import { stableDigest } from "../../src/platform/json.ts";
+import type { Log } from "../../src/platform/log.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { openStream } from "../support/event-stream.ts";
 import { ask, charges, expectCleanAudit, type Lab, settledBalance, startLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
 import { storedBytes } from "../support/snapshot.ts";
-import { completion, delta, hanging, json } from "../support/upstream.ts";
+import { completion, delta, event, events, hanging, json } from "../support/upstream.ts";
 
 const CHAT = "/api/v1/chat/completions";
 const GRANT = 1_000_000;
+const ended_chunk = event({ choices: [{ index: 0, delta: {}, finish_reason: "stop" }] });
 const withKey = (key: string) => ({ "Idempotency-Key": key });
 
 let lab: Lab;
@@ -211,6 +215,15 @@ describe("Idempotency-Key (contract 2)", () => {
     await expect.poll(async () => (await retry()).body).toContain("[DONE]");
   });
 
+  it("is answered, charged and replayed when an event of the stream is no chunk", async () => {
+    lab.upstream.answer(events(delta("twelve bytes"), "data: [null]\n\n", ended_chunk, "data: [DONE]\n\n"));
+    const ask_it = () => user.post(CHAT, ask("lab/plain", { stream: true }), withKey("list"));
+    const first = await ask_it();
+    expect([first.status, first.body.includes("data: [DONE]")]).toEqual([200, true]);
+    expect((await ask_it()).body).toBe(first.body);
+    expect(await settledBalance(user)).toBe(GRANT - 8);
+  });
+
   it("is free again after a 403: a top-up is what the refusal asks for", async () => {
     const trying = await lab.service.newUser({ trial: true });
     expect((await trying.post(CHAT, ask("lab/vendor/deep:v1"), withKey("t"))).status).toBe(403);
@@ -365,6 +378,37 @@ describe("the claim of a running request", () => {
     const replayed = await send();
     expect([replayed.headers.get("idempotent-replayed"), await replayed.text(), runs]).toEqual(["true", text, 1]);
     expect(await isHeld(), "an answered key is not renewed").toBe(false);
+describe("a stream that fails without an error event", () => {
+  it.each([
+    ["before its first event frees the key", [], "first"],
+    ["later is replayed as far as it came", ["data: one\n\n"], "answered"],
+  ])("%s", async (_, sent, state) => {
+    const database = await createTestDatabase();
+    const db = await database.open();
+    const cipher = createCipher(randomBytes(32), "idempotency");
+    const store = createIdempotencyStore({ db, clock: createSystemClock(), cipher });
+    const user_id = newId();
+    const app = new Hono<HttpEnv>();
+    app.use(async (c, next) => {
+      c.set("caller", { user_id, api_key_id: null } as Caller);
+      await next();
+    });
+    app.use(idempotency(store, { error: () => {} } as unknown as Log));
+    app.post("/", (c) => {
+      const left = [...sent];
+      const source = new ReadableStream<Uint8Array>({
+        pull(controller) {
+          const text = left.shift();
+          if (text === undefined) controller.error(new Error("broken"));
+          else controller.enqueue(Buffer.from(text));
+        },
+      });
+      return c.body(source, 200, { "content-type": "text/event-stream" });
+    });
+    const answer = await app.request("/", { method: "POST", headers: withKey("f"), body: "{}" });
+    await expect(answer.text()).rejects.toThrow("broken");
+    const request = Buffer.from(["POST", "/", "", stableDigest({})].join("\n"));
+    expect((await store.claim({ user_id, key: "f", request })).state).toBe(state);
     await db.close();
     await database.drop();
   });

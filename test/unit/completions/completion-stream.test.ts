@@ -6,9 +6,10 @@ import { modelOf, requestOf } from "../models/model-fixture.ts";
 
 const NO_PARTS = { cached_input_tokens: 0, cache_write_tokens: 0, cache_write_1h_tokens: 0, reasoning_tokens: 0 };
 const COUNTS = { ...NO_PARTS, input_tokens: 8, output_tokens: 4, estimated: true };
+const ALWAYS = () => COUNTS;
 
-/** A stream whose provider goes on and on, `left_ms` before its time is up. */
-function opened(left_ms: number) {
+/** A stream whose provider goes on and on, `left_ms` before its time is up; with `counts` that fail, it ends. */
+function opened(left_ms: number, counts = ALWAYS) {
   const model = modelOf();
   const request = {
     model,
@@ -20,6 +21,8 @@ function opened(left_ms: number) {
     likely_tokens: 8,
   };
   const settles: SettleRequest[] = [];
+  const released: unknown[] = [];
+  const ends = counts !== ALWAYS;
   let cancelled = false;
   const outcome = { cost_tokens: 7, charged_tokens: 7, overage_tokens: 0, absorbed_tokens: 0, replayed: false };
   const ledger = {
@@ -27,6 +30,7 @@ function opened(left_ms: number) {
       settles.push(settle);
       return { status: "settled", ...outcome };
     },
+    release: async ({ hold_id }: { hold_id: string }) => void released.push(hold_id),
   } as unknown as Ledger;
   const call = {
     request: requestOf(),
@@ -40,9 +44,9 @@ function opened(left_ms: number) {
   const stream = createCompletionStream(ledger, call, {
     reservation: { model, request, drops_reasoning: false },
     stream: {
-      blocks: { next: async () => ({ done: false, value: "data: {}\n\n" }) },
+      blocks: { next: async () => (ends ? { done: true, value: undefined } : { done: false, value: "data: {}\n\n" }) },
       identity: () => ({ id: "c", created: 0 }),
-      counts: () => COUNTS,
+      counts,
       cancel: () => {
         cancelled = true;
       },
@@ -51,7 +55,7 @@ function opened(left_ms: number) {
     routing: undefined,
     deadline_ms: monotonicMs() + left_ms,
   });
-  return { stream, settles, isCancelled: () => cancelled };
+  return { stream, settles, released, isCancelled: () => cancelled };
 }
 
 it("a reader that stalls until its hold would expire is charged when the call's time is up", async () => {
@@ -72,4 +76,16 @@ it("a stream that was left is charged once, also when its time would be up later
   await expect.poll(() => monotonicMs() - started, { interval: 10 }).toBeGreaterThan(60);
   expect(settles).toHaveLength(1);
   expect((await stream.next()).done).toBe(true);
+});
+
+it("a stream whose charge cannot be computed costs nothing, keeps no hold, and ends with an error event", async () => {
+  const { stream, settles, released } = opened(60_000, () => {
+    throw new TypeError("no counts");
+  });
+  await stream.next();
+  const { value } = await stream.next();
+  expect(value).toContain('"code":"internal"');
+  expect(value).not.toContain("no counts");
+  expect((await stream.next()).done).toBe(true);
+  expect([settles, released, stream.outcome()]).toEqual([[], ["h"], null]);
 });

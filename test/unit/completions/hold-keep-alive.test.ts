@@ -112,3 +112,19 @@ it("has charges that wait for the database tried a last time when the process st
   await expect(settling).rejects.toThrow("still away");
   await idle;
 });
+
+it("a call whose charge cannot be computed is reported once, and no lease goes without its renewal", async () => {
+  const uncounted: unknown[] = [];
+  const keep_alive = createHoldKeepAlive(ledger, (hold_id) => uncounted.push(hold_id));
+  for (const hold_id of ["broken", "quiet", "counted"]) await hold(keep_alive, hold_id);
+  keep_alive.watch("broken", () => {
+    throw new TypeError("no counts");
+  });
+  keep_alive.watch("counted", () => charge(5));
+  await vi.advanceTimersByTimeAsync(1_000);
+  expect(noted.splice(0)).toEqual([[{ user_id: "u", hold_id: "counted", charge: charge(5) }]]);
+  await vi.advanceTimersByTimeAsync(29_000);
+  const renewed = ["broken", "quiet"].map((hold_id) => ({ user_id: "u", hold_id, charge: null }));
+  expect(noted).toEqual([renewed]);
+  expect(uncounted).toEqual(["broken"]);
+});

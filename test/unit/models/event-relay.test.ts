@@ -56,3 +56,13 @@ it("words after a usage report in the same piece are counted", () => {
   const counts = relay.counts({ model, request: requestOf(), stream: true, ...sizes });
   expect(counts).toMatchObject({ input_tokens: 10, output_tokens: 1 + 3, estimated: true });
 });
+
+it("a list among the events is no chunk: it does not keep the words around it from being counted", () => {
+  const model = modelOf();
+  const relay = createEventRelay(model);
+  relay.push(`${delta("twelve bytes")}data: [null]\n\n${delta("four")}`);
+  const sizes = { input_tokens: 7, media_tokens: 0, likely_tokens: 7, max_output_tokens: 50 };
+  const counts = relay.counts({ model, request: requestOf(), stream: true, ...sizes });
+  expect(counts).toMatchObject({ output_tokens: 4, estimated: true });
+  expect(() => createEventRelay(model).push("data: [null]\n\n")).toThrow("did not give a usable answer");
+});
