@@ -8,7 +8,7 @@ import { type Reservation, release, settle } from "./reservation.ts";
 
 const DONE = { done: true, value: undefined } as const;
 /** A quote inside a JSON string is escaped, so this matches only the field. */
-const FINISH_REASON = /"finish_reason"\s*:\s*"/;
+const FINISH_REASON = /"finish_reason"\s*:\s*"[^"]/;
 const EVENT_END = "\n\n";
 
 /** A reserved call whose first events have arrived. */

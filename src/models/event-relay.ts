@@ -17,7 +17,8 @@ import { countsOfUsage, estimateCounts, estimateTokens } from "./token-count.ts"
 const MAX_EVENT_CHARACTERS = 1_048_576;
 const MODEL_FIELD = /"model"\s*:\s*"(?:[^"\\]|\\.)*"/;
 const USAGE_OBJECT = /"usage"\s*:\s*\{/;
-const FINISH_REASON = /"finish_reason"\s*:\s*"/;
+/** Some servers write an empty one in every chunk. */
+const FINISH_REASON = /"finish_reason"\s*:\s*"[^"]/;
 const ERROR_FIELD = /"error"\s*:/;
 const DETAILS = /"reasoning_details"\s*:\s*\[/;
 /** Text that marks a block as one that may hold an event which needs parsing. */
@@ -59,6 +60,8 @@ export function createEventRelay(model: Model): EventRelay {
   const kept: string[] = [];
   /** The number of blocks in `kept` that the last usage report covers. */
   let reported_blocks = 0;
+  /** The number of blocks in `kept` before the last chunk with usage alone, which ends a stream; null without one. */
+  let closed_blocks: number | null = null;
   let read = { start: 0, end: 0, text: "" };
 
   /** Reads the stream's identity and the provider's name of the model from the first chunk. */
@@ -94,6 +97,7 @@ export function createEventRelay(model: Model): EventRelay {
     if (has_details) markRoute(chunk.choices, model);
     if (reported !== undefined && reported !== null) usage = reported;
     const empty = !Array.isArray(chunk.choices) || chunk.choices.length === 0;
+    if (empty) closed_blocks = kept.length;
     return empty ? "" : `data: ${JSON.stringify(chunk)}\n\n`;
   }
 
@@ -148,7 +152,9 @@ export function createEventRelay(model: Model): EventRelay {
       return end === 1 ? "" : relayBlock(buffer.slice(0, end));
     },
     end() {
-      if (!finished && usage === undefined && !kept.some((block) => FINISH_REASON.test(block))) {
+      // Usage in a chunk with text is a report during the stream, not its end.
+      const is_closed = closed_blocks !== null && textFrom(closed_blocks) === "";
+      if (!finished && !is_closed && !kept.some((block) => FINISH_REASON.test(block))) {
         throw brokenProvider(model, "a stream that was cut off");
       }
     },

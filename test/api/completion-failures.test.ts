@@ -14,6 +14,11 @@ const text = (body: string, status = 200, type = "text/html"): Reply => {
     response.writeHead(status, { "content-type": type }).end(body);
   };
 };
+/** What "hello" and "half a sentence" are estimated at. */
+const REPORT = { usage: { prompt_tokens: 2, completion_tokens: 4 } };
+const usage_alone = event({ choices: [], usage: { prompt_tokens: 2, completion_tokens: 2 } });
+const halfDone = (content: string, finish_reason: string | null, fields = {}) =>
+  event({ choices: [{ index: 0, delta: { content }, finish_reason }], ...fields });
 const hungUp: Reply = (response) => {
   response.destroy();
 };
@@ -115,6 +120,9 @@ describe("an upstream that dies mid-stream (contract 4)", () => {
   const halves: [string, Reply][] = [
     ["cuts the connection", cut(delta("half a "), delta("sentence"))],
     ["ends before its end", events(delta("half a "), delta("sentence"))],
+    ["ends early with usage in its last chunk", events(delta("half a "), halfDone("sentence", null, REPORT))],
+    ["ends early with usage before its last chunk", events(delta("half a "), usage_alone, delta("sentence"))],
+    ["ends early with empty finish reasons", events(halfDone("half a ", ""), halfDone("sentence", ""))],
     [
       "sends an error event",
       hanging(delta("half a "), delta("sentence"), `data: {"error":{"message":"${WORDS}"}}\n\n`),
@@ -141,6 +149,21 @@ describe("an upstream that dies mid-stream (contract 4)", () => {
     // "hello": 2; "half a sentence", 15 bytes: 4 at rate 2
     expect(await settledBalance(user)).toBe(GRANT - 10);
     await expectCleanAudit(lab.service);
+  });
+
+  it("ends Responses with response.failed, though usage came with the last words", async () => {
+    lab.upstream.answer(events(halfDone("half a sentence", null, REPORT)));
+    const { body } = await user.post("/api/v1/responses", { model: "lab/plain", input: "hello", stream: true });
+    expect(body).toContain("event: response.failed");
+    expect(body).not.toContain("event: response.completed");
+  });
+
+  it("is complete without [DONE] if usage alone or a finish reason came last", async () => {
+    for (const last of [usage_alone, halfDone("", "stop")]) {
+      lab.upstream.answer(events(delta("whole"), last));
+      const { body } = await user.post(CHAT, ask("lab/plain", { stream: true }));
+      expect(body).toContain("data: [DONE]");
+    }
   });
 
   it("before its first word: nothing is charged, and the answer is a plain 502", async () => {
