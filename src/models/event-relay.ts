@@ -54,7 +54,8 @@ export function createEventRelay(model: Model): EventRelay {
   let tail = "";
   let theirs: string | null = null;
   let identity = { id: "", created: 0 };
-  let usage: unknown;
+  /** The last usable report. */
+  let usage: Counts | null = null;
   let finished = false;
   let fault: unknown = null;
   const kept: string[] = [];
@@ -95,7 +96,8 @@ export function createEventRelay(model: Model): EventRelay {
     if (!USAGE_OBJECT.test(payload) && !has_details) return `${event}\n\n`;
     const { usage: reported, ...chunk } = parseChunk(payload);
     if (has_details) markRoute(chunk.choices, model);
-    if (reported !== undefined && reported !== null) usage = reported;
+    // Some servers end with a report of zeros or without figures, which must not replace a good one.
+    usage = countsOfUsage(reported) ?? usage;
     const empty = !Array.isArray(chunk.choices) || chunk.choices.length === 0;
     if (empty) closed_blocks = kept.length;
     return empty ? "" : `data: ${JSON.stringify(chunk)}\n\n`;
@@ -164,12 +166,11 @@ export function createEventRelay(model: Model): EventRelay {
     },
     identity: () => identity,
     counts(request) {
-      const reported = countsOfUsage(usage);
-      if (reported === null) return estimateCounts(request, textFrom(0));
+      if (usage === null) return estimateCounts(request, textFrom(0));
       // Some providers report during the stream. A caller that leaves between two reports also pays for the later text.
       const since = estimateTokens(textFrom(reported_blocks));
-      if (since === 0) return reported;
-      return { ...reported, output_tokens: reported.output_tokens + since, estimated: true };
+      if (since === 0) return usage;
+      return { ...usage, output_tokens: usage.output_tokens + since, estimated: true };
     },
   };
 }

@@ -112,6 +112,19 @@ describe("the usage of a stream (contract 4)", () => {
     expect(all.filter((data) => data.includes('"usage"'))).toHaveLength(1);
   });
 
+  it.each([
+    ["zeros", { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 }],
+    ["no figures", {}],
+    ["a negative count", { prompt_tokens: 5000, completion_tokens: -1 }],
+  ])("is the last usable report: %s after it changes nothing", async (_, usage) => {
+    const finish = { choices: [{ index: 0, delta: {}, finish_reason: "stop" }] };
+    const good = event({ ...finish, usage: { prompt_tokens: 5000, completion_tokens: 300 } });
+    lab.upstream.answer(events(delta("a"), good, event({ choices: [], usage }), "data: [DONE]\n\n"));
+    const { all } = await streamed();
+    expect(JSON.parse(all.at(-2) ?? "").usage).toMatchObject({ input_tokens: 5000, output_tokens: 300 });
+    expect((await charges(user)).map((entry) => entry.amount)).toEqual([-5600]);
+  });
+
   it("is charged once, and shown once, though the upstream puts it into every chunk", async () => {
     const word = (content: string) =>
       event({ choices: [{ index: 0, delta: { content } }], usage: { prompt_tokens: 10, completion_tokens: 4 } });
