@@ -6,6 +6,7 @@ import { type ErrorShape, errors, PurserError } from "../errors.ts";
 import { isTurnUsed, untilTurn } from "../platform/event-loop-turn.ts";
 import type { EventFeed } from "../platform/event-stream.ts";
 import { newId } from "../platform/ids.ts";
+import { isDatabaseAway } from "../platform/sql-state.ts";
 import { agentIdOf } from "./agent-name.ts";
 import { type Chunk, chunksOf } from "./answer-pieces.ts";
 import type { CompletionCall, CompletionOutcome, CompletionStream, Completions } from "./completions.types.ts";
@@ -56,7 +57,7 @@ export async function answerCall(
     }
     const { response, ...outcome } = await completions.complete(call);
     noteAnswer(http.facts, () => outcome);
-    return { kind: "json", body: writer === null ? response : await writer.whole(response) };
+    return { kind: "json", body: writer === null ? response : await wholeAnswer(writer, response) };
   } catch (error) {
     // A revoked key cancels the runs of an agent too, and that may come first.
     await live?.check();
@@ -139,6 +140,17 @@ const HOSTED_TOOL =
 /** The types of dropped tools for the log. Callers choose them, so an unknown one is `other`. */
 export function shownTypes(types: readonly string[]): string[] {
   return [...new Set(types.map((type) => (HOSTED_TOOL.test(type) ? type : "other")))];
+}
+
+/** The answer in the caller's shape. It is charged, so an error of the translation tells clients not to retry. */
+async function wholeAnswer(writer: AnswerWriter, response: ChatResponse): Promise<object> {
+  try {
+    return await writer.whole(response);
+  } catch (error) {
+    const unexpected = isDatabaseAway(error) ? errors.databaseAway(error) : errors.internal(error);
+    const { shape, cause } = error instanceof PurserError ? error : unexpected;
+    throw new PurserError({ ...shape, has_acted: true }, cause === undefined ? {} : { cause });
+  }
 }
 
 /** The error with the caller's name of its field. */

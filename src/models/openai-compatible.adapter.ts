@@ -98,14 +98,27 @@ function bodyEnd({ request, model, max_output_tokens, stream }: ModelRequest): B
 function completionOf(answer: unknown, request: ProviderRequest): Completion {
   const { model } = request;
   const response = answer as (ChatResponse & { error?: unknown }) | null;
-  const choice = response?.choices?.[0];
-  if (response == null || typeof choice?.message !== "object" || choice.message === null) {
+  const choices: unknown = response?.choices;
+  if (response == null || !Array.isArray(choices) || choices.length === 0 || !choices.every(isReadable)) {
     throw brokenProvider(model, "an answer that is no completion");
   }
   const counts = countsOfUsage(response.usage) ?? estimateCounts(request, generatedText(response.choices));
   response.model = model.id;
   markRoute(response.choices, model);
   return { response, counts };
+}
+
+/** Whether a choice can be translated for every endpoint. The charge comes first, so it is checked here. */
+function isReadable(choice: { message?: unknown } | null): boolean {
+  const message = choice?.message;
+  if (!isObject(message)) return false;
+  const { tool_calls, reasoning_details } = message;
+  if (tool_calls != null && !(Array.isArray(tool_calls) && tool_calls.every(isObject))) return false;
+  return !Array.isArray(reasoning_details) || reasoning_details.every(isObject);
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null;
 }
 
 function relayedStream(

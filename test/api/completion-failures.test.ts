@@ -68,6 +68,27 @@ describe("an upstream failure before any output costs nothing (contract 4)", () 
     expect(await charges(user)).toEqual([]);
   });
 
+  it.each([
+    ["calls that are no list", { tool_calls: {} }],
+    ["a call that is null", { tool_calls: [null] }],
+    ["a piece of reasoning that is null", { reasoning_details: [null] }],
+    ["no message in its second choice", null],
+  ])("an answer with %s, at every endpoint", async (_, fields) => {
+    const message = { role: "assistant", content: "hi" };
+    const choices = [{ index: 0, message: { ...message, ...fields }, finish_reason: "stop" }];
+    lab.upstream.answer(json({ id: "x", choices: fields === null ? [...choices, {}] : choices }));
+    for (const [path, body] of [
+      [CHAT, ask("lab/plain")],
+      ["/api/v1/responses", { model: "lab/plain", input: "x" }],
+      ["/api/v1/messages", ask("lab/plain", { max_tokens: 10 })],
+    ] as const) {
+      const answer = await user.post(path, body, { "Idempotency-Key": path });
+      expect([answer.status, answer.body.error.code]).toEqual([502, "upstream_error"]);
+    }
+    expect(await settledBalance(user)).toBe(GRANT);
+    expect(await charges(user)).toEqual([]);
+  });
+
   it("a stream that was asked for and comes as a completion in one piece", async () => {
     const message = { role: "assistant", content: "hello" };
     lab.upstream.answer(json({ id: "x", choices: [{ index: 0, message, finish_reason: "stop" }] }));

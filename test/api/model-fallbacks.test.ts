@@ -10,6 +10,7 @@ beforeAll(async () => {
   lab = await startLab([
     { id: "lab/first", input_rate: 1, output_rate: 2 },
     { id: "lab/second", input_rate: 1, output_rate: 2 },
+    { id: "lab/third", input_rate: 1, output_rate: 2 },
     { id: "lab/dear", input_rate: 9, output_rate: 90, trial_eligible: false },
   ]);
 });
@@ -50,6 +51,14 @@ test.each([false, true])(
     expect((await user.get("/api/v1/users/me/transactions?type=usage")).body.transactions).toHaveLength(3);
   },
 );
+
+test("an answer with calls that cannot be read is a failure: the next one answers and is charged", async () => {
+  const message = { role: "assistant", content: "hi", tool_calls: [null] };
+  lab.upstream.answer(json({ id: "x", choices: [{ index: 0, message }] }), completion("from the third"));
+  const answer = await chat({ model: "lab/second", models: ["lab/third"] });
+  expect([answer.status, answer.body.model]).toEqual([200, "lab/third"]);
+  expect((await user.get("/api/v1/users/me/transactions?type=usage")).body.transactions).toHaveLength(1);
+});
 
 test("a fault of the request itself is no reason to fall back", async () => {
   lab.upstream.answer(json({ error: { message: "no" } }, 400));
