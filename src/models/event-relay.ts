@@ -28,7 +28,8 @@ const SIGN_WITH_DETAILS = new RegExp(`${SIGN.source}|"reasoning_details"`);
 
 export interface EventRelay {
   /**
-   * Takes the next text and returns the events to write out, "" if none is complete. Throws if an event is not a chunk.
+   * Takes the next text and returns the events to write out, "" if none is complete. Comments before the first chunk are
+   * returned with it, because they do not begin the answer. Throws if an event is not a chunk.
    */
   push(text: string): string;
   /** Called when the provider closes the stream. Throws if the stream is incomplete. */
@@ -52,6 +53,8 @@ interface Chunk {
 export function createEventRelay(model: Model): EventRelay {
   const ours = `"model":${JSON.stringify(model.id)}`;
   let tail = "";
+  /** The text before the first chunk: comments of a provider that queues the request. */
+  let early = "";
   let theirs: string | null = null;
   let identity = { id: "", created: 0 };
   /** The last usable report. */
@@ -104,7 +107,16 @@ export function createEventRelay(model: Model): EventRelay {
   }
 
   function relayBlock(block: string): string {
-    if (theirs === null) learn(block);
+    if (theirs !== null) return relayed(block);
+    learn(block);
+    early += relayed(block);
+    if (theirs === null) return "";
+    const begun = early;
+    early = "";
+    return begun;
+  }
+
+  function relayed(block: string): string {
     if (finished) return "";
     const sign = block.search(model.route === null ? SIGN : SIGN_WITH_DETAILS);
     if (sign === -1) return keep(block);

@@ -146,6 +146,14 @@ function chunkStream(
   /** The counts from an event before the end. */
   let early: Counts | null = null;
   let finished = false;
+  /** The first choice. It waits for an event of the provider: the SDK sends it at the headers. */
+  let opening: ChunkChoice | null = null;
+
+  function written(choice: ChunkChoice): string {
+    kept.push(choice);
+    const chunk: ChatChunk = { ...identity, object: "chat.completion.chunk", model: model.id, choices: [choice] };
+    return `data: ${JSON.stringify(chunk)}\n\n`;
+  }
 
   async function next(): Promise<IteratorResult<string>> {
     try {
@@ -153,6 +161,10 @@ function chunkStream(
         const { done, value: part } = await reader.read();
         if (done) break;
         if (part.type === "error") throw part.error;
+        if (part.type === "stream-start") {
+          opening = choiceOf(part);
+          continue;
+        }
         if (part.type === "raw") {
           early = dialect.countsSoFar?.(part.rawValue) ?? early;
           continue;
@@ -165,10 +177,10 @@ function chunkStream(
           finished = true;
         }
         const choice = choiceOf(part);
-        if (choice === null) continue;
-        kept.push(choice);
-        const chunk: ChatChunk = { ...identity, object: "chat.completion.chunk", model: model.id, choices: [choice] };
-        return { done: false, value: `data: ${JSON.stringify(chunk)}\n\n` };
+        const begun = opening === null ? "" : written(opening);
+        opening = null;
+        const value = choice === null ? begun : begun + written(choice);
+        if (value !== "") return { done: false, value };
       }
       if (!finished) throw brokenProvider(model, "a stream that failed or was cut off");
       return { done: true, value: undefined };

@@ -66,3 +66,16 @@ it("a list among the events is no chunk: it does not keep the words around it fr
   expect(counts).toMatchObject({ output_tokens: 4, estimated: true });
   expect(() => createEventRelay(model).push("data: [null]\n\n")).toThrow("did not give a usable answer");
 });
+
+it("comments do not begin a stream: they come with the first chunk, and an error before it fails", () => {
+  const model = modelOf();
+  const relay = createEventRelay(model);
+  expect(relay.push(": processing\n\n")).toBe("");
+  expect(relay.push("event: ping\n\n: processing\n\n")).toBe("");
+  const begun = relay.push(delta("a"));
+  expect(begun.startsWith(": processing\n\nevent: ping\n\n: processing\n\ndata: {")).toBe(true);
+  expect(relay.push(": processing\n\n")).toBe(": processing\n\n");
+  const failing = createEventRelay(model);
+  expect(failing.push(": processing\n\n")).toBe("");
+  expect(() => failing.push(event({ error: { message: "no" } }))).toThrow("did not give a usable answer");
+});
