@@ -7,9 +7,9 @@ import { idempotency } from "../../src/http/idempotency.ts";
 import { createCipher } from "../../src/platform/cipher.ts";
 import { createSystemClock } from "../../src/platform/clock.ts";
 import { newId } from "../../src/platform/ids.ts";
-import { createLog } from "../../src/platform/log.ts";
 import { stableDigest } from "../../src/platform/json.ts";
 import type { Log } from "../../src/platform/log.ts";
+import { createLog } from "../../src/platform/log.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { openStream } from "../support/event-stream.ts";
 import { ask, charges, expectCleanAudit, type Lab, settledBalance, startLab } from "../support/lab.ts";
@@ -378,6 +378,9 @@ describe("the claim of a running request", () => {
     const replayed = await send();
     expect([replayed.headers.get("idempotent-replayed"), await replayed.text(), runs]).toEqual(["true", text, 1]);
     expect(await isHeld(), "an answered key is not renewed").toBe(false);
+  });
+});
+
 describe("a stream that fails without an error event", () => {
   it.each([
     ["before its first event frees the key", [], "first"],

@@ -116,10 +116,7 @@ function createReader(tokens: readonly HtmlToken[], keep_lines: boolean) {
     isHidden: (look) => hiddenBy(look) !== null,
     isHiddenWhole: (look) => look.hidden_by !== null,
   });
-  const lookOf = createLooks(
-    sheet,
-    tokens.some((token) => token.type === "open" && token.name === "script"),
-  );
+  const lookOf = createLooks(sheet);
 
   function readOpen(token: HtmlToken & { type: "open" }): void {
     noteAttributes(token.attributes, hidden);
@@ -207,7 +204,7 @@ interface OwnLook {
 }
 
 /** Caches the look per kind of element, because a hostile page may repeat an element a million times. */
-function createLooks(sheet: StyleSheet, scripted: boolean): (token: HtmlToken & { type: "open" }, outer: Look) => Look {
+function createLooks(sheet: StyleSheet): (token: HtmlToken & { type: "open" }, outer: Look) => Look {
   const known = new Map<string, OwnLook>();
   const merged = new Map<OwnLook, { outer: Look; look: Look }>();
 
@@ -216,7 +213,7 @@ function createLooks(sheet: StyleSheet, scripted: boolean): (token: HtmlToken & 
     const key = lookKey(name, attributes, sheet.reads);
     let found = known.get(key);
     if (found === undefined) {
-      found = ownLookOf(token, { sheet, scripted });
+      found = ownLookOf(token, sheet);
       known.set(key, found);
     }
     return found;
@@ -245,10 +242,7 @@ function lookKey(name: string, attributes: ReadonlyMap<string, string>, reads: R
   return key;
 }
 
-function ownLookOf(
-  { name, attributes }: HtmlToken & { type: "open" },
-  { sheet, scripted }: { sheet: StyleSheet; scripted: boolean },
-): OwnLook {
+function ownLookOf({ name, attributes }: HtmlToken & { type: "open" }, sheet: StyleSheet): OwnLook {
   const block = declarationsFor(name, attributes, sheet);
   const visibility = declared(block, "visibility");
   const background = css.backgroundColour(block) ?? attributeColour(attributes.get("bgcolor"));
@@ -262,8 +256,8 @@ function ownLookOf(
     background,
     ...css.bidi(block, { name, dir: attributes.get("dir")?.toLowerCase() }),
   };
-  // Ignored for html and body of a page with scripts: such pages hide themselves until their scripts have run.
-  if (scripted && (name === "html" || name === "body")) return { ...own, hidden_by: null, invisible: null };
+  // Ignored for html and body: such pages hide themselves until their scripts or sheets have come.
+  if (name === "html" || name === "body") return { ...own, hidden_by: null, invisible: null };
   return Object.values(own).every((each) => each === null) ? PLAIN : own;
 }
 
