@@ -321,19 +321,9 @@ function createAgentWork(deps: AgentWorkDeps) {
   const worker_id = newId();
   const chat = createChat({ agents, runs, threads, worker_id });
   const runner = createRunner({
-    ...{
-      clock,
-      log,
-      metrics,
-      tracer,
-      ledger: deps.charges,
-      models,
-      completions: deps.completions,
-      tools,
-      runs,
-      followers,
-    },
-    ...{ newMark, worker_id },
+    ...{ clock, log, metrics, tracer, models, tools, runs, followers, newMark, worker_id },
+    ledger: deps.charges,
+    completions: deps.completions,
     limits: () => claimLimits(deps.live),
     chats_only: config.role === "api",
     drain_seconds: config.drain_seconds,
