@@ -77,15 +77,33 @@ it.each([
   expect(fallback.body.choices[0].message.content).toBe("done");
 });
 
-it.each([
-  ["before any text costs nothing", [], 0],
-  ["after its first text is charged for the text", [{ text: "Let me see." }], 1],
-])("a stream of Gemini that fails ends with an error event; one that fails %s", async (_, parts, count) => {
-  upstream.answer(streamed(malformed(...parts)));
+it("a stream of Gemini that fails before any text costs nothing, and the next model answers", async () => {
+  const usage = { input_tokens: 3, output_tokens: 2 };
+  const message = { id: "msg_1", type: "message", role: "assistant", model: "claude-test", content: [], usage };
+  const spoken = events(
+    ...[
+      { type: "message_start", message: { ...message, stop_reason: null, stop_sequence: null } },
+      { type: "content_block_start", index: 0, content_block: { type: "text", text: "" } },
+      { type: "content_block_delta", index: 0, delta: { type: "text_delta", text: "done" } },
+      { type: "content_block_stop", index: 0 },
+      { type: "message_delta", delta: { stop_reason: "end_turn", stop_sequence: null }, usage },
+      { type: "message_stop" },
+    ].map((each) => `event: ${each.type}\ndata: ${JSON.stringify(each)}\n\n`),
+  );
+  upstream.answer((...given) => (given[1].path.includes("/messages") ? spoken : streamed(malformed()))(...given));
+  const { status, body } = await user.post(CHAT, ask("native/google", { stream: true }));
+  expect([status, body.error.code]).toEqual([502, "upstream_error"]);
+  expect(await charges(user)).toEqual([]);
+  const fallback = await user.post(CHAT, ask("native/google", { stream: true, models: ["native/anthropic"] }));
+  expect([fallback.status, fallback.body]).toEqual([200, expect.stringContaining("done")]);
+});
+
+it("a stream of Gemini that fails after its first text ends with an error event, and is charged for the text", async () => {
+  upstream.answer(streamed(malformed({ text: "Let me see." })));
   const read = await openStream(service, user, ask("native/google"));
   expect(JSON.parse((await read.rest()).at(-1) ?? "").error).toMatchObject({ code: "upstream_error" });
   await settledBalance(user);
-  expect(await charges(user)).toHaveLength(count);
+  expect(await charges(user)).toHaveLength(1);
 });
 
 it.each([false, true])("Messages name the stop sequence that ended Claude's answer (stream: %s)", async (stream) => {
