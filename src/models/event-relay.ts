@@ -15,6 +15,8 @@ import { countsOfUsage, estimateCounts, estimateTokens } from "./token-count.ts"
 
 /** An event longer than this is an attack or a fault. */
 const MAX_EVENT_CHARACTERS = 1_048_576;
+/** Comments before the first chunk that are kept to be sent with it. A provider may send them for minutes. */
+const MAX_EARLY_CHARACTERS = 65_536;
 const MODEL_FIELD = /"model"\s*:\s*"(?:[^"\\]|\\.)*"/;
 const USAGE_OBJECT = /"usage"\s*:\s*\{/;
 /** Some servers write an empty one in every chunk. */
@@ -109,7 +111,8 @@ export function createEventRelay(model: Model): EventRelay {
   function relayBlock(block: string): string {
     if (theirs !== null) return relayed(block);
     learn(block);
-    early += relayed(block);
+    const text = relayed(block);
+    if (theirs !== null || early.length + text.length <= MAX_EARLY_CHARACTERS) early += text;
     if (theirs === null) return "";
     const begun = early;
     early = "";

@@ -79,3 +79,12 @@ it("comments do not begin a stream: they come with the first chunk, and an error
   expect(failing.push(": processing\n\n")).toBe("");
   expect(() => failing.push(event({ error: { message: "no" } }))).toThrow("did not give a usable answer");
 });
+
+it("of endless comments before the first chunk at most 64 KB are kept", () => {
+  const relay = createEventRelay(modelOf());
+  const comment = `: ${"x".repeat(1_000)}\n\n`;
+  for (let sent = 0; sent < 1_000; sent += 1) expect(relay.push(comment)).toBe("");
+  const begun = relay.push(delta("a"));
+  expect(begun.length).toBeLessThan(70_000);
+  expect(begun).toContain("data: {");
+});
