@@ -92,7 +92,8 @@ function completed(method: string, operation: Operation): Operation {
   const statuses: (keyof typeof ANSWERS)[] = [431, 503];
   if (is_keyed || is_operators) statuses.push(403);
   if (requestBody !== undefined) statuses.push(400, 413, 415);
-  if (is_idempotent) statuses.push(409, 422);
+  if (parameters.some((each) => each.in === "query")) statuses.push(400);
+  if (is_idempotent) statuses.push(400, 409, 422);
   const content = { "application/json": { schema: { $ref: "#/components/schemas/Error" } } };
   const added = Object.fromEntries(statuses.map((status) => [status, { description: ANSWERS[status], content }]));
   const said = responses[409]?.description;

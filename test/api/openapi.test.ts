@@ -39,6 +39,25 @@ it("redocly lint finds no error in openapi.json", async () => {
   expect(JSON.parse(stdout.slice(stdout.indexOf("{"))).totals).toMatchObject({ errors: 0, warnings: 0 });
 });
 
+it("says 400 of each operation that can be called wrongly: with a body, a query or an Idempotency-Key", async () => {
+  interface Told {
+    operationId: string;
+    parameters?: { name: string; in: string }[];
+    requestBody?: object;
+    responses: Record<string, unknown>;
+  }
+  const { paths } = (await (await fetch(`${lab.service.url}/openapi.json`)).json()) as {
+    paths: Record<string, Record<string, Told>>;
+  };
+  const operations = Object.values(paths).flatMap((methods) => Object.values(methods));
+  const callable = operations.filter(
+    ({ parameters = [], requestBody }) =>
+      requestBody !== undefined || parameters.some((each) => each.in === "query" || each.name === "Idempotency-Key"),
+  );
+  expect(callable.length).toBeGreaterThan(80);
+  expect(callable.filter(({ responses }) => !("400" in responses)).map((each) => each.operationId)).toEqual([]);
+});
+
 const messages = [{ role: "user", content: "hello" }];
 const parameters = { type: "object", properties: { city: { type: "string" } } };
 const STREAMS = [
