@@ -1,10 +1,9 @@
-import { createReadStream } from "node:fs";
 import { Readable, type Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
-import { createGunzip, createGzip } from "node:zlib";
+import { createGzip } from "node:zlib";
 import type { Db, Tx } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";
-import { readLines } from "../platform/json-lines.ts";
+import { readFileLines } from "../platform/json-lines.ts";
 import { type AppliedMigration, readMigrationHistory } from "../platform/migrate.ts";
 import { RELEASE } from "../platform/release.ts";
 import { type Digest, digestOf, freeze, listTables, readRows, type Table } from "./tables.store.ts";
@@ -53,19 +52,10 @@ async function* archiveTexts(tx: Tx, created_at: string): AsyncGenerator<string,
 }
 
 async function* linesOf(path: string): AsyncGenerator<string, undefined> {
-  const file = createReadStream(path);
-  const unzipped = createGunzip();
-  const ended = pipeline(file, unzipped);
-  ended.catch(() => {});
-  // A reader that stops early closes the file. The error of that has no listener left, and would end the process.
-  for (const source of [file, unzipped]) source.on("error", () => {});
   try {
-    yield* readLines(unzipped);
-    await ended;
+    yield* readFileLines(path, { is_gzip: true });
   } catch (error) {
     throw unreadable(path, error as NodeJS.ErrnoException);
-  } finally {
-    file.destroy();
   }
 }
 

@@ -4,11 +4,11 @@ import { mkdir, open, rename, rm } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
-import { createGunzip, createGzip } from "node:zlib";
+import { createGzip } from "node:zlib";
 import { RATE_SCALE } from "../constants.ts";
 import type { Instant } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";
-import { readLines } from "../platform/json-lines.ts";
+import { readFileLines } from "../platform/json-lines.ts";
 import type { ExportedEntry } from "./export-file.ts";
 import type { ChainEnd, Verifier } from "./verify-export.ts";
 
@@ -133,20 +133,10 @@ export async function digestFile(path: string): Promise<Pick<FileLine, "bytes" |
 
 /** The JSON lines of a file. */
 async function* linesOf<Line>(path: string): AsyncGenerator<Line, undefined> {
-  const file = createReadStream(path);
-  const input = path.includes(".gz") ? createGunzip() : null;
-  const read = input === null ? file : input;
-  const ended = input === null ? null : pipeline(file, input);
-  ended?.catch(() => {});
-  // A reader that stops early closes the file. The error of that has no listener left, and would end the process.
-  for (const source of [file, read]) source.on("error", () => {});
   try {
-    for await (const line of readLines(read)) yield JSON.parse(line) as Line;
-    await ended;
+    for await (const line of readFileLines(path, { is_gzip: path.includes(".gz") })) yield JSON.parse(line) as Line;
   } catch (error) {
     throw new Error(`${path} cannot be read: ${(error as Error).message}`);
-  } finally {
-    file.destroy();
   }
 }
 
