@@ -1,14 +1,13 @@
 import type { Routing } from "../contract/completions.ts";
 import { errors, PurserError } from "../errors.ts";
 import type { ChargingLedger } from "../ledger/ledger.types.ts";
+import { FINISH_REASON } from "../models/event-relay.ts";
 import type { Counts, ProviderStream } from "../models/models.types.ts";
 import { monotonicMs } from "../platform/clock.ts";
 import type { CompletionCall, CompletionOutcome, CompletionStream } from "./completions.types.ts";
 import { type Reservation, release, settle } from "./reservation.ts";
 
 const DONE = { done: true, value: undefined } as const;
-/** A quote inside a JSON string is escaped, so this matches only the field. */
-const FINISH_REASON = /"finish_reason"\s*:\s*"[^"]/;
 const EVENT_END = "\n\n";
 
 /** A reserved call whose first events have arrived. */

@@ -1,6 +1,7 @@
 import type { Context, MiddlewareHandler } from "hono";
 import type { Caller, HttpEnv } from "../contract/caller.ts";
 import { errors } from "../errors.ts";
+import { isEventStream } from "../platform/event-stream.ts";
 import { stableDigest } from "../platform/json.ts";
 import type { Log } from "../platform/log.ts";
 import { SHOULD_RETRY } from "./error-response.ts";
@@ -40,7 +41,7 @@ export function idempotency(store: IdempotencyStore, log: Log, renew_ms = RENEW_
       // A backup or an export changes nothing and can be larger than the memory, so a retry makes a new one.
       const is_file = headers.has("Content-Disposition");
       if (is_file || (did_nothing && (status >= 500 || PASSING.has(status)))) return await store.release(key);
-      is_streamed = isStream(c.res);
+      is_streamed = c.res.body !== null && isEventStream(c.res);
       if (is_streamed) keepStream(c, { store, key, over: stopRenewing, log });
       else await store.answer(key, await answerOf(c.res), aboutUser(c));
     } finally {
@@ -81,11 +82,6 @@ async function bodyOf(c: Context<HttpEnv>): Promise<string> {
 function replay(answer: StoredAnswer): Response {
   const headers = { ...answer.headers, "Idempotent-Replayed": "true" };
   return new Response(Buffer.from(answer.body), { status: answer.status, headers });
-}
-
-function isStream(response: Response): boolean {
-  const type = response.headers.get("content-type") ?? "";
-  return response.body !== null && type.startsWith("text/event-stream");
 }
 
 function keptHeaders(response: Response): Record<string, string> {

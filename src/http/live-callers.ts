@@ -1,6 +1,7 @@
 import type { Context, MiddlewareHandler } from "hono";
 import type { HttpEnv, LiveCaller, RequestFacts } from "../contract/caller.ts";
 import { PurserError } from "../errors.ts";
+import { isEventStream } from "../platform/event-stream.ts";
 import type { Credential } from "./credential.ts";
 
 /** contract 3: a revoked key is refused within a second on every node; this leaves time for the notification. */
@@ -98,10 +99,6 @@ export function watchCallers(
     if (watched.length === 0 || isEventStream(c.res)) return;
     for (const live of watched) live.leave();
   };
-}
-
-function isEventStream({ headers }: Response): boolean {
-  return (headers.get("Content-Type") ?? "").startsWith("text/event-stream");
 }
 
 function isRefusal(error: unknown): boolean {

@@ -4,6 +4,7 @@ import type { HttpEnv } from "../contract/caller.ts";
 import { mcpEndpoint } from "../contract/mcp.ts";
 import { createRouter, type HttpRouter } from "../contract/router.ts";
 import { errors } from "../errors.ts";
+import { isEventStream } from "../platform/event-stream.ts";
 import { newId } from "../platform/ids.ts";
 import type { PublicAddress } from "../platform/public-address.ts";
 import { type Asker, createMcpTools, type McpServerDeps, serverFactory } from "./mcp-server.ts";
@@ -52,8 +53,7 @@ export function mcpRoutes(
 
 /** The request's log line is written at the end of a stream. */
 function loggedAtEnd(c: Context<HttpEnv>, answer: Response): Response {
-  const is_stream = answer.headers.get("content-type")?.startsWith("text/event-stream") === true;
-  if (answer.body === null || !is_stream) return answer;
+  if (answer.body === null || !isEventStream(answer)) return answer;
   const ended = Promise.withResolvers<void>();
   c.get("facts").ended = ended.promise;
   const { readable, writable } = new TransformStream<Uint8Array, Uint8Array>();

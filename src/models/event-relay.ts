@@ -19,8 +19,8 @@ const MAX_EVENT_CHARACTERS = 1_048_576;
 const MAX_EARLY_CHARACTERS = 65_536;
 const MODEL_FIELD = /"model"\s*:\s*"(?:[^"\\]|\\.)*"/;
 const USAGE_OBJECT = /"usage"\s*:\s*\{/;
-/** Some servers write an empty one in every chunk. */
-const FINISH_REASON = /"finish_reason"\s*:\s*"[^"]/;
+/** A quote inside a JSON string is escaped, so this matches only the field. Some servers write an empty one in every chunk. */
+export const FINISH_REASON = /"finish_reason"\s*:\s*"[^"]/;
 const ERROR_FIELD = /"error"\s*:/;
 const DETAILS = /"reasoning_details"\s*:\s*\[/;
 /** Text that marks a block as one that may hold an event which needs parsing. */

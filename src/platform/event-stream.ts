@@ -27,6 +27,11 @@ export const EVENT_STREAM_HEADERS = {
   "X-Accel-Buffering": "no",
 };
 
+/** Whether an answer consists of server-sent events. */
+export function isEventStream({ headers }: Response): boolean {
+  return (headers.get("Content-Type") ?? "").startsWith("text/event-stream");
+}
+
 /**
  * Returns the events as a response, and reads them from the feed as fast as the listener reads.
  *
