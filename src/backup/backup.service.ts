@@ -15,9 +15,6 @@ const HEADERS = {
   "Cache-Control": "no-store",
 };
 
-/** A backup that its caller has not read from for this long ends, because it keeps a transaction open. */
-const STALLED_MS = 60_000;
-
 interface BackupDeps {
   db: Db;
   clock: Clock;
@@ -30,7 +27,7 @@ interface BackupDeps {
  * Makes backups while the service runs. PostgreSQL reads them from a snapshot of its own. Embedded storage has one
  * connection, so its files are copied first: statements wait for the copy only, and the backup is read from it.
  */
-export function createBackups({ db, clock, data_dir, log, stalled_ms = STALLED_MS }: BackupDeps): () => Response {
+export function createBackups({ db, clock, data_dir, log, stalled_ms }: BackupDeps): () => Response {
   let is_running = false;
   const copy = join(data_dir, "backup-copy");
   // A process that was killed during a backup leaves its copy.
@@ -70,6 +67,6 @@ export function createBackups({ db, clock, data_dir, log, stalled_ms = STALLED_M
         rmSync(copy, { recursive: true, force: true });
       });
     const source = Readable.toWeb(out) as ReadableStream<Uint8Array>;
-    return new Response(readWithin(source, { stalled_ms, over: () => {} }), { headers: HEADERS });
+    return new Response(readWithin(source, { stalled_ms }), { headers: HEADERS });
   };
 }

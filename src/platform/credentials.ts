@@ -57,8 +57,8 @@ export function withCredentials(request: Sending, credentials: readonly Credenti
   let url = request.url;
   const taken = new Set<string>();
   // Parameters first: a signature is for the address that is sent.
-  const parameters_first = Map.groupBy(credentials, ({ inject }) => inject?.type === "query");
-  for (const credential of [true, false].flatMap((is_query) => parameters_first.get(is_query) ?? [])) {
+  const isLater = ({ inject }: Credential) => Number(inject?.type !== "query");
+  for (const credential of credentials.toSorted((one, other) => isLater(one) - isLater(other))) {
     const { inject, value } = credential;
     if (inject === null) continue;
     if (!isScrubbed(value) && inject.type !== "basic" && inject.type !== "hmac") {

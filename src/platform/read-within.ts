@@ -1,7 +1,10 @@
+/** A file that its caller has not read from for this long ends, because it occupies a connection or a transaction. */
+const STALLED_MS = 60_000;
+
 /** The stream, which fails when its caller stops reading for a time. `over` runs once it has ended in any way. */
 export function readWithin(
   source: ReadableStream<Uint8Array>,
-  { stalled_ms, over }: { stalled_ms: number; over(): void },
+  { stalled_ms = STALLED_MS, over = () => {} }: { stalled_ms?: number | undefined; over?: () => void },
 ): ReadableStream<Uint8Array> {
   const reader = source.getReader();
   let stalled: NodeJS.Timeout | undefined;

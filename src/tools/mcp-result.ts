@@ -38,10 +38,10 @@ export async function resultOf(
   const pictures = picturesOf(answer);
   const documents = documentsOf(answer);
   const content = textOf(answer, pictures, documents);
+  const sanitizer = deps.sanitizer.of(call.run.user_id);
   const results: Sanitized[] = [];
   let max_chars = MAX_TEXT_CHARS;
   for (const each of [{ content, kind: textKind(content) }, ...documents.values()]) {
-    const sanitizer = deps.sanitizer.of(call.run.user_id);
     const sanitized = await sanitizer.sanitize({ ...each, level: "balanced", mark: call.mark, max_chars });
     if (sanitized === BUSY) return failedCall("mcp_failed", SAFETY_BUSY);
     if (sanitized === null) return failedCall("unsupported_content", "the answer is too intricate to be made safe");

@@ -13,8 +13,6 @@ const MOST_OF_USER = 1;
 const RETRY_S = 30;
 /** Usage is kept as long as the account, so this is longer than any account exists. */
 const ALL_DAYS = 36_500;
-/** An export that its caller has not read from for this long ends, because it occupies one of these places. */
-const STALLED_MS = 60_000;
 
 interface UserExportDeps {
   db: Db;
@@ -24,7 +22,7 @@ interface UserExportDeps {
 }
 
 /** A user's data as a ZIP of JSON Lines and CSV files. */
-export function createUserExport({ db, clock, ledger, stalled_ms = STALLED_MS }: UserExportDeps) {
+export function createUserExport({ db, clock, ledger, stalled_ms }: UserExportDeps) {
   const running = new Map<string, number>();
 
   async function* filesOf(user_id: string) {
