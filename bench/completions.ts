@@ -156,7 +156,7 @@ async function measure(routes: Map<string, Route>, effort: Effort): Promise<Outc
   });
   const per_second = (found: Map<string, LoadSample[]> | undefined) => (name: string) =>
     medianOf(found?.get(name), (each) => each.per_second);
-  /** In each round, the milliseconds more than those of the upstream alone. */
+  /** Each round's milliseconds beyond what the upstream alone takes. */
   const added = (name: string, at: "p50_ms" | "p99_ms") =>
     (paced.get(name) ?? []).map((each, round) => each[at] - (paced.get(DIRECT)?.[round]?.[at] ?? 0));
   return {

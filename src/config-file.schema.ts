@@ -386,7 +386,7 @@ const DEFAULT_PLANS = [
   { id: "enterprise", name: "Enterprise", price_cents: 14_900, included_tokens: 93_000_000 },
 ].map((row) => ({ ...row, currency: "usd", interval: "month" as const, rollover_months: undefined }));
 
-/** The whole file. An empty list of plans keeps the seed's table. */
+/** The whole file. An empty list of plans keeps the default plans. */
 export const configFileSchema = settings.transform(({ plans, ...rest }) => ({
   ...rest,
   plans: (plans.length > 0 ? plans : DEFAULT_PLANS).map((row) => ({

@@ -138,8 +138,8 @@ export async function createAccounts(deps: {
       return new Set(await store.suspendedIds(sql, user_ids));
     },
     /**
-     * Erases the user's personal data with the names of their keys, and revokes the keys, in the caller's transaction. Returns the erased address.
-     * Throws 404 when the user does not exist.
+     * Erases the user's personal data with the names of their keys, and revokes the keys, in the caller's transaction.
+     * Returns the erased address. Throws 404 when the user does not exist.
      */
     async eraseUser(tx: Tx, id: string): Promise<string> {
       const erased = isUuid(id) ? await store.eraseUser(tx, id, clock.now()) : undefined;

@@ -110,14 +110,15 @@ export function credentialsOf({ client, tokens }: OAuthState): string[] {
   return all.filter((each) => each != null);
 }
 
+/** As long as the scope and the addresses that an owner may give. */
+const MAX_SHOWN_CHARS = 2000;
+
 /** Whether a text of the authorization server holds one of the credentials, encoded or not. True for a text too long to search. */
 export function holdsAny(text: string, credentials: readonly string[]): boolean {
   if (text.length > MAX_SHOWN_CHARS) return true;
   const bytes = Buffer.from(text);
   return credentials.some((each) => holdsSecret(bytes, new SecretValue(each)));
 }
-/** As long as the scope and the addresses that an owner may give. */
-const MAX_SHOWN_CHARS = 2000;
 
 /** What the owner may see of the state. A text of the authorization server that holds a credential is null. */
 export function shownOAuth(state: OAuthState): ShownOAuth {

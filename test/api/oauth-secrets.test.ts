@@ -264,7 +264,7 @@ test("a refresh token is kept and rotated; once it is revoked, the step says to 
   expect(toolSteps(await run(berth, completion("Done.")))).toMatchObject([{ status: "succeeded" }]);
 });
 
-/** Everything that a person, a model or a reader of the database can see, apart from what was stored sealed. */
+/** Everything that a person, a model or a reader of the database can see, except sealed values. */
 async function seenOf(done: unknown) {
   const db = await lab.service.database.open();
   const rows = await db.query({ text: "select oauth from secret" }).finally(() => db.close());

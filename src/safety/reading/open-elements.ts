@@ -47,7 +47,7 @@ const ENDS_FOREIGN = new Set(
     "nobr ol p pre ruby s small span strong strike sub sup table tt u ul var"
   ).split(" "),
 );
-/** The special elements of the HTML standard besides those that close a paragraph. */
+/** All special elements of the HTML standard; elements that close a paragraph are among them. */
 const SPECIAL = new Set([
   ...CLOSES_P,
   ...TABLE_PARTS,
