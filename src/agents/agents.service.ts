@@ -4,7 +4,7 @@ import type { Caller } from "../contract/caller.ts";
 import type { RunDetail, RunRecord } from "../contract/runs.ts";
 import { secretsReferred, unjudgedTools } from "../contract/tools.ts";
 import { paramOf } from "../contract/validation.ts";
-import { errors, type MeansOf, PurserError } from "../errors.ts";
+import { errors, type MeansOf } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.types.ts";
 import type { Models } from "../models/models.service.ts";
 import type { Clock } from "../platform/clock.ts";
@@ -303,8 +303,8 @@ function refuseUnknownModel(models: Models, model_id: string | null): void {
     throw errors.invalidValue("model_id", `${model_id} only creates embeddings. Name a model of kind chat.`);
   }
   // The model is a field of the agent here, not the resource of the request.
-  const { code, message } = errors.modelNotFound(model_id, models.nearest(model_id)).shape;
-  throw new PurserError({ status: 400, type: "invalid_request_error", code, message, param: "model_id" });
+  const unknown = errors.modelNotFound(model_id, models.nearest(model_id));
+  throw unknown.with({ status: 400, type: "invalid_request_error", param: "model_id" });
 }
 
 function configOf(row: AgentRow): AgentConfig {

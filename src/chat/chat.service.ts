@@ -195,22 +195,21 @@ function finishedTurn(run: RunDetail, { thread_id, client_tools, result, is_hear
     const { finish_reason, usages } = result;
     return { run, thread_id, usage: totalUsage(usages), finish_reason, asked: askedOf(run, client_tools) };
   }
-  const { shape, cause } = failureOf(run, result);
+  const failure = failureOf(run, result);
   // A caller that disconnected may repeat the request if no tool was called.
   const asked_for = run.steps.slice(setUpOf(run.steps).length);
   const has_acted = (is_heard && run.usage.cost_tokens > 0) || asked_for.some(({ type }) => type === "tool");
-  const metadata = { ...shape.metadata, run_id: run.id };
   // Without a cause it is a failure of the run or its user, which the operator's log does not need.
-  throw new PurserError({ ...shape, metadata, has_acted }, cause === undefined ? {} : { cause });
+  throw failure.with({ metadata: { ...failure.shape.metadata, run_id: run.id }, has_acted });
 }
 
 /** The error that the caller of a chat receives. */
 function failureOf(run: RunDetail, result: RunResult | null): PurserError {
   if (run.status === "cancelled") return errors.runCancelled();
   const { code, message } = run.error ?? { code: "internal", message: "" };
-  if (code === "timeout") return new PurserError({ ...errors.upstreamTimeout().shape, message });
+  if (code === "timeout") return errors.upstreamTimeout().with({ message });
   // The model call's error has more detail than the run's error, and a status.
   if (result?.thrown instanceof PurserError) return result.thrown;
-  if (code === "worker_lost") return new PurserError({ ...errors.overloaded().shape, message });
+  if (code === "worker_lost") return errors.overloaded().with({ message });
   return code === "internal" ? errors.internal(result?.thrown) : errors.runFailed({ code, message });
 }

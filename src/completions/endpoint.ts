@@ -2,11 +2,10 @@ import type { LiveCaller, RequestFacts } from "../contract/caller.ts";
 import type { ChatRequest, ChatResponse } from "../contract/completions.ts";
 import type { EndpointAnswer, EndpointRequest } from "../contract/hot-endpoint.ts";
 import { payerOf } from "../contract/key-terms.ts";
-import { type ErrorShape, errors, PurserError } from "../errors.ts";
+import { asPurserError, type ErrorShape, errors, PurserError } from "../errors.ts";
 import { isTurnUsed, untilTurn } from "../platform/event-loop-turn.ts";
 import type { EventFeed } from "../platform/event-stream.ts";
 import { newId } from "../platform/ids.ts";
-import { isDatabaseAway } from "../platform/sql-state.ts";
 import { agentIdOf } from "./agent-name.ts";
 import { type Chunk, chunksOf } from "./answer-pieces.ts";
 import type { CompletionCall, CompletionOutcome, CompletionStream, Completions } from "./completions.types.ts";
@@ -147,9 +146,7 @@ async function wholeAnswer(writer: AnswerWriter, response: ChatResponse): Promis
   try {
     return await writer.whole(response);
   } catch (error) {
-    const unexpected = isDatabaseAway(error) ? errors.databaseAway(error) : errors.internal(error);
-    const { shape, cause } = error instanceof PurserError ? error : unexpected;
-    throw new PurserError({ ...shape, has_acted: true }, cause === undefined ? {} : { cause });
+    throw asPurserError(error).with({ has_acted: true });
   }
 }
 
@@ -158,6 +155,5 @@ function renamed(error: unknown, writer: AnswerWriter): unknown {
   if (!(error instanceof PurserError) || error.shape.param === undefined) return error;
   const { param, message } = error.shape;
   const name = writer.paramOf(param);
-  const shape = { ...error.shape, param: name, message: message.replaceAll(param, name) };
-  return new PurserError(shape, error.cause === undefined ? {} : { cause: error.cause });
+  return error.with({ param: name, message: message.replaceAll(param, name) });
 }

@@ -3,7 +3,7 @@ import { HTTPException } from "hono/http-exception";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import type { HttpEnv, RequestFacts } from "../contract/caller.ts";
 import { anthropicError } from "../contract/messages-error.ts";
-import { errors, PurserError } from "../errors.ts";
+import { asPurserError, errors, type PurserError } from "../errors.ts";
 import { describeError, describeUnexpected, type Log } from "../platform/log.ts";
 import { isDatabaseAway } from "../platform/sql-state.ts";
 
@@ -24,11 +24,9 @@ function isForAnthropic(path: string, version: string | undefined): boolean {
   return path.startsWith(MESSAGES) || (path.startsWith(MODELS) && version !== undefined);
 }
 
-/** Converts a thrown value to an expected failure. Others become `internal` and keep their cause for the log. */
-export function expected(thrown: unknown): PurserError {
-  if (thrown instanceof PurserError) return thrown;
-  if (thrown instanceof HTTPException && thrown.status === 400) return errors.invalidJson();
-  return isDatabaseAway(thrown) ? errors.databaseAway(thrown) : errors.internal(thrown);
+/** The failure to answer with. Hono throws its own error for a body that is not JSON. */
+function failureOf(thrown: unknown): PurserError {
+  return thrown instanceof HTTPException && thrown.status === 400 ? errors.invalidJson() : asPurserError(thrown);
 }
 
 /** The causes of expected errors are our own words. */
@@ -49,7 +47,7 @@ interface Failed {
  * data.
  */
 export function errorAnswer(thrown: unknown, { path, request_id, facts, headerOf }: Failed, log: Log) {
-  const error = expected(thrown);
+  const error = failureOf(thrown);
   const { status, retry_after_s, has_acted, metadata } = error.shape;
   Object.assign(facts, { code: error.code, provider_error: metadata?.provider });
   // One line for the whole outage says that the database is away (platform/outage.ts).

@@ -11,11 +11,10 @@ import type { Chat } from "../chat/chat.service.ts";
 import type { Caller, LiveCaller, Scope } from "../contract/caller.ts";
 import { textSchema } from "../contract/common.ts";
 import { type RunDetail, runStatusSchema } from "../contract/runs.ts";
-import { errors, PurserError } from "../errors.ts";
+import { asPurserError, errors, PurserError } from "../errors.ts";
 import type { EventFeed } from "../platform/event-stream.ts";
 import { describeUnexpected, type Log } from "../platform/log.ts";
 import { raceAbort } from "../platform/race-abort.ts";
-import { isDatabaseAway } from "../platform/sql-state.ts";
 
 /** The server that one request is answered by. The protocol's library makes the messages. */
 
@@ -71,7 +70,7 @@ export function createMcpTools({ agents, chat, log }: McpServerDeps) {
       demand(asker, "agents:read");
       const named = await toolsOf(asker).catch((error: unknown) => {
         // The library puts the message of any error into its answer.
-        throw expected(error, asker, log);
+        throw loggedError(error, asker, log);
       });
       const tools = [...named].map(([name, agent]) => ({
         name,
@@ -228,17 +227,18 @@ function shown(value: object): CallToolResult {
 /** The error as contract 2 writes it, in a result that the client's model reads. */
 function failure(thrown: unknown, asker: Asker, log: Pick<Log, "error">): CallToolResult {
   const { request_id } = asker;
-  const { type, code, message, param, metadata } = expected(thrown, asker, log).shape;
+  const { type, code, message, param, metadata } = loggedError(thrown, asker, log).shape;
   const body = { error: { type, code, message, param: param ?? null, request_id, ...(metadata ? { metadata } : {}) } };
   return { content: [{ type: "text", text: message }], structuredContent: body, isError: true };
 }
 
 /** The error for the caller. Logs an internal one. */
-function expected(thrown: unknown, { request_id }: Asker, log: Pick<Log, "error">): PurserError {
-  if (thrown instanceof PurserError && thrown.code !== "internal") return thrown;
-  if (isDatabaseAway(thrown)) return errors.databaseAway(thrown);
-  log.error({ request_id, ...describeUnexpected(thrown as Error) }, "an MCP call failed");
-  return thrown instanceof PurserError ? thrown : errors.internal(thrown);
+function loggedError(thrown: unknown, { request_id }: Asker, log: Pick<Log, "error">): PurserError {
+  const error = asPurserError(thrown);
+  if (error.code === "internal") {
+    log.error({ request_id, ...describeUnexpected(thrown as Error) }, "an MCP call failed");
+  }
+  return error;
 }
 
 function unlessFinished(error: unknown): void {

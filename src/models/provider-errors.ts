@@ -80,8 +80,7 @@ export function failureOfStatus(refused: Refusal, model: Model, main: "messages"
 }
 
 function withProvider(failure: PurserError, provider: ProviderError): PurserError {
-  const shape = { ...failure.shape, metadata: { ...failure.shape.metadata, provider } };
-  return new PurserError(shape, failure.cause === undefined ? {} : { cause: failure.cause });
+  return failure.with({ metadata: { ...failure.shape.metadata, provider } });
 }
 
 function providerError({ status, body, secrets }: Refusal, { provider_model }: Model): ProviderError {

@@ -1,4 +1,6 @@
-/** The 402s: their codes, figures, messages and remedies. */
+import { failure } from "./purser-error.ts";
+
+/** 402: their codes, figures, messages and remedies. */
 
 /** contract 2: what a 402 tells besides its code and its remedies. Token counts. */
 export interface PaymentFigures {
@@ -29,7 +31,7 @@ export interface Means {
 export type MeansOf = (user_id: string) => Promise<Means>;
 
 /** Filters the remedies for this user. A user with overage can raise its cap. */
-export function remediesFor(remedies: readonly string[], { may_subscribe, overage }: Means): string[] {
+function remediesFor(remedies: readonly string[], { may_subscribe, overage }: Means): string[] {
   return remedies.flatMap((remedy) => {
     if (remedy === "subscribe") return may_subscribe ? remedy : [];
     if (remedy === "enable_overage" && overage === "on") return "raise_overage_cap";
@@ -39,7 +41,7 @@ export function remediesFor(remedies: readonly string[], { may_subscribe, overag
 }
 
 /** The message and the remedies of each 402. */
-export const PAYMENT: Record<PaymentCode, { message: string; remedies: string[]; retry_after_s?: number }> = {
+const PAYMENT: Record<PaymentCode, { message: string; remedies: string[]; retry_after_s?: number }> = {
   trial_ended: {
     message: "The free trial has ended. Subscribe to a plan or buy a top-up to go on.",
     remedies: ["subscribe", "top_up"],
@@ -71,4 +73,14 @@ export const PAYMENT: Record<PaymentCode, { message: string; remedies: string[];
     message: "The balance does not cover this request. Lower max_tokens, or top up.",
     remedies: ["lower_max_tokens", "top_up", "subscribe", "enable_overage"],
   },
+};
+
+export const paymentErrors = {
+  payment: (code: PaymentCode, figures: PaymentFigures, means: Means) => {
+    const { message, remedies, retry_after_s } = PAYMENT[code];
+    const metadata = { ...figures, remedies: remediesFor(remedies, means) };
+    return failure({ status: 402, type: "payment_required", code, message, metadata, retry_after_s });
+  },
+  paymentFailed: (message = "The payment was refused. Check the payment method, or use another.") =>
+    failure({ status: 402, type: "payment_required", code: "payment_failed", message }),
 };

@@ -1,0 +1,113 @@
+import { failure } from "./purser-error.ts";
+
+/** 4xx: the request must be changed, or names something that does not exist. */
+
+const invalid = (code: string, message: string, param?: string, status = 400) =>
+  failure({ status, type: "invalid_request_error", code, message, param });
+const missing = (message: string) => failure({ status: 404, type: "not_found_error", code: "not_found", message });
+
+/** Names that one message lists. */
+const MOST_LISTED = 20;
+
+/** "a, b and c" */
+function listed(names: readonly string[]): string {
+  const shown = names.length > MOST_LISTED ? [...names.slice(0, MOST_LISTED), "others"] : names;
+  return `${shown.slice(0, -1).join(", ")} and ${shown.at(-1)}`;
+}
+
+export const requestErrors = {
+  invalidJson: (detail = "The body is not valid JSON") =>
+    invalid("invalid_json", `${detail}. Send a JSON object with Content-Type: application/json.`),
+  /** `param`: undefined if the field is not known. */
+  invalidValue: (param: string | undefined, message: string) => invalid("invalid_value", message, param),
+  nulInPath: () =>
+    invalid("invalid_value", "The path contains a NUL character (%00). Remove it and send the request again."),
+  missingField: (param: string) => invalid("missing_field", `${param} is required. Add it to the request.`, param),
+  /** Names all unknown fields, because a caller that sends a whole record back must remove several. */
+  unknownFields: (params: readonly [string, ...string[]]) => {
+    const [param] = params;
+    const message =
+      params.length === 1
+        ? `${param} is not a field of this request. Remove it or correct its spelling.`
+        : `${listed(params)} are not fields of this request. Remove them or correct their spelling.`;
+    return invalid("unknown_field", message, param);
+  },
+  unsupportedParameter: (param: string) =>
+    invalid(
+      "unsupported_parameter",
+      `${param} is not sent to this model's provider. Remove it; the operator may allow it with forward in PURSER_CONFIG.`,
+      param,
+    ),
+  invalidCursor: () =>
+    invalid("invalid_cursor", "cursor is not one that this list returned. Start again without it.", "cursor"),
+  contextLengthExceeded: (limit: number, param = "messages") =>
+    invalid(
+      "context_length_exceeded",
+      `The prompt is longer than the model's context of ${limit} tokens. Shorten it.`,
+      param,
+    ),
+  /** `free`: tokens that no call holds. */
+  adjustmentTooLarge: (free: number) =>
+    invalid(
+      "invalid_value",
+      `The user has ${free} tokens that no call holds, so no more can be taken. Give an amount_tokens of at least -${free}.`,
+      "amount_tokens",
+    ),
+  balanceTooLarge: () =>
+    invalid(
+      "invalid_value",
+      "amount_tokens would make the balance too large to stay exact. Give fewer tokens.",
+      "amount_tokens",
+    ),
+  idempotencyMismatch: () =>
+    invalid("idempotency_mismatch", "This Idempotency-Key was used with another body. Use a new key.", undefined, 422),
+  bodyTooLarge: (limit: number) =>
+    invalid("body_too_large", `The body is larger than ${limit} bytes. Send less.`, undefined, 413),
+  /** `what` names the limit that the body's structure exceeds. */
+  bodyTooComplex: (what: string) => invalid("invalid_json", `The body has ${what}. Send a simpler one.`),
+  malformedRequest: () =>
+    invalid("malformed_request", "This is not a valid HTTP/1.1 request. Send it with a current HTTP client."),
+  headersTooLarge: () =>
+    invalid("headers_too_large", "The request's headers are too large. Send fewer or shorter ones.", undefined, 431),
+  requestTimeout: () =>
+    invalid("request_timeout", "The request did not arrive in time. Send it again, whole.", undefined, 408),
+  unsupportedEncoding: (accepted: readonly string[]) =>
+    invalid(
+      "unsupported_media_type",
+      `The body's Content-Encoding is not supported. Send it without one, or as ${accepted.join(" or ")}.`,
+      "Content-Encoding",
+      415,
+    ),
+  unsupportedMediaType: () =>
+    invalid("unsupported_media_type", "Send the body as JSON with Content-Type: application/json.", undefined, 415),
+  methodNotAllowed: (asked: string, allowed: readonly string[]) =>
+    invalid(
+      "method_not_allowed",
+      `${asked} is not possible. This address takes ${allowed.join(", ")}.`,
+      undefined,
+      405,
+    ),
+  /** `nearest`: the address that was probably meant. */
+  noSuchPath: (asked: string, nearest: string | null) =>
+    missing(
+      nearest === null
+        ? `${asked} is not an address of this API. GET /openapi.json lists them.`
+        : `${asked} is not an address of this API. Use ${nearest}, and correct the base URL of your client.`,
+    ),
+  /** `nearest`: names that may have been meant. */
+  modelNotFound: (model: string, nearest: readonly string[] = []) => {
+    const meant = nearest.length === 0 ? "" : ` Did you mean ${nearest.join(" or ")}?`;
+    const message = `The model ${JSON.stringify(model)} does not exist.${meant} GET /api/v1/models lists them.`;
+    return failure({ status: 404, type: "not_found_error", code: "model_not_found", message, param: "model" });
+  },
+  notFound: (what = "This") => missing(`${what} does not exist, or is not yours. Check the id.`),
+  archived: (what: string, before: string) =>
+    missing(
+      `${what} is not in the database. Rows of before ${before} are in the operator's archive: ask the operator for them.`,
+    ),
+  noTestClock: () =>
+    missing("This service runs on real time. Start it with PURSER_TEST_CLOCK, an ISO instant, to have a clock to set."),
+  noSubscription: () => missing("There is no subscription to cancel. POST /api/v1/billing/subscription makes one."),
+  rateLimited: (retry_after_s: number, message = "Too many requests. Retry after the time in Retry-After.") =>
+    failure({ status: 429, type: "rate_limit_error", code: "rate_limited", message, retry_after_s }),
+};

@@ -1,0 +1,45 @@
+/** An expected failure: its status, its code, and a sentence that says what to do next. The catalogue is errors.ts. */
+
+export type ErrorType =
+  | "invalid_request_error"
+  | "authentication_error"
+  | "payment_required"
+  | "permission_error"
+  | "not_found_error"
+  | "conflict_error"
+  | "rate_limit_error"
+  | "api_error";
+
+export interface ErrorShape {
+  readonly status: number;
+  readonly type: ErrorType;
+  readonly code: string;
+  readonly message: string;
+  readonly param?: string | undefined;
+  readonly metadata?: Record<string, unknown> | undefined;
+  readonly retry_after_s?: number | undefined;
+  /** The request has cost something or had effects, and a retry would do so again. */
+  readonly has_acted?: boolean | undefined;
+}
+
+/** An expected failure. Thrown anywhere, turned into the error body by `http/`. */
+export class PurserError extends Error {
+  readonly shape: ErrorShape;
+  constructor(shape: ErrorShape, options?: ErrorOptions) {
+    super(shape.message, options);
+    this.name = "PurserError";
+    this.shape = shape;
+  }
+  get code(): string {
+    return this.shape.code;
+  }
+  /** The same failure, of the same cause, with these fields changed. */
+  with(changes: Partial<ErrorShape>): PurserError {
+    return failure({ ...this.shape, ...changes }, this.cause);
+  }
+}
+
+/** `cause`: for the log only. */
+export function failure(shape: ErrorShape, cause?: unknown): PurserError {
+  return new PurserError(shape, cause === undefined ? {} : { cause });
+}
