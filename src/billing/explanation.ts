@@ -43,7 +43,7 @@ function explainCharge({ charge, estimate, hold, ...of_call }: ChargeRecord, nam
 /** Prices each token once, in its class. A class of cache writes has a line only where there are any. */
 function pricedParts(charge: SettledCharge) {
   const { input_tokens, cached_input_tokens, cache_write_tokens, cache_write_1h_tokens, output_tokens } = charge;
-  const rates = ratesByClass(charge);
+  const rates = appliedRates(charge);
   const part = (tokens_of: PricedClass, tokens: number, rate_micro: number) => ({
     tokens_of,
     tokens,
@@ -77,7 +77,7 @@ function worstCase(estimate: HoldEstimate): NonNullable<Explained["estimate"]> {
 
 function ratesOf(charged: SettledCharge | HoldEstimate | null): Explained["rates"] {
   if (charged === null) return null;
-  const rates = ratesByClass(charged);
+  const rates = appliedRates(charged);
   return {
     input_rate: rates.input / RATE_SCALE,
     cached_input_rate: rates.cached_input / RATE_SCALE,
@@ -89,7 +89,7 @@ function ratesOf(charged: SettledCharge | HoldEstimate | null): Explained["rates
 }
 
 /** The rate that each class was billed at, in millionths. */
-function ratesByClass(charged: SettledCharge | HoldEstimate): Record<PricedClass, number> {
+function appliedRates(charged: SettledCharge | HoldEstimate): Record<PricedClass, number> {
   const { input_rate_micro: input, output_rate_micro: output } = charged;
   const cache_write = charged.cache_write_rate_micro ?? input;
   return {

@@ -84,7 +84,7 @@ export function createEventRelay(model: Model): EventRelay {
   }
 
   function parseChunk(payload: string): Chunk {
-    const chunk = parsedOrNull(payload);
+    const chunk = chunkOrNull(payload);
     if (chunk === null) throw brokenProvider(model, "an event that is no chunk");
     if (chunk.error !== undefined && chunk.error !== null) throw brokenProvider(model, "an error event");
     return chunk;
@@ -198,7 +198,7 @@ function keptText(kept: readonly string[]): string {
 
 /** The chunks in a block of a stream. */
 export function chunksIn(block: string): Chunk[] {
-  return eventsOf(block).flatMap((event) => parsedOrNull(payloadOf(event)) ?? []);
+  return eventsOf(block).flatMap((event) => chunkOrNull(payloadOf(event)) ?? []);
 }
 
 function startOfEvent(block: string, at: number): number {
@@ -211,14 +211,14 @@ function eventsOf(block: string): string[] {
 }
 
 /** The data of one event, "" for a comment. */
-function payloadOf(event: string): string {
+export function payloadOf(event: string): string {
   if (event.startsWith("data: ") && !event.includes("\n")) return event.slice(6);
   const data = event.split("\n").filter((line) => line.startsWith("data:"));
   return data.map((line) => line.slice(5).trimStart()).join("\n");
 }
 
 /** The object in a JSON text; null for any other value or text. */
-function parsedOrNull(payload: string): Chunk | null {
+function chunkOrNull(payload: string): Chunk | null {
   try {
     const chunk = JSON.parse(payload) as Chunk | null;
     // A list would be read as the chunks in it.

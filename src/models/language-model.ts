@@ -1,12 +1,13 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { fetch as providerFetch } from "undici";
-import type { ChatChunk, ChatRequest } from "../contract/completions.ts";
+import type { ChatRequest } from "../contract/completions.ts";
 import { errors } from "../errors.ts";
-import { monotonicMs, realNowMs } from "../platform/clock.ts";
+import { monotonicMs } from "../platform/clock.ts";
 import { untilTurn } from "../platform/event-loop-turn.ts";
 import { newId } from "../platform/ids.ts";
 import { jsonBytes } from "../platform/json.ts";
 import { retryAfterSeconds } from "../platform/retry.ts";
+import { chunkEvent, newIdentity } from "./chunks.ts";
 import { generatedText } from "./generated-text.ts";
 import {
   type AnswerOptions,
@@ -151,8 +152,7 @@ function chunkStream(
 
   function written(choice: ChunkChoice): string {
     kept.push(choice);
-    const chunk: ChatChunk = { ...identity, object: "chat.completion.chunk", model: model.id, choices: [choice] };
-    return `data: ${JSON.stringify(chunk)}\n\n`;
+    return chunkEvent(identity, model.id, [choice]);
   }
 
   async function next(): Promise<IteratorResult<string>> {
@@ -231,10 +231,6 @@ function failureOf(
     );
   }
   return failureOfThrown(thrown, model, signal);
-}
-
-function newIdentity(): { id: string; created: number } {
-  return { id: `chatcmpl-${newId()}`, created: Math.floor(realNowMs() / 1000) };
 }
 
 interface Hinted {

@@ -1,6 +1,6 @@
 import type { ChatRequest, FinishReason, ToolCall } from "../contract/completions.ts";
-import { realNowMs } from "../platform/clock.ts";
-import { newId, stableId } from "../platform/ids.ts";
+import { stableId } from "../platform/ids.ts";
+import { chunkEvent, newIdentity } from "./chunks.ts";
 import { UNBOUNDED_PART_TOKENS } from "./media-tokens.ts";
 import type {
   CallOptions,
@@ -125,8 +125,7 @@ function tokenStream(generation: Generation, call: ProviderRequest, signal: Call
 
   function event(delta: Record<string, unknown>, finish: FinishReason | null): string {
     const choices = [{ index: 0, delta, finish_reason: finish }];
-    const chunk = { ...identity, object: "chat.completion.chunk", model: call.model.id, choices };
-    return `data: ${JSON.stringify(chunk)}\n\n`;
+    return chunkEvent(identity, call.model.id, choices);
   }
 
   function* events(): Generator<string> {
@@ -156,10 +155,6 @@ function tokenStream(generation: Generation, call: ProviderRequest, signal: Call
 
 function countsOf({ input_tokens }: ProviderRequest, output_tokens: number): Counts {
   return { ...NO_PARTS, input_tokens, output_tokens, estimated: false };
-}
-
-function newIdentity(): { id: string; created: number } {
-  return { id: `chatcmpl-${newId()}`, created: Math.floor(realNowMs() / 1000) };
 }
 
 /**

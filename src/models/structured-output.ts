@@ -1,5 +1,6 @@
 import type { ChatRequest, ChatResponse } from "../contract/completions.ts";
 import { errors } from "../errors.ts";
+import { chunkEvent } from "./chunks.ts";
 import type {
   CallOptions,
   Completion,
@@ -113,16 +114,8 @@ function streamOf({ response, counts }: Completion): ProviderStream {
   };
   const calls = tool_calls?.map((call, index) => ({ index, ...call }));
   const delta = { role, content, reasoning_content, reasoning_details, tool_calls: calls };
-  const event = (fields: object, finish_reason: unknown) => {
-    const chunk = {
-      id,
-      created,
-      model,
-      object: "chat.completion.chunk",
-      choices: [{ index: 0, delta: fields, finish_reason }],
-    };
-    return `data: ${JSON.stringify(chunk)}\n\n`;
-  };
+  const event = (fields: object, finish_reason: unknown) =>
+    chunkEvent({ id, created }, model, [{ index: 0, delta: fields, finish_reason }]);
   const events = [event(delta, null), event({}, choice?.finish_reason ?? "stop")].values();
   return {
     blocks: { next: async () => events.next() as IteratorResult<string> },

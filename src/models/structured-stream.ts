@@ -1,4 +1,5 @@
 import type { ChatDelta, FinishReason } from "../contract/completions.ts";
+import { chunkEvent } from "./chunks.ts";
 import { chunksIn } from "./event-relay.ts";
 import type { CallOptions, Counts, Provider, ProviderRequest, ProviderStream } from "./models.types.ts";
 import { correctionOf, jsonText } from "./structured-answer.ts";
@@ -64,8 +65,7 @@ export function checkedStream(
 
   function event(delta: ChatDelta, finish_reason: FinishReason | null): string {
     const choices = [{ index: 0, delta, finish_reason }];
-    const chunk = { ...identity, object: "chat.completion.chunk", model: call.model.id, choices };
-    return `data: ${JSON.stringify(chunk)}\n\n`;
+    return chunkEvent(identity, call.model.id, choices);
   }
 
   async function* events(): AsyncGenerator<string, undefined> {
