@@ -9,17 +9,19 @@ import { routeOfReasoning } from "../models/reasoning.ts";
 import { estimateTokens, promptText } from "../models/token-count.ts";
 import { monotonicMs } from "../platform/clock.ts";
 import { agentIdOf } from "./agent-name.ts";
+import { chargeOf, release, settle, settleInput } from "./charge.ts";
 import { createCompletionStream, endedStream } from "./completion-stream.ts";
 import type {
   CompletionCall,
   CompletionResult,
   CompletionStream,
   Completions,
+  Reservation,
   ResolveAgent,
 } from "./completions.types.ts";
 import { createEmbeddings } from "./embeddings.ts";
 import { createHoldKeepAlive } from "./hold-keep-alive.ts";
-import { chargeOf, type Reservation, release, reserve, settle, settleInput } from "./reservation.ts";
+import { reserve } from "./reservation.ts";
 
 /** The timeout of a call, fallbacks included. */
 const CALL_MS = 600_000;

@@ -2,7 +2,7 @@ import type { ChatRequest, ChatResponse, Routing, Usage } from "../contract/comp
 import type { EmbeddingRequest, EmbeddingUsage } from "../contract/embeddings.ts";
 import type { Payer } from "../contract/key-terms.ts";
 import type { AgentBudget, TransactionHook, TransactionHookAnswer } from "../ledger/ledger.types.ts";
-import type { NativeRequest, NativeTarget } from "../models/models.types.ts";
+import type { Model, NativeRequest, NativeTarget, ProviderRequest } from "../models/models.types.ts";
 
 export type { NativeRequest, NativeTarget };
 
@@ -34,6 +34,14 @@ export interface CompletionCall {
   agent_budget?: AgentBudget | null;
   /** For `auto`: the model that answered the earlier turns of this thread or run. */
   sticky_model_id?: string | null;
+}
+
+/** A call with a hold, ready to send. */
+export interface Reservation {
+  model: Model;
+  request: ProviderRequest;
+  /** The request had reasoning of another model, which is not sent. */
+  drops_reasoning: boolean;
 }
 
 /** An answer that is about to be charged. */

@@ -11,8 +11,8 @@ import { checkedCounts, estimateTokens, heldTextTokens } from "../models/token-c
 import { monotonicMs } from "../platform/clock.ts";
 import { untilTurn } from "../platform/event-loop-turn.ts";
 import { agentIdOf } from "./agent-name.ts";
+import { budgetOf, chargeOf, release } from "./charge.ts";
 import type { EmbeddingsAnswer, EmbeddingsCall } from "./completions.types.ts";
-import { budgetOf, chargeOf, release } from "./reservation.ts";
 
 /** The timeout of a call, in all requests to the provider that it takes. */
 const CALL_MS = 600_000;

@@ -1,0 +1,98 @@
+import type { ChatResponse, Routing } from "../contract/completions.ts";
+import type { Payer } from "../contract/key-terms.ts";
+import type { Charge, ChargingLedger } from "../ledger/ledger.types.ts";
+import type { Counts } from "../models/models.types.ts";
+import { costTokens, ratesFor } from "../models/pricing.ts";
+import { estimateCounts } from "../models/token-count.ts";
+import { chargedRates } from "./charged-rates.ts";
+import type { CompletionCall, CompletionOutcome, Reservation } from "./completions.types.ts";
+import { usageOf } from "./usage.ts";
+
+/** An answer to a reservation. */
+export interface Answered {
+  reservation: Reservation;
+  counts: Counts;
+  routing: Routing | undefined;
+  response: ChatResponse | null;
+  /** False for a stream that ended early. */
+  complete: boolean;
+}
+
+/** Charges a reservation for the tokens that were used. */
+export async function settle(
+  ledger: ChargingLedger,
+  call: CompletionCall,
+  { reservation, counts, routing, response, complete }: Answered,
+): Promise<CompletionOutcome> {
+  const { model } = reservation;
+  const usage = usageOf(model, counts);
+  const answer = {
+    model_id: model.id,
+    ...(model.route === null ? {} : { route: model.route }),
+    provider: model.owned_by,
+    usage,
+    complete,
+    ...(routing === undefined ? {} : { routing }),
+    ...(reservation.drops_reasoning ? { reasoning_dropped: true as const } : {}),
+  };
+  const settled = await ledger.settle({
+    ...chargeOf(call, reservation, counts),
+    ...(call.hook === undefined ? {} : { hook: call.hook({ ...answer, response }) }),
+  });
+  const hook = settled.status === "settled" ? settled.hook : undefined;
+  return { ...answer, settlement: settled.status, ...(hook === undefined ? {} : { hook }) };
+}
+
+/**
+ * Charges the input of a call whose caller hung up after it was sent and before any output. The provider bills the
+ * prompt too, but no longer reports its size.
+ */
+export function settleInput(
+  ledger: ChargingLedger,
+  call: CompletionCall,
+  { reservation, routing }: Pick<Answered, "reservation" | "routing">,
+): Promise<CompletionOutcome> {
+  const counts = estimateCounts(reservation.request, "");
+  return settle(ledger, call, { reservation, counts, routing, response: null, complete: false });
+}
+
+/** The charge of a call with these counts. */
+export function chargeOf(
+  call: Pick<CompletionCall, "hold_id" | "request_id" | "caller" | "agent_id" | "run_id">,
+  { model }: Pick<Reservation, "model">,
+  counts: Counts,
+): Charge {
+  const { hold_id, request_id, agent_id, run_id } = call;
+  return {
+    hold_id,
+    request_id,
+    ...budgetOf(call.caller),
+    agent_id,
+    run_id,
+    model: model.id,
+    input_tokens: counts.input_tokens,
+    cached_input_tokens: counts.cached_input_tokens,
+    cache_write_tokens: counts.cache_write_tokens,
+    cache_write_1h_tokens: counts.cache_write_1h_tokens,
+    output_tokens: counts.output_tokens,
+    cost_tokens: costTokens(model, counts),
+    upstream_cost_micro_usd: model.upstream === null ? null : costTokens(model.upstream, counts),
+    ...(counts.estimated ? { is_estimated: true } : {}),
+    ...chargedRates(ratesFor(model, counts), model.price_version),
+  };
+}
+
+/** The fields by which the ledger counts a call against the budgets of its key and its end user. */
+export function budgetOf({ user_id, api_key_id, key_budget_tokens, key_budget_interval = null, labels }: Payer) {
+  return { user_id, api_key_id, key_budget_tokens, key_budget_interval, ...(labels == null ? {} : { labels }) };
+}
+
+/**
+ * Releases a reservation without a charge. It ignores errors, which must not hide the earlier one: the hold expires.
+ */
+export async function release(
+  ledger: ChargingLedger,
+  { caller, hold_id }: Pick<CompletionCall, "caller" | "hold_id">,
+): Promise<void> {
+  await ledger.release({ user_id: caller.user_id, hold_id }).catch(() => {});
+}
