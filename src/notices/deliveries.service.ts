@@ -1,6 +1,7 @@
 import type { EgressAllowance } from "../platform/address.ts";
 import type { Cipher } from "../platform/cipher.ts";
 import { type Clock, realNowMs } from "../platform/clock.ts";
+import { coalesced } from "../platform/coalesced.ts";
 import type { Db } from "../platform/db.ts";
 import type { Log } from "../platform/log.ts";
 import type { Metrics } from "../platform/metrics.ts";
@@ -53,8 +54,6 @@ export function createDeliveries(deps: DeliveriesDeps) {
   const stopping = new AbortController();
   /** The running tries of this node, by endpoint. */
   const tries = new Map<string, { delivery: ClaimedDelivery; done: Promise<void> }>();
-  let filling: Promise<void> | null = null;
-  let fill_again = false;
   let stopListening = async () => {};
   let timer: NodeJS.Timeout | undefined;
 
@@ -78,7 +77,7 @@ export function createDeliveries(deps: DeliveriesDeps) {
       )
       .finally(() => {
         tries.delete(endpoint_id);
-        fill();
+        filling.run();
       });
     tries.set(endpoint_id, { delivery, done });
   };
@@ -88,30 +87,25 @@ export function createDeliveries(deps: DeliveriesDeps) {
     const at_work = [...tries.values()].map(({ delivery }) => delivery);
     for (const delivery of await store.claim({ most, at_work, claim_s: CLAIM_S })) begin(delivery);
   };
-  /** Claims due deliveries. If it is already running, it runs again afterwards. */
-  const fill = () => {
-    fill_again = filling !== null;
-    filling ??= claim()
-      .catch((error: Error) => log.error({ error }, "Deliveries could not be claimed; the next turn tries again."))
-      .finally(() => {
-        filling = null;
-        if (fill_again) fill();
-      });
-  };
+  const filling = coalesced(() =>
+    claim().catch((error: Error) =>
+      log.error({ error }, "Deliveries could not be claimed; the next turn tries again."),
+    ),
+  );
 
   return {
     /** Starts delivering. */
     async start(): Promise<void> {
-      stopListening = await db.listen("notice_due", fill, fill);
-      timer = setInterval(fill, POLL_MS);
-      fill();
+      stopListening = await db.listen("notice_due", filling.run, filling.run);
+      timer = setInterval(filling.run, POLL_MS);
+      filling.run();
     },
     /** Aborts the running tries and returns their claims. A repeated try has the same id, so it does no harm. */
     async stop(): Promise<void> {
       clearInterval(timer);
       await stopListening();
       stopping.abort();
-      await filling;
+      await filling.done();
       await Promise.all([...tries.values()].map(({ done }) => done));
     },
   };
