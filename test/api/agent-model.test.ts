@@ -1,7 +1,7 @@
 import OpenAI from "openai";
-import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
+import { beforeEach, expect, it } from "vitest";
 import { openStream } from "../support/event-stream.ts";
-import { ask, charges, expectCleanAudit, type Lab, settledBalance, startLab } from "../support/lab.ts";
+import { ask, charges, settledBalance, useLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
 import { completion, delta, hanging, json } from "../support/upstream.ts";
 
@@ -12,16 +12,9 @@ const GRANT = 100_000;
 /** Of lab/plain: 10 tokens of input at 1 and 4 of output at 2. */
 const COST = 18;
 
-let lab: Lab;
 let user: Client;
 let agent: string;
-beforeAll(async () => {
-  lab = await startLab();
-});
-afterAll(async () => {
-  await expectCleanAudit(lab.service);
-  await lab.stop();
-});
+const lab = useLab();
 beforeEach(async () => {
   lab.upstream.answer(completion());
   lab.upstream.requests.length = 0;

@@ -1,25 +1,18 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, inject, test } from "vitest";
-import { charges, expectCleanAudit, type Lab, startLab } from "../support/lab.ts";
+import { beforeEach, describe, expect, inject, test } from "vitest";
+import { charges, startLab, useLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
 import { startSite } from "../support/sites.ts";
 import { completion, fetching, hanging, json } from "../support/upstream.ts";
 
 // What stops runs from outside: a process that ends, limits of runs at a time, the operator.
 
-let lab: Lab;
 let user: Client;
 
-beforeAll(async () => {
-  lab = await startLab();
-});
+const lab = useLab();
 beforeEach(async () => {
   lab.upstream.answer(completion());
   lab.upstream.requests.length = 0;
   user = await lab.service.newUser({ trial: false, tokens: 1_000_000 });
-});
-afterAll(async () => {
-  await expectCleanAudit(lab.service);
-  await lab.stop();
 });
 
 async function create(fields: object = {}) {

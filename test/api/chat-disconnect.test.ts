@@ -1,26 +1,19 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { expectCleanAudit, type Lab, settledBalance, startLab } from "../support/lab.ts";
+import { beforeEach, describe, expect, test } from "vitest";
+import { settledBalance, useLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
 import { completion, delta, event, hanging, json, type Reply } from "../support/upstream.ts";
 
 // What becomes of a turn whose caller hangs up, and how its failures are answered.
 
-let lab: Lab;
 let user: Client;
 let agent: string;
 
-beforeAll(async () => {
-  lab = await startLab();
-});
+const lab = useLab();
 beforeEach(async () => {
   lab.upstream.answer(completion());
   lab.upstream.requests.length = 0;
   user = await lab.service.newUser({ trial: false, tokens: 1_000_000 });
   agent = `/api/v1/agents/${(await user.post("/api/v1/agents", { name: "Scout", model_id: "lab/plain" })).body.id}`;
-});
-afterAll(async () => {
-  await expectCleanAudit(lab.service);
-  await lab.stop();
 });
 
 const hello = { messages: [{ role: "user", content: "Hello?" }] };

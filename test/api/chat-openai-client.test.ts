@@ -1,27 +1,22 @@
 import OpenAI from "openai";
 import { ChatCompletionStream } from "openai/lib/ChatCompletionStream";
 import type { Stream } from "openai/streaming";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { charges, expectCleanAudit, type Lab, startLab } from "../support/lab.ts";
+import { beforeAll, describe, expect, test } from "vitest";
+import { charges, useLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
 import { calling, completion } from "../support/upstream.ts";
 
 // Chat with an agent as the official client reads it.
 
-let lab: Lab;
 let user: Client;
 let client: OpenAI;
 let agent: string;
 
+const lab = useLab();
 beforeAll(async () => {
-  lab = await startLab();
   user = await lab.service.newUser({ trial: false, tokens: 1_000_000 });
   client = new OpenAI({ baseURL: `${lab.service.url}/api/v1`, apiKey: user.key, maxRetries: 0 });
   agent = (await user.post("/api/v1/agents", { name: "Scout", model_id: "lab/plain" })).body.id;
-});
-afterAll(async () => {
-  await expectCleanAudit(lab.service);
-  await lab.stop();
 });
 
 const messages = [{ role: "user" as const, content: "Hello?" }];

@@ -1,8 +1,8 @@
 import Anthropic from "@anthropic-ai/sdk";
 import OpenAI from "openai";
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
 import { openStream } from "../support/event-stream.ts";
-import { ask, charges, expectCleanAudit, type Lab, settledBalance, startLab } from "../support/lab.ts";
+import { ask, charges, settledBalance, useLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
 import { calling, completion, json } from "../support/upstream.ts";
 
@@ -24,16 +24,9 @@ const answered = [
   { role: "tool" as const, tool_call_id: "call_1", content: "edited" },
 ];
 
-let lab: Lab;
 let user: Client;
 let agent: string;
-beforeAll(async () => {
-  lab = await startLab();
-});
-afterAll(async () => {
-  await expectCleanAudit(lab.service);
-  await lab.stop();
-});
+const lab = useLab();
 beforeEach(async () => {
   lab.upstream.answer(calling("edit_file", { path: "a" }), completion());
   lab.upstream.requests.length = 0;

@@ -1,6 +1,6 @@
 import Anthropic, { APIError } from "@anthropic-ai/sdk";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { charges, expectCleanAudit, type Lab, labConfig, settledBalance, startLab } from "../support/lab.ts";
+import { charges, labConfig, settledBalance, useLab } from "../support/lab.ts";
 import { type Client, type Service, startService } from "../support/service.ts";
 import {
   anthropicMessage,
@@ -21,19 +21,12 @@ import {
 
 const MESSAGES = "/api/v1/messages";
 
-let lab: Lab;
 let user: Client;
 let client: Anthropic;
-beforeAll(async () => {
-  lab = await startLab([
-    { id: "lab/plain", input_rate: 1, output_rate: 2 },
-    { id: "lab/eyes", input_rate: 1, output_rate: 2, supports: { vision: true, files: true, json_schema: true } },
-  ]);
-});
-afterAll(async () => {
-  await expectCleanAudit(lab.service);
-  await lab.stop();
-});
+const lab = useLab([
+  { id: "lab/plain", input_rate: 1, output_rate: 2 },
+  { id: "lab/eyes", input_rate: 1, output_rate: 2, supports: { vision: true, files: true, json_schema: true } },
+]);
 beforeEach(async () => {
   lab.upstream.requests = [];
   lab.upstream.answer(completion());

@@ -1,5 +1,5 @@
-import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
-import { expectCleanAudit, type Lab, startLab } from "../support/lab.ts";
+import { beforeEach, expect, it } from "vitest";
+import { useLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
 import { completion } from "../support/upstream.ts";
 
@@ -10,15 +10,8 @@ const CALLS: [string, object][] = [
   ["/api/v1/messages", { model: "lab/plain", max_tokens: 50, messages: [{ role: "user", content: "go" }] }],
 ];
 
-let lab: Lab;
 let user: Client;
-beforeAll(async () => {
-  lab = await startLab();
-});
-afterAll(async () => {
-  await expectCleanAudit(lab.service);
-  await lab.stop();
-});
+const lab = useLab();
 beforeEach(async () => {
   lab.upstream.answer(completion());
   lab.upstream.requests = [];

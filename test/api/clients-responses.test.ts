@@ -1,6 +1,6 @@
 import OpenAI, { type APIError } from "openai";
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { charges, expectCleanAudit, type Lab, settledBalance, startLab } from "../support/lab.ts";
+import { beforeEach, describe, expect, it } from "vitest";
+import { charges, settledBalance, useLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
 import { calling, completion, cut, delta, ended, event, events, json } from "../support/upstream.ts";
 
@@ -8,19 +8,12 @@ import { calling, completion, cut, delta, ended, event, events, json } from "../
 
 const RESPONSES = "/api/v1/responses";
 
-let lab: Lab;
 let user: Client;
 let client: OpenAI;
-beforeAll(async () => {
-  lab = await startLab([
-    { id: "lab/plain", input_rate: 1, output_rate: 2 },
-    { id: "lab/eyes", input_rate: 1, output_rate: 2, supports: { vision: true, json_schema: true, files: true } },
-  ]);
-});
-afterAll(async () => {
-  await expectCleanAudit(lab.service);
-  await lab.stop();
-});
+const lab = useLab([
+  { id: "lab/plain", input_rate: 1, output_rate: 2 },
+  { id: "lab/eyes", input_rate: 1, output_rate: 2, supports: { vision: true, json_schema: true, files: true } },
+]);
 beforeEach(async () => {
   lab.upstream.requests = [];
   lab.upstream.answer(completion());

@@ -1,6 +1,6 @@
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { createEndUsersStore } from "../../src/ledger/end-users.store.ts";
-import { ask, expectCleanAudit, type Lab, startLab } from "../support/lab.ts";
+import { ask, useLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
 import { completion, hanging } from "../support/upstream.ts";
 
@@ -9,17 +9,12 @@ import { completion, hanging } from "../support/upstream.ts";
 const CHAT = "/api/v1/chat/completions";
 const USAGE = "/api/v1/users/me/usage";
 const BUDGETS = "/api/v1/end-user-budgets";
-let lab: Lab;
 let user: Client;
 
+const lab = useLab(undefined, { env: { PURSER_TEST_CLOCK: "2026-03-04T10:00:00.000Z" } });
 beforeAll(async () => {
-  lab = await startLab(undefined, { env: { PURSER_TEST_CLOCK: "2026-03-04T10:00:00.000Z" } });
   lab.upstream.answer(completion());
   user = await lab.service.newUser({ trial: false, tokens: 10_000_000 });
-});
-afterAll(async () => {
-  await expectCleanAudit(lab.service);
-  await lab.stop();
 });
 
 describe("usage", () => {

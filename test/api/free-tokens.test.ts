@@ -1,5 +1,5 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { ask, charges, expectCleanAudit, type Lab, settledBalance, startLab } from "../support/lab.ts";
+import { beforeEach, describe, expect, it } from "vitest";
+import { ask, charges, settledBalance, useLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
 import { completion, delta, event, hanging, json } from "../support/upstream.ts";
 
@@ -8,25 +8,18 @@ import { completion, delta, event, hanging, json } from "../support/upstream.ts"
 const WINDOW = 128_000;
 const GRANT = 1_000_000;
 
-let lab: Lab;
 let user: Client;
 
-beforeAll(async () => {
-  lab = await startLab([
-    { id: "lab/plain", input_rate: 1, output_rate: 2 },
-    { id: "lab/media", input_rate: 1, output_rate: 2, supports: { vision: true, files: true, audio: true } },
-    { id: "lab/bounded", input_rate: 1, output_rate: 2, supports: { vision: true }, part_tokens: { image: 4_096 } },
-    { id: "lab/tiered", input_rate: 1, output_rate: 2, forward: ["service_tier"] },
-  ]);
-});
+const lab = useLab([
+  { id: "lab/plain", input_rate: 1, output_rate: 2 },
+  { id: "lab/media", input_rate: 1, output_rate: 2, supports: { vision: true, files: true, audio: true } },
+  { id: "lab/bounded", input_rate: 1, output_rate: 2, supports: { vision: true }, part_tokens: { image: 4_096 } },
+  { id: "lab/tiered", input_rate: 1, output_rate: 2, forward: ["service_tier"] },
+]);
 beforeEach(async () => {
   lab.upstream.answer(completion());
   lab.upstream.requests.length = 0;
   user = await lab.service.newUser({ trial: false, tokens: GRANT });
-});
-afterAll(async () => {
-  await expectCleanAudit(lab.service);
-  await lab.stop();
 });
 
 const complete = (body: object) => user.post("/api/v1/chat/completions", body);

@@ -1,6 +1,6 @@
-import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { beforeEach, expect, test } from "vitest";
 import { openStream, textOf } from "../support/event-stream.ts";
-import { ask, charges, expectCleanAudit, type Lab, settledBalance, startLab } from "../support/lab.ts";
+import { ask, charges, settledBalance, useLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
 import { completion, delta, event, hanging } from "../support/upstream.ts";
 
@@ -20,18 +20,11 @@ const response_format = { type: "json_schema", json_schema: { name: "berth", sch
 const usageOf = (prompt_tokens: number, completion_tokens: number) => ({ prompt_tokens, completion_tokens });
 const role = event({ choices: [{ index: 0, delta: { role: "assistant" }, finish_reason: null }] });
 
-let lab: Lab;
 let user: Client;
-beforeAll(async () => {
-  lab = await startLab([TIERED], { settings: { cache_pricing: "provider" } });
-});
+const lab = useLab([TIERED], { settings: { cache_pricing: "provider" } });
 beforeEach(async () => {
   lab.upstream.requests.length = 0;
   user = await lab.service.newUser({ trial: false, tokens: GRANT });
-});
-afterAll(async () => {
-  await expectCleanAudit(lab.service);
-  await lab.stop();
 });
 
 const askJson = (fields: Record<string, unknown> = {}) => ask("lab/tiered", { response_format, ...fields });

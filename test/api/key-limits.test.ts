@@ -1,22 +1,17 @@
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { ask, expectCleanAudit, type Lab, startLab } from "../support/lab.ts";
+import { beforeAll, describe, expect, it } from "vitest";
+import { ask, useLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
 import { completion } from "../support/upstream.ts";
 
 // contract 3.3: budgets that start again, and the models that a key may use.
 
 const CHAT = "/api/v1/chat/completions";
-let lab: Lab;
 let user: Client;
 
+const lab = useLab(undefined, { env: { PURSER_TEST_CLOCK: "2026-03-04T10:00:00.000Z" } });
 beforeAll(async () => {
-  lab = await startLab(undefined, { env: { PURSER_TEST_CLOCK: "2026-03-04T10:00:00.000Z" } });
   lab.upstream.answer(completion());
   user = await lab.service.newUser({ trial: false, tokens: 10_000_000 });
-});
-afterAll(async () => {
-  await expectCleanAudit(lab.service);
-  await lab.stop();
 });
 
 const setClock = async (now: string) =>

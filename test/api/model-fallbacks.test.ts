@@ -1,27 +1,20 @@
-import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { ask, expectCleanAudit, type Lab, startLab } from "../support/lab.ts";
+import { beforeEach, expect, test } from "vitest";
+import { ask, useLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
 import { completion, json } from "../support/upstream.ts";
 
-let lab: Lab;
 let user: Client;
 
-beforeAll(async () => {
-  lab = await startLab([
-    { id: "lab/first", input_rate: 1, output_rate: 2 },
-    { id: "lab/second", input_rate: 1, output_rate: 2 },
-    { id: "lab/third", input_rate: 1, output_rate: 2 },
-    { id: "lab/dear", input_rate: 9, output_rate: 90, trial_eligible: false },
-  ]);
-});
+const lab = useLab([
+  { id: "lab/first", input_rate: 1, output_rate: 2 },
+  { id: "lab/second", input_rate: 1, output_rate: 2 },
+  { id: "lab/third", input_rate: 1, output_rate: 2 },
+  { id: "lab/dear", input_rate: 9, output_rate: 90, trial_eligible: false },
+]);
 beforeEach(async () => {
   lab.upstream.answer(completion());
   lab.upstream.requests.length = 0;
   user = await lab.service.newUser({ trial: false, tokens: 1_000_000 });
-});
-afterAll(async () => {
-  await expectCleanAudit(lab.service);
-  await lab.stop();
 });
 
 const chat = (fields: object) => user.post("/api/v1/chat/completions", ask("lab/first", { ...fields }));

@@ -1,6 +1,6 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
 import { openStream, textOf } from "../support/event-stream.ts";
-import { ask, charges, expectCleanAudit, type Lab, settledBalance, startLab } from "../support/lab.ts";
+import { ask, charges, settledBalance, startLab, useLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
 import { completion, cut, delta, hanging, json, type Reply } from "../support/upstream.ts";
 
@@ -16,15 +16,8 @@ const MODELS = [
 const HARD = [{ role: "user", content: "Analyse and compare: ```function f(x) { return x; }```" }];
 const error = { error: { message: "words of the provider", code: "x" } };
 
-let lab: Lab;
 let user: Client;
-beforeAll(async () => {
-  lab = await startLab(MODELS, { limits: { fallback_after_seconds: 1 } });
-});
-afterAll(async () => {
-  await expectCleanAudit(lab.service);
-  await lab.stop();
-});
+const lab = useLab(MODELS, { limits: { fallback_after_seconds: 1 } });
 beforeEach(async () => {
   lab.upstream.answer(completion());
   user = await lab.service.newUser({ trial: false, tokens: GRANT });

@@ -1,17 +1,14 @@
-import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { expectCleanAudit, type Lab, startLab } from "../support/lab.ts";
+import { beforeEach, expect, test } from "vitest";
+import { useLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
 import { completion, hanging } from "../support/upstream.ts";
 
 // Lists of runs and occurrences, and waiting for a run: contract 2 and 6.
 
-let lab: Lab;
 let user: Client;
 let agent: string;
 
-beforeAll(async () => {
-  lab = await startLab(undefined, { env: { PURSER_TEST_CLOCK: "2026-03-01T00:00:00Z" } });
-});
+const lab = useLab(undefined, { env: { PURSER_TEST_CLOCK: "2026-03-01T00:00:00Z" } });
 beforeEach(async () => {
   lab.upstream.answer(completion());
   lab.upstream.requests.length = 0;
@@ -19,10 +16,6 @@ beforeEach(async () => {
   const fields = { name: "Scout", model_id: "lab/plain", run_prompt: "Go.", schedule_enabled: true };
   const daily = { schedule_interval: "daily", schedule_time: "09:00" };
   agent = `/api/v1/agents/${(await user.post("/api/v1/agents", { ...fields, ...daily })).body.id}`;
-});
-afterAll(async () => {
-  await expectCleanAudit(lab.service);
-  await lab.stop();
 });
 
 const runNow = (wait_s: number) => user.post(`${agent}/runs`, undefined, { Prefer: `wait=${wait_s}` });

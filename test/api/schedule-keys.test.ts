@@ -1,24 +1,17 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { charges, expectCleanAudit, type Lab, startLab } from "../support/lab.ts";
+import { beforeEach, describe, expect, test } from "vitest";
+import { charges, useLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
 import { completion, hanging } from "../support/upstream.ts";
 
 // contract 3: a schedule spends for the API key that enabled it, and stops with that key.
 
-let lab: Lab;
 let user: Client;
 let day = 1;
 
-beforeAll(async () => {
-  lab = await startLab(undefined, { env: { PURSER_TEST_CLOCK: at(1, "00:00") } });
-});
+const lab = useLab(undefined, { env: { PURSER_TEST_CLOCK: at(1, "00:00") } });
 beforeEach(async () => {
   lab.upstream.answer(completion());
   user = await lab.service.newUser({ trial: false, tokens: 10_000_000 });
-});
-afterAll(async () => {
-  await expectCleanAudit(lab.service);
-  await lab.stop();
 });
 
 /** An instant of the n-th day after February 28. */

@@ -1,7 +1,7 @@
 import Anthropic from "@anthropic-ai/sdk";
 import OpenAI from "openai";
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { ask, charges, expectCleanAudit, type Lab, startLab } from "../support/lab.ts";
+import { beforeEach, describe, expect, it } from "vitest";
+import { ask, charges, useLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
 import { delta, event, events, json, type Reply, USAGE } from "../support/upstream.ts";
 
@@ -11,15 +11,8 @@ import { delta, event, events, json, type Reply, USAGE } from "../support/upstre
 /** Of lab/plain: 10 tokens of input at 1 and 4 of output at 2. */
 const COST = 18;
 
-let lab: Lab;
 let user: Client;
-beforeAll(async () => {
-  lab = await startLab();
-});
-afterAll(async () => {
-  await expectCleanAudit(lab.service);
-  await lab.stop();
-});
+const lab = useLab();
 beforeEach(async () => {
   user = await lab.service.newUser({ trial: false, tokens: 100_000 });
 });

@@ -1,4 +1,4 @@
-import { expect } from "vitest";
+import { afterAll, beforeAll, expect } from "vitest";
 import { type Client, type Service, type ServiceOptions, startService } from "./service.ts";
 import { startUpstream, type Upstream } from "./upstream.ts";
 
@@ -57,6 +57,19 @@ export async function startLab(
     await upstream.close();
   };
   return { service, upstream, stop };
+}
+
+/** A lab for the tests of a file or of one `describe`. After them, its audit must find no violation. */
+export function useLab(...given: Parameters<typeof startLab>): Lab {
+  const lab = {} as Lab;
+  beforeAll(async () => {
+    Object.assign(lab, await startLab(...given));
+  });
+  afterAll(async () => {
+    await expectCleanAudit(lab.service);
+    await lab.stop();
+  });
+  return lab;
 }
 
 /** A user's message as a request; `fields` beside it. */
