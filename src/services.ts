@@ -7,7 +7,7 @@ import { APPLY_WITH_STEPS, createAgentsStore, RUN_NOW_STATEMENTS } from "./agent
 import { createRunOutcomes } from "./agents/run-outcomes.service.ts";
 import { createScheduleKeys } from "./agents/schedule-keys.service.ts";
 import { type Billing, createBilling } from "./billing/billing.service.ts";
-import type { Payments } from "./billing/payments.types.ts";
+import type { PaymentProvider } from "./billing/payments.types.ts";
 import { PAYMENT_INVARIANTS } from "./billing/payments-audit.store.ts";
 import { createDisabledPayments, createSimulatedPayments } from "./billing/simulated-payments.ts";
 import type { StripePayments } from "./billing/stripe.adapter.ts";
@@ -370,7 +370,7 @@ function trialGiver(deps: { trials: Trials; clock: Clock; ledger: Ledger; live: 
 }
 
 /** `stripe` is null unless it is configured, because it receives webhooks. */
-async function choosePayments(config: Config): Promise<{ stripe: StripePayments | null; payments: Payments }> {
+async function choosePayments(config: Config): Promise<{ stripe: StripePayments | null; payments: PaymentProvider }> {
   const stripe = config.stripe === null ? null : await createStripe(config, config.stripe);
   if (stripe !== null) return { stripe, payments: stripe };
   const is_sandbox = config.payments === "sandbox";

@@ -58,7 +58,7 @@ export function createAutoTopups(context: BillingContext, notify: OnAutoTopupPau
 
   const order = async (user_id: string): Promise<void> => {
     const { provider } = payments;
-    if (provider === "none" || (await context.standingOf(user_id)) !== "served") return;
+    if (provider === "none" || (await context.userStatus(user_id)) !== "active") return;
     await db.transaction(async (tx) => {
       await accounts.lock(tx, user_id);
       const row = await store.find(user_id, tx);

@@ -7,7 +7,7 @@ import type { Log } from "../platform/log.ts";
 import { type BillingAccountsStore, createBillingAccountsStore } from "./accounts.store.ts";
 import type { PaymentRow } from "./payments.store.ts";
 import { createPaymentsStore, type PaymentsStore } from "./payments.store.ts";
-import type { Payer, PaymentEvent, Payments, Provider, Started } from "./payments.types.ts";
+import type { Payer, PaymentEvent, PaymentProvider, Provider, Started } from "./payments.types.ts";
 import type { Plan } from "./plan.ts";
 import { createSimulatedPayments } from "./simulated-payments.ts";
 import { createSubscriptionsStore, type SubscriptionsStore } from "./subscriptions.store.ts";
@@ -19,7 +19,8 @@ export interface BillingOptions {
   ledger: Ledger;
   /** The plans on offer. A reload replaces them. */
   plans(): readonly Plan[];
-  payments: Payments;
+  /** The provider that users pay through. */
+  payments: PaymentProvider;
   users: Pick<Accounts, "user">;
   log: Pick<Log, "warn">;
 }
@@ -28,14 +29,15 @@ export interface BillingOptions {
 export interface BillingContext extends BillingOptions {
   accounts: BillingAccountsStore;
   subscriptions: SubscriptionsStore;
+  /** The store of payments: of what was ordered, paid or not. */
   orders: PaymentsStore;
   /** Simulated payments for what the operator gives. */
-  operator: Payments;
-  /** The payments of `provider`; null when it is no longer configured. */
-  paymentsOf(provider: Provider): Payments | null;
+  operator: PaymentProvider;
+  /** The provider of this name; null when it is no longer configured. */
+  providerOf(provider: Provider): PaymentProvider | null;
   payerOf(user_id: string): Promise<Payer>;
-  /** Whether the user may buy. */
-  standingOf(user_id: string): Promise<"served" | "suspended" | "erased">;
+  /** Only an active user may buy. */
+  userStatus(user_id: string): Promise<"active" | "suspended" | "erased">;
   /** Stores the customer id that the provider returned. */
   rememberCustomer(user_id: string, provider: Provider, started: Started): Promise<void>;
 }
@@ -51,7 +53,7 @@ export function createBillingContext(options: BillingOptions): BillingContext {
     subscriptions: createSubscriptionsStore(db),
     orders: createPaymentsStore(db),
     operator,
-    paymentsOf(provider) {
+    providerOf(provider) {
       if (provider === operator.provider) return operator;
       return provider === payments.provider ? payments : null;
     },
@@ -60,9 +62,9 @@ export function createBillingContext(options: BillingOptions): BillingContext {
       const known = account?.customer_provider === payments.provider ? account.customer_reference : null;
       return { user_id, email: user?.email ?? null, customer_reference: known };
     },
-    async standingOf(user_id) {
+    async userStatus(user_id) {
       const user = await userOf(options.users, user_id);
-      return user === null ? "erased" : user.suspended_at === null ? "served" : "suspended";
+      return user === null ? "erased" : user.suspended_at === null ? "active" : "suspended";
     },
     async rememberCustomer(user_id, provider, { customer_reference }) {
       if (customer_reference === null) return;

@@ -1,8 +1,7 @@
 import type { InSameTx, Tx } from "../platform/db.ts";
 import type { DueSource } from "../platform/timeline.ts";
 import type { AutoTopups } from "./auto-topup.service.ts";
-import type { BillingContext } from "./context.ts";
-import { type Applied, IGNORED } from "./context.ts";
+import { type Applied, type BillingContext, IGNORED } from "./context.ts";
 import { createOrderEvents } from "./order-events.ts";
 import type { Overage } from "./overage.service.ts";
 import type { EventOutcome, PaymentEvent } from "./payments.types.ts";

@@ -47,7 +47,7 @@ export function createInvoices(context: BillingContext, inbox: Inbox) {
      */
     async settle(id: string, verdict: InvoiceVerdict, also?: InSameTx<OverageInvoice>): Promise<OverageInvoice> {
       const row = await one(id);
-      if (row.provider !== "operator" && context.paymentsOf(row.provider) !== null)
+      if (row.provider !== "operator" && context.providerOf(row.provider) !== null)
         throw errors.invoiceCollectedElsewhere(row.provider);
       const is_closed = row.status === "succeeded" ? verdict !== "paid" : row.status === "void" && verdict === "unpaid";
       if (is_closed) throw errors.invoiceClosed(STATUS[row.status]);

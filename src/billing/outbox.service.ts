@@ -2,7 +2,7 @@ import { PurserError } from "../errors.ts";
 import { createSweepFailures, type DueSource } from "../platform/timeline.ts";
 import type { BillingContext } from "./context.ts";
 import type { PaymentRow } from "./payments.store.ts";
-import type { Payer, PaymentEvent, Payments, Started } from "./payments.types.ts";
+import type { Payer, PaymentEvent, PaymentProvider, Started } from "./payments.types.ts";
 
 /** The number of orders that one sweep sends. */
 const BATCH = 50;
@@ -16,33 +16,33 @@ export const RETRY_SECONDS = 60;
 export function createOutbox(context: BillingContext, apply: (event: PaymentEvent) => Promise<unknown>) {
   const { orders, subscriptions } = context;
 
-  const startOrder = async (payment: PaymentRow, payments: Payments): Promise<Started> => {
+  const startOrder = async (payment: PaymentRow, provider: PaymentProvider): Promise<Started> => {
     const { id: payment_id, amount_cents, currency, subscription_id } = payment;
     const payer = await context.payerOf(payment.user_id);
-    if (payment.automatic) return startTopUp(payment, payer, payments);
+    if (payment.automatic) return startTopUp(payment, payer, provider);
     const row = subscription_id === null ? undefined : await subscriptions.byId(subscription_id);
     const subscription_reference = row?.reference ?? null;
     if (payment.plan === null) {
       const description = `Overage: ${payment.tokens.toLocaleString("en-US")} tokens`;
-      return payments.chargeOverage({ payment_id, payer, amount_cents, currency, description, subscription_reference });
+      return provider.chargeOverage({ payment_id, payer, amount_cents, currency, description, subscription_reference });
     }
     if (row === undefined) throw new Error("The subscription of this upgrade does not exist.");
     const change = { subscription_id: row.id, subscription_reference, payer };
     if (payment.status === "pending") {
-      return payments.changePlan({ ...change, plan: payment.plan, when: "now", payment_id, amount_cents });
+      return provider.changePlan({ ...change, plan: payment.plan, when: "now", payment_id, amount_cents });
     }
     // the upgrade is paid, so send the new price; if another change followed, send the newest plan
     const cancel = payment.undoes_cancellation ? { cancel: row.cancel_at_period_end } : {};
-    return payments.changePlan({ ...change, plan: row.pending_plan ?? row.plan, when: "period_end", ...cancel });
+    return provider.changePlan({ ...change, plan: row.pending_plan ?? row.plan, when: "period_end", ...cancel });
   };
 
   /** Charges the payment method of the user's subscription, or the one that a purchase saved. */
-  const startTopUp = async (payment: PaymentRow, payer: Payer, payments: Payments): Promise<Started> => {
-    const { id: payment_id, amount_cents, currency, provider } = payment;
+  const startTopUp = async (payment: PaymentRow, payer: Payer, provider: PaymentProvider): Promise<Started> => {
+    const { id: payment_id, amount_cents, currency } = payment;
     const running = await subscriptions.current(payment.user_id);
-    const subscription_reference = running?.provider === provider ? running.reference : null;
+    const subscription_reference = running?.provider === payment.provider ? running.reference : null;
     const description = `Automatic top-up: ${payment.tokens.toLocaleString("en-US")} tokens`;
-    return payments.chargeTopUp({ payment_id, payer, amount_cents, currency, description, subscription_reference });
+    return provider.chargeTopUp({ payment_id, payer, amount_cents, currency, description, subscription_reference });
   };
 
   /**
@@ -52,8 +52,8 @@ export function createOutbox(context: BillingContext, apply: (event: PaymentEven
   const stateOf = async (payment: PaymentRow): Promise<"wanted" | "waiting" | "withdrawn"> => {
     if (payment.status !== "pending") return "wanted";
     if (payment.automatic) {
-      const standing = await context.standingOf(payment.user_id);
-      return standing === "served" ? "wanted" : standing === "suspended" ? "waiting" : "withdrawn";
+      const status = await context.userStatus(payment.user_id);
+      return status === "active" ? "wanted" : status === "suspended" ? "waiting" : "withdrawn";
     }
     if (payment.plan === null || payment.subscription_id === null) return "wanted";
     const row = await subscriptions.byId(payment.subscription_id);
@@ -61,9 +61,9 @@ export function createOutbox(context: BillingContext, apply: (event: PaymentEven
   };
 
   /** Ends an order at the provider. Money that was taken before this is granted, as always. */
-  const withdraw = async (payment: PaymentRow, payments: Payments): Promise<void> => {
+  const withdraw = async (payment: PaymentRow, provider: PaymentProvider): Promise<void> => {
     const { id: payment_id } = payment;
-    const events = await payments.withdraw({ payment_id, payer: await context.payerOf(payment.user_id) });
+    const events = await provider.withdraw({ payment_id, payer: await context.payerOf(payment.user_id) });
     await orders.setAccepted(payment, { checkout_url: null, events });
     for (const event of events) await apply(event);
   };
@@ -73,23 +73,24 @@ export function createOutbox(context: BillingContext, apply: (event: PaymentEven
    * Throws the provider's error; a declined payment also fails the order.
    */
   const send = async (payment: PaymentRow): Promise<void> => {
-    const payments = context.paymentsOf(payment.provider);
-    if (payments === null) return;
+    const provider = context.providerOf(payment.provider);
+    if (provider === null) return;
     const state = await stateOf(payment);
     if (state === "waiting") return;
-    if (state === "withdrawn") return withdraw(payment, payments);
-    const { provider, id: payment_id } = payment;
+    if (state === "withdrawn") return withdraw(payment, provider);
+    const { id: payment_id } = payment;
     try {
       if (payment.status === "pending" && payment.amount_cents === 0) await apply(paidWithoutCharge(payment));
       else {
-        const started = await startOrder(payment, payments);
-        await context.rememberCustomer(payment.user_id, provider, started);
+        const started = await startOrder(payment, provider);
+        await context.rememberCustomer(payment.user_id, payment.provider, started);
         await orders.setAccepted(payment, started);
         for (const event of started.events) await apply(event);
       }
     } catch (error) {
       if (error instanceof PurserError && error.code === "payment_failed") {
-        await apply({ provider, event_id: `refused:${payment_id}`, kind: "failed", payment_id });
+        const event_id = `refused:${payment_id}`;
+        await apply({ provider: payment.provider, event_id, kind: "failed", payment_id });
       }
       throw error;
     }
@@ -113,9 +114,9 @@ export function createOutbox(context: BillingContext, apply: (event: PaymentEven
       }
       for (const row of await subscriptions.toEndAtProvider(BATCH)) {
         const { id: subscription_id, reference: subscription_reference, checkout_reference } = row;
-        const payments = context.paymentsOf(row.provider);
-        if (payments === null) continue;
-        const ending = payments.endSubscription({ subscription_id, subscription_reference, checkout_reference });
+        const provider = context.providerOf(row.provider);
+        if (provider === null) continue;
+        const ending = provider.endSubscription({ subscription_id, subscription_reference, checkout_reference });
         await attempt(ending.then(() => subscriptions.setEndedAtProvider(row)));
       }
       throwAny();

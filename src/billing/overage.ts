@@ -1,7 +1,7 @@
 import { OVERAGE_INVOICE_CENTS, PURCHASE_CENTS, TOKENS_PER_CENT } from "../constants.ts";
 import type { Instant } from "../platform/db.ts";
 import type { BillingAccountRow } from "./accounts.store.ts";
-import type { Payments, Provider } from "./payments.types.ts";
+import type { PaymentProvider, Provider } from "./payments.types.ts";
 import type { SubscriptionRow } from "./subscriptions.store.ts";
 
 /** The highest cap: no more than one invoice can charge. */
@@ -21,7 +21,7 @@ type Paying = Pick<BillingAccountRow, "customer_provider"> | undefined;
 export function overageCollector(
   row: Pick<SubscriptionRow, "provider">,
   account: Paying,
-  configured: Payments["provider"],
+  configured: PaymentProvider["provider"],
 ): Provider {
   if (row.provider === "stripe") return "stripe";
   if (configured === "sandbox") return "sandbox";

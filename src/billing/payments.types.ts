@@ -89,7 +89,7 @@ export interface Started {
  * Failures throw `errors.paymentsNotConfigured()`, `errors.paymentFailed(…)` for a declined payment, or
  * `errors.upstream(…)`; its message says what is known about the money.
  */
-export interface Payments {
+export interface PaymentProvider {
   readonly provider: Provider | "none";
   /**
    * true: the provider runs the periods and reports each in `period_paid`. false: Purser's clock runs them, and billing

@@ -125,7 +125,7 @@ export function createPeriods(context: BillingContext, overage: Overage, notifyR
   /** Handles one period end of a subscription that Purser's clock renews: ends or renews it. */
   const advance = async (tx: Tx, row: SubscriptionRow): Promise<void> => {
     // a sandbox subscription ends when the sandbox is no longer configured
-    if (row.cancel_at_period_end || context.paymentsOf(row.provider) === null) {
+    if (row.cancel_at_period_end || context.providerOf(row.provider) === null) {
       await end(tx, row, { notify_provider: false });
       return;
     }

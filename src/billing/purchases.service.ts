@@ -92,7 +92,7 @@ export function createPurchases(context: BillingContext, inbox: Inbox, auto_topu
       const paid_cents = row.status === "succeeded" ? row.paid_cents : (row.mismatch_cents ?? 0);
       const amount_cents = paid_cents - before.refunded_cents;
       if (amount_cents <= 0 || row.reference === null) throw errors.purchaseNotRefundable(before.status);
-      const provider = context.paymentsOf(row.provider);
+      const provider = context.providerOf(row.provider);
       if (provider === null) throw errors.paymentsNotConfigured();
       const { reference, refunded_cents } = row;
       await db.transaction((tx) => record(tx, before, "requested"));

@@ -2,8 +2,7 @@ import { TOP_UP_MONTHS } from "../constants.ts";
 import { addMonths } from "../platform/clock.ts";
 import type { Tx } from "../platform/db.ts";
 import type { AutoTopups } from "./auto-topup.service.ts";
-import type { BillingContext } from "./context.ts";
-import { APPLIED, type Applied, lockPayment, type Of } from "./context.ts";
+import { APPLIED, type Applied, type BillingContext, lockPayment, type Of } from "./context.ts";
 
 type MoneyBack = Of<"refunded"> | Of<"disputed"> | Of<"dispute_closed">;
 

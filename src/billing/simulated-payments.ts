@@ -1,11 +1,11 @@
 import { errors } from "../errors.ts";
-import type { Payments, Provider, Started } from "./payments.types.ts";
+import type { PaymentProvider, Provider, Started } from "./payments.types.ts";
 
 /**
  * Payments that succeed at once and move no money. `sandbox` records the amounts that a purchase would cost. `operator`
  * records 0 cents, because the operator gives the tokens; it never charges overage.
  */
-export function createSimulatedPayments(provider: "sandbox" | "operator"): Payments {
+export function createSimulatedPayments(provider: "sandbox" | "operator"): PaymentProvider {
   const started = (...events: Started["events"]): Started => ({
     checkout_url: null,
     customer_reference: null,
@@ -56,7 +56,7 @@ export function paidCents(provider: Provider, amount_cents: number): number {
 }
 
 /** PURSER_PAYMENTS=none: users cannot buy anything. Every order fails with 503 `payments_not_configured`. */
-export function createDisabledPayments(): Payments {
+export function createDisabledPayments(): PaymentProvider {
   const fail = async () => {
     throw errors.paymentsNotConfigured();
   };

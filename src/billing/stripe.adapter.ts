@@ -4,7 +4,7 @@ import type {
   BillOrder,
   Payer,
   PaymentEvent,
-  Payments,
+  PaymentProvider,
   PlanChangeOrder,
   RefundOrder,
   ReturnUrls,
@@ -41,7 +41,7 @@ export interface StripeSettings {
 }
 
 /** Stripe as a payment provider, with its webhook parser. */
-export interface StripePayments extends Payments {
+export interface StripePayments extends PaymentProvider {
   /**
    * The events of a webhook delivery. Each object is fetched again, so old or reordered deliveries do no harm. Throws
    * 400 when the signature is not Stripe's.

@@ -1,6 +1,5 @@
 import type { Instant, Tx } from "../platform/db.ts";
-import type { BillingContext } from "./context.ts";
-import { APPLIED, type Applied, IGNORED, type Of } from "./context.ts";
+import { APPLIED, type Applied, type BillingContext, IGNORED, type Of } from "./context.ts";
 import { isMismatch, logMismatch } from "./mismatch.ts";
 import type { Overage } from "./overage.service.ts";
 import type { Periods } from "./periods.service.ts";

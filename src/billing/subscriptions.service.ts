@@ -5,7 +5,7 @@ import type { BillingContext } from "./context.ts";
 import type { Inbox } from "./inbox.service.ts";
 import { type Outbox, RETRY_SECONDS } from "./outbox.service.ts";
 import type { PaymentRow } from "./payments.store.ts";
-import type { Payments, Provider, ReturnUrls, Started } from "./payments.types.ts";
+import type { PaymentProvider, Provider, ReturnUrls, Started } from "./payments.types.ts";
 import type { Periods } from "./periods.service.ts";
 import { type Plan, planChange, planWith, prorated } from "./plan.ts";
 import type { SubscriptionRow } from "./subscriptions.store.ts";
@@ -53,7 +53,7 @@ export function createSubscriptions(
   const { db, clock, accounts, subscriptions, orders } = context;
   const { periods, inbox, outbox } = parts;
 
-  const insertNew = async (tx: Tx, user_id: string, plan: Plan, by: Payments) => {
+  const insertNew = async (tx: Tx, user_id: string, plan: Plan, by: PaymentProvider) => {
     const provider = paying(by);
     const about = { user_id, id: newId(), provider, status: "incomplete" as const, periods: 0 };
     const begun = { plan: JSON.stringify(plan), cancel_at_period_end: false, end_at_provider: false };
@@ -63,7 +63,7 @@ export function createSubscriptions(
   };
 
   /** Orders an upgrade: the difference for the rest of the period, in cents and in tokens. */
-  const orderUpgrade = async (tx: Tx, row: SubscriptionRow, plan: Plan, by: Payments): Promise<PaymentRow> => {
+  const orderUpgrade = async (tx: Tx, row: SubscriptionRow, plan: Plan, by: PaymentProvider): Promise<PaymentRow> => {
     const { user_id, id: subscription_id, current_period_start: start, current_period_end: end } = row;
     const provider = paying(by);
     // only Stripe can change a Stripe subscription; a subscription that Purser's clock renews cannot move to Stripe in
@@ -83,7 +83,7 @@ export function createSubscriptions(
     return orders.insert(tx, { ...about, ...order, undoes_cancellation }, RETRY_SECONDS);
   };
 
-  const decide = async (tx: Tx, user_id: string, plan: Plan, by: Payments): Promise<Choice> => {
+  const decide = async (tx: Tx, user_id: string, plan: Plan, by: PaymentProvider): Promise<Choice> => {
     await accounts.lock(tx, user_id);
     const row = await periods.currentAfterDue(tx, user_id);
     if (row === undefined) return { kind: "new", row: await insertNew(tx, user_id, plan, by) };
@@ -112,7 +112,7 @@ export function createSubscriptions(
     });
 
   /** Opens the checkout of a new subscription at a provider that runs periods. */
-  const checkOut = async (row: SubscriptionRow, by: Payments, urls: ReturnUrls): Promise<void> => {
+  const checkOut = async (row: SubscriptionRow, by: PaymentProvider, urls: ReturnUrls): Promise<void> => {
     const payer = await context.payerOf(row.user_id);
     const order = { subscription_id: row.id, payer, plan: row.plan, ...urls };
     const started = await by.subscribe(order).catch(async (error) => {
@@ -126,15 +126,15 @@ export function createSubscriptions(
 
   const notifyProvider = async (row: SubscriptionRow, wanted: PeriodEnd): Promise<void> => {
     if (row.provider !== "stripe") return;
-    const payments = context.paymentsOf(row.provider);
-    if (payments === null) throw errors.paymentsNotConfigured();
+    const provider = context.providerOf(row.provider);
+    if (provider === null) throw errors.paymentsNotConfigured();
     const running = { subscription_id: row.id, subscription_reference: row.reference };
     if (wanted.cancel !== row.cancel_at_period_end) {
-      await payments.setCancelAtPeriodEnd({ ...running, cancel: wanted.cancel });
+      await provider.setCancelAtPeriodEnd({ ...running, cancel: wanted.cancel });
     }
     if (wanted.plan?.id !== row.pending_plan?.id) {
       const payer = await context.payerOf(row.user_id);
-      await payments.changePlan({ ...running, payer, plan: wanted.plan ?? row.plan, when: "period_end" });
+      await provider.changePlan({ ...running, payer, plan: wanted.plan ?? row.plan, when: "period_end" });
     }
   };
 
@@ -172,7 +172,7 @@ export function createSubscriptions(
     async choose(
       user_id: string,
       plan_id: string,
-      by: Payments,
+      by: PaymentProvider,
       urls: ReturnUrls = { success_url: null, cancel_url: null },
       also?: InSameTx<Subscription>,
     ): Promise<{ subscription: Subscription; created: boolean }> {
@@ -231,7 +231,7 @@ function isSettledLater({ kind }: Choice): boolean {
 }
 
 /** The configured payment provider. Throws 503 when there is none. */
-function paying(by: Payments): Provider {
+function paying(by: PaymentProvider): Provider {
   if (by.provider === "none") throw errors.paymentsNotConfigured();
   return by.provider;
 }

@@ -1,5 +1,5 @@
 import { createBilling } from "../../src/billing/billing.service.ts";
-import type { PaymentEvent, Payments, Started } from "../../src/billing/payments.types.ts";
+import type { PaymentEvent, PaymentProvider, Started } from "../../src/billing/payments.types.ts";
 import { PAYMENT_INVARIANTS } from "../../src/billing/payments-audit.store.ts";
 import type { Plan } from "../../src/billing/plan.ts";
 import { readConfig } from "../../src/config.ts";
@@ -9,7 +9,7 @@ import { createLog } from "../../src/platform/log.ts";
 import { createLedgerFixture, LEDGER_TABLES } from "../properties/ledger-fixture.ts";
 
 /** A provider that does what the test says, and notes what it was asked for. Like Stripe it runs periods itself. */
-export interface ScriptedPayments extends Payments {
+export interface ScriptedPayments extends PaymentProvider {
   asked: { what: string; order: unknown }[];
   /** What `what` does from now on: its events, or a failure that it throws. */
   answers: Partial<Record<string, PaymentEvent[] | Error>>;
@@ -58,7 +58,7 @@ export const forgetPayments = (db: Db) =>
   });
 
 /** Billing over a real ledger, with a provider whose events the test sends itself, or another one. */
-export function createBillingFixture(db: Db, options: { provider?: Payments; plans?: readonly Plan[] } = {}) {
+export function createBillingFixture(db: Db, options: { provider?: PaymentProvider; plans?: readonly Plan[] } = {}) {
   const fixture = createLedgerFixture(db, "2026-01-31T00:00:00.000Z", PAYMENT_INVARIANTS);
   const { ledger, clock } = fixture;
   const payments = createScriptedPayments();
