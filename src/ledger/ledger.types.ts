@@ -87,7 +87,7 @@ export type HoldOutcome =
   | {
       status: "refused";
       code: PaymentCode | "agent_budget_exceeded";
-      /** Unexpired remaining tokens minus holds, and at most the rest of the key's budget. */
+      /** Unexpired remaining tokens minus holds and the rest of the overage cap, at most what is left of the budgets. */
       available: number;
       held: number;
     };

@@ -56,6 +56,27 @@ describe("overage (contract 5)", () => {
     });
   });
 
+  it("is part of what a 402 says is available, so the cap that it names is affordable, also within a key's budget", async () => {
+    const user = await subscriber();
+    await user.request("PUT", OVERAGE, { cap_tokens: 3_000 });
+    const taken = { amount_tokens: -STARTER, reason: "used up" };
+    await lab.service.admin.post(`/api/v1/admin/users/${user.user_id}/adjustments`, taken);
+    const { body: key } = await user.post("/api/v1/api-keys", { name: "small", budget_tokens: 500 });
+    const callers = [
+      { caller: lab.service.as(key.key), code: "key_budget_exceeded", available: 500 },
+      { caller: user, code: "overage_cap_reached", available: 3_000 - 18 },
+    ];
+    for (const { caller, code, available } of callers) {
+      const request = (max_tokens: number) => caller.post(CHAT, ask("lab/plain", { max_tokens }));
+      const denied = await request(4_000);
+      expect(refusal(denied)).toEqual([402, code]);
+      const { required, shortfall, max_affordable_output_tokens, ...rest } = denied.body.error.metadata;
+      expect([rest.available, shortfall]).toEqual([available, required - available]);
+      expect(refusal(await request(max_affordable_output_tokens + 2))).toEqual([402, code]);
+      expect((await request(max_affordable_output_tokens)).status).toBe(200);
+    }
+  });
+
   it("starts with the plan's included tokens as its cap, which can be set and given back", async () => {
     const user = await subscriber();
     const status = {

@@ -58,7 +58,8 @@ test.each([
   if ("in_flight" in row) await heldBy(fixture.hold(user_id, row.in_flight));
   const more = { api_key_id: newId(), key_budget_tokens: row.budget };
   const held = "in_flight" in row ? row.in_flight : 0;
-  const refused = { status: "refused", code: row.code, available: row.posted - held, held };
+  const overage = "cap" in row ? row.cap : 0;
+  const refused = { status: "refused", code: row.code, available: row.posted - held + overage, held };
   expect(await fixture.hold(user_id, row.ask, more)).toEqual(refused);
 });
 

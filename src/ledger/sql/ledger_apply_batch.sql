@@ -226,14 +226,16 @@ begin
       overage := least(unmet, greatest(0, coalesce(a.overage_cap - a.overage - a.overage_held, 0)));
       amount := amount - unmet + overage;
 
-      -- Refusal, with the figures of the 402.
+      -- Refusal, with the figures of the 402. The rest of the overage cap is available too.
       if refusal is not null or amount < minimum then
         select coalesce(sum(b.remaining), 0), coalesce(sum(b.held), 0) into posted_live, held_live
           from unnest(bucket_owners, bucket_live, bucket_remaining, bucket_held) as b(owner, live, remaining, held)
           where b.owner = op.user_id and b.live;
         refusal := coalesce(refusal, ledger_refusal(posted_live, a.overage_cap, a.overage, minimum));
         outcomes := outcomes || json_build_object('status', 'refused', 'code', refusal,
-          'available', least(posted_live - held_live, key_left, end_user_left), 'held', held_live);
+          'available', least(posted_live - held_live + greatest(0, coalesce(a.overage_cap - a.overage - a.overage_held, 0)),
+            key_left, end_user_left),
+          'held', held_live);
         continue;
       end if;
 
