@@ -1,6 +1,8 @@
-import type { ChatChunk, ChatDelta, FinishReason, ToolCallDelta } from "../contract/completions.ts";
+import type { ChatChunk, ChatDelta, ToolCallDelta } from "../contract/completions.ts";
 import type { ErrorShape } from "../errors.ts";
 import { newId } from "../platform/ids.ts";
+
+export { finishReasonOf } from "../models/answer-shape.ts";
 
 /** Reads chat completions for the endpoints that answer in another shape. Pure, but for new ids. */
 
@@ -17,20 +19,6 @@ export type Piece =
   | { type: "details"; details: unknown[] }
   | { type: "call"; at: number; id: string; name: string }
   | { type: "arguments"; at: number; text: string };
-
-/** A map, because providers choose the words: `constructor` is in every object. */
-const FINISH_REASONS: ReadonlyMap<unknown, FinishReason> = new Map([
-  ["length", "length"],
-  ["max_tokens", "length"],
-  ["tool_calls", "tool_calls"],
-  ["function_call", "tool_calls"],
-  ["content_filter", "content_filter"],
-]);
-
-/** A provider's finish reason as one of OpenAI's. Unknown ones, such as `eos`, are `stop`. */
-export function finishReasonOf(reason: unknown): FinishReason {
-  return FINISH_REASONS.get(reason) ?? "stop";
-}
 
 /**
  * Numbers the calls of an answer from 0, by their streamed pieces. Some providers give all parallel calls the index 0:

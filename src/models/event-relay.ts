@@ -1,3 +1,4 @@
+import { FAILED_ANSWER, OTHER_SHAPE, reshapeChoices } from "./answer-shape.ts";
 import { generatedText } from "./generated-text.ts";
 import type { Counts, Model, ProviderRequest } from "./models.types.ts";
 import { brokenProvider } from "./provider-errors.ts";
@@ -24,7 +25,7 @@ export const FINISH_REASON = /"finish_reason"\s*:\s*"[^"]/;
 const ERROR_FIELD = /"error"\s*:/;
 const DETAILS = /"reasoning_details"\s*:\s*\[/;
 /** Text that marks a block as one that may hold an event which needs parsing. */
-const SIGN = /"usage"|\[DONE\]|"error"/;
+const SIGN = new RegExp(`"usage"|\\[DONE\\]|"error"|${OTHER_SHAPE.source}`);
 /** With routes, each piece of reasoning is marked with the route. */
 const SIGN_WITH_DETAILS = new RegExp(`${SIGN.source}|"reasoning_details"`);
 
@@ -34,6 +35,8 @@ export interface EventRelay {
    * returned with it, because they do not begin the answer. Throws if an event is not a chunk.
    */
   push(text: string): string;
+  /** The last event of a closed stream that lacks the empty line after it, "" if it is incomplete. */
+  rest(): string;
   /** Called when the provider closes the stream. Throws if the stream is incomplete. */
   end(): void;
   /** Whether `[DONE]` has arrived. Throws if the last event that `push` took is not a chunk. */
@@ -55,6 +58,7 @@ interface Chunk {
 export function createEventRelay(model: Model): EventRelay {
   const ours = `"model":${JSON.stringify(model.id)}`;
   let tail = "";
+  let is_start = true;
   /** The text before the first chunk: comments of a provider that queues the request. */
   let early = "";
   let theirs: string | null = null;
@@ -97,13 +101,16 @@ export function createEventRelay(model: Model): EventRelay {
       return "";
     }
     if (ERROR_FIELD.test(payload)) parseChunk(payload);
+    if (FAILED_ANSWER.test(payload)) throw brokenProvider(model, "an answer that failed");
     const has_details = model.route !== null && DETAILS.test(payload);
-    if (!USAGE_OBJECT.test(payload) && !has_details) return `${event}\n\n`;
+    const is_other = OTHER_SHAPE.test(payload);
+    if (!USAGE_OBJECT.test(payload) && !has_details && !is_other) return `${event}\n\n`;
     const { usage: reported, ...chunk } = parseChunk(payload);
+    if (is_other) reshapeChoices(chunk.choices);
     if (has_details) markRoute(chunk.choices, model);
     // Some servers end with a report of zeros or without figures, which must not replace a good one.
     usage = countsOfUsage(reported) ?? usage;
-    const empty = !Array.isArray(chunk.choices) || chunk.choices.length === 0;
+    const empty = reported != null && (!Array.isArray(chunk.choices) || chunk.choices.length === 0);
     if (empty) closed_blocks = kept.length;
     return empty ? "" : `data: ${JSON.stringify(chunk)}\n\n`;
   }
@@ -162,11 +169,22 @@ export function createEventRelay(model: Model): EventRelay {
   return {
     push(text) {
       let buffer = tail + text;
+      if (is_start && buffer !== "") {
+        is_start = false;
+        if (buffer.startsWith("\uFEFF")) buffer = buffer.slice(1);
+      }
       if (buffer.includes("\r")) buffer = buffer.replaceAll("\r\n", "\n");
       const end = buffer.lastIndexOf("\n\n") + 2;
       tail = end === 1 ? buffer : buffer.slice(end);
       if (tail.length > MAX_EVENT_CHARACTERS) throw brokenProvider(model, "an event without end");
       return end === 1 ? "" : relayBlock(buffer.slice(0, end));
+    },
+    rest() {
+      const last = tail.trimEnd();
+      const payload = payloadOf(last);
+      if (payload !== "[DONE]" && chunkOrNull(payload) === null) return "";
+      tail = "";
+      return relayBlock(`${last}\n\n`);
     },
     end() {
       // Usage in a chunk with text is a report during the stream, not its end.

@@ -4,6 +4,7 @@ import { errors } from "../errors.ts";
 import { monotonicMs } from "../platform/clock.ts";
 import { jsonBytes } from "../platform/json.ts";
 import { retryAfterSeconds } from "../platform/retry.ts";
+import { isFailedAnswer, reshapeAnswer } from "./answer-shape.ts";
 import { createEventRelay } from "./event-relay.ts";
 import { generatedText } from "./generated-text.ts";
 import type {
@@ -102,6 +103,8 @@ function completionOf(answer: unknown, request: ProviderRequest): Completion {
   if (response == null || !Array.isArray(choices) || choices.length === 0 || !choices.every(isReadable)) {
     throw brokenProvider(model, "an answer that is no completion");
   }
+  if (isFailedAnswer(response)) throw brokenProvider(model, "an answer that failed");
+  reshapeAnswer(response);
   const counts = countsOfUsage(response.usage) ?? estimateCounts(request, generatedText(response.choices));
   response.model = model.id;
   markRoute(response.choices, model);
@@ -142,11 +145,11 @@ function relayedStream(
     try {
       while (!relay.finished()) {
         const piece = await answer.read();
-        if (piece === null) {
+        const block = piece === null ? relay.rest() : relayed(piece);
+        if (piece === null && block === "") {
           relay.end();
           return { done: true, value: undefined };
         }
-        const block = relayed(piece);
         if (block !== "") return { done: false, value: block };
       }
     } catch (thrown) {

@@ -1,6 +1,7 @@
 import Anthropic from "@anthropic-ai/sdk";
 import OpenAI from "openai";
 import { beforeEach, describe, expect, it } from "vitest";
+import { chatResponseSchema } from "../../src/contract/completions.ts";
 import { ask, charges, useLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
 import { delta, event, events, json, type Reply, USAGE } from "../support/upstream.ts";
@@ -145,4 +146,90 @@ it("an agent ends with a finish reason of OpenAI's, whatever word its model's se
   lab.upstream.answer(endingAs(TEXT, "eos"));
   const { body } = await user.post("/api/v1/chat/completions", ask(`agent/${agent}`));
   expect(body.choices[0].finish_reason).toBe("stop");
+});
+
+describe("what a server writes in its own way", () => {
+  const whole = (choice: object, fields: object = {}) => json({ choices: [choice], usage: USAGE, ...fields });
+  const chunk = (said: object) => event({ choices: [{ index: 0, delta: said, finish_reason: null }] });
+  const rest = HELLO.slice(1);
+  const call = { id: "call_a", function: { name: "add", arguments: { a: 1 } } };
+  const parts = [
+    { type: "thinking", thinking: [{ type: "text", text: "hm" }] },
+    { type: "text", text: "hi" },
+  ];
+  const asked = {
+    chat: ["/api/v1/chat/completions", ask("lab/plain")],
+    response: ["/api/v1/responses", { model: "lab/plain", input: "hello" }],
+    message: ["/api/v1/messages", { ...ask("lab/plain"), max_tokens: 100 }],
+  } as const;
+  const answers = async (stream: boolean) => {
+    const all = Object.entries(asked).map(async ([name, [path, body]]) => [
+      name,
+      (await user.post(path, { ...body, stream })).body,
+    ]);
+    return Object.fromEntries(await Promise.all(all));
+  };
+
+  it("is in OpenAI's shape in a chat completion, and conforms to openapi.json", async () => {
+    lab.upstream.answer(whole({ message: { content: null, tool_calls: [call] } }, { id: 5 }));
+    const { body } = await user.post(...asked.chat);
+    expect(chatResponseSchema.safeParse(body).error).toBeUndefined();
+    expect(body.choices[0]).toMatchObject({ index: 0, finish_reason: "tool_calls" });
+    expect(body.choices[0].message.tool_calls).toEqual([
+      { id: "call_a", type: "function", function: { name: "add", arguments: '{"a":1}' } },
+    ]);
+    lab.upstream.answer(whole({ message: { role: "assistant", content: "hi" }, finish_reason: "eos" }));
+    const { body: text } = await user.post(...asked.chat);
+    expect(chatResponseSchema.safeParse(text).error).toBeUndefined();
+    expect(text.choices[0]).toMatchObject({ message: { content: "hi" }, finish_reason: "stop" });
+  });
+
+  it.each([false, true])("keeps the arguments of a call that are an object (stream: %s)", async (stream) => {
+    const said = { role: "assistant", tool_calls: [{ index: 0, ...call }] };
+    lab.upstream.answer(stream ? events(chunk(said), ...rest) : whole({ message: said }));
+    const { chat, response, message } = JSON.parse(JSON.stringify(await answers(stream)));
+    for (const text of [chat, response, message].map((body) => JSON.stringify(body))) {
+      expect(text).not.toContain("[object");
+      expect(text.replaceAll("\\", "")).toMatch(/"\{"a":1\}"|"input":\{"a":1\}/);
+    }
+  });
+
+  it.each([false, true])("keeps text and thoughts that come as a list of parts (stream: %s)", async (stream) => {
+    lab.upstream.answer(stream ? events(chunk({ content: parts }), ...rest) : whole({ message: { content: parts } }));
+    const { chat, response, message } = await answers(stream);
+    expect(JSON.stringify(chat).replaceAll("\\", "")).toMatch(/"content":"hi".*"reasoning_content":"hm"/);
+    for (const body of [response, message]) {
+      expect(JSON.stringify(body)).toContain("hm");
+      expect(JSON.stringify(body).replaceAll("\\", "")).toContain('"hi"');
+    }
+  });
+
+  it.each([
+    ["an error beside its choices", whole({ message: TEXT, finish_reason: "stop" }, { error: { message: "x" } })],
+    ["the finish reason error", whole({ message: { content: "" }, finish_reason: "error", error: { code: 502 } })],
+  ])("costs nothing if the server says that it failed: %s", async (_, reply) => {
+    lab.upstream.answer(reply);
+    const answer = await user.post(...asked.chat);
+    expect([answer.status, answer.body.error?.code]).toEqual([502, "upstream_error"]);
+    expect(await charges(user)).toEqual([]);
+  });
+
+  it("is read to its end without the last empty line, and after a byte order mark", async () => {
+    const [first = "", finish = "", usage = ""] = HELLO;
+    for (const text of [`\uFEFF${first}${finish}${usage.trimEnd()}`, first + usage + finish.trimEnd()]) {
+      const reader = await lab.service.newUser({ trial: false, tokens: 100_000 });
+      lab.upstream.answer(events(text));
+      const { body } = await reader.post("/api/v1/messages", { ...asked.message[1], stream: true });
+      expect(body).toContain("hello there");
+      expect(body).toContain("message_stop");
+      expect(Math.abs((await charges(reader))[0]?.amount ?? 0)).toBeGreaterThanOrEqual(COST);
+    }
+  });
+
+  it("is a broken stream if its last event is incomplete", async () => {
+    lab.upstream.answer(events(delta("hello"), delta(" there").slice(0, -20)));
+    const { body } = await user.post(asked.chat[0], { ...asked.chat[1], stream: true });
+    expect(body).toContain("upstream_error");
+    expect(body).not.toContain("there");
+  });
 });

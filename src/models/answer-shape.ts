@@ -1,0 +1,97 @@
+import type { ChatResponse, FinishReason } from "../contract/completions.ts";
+import { newId } from "../platform/ids.ts";
+import { newIdentity } from "./chunks.ts";
+
+/**
+ * Puts answers of OpenAI-compatible servers into OpenAI's shape. Some give text as a list of parts, arguments of a call
+ * as an object, finish reasons of their own, or leave out fields that clients need.
+ */
+
+/** Text of an event that may have to be changed: a list as `content`, or an object as `arguments`. */
+export const OTHER_SHAPE = /"content"\s*:\s*\[|"arguments"\s*:\s*\{/;
+/** Text of an event in which the provider says that its answer failed (OpenRouter). */
+export const FAILED_ANSWER = /"finish_reason"\s*:\s*"error"/;
+
+/** A map, because providers choose the words: `constructor` is in every object. */
+const FINISH_REASONS: ReadonlyMap<unknown, FinishReason> = new Map([
+  ["length", "length"],
+  ["max_tokens", "length"],
+  ["tool_calls", "tool_calls"],
+  ["function_call", "tool_calls"],
+  ["content_filter", "content_filter"],
+]);
+
+type Fields = Record<string, unknown>;
+
+/** A provider's finish reason as one of OpenAI's. Unknown ones, such as `eos`, are `stop`. */
+export function finishReasonOf(reason: unknown): FinishReason {
+  return FINISH_REASONS.get(reason) ?? "stop";
+}
+
+/** Changes the messages or deltas in `choices`, in place, where their content or their calls have another shape. */
+export function reshapeChoices(choices: unknown): void {
+  for (const choice of objectsIn(choices)) {
+    const said = choice.message ?? choice.delta;
+    if (!isObject(said)) continue;
+    if (Array.isArray(said.content)) Object.assign(said, spokenIn(said.content, said.reasoning_content));
+    for (const call of objectsIn(said.tool_calls)) {
+      const called = call.function;
+      if (isObject(called) && isObject(called.arguments)) called.arguments = JSON.stringify(called.arguments);
+    }
+  }
+}
+
+/** Whether the provider itself says that its whole answer failed. */
+export function isFailedAnswer(answer: object): boolean {
+  const { error, choices } = answer as Fields;
+  return Boolean(error) || objectsIn(choices).some((choice) => choice.finish_reason === "error");
+}
+
+/** Completes a whole answer whose choices all have a message: changes it in place. */
+export function reshapeAnswer(answer: ChatResponse): void {
+  reshapeChoices(answer.choices);
+  const { id, created } = newIdentity();
+  if (typeof answer.id !== "string" || answer.id === "") answer.id = id;
+  if (!Number.isInteger(answer.created)) answer.created = created;
+  answer.object = "chat.completion";
+  for (const [at, choice] of answer.choices.entries()) {
+    const message = choice.message as unknown as Fields;
+    if (!Number.isInteger(choice.index)) choice.index = at;
+    message.role = "assistant";
+    if (typeof message.content !== "string") message.content = null;
+    if (message.tool_calls == null) delete message.tool_calls;
+    const calls = objectsIn(message.tool_calls);
+    for (const call of calls) completeCall(call);
+    const has_reason = choice.finish_reason != null;
+    choice.finish_reason = !has_reason && calls.length > 0 ? "tool_calls" : finishReasonOf(choice.finish_reason);
+  }
+}
+
+function completeCall(call: Fields): void {
+  if (typeof call.id !== "string" || call.id === "") call.id = `call_${newId()}`;
+  if (call.type !== "custom") call.type = "function";
+}
+
+/** The text and the thoughts in a list of parts (Mistral). */
+function spokenIn(parts: readonly unknown[], thought: unknown): Fields {
+  const thoughts = parts.filter((part) => isObject(part) && part.type === "thinking");
+  const content = parts.filter((part) => !thoughts.includes(part)).map(textOf);
+  if (thoughts.length === 0) return { content: content.join("") };
+  const before = typeof thought === "string" ? thought : "";
+  return { content: content.join(""), reasoning_content: before + thoughts.map(textOf).join("") };
+}
+
+function textOf(part: unknown): string {
+  if (typeof part === "string") return part;
+  if (Array.isArray(part)) return part.map(textOf).join("");
+  if (!isObject(part)) return "";
+  return textOf(part.text ?? part.thinking);
+}
+
+function objectsIn(list: unknown): Fields[] {
+  return Array.isArray(list) ? list.filter(isObject) : [];
+}
+
+function isObject(value: unknown): value is Fields {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
