@@ -3,9 +3,9 @@ import { lostAccess } from "../completions/endpoint.ts";
 import { chatWithAgent } from "../contract/agents.ts";
 import type { HttpEnv, LiveCaller } from "../contract/caller.ts";
 import { decodeCursor, encodeCursor, NUMBER_KEY, pageOf, UUID_KEY } from "../contract/common.ts";
+import { streamOf } from "../contract/hot-endpoint.ts";
 import { createRouter, type HttpRouter } from "../contract/router.ts";
 import * as threadContract from "../contract/threads.ts";
-import { eventStream } from "../platform/event-stream.ts";
 import { newId } from "../platform/ids.ts";
 import { raceAbort } from "../platform/race-abort.ts";
 import type { Chat } from "./chat.service.ts";
@@ -43,7 +43,7 @@ function addChat(router: HttpRouter, chat: Chat): void {
       (finished) => noteTurn(c, finished),
       () => {},
     );
-    return eventStream(feed, { live, request_id: request.request_id }) as never;
+    return streamOf(c, feed, { live, request_id: request.request_id }) as never;
   });
 }
 

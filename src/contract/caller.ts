@@ -1,5 +1,5 @@
 import type { MiddlewareHandler } from "hono";
-import { errors } from "../errors.ts";
+import { errors, type PurserError } from "../errors.ts";
 import type { KeyTerms } from "./key-terms.ts";
 
 /** contract 3: what a key may do. */
@@ -74,6 +74,8 @@ export interface HttpEnv {
     created_user_id?: string | undefined;
     /** The `stableDigest` of a large body that was parsed in a thread. */
     body_digest?: string | undefined;
+    /** The event with which an error ends the answer, if it is a stream of events. */
+    error_event?: ((error: PurserError) => string) | undefined;
     /** Aborted at the end of a shutdown's drain, with the error for the caller. */
     cut_off: AbortSignal;
     /** Watches the caller until the answer ends. */

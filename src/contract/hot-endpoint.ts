@@ -1,6 +1,6 @@
 import type { RouteConfig } from "@hono/zod-openapi";
 import type { Context } from "hono";
-import { type EventFeed, eventStream, type Listener } from "../platform/event-stream.ts";
+import { type EventFeed, errorEvent, eventStream, type Listener } from "../platform/event-stream.ts";
 import type { Caller, HttpEnv, LiveCaller, RequestFacts } from "./caller.ts";
 import { createRouter, type HttpRouter } from "./router.ts";
 
@@ -49,10 +49,16 @@ export function endpointRoutes({ route, answer }: HotEndpoint): HttpRouter {
   router.openapi(route, async (c: Context<HttpEnv>) => {
     const answered = await answer(requestOf(c), c.req.valid("json" as never));
     if (answered.kind === "json") return c.json(answered.body, answered.status ?? 200, answered.headers) as never;
-    if (answered.kind === "events") return eventStream(answered.feed, answered.listener) as never;
+    if (answered.kind === "events") return streamOf(c, answered.feed, answered.listener) as never;
     return new Response(null, { status: CLIENT_CLOSED_REQUEST }) as never;
   });
   return router;
+}
+
+/** The events as a response. An Idempotency-Key can end what it keeps of them by an error. */
+export function streamOf(c: Context<HttpEnv>, feed: EventFeed, listener: Listener): Response {
+  c.set("error_event", (error) => errorEvent(error, listener));
+  return eventStream(feed, listener);
 }
 
 function requestOf(c: Context<HttpEnv>): EndpointRequest {

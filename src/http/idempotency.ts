@@ -14,6 +14,14 @@ const KEPT_HEADERS = ["content-type", "location", SHOULD_RETRY];
 /** Statuses that are not stored if the request did nothing, so a retry runs. 499: the caller disconnected early. */
 const PASSING = new Set([401, 402, 403, 409, 429, 499]);
 
+/** The last event of a stream that is whole or has failed, in the shape of each endpoint. */
+const LAST_EVENT =
+  /^data: \[DONE\]|^event: (?:message_stop|error|response\.(?:completed|incomplete|failed))\n|^data: \{"error":/;
+
+/** Ends the replay of a stream whose caller hung up. */
+const LEFT =
+  "The first request with this Idempotency-Key hung up here. What was generated is charged. Send the request with a new key for a whole answer.";
+
 /** Interval between two renewals of a claim, a quarter of its lease. A request may run for an hour and more. */
 const RENEW_MS = 240_000;
 
@@ -107,36 +115,45 @@ interface StreamKeeping {
 }
 
 /** Stores a streamed answer while it is sent. One that failed before its first event is no answer, so a retry runs. */
-function keepStream(c: Context, { store, key, over, log }: StreamKeeping): void {
+function keepStream(c: Context<HttpEnv>, { store, key, over, log }: StreamKeeping): void {
   const { status, body } = c.res;
   if (body === null) throw new Error("a stream without a body");
   const headers = keptHeaders(c.res);
   const chunks: Uint8Array[] = [];
-  const finish = (has_failed = false) =>
-    (has_failed && chunks.length === 0
+  const finish = (how: "whole" | "failed" | "left") =>
+    (how === "failed" && chunks.length === 0
       ? store.release(key)
-      : store.answer(key, { status, headers, body: Buffer.concat(chunks) })
+      : store.answer(key, { status, headers, body: how === "left" ? leftStream(c, chunks) : Buffer.concat(chunks) })
     )
       .catch((error: Error) => log.error({ error }, "a streamed answer was not kept for its Idempotency-Key"))
       .finally(over);
   c.res = new Response(copying(body, chunks, finish), c.res);
 }
 
+/** The part of a stream that its caller has received. A retry must not take it for a whole answer. */
+function leftStream(c: Context<HttpEnv>, chunks: readonly Uint8Array[]): Buffer {
+  const came = Buffer.concat(chunks);
+  const text = came.toString().trimEnd();
+  const last_event = text.slice(text.lastIndexOf("\n\n") + 1).trimStart();
+  if (LAST_EVENT.test(last_event)) return came;
+  return Buffer.concat([came, Buffer.from(c.get("error_event")?.(errors.upstream(LEFT)) ?? "")]);
+}
+
 /** Passes a stream on and keeps a copy. `finish` runs at its end, also when it fails or the caller disconnects. */
 function copying(
   source: ReadableStream<Uint8Array>,
   chunks: Uint8Array[],
-  finish: (has_failed?: boolean) => Promise<void>,
+  finish: (how: "whole" | "failed" | "left") => Promise<void>,
 ) {
   const reader = source.getReader();
   return new ReadableStream<Uint8Array>({
     async pull(controller) {
       const { done, value } = await reader.read().catch(async (error: unknown) => {
-        await finish(true);
+        await finish("failed");
         throw error;
       });
       if (done) {
-        await finish();
+        await finish("whole");
         controller.close();
         return;
       }
@@ -145,7 +162,7 @@ function copying(
     },
     async cancel(reason) {
       await reader.cancel(reason);
-      await finish();
+      await finish("left");
     },
   });
 }

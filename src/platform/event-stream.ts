@@ -38,7 +38,8 @@ export function isEventStream({ headers }: Response): boolean {
  * A listener that loses access meanwhile gets an error event and the end of the stream. Then the feed is left as after
  * a disconnect. So does the listener of an unnamed stream whose source fails: Hono would send it the error's own text.
  */
-export function eventStream(source: EventFeed, { live, request_id, named = false, errorText }: Listener): Response {
+export function eventStream(source: EventFeed, listener: Listener): Response {
+  const { live, named = false } = listener;
   let endWith: (error: PurserError) => void = () => {};
   const cut = () => endWith(live.refused.reason as PurserError);
   let over = false;
@@ -52,7 +53,7 @@ export function eventStream(source: EventFeed, { live, request_id, named = false
     start(controller) {
       endWith = (error) => {
         end();
-        controller.enqueue(Buffer.from(errorText?.(error) ?? errorEvent(error, { request_id, named })));
+        controller.enqueue(Buffer.from(errorEvent(error, listener)));
         controller.close();
         void Promise.resolve(source.leave()).catch(() => {}); // a failed charge is reported where it is made
       };
@@ -85,11 +86,8 @@ export function eventStream(source: EventFeed, { live, request_id, named = false
 }
 
 /** Writes the events to a Node response whose headers are sent, as `eventStream` does for a web Response. */
-export async function writeEvents(
-  outgoing: ServerResponse,
-  source: EventFeed,
-  { live, request_id, named = false, errorText }: Listener,
-): Promise<void> {
+export async function writeEvents(outgoing: ServerResponse, source: EventFeed, listener: Listener): Promise<void> {
+  const { live } = listener;
   let over = false;
   const end = () => {
     over = true;
@@ -103,7 +101,7 @@ export async function writeEvents(
   };
   const cut = () => {
     const lost = live.refused.reason as PurserError;
-    outgoing.end(errorText?.(lost) ?? errorEvent(lost, { request_id, named }));
+    outgoing.end(errorEvent(lost, listener));
     leave();
   };
   outgoing.once("close", leave);
@@ -142,8 +140,13 @@ function drained(outgoing: ServerResponse): Promise<void> {
   });
 }
 
-function errorEvent({ shape }: PurserError, { request_id, named }: { request_id: string; named: boolean }): string {
-  const { type, code, message } = shape;
+/** The event with which an error ends a stream, in the stream's own shape. */
+export function errorEvent(
+  error: PurserError,
+  { request_id, named = false, errorText }: Omit<Listener, "live">,
+): string {
+  if (errorText !== undefined) return errorText(error);
+  const { type, code, message } = error.shape;
   const data = JSON.stringify({ error: { type, code, message, param: null, request_id } });
   return `${named ? "event: error\n" : ""}data: ${data}\n\n`;
 }

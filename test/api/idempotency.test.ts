@@ -1,4 +1,5 @@
 import { randomBytes } from "node:crypto";
+import OpenAI from "openai";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { createIdempotencyStore } from "../../src/http/idempotency.store.ts";
 import { createCipher } from "../../src/platform/cipher.ts";
@@ -177,7 +178,7 @@ describe("Idempotency-Key (contract 2)", () => {
     expect(await settledBalance(user)).toBe(GRANT - 18);
   });
 
-  it("of a stream that its caller left replays what had come, and does not charge again", async () => {
+  it("of a stream that its caller left replays what had come, ends it by an error, and does not charge again", async () => {
     lab.upstream.answer(hanging(delta("twelve bytes")));
     const stream = await openStream(lab.service, user, ask("lab/plain"), withKey("left"));
     const came = await stream.next();
@@ -185,8 +186,46 @@ describe("Idempotency-Key (contract 2)", () => {
     expect(await settledBalance(user)).toBe(GRANT - 8);
     const retry = () => user.post(CHAT, ask("lab/plain", { stream: true }), withKey("left"));
     await expect.poll(async () => (await retry()).status).toBe(200);
-    expect((await retry()).body).toBe(`data: ${came}\n\n`);
+    const { body } = await retry();
+    expect(body.startsWith(`data: ${came}\n\ndata: {"error":`)).toBe(true);
+    const client = new OpenAI({ baseURL: `${lab.service.url}/api/v1`, apiKey: user.key, maxRetries: 0 });
+    const again = await client.chat.completions.create({ ...ask("lab/plain"), stream: true } as never, {
+      headers: withKey("left"),
+    });
+    await expect(Array.fromAsync(again as never)).rejects.toThrow("hung up");
     expect(await settledBalance(user)).toBe(GRANT - 8);
+  });
+
+  it.each([
+    ["/api/v1/responses", { model: "lab/plain", input: "hello" }, "event: response.failed"],
+    ["/api/v1/messages", { ...ask("lab/plain"), max_tokens: 100 }, "event: error"],
+  ])("of a stream of %s that its caller left ends in its own shape", async (path, asked, last) => {
+    lab.upstream.answer(hanging(delta("twelve bytes")));
+    const connection = new AbortController();
+    const left = await fetch(lab.service.url + path, {
+      method: "POST",
+      headers: { Authorization: `Bearer ${user.key}`, "Content-Type": "application/json", ...withKey("shape") },
+      body: JSON.stringify({ ...asked, stream: true }),
+      signal: connection.signal,
+    });
+    await left.body?.getReader().read();
+    connection.abort();
+    const retry = () => user.post(path, { ...asked, stream: true }, withKey("shape"));
+    await expect.poll(async () => (await retry()).status).toBe(200);
+    const { body } = await retry();
+    expect(body).toContain("twelve bytes");
+    expect(body.trimEnd().split("\n\n").at(-1)).toContain(last);
+  });
+
+  it("of a stream that its caller left after its end is the whole stream", async () => {
+    const end = ["data: [DONE]\n\n", delta("unread")];
+    lab.upstream.answer(hanging(delta("twelve bytes"), ended_chunk, ...end));
+    const stream = await openStream(lab.service, user, ask("lab/plain"), withKey("read"));
+    for (let came = await stream.next(); came !== "[DONE]"; came = await stream.next());
+    stream.hangUp();
+    const retry = () => user.post(CHAT, ask("lab/plain", { stream: true }), withKey("read"));
+    await expect.poll(async () => (await retry()).status).toBe(200);
+    expect((await retry()).body.trimEnd().endsWith("data: [DONE]")).toBe(true);
   });
 
   it("is free again when the caller left a stream before it began: the retry is answered", async () => {
