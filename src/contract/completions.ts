@@ -129,7 +129,7 @@ const fieldsSchema = z
     presence_penalty: z.number().min(-2).max(2).nullish(),
     frequency_penalty: z.number().min(-2).max(2).nullish(),
     seed: z.number().int().nullish(),
-    stop: z.union([text, z.array(text).min(1).max(16)]).nullish(),
+    stop: z.union([text, z.array(text).max(16)]).nullish(),
     stream: z.boolean().nullish(),
     stream_options: z.looseObject({ include_usage: z.boolean().nullish() }).nullish(),
     response_format: responseFormatSchema.nullish(),

@@ -154,6 +154,8 @@ export function forwardedEmbeddingFields(request: EmbeddingRequest, { forward }:
 /** Whether a field is forwarded. False: it is accepted and dropped. */
 function isForwarded(field: string, value: unknown, { kind, forward }: Target): boolean {
   const { lacked_fields, forwarded_fields } = traitsOf(kind);
+  // Providers reject an empty list of stop sequences.
+  if (field === "stop" && isDefault(field, value)) return false;
   if (forward.includes(field) || (served.has(field) && !lacked_fields.includes(field))) return true;
   // Several providers reject `n`, also for one choice.
   if (forwarded_fields.includes(field) && !(field === "n" && value === 1)) return true;

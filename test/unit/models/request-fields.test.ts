@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it, test } from "vitest";
-import type { ChatRequest } from "../../../src/contract/completions.ts";
+import { type ChatRequest, createCompletionRoute } from "../../../src/contract/completions.ts";
 import type { PurserError } from "../../../src/errors.ts";
 import type { Model } from "../../../src/models/models.types.ts";
 import { PROVIDER_KINDS, type ProviderKind } from "../../../src/models/providers.ts";
@@ -78,6 +78,17 @@ describe("an option with a price of its own is rejected by name, for every kind 
   ])("%s", (param, fields) => {
     expect(refusalOf(fields)).toEqual({ status: 400, code: "unsupported_parameter", param });
   });
+});
+
+test("every default value is accepted by chat completions, and an empty list of stop sequences is not sent", () => {
+  for (const [field, values] of Object.entries(DEFAULT_VALUES)) {
+    for (const value of values) {
+      const asked = { model: "m", messages: [{ role: "user", content: "hi" }], [field]: value };
+      const { schema } = createCompletionRoute.request.body.content["application/json"];
+      expect(schema.safeParse(asked).error, `${field}: ${JSON.stringify(value)}`).toBeUndefined();
+    }
+  }
+  for (const kind of KINDS) expect(forwarded({ stop: [] }, { kind })).not.toHaveProperty("stop");
 });
 
 test("hints and default values are accepted for every kind, and dropped where the provider lacks them", () => {
