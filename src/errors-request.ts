@@ -95,10 +95,10 @@ export const requestErrors = {
         : `${asked} is not an address of this API. Use ${nearest}, and correct the base URL of your client.`,
     ),
   /** `nearest`: names that may have been meant. */
-  modelNotFound: (model: string, nearest: readonly string[] = []) => {
+  modelNotFound: (model: string, nearest: readonly string[] = [], param = "model") => {
     const meant = nearest.length === 0 ? "" : ` Did you mean ${nearest.join(" or ")}?`;
     const message = `The model ${JSON.stringify(model)} does not exist.${meant} GET /api/v1/models lists them.`;
-    return failure({ status: 404, type: "not_found_error", code: "model_not_found", message, param: "model" });
+    return failure({ status: 404, type: "not_found_error", code: "model_not_found", message, param });
   },
   notFound: (what = "This") => missing(`${what} does not exist, or is not yours. Check the id.`),
   archived: (what: string, before: string) =>

@@ -100,7 +100,7 @@ export function createCompletions(options: {
       throw errors.invalidValue("model", "No model on offer can serve this request. Shorten it, or name a model.");
     }
     const fallbacks = request.models ?? [];
-    const named = [request.model, ...fallbacks].map((id) => chatModel(models, id));
+    const named = namedModels(models, request.model, fallbacks);
     for (const model of named) if (!isAllowed(model)) throw errors.modelNotAllowed(model.id);
     const dear = named.find(({ trial_eligible }) => !trial_eligible);
     if (dear !== undefined && (await isTrial(caller.user_id))) throw errors.modelNotTrialEligible(dear.id);
@@ -234,13 +234,17 @@ export function createCompletions(options: {
   return { complete, stream, embed, estimate, idle };
 }
 
+function namedModels(models: Models, model: string, fallbacks: readonly string[]): Model[] {
+  return [chatModel(models, model), ...fallbacks.map((id, at) => chatModel(models, id, `models[${at}]`))];
+}
+
 /** The chat model of this name. Throws 404 for an unknown one, and 400 for an embedding model. */
-function chatModel(models: Models, id: string): Model {
+function chatModel(models: Models, id: string, param = "model"): Model {
   const model = models.find(id);
   if (model !== null) return model;
-  if (models.findEmbedding(id) === null) throw errors.modelNotFound(id, models.nearest(id));
+  if (models.findEmbedding(id) === null) throw errors.modelNotFound(id, models.nearest(id), param);
   throw errors.invalidValue(
-    "model",
+    param,
     `${id} only creates embeddings. Use it with POST /api/v1/embeddings, or name a model of kind chat (GET /api/v1/models).`,
   );
 }

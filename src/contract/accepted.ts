@@ -41,6 +41,7 @@ const FORMATS: Readonly<Record<string, string>> = {
   url: "a URL such as https://example.com/page",
   datetime: "an instant such as 2026-11-20T09:30:00Z",
   date: "a day such as 2026-11-20",
+  uuid: "a UUID such as 019a9f3c-7d20-7c11-8e3a-5b1f0c9d2e47",
 };
 
 /** Whether an issue's message is one of the contract's, which are phrases as well, and not zod's own. */

@@ -7,7 +7,6 @@ const ROOT = /^\/api\/v1\/(billing\/)?/;
 const NAMES: Readonly<Record<string, string>> = {
   "POST /api/v1/chat/completions": "createChatCompletion",
   "GET /api/v1/users/me": "getProfile",
-  "DELETE /api/v1/users/me": "deleteAccount",
   "GET /api/v1/users/me/usage": "getUsage",
   "GET /api/v1/users/me/buckets": "listBuckets",
   "GET /api/v1/users/me/transactions": "listTransactions",

@@ -45,7 +45,7 @@ const ALTERNATIVES: Readonly<Record<string, string>> = {
   conversation:
     "Conversations are kept by agents here. Send the whole conversation as input, or use POST /api/v1/agents/{id}/chat with thread_id.",
   background:
-    "A response is answered at once here. For work in the background use an agent: POST /api/v1/agents/{id}/run.",
+    "A response is answered at once here. For work in the background use an agent: POST /api/v1/agents/{id}/runs.",
   prompt: "Prompts are not stored here. Send instructions, or use an agent with a system_prompt: model agent/{id}.",
 };
 

@@ -62,6 +62,7 @@ test("a fault of the request itself is no reason to fall back", async () => {
 test("each name is checked before any call", async () => {
   const unknown = await chat({ models: ["lab/none"] });
   expect(unknown.body.error.message).toContain("lab/none");
+  expect(unknown.body.error.param).toBe("models[0]");
   expect((await chat({ models: ["a", "b", "c", "d"] })).body.error.param).toBe("models");
   expect((await chat({ model: "auto", models: ["lab/second"] })).body.error.param).toBe("models");
   user = await lab.service.newUser();

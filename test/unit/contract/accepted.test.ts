@@ -61,6 +61,8 @@ describe("a refusal says what is accepted", () => {
 
   test("of filters and instants too", () => {
     expect(told(listQuerySchema, { limit: "many" })).toBe("limit must be a whole number from 1 to 100.");
+    const run = z.object({ run_id: z.uuid() });
+    expect(told(run, { run_id: "x" })).toMatch(/^run_id must be a UUID such as /);
     const from = z.object({ from: instantInput.optional() });
     const instant = "from must be an instant from 1970 to 9999, such as 2026-11-20T09:30:00Z.";
     expect([told(from, { from: "yesterday" }), told(from, { from: "1969-01-01T00:00:00Z" })]).toEqual([

@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
 import { expect, it } from "vitest";
 import { COMMANDS } from "../../../src/commands/commands.ts";
@@ -48,4 +49,15 @@ it("contract 6.6 and the developers' guide list the same error codes of a run", 
     expect.arrayContaining(contract ?? ["none"]),
   );
   expect(contract).toEqual(expect.arrayContaining(["timeout", "internal"]));
+});
+
+it("the addresses that messages of src name are in the reference", () => {
+  const address = /\b(?:GET|POST|PUT|PATCH|DELETE) \/api\/v1\/[\w/{}.-]+/g;
+  const shape = (named: string) => named.replace(/\.$/, "").replaceAll(/\{\w+\}/g, "{}");
+  const known = new Set((text("docs/reference/api.md").match(address) ?? []).map(shape));
+  const files = execFileSync("git", ["ls-files", "src/*.ts"], { encoding: "utf8" }).trim().split("\n");
+  const code = files.map((file) => text(file).replaceAll(/^\s*(?:\/\/|\/?\*).*$/gm, "")).join("\n");
+  const named = (code.match(address) ?? []).map(shape);
+  expect(named.length).toBeGreaterThan(30);
+  expect(named.filter((each) => !known.has(each))).toEqual([]);
 });
