@@ -81,6 +81,8 @@ export async function listen(
 function inTurn(hotPath: HttpApp["hotPath"], byHono: RequestListener): RequestListener {
   return async (incoming, outgoing) => {
     await untilTurn();
+    // HTTP/1.0 has no Host, and health checks of load balancers send none.
+    if (incoming.httpVersion === "1.0") incoming.headers.host ??= "localhost";
     if (hotPath !== undefined && (await hotPath(incoming, outgoing))) return;
     if (!outgoing.destroyed) byHono(incoming, outgoing);
   };

@@ -5,6 +5,8 @@ import { errors, type PurserError } from "../errors.ts";
 
 const API = "/api/v1";
 
+const PLAIN_PATH = /^\/[a-z.]+$/;
+
 interface Address {
   method: string;
   /** The path as the reference shows it. */
@@ -31,7 +33,9 @@ export function createWrongAddress(app: HttpRouter): (c: Context<HttpEnv>) => Pu
 
 function addressesOf(app: HttpRouter): Address[] {
   const documented = app.openAPIRegistry.definitions.flatMap((each) => (each.type === "route" ? each.route : []));
-  return documented.map(({ method, path }) => {
+  // Health, metrics and the reference are not in the reference.
+  const plain = app.routes.filter(({ method, path }) => method === "GET" && PLAIN_PATH.test(path));
+  return [...documented, ...plain].map(({ method, path }) => {
     const escaped = path.replace(/[.*+?^$()|[\]\\]/g, "\\$&").replace(/\{[^}]+\}/g, "[^/]+");
     return { method: method.toUpperCase(), path, pattern: new RegExp(`^${escaped}$`) };
   });

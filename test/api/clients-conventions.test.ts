@@ -134,6 +134,10 @@ describe("addresses", () => {
     expect([status, headers.get("allow"), body.error.code]).toEqual([405, "POST", "method_not_allowed"]);
     const agents = await user.request("DELETE", "/api/v1/agents");
     expect([agents.status, agents.headers.get("allow")]).toEqual([405, "GET, POST"]);
+    for (const path of ["/livez", "/readyz", "/metrics", "/openapi.json", "/docs"]) {
+      const posted = await user.post(path, {});
+      expect([path, posted.status, posted.headers.get("allow")]).toEqual([path, 405, "GET"]);
+    }
   });
 });
 

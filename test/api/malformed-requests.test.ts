@@ -99,4 +99,8 @@ describe("what is no request that could be handled", () => {
     expect(error).toMatchObject({ type: "invalid_request_error", code, param: null });
     expect(head).toContain(`X-Request-Id: ${error.request_id}`);
   });
+
+  it("HTTP/1.0, which has no Host, is answered", async () => {
+    expect(await send("GET /readyz HTTP/1.0\r\n\r\n")).toMatch(/^HTTP\/1\.1 200 /);
+  });
 });
