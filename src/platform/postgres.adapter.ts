@@ -29,11 +29,12 @@ const START_RETRY_MS = 500;
 const UNANSWERED = "Query read timeout";
 /**
  * Set by a statement, because PgBouncer rejects them in the start of a connection. A server or a role may have another
- * format of values as its default: rows could not be read, and a copy would seem to differ from its source.
+ * format of values as its default: rows could not be read, and a copy would seem to differ from its source. With another
+ * isolation, transactions that wait for each other would fail.
  */
 const SESSION = [
   "set timezone = 'UTC'; set datestyle = 'ISO'; set bytea_output = 'hex'; set extra_float_digits = 1",
-  "set idle_in_transaction_session_timeout = '60s'",
+  "set default_transaction_isolation = 'read committed'; set idle_in_transaction_session_timeout = '60s'",
 ].join("; ");
 
 const types = {

@@ -104,3 +104,25 @@ test.skipIf(inject("storage").kind === "embedded")(
     await drop();
   },
 );
+
+test.skipIf(inject("storage").kind === "embedded")(
+  "transactions are read committed, whatever the database's default: ten that change one row all succeed",
+  async () => {
+    const { database_url, drop } = await createTestDatabase();
+    const [name] = await runSql(database_url ?? "", "select quote_ident(current_database()) as name");
+    const database = (name as { name: string }).name;
+    await runSql(database_url ?? "", `alter database ${database} set default_transaction_isolation = 'serializable'`);
+    const db = await openPostgres({ url: database_url ?? "", log: createLog("silent") });
+    await db.query({ text: "create table counter as select 0 as n" });
+    const raise = () =>
+      db.transaction(async (tx) => {
+        await tx.query({ text: "select n from counter" });
+        await new Promise((resolve) => setTimeout(resolve, 50)); // so that all have begun
+        await tx.query({ text: "update counter set n = n + 1" });
+      });
+    await Promise.all(Array.from({ length: 10 }, raise));
+    expect(await db.query({ text: "select n from counter" })).toEqual([{ n: 10 }]);
+    await db.close();
+    await drop();
+  },
+);
