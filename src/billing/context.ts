@@ -29,7 +29,7 @@ export interface BillingOptions {
 export interface BillingContext extends BillingOptions {
   accounts: BillingAccountsStore;
   subscriptions: SubscriptionsStore;
-  /** The store of payments: of what was ordered, paid or not. */
+  /** The store of payments, paid or not. */
   orders: PaymentsStore;
   /** Simulated payments for what the operator gives. */
   operator: PaymentProvider;

@@ -106,7 +106,7 @@ export function createWorker(deps: {
   };
 }
 
-/** Resolves when the worker has left all runs. Those that take too long are told to stop; chats have the whole drain. */
+/** Resolves when the worker has left all runs. It aborts runs that take too long; chats have the whole drain. */
 async function leaveAll(jobs: readonly Job[], drain_seconds: number): Promise<void> {
   const stopAfter = (late: readonly Job[], seconds: number) =>
     setTimeout(() => {

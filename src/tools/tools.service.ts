@@ -16,7 +16,7 @@ import {
 } from "./tools.types.ts";
 import type { AgentRef } from "./webhook-keys.service.ts";
 
-/** The tools of an agent's run. This service keeps no state of a run: each call brings it. */
+/** The tools of an agent's run. Each call brings the state of its run; only open sessions with servers are kept here. */
 export interface Tools {
   /** The model's definitions of the enabled tools. Throws 502 `secret_reflected`, and when `signal` is aborted. */
   definitions(tools_config: ToolsConfig, run: RunRef, signal: AbortSignal): Promise<ToolDefinition[]>;
