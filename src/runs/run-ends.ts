@@ -39,8 +39,7 @@ export function createRunEnds(deps: RunEndDeps & { db: Db; clock: Clock; signals
     const ended = rows.map(({ epoch: _, ...run }) => run);
     await followUp(ended);
     for (const { user_id, agent_id, run_id, trigger, status, error } of ended) {
-      if (status === "failed" && error !== null)
-        await notify({ user_id, agent_id, kind: "run_failed", run_id, trigger, error }, tx);
+      if (status === "failed" && error !== null) await notify({ user_id, agent_id, run_id, trigger, error }, tx);
     }
     return new Set(rows.map(leaseKey));
   };

@@ -122,7 +122,6 @@ export type RunFinish =
 
 /** A run that has failed. */
 export interface RunFailed extends AgentKey {
-  kind: "run_failed";
   run_id: string;
   trigger: RunTrigger;
   error: RunError;

@@ -32,7 +32,7 @@ export function createSchedules(deps: { db: Db; clock: Clock; notify(event: Sche
   const setPaused = async (tx: Tx, agent: AgentKey, reason: string | null, resume_above?: number) => {
     const pause = { reason, resume_above: resume_above ?? null, now: clock.now() };
     const was_active = await scheduleStore.setPaused(tx, agent, pause);
-    if (was_active && reason !== null) await notify({ ...agent, kind: "schedule_paused", reason }, tx);
+    if (was_active && reason !== null) await notify({ ...agent, reason }, tx);
   };
   return {
     /**

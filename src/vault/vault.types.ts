@@ -60,7 +60,7 @@ export interface SecretDisconnected {
   readonly server: string;
 }
 
-export type OnSecretLeak = (reflection: SecretLeak, tx: Tx) => Promise<void>;
+export type OnSecretLeak = (leak: SecretLeak, tx: Tx) => Promise<void>;
 
 /** A master key, local or in a key service. It wraps data keys. */
 export interface Kek {

@@ -45,7 +45,7 @@ const rooms = () => {
   const scheduling: Scheduling = createScheduling({
     db,
     clock,
-    notify: async ({ kind }) => void (kind === "schedule_paused" && paused.push(kind)),
+    notify: async (event) => void ("reason" in event && paused.push(event.agent_id)),
     onRunEnd: (ending, tx) => onRunEnd(ending, tx),
   });
   const schedules = scheduling;
@@ -164,7 +164,7 @@ describe("a schedule that a lack of tokens paused", () => {
     await failRun();
     await on.grant(agent.user_id, 1_000);
     await Promise.all([on.resumeRefilled(), on.onGrant(agent.user_id), on.resumeRefilled()]);
-    expect([await isPaused(), on.paused]).toEqual([false, ["schedule_paused"]]);
+    expect([await isPaused(), on.paused]).toEqual([false, [agent.agent_id]]);
   });
 });
 

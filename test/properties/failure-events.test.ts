@@ -27,9 +27,7 @@ describe("a run that fails", () => {
     fails = false;
     expect(await queue.scheduling.finishRun(lease, FAILED)).toBe(true);
     expect(await queue.scheduling.finishRun(lease, FAILED)).toBe(false);
-    expect(notified).toEqual([
-      { ...queue.agent, kind: "run_failed", run_id: id, trigger: "manual", error: FAILED.error },
-    ]);
+    expect(notified).toEqual([{ ...queue.agent, run_id: id, trigger: "manual", error: FAILED.error }]);
   });
 
   test("because its workers were lost is told of as well, and not while it is tried again", async () => {
@@ -41,7 +39,7 @@ describe("a run that fails", () => {
       await queue.expireLeases();
       await queue.scheduling.reap();
     }
-    expect(notified).toMatchObject([{ kind: "run_failed", run_id: id, error: { code: "worker_lost" } }]);
+    expect(notified).toMatchObject([{ run_id: id, error: { code: "worker_lost" } }]);
   });
 
   test("but was being cancelled is cancelled, and not told of; nor is one that succeeds", async () => {
@@ -112,8 +110,8 @@ describe("a schedule that is paused", () => {
     await queue.scheduling.pauseSchedule(agent, null);
     await queue.scheduling.pauseSchedule(agent, "third");
     expect(notified).toEqual([
-      { ...agent, kind: "schedule_paused", reason: "first" },
-      { ...agent, kind: "schedule_paused", reason: "third" },
+      { ...agent, reason: "first" },
+      { ...agent, reason: "third" },
     ]);
   });
 
