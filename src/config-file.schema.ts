@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { LIMITS, RATE_SCALE, ROLLOVER_MONTHS, TRIAL_DAYS, TRIAL_TOKENS } from "./constants.ts";
-import { type ClassRates, type ModelSettings, NO_SUPPORT, type Rates } from "./models/models.types.ts";
+import { type ClassRates, MODEL_ID, type ModelSettings, NO_SUPPORT, type Rates } from "./models/models.types.ts";
 import { upstreamRateOfPrice } from "./models/pricing.ts";
 import { PROVIDER_KINDS, type ProviderKind, traitsOf } from "./models/providers.ts";
 import { instantOf } from "./platform/clock.ts";
@@ -16,7 +16,6 @@ const MAX_MONTHS = 120;
 /** More ways to one model than any provider sells. */
 const MAX_ROUTES = 20;
 const MAX_WEIGHT = 1_000_000;
-const MODEL_ID = /^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,127}$/;
 const NAME = /^[a-z0-9][a-z0-9_-]{0,63}$/;
 const FIELD = /^[A-Za-z_][A-Za-z0-9_]{0,63}$/;
 /** They are part of every request, or multiply its cost. */

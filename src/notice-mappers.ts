@@ -6,7 +6,7 @@ import type { NewNotice } from "./notices/notices.types.ts";
 import type { Tx } from "./platform/db.ts";
 import { newId } from "./platform/ids.ts";
 import type { RunFailed } from "./runs/runs.types.ts";
-import type { SchedulePaused } from "./schedules/schedules.types.ts";
+import type { SchedulePaused } from "./schedules/schedules.service.ts";
 import type { SecretDisconnected, SecretLeak } from "./vault/vault.types.ts";
 
 /** Maps module events to notices, so that no module has to import notices. */

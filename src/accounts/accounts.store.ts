@@ -1,6 +1,7 @@
 import type { Scope } from "../contract/caller.ts";
 import type { BudgetInterval, Limits, UserLimits } from "../contract/key-terms.ts";
 import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
+import { GIVEN_HASHES, selectByHash } from "../platform/statements.ts";
 
 export interface UserRow {
   id: string;
@@ -80,7 +81,7 @@ export async function routingBucketOf(sql: Sql, user_id: string, candidate: stri
 }
 
 const KEYS_BY_HASH = `select k.*, u.suspended_at, u.erased_at, given.nth::integer as nth
-  from jsonb_array_elements_text($1::jsonb) with ordinality as given(hash, nth)
+  from ${GIVEN_HASHES}
   join api_key k on k.key_hash = decode(given.hash, 'hex') or k.previous_key_hash = decode(given.hash, 'hex')
   join users u on u.id = k.user_id`;
 
@@ -254,16 +255,8 @@ export function createAccountsStore(db: Db) {
         .executeTakeFirst();
     },
     /** Returns the keys with these current or previous hashes, in the order of the hashes. */
-    keysByHash: async (hashes: readonly Buffer[]): Promise<(KeyStatus | undefined)[]> => {
-      const names = hashes.map((hash) => hash.toString("hex"));
-      const rows = await db.query<KeyStatus & { nth: number }>({
-        name: "api_key_by_hash",
-        text: KEYS_BY_HASH,
-        values: [JSON.stringify(names)],
-      });
-      const found = new Map(rows.map(({ nth, ...row }) => [nth, row]));
-      return hashes.map((_, index) => found.get(index + 1));
-    },
+    keysByHash: (hashes: readonly Buffer[]) =>
+      selectByHash<KeyStatus>(db, { name: "api_key_by_hash", text: KEYS_BY_HASH }, hashes),
     touchKeys: (ids: string[], last_used_at: Instant) =>
       db.query({
         text: "update api_key set last_used_at = greatest(last_used_at, $2) where id = any($1::uuid[])",

@@ -1,4 +1,5 @@
 import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
+import { GIVEN_HASHES, selectByHash } from "../platform/statements.ts";
 
 /** A session with the columns that every request needs, and its owner's state. */
 export interface SessionStatus {
@@ -65,16 +66,11 @@ export function createSignInStore(db: Db) {
       return rows.length > 0;
     },
     /** Returns the sessions of these tokens, in the order of the hashes. */
-    async sessions(hashes: readonly Buffer[]): Promise<(SessionStatus | undefined)[]> {
-      const rows = await db.query<SessionStatus & { nth: number }>({
-        name: "session_by_hash",
-        text: `select s.user_id, s.expires_at, u.email, u.suspended_at, u.erased_at, given.nth::integer as nth
-          from jsonb_array_elements_text($1::jsonb) with ordinality as given(hash, nth)
-          join session s on s.token_hash = decode(given.hash, 'hex') join users u on u.id = s.user_id`,
-        values: [JSON.stringify(hashes.map((hash) => hash.toString("hex")))],
-      });
-      const found = new Map(rows.map(({ nth, ...row }) => [nth, row]));
-      return hashes.map((_, index) => found.get(index + 1));
+    sessions(hashes: readonly Buffer[]): Promise<(SessionStatus | undefined)[]> {
+      const text = `select s.user_id, s.expires_at, u.email, u.suspended_at, u.erased_at, given.nth::integer as nth
+        from ${GIVEN_HASHES}
+        join session s on s.token_hash = decode(given.hash, 'hex') join users u on u.id = s.user_id`;
+      return selectByHash(db, { name: "session_by_hash", text }, hashes);
     },
     /** Returns the session's user. */
     async deleteSession(token_hash: Buffer): Promise<string | undefined> {

@@ -1,12 +1,14 @@
-import type { ChatResponse, Routing } from "../contract/completions.ts";
+import type { ChatResponse, Routing, Usage } from "../contract/completions.ts";
 import type { Payer } from "../contract/key-terms.ts";
 import type { Charge, ChargingLedger } from "../ledger/ledger.types.ts";
-import type { Counts } from "../models/models.types.ts";
+import type { Counts, Rates } from "../models/models.types.ts";
 import { costTokens, ratesFor } from "../models/pricing.ts";
 import { estimateCounts } from "../models/token-count.ts";
 import { chargedRates } from "./charged-rates.ts";
 import type { CompletionCall, CompletionOutcome, Reservation } from "./completions.types.ts";
-import { usageOf } from "./usage.ts";
+
+/** The timeout of a call, with all of its requests to providers. */
+export const CALL_MS = 600_000;
 
 /** An answer to a reservation. */
 export interface Answered {
@@ -95,4 +97,25 @@ export async function release(
   { caller, hold_id }: Pick<CompletionCall, "caller" | "hold_id">,
 ): Promise<void> {
   await ledger.release({ user_id: caller.user_id, hold_id }).catch(() => {});
+}
+
+/** The usage object of an answer: the four fields of contract 4.4 and OpenAI's names. */
+function usageOf(rates: Rates, counts: Counts): Usage {
+  const { input_tokens, output_tokens, cached_input_tokens, reasoning_tokens, estimated } = counts;
+  const { cache_write_tokens, cache_write_1h_tokens } = counts;
+  return {
+    input_tokens,
+    output_tokens,
+    total_tokens: input_tokens + output_tokens,
+    cost_tokens: costTokens(rates, counts),
+    prompt_tokens: input_tokens,
+    completion_tokens: output_tokens,
+    prompt_tokens_details: {
+      cached_tokens: cached_input_tokens,
+      cache_write_tokens,
+      ...(cache_write_1h_tokens === 0 ? {} : { cache_write_1h_tokens }),
+    },
+    completion_tokens_details: { reasoning_tokens },
+    ...(estimated ? { estimated: true as const } : {}),
+  };
 }

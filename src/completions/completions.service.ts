@@ -9,7 +9,7 @@ import { routeOfReasoning } from "../models/reasoning.ts";
 import { estimateTokens, promptText } from "../models/token-count.ts";
 import { monotonicMs } from "../platform/clock.ts";
 import { agentIdOf } from "./agent-name.ts";
-import { chargeOf, release, settle, settleInput } from "./charge.ts";
+import { CALL_MS, chargeOf, release, settle, settleInput } from "./charge.ts";
 import { createCompletionStream, endedStream } from "./completion-stream.ts";
 import type {
   CompletionCall,
@@ -23,8 +23,6 @@ import { createEmbeddings } from "./embeddings.ts";
 import { createHoldKeepAlive } from "./hold-keep-alive.ts";
 import { reserve } from "./reservation.ts";
 
-/** The timeout of a call, fallbacks included. */
-const CALL_MS = 600_000;
 /** The most providers that are called for one call of `auto`. */
 const MAX_ATTEMPTS = 4;
 /** Limit of the cache of users past their trial. A trial never returns, so entries need no expiry. */

@@ -11,11 +11,9 @@ import { checkedCounts, estimateTokens, heldTextTokens } from "../models/token-c
 import { monotonicMs } from "../platform/clock.ts";
 import { untilTurn } from "../platform/event-loop-turn.ts";
 import { agentIdOf } from "./agent-name.ts";
-import { budgetOf, chargeOf, release } from "./charge.ts";
+import { budgetOf, CALL_MS, chargeOf, release } from "./charge.ts";
 import type { EmbeddingsAnswer, EmbeddingsCall } from "./completions.types.ts";
 
-/** The timeout of a call, in all requests to the provider that it takes. */
-const CALL_MS = 600_000;
 /** Tokens that a provider may add to each input, to mark its beginning and its end. */
 const MARKS_PER_INPUT = 2;
 const ONLY_INPUT = {

@@ -1,4 +1,5 @@
 import type { Instant, Reader } from "../platform/db.ts";
+import { createConditions } from "../platform/statements.ts";
 import { entryId } from "./entry-id.ts";
 import type { Entry, EntryFilter } from "./ledger.types.ts";
 
@@ -82,10 +83,7 @@ async function selectEntries(
   { filter, order, beyond_seq, beyond_at, limit, charge }: Selection,
 ): Promise<Entry[]> {
   const values: (string | number | Instant)[] = [user_id, limit];
-  const conditions: string[] = ["user_id = $1"];
-  const only = (condition: string, value: string | number | null | undefined) => {
-    if (value !== undefined && value !== null) conditions.push(`${condition} $${values.push(value)}`);
-  };
+  const { add, only, text: conditions } = createConditions(values, "user_id = $1");
   const beyond = order === "desc" ? "<" : ">";
   // A time window is ordered by time to use that index. Ordered by number, the planner would read from the end.
   const by_time = filter.from !== undefined || filter.to !== undefined;
@@ -93,7 +91,7 @@ async function selectEntries(
     const place = `$${values.push(beyond_seq)}::bigint`;
     const known = beyond_at === undefined ? "" : `$${values.push(beyond_at)}::timestamptz, `;
     const instant = `coalesce(${known}(select created_at from entry where user_id = $1 and seq = ${place}))`;
-    conditions.push(`(created_at, seq) ${beyond} (${instant}, ${place})`);
+    add(`(created_at, seq) ${beyond} (${instant}, ${place})`);
   } else {
     only(`seq ${beyond}`, beyond_seq);
   }
@@ -107,7 +105,7 @@ async function selectEntries(
   const rows = await sql.query<Omit<Entry, "id">>({
     text: `select seq, type, amount, balance_after, bucket_id, hold_id, source, model, agent_id, run_id, request_id,
         api_key_id, description, created_at, encode(hash, 'hex') as hash
-      from entry where ${conditions.join(" and ")}
+      from entry where ${conditions()}
       order by ${by_time ? `created_at ${order}, ` : ""}seq ${order} limit $2`,
     values,
   });

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { z } from "zod";
 import { instantOf } from "../platform/clock.ts";
-import { type CatalogueEntry, NO_SUPPORT, type PartTokens } from "./models.types.ts";
+import { type CatalogueEntry, MODEL_ID, NO_SUPPORT, type PartTokens } from "./models.types.ts";
 
 /**
  * The catalogue: models of public providers with the prices and limits that their providers publish. It is data:
@@ -39,7 +39,7 @@ const priceSchema = z.strictObject({
   note: z.string().max(500).optional(),
 });
 const entrySchema = z.strictObject({
-  id: z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,127}$/),
+  id: z.string().regex(MODEL_ID),
   kind: z.enum(["chat", "embedding"]).default("chat"),
   provider: z.string().min(1),
   name: z.string().min(1).max(100),

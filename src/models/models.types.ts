@@ -119,6 +119,9 @@ export interface Supports {
   audio: boolean;
 }
 
+/** The ids that a model may have in the catalogue and in PURSER_CONFIG. */
+export const MODEL_ID = /^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,127}$/;
+
 /** What an embedding model supports of chat completions. */
 export const NO_SUPPORT: Supports = {
   ...{ tools: false, streaming: false, json_schema: false, vision: false, files: false, audio: false },

@@ -1,4 +1,5 @@
 import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
+import { createConditions } from "../platform/statements.ts";
 
 /** One act as it is stored. `before` and `after` are JSON without e-mail addresses. */
 export interface ActRow {
@@ -48,10 +49,7 @@ export function createActsStore(db: Db) {
     page: { order: "asc" | "desc"; beyond_seq: number | null; limit: number },
   ): Promise<ActRow[]> => {
     const values: unknown[] = [page.limit];
-    const conditions = ["true"];
-    const only = (condition: string, value: string | number | null | undefined) => {
-      if (value !== undefined && value !== null) conditions.push(`${condition} $${values.push(value)}`);
-    };
+    const { only, text: conditions } = createConditions(values);
     only(page.order === "desc" ? "a.seq <" : "a.seq >", page.beyond_seq);
     only("a.operator_id =", filter.operator_id);
     only("a.user_id =", filter.user_id);
@@ -63,7 +61,7 @@ export function createActsStore(db: Db) {
           a.before, a.after, a.reason, a.request_id, a.created_at, encode(a.hash, 'hex') as hash,
           m.email_before, m.email_after
         from operator_act a left join operator_act_email m on m.seq = a.seq
-        where ${conditions.join(" and ")} order by a.seq ${page.order} limit $1`,
+        where ${conditions()} order by a.seq ${page.order} limit $1`,
       values,
     });
   };

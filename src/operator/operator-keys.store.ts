@@ -1,5 +1,6 @@
 import type { OperatorRole } from "../contract/caller.ts";
 import type { Db, Instant, Tx } from "../platform/db.ts";
+import { GIVEN_HASHES, selectByHash } from "../platform/statements.ts";
 
 export interface OperatorKeyRow {
   id: string;
@@ -48,15 +49,11 @@ export function createOperatorKeysStore(db: Db) {
         values: [id, last_used_at],
       }),
     /** Returns the keys with these current or previous hashes, in the order of the hashes. */
-    byHash: async (hashes: readonly Buffer[]): Promise<(OperatorKeyRow | undefined)[]> => {
-      const rows = await db.query<OperatorKeyRow & { nth: number }>({
-        text: `select k.*, given.nth::integer as nth
-          from jsonb_array_elements_text($1::jsonb) with ordinality as given(hash, nth)
-          join operator_key k on k.key_hash = decode(given.hash, 'hex') or k.previous_key_hash = decode(given.hash, 'hex')`,
-        values: [JSON.stringify(hashes.map((hash) => hash.toString("hex")))],
-      });
-      const found = new Map(rows.map(({ nth, ...row }) => [nth, row]));
-      return hashes.map((_, index) => found.get(index + 1));
+    byHash(hashes: readonly Buffer[]): Promise<(OperatorKeyRow | undefined)[]> {
+      const text = `select k.*, given.nth::integer as nth
+        from ${GIVEN_HASHES}
+        join operator_key k on k.key_hash = decode(given.hash, 'hex') or k.previous_key_hash = decode(given.hash, 'hex')`;
+      return selectByHash(db, { text }, hashes);
     },
   };
 }

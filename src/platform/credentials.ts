@@ -1,5 +1,6 @@
 import { createHmac } from "node:crypto";
 import { OutboundError } from "./outbound-errors.ts";
+import { HEADER_NAME } from "./outbound-headers.ts";
 import { isScrubbed, SCRUBBED_CHARACTERS } from "./scrub.ts";
 import type { SecretValue } from "./secret-value.ts";
 
@@ -36,7 +37,6 @@ export interface Sending {
 
 /** Maximum number of credentials per request, because the answer is searched for each of them. */
 export const MAX_CREDENTIALS = 3;
-const HEADER_NAME = /^[A-Za-z0-9!#$%&'*+.^_`|~-]+$/;
 /** Headers that set a request's destination, length or type. They must not carry a secret. */
 const RESERVED_HEADERS =
   /^(host|connection|content-.*|transfer-encoding|accept(-.*)?|te|trailer|upgrade|keep-alive|expect|proxy-.*|mcp-.*|last-event-id|user-agent)$/i;

@@ -7,7 +7,7 @@ const MAX_PIECES = 100_000;
 const [LINE_FEED, CARRIAGE_RETURN] = [0x0a, 0x0d];
 
 /** Whether an answer is a stream of events that is not compressed. */
-export function isEventStream(headers: Readonly<Record<string, string>>): boolean {
+export function isUncompressedEventStream(headers: Readonly<Record<string, string>>): boolean {
   const [coding, type] = [headers["content-encoding"] ?? "identity", headers["content-type"] ?? ""];
   return coding === "identity" && type.toLowerCase().startsWith("text/event-stream");
 }

@@ -2,7 +2,8 @@ import { OutboundError } from "./outbound-errors.ts";
 
 /** Headers of guarded requests and their answers. Pure. */
 
-const HEADER_NAME = /^[A-Za-z0-9!#$%&'*+.^_`|~-]+$/;
+/** The characters of a header's name (RFC 9110, token). */
+export const HEADER_NAME = /^[A-Za-z0-9!#$%&'*+.^_`|~-]+$/;
 const HEADER_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 /** Headers that set a request's destination and length. Only this client writes them, to prevent request smuggling. */
 const OWN_HEADERS =

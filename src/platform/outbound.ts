@@ -13,7 +13,7 @@ import { monotonicMs } from "./clock.ts";
 import { type Credential, withCredentials } from "./credentials.ts";
 import { ACCEPT_ENCODING, readBody } from "./outbound-body.ts";
 import { OutboundError } from "./outbound-errors.ts";
-import { eventsOf, isEventStream } from "./outbound-events.ts";
+import { eventsOf, isUncompressedEventStream } from "./outbound-events.ts";
 import { assertSendable, flattened, lowerCased } from "./outbound-headers.ts";
 import { raceAbort } from "./race-abort.ts";
 import { createResolver, type Resolve } from "./resolver.ts";
@@ -321,7 +321,7 @@ async function send(
     status = response.statusCode;
     const headers = flattened(response.headers);
     const limit = { max_bytes, host: hop.url.host, status };
-    if (streamed && isEventStream(headers)) {
+    if (streamed && isUncompressedEventStream(headers)) {
       events = eventsOf(response.body.on("error", leave), limit, {
         leave,
         broken: () => ended(signal, hop.url) ?? new OutboundError("bad_response", "the answer broke off", limit),

@@ -7,14 +7,12 @@ import { newId } from "../platform/ids.ts";
 import * as runStore from "./run.store.ts";
 import { claimedOf, recordOf } from "./run-record.ts";
 import type { Offer } from "./run-signals.ts";
-import type { ClaimedRun, Enqueued, NewRun, RunNowStatements } from "./runs.types.ts";
+import { BATCH_LIMIT, type ClaimedRun, type Enqueued, type NewRun, type RunNowStatements } from "./runs.types.ts";
 
 /** Limit of queued run-nows per user. Due runs are never rejected. */
 const MAX_QUEUED_MANUAL = 1_000;
 /** Retry-After for a user whose queue is full. */
 const QUEUE_FULL_RETRY_S = 10;
-/** Run-nows queued in one transaction. */
-const BATCH_LIMIT = 64;
 
 /** A due run with its id. */
 type DueRun = NewRun & { id: string; scheduled_for: Instant };

@@ -1,6 +1,7 @@
 import type { StepRecord } from "../contract/runs.ts";
 import { instantOf } from "../platform/clock.ts";
 import type { Instant, Sql } from "../platform/db.ts";
+import { createConditions } from "../platform/statements.ts";
 import { RUN_COLUMNS, type RunRow } from "./run.store.ts";
 import { sqlList, UNFINISHED } from "./run-state.ts";
 import type { JournalStep, RunFilter } from "./runs.types.ts";
@@ -40,21 +41,18 @@ export async function selectAllRuns(
   page: { limit: number; before_id: string | null },
 ): Promise<RunRow[]> {
   const values: unknown[] = [page.limit];
-  const conditions = ["true"];
-  const only = (condition: string, value: string | null | undefined) => {
-    if (value !== undefined && value !== null) conditions.push(`${condition} $${values.push(value)}`);
-  };
+  const { add, only, text: conditions } = createConditions(values);
   only("id <", page.before_id);
   only("user_id =", filter.user_id);
   only("agent_id =", filter.agent_id);
-  if (filter.agent_ids !== undefined) conditions.push(`agent_id = any($${values.push(filter.agent_ids)}::uuid[])`);
+  if (filter.agent_ids !== undefined) add(`agent_id = any($${values.push(filter.agent_ids)}::uuid[])`);
   only("trigger =", filter.trigger);
   only("queued_at >=", filter.from);
   only("queued_at <", filter.to);
   // Written out, so that the planner uses the index of failed runs.
-  if (filter.status === "failed") conditions.push("status = 'failed'");
+  if (filter.status === "failed") add("status = 'failed'");
   else only("status =", filter.status);
-  const text = `select ${RUN_COLUMNS} from run where ${conditions.join(" and ")} order by id desc limit $1`;
+  const text = `select ${RUN_COLUMNS} from run where ${conditions()} order by id desc limit $1`;
   return sql.query<RunRow>({ text, values });
 }
 

@@ -4,8 +4,12 @@ import type { Clock } from "../platform/clock.ts";
 import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
 import { nextRun, type ScheduleSpec } from "./next-run.ts";
 import * as scheduleStore from "./schedule.store.ts";
-import type { SchedulePaused } from "./schedules.types.ts";
 import { type DueRuns, recordPassed, tick } from "./tick.service.ts";
+
+/** A schedule that was active and has been paused. */
+export interface SchedulePaused extends AgentKey {
+  reason: string;
+}
 
 /** The current state of a schedule. */
 export interface ScheduleState {

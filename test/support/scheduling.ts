@@ -2,8 +2,7 @@ import type { AgentKey } from "../../src/contract/agents.ts";
 import type { Tx } from "../../src/platform/db.ts";
 import { createRuns, type RunsDeps } from "../../src/runs/runs.service.ts";
 import type { RunFailed } from "../../src/runs/runs.types.ts";
-import { createSchedules } from "../../src/schedules/schedules.service.ts";
-import type { SchedulePaused } from "../../src/schedules/schedules.types.ts";
+import { createSchedules, type SchedulePaused } from "../../src/schedules/schedules.service.ts";
 import type { OnDue } from "../../src/schedules/tick.service.ts";
 
 export type SchedulingOptions = Pick<RunsDeps, "db" | "clock"> &
