@@ -9,19 +9,18 @@ import { routeOfReasoning } from "../models/reasoning.ts";
 import { estimateTokens, promptText } from "../models/token-count.ts";
 import { monotonicMs } from "../platform/clock.ts";
 import { agentIdOf } from "./agent-name.ts";
-import { CALL_MS, chargeOf, release, settle, settleInput } from "./charge.ts";
+import { type AttemptDeps, attemptModel, type Send } from "./attempt.ts";
+import { CALL_MS, chargeOf, settle, settleInput } from "./charge.ts";
 import { createCompletionStream, endedStream } from "./completion-stream.ts";
 import type {
   CompletionCall,
   CompletionResult,
   CompletionStream,
   Completions,
-  Reservation,
   ResolveAgent,
 } from "./completions.types.ts";
 import { createEmbeddings } from "./embeddings.ts";
 import { createHoldKeepAlive } from "./hold-keep-alive.ts";
-import { reserve } from "./reservation.ts";
 
 /** The most providers that are called for one call of `auto`. */
 const MAX_ATTEMPTS = 4;
@@ -45,13 +44,6 @@ interface Choice {
   reason: string | null;
 }
 
-interface AttemptOptions {
-  signal: AbortSignal;
-  deadline_ms: number;
-  onSent(): void;
-}
-type Attempt<T> = (reservation: Reservation, options: AttemptOptions) => Promise<T>;
-
 /** Model calls with their charge: hold the worst case, call the provider, settle the real usage. */
 export function createCompletions(options: {
   models: Models;
@@ -62,13 +54,13 @@ export function createCompletions(options: {
   /** With `auto`, the timeout for an answer (a stream: for its first event) before the next model is tried. */
   fallbackAfterSeconds(): number;
   resolveAgent?: ResolveAgent;
-  /** Called after each attempt at a provider. The caller may not notice a failure, because another one answers. */
-  onAttempt?(model: Model, attempt: { ms: number; error: PurserError | null; streamed: boolean }): void;
+  onAttempt?: AttemptDeps["onAttempt"];
   /** Called once for a stream whose cost so far cannot be computed. */
   onUncounted?(hold_id: string, error: unknown): void;
 }): Completions {
   const { models, meansOf, resolveAgent, onAttempt = () => {}, admit = async (caller) => caller } = options;
   const { charges, watch, idle } = createHoldKeepAlive(options.ledger, options.onUncounted);
+  const attempt_deps: AttemptDeps = { models, ledger: charges, meansOf, onAttempt };
   const past_trial = new Set<string>();
 
   async function isTrial(user_id: string): Promise<boolean> {
@@ -81,27 +73,37 @@ export function createCompletions(options: {
     return is_trial;
   }
 
-  async function choose({ request, caller: unchecked, sticky_model_id }: CompletionCall): Promise<Choice> {
-    const caller = await admit(unchecked);
-    const isAllowed = (model: Model) => allows(caller.allowed_models, model);
-    if (request.model === "auto") {
-      if (request.models != null) throw errors.invalidValue("models", AUTO_WITH_FALLBACKS);
-      const is_trial = await isTrial(caller.user_id);
-      const wanted = { request, sticky_model_id: sticky_model_id ?? null, isAllowed };
-      const { candidates, reason } = models.route({ ...wanted, is_trial });
-      if (candidates.length > 0) return { candidates, reason };
-      if (is_trial && models.route({ ...wanted, is_trial: false }).candidates.length > 0) {
-        throw errors.modelNotTrialEligible("Every model that can serve this request");
-      }
-      const unlimited = models.route({ ...wanted, is_trial, isAllowed: () => true });
-      if (unlimited.candidates.length > 0) throw errors.modelNotAllowed("Every model that can serve this request");
-      throw errors.invalidValue("model", "No model on offer can serve this request. Shorten it, or name a model.");
+  /** Throws 429, 403 for a model that is not allowed or not part of the trial, 404, and 400 without a suitable model. */
+  async function choose(call: CompletionCall): Promise<Choice> {
+    const caller = await admit(call.caller);
+    return call.request.model === "auto" ? chooseAuto(call, caller) : chooseNamed(call.request, caller);
+  }
+
+  async function chooseAuto(
+    { request, sticky_model_id = null }: CompletionCall,
+    { user_id, allowed_models }: CompletionCall["caller"],
+  ): Promise<Choice> {
+    if (request.models != null) throw errors.invalidValue("models", AUTO_WITH_FALLBACKS);
+    const is_trial = await isTrial(user_id);
+    const wanted = { request, sticky_model_id, isAllowed: (model: Model) => allows(allowed_models, model) };
+    const { candidates, reason } = models.route({ ...wanted, is_trial });
+    if (candidates.length > 0) return { candidates, reason };
+    if (is_trial && models.route({ ...wanted, is_trial: false }).candidates.length > 0) {
+      throw errors.modelNotTrialEligible("Every model that can serve this request");
     }
+    const unlimited = models.route({ ...wanted, is_trial, isAllowed: () => true });
+    if (unlimited.candidates.length > 0) throw errors.modelNotAllowed("Every model that can serve this request");
+    throw errors.invalidValue("model", "No model on offer can serve this request. Shorten it, or name a model.");
+  }
+
+  /** The model that the request names, and its fallbacks. */
+  async function chooseNamed(request: ChatRequest, caller: CompletionCall["caller"]): Promise<Choice> {
+    const { user_id, allowed_models } = caller;
     const fallbacks = request.models ?? [];
     const named = namedModels(models, request.model, fallbacks);
-    for (const model of named) if (!isAllowed(model)) throw errors.modelNotAllowed(model.id);
+    for (const model of named) if (!allows(allowed_models, model)) throw errors.modelNotAllowed(model.id);
     const dear = named.find(({ trial_eligible }) => !trial_eligible);
-    if (dear !== undefined && (await isTrial(caller.user_id))) throw errors.modelNotTrialEligible(dear.id);
+    if (dear !== undefined && (await isTrial(user_id))) throw errors.modelNotTrialEligible(dear.id);
     if (fallbacks.length === 0) return { candidates: named, reason: null };
     const isResting = (model: Model) => Number(models.isResting(model));
     const candidates = [...new Set(named)].toSorted((a, b) => isResting(a) - isResting(b));
@@ -109,54 +111,28 @@ export function createCompletions(options: {
   }
 
   /**
-   * Reserves and attempts each candidate by each of its routes until one answers; a failed attempt costs nothing. Models
-   * that exceed the balance or the budget are skipped without an attempt. `hung_up`: the caller must settle the hold.
+   * Attempts each candidate by each of its routes until one answers; a failed attempt costs nothing. Models that exceed
+   * the balance or the budget are skipped. The hold of an attempt that did not fail is still to be settled.
    */
-  async function withFallbacks<T>(call: CompletionCall, choice: Choice, attempt: Attempt<T>) {
+  async function withFallbacks<T>(call: CompletionCall, choice: Choice, send: Send<T>) {
     const deadline_ms = monotonicMs() + CALL_MS;
-    const streamed = call.request.stream === true;
     const fallbacks: Routing["fallbacks"] = [];
     const failures: unknown[] = [];
     let attempts = 0;
     const tries = choice.candidates.flatMap((model) => byRoute(call, model));
     for (const [index, model] of tries.entries()) {
       const next = attempts === MAX_ATTEMPTS - 1 ? undefined : tries[index + 1];
-      const is_last = next === undefined;
       // Another route generates a whole answer no faster, so only a stream without events is a failure.
-      const may_wait = is_last || (next.id === model.id && call.request.stream !== true);
-      const patience = patienceOf(call.signal, may_wait ? null : options.fallbackAfterSeconds() * 1_000);
-      const began_ms = monotonicMs();
-      let reservation: Reservation | null = null;
-      let is_sent = false;
-      const onSent = () => {
-        is_sent = true;
-      };
-      try {
-        reservation = await reserve({ models, ledger: charges, meansOf }, call, model);
-        attempts += 1;
-        const value = await attempt(reservation, { signal: patience.signal, deadline_ms, onSent });
-        onAttempt(model, { ms: monotonicMs() - began_ms, error: null, streamed });
-        models.health.answered(model);
-        return { value, reservation, routing: routingOf(choice, model, fallbacks), hung_up: null };
-      } catch (error) {
-        if (reservation !== null && is_sent && isHangUp(call, error)) {
-          return { hung_up: { reservation, routing: routingOf(choice, model, fallbacks), thrown: error } };
-        }
-        if (reservation !== null) await release(charges, call);
-        if (error instanceof PurserError && (is_sent || isProviderFailure(error))) {
-          onAttempt(model, { ms: monotonicMs() - began_ms, error, streamed });
-        }
-        if (isProviderFailure(error)) models.health.failed(model, error.shape.retry_after_s);
-        failures.push(error);
-        if (is_last || !mayFallBack(error)) break;
-        fallbacks.push({
-          model: model.id,
-          reason: error.code,
-          ...(model.route === null ? {} : { route: model.route }),
-        });
-      } finally {
-        patience.end();
-      }
+      const may_wait = next === undefined || (next.id === model.id && call.request.stream !== true);
+      const wait_ms = may_wait ? null : options.fallbackAfterSeconds() * 1_000;
+      const attempted = await attemptModel(attempt_deps, { call, model }, { deadline_ms, wait_ms }, send);
+      if (attempted.kind !== "failed") return { ...attempted, routing: routingOf(choice, model, fallbacks) };
+      const { thrown } = attempted;
+      if (attempted.was_held) attempts += 1;
+      failures.push(thrown);
+      if (next === undefined || !mayFallBack(thrown)) break;
+      const route = model.route === null ? {} : { route: model.route };
+      fallbacks.push({ model: model.id, reason: thrown.code, ...route });
     }
     throw worstOf(failures);
   }
@@ -179,9 +155,9 @@ export function createCompletions(options: {
     const attempt = await withFallbacks(withoutNames(whole), await choose(whole), (reservation, provider_options) =>
       models.provider(reservation.model).complete(reservation.request, provider_options),
     );
-    if (attempt.hung_up !== null) {
-      await settleInput(charges, call, attempt.hung_up);
-      throw attempt.hung_up.thrown;
+    if (attempt.kind === "hung_up") {
+      await settleInput(charges, call, attempt);
+      throw attempt.thrown;
     }
     const { reservation, routing } = attempt;
     const { response, counts } = attempt.value;
@@ -198,7 +174,7 @@ export function createCompletions(options: {
       const opened = await models.provider(reservation.model).stream(reservation.request, provider_options);
       return { stream: opened, first: await opened.blocks.next(), deadline_ms: provider_options.deadline_ms };
     });
-    if (attempt.hung_up !== null) return endedStream(await settleInput(charges, call, attempt.hung_up));
+    if (attempt.kind === "hung_up") return endedStream(await settleInput(charges, call, attempt));
     const { value, reservation, routing } = attempt;
     // With a hook, only its transaction may charge. An unrecorded call is repeated.
     if (call.hook === undefined) {
@@ -254,11 +230,6 @@ function withoutNames(call: CompletionCall): CompletionCall {
   return { ...call, request };
 }
 
-/** Whether an attempt ended because its caller left. A failure of the provider itself costs nothing. */
-function isHangUp({ signal, isHandedBack }: CompletionCall, error: unknown): boolean {
-  return signal.aborted && !isProviderFailure(error) && isHandedBack?.() !== true;
-}
-
 /** Another model may answer if this one's provider failed, or if this one is too expensive or accepts other fields. */
 function mayFallBack(error: unknown): error is PurserError {
   return isProviderFailure(error) || (error instanceof PurserError && PASSED_OVER.has(error.code));
@@ -268,14 +239,6 @@ function mayFallBack(error: unknown): error is PurserError {
 function worstOf(failures: readonly unknown[]): unknown {
   const last = failures.at(-1);
   return mayFallBack(last) ? (failures.findLast(isProviderFailure) ?? last) : last;
-}
-
-/** The signal of one attempt: the caller's and, unless `wait_ms` is null, a timeout for the beginning of the answer. */
-function patienceOf(signal: AbortSignal, wait_ms: number | null): { signal: AbortSignal; end(): void } {
-  if (wait_ms === null) return { signal, end: () => {} };
-  const over = new AbortController();
-  const timer = setTimeout(() => over.abort(errors.upstreamTimeout()), wait_ms);
-  return { signal: AbortSignal.any([signal, over.signal]), end: () => clearTimeout(timer) };
 }
 
 function routingOf(
