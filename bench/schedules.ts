@@ -7,7 +7,7 @@ import { createSystemClock, instantOf } from "../src/platform/clock.ts";
 import type { Db, Instant } from "../src/platform/db.ts";
 import { createLog } from "../src/platform/log.ts";
 import { openDb } from "../src/platform/open-db.ts";
-import { startSweeper } from "../src/platform/timeline.ts";
+import { startSweeper } from "../src/platform/sweeper.ts";
 import type { ClaimedRun } from "../src/runs/runs.types.ts";
 import type { OnDue } from "../src/schedules/tick.service.ts";
 import { startPostgres } from "../test/support/postgres-server.ts";

@@ -1,5 +1,5 @@
 import { startClockCheck, systemClocks } from "./platform/clock-skew.ts";
-import { type DueSource, startSweeper } from "./platform/timeline.ts";
+import { type DueSource, startSweeper } from "./platform/sweeper.ts";
 import type { Services } from "./services.ts";
 
 const HOUSEKEEPING_MS = 3_600_000;

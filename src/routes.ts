@@ -23,7 +23,7 @@ import { type OperatorOptions, operatorRoutes } from "./operator/operator.routes
 import { operatorsRoutes } from "./operator/operator-keys.routes.ts";
 import { usageRoutes } from "./operator/usage.routes.ts";
 import { userCorrectionsRoutes } from "./operator/user-corrections.routes.ts";
-import type { DueSource } from "./platform/timeline.ts";
+import type { DueSource } from "./platform/sweeper.ts";
 import { responseEndpoint } from "./responses/responses.routes.ts";
 import { safetyRoutes } from "./safety/safety.routes.ts";
 import { createSanitizer } from "./safety/sanitizer.ts";

@@ -2,7 +2,7 @@ import { PURCHASE_CENTS, TOKENS_PER_CENT } from "../constants.ts";
 import { errors } from "../errors.ts";
 import type { Instant, Tx } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";
-import type { DueSource } from "../platform/timeline.ts";
+import type { DueSource } from "../platform/sweeper.ts";
 import { type AutoTopupRow, createAutoTopupStore, type PauseReason } from "./auto-topup.store.ts";
 import type { BillingContext } from "./context.ts";
 import type { PaymentRow } from "./payments.store.ts";

@@ -4,7 +4,7 @@ import { errors, type Means } from "../errors.ts";
 import type { AccountStatus, Bucket, GrantSource } from "../ledger/ledger.types.ts";
 import { addMonths } from "../platform/clock.ts";
 import type { InSameTx, Instant, Tx } from "../platform/db.ts";
-import type { DueSource } from "../platform/timeline.ts";
+import type { DueSource } from "../platform/sweeper.ts";
 import { createAutoTopups, type OnAutoTopupPaused } from "./auto-topup.service.ts";
 import { type BillingOptions, createBillingContext } from "./context.ts";
 import { createInbox } from "./inbox.service.ts";

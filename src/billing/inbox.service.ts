@@ -1,5 +1,5 @@
 import type { InSameTx, Tx } from "../platform/db.ts";
-import type { DueSource } from "../platform/timeline.ts";
+import type { DueSource } from "../platform/sweeper.ts";
 import type { AutoTopups } from "./auto-topup.service.ts";
 import { type Applied, type BillingContext, IGNORED } from "./context.ts";
 import { createOrderEvents } from "./order-events.ts";

@@ -1,5 +1,5 @@
 import { PurserError } from "../errors.ts";
-import { createSweepFailures, type DueSource } from "../platform/timeline.ts";
+import { createSweepFailures, type DueSource } from "../platform/sweeper.ts";
 import type { BillingContext } from "./context.ts";
 import type { PaymentRow } from "./payments.store.ts";
 import type { Payer, PaymentEvent, PaymentProvider, Started } from "./payments.types.ts";

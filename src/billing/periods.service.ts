@@ -1,7 +1,7 @@
 import { addMonths } from "../platform/clock.ts";
 import type { Instant, Tx } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";
-import { createSweepFailures, type DueSource } from "../platform/timeline.ts";
+import { createSweepFailures, type DueSource } from "../platform/sweeper.ts";
 import type { BillingContext } from "./context.ts";
 import { mismatchColumns, mismatchOver } from "./mismatch.ts";
 import type { Overage } from "./overage.service.ts";

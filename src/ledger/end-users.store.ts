@@ -1,6 +1,6 @@
 import type { Db, Instant, Tx } from "../platform/db.ts";
 import { readStatement } from "../platform/sql-functions.ts";
-import { createSweepFailures } from "../platform/timeline.ts";
+import { createSweepFailures } from "../platform/sweeper.ts";
 import type { EndUserBudget } from "./usage.types.ts";
 
 const FORGET_LABELS = readStatement(import.meta.dirname, "forget-labels");

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Db } from "../../src/platform/db.ts";
-import { createSettableClock, type DueSource } from "../../src/platform/timeline.ts";
+import { createSettableClock } from "../../src/platform/settable-clock.ts";
+import type { DueSource } from "../../src/platform/sweeper.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 
 const START = "2026-03-01T00:00:00.000Z";
