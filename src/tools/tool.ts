@@ -9,9 +9,8 @@ import type { RunRef, ServerTools, ToolCall, ToolDefinition, ToolResult, Unusabl
 import type { AgentRef, WebhookKeys } from "./webhook-keys.service.ts";
 
 /**
- * The effect of one call on other systems. `none`: it changes
- * nothing (it reads or computes), so it is repeated after a crash. `idempotent`: its receiver recognizes a repetition,
- * so the call is repeated after a crash. `unknown`: it is not repeated.
+ * The effect of one call on other systems. `none`: it changes nothing (it reads or computes), so it is repeated after a
+ * crash. `idempotent`: its receiver recognizes a repetition, so it is repeated too. `unknown`: it is not repeated.
  */
 export type Effect = "none" | "idempotent" | "unknown";
 

@@ -44,11 +44,23 @@ test("the final statuses are those that the database requires a time of end for"
 test.each([
   ["run_open", UNFINISHED],
   ["run_leased", LEASABLE],
+  ["run_of_limited_key", CLAIMED],
 ])("the index %s has the statuses that its statements name", (index, statuses) => {
   const schema = readFileSync(join(RUNS, "../../schema.sql"), "utf8");
   const list = new RegExp(`^CREATE INDEX ${index} ON.*WHERE .*status = ANY \\(ARRAY\\[(.*?)\\]`, "m").exec(schema)?.[1];
   const indexed = [...(list ?? "").matchAll(/'(\w+)'/g)].map(([, status]) => status);
   expect(indexed.sort()).toEqual([...statuses].sort());
+});
+
+test("each list of statuses in SQL has the statuses of claimed runs", () => {
+  const lists = readdirSync(join(RUNS, "sql")).flatMap((file) =>
+    [...readFileSync(join(RUNS, "sql", file), "utf8").matchAll(/status in \(([^)]*)\)/g)]
+      .map(([, list]) => [...(list ?? "").matchAll(/'(\w+)'/g)].map(([, status]) => status))
+      // A subscription has other statuses.
+      .filter((statuses) => statuses.some((status) => runStatusSchema.options.some((known) => known === status))),
+  );
+  expect(lists.length).toBeGreaterThan(5);
+  for (const statuses of lists) expect(statuses.sort()).toEqual([...CLAIMED].sort());
 });
 
 test("only a claimed run is changed by its lease", () => {
