@@ -1,6 +1,7 @@
 import { type Document, isMap, isNode, isScalar, LineCounter, parseDocument } from "yaml";
 import type { z } from "zod";
-import { configFileSchema, type FileSettings, OPEN_KINDS } from "./config-file.schema.ts";
+import { configFileSchema, type FileSettings } from "./config-file.schema.ts";
+import { OPEN_KINDS } from "./config-file-models.schema.ts";
 import { ConfigError } from "./config-values.ts";
 import type { ClassRates, ModelKind, ModelSettings, Rates } from "./models/models.types.ts";
 import { traitsOf } from "./models/providers.ts";
