@@ -2,7 +2,7 @@ import { createRoute, z } from "@hono/zod-openapi";
 import { needs } from "./caller.ts";
 import type { ChatMessage, ChatRequest } from "./chat-completion.types.ts";
 import { errorSchema, eventContent, failures, json, jsonBody, streamErrorSchema, tokensSchema } from "./common.ts";
-import { countedFields, MAX_PIECES, mapSchema, upToFault } from "./request-limits.ts";
+import { countedFields, countedList, mapSchema, upToFault } from "./request-limits.ts";
 
 export type * from "./chat-completion.types.ts";
 
@@ -46,19 +46,11 @@ const messageSchema = z.discriminatedUnion("role", [
   z.looseObject({ role: z.literal("tool"), content: contentSchema, tool_call_id: text }),
 ]);
 
-/** Counts before anything is looked at: to tell what is wrong with each of a million pieces takes seconds. */
-function countedMessages(value: unknown, ctx: z.RefinementCtx): unknown {
-  const sizeOf = (list: unknown) => (Array.isArray(list) ? list.length : 0);
-  let pieces = sizeOf(value);
-  if (pieces <= MAX_PIECES) {
-    for (const message of (Array.isArray(value) ? value : []) as (Partial<ChatMessage> | null)[]) {
-      pieces += sizeOf(message?.content) + sizeOf(message?.tool_calls);
-    }
-  }
-  if (pieces <= MAX_PIECES) return upToFault(messageSchema)(value);
-  ctx.addIssue({ code: "custom", message: `a list of at most ${MAX_PIECES} messages and parts of messages` });
-  return z.NEVER;
-}
+const countedMessages = countedList(
+  messageSchema,
+  "messages and parts of messages",
+  (message: Partial<ChatMessage> | null) => [message?.content, message?.tool_calls],
+);
 
 /** The name of a tool, as every provider accepts it. */
 export const toolNameSchema = z.string().regex(/^[A-Za-z0-9_-]{1,64}$/, "1 to 64 letters, digits, _ and -");
@@ -74,7 +66,7 @@ const functionToolSchema = z.looseObject({
 const customToolSchema = z.looseObject({
   type: z.literal("custom"),
   custom: z.looseObject({
-    name: z.string().regex(/^[A-Za-z0-9_-]{1,64}$/, "1 to 64 letters, digits, _ and -"),
+    name: toolNameSchema,
     description: text.nullish(),
     format: mapSchema.nullish(),
   }),
@@ -106,10 +98,16 @@ export const limitSchema = z.number().int().min(1).nullish();
 
 /** With the named model, as many as are tried for `auto`. */
 const MAX_FALLBACKS = 3;
+/** What answers a model call. */
+export const modelNameSchema = z
+  .string()
+  .min(1)
+  .max(200)
+  .openapi({ description: "a model's id or UUID, `auto`, or `agent/{agent_id}`" });
 
 const fieldsSchema = z
   .looseObject({
-    model: z.string().min(1).max(200).openapi({ description: "a model's id or UUID, `auto`, or `agent/{agent_id}`" }),
+    model: modelNameSchema,
     models: z.array(z.string().min(1).max(200)).max(MAX_FALLBACKS).nullish().openapi({
       description: "models to fall back to, in order, when `model` is busy, fails, or does not take the request",
     }),

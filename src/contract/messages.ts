@@ -1,8 +1,8 @@
 import { createRoute, z } from "@hono/zod-openapi";
 import { needs } from "./caller.ts";
 import { eventContent, json, jsonBody } from "./common.ts";
-import { limitSchema, routingSchema, toolNameSchema } from "./completions.ts";
-import { countedFields, MAX_PIECES, mapSchema, upToFault } from "./request-limits.ts";
+import { limitSchema, modelNameSchema, routingSchema, toolNameSchema } from "./completions.ts";
+import { countedFields, countedList, mapSchema, upToFault } from "./request-limits.ts";
 
 /** Anthropic's Messages API (contract 4): a third shape of the same model calls. */
 
@@ -57,22 +57,10 @@ const messageSchema = z.looseObject({
   content: z.union([text, z.preprocess(upToFault(blockSchema), z.array(blockSchema))]),
 });
 
-/** Counts messages and their blocks before validation, as chat completions does. */
-function countedMessages(value: unknown, ctx: z.RefinementCtx): unknown {
-  if (!Array.isArray(value)) return value;
-  const sizeOf = (list: unknown) => (Array.isArray(list) ? list.length : 0);
-  let pieces = value.length;
-  if (pieces <= MAX_PIECES) {
-    for (const message of value as ({ content?: unknown } | null)[]) {
-      pieces += sizeOf(message?.content);
-      if (pieces > MAX_PIECES || !Array.isArray(message?.content)) continue;
-      for (const block of message.content as ({ content?: unknown } | null)[]) pieces += sizeOf(block?.content);
-    }
-  }
-  if (pieces <= MAX_PIECES) return upToFault(messageSchema)(value);
-  ctx.addIssue({ code: "custom", message: `a list of at most ${MAX_PIECES} messages and blocks` });
-  return z.NEVER;
-}
+const countedMessages = countedList(messageSchema, "messages and blocks", (message: { content?: unknown } | null) => {
+  const blocks = Array.isArray(message?.content) ? (message.content as ({ content?: unknown } | null)[]) : [];
+  return [blocks, ...blocks.map((block) => block?.content)];
+});
 
 const toolSchema = z.union([
   z.looseObject({
@@ -87,7 +75,7 @@ const toolSchema = z.union([
 const formatSchema = z.looseObject({ type: z.literal("json_schema"), schema: mapSchema });
 
 const FIELDS = {
-  model: z.string().min(1).max(200).openapi({ description: "a model's id or UUID, `auto`, or `agent/{agent_id}`" }),
+  model: modelNameSchema,
   messages: z.preprocess(countedMessages, z.array(messageSchema).min(1)),
   system: z.union([text, z.array(TEXT)]).nullish(),
   tools: z.array(toolSchema).max(128).nullish().openapi({

@@ -32,7 +32,26 @@ export const mapSchema = z
   .openapi({ type: "object", additionalProperties: {} });
 
 /** Messages, their parts and tool calls together: far more than any model's context holds. */
-export const MAX_PIECES = 10_000;
+const MAX_PIECES = 10_000;
+
+/**
+ * Counts the entries of a conversation and what is in their lists, before anything is validated: to tell what is wrong
+ * with each of a million pieces takes seconds. `pieces` names them for the caller.
+ */
+export function countedList(item: z.ZodType, pieces: string, listsOf: (entry: never) => unknown[]) {
+  const sizeOf = (list: unknown) => (Array.isArray(list) ? list.length : 0);
+  return (value: unknown, ctx: z.RefinementCtx): unknown => {
+    if (!Array.isArray(value)) return value;
+    let count = value.length;
+    for (const entry of value as never[]) {
+      if (count > MAX_PIECES) break;
+      for (const list of listsOf(entry)) count += sizeOf(list);
+    }
+    if (count <= MAX_PIECES) return upToFault(item)(value);
+    ctx.addIssue({ code: "custom", message: `a list of at most ${MAX_PIECES} ${pieces}` });
+    return z.NEVER;
+  };
+}
 
 /** Objects that are counted before the next look at the clock. */
 export const COUNTED_AT_ONCE = 64;

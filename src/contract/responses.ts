@@ -1,8 +1,8 @@
 import { createRoute, z } from "@hono/zod-openapi";
 import { needs } from "./caller.ts";
 import { errorSchema, eventContent, failures, json, jsonBody } from "./common.ts";
-import { limitSchema, routingSchema, toolNameSchema, usageSchema } from "./completions.ts";
-import { countedFields, MAX_PIECES, mapSchema, upToFault } from "./request-limits.ts";
+import { limitSchema, modelNameSchema, routingSchema, toolNameSchema, usageSchema } from "./completions.ts";
+import { countedFields, countedList, mapSchema, upToFault } from "./request-limits.ts";
 
 /** OpenAI's Responses API (contract 4): a second shape of the same model calls. */
 
@@ -53,19 +53,11 @@ const inputItemSchema = z.union([
   z.looseObject({ type: z.null().optional(), ...MESSAGE }),
 ]);
 
-/** Counts items and their parts before validation, as chat completions does. */
-function countedInput(value: unknown, ctx: z.RefinementCtx): unknown {
-  if (!Array.isArray(value)) return value;
-  let pieces = value.length;
-  if (pieces <= MAX_PIECES) {
-    for (const item of value as ({ content?: unknown; output?: unknown } | null)[]) {
-      for (const list of [item?.content, item?.output]) pieces += Array.isArray(list) ? list.length : 0;
-    }
-  }
-  if (pieces <= MAX_PIECES) return upToFault(inputItemSchema)(value);
-  ctx.addIssue({ code: "custom", message: `a list of at most ${MAX_PIECES} items and parts of items` });
-  return z.NEVER;
-}
+const countedInput = countedList(
+  inputItemSchema,
+  "items and parts of items",
+  (item: { content?: unknown; output?: unknown } | null) => [item?.content, item?.output],
+);
 
 const functionSchema = z.looseObject({
   type: z.literal("function"),
@@ -117,7 +109,7 @@ const formatSchema = z.discriminatedUnion("type", [
 
 const fieldsSchema = z
   .looseObject({
-    model: z.string().min(1).max(200).openapi({ description: "a model's id or UUID, `auto`, or `agent/{agent_id}`" }),
+    model: modelNameSchema,
     input: z.preprocess(countedInput, z.union([text, z.array(inputItemSchema).min(1)])),
     instructions: text.nullish(),
     tools: z.array(toolSchema).max(128).nullish().openapi({

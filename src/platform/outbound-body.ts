@@ -6,7 +6,7 @@ import { OutboundError } from "./outbound-errors.ts";
 /** Maximum number of codings per answer. A server that stacks more is suspicious. */
 const MAX_CODINGS = 3;
 /** Maximum number of pieces. 5 MB in pieces of a few bytes would fill memory with the overhead of each piece. */
-const MAX_PIECES = 100_000;
+export const MAX_PIECES = 100_000;
 const FIRST_BYTES = 65_536;
 /** RFC 9659: a server must not require a window above 8 MB from a web client. */
 const ZSTD_WINDOW_LOG = 23;

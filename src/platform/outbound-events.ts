@@ -1,9 +1,7 @@
 import { isTurnUsed, untilTurn } from "./event-loop-turn.ts";
-import type { BodyLimit } from "./outbound-body.ts";
+import { type BodyLimit, MAX_PIECES } from "./outbound-body.ts";
 import { OutboundError } from "./outbound-errors.ts";
 
-/** Maximum number of pieces of a stream, as for other bodies: each piece costs memory and time. */
-const MAX_PIECES = 100_000;
 const [LINE_FEED, CARRIAGE_RETURN] = [0x0a, 0x0d];
 
 /** Whether an answer is a stream of events that is not compressed. */
