@@ -1,5 +1,5 @@
 /**
- * Numbers that the contract promises, each with its clause (docs/contract.md).
+ * Numbers that the contract promises, with their clauses (docs/contract.md), and a few others that several modules share.
  */
 
 /** $1 = 625,000 tokens: contract 4.2. */

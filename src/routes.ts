@@ -20,7 +20,7 @@ import { countTokensRoutes, messageEndpoint } from "./messages/messages.routes.t
 import { modelRoutes } from "./models/models.routes.ts";
 import { noticesRoutes } from "./notices/notices.routes.ts";
 import { type OperatorOptions, operatorRoutes } from "./operator/operator.routes.ts";
-import { operatorsRoutes } from "./operator/operator-keys.routes.ts";
+import { operatorKeyRoutes } from "./operator/operator-keys.routes.ts";
 import { usageRoutes } from "./operator/usage.routes.ts";
 import { userCorrectionsRoutes } from "./operator/user-corrections.routes.ts";
 import type { DueSource } from "./platform/sweeper.ts";
@@ -116,7 +116,7 @@ function operatorApi(services: Services, also: Pick<OperatorOptions, "advanceClo
   const { acts, operator_keys, eraseUser, config, live, reload, log, db, clock, accounts, signIn, trials } = services;
   const { ledger, billing, runs } = services;
   return [
-    operatorsRoutes({ acts, keys: operator_keys }),
+    operatorKeyRoutes({ acts, keys: operator_keys }),
     usageRoutes({ db, clock }),
     userCorrectionsRoutes({ db, clock, accounts, acts, ledger, billing }),
     operatorRoutes({

@@ -294,7 +294,7 @@ function createAgentWork(deps: AgentWorkDeps) {
     clock,
     notify: notify.runs,
     onRunEnd: createRunOutcomes({ schedules, schedule_keys, log }),
-    onLost(_, lost) {
+    onLost(lost) {
       for (const run of lost) {
         metrics.runFinished("failed", "worker_lost");
         log.info({ ...idsOfRun(run), status: "failed", code: "worker_lost" }, "run");

@@ -13,7 +13,7 @@ export function actorOf(c: Context<HttpEnv>): Actor {
 }
 
 /** Operators themselves: their keys, and the log of their acts. */
-export function operatorsRoutes({ acts, keys }: { acts: Acts; keys: OperatorKeys }): HttpRouter {
+export function operatorKeyRoutes({ acts, keys }: { acts: Acts; keys: OperatorKeys }): HttpRouter {
   const router = createRouter();
   router.openapi(contract.listActs, async (c) => {
     const { limit, cursor, format, key_id: operator_id, ...rest } = c.req.valid("query");

@@ -35,7 +35,7 @@ export function createLeases(deps: {
   db: Db;
   clock: Clock;
   ends: RunEnds;
-  onLost(runs: number, ended: readonly LostRun[]): void;
+  onLost(failed: readonly LostRun[]): void;
   onCancelled?(run: CancelledRun): void;
 }) {
   const { db, clock, ends, onCancelled = () => {} } = deps;
@@ -64,7 +64,7 @@ export function createLeases(deps: {
           (error: Error) => failures.push(error), // the other runs do not wait for this one
         );
     }
-    if (given_up.length > 0) deps.onLost(given_up.length, given_up);
+    if (given_up.length > 0) deps.onLost(given_up);
     if (failures[0] !== undefined) throw failures[0];
   };
 

@@ -15,7 +15,7 @@ export interface RunsDeps extends RunEndDeps {
   db: Db;
   clock: Clock;
   /** Called with the runs that this node has failed because their workers were lost. */
-  onLost(runs: number, ended: readonly LostRun[]): void;
+  onLost(failed: readonly LostRun[]): void;
   /** Called with a run that was cancelled while no worker executed it, after the commit. */
   onCancelled?(run: CancelledRun): void;
   /**

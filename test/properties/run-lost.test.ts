@@ -159,7 +159,7 @@ describe("a lost worker", () => {
 
   test("it is told how many runs were given up, each once", async () => {
     const lost: number[] = [];
-    queue.calls.onLost = (runs) => lost.push(runs);
+    queue.calls.onLost = (runs) => lost.push(runs.length);
     for (let run = 0; run < 2; run += 1) await queue.enqueue(queue.agent, "chat");
     await queue.scheduling.claim("worker-1", 2, LIMITS);
     await queue.expireLeases();
