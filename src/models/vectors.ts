@@ -49,6 +49,8 @@ export function createAnswerReader() {
  * that is wanted as a list keeps its text. Throws for anything that is not a vector.
  */
 export function vectorText(given: unknown, { taken }: ReadAnswer, format: VectorFormat): [text: string, size: number] {
+  // A list that is not in `taken` has something else than numbers in it, such as one vector for each token.
+  if (Array.isArray(given)) throw new Error("a vector that is not numbers");
   const text = typeof given === "number" ? (taken[given] ?? "") : JSON.stringify(given ?? null);
   const vector: unknown = JSON.parse(text);
   if (Array.isArray(vector)) return [format === "float" ? text : base64Text(Float32Array.from(vector)), vector.length];

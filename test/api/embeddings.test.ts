@@ -162,6 +162,21 @@ describe("POST /api/v1/embeddings (contract 4.14)", () => {
   it.each<[string, unknown]>([
     ["no JSON", "nonsense"],
     ["no vectors", { data: [] }],
+    [
+      "a vector for each token",
+      {
+        data: [
+          {
+            embedding: [
+              [1, 2],
+              [3, 4],
+            ],
+          },
+        ],
+        usage: { prompt_tokens: 2 },
+      },
+    ],
+    ["texts in place of numbers", { data: [{ embedding: ["a", "b"] }], usage: { prompt_tokens: 2 } }],
     ["another number of vectors", { data: [{ embedding: [1] }, { embedding: [1] }] }],
     ["an empty vector", { data: [{ embedding: [] }] }],
     ["a vector of other things", { data: [{ embedding: { a: 1 } }] }],
