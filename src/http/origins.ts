@@ -44,8 +44,10 @@ function isFromOwnPage(c: Context, address: PublicAddress): boolean {
 const EXPOSED = [
   "X-Request-Id",
   "Retry-After",
+  "X-Should-Retry",
   "Location",
   "Idempotent-Replayed",
+  "Purser-Archived-Before",
   "RateLimit-Limit",
   "RateLimit-Remaining",
   "RateLimit-Reset",
