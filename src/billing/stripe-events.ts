@@ -1,5 +1,6 @@
 import type Stripe from "stripe";
 import { instantOf } from "../platform/clock.ts";
+import { isUuid } from "../platform/ids.ts";
 import type { Billed, PaymentEvent } from "./payments.types.ts";
 
 /** Purser's ids in the metadata of Stripe objects. */
@@ -86,8 +87,14 @@ function customerOf(object: { customer: string | { id: string } | null }): { cus
   return customer_reference === null ? {} : { customer_reference };
 }
 
+/** Purser's id in an object's metadata. Another program on the same Stripe account may use the same name. */
+function idIn(metadata: Stripe.Metadata | null | undefined, name: string): string | undefined {
+  const id = metadata?.[name];
+  return id !== undefined && isUuid(id) ? id : undefined;
+}
+
 function sessionPaid(base: Base, session: Stripe.Checkout.Session): PaymentEvent[] {
-  const payment_id = session.metadata?.[METADATA.payment_id];
+  const payment_id = idIn(session.metadata, METADATA.payment_id);
   if (session.mode !== "payment" || session.payment_status !== "paid" || payment_id === undefined) return [];
   const reference = idOf(session.payment_intent) ?? session.id;
   const amount_cents = session.amount_total ?? 0;
@@ -96,7 +103,8 @@ function sessionPaid(base: Base, session: Stripe.Checkout.Session): PaymentEvent
 }
 
 function sessionExpired(base: Base, session: Stripe.Checkout.Session): PaymentEvent[] {
-  const { [METADATA.payment_id]: payment_id, [METADATA.subscription_id]: subscription_id } = session.metadata ?? {};
+  const payment_id = idIn(session.metadata, METADATA.payment_id);
+  const subscription_id = idIn(session.metadata, METADATA.subscription_id);
   if (payment_id !== undefined) return [{ ...base, kind: "failed", payment_id }];
   if (subscription_id !== undefined)
     return [{ ...base, kind: "subscription_ended", subscription_id, subscription_reference: null }];
@@ -111,7 +119,7 @@ function invoicePaid(base: Base, invoice: Stripe.Invoice): PaymentEvent[] {
     amount_cents: invoice.amount_paid,
     billed: billedBy(invoice),
   };
-  const payment_id = invoice.metadata?.[METADATA.payment_id];
+  const payment_id = idIn(invoice.metadata, METADATA.payment_id);
   if (payment_id !== undefined) return [{ ...paid, kind: "paid", payment_id }];
   const subscription = subscriptionOf(invoice);
   const period = periodOf(invoice);
@@ -135,7 +143,7 @@ async function invoiceUnpaid(stripe: Stripe, base: Base, invoice: Stripe.Invoice
 
 /** Events for an invoice that Purser created: an upgrade or overage. */
 function aboutBill(base: Base, invoice: Stripe.Invoice, kind: "failed" | "voided"): PaymentEvent[] {
-  const payment_id = invoice.metadata?.[METADATA.payment_id];
+  const payment_id = idIn(invoice.metadata, METADATA.payment_id);
   return payment_id === undefined ? [] : [{ ...base, kind, payment_id }];
 }
 
@@ -150,13 +158,14 @@ function periodOf(invoice: Stripe.Invoice) {
 function subscriptionOf(invoice: Stripe.Invoice) {
   const details = invoice.parent?.subscription_details;
   const subscription_reference = idOf(details?.subscription);
-  const { [METADATA.subscription_id]: subscription_id, [METADATA.plan_id]: plan_id } = details?.metadata ?? {};
+  const subscription_id = idIn(details?.metadata, METADATA.subscription_id);
+  const plan_id = details?.metadata?.[METADATA.plan_id];
   if (subscription_reference === null || subscription_id === undefined || plan_id === undefined) return null;
   return { subscription_id, subscription_reference, plan_id };
 }
 
 function subscriptionEnded(base: Base, subscription: Stripe.Subscription): PaymentEvent[] {
-  const subscription_id = subscription.metadata[METADATA.subscription_id];
+  const subscription_id = idIn(subscription.metadata, METADATA.subscription_id);
   if (subscription_id === undefined) return [];
   return [{ ...base, kind: "subscription_ended", subscription_id, subscription_reference: subscription.id }];
 }

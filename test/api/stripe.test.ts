@@ -64,6 +64,13 @@ describe("a top-up through Stripe", () => {
     expect(paid.bucket_id).not.toBeNull();
   });
 
+  it("is not touched by objects of another program that uses the same names in its metadata", async () => {
+    const metadata = { purser_payment_id: "order 7", purser_subscription_id: "order 8" };
+    const about = (type: string) => ({ id: `evt_foreign_${type}`, type, data: { object: { id: "x_1", metadata } } });
+    const types = ["checkout.session.expired", "invoice.voided", "customer.subscription.deleted"];
+    await deliver(...types.map(about));
+  });
+
   it("leads back to where the caller wants", async () => {
     const user = await service.newUser({ trial: false });
     const urls = { success_url: "https://shop.example/thanks", cancel_url: "https://shop.example/back" };
