@@ -1,0 +1,25 @@
+import { globSync, readFileSync } from "node:fs";
+import { dirname, join, relative } from "node:path";
+import { expect, test } from "vitest";
+
+const ROOT = join(import.meta.dirname, "../../..");
+/** Imports and re-exports of values; those of types are not in the bundle. */
+const VALUE_IMPORT = /^(?:import|export) (?!type\b)[^;]*?from "(\.[^"]+)";/gm;
+
+/** The service's files whose code a file brings into the bundle. */
+function bundledBy(file: string, seen = new Set<string>()): Set<string> {
+  for (const [, path = ""] of readFileSync(join(ROOT, file), "utf8").matchAll(VALUE_IMPORT)) {
+    const imported = relative(ROOT, join(ROOT, dirname(file), path));
+    if (!imported.startsWith("src/") || seen.has(imported)) continue;
+    seen.add(imported);
+    bundledBy(imported, seen);
+  }
+  return seen;
+}
+
+test("the console is built again when any file of the service that is in its bundle has changed", () => {
+  const bundled = new Set(globSync("console/src/**/*.{ts,tsx}", { cwd: ROOT }).flatMap((file) => [...bundledBy(file)]));
+  const build = readFileSync(join(ROOT, "console/build.ts"), "utf8");
+  expect(bundled).toContain("src/constants.ts");
+  expect([...bundled].filter((file) => !build.includes(`"${file}"`))).toEqual([]);
+});
