@@ -61,6 +61,8 @@ const monthAndDay = new Intl.DateTimeFormat(LOCALE, { month: "short", day: "nume
 export const dayOfYear = (date: string): string => monthAndDay.format(new Date(date));
 
 const relative = new Intl.RelativeTimeFormat(LOCALE, { numeric: "auto" });
+/** "in 1 month": half a month more is not "next month" by the calendar. */
+const counted = new Intl.RelativeTimeFormat(LOCALE, { numeric: "always" });
 const STEPS: [Intl.RelativeTimeFormatUnit, number][] = [
   ["year", 31_557_600_000],
   ["month", 2_629_800_000],
@@ -69,11 +71,17 @@ const STEPS: [Intl.RelativeTimeFormatUnit, number][] = [
   ["minute", 60_000],
 ];
 
-/** How far `at` is from now: "in 3 hours", "yesterday". */
-export function ago(at: string): string {
-  const ms = Date.parse(at) - Date.now();
+/** The number of a calendar day in the browser's zone. */
+const dayNumber = (date: Date): number => Date.UTC(date.getFullYear(), date.getMonth(), date.getDate()) / 86_400_000;
+
+/** How far `at` is from `now`: "in 3 hours", "yesterday". Days are those of the calendar, as in the date beside it. */
+export function ago(at: string, now = new Date()): string {
+  const date = new Date(at);
+  const ms = date.getTime() - now.getTime();
   const [unit, length] = STEPS.find(([, step]) => Math.abs(ms) >= step) ?? ["second", 1000];
-  return unit === "second" && Math.abs(ms) < 45_000 ? "just now" : relative.format(Math.round(ms / length), unit);
+  if (unit === "second" && Math.abs(ms) < 45_000) return "just now";
+  if (unit === "day") return relative.format(dayNumber(date) - dayNumber(now), "day");
+  return counted.format(Math.round(ms / length), unit);
 }
 
 /** The time between two instants: 850 ms, 12.4 s, 3 min 20 s. The unit `s` gives whole seconds, for a running timer. */
