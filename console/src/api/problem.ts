@@ -40,6 +40,23 @@ const localProblem = (code: string, message: string): Problem => ({
   retry_after_s: null,
 });
 
+/** The messages of these codes are for programs: they name fields, headers and addresses of the API. */
+const FOR_PEOPLE: Record<string, string | undefined> = {
+  agent_disabled: "This agent is disabled. Edit the agent to enable it.",
+  missing_api_key: "You are signed out. Sign in again.",
+  overage_unpaid: "An overage invoice is unpaid. Pay it first: the tab Purchases lists it.",
+};
+
+const NO_TASK = "The agent has no task. Edit the agent, and enter the “Task of each run”.";
+
+/** The message as a person reads it, who does not see the headers of an answer. */
+function forPeople({ code = "", param, message }: Partial<Problem>): string | undefined {
+  const text = code === "missing_field" && param === "run_prompt" ? NO_TASK : (FOR_PEOPLE[code] ?? message);
+  return text
+    ?.replace(/^Too many requests\./, "You have sent too many requests in a short time.")
+    .replace("Retry after the time in Retry-After.", "Wait a moment, then try again.");
+}
+
 /** The problem that a failed answer describes. */
 export async function problemOf(response: Response): Promise<Problem> {
   const body = (await response.json().catch(() => null)) as { error?: Partial<Problem> } | null;
@@ -48,10 +65,7 @@ export async function problemOf(response: Response): Promise<Problem> {
   return {
     status: response.status,
     code: sent.code ?? String(response.status),
-    message:
-      sent.code === "rate_limited"
-        ? "You have sent too many requests in a short time. Wait a moment, then try again."
-        : (sent.message ?? `The service answered ${response.status}. Try again in a moment.`),
+    message: forPeople(sent) ?? `The service answered ${response.status}. Try again in a moment.`,
     param: sent.param ?? null,
     request_id: sent.request_id ?? response.headers.get("X-Request-Id"),
     metadata: sent.metadata ?? {},

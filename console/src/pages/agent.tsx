@@ -7,6 +7,7 @@ import { ago, duration, instant, number } from "../format.ts";
 import { AgentSettings } from "../parts/agent-settings.tsx";
 import { FILTER_STATUSES } from "../run-words.ts";
 import { OWN_ZONE, scheduleInWords, wallTime, zoneName } from "../schedule-words.ts";
+import { scheduleReason } from "../service-words.ts";
 import { Badge, Button, buttonClass, Callout, Card, Empty, PageHeader, Status, Tabs } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
 import { Icon } from "../ui/icons.tsx";
@@ -121,7 +122,8 @@ function Paused({ agent }: { agent: Agent }) {
     <Callout tone="warn" icon="clock">
       <div className="flex flex-wrap items-center justify-between gap-x-4 gap-y-2">
         <p className="min-w-60 flex-1">
-          The schedule is paused, so the agent does not run by itself. Reason: {agent.schedule_paused_reason}.
+          The schedule is paused, so the agent does not run by itself. Reason:{" "}
+          {scheduleReason(agent.schedule_paused_reason ?? "")}.
         </p>
         <Button icon="play" busy={resume.isPending} onClick={() => resume.mutate()}>
           Resume schedule
@@ -259,7 +261,7 @@ function Schedule({ agent }: { agent: Agent }) {
           </Link>
         ),
     },
-    { title: "Reason", cell: ({ reason }) => <Reason reason={reason ?? ""} agent_id={agent.id} /> },
+    { title: "Reason", cell: ({ reason }) => <Reason reason={scheduleReason(reason ?? "")} agent_id={agent.id} /> },
   ];
   return (
     <div className="grid items-start gap-4 lg:grid-cols-[minmax(0,20rem)_1fr]">

@@ -3,7 +3,8 @@ import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { type ReactNode, useState } from "react";
 import { type Answer, type Body, call } from "../api/client.ts";
 import { endpointsQuery, noticesQuery, stale } from "../api/queries.ts";
-import { instant, number } from "../format.ts";
+import { instant, number, words } from "../format.ts";
+import { scheduleReason } from "../service-words.ts";
 import { Badge, Button, Card, Empty, PageHeader } from "../ui/basics.tsx";
 import { ShownOnce } from "../ui/copy.tsx";
 import { Confirm, Dialog, DialogForm } from "../ui/dialog.tsx";
@@ -35,9 +36,10 @@ const EVENT_NAMES = Object.keys(EVENTS) as Event[];
 const isEvent = (name: string | undefined): name is Event => name !== undefined && name in EVENTS;
 
 /** The most useful detail of a notice, in one line. */
-function detail({ data }: Notice): string {
-  const text = data.error_message ?? data.reason ?? data.plan_id;
-  if (text !== undefined) return String(text);
+function detail({ event, data }: Notice): string {
+  if (event === "auto_topup.paused") return words(String(data.reason));
+  const text = data.error_message ?? data.reason ?? data.plan_id ?? data.secret_name;
+  if (text !== undefined) return scheduleReason(String(text));
   return typeof data.percent === "number" ? `${number(data.percent)} % used` : "";
 }
 

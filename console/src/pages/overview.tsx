@@ -11,6 +11,7 @@ import {
 } from "../api/queries.ts";
 import { ago, count, day, dollars, number, short } from "../format.ts";
 import { OWN_ZONE, scheduleInWords, wallTime } from "../schedule-words.ts";
+import { inWords } from "../service-words.ts";
 import { buttonClass, Card, Empty, PageHeader, Skeleton, segmentClass } from "../ui/basics.tsx";
 import { Meter, UsageChart } from "../ui/chart.tsx";
 import { useFirstPage } from "../ui/list.tsx";
@@ -265,7 +266,7 @@ function Failures() {
                 )}
                 <span className="text-sm whitespace-nowrap text-muted">{ago(created_at)}</span>
               </div>
-              <p className="line-clamp-2 text-sm wrap-anywhere text-bad">{String(data.error_message)}</p>
+              <p className="line-clamp-2 text-sm wrap-anywhere text-bad">{inWords(String(data.error_message))}</p>
             </li>
           ))}
         </ul>

@@ -8,6 +8,7 @@ import { ago, count, duration, instant, number } from "../format.ts";
 import { ExplainRun } from "../parts/explain.tsx";
 import { StepCard } from "../parts/step.tsx";
 import { cutOff, failure, hasEnded } from "../run-words.ts";
+import { inWords } from "../service-words.ts";
 import { Button, Callout, Card, Facts, PageHeader, Spinner, Status } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
 import { Icon } from "../ui/icons.tsx";
@@ -123,7 +124,7 @@ function Outcome({ run, preview, ended }: { run: RunDetail; preview: string; end
         <h2 className="font-semibold text-bad">
           Run {run.status === "cancelled" ? "cancelled" : "failed"}: {failure(run.error.code)}
         </h2>
-        <p className="mt-1 wrap-anywhere">{run.error.message}</p>
+        <p className="mt-1 wrap-anywhere">{inWords(run.error.message)}</p>
         <p className="mt-1 text-xs text-muted">
           <code>{run.error.code}</code> · run <code className="select-all break-all">{run.id}</code>
         </p>

@@ -2,6 +2,7 @@ import { Link } from "@tanstack/react-router";
 import type { Step } from "../api/queries.ts";
 import { count, duration, number, words } from "../format.ts";
 import { cutOff, failure, technique } from "../run-words.ts";
+import { inWords } from "../service-words.ts";
 import { Status } from "../ui/basics.tsx";
 import { Icon } from "../ui/icons.tsx";
 import { Markdown } from "../ui/markdown.tsx";
@@ -59,7 +60,7 @@ export function StepCard({ step }: { step: Step }) {
         <Removed safety={step.safety} />
         {step.error !== null && (
           <p className="wrap-anywhere text-bad">
-            {words(failure(step.error.code))}: {step.error.message}{" "}
+            {words(failure(step.error.code))}: {inWords(step.error.message)}{" "}
             <code className="text-xs text-muted">{step.error.code}</code>
           </p>
         )}

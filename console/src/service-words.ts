@@ -1,0 +1,30 @@
+/** Messages of the service in the console's words. */
+
+/** The editor's labels of the settings that the service's messages name. */
+const LABELS: Record<string, string> = {
+  max_cost_tokens_per_month: "Tokens per month",
+  max_cost_tokens_per_run: "Tokens per run",
+  max_run_seconds: "Seconds per run",
+  max_steps: "Steps per run",
+  max_tokens: "Most output tokens per call",
+  run_prompt: "Task of each run",
+};
+const NAMED = new RegExp(`(?<![.\\w])(?:${Object.keys(LABELS).join("|")})\\b`, "g");
+
+/** A message of the service with the console's names for its settings. */
+export const inWords = (message: string): string => message.replace(NAMED, (name) => `“${LABELS[name]}”`);
+
+const KEY_PAUSES = {
+  key_revoked: "the API key that enabled the schedule was revoked",
+  key_expired: "the API key that enabled the schedule has expired",
+  key_budget_exceeded: "the budget of the API key that enabled the schedule is used up",
+};
+
+/** Why a schedule is paused, or did not run, without the API's codes and fields. */
+export const scheduleReason = (reason: string): string =>
+  inWords(reason)
+    .replace(": set schedule_enabled to true to resume", "")
+    .replace(
+      /\b(key_(?:revoked|expired|budget_exceeded))\b.*/,
+      (_all, code: keyof typeof KEY_PAUSES) => KEY_PAUSES[code],
+    );

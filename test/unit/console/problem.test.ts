@@ -1,0 +1,25 @@
+import { expect, test } from "vitest";
+import { problemOf } from "../../../console/src/api/problem.ts";
+import { errors, type PurserError } from "../../../src/errors.ts";
+
+const shown = async ({ shape }: PurserError) => {
+  const { message, code } = shape;
+  return (await problemOf(Response.json({ error: { code, message } }, { status: shape.status }))).message;
+};
+
+test("each cause of a 429 is told to the person, without the name of a header", async () => {
+  const generic = "You have sent too many requests in a short time. Wait a moment, then try again.";
+  expect(await shown(errors.rateLimited(3))).toBe(generic);
+  const queued = "1000 of your runs are queued already. Retry when some have been carried out, or cancel some.";
+  expect(await shown(errors.rateLimited(3, queued))).toBe(queued);
+  const mailed = "No mail was sent: this address was asked for too often.";
+  expect(await shown(errors.rateLimited(3, `${mailed} Retry after the time in Retry-After.`))).toBe(
+    `${mailed} Wait a moment, then try again.`,
+  );
+});
+
+test("no message names fields, headers or addresses of the API where a person can do something at the console", async () => {
+  const told = [errors.agentDisabled(), errors.overageUnpaid(), errors.missingApiKey(), errors.overloaded()];
+  for (const error of told)
+    expect(await shown(error), error.code).not.toMatch(/is_active|\/api\/|Authorization|-After/);
+});
