@@ -12,6 +12,15 @@ const tabs = "BroadcastChannel" in globalThis ? new BroadcastChannel("purser.ses
 
 let router: Router | null = null;
 let reloading = false;
+let hasChanges: () => boolean = () => false;
+
+/** While a page has unsaved changes, it stays open when the session ends. Returns the function that ends this. */
+export function keepOpenWhile(changed: () => boolean): () => void {
+  hasChanges = changed;
+  return () => {
+    hasChanges = () => false;
+  };
+}
 
 /** Reloads the data when another tab signs in or out, or the session ends. */
 export function followSession(of: Router): void {
@@ -32,7 +41,7 @@ async function reloadSession(): Promise<void> {
     queryClient.removeQueries({ type: "inactive" });
     await queryClient.invalidateQueries();
   } catch (error) {
-    if (asProblem(error).status === 401) await toSignIn(router?.state.location.href);
+    if (asProblem(error).status === 401 && !hasChanges()) await toSignIn(router?.state.location.href);
   } finally {
     reloading = false;
   }
@@ -43,7 +52,8 @@ async function toSignIn(next?: string): Promise<void> {
   forgetKey();
   const away = next !== undefined && !next.startsWith("/sign-in");
   await router?.navigate({ to: "/sign-in", search: away ? { next } : {} });
-  queryClient.clear();
+  // A person who stays at unsaved changes delays this until they open another page.
+  if (router?.state.location.pathname === "/sign-in") queryClient.clear();
 }
 
 /** Signs in by `work` and notifies the other tabs. */

@@ -1,13 +1,14 @@
 import { useMutation, useQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { Link, useBlocker, useNavigate, useParams } from "@tanstack/react-router";
-import { useCallback, useRef, useState } from "react";
+import { useCallback, useEffect, useRef, useState } from "react";
 import { AGENT_LIMITS, REASONING_EFFORTS } from "../../../src/constants.ts";
 import { call } from "../api/client.ts";
 import { type Agent, agentQuery, modelsQuery, queryClient, stale } from "../api/queries.ts";
+import { keepOpenWhile } from "../api/session.ts";
 import { bodyOf, type Draft, draftOf, EMPTY_DRAFT, type LimitName, type ModelSettingName } from "../parts/draft.ts";
 import { ScheduleFields } from "../parts/schedule-fields.tsx";
 import { ToolFields } from "../parts/tool-fields.tsx";
-import { Button, buttonClass, Card, PageHeader } from "../ui/basics.tsx";
+import { Button, buttonClass, Callout, Card, PageHeader } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
 import { AreaField, FormErrorProvider, onSubmit, TextField, Toggle } from "../ui/fields.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
@@ -20,14 +21,27 @@ export function NewAgentPage() {
 
 export function EditAgentPage() {
   const { id } = useParams({ from: "/signed-in/agents/$id/edit" });
-  const { data: agent } = useSuspenseQuery(agentQuery(id));
-  return <Editor key={agent.version} agent={agent} />;
+  return <SavedAgent key={id} id={id} />;
+}
+
+/** The editor of the version that was opened. Another tab or program may save a newer one meanwhile. */
+function SavedAgent({ id }: { id: string }) {
+  const { data: newest } = useSuspenseQuery(agentQuery(id));
+  const [opened, setOpened] = useState(newest);
+  const is_old = newest.version > opened.version;
+  return <Editor key={opened.version} agent={opened} {...(is_old && { openNewest: () => setOpened(newest) })} />;
 }
 
 /** Changes fields of the draft. */
 export type Change = (changes: Partial<Draft>) => void;
 
-function Editor({ agent }: { agent: Agent | null }) {
+interface EditorProps {
+  /** null: a new agent. */
+  agent: Agent | null;
+  /** Replaces the form by a newer version of the agent; absent: there is none. */
+  openNewest?: () => void;
+}
+function Editor({ agent, openNewest }: EditorProps) {
   const [draft, setDraft] = useState<Draft>(agent === null ? EMPTY_DRAFT : draftOf(agent));
   const navigate = useNavigate();
   const saved_as = useRef(draft);
@@ -61,6 +75,7 @@ function Editor({ agent }: { agent: Agent | null }) {
         <ScheduleFields draft={draft} change={change} />
         <LimitFields draft={draft} change={change} />
         <div className="sticky bottom-0 -mx-2 space-y-3 bg-page/90 px-2 py-3 backdrop-blur">
+          {openNewest !== undefined && <ChangedElsewhere changed={changed} openNewest={openNewest} />}
           {save.error !== null && <ProblemNotice error={save.error} />}
           <div className="flex justify-end gap-2">
             <Link
@@ -81,8 +96,28 @@ function Editor({ agent }: { agent: Agent | null }) {
   );
 }
 
+/** Says that somebody else saved the agent meanwhile. Without changes here, the newer version is opened at once. */
+function ChangedElsewhere({ changed, openNewest }: { changed: () => boolean; openNewest: () => void }) {
+  const has_changes = changed();
+  useEffect(() => {
+    if (!has_changes) openNewest();
+  });
+  if (!has_changes) return null;
+  return (
+    <Callout tone="warn" icon="warning">
+      <div className="flex flex-wrap items-center justify-between gap-x-4 gap-y-2">
+        <p className="min-w-60 flex-1">
+          This agent was changed elsewhere after you opened it. If you save, your fields replace those changes.
+        </p>
+        <Button onClick={openNewest}>Discard my changes</Button>
+      </div>
+    </Callout>
+  );
+}
+
 /** Asks before unsaved changes are lost. */
 function LeaveGuard({ changed }: { changed: () => boolean }) {
+  useEffect(() => keepOpenWhile(changed), [changed]);
   const leaving = useBlocker({ shouldBlockFn: changed, enableBeforeUnload: changed, withResolver: true });
   if (leaving.status !== "blocked") return null;
   return (

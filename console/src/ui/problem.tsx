@@ -13,6 +13,9 @@ const REMEDIES: Record<string, { label: string; tab: "plans" | "overage" | "bala
   raise_overage_cap: { label: "Raise the overage cap", tab: "overage" },
 };
 
+/** The session has ended. Pages with unsaved changes stay open. */
+const SIGNED_OUT = new Set(["missing_api_key", "session_expired"]);
+
 /** Says what failed, what to do, and the request id. */
 export function ProblemNotice({ error, onRetry }: { error: unknown; onRetry?: () => void }) {
   const problem = asProblem(error);
@@ -36,6 +39,11 @@ export function ProblemNotice({ error, onRetry }: { error: unknown; onRetry?: ()
             </p>
           )}
           <Remedies problem={problem} />
+          {SIGNED_OUT.has(problem.code) && (
+            <a href="/sign-in" target="_blank" rel="noreferrer" className="link mt-1 inline-block text-sm">
+              Sign in in a new tab, then try again here
+            </a>
+          )}
           {problem.request_id !== null && (
             <p className="mt-1.5 text-xs text-muted">
               Request id <code className="select-all break-all">{problem.request_id}</code>

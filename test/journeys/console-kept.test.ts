@@ -1,0 +1,114 @@
+import type { Browser, BrowserContext, Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest";
+import { shows, startChromium } from "../support/chromium.ts";
+import { asPerson, buildConsole, PASSWORD, signUp } from "../support/console.ts";
+import { type Service, startService } from "../support/service.ts";
+import { completion, startUpstream, type Upstream } from "../support/upstream.ts";
+
+// What a person keeps: typed text, their place, and a true picture, whatever happens beside the page.
+
+/** More conversations than the API lists at once. */
+const TALKS = 27;
+
+let browser: Browser;
+let upstream: Upstream;
+let service: Service;
+let context: BrowserContext;
+let page: Page;
+
+beforeAll(async () => {
+  buildConsole();
+  [browser, upstream] = await Promise.all([startChromium(), startUpstream()]);
+  const rates = { input_rate: 1, output_rate: 2, context_window: 32_000, max_output_tokens: 1000 };
+  const model = { id: "lab/small", provider: "lab", provider_model: "small", name: "Lab", trial_eligible: true };
+  service = await startService({
+    config: {
+      providers: [{ name: "lab", kind: "openai-compatible", base_url: upstream.url }],
+      models: [{ ...model, ...rates, supports: { tools: true, streaming: true } }],
+      limits: { session_requests_per_minute: 1_000_000 },
+    },
+  });
+});
+afterAll(async () => {
+  await browser?.close();
+  await service?.stop();
+  await upstream?.close();
+});
+beforeEach(async () => {
+  upstream.answer(completion("Hello."));
+  context = await browser.newContext({ timezoneId: "Europe/Berlin", locale: "en-GB", reducedMotion: "reduce" });
+  context.setDefaultTimeout(30_000);
+  page = await context.newPage();
+});
+afterEach(() => context.close());
+
+const person = (method: string, path: string, body?: unknown) => asPerson(context, service, method, path, body);
+const create = async (name: string): Promise<string> =>
+  (await person("POST", "/agents", { name, model_id: "lab/small", run_prompt: "Say hello" })).id;
+/** From now on the API fails at these paths. */
+const fail = (path: RegExp) =>
+  context.route(path, (route) =>
+    route.fulfill({ status: 500, json: { error: { code: "internal", message: "Something went wrong here." } } }),
+  );
+
+/** An answer that comes when the test says so. */
+function laterAnswer(): () => void {
+  const gate = Promise.withResolvers<void>();
+  upstream.answer(async (response, request) => {
+    await gate.promise;
+    await completion("Here at last.")(response, request);
+  });
+  return gate.resolve;
+}
+
+it("what was typed in an agent stays when the session ends, and is saved after signing in in another tab", async () => {
+  await signUp(context, service, "typed@example.com");
+  const id = await create("Typed");
+  await page.goto(`${service.url}/agents/${id}/edit`);
+  await page.getByLabel("Description").fill("typed for ten minutes");
+  await context.clearCookies();
+  const save = page.getByRole("button", { name: "Save agent" });
+  await save.click();
+  await shows(page, "You are signed out. Sign in again.");
+  expect(await page.getByRole("dialog").count()).toBe(0);
+
+  const opened = context.waitForEvent("page");
+  await page.getByRole("link", { name: "Sign in in a new tab" }).click();
+  const other = await opened;
+  await other.getByLabel("E-mail").fill("typed@example.com");
+  await other.getByLabel("Password").fill(PASSWORD);
+  await other.getByRole("button", { name: "Sign in" }).click();
+  await other.getByRole("heading", { name: "Overview" }).waitFor();
+  await save.click();
+  await page.getByRole("heading", { name: "Typed", level: 1 }).waitFor();
+  expect((await person("GET", `/agents/${id}`)).description).toBe("typed for ten minutes");
+  await other.getByRole("button", { name: "Sign out" }).click();
+  await page.getByRole("heading", { name: "Sign in to Purser" }).waitFor();
+});
+
+it("what was typed in an agent stays when the agent is saved elsewhere, and the page says so; an untouched form follows", async () => {
+  await signUp(context, service, "elsewhere@example.com");
+  const id = await create("Shared");
+  /** Comes back to the tab, as often as it takes, until `said` is there. */
+  const looksUntil = (said: () => Promise<unknown>, expected: unknown) =>
+    expect
+      .poll(async () => {
+        await page.evaluate(() => dispatchEvent(new Event("visibilitychange")));
+        return said();
+      })
+      .toBe(expected);
+  await page.goto(`${service.url}/agents/${id}/edit`);
+  await page.getByLabel("Name", { exact: true }).waitFor();
+  await person("PUT", `/agents/${id}`, { name: "Renamed once" });
+  await looksUntil(() => page.getByLabel("Name", { exact: true }).inputValue(), "Renamed once");
+
+  await page.getByLabel("Description").fill("typed for ten minutes");
+  await person("PUT", `/agents/${id}`, { name: "Renamed twice" });
+  const said = page.getByText("This agent was changed elsewhere");
+  await looksUntil(() => said.isVisible(), true);
+  expect(await page.getByLabel("Description").inputValue()).toBe("typed for ten minutes");
+  await page.getByRole("button", { name: "Discard my changes" }).click();
+  await said.waitFor({ state: "detached" });
+  expect(await page.getByLabel("Name", { exact: true }).inputValue()).toBe("Renamed twice");
+  expect(await page.getByLabel("Description").inputValue()).toBe("");
+});
