@@ -112,3 +112,19 @@ it("what was typed in an agent stays when the agent is saved elsewhere, and the 
   expect(await page.getByLabel("Name", { exact: true }).inputValue()).toBe("Renamed twice");
   expect(await page.getByLabel("Description").inputValue()).toBe("");
 });
+
+it("an agent can be saved when the models could not be loaded, and keeps its model", async () => {
+  await signUp(context, service, "models@example.com");
+  const id = await create("Modelled");
+  await fail(/\/api\/v1\/models/);
+  await page.goto(`${service.url}/agents/${id}/edit`);
+  await page.getByRole("alert").getByText("Something went wrong here.").waitFor();
+  expect(await page.getByLabel("Model", { exact: true }).textContent()).toContain("lab/small");
+  await page.getByLabel("Description").fill("saved all the same");
+  await page.getByRole("button", { name: "Save agent" }).click();
+  await page.getByRole("heading", { name: "Modelled", exact: true, level: 1 }).waitFor();
+  expect(await person("GET", `/agents/${id}`)).toMatchObject({
+    model_id: "lab/small",
+    description: "saved all the same",
+  });
+});

@@ -192,12 +192,15 @@ function InstructionFields({ draft, change }: { draft: Draft; change: Change }) 
 }
 
 function ModelFields({ draft, change }: { draft: Draft; change: Change }) {
-  const { data: models } = useQuery(modelsQuery);
-  const options = (models ?? []).map(({ id, name, input_rate, cached_input_rate, output_rate, trial_eligible }) => {
+  const { data: models, error, refetch } = useQuery(modelsQuery);
+  const offered = (models ?? []).map(({ id, name, input_rate, cached_input_rate, output_rate, trial_eligible }) => {
     const cached = cached_input_rate === input_rate ? "" : `, ${cached_input_rate} cached`;
     const rates = `${input_rate} in${cached}, ${output_rate} out`;
     return [id, `${name} · ${rates}${trial_eligible ? "" : " · not in the trial"}`] as const;
   });
+  // The agent's model may be no longer on offer, or the list may not be there.
+  const is_other = draft.model_id !== "" && !offered.some(([id]) => id === draft.model_id);
+  const options = is_other ? [[draft.model_id, draft.model_id] as const, ...offered] : offered;
   return (
     <Card title="Model">
       <div className="space-y-4">
@@ -215,9 +218,14 @@ function ModelFields({ draft, change }: { draft: Draft; change: Change }) {
             value={draft.model_id}
             onValue={(model_id) => change({ model_id })}
             options={[["", "Choose a model"], ...options]}
-            hint="The rates are billed tokens for each input and output token."
+            hint={
+              is_other && models !== undefined
+                ? "This model is no longer on offer. Choose another one."
+                : "The rates are billed tokens for each input and output token."
+            }
           />
         )}
+        {error !== null && <ProblemNotice error={error} onRetry={() => void refetch()} />}
         <SelectField
           label="Tools of the calling program"
           param="client_tools"
