@@ -1,5 +1,5 @@
-import { infiniteQueryOptions, QueryClient, queryOptions } from "@tanstack/react-query";
-import { hasEnded } from "../run-words.ts";
+import { infiniteQueryOptions, notifyManager, QueryClient, queryOptions } from "@tanstack/react-query";
+import { hasEnded, type RunStatus } from "../run-words.ts";
 import { type Answer, type CallOptions, call } from "./client.ts";
 import { ApiError } from "./problem.ts";
 
@@ -22,6 +22,9 @@ const MOST = 100;
 const MENU_PAGES = 10;
 /** How often a list with unfinished runs is reloaded. */
 const LIVE_LIST_MS = 2000;
+
+// A button is disabled before the next event, so the second click of a double click creates nothing.
+notifyManager.setScheduler(queueMicrotask);
 
 export const queryClient = new QueryClient({
   defaultOptions: {
