@@ -1,4 +1,4 @@
-import { useQuery } from "@tanstack/react-query";
+import { useMutation, useQuery } from "@tanstack/react-query";
 import { Link, Outlet, useRouterState } from "@tanstack/react-router";
 import { Suspense, useEffect, useRef, useState } from "react";
 import { keyInUse } from "./api/client.ts";
@@ -31,15 +31,16 @@ const REHEARSAL = "purser/rehearsal";
 
 export function Layout() {
   const [menu_open, setMenuOpen] = useState(false);
-  const path = useRouterState({ select: (state) => state.location.pathname });
+  const { pathname: path, href } = useRouterState({ select: (state) => state.location });
   const main = useRef<HTMLElement>(null);
   const seen = useRef(path);
   useEffect(() => {
     if (seen.current === path) return;
     seen.current = path;
-    setMenuOpen(false);
     main.current?.focus({ preventScroll: true }); // Screen readers continue at the new page.
   }, [path]);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: each new address closes the menu of a phone
+  useEffect(() => setMenuOpen(false), [href]);
   return (
     <div className="min-h-dvh md:grid md:grid-cols-[15rem_minmax(0,1fr)]">
       <a
@@ -151,8 +152,10 @@ function Navigation() {
 
 function Account({ email }: { email: string }) {
   const with_key = keyInUse() !== null;
+  const leave = useMutation({ mutationFn: () => (with_key ? leaveKey() : signOut()) });
   return (
-    <div className="border-t border-line pt-2">
+    <div className="space-y-1 border-t border-line pt-2">
+      {leave.error !== null && <ProblemNotice error={leave.error} />}
       {with_key ? (
         <p className="px-2.5 py-1 text-sm text-muted">
           <span className="block truncate">{email}</span>
@@ -163,7 +166,7 @@ function Account({ email }: { email: string }) {
           <Icon name="person" /> <span className="truncate">{email}</span>
         </Link>
       )}
-      <button type="button" className={`${ENTRY} w-full`} onClick={() => void (with_key ? leaveKey() : signOut())}>
+      <button type="button" className={`${ENTRY} w-full`} onClick={() => leave.mutate()}>
         <Icon name="leave" /> {with_key ? "Forget the key" : "Sign out"}
       </button>
     </div>

@@ -139,7 +139,7 @@ it("a person connects an MCP server's secret at its authorization server, and se
   await page.getByLabel("Name", { exact: true }).fill("BERTHS");
   await page.getByLabel("Address of the MCP server").fill(oauth.mcp);
   await page.getByRole("button", { name: "Save sign-in" }).click();
-  await page.getByText("no token yet").waitFor();
+  await page.getByText("no token yet").last().waitFor();
   await page.getByRole("button", { name: "Connect", exact: true }).click();
   await page.getByText("BERTHS is connected.").waitFor();
   await page.getByRole("button", { name: "Connect again" }).waitFor();

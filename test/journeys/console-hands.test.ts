@@ -72,3 +72,143 @@ it("a double click creates one agent, one run and one endpoint", async () => {
   await page.waitForLoadState("networkidle");
   expect((await person("GET", "/webhook-endpoints")).webhook_endpoints).toHaveLength(1);
 });
+
+it("a date of the ledger's filter can be typed", async () => {
+  await signUp(context, service, "dates@example.com");
+  await page.goto(`${service.url}/billing?tab=ledger`);
+  await page.getByLabel("From").focus();
+  await page.keyboard.type("11112026", { delay: 20 });
+  await page.waitForURL(/from=2026-11-11/);
+  expect(await page.getByLabel("From").inputValue()).toBe("2026-11-11");
+});
+
+it("a long answer stays above the composer while it grows, and lets a reader scroll up", async () => {
+  await signUp(context, service, "scroll@example.com");
+  const id = await create("Talker");
+  let next = Promise.withResolvers<void>();
+  upstream.answer(async (response) => {
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    for (const part of ["first", "second", "third"]) {
+      for (let line = 1; line <= 40; line += 1) response.write(delta(`The ${part} part, line ${line}.\n\n`));
+      await next.promise;
+    }
+    response.write(event({ choices: [{ index: 0, delta: {}, finish_reason: "stop" }] }));
+    response.end("data: [DONE]\n\n");
+  });
+  const goOn = () => {
+    const { resolve } = next;
+    next = Promise.withResolvers();
+    resolve();
+  };
+  await page.goto(`${service.url}/agents/${id}/chat`);
+  await page.getByLabel("Your message").fill("Tell me everything.");
+  await page.keyboard.press("Enter");
+  const composer = page.getByLabel("Your message");
+  const isAbove = async (line: string) => {
+    const [text, field] = await Promise.all([
+      page.getByText(line, { exact: true }).boundingBox(),
+      composer.boundingBox(),
+    ]);
+    return text !== null && field !== null && text.y > 0 && text.y + text.height <= field.y;
+  };
+  await expect.poll(() => isAbove("The first part, line 40.")).toBe(true);
+  goOn();
+  await expect.poll(() => isAbove("The second part, line 40.")).toBe(true);
+  await page.mouse.move(500, 300);
+  await page.mouse.wheel(0, -800);
+  await expect.poll(() => isAbove("The second part, line 40.")).toBe(false);
+  const place = await page.evaluate(() => scrollY);
+  goOn();
+  await page.getByText("The third part, line 40.").waitFor();
+  expect(await page.evaluate(() => scrollY)).toBe(place);
+  goOn();
+  await page.waitForURL(/thread=/);
+});
+
+it("a wide table in a chat scrolls by itself on a phone, and the menu closes when an entry was chosen", async () => {
+  await openOnPhone();
+  await signUp(context, service, "phone@example.com");
+  const id = await create("Wide");
+  const cells = Array.from({ length: 12 }, (_, column) => `column ${column}`).join(" | ");
+  upstream.answer(completion(`| ${cells} |\n${"|-".repeat(12)}|\n| ${cells} |\n\n- [x] done`));
+  await page.goto(`${service.url}/agents/${id}/chat`);
+  await page.getByLabel("Your message").fill("Show me.");
+  await page.keyboard.press("Enter");
+  await page.getByRole("cell", { name: "column 11" }).first().waitFor();
+  expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(390);
+  // The text is plain until it is parsed, and the answer is drawn again when it is stored.
+  await expect
+    .poll(async () => {
+      const [box, text] = await Promise.all(
+        [page.getByText("☑"), page.getByText("done")].map((part) =>
+          part.boundingBox({ timeout: 1000 }).catch(() => null),
+        ),
+      );
+      return box !== null && text !== null && Math.abs((box?.y ?? 0) - (text?.y ?? 99)) < 6;
+    })
+    .toBe(true);
+
+  await page.goto(`${service.url}/billing?tab=plans`);
+  await page.getByRole("button", { name: "Menu" }).click();
+  await page.getByRole("link", { name: "Usage and billing" }).click();
+  await expect.poll(() => page.getByRole("button", { name: "Menu" }).getAttribute("aria-expanded")).toBe("false");
+});
+
+it("limits of a form are told before it is sent: a key without rights, a top-up above the maximum, an expired key", async () => {
+  await signUp(context, service, "limits@example.com");
+  await page.goto(`${service.url}/billing?top_up=true`);
+  await page.getByLabel("Amount in US dollars").fill("5000000");
+  await shows(page, "The maximum is $999,999.99.");
+
+  const soon = new Date(Date.now() + 1000).toISOString();
+  await person("POST", "/api-keys", { name: "Former", expires_at: soon });
+  await expect
+    .poll(async () => {
+      await page.goto(`${service.url}/keys`);
+      await page.getByRole("row", { name: /Former/ }).waitFor();
+      return page.getByText("expired", { exact: true }).count();
+    })
+    .toBe(1);
+  expect(await page.getByRole("button", { name: "Rotate Former" }).count()).toBe(0);
+  await page.getByRole("button", { name: "New key" }).click();
+  await page.getByLabel("Name").fill("Powerless");
+  for (const area of await page.getByRole("dialog").getByRole("combobox").all()) {
+    if ((await area.getAttribute("aria-label")) === null) continue;
+    await area.click();
+    await page.getByRole("option", { name: "none", exact: true }).click();
+  }
+  await shows(page, "Choose at least one right.");
+  expect(await page.getByRole("button", { name: "Create API key" }).isDisabled()).toBe(true);
+});
+
+it("a person who has gone to another page is not brought to the run that starts meanwhile", async () => {
+  await signUp(context, service, "elsewhere2@example.com");
+  const id = await create("Slow");
+  await page.goto(`${service.url}/agents/${id}`);
+  const gate = Promise.withResolvers<void>();
+  await context.route(/\/runs$/, async (route) => {
+    await gate.promise;
+    await route.continue();
+  });
+  const sent = page.waitForRequest((request) => request.method() === "POST");
+  await page.getByRole("button", { name: "Run now" }).click();
+  const request = await sent;
+  await page.getByRole("link", { name: "Secrets" }).click();
+  await page.getByRole("heading", { name: "Secrets", level: 1 }).waitFor();
+  gate.resolve();
+  expect((await (await request.response())?.finished()) ?? null).toBeNull();
+  await page.waitForLoadState("networkidle");
+  expect(new URL(page.url()).pathname).toBe("/secrets");
+});
+
+it("an answer that is not the service's is not shown as a fault of its text", async () => {
+  await signUp(context, service, "hotel@example.com");
+  const id = await create("Guest");
+  await page.goto(`${service.url}/agents/${id}`);
+  await page.getByText("No runs yet").waitFor();
+  await context.route(/\/runs$/, (route) =>
+    route.fulfill({ status: 200, contentType: "text/html", body: "<h1>Hotel</h1>" }),
+  );
+  await page.getByRole("button", { name: "Run now" }).click();
+  await page.getByRole("alert").getByText("The service cannot be reached.").waitFor();
+});

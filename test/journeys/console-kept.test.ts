@@ -113,6 +113,98 @@ it("what was typed in an agent stays when the agent is saved elsewhere, and the 
   expect(await page.getByLabel("Description").inputValue()).toBe("");
 });
 
+it("a person who has left a new conversation is not brought back by its answer, and finds it in the list", async () => {
+  await signUp(context, service, "left@example.com");
+  const id = await create("Slow");
+  const answerNow = laterAnswer();
+  await page.goto(`${service.url}/agents/${id}/chat`);
+  await page.getByLabel("Your message").fill("Hello?");
+  await page.keyboard.press("Enter");
+  await page.getByRole("button", { name: "Stop" }).waitFor();
+  await page.getByRole("link", { name: "Secrets" }).click();
+  await page.getByRole("heading", { name: "Secrets", level: 1 }).waitFor();
+  const ended = page.waitForEvent("requestfinished", (request) => request.url().endsWith("/chat"));
+  answerNow();
+  await ended;
+  await page.waitForLoadState("networkidle");
+  expect(new URL(page.url()).pathname).toBe("/secrets");
+  await page.goto(`${service.url}/agents/${id}/chat`);
+  await page.getByRole("link", { name: /just now/ }).click();
+  await page.getByRole("log").getByText("Here at last.").waitFor();
+});
+
+it("every conversation can be opened, and a list that could not be loaded is not called empty", async () => {
+  await signUp(context, service, "talks@example.com");
+  const id = await create("Talkative");
+  await person("POST", "/billing/purchase", { amount_cents: 500 });
+  for (let talk = 1; talk <= TALKS; talk += 1) {
+    await person("POST", `/agents/${id}/chat`, {
+      messages: [{ role: "user", content: `Talk ${talk}` }],
+      thread_id: `t-${talk}`,
+    });
+  }
+  await page.goto(`${service.url}/agents/${id}/chat`);
+  await page.getByRole("link", { name: `t-${TALKS} `, exact: false }).waitFor();
+  await page.getByRole("button", { name: "Show more" }).click();
+  await page.getByRole("link", { name: /^t-1 / }).click();
+  await page.getByRole("log").getByText("Talk 1", { exact: true }).waitFor();
+
+  await fail(/\/threads\?|\/notices\?/);
+  await page.goto(`${service.url}/agents/${id}/chat`);
+  await shows(page, "Something went wrong here.");
+  expect(await page.getByText("No conversations yet.").count()).toBe(0);
+  await page.goto(service.url);
+  await page.getByRole("alert").waitFor();
+  expect(await page.getByText("No failed runs.").count()).toBe(0);
+});
+
+it("an answer that breaks off says so in plain words, and can be asked for again", async () => {
+  await signUp(context, service, "broken@example.com");
+  const id = await create("Fragile");
+  await page.goto(`${service.url}/agents/${id}/chat`);
+  // A test cannot cut a loopback connection at a chosen byte; the browser's error for it is this one.
+  await page.evaluate(() => {
+    const real = fetch;
+    globalThis.fetch = async (...given: Parameters<typeof fetch>) => {
+      if (!String(given[0]).endsWith("/chat")) return real(...given);
+      globalThis.fetch = real;
+      const part = new TextEncoder().encode('data: {"choices":[{"delta":{"content":"Half an"}}]}\n\n');
+      const pull = (stream: ReadableStreamDefaultController) => stream.error(new TypeError("network error"));
+      return new Response(new ReadableStream({ start: (stream) => stream.enqueue(part), pull }, { highWaterMark: 0 }));
+    };
+  });
+  await page.getByLabel("Your message").fill("Hello?");
+  await page.keyboard.press("Enter");
+  await shows(page, "The connection to the service was lost before the answer was complete.");
+  await page.getByRole("button", { name: "Try again" }).click();
+  await page.getByRole("log").getByText("Hello.", { exact: true }).waitFor();
+});
+
+it("the page of a run whose agent was deleted while the connection was lost says so, and asks no more", async () => {
+  await signUp(context, service, "gone-agent@example.com");
+  const id = await create("Gone");
+  laterAnswer();
+  const { id: run_id } = await person("POST", `/agents/${id}/runs`);
+  await context.route(/\/events$/, (route) => route.abort());
+  await page.goto(`${service.url}/agents/${id}/runs/${run_id}`);
+  await shows(page, "The service cannot be reached, so this page may be out of date.");
+  await person("DELETE", `/agents/${id}`);
+  await context.unroute(/\/events$/);
+  await page.getByRole("heading", { name: "Not found" }).waitFor();
+});
+
+it("the list of agents follows a run to its end", async () => {
+  await signUp(context, service, "follows@example.com");
+  const id = await create("Working");
+  const answerNow = laterAnswer();
+  await person("POST", `/agents/${id}/runs`);
+  await page.goto(`${service.url}/agents`);
+  const row = page.getByRole("row", { name: /Working/ });
+  await row.getByText(/queued|running/).waitFor();
+  answerNow();
+  await row.getByText("succeeded").waitFor();
+});
+
 it("an agent can be saved when the models could not be loaded, and keeps its model", async () => {
   await signUp(context, service, "models@example.com");
   const id = await create("Modelled");
@@ -127,4 +219,16 @@ it("an agent can be saved when the models could not be loaded, and keeps its mod
     model_id: "lab/small",
     description: "saved all the same",
   });
+});
+
+it("signing out says that it failed while the service is away", async () => {
+  await signUp(context, service, "staying@example.com");
+  await page.goto(service.url);
+  await page.getByText("Billed tokens by day").waitFor();
+  await context.route(/\/api\//, (route) => route.abort());
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await page.getByRole("complementary").getByRole("alert").getByText("The service cannot be reached.").waitFor();
+  await context.unroute(/\/api\//);
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await page.getByRole("heading", { name: "Sign in to Purser" }).waitFor();
 });

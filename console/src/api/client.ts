@@ -148,5 +148,9 @@ export async function call<E extends EndpointName>(
     ...(key === undefined ? {} : { key }),
     ...(body === undefined ? {} : { body: JSON.stringify(body) }),
   });
-  return (response.status === 204 ? undefined : await response.json()) as Answer<E>;
+  if (response.status === 204) return undefined as Answer<E>;
+  // The page of a proxy or of a network's sign-in, or an answer that broke off.
+  return response.json().catch((error: unknown) => {
+    throw error instanceof DOMException ? error : ApiError.unreachable();
+  });
 }

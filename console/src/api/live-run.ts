@@ -1,6 +1,7 @@
 import { useEffect, useState } from "react";
 import { addressOf, send } from "./client.ts";
 import { eventsOf, type ServerEvent } from "./events.ts";
+import { asProblem } from "./problem.ts";
 import { queryClient, type RunDetail, runQuery, type Step, stale } from "./queries.ts";
 
 /** Delay before the next attempt after a lost connection. */
@@ -61,7 +62,12 @@ async function follow({ id, run_id, signal, onEvent, onCutOff }: Following) {
         onEvent(event);
         finished ||= event.event === "run.finished";
       }
-    } catch {
+    } catch (error) {
+      if (asProblem(error).status === 404) {
+        // The agent was deleted, and its runs with it: the page says so.
+        if (!signal.aborted) await queryClient.resetQueries({ queryKey: ["runs", id, run_id] });
+        return;
+      }
       // The record has the missed steps; the next connection brings new events.
       if (!signal.aborted) onCutOff(true);
     }

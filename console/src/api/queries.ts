@@ -144,22 +144,33 @@ export function listOf<Row>(
 
 export type List<Row> = ReturnType<typeof listOf<Row>>;
 
-export const agentsQuery = listOf(["agents", "list"], async (query, signal) => {
-  const { agents, next_cursor } = await call("GET /api/v1/agents", { query, signal });
-  return { rows: agents, next_cursor };
+/** The list, reloaded at intervals while a row has an unfinished run. */
+const liveList = <Row>(list: List<Row>, statusOf: (row: Row) => RunStatus | undefined): List<Row> => ({
+  ...list,
+  refetchInterval: ({ state }) => {
+    const statuses = state.data?.pages.flatMap(({ rows }) => rows.map(statusOf)) ?? [];
+    return statuses.some((status) => status !== undefined && !hasEnded(status)) ? LIVE_LIST_MS : false;
+  },
 });
 
-type RunFilters = Pick<NonNullable<CallOptions<"GET /api/v1/agents/{id}/runs">["query"]>, "status" | "trigger">;
-/** Reloads at intervals while a run is unfinished. */
-export const runsQuery = (id: string, filters: RunFilters): List<Run> => ({
-  ...listOf(["runs", id, "list", filters], async (page, signal) => {
-    const options = { params: { id }, query: { ...filters, ...page }, signal };
-    const { runs, next_cursor } = await call("GET /api/v1/agents/{id}/runs", options);
-    return { rows: runs, next_cursor };
+export const agentsQuery = liveList(
+  listOf(["agents", "list"], async (query, signal) => {
+    const { agents, next_cursor } = await call("GET /api/v1/agents", { query, signal });
+    return { rows: agents, next_cursor };
   }),
-  refetchInterval: ({ state }) =>
-    state.data?.pages.some(({ rows }) => rows.some(({ status }) => !hasEnded(status))) === true ? LIVE_LIST_MS : false,
-});
+  ({ last_run }) => last_run?.status,
+);
+
+type RunFilters = Pick<NonNullable<CallOptions<"GET /api/v1/agents/{id}/runs">["query"]>, "status" | "trigger">;
+export const runsQuery = (id: string, filters: RunFilters): List<Run> =>
+  liveList(
+    listOf(["runs", id, "list", filters], async (page, signal) => {
+      const options = { params: { id }, query: { ...filters, ...page }, signal };
+      const { runs, next_cursor } = await call("GET /api/v1/agents/{id}/runs", options);
+      return { rows: runs, next_cursor };
+    }),
+    ({ status }) => status,
+  );
 
 export const occurrencesQuery = (id: string) =>
   listOf(["occurrences", id], async (query, signal) => {

@@ -39,14 +39,14 @@ export function useTurn(id: string, thread: string | undefined, onEnd: (thread_i
     for await (const { data } of eventsOf(response)) {
       if (data === "[DONE]") return;
       const chunk = JSON.parse(data) as Chunk;
-      if (chunk.error !== undefined) throw new ApiError({ ...UNKNOWN, ...chunk.error });
+      if (chunk.error !== undefined) throw new ApiError({ ...CUT_OFF, ...chunk.error });
       change(({ answer, run_id, cost_tokens }) => ({
         answer: answer + (chunk.choices?.[0]?.delta?.content ?? ""),
         run_id: chunk.run_id ?? run_id,
         cost_tokens: chunk.usage?.cost_tokens ?? cost_tokens,
       }));
     }
-    throw new ApiError(UNKNOWN);
+    throw new ApiError(CUT_OFF);
   };
 
   const ask = async (question: string) => {
@@ -59,13 +59,15 @@ export function useTurn(id: string, thread: string | undefined, onEnd: (thread_i
       await onEnd(thread_id);
       change(() => ({ going: false }));
     } catch (error) {
-      change(() => (left.signal.aborted ? { going: false, stopped: true } : { going: false, error }));
+      // The browser's own words for a broken stream differ, and say nothing that a person can use.
+      const reason = error instanceof ApiError ? error : new ApiError(CUT_OFF);
+      change(() => (left.signal.aborted ? { going: false, stopped: true } : { going: false, error: reason }));
     }
   };
   return { turn, ask, stop: () => current_request.current?.abort(), clear: () => setTurn(null) };
 }
 
-const UNKNOWN: Problem = {
+const CUT_OFF: Problem = {
   status: 0,
   code: "cut_off",
   message: "The connection to the service was lost before the answer was complete. Try again.",

@@ -27,21 +27,15 @@ export function AgentPage() {
 
   const start = useMutation({
     mutationFn: () => call("POST /api/v1/agents/{id}/runs", { params: { id } }),
-    onSuccess: async (run) => {
-      await stale("runs", "agents");
-      await navigate({ to: "/agents/$id/runs/$run_id", params: { id, run_id: run.id } });
-    },
+    onSuccess: () => stale("runs", "agents"),
   });
+  // Not called for a person who has gone to another page meanwhile.
+  const openRun = ({ id: run_id }: Run) => void navigate({ to: "/agents/$id/runs/$run_id", params: { id, run_id } });
+  const run = () => start.mutate(undefined, { onSuccess: openRun });
   return (
     <>
       <PageHeader title={agent.name} note={agent.description ?? undefined}>
-        <Button
-          kind="primary"
-          icon="play"
-          busy={start.isPending}
-          disabled={!agent.is_active}
-          onClick={() => start.mutate()}
-        >
+        <Button kind="primary" icon="play" busy={start.isPending} disabled={!agent.is_active} onClick={run}>
           Run now
         </Button>
         <Link to="/agents/$id/chat" params={{ id }} className={buttonClass()}>
@@ -66,7 +60,7 @@ export function AgentPage() {
         {agent.schedule_status === "paused" && <Paused agent={agent} />}
       </div>
       <AgentTabs id={id} tab={tab} />
-      {tab === "runs" && <Runs id={id} onRun={() => start.mutate()} busy={start.isPending} />}
+      {tab === "runs" && <Runs id={id} onRun={run} busy={start.isPending} />}
       {tab === "schedule" && <Schedule agent={agent} />}
       {tab === "settings" && <AgentSettings agent={agent} />}
       {deleting && <DeleteAgent agent={agent} onClose={() => setDeleting(false)} />}

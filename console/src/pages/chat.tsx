@@ -9,7 +9,6 @@ import { Button, Card, Empty, PageHeader, Spinner } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
 import { onSubmit } from "../ui/fields.tsx";
 import { Icon } from "../ui/icons.tsx";
-import { useFirstPage } from "../ui/list.tsx";
 import { Markdown } from "../ui/markdown.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 
@@ -65,11 +64,20 @@ export function ChatPage() {
 }
 
 function Threads({ id, thread }: { id: string; thread: string | undefined }) {
-  const { rows, isPending } = useFirstPage(threadsQuery(id));
+  const list = useInfiniteQuery(threadsQuery(id));
+  const rows = list.data?.pages.flatMap((page) => page.rows) ?? [];
   return (
     <Card title="Conversations" flush>
+      {list.isError && (
+        <div className="px-4 pb-4">
+          <ProblemNotice
+            error={list.error}
+            onRetry={() => void (list.isFetchNextPageError ? list.fetchNextPage() : list.refetch())}
+          />
+        </div>
+      )}
       {rows.length === 0 ? (
-        <p className="px-4 pb-4 text-muted">{isPending ? "Loading" : "No conversations yet."}</p>
+        !list.isError && <p className="px-4 pb-4 text-muted">{list.isPending ? "Loading" : "No conversations yet."}</p>
       ) : (
         <ul className="pb-1.5">
           {rows.map(({ id: thread_id, created_at, updated_at }) => (
@@ -88,6 +96,13 @@ function Threads({ id, thread }: { id: string; thread: string | undefined }) {
           ))}
         </ul>
       )}
+      {list.hasNextPage && (
+        <div className="border-t border-line p-2 text-center">
+          <Button kind="quiet" busy={list.isFetchingNextPage} onClick={() => void list.fetchNextPage()}>
+            Show more
+          </Button>
+        </div>
+      )}
     </Card>
   );
 }
@@ -95,26 +110,23 @@ function Threads({ id, thread }: { id: string; thread: string | undefined }) {
 function Conversation({ id, thread }: { id: string; thread: string | undefined }) {
   const kept = useInfiniteQuery({ ...threadQuery(id, thread ?? ""), enabled: thread !== undefined });
   const navigate = useNavigate();
+  const is_open = useIsOpen();
   const { turn, ask, stop, clear } = useTurn(id, thread, async (thread_id) => {
     await stale("thread", "threads", "profile", "runs");
-    if (thread === undefined)
+    // The person may have gone to another page meanwhile, and stays there.
+    if (thread === undefined && is_open.current)
       await navigate({ to: "/agents/$id/chat", params: { id }, search: { thread: thread_id }, replace: true });
   });
-  const end = useRef<HTMLDivElement>(null);
+  const { log, end, follow } = useFollow();
   const pages = kept.data?.pages ?? [];
   const messages = pages.toReversed().flatMap(({ rows }) => rows.filter(isShown));
-  const newest = pages[0]?.rows.length ?? 0;
   const loadEarlier = useLoadEarlier(pages.length, () => kept.fetchNextPage());
   const known = turn?.run_id !== null && messages.some(({ run_id }) => run_id === turn?.run_id);
   const shown = known ? null : turn;
-  // biome-ignore lint/correctness/useExhaustiveDependencies: new text scrolls to the end
-  useEffect(() => {
-    end.current?.scrollIntoView({ block: "nearest" });
-  }, [newest, shown?.answer]);
   const empty = messages.length === 0 && shown === null && !kept.isLoading;
   return (
-    <section className="flex min-h-[65dvh] flex-col rounded-xl border border-line bg-panel">
-      <div className="flex-1 space-y-4 p-4" role="log" aria-label="Conversation">
+    <section className="flex min-h-[65dvh] min-w-0 flex-col rounded-xl border border-line bg-panel">
+      <div ref={log} className="flex-1 space-y-4 p-4" role="log" aria-label="Conversation">
         {kept.isError && (
           <ProblemNotice
             error={kept.error}
@@ -163,12 +175,13 @@ function Conversation({ id, thread }: { id: string; thread: string | undefined }
             {shown.error !== null && <ProblemNotice error={shown.error} onRetry={() => ask(shown.question)} />}
           </>
         )}
-        <div ref={end} />
+        <div ref={end} className="scroll-mb-28" />
       </div>
       <Composer
         going={shown?.going === true}
         onAsk={(text) => {
           clear();
+          follow();
           ask(text);
         }}
         onStop={stop}
@@ -177,8 +190,49 @@ function Conversation({ id, thread }: { id: string; thread: string | undefined }
   );
 }
 
+/** Whether the component is on the page, for work that ends later. */
+function useIsOpen() {
+  const is_open = useRef(false);
+  useEffect(() => {
+    is_open.current = true;
+    return () => {
+      is_open.current = false;
+    };
+  }, []);
+  return is_open;
+}
+
 const isShown = ({ role, content }: ThreadMessage) =>
   (role === "user" || role === "assistant") && typeof content === "string" && content !== "";
+
+/** Keeps the end of a growing conversation above the composer, unless the person has scrolled up to read. */
+function useFollow() {
+  const log = useRef<HTMLDivElement>(null);
+  const end = useRef<HTMLDivElement>(null);
+  const is_following = useRef(true);
+  useEffect(() => {
+    let last_y = scrollY;
+    const onScroll = () => {
+      const is_in_view = (end.current?.getBoundingClientRect().top ?? 0) <= innerHeight;
+      if (is_in_view) is_following.current = true;
+      else if (scrollY < last_y) is_following.current = false;
+      last_y = scrollY;
+    };
+    const grown = new ResizeObserver(() => {
+      if (is_following.current) end.current?.scrollIntoView({ block: "nearest" });
+    });
+    if (log.current !== null) grown.observe(log.current);
+    addEventListener("scroll", onScroll, { passive: true });
+    return () => {
+      grown.disconnect();
+      removeEventListener("scroll", onScroll);
+    };
+  }, []);
+  const follow = () => {
+    is_following.current = true;
+  };
+  return { log, end, follow };
+}
 
 /** Loads the page before the first message. The messages on the screen keep their position. */
 function useLoadEarlier(pages: number, fetchPage: () => Promise<unknown>) {

@@ -9,7 +9,7 @@ import { Badge, Button, Card, Empty, PageHeader } from "../ui/basics.tsx";
 import { Meter } from "../ui/chart.tsx";
 import { ShownOnce } from "../ui/copy.tsx";
 import { Confirm, Dialog, DialogForm, FormEnd } from "../ui/dialog.tsx";
-import { onSubmit, TextField } from "../ui/fields.tsx";
+import { LAST_DAY, onSubmit, TextField } from "../ui/fields.tsx";
 import { type Column, PagedTable } from "../ui/list.tsx";
 import { Select, SelectField } from "../ui/select.tsx";
 
@@ -109,9 +109,11 @@ export function KeysPage() {
       cell: (key) =>
         key.revoked_at === null && (
           <span className="flex justify-end gap-1 max-md:flex-col">
-            <Button kind="quiet" onClick={() => setOpen({ what: "rotate", key })} aria-label={`Rotate ${key.name}`}>
-              Rotate
-            </Button>
+            {!isOver(key) && (
+              <Button kind="quiet" onClick={() => setOpen({ what: "rotate", key })} aria-label={`Rotate ${key.name}`}>
+                Rotate
+              </Button>
+            )}
             <Button kind="quiet" onClick={() => setOpen({ what: "revoke", key })} aria-label={`Revoke ${key.name}`}>
               Revoke
             </Button>
@@ -277,7 +279,7 @@ function NewKey({ onClose }: { onClose: () => void }) {
   }
   return (
     <Dialog title="New API key" onClose={onClose}>
-      <DialogForm save={save} action="Create API key" onCancel={onClose}>
+      <DialogForm save={save} action="Create API key" onCancel={onClose} disabled={scopesOf(rights).length === 0}>
         <TextField
           label="Name"
           param="name"
@@ -300,12 +302,14 @@ function NewKey({ onClose }: { onClose: () => void }) {
               />
             ))}
           </div>
+          {scopesOf(rights).length === 0 && <p className="mt-1 text-sm text-muted">Choose at least one right.</p>}
         </fieldset>
         <div className="grid gap-4 sm:grid-cols-2">
           <TextField
             label="Valid until"
             param="expires_at"
             type="date"
+            max={LAST_DAY}
             value={expires}
             onValue={setExpires}
             hint="Empty: the key does not expire."

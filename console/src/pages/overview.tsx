@@ -202,13 +202,7 @@ function NextRuns() {
   return (
     <Card title="Next runs" className="lg:col-span-2" flush>
       {agents === undefined ? (
-        error === null ? (
-          <Skeleton />
-        ) : (
-          <div className="p-4">
-            <ProblemNotice error={error} onRetry={() => void refetch()} />
-          </div>
-        )
+        <Unloaded error={error} refetch={refetch} />
       ) : due.length === 0 ? (
         <Empty icon="clock" title="No scheduled runs">
           Set a schedule for an agent. Its next run appears here.
@@ -240,12 +234,22 @@ function NextRuns() {
   );
 }
 
+/** A card that is loading, or the reason why it could not be loaded. */
+function Unloaded({ error, refetch }: { error: unknown; refetch: () => Promise<unknown> }) {
+  if (error === null) return <Skeleton />;
+  return (
+    <div className="p-4">
+      <ProblemNotice error={error} onRetry={() => void refetch()} />
+    </div>
+  );
+}
+
 function Failures() {
-  const { rows, isPending } = useFirstPage(noticesQuery({ event: "run.failed" }));
+  const { rows, error, refetch } = useFirstPage(noticesQuery({ event: "run.failed" }));
   return (
     <Card title="Recent failures" flush>
-      {isPending ? (
-        <Skeleton />
+      {rows === undefined ? (
+        <Unloaded error={error} refetch={refetch} />
       ) : rows.length === 0 ? (
         <p className="px-4 pt-2 pb-8 text-center text-muted">No failed runs.</p>
       ) : (

@@ -3,7 +3,7 @@ import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router"
 import { useEffect, useState } from "react";
 import { call } from "../api/client.ts";
 import { useLiveRun } from "../api/live-run.ts";
-import { agentQuery, type RunDetail, runQuery, stale } from "../api/queries.ts";
+import { agentQuery, type Run, type RunDetail, runQuery, stale } from "../api/queries.ts";
 import { ago, count, duration, instant, number } from "../format.ts";
 import { ExplainRun } from "../parts/explain.tsx";
 import { StepCard } from "../parts/step.tsx";
@@ -29,11 +29,10 @@ export function RunPage() {
   const [cancelling, setCancelling] = useState(false);
   const again = useMutation({
     mutationFn: () => call("POST /api/v1/agents/{id}/runs", { params: { id } }),
-    onSuccess: async (next) => {
-      await stale("agents");
-      await navigate({ to: "/agents/$id/runs/$run_id", params: { id, run_id: next.id } });
-    },
+    onSuccess: () => stale("agents"),
   });
+  // Not called for a person who has gone to another page meanwhile.
+  const openNext = (next: Run) => void navigate({ to: "/agents/$id/runs/$run_id", params: { id, run_id: next.id } });
   return (
     <>
       <Breadcrumb id={id} name={agent.name} />
@@ -45,7 +44,7 @@ export function RunPage() {
               kind="primary"
               busy={again.isPending}
               disabled={!agent.is_active}
-              onClick={() => again.mutate()}
+              onClick={() => again.mutate(undefined, { onSuccess: openNext })}
             >
               Run again
             </Button>

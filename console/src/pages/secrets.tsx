@@ -22,7 +22,9 @@ const COLUMNS: Column<Secret>[] = [
       <>
         <code className="font-medium break-all">{secret.name}</code>{" "}
         {secret.reflected_at !== null && <Badge tone="bad">returned by a site</Badge>}
-        <code className="block text-sm whitespace-nowrap text-muted md:hidden">{secret.masked_value}</code>
+        <div className="md:hidden">
+          <Value secret={secret} />
+        </div>
         {secret.description !== "" && <p className="text-sm wrap-anywhere text-muted">{secret.description}</p>}
       </>
     ),
@@ -30,12 +32,7 @@ const COLUMNS: Column<Secret>[] = [
   {
     title: "Value",
     wide: true,
-    cell: ({ oauth, masked_value }) =>
-      oauth === null ? (
-        <code className="text-sm whitespace-nowrap text-muted">{masked_value}</code>
-      ) : (
-        <OAuthStatus oauth={oauth} />
-      ),
+    cell: (secret) => <Value secret={secret} />,
   },
   {
     title: "Allowed hosts",
@@ -54,6 +51,12 @@ const COLUMNS: Column<Secret>[] = [
       secret.last_used_at === null ? <span className="text-muted">never</span> : ago(secret.last_used_at),
   },
 ];
+
+/** The mask of a value, or the state of a sign-in. */
+function Value({ secret: { oauth, masked_value } }: { secret: Secret }) {
+  if (oauth !== null) return <OAuthStatus oauth={oauth} />;
+  return <code className="text-sm whitespace-nowrap text-muted">{masked_value}</code>;
+}
 
 /** Credentials for the agents' tools. No page shows a stored value. */
 export function SecretsPage() {

@@ -1,11 +1,12 @@
 import { useMutation } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { useEffect, useState } from "react";
 import { addressOf, download } from "../api/client.ts";
 import { type LedgerFilters, type Transaction, transactionsQuery } from "../api/queries.ts";
 import { instant, number, words } from "../format.ts";
 import { AgentPicker } from "../ui/agent-picker.tsx";
 import { Button, Card, Empty } from "../ui/basics.tsx";
-import { TextField } from "../ui/fields.tsx";
+import { LAST_DAY, TextField } from "../ui/fields.tsx";
 import { type Column, PagedTable } from "../ui/list.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 import { confirmSaved } from "../ui/saved.tsx";
@@ -88,6 +89,22 @@ function filtersOf(search: {
   ) as LedgerFilters;
 }
 
+interface DayProps {
+  label: string;
+  value: string;
+  onValue: (value: string) => void;
+}
+/** A day of the filter. A year that is half typed is a date too, such as 0020: the filter waits for the rest. */
+function DayField({ label, value, onValue }: DayProps) {
+  const [text, setText] = useState(value);
+  useEffect(() => setText(value), [value]);
+  const take = (typed: string) => {
+    setText(typed);
+    if (typed === "" || typed >= "1000") onValue(typed);
+  };
+  return <TextField label={label} type="date" max={LAST_DAY} className="w-full sm:w-40" value={text} onValue={take} />;
+}
+
 /** All ledger lines, with filters and a CSV download. */
 export function LedgerTab() {
   const { type, agent_id, run_id, from, to, why, line } = useSearch({ from: "/signed-in/billing" });
@@ -114,8 +131,8 @@ export function LedgerTab() {
           onValue={set("type")}
         />
         <AgentPicker label="Agent" className="w-full sm:w-44" value={agent_id ?? ""} onValue={set("agent_id")} />
-        <TextField label="From" type="date" className="w-full sm:w-40" value={from ?? ""} onValue={set("from")} />
-        <TextField label="To" type="date" className="w-full sm:w-40" value={to ?? ""} onValue={set("to")} />
+        <DayField label="From" value={from ?? ""} onValue={set("from")} />
+        <DayField label="To" value={to ?? ""} onValue={set("to")} />
         {run_id !== undefined && (
           <Button icon="close" onClick={() => set("run_id")("")}>
             Show all runs

@@ -6,7 +6,7 @@ import { ago, day } from "../format.ts";
 import { Badge, Button, Card } from "../ui/basics.tsx";
 import { ShownOnce } from "../ui/copy.tsx";
 import { Dialog, DialogForm } from "../ui/dialog.tsx";
-import { TextField } from "../ui/fields.tsx";
+import { LAST_DAY, TextField } from "../ui/fields.tsx";
 import { type Column, PagedTable } from "../ui/list.tsx";
 import { SelectField } from "../ui/select.tsx";
 import { WithReason } from "./operator-panels.tsx";
@@ -124,6 +124,7 @@ function NewOperatorKey({ api_key, onClose }: { api_key: string; onClose: () => 
             label="Valid until"
             param="expires_at"
             type="date"
+            max={LAST_DAY}
             value={expires}
             onValue={setExpires}
             hint="Empty: the key does not expire."

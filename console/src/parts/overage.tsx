@@ -52,7 +52,7 @@ export function OverageTab() {
             ["Amount due", money(overage.amount_due_cents, "usd")],
             ["Already invoiced", money(overage.invoiced_cents, "usd")],
             ["Held for running calls", number(overage.held_tokens)],
-            ["Left", number(overage.remaining_tokens)],
+            ...(overage.enabled ? [["Left", number(overage.remaining_tokens)] as [string, string]] : []),
           ]}
         />
       </Card>

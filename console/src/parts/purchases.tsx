@@ -184,7 +184,11 @@ export function TopUp({ onClose }: { onClose: () => void }) {
               <strong>{number(cents * TOKENS_PER_CENT)} tokens</strong>, valid for 12 months.
             </>
           ) : (
-            <span className="text-muted">The minimum is $1.</span>
+            <span className="text-muted">
+              {cents > PURCHASE_CENTS.max
+                ? `The maximum is ${money(PURCHASE_CENTS.max, "usd")}.`
+                : `The minimum is ${money(PURCHASE_CENTS.min, "usd")}.`}
+            </span>
           )}
         </p>
       </DialogForm>

@@ -67,6 +67,9 @@ export function Field({ label, hint, param, className = "", children }: FieldPro
   );
 }
 
+/** The last day of a date field. Without it, browsers let people type years of six digits. */
+export const LAST_DAY = "9999-12-31";
+
 interface TextFieldProps extends Omit<InputHTMLAttributes<HTMLInputElement>, "value" | "onChange"> {
   label: string;
   hint?: ReactNode;

@@ -115,8 +115,8 @@ export function ListCard<Row>({ title, note, empty, children, ...table }: ListCa
   );
 }
 
-/** The first page of a list. */
-export function useFirstPage<Row>(query: List<Row>): { rows: Row[]; isPending: boolean } {
-  const { data, isPending } = useInfiniteQuery(query);
-  return { rows: data?.pages[0]?.rows ?? [], isPending };
+/** The first page of a list; `rows` is undefined until it is there. */
+export function useFirstPage<Row>(query: List<Row>) {
+  const { data, error, refetch } = useInfiniteQuery(query);
+  return { rows: data?.pages[0]?.rows, error, refetch };
 }
