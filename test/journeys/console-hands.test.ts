@@ -154,6 +154,22 @@ it("a wide table in a chat scrolls by itself on a phone, and the menu closes whe
   await expect.poll(() => page.getByRole("button", { name: "Menu" }).getAttribute("aria-expanded")).toBe("false");
 });
 
+it("text from right to left reads from right to left, in answers and in fields", async () => {
+  await signUp(context, service, "rtl@example.com");
+  const id = await create("قارئ");
+  upstream.answer(completion("مرحبا Purser 3.0!\n\n- البند الأول."));
+  await page.goto(`${service.url}/agents/${id}/chat`);
+  const composer = page.getByLabel("Your message");
+  await composer.fill("متى؟");
+  const direction = (element: Element) => getComputedStyle(element).direction;
+  expect(await composer.evaluate(direction)).toBe("rtl");
+  await page.keyboard.press("Enter");
+  const log = page.getByRole("log");
+  await log.getByRole("listitem").waitFor();
+  expect(await log.getByText("Purser 3.0!").evaluate(direction)).toBe("rtl");
+  expect(await log.getByRole("listitem").evaluate(direction)).toBe("rtl");
+});
+
 it("limits of a form are told before it is sent: a key without rights, a top-up above the maximum, an expired key", async () => {
   await signUp(context, service, "limits@example.com");
   await page.goto(`${service.url}/billing?top_up=true`);

@@ -17,7 +17,9 @@ const COLUMNS: Column<Agent>[] = [
         </Link>{" "}
         {!agent.is_active && <Badge>disabled</Badge>}
         {agent.description !== null && (
-          <p className="line-clamp-1 max-w-md text-sm wrap-anywhere text-muted">{agent.description}</p>
+          <p dir="auto" className="line-clamp-1 max-w-md text-sm wrap-anywhere text-muted">
+            {agent.description}
+          </p>
         )}
       </>
     ),

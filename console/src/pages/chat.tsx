@@ -256,7 +256,7 @@ function Message({ by, children }: { by: "user" | "agent"; children: ReactNode }
         className={`max-w-[85%] min-w-0 wrap-anywhere ${own ? "rounded-2xl rounded-br-md bg-accent-soft px-3.5 py-2 whitespace-pre-wrap" : ""}`}
       >
         <span className="sr-only">{own ? "You:" : "Agent:"} </span>
-        {children}
+        {own ? <div dir="auto">{children}</div> : children}
       </div>
     </div>
   );
@@ -294,6 +294,7 @@ function Composer({ going, onAsk, onStop }: { going: boolean; onAsk: (text: stri
     >
       <textarea
         aria-label="Your message"
+        dir="auto"
         placeholder="Your message (Enter sends, Shift+Enter is a new line)"
         rows={2}
         className="control field-sizing-content max-h-48"

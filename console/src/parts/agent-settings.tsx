@@ -44,9 +44,13 @@ export function AgentSettings({ agent }: { agent: Agent }) {
       <div className="min-w-0 space-y-4">
         <Card title="Instructions">
           <h3 className="text-sm text-muted">Role</h3>
-          <p className="mb-4 wrap-anywhere whitespace-pre-wrap">{agent.system_prompt ?? "—"}</p>
+          <p dir="auto" className="mb-4 wrap-anywhere whitespace-pre-wrap">
+            {agent.system_prompt ?? "—"}
+          </p>
           <h3 className="text-sm text-muted">Task of each run</h3>
-          <p className="wrap-anywhere whitespace-pre-wrap">{agent.run_prompt ?? "—"}</p>
+          <p dir="auto" className="wrap-anywhere whitespace-pre-wrap">
+            {agent.run_prompt ?? "—"}
+          </p>
         </Card>
         {send_webhook?.enabled === true && send_webhook.secret === undefined && <WebhookKey id={agent.id} />}
       </div>

@@ -61,8 +61,14 @@ export function PageHeader({ title, note, children }: { title: string; note?: Re
     <header className="mb-5 flex flex-wrap items-start justify-between gap-x-6 gap-y-3 md:flex-nowrap">
       <title>{`${title} · Purser`}</title>
       <div className="min-w-0">
-        <h1 className="text-xl font-semibold tracking-tight wrap-anywhere">{title}</h1>
-        {note !== undefined && <div className="mt-0.5 wrap-anywhere text-muted">{note}</div>}
+        <h1 dir="auto" className="text-xl font-semibold tracking-tight wrap-anywhere">
+          {title}
+        </h1>
+        {note !== undefined && (
+          <div dir="auto" className="mt-0.5 wrap-anywhere text-muted">
+            {note}
+          </div>
+        )}
       </div>
       {children !== undefined && <div className="flex shrink-0 flex-wrap items-center gap-2">{children}</div>}
     </header>

@@ -88,6 +88,7 @@ export function TextField({ label, hint, param, value, onValue, className, ...re
       {(props) => (
         <input
           type="text"
+          dir="auto"
           {...rest}
           {...props}
           className="control"
@@ -120,6 +121,7 @@ export function AreaField({
       {(props) => (
         <textarea
           {...props}
+          dir="auto"
           rows={rows}
           placeholder={placeholder}
           required={required}

@@ -58,7 +58,13 @@ export function Markdown({ text }: { text: string }) {
   const tree = text.startsWith(shown.text) ? shown.tree : null;
   return (
     <div className="space-y-2.5 leading-relaxed wrap-anywhere">
-      {tree === null ? <p className="whitespace-pre-wrap">{text}</p> : <Nodes nodes={tree.children ?? []} />}
+      {tree === null ? (
+        <p dir="auto" className="whitespace-pre-wrap">
+          {text}
+        </p>
+      ) : (
+        <Nodes nodes={tree.children ?? []} />
+      )}
     </div>
   );
 }
@@ -80,7 +86,10 @@ function Node({ node, tight }: { node: MarkdownNode; tight: boolean }) {
       return <code className="rounded bg-sunken px-1 py-px text-sm">{node.text}</code>;
     case "codeBlock":
       return (
-        <pre className="overflow-x-auto rounded-lg bg-sunken p-3 font-mono text-sm leading-normal wrap-normal">
+        <pre
+          dir="ltr"
+          className="overflow-x-auto rounded-lg bg-sunken p-3 font-mono text-sm leading-normal wrap-normal"
+        >
           {node.text}
         </pre>
       );
@@ -95,14 +104,22 @@ function Node({ node, tight }: { node: MarkdownNode; tight: boolean }) {
     case "deleted":
       return <del>{inside}</del>;
     case "heading":
-      return <p className="font-semibold">{inside}</p>;
+      return (
+        <p dir="auto" className="font-semibold">
+          {inside}
+        </p>
+      );
     case "quote":
       return <blockquote className="space-y-2.5 border-l-2 border-line pl-3 text-muted">{inside}</blockquote>;
     case "list":
-      return <ul className="list-disc space-y-1 pl-5">{inside}</ul>;
+      return (
+        <ul dir="auto" className="list-disc space-y-1 ps-5">
+          {inside}
+        </ul>
+      );
     case "orderedList":
       return (
-        <ol className="list-decimal space-y-1 pl-6" start={node.start}>
+        <ol dir="auto" className="list-decimal space-y-1 ps-6" start={node.start}>
           {inside}
         </ol>
       );
@@ -120,16 +137,27 @@ function Node({ node, tight }: { node: MarkdownNode; tight: boolean }) {
       return tight ? (
         <div className="whitespace-pre-wrap">{inside}</div>
       ) : (
-        <p className="whitespace-pre-wrap">{inside}</p>
+        <p dir="auto" className="whitespace-pre-wrap">
+          {inside}
+        </p>
       );
   }
 }
 
 function Item({ node: { checked, children = [] } }: { node: MarkdownNode }) {
+  if (checked === undefined) {
+    return (
+      <li className="space-y-1">
+        <Nodes nodes={children} tight />
+      </li>
+    );
+  }
   return (
-    <li className={`space-y-1 ${checked === undefined ? "" : "list-none"}`}>
-      {checked !== undefined && <span className="-ml-5">{checked ? "☑ " : "☐ "}</span>}
-      <Nodes nodes={children} tight />
+    <li className="-ms-5 flex list-none gap-1.5">
+      <span>{checked ? "☑" : "☐"}</span>
+      <div className="min-w-0 space-y-1">
+        <Nodes nodes={children} tight />
+      </div>
     </li>
   );
 }
@@ -140,7 +168,7 @@ function Table({ rows }: { rows: readonly MarkdownNode[] }) {
     <tr key={key} className="border-b border-line">
       {(row.children ?? []).map((cell, place) => (
         // biome-ignore lint/suspicious/noArrayIndexKey: columns keep their order
-        <Cell key={place} className="min-w-20 py-1 pr-5 text-left align-top">
+        <Cell key={place} className="min-w-20 py-1 pe-5 text-start align-top">
           <Nodes nodes={cell.children ?? []} />
         </Cell>
       ))}
@@ -148,7 +176,7 @@ function Table({ rows }: { rows: readonly MarkdownNode[] }) {
   );
   return (
     <div className="overflow-x-auto">
-      <table>
+      <table dir="auto">
         {head !== undefined && <thead>{rowOf(head, "th", 0)}</thead>}
         <tbody>{body.map((row, place) => rowOf(row, "td", place))}</tbody>
       </table>
