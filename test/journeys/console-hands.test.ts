@@ -170,6 +170,33 @@ it("text from right to left reads from right to left, in answers and in fields",
   expect(await log.getByRole("listitem").evaluate(direction)).toBe("rtl");
 });
 
+it("the focus goes back to what opened a dialog, and to the content when that is gone", async () => {
+  await signUp(context, service, "focus@example.com");
+  await person("POST", "/api-keys", { name: "Site" });
+  await page.goto(`${service.url}/keys`);
+  await page.getByRole("button", { name: "Revoke Site" }).focus();
+  await page.keyboard.press("Enter");
+  await page.getByRole("dialog").getByRole("button", { name: "Revoke key" }).press("Enter");
+  await page.getByText("revoked", { exact: true }).waitFor();
+  await expect.poll(focused).toBe("MAIN");
+
+  await page.getByRole("button", { name: "New key" }).first().click();
+  await page.getByLabel("Name").fill("Program");
+  await page.keyboard.press("Enter");
+  await expect.poll(focused).toBe("API key");
+
+  await page.goto(`${service.url}/operator`);
+  await page.getByLabel("Operator key").fill(ADMIN_KEY);
+  await page.keyboard.press("Enter");
+  await page.getByRole("button", { name: "Manage focus@example.com" }).focus();
+  await page.keyboard.press("Enter");
+  await page.getByRole("menuitem", { name: "Grant tokens" }).press("Enter");
+  await page.getByRole("dialog").waitFor();
+  await page.keyboard.press("Escape");
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+  await expect.poll(focused).toBe("Manage focus@example.com");
+});
+
 it("limits of a form are told before it is sent: a key without rights, a top-up above the maximum, an expired key", async () => {
   await signUp(context, service, "limits@example.com");
   await page.goto(`${service.url}/billing?top_up=true`);

@@ -38,7 +38,9 @@ export function OperatorPage() {
           </Button>
         )}
       </header>
-      <main>{key === null ? <KeyForm onKey={setKey} /> : <System api_key={key} />}</main>
+      <main tabIndex={-1} className="outline-none">
+        {key === null ? <KeyForm onKey={setKey} /> : <System api_key={key} />}
+      </main>
       <SavedNotice />
     </div>
   );

@@ -44,8 +44,11 @@ function useCopy(label: string, text: string, select: () => void) {
 }
 
 /** One line of text with a copy button. */
-export function Copyable({ label, text }: { label: string; text: string }) {
+export function Copyable({ label, text, focused = false }: { label: string; text: string; focused?: boolean }) {
   const field = useRef<HTMLTextAreaElement>(null);
+  useEffect(() => {
+    if (focused) field.current?.focus();
+  }, [focused]);
   const { button, status } = useCopy(label, text, () => field.current?.select());
   return (
     <div>
@@ -106,7 +109,7 @@ export function ShownOnce({ label, text, onDone, children }: ShownOnceProps) {
       <Callout tone="warn" icon="warning">
         Copy it now. You cannot see it again.
       </Callout>
-      <Copyable label={label} text={text} />
+      <Copyable label={label} text={text} focused />
       <div className="flex flex-wrap justify-end gap-2">
         {children}
         <Button kind="primary" onClick={onDone}>

@@ -13,18 +13,26 @@ interface DialogProps {
   wide?: boolean;
 }
 
+/** The control that gets the focus back. An entry of a menu goes with its menu, so it is the menu's button then. */
+function openerOf(active: Element | null): HTMLElement | null {
+  const button = active?.closest("[role=menu]")?.getAttribute("aria-labelledby");
+  const opener = button == null ? active : document.getElementById(button);
+  return opener instanceof HTMLElement && opener !== document.body ? opener : null;
+}
+
 /** A modal dialog while it is rendered. The browser's own element keeps the focus inside and returns it at the end. */
 export function Dialog({ title, onClose, children, wide = false }: DialogProps) {
   const ref = useRef<HTMLDialogElement>(null);
   const title_id = useId();
   useEffect(() => {
-    const opener = document.activeElement;
+    const opener = openerOf(document.activeElement);
     ref.current?.showModal();
     // The browser would focus the close button first.
     const field = ref.current?.querySelector<HTMLElement>("form :is(input, textarea, [role=combobox]):not([readonly])");
     (field ?? document.getElementById(title_id))?.focus();
     return () => {
-      if (opener instanceof HTMLElement) opener.focus();
+      // A deleted row takes its button along. The keyboard goes on from the page's content then.
+      (opener?.isConnected === true ? opener : document.querySelector<HTMLElement>("main"))?.focus();
     };
   }, [title_id]);
   return (
