@@ -8,7 +8,7 @@ import { ConsoleProblem, NotFound, PageProblem } from "./ui/problem.tsx";
 
 /** Every page with its address. The address holds the filters and tabs of a page, so a person can bookmark and share it. */
 
-/** Readers of the address's search part. They ignore values that they do not know. */
+/** Readers of the address's search part. A value that they do not know becomes undefined: without it, the value stays. */
 type Search = Record<string, unknown>;
 
 function choice<const Name extends string, const Option extends string | number>(
@@ -17,22 +17,22 @@ function choice<const Name extends string, const Option extends string | number>
   options: readonly Option[],
 ): { [N in Name]?: Option } {
   const found = options.find((option) => option === search[name]);
-  return (found === undefined ? {} : { [name]: found }) as { [N in Name]?: Option };
+  return { [name]: found } as { [N in Name]?: Option };
 }
 
 function text<const Name extends string>(search: Search, name: Name): { [N in Name]?: string } {
   const value = search[name];
   const found = typeof value === "string" || typeof value === "number" ? String(value) : "";
-  return (found === "" ? {} : { [name]: found }) as { [N in Name]?: string };
+  return { [name]: found === "" ? undefined : found } as { [N in Name]?: string };
 }
 
 function whole<const Name extends string>(search: Search, name: Name): { [N in Name]?: number } {
   const value = search[name];
-  return (Number.isSafeInteger(value) ? { [name]: value } : {}) as { [N in Name]?: number };
+  return { [name]: Number.isSafeInteger(value) ? value : undefined } as { [N in Name]?: number };
 }
 
 function flag<const Name extends string>(search: Search, name: Name): { [N in Name]?: true } {
-  return (search[name] === true ? { [name]: true } : {}) as { [N in Name]?: true };
+  return { [name]: search[name] === true ? true : undefined } as { [N in Name]?: true };
 }
 
 const isNavigating = (): boolean => router.state.status === "pending";

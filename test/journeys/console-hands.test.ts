@@ -197,6 +197,21 @@ it("the focus goes back to what opened a dialog, and to the content when that is
   await expect.poll(focused).toBe("Manage focus@example.com");
 });
 
+it("an address with unknown values shows the page as without them, and Back does not lead to the sign-in page", async () => {
+  await signUp(context, service, "address@example.com");
+  await page.goto(`${service.url}/agents`);
+  await context.clearCookies();
+  await page.goto(`${service.url}/billing?tab=nonsense&type=x`);
+  await page.getByLabel("E-mail").fill("address@example.com");
+  await page.getByLabel("Password").fill(PASSWORD);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("table").getByText("Free trial").waitFor();
+  await page.goBack();
+  await page.getByRole("heading", { name: "Agents", level: 1 }).waitFor();
+  await page.goto(`${service.url}/?days=8`);
+  await shows(page, "Spent in 30 days");
+});
+
 it("limits of a form are told before it is sent: a key without rights, a top-up above the maximum, an expired key", async () => {
   await signUp(context, service, "limits@example.com");
   await page.goto(`${service.url}/billing?top_up=true`);

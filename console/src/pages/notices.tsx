@@ -33,7 +33,7 @@ const EVENTS: Record<Event, { text: string; place: Place }> = {
 };
 
 const EVENT_NAMES = Object.keys(EVENTS) as Event[];
-const isEvent = (name: string | undefined): name is Event => name !== undefined && name in EVENTS;
+const isEvent = (name: string | undefined): name is Event => name !== undefined && Object.hasOwn(EVENTS, name);
 
 /** The most useful detail of a notice, in one line. */
 function detail({ event, data }: Notice): string {

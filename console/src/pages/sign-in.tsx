@@ -62,7 +62,7 @@ export function SignInPage() {
   const [key, setKey] = useState("");
   const enter = async () => {
     await (with_key ? signInWithKey(key.trim()) : signIn({ email, password }));
-    await navigate({ to: inside(next) });
+    await navigate({ to: inside(next), replace: true });
   };
   const foot = (
     <>
@@ -207,7 +207,7 @@ function useEntered() {
   const navigate = useNavigate();
   const [without_trial, setWithoutTrial] = useState(false);
   const enter = async (trial: "granted" | "used_before") => {
-    if (trial === "granted") await navigate({ to: "/" });
+    if (trial === "granted") await navigate({ to: "/", replace: true });
     else setWithoutTrial(true);
   };
   return { enter, without_trial };
@@ -217,7 +217,7 @@ function WithoutTrial() {
   const navigate = useNavigate();
   return (
     <Frame title="Your account has no trial" foot={null}>
-      <Form act="Continue" onAct={() => navigate({ to: "/" })}>
+      <Form act="Continue" onAct={() => navigate({ to: "/", replace: true })}>
         <p className="text-pretty">
           Your account is made, and you are signed in. Each mailbox gets one trial, and this one had its trial before,
           so the balance is 0. Buy tokens or subscribe to a plan to use models.
@@ -298,7 +298,7 @@ export function ResetPasswordPage() {
     <Frame title="Set a new password" foot={back}>
       <Form
         act="Set the password and enter"
-        onAct={() => resetPassword(token, password).then(() => navigate({ to: "/" }))}
+        onAct={() => resetPassword(token, password).then(() => navigate({ to: "/", replace: true }))}
       >
         <NewPassword label="New password" value={password} onValue={setPassword} />
       </Form>
