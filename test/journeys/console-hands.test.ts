@@ -270,3 +270,39 @@ it("an answer that is not the service's is not shown as a fault of its text", as
   await page.getByRole("button", { name: "Run now" }).click();
   await page.getByRole("alert").getByText("The service cannot be reached.").waitFor();
 });
+
+it("a plan that still has to be paid is not called saved, and closing an invoice asks first", async () => {
+  await signUp(context, service, "checkout@example.com");
+  await page.goto(`${service.url}/billing?tab=plans`);
+  const checkout_url = `${service.url}/docs`;
+  await context.route(/\/billing\/subscription$/, (route) =>
+    route.request().method() === "POST" ? route.fulfill({ json: { checkout_url } }) : route.continue(),
+  );
+  await page.evaluate(() => {
+    new MutationObserver(() => {
+      if (document.body.textContent.includes("Plan saved")) sessionStorage.setItem("said", "yes");
+    }).observe(document.body, { childList: true, subtree: true, characterData: true });
+  });
+  await page.getByRole("button", { name: "Subscribe: Pro", exact: true }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Subscribe" }).click();
+  await page.waitForURL(checkout_url);
+  expect(await page.evaluate(() => sessionStorage.getItem("said"))).toBeNull();
+
+  const invoice = { id: "0198aaaa-0000-7000-8000-000000000000", user_id: "u", tokens: 1, amount_cents: 700 };
+  const rest = { currency: "usd", status: "open", collected_by: "operator", created_at: "2026-03-01T09:00:00Z" };
+  const sent: string[] = [];
+  await context.route(/\/admin\/invoices/, (route) => {
+    if (route.request().method() === "PUT") sent.push(route.request().postData() ?? "");
+    return route.fulfill({ json: { ...invoice, ...rest, invoices: [{ ...invoice, ...rest }], next_cursor: null } });
+  });
+  await page.goto(`${service.url}/operator`);
+  await page.getByLabel("Operator key").fill(ADMIN_KEY);
+  await page.getByRole("button", { name: "Enter" }).click();
+  await page.getByRole("button", { name: "Void invoice" }).click();
+  const dialog = page.getByRole("dialog", { name: "Void the invoice of $7?" });
+  await dialog.waitFor();
+  expect(sent).toEqual([]);
+  await dialog.getByRole("button", { name: "Void invoice" }).click();
+  await dialog.waitFor({ state: "detached" });
+  expect(sent).toEqual(['{"status":"void"}']);
+});

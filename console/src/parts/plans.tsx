@@ -6,6 +6,7 @@ import { count, day, money, number } from "../format.ts";
 import { Badge, Button, Callout, Card, Skeleton } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
+import { confirmSaved } from "../ui/saved.tsx";
 
 type Subscription = Answer<"GET /api/v1/billing/subscription">;
 const CHANGED = ["subscription", "profile", "buckets", "transactions", "overage", "plans"];
@@ -124,8 +125,9 @@ function PlanCard({ plan, current, ending, pending, plans, payments }: PlanCardP
     const { checkout_url } = await call("POST /api/v1/billing/subscription", {
       body: { plan_id: plan.id, success_url: back, cancel_url: back },
     });
-    if (checkout_url !== undefined) location.assign(checkout_url);
+    if (checkout_url !== undefined) return location.assign(checkout_url);
     await stale(...CHANGED);
+    confirmSaved("Plan saved");
   };
   const monthly = `${money(plan.price_cents, plan.currency)} per ${plan.interval}`;
   return (
@@ -154,7 +156,6 @@ function PlanCard({ plan, current, ending, pending, plans, payments }: PlanCardP
           action={change === "subscribe" && payments === "stripe" ? "Go to checkout" : LABELS[change]}
           kind="primary"
           onClose={() => setAsking(false)}
-          saved="Plan saved"
           onConfirm={subscribe}
         >
           {

@@ -5,6 +5,7 @@ import { type List, listOf, queryClient, stale } from "../api/queries.ts";
 import { instant, money, number } from "../format.ts";
 import { OWN_ZONE, zoneName } from "../schedule-words.ts";
 import { Badge, Button, Callout, Card } from "../ui/basics.tsx";
+import { Confirm } from "../ui/dialog.tsx";
 import { FormErrorProvider, onSubmit, TextField } from "../ui/fields.tsx";
 import { type Column, PagedTable } from "../ui/list.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
@@ -124,14 +125,7 @@ const TONES = { open: "warn", paid: "good", unpaid: "bad", void: "neutral" } as 
 
 /** Invoices for used overage. */
 export function Invoices({ api_key }: { api_key: string }) {
-  const settle = useMutation({
-    mutationFn: ({ id, status }: { id: string; status: "paid" | "void" }) =>
-      call("PUT /api/v1/admin/invoices/{id}", { key: api_key, params: { id }, body: { status } }),
-    onSuccess: async (_, { status }) => {
-      await stale("operator");
-      confirmSaved(`Invoice marked as ${status}`);
-    },
-  });
+  const [asking, setAsking] = useState<{ invoice: Invoice; status: "paid" | "void" } | null>(null);
   const query: List<Invoice> = listOf(["operator", "invoices"], async (page) => {
     const { invoices, next_cursor } = await fetchInvoices(api_key, page);
     return { rows: invoices, next_cursor };
@@ -149,19 +143,11 @@ export function Invoices({ api_key }: { api_key: string }) {
         invoice.collected_by === "operator" &&
         (invoice.status === "open" || invoice.status === "unpaid") && (
           <span className="flex justify-end gap-1 max-md:flex-col">
-            <Button
-              kind="quiet"
-              busy={settle.isPending}
-              onClick={() => settle.mutate({ id: invoice.id, status: "paid" })}
-            >
+            <Button kind="quiet" onClick={() => setAsking({ invoice, status: "paid" })}>
               Mark as paid
             </Button>
-            <Button
-              kind="quiet"
-              busy={settle.isPending}
-              onClick={() => settle.mutate({ id: invoice.id, status: "void" })}
-            >
-              Void
+            <Button kind="quiet" onClick={() => setAsking({ invoice, status: "void" })}>
+              Void invoice
             </Button>
           </span>
         ),
@@ -169,11 +155,6 @@ export function Invoices({ api_key }: { api_key: string }) {
   ];
   return (
     <Card title="Overage invoices" note="You collect the open invoices. Mark each invoice as paid or void." flush>
-      {settle.error !== null && (
-        <div className="px-4 pb-3">
-          <ProblemNotice error={settle.error} />
-        </div>
-      )}
       <PagedTable
         label="Overage invoices"
         query={query}
@@ -181,6 +162,35 @@ export function Invoices({ api_key }: { api_key: string }) {
         keyOf={({ id }) => id}
         empty={<p className="px-4 pb-5 text-muted">No invoices. Purser invoices overage at the end of a period.</p>}
       />
+      {asking !== null && <Settle {...asking} api_key={api_key} onClose={() => setAsking(null)} />}
     </Card>
+  );
+}
+
+interface SettleProps {
+  invoice: Invoice;
+  status: "paid" | "void";
+  api_key: string;
+  onClose: () => void;
+}
+/** Asks before an invoice is closed: a closed one cannot be opened again. */
+function Settle({ invoice: { id, amount_cents, currency }, status, api_key, onClose }: SettleProps) {
+  const is_void = status === "void";
+  const amount = money(amount_cents, currency);
+  const settle = async () => {
+    await call("PUT /api/v1/admin/invoices/{id}", { key: api_key, params: { id }, body: { status } });
+    await stale("operator");
+  };
+  return (
+    <Confirm
+      title={is_void ? `Void the invoice of ${amount}?` : `Mark the invoice of ${amount} as paid?`}
+      action={is_void ? "Void invoice" : "Mark as paid"}
+      kind={is_void ? "danger" : "primary"}
+      saved={`Invoice marked as ${status}`}
+      onConfirm={settle}
+      onClose={onClose}
+    >
+      {is_void ? "The user no longer owes it." : "You have received the money."} This cannot be undone.
+    </Confirm>
   );
 }
