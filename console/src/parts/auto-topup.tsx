@@ -108,7 +108,7 @@ function AutoTopupForm({ settings }: { settings: Settings }) {
 
 function StatusNote({ settings }: { settings: Settings }) {
   const { status, paused_reason, ordered_this_month_cents } = settings;
-  if (status === "off") return <p className="text-muted">Off. Your saved card is charged once you enable them.</p>;
+  if (status === "off") return <p className="text-muted">Off. Enabled, they charge your saved card each time.</p>;
   if (paused_reason !== null)
     return (
       <Callout tone="bad" icon="warning">

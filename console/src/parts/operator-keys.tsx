@@ -15,7 +15,7 @@ type OperatorKey = Answer<"GET /api/v1/admin/keys">["keys"][number];
 
 const ROLES = [
   ["read", "Read: everything, no changes"],
-  ["support", "Support: also addresses, suspend and resume"],
+  ["support", "Support: also limits, suspend and resume"],
   ["admin", "Admin: everything"],
 ] as const;
 
