@@ -123,7 +123,8 @@ it("a person who has left a new conversation is not brought back by its answer, 
   await page.getByRole("button", { name: "Stop" }).waitFor();
   await page.getByRole("link", { name: "Secrets" }).click();
   await page.getByRole("heading", { name: "Secrets", level: 1 }).waitFor();
-  const ended = page.waitForEvent("requestfinished", (request) => request.url().endsWith("/chat"));
+  // The balance is read again after the answer.
+  const ended = page.waitForResponse(/\/users\/me$/);
   answerNow();
   await ended;
   await page.waitForLoadState("networkidle");
@@ -131,6 +132,28 @@ it("a person who has left a new conversation is not brought back by its answer, 
   await page.goto(`${service.url}/agents/${id}/chat`);
   await page.getByRole("link", { name: /just now/ }).click();
   await page.getByRole("log").getByText("Here at last.").waitFor();
+});
+
+it("what is typed while the first answer of a conversation comes stays, and so does the focus", async () => {
+  await signUp(context, service, "next@example.com");
+  const id = await create("Slow");
+  const answerNow = laterAnswer();
+  await page.goto(`${service.url}/agents/${id}/chat`);
+  const message = page.getByLabel("Your message");
+  await message.fill("Hello?");
+  await page.keyboard.press("Enter");
+  await message.fill("And then?");
+  answerNow();
+  await page.waitForURL(/thread=/);
+  await page.getByRole("log").getByText("Here at last.").waitFor();
+  await page.getByRole("link", { name: "View run" }).waitFor();
+  expect(await message.inputValue()).toBe("And then?");
+  expect(await message.evaluate((field) => field === document.activeElement)).toBe(true);
+  await page.keyboard.press("Enter");
+  await page.getByRole("log").getByText("And then?").waitFor();
+  await page.getByRole("link", { name: "New conversation" }).click();
+  await shows(page, "Write a message");
+  expect(await page.getByText("Hello?").count()).toBe(0);
 });
 
 it("every conversation can be opened, and a list that could not be loaded is not called empty", async () => {

@@ -18,6 +18,7 @@ export function ChatPage() {
   const { thread } = useSearch({ from: "/signed-in/agents/$id/chat" });
   const { data: agent } = useSuspenseQuery(agentQuery(id));
   const [deleting, setDeleting] = useState(false);
+  const { key, onBegun } = useConversationKey(thread);
   const navigate = useNavigate();
   const remove = async () => {
     if (thread === undefined) return;
@@ -45,7 +46,7 @@ export function ChatPage() {
         )}
       </PageHeader>
       <div className="grid items-start gap-4 lg:grid-cols-[minmax(0,1fr)_16rem]">
-        <Conversation key={thread ?? "new"} id={id} thread={thread} />
+        <Conversation key={key} id={id} thread={thread} onBegun={onBegun} />
         <Threads id={id} thread={thread} />
       </div>
       {deleting && (
@@ -61,6 +62,20 @@ export function ChatPage() {
       )}
     </>
   );
+}
+
+/** A key for each conversation. A new one keeps its key when it gets its id, and so its field with what is typed there. */
+function useConversationKey(thread: string | undefined) {
+  const begun = useRef<string>(undefined);
+  const [shown, setShown] = useState({ thread, key: 0 });
+  if (shown.thread !== thread) {
+    const is_same = shown.thread === undefined && thread === begun.current;
+    setShown({ thread, key: is_same ? shown.key : shown.key + 1 });
+  }
+  const onBegun = (thread_id: string) => {
+    begun.current = thread_id;
+  };
+  return { key: shown.key, onBegun };
 }
 
 function Threads({ id, thread }: { id: string; thread: string | undefined }) {
@@ -107,15 +122,23 @@ function Threads({ id, thread }: { id: string; thread: string | undefined }) {
   );
 }
 
-function Conversation({ id, thread }: { id: string; thread: string | undefined }) {
+interface ConversationProps {
+  id: string;
+  /** undefined: a new conversation. */
+  thread: string | undefined;
+  /** Gets the id of a new conversation before the address has it. */
+  onBegun: (thread_id: string) => void;
+}
+function Conversation({ id, thread, onBegun }: ConversationProps) {
   const kept = useInfiniteQuery({ ...threadQuery(id, thread ?? ""), enabled: thread !== undefined });
   const navigate = useNavigate();
   const is_open = useIsOpen();
   const { turn, ask, stop, clear } = useTurn(id, thread, async (thread_id) => {
     await stale("thread", "threads", "profile", "runs");
     // The person may have gone to another page meanwhile, and stays there.
-    if (thread === undefined && is_open.current)
-      await navigate({ to: "/agents/$id/chat", params: { id }, search: { thread: thread_id }, replace: true });
+    if (thread !== undefined || !is_open.current) return;
+    onBegun(thread_id);
+    await navigate({ to: "/agents/$id/chat", params: { id }, search: { thread: thread_id }, replace: true });
   });
   const { log, end, follow } = useFollow();
   const pages = kept.data?.pages ?? [];
