@@ -217,6 +217,17 @@ it("limits of a form are told before it is sent: a key without rights, a top-up 
   await page.goto(`${service.url}/billing?top_up=true`);
   await page.getByLabel("Amount in US dollars").fill("5000000");
   await shows(page, "The maximum is $999,999.99.");
+  await page.goto(`${service.url}/billing?tab=purchases`);
+  for (const [label, value] of Object.entries({ "Threshold in tokens": "9", "Dollars per top-up": "10" }))
+    await page.getByLabel(label).fill(value);
+  const cap = page.getByLabel("Most dollars per month");
+  await cap.fill("5");
+  await page.getByRole("button", { name: "Enable" }).click();
+  expect(await cap.evaluate((field: HTMLInputElement) => field.validity.rangeUnderflow)).toBe(true);
+  await page.goto(`${service.url}/agents/new`);
+  await page.getByLabel("Name", { exact: true }).fill("  ");
+  await page.getByRole("button", { name: "Create agent" }).click();
+  await shows(page, "Name must be text of 1 to 200 characters");
 
   const soon = new Date(Date.now() + 1000).toISOString();
   await person("POST", "/api-keys", { name: "Former", expires_at: soon });

@@ -85,6 +85,7 @@ function AutoTopupForm({ settings }: { settings: Settings }) {
             {...dollars}
             label="Most dollars per month"
             param="monthly_cap_cents"
+            min={amount === "" ? dollars.min : amount}
             required
             value={cap}
             onValue={setCap}

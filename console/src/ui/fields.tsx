@@ -27,10 +27,11 @@ interface FieldProps {
 const isWithin = (wrong: string | null, param: string) =>
   wrong !== null && (wrong === param || wrong.startsWith(`${param}[`) || wrong.startsWith(`${param}.`));
 
-/** The error message beside its field, without the field's name. */
-function atField({ code, param, message }: Problem): string {
+/** The error message beside its field, with the field's label in place of its name in the API. */
+function atField({ code, param, message }: Problem, label: string): string {
   if (code === "missing_field") return "This field is required.";
   const text = message.replace(`${param} is not valid: `, "");
+  if (param !== null && text.startsWith(`${param} `)) return `${label}${text.slice(param.length)}`;
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
@@ -55,7 +56,7 @@ export function Field({ label, hint, param, className = "", children }: FieldPro
       {children({ id, "aria-describedby": described === "" ? undefined : described, "aria-invalid": wrong })}
       {wrong && (
         <p id={`${id}-error`} className="mt-1 text-sm text-bad">
-          {problem !== null && atField(problem)}
+          {problem !== null && atField(problem, label)}
         </p>
       )}
       {hint !== undefined && (
