@@ -15,7 +15,7 @@ const URL_IN_TEXT = /https?:\/\/[^\s<>"'`]+/g;
 const AFTER_URL = /[.,;:!?)\]}]{1,8}$/;
 const SAY = /\b(?:say|repeat|reply with|answer with|respond with)\b(?: (?:exactly|only|just|after me))*:?\s+(.+)$/is;
 const COUNT = /\bcount (?:from 1 )?(?:up )?to (\d{1,5})\b/i;
-const CALL = /\bcall (?:the tool )?`?([A-Za-z0-9_-]{1,64})`? with (\{.*\})/is;
+const CALL = /\bcall (?:the tool )?`?([A-Za-z0-9_-]{1,64})`? with (?=\{)/i;
 const SENDING = /\b(?:send|post|notify|deliver|webhook)\b/i;
 const FETCH_TOOL = "web_fetch";
 const SEND_TOOL = "send_webhook";
@@ -24,8 +24,10 @@ const MAX_TASK = 20_000;
 const MAX_JSON_ATTEMPTS = 32;
 const MAX_COUNT = 10_000;
 const MAX_QUOTE = 400;
-/** Lines that the safety layer adds around fetched text; not part of the text. */
-const FENCE_LINE = /^\s*(?:[-=<>[\]#*_]{3,}.*|<[^>]*>|\[[^\]]*\])\s*$/;
+/** The texts of a JSON answer together. A schema may ask for thousands of them. */
+const MAX_SAMPLED = 100_000;
+/** Lines that the safety layer adds around fetched text; not part of the text. Linear in any line. */
+const FENCE_LINE = /^\s*(?:[-=<>[\]#*_]{3}|<[^>]*>\s*$|\[[^\]]*\]\s*$)/;
 
 /** Returns the next message of the conversation. Pure. */
 export function rehearse(request: ChatRequest): RehearsalAnswer {
@@ -62,13 +64,20 @@ function made(turn: Turn, call: Call): boolean {
 }
 
 function explicitCalls(task: string, tools: ReadonlySet<string>): Call[] {
-  const [, name = "", text = ""] = CALL.exec(task) ?? [];
-  const input = jsonPrefix(text);
-  return tools.has(name) && input !== null ? [{ name, arguments: input }] : [];
+  const found = calledIn(task);
+  const input = found === null ? null : jsonPrefix(found.text);
+  return found !== null && input !== null && tools.has(found.name) ? [{ name: found.name, arguments: input }] : [];
+}
+
+/** The tool that the task says to call, and the text that begins with its arguments. */
+function calledIn(task: string): { name: string; text: string } | null {
+  const found = CALL.exec(task);
+  const text = found === null ? "" : task.slice(found.index + found[0].length);
+  return found === null || !text.includes("}") ? null : { name: found[1] ?? "", text };
 }
 
 function fetchCalls(task: string, tools: ReadonlySet<string>): Call[] {
-  if (!tools.has(FETCH_TOOL) || CALL.test(task)) return [];
+  if (!tools.has(FETCH_TOOL) || calledIn(task) !== null) return [];
   const targets = sendTargets(task, tools);
   return urlsOf(task)
     .filter((url) => !targets.includes(url))
@@ -85,7 +94,7 @@ function sendCalls(task: string, turn: Turn, tools: ReadonlySet<string>): Call[]
 /** The addresses after a verb of sending: "fetch A and send a summary to B" sends to B. */
 function sendTargets(task: string, tools: ReadonlySet<string>): string[] {
   const sending = SENDING.exec(task);
-  if (!tools.has(SEND_TOOL) || sending === null || CALL.test(task)) return [];
+  if (!tools.has(SEND_TOOL) || sending === null || calledIn(task) !== null) return [];
   const [target] = urlsOf(task.slice(sending.index));
   return target === undefined ? [] : [target];
 }
@@ -120,21 +129,33 @@ function firstSentence(result: string): string {
 function formatted(text: string, { response_format }: ChatRequest): string {
   if (response_format === undefined || response_format.type === "text") return text;
   const schema = response_format.type === "json_schema" ? response_format.json_schema.schema : undefined;
-  return JSON.stringify(schema == null ? { answer: text } : sampleOf(schema, text));
+  return JSON.stringify(schema == null ? { answer: text } : sampleOf(schema, { text, left: MAX_SAMPLED }));
 }
 
-/** The smallest value that fits a schema, with `text` for each string. */
-function sampleOf(schema: Record<string, unknown>, text: string, depth = 0): unknown {
+/** The text for each string of a sample, and the characters that are left for them. */
+interface Sampling {
+  text: string;
+  left: number;
+}
+
+/** The smallest value that fits a schema, with the text for each string while characters are left. */
+function sampleOf(schema: Record<string, unknown>, sampling: Sampling, depth = 0): unknown {
   if (Array.isArray(schema.enum)) return schema.enum[0];
   if ("const" in schema) return schema.const;
   const type = Array.isArray(schema.type) ? schema.type[0] : schema.type;
-  if (type === "string") return text;
+  if (type === "string") {
+    const text = sampling.text.slice(0, sampling.left);
+    sampling.left -= text.length;
+    return text;
+  }
   if (type === "integer" || type === "number") return typeof schema.minimum === "number" ? schema.minimum : 0;
   if (type === "boolean") return false;
   if (type === "null" || depth >= 16) return null;
   if (type === "array") return [];
   const properties = (schema.properties ?? {}) as Record<string, Record<string, unknown>>;
-  return Object.fromEntries(Object.entries(properties).map(([key, each]) => [key, sampleOf(each, text, depth + 1)]));
+  return Object.fromEntries(
+    Object.entries(properties).map(([key, each]) => [key, sampleOf(each, sampling, depth + 1)]),
+  );
 }
 
 function lastUserText(messages: readonly ChatMessage[]): string {

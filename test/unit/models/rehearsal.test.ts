@@ -158,6 +158,40 @@ describe("the rehearsal model as a stream", () => {
   });
 });
 
+describe("a request that is built to hold the event loop", () => {
+  const user = (content: string): ChatMessage => ({ role: "user", content });
+  const call = { id: "c", type: "function" as const, function: { name: "lookup", arguments: "{}" } };
+  const within = async (work: () => Promise<unknown>) => {
+    const before = process.cpuUsage();
+    await work();
+    expect(process.cpuUsage(before).user / 1_000).toBeLessThan(1_000);
+  };
+
+  it("by a tool's result of dashes and a carriage return is answered in linear time", async () => {
+    const content = `${"-".repeat(100_000)}\rX`;
+    const messages: ChatMessage[] = [
+      user("go"),
+      { role: "assistant", content: null, tool_calls: [call] },
+      { role: "tool", tool_call_id: "c", content },
+    ];
+    await within(() => answer(messages));
+  });
+
+  it("by calls whose arguments do not end is answered in linear time", async () => {
+    await within(() => answer("call x with {".repeat(1_500), { tools: TOOLS }));
+  });
+
+  it("by a schema of 20,000 strings gets a short answer, and one of a few strings the whole text", async () => {
+    const said = "x".repeat(15_000);
+    const asked = (count: number): Partial<ChatRequest> => {
+      const properties = Object.fromEntries(Array.from({ length: count }, (_, n) => [`p${n}`, { type: "string" }]));
+      return { response_format: { type: "json_schema", json_schema: { name: "n", schema: { properties } } } };
+    };
+    await within(() => answer(`say ${said}`, asked(20_000)));
+    expect(JSON.parse((await answer(`say ${said}`, asked(3))).text ?? "")).toEqual({ p0: said, p1: said, p2: said });
+  });
+});
+
 describe("its tokens", () => {
   it("are the text when joined", () => {
     fc.assert(fc.property(fc.string({ unit: "binary" }), (text) => rehearsalTokens(text).join("") === text));
