@@ -11,7 +11,8 @@ const LEAST_OUTPUT_TOKENS = 64;
 export const WORDS_TOKENS = 300;
 /** The most characters of a fault at each end. The caller's schema and the model's answer choose its names. */
 const SHOWN_FAULT = 100;
-const FENCED = /^```(?:json)?\s*\n([\s\S]*?)\n?```$/;
+const FENCE = "```";
+const OPENING = /^```(?:json)?\s*\n/;
 
 /**
  * The call that corrects an answer. Null: the answer is valid or not checked, the output cap is used up, or the call
@@ -39,9 +40,12 @@ export function correctionOf(
   return { ...call, request: { ...call.request, messages }, max_output_tokens };
 }
 
-/** The text of an answer without the fence that many models put around JSON. */
+/** The text of an answer without the fence that many models put around JSON. Linear in any text. */
 export function jsonText(text: string): string {
-  return FENCED.exec(text.trim())?.[1] ?? text.trim();
+  const trimmed = text.trim();
+  const [opening] = OPENING.exec(trimmed) ?? [];
+  if (opening === undefined || !trimmed.endsWith(FENCE)) return trimmed;
+  return trimmed.slice(opening.length, -FENCE.length).replace(/\n$/, "");
 }
 
 function shortened(fault: string): string {

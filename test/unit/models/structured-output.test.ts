@@ -5,6 +5,7 @@ import { schemaFault } from "../../../src/models/json-schema.ts";
 import { createOpenAiProvider } from "../../../src/models/openai.adapter.ts";
 import { createOpenAiCompatible } from "../../../src/models/openai-compatible.adapter.ts";
 import { forwardedRequest } from "../../../src/models/request-fields.ts";
+import { jsonText } from "../../../src/models/structured-answer.ts";
 import { withStructuredOutput } from "../../../src/models/structured-output.ts";
 import { NATIVE_APIS, NATIVE_KINDS } from "../../support/native-apis/lab.ts";
 import { completion, cut, delta, event, events, json, startUpstream, type Upstream } from "../../support/upstream.ts";
@@ -218,6 +219,12 @@ describe("the fault of a value", () => {
     [["a", 1], { type: "array", items: { type: "string" } }, 'the value[1] must be of type "string"'],
     ["c", { enum: ["a", "b"] }, 'the value must be one of ["a","b"]'],
     [null, { type: ["string", "null"] }, null],
+    [{ b: [1], a: 2 }, { const: { a: 2, b: [1] } }, null],
+    [
+      { a: [1, 2] },
+      { enum: [{ a: [1] }, { a: { 0: 1, 1: 2 } }] },
+      'the value must be one of [{"a":[1]},{"a":{"0":1,"1":2}}]',
+    ],
     [1, { anyOf: [{ type: "string" }, { type: "integer" }] }, null],
     [
       { next: { next: {} } },
@@ -240,4 +247,37 @@ it("a schema that compares one value with many others counts each comparison (at
   const before = process.cpuUsage();
   expect(schemaFault("none of them", schema)).toBeNull();
   expect(process.cpuUsage(before).user / 1_000).toBeLessThan(1_000);
+});
+
+const LONG = "a/".repeat(100_000);
+it.each<[string, object]>([
+  ["a long reference", { $ref: `#/${LONG}` }],
+  ["a long list of types", { type: Array(50_000).fill("none") }],
+  ["a long type", { type: LONG }],
+  ["a long value", { const: LONG }],
+  ["long values", { enum: [LONG, LONG] }],
+  ["a large object", { const: { list: Array(50_000).fill(1) } }],
+])("a schema that refers to %s 5,000 times is checked in a bounded time (attack: a blocked node)", (_name, part) => {
+  const schema = { $defs: { a: part }, anyOf: Array(5_000).fill({ $ref: "#/$defs/a" }) };
+  const before = process.cpuUsage();
+  schemaFault({ list: Array(1_000).fill(2) }, schema);
+  expect(process.cpuUsage(before).user / 1_000).toBeLessThan(1_000);
+});
+
+describe("the JSON text of an answer", () => {
+  it.each([
+    ['```json\n{"a":1}\n```', '{"a":1}'],
+    [" ```\n\n[1]``` ", "[1]"],
+    ['{"a":"```"}', '{"a":"```"}'],
+    ["```json\n{", "```json\n{"],
+    ["```json\n```", ""],
+  ])("%j is %j", (answer, text) => {
+    expect(jsonText(answer)).toBe(text);
+  });
+
+  it("is found in linear time (attack: an open fence and 100,000 line breaks)", () => {
+    const before = process.cpuUsage();
+    jsonText(`\`\`\`json${"\n".repeat(100_000)}${"x".repeat(100_000)}`);
+    expect(process.cpuUsage(before).user / 1_000).toBeLessThan(1_000);
+  });
 });
