@@ -61,8 +61,11 @@ function charsetOfMark(body: Buffer): string | undefined {
   return body[0] === 0xff && body[1] === 0xfe ? "utf-16le" : undefined;
 }
 
+/** Bounded spaces: a server may send 16 KB of them, which unbounded ones would read in quadratic time. */
+const CHARSET = /charset\s{0,8}=\s{0,8}["']?\s{0,8}([\w.:-]{1,40})/i;
+
 function charsetIn(text: string): string | undefined {
-  return /charset\s*=\s*["']?\s*([\w.:-]{1,40})/i.exec(text)?.[1];
+  return CHARSET.exec(text)?.[1];
 }
 
 function decoder(label: string): TextDecoder {
