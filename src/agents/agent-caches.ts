@@ -2,15 +2,19 @@ import { LRUCache } from "lru-cache";
 import type { AgentConfig } from "./agent-config.ts";
 import type { AgentRow, AgentsStore } from "./agents.store.ts";
 
-/** Size of each cache, in entries. */
-const SIZE = 1_000;
+/** Limits of each cache: entries, and characters of their settings, of which one agent may have 4 million. */
+const LIMITS = { max: 1_000, maxSize: 67_108_864, sizeCalculation: sizeOf };
+
+function sizeOf({ system_prompt, run_prompt, tools_config }: AgentConfig): number {
+  return 1 + (system_prompt?.length ?? 0) + (run_prompt?.length ?? 0) + JSON.stringify(tools_config).length;
+}
 
 /**
  * A cache of agents as this node last read them. It is not notified of changes, so its users pass the agent's version
  * and read again when that version is out of date.
  */
 export function createAgentCache() {
-  const agents = new LRUCache<string, AgentRow>({ max: SIZE });
+  const agents = new LRUCache<string, AgentRow>(LIMITS);
   const keyOf = (user_id: string, id: string) => `${user_id} ${id}`;
   return {
     get: (user_id: string, id: string): AgentRow | undefined => agents.get(keyOf(user_id, id)),
@@ -24,10 +28,12 @@ export function createAgentCache() {
  * an agent cancels its runs, and a run that is being cancelled begins no step.
  */
 export function createConfigCache(store: Pick<AgentsStore, "version">) {
-  const configs = new LRUCache<string, AgentConfig>({ max: SIZE });
+  const configs = new LRUCache<string, AgentConfig>(LIMITS);
   return async (version: Parameters<AgentsStore["version"]>[0]): Promise<AgentConfig | undefined> => {
     const key = `${version.user_id} ${version.agent_id} ${version.version}`;
-    const config = configs.get(key) ?? (await store.version(version))?.config;
+    const kept = configs.get(key);
+    if (kept !== undefined) return kept;
+    const config = (await store.version(version))?.config;
     if (config !== undefined) configs.set(key, config);
     return config;
   };

@@ -47,9 +47,9 @@ function addAgents(router: HttpRouter, agents: Agents): void {
       return c.json({ agents: shown, next_cursor }, 200);
     }
     const before_id = decodeCursor(cursor, UUID_KEY);
-    const records = await agents.list(user_id, { limit: limit + 1, before_id, name: name ?? null });
-    const { page, next_cursor } = pageOf(records, limit, (agent) => agent.id);
-    return c.json({ agents: page.map((agent) => shownTo(c.get("caller"), agent)), next_cursor }, 200);
+    const found = await agents.list(user_id, { limit, before_id, name: name ?? null });
+    const next_cursor = found.next_id === null ? null : encodeCursor(found.next_id);
+    return c.json({ agents: found.agents.map((agent) => shownTo(c.get("caller"), agent)), next_cursor }, 200);
   });
   router.openapi(contract.getAgent, async (c) => {
     const caller = c.get("caller");

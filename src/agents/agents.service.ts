@@ -63,6 +63,9 @@ export interface AgentsDeps {
 /** The most agents in the list of models. */
 const MAX_AS_MODELS = 1_000;
 
+/** The size of a page of agents. An agent may have 4 MB, and a page of 100 such agents would block the node. */
+const PAGE_BYTES = 4_194_304;
+
 /** Agents, their versions and their runs. Owns `agent` and `agent_version`. */
 export function createAgents(deps: AgentsDeps) {
   const { db, runs, followers } = deps;
@@ -172,24 +175,7 @@ function createCrud(
       const { config, created_at } = found;
       return { ...config, agent_id, version, created_at };
     },
-    /** Newest first; `before_id` is the last agent of the page before. */
-    async list(user_id: string, page: Parameters<AgentsStore["agents"]>[1]): Promise<AgentRecord[]> {
-      return records(user_id, await store.agents(user_id, page));
-    },
-    /**
-     * Agents with an active schedule that is not paused, ordered by next run, after the cursor `after`; `next` is null
-     * at the end.
-     */
-    async nextRuns(user_id: string, { limit, after }: { limit: number; after: NextRun | null }) {
-      const due = await schedules.nextRuns(user_id, { limit: limit + 1, after });
-      const page = due.slice(0, limit);
-      const rows = await Promise.all(page.map(({ agent_id }) => store.agent(user_id, agent_id)));
-      const agents = await records(
-        user_id,
-        rows.filter((row) => row !== undefined),
-      );
-      return { agents, next: due.length > limit ? (page.at(-1) ?? null) : null };
-    },
+    ...createLists({ store, schedules, records }),
     /** Names of the user's agents among `ids`, deleted ones included. */
     async names(user_id: string, ids: readonly string[]): Promise<AgentNames> {
       if (ids.length === 0) return new Map();
@@ -289,6 +275,51 @@ function createCrud(
       await store.deleteUser(tx, user_id);
     },
   };
+}
+
+function createLists({
+  store,
+  schedules,
+  records,
+}: Pick<AgentsDeps, "schedules"> & {
+  store: AgentsStore;
+  records(user_id: string, rows: AgentRow[]): Promise<AgentRecord[]>;
+}) {
+  return {
+    /**
+     * Newest first; `before_id` is the last agent of the page before. A page ends early if its agents are large:
+     * `next_id` is the last agent, null at the end.
+     */
+    async list(user_id: string, { limit, ...page }: Parameters<AgentsStore["sizes"]>[1]) {
+      const sizes = await store.sizes(user_id, { ...page, limit: limit + 1 });
+      const fit = thatFit(sizes.slice(0, limit), ({ bytes }) => bytes).map(({ id }) => id);
+      const agents = await records(user_id, await store.agents(user_id, fit));
+      return { agents, next_id: fit.length < sizes.length ? (fit.at(-1) ?? null) : null };
+    },
+    /**
+     * Agents with an active schedule that is not paused, ordered by next run, after the cursor `after`; `next` is null
+     * at the end. A page ends early as in `list`.
+     */
+    async nextRuns(user_id: string, { limit, after }: { limit: number; after: NextRun | null }) {
+      const due = await schedules.nextRuns(user_id, { limit: limit + 1, after });
+      const page = due.slice(0, limit);
+      const ids = page.map(({ agent_id }) => agent_id);
+      const bytes_of = new Map((await store.sizesOf(user_id, ids)).map(({ id, bytes }) => [id, bytes]));
+      const fit = thatFit(page, ({ agent_id }) => bytes_of.get(agent_id) ?? 0);
+      const rows = await store.agents(user_id, ids.slice(0, fit.length));
+      return { agents: await records(user_id, rows), next: fit.length < due.length ? (fit.at(-1) ?? null) : null };
+    },
+  };
+}
+
+/** The first of the entries that fit into one page, at least one. */
+function thatFit<Entry>(entries: readonly Entry[], bytesOf: (entry: Entry) => number): readonly Entry[] {
+  let left = PAGE_BYTES;
+  const first_out = entries.findIndex((entry, at) => {
+    left -= bytesOf(entry);
+    return at > 0 && left < 0;
+  });
+  return first_out === -1 ? entries : entries.slice(0, first_out);
 }
 
 /** `changes` with the names that nulls in its tools keep. Throws 403 and 400 as `permittedTools` does. */

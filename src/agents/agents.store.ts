@@ -48,6 +48,15 @@ async function selectAgents(sql: Sql, keys: readonly AgentId[]): Promise<(AgentR
 /** A deleted agent, with the time of its deletion. */
 export type DeletedAgent = Pick<AgentRow, "user_id" | "id"> & { deleted_at: Instant };
 
+/** The approximate size of an agent in an answer. */
+export interface AgentSize {
+  id: string;
+  bytes: number;
+}
+
+const BYTES =
+  "octet_length(coalesce(system_prompt, '')) + octet_length(coalesce(run_prompt, '')) + octet_length(tools_config::text)";
+
 interface AgentPage {
   limit: number;
   before_id: string | null;
@@ -70,15 +79,26 @@ export function createAgentsStore(db: Db) {
     agent: (user_id: string, id: string) => agent({ user_id, id }),
     lockAgent: (tx: Tx, user_id: string, id: string) =>
       live(tx, user_id).where("id", "=", id).forUpdate().executeTakeFirst(),
-    /** Newest first; `name` is a part of the name, case-insensitive. */
-    agents: (user_id: string, { limit, before_id, name }: AgentPage) => {
-      let query = live(db, user_id).orderBy("id", "desc").limit(limit);
-      if (before_id !== null) query = query.where("id", "<", before_id);
-      if (name !== null)
-        query = query.where((is) =>
-          is(is.fn("strpos", [is.fn("lower", ["name"]), is.val(name.toLowerCase())]), ">", 0),
-        );
-      return query.execute();
+    /** The sizes of a page of agents, newest first; `name` is a part of the name, case-insensitive. */
+    sizes: (user_id: string, { limit, before_id, name }: AgentPage) =>
+      db.query<AgentSize>({
+        name: "agent_sizes",
+        text: `select id, ${BYTES} as bytes from agent
+          where user_id = $1 and deleted_at is null and ($2::uuid is null or id < $2)
+            and ($3::text is null or strpos(lower(name), $3) > 0)
+          order by id desc limit $4`,
+        values: [user_id, before_id, name?.toLowerCase() ?? null, limit],
+      }),
+    sizesOf: (user_id: string, ids: readonly string[]) =>
+      db.query<AgentSize>({
+        name: "agent_sizes_of",
+        text: `select id, ${BYTES} as bytes from agent where user_id = $1 and id = any($2::uuid[])`,
+        values: [user_id, ids],
+      }),
+    /** Those that exist, in this order. */
+    async agents(user_id: string, ids: readonly string[]): Promise<AgentRow[]> {
+      const rows = ids.length === 0 ? [] : await live(db, user_id).where("id", "in", ids).execute();
+      return ids.flatMap((id) => rows.find((row) => row.id === id) ?? []);
     },
     ids: async (user_id: string): Promise<string[]> =>
       (await live(db, user_id).clearSelect().select("id").execute()).map(({ id }) => id),

@@ -176,6 +176,35 @@ describe("an agent", () => {
     expect(second).toMatchObject({ agents: [{ id: ids[0] }], next_cursor: null });
     expect((await owner.get("/api/v1/agents?cursor=nonsense")).body.error.code).toBe("invalid_cursor");
   });
+
+  test.each(["", "&sort=next_run_at"])(
+    "is listed with few others if it is large, so no list blocks the node: %s",
+    async (sort) => {
+      const owner = await lab.service.newUser();
+      const paths = Array.from({ length: 50 }, (_, n) => `/${"p".repeat(990)}${n}`);
+      const auth = { secret: "S", paths, inject: { type: "bearer" } };
+      const servers = Array.from({ length: 20 }, (_, n) => ({
+        name: `s${n}`,
+        url: `https://s${n}.example.com/mcp`,
+        auth,
+      }));
+      await owner.post("/api/v1/secrets", { name: "S", value: "a value of some length" });
+      const large = {
+        ...scheduled,
+        system_prompt: "x".repeat(100_000),
+        tools_config: { mcp: { enabled: false, servers } },
+      };
+      for (let n = 0; n < 5; n += 1) await create({ ...large, schedule_time: `09:0${n}` }, owner);
+      const pages: string[][] = [];
+      for (let next: string | null = ""; next !== null; ) {
+        const { body } = await owner.get(`/api/v1/agents?limit=100${sort}${next === "" ? "" : `&cursor=${next}`}`);
+        pages.push(body.agents.map((agent: { schedule_time: string }) => agent.schedule_time));
+        next = body.next_cursor;
+      }
+      expect(pages.map(({ length }) => length)).toEqual([3, 2]);
+      expect(pages.flat().toSorted()).toEqual(["09:00", "09:01", "09:02", "09:03", "09:04"]);
+    },
+  );
 });
 
 describe("a body that is not valid is refused and nothing is written", () => {
