@@ -8,6 +8,10 @@ import { checkedCounts } from "./token-count.ts";
 const LEAST_THINKING_TOKENS = 1_024;
 /** Anthropic publishes 159 to 530, by model (platform.claude.com, "Tool use pricing"). Newer models are not listed. */
 const TOOL_PROMPT_TOKENS = 1_000;
+/** Events without which a stream is no answer. */
+const NEEDED_EVENTS = ["message_start", "message_delta", "error"];
+/** Blocks that an answer is converted from. Others come of tools and betas that are not used here. */
+const KNOWN_BLOCKS = ["text", "thinking", "redacted_thinking", "tool_use"];
 const CONTEXT_EDITING = "context-management-2025-06-27";
 
 /** Anthropic's Messages API. */
@@ -61,6 +65,16 @@ const ANTHROPIC: Dialect = {
       output_tokens: 0,
       reasoning_tokens: 0,
     });
+  },
+  // Anthropic adds types of events and blocks within a version, and clients have to ignore those that they do not know.
+  isIgnored(event) {
+    const { type } = fieldsOf(event);
+    return typeof type === "string" && !NEEDED_EVENTS.includes(type);
+  },
+  known(answer) {
+    if (!Array.isArray(answer.content)) return answer;
+    const blocks = answer.content.filter((block) => KNOWN_BLOCKS.includes(String(fieldsOf(block).type)));
+    return { ...answer, content: blocks.map(({ citations: _, ...block }) => block) };
   },
   details({ text, metadata: { signature, redactedData } }) {
     if (typeof redactedData === "string") return [{ type: "reasoning.encrypted", data: redactedData }];

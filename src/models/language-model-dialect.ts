@@ -43,6 +43,10 @@ export interface Dialect {
   effort(request: ChatRequest): LanguageModelCall["reasoning"];
   /** The counts so far in an event before the end of a stream; null: it has none. Absent: the API has no such event. */
   countsSoFar?(event: unknown): Counts | null;
+  /** Whether a stream goes on after an event that the SDK does not know. Absent: it knows all, or ignores others. */
+  isIgnored?(event: unknown): boolean;
+  /** A whole answer without what the SDK does not know and rejects. Absent: it ignores that. */
+  known?(answer: Body): Body;
   /** Whether a whole answer is a failure that the SDK takes for an answer. Absent: the API has no such answer. */
   isFailed?(answer: unknown): boolean;
   /** A block of reasoning in OpenRouter's shape. */

@@ -34,6 +34,7 @@ import type {
   ProviderRequest,
   ProviderStream,
 } from "./models.types.ts";
+import { parsedOrNull } from "./openai-compatible.adapter.ts";
 import { connections, noteSent } from "./provider-connections.ts";
 import { brokenProvider, failureOfStatus, failureOfThrown, secretsOf } from "./provider-errors.ts";
 import { isDefault } from "./request-fields.ts";
@@ -72,7 +73,8 @@ export function createLanguageModelProvider(
   let loading: ReturnType<typeof load> | undefined;
   const languageModel = async (request: ProviderRequest): Promise<LanguageModel> => {
     loading ??= load();
-    return (await loading)(request.model.provider_model, fetchFor(request, dialect));
+    const fetch = fetchFor(request, dialect);
+    return (await loading)(request.model.provider_model, request.stream ? fetch : knownOnly(fetch, dialect));
   };
   const callOf = ({ request, model, max_output_tokens, headers }: ProviderRequest, options: CallOptions) => ({
     ...languageModelCall(request, { model, dialect }),
@@ -160,7 +162,10 @@ function chunkStream(
       for (;;) {
         const { done, value: part } = await reader.read();
         if (done) break;
-        if (part.type === "error") throw part.error;
+        if (part.type === "error") {
+          if (isUnknownEvent(part.error, dialect)) continue;
+          throw part.error;
+        }
         if (part.type === "stream-start") {
           opening = choiceOf(part);
           continue;
@@ -204,6 +209,12 @@ function chunkStream(
     counts: () => reported ?? countsUntilNow(),
     cancel: () => void reader.cancel().catch(() => {}),
   };
+}
+
+/** Whether the SDK rejected an event because it does not know its type, and the stream goes on without it. */
+function isUnknownEvent(error: unknown, { isIgnored }: Dialect): boolean {
+  const { name, value } = fieldsOf(error);
+  return name === "AI_TypeValidationError" && isIgnored?.(value) === true;
 }
 
 /** The fields that are read from the AI SDK's errors, which carry the provider's whole answer. */
@@ -284,6 +295,19 @@ function fetchFor(call: ProviderRequest, dialect: Dialect): typeof fetch {
     if (native_fields === undefined) return boundedFetch(input, { ...init, body: JSON.stringify(sent) });
     // The caller's own fields have the data of its files.
     return boundedFetch(input, { ...init, ...inParts([await jsonBytes(sent)], init.headers) } as never);
+  };
+}
+
+/** Leaves out of whole answers what the SDK does not know: it would reject them. */
+function knownOnly(ask: typeof fetch, { known }: Dialect): typeof fetch {
+  if (known === undefined) return ask;
+  return async (input, init) => {
+    const response = await ask(input, init);
+    if (response.status !== 200) return response;
+    const text = await response.text();
+    const answer = parsedOrNull(text);
+    const { headers } = response;
+    return new Response(answer === null ? text : JSON.stringify(known(answer as Body)), { headers });
   };
 }
 

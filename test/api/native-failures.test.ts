@@ -130,3 +130,45 @@ it.each([false, true])("Messages name the stop sequence that ended Claude's answ
   const answer = stream ? client.messages.stream(asked).finalMessage() : client.messages.create(asked);
   expect(await answer).toMatchObject(ended);
 });
+
+it.each([false, true])(
+  "Claude's events and blocks of unknown types are left out of the answer (stream: %s)",
+  async (stream) => {
+    const usage = { input_tokens: 3, output_tokens: 2 };
+    const named = (type: string, fields: object) => `event: ${type}\ndata: ${JSON.stringify({ type, ...fields })}\n\n`;
+    const message = { id: "msg_1", type: "message", role: "assistant", model: "claude-test", stop_sequence: null };
+    const citation = { type: "future_location", cited_text: "abc" };
+    const block = { type: "future_block", data: "x" };
+    upstream.answer(
+      stream
+        ? events(
+            named("message_start", { message: { ...message, content: [], stop_reason: null, usage } }),
+            named("future_event", { a: 1 }),
+            named("content_block_start", { index: 0, content_block: block }),
+            named("content_block_stop", { index: 0 }),
+            named("content_block_start", { index: 1, content_block: { type: "text", text: "" } }),
+            named("content_block_delta", { index: 1, delta: { type: "citations_delta", citation } }),
+            named("content_block_delta", { index: 1, delta: { type: "future_delta", a: 1 } }),
+            named("content_block_delta", { index: 1, delta: { type: "text_delta", text: "abc" } }),
+            named("content_block_stop", { index: 1 }),
+            named("message_delta", {
+              delta: { stop_reason: "end_turn", stop_sequence: null },
+              usage: { output_tokens: 2 },
+            }),
+            named("message_stop", {}),
+          )
+        : json({
+            ...message,
+            content: [block, { type: "text", text: "abc", citations: [citation] }],
+            stop_reason: "end_turn",
+            usage,
+          }),
+    );
+    const client = new Anthropic({ baseURL: `${service.url}/api`, apiKey: user.key, maxRetries: 0 });
+    const asked = { model: "native/anthropic", max_tokens: 20, messages: [{ role: "user" as const, content: "x" }] };
+    const answer = await (stream ? client.messages.stream(asked).finalMessage() : client.messages.create(asked));
+    expect(answer).toMatchObject({ content: [{ type: "text", text: "abc" }], stop_reason: "end_turn" });
+    expect(answer.usage).toMatchObject(usage);
+    expect(await charges(user)).toHaveLength(1);
+  },
+);
