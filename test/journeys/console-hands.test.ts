@@ -73,6 +73,36 @@ it("a double click creates one agent, one run and one endpoint", async () => {
   expect((await person("GET", "/webhook-endpoints")).webhook_endpoints).toHaveLength(1);
 });
 
+it("what is being bought cannot be taken for cancelled, and Escape does not throw away a key that is shown once", async () => {
+  await signUp(context, service, "escape@example.com");
+  await page.goto(`${service.url}/billing?top_up=true`);
+  const gate = Promise.withResolvers<void>();
+  await context.route(/\/billing\/purchase$/, async (route) => {
+    await gate.promise;
+    await route.continue();
+  });
+  const dialog = page.getByRole("dialog");
+  await dialog.getByRole("button", { name: "Buy tokens" }).click();
+  for (const name of ["Cancel", "Close"])
+    await expect.poll(() => dialog.getByRole("button", { name, exact: true }).isDisabled()).toBe(true);
+  for (let times = 0; times < 3; times += 1) await page.keyboard.press("Escape");
+  gate.resolve();
+  await dialog.getByText("Your account has 6,250,000 more tokens.").waitFor();
+  await page.keyboard.press("Escape");
+  await dialog.waitFor({ state: "detached" });
+
+  await page.goto(`${service.url}/keys`);
+  await page.getByRole("button", { name: "New key" }).first().click();
+  await page.getByLabel("Name").fill("Program");
+  await page.keyboard.press("Enter");
+  const key = page.getByRole("textbox", { name: "API key" });
+  await key.waitFor();
+  for (let times = 0; times < 3; times += 1) await page.keyboard.press("Escape");
+  expect(await key.inputValue()).toMatch(/^purser_live_/);
+  await page.getByRole("button", { name: "I have copied it" }).click();
+  await dialog.waitFor({ state: "detached" });
+});
+
 it("a date of the ledger's filter can be typed", async () => {
   await signUp(context, service, "dates@example.com");
   await page.goto(`${service.url}/billing?tab=ledger`);

@@ -1,5 +1,6 @@
 import { type ReactNode, useEffect, useRef, useState } from "react";
 import { Button, Callout } from "./basics.tsx";
+import { useKeptOpen } from "./dialog.tsx";
 
 /** How long the button confirms the copy. */
 const CONFIRMED_MS = 3000;
@@ -104,6 +105,7 @@ interface ShownOnceProps {
 
 /** An API key or a signing secret. The service shows it only once. */
 export function ShownOnce({ label, text, onDone, children }: ShownOnceProps) {
+  useKeptOpen(true);
   return (
     <div className="space-y-4">
       <Callout tone="warn" icon="warning">

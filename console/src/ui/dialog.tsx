@@ -1,5 +1,14 @@
 import { type UseMutationResult, useMutation } from "@tanstack/react-query";
-import { type ComponentProps, type ReactNode, useEffect, useId, useRef, useState } from "react";
+import {
+  type ComponentProps,
+  createContext,
+  type ReactNode,
+  useContext,
+  useEffect,
+  useId,
+  useRef,
+  useState,
+} from "react";
 import { Button } from "./basics.tsx";
 import { FormErrorProvider, onSubmit, TextField } from "./fields.tsx";
 import { Icon } from "./icons.tsx";
@@ -20,10 +29,22 @@ function openerOf(active: Element | null): HTMLElement | null {
   return opener instanceof HTMLElement && opener !== document.body ? opener : null;
 }
 
+const KeepOpen = createContext<(is_kept: boolean) => void>(() => {});
+
+/** Keeps the dialog open against Escape: during a request, which goes on all the same, and for what is shown once. */
+export function useKeptOpen(is_kept: boolean): void {
+  const keep = useContext(KeepOpen);
+  useEffect(() => {
+    keep(is_kept);
+    return () => keep(false);
+  }, [keep, is_kept]);
+}
+
 /** A modal dialog while it is rendered. The browser's own element keeps the focus inside and returns it at the end. */
 export function Dialog({ title, onClose, children, wide = false }: DialogProps) {
   const ref = useRef<HTMLDialogElement>(null);
   const title_id = useId();
+  const [is_kept, setKept] = useState(false);
   useEffect(() => {
     const opener = openerOf(document.activeElement);
     ref.current?.showModal();
@@ -40,18 +61,31 @@ export function Dialog({ title, onClose, children, wide = false }: DialogProps) 
       ref={ref}
       aria-labelledby={title_id}
       onClose={onClose}
-      onCancel={(event) => event.target !== ref.current && event.stopPropagation()}
+      onCancel={(event) => {
+        if (event.target !== ref.current) event.stopPropagation();
+        else if (is_kept) event.preventDefault();
+      }}
+      // Browsers close on a second Escape although the first one was prevented.
+      {...{ closedby: is_kept ? "none" : "closerequest" }}
       className={`m-auto max-h-[90dvh] w-[calc(100%-2rem)] overflow-auto rounded-2xl border border-line bg-panel p-0 shadow-2xl ${wide ? "max-w-2xl" : "max-w-md"}`}
     >
       <div className="flex items-center justify-between gap-4 border-b border-line px-5 py-3.5">
         <h2 id={title_id} tabIndex={-1} className="min-w-0 text-base font-semibold wrap-anywhere outline-none">
           {title}
         </h2>
-        <Button kind="quiet" className="-mr-2 px-1.5" aria-label="Close" onClick={() => ref.current?.close()}>
+        <Button
+          kind="quiet"
+          className="-mr-2 px-1.5"
+          aria-label="Close"
+          disabled={is_kept}
+          onClick={() => ref.current?.close()}
+        >
           <Icon name="close" />
         </Button>
       </div>
-      <div className="px-5 py-4">{children}</div>
+      <KeepOpen value={setKept}>
+        <div className="px-5 py-4">{children}</div>
+      </KeepOpen>
     </dialog>
   );
 }
@@ -160,11 +194,14 @@ export function FormEnd({
   disabled = false,
   children,
 }: FormEndProps) {
+  useKeptOpen(busy);
   return (
     <>
       {error !== null && <ProblemNotice error={error} />}
       <div className="flex flex-wrap justify-end gap-2">
-        <Button onClick={onCancel}>{cancel}</Button>
+        <Button disabled={busy} onClick={onCancel}>
+          {cancel}
+        </Button>
         <Button type="submit" kind={kind} busy={busy} disabled={disabled}>
           {children}
         </Button>
