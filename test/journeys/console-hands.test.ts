@@ -347,3 +347,20 @@ it("a plan that still has to be paid is not called saved, and closing an invoice
   await dialog.waitFor({ state: "detached" });
   expect(sent).toEqual(['{"status":"void"}']);
 });
+
+it("a mailed link that was cut says so with the way to another, and a long wait is told in minutes", async () => {
+  for (const [path, way] of Object.entries({ "/reset-password": "/forgot-password", "/verify-email": "/sign-up" })) {
+    await page.goto(service.url + path);
+    await page.getByRole("heading", { name: "This link is not complete" }).waitFor();
+    await page.getByRole("link", { name: "Ask for a new one" }).click();
+    await page.waitForURL(service.url + way);
+  }
+  const error = { code: "rate_limited", message: "No mail was sent: this address was asked for too often." };
+  await context.route(/request-password-reset/, (route) =>
+    route.fulfill({ status: 429, headers: { "Retry-After": "717" }, json: { error } }),
+  );
+  await page.goto(`${service.url}/forgot-password`);
+  await page.getByLabel("E-mail").fill("ada@example.com");
+  await page.getByRole("button", { name: "Send me a link" }).click();
+  await shows(page, "You can try again in 12 minutes.");
+});

@@ -245,14 +245,39 @@ function NewPassword(props: { label: string; value: string; onValue: (value: str
 const useLinkToken = () =>
   useRouterState({ select: (state) => new URLSearchParams(state.location.hash).get("token") ?? "" });
 
+/** The foot of a page that a mailed link opens: the way to another link, for one that is too old. */
+function AskAgain({ to }: { to: "/sign-up" | "/forgot-password" }) {
+  return (
+    <>
+      <p>
+        Is the link too old?{" "}
+        <Link to={to} className="link">
+          Ask for a new one
+        </Link>
+      </p>
+      {back}
+    </>
+  );
+}
+
+/** Replaces such a page if its address has no token, as when a mail program has cut the link. */
+function CutLink({ to }: { to: "/sign-up" | "/forgot-password" }) {
+  return (
+    <Frame title="This link is not complete" foot={<AskAgain to={to} />}>
+      <p className="text-pretty">Copy the whole link from the mail into the address bar, or ask for a new one.</p>
+    </Frame>
+  );
+}
+
 /** Where the link of a sign-up leads. The person who opens it chooses the password. */
 export function VerifyEmailPage() {
   const token = useLinkToken();
   const entered = useEntered();
   const [password, setPassword] = useState("");
   if (entered.without_trial) return <WithoutTrial />;
+  if (token === "") return <CutLink to="/sign-up" />;
   return (
-    <Frame title="Set your password" foot={back}>
+    <Frame title="Set your password" foot={<AskAgain to="/sign-up" />}>
       <Form
         act="Set the password and enter"
         onAct={() => verifyEmail(token, password).then(({ trial }) => entered.enter(trial))}
@@ -294,8 +319,9 @@ export function ResetPasswordPage() {
   const token = useLinkToken();
   const navigate = useNavigate();
   const [password, setPassword] = useState("");
+  if (token === "") return <CutLink to="/forgot-password" />;
   return (
-    <Frame title="Set a new password" foot={back}>
+    <Frame title="Set a new password" foot={<AskAgain to="/forgot-password" />}>
       <Form
         act="Set the password and enter"
         onAct={() => resetPassword(token, password).then(() => navigate({ to: "/", replace: true }))}

@@ -35,7 +35,7 @@ export function ProblemNotice({ error, onRetry }: { error: unknown; onRetry?: ()
           )}
           {problem.status === 429 && problem.retry_after_s !== null && (
             <p className="mt-1 text-sm" aria-live="off">
-              {left_s > 0 ? `You can try again in ${count(left_s, "second")}.` : "You can try again now."}
+              {left_s > 0 ? `You can try again in ${timeLeft(left_s)}.` : "You can try again now."}
             </p>
           )}
           <Remedies problem={problem} />
@@ -59,6 +59,9 @@ export function ProblemNotice({ error, onRetry }: { error: unknown; onRetry?: ()
     </div>
   );
 }
+
+const timeLeft = (seconds: number): string =>
+  seconds < 120 ? count(seconds, "second") : count(Math.ceil(seconds / 60), "minute");
 
 /** Counts down to the instant at which a rate-limited request can succeed. */
 function useSecondsLeft({ status, retry_after_s, request_id }: Problem): number {
