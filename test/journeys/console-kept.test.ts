@@ -255,3 +255,17 @@ it("signing out says that it failed while the service is away", async () => {
   await page.getByRole("button", { name: "Sign out" }).click();
   await page.getByRole("heading", { name: "Sign in to Purser" }).waitFor();
 });
+
+it("the usage of agents beyond the first eight is told as a sum, so that the rows agree with the total", async () => {
+  await signUp(context, service, "shares@example.com");
+  const ids = await Promise.all(Array.from({ length: 10 }, (_, nth) => create(`Agent ${nth}`)));
+  const messages = [{ role: "user", content: "Hello" }];
+  await Promise.all(ids.map((id) => person("POST", `/agents/${id}/chat`, { messages })));
+  const { total_cost_tokens } = await person("GET", "/users/me/usage");
+  await page.goto(`${service.url}/?by=agent`);
+  const rows = page.getByRole("listitem").filter({ hasText: /^(Agent \d|2 others)\d+$/ });
+  await rows.getByText("2 others").waitFor();
+  const figures = (await rows.allTextContents()).map((text) => Number(/^(?:Agent \d|2 others)(\d+)$/.exec(text)?.[1]));
+  expect(figures).toHaveLength(9);
+  expect(figures.reduce((sum, figure) => sum + figure, 0)).toBe(total_cost_tokens);
+});

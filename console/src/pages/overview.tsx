@@ -20,6 +20,8 @@ import { ProblemNotice } from "../ui/problem.tsx";
 const WINDOWS = [7, 30, 90] as const;
 /** The forecast uses the usage of the last week. */
 const PACE_DAYS = 7;
+/** Models, agents or keys with the most usage, each with its own row. */
+const NAMED_SHARES = 8;
 /** Rows of the list of next runs. */
 const NEXT_RUNS = 6;
 
@@ -151,9 +153,12 @@ function agentLabel(share: UsageSummary["agent_breakdown"][number]) {
   return { id: agent_id, name: agent_deleted ? `${name} (deleted)` : name };
 }
 
+const sumOf = (shares: readonly Share[]): number => shares.reduce((sum, share) => sum + share.cost_tokens, 0);
+
 function Breakdown({ usage, by }: { usage: UsageSummary | undefined; by: Grouping }) {
   const shares = usage === undefined ? [] : sharesOf(usage, by);
-  const total = shares.reduce((sum, share) => sum + share.cost_tokens, 0);
+  const total = sumOf(shares);
+  const others = shares.slice(NAMED_SHARES);
   const views = (
     <nav aria-label="Group by" className="flex rounded-lg bg-sunken p-0.5">
       {(["model", "agent", "key"] as const).map((view) => (
@@ -179,7 +184,7 @@ function Breakdown({ usage, by }: { usage: UsageSummary | undefined; by: Groupin
         <p className="py-6 text-center text-muted">No usage in this period.</p>
       ) : (
         <ul className="space-y-3">
-          {shares.slice(0, 8).map((share) => (
+          {shares.slice(0, NAMED_SHARES).map((share) => (
             <li key={share.id}>
               <div className="mb-1 flex justify-between gap-3">
                 <span className="truncate">{share.name}</span>
@@ -188,6 +193,12 @@ function Breakdown({ usage, by }: { usage: UsageSummary | undefined; by: Groupin
               <Meter label={`${share.name}: billed tokens`} value={share.cost_tokens} of={total} />
             </li>
           ))}
+          {others.length > 0 && (
+            <li className="flex justify-between gap-3 text-muted">
+              <span>{count(others.length, "other")}</span>
+              <span>{short(sumOf(others))}</span>
+            </li>
+          )}
         </ul>
       )}
     </Card>

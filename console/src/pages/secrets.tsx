@@ -118,7 +118,7 @@ export function SecretsPage() {
           This deletes the value. Steps that need the secret fail and name it. This cannot be undone.
         </Confirm>
       )}
-      {uses !== undefined && <Uses id={uses} onClose={() => void navigate({ to: "/secrets" })} />}
+      {uses !== undefined && <Uses id={uses} onClose={() => void navigate({ to: "/secrets", replace: true })} />}
     </>
   );
 }
