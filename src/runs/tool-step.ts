@@ -4,9 +4,16 @@ import { traced } from "../platform/tracing.ts";
 import type { Taint } from "../tools/destinations.ts";
 import { countedAs, effectOf, toolOf, usesServers } from "../tools/registry.ts";
 import type { Effect } from "../tools/tool.ts";
+import type { Picture, ToolResult } from "../tools/tools.types.ts";
 import { argumentsOf, type NextAction, REPEATED_CALL } from "./next-action.ts";
 import { type EngineDeps, nextIndex, type StopReason, stopReason, type Work } from "./run-work.ts";
 import type { RunConfig, RunInput, RunStep } from "./transcript.ts";
+
+/**
+ * Characters of links and pictures that one run keeps. Its worker has them in memory, and a call may return 2 MB of
+ * pictures or 5 MB of links. Links beyond it cannot be followed.
+ */
+const MAX_KEPT_CHARACTERS = 16_777_216;
 
 type Call = Extract<NextAction, { do: "call_tool" }>["call"];
 
@@ -38,8 +45,8 @@ export function createToolSteps({ runs, tools }: Pick<EngineDeps, "runs" | "tool
         until_ms: work.until_ms,
       };
       const answer = await tracedCall(work, call, () => tools.call(asked));
-      const { status, result, error = null, safety, links, pictures = [] } = answer;
-      const internal = pictures.length === 0 ? { links } : { links, pictures };
+      const { status, error = null, safety } = answer;
+      const { result, internal } = keptOf(answer, steps);
       const finish = { status, result, error, safety, internal };
       if (!(await runs.finishStep(run.lease, { index: step.index, ...finish }))) return "lost";
       steps[step.index] = { ...step, ...finish };
@@ -66,6 +73,35 @@ export function createToolSteps({ runs, tools }: Pick<EngineDeps, "runs" | "tool
   }
 
   return { toolStep, refusedStep };
+}
+
+/** The links and pictures of a step's result, for later steps. */
+interface Kept {
+  readonly links?: readonly string[];
+  readonly pictures?: readonly Picture[];
+}
+
+/** The result of a call after `steps`, with the links and pictures that the run has room for. Pure. */
+export function keptOf(
+  { result, links, pictures = [] }: Pick<ToolResult, "result" | "links" | "pictures">,
+  steps: readonly Pick<RunStep, "internal">[],
+): { result: string; internal: Kept } {
+  let left = steps.reduce((sum, { internal }) => sum - charactersOf((internal ?? {}) as Kept), MAX_KEPT_CHARACTERS);
+  const fits = ({ length }: string) => {
+    left -= length;
+    return left >= 0;
+  };
+  const kept_links = links.filter(fits);
+  const kept = pictures.filter(({ data }) => fits(data));
+  const left_out = pictures.length - kept.length;
+  return {
+    result: left_out === 0 ? result : `${result}\n[images left out: ${left_out}, because this run has too many]`,
+    internal: kept.length === 0 ? { links: kept_links } : { links: kept_links, pictures: kept },
+  };
+}
+
+function charactersOf({ links = [], pictures = [] }: Kept): number {
+  return [...links, ...pictures.map(({ data }) => data)].reduce((sum, { length }) => sum + length, 0);
 }
 
 /** The call in a trace, without its arguments and its result. A name that no tool has is the model's own text. */
