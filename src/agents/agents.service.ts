@@ -1,6 +1,7 @@
 import type { AgentNames } from "../contract/agent-name.ts";
 import type { AgentChanges, AgentRecord, AgentVersion } from "../contract/agents.ts";
 import type { Caller } from "../contract/caller.ts";
+import { thatFit } from "../contract/common.ts";
 import type { RunDetail, RunRecord } from "../contract/runs.ts";
 import { secretsReferred, unjudgedTools } from "../contract/tools.ts";
 import { paramOf } from "../contract/validation.ts";
@@ -62,9 +63,6 @@ export interface AgentsDeps {
 
 /** The most agents in the list of models. */
 const MAX_AS_MODELS = 1_000;
-
-/** The size of a page of agents. An agent may have 4 MB, and a page of 100 such agents would block the node. */
-const PAGE_BYTES = 4_194_304;
 
 /** Agents, their versions and their runs. Owns `agent` and `agent_version`. */
 export function createAgents(deps: AgentsDeps) {
@@ -310,16 +308,6 @@ function createLists({
       return { agents: await records(user_id, rows), next: fit.length < due.length ? (fit.at(-1) ?? null) : null };
     },
   };
-}
-
-/** The first of the entries that fit into one page, at least one. */
-function thatFit<Entry>(entries: readonly Entry[], bytesOf: (entry: Entry) => number): readonly Entry[] {
-  let left = PAGE_BYTES;
-  const first_out = entries.findIndex((entry, at) => {
-    left -= bytesOf(entry);
-    return at > 0 && left < 0;
-  });
-  return first_out === -1 ? entries : entries.slice(0, first_out);
 }
 
 /** `changes` with the names that nulls in its tools keep. Throws 403 and 400 as `permittedTools` does. */

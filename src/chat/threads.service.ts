@@ -1,3 +1,4 @@
+import { thatFit } from "../contract/common.ts";
 import type { ChatMessage } from "../contract/completions.ts";
 import type { ThreadDetail, ThreadRecord } from "../contract/threads.ts";
 import { errors } from "../errors.ts";
@@ -88,7 +89,10 @@ export function createThreads(deps: { db: Db; clock: Clock; runs: Runs; models: 
     async list(agent: Omit<ThreadKey, "thread_id">, page: { limit: number; before_uid: string | null }) {
       return (await store.list(agent, page)).map((row) => ({ position: row.uid, record: recordOf(row) }));
     },
-    /** A thread with its latest turns, oldest first. `before_turn` is the first turn of the page before. 404. */
+    /**
+     * A thread with its latest turns, oldest first. `before_turn` is the first turn of the page before. A page ends
+     * early if its turns are large. 404.
+     */
     async detail(
       key: ThreadKey,
       page: { limit: number; before_turn: number | null },
@@ -96,8 +100,14 @@ export function createThreads(deps: { db: Db; clock: Clock; runs: Runs; models: 
       const row = await find(key);
       const before_turn = page.before_turn ?? NO_TURN;
       const rows = await store.turnsBefore(row, { before_turn, limit: page.limit + 1 });
-      const shown = (await doneTurns(key.user_id, rows.slice(0, page.limit))).reverse();
-      const earlier = rows.length > page.limit ? (rows[page.limit - 1]?.turn ?? null) : null;
+      const asked = rows.slice(0, page.limit);
+      const bytes_of = await runs.sizes(
+        key.user_id,
+        asked.map(({ run_id }) => run_id),
+      );
+      const fit = thatFit(asked, ({ run_id }) => bytes_of.get(run_id) ?? 0);
+      const shown = (await doneTurns(key.user_id, fit)).reverse();
+      const earlier = rows.length > fit.length ? (fit.at(-1)?.turn ?? null) : null;
       return { record: { ...recordOf(row), turns: shown.map(turnOf), messages: shown.flatMap(messagesOf) }, earlier };
     },
     /** 404. */

@@ -151,3 +151,16 @@ export function pageOf<Row>(rows: Row[], limit: number, keyOf: (row: Row) => str
   const last = page.at(-1);
   return { page, next_cursor: rows.length > limit && last !== undefined ? encodeCursor(keyOf(last)) : null };
 }
+
+/** The approximate size of a page of large entries: 100 agents or turns of 4 MB would block the node. */
+const PAGE_BYTES = 4_194_304;
+
+/** The first of the entries that fit into one page, at least one. */
+export function thatFit<Entry>(entries: readonly Entry[], bytesOf: (entry: Entry) => number): readonly Entry[] {
+  let left = PAGE_BYTES;
+  const first_out = entries.findIndex((entry, at) => {
+    left -= bytesOf(entry);
+    return at > 0 && left < 0;
+  });
+  return first_out === -1 ? entries : entries.slice(0, first_out);
+}

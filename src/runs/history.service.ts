@@ -98,7 +98,11 @@ export function createHistory({ db, clock, signals, batch_limit }: HistoryDeps) 
     },
     /** The unfinished run that the request with this id began; null if there is none. */
     unfinishedRun: (user_id: string, request_id: string) => history.selectUnfinished(db, user_id, request_id),
-    /** The journals of runs, by run: their steps with the internal part. */
+    /** The approximate sizes of runs with their steps, in bytes, by id. */
+    async sizes(user_id: string, run_ids: readonly string[]): Promise<Map<string, number>> {
+      return new Map((await progress.selectSizes(db, user_id, run_ids)).map(({ id, bytes }) => [id, bytes]));
+    },
+    /** The journals of runs, by run: their steps without the internal part. */
     async journals(user_id: string, run_ids: readonly string[]): Promise<Map<string, JournalStep[]>> {
       return Map.groupBy(await progress.selectStepsOf(db, user_id, run_ids), ({ run_id }) => run_id);
     },

@@ -58,6 +58,24 @@ export async function selectBegun(sql: Sql, user_id: string, run_ids: readonly s
   });
 }
 
+/** The approximate sizes of runs with their steps. */
+export async function selectSizes(
+  sql: Sql,
+  user_id: string,
+  run_ids: readonly string[],
+): Promise<{ id: string; bytes: number }[]> {
+  return sql.query({
+    name: "run_sizes",
+    text: `select id, (octet_length(input::text) + (
+          select coalesce(sum(octet_length(result::text)), 0) from run_step as step
+          where step.user_id = run.user_id and step.run_id = run.id
+        ))::bigint as bytes
+      from run where user_id = $1 and id in (select value::uuid from jsonb_array_elements_text($2::jsonb))`,
+    values: [user_id, JSON.stringify(run_ids)],
+  });
+}
+
+/** Without the internal part, which may have megabytes of pictures. */
 export async function selectStepsOf(
   sql: Sql,
   user_id: string,
@@ -65,7 +83,7 @@ export async function selectStepsOf(
 ): Promise<(JournalStep & { run_id: string })[]> {
   return sql.query({
     name: "run_steps_of",
-    text: `select run_id, index, type, name, status, arguments, result, error, safety, usage, started_at, finished_at, internal
+    text: `select run_id, index, type, name, status, arguments, result, error, safety, usage, started_at, finished_at, null::jsonb as internal
       from run_step where user_id = $1 and run_id in (select value::uuid from jsonb_array_elements_text($2::jsonb))
       order by run_id, index`,
     values: [user_id, JSON.stringify(run_ids)],

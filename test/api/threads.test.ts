@@ -219,6 +219,21 @@ describe("threads", () => {
     expect([users(earlier), earlier.next_cursor]).toEqual([["1"], null]);
   });
 
+  test("of large turns are read in short pages, so no page blocks the node", async () => {
+    for (let n = 0; n < 10; n += 1) await say(`${n} ${"x".repeat(480_000)}`);
+    const pages: string[][] = [];
+    for (let next: string | null = ""; next !== null; ) {
+      const { body } = await user.get(`${agent}/threads/t1?limit=100${next === "" ? "" : `&cursor=${next}`}`);
+      const of_user = body.messages.filter(({ role }: { role: string }) => role === "user");
+      pages.push(of_user.map(({ content }: { content: string }) => content.slice(0, 1)));
+      next = body.next_cursor;
+    }
+    expect(pages).toEqual([
+      ["2", "3", "4", "5", "6", "7", "8", "9"],
+      ["0", "1"],
+    ]);
+  });
+
   test("are forgotten when deleted, and their runs stay; the id begins anew", async () => {
     const { run_id } = (await say("One.")).body;
     expect((await user.request("DELETE", `${agent}/threads/t1`)).status).toBe(204);
