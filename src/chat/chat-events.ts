@@ -1,4 +1,4 @@
-import { errors, PurserError } from "../errors.ts";
+import { asPurserError, type PurserError } from "../errors.ts";
 import type { EventFeed } from "../platform/event-stream.ts";
 import type { Turn } from "./chat.service.ts";
 import { chatCalls, chatChunk, chatEnd } from "./chat-answer.ts";
@@ -34,8 +34,9 @@ export function createChatEvents(request_id: string, include_usage = false) {
     try {
       const finished = await turn.finished;
       yield chatCalls(finished) + chatEnd(finished, include_usage);
-    } catch (error) {
-      failure = error instanceof PurserError ? error.code : "internal";
+    } catch (thrown) {
+      const error = asPurserError(thrown);
+      failure = error.code;
       yield errorEvent(error, request_id);
     }
     return undefined;
@@ -56,7 +57,7 @@ export function createChatEvents(request_id: string, include_usage = false) {
   };
 }
 
-function errorEvent(thrown: unknown, request_id: string): string {
-  const { type, code, message } = (thrown instanceof PurserError ? thrown : errors.internal(thrown)).shape;
+function errorEvent({ shape }: PurserError, request_id: string): string {
+  const { type, code, message } = shape;
   return `data: ${JSON.stringify({ error: { type, code, message, param: null, request_id } })}\n\n`;
 }
