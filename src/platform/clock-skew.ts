@@ -1,5 +1,5 @@
 import { monotonicMs, realNowMs } from "./clock.ts";
-import type { Db } from "./db.ts";
+import type { Db, Sql } from "./db.ts";
 import type { Log } from "./log.ts";
 import type { Metrics } from "./metrics.ts";
 import { isDatabaseAway } from "./sql-state.ts";
@@ -16,15 +16,19 @@ interface Clocks {
   databaseMs(): Promise<number>;
 }
 
+/** The time of the database server's clock, which writes leases. */
+export async function databaseNowMs(sql: Sql): Promise<number> {
+  const [row] = await sql.query<{ ms: number }>({
+    name: "database_now",
+    text: "select (extract(epoch from clock_timestamp()) * 1000)::float8 as ms",
+  });
+  if (row === undefined) throw new Error("a clock without a time");
+  return row.ms;
+}
+
 /** The system clocks of this machine and of the database server. */
 export function systemClocks(db: Db): Clocks {
-  const databaseMs = async () => {
-    const [row] = await db.query<{ ms: number }>({
-      text: "select (extract(epoch from clock_timestamp()) * 1000)::float8 as ms",
-    });
-    return row?.ms ?? Number.NaN;
-  };
-  return { nodeMs: realNowMs, databaseMs };
+  return { nodeMs: realNowMs, databaseMs: () => databaseNowMs(db) };
 }
 
 /** How far the node's clock is ahead of the database's: from the middle of the round trip, less its uncertainty. Pure. */

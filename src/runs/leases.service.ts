@@ -1,8 +1,9 @@
 import type { RunError } from "../contract/runs.ts";
 import { type Clock, monotonicMs } from "../platform/clock.ts";
+import { databaseNowMs } from "../platform/clock-skew.ts";
 import type { Db } from "../platform/db.ts";
 import * as lostRunStore from "./lost-run.store.ts";
-import { handBackRuns, reclaimRuns, selectClock } from "./reclaim.store.ts";
+import { handBackRuns, reclaimRuns } from "./reclaim.store.ts";
 import * as runStore from "./run.store.ts";
 import type { RunEnds } from "./run-ends.ts";
 import { claimedOf } from "./run-record.ts";
@@ -116,7 +117,7 @@ export function createLeases(deps: {
      */
     async reap(at_work: readonly string[] = []): Promise<void> {
       const steady_ms = monotonicMs();
-      await reap({ unexpired: false, at_work, judged_at_ms: judgedAt(await selectClock(db), steady_ms) });
+      await reap({ unexpired: false, at_work, judged_at_ms: judgedAt(await databaseNowMs(db), steady_ms) });
     },
     /** Takes all running runs. Call it only when their workers are known to have ended. */
     takeBackAll: () => reap({ unexpired: true, at_work: [], judged_at_ms: null }),

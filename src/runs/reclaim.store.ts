@@ -3,16 +3,6 @@ import { type ClaimedRow, ENDED_STEPS, RUN_COLUMNS, worked } from "./run.store.t
 import { CLAIMED, sqlList, sqlNext } from "./run-state.ts";
 import type { CancelledRun, RunLease } from "./runs.types.ts";
 
-/** The time of the database's clock, which writes the leases. */
-export async function selectClock(sql: Sql): Promise<number> {
-  const [row] = await sql.query<{ ms: number }>({
-    name: "run_clock",
-    text: "select (extract(epoch from clock_timestamp()) * 1000)::float8 as ms",
-  });
-  if (row === undefined) throw new Error("a clock without a time");
-  return row.ms;
-}
-
 /** Claims the worker's runs again, except the runs in `known`. */
 export async function reclaimRuns(
   sql: Sql,

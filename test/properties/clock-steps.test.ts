@@ -1,5 +1,5 @@
 import { expect, inject, test } from "vitest";
-import { selectClock } from "../../src/runs/reclaim.store.ts";
+import { databaseNowMs } from "../../src/platform/clock-skew.ts";
 import { createScheduling } from "../support/scheduling.ts";
 import { LIMITS, useQueue } from "./run-queue-fixture.ts";
 
@@ -32,7 +32,7 @@ several_nodes(
   "when the database's clock is set on by an hour, living workers keep their runs, and dead ones' are taken back as ever",
   async () => {
     const clock = await settableClock();
-    const before_ms = await selectClock(queue.db);
+    const before_ms = await databaseNowMs(queue.db);
     await queue.enqueue();
     await queue.enqueue();
     const living = await queue.claimOne("living");
@@ -41,7 +41,7 @@ several_nodes(
     for (const node of nodes) await node.reap();
 
     await clock.setOn("1 hour");
-    expect((await selectClock(queue.db)) - before_ms).toBeGreaterThanOrEqual(HOUR_MS);
+    expect((await databaseNowMs(queue.db)) - before_ms).toBeGreaterThanOrEqual(HOUR_MS);
     for (const node of nodes) await node.reap();
     expect(await queue.scheduling.claim("other", 2, LIMITS)).toEqual([]);
     expect(await queue.scheduling.heartbeat([living.lease])).toEqual(["running"]);
