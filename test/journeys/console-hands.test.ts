@@ -153,6 +153,9 @@ it("a long answer stays above the composer while it grows, and lets a reader scr
   expect(await page.evaluate(() => scrollY)).toBe(place);
   goOn();
   await page.waitForURL(/thread=/);
+  await page.getByRole("link", { name: "View run" }).waitFor();
+  // The page's head grows by its new buttons, and the browser keeps the text where it was.
+  expect(Math.abs((await page.evaluate(() => scrollY)) - place)).toBeLessThan(50);
 });
 
 it("a wide table in a chat scrolls by itself on a phone, and the menu closes when an entry was chosen", async () => {

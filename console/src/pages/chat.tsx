@@ -138,7 +138,8 @@ function Conversation({ id, thread, onBegun }: ConversationProps) {
     // The person may have gone to another page meanwhile, and stays there.
     if (thread !== undefined || !is_open.current) return;
     onBegun(thread_id);
-    await navigate({ to: "/agents/$id/chat", params: { id }, search: { thread: thread_id }, replace: true });
+    const search = { thread: thread_id };
+    await navigate({ to: "/agents/$id/chat", params: { id }, search, replace: true, resetScroll: false });
   });
   const { log, end, follow } = useFollow();
   const pages = kept.data?.pages ?? [];
