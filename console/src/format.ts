@@ -74,7 +74,7 @@ const STEPS: [Intl.RelativeTimeFormatUnit, number][] = [
 /** The number of a calendar day in the browser's zone. */
 const dayNumber = (date: Date): number => Date.UTC(date.getFullYear(), date.getMonth(), date.getDate()) / 86_400_000;
 
-/** How far `at` is from `now`: "in 3 hours", "yesterday". Days are those of the calendar, as in the date beside it. */
+/** How far `at` is from `now`: "in 3 hours", "yesterday". It counts calendar days, as the date beside it does. */
 export function ago(at: string, now = new Date()): string {
   const date = new Date(at);
   const ms = date.getTime() - now.getTime();

@@ -59,7 +59,7 @@ export function useTurn(id: string, thread: string | undefined, onEnd: (thread_i
       await onEnd(thread_id);
       change(() => ({ going: false }));
     } catch (error) {
-      // The browser's own words for a broken stream differ, and say nothing that a person can use.
+      // Each browser has another error for a broken stream, and none says what to do.
       const reason = error instanceof ApiError ? error : new ApiError(CUT_OFF);
       change(() => (left.signal.aborted ? { going: false, stopped: true } : { going: false, error: reason }));
     }

@@ -64,7 +64,7 @@ export function ChatPage() {
   );
 }
 
-/** A key for each conversation. A new one keeps its key when it gets its id, and so its field with what is typed there. */
+/** A key for each conversation. A new one keeps its key when it gets its id, so its field keeps the typed text. */
 function useConversationKey(thread: string | undefined) {
   const begun = useRef<string>(undefined);
   const [shown, setShown] = useState({ thread, key: 0 });

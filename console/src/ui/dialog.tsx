@@ -31,7 +31,7 @@ function openerOf(active: Element | null): HTMLElement | null {
 
 const KeepOpen = createContext<(is_kept: boolean) => void>(() => {});
 
-/** Keeps the dialog open against Escape: during a request, which goes on all the same, and for what is shown once. */
+/** Keeps the dialog open against Escape: during a request, because Escape does not stop it, and while a key is shown once. */
 export function useKeptOpen(is_kept: boolean): void {
   const keep = useContext(KeepOpen);
   useEffect(() => {
