@@ -6,6 +6,10 @@ import type { Provider } from "./models.types.ts";
 /** Models that do not reason reject a request for encrypted reasoning. */
 const WITHOUT_REASONING = /^(?:gpt-3|gpt-4|chatgpt|gpt-5-chat|ft:gpt-[34])/;
 
+/** Items and parts that an answer is converted from. Others come of tools that are not used here. */
+const KNOWN_ITEMS = ["message", "reasoning", "function_call", "custom_tool_call"];
+const KNOWN_PARTS = ["output_text", "refusal"];
+
 /** OpenAI's Responses API. Nothing is stored there: the caller keeps the encrypted reasoning. */
 export function createOpenAiProvider(settings: { base_url: string | null; api_key: string | null }): Provider {
   const { base_url, api_key } = settings;
@@ -46,6 +50,11 @@ const OPENAI: Dialect = {
       strictJsonSchema: format?.type === "json_schema" ? (format.json_schema.strict ?? false) : undefined,
     });
   },
+  known(answer) {
+    if (!Array.isArray(answer.output)) return answer;
+    const items = answer.output.filter((item) => KNOWN_ITEMS.includes(String(fieldsOf(item).type)));
+    return { ...answer, output: items.map((item) => (item.type === "message" ? knownParts(item) : item)) };
+  },
   isFailed: (answer) => fieldsOf(answer).status === "failed",
   details({ text, metadata: { itemId, reasoningEncryptedContent } }) {
     const id = typeof itemId === "string" ? itemId : null;
@@ -56,6 +65,13 @@ const OPENAI: Dialect = {
   parts: (details) => [...itemsOf(details).values()].flatMap(partsOfItem),
   adjust: (body, { request, model }) => ({ ...allowedByOperator(request, model.forward), ...body }),
 };
+
+/** A message without parts and annotations of other types. */
+function knownParts(message: Body): Body {
+  if (!Array.isArray(message.content)) return message;
+  const parts = message.content.filter((part) => KNOWN_PARTS.includes(String(fieldsOf(part).type)));
+  return { ...message, content: parts.map((part) => ("annotations" in part ? { ...part, annotations: [] } : part)) };
+}
 
 /** The pieces of each reasoning item, in order. Without an id, a piece is an item of its own. */
 function itemsOf(details: readonly ReasoningDetail[]): Map<string, ReasoningDetail[]> {

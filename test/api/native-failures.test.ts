@@ -172,3 +172,43 @@ it.each([false, true])(
     expect(await charges(user)).toHaveLength(1);
   },
 );
+
+it.each([false, true])(
+  "OpenAI's items, parts and annotations of unknown types are left out of the answer (stream: %s)",
+  async (stream) => {
+    const named = (type: string, fields: object) => `event: ${type}\ndata: ${JSON.stringify({ type, ...fields })}\n\n`;
+    const item = { type: "future_item", id: "item_1", a: 1 };
+    const part = { type: "future_part", x: 1 };
+    const annotation = { type: "future_annotation", x: 1 };
+    const message = { type: "message", id: "msg_1", role: "assistant", status: "completed" };
+    const text = { type: "output_text", text: "abc", annotations: [annotation], logprobs: [] };
+    const output = [item, { ...message, content: [part, text] }];
+    const response = { id: "resp_1", object: "response", created_at: 1, model: "gpt" };
+    const whole = { ...response, status: "completed", output, usage: { input_tokens: 3, output_tokens: 2 } };
+    const at = { item_id: "msg_1", output_index: 1, content_index: 1 };
+    upstream.answer(
+      stream
+        ? events(
+            named("response.created", { response: { ...response, status: "in_progress", output: [], usage: null } }),
+            named("response.output_item.added", { output_index: 0, item }),
+            named("response.output_item.done", { output_index: 0, item }),
+            named("response.output_item.added", { output_index: 1, item: { ...message, content: [] } }),
+            named("response.content_part.added", { ...at, content_index: 0, part }),
+            named("response.output_text.delta", { ...at, delta: "abc", logprobs: [] }),
+            named("response.output_item.done", { output_index: 1, item: output[1] as object }),
+            named("response.completed", { response: whole }),
+          )
+        : json(whole),
+    );
+    const { status, body } = await user.post("/api/v1/responses", { model: "native/openai", input: "x", stream });
+    const last = stream ? JSON.parse(body.split("data: ").at(-1)).response : body;
+    expect([status, last.status, last.output]).toEqual([
+      200,
+      "completed",
+      [expect.objectContaining({ type: "message" })],
+    ]);
+    expect(last.output[0].content).toMatchObject([{ type: "output_text", text: "abc", annotations: [] }]);
+    expect(last.usage).toMatchObject({ input_tokens: 3, output_tokens: 2 });
+    expect(await charges(user)).toHaveLength(1);
+  },
+);
