@@ -2,6 +2,9 @@ import { setTimeout } from "node:timers/promises";
 import { answerBatch, createBatchQueue, type Waiting } from "../platform/batch-queue.ts";
 import { isRefusal } from "../platform/sql-state.ts";
 
+/** Whether an operation of the batch is at fault. A RangeError: it is too deep or too long to be written as JSON. */
+const isFault = (error: unknown) => isRefusal(error) || error instanceof RangeError;
+
 /** Accepts single operations and does them in batches. */
 export interface GroupCommit<Operation, Outcome> {
   commit(operation: Operation): Promise<Outcome>;
@@ -14,7 +17,7 @@ export interface GroupCommit<Operation, Outcome> {
  * flight at a time.
  *
  * - `apply` does a whole batch or nothing, and returns the outcomes in order.
- * - If the database refuses a batch, its halves are tried, until the faulty operation fails alone.
+ * - If the database refuses a batch, or it cannot be written, its halves are tried, until the faulty operation fails alone.
  * - If the database is unavailable or its answer is lost, the same batch is retried after each pause of `retry_ms`. A
  *   restart must not leave a provider's answer unpaid.
  * - After the last retry, lasting operations are queued again. `beginStop` ends the pauses; the next failure is final.
@@ -36,7 +39,7 @@ export function createGroupCommit<Operation, Outcome>(options: {
       try {
         return await attempt(batch);
       } catch (error) {
-        if (isRefusal(error)) throw error;
+        if (isFault(error)) throw error;
         if (stopping.signal.aborted) break;
         await setTimeout(pause_ms, undefined, { signal: stopping.signal }).catch(() => {});
       }
@@ -53,7 +56,7 @@ export function createGroupCommit<Operation, Outcome>(options: {
     try {
       await persist(batch);
     } catch (error) {
-      if (!isRefusal(error)) return giveUp(batch, error, again);
+      if (!isFault(error)) return giveUp(batch, error, again);
       if (batch.length === 1) return batch[0]?.reject(error);
       const half = Math.ceil(batch.length / 2);
       await commit(batch.slice(0, half), again);

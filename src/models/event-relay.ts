@@ -1,3 +1,4 @@
+import { isTooDeep } from "../platform/json.ts";
 import { FAILED_ANSWER, OTHER_SHAPE, reshapeChoices } from "./answer-shape.ts";
 import { generatedText } from "./generated-text.ts";
 import type { Counts, Model, ProviderRequest } from "./models.types.ts";
@@ -116,6 +117,7 @@ export function createEventRelay(model: Model): EventRelay {
   }
 
   function relayBlock(block: string): string {
+    if (isTooDeep(block)) throw brokenProvider(model, "an event that nests too deeply");
     if (theirs !== null) return relayed(block);
     learn(block);
     const text = relayed(block);

@@ -2,7 +2,7 @@ import { StringDecoder } from "node:string_decoder";
 import type { ChatRequest, ChatResponse } from "../contract/completions.ts";
 import { errors } from "../errors.ts";
 import { monotonicMs } from "../platform/clock.ts";
-import { jsonBytes } from "../platform/json.ts";
+import { isTooDeep, jsonBytes } from "../platform/json.ts";
 import { retryAfterSeconds } from "../platform/retry.ts";
 import { isFailedAnswer, reshapeAnswer } from "./answer-shape.ts";
 import { createEventRelay } from "./event-relay.ts";
@@ -168,10 +168,10 @@ function relayedStream(
   };
 }
 
-/** The value of a JSON text; null for any other text. */
+/** The value of a JSON text; null for any other text, and for one that nests too deeply to be stored. */
 export function parsedOrNull(text: string): unknown {
   try {
-    return JSON.parse(text);
+    return isTooDeep(text) ? null : JSON.parse(text);
   } catch {
     return null;
   }

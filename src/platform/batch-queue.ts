@@ -65,7 +65,8 @@ export function createBatches<Item, Answer>(
     try {
       await answerBatch(batch, apply);
     } catch (error) {
-      if (batch.length > 1 && isAnswered(error)) {
+      // A RangeError: an item is too deep or too long to be written as JSON.
+      if (batch.length > 1 && (isAnswered(error) || error instanceof RangeError)) {
         for (const waiting of batch) await attempt([waiting]);
       } else {
         for (const waiting of batch) waiting.reject(error);

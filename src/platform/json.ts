@@ -14,6 +14,40 @@ export function stableDigest(value: unknown): string {
   return createHash("sha256").update(stableJson(value)).digest("base64url");
 }
 
+/** The most levels of JSON that is stored or written again. PostgreSQL and JSON.stringify fail at some thousands. */
+const MAX_LEVELS = 1_000;
+const [QUOTE, BACKSLASH, LINE_FEED] = [0x22, 0x5c, 0x0a];
+/** Setting this bit turns a square bracket into a curly one, and no other character that JSON has outside of strings. */
+const CURLY = 0x20;
+const [OPENING, CLOSING] = [0x7b, 0x7d];
+
+/** Whether JSON texts, one or several, nest too deeply to be stored. One pass, a few nanoseconds for each character. */
+export function isTooDeep(text: string): boolean {
+  // A level takes two characters.
+  if (text.length < 2 * MAX_LEVELS) return false;
+  let depth = 0;
+  for (let at = 0; at < text.length; at += 1) {
+    const code = text.charCodeAt(at);
+    if (code === QUOTE) at = endOfString(text, at + 1);
+    else if ((code | CURLY) === OPENING) {
+      depth += 1;
+      if (depth > MAX_LEVELS) return true;
+    } else if ((code | CURLY) === CLOSING && depth > 0) depth -= 1;
+  }
+  return false;
+}
+
+/** The end of the string whose text begins at `at`. A line break ends it too, so a broken text hides none after it. */
+function endOfString(text: string, at: number): number {
+  let end = at;
+  for (; end < text.length; end += 1) {
+    const code = text.charCodeAt(end);
+    if (code === BACKSLASH) end += 1;
+    else if (code === QUOTE || code === LINE_FEED) break;
+  }
+  return end;
+}
+
 /**
  * JSON text of `value` that PostgreSQL accepts. jsonb rejects NUL and unpaired surrogates, which models and web pages
  * can write; they become U+FFFD.

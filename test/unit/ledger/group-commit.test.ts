@@ -31,9 +31,12 @@ test("what queues while a call is in flight is the next batch, bounded in size a
   ]);
 });
 
-test("an operation that the database refuses fails alone; the rest of its batch is done", async () => {
+test.each([
+  ["the database refuses", refusal],
+  ["cannot be written as JSON", new RangeError("Maximum call stack size exceeded")],
+])("an operation that %s fails alone; the rest of its batch is done", async (_why, error) => {
   const { commit } = recorded((batch) => {
-    if (batch.includes("poison")) throw refusal;
+    if (batch.includes("poison")) throw error;
   });
   const outcomes = await Promise.allSettled(["a", "b", "poison", "c", "d"].map((name) => commit(name)));
   expect(outcomes.map(({ status }) => status)).toEqual([

@@ -88,3 +88,10 @@ it("of endless comments before the first chunk at most 64 KB are kept", () => {
   expect(begun.length).toBeLessThan(70_000);
   expect(begun).toContain("data: {");
 });
+
+it("an event of 2,000 levels is a failure of the provider (attack: it cannot be stored, nor what is stored with it)", () => {
+  const deep = `data: {"choices":[{"delta":{"reasoning_details":[${"[".repeat(2_000)}${"]".repeat(2_000)}]}}]}\n\n`;
+  const relay = createEventRelay(modelOf());
+  relay.push(delta("a"));
+  expect(() => relay.push(deep)).toThrow("did not give a usable answer");
+});

@@ -31,6 +31,8 @@ const failureOf = (promise: Promise<unknown>) =>
     (error: PurserError) => error,
   );
 
+const DEEP = JSON.parse(`${"[".repeat(2_000)}${"]".repeat(2_000)}`);
+
 describe("a request", () => {
   it("goes on as it came, but for model, cap and usage", async () => {
     const { model, messages, ...fields } = requestOf({ temperature: 0.5, logit_bias: { 50256: -100 }, n: 1 });
@@ -101,6 +103,7 @@ describe("an answer", () => {
   it.each([
     ["no JSON", (response: import("node:http").ServerResponse) => void response.end("<html>busy</html>")],
     ["no completion", json({ ok: true })],
+    ["a completion of 2,000 levels", json({ choices: [{ message: { role: "assistant", content: "a", deep: DEEP } }] })],
     ["an error with status 200", json({ error: { message: "secret detail" } })],
     ["a completion without choices", json({ object: "chat.completion", choices: [] })],
     ["a connection that closes", (response: import("node:http").ServerResponse) => void response.destroy()],

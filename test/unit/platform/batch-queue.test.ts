@@ -14,9 +14,12 @@ test("what is asked for while a batch is at work makes the next one, up to the l
   expect(batches).toEqual([[1, 2, 3], [4, 5], [6]]);
 });
 
-test("of a batch that the database refuses, the item at fault fails alone", async () => {
+test.each([
+  ["the database refuses", refusal],
+  ["cannot be written as JSON", new RangeError("Maximum call stack size exceeded")],
+])("of a batch that %s, the item at fault fails alone", async (_why, error) => {
   const write = createBatches(8, async (items: string[]) => {
-    if (items.includes("bad")) throw refusal;
+    if (items.includes("bad")) throw error;
     return items;
   });
   const outcomes = await Promise.allSettled(["a", "bad", "b"].map(write));

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { jsonbText, storableText } from "../../../src/platform/json.ts";
+import { isTooDeep, jsonbText, storableText } from "../../../src/platform/json.ts";
 
 test.each<[unknown, unknown]>([
   ["a\0b", "a\ufffdb"],
@@ -17,4 +17,17 @@ test.each<[unknown, unknown]>([
 
 test("text is stored without NUL and half surrogate pairs", () => {
   expect(storableText("a\0b\ud83d😀")).toBe("a\ufffdb\ufffd😀");
+});
+
+const nested = (levels: number) => `${"[".repeat(levels)}${"]".repeat(levels)}`;
+test.each<[string, string, boolean]>([
+  ["1,000 levels", nested(1_000), false],
+  ["1,001 levels", nested(1_001), true],
+  ["objects in lists", `${'[{"a":'.repeat(600)}1${"}]".repeat(600)}`, true],
+  ["many flat texts", `${nested(900)}\n\n`.repeat(5), false],
+  ["brackets in a string", JSON.stringify({ a: "[".repeat(5_000), b: '\\"[' }), false],
+  ["levels after a string that does not end", `{"a": "\n\n${nested(1_001)}`, true],
+  ["levels after brackets that close nothing", `${"]".repeat(2_000)}${nested(1_001)}`, true],
+])("%s", (_name, text, is_too_deep) => {
+  expect(isTooDeep(text)).toBe(is_too_deep);
 });
