@@ -34,7 +34,9 @@ export function createOverage(context: BillingContext) {
     await db.transaction(async (tx) => {
       const account = await accounts.lock(tx, user_id);
       const row = await subscriptions.current(user_id, tx);
-      if (row?.status !== "active" && set.overage_enabled !== false) throw errors.overageRequiresSubscription();
+      if (row?.status !== "active" && set.overage_enabled !== false) {
+        throw row?.status === "past_due" ? errors.subscriptionPastDue() : errors.overageRequiresSubscription();
+      }
       if (set.overage_enabled === true && (await isUnpaid(user_id, tx))) {
         throw errors.overageUnpaid();
       }

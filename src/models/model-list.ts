@@ -123,14 +123,14 @@ export function agentRecord({ id, name, client_tools, created }: ModelAgent, bas
 
 /** The list in Anthropic's shape, for requests with `anthropic-version`: what can answer a message. */
 export function anthropicList(records: readonly ModelRecord[]) {
-  const answering = records.filter(({ kind }) => kind !== "embedding");
-  const data = answering.map(({ id, name, created }) => ({
-    type: "model" as const,
-    id,
-    display_name: name,
-    created_at: instantOf(Temporal.Instant.fromEpochMilliseconds(created * 1000)),
-  }));
+  const data = records.filter(({ kind }) => kind !== "embedding").map(anthropicRecord);
   return { data, has_more: false, first_id: data.at(0)?.id ?? null, last_id: data.at(-1)?.id ?? null };
+}
+
+/** A model in the shape of Anthropic's API. */
+export function anthropicRecord({ id, name, created }: ModelRecord) {
+  const created_at = instantOf(Temporal.Instant.fromEpochMilliseconds(created * 1000));
+  return { type: "model" as const, id, display_name: name, created_at };
 }
 
 /** The fields of the model's endpoint that have an effect with this model, by each of its routes. */

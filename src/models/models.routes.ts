@@ -5,7 +5,7 @@ import { allows } from "../contract/key-terms.ts";
 import { getModelRoute, listModelsRoute, type ModelRecord } from "../contract/models.ts";
 import { createRouter, type HttpRouter } from "../contract/router.ts";
 import { errors } from "../errors.ts";
-import { agentRecord, anthropicList, autoRecord, type ModelAgent, modelRecord } from "./model-list.ts";
+import { agentRecord, anthropicList, anthropicRecord, autoRecord, type ModelAgent, modelRecord } from "./model-list.ts";
 import type { Models } from "./models.service.ts";
 
 /** GET /api/v1/models and /api/v1/models/{id or UUID}. `agentsOf`: the agents that a user can name as a model. */
@@ -59,10 +59,14 @@ export function modelRoutes(deps: {
     const { records, auto, embeddings } = offeredTo(caller);
     const agents = await agentRecords(caller);
     const data = [...records, ...(auto === null ? [] : [auto]), ...agents, ...embeddings];
-    if (c.req.header("anthropic-version") !== undefined) return c.json(anthropicList(data), 200) as never;
+    if (isForAnthropic(c)) return c.json(anthropicList(data), 200) as never;
     return c.json({ object: "list" as const, data }, 200);
   });
-  router.openapi(getModelRoute, async (c) => c.json(await recordOf(c, c.req.valid("param").model), 200));
+  const answer = async (c: Context<HttpEnv>, id: string) => {
+    const record = await recordOf(c, id);
+    return c.json(isForAnthropic(c) ? anthropicRecord(record) : record, 200) as never;
+  };
+  router.openapi(getModelRoute, (c) => answer(c, c.req.valid("param").model));
   router.openapi(modelsForOperators, (c) => {
     const { records, embeddings } = current();
     return c.json({ models: [...records, ...embeddings] }, 200);
@@ -70,6 +74,11 @@ export function modelRoutes(deps: {
   // Ids contain slashes, and some clients do not escape them.
   const whole_rest = "/api/v1/models/:model{.+}";
   router.use(whole_rest, ...getModelRoute.middleware);
-  router.get(whole_rest, async (c) => c.json(await recordOf(c, c.req.param("model"))));
+  router.get(whole_rest, (c) => answer(c, c.req.param("model")));
   return router;
+}
+
+/** Whether the caller uses a client of Anthropic's API. */
+function isForAnthropic(c: Context<HttpEnv>): boolean {
+  return c.req.header("anthropic-version") !== undefined;
 }

@@ -80,6 +80,9 @@ describe("a subscription that its provider runs", () => {
     expect(await fixture.billing.overage.status(user_id)).toMatchObject({ enabled: true, eligible: false });
     expect((await fixture.ledger.overage(user_id)).cap_tokens).toBeNull();
     expect((await fixture.billing.subscription(user_id)).status).toBe("past_due");
+    const past_due = { code: "subscription_past_due" };
+    await expect(fixture.billing.overage.enable(user_id)).rejects.toMatchObject(past_due);
+    await expect(fixture.billing.overage.setCap(user_id, 1_000)).rejects.toMatchObject(past_due);
     await apply(periodPaid(2));
     expect((await fixture.ledger.overage(user_id)).cap_tokens).toBe(18_000_000);
   });

@@ -165,12 +165,16 @@ describe("the list of models", () => {
     });
   });
 
-  it("has Anthropic's shape for Anthropic's clients", async () => {
-    const { body } = await user.get("/api/v1/models?limit=1000", { "anthropic-version": "2023-06-01" });
+  it("has Anthropic's shape for Anthropic's clients, as a single model has", async () => {
+    const version = { "anthropic-version": "2023-06-01" };
+    const { body } = await user.get("/api/v1/models?limit=1000", version);
     expect(body).toMatchObject({ has_more: false, first_id: body.data[0].id, last_id: body.data.at(-1).id });
     const plain = body.data.find(({ id }: { id: string }) => id === "lab/plain");
     expect(plain).toMatchObject({ type: "model", created_at: "1970-01-01T00:00:00.000Z" });
     expect(typeof plain.display_name).toBe("string");
+    for (const id of ["lab/plain", "lab%2Fplain"]) {
+      expect((await user.get(`/api/v1/models/${id}`, version)).body).toEqual(plain);
+    }
   });
 });
 
