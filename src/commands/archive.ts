@@ -1,8 +1,7 @@
 import { archiveClosedMonths, closedBefore } from "../ledger/archive.service.ts";
 import { createSystemClock } from "../platform/clock.ts";
-import { createLog } from "../platform/log.ts";
-import { openDb } from "../platform/open-db.ts";
 import { type Call, MisuseError, say } from "./command.ts";
+import { openExisting } from "./existing.ts";
 import { readStorage } from "./storage.ts";
 
 /** `purser archive`: moves closed months of the ledger to files. */
@@ -15,7 +14,7 @@ export async function archive({ options }: Call): Promise<number> {
   }
   if (folder === undefined) throw new MisuseError("purser archive needs --to FOLDER: --to /archive/purser");
   const { database_url, data_dir } = readStorage();
-  const db = await openDb({ database_url, data_dir, log: createLog("warn") });
+  const db = await openExisting({ database_url, data_dir });
   try {
     const until = closedBefore(createSystemClock().now(), months);
     const moved = await archiveClosedMonths({ db, folder, report: say }, until);

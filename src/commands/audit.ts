@@ -11,9 +11,9 @@ import { ACT_INVARIANTS } from "../operator/acts.store.ts";
 import { createSystemClock } from "../platform/clock.ts";
 import type { Db, Reader } from "../platform/db.ts";
 import { createLog } from "../platform/log.ts";
-import { openDb } from "../platform/open-db.ts";
 import { openStandby } from "../platform/standby.ts";
 import { type Call, MisuseError, say } from "./command.ts";
+import { openExisting } from "./existing.ts";
 
 /** `purser audit`: recomputes every balance from the ledger. With --verify, checks files without a database. */
 export async function audit({ options: { archive }, files }: Call): Promise<number> {
@@ -27,7 +27,7 @@ export async function audit({ options: { archive }, files }: Call): Promise<numb
 async function auditDatabase(archive: string | undefined): Promise<number> {
   const { database_url, data_dir, read_database_url: url } = readConfig(process.env);
   const log = createLog("warn");
-  const db = await openDb({ database_url, data_dir, log });
+  const db = await openExisting({ database_url, data_dir });
   const standby = url === null ? null : openStandby({ url, db, log });
   try {
     await standby?.catchUp();

@@ -4,11 +4,10 @@ import { Readable, type Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { openArchive, writeArchive } from "../backup/archive.ts";
 import { createSystemClock } from "../platform/clock.ts";
-import { createLog } from "../platform/log.ts";
-import { openDb } from "../platform/open-db.ts";
 import type { SqlSource } from "../platform/sql-connection.ts";
 import { rejectTransfer } from "../platform/transfer.ts";
 import { type Call, MisuseError, say } from "./command.ts";
+import { openExisting } from "./existing.ts";
 import { fill, nameOf, readStorage } from "./storage.ts";
 
 /** Readable by the owner only: it has hashes of keys, sealed secrets and everything that users wrote. */
@@ -56,14 +55,13 @@ async function writeDirectly(
   { database_url, data_dir }: { database_url: string | null; data_dir: string },
   out: () => Promise<Writable>,
 ): Promise<void> {
-  if (database_url === null && !existsSync(data_dir)) throw new Error(`there is no database in ${data_dir}`);
   const prepare = async (source: SqlSource) => {
     const connection = await source.connect();
     await rejectTransfer((statement) => connection.query<never>(statement).then(({ rows }) => rows)).finally(() =>
       connection.release(),
     );
   };
-  const db = await openDb({ database_url, data_dir, log: createLog("warn"), prepare });
+  const db = await openExisting({ database_url, data_dir }, prepare);
   try {
     await writeArchive(db, createSystemClock().now(), await out());
   } finally {

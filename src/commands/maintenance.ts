@@ -8,6 +8,7 @@ import type { SqlSource } from "../platform/sql-connection.ts";
 import { createDataKeys } from "../vault/data-keys.service.ts";
 import { loadKeyring } from "../vault/keyring.ts";
 import { say } from "./command.ts";
+import { openExisting } from "./existing.ts";
 
 /**
  * Creates the master key of an embedded database that does not exist yet, as a first start does, and returns a warning. A lost
@@ -38,9 +39,9 @@ export async function migrateDatabase(): Promise<number> {
 export async function rotateKeys(): Promise<number> {
   const config = readConfig(process.env);
   const log = createLog("warn");
-  const keyring = config.keyring ?? loadKeyring(config.data_dir).keyring;
-  const db = await openDb({ database_url: config.database_url, data_dir: config.data_dir, log });
+  const db = await openExisting(config);
   try {
+    const keyring = config.keyring ?? loadKeyring(config.data_dir).keyring;
     const keys = createDataKeys({ db, keyring, log });
     await keys.check();
     const { current_kek_id, rewrapped, unreadable } = await keys.rewrapAll((so_far) =>

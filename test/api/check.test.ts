@@ -217,6 +217,37 @@ describe("--check of a working configuration", () => {
   });
 });
 
+describe("a command on data that exists", () => {
+  it.each([["audit"], ["rotate-keys"], ["backup", "FILE"], ["archive", "--older-than", "1", "--to", "FILE"]])(
+    "%s exits with 2 on a missing or an empty database, and creates nothing",
+    async (...call) => {
+      const [name = ""] = call;
+      const own = mkdtempSync(join(folder, "empty-"));
+      const file = join(own, "file");
+      const args = call.map((part) => part.replace("FILE", file));
+      const DATA_DIR = join(own, "data");
+      const empty = `empty_${name.replace("-", "_")}`;
+      await runSql(locked.url("postgres"), `create database ${empty}`);
+      const [missing, on_server] = await Promise.all([
+        runPurser(args, { DATA_DIR }),
+        runPurser(args, onPostgres(url("name", empty))),
+      ]);
+      expect(missing).toEqual({
+        code: 2,
+        stdout: "",
+        stderr: `there are no tables in ${DATA_DIR}: set DATA_DIR or DATABASE_URL as for the service\n`,
+      });
+      expect(on_server).toMatchObject({
+        code: 2,
+        stderr: expect.stringMatching(/^there are no tables in the database of/),
+      });
+      expect(existsSync(DATA_DIR)).toBe(false);
+      expect(existsSync(file)).toBe(false);
+      expect(await runSql(url("name", empty), "select 1 from pg_tables where schemaname = 'public'")).toEqual([]);
+    },
+  );
+});
+
 describe("commands for users", () => {
   it("create-user and grant work while the service runs on PostgreSQL, and the audit agrees", async () => {
     const env = { ...onPostgres(database.database_url ?? ""), DATA_DIR: join(folder, "users") };
