@@ -4,7 +4,7 @@ import type { App } from "./app.ts";
 import { type Config, ConfigError, listeningError, metricsListeningError, readConfig } from "./config.ts";
 import { SHUTDOWN_SECONDS } from "./constants.ts";
 import type { listen as Listen } from "./http/listen.ts";
-import { createLog, exitOnUncaught } from "./platform/log.ts";
+import { createLog, exitOnUncaught, type Log } from "./platform/log.ts";
 import { NotificationsLostError } from "./platform/postgres-channels.ts";
 import { RELEASE } from "./platform/release.ts";
 import { KeyringError } from "./vault/keyring.ts";
@@ -39,6 +39,7 @@ async function main(): Promise<void> {
   const node = `${hostname()}-${process.pid}`;
   const log = createLog(config.log_level, { node, role: config.role, version: RELEASE });
   exitOnUncaught(log);
+  const signals = createSignals(log);
   for (const warning of config.warnings) log.warn(warning);
   // Imported late, so that a wrong Node version or setting is reported before a module fails to load.
   const [{ createApp }, { checkAddress, listen }] = await Promise.all([import("./app.ts"), import("./http/listen.ts")]);
@@ -92,11 +93,41 @@ async function main(): Promise<void> {
     await metrics_server?.stop();
     process.exit(0);
   };
-  process.on("SIGTERM", stop);
-  process.on("SIGINT", stop);
   // The log has the reason of a rejected reload.
-  process.on("SIGHUP", () => void app.reload().catch(() => {}));
+  signals.started({ stop, reload: () => void app.reload().catch(() => {}) });
   stopWithParent(stop);
+}
+
+interface SignalActions {
+  stop(signal: string): void;
+  reload(): void;
+}
+
+/**
+ * Listens for signals before the service has started, because a start may wait for the database or migrate for minutes. Without
+ * listeners, SIGHUP would end the process, which a supervisor takes for a normal end, and the first process of a container
+ * would ignore SIGTERM.
+ */
+function createSignals(log: Log) {
+  let is_reload_due = false;
+  let actions: SignalActions = {
+    stop(signal) {
+      log.info({ signal }, "stopped during the start");
+      process.exit(0);
+    },
+    reload: () => {
+      is_reload_due = true;
+    },
+  };
+  process.on("SIGTERM", (signal) => actions.stop(signal));
+  process.on("SIGINT", (signal) => actions.stop(signal));
+  process.on("SIGHUP", () => actions.reload());
+  return {
+    started(next: SignalActions): void {
+      actions = next;
+      if (is_reload_due) next.reload();
+    },
+  };
 }
 
 /** Serves health and metrics at PURSER_METRICS_ADDRESS, if it is set. */

@@ -105,6 +105,14 @@ describe("starting (contract 1)", () => {
     expect(await ids()).toEqual(["lab/a", "lab/b"]);
   });
 
+  it.runIf(!is_embedded)("survives SIGHUP while it waits for the database, and ends on SIGTERM with 0", async () => {
+    const child = start({ ...place(), DATABASE_URL: "postgres://purser@127.0.0.1:1/purser" });
+    await expect.poll(child.stderr, { timeout: 20_000 }).toContain("the database is unavailable");
+    child.signal("SIGHUP");
+    child.signal("SIGTERM");
+    expect((await child.ended).code).toBe(0);
+  });
+
   it.runIf(is_embedded)("keeps a password at the full cost of scrypt", async () => {
     const child = start(place());
     const url = await child.listening;
