@@ -57,8 +57,7 @@ import { createSchedules } from "./schedules/schedules.service.ts";
 import { createTools } from "./tools/tools.service.ts";
 import { createWebhookKeys, type WebhookKeys } from "./tools/webhook-keys.service.ts";
 import { createDataKeys } from "./vault/data-keys.service.ts";
-import { loadKeyring } from "./vault/keyring.ts";
-import type { Keyring } from "./vault/keyring.types.ts";
+import { type LoadedKeyring, withKeyring } from "./vault/keyring.ts";
 import type { OAuthIdentity } from "./vault/oauth.adapter.ts";
 import { createVault, type Vault } from "./vault/vault.service.ts";
 
@@ -214,7 +213,6 @@ function exitStuck(): void {
 
 /** What every module needs: storage, the service's own key, the clock, the guarded HTTP client and metrics. */
 async function openBase(config: Config, log: Log) {
-  const keyring = config.keyring ?? loadKeyringWithWarning(config.data_dir, log);
   const metrics = createMetrics();
   const tracer = await openTracer(config, log);
   const { database_url, data_dir, db_wait_seconds: wait_seconds } = config;
@@ -229,14 +227,18 @@ async function openBase(config: Config, log: Log) {
   metrics.watchDatabase(db.state, db.figures);
   const url = config.read_database_url;
   const standby = url === null ? null : openStandby({ url, db, log });
-  const keys = createDataKeys({ db, keyring, log, onFailure: metrics.vaultFailed });
-  const service_key = await keys
-    .check()
-    .then(keys.ofService)
-    .catch(async (error: Error) => {
-      await db.close();
-      throw error;
-    });
+  const openKeys = async ({ keyring, warning }: LoadedKeyring) => {
+    const keys = createDataKeys({ db, keyring, log, onFailure: metrics.vaultFailed });
+    await keys.check();
+    if (warning !== null) log.warn(warning);
+    return { keys, service_key: await keys.ofService() };
+  };
+  const { keyring } = config;
+  const opening = keyring === null ? withKeyring(data_dir, openKeys) : openKeys({ keyring, warning: null });
+  const { keys, service_key } = await opening.catch(async (error: Error) => {
+    await db.close();
+    throw error;
+  });
   const settable = config.test_clock === null ? null : await createSettableClock({ db, start: config.test_clock });
   const outbound = createOutbound({ allow: config.egress_allow });
   const cipherFor = (purpose: string) => createCipher(service_key, purpose);
@@ -381,10 +383,4 @@ async function choosePayments(config: Config): Promise<{ stripe: StripePayments 
 async function createStripe(config: Config, keys: NonNullable<Config["stripe"]>): Promise<StripePayments> {
   const { createStripePayments } = await import("./billing/stripe.adapter.ts");
   return createStripePayments({ ...keys, public_url: config.public_url ?? `http://${config.host}:${config.port}` });
-}
-
-function loadKeyringWithWarning(data_dir: string, log: Log): Keyring {
-  const { keyring, warning } = loadKeyring(data_dir);
-  if (warning !== null) log.warn(warning);
-  return keyring;
 }

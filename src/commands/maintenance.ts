@@ -6,7 +6,8 @@ import { migrate, readSchemaState } from "../platform/migrate.ts";
 import { openDb } from "../platform/open-db.ts";
 import type { SqlSource } from "../platform/sql-connection.ts";
 import { createDataKeys } from "../vault/data-keys.service.ts";
-import { loadKeyring } from "../vault/keyring.ts";
+import { loadKeyring, withKeyring } from "../vault/keyring.ts";
+import type { Keyring } from "../vault/keyring.types.ts";
 import { say } from "./command.ts";
 import { openExisting } from "./existing.ts";
 
@@ -41,9 +42,14 @@ export async function rotateKeys(): Promise<number> {
   const log = createLog("warn");
   const db = await openExisting(config);
   try {
-    const keyring = config.keyring ?? loadKeyring(config.data_dir).keyring;
-    const keys = createDataKeys({ db, keyring, log });
-    await keys.check();
+    const openKeys = async ({ keyring }: { keyring: Keyring }) => {
+      const keys = createDataKeys({ db, keyring, log });
+      await keys.check();
+      return { keys, keyring };
+    };
+    const { data_dir } = config;
+    const opening = config.keyring === null ? withKeyring(data_dir, openKeys) : openKeys({ keyring: config.keyring });
+    const { keys, keyring } = await opening;
     const { current_kek_id, rewrapped, unreadable } = await keys.rewrapAll((so_far) =>
       say(`${so_far} keys rewrapped so far`),
     );

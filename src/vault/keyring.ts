@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseKeyService } from "./key-service-settings.ts";
 import type { Keyring, MasterKey } from "./keyring.types.ts";
@@ -86,5 +86,23 @@ export function loadKeyring(data_dir: string): LoadedKeyring {
     throw new Error(`${path} cannot be used: ${(error as Error).message}. Restore it, or set PURSER_KEK.`, {
       cause: error,
     });
+  }
+}
+
+/**
+ * Runs `use` with the keyring in `data_dir`, or with a new one. If the stored keys need another one, the key was lost: the new
+ * file is deleted, so that each start and each check say so, and nobody takes it for the lost one.
+ */
+export async function withKeyring<T>(data_dir: string, use: (loaded: LoadedKeyring) => Promise<T>): Promise<T> {
+  const path = join(data_dir, "keyring");
+  const was_there = existsSync(path);
+  try {
+    return await use(loadKeyring(data_dir));
+  } catch (error) {
+    if (was_there || !(error instanceof KeyringError)) throw error;
+    rmSync(path, { force: true });
+    throw new KeyringError(
+      `it is not set, and ${path} is missing: the database needs its master key. Restore that file, or set PURSER_KEK to the key`,
+    );
   }
 }

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, describe, expect, inject, it } from "vitest";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { ask, LAB_KEY } from "../support/lab.ts";
-import { type RunningProcess, startProcess } from "../support/process.ts";
+import { type RunningProcess, runPurser, startProcess } from "../support/process.ts";
 import { ADMIN_KEY } from "../support/service.ts";
 import { completion, startUpstream } from "../support/upstream.ts";
 
@@ -270,6 +270,25 @@ describe.runIf(is_embedded)("DATA_DIR (contract 1)", () => {
     second.signal("SIGTERM");
     const again = await second.ended;
     expect(again.stdout + again.stderr).not.toContain("keyring");
+    await own.drop();
+  });
+
+  it("does not start without its keyring, and creates no other one in its place", async () => {
+    const own = await createTestDatabase();
+    const keyring = join(own.data_dir, "keyring");
+    const first = start({ PORT: "0", DATA_DIR: own.data_dir });
+    await first.listening;
+    first.signal("SIGTERM");
+    await first.ended;
+    rmSync(keyring);
+    const { code, stderr } = await start({ PORT: "0", DATA_DIR: own.data_dir }).ended;
+    expect([code, stderr]).toEqual([
+      2,
+      `PURSER_KEK: it is not set, and ${keyring} is missing: the database needs its master key. Restore that file, or set PURSER_KEK to the key\n`,
+    ]);
+    const rotated = await runPurser(["rotate-keys"], { DATA_DIR: own.data_dir });
+    expect(rotated).toMatchObject({ code: 2, stderr });
+    expect(existsSync(keyring)).toBe(false);
     await own.drop();
   });
 
