@@ -1,4 +1,13 @@
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  lchownSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { Worker } from "node:worker_threads";
@@ -57,6 +66,7 @@ export async function openEmbedded(options: EmbeddedOptions): Promise<Db> {
     return await openLocked(join(options.directory, "pgdata"), lock, options);
   } catch (error) {
     lock.close();
+    giveToOwner(options.directory);
     throw error;
   }
 }
@@ -150,8 +160,22 @@ async function openLocked(
       stopWatchdog();
       await once(() => thread.ask({ kind: "close", text: "" }));
       lock.close();
+      giveToOwner(dirname(directory));
     },
   };
+}
+
+/**
+ * After a command of root: gives the files that it created to the owner of DATA_DIR. Otherwise the service, which runs as
+ * that user, could not open the database any more.
+ */
+function giveToOwner(directory: string): void {
+  const { uid, gid } = statSync(dirname(directory));
+  if (process.geteuid?.() !== 0 || uid === 0) return;
+  const inside = readdirSync(directory, { recursive: true, encoding: "utf8" }).map((name) => join(directory, name));
+  for (const path of [join(dirname(directory), "keyring"), directory, ...inside]) {
+    if (lstatSync(path, { throwIfNoEntry: false })?.uid === 0) lchownSync(path, uid, gid);
+  }
 }
 
 /** Names the newest migration in a file, because `purser check` must not open the database. */

@@ -1,4 +1,14 @@
-import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  chownSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import type { AddressInfo } from "node:net";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
@@ -246,6 +256,24 @@ describe("a command on data that exists", () => {
       expect(await runSql(url("name", empty), "select 1 from pg_tables where schemaname = 'public'")).toEqual([]);
     },
   );
+});
+
+describe.runIf(process.getuid?.() === 0)("a command of root on embedded storage of another user", () => {
+  it("leaves no file that this user cannot open", async () => {
+    const DATA_DIR = join(folder, "of-nobody");
+    mkdirSync(DATA_DIR);
+    chownSync(DATA_DIR, NOBODY, NOBODY);
+    const as = { uid: NOBODY, gid: NOBODY };
+    const commands = [
+      await runPurser(["migrate"], { DATA_DIR }),
+      await runPurser(["audit"], { DATA_DIR }, as),
+      await runPurser(["audit"], { DATA_DIR }),
+      await runPurser(["audit"], { DATA_DIR }, as),
+    ];
+    expect(commands.map(({ code, stderr }) => [code, stderr])).toEqual(commands.map(() => [0, ""]));
+    const paths = readdirSync(DATA_DIR, { recursive: true, encoding: "utf8" });
+    expect(paths.filter((path) => statSync(join(DATA_DIR, path)).uid !== NOBODY)).toEqual([]);
+  });
 });
 
 describe("commands for users", () => {
