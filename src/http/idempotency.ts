@@ -120,18 +120,21 @@ function keepStream(c: Context<HttpEnv>, { store, key, over, log }: StreamKeepin
   if (body === null) throw new Error("a stream without a body");
   const headers = keptHeaders(c.res);
   const chunks: Uint8Array[] = [];
-  const finish = (how: "whole" | "failed" | "left") =>
-    (how === "failed" && chunks.length === 0
+  const finish = (has_failed = false) =>
+    (has_failed && chunks.length === 0
       ? store.release(key)
-      : store.answer(key, { status, headers, body: how === "left" ? leftStream(c, chunks) : Buffer.concat(chunks) })
+      : store.answer(key, { status, headers, body: endedStream(c, chunks) })
     )
       .catch((error: Error) => log.error({ error }, "a streamed answer was not kept for its Idempotency-Key"))
       .finally(over);
   c.res = new Response(copying(body, chunks, finish), c.res);
 }
 
-/** The part of a stream that its caller has received. A retry must not take it for a whole answer. */
-function leftStream(c: Context<HttpEnv>, chunks: readonly Uint8Array[]): Buffer {
+/**
+ * The stream as it will be replayed. If its caller hung up, it is cut, and a retry must not take it for a whole answer.
+ * The source may have ended before the hang-up arrives here, so the last event decides.
+ */
+function endedStream(c: Context<HttpEnv>, chunks: readonly Uint8Array[]): Buffer {
   const came = Buffer.concat(chunks);
   const text = came.toString().trimEnd();
   const last_event = text.slice(text.lastIndexOf("\n\n") + 1).trimStart();
@@ -143,17 +146,17 @@ function leftStream(c: Context<HttpEnv>, chunks: readonly Uint8Array[]): Buffer 
 function copying(
   source: ReadableStream<Uint8Array>,
   chunks: Uint8Array[],
-  finish: (how: "whole" | "failed" | "left") => Promise<void>,
+  finish: (has_failed?: boolean) => Promise<void>,
 ) {
   const reader = source.getReader();
   return new ReadableStream<Uint8Array>({
     async pull(controller) {
       const { done, value } = await reader.read().catch(async (error: unknown) => {
-        await finish("failed");
+        await finish(true);
         throw error;
       });
       if (done) {
-        await finish("whole");
+        await finish();
         controller.close();
         return;
       }
@@ -162,7 +165,7 @@ function copying(
     },
     async cancel(reason) {
       await reader.cancel(reason);
-      await finish("left");
+      await finish();
     },
   });
 }

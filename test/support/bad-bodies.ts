@@ -86,7 +86,7 @@ export const BODIES: Record<string, BodyRow> = {
       [{ tools: [{ type: "function" }] }, "missing_field", "tools[0].function"],
       [{ tools: [{ type: "function", function: { name: "a b" } }] }, "invalid_value", "tools[0].function.name"],
       [{ response_format: { type: "xml" } }, "invalid_value", "response_format.type"],
-      ...invalid("stop", [], 5),
+      ...invalid("stop", 5),
     ],
   },
   "POST /api/v1/responses": {
