@@ -75,7 +75,7 @@ export function createMcpTools({ agents, chat, log }: McpServerDeps) {
       const tools = [...named].map(([name, agent]) => ({
         name,
         title: agent.name,
-        description: `Runs the agent "${agent.name}".${agent.description === "" ? "" : ` ${agent.description}`}`,
+        description: `Runs the agent "${agent.name}".${agent.description ? ` ${agent.description}` : ""}`,
         inputSchema: RUN_SCHEMA,
         annotations: { readOnlyHint: false, openWorldHint: true },
       }));

@@ -41,7 +41,9 @@ describe.each(["legacy", "auto"] as const)("an MCP client (%s)", (mode) => {
     expect(tools.map(({ name }) => name).sort()).toEqual(
       ["get_run", "list_runs", "run_daily_report", ...suffixed].sort(),
     );
-    expect(tools.find(({ name }) => name === "run_daily_report")?.description).toContain("Writes the daily report.");
+    const descriptionOf = (tool: string | undefined) => tools.find(({ name }) => name === tool)?.description;
+    expect(descriptionOf("run_daily_report")).toBe('Runs the agent "Daily Report". Writes the daily report.');
+    expect(descriptionOf(suffixed[0])).toBe('Runs the agent "Späher!".');
     await client.close();
   });
 
