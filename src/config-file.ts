@@ -1,4 +1,4 @@
-import { type Document, isMap, isNode, isScalar, LineCounter, parseDocument } from "yaml";
+import { type Document, isMap, isNode, isScalar, LineCounter, parseDocument, visit } from "yaml";
 import type { z } from "zod";
 import { configFileSchema, type FileSettings } from "./config-file.schema.ts";
 import { OPEN_KINDS } from "./config-file-models.schema.ts";
@@ -29,7 +29,7 @@ export function parseConfigFile(text: string, path: string): FileSettings {
 
   const [syntaxError] = [...document.errors, ...document.warnings];
   if (syntaxError !== undefined) return refuse(syntaxError.pos[0], syntaxError.message);
-  const parsed = configFileSchema.safeParse(document.toJS() ?? {});
+  const parsed = configFileSchema.safeParse(contentOf(document, refuse) ?? {});
   const problems = parsed.success
     ? contradictions(parsed.data)
     : parsed.error.issues.map((issue) => problemOf(issue, document));
@@ -41,6 +41,32 @@ export function parseConfigFile(text: string, path: string): FileSettings {
     return refuse(first.offset, first.reason, further);
   }
   return parsed.data as FileSettings;
+}
+
+/** The content of the document. Rejects an alias without its anchor, and aliases that would fill the memory. */
+function contentOf(document: Document.Parsed, refuse: (offset: number, reason: string) => never): unknown {
+  try {
+    return document.toJS();
+  } catch (error) {
+    if (!(error instanceof ReferenceError)) throw error;
+    return refuse(aliasOffset(document), error.message);
+  }
+}
+
+/** The place of the first alias without its anchor, otherwise of the first alias. */
+function aliasOffset(document: Document.Parsed): number {
+  const offsets: number[] = [];
+  visit(document, {
+    Alias(_, alias) {
+      const [offset = 0] = alias.range ?? [];
+      if (alias.resolve(document) !== undefined) offsets.push(offset);
+      else {
+        offsets.unshift(offset);
+        return visit.BREAK;
+      }
+    },
+  });
+  return offsets[0] ?? 0;
 }
 
 /** Problems between fields: duplicates, unknown references, inconsistent numbers. */
