@@ -40,11 +40,11 @@ export function mediaType(content_type: string): string {
 }
 
 /**
- * Bytes to text. The charset comes from the byte order mark, the header, the page, or is UTF-8. Never throws; yields
+ * Bytes to text. The charset comes from the byte order mark, the header, an HTML page itself, or is UTF-8. Never throws; yields
  * to the event loop between parts of a long text.
  */
 export async function decodeText(body: Buffer, content_type: string): Promise<string> {
-  const label = charsetOfMark(body) ?? charsetIn(content_type) ?? charsetIn(body.toString("latin1", 0, META_BYTES));
+  const label = charsetOfMark(body) ?? charsetIn(content_type) ?? charsetOfPage(body, content_type);
   const charset = decoder(label ?? "utf-8");
   let text = "";
   let at = 0;
@@ -63,6 +63,20 @@ function charsetOfMark(body: Buffer): string | undefined {
 
 /** Bounded spaces: a server may send 16 KB of them, which unbounded ones would read in quadratic time. */
 const CHARSET = /charset\s{0,8}=\s{0,8}["']?\s{0,8}([\w.:-]{1,40})/i;
+
+/** The encoding in an XML declaration. */
+const XML_ENCODING = /^<\?xml\s[^>]{0,200}?\bencoding\s{0,8}=\s{0,8}["']([\w.:-]{1,40})/i;
+
+/**
+ * The charset that an HTML page declares. A declared UTF-16 is UTF-8 (HTML standard): otherwise the declaration could
+ * not have been read. Other texts declare none, and the same words in them mean nothing.
+ */
+function charsetOfPage(body: Buffer, content_type: string): string | undefined {
+  if (kindOf(content_type, "") !== "html") return undefined;
+  const beginning = body.toString("latin1", 0, META_BYTES);
+  const declared = XML_ENCODING.exec(beginning)?.[1] ?? charsetIn(beginning);
+  return declared !== undefined && /^utf-?16/i.test(declared) ? "utf-8" : declared;
+}
 
 function charsetIn(text: string): string | undefined {
   return CHARSET.exec(text)?.[1];

@@ -17,6 +17,12 @@ beforeAll(async () => {
       body: Buffer.from("Gr\xf6\xdfe", "latin1"),
     },
     "/meta": { body: Buffer.from('<meta charset="windows-1252"><p>caf\xe9</p>', "latin1") },
+    "/meta16": { body: '<meta http-equiv="Content-Type" content="text/html; charset=utf-16"><p>naïve</p>' },
+    "/declaration": {
+      headers: { "content-type": "application/xhtml+xml" },
+      body: Buffer.from('<?xml version="1.0" encoding="windows-1252"?><p>Caf\xe9s</p>', "latin1"),
+    },
+    "/about-charsets": { headers: { "content-type": "text/plain" }, body: "Set charset=utf-16 for the column naïve." },
     "/bom": { headers: { "content-type": "text/plain" }, body: Buffer.from("\ufeffwide", "utf16le") },
     "/json": {
       headers: { "content-type": "application/json" },
@@ -63,6 +69,9 @@ describe("web_fetch", () => {
   it.each([
     ["/latin", "Größe"],
     ["/meta", "café"],
+    ["/meta16", "naïve"],
+    ["/declaration", "Cafés"],
+    ["/about-charsets", "column naïve"],
     ["/bom", "wide"],
   ])("%s is decoded by its own charset", async (path, text) => {
     expect((await call({ url: site.url + path })).result).toContain(text);
