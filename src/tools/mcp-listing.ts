@@ -88,21 +88,21 @@ export async function listTools(server: McpServer, run: RunRef, deps: ToolDeps &
 
 type Claiming = ListedTool & Pick<KnownTool, "read_only_hint">;
 
+/** The tools of all pages. A name that is listed again is left out: providers reject two tools of one name. */
 async function pagesOf({ client }: McpAccess, signal: AbortSignal): Promise<Claiming[]> {
-  const tools: Claiming[] = [];
+  const tools = new Map<string, Claiming>();
   let cursor: string | undefined;
   for (let page = 0; page < MAX_PAGES; page++) {
     const params = cursor === undefined ? {} : { cursor };
     const listed = await client.request({ method: "tools/list", params }, listSchema, { signal });
-    tools.push(
-      ...listed.tools.map(({ annotations, description = "", ...tool }) => {
-        return { ...tool, description, read_only_hint: annotations?.readOnlyHint ?? null };
-      }),
-    );
+    for (const { annotations, description = "", ...tool } of listed.tools) {
+      if (tools.has(tool.name)) continue;
+      tools.set(tool.name, { ...tool, description, read_only_hint: annotations?.readOnlyHint ?? null });
+    }
     cursor = listed.nextCursor;
     if (cursor === undefined) break;
   }
-  return tools;
+  return [...tools.values()];
 }
 
 function definitionOf(server: McpServer, { name, description, inputSchema }: ListedTool): ToolDefinition {
