@@ -69,6 +69,11 @@ export function createAgentsStore(db: Db) {
   const live = (sql: Sql, user_id: string) =>
     tables(sql).selectFrom("agent").selectAll().where("user_id", "=", user_id).where("deleted_at", "is", null);
   const agent = createBatches(BATCH_LIMIT, (keys: AgentId[]) => selectAgents(db, keys));
+  /** Names are compared here: a database with the locale C has only ASCII's letters in lower case. */
+  const idsNamed = async (user_id: string, part: string): Promise<string[]> => {
+    const rows = await live(db, user_id).clearSelect().select(["id", "name"]).execute();
+    return rows.filter(({ name }) => name.toLowerCase().includes(part)).map(({ id }) => id);
+  };
   return {
     insertAgent: (tx: Tx, row: AgentRow) => tables(tx).insertInto("agent").values(stored(row)).execute(),
     insertVersion: (tx: Tx, row: VersionRow) =>
@@ -80,15 +85,17 @@ export function createAgentsStore(db: Db) {
     lockAgent: (tx: Tx, user_id: string, id: string) =>
       live(tx, user_id).where("id", "=", id).forUpdate().executeTakeFirst(),
     /** The sizes of a page of agents, newest first; `name` is a part of the name, case-insensitive. */
-    sizes: (user_id: string, { limit, before_id, name }: AgentPage) =>
-      db.query<AgentSize>({
+    async sizes(user_id: string, { limit, before_id, name }: AgentPage): Promise<AgentSize[]> {
+      const named = name === null ? null : await idsNamed(user_id, name.toLowerCase());
+      return db.query<AgentSize>({
         name: "agent_sizes",
         text: `select id, ${BYTES} as bytes from agent
           where user_id = $1 and deleted_at is null and ($2::uuid is null or id < $2)
-            and ($3::text is null or strpos(lower(name), $3) > 0)
+            and ($3::uuid[] is null or id = any($3))
           order by id desc limit $4`,
-        values: [user_id, before_id, name?.toLowerCase() ?? null, limit],
-      }),
+        values: [user_id, before_id, named, limit],
+      });
+    },
     sizesOf: (user_id: string, ids: readonly string[]) =>
       db.query<AgentSize>({
         name: "agent_sizes_of",

@@ -117,4 +117,10 @@ describe("agents by their next run", () => {
     expect(names((await user.get(`${AGENTS}?name=FIRS`)).body)).toEqual(["First"]);
     expect(names((await user.get(`${AGENTS}?name=100%25`)).body)).toEqual([]);
   });
+
+  it.each([["ärger"], ["ÄRGER"], ["Ärger"]])("the search for %s knows letters beyond ASCII", async (part) => {
+    const other = await service.newUser();
+    await create(other, { name: "Ärgernis" });
+    expect(names((await other.get(`${AGENTS}?name=${encodeURIComponent(part)}`)).body)).toEqual(["Ärgernis"]);
+  });
 });
