@@ -179,7 +179,8 @@ function duplicates(list: string, field: string, names: readonly string[]): Prob
 function problemOf(issue: z.core.$ZodIssue, document: Document.Parsed): Problem {
   const [unknown] = issue.code === "unrecognized_keys" ? issue.keys : [];
   const path = unknown === undefined ? issue.path : [...issue.path, unknown];
-  return { path, reason: document.hasIn(path) ? issue.message : "is missing" };
+  const is_there = unknown !== undefined || document.hasIn(path);
+  return { path, reason: is_there ? issue.message : "is missing" };
 }
 
 /** The place of `path` in the text: of its key where it has one, else of its value, else of the nearest thing around. */

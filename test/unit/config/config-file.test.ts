@@ -185,6 +185,7 @@ describe("a bad model is refused with its line and the reason", () => {
 
 describe("anything else that is wrong is refused with its line and the reason", () => {
   test.each([
+    ["? [a]\n: 1", "purser.yaml:1: [ a ] is an unknown key (known: providers, models"],
     ["modles: []", "purser.yaml:1: modles is an unknown key (known: providers, models"],
     ["- a list", "purser.yaml:1: must be a map"],
     ["a: [1\n", "purser.yaml:2: "],
