@@ -55,6 +55,8 @@ const KEYWORDS = new Set([
 /** Keywords whose keys are names that the server chose. */
 const NAMING = new Set(["properties", "$defs", "definitions"]);
 
+const TYPES = new Set<unknown>(["array", "boolean", "integer", "null", "number", "object", "string"]);
+
 /** In place of a description that gives instructions. Without it the tool stays usable if the layer was wrong. */
 const WITHHELD = "Its description is withheld, because the safety layer takes it for instructions to a model.";
 
@@ -91,13 +93,46 @@ async function safeSchema(node: unknown, judge: Judge, depth: number): Promise<u
     if (key === "description" && typeof value === "string") {
       const text = await safeText(value, MAX_PARAMETER_CHARS, judge);
       if (text !== null) entries.push([key, text]);
-    } else if (KEYWORDS.has(key)) {
+    } else if (KEYWORDS.has(key) && isWellFormed(key, value)) {
       const safe = await (NAMING.has(key) ? safeNames(value, judge, depth) : safeValue(key, value, judge, depth));
       if (safe === null) return null;
       entries.push([key, safe]);
     }
   }
   return Object.fromEntries(entries);
+}
+
+/**
+ * Whether a keyword's value has the form that JSON Schema asks for. Providers reject a whole request for one that has
+ * not, so it is left out, and the server checks the arguments anyway.
+ */
+function isWellFormed(key: string, value: unknown): boolean {
+  switch (key) {
+    case "type":
+      return [value].flat().every((each) => TYPES.has(each));
+    case "required":
+      return Array.isArray(value) && value.every((each) => typeof each === "string");
+    case "enum":
+      return Array.isArray(value) && value.length > 0;
+    case "anyOf":
+    case "oneOf":
+    case "allOf":
+    case "prefixItems":
+      return Array.isArray(value) && value.length > 0 && value.every(isSchema);
+    case "items":
+    case "additionalProperties":
+    case "not":
+    case "if":
+    case "then":
+    case "else":
+      return isSchema(value);
+    default:
+      return true;
+  }
+}
+
+function isSchema(value: unknown): boolean {
+  return typeof value === "boolean" || (typeof value === "object" && value !== null && !Array.isArray(value));
 }
 
 /** The values of `enum` and similar keywords are data, not schemas. */
@@ -109,7 +144,8 @@ async function safeNames(value: unknown, judge: Judge, depth: number): Promise<u
   if (value === null || typeof value !== "object" || Array.isArray(value)) return null;
   const entries: [string, unknown][] = [];
   for (const [name, schema] of Object.entries(value)) {
-    const safe = PROPERTY_NAME.test(name) ? await safeSchema(schema, judge, depth + 2) : null;
+    const known = isSchema(schema) ? schema : {};
+    const safe = PROPERTY_NAME.test(name) ? await safeSchema(known, judge, depth + 2) : null;
     if (safe === null) return null;
     entries.push([name, safe]);
   }

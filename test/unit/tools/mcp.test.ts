@@ -149,6 +149,27 @@ describe("a hostile server", () => {
     expect(definition?.function.parameters).toEqual(inputSchema);
   });
 
+  it("gets no schema to the model that is none, for which providers reject the whole request", async () => {
+    const { tools, tools_config, run } = setUp();
+    const properties = {
+      port: { type: "string", required: true },
+      day: { type: "date", enum: "monday" },
+      berth: "number",
+      list: { type: ["array", "null"], items: { type: "string" }, anyOf: [] },
+    };
+    listed = [mcpTool("good", { inputSchema: { type: "object", properties, required: "port", items: "x" } })];
+    const [definition] = await tools.definitions(tools_config, run, UNSTOPPED);
+    expect(definition?.function.parameters).toEqual({
+      type: "object",
+      properties: {
+        port: { type: "string" },
+        day: {},
+        berth: {},
+        list: { type: ["array", "null"], items: { type: "string" } },
+      },
+    });
+  });
+
   it("has what it answers cleaned and fenced", async () => {
     const { tools, tools_config } = setUp();
     listed = [mcpTool("good")];
