@@ -23,13 +23,13 @@ const listSchema = z.object({
     .array(
       z.object({
         name: z.string().min(1).max(200),
-        description: z.string().optional(),
+        description: z.string().nullish(),
         inputSchema: z.record(z.string(), z.unknown()),
         annotations: z.looseObject({ readOnlyHint: z.boolean().optional() }).optional().catch(undefined),
       }),
     )
     .max(1000),
-  nextCursor: z.string().optional(),
+  nextCursor: z.string().nullish(),
 });
 
 /** A tool with its definition for the model and its name on the server. */
@@ -95,11 +95,15 @@ async function pagesOf({ client }: McpAccess, signal: AbortSignal): Promise<Clai
   for (let page = 0; page < MAX_PAGES; page++) {
     const params = cursor === undefined ? {} : { cursor };
     const listed = await client.request({ method: "tools/list", params }, listSchema, { signal });
-    for (const { annotations, description = "", ...tool } of listed.tools) {
+    for (const { annotations, description, ...tool } of listed.tools) {
       if (tools.has(tool.name)) continue;
-      tools.set(tool.name, { ...tool, description, read_only_hint: annotations?.readOnlyHint ?? null });
+      tools.set(tool.name, {
+        ...tool,
+        description: description ?? "",
+        read_only_hint: annotations?.readOnlyHint ?? null,
+      });
     }
-    cursor = listed.nextCursor;
+    cursor = listed.nextCursor ?? undefined;
     if (cursor === undefined) break;
   }
   return [...tools.values()];
