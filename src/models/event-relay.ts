@@ -109,6 +109,8 @@ export function createEventRelay(model: Model): EventRelay {
     const { usage: reported, ...chunk } = parseChunk(payload);
     if (is_other) reshapeChoices(chunk.choices);
     if (has_details) markRoute(chunk.choices, model);
+    // Written again, the provider's name may have other spaces than in the first chunk.
+    if ("model" in chunk) chunk.model = model.id;
     // Some servers end with a report of zeros or without figures, which must not replace a good one.
     usage = countsOfUsage(reported) ?? usage;
     const empty = reported != null && (!Array.isArray(chunk.choices) || chunk.choices.length === 0);

@@ -95,3 +95,18 @@ it("an event of 2,000 levels is a failure of the provider (attack: it cannot be 
   relay.push(delta("a"));
   expect(() => relay.push(deep)).toThrow("did not give a usable answer");
 });
+
+it("every chunk names our model, also those that are written again for a provider that writes JSON with spaces", () => {
+  const model = modelOf();
+  const relay = createEventRelay(model);
+  const spaced = (fields: Record<string, unknown>) => event(fields).replace('"model":"', '"model": "');
+  const usage = { prompt_tokens: 1, completion_tokens: 2 };
+  const choice = (content: unknown) => [{ index: 0, delta: { content }, finish_reason: null }];
+  const received = [
+    spaced({ choices: choice("a") }),
+    spaced({ choices: choice([{ type: "text", text: "b" }]) }),
+    spaced({ choices: choice("c"), usage }),
+  ].map((sent) => relay.push(sent));
+  expect(contentOf(received.join(""))).toBe("abc");
+  for (const chunk of received) expect(chunk).toContain(`"model":${JSON.stringify(model.id)}`);
+});
