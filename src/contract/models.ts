@@ -65,11 +65,12 @@ export const modelSchema = z
 export type ModelRecord = z.infer<typeof modelSchema>;
 
 const listSchema = z.object({ object: z.literal("list"), data: z.array(modelSchema) });
+const anthropicModelSchema = z
+  .object({ type: z.literal("model"), id: z.string(), display_name: z.string(), created_at: z.string() })
+  .openapi("AnthropicModel");
 const anthropicListSchema = z
   .object({
-    data: z.array(
-      z.object({ type: z.literal("model"), id: z.string(), display_name: z.string(), created_at: z.string() }),
-    ),
+    data: z.array(anthropicModelSchema),
     has_more: z.literal(false),
     first_id: z.string().nullable(),
     last_id: z.string().nullable(),
@@ -77,6 +78,7 @@ const anthropicListSchema = z
   .openapi("AnthropicModelList");
 /** Callers without the header get the first shape, so only that one is the type of the answer. */
 const eitherListSchema = z.union([listSchema, anthropicListSchema]) as unknown as typeof listSchema;
+const eitherModelSchema = z.union([modelSchema, anthropicModelSchema]) as unknown as typeof modelSchema;
 /** Errors have Anthropic's shape too if the header `anthropic-version` is sent. */
 const eitherFailures = (...statuses: (403 | 404)[]) =>
   Object.fromEntries(
@@ -108,5 +110,8 @@ export const getModelRoute = createRoute({
   summary: "Get one model by its id or UUID",
   ...needs(),
   request: { params: z.object({ model: z.string().openapi({ example: "purser/rehearsal" }) }) },
-  responses: { 200: json(modelSchema, "the model"), ...eitherFailures(403, 404) },
+  responses: {
+    200: json(eitherModelSchema, "the model; with the header `anthropic-version` in Anthropic's shape"),
+    ...eitherFailures(403, 404),
+  },
 });

@@ -202,7 +202,7 @@ export const putOverage = createRoute({
         }),
     }),
   ),
-  responses: { 200: overageAnswer, ...failures(400, 403) },
+  responses: { 200: overageAnswer, ...failures(400, 403, 409) },
 });
 
 export const enableOverage = createRoute({

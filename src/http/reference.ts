@@ -90,7 +90,7 @@ function endpointOf(document: OpenApiDocument, method: string, path: string, ope
   const responses = Object.entries(operation.responses ?? {}).map(([status, response]) => ({
     status,
     description: response.description ?? "",
-    fields: Number(status) < 300 ? fieldsOf(document, jsonSchema(response.content)) : [],
+    fields: Number(status) < 300 ? fieldsOf(document, usualShape(jsonSchema(response.content))) : [],
   }));
   const scope = operation["x-required-scope"] ?? null;
   const request = fieldsOf(document, jsonSchema(operation.requestBody?.content));
@@ -99,6 +99,11 @@ function endpointOf(document: OpenApiDocument, method: string, path: string, ope
 
 function jsonSchema(content: Record<string, { schema?: Schema }> | undefined): Schema {
   return content?.["application/json"]?.schema ?? {};
+}
+
+/** Of several shapes of an answer the first; its description tells when another one comes. */
+function usualShape(schema: Schema): Schema {
+  return schema.anyOf?.[0] ?? schema;
 }
 
 function resolve(document: OpenApiDocument, schema: Schema): Schema {

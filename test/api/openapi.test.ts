@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { createDeclared, dataOf } from "../support/declared.ts";
+import { createDeclared, dataOf, readDocument } from "../support/declared.ts";
 import { type Lab, startLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
 import { calling, completion, cut, delta, ended, type Reply } from "../support/upstream.ts";
@@ -100,6 +100,25 @@ it.each(Object.entries(ANSWERS))("every event of every streamed endpoint is as d
     if (status === 200) expect(dataOf(text).length).toBeGreaterThan(1);
   }
 });
+
+it("says 409 of each change of overage that a past-due subscription does not allow", async () => {
+  const { paths } = await readDocument(lab.service.url);
+  for (const operation of [paths["/api/v1/billing/overage"]?.put, paths["/api/v1/billing/overage/enable"]?.post]) {
+    expect(operation?.responses).toHaveProperty("409");
+  }
+});
+
+it.each([{}, { "anthropic-version": "2023-06-01" }])(
+  "a single model is as declared, with the headers %o",
+  async (shape) => {
+    const { faultOf } = createDeclared(await (await fetch(`${lab.service.url}/openapi.json`)).json());
+    const headers = { Authorization: `Bearer ${user.key}`, ...shape };
+    const response = await fetch(`${lab.service.url}/api/v1/models/lab%2Fplain`, { headers });
+    const place = { method: "get", path: "/api/v1/models/{model}", status: response.status };
+    const type = response.headers.get("content-type") ?? "";
+    expect(faultOf(place, type, await response.text())).toBeNull();
+  },
+);
 
 it("every event of a run is as declared", async () => {
   lab.upstream.answer(completion());
