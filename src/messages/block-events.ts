@@ -2,6 +2,7 @@ import type { Delta, Piece } from "../completions/answer-pieces.ts";
 import { type Envelope, isEmpty } from "../completions/reasoning-envelope.ts";
 import type { ReasoningDetail } from "../contract/completions.ts";
 import type { AnswerBlock } from "../contract/messages.ts";
+import { isTooDeep } from "../platform/json.ts";
 
 /** A block that is being generated. `json`: the arguments of a call, as text. */
 interface OpenBlock {
@@ -137,6 +138,8 @@ export function createBlockEvents(seal: (found: Envelope) => string) {
 }
 
 function inputOf(json: string): unknown {
+  // The answer could not be written, after its charge.
+  if (isTooDeep(json)) return { arguments: json };
   try {
     return json.trim() === "" ? {} : JSON.parse(json);
   } catch {

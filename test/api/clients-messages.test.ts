@@ -208,6 +208,15 @@ describe("tools", () => {
     ]);
   });
 
+  it("keeps the text of arguments that nest too deeply to be written as an object, because the answer is charged", async () => {
+    const deep = `{"city":${"[".repeat(20_000)}${"]".repeat(20_000)}}`;
+    const tool_calls = [{ id: "call_1", type: "function", function: { name: "weather", arguments: deep } }];
+    lab.upstream.answer(json({ choices: [{ index: 0, message: { role: "assistant", tool_calls } }] }));
+    const messages = [{ role: "user", content: "hello" }];
+    const { status, body } = await user.post(MESSAGES, { model: "lab/plain", max_tokens: 50_000, messages });
+    expect([status, body.content]).toEqual([200, [expect.objectContaining({ input: { arguments: deep } })]]);
+  });
+
   it("keeps the blocks of parallel calls apart though their pieces arrive mixed", async () => {
     const piece = (index: number, fields: object) =>
       event({ choices: [{ index: 0, delta: { tool_calls: [{ index, ...fields }] }, finish_reason: null }] });
