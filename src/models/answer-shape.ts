@@ -7,8 +7,8 @@ import { newIdentity } from "./chunks.ts";
  * as an object, finish reasons of their own, or leave out fields that clients need.
  */
 
-/** Text of an event that may have to be changed: a list as `content`, or an object as `arguments`. */
-export const OTHER_SHAPE = /"content"\s*:\s*\[|"arguments"\s*:\s*\{/;
+/** Text of an event that may have to be changed: a list as `content`, but not of log probabilities, or an object as `arguments`. */
+export const OTHER_SHAPE = /(?<!"logprobs"\s*:\s*\{\s*)"content"\s*:\s*\[|"arguments"\s*:\s*\{/;
 /** Text of an event in which the provider says that its answer failed (OpenRouter). */
 export const FAILED_ANSWER = /"finish_reason"\s*:\s*"error"/;
 

@@ -110,3 +110,10 @@ it("every chunk names our model, also those that are written again for a provide
   expect(contentOf(received.join(""))).toBe("abc");
   for (const chunk of received) expect(chunk).toContain(`"model":${JSON.stringify(model.id)}`);
 });
+
+it("a chunk with log probabilities passes as it is written", () => {
+  const relay = createEventRelay(modelOf());
+  const logprobs = { content: [{ token: "a", logprob: -1 }] };
+  const sent = event({ choices: [{ index: 0, delta: { content: "a" }, logprobs }] }).replace('"index":', '"index" : ');
+  expect(relay.push(sent)).toContain('"index" : 0');
+});
