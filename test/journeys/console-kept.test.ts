@@ -80,8 +80,9 @@ it("what was typed in an agent stays when the session ends, and is saved after s
   await other.getByRole("button", { name: "Sign in" }).click();
   await other.getByRole("heading", { name: "Overview" }).waitFor();
   await save.click();
-  await page.getByRole("heading", { name: "Typed", level: 1 }).waitFor();
-  expect((await person("GET", `/agents/${id}`)).description).toBe("typed for ten minutes");
+  await expect
+    .poll(async () => (await person("GET", `/agents/${id}`)).description, { timeout: 10_000 })
+    .toBe("typed for ten minutes");
   await other.getByRole("button", { name: "Sign out" }).click();
   await page.getByRole("heading", { name: "Sign in to Purser" }).waitFor();
 });
