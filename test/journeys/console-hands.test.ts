@@ -1,49 +1,24 @@
-import type { Browser, BrowserContext, BrowserContextOptions, Locator, Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest";
-import { shows, startChromium } from "../support/chromium.ts";
-import { asPerson, buildConsole, PASSWORD, signUp } from "../support/console.ts";
-import { ADMIN_KEY, type Service, startService } from "../support/service.ts";
-import { completion, delta, event, startUpstream, type Upstream } from "../support/upstream.ts";
+import type { BrowserContext, BrowserContextOptions, Locator, Page } from "playwright-core";
+import { afterEach, beforeEach, expect, it } from "vitest";
+import { shows } from "../support/chromium.ts";
+import { asPerson, PASSWORD, signUp, useConsole } from "../support/console.ts";
+import { ADMIN_KEY } from "../support/service.ts";
+import { completion, delta, event } from "../support/upstream.ts";
 
 // How a person uses the pages: double clicks, the keyboard, a phone, scrolling, typed addresses.
 
-let browser: Browser;
-let upstream: Upstream;
-let service: Service;
+const site = useConsole();
 let context: BrowserContext;
 let page: Page;
 
-beforeAll(async () => {
-  buildConsole();
-  [browser, upstream] = await Promise.all([startChromium(), startUpstream()]);
-  const rates = { input_rate: 1, output_rate: 2, context_window: 32_000, max_output_tokens: 1000 };
-  const model = { id: "lab/small", provider: "lab", provider_model: "small", name: "Lab", trial_eligible: true };
-  service = await startService({
-    config: {
-      providers: [{ name: "lab", kind: "openai-compatible", base_url: upstream.url }],
-      models: [{ ...model, ...rates, supports: { tools: true, streaming: true } }],
-      limits: { session_requests_per_minute: 1_000_000 },
-    },
-  });
-});
-afterAll(async () => {
-  await browser?.close();
-  await service?.stop();
-  await upstream?.close();
-});
 async function open(options: BrowserContextOptions = {}) {
   await context?.close();
-  context = await browser.newContext({ locale: "en-GB", reducedMotion: "reduce", ...options });
-  context.setDefaultTimeout(30_000);
-  page = await context.newPage();
+  ({ context, page } = await site.open({ locale: "en-GB", ...options }));
 }
-beforeEach(async () => {
-  upstream.answer(completion("Hello."));
-  await open();
-});
+beforeEach(() => open());
 afterEach(() => context.close());
 
-const person = (method: string, path: string, body?: unknown) => asPerson(context, service, method, path, body);
+const person = (method: string, path: string, body?: unknown) => asPerson(context, site.service, method, path, body);
 const create = async (name: string): Promise<string> =>
   (await person("POST", "/agents", { name, model_id: "lab/small", run_prompt: "Say hello" })).id;
 const focused = () =>
@@ -51,8 +26,8 @@ const focused = () =>
 const openOnPhone = () => open({ viewport: { width: 390, height: 700 } });
 
 it("a double click creates one agent, one run and one endpoint", async () => {
-  await signUp(context, service, "double@example.com");
-  await page.goto(`${service.url}/agents/new`);
+  await signUp(context, site.service, "double@example.com");
+  await page.goto(`${site.service.url}/agents/new`);
   await page.getByLabel("Name", { exact: true }).fill("Once");
   await page.getByLabel("Task of each run").fill("Say hello");
   await page.getByRole("button", { name: "Create agent" }).dblclick();
@@ -64,7 +39,7 @@ it("a double click creates one agent, one run and one endpoint", async () => {
   await page.getByRole("heading", { name: "Run of Once" }).waitFor();
   await page.waitForLoadState("networkidle");
   expect((await person("GET", `/agents/${agents[0].id}/runs`)).runs).toHaveLength(1);
-  await page.goto(`${service.url}/notices`);
+  await page.goto(`${site.service.url}/notices`);
   await page.getByRole("button", { name: "New endpoint" }).click();
   await page.getByLabel("Address").fill("https://example.com/hook");
   await page.getByRole("button", { name: "Create endpoint" }).dblclick();
@@ -74,8 +49,8 @@ it("a double click creates one agent, one run and one endpoint", async () => {
 });
 
 it("what is being bought cannot be taken for cancelled, and Escape does not throw away a key that is shown once", async () => {
-  await signUp(context, service, "escape@example.com");
-  await page.goto(`${service.url}/billing?top_up=true`);
+  await signUp(context, site.service, "escape@example.com");
+  await page.goto(`${site.service.url}/billing?top_up=true`);
   const gate = Promise.withResolvers<void>();
   await context.route(/\/billing\/purchase$/, async (route) => {
     await gate.promise;
@@ -91,7 +66,7 @@ it("what is being bought cannot be taken for cancelled, and Escape does not thro
   await page.keyboard.press("Escape");
   await dialog.waitFor({ state: "detached" });
 
-  await page.goto(`${service.url}/keys`);
+  await page.goto(`${site.service.url}/keys`);
   await page.getByRole("button", { name: "New key" }).first().click();
   await page.getByLabel("Name").fill("Program");
   await page.keyboard.press("Enter");
@@ -104,8 +79,8 @@ it("what is being bought cannot be taken for cancelled, and Escape does not thro
 });
 
 it("a date of the ledger's filter can be typed", async () => {
-  await signUp(context, service, "dates@example.com");
-  await page.goto(`${service.url}/billing?tab=ledger`);
+  await signUp(context, site.service, "dates@example.com");
+  await page.goto(`${site.service.url}/billing?tab=ledger`);
   await page.getByLabel("From").focus();
   await page.keyboard.type("11112026", { delay: 20 });
   await page.waitForURL(/from=2026-11-11/);
@@ -113,10 +88,10 @@ it("a date of the ledger's filter can be typed", async () => {
 });
 
 it("a long answer stays above the composer while it grows, and lets a reader scroll up", async () => {
-  await signUp(context, service, "scroll@example.com");
+  await signUp(context, site.service, "scroll@example.com");
   const id = await create("Talker");
   let next = Promise.withResolvers<void>();
-  upstream.answer(async (response) => {
+  site.upstream.answer(async (response) => {
     response.writeHead(200, { "content-type": "text/event-stream" });
     for (const part of ["first", "second", "third"]) {
       for (let line = 1; line <= 40; line += 1) response.write(delta(`The ${part} part, line ${line}.\n\n`));
@@ -130,7 +105,7 @@ it("a long answer stays above the composer while it grows, and lets a reader scr
     next = Promise.withResolvers();
     resolve();
   };
-  await page.goto(`${service.url}/agents/${id}/chat`);
+  await page.goto(`${site.service.url}/agents/${id}/chat`);
   await page.getByLabel("Your message").fill("Tell me everything.");
   await page.keyboard.press("Enter");
   const composer = page.getByLabel("Your message");
@@ -160,11 +135,11 @@ it("a long answer stays above the composer while it grows, and lets a reader scr
 
 it("a wide table in a chat scrolls by itself on a phone, and the menu closes when an entry was chosen", async () => {
   await openOnPhone();
-  await signUp(context, service, "phone@example.com");
+  await signUp(context, site.service, "phone@example.com");
   const id = await create("Wide");
   const cells = Array.from({ length: 12 }, (_, column) => `column ${column}`).join(" | ");
-  upstream.answer(completion(`| ${cells} |\n${"|-".repeat(12)}|\n| ${cells} |\n\n- [x] done`));
-  await page.goto(`${service.url}/agents/${id}/chat`);
+  site.upstream.answer(completion(`| ${cells} |\n${"|-".repeat(12)}|\n| ${cells} |\n\n- [x] done`));
+  await page.goto(`${site.service.url}/agents/${id}/chat`);
   await page.getByLabel("Your message").fill("Show me.");
   await page.keyboard.press("Enter");
   await page.getByRole("cell", { name: "column 11" }).first().waitFor();
@@ -181,17 +156,17 @@ it("a wide table in a chat scrolls by itself on a phone, and the menu closes whe
     })
     .toBe(true);
 
-  await page.goto(`${service.url}/billing?tab=plans`);
+  await page.goto(`${site.service.url}/billing?tab=plans`);
   await page.getByRole("button", { name: "Menu" }).click();
   await page.getByRole("link", { name: "Usage and billing" }).click();
   await expect.poll(() => page.getByRole("button", { name: "Menu" }).getAttribute("aria-expanded")).toBe("false");
 });
 
 it("text from right to left reads from right to left, in answers and in fields", async () => {
-  await signUp(context, service, "rtl@example.com");
+  await signUp(context, site.service, "rtl@example.com");
   const id = await create("قارئ");
-  upstream.answer(completion("مرحبا Purser 3.0!\n\n- البند الأول."));
-  await page.goto(`${service.url}/agents/${id}/chat`);
+  site.upstream.answer(completion("مرحبا Purser 3.0!\n\n- البند الأول."));
+  await page.goto(`${site.service.url}/agents/${id}/chat`);
   const composer = page.getByLabel("Your message");
   await composer.fill("متى؟");
   // An answer is drawn again when it is stored, so an element may be gone for a moment.
@@ -209,9 +184,9 @@ it("text from right to left reads from right to left, in answers and in fields",
 });
 
 it("the focus goes back to what opened a dialog, and to the content when that is gone", async () => {
-  await signUp(context, service, "focus@example.com");
+  await signUp(context, site.service, "focus@example.com");
   await person("POST", "/api-keys", { name: "Site" });
-  await page.goto(`${service.url}/keys`);
+  await page.goto(`${site.service.url}/keys`);
   await page.getByRole("button", { name: "Revoke Site" }).focus();
   await page.keyboard.press("Enter");
   await page.getByRole("dialog").getByRole("button", { name: "Revoke key" }).press("Enter");
@@ -223,7 +198,7 @@ it("the focus goes back to what opened a dialog, and to the content when that is
   await page.keyboard.press("Enter");
   await expect.poll(focused).toBe("API key");
 
-  await page.goto(`${service.url}/operator`);
+  await page.goto(`${site.service.url}/operator`);
   await page.getByLabel("Operator key").fill(ADMIN_KEY);
   await page.keyboard.press("Enter");
   await page.getByRole("button", { name: "Manage focus@example.com" }).focus();
@@ -236,34 +211,34 @@ it("the focus goes back to what opened a dialog, and to the content when that is
 });
 
 it("an address with unknown values shows the page as without them, and Back does not lead to the sign-in page", async () => {
-  await signUp(context, service, "address@example.com");
-  await page.goto(`${service.url}/agents`);
+  await signUp(context, site.service, "address@example.com");
+  await page.goto(`${site.service.url}/agents`);
   await shows(page, "No agents yet");
   await context.clearCookies();
-  await page.goto(`${service.url}/billing?tab=nonsense&type=x`);
+  await page.goto(`${site.service.url}/billing?tab=nonsense&type=x`);
   await page.getByLabel("E-mail").fill("address@example.com");
   await page.getByLabel("Password").fill(PASSWORD);
   await page.getByRole("button", { name: "Sign in" }).click();
   await page.getByRole("table").getByText("Free trial").waitFor();
   await page.goBack();
   await page.getByRole("heading", { name: "Agents", level: 1 }).waitFor();
-  await page.goto(`${service.url}/?days=8`);
+  await page.goto(`${site.service.url}/?days=8`);
   await shows(page, "Spent in 30 days");
 });
 
 it("limits of a form are told before it is sent: a key without rights, a top-up above the maximum, an expired key", async () => {
-  await signUp(context, service, "limits@example.com");
-  await page.goto(`${service.url}/billing?top_up=true`);
+  await signUp(context, site.service, "limits@example.com");
+  await page.goto(`${site.service.url}/billing?top_up=true`);
   await page.getByLabel("Amount in US dollars").fill("5000000");
   await shows(page, "The maximum is $999,999.99.");
-  await page.goto(`${service.url}/billing?tab=purchases`);
+  await page.goto(`${site.service.url}/billing?tab=purchases`);
   for (const [label, value] of Object.entries({ "Threshold in tokens": "9", "Dollars per top-up": "10" }))
     await page.getByLabel(label).fill(value);
   const cap = page.getByLabel("Most dollars per month");
   await cap.fill("5");
   await page.getByRole("button", { name: "Enable" }).click();
   expect(await cap.evaluate((field: HTMLInputElement) => field.validity.rangeUnderflow)).toBe(true);
-  await page.goto(`${service.url}/agents/new`);
+  await page.goto(`${site.service.url}/agents/new`);
   await page.getByLabel("Name", { exact: true }).fill("  ");
   await page.getByRole("button", { name: "Create agent" }).click();
   await shows(page, "Name must be text of 1 to 200 characters");
@@ -272,7 +247,7 @@ it("limits of a form are told before it is sent: a key without rights, a top-up 
   await person("POST", "/api-keys", { name: "Former", expires_at: soon });
   await expect
     .poll(async () => {
-      await page.goto(`${service.url}/keys`);
+      await page.goto(`${site.service.url}/keys`);
       await page.getByRole("row", { name: /Former/ }).waitFor();
       return page.getByText("expired", { exact: true }).count();
     })
@@ -290,9 +265,9 @@ it("limits of a form are told before it is sent: a key without rights, a top-up 
 });
 
 it("a person who has gone to another page is not brought to the run that starts meanwhile", async () => {
-  await signUp(context, service, "elsewhere2@example.com");
+  await signUp(context, site.service, "elsewhere2@example.com");
   const id = await create("Slow");
-  await page.goto(`${service.url}/agents/${id}`);
+  await page.goto(`${site.service.url}/agents/${id}`);
   const gate = Promise.withResolvers<void>();
   await context.route(/\/runs$/, async (route) => {
     await gate.promise;
@@ -310,9 +285,9 @@ it("a person who has gone to another page is not brought to the run that starts 
 });
 
 it("an answer that is not the service's is not shown as a fault of its text", async () => {
-  await signUp(context, service, "hotel@example.com");
+  await signUp(context, site.service, "hotel@example.com");
   const id = await create("Guest");
-  await page.goto(`${service.url}/agents/${id}`);
+  await page.goto(`${site.service.url}/agents/${id}`);
   await page.getByText("No runs yet").waitFor();
   await context.route(/\/runs$/, (route) =>
     route.fulfill({ status: 200, contentType: "text/html", body: "<h1>Hotel</h1>" }),
@@ -322,9 +297,9 @@ it("an answer that is not the service's is not shown as a fault of its text", as
 });
 
 it("a plan that still has to be paid is not called saved, and closing an invoice asks first", async () => {
-  await signUp(context, service, "checkout@example.com");
-  await page.goto(`${service.url}/billing?tab=plans`);
-  const checkout_url = `${service.url}/docs`;
+  await signUp(context, site.service, "checkout@example.com");
+  await page.goto(`${site.service.url}/billing?tab=plans`);
+  const checkout_url = `${site.service.url}/docs`;
   await context.route(/\/billing\/subscription$/, (route) =>
     route.request().method() === "POST" ? route.fulfill({ json: { checkout_url } }) : route.continue(),
   );
@@ -345,7 +320,7 @@ it("a plan that still has to be paid is not called saved, and closing an invoice
     if (route.request().method() === "PUT") sent.push(route.request().postData() ?? "");
     return route.fulfill({ json: { ...invoice, ...rest, invoices: [{ ...invoice, ...rest }], next_cursor: null } });
   });
-  await page.goto(`${service.url}/operator`);
+  await page.goto(`${site.service.url}/operator`);
   await page.getByLabel("Operator key").fill(ADMIN_KEY);
   await page.getByRole("button", { name: "Enter" }).click();
   await page.getByRole("button", { name: "Void invoice" }).click();
@@ -359,16 +334,16 @@ it("a plan that still has to be paid is not called saved, and closing an invoice
 
 it("a mailed link that was cut says so with the way to another, and a long wait is told in minutes", async () => {
   for (const [path, way] of Object.entries({ "/reset-password": "/forgot-password", "/verify-email": "/sign-up" })) {
-    await page.goto(service.url + path);
+    await page.goto(site.service.url + path);
     await page.getByRole("heading", { name: "This link is not complete" }).waitFor();
     await page.getByRole("link", { name: "Ask for a new one" }).click();
-    await page.waitForURL(service.url + way);
+    await page.waitForURL(site.service.url + way);
   }
   const error = { code: "rate_limited", message: "No mail was sent: this address was asked for too often." };
   await context.route(/request-password-reset/, (route) =>
     route.fulfill({ status: 429, headers: { "Retry-After": "717" }, json: { error } }),
   );
-  await page.goto(`${service.url}/forgot-password`);
+  await page.goto(`${site.service.url}/forgot-password`);
   await page.getByLabel("E-mail").fill("ada@example.com");
   await page.getByRole("button", { name: "Send me a link" }).click();
   await shows(page, "You can try again in 12 minutes.");

@@ -1,48 +1,24 @@
-import type { Browser, BrowserContext, Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest";
-import { shows, startChromium } from "../support/chromium.ts";
-import { asPerson, buildConsole, PASSWORD, signUp } from "../support/console.ts";
-import { type Service, startService } from "../support/service.ts";
-import { completion, startUpstream, type Upstream } from "../support/upstream.ts";
+import type { BrowserContext, Page } from "playwright-core";
+import { afterEach, beforeEach, expect, it } from "vitest";
+import { shows } from "../support/chromium.ts";
+import { asPerson, PASSWORD, signUp, useConsole } from "../support/console.ts";
+import { completion } from "../support/upstream.ts";
 
-// What a person keeps: typed text, their place, and a true picture, whatever happens beside the page.
+// Typed text and the place of reading stay while other tabs change the same records, and the page shows their new state.
 
 /** More conversations than the API lists at once. */
 const TALKS = 27;
 
-let browser: Browser;
-let upstream: Upstream;
-let service: Service;
+const site = useConsole();
 let context: BrowserContext;
 let page: Page;
 
-beforeAll(async () => {
-  buildConsole();
-  [browser, upstream] = await Promise.all([startChromium(), startUpstream()]);
-  const rates = { input_rate: 1, output_rate: 2, context_window: 32_000, max_output_tokens: 1000 };
-  const model = { id: "lab/small", provider: "lab", provider_model: "small", name: "Lab", trial_eligible: true };
-  service = await startService({
-    config: {
-      providers: [{ name: "lab", kind: "openai-compatible", base_url: upstream.url }],
-      models: [{ ...model, ...rates, supports: { tools: true, streaming: true } }],
-      limits: { session_requests_per_minute: 1_000_000 },
-    },
-  });
-});
-afterAll(async () => {
-  await browser?.close();
-  await service?.stop();
-  await upstream?.close();
-});
 beforeEach(async () => {
-  upstream.answer(completion("Hello."));
-  context = await browser.newContext({ timezoneId: "Europe/Berlin", locale: "en-GB", reducedMotion: "reduce" });
-  context.setDefaultTimeout(30_000);
-  page = await context.newPage();
+  ({ context, page } = await site.open({ timezoneId: "Europe/Berlin", locale: "en-GB" }));
 });
 afterEach(() => context.close());
 
-const person = (method: string, path: string, body?: unknown) => asPerson(context, service, method, path, body);
+const person = (method: string, path: string, body?: unknown) => asPerson(context, site.service, method, path, body);
 const create = async (name: string): Promise<string> =>
   (await person("POST", "/agents", { name, model_id: "lab/small", run_prompt: "Say hello" })).id;
 /** From now on the API fails at these paths. */
@@ -54,7 +30,7 @@ const fail = (path: RegExp) =>
 /** An answer that comes when the test says so. */
 function laterAnswer(): () => void {
   const gate = Promise.withResolvers<void>();
-  upstream.answer(async (response, request) => {
+  site.upstream.answer(async (response, request) => {
     await gate.promise;
     await completion("Here at last.")(response, request);
   });
@@ -62,9 +38,9 @@ function laterAnswer(): () => void {
 }
 
 it("what was typed in an agent stays when the session ends, and is saved after signing in in another tab", async () => {
-  await signUp(context, service, "typed@example.com");
+  await signUp(context, site.service, "typed@example.com");
   const id = await create("Typed");
-  await page.goto(`${service.url}/agents/${id}/edit`);
+  await page.goto(`${site.service.url}/agents/${id}/edit`);
   await page.getByLabel("Description").fill("typed for ten minutes");
   await context.clearCookies();
   const save = page.getByRole("button", { name: "Save agent" });
@@ -88,7 +64,7 @@ it("what was typed in an agent stays when the session ends, and is saved after s
 });
 
 it("what was typed in an agent stays when the agent is saved elsewhere, and the page says so; an untouched form follows", async () => {
-  await signUp(context, service, "elsewhere@example.com");
+  await signUp(context, site.service, "elsewhere@example.com");
   const id = await create("Shared");
   /** Comes back to the tab, as often as it takes, until `said` is there. */
   const looksUntil = (said: () => Promise<unknown>, expected: unknown) =>
@@ -98,7 +74,7 @@ it("what was typed in an agent stays when the agent is saved elsewhere, and the 
         return said();
       })
       .toBe(expected);
-  await page.goto(`${service.url}/agents/${id}/edit`);
+  await page.goto(`${site.service.url}/agents/${id}/edit`);
   await page.getByLabel("Name", { exact: true }).waitFor();
   await person("PUT", `/agents/${id}`, { name: "Renamed once" });
   await looksUntil(() => page.getByLabel("Name", { exact: true }).inputValue(), "Renamed once");
@@ -115,10 +91,10 @@ it("what was typed in an agent stays when the agent is saved elsewhere, and the 
 });
 
 it("a person who has left a new conversation is not brought back by its answer, and finds it in the list", async () => {
-  await signUp(context, service, "left@example.com");
+  await signUp(context, site.service, "left@example.com");
   const id = await create("Slow");
   const answerNow = laterAnswer();
-  await page.goto(`${service.url}/agents/${id}/chat`);
+  await page.goto(`${site.service.url}/agents/${id}/chat`);
   await page.getByLabel("Your message").fill("Hello?");
   await page.keyboard.press("Enter");
   await page.getByRole("button", { name: "Stop" }).waitFor();
@@ -130,16 +106,16 @@ it("a person who has left a new conversation is not brought back by its answer, 
   await ended;
   await page.waitForLoadState("networkidle");
   expect(new URL(page.url()).pathname).toBe("/secrets");
-  await page.goto(`${service.url}/agents/${id}/chat`);
+  await page.goto(`${site.service.url}/agents/${id}/chat`);
   await page.getByRole("link", { name: /just now/ }).click();
   await page.getByRole("log").getByText("Here at last.").waitFor();
 });
 
 it("what is typed while the first answer of a conversation comes stays, and so does the focus", async () => {
-  await signUp(context, service, "next@example.com");
+  await signUp(context, site.service, "next@example.com");
   const id = await create("Slow");
   const answerNow = laterAnswer();
-  await page.goto(`${service.url}/agents/${id}/chat`);
+  await page.goto(`${site.service.url}/agents/${id}/chat`);
   const message = page.getByLabel("Your message");
   await message.fill("Hello?");
   await page.keyboard.press("Enter");
@@ -158,7 +134,7 @@ it("what is typed while the first answer of a conversation comes stays, and so d
 });
 
 it("every conversation can be opened, and a list that could not be loaded is not called empty", async () => {
-  await signUp(context, service, "talks@example.com");
+  await signUp(context, site.service, "talks@example.com");
   const id = await create("Talkative");
   await person("POST", "/billing/purchase", { amount_cents: 500 });
   for (let talk = 1; talk <= TALKS; talk += 1) {
@@ -167,25 +143,25 @@ it("every conversation can be opened, and a list that could not be loaded is not
       thread_id: `t-${talk}`,
     });
   }
-  await page.goto(`${service.url}/agents/${id}/chat`);
+  await page.goto(`${site.service.url}/agents/${id}/chat`);
   await page.getByRole("link", { name: `t-${TALKS} `, exact: false }).waitFor();
   await page.getByRole("button", { name: "Show more" }).click();
   await page.getByRole("link", { name: /^t-1 / }).click();
   await page.getByRole("log").getByText("Talk 1", { exact: true }).waitFor();
 
   await fail(/\/threads\?|\/notices\?/);
-  await page.goto(`${service.url}/agents/${id}/chat`);
+  await page.goto(`${site.service.url}/agents/${id}/chat`);
   await shows(page, "Something went wrong here.");
   expect(await page.getByText("No conversations yet.").count()).toBe(0);
-  await page.goto(service.url);
+  await page.goto(site.service.url);
   await page.getByRole("alert").waitFor();
   expect(await page.getByText("No failed runs.").count()).toBe(0);
 });
 
 it("an answer that breaks off says so in plain words, and can be asked for again", async () => {
-  await signUp(context, service, "broken@example.com");
+  await signUp(context, site.service, "broken@example.com");
   const id = await create("Fragile");
-  await page.goto(`${service.url}/agents/${id}/chat`);
+  await page.goto(`${site.service.url}/agents/${id}/chat`);
   // A test cannot cut a loopback connection at a chosen byte; the browser's error for it is this one.
   await page.evaluate(() => {
     const real = fetch;
@@ -205,12 +181,12 @@ it("an answer that breaks off says so in plain words, and can be asked for again
 });
 
 it("the page of a run whose agent was deleted while the connection was lost says so, and asks no more", async () => {
-  await signUp(context, service, "gone-agent@example.com");
+  await signUp(context, site.service, "gone-agent@example.com");
   const id = await create("Gone");
   laterAnswer();
   const { id: run_id } = await person("POST", `/agents/${id}/runs`);
   await context.route(/\/events$/, (route) => route.abort());
-  await page.goto(`${service.url}/agents/${id}/runs/${run_id}`);
+  await page.goto(`${site.service.url}/agents/${id}/runs/${run_id}`);
   await shows(page, "The service cannot be reached, so this page may be out of date.");
   await person("DELETE", `/agents/${id}`);
   await context.unroute(/\/events$/);
@@ -218,11 +194,11 @@ it("the page of a run whose agent was deleted while the connection was lost says
 });
 
 it("the list of agents follows a run to its end", async () => {
-  await signUp(context, service, "follows@example.com");
+  await signUp(context, site.service, "follows@example.com");
   const id = await create("Working");
   const answerNow = laterAnswer();
   await person("POST", `/agents/${id}/runs`);
-  await page.goto(`${service.url}/agents`);
+  await page.goto(`${site.service.url}/agents`);
   const row = page.getByRole("row", { name: /Working/ });
   await row.getByText(/queued|running/).waitFor();
   answerNow();
@@ -230,10 +206,10 @@ it("the list of agents follows a run to its end", async () => {
 });
 
 it("an agent can be saved when the models could not be loaded, and keeps its model", async () => {
-  await signUp(context, service, "models@example.com");
+  await signUp(context, site.service, "models@example.com");
   const id = await create("Modelled");
   await fail(/\/api\/v1\/models/);
-  await page.goto(`${service.url}/agents/${id}/edit`);
+  await page.goto(`${site.service.url}/agents/${id}/edit`);
   await page.getByRole("alert").getByText("Something went wrong here.").waitFor();
   expect(await page.getByLabel("Model", { exact: true }).textContent()).toContain("lab/small");
   await page.getByLabel("Description").fill("saved all the same");
@@ -246,8 +222,8 @@ it("an agent can be saved when the models could not be loaded, and keeps its mod
 });
 
 it("signing out says that it failed while the service is away", async () => {
-  await signUp(context, service, "staying@example.com");
-  await page.goto(service.url);
+  await signUp(context, site.service, "staying@example.com");
+  await page.goto(site.service.url);
   await page.getByText("Billed tokens by day").waitFor();
   await context.route(/\/api\//, (route) => route.abort());
   await page.getByRole("button", { name: "Sign out" }).click();
@@ -258,12 +234,12 @@ it("signing out says that it failed while the service is away", async () => {
 });
 
 it("the usage of agents beyond the first eight is told as a sum, so that the rows agree with the total", async () => {
-  await signUp(context, service, "shares@example.com");
+  await signUp(context, site.service, "shares@example.com");
   const ids = await Promise.all(Array.from({ length: 10 }, (_, nth) => create(`Agent ${nth}`)));
   const messages = [{ role: "user", content: "Hello" }];
   await Promise.all(ids.map((id) => person("POST", `/agents/${id}/chat`, { messages })));
   const { total_cost_tokens } = await person("GET", "/users/me/usage");
-  await page.goto(`${service.url}/?by=agent`);
+  await page.goto(`${site.service.url}/?by=agent`);
   const rows = page.getByRole("listitem").filter({ hasText: /^(Agent \d|2 others)\d+$/ });
   await rows.getByText("2 others").waitFor();
   const figures = (await rows.allTextContents()).map((text) => Number(/^(?:Agent \d|2 others)(\d+)$/.exec(text)?.[1]));

@@ -1,54 +1,25 @@
-import type { Browser, BrowserContext, Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
-import { shows, startChromium } from "../support/chromium.ts";
-import { asPerson, buildConsole, sessionHeaders, signUp } from "../support/console.ts";
+import type { BrowserContext, Page } from "playwright-core";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { shows } from "../support/chromium.ts";
+import { asPerson, sessionHeaders, signUp, useConsole } from "../support/console.ts";
 import { type Service, startService } from "../support/service.ts";
-import { completion, delta, event, events, startUpstream, type Upstream } from "../support/upstream.ts";
+import { completion, delta, event, events } from "../support/upstream.ts";
 
 /** More agents than the API lists at once. */
 const MANY = 104;
 /** More turns than two pages of a conversation. */
 const TURNS = 51;
 
-let browser: Browser;
-let upstream: Upstream;
-let service: Service;
+const site = useConsole();
 let context: BrowserContext;
 let page: Page;
 
-beforeAll(async () => {
-  buildConsole();
-  [browser, upstream] = await Promise.all([startChromium(), startUpstream()]);
-  const model = {
-    input_rate: 1,
-    output_rate: 2,
-    context_window: 32_000,
-    max_output_tokens: 1000,
-    trial_eligible: true,
-  };
-  const supports = { tools: true, streaming: true };
-  service = await startService({
-    config: {
-      providers: [{ name: "lab", kind: "openai-compatible", base_url: upstream.url }],
-      models: [{ id: "lab/small", provider: "lab", provider_model: "small", name: "Lab", ...model, supports }],
-      limits: { session_requests_per_minute: 1_000_000 },
-    },
-  });
-});
-afterAll(async () => {
-  await browser?.close();
-  await service?.stop();
-  await upstream?.close();
-});
 beforeEach(async () => {
-  upstream.answer(completion("Hello."));
-  context = await browser.newContext({ timezoneId: "Europe/Berlin", locale: "de-DE", reducedMotion: "reduce" });
-  context.setDefaultTimeout(30_000);
-  page = await context.newPage();
+  ({ context, page } = await site.open({ timezoneId: "Europe/Berlin", locale: "de-DE" }));
 });
 afterEach(() => context.close());
 
-const person = (method: string, path: string, body?: unknown) => asPerson(context, service, method, path, body);
+const person = (method: string, path: string, body?: unknown) => asPerson(context, site.service, method, path, body);
 const create = async (fields: object): Promise<string> =>
   (await person("POST", "/agents", { model_id: "lab/small", run_prompt: "Say hello", ...fields })).id;
 const daily = { schedule_enabled: true, schedule_interval: "daily", schedule_time: "07:30" };
@@ -64,7 +35,7 @@ async function run(id: string): Promise<string> {
 }
 
 it("with more than 100 agents the oldest keeps its name, its links and its next run, and only a deleted agent is called deleted", async () => {
-  await signUp(context, service, "many@example.com");
+  await signUp(context, site.service, "many@example.com");
   const oldest = await create({ name: "Oldest", ...daily });
   const deleted = await create({ name: "Former" });
   for (const id of [oldest, deleted]) {
@@ -75,7 +46,7 @@ it("with more than 100 agents the oldest keeps its name, its links and its next 
   await Promise.all(Array.from({ length: MANY }, (_, index) => create({ name: `Other ${index}` })));
   await person("DELETE", `/agents/${deleted}`);
 
-  await page.goto(`${service.url}/?by=agent`);
+  await page.goto(`${site.service.url}/?by=agent`);
   await page.getByRole("meter", { name: "Oldest: billed tokens" }).waitFor();
   await page.getByRole("meter", { name: "Former (deleted): billed tokens" }).waitFor();
   await shows(page, "Every day at 07:30");
@@ -83,11 +54,11 @@ it("with more than 100 agents the oldest keeps its name, its links and its next 
   await page.getByRole("link", { name: "Oldest", exact: true }).last().click();
   await page.getByRole("heading", { name: "Run of Oldest" }).waitFor();
 
-  await page.goto(`${service.url}/notices`);
+  await page.goto(`${site.service.url}/notices`);
   await page.getByRole("link", { name: "Oldest", exact: true }).waitFor();
   await shows(page, "Former (deleted)");
 
-  await page.goto(`${service.url}/billing?tab=ledger`);
+  await page.goto(`${site.service.url}/billing?tab=ledger`);
   await page.getByRole("link", { name: "Oldest", exact: true }).waitFor();
   await shows(page, "Former (deleted)");
   await page.getByLabel("Agent", { exact: true }).click();
@@ -98,15 +69,15 @@ it("with more than 100 agents the oldest keeps its name, its links and its next 
 });
 
 it("a paused schedule promises no run, and one button resumes it and says so", async () => {
-  await signUp(context, service, "paused@example.com");
+  await signUp(context, site.service, "paused@example.com");
   const limits = { max_consecutive_failures: 1, max_cost_tokens_per_run: 1 };
   const id = await create({ name: "Failing", ...daily, limits });
   await run(id);
-  await page.goto(`${service.url}/agents/${id}?tab=schedule`);
+  await page.goto(`${site.service.url}/agents/${id}?tab=schedule`);
   await shows(page, "None while the schedule is paused.");
-  await page.goto(service.url);
+  await page.goto(site.service.url);
   await shows(page, "No scheduled runs");
-  await page.goto(`${service.url}/agents/${id}?tab=schedule`);
+  await page.goto(`${site.service.url}/agents/${id}?tab=schedule`);
   await page.getByRole("button", { name: "Resume schedule" }).click();
   await page.getByRole("status").getByText("Schedule resumed").waitFor();
   await page.getByRole("button", { name: "Resume schedule" }).waitFor({ state: "detached" });
@@ -117,14 +88,14 @@ it("a paused schedule promises no run, and one button resumes it and says so", a
 });
 
 it("a conversation of more turns than a page loads back to its beginning", async () => {
-  await signUp(context, service, "long@example.com");
+  await signUp(context, site.service, "long@example.com");
   await person("POST", "/billing/purchase", { amount_cents: 500 });
   const id = await create({ name: "Companion" });
   for (let turn = 1; turn <= TURNS; turn += 1) {
     const messages = [{ role: "user", content: `Question number ${turn}.` }];
     await person("POST", `/agents/${id}/chat`, { messages, thread_id: "long" });
   }
-  await page.goto(`${service.url}/agents/${id}/chat?thread=long`);
+  await page.goto(`${site.service.url}/agents/${id}/chat?thread=long`);
   await shows(page, `Question number ${TURNS}.`);
   const earlier = page.getByRole("button", { name: "Load earlier messages" });
   expect(await page.getByText("Question number 1.").count()).toBe(0);
@@ -140,12 +111,12 @@ it("a conversation of more turns than a page loads back to its beginning", async
 });
 
 it("dates and numbers are English like the texts, in a browser of another language", async () => {
-  await signUp(context, service, "sprache@example.com");
+  await signUp(context, site.service, "sprache@example.com");
   const id = await create({ name: "Reader" });
   await run(id);
-  await page.goto(`${service.url}/agents/${id}?tab=settings`);
+  await page.goto(`${site.service.url}/agents/${id}?tab=settings`);
   await shows(page, /changed (just now|\d+ (second|minute)s? ago)/);
-  await page.goto(`${service.url}/billing`);
+  await page.goto(`${site.service.url}/billing`);
   await page
     .getByText(/^\w{3} \d{1,2}, \d{4}$/)
     .first()
@@ -153,32 +124,32 @@ it("dates and numbers are English like the texts, in a browser of another langua
 });
 
 it("an attack by a costly text: the page stays usable and shows it as it is; a later text is rendered", async () => {
-  await signUp(context, service, "costly@example.com");
+  await signUp(context, site.service, "costly@example.com");
   const id = await create({ name: "Target" });
-  upstream.answer(completion("]".repeat(60_000)));
-  await page.goto(`${service.url}/agents/${id}/runs/${await run(id)}`);
+  site.upstream.answer(completion("]".repeat(60_000)));
+  await page.goto(`${site.service.url}/agents/${id}/runs/${await run(id)}`);
   await page.getByRole("heading", { name: "Output" }).waitFor();
   await page.getByRole("link", { name: "← Target" }).click();
   await page.getByRole("heading", { name: "Target", level: 1 }).waitFor({ timeout: 10_000 });
-  upstream.answer(completion("[wiki](https://example.com/a_(b)) and **this**"));
-  await page.goto(`${service.url}/agents/${id}/runs/${await run(id)}`);
+  site.upstream.answer(completion("[wiki](https://example.com/a_(b)) and **this**"));
+  await page.goto(`${site.service.url}/agents/${id}/runs/${await run(id)}`);
   const link = page.getByRole("link", { name: "https://example.com/a_(b)" }).first();
   await link.waitFor();
   expect(await link.getAttribute("href")).toBe("https://example.com/a_(b)");
 });
 
 it("what does not exist is shown beside the navigation, with a way back", async () => {
-  await signUp(context, service, "missing@example.com");
-  await page.goto(`${service.url}/agents/0198aaaa-0000-7000-8000-000000000000`);
+  await signUp(context, site.service, "missing@example.com");
+  await page.goto(`${site.service.url}/agents/0198aaaa-0000-7000-8000-000000000000`);
   await page.getByRole("heading", { name: "Not found" }).waitFor();
   await page.getByRole("link", { name: "Go to agents" }).click();
   await page.getByRole("heading", { name: "Agents", level: 1 }).waitFor();
 });
 
 it("a copy button copies, and selects the text where the browser denies it", async () => {
-  await context.grantPermissions(["clipboard-read", "clipboard-write"], { origin: service.url });
-  await signUp(context, service, "copy@example.com");
-  await page.goto(`${service.url}/keys`);
+  await context.grantPermissions(["clipboard-read", "clipboard-write"], { origin: site.service.url });
+  await signUp(context, site.service, "copy@example.com");
+  await page.goto(`${site.service.url}/keys`);
   const newKey = async () => {
     await page.getByRole("button", { name: "New key" }).first().click();
     await page.getByLabel("Name").fill("Website");
@@ -203,10 +174,10 @@ it("a copy button copies, and selects the text where the browser denies it", asy
 
 it("long words do not make any page wider than a phone", async () => {
   await page.setViewportSize({ width: 390, height: 844 });
-  await signUp(context, service, `${"long".repeat(12)}@${"example".repeat(8)}.com`);
+  await signUp(context, site.service, `${"long".repeat(12)}@${"example".repeat(8)}.com`);
   const word = "Donaudampfschifffahrtsgesellschaftskapitaen".repeat(4);
   const id = await create({ name: word, description: word, system_prompt: word, ...daily });
-  upstream.answer(
+  site.upstream.answer(
     completion(`${word} [${word}](https://example.com/${word}) \`${word}\`\n\n| ${word} | b |\n|-|-|\n| ${word} | c |`),
   );
   const run_id = await run(id);
@@ -237,7 +208,7 @@ it("long words do not make any page wider than a phone", async () => {
     `/billing?tab=ledger&agent_id=${id}`,
   ];
   for (const path of paths) {
-    await page.goto(service.url + path, { waitUntil: "networkidle" });
+    await page.goto(site.service.url + path, { waitUntil: "networkidle" });
     await page.getByRole("heading", { level: 1 }).first().waitFor();
     const widest = await page.evaluate(() =>
       Math.max(
@@ -314,13 +285,13 @@ describe("too many requests", () => {
 });
 
 it("the reasoning of a model is folded under its step, and opens", async () => {
-  await signUp(context, service, "reasoning@example.com");
+  await signUp(context, site.service, "reasoning@example.com");
   const thought = { index: 0, delta: { reasoning_content: "The tide turns twice a day." } };
   const end = { index: 0, delta: {}, finish_reason: "stop" };
-  upstream.answer(events(event({ choices: [thought] }), delta("At noon."), event({ choices: [end] })));
+  site.upstream.answer(events(event({ choices: [thought] }), delta("At noon."), event({ choices: [end] })));
   const id = await create({ name: "Thinker" });
   const run_id = await run(id);
-  await page.goto(`${service.url}/agents/${id}/runs/${run_id}`);
+  await page.goto(`${site.service.url}/agents/${id}/runs/${run_id}`);
   await page.getByRole("heading", { name: "Output" }).waitFor();
   expect(await page.getByText("The tide turns twice a day.").isVisible()).toBe(false);
   await page.getByText("Reasoning", { exact: true }).click();

@@ -2,8 +2,11 @@ import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
-import type { BrowserContext, Locator, Page } from "playwright-core";
-import type { Service } from "./service.ts";
+import type { Browser, BrowserContext, BrowserContextOptions, Locator, Page } from "playwright-core";
+import { afterAll, beforeAll } from "vitest";
+import { startChromium } from "./chromium.ts";
+import { type Service, startService } from "./service.ts";
+import { completion, startUpstream, type Upstream } from "./upstream.ts";
 
 const ROOT = join(import.meta.dirname, "../..");
 export const PASSWORD = "a long enough password";
@@ -12,6 +15,47 @@ const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.mi
 /** Builds the console unless what is there is what its sources say. */
 export function buildConsole(): void {
   execFileSync(process.execPath, [join(ROOT, "console/build.ts")], { stdio: "inherit" });
+}
+
+/** A service with the model `lab/small` and a browser. */
+export interface ConsoleSite {
+  service: Service;
+  upstream: Upstream;
+  /** Opens an empty page in a new context, while the model answers "Hello.". */
+  open(options: BrowserContextOptions): Promise<{ context: BrowserContext; page: Page }>;
+}
+
+/** A site for the tests of a file. */
+export function useConsole(): ConsoleSite {
+  let browser: Browser | undefined;
+  const site = {} as ConsoleSite;
+  beforeAll(async () => {
+    buildConsole();
+    const [chromium, upstream] = await Promise.all([startChromium(), startUpstream()]);
+    browser = chromium;
+    const rates = { input_rate: 1, output_rate: 2, context_window: 32_000, max_output_tokens: 1000 };
+    const model = { id: "lab/small", provider: "lab", provider_model: "small", name: "Lab", trial_eligible: true };
+    const service = await startService({
+      config: {
+        providers: [{ name: "lab", kind: "openai-compatible", base_url: upstream.url }],
+        models: [{ ...model, ...rates, supports: { tools: true, streaming: true } }],
+        limits: { session_requests_per_minute: 1_000_000 },
+      },
+    });
+    const open = async (options: BrowserContextOptions) => {
+      upstream.answer(completion("Hello."));
+      const context = await chromium.newContext({ reducedMotion: "reduce", ...options });
+      context.setDefaultTimeout(30_000);
+      return { context, page: await context.newPage() };
+    };
+    Object.assign(site, { service, upstream, open });
+  });
+  afterAll(async () => {
+    await browser?.close();
+    await site.service?.stop();
+    await site.upstream?.close();
+  });
+  return site;
 }
 
 /** Signs up by the API, without a page: most journeys are about something else. The context keeps the session's cookie. */
