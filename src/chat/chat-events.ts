@@ -1,5 +1,5 @@
-import { asPurserError, type PurserError } from "../errors.ts";
-import type { EventFeed } from "../platform/event-stream.ts";
+import { asPurserError } from "../errors.ts";
+import { type EventFeed, errorEvent } from "../platform/event-stream.ts";
 import type { Turn } from "./chat.service.ts";
 import { chatCalls, chatChunk, chatEnd } from "./chat-answer.ts";
 
@@ -37,7 +37,7 @@ export function createChatEvents(request_id: string, include_usage = false) {
     } catch (thrown) {
       const error = asPurserError(thrown);
       failure = error.code;
-      yield errorEvent(error, request_id);
+      yield errorEvent(error, { request_id });
     }
     return undefined;
   }
@@ -55,9 +55,4 @@ export function createChatEvents(request_id: string, include_usage = false) {
       return { next: () => events.next(), leave: () => left.abort() };
     },
   };
-}
-
-function errorEvent({ shape }: PurserError, request_id: string): string {
-  const { type, code, message } = shape;
-  return `data: ${JSON.stringify({ error: { type, code, message, param: null, request_id } })}\n\n`;
 }

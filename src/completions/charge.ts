@@ -20,6 +20,9 @@ export interface Answered {
   complete: boolean;
 }
 
+/** The part of a call that its hold and its charge share. */
+type HeldCall = Pick<CompletionCall, "hold_id" | "request_id" | "caller" | "agent_id" | "run_id">;
+
 /** Charges a reservation for the tokens that were used. */
 export async function settle(
   ledger: ChargingLedger,
@@ -59,18 +62,9 @@ export function settleInput(
 }
 
 /** The charge of a call with these counts. */
-export function chargeOf(
-  call: Pick<CompletionCall, "hold_id" | "request_id" | "caller" | "agent_id" | "run_id">,
-  { model }: Pick<Reservation, "model">,
-  counts: Counts,
-): Charge {
-  const { hold_id, request_id, agent_id, run_id } = call;
+export function chargeOf(call: HeldCall, { model }: Pick<Reservation, "model">, counts: Counts): Charge {
   return {
-    hold_id,
-    request_id,
-    ...budgetOf(call.caller),
-    agent_id,
-    run_id,
+    ...heldCall(call),
     model: model.id,
     input_tokens: counts.input_tokens,
     cached_input_tokens: counts.cached_input_tokens,
@@ -84,8 +78,13 @@ export function chargeOf(
   };
 }
 
+/** The fields of a hold and of its charge that name the call. */
+export function heldCall({ hold_id, request_id, caller, agent_id, run_id }: HeldCall) {
+  return { hold_id, request_id, ...budgetOf(caller), agent_id, run_id };
+}
+
 /** The fields by which the ledger counts a call against the budgets of its key and its end user. */
-export function budgetOf({ user_id, api_key_id, key_budget_tokens, key_budget_interval = null, labels }: Payer) {
+function budgetOf({ user_id, api_key_id, key_budget_tokens, key_budget_interval = null, labels }: Payer) {
   return { user_id, api_key_id, key_budget_tokens, key_budget_interval, ...(labels == null ? {} : { labels }) };
 }
 

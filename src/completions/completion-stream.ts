@@ -3,6 +3,7 @@ import { errors, PurserError } from "../errors.ts";
 import type { ChargingLedger } from "../ledger/ledger.types.ts";
 import type { Counts, ProviderStream } from "../models/models.types.ts";
 import { monotonicMs } from "../platform/clock.ts";
+import { errorEvent } from "../platform/event-stream.ts";
 import { release, settle } from "./charge.ts";
 import type { CompletionCall, CompletionOutcome, CompletionStream, Reservation } from "./completions.types.ts";
 import { createLastChunk } from "./last-chunk.ts";
@@ -119,13 +120,12 @@ export function createCompletionStream(
   }
 
   /** The error event; null for a caller that has hung up. */
-  async function errorEvent(error: unknown): Promise<string | null> {
+  async function failed(error: unknown): Promise<string | null> {
     const charged = await close("broken");
     if (call.signal.aborted) return null;
-    const { type, code, message } = shownError(error, charged !== null);
-    failure = code;
-    const event = { error: { type, code, message, param: null, request_id: call.request_id } };
-    return `${last.held()}data: ${JSON.stringify(event)}\n\n`;
+    const shown = shownError(error, charged !== null);
+    failure = shown.code;
+    return last.held() + errorEvent(shown, { request_id: call.request_id });
   }
 
   async function next(): Promise<IteratorResult<string, undefined>> {
@@ -143,7 +143,7 @@ export function createCompletionStream(
       }
     } catch (error) {
       is_overdue = false;
-      const value = await errorEvent(error);
+      const value = await failed(error);
       return value === null ? DONE : { done: false, value };
     }
   }
@@ -184,9 +184,10 @@ export function endedStream(outcome: CompletionOutcome): CompletionStream {
 }
 
 /** The error of the event for a failure after the first byte, in the shape that OpenAI's clients throw as an error. */
-function shownError(error: unknown, charged: boolean): PurserError["shape"] {
+function shownError(error: unknown, charged: boolean): PurserError {
   const broken = errors.upstream(
     "The model's provider broke off. What it had generated is charged; retry, or use another model.",
   );
-  return (error instanceof PurserError ? (charged ? broken : error) : errors.internal()).shape;
+  if (!(error instanceof PurserError)) return errors.internal();
+  return charged ? broken : error;
 }

@@ -11,7 +11,7 @@ import { checkedCounts, estimateTokens, heldTextTokens } from "../models/token-c
 import { monotonicMs } from "../platform/clock.ts";
 import { untilTurn } from "../platform/event-loop-turn.ts";
 import { agentIdOf } from "./agent-name.ts";
-import { budgetOf, CALL_MS, chargeOf, release } from "./charge.ts";
+import { CALL_MS, chargeOf, heldCall, release } from "./charge.ts";
 import type { EmbeddingsAnswer, EmbeddingsCall } from "./completions.types.ts";
 
 /** Tokens that a provider may add to each input, to mark its beginning and its end. */
@@ -45,7 +45,7 @@ export function createEmbeddings(deps: {
     const amount_tokens = worstCaseTokens(model, { ...input, max_output_tokens: 0 });
     const rates = { ...dearestRates(model, input), price_version: model.price_version };
     const held = await ledger.hold({
-      ...{ hold_id: call.hold_id, request_id: call.request_id, ...budgetOf(call.caller), agent_id: null, run_id: null },
+      ...heldCall({ ...call, agent_id: null, run_id: null }),
       ...{ amount_tokens, minimum_tokens: amount_tokens },
       estimate: { model: model.id, input_tokens: sizes.held_tokens, max_output_tokens: 0, ...rates },
     });

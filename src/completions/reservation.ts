@@ -6,7 +6,7 @@ import { affordableOutputTokens, dearestRates, type InputBound, worstCaseTokens 
 import { dropsReasoning } from "../models/reasoning.ts";
 import { forwardedRequest } from "../models/request-fields.ts";
 import { billedText, estimateTokens, isTextOver } from "../models/token-count.ts";
-import { budgetOf } from "./charge.ts";
+import { heldCall } from "./charge.ts";
 import type { CompletionCall, Reservation } from "./completions.types.ts";
 
 /** A shorter answer is useless. If the request sets no max_tokens, a call that cannot pay for this much is rejected. */
@@ -98,13 +98,8 @@ function holdRequest(
   model: Model,
   { input, choices, cap, amount_tokens, minimum_tokens }: Quote,
 ): HoldRequest {
-  const { hold_id, request_id, agent_id, run_id } = call;
   return {
-    hold_id,
-    request_id,
-    ...budgetOf(call.caller),
-    agent_id,
-    run_id,
+    ...heldCall(call),
     agent_budget: call.agent_budget ?? null,
     amount_tokens,
     minimum_tokens,

@@ -18,6 +18,11 @@ const PASSING = new Set([401, 402, 403, 409, 429, 499]);
 const LAST_EVENT =
   /^data: \[DONE\]|^event: (?:message_stop|error|response\.(?:completed|incomplete|failed))\n|^data: \{"error":/;
 
+/** As many bytes of an event tell whether it is the last one. */
+const LAST_EVENT_BYTES = 100;
+const EVENT_END = "\n\n";
+const LINE_FEED = 0x0a;
+
 /** Ends the replay of a stream whose caller hung up. */
 const LEFT =
   "The first request with this Idempotency-Key hung up here. What was generated is charged. Send the request with a new key for a whole answer.";
@@ -136,10 +141,17 @@ function keepStream(c: Context<HttpEnv>, { store, key, over, log }: StreamKeepin
  */
 function endedStream(c: Context<HttpEnv>, chunks: readonly Uint8Array[]): Buffer {
   const came = Buffer.concat(chunks);
-  const text = came.toString().trimEnd();
-  const last_event = text.slice(text.lastIndexOf("\n\n") + 1).trimStart();
-  if (LAST_EVENT.test(last_event)) return came;
+  if (LAST_EVENT.test(beginningOfLastEvent(came))) return came;
   return Buffer.concat([came, Buffer.from(c.get("error_event")?.(errors.upstream(LEFT)) ?? "")]);
+}
+
+/** A stream may have megabytes, so only this part of it is read. */
+function beginningOfLastEvent(stream: Buffer): string {
+  let end = stream.length;
+  while (end > 0 && stream[end - 1] === LINE_FEED) end -= 1;
+  const before = stream.subarray(0, end).lastIndexOf(EVENT_END);
+  const start = before === -1 ? 0 : before + EVENT_END.length;
+  return stream.toString("utf8", start, Math.min(end, start + LAST_EVENT_BYTES));
 }
 
 /** Passes a stream on and keeps a copy. `finish` runs at its end, also when it fails or the caller disconnects. */

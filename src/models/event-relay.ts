@@ -119,7 +119,8 @@ export function createEventRelay(model: Model): EventRelay {
   }
 
   function relayBlock(block: string): string {
-    if (hasDeepEvent(block)) throw brokenProvider(model, "an event that nests too deeply");
+    // Event by event, because most are too short to nest deeply.
+    if (eventsOf(block).some(isTooDeep)) throw brokenProvider(model, "an event that nests too deeply");
     if (theirs !== null) return relayed(block);
     learn(block);
     const text = relayed(block);
@@ -221,15 +222,6 @@ function keptText(kept: readonly string[]): string {
 /** The chunks in a block of a stream. */
 export function chunksIn(block: string): Chunk[] {
   return eventsOf(block).flatMap((event) => chunkOrNull(payloadOf(event)) ?? []);
-}
-
-/** Event by event, because most are too short to nest deeply. */
-function hasDeepEvent(block: string): boolean {
-  for (let start = 0, end = 0; start < block.length; start = end + 2) {
-    end = block.indexOf("\n\n", start);
-    if (isTooDeep(block.slice(start, end))) return true;
-  }
-  return false;
 }
 
 function startOfEvent(block: string, at: number): number {
