@@ -3,7 +3,7 @@ import { conflictErrors } from "./errors-conflict.ts";
 import { paymentErrors } from "./errors-payment.ts";
 import { requestErrors } from "./errors-request.ts";
 import { serviceErrors } from "./errors-service.ts";
-import { isDatabaseAway } from "./platform/sql-state.ts";
+import { isDatabaseAway, isErasedUser } from "./platform/sql-state.ts";
 import { PurserError } from "./purser-error.ts";
 
 /**
@@ -19,5 +19,6 @@ export const errors = { ...requestErrors, ...accessErrors, ...paymentErrors, ...
 /** The failure that a caller gets for any thrown value. An unexpected one becomes `internal`, and is its cause. */
 export function asPurserError(thrown: unknown): PurserError {
   if (thrown instanceof PurserError) return thrown;
+  if (isErasedUser(thrown)) return errors.notFound("This user");
   return isDatabaseAway(thrown) ? errors.databaseAway(thrown) : errors.internal(thrown);
 }

@@ -2,7 +2,7 @@ import { LRUCache } from "lru-cache";
 import type { AgentConfig } from "./agent-config.ts";
 import type { AgentRow, AgentsStore } from "./agents.store.ts";
 
-/** Limits of each cache: entries, and characters of their settings, of which one agent may have 4 million. */
+/** Limits of each cache: entries, and characters of their settings. One agent may have 4 million characters. */
 const LIMITS = { max: 1_000, maxSize: 67_108_864, sizeCalculation: sizeOf };
 
 function sizeOf({ system_prompt, run_prompt, tools_config }: AgentConfig): number {

@@ -102,7 +102,7 @@ export function createAgentsStore(db: Db) {
         text: `select id, ${BYTES} as bytes from agent where user_id = $1 and id = any($2::uuid[])`,
         values: [user_id, ids],
       }),
-    /** Those that exist, in this order. */
+    /** The agents that exist, in the order of `ids`. */
     async agents(user_id: string, ids: readonly string[]): Promise<AgentRow[]> {
       const rows = ids.length === 0 ? [] : await live(db, user_id).where("id", "in", ids).execute();
       return ids.flatMap((id) => rows.find((row) => row.id === id) ?? []);

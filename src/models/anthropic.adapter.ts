@@ -66,7 +66,7 @@ const ANTHROPIC: Dialect = {
       reasoning_tokens: 0,
     });
   },
-  // Anthropic adds types of events and blocks within a version, and clients have to ignore those that they do not know.
+  // Anthropic adds types of events and blocks within a version, and clients have to ignore unknown ones.
   isIgnored(event) {
     const { type } = fieldsOf(event);
     return typeof type === "string" && !NEEDED_EVENTS.includes(type);

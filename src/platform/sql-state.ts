@@ -101,3 +101,8 @@ export function isDatabaseAway(error: unknown): boolean {
 export function isUniqueViolation(error: unknown): boolean {
   return codeOf(error) === "23505";
 }
+
+/** A row was inserted for a user who is erased, or is being erased. Raised by the trigger `refuse_erased`. */
+export function isErasedUser(error: unknown): boolean {
+  return codeOf(error) === "PU404";
+}

@@ -90,8 +90,8 @@ export function loadKeyring(data_dir: string): LoadedKeyring {
 }
 
 /**
- * Runs `use` with the keyring in `data_dir`, or with a new one. If the stored keys need another one, the key was lost: the new
- * file is deleted, so that each start and each check say so, and nobody takes it for the lost one.
+ * Runs `use` with the keyring in `data_dir`, or with a new one. If the stored keys need another one, the key was lost. Then
+ * the new file is deleted: the next start reports the loss too, and the new file is not taken for the lost one.
  */
 export async function withKeyring<T>(data_dir: string, use: (loaded: LoadedKeyring) => Promise<T>): Promise<T> {
   const path = join(data_dir, "keyring");

@@ -1,6 +1,8 @@
 import { randomBytes } from "node:crypto";
 import { afterAll, beforeAll, beforeEach, describe, expect, inject, test } from "vitest";
 import { createAccounts } from "../../src/accounts/accounts.service.ts";
+import { SCOPES } from "../../src/contract/caller.ts";
+import { asPurserError } from "../../src/errors.ts";
 import { createNoticesStore } from "../../src/notices/notices.store.ts";
 import { createCipher } from "../../src/platform/cipher.ts";
 import { createSystemClock } from "../../src/platform/clock.ts";
@@ -92,6 +94,9 @@ describe.skipIf(inject("storage").kind === "embedded")("at the same moment", () 
     await tell(db);
     expect(await webhookKeys().keyOf({ user_id, agent_id: newId() })).toBeNull();
     await expect(addEndpoint()).rejects.toThrow("erased");
+    const caller = { user_id, api_key_id: null, key_budget_tokens: null, scopes: SCOPES };
+    const newKey = accounts.createApiKey(caller, { name: "second key" });
+    expect(asPurserError(await newKey.catch((error) => error)).shape).toMatchObject({ status: 404, code: "not_found" });
     await commit();
     await expectNothing();
   });

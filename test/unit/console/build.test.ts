@@ -3,7 +3,7 @@ import { dirname, join, relative } from "node:path";
 import { expect, test } from "vitest";
 
 const ROOT = join(import.meta.dirname, "../../..");
-/** Imports and re-exports of values; those of types are not in the bundle. */
+/** Imports and re-exports of values. The bundle has no imports of types. */
 const VALUE_IMPORT = /^(?:import|export) (?!type\b)[^;]*?from "(\.[^"]+)";/gm;
 
 /** The service's files whose code a file brings into the bundle. */
