@@ -3,10 +3,10 @@ import { join } from "node:path";
 import { hasTables } from "../backup/tables.store.ts";
 import type { Db } from "../platform/db.ts";
 import { createLog } from "../platform/log.ts";
-import { migrate } from "../platform/migrate.ts";
+import { migrate, readSchemaState } from "../platform/migrate.ts";
 import { openDb } from "../platform/open-db.ts";
 import type { SqlSource } from "../platform/sql-connection.ts";
-import type { RunSql } from "../platform/transfer.ts";
+import { type RunSql, rejectTransfer } from "../platform/transfer.ts";
 import { MisuseError } from "./command.ts";
 
 /** The place of a database, as the settings have it. */
@@ -17,11 +17,12 @@ interface Place {
 
 /**
  * Opens a database that has tables, and runs `prepare` on it. Throws a MisuseError for an empty or missing one, and creates
- * none: with a wrong DATA_DIR or DATABASE_URL, a command would otherwise find an empty ledger in order.
+ * none: with a wrong DATA_DIR or DATABASE_URL, a command would otherwise find an empty ledger in order. Without `prepare`, it
+ * rejects a database of an older version.
  */
 export function openExisting(
   { database_url, data_dir }: Place,
-  prepare: (source: SqlSource) => Promise<void> = migrate,
+  prepare: (source: SqlSource) => Promise<void> = prepareCurrent,
 ): Promise<Db> {
   const place = database_url === null ? data_dir : "the database of DATABASE_URL";
   const rejected = new MisuseError(`there are no tables in ${place}: set DATA_DIR or DATABASE_URL as for the service`);
@@ -34,4 +35,27 @@ export function openExisting(
     await prepare(source);
   };
   return openDb({ database_url, data_dir, log: createLog("warn"), prepare: prepareExisting });
+}
+
+/** Throws unless `place` has a database of this version. Opens it for that, and changes no row. */
+export async function requireExisting(place: Place): Promise<void> {
+  const db = await openExisting(place);
+  await db.close();
+}
+
+/** Brings the SQL functions up to date. A migration cannot be undone, so only a start and `purser migrate` apply one. */
+async function prepareCurrent(source: SqlSource): Promise<void> {
+  const connection = await source.connect();
+  try {
+    await rejectTransfer((statement) => connection.query<never>(statement).then(({ rows }) => rows));
+    const { missing } = await readSchemaState(connection);
+    if (missing.length > 0) {
+      throw new Error(
+        `the database is of an older version: it lacks ${missing.join(", ")}. Run this command with the version of the service, or back up and upgrade with purser migrate. Nothing was changed`,
+      );
+    }
+  } finally {
+    connection.release();
+  }
+  await migrate(source);
 }

@@ -4,6 +4,7 @@ import { createLog } from "../platform/log.ts";
 import { serveApi } from "../routes.ts";
 import { createServices } from "../services.ts";
 import { type Call, MisuseError, say } from "./command.ts";
+import { requireExisting } from "./existing.ts";
 
 type Answer = Record<string, unknown>;
 type Ask = (method: "GET" | "POST", path: string, body?: object) => Promise<Answer>;
@@ -14,6 +15,7 @@ type Ask = (method: "GET" | "POST", path: string, body?: object) => Promise<Answ
  */
 async function asOperator(work: (ask: Ask) => Promise<void>): Promise<number> {
   const read = readConfig(process.env);
+  await requireExisting(read);
   const config = { ...read, admin_key: read.admin_key ?? randomBytes(24).toString("hex") };
   const services = await createServices(config, createLog("warn"));
   const http = serveApi(services, { probes: [], sources: [], cut_off: new AbortController().signal });

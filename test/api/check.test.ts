@@ -16,6 +16,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { findProblems } from "../../src/commands/check.ts";
 import { createFirstKey } from "../../src/commands/maintenance.ts";
+import { knownMigrations } from "../../src/platform/migrate.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { type PostgresServer, runSql, startPostgres } from "../support/postgres-server.ts";
 import { runPurser } from "../support/process.ts";
@@ -228,34 +229,59 @@ describe("--check of a working configuration", () => {
 });
 
 describe("a command on data that exists", () => {
-  it.each([["audit"], ["rotate-keys"], ["backup", "FILE"], ["archive", "--older-than", "1", "--to", "FILE"]])(
-    "%s exits with 2 on a missing or an empty database, and creates nothing",
-    async (...call) => {
-      const [name = ""] = call;
-      const own = mkdtempSync(join(folder, "empty-"));
-      const file = join(own, "file");
-      const args = call.map((part) => part.replace("FILE", file));
-      const DATA_DIR = join(own, "data");
-      const empty = `empty_${name.replace("-", "_")}`;
-      await runSql(locked.url("postgres"), `create database ${empty}`);
-      const [missing, on_server] = await Promise.all([
-        runPurser(args, { DATA_DIR }),
-        runPurser(args, onPostgres(url("name", empty))),
-      ]);
-      expect(missing).toEqual({
-        code: 2,
-        stdout: "",
-        stderr: `there are no tables in ${DATA_DIR}: set DATA_DIR or DATABASE_URL as for the service\n`,
-      });
-      expect(on_server).toMatchObject({
-        code: 2,
-        stderr: expect.stringMatching(/^there are no tables in the database of/),
-      });
-      expect(existsSync(DATA_DIR)).toBe(false);
-      expect(existsSync(file)).toBe(false);
-      expect(await runSql(url("name", empty), "select 1 from pg_tables where schemaname = 'public'")).toEqual([]);
-    },
-  );
+  it.each([
+    ["audit"],
+    ["rotate-keys"],
+    ["backup", "FILE"],
+    ["archive", "--older-than", "1", "--to", "FILE"],
+    ["create-user", "ada@example.com"],
+    ["grant", "ada@example.com", "--tokens", "5"],
+  ])("%s exits with 2 on a missing or an empty database, and creates nothing", async (...call) => {
+    const [name = ""] = call;
+    const own = mkdtempSync(join(folder, "empty-"));
+    const file = join(own, "file");
+    const args = call.map((part) => part.replace("FILE", file));
+    const DATA_DIR = join(own, "data");
+    const empty = `empty_${name.replace("-", "_")}`;
+    await runSql(locked.url("postgres"), `create database ${empty}`);
+    const [missing, on_server] = await Promise.all([
+      runPurser(args, { DATA_DIR }),
+      runPurser(args, onPostgres(url("name", empty))),
+    ]);
+    expect(missing).toEqual({
+      code: 2,
+      stdout: "",
+      stderr: `there are no tables in ${DATA_DIR}: set DATA_DIR or DATABASE_URL as for the service\n`,
+    });
+    expect(on_server).toMatchObject({
+      code: 2,
+      stderr: expect.stringMatching(/^there are no tables in the database of/),
+    });
+    expect(existsSync(DATA_DIR)).toBe(false);
+    expect(existsSync(file)).toBe(false);
+    expect(await runSql(url("name", empty), "select 1 from pg_tables where schemaname = 'public'")).toEqual([]);
+  });
+
+  it.each([
+    ["audit"],
+    ["rotate-keys"],
+    ["archive", "--older-than", "1", "--to", "FILE"],
+    ["create-user", "a@b.example"],
+  ])("%s does not upgrade a database of an older version, because that cannot be undone", async (...call) => {
+    const empty = `older_${call[0]?.replace("-", "_")}`;
+    await runSql(locked.url("postgres"), `create database ${empty}`);
+    expect((await runPurser(["migrate"], onPostgres(url("name", empty)))).code).toBe(0);
+    const last = knownMigrations().at(-1);
+    await runSql(url("name", empty), `delete from schema_migration where name = '${last}'`);
+    const args = call.map((part) => part.replace("FILE", join(folder, "older")));
+    expect(await runPurser(args, onPostgres(url("name", empty)))).toEqual({
+      code: 1,
+      stdout: "",
+      stderr: `the database is of an older version: it lacks ${last}. Run this command with the version of the service, or back up and upgrade with purser migrate. Nothing was changed\n`,
+    });
+    const history = await runSql(url("name", empty), "select name from schema_migration");
+    expect(history).toHaveLength(knownMigrations().length - 1);
+  });
 });
 
 describe.runIf(process.getuid?.() === 0)("a command of root on embedded storage of another user", () => {
