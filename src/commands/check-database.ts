@@ -9,6 +9,10 @@ import type { Keyring } from "../vault/keyring.types.ts";
 /** The oldest PostgreSQL that the service supports. */
 const LEAST_VERSION = 15;
 const CHANNEL = "purser_check";
+/** Codes of Node for a certificate that it rejects. */
+const CERTIFICATE = /CERT|UNABLE_TO_VERIFY/;
+/** The message of node-postgres. */
+const NO_TLS = "The server does not support SSL connections";
 
 /** What a check found, one line each. */
 export interface Findings {
@@ -83,6 +87,10 @@ function problemOf(error: Error, database_url: string): string {
   const { code, message } = innermost(error);
   if (message.startsWith("the database has the migration")) return `DATABASE_URL: ${message}`;
   const { host, user, name } = partsOf(database_url);
+  if (CERTIFICATE.test(code)) {
+    return `DATABASE_URL: the certificate of ${host} is not trusted: ${message.replace(/;.*/, "")}. Add sslrootcert=/path/of/its/ca.pem to the URL, and use the name of the certificate`;
+  }
+  if (message === NO_TLS) return `DATABASE_URL: ${host} has no TLS: enable it there, or remove sslmode from the URL`;
   const problem: Readonly<Record<string, string>> = {
     ENOTFOUND: `the host of ${host} is unknown: correct its name`,
     EAI_AGAIN: `the host of ${host} is unknown: correct its name, or repair the name server`,

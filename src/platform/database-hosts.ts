@@ -1,9 +1,13 @@
+import { accessSync, constants } from "node:fs";
 import pg from "pg";
 
 /** The scheme, the credentials with their @, the hosts and the rest of a PostgreSQL URL. */
 const PARTS = /^(postgres(?:ql)?:\/\/)((?:[^@/?]*@)?)([^/?@]*)(.*)$/s;
 const SESSION = "target_session_attrs";
 const WRITABLE = ["read-write", "primary"];
+/** All of these but the first two check the server's certificate. node-postgres warns about the names in the middle. */
+const SSL_MODES = ["disable", "no-verify", "prefer", "require", "verify-ca", "verify-full"];
+const SSL_FILES = ["sslrootcert", "sslcert", "sslkey"];
 
 /** One URL for each host of DATABASE_URL, and whether the server must accept writes. */
 export interface DatabaseUrls {
@@ -17,7 +21,9 @@ export interface DatabaseUrls {
  */
 export function databaseUrls(text: string): DatabaseUrls {
   const [, scheme = "", credentials = "", hosts = "", rest = ""] = PARTS.exec(text) ?? [];
-  const urls = hosts.split(",").map((host) => URL.parse(`${scheme}${credentials}${host}${rest}`));
+  // libpq's form of a socket has no host: postgres://user:password@/db?host=/var/run/postgresql
+  const named = hosts === "" && credentials !== "" ? "localhost" : hosts;
+  const urls = named.split(",").map((host) => URL.parse(`${scheme}${credentials}${host}${rest}`));
   const [first] = urls;
   if (scheme === "" || first === undefined || urls.includes(null)) throw new Error("it is not a URL");
   const found = urls.filter((url) => url !== null);
@@ -28,9 +34,27 @@ export function databaseUrls(text: string): DatabaseUrls {
   }
   const plain = found.map((url) => {
     if (attributes !== null) url.searchParams.delete(SESSION);
+    checkTls(url.searchParams);
     return url.href;
   });
   return { urls: plain as [string, ...string[]], must_write: found.length > 1 || attributes !== null };
+}
+
+/** Throws for a mode or a file that cannot be used, and gives a mode the name of what it does. */
+function checkTls(params: URLSearchParams): void {
+  for (const name of SSL_FILES) {
+    const path = params.get(name);
+    if (path === null) continue;
+    try {
+      accessSync(path, constants.R_OK);
+    } catch (error) {
+      throw new Error(`the file of its ${name} cannot be read (${(error as NodeJS.ErrnoException).code})`);
+    }
+  }
+  const mode = params.get("sslmode");
+  if (mode === null || params.has("uselibpqcompat")) return;
+  if (!SSL_MODES.includes(mode)) throw new Error(`its sslmode is not one of ${SSL_MODES.join(", ")}`);
+  if (SSL_MODES.indexOf(mode) > 1) params.set("sslmode", "verify-full");
 }
 
 /** The server accepts connections and rejects writes: a standby, or a primary that was replaced. */

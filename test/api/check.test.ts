@@ -75,11 +75,15 @@ describe("--check of a broken configuration exits with 2 and says what to do", (
       problemsOf(onPostgres("mysql://db/purser")),
       problemsOf(onPostgres("postgres://purser@127.0.0.1:1/purser")),
       problemsOf(onPostgres(url("name", "nowhere"))),
+      problemsOf(onPostgres(`${url("name", "postgres")}?sslmode=require`)),
+      problemsOf(onPostgres(`${url("name", "postgres")}?sslmode=verify-full&sslrootcert=/nowhere/ca.pem`)),
     ]);
     expect(wrong).toEqual([
       [expect.stringMatching(/^DATABASE_URL: its scheme is "mysql:"; accepted: postgres:\/\/user:password@host/)],
       ["DATABASE_URL: nothing listens at 127.0.0.1:1: start PostgreSQL there, or correct host and port"],
       ["DATABASE_URL: the database nowhere does not exist: create it (createdb nowhere), or correct the name"],
+      [expect.stringMatching(/^DATABASE_URL: 127\.0\.0\.1:\d+ has no TLS: enable it there, or remove sslmode/)],
+      [expect.stringMatching(/^DATABASE_URL: the file of its sslrootcert cannot be read \(ENOENT\); accepted: /)],
     ]);
   });
 
