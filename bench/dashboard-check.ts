@@ -8,6 +8,7 @@ import { newUser } from "./crash/crash-run.ts";
 import { startSlowUpstream } from "./crash/upstream.ts";
 import { startLoad } from "./outages/load.ts";
 import { freePort } from "./support/free-port.ts";
+import { endWithProcess } from "./support/processes.ts";
 import { configure, createPlace, startService } from "./support/service.ts";
 import { seededRandom } from "./support/statistics.ts";
 
@@ -63,6 +64,7 @@ const prometheus = spawn(
   ],
   { stdio: "ignore" },
 );
+endWithProcess(prometheus);
 prometheus.once("error", () => {
   console.error("Prometheus cannot be started. Debian: apt-get install prometheus");
   process.exitCode = 1;

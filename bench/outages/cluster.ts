@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { postgresBinaries, runSql } from "../../test/support/postgres-server.ts";
 import { freePort } from "../support/free-port.ts";
+import { endWithProcess } from "../support/processes.ts";
 
 /** Debian's packages: patroni, etcd-server, haproxy, postgresql. */
 const PROGRAMS = ["patroni", "etcd", "haproxy"];
@@ -64,6 +65,7 @@ export async function startCluster(): Promise<Cluster> {
     const [program = ""] = name.split("-");
     const child = spawn(program, args, { ...user, cwd: folder, stdio: ["ignore", output, output] });
     children.push(child);
+    endWithProcess(child);
     return child;
   };
   const [etcd_port, peer_port, proxy_port] = [await freePort(), await freePort(), await freePort()];
@@ -89,6 +91,11 @@ export async function startCluster(): Promise<Cluster> {
       await setTimeout(POLL_MS);
     }
   };
+  // Patroni's servers are no children of this process.
+  const killServers = () => {
+    for (const member of members.values()) kill(postmasterOf(member), "SIGQUIT");
+  };
+  process.once("exit", killServers);
   let is_stopped = false;
   const stop = async () => {
     is_stopped = true;
@@ -98,7 +105,7 @@ export async function startCluster(): Promise<Cluster> {
     );
     await Promise.race([Promise.all(ended), setTimeout(20_000, null, { ref: false })]);
     for (const child of children) child.kill("SIGKILL");
-    for (const member of members.values()) kill(postmasterOf(member), "SIGQUIT");
+    killServers();
     rmSync(folder, { recursive: true, force: true });
   };
   const tails = () => {

@@ -1,4 +1,4 @@
-import { execFileSync, spawn } from "node:child_process";
+import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 
@@ -8,6 +8,21 @@ export type Core = keyof typeof CORES;
 
 const START_MS = 180_000;
 const KIB_PER_MB = 1000 / 1.024;
+
+/** Processes that end with this one. */
+const children = new Set<ChildProcess>();
+process.once("exit", () => {
+  for (const child of children) child.kill("SIGKILL");
+});
+// An interrupted program must leave no server behind: it would take processor time from the next measurement.
+process.once("SIGINT", () => process.exit(130));
+process.once("SIGTERM", () => process.exit(143));
+
+/** Ends `child` with this process, also if a signal ends it. */
+export function endWithProcess(child: ChildProcess): void {
+  children.add(child);
+  child.once("exit", () => children.delete(child));
+}
 
 /** A child process that prints its address. */
 export interface ServerProcess {
@@ -62,6 +77,7 @@ export async function startServer(
     cwd: options.cwd,
     stdio: ["ignore", "pipe", "pipe"],
   });
+  endWithProcess(child);
   // "close" also waits for a grandchild that holds the pipes: the service below npm.
   const exited = new Promise<void>((resolve) => child.once("close", () => resolve()));
   const end = (signal: NodeJS.Signals) => {
