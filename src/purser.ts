@@ -4,7 +4,12 @@ import { COMMANDS } from "./commands/commands.ts";
 /** `purser COMMAND`: finds the command, prints its help, and turns errors into exit codes. 2: called wrongly; 1: failed. */
 
 /** Errors of settings. They are compared by name, because their modules load only with a command. */
-const SETTING_ERRORS: ReadonlySet<string> = new Set(["ConfigError", "KeyringError", "MisuseError"]);
+const SETTING_ERRORS: ReadonlySet<string> = new Set([
+  "ConfigError",
+  "KeyringError",
+  "MisuseError",
+  "NotificationsLostError",
+]);
 
 async function run([name, ...args]: readonly string[]): Promise<number> {
   if (name === undefined || name === "--help" || name === "help") {

@@ -21,9 +21,11 @@ interface Listening {
 
 /** The listening connection does not receive notifications. The message tells the operator what to change. */
 export class NotificationsLostError extends Error {
-  constructor() {
+  constructor(
+    fault = "a notification (NOTIFY) of one connection does not reach another that listens, so revoked keys would stay valid",
+  ) {
     super(
-      "DATABASE_URL: a notification (NOTIFY) of one connection does not reach another that listens, so revoked keys would stay valid; accepted: the address of the PostgreSQL server itself, or of a pooler in session mode (PgBouncer: pool_mode = session)",
+      `DATABASE_URL: ${fault}; accepted: the address of the PostgreSQL server itself, or of a pooler in session mode (PgBouncer: pool_mode = session)`,
     );
     this.name = "NotificationsLostError";
   }

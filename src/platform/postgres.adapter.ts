@@ -6,10 +6,10 @@ import type { DatabaseState, Db, Reader, Statement } from "./db.ts";
 import type { Log } from "./log.ts";
 import { migrate } from "./migrate.ts";
 import { createOutage, PROBES } from "./outage.ts";
-import { createChannels } from "./postgres-channels.ts";
+import { createChannels, NotificationsLostError } from "./postgres-channels.ts";
 import { ROW_PARSERS } from "./row-parsers.ts";
 import { repeated, runTransaction, type SqlConnection, type SqlSource, sqlOver } from "./sql-connection.ts";
-import { asDatabaseError, isDatabaseAway, isReadOnlyServer, isUnusable } from "./sql-state.ts";
+import { asDatabaseError, isDatabaseAway, isReadOnlyServer, isSharedSession, isUnusable } from "./sql-state.ts";
 
 const POOL_SIZE = 14;
 /** Hot-path connections: one for the ledger's batches, one for the batches of runs that begin. */
@@ -25,6 +25,8 @@ const ANSWER_MS = 300_000;
 /** Pause between two attempts of a start while the database is away. */
 const START_RETRY_MS = 500;
 
+/** Where a client before has left prepared statements in the pooler's connections. */
+const SHARED_SESSION = "a pooler gives the sessions of the database to several connections in turn";
 /** The error message of node-postgres for a statement without an answer. */
 const UNANSWERED = "Query read timeout";
 /**
@@ -151,6 +153,7 @@ function createGuard(hosts: DatabaseHosts, failed: (error: unknown) => void): Gu
           if (tries < hosts.count) continue;
         } else if (isReadOnlyServer(error)) hosts.leave();
         failed(error);
+        if (isSharedSession(error)) throw Object.assign(new NotificationsLostError(SHARED_SESSION), { cause: error });
         throw asDatabaseError(error);
       }
     }

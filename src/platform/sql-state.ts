@@ -46,6 +46,14 @@ export function isDiskFull(error: unknown): boolean {
   return codeOf(error) === "53100";
 }
 
+/**
+ * duplicate_prepared_statement, invalid_sql_statement_name: a pooler in transaction mode has given the session of one client
+ * to another.
+ */
+export function isSharedSession(error: unknown): boolean {
+  return /^(42P05|26000)$/.test(codeOf(error));
+}
+
 /** read_only_sql_transaction: a standby, or a primary that was replaced. */
 export function isReadOnlyServer(error: unknown): boolean {
   return codeOf(error) === "25006";
