@@ -101,8 +101,7 @@ export async function createAccounts(deps: {
       return written;
     });
 
-  const ownKey = (caller: Caller) =>
-    caller.api_key_id === null ? undefined : store.key(caller.user_id, caller.api_key_id);
+  const ownKey = (caller: Caller, tx?: Tx) => ownKeyOf(store, caller, tx);
 
   return {
     authenticate: authentication.authenticate,
@@ -162,15 +161,13 @@ export async function createAccounts(deps: {
     },
     /** Creates a key, no broader than the caller in scopes or lifetime. Throws 403 for a key with a budget. */
     async createApiKey(caller: Caller, wanted: NewApiKey, also?: InSameTx<ApiKey>): Promise<ApiKey & { key: string }> {
-      const own = await ownKey(caller);
       const scopes = wanted.scopes ?? caller.scopes;
-      refuseBroader(caller, own, { ...wanted, scopes });
-      refusePast(wanted.expires_at ?? null, clock.now());
       refuseLoneInterval(wanted);
-      if (also === undefined) return insertKey(db, caller.user_id, { ...wanted, scopes });
       return db.transaction(async (tx) => {
+        refuseBroader(caller, await ownKey(caller, tx), { ...wanted, scopes });
+        refusePast(wanted.expires_at ?? null, clock.now());
         const { key, ...record } = await insertKey(tx, caller.user_id, { ...wanted, scopes });
-        await also(tx, record);
+        await also?.(tx, record);
         return { ...record, key };
       });
     },
@@ -194,9 +191,13 @@ export async function createAccounts(deps: {
       if (row.revoked_at !== null) throw errors.keyRevoked();
       const set = settingsAfter(row, changes);
       refuseLoneInterval(set);
-      if (isBroader(set, row)) refuseBroader(caller, await ownKey(caller), { ...row, ...set });
+      const is_broader = isBroader(set, row);
+      if (is_broader) refuseBroader(caller, await ownKey(caller), { ...row, ...set });
       if (set.expires_at !== row.expires_at) refusePast(set.expires_at, clock.now());
-      const updated = await changeKey({ ...row, ...set }, (tx) => store.updateKey(tx, row, set));
+      const updated = await changeKey({ ...row, ...set }, async (tx) => {
+        if (is_broader) refuseBroader(caller, await ownKey(caller, tx), { ...row, ...set });
+        return store.updateKey(tx, row, set);
+      });
       if (updated === undefined) throw errors.keyChanged();
       return keyRecord(updated);
     },
@@ -205,17 +206,23 @@ export async function createAccounts(deps: {
       const { user_id } = caller;
       const row = isUuid(id) ? await store.key(user_id, id) : undefined;
       if (row === undefined) throw errors.notFound("This API key");
-      // Rotating shows the new secret, so rotating a broader key would create one.
-      if (row.id !== caller.api_key_id) refuseBroader(caller, await ownKey(caller), row);
-      if (row.revoked_at !== null) throw errors.keyRevoked();
-      const key = await newKey(db, user_id);
-      const rotated = await store.rotateKey({
-        user_id,
-        id,
-        key_hash: hashApiKey(key),
-        ...shownParts(key),
-        previous_key_hash: row.key_hash,
-        previous_valid_until: addSeconds(clock.now(), grace_seconds),
+      const { key, rotated } = await db.transaction(async (tx) => {
+        // Rotating shows the new secret, so rotating a broader key would create one.
+        if (row.id !== caller.api_key_id) refuseBroader(caller, await ownKey(caller, tx), row);
+        if (row.revoked_at !== null) throw errors.keyRevoked();
+        const key = await newKey(tx, user_id);
+        const previous = {
+          previous_key_hash: row.key_hash,
+          previous_valid_until: addSeconds(clock.now(), grace_seconds),
+        };
+        const rotated = await store.rotateKey(tx, {
+          user_id,
+          id,
+          key_hash: hashApiKey(key),
+          ...shownParts(key),
+          ...previous,
+        });
+        return { key, rotated };
       });
       if (rotated === undefined) throw errors.keyRotated();
       forgetKey(row.id);
@@ -290,6 +297,18 @@ function newKeyRow(user_id: string, key: string, wanted: NewApiKey, created_at: 
     last_used_at: null,
     revoked_at: null,
   };
+}
+
+/** The caller's own key; undefined: the console or the operator. With `tx` locked, so that it is changed before or after. */
+async function ownKeyOf(
+  store: AccountsStore,
+  { user_id, api_key_id }: Caller,
+  tx?: Tx,
+): Promise<ApiKeyRow | undefined> {
+  if (api_key_id === null) return undefined;
+  const own = await (tx === undefined ? store.key(user_id, api_key_id) : store.lockKey(tx, user_id, api_key_id));
+  if (own === undefined || own.revoked_at !== null) throw errors.revokedApiKey();
+  return own;
 }
 
 function refuseBroader(

@@ -160,6 +160,8 @@ function userStatements(db: Db) {
 
 export function createAccountsStore(db: Db) {
   const tables = (sql: Sql = db) => sql.tables<Tables>();
+  const keyOf = (sql: Sql, user_id: string, id: string) =>
+    tables(sql).selectFrom("api_key").selectAll().where("user_id", "=", user_id).where("id", "=", id);
   return {
     ...userStatements(db),
     insertKey: (sql: Sql, key: ApiKeyRow) => tables(sql).insertInto("api_key").values(withJson(key)).execute(),
@@ -172,13 +174,9 @@ export function createAccountsStore(db: Db) {
         .limit(page.limit);
       return (page.before_id === null ? query : query.where("id", "<", page.before_id)).execute();
     },
-    key: (user_id: string, id: string, sql?: Sql) =>
-      tables(sql)
-        .selectFrom("api_key")
-        .selectAll()
-        .where("user_id", "=", user_id)
-        .where("id", "=", id)
-        .executeTakeFirst(),
+    key: (user_id: string, id: string) => keyOf(db, user_id, id).executeTakeFirst(),
+    /** Returns the key and locks it until the transaction ends. */
+    lockKey: (tx: Tx, user_id: string, id: string) => keyOf(tx, user_id, id).forNoKeyUpdate().executeTakeFirst(),
     keyNames: (user_id: string, ids: readonly string[]) =>
       db.query<{ id: string; name: string }>({
         text: "select id, name from api_key where user_id = $1 and id = any($2::uuid[])",
@@ -239,13 +237,14 @@ export function createAccountsStore(db: Db) {
     forgetKeyNames: (tx: Tx, user_id: string) =>
       tables(tx).updateTable("api_key").set({ name: "" }).where("user_id", "=", user_id).execute(),
     rotateKey: (
+      tx: Tx,
       key: Pick<
         ApiKeyRow,
         "user_id" | "id" | "key_hash" | "prefix" | "last_four" | "previous_key_hash" | "previous_valid_until"
       >,
     ) => {
       const { user_id, id, ...set } = key;
-      return tables()
+      return tables(tx)
         .updateTable("api_key")
         .set(set)
         .where("user_id", "=", user_id)

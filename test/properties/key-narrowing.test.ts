@@ -1,0 +1,69 @@
+import pg from "pg";
+import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
+import type { Client, Service } from "../support/service.ts";
+import { startService } from "../support/service.ts";
+
+// contract 3.7: a key cannot create a broader key, not even at the moment in which it is narrowed or revoked.
+
+describe.skipIf(inject("storage").kind === "embedded")("a key that makes another one while it is changed", () => {
+  let service: Service;
+  let user: Client;
+  let blocker: pg.Client;
+  beforeAll(async () => {
+    service = await startService();
+    user = await service.newUser();
+    blocker = new pg.Client(service.database.database_url ?? "");
+    await blocker.connect();
+  });
+  afterAll(async () => {
+    await blocker.end();
+    await service.stop();
+  });
+
+  const KEYS = "/api/v1/api-keys";
+  const newKey = async (fields: object = {}) => {
+    const made = await user.post(KEYS, { name: "customer", ...fields });
+    expect(made.status).toBe(201);
+    return { id: made.body.id as string, ...service.as(made.body.key) };
+  };
+  const waiting = async () => {
+    const at_locks = "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+    return (await blocker.query(at_locks)).rowCount ?? 0;
+  };
+  /** Has `change` under way but not committed at the key while `act` begins. Returns the answer of `act`. */
+  const during = async (id: string, change: string, act: () => Promise<{ status: number; body: unknown }>) => {
+    await blocker.query("begin");
+    await blocker.query(`update api_key set ${change} where id = $1`, [id]);
+    const answer = act();
+    await Promise.race([answer, expect.poll(waiting, { interval: 10 }).toBe(1)]);
+    await blocker.query("commit");
+    const { status, body } = (await answer) as { status: number; body: { error?: { code: string } } };
+    return [status, body.error?.code];
+  };
+  const NARROWED = [403, "budgeted_key"];
+
+  test("makes none with more than it has left", async () => {
+    const own = await newKey();
+    const made = () => own.post(KEYS, { name: "escape" });
+    expect(await during(own.id, "budget_tokens = 10", made)).toEqual(NARROWED);
+  });
+
+  test("widens no other one", async () => {
+    const [own, other] = [await newKey(), await newKey({ budget_tokens: 1 })];
+    const widened = () => own.request("PATCH", `${KEYS}/${other.id}`, { budget_tokens: null });
+    expect(await during(own.id, "budget_tokens = 10", widened)).toEqual(NARROWED);
+  });
+
+  test("shows the secret of no other one", async () => {
+    const [own, other] = [await newKey(), await newKey()];
+    const rotated = () => own.post(`${KEYS}/${other.id}/rotate`, {});
+    expect(await during(own.id, "budget_tokens = 10", rotated)).toEqual(NARROWED);
+  });
+
+  test("makes none after it was revoked", async () => {
+    const own = await newKey();
+    const made = () => own.post(KEYS, { name: "escape" });
+    expect(await during(own.id, "revoked_at = now()", made)).toEqual([401, "revoked_api_key"]);
+    expect((await user.get(KEYS)).body.api_keys[0].name).toBe("customer");
+  });
+});
