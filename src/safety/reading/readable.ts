@@ -1,6 +1,7 @@
 import { plainJson } from "./json-text.ts";
 import { visibleMarkdown } from "./markdown.ts";
 import { type Normalised, normalise } from "./normalise.ts";
+import { MAX_LINKS } from "./text-writer.ts";
 import { type Hidden, type VisibleText, visibleText } from "./visible.ts";
 
 export type ContentKind = "html" | "markdown" | "text";
@@ -91,11 +92,16 @@ function baseAddress(own: string | undefined, base_url: string | undefined): str
   return base !== null && /^https?:$/.test(base.protocol) ? base.href : base_url;
 }
 
+/** The first links, each address once. */
 function absoluteLinks(links: VisibleText["links"], base: string | undefined): { text: string; url: string }[] {
-  return links.flatMap(({ text, url }) => {
+  const kept = new Map<string, string>();
+  for (const { text, url } of links) {
+    if (kept.size === MAX_LINKS) break;
     const absolute = URL.parse(url, base);
-    return absolute !== null && /^https?:$/.test(absolute.protocol) ? [{ text, url: absolute.href }] : [];
-  });
+    const is_new = absolute !== null && /^https?:$/.test(absolute.protocol) && !kept.has(absolute.href);
+    if (is_new) kept.set(absolute.href, text);
+  }
+  return [...kept].map(([url, text]) => ({ url, text }));
 }
 
 /** Lists the addresses after the text, so that they do not interrupt sentences. */

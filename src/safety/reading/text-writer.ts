@@ -28,7 +28,7 @@ const isSpace = (code: number): boolean =>
   code === 0x20 || code === 0x0a || code === 0x09 || code === 0x0d || code === 0x0c;
 
 /** The most links kept per page. */
-const MAX_LINKS = 500;
+export const MAX_LINKS = 500;
 const MAX_URL_LENGTH = 2_000;
 
 /**

@@ -102,6 +102,16 @@ describe("Markdown", () => {
   });
 });
 
+it.each([
+  ["markdown", (n: number) => `[berth](b?c=${n}) [berth](b?c=${n}#x) `],
+  ["html", (n: number) => `<a href="b?c=${n}">berth</a> `],
+] as const)("a page of %s has 500 links at most, which bounds what their choice can tell a site", (kind, link) => {
+  const content = Array.from({ length: 5_000 }, (_, n) => link(n)).join("");
+  const { links } = readable(content, kind, "https://harbour.example/");
+  expect(new Set(links.map(({ url }) => url)).size).toBe(500);
+  expect(links).toHaveLength(500);
+});
+
 describe("relative links begin at", () => {
   const page = "https://harbour.example/news/today";
   it.each([
