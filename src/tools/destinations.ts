@@ -1,6 +1,7 @@
 import { isListedHost } from "../contract/hosts.ts";
+import { isTurnUsed, untilTurn } from "../platform/event-loop-turn.ts";
 
-/** The destinations that the user's configuration and the run's taint allow a tool. Pure; outbound checks addresses. */
+/** The destinations that the user's configuration and the run's taint allow a tool. Outbound checks addresses. */
 
 /** The content that has entered a run so far. */
 export interface Taint {
@@ -28,14 +29,16 @@ export function mayBeComposed({ tainted, described = false }: Taint): boolean {
  * contract 7: after untrusted content has entered, only URLs that the owner wrote, that a fetched page links to, or at
  * a host that the owner listed. URLs that the model composed are blocked, because an address can carry data out.
  */
-export function isUrlKnown(url: URL, taint: Taint, hosts: readonly string[]): boolean {
+export async function isUrlKnown(url: URL, taint: Taint, hosts: readonly string[]): Promise<boolean> {
   if (!mayBeComposed(taint) || isListedHost(url, hosts)) return true;
   const wanted = withoutFragment(url.href);
   for (const link of taint.links) if (withoutFragment(link) === wanted) return true;
-  const owners = taint.owner_text.match(OWNER_URL) ?? [];
-  return owners.some((text) =>
-    [text, withoutTrailing(text)].some((own) => withoutFragment(URL.parse(own)?.href ?? "") === wanted),
-  );
+  for (const [text] of taint.owner_text.matchAll(OWNER_URL)) {
+    if (isTurnUsed()) await untilTurn();
+    const spellings = new Set([text, withoutTrailing(text)]);
+    for (const own of spellings) if (withoutFragment(URL.parse(own)?.href ?? "") === wanted) return true;
+  }
+  return false;
 }
 
 /** The fragment is never sent: two addresses that differ only in the fragment are one destination. */

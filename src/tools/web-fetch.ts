@@ -62,7 +62,7 @@ async function fetchPage(
   parsed: WebFetchArguments,
   { call, settings, deps }: { call: ToolCall; settings: WebFetchSettings; deps: ToolDeps },
 ): Promise<ToolResult> {
-  const refusal = refusalOf(parsed, call, settings);
+  const refusal = await refusalOf(parsed, call, settings);
   if (refusal !== null) return refusal;
   const method = parsed.method ?? "GET";
   const intended = { url: new URL(parsed.url), method, tool: webFetch.name, run: call.run, signal: call.signal };
@@ -91,7 +91,7 @@ async function fetchPage(
 }
 
 /** The failed step of a request that the owner's settings or the run's taint forbid; null if it may be sent. */
-function refusalOf({ url, method = "GET", body }: WebFetchArguments, call: ToolCall, settings: WebFetchSettings) {
+async function refusalOf({ url, method = "GET", body }: WebFetchArguments, call: ToolCall, settings: WebFetchSettings) {
   if (!methodsOf(settings).includes(method)) {
     return failedCall(
       "invalid_arguments",
@@ -112,7 +112,7 @@ function refusalOf({ url, method = "GET", body }: WebFetchArguments, call: ToolC
   const trusted = call.taint.tainted ? [] : (settings.auth ?? []).flatMap((binding) => binding.hosts);
   const listed = [...hosts, ...trusted];
   const is_effect_elsewhere = mayBeComposed(call.taint) && isEffect && !isListedHost(target, listed);
-  if (!isUrlKnown(target, call.taint, listed) || is_effect_elsewhere) {
+  if (is_effect_elsewhere || !(await isUrlKnown(target, call.taint, listed))) {
     return failedCall(
       "egress_refused",
       "with outside content in the run, such as a fetched page or the descriptions of an MCP server's tools, only addresses that the owner wrote, that a fetched page links to, or at hosts the owner listed are fetched",

@@ -3,6 +3,7 @@ import { newConfig } from "../../../src/agents/agent-config.ts";
 import type { ToolsConfig, WebFetchSettings } from "../../../src/contract/tools.ts";
 import { taintOf } from "../../../src/runs/tool-step.ts";
 import { isUrlKnown } from "../../../src/tools/destinations.ts";
+import { heldDuring } from "../../support/held.ts";
 import { type Site, startSite } from "../../support/sites.ts";
 import { aCall, toolsWith } from "../../support/tools.ts";
 
@@ -31,9 +32,9 @@ describe("once tainted, an address", () => {
     ["at the owner's host, with another path", "https://own.example/other", false],
     ["at the owner's host, with another query", "https://own.example/daily?day=2", false],
     ["that nobody named", "https://evil.example/", false],
-  ])("%s: %s → %s", (_what, url, known) => {
-    expect(isUrlKnown(new URL(url), tainted, [])).toBe(known);
-    expect(isUrlKnown(new URL(url), { ...tainted, tainted: false }, [])).toBe(true);
+  ])("%s: %s → %s", async (_what, url, known) => {
+    expect(await isUrlKnown(new URL(url), tainted, [])).toBe(known);
+    expect(await isUrlKnown(new URL(url), { ...tainted, tainted: false }, [])).toBe(true);
   });
 
   it.each([
@@ -44,7 +45,15 @@ describe("once tainted, an address", () => {
     ["at a listed host, another port", "https://api.example:8443/", ["api.example"], false],
     ["at a host that ends like a listed one", "https://evilapi.example/", ["api.example"], false],
     ["with a listed host in its user name", "https://api.example@evil.example/", ["api.example"], false],
-  ])("%s: %s", (_what, url, hosts, known) => expect(isUrlKnown(new URL(url), tainted, hosts)).toBe(known));
+  ])("%s: %s", async (_what, url, hosts, known) => expect(await isUrlKnown(new URL(url), tainted, hosts)).toBe(known));
+
+  it("is looked for without holding the event loop (attack: 400,000 addresses in the owner's text)", async () => {
+    const owner_text = Array.from({ length: 400_000 }, (_, n) => `http://a.example/${n}`).join(" ");
+    const held_ms = await heldDuring(async () => {
+      expect(await isUrlKnown(new URL("http://a.example/x"), { ...tainted, owner_text }, [])).toBe(false);
+    });
+    expect(held_ms).toBeLessThan(100);
+  });
 });
 
 describe("a run is tainted", () => {
