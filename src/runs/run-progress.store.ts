@@ -67,7 +67,7 @@ export async function selectSizes(
   return sql.query({
     name: "run_sizes",
     text: `select id, (octet_length(input::text) + (
-          select coalesce(sum(octet_length(result::text)), 0) from run_step as step
+          select coalesce(sum(octet_length(concat(arguments, result, error, safety))), 0) from run_step as step
           where step.user_id = run.user_id and step.run_id = run.id
         ))::bigint as bytes
       from run where user_id = $1 and id in (select value::uuid from jsonb_array_elements_text($2::jsonb))`,

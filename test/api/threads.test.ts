@@ -234,6 +234,15 @@ describe("threads", () => {
     ]);
   });
 
+  test("of small turns whose steps removed much are read in short pages too", async () => {
+    for (const text of ["1", "2", "3"]) await say(text);
+    const db = await lab.service.database.open();
+    const text = `update run_step set safety = jsonb_build_array(repeat('x', 2500000)) where user_id = $1`;
+    await db.query({ text, values: [user.user_id] });
+    await db.close();
+    expect((await thread()).body.turns).toHaveLength(1);
+  });
+
   test("are forgotten when deleted, and their runs stay; the id begins anew", async () => {
     const { run_id } = (await say("One.")).body;
     expect((await user.request("DELETE", `${agent}/threads/t1`)).status).toBe(204);
