@@ -62,7 +62,7 @@ export function consoleRoutes(folder = BUILT): HttpRouter {
 }
 
 /** True if a browser requests one of the console's pages. */
-function isPage({ req }: Context<HttpEnv>): boolean {
+export function isPage({ req }: Context<HttpEnv>): boolean {
   if (req.path === "/") return true;
   const is_file = req.path.slice(req.path.lastIndexOf("/")).includes(".");
   return !is_file && !req.path.startsWith("/api/") && (req.header("Accept") ?? "").includes("text/html");

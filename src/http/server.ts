@@ -15,6 +15,7 @@ import { jsonBodies, LEAKED_KEYS, SIGN_IN, STRIPE_WEBHOOK } from "./body.ts";
 import { createBodyBudget } from "./body-budget.ts";
 import { createClientAddress, rejectForwardedWrites } from "./client-address.ts";
 import { compressJson } from "./compress.ts";
+import { isPage } from "./console.routes.ts";
 import { type Authentication, credentialOf, keyHeader } from "./credential.ts";
 import { errorResponse } from "./error-response.ts";
 import { createHotPath, type HotPath } from "./hot-path.ts";
@@ -162,10 +163,10 @@ function createBareHttp(
   return app;
 }
 
-/** contract 2: the database stores no NUL, so no address with one exists. */
+/** contract 2: the database stores no NUL, so no address with one exists. A browser gets the console's page. */
 const rejectNul: MiddlewareHandler<HttpEnv> = async (c, next) => {
   const [path = ""] = c.req.url.split("?", 1);
-  if (path.includes("%00")) throw errors.nulInPath();
+  if (path.includes("%00") && !isPage(c)) throw errors.nulInPath();
   await next();
 };
 

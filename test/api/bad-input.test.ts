@@ -219,6 +219,13 @@ describe("objects that are not the caller's (contract 2: 404, never 403)", () =>
     });
   });
 
+  it("a NUL in an address of the console is the console's page to a browser, and 400 to a program", async () => {
+    const asked = (Accept: string) => fetch(`${service.url}/agents/a%00`, { headers: { Accept } });
+    const page = await asked("text/html");
+    expect([page.status, page.headers.get("Content-Type")]).toEqual([200, expect.stringContaining("text/html")]);
+    expect((await asked("application/json")).status).toBe(400);
+  });
+
   it("another user's ids are 404 to every endpoint, under their own agent and under ours", async () => {
     const other = await service.newUser();
     const theirs = await objectsOf(other);
