@@ -3,7 +3,6 @@ import { APPLIED, type Applied, type BillingContext, IGNORED, type Of } from "./
 import { isMismatch, logMismatch } from "./mismatch.ts";
 import type { Overage } from "./overage.service.ts";
 import type { Periods } from "./periods.service.ts";
-import { planWith } from "./plan.ts";
 import type { SubscriptionRow } from "./subscriptions.store.ts";
 
 /** Applies the events of a subscription: a period is paid or overdue, or the subscription has ended. */
@@ -13,8 +12,9 @@ export function createSubscriptionEvents(context: BillingContext, periods: Perio
   const periodPaid = async (tx: Tx, event: Of<"period_paid">): Promise<Applied> => {
     const row = await lockSubscription(tx, event.subscription_id);
     if (row === undefined) return IGNORED;
-    const known = [row.plan, row.pending_plan].find((each) => each?.id === event.plan_id);
-    const plan = known ?? planWith(context.plans(), event.plan_id);
+    const known = [row.plan, row.pending_plan, ...context.plans()].find((each) => each?.id === event.plan_id);
+    // a plan that the configuration no longer has: a bill of another price than the present plan's is a mismatch
+    const plan = known ?? row.plan;
     const { period_start, period_end, reference, amount_cents: paid_cents, billed } = event;
     const named = await subscriptions.update(tx, row, { reference: event.subscription_reference });
     const period = { plan, period_start, period_end, reference, paid_cents };

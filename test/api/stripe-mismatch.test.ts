@@ -1,3 +1,5 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { expectCleanAudit } from "../support/lab.ts";
 import { type Client, type Service, startService } from "../support/service.ts";
@@ -14,6 +16,7 @@ let user: Client;
 beforeAll(async () => {
   stripe = await startStripe({ now: () => now });
   service = await startService({
+    config: {},
     env: {
       PURSER_TEST_CLOCK: now,
       PURSER_PAYMENTS: "stripe",
@@ -127,6 +130,47 @@ describe("a subscription's invoice of another amount than the plan's price", () 
     expect(await posted()).toBe(first);
     expect((await subscriptionNow()).status).toBe("past_due");
     expect(await mismatches()).toMatchObject([{ purpose: "period", billed: { amount_cents: 1 } }]);
+  });
+});
+
+describe("a subscription's late invoice of a plan that PURSER_CONFIG no longer has", () => {
+  const TINY = { id: "tiny", name: "Tiny", price_cents: 900, included_tokens: 1_000 };
+  const SMALL = { id: "small", name: "Small", price_cents: 1_900, included_tokens: 3_000 };
+  const LARGE = { id: "large", name: "Large", price_cents: 8_900, included_tokens: 9_000 };
+  const offer = async (...plans: object[]) => {
+    const config = plans.length === 0 ? {} : { plans };
+    writeFileSync(join(service.database.data_dir, "purser.json"), JSON.stringify(config));
+    expect((await service.admin.post("/api/v1/admin/reload")).status).toBe(200);
+  };
+  const choose = async (plan_id: string) => (await user.post("/api/v1/billing/subscription", { plan_id })).body;
+  afterAll(() => offer());
+
+  it("is a mismatch that the operator sees and can refund, and later invoices renew", async () => {
+    await offer(TINY, SMALL, LARGE);
+    const { subscription } = stripe.pay((await choose("large")).checkout_url);
+    await deliverAll();
+    await choose("small");
+    now = "2026-03-31T10:00:00.000Z";
+    stripe.renew(subscription ?? "");
+    const late = stripe.takeEvents();
+    await choose("tiny");
+    stripe.renew(subscription ?? "");
+    await offer(TINY);
+    await deliverAll();
+    for (const event of [...late, ...late]) expect((await stripe.deliver(service.url, event)).status).toBe(200);
+    expect(await posted()).toBe(10_000);
+    const [mismatch, ...others] = await mismatches();
+    expect([mismatch.purpose, mismatch.billed, others]).toEqual([
+      "period",
+      { amount_cents: 1_900, currency: "usd" },
+      [],
+    ]);
+    expect((await user.get("/api/v1/billing/subscription")).body).toMatchObject({ plan_id: "tiny", status: "active" });
+    const refund = await service.admin.post(`/api/v1/admin/purchases/${mismatch.id}/refund`, {
+      reason: "no such plan",
+    });
+    expect([refund.status, refund.body.status]).toEqual([200, "mismatch"]);
+    expect(await posted()).toBe(10_000);
   });
 });
 
