@@ -44,7 +44,7 @@ const FILES: readonly ExportFile[] = [
     "agents",
     `id, version, name, description, system_prompt, run_prompt, model_id, auto_route, is_active, tools_config,
       schedule_enabled, schedule_interval, schedule_time, schedule_day_of_week, schedule_day_of_month, schedule_timezone,
-      limits, model_settings, client_tools, created_at, updated_at, deleted_at`,
+      schedule_api_key_id, limits, model_settings, client_tools, consecutive_failures, created_at, updated_at, deleted_at`,
     { table: "agent" },
   ),
   {
@@ -166,7 +166,8 @@ const FILES: readonly ExportFile[] = [
     name: "usage_events",
     page: MANY,
     text: `select hold_id::text as export_key, hold_id, request_id, api_key_id, agent_id, run_id, model, input_tokens,
-        cached_input_tokens, cache_write_tokens, output_tokens, cost, charged, overage, absorbed, labels, created_at
+        cached_input_tokens, cache_write_tokens, cache_write_1h_tokens, output_tokens, cost, charged, overage, absorbed,
+        labels, created_at
       from usage_event where user_id = $1 and ($2::text is null or hold_id > $2::uuid) order by hold_id limit $3`,
   },
   {

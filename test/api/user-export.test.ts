@@ -4,7 +4,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { createSystemClock } from "../../src/platform/clock.ts";
+import type { Sql } from "../../src/platform/db.ts";
 import { createUserExport } from "../../src/user-export/user-export.service.ts";
+import { exportFiles } from "../../src/user-export/user-export.store.ts";
 import { createLedgerFixture } from "../properties/ledger-fixture.ts";
 import { ask, type Lab, startLab } from "../support/lab.ts";
 import { ADMIN_KEY } from "../support/service.ts";
@@ -129,6 +131,30 @@ it("has each table with users' rows, except those that are left out for a reason
   });
   await db.close();
   expect(found.map(({ name }) => name)).toEqual([...Object.keys(EXPORTED), ...Object.keys(LEFT_OUT)].sort());
+});
+
+it("has every field of an agent, and every count of tokens of a charge", async () => {
+  const statements = new Map<string, string>();
+  let text = "";
+  const query = async (statement: { text: string }) => {
+    text = statement.text;
+    return [];
+  };
+  for (const { name, parts } of exportFiles({ query } as unknown as Sql, "")) {
+    for await (const _ of parts);
+    statements.set(name, text);
+  }
+  const db = await lab.service.database.open();
+  const columns = await db.query<{ table: string; column: string }>({
+    text: `select table_name as table, column_name as column from information_schema.columns
+      where table_schema = 'public' and (table_name = 'agent'
+        or (table_name = 'usage_event' and column_name like '%tokens' and column_name <> 'slice_tokens'))`,
+  });
+  await db.close();
+  const missing = columns.filter(
+    ({ table, column }) => !new RegExp(`\\b${column}\\b`).test(statements.get(EXPORTED[table] ?? "") ?? ""),
+  );
+  expect(missing).toEqual([]);
 });
 
 it("has schedules, turns, oauth servers, overage and usage of before a year, without any credential", async () => {
