@@ -47,6 +47,8 @@ export interface Dialect {
   isIgnored?(event: unknown): boolean;
   /** A whole answer without what the SDK does not know and rejects. Absent: it ignores that. */
   known?(answer: Body): Body;
+  /** The same for the events of a stream that `concerns` finds; null: the SDK does not need the event. */
+  readonly knownEvent?: { readonly concerns: RegExp; of(event: Body): Body | null };
   /** Whether a whole answer is a failure that the SDK takes for an answer. Absent: the API has no such answer. */
   isFailed?(answer: unknown): boolean;
   /** A block of reasoning in OpenRouter's shape. */

@@ -9,6 +9,7 @@ import { jsonBytes } from "../platform/json.ts";
 import { retryAfterSeconds } from "../platform/retry.ts";
 import { chunkEvent, newIdentity } from "./chunks.ts";
 import { generatedText } from "./generated-text.ts";
+import { knownOnly } from "./known-answers.ts";
 import {
   type AnswerOptions,
   type ChunkChoice,
@@ -34,7 +35,6 @@ import type {
   ProviderRequest,
   ProviderStream,
 } from "./models.types.ts";
-import { parsedOrNull } from "./openai-compatible.adapter.ts";
 import { connections, noteSent } from "./provider-connections.ts";
 import { brokenProvider, failureOfStatus, failureOfThrown, secretsOf } from "./provider-errors.ts";
 import { isDefault } from "./request-fields.ts";
@@ -73,8 +73,8 @@ export function createLanguageModelProvider(
   let loading: ReturnType<typeof load> | undefined;
   const languageModel = async (request: ProviderRequest): Promise<LanguageModel> => {
     loading ??= load();
-    const fetch = fetchFor(request, dialect);
-    return (await loading)(request.model.provider_model, request.stream ? fetch : knownOnly(fetch, dialect));
+    const { model, stream } = request;
+    return (await loading)(model.provider_model, knownOnly(fetchFor(request, dialect), { dialect, model, stream }));
   };
   const callOf = ({ request, model, max_output_tokens, headers }: ProviderRequest, options: CallOptions) => ({
     ...languageModelCall(request, { model, dialect }),
@@ -295,19 +295,6 @@ function fetchFor(call: ProviderRequest, dialect: Dialect): typeof fetch {
     if (native_fields === undefined) return boundedFetch(input, { ...init, body: JSON.stringify(sent) });
     // The caller's own fields have the data of its files.
     return boundedFetch(input, { ...init, ...inParts([await jsonBytes(sent)], init.headers) } as never);
-  };
-}
-
-/** Leaves out of whole answers what the SDK does not know: it would reject them. */
-function knownOnly(ask: typeof fetch, { known }: Dialect): typeof fetch {
-  if (known === undefined) return ask;
-  return async (input, init) => {
-    const response = await ask(input, init);
-    if (response.status !== 200) return response;
-    const text = await response.text();
-    const answer = parsedOrNull(text);
-    const { headers } = response;
-    return new Response(answer === null ? text : JSON.stringify(known(answer as Body)), { headers });
   };
 }
 

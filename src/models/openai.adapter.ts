@@ -53,7 +53,15 @@ const OPENAI: Dialect = {
   known(answer) {
     if (!Array.isArray(answer.output)) return answer;
     const items = answer.output.filter((item) => KNOWN_ITEMS.includes(String(fieldsOf(item).type)));
-    return { ...answer, output: items.map((item) => (item.type === "message" ? knownParts(item) : item)) };
+    return { ...answer, output: items.map((item) => (item.type === "message" ? knownMessage(item) : item)) };
+  },
+  // One event that the SDK rejects makes it end the whole stream as failed.
+  knownEvent: {
+    concerns: /"response\.output_text\.annotation\.added"|"phase"/,
+    of(event) {
+      if (event.type === "response.output_text.annotation.added") return null;
+      return fieldsOf(event.item).type === "message" ? { ...event, item: knownMessage(event.item as Body) } : event;
+    },
   },
   isFailed: (answer) => fieldsOf(answer).status === "failed",
   details({ text, metadata: { itemId, reasoningEncryptedContent } }) {
@@ -66,8 +74,8 @@ const OPENAI: Dialect = {
   adjust: (body, { request, model }) => ({ ...allowedByOperator(request, model.forward), ...body }),
 };
 
-/** A message without parts and annotations of other types. */
-function knownParts(message: Body): Body {
+/** A message without its phase, which no answer shows, and without parts and annotations of other types. */
+function knownMessage({ phase: _, ...message }: Body): Body {
   if (!Array.isArray(message.content)) return message;
   const parts = message.content.filter((part) => KNOWN_PARTS.includes(String(fieldsOf(part).type)));
   return { ...message, content: parts.map((part) => ("annotations" in part ? { ...part, annotations: [] } : part)) };

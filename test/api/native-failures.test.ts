@@ -174,13 +174,13 @@ it.each([false, true])(
 );
 
 it.each([false, true])(
-  "OpenAI's items, parts and annotations of unknown types are left out of the answer (stream: %s)",
+  "OpenAI's items, parts, annotations and phases of unknown types are left out of the answer (stream: %s)",
   async (stream) => {
     const named = (type: string, fields: object) => `event: ${type}\ndata: ${JSON.stringify({ type, ...fields })}\n\n`;
     const item = { type: "future_item", id: "item_1", a: 1 };
     const part = { type: "future_part", x: 1 };
     const annotation = { type: "future_annotation", x: 1 };
-    const message = { type: "message", id: "msg_1", role: "assistant", status: "completed" };
+    const message = { type: "message", id: "msg_1", role: "assistant", status: "completed", phase: "future_phase" };
     const text = { type: "output_text", text: "abc", annotations: [annotation], logprobs: [] };
     const output = [item, { ...message, content: [part, text] }];
     const response = { id: "resp_1", object: "response", created_at: 1, model: "gpt" };
@@ -195,6 +195,7 @@ it.each([false, true])(
             named("response.output_item.added", { output_index: 1, item: { ...message, content: [] } }),
             named("response.content_part.added", { ...at, content_index: 0, part }),
             named("response.output_text.delta", { ...at, delta: "abc", logprobs: [] }),
+            named("response.output_text.annotation.added", { ...at, annotation_index: 0, annotation }),
             named("response.output_item.done", { output_index: 1, item: output[1] as object }),
             named("response.completed", { response: whole }),
           )
@@ -212,3 +213,29 @@ it.each([false, true])(
     expect(await charges(user)).toHaveLength(1);
   },
 );
+
+it.each([
+  ["openai", (deep: string) => `{"id":"r","created_at":1,"model":"m","output":[],"status":"completed","x":${deep}}`],
+  ["anthropic", (deep: string) => messageWith(`{"type":"tool_use","id":"t","name":"now","input":${deep}}`)],
+  ["google", (deep: string) => geminiWith(`{"functionCall":{"name":"now","args":${deep}}}`)],
+] as const)("%s: an answer of more than 1,000 levels of JSON costs nothing", async (kind, answerWith) => {
+  upstream.answer((response) => {
+    const deep = `${'{"a":'.repeat(1_001)}1${"}".repeat(1_001)}`;
+    response.writeHead(200, { "content-type": "application/json" }).end(answerWith(deep));
+  });
+  const { status, body } = await user.post(CHAT, ask(`native/${kind}`));
+  expect([status, body.error?.code]).toEqual([502, "upstream_error"]);
+  expect(await charges(user)).toEqual([]);
+});
+
+/** A message of Claude, or an answer of Gemini, with this part, as JSON. */
+function messageWith(part: string): string {
+  const usage = { input_tokens: 3, output_tokens: 2 };
+  const message = { id: "m", type: "message", role: "assistant", model: "c", stop_reason: "tool_use", usage };
+  return JSON.stringify({ ...message, content: ["PART"] }).replace('"PART"', part);
+}
+function geminiWith(part: string): string {
+  const candidates = [{ content: { role: "model", parts: ["PART"] }, finishReason: "STOP", index: 0 }];
+  const usageMetadata = { promptTokenCount: 8, candidatesTokenCount: 2, totalTokenCount: 10 };
+  return JSON.stringify({ candidates, usageMetadata }).replace('"PART"', part);
+}
