@@ -18,17 +18,15 @@ const MAX_TOOLS = 100;
 /** Limit for all answers to one listing. */
 const LISTING_BYTES = 262_144;
 
+const toolSchema = z.object({
+  name: z.string().min(1).max(200),
+  description: z.string().nullish().catch(null),
+  inputSchema: z.record(z.string(), z.unknown()).catch({}),
+  annotations: z.looseObject({ readOnlyHint: z.boolean().optional() }).optional().catch(undefined),
+});
+/** A tool without a usable name is left out: one malformed tool must not cost the server's others. */
 const listSchema = z.object({
-  tools: z
-    .array(
-      z.object({
-        name: z.string().min(1).max(200),
-        description: z.string().nullish(),
-        inputSchema: z.record(z.string(), z.unknown()),
-        annotations: z.looseObject({ readOnlyHint: z.boolean().optional() }).optional().catch(undefined),
-      }),
-    )
-    .max(1000),
+  tools: z.array(toolSchema.nullable().catch(null)).max(1000),
   nextCursor: z.string().nullish(),
 });
 
@@ -95,7 +93,7 @@ async function pagesOf({ client }: McpAccess, signal: AbortSignal): Promise<Clai
   for (let page = 0; page < MAX_PAGES; page++) {
     const params = cursor === undefined ? {} : { cursor };
     const listed = await client.request({ method: "tools/list", params }, listSchema, { signal });
-    for (const { annotations, description, ...tool } of listed.tools) {
+    for (const { annotations, description, ...tool } of listed.tools.filter((each) => each !== null)) {
       if (tools.has(tool.name)) continue;
       tools.set(tool.name, {
         ...tool,

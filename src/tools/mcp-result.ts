@@ -143,17 +143,22 @@ function sameJson(text: string, json: string): boolean {
   }
 }
 
+/** The texts among these fields of a server, which may lack them. */
+function textsIn(...fields: readonly unknown[]): string {
+  return fields.filter((field) => typeof field === "string").join(", ") || "without a name";
+}
+
 function partText(part: Record<string, unknown>): string {
   switch (part.type) {
     case "text":
-      return String(part.text);
+      return typeof part.text === "string" ? part.text : "[cannot be read]";
     case "resource": {
       const { uri, text } = resourceOf(part);
       if (documentKind(part) !== null && typeof text === "string") return "[a document: left out, too many]";
-      return typeof text === "string" ? text : `[a resource that is no text: ${String(uri)}]`;
+      return typeof text === "string" ? text : `[a resource that is no text: ${textsIn(uri)}]`;
     }
     case "resource_link":
-      return `[a resource: ${String(part.name)}, ${String(part.uri)}]`;
+      return `[a resource: ${textsIn(part.name, part.uri)}]`;
     case "image":
     case "audio":
       return `[${part.type}: cannot be read]`;

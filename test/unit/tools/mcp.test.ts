@@ -170,6 +170,27 @@ describe("a hostile server", () => {
     });
   });
 
+  it("loses no tool by a malformed one: without a schema it takes no arguments, without a name it is left out", async () => {
+    const { tools, tools_config, run } = setUp();
+    const tool = mcpTool("good");
+    const nameless = { ...tool, name: 7 };
+    listed = [nameless, { name: "bare" }, { ...tool, name: "odd", inputSchema: "none", description: 7 }, null, tool];
+    const definitions = await tools.definitions(tools_config, run, UNSTOPPED);
+    expect(definitions.map(({ function: { name, parameters } }) => [name, parameters])).toEqual([
+      ["h__bare", { type: "object" }],
+      ["h__odd", { type: "object" }],
+      ["h__good", tool.inputSchema],
+    ]);
+  });
+
+  it("whose parts lack their text, name or address, tells the model no `undefined`", async () => {
+    const { tools, tools_config } = setUp();
+    listed = [mcpTool("good")];
+    on_call = { content: [{ type: "text" }, { type: "resource_link", uri: "a:b" }, { type: "resource" }] };
+    const { result } = await tools.call(aCall("h__good", {}, { tools_config }));
+    expect(result).toContain("[cannot be read]\n[a resource: a:b]\n[a resource that is no text: without a name]");
+  });
+
   it("has what it answers cleaned and fenced", async () => {
     const { tools, tools_config } = setUp();
     listed = [mcpTool("good")];
