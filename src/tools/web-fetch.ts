@@ -64,16 +64,17 @@ async function fetchPage(
 ): Promise<ToolResult> {
   const refusal = await refusalOf(parsed, call, settings);
   if (refusal !== null) return refusal;
+  const { url, body } = parsed;
   const method = parsed.method ?? "GET";
-  const intended = { url: new URL(parsed.url), method, tool: webFetch.name, run: call.run, signal: call.signal };
+  const intended = { url: new URL(url), method, tool: webFetch.name, run: call.run, signal: call.signal };
   const credentials = await openCredentials(settings.auth ?? [], intended, deps);
   if (!Array.isArray(credentials)) return credentials;
   try {
     const response = await deps.outbound.request({
-      url: parsed.url,
+      url,
       method,
-      headers: parsed.body === undefined ? {} : { "content-type": contentTypeOf(parsed.body) },
-      body: parsed.body,
+      headers: body == null ? {} : { "content-type": contentTypeOf(body) },
+      body: body ?? undefined,
       permits: (url) => settings.hosts === undefined || isListedHost(url, settings.hosts),
       credentials,
       signal: call.signal,
@@ -91,14 +92,16 @@ async function fetchPage(
 }
 
 /** The failed step of a request that the owner's settings or the run's taint forbid; null if it may be sent. */
-async function refusalOf({ url, method = "GET", body }: WebFetchArguments, call: ToolCall, settings: WebFetchSettings) {
+async function refusalOf(given: WebFetchArguments, call: ToolCall, settings: WebFetchSettings) {
+  const { url, body } = given;
+  const method = given.method ?? "GET";
   if (!methodsOf(settings).includes(method)) {
     return failedCall(
       "invalid_arguments",
       `the method ${method} is not permitted; use ${methodsOf(settings).join(", ")}`,
     );
   }
-  if (body !== undefined && PLAIN_METHODS.includes(method)) {
+  if (body != null && PLAIN_METHODS.includes(method)) {
     return failedCall("invalid_arguments", `a ${method} request has no body`);
   }
   const target = URL.parse(url);

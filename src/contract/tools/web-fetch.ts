@@ -31,10 +31,11 @@ const settings = z
   });
 type Settings = z.infer<typeof settings>;
 
+/** Models write null for an argument that they leave out. */
 const argumentsSchema = z.strictObject({
   url: z.string().min(1).max(4000).openapi({ description: "the address, http or https" }),
-  method: z.enum(FETCH_METHODS).optional().openapi({ description: "default GET" }),
-  body: z.string().max(100_000).optional().openapi({ description: "the request's body, for POST, PUT and PATCH" }),
+  method: z.enum(FETCH_METHODS).nullish().openapi({ description: "default GET" }),
+  body: z.string().max(100_000).nullish().openapi({ description: "the request's body, for POST, PUT and PATCH" }),
 });
 export type WebFetchArguments = z.infer<typeof argumentsSchema>;
 

@@ -147,6 +147,7 @@ describe("web_fetch", () => {
     expect(
       (await call({ url: `${site.url}/echo`, method: "POST", body: "x" }, { methods: ["POST"] })).result,
     ).toContain("POST");
+    expect(await call({ url: site.url, method: null, body: null })).toMatchObject({ status: "succeeded" });
     expect(await call({ url: site.url }, { hosts: ["other.example"] })).toMatchObject({
       error: { code: "egress_refused" },
     });
