@@ -23,17 +23,17 @@ export const accessErrors = {
       "invalid_credentials",
       "The e-mail address or the password is wrong, or the address is not confirmed yet. Try again, follow the link we sent, or ask for a new password.",
     ),
-  modelNotTrialEligible: (model: string) =>
+  modelNotTrialEligible: (model: string, param = "model") =>
     forbidden(
       "model_not_trial_eligible",
       `${model} is not part of the free trial. Subscribe or top up, or use a trial-eligible model.`,
-      "model",
+      param,
     ),
-  modelNotAllowed: (model: string) =>
+  modelNotAllowed: (model: string, param = "model") =>
     forbidden(
       "model_not_allowed",
       `${model} is not among the models that this API key or account may use. GET /api/v1/models lists those.`,
-      "model",
+      param,
     ),
   /** `param`: the field that needs the scope. */
   insufficientScope: (scope: string, param?: string) =>

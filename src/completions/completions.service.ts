@@ -101,9 +101,12 @@ export function createCompletions(options: {
     const { user_id, allowed_models } = caller;
     const fallbacks = request.models ?? [];
     const named = namedModels(models, request.model, fallbacks);
-    for (const model of named) if (!allows(allowed_models, model)) throw errors.modelNotAllowed(model.id);
-    const dear = named.find(({ trial_eligible }) => !trial_eligible);
-    if (dear !== undefined && (await isTrial(user_id))) throw errors.modelNotTrialEligible(dear.id);
+    for (const [at, model] of named.entries()) {
+      if (!allows(allowed_models, model)) throw errors.modelNotAllowed(model.id, fieldOf(at));
+    }
+    for (const [at, { id, trial_eligible }] of named.entries()) {
+      if (!trial_eligible && (await isTrial(user_id))) throw errors.modelNotTrialEligible(id, fieldOf(at));
+    }
     if (fallbacks.length === 0) return { candidates: named, reason: null };
     const isResting = (model: Model) => Number(models.isResting(model));
     const candidates = [...new Set(named)].toSorted((a, b) => isResting(a) - isResting(b));
@@ -208,8 +211,14 @@ export function createCompletions(options: {
   return { complete, stream, embed, estimate, idle };
 }
 
+/** The model of a request and its fallbacks. Throws 404 and 400 as `chatModel`. */
 function namedModels(models: Models, model: string, fallbacks: readonly string[]): Model[] {
-  return [chatModel(models, model), ...fallbacks.map((id, at) => chatModel(models, id, `models[${at}]`))];
+  return [model, ...fallbacks].map((id, at) => chatModel(models, id, fieldOf(at)));
+}
+
+/** The field of the request that has the model at this place of `namedModels`. */
+function fieldOf(at: number): string {
+  return at === 0 ? "model" : `models[${at - 1}]`;
 }
 
 /** The chat model of this name. Throws 404 for an unknown one, and 400 for an embedding model. */

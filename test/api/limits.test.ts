@@ -137,7 +137,13 @@ describe("allowed models", () => {
     const made = await user.post("/api/v1/api-keys", { name: "x", allowed_models: ["lab/odd"] });
     const key = lab.service.as(made.body.key);
     expect(await ids(key)).toEqual([]);
-    expect((await key.post(CHAT, ask("lab/odd"))).body.error.code).toBe("model_not_allowed");
+    expect((await key.post(CHAT, ask("lab/odd"))).body.error).toMatchObject({
+      code: "model_not_allowed",
+      param: "model",
+    });
+    const with_fallback = { ...ask("lab/plain"), models: ["lab/odd"] };
+    const rejected = (await user.post(CHAT, with_fallback)).body.error;
+    expect(rejected).toMatchObject({ code: "model_not_allowed", param: "models[0]" });
     expect((await user.post(CHAT, ask("lab/odd"))).status).toBe(403);
     expect((await user.post(CHAT, ask("lab/plain"))).status).toBe(200);
   });
