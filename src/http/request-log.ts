@@ -1,5 +1,6 @@
 import type { Context } from "hono";
-import { routePath } from "hono/route";
+import { matchedRoutes, routePath } from "hono/route";
+import { METHOD_NAME_ALL } from "hono/router";
 import type { Caller, HttpEnv, RequestFacts } from "../contract/caller.ts";
 import { monotonicMs } from "../platform/clock.ts";
 import { newId } from "../platform/ids.ts";
@@ -17,9 +18,13 @@ export function requestIdOf(sent: string | undefined): string {
   return sent !== undefined && REQUEST_ID.test(sent) ? sent : newId();
 }
 
-/** `/api/v1/agents/:id{.+}` as the reference shows it: `/api/v1/agents/{id}`. */
+/**
+ * `/api/v1/agents/:id{.+}` as the reference shows it: `/api/v1/agents/{id}`. Also for a request that a middleware before the
+ * endpoint rejected, such as one with a wrong key.
+ */
 export function routeOf(c: Context<HttpEnv>): string {
-  return routePath(c).replace(/:(\w+)(\{[^}]*\})?/g, "{$1}");
+  const endpoint = matchedRoutes(c).find(({ method, path }) => method !== METHOD_NAME_ALL && path !== "/*");
+  return (endpoint?.path ?? routePath(c)).replace(/:(\w+)(\{[^}]*\})?/g, "{$1}");
 }
 
 /** An answered request. */

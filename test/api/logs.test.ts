@@ -111,6 +111,20 @@ test("a model call has one line with its user, route, model, provider, tokens an
   expect(lines().filter((line) => line.msg === "request" && line.request_id === request_id)).toHaveLength(1);
 });
 
+test.each([
+  ["GET", "/agents/any", undefined, { Authorization: "Bearer wrong" }, "/api/v1/agents/{id}", 401],
+  ["POST", "/agents", "{", {}, "/api/v1/agents", 400],
+  ["POST", "/chat/completions", "{", {}, "/api/v1/chat/completions", 400],
+  ["POST", "/responses", "{}", { Authorization: "Bearer wrong" }, "/api/v1/responses", 401],
+  ["GET", "/nowhere", undefined, {}, "/*", 404],
+] as const)(
+  "%s %s that is rejected before its endpoint has its route in the line",
+  async (...[method, path, body, headers, route, status]) => {
+    const { request_id } = await send(method, path, body, { headers });
+    expect(await lineOf(request_id)).toMatchObject({ method, route, status });
+  },
+);
+
 test("a stream has its line at its end, with its tokens", async () => {
   upstream.answer(events(delta("a word"), "data: [DONE]\n\n"));
   const { request_id } = await send("POST", "/chat/completions", ask("lab/plain", { stream: true }));
