@@ -74,7 +74,7 @@ async function download(
   { url, admin_key, host, port }: { url: string | undefined; admin_key: string | null; host: string; port: number },
   out: () => Promise<Writable>,
 ): Promise<void> {
-  const base = url ?? `http://${host.includes(":") ? `[${host}]` : host}:${port}`;
+  const base = url?.replace(/\/+$/, "") ?? `http://${host.includes(":") ? `[${host}]` : host}:${port}`;
   if (admin_key === null) {
     throw new Error(
       "a running service has the embedded database, and only its operator may ask it for a backup: set PURSER_ADMIN_KEY as for the service, or stop the service",

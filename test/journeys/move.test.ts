@@ -73,7 +73,7 @@ beforeAll(async () => {
   const run = await call(url, user_key, "POST", `agents/${id}/runs`, {});
   run_url = `agents/${id}/runs/${run.id}`;
   await upstream.until(() => upstream.requests.length === 2);
-  const { code, stderr } = await runPurser(["backup", backup, "--url", url], env);
+  const { code, stderr } = await runPurser(["backup", backup, "--url", `${url}/`], env);
   expect([code, stderr]).toEqual([0, ""]);
   const wrong = await startSite({ "/api/v1/admin/backup": { body: "no backup" } });
   failed = await runPurser(["backup", join(folder, "failed.gz"), "--url", wrong.url], env);
