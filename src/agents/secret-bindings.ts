@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from "node:util";
 import type { Caller } from "../contract/caller.ts";
 import { isWithinHosts } from "../contract/hosts.ts";
 import { type ShownToolsConfig, secretBindings, type ToolSecretBinding, type ToolsConfig } from "../contract/tools.ts";
@@ -59,7 +60,7 @@ function covers(wide: ToolSecretBinding, narrow: ToolSecretBinding): boolean {
   return (
     wide.tool === narrow.tool &&
     wide.secret === narrow.secret &&
-    stableJson(wide.inject) === stableJson(narrow.inject) &&
+    isDeepStrictEqual(wide.inject, narrow.inject) &&
     isSubset(narrow.urls, wide.urls) &&
     isWithinHosts(narrow.hosts, wide.hosts) &&
     isSubset(narrow.methods, wide.methods) &&
@@ -69,14 +70,16 @@ function covers(wide: ToolSecretBinding, narrow: ToolSecretBinding): boolean {
 }
 
 function isSubset(narrow: readonly string[] | null, wide: readonly string[] | null): boolean {
-  return wide === null || (narrow?.every((each) => wide.includes(each)) ?? false);
+  if (wide === null) return true;
+  const allowed = new Set(wide);
+  return narrow?.every((each) => allowed.has(each)) ?? false;
 }
 
 /** The bindings of enabled tools, reduced to the requests that the tool's other settings allow to carry the secret. */
 function usableBindings(config: ToolsConfig): ToolSecretBinding[] {
   return secretBindings(config).flatMap((binding) => {
     if (!binding.is_enabled) return [];
-    const usable = { ...binding, ...binding.usable };
+    const usable = { ...binding, ...binding.usable?.() };
     return usable.hosts?.length === 0 || usable.methods?.length === 0 ? [] : usable;
   });
 }
@@ -102,12 +105,19 @@ function withKeptNames(
  * the same settings are matched by their order, so all of them must be present. Null: unknown.
  */
 function keptNames(given: readonly ToolSecretBinding[], stored: readonly ToolSecretBinding[]): (string | null)[] {
-  const settingsOf = ({ tool, kept_with }: ToolSecretBinding) => stableJson([tool, kept_with]);
+  // A number for each different text, because long texts are slow to compare pair by pair.
+  const numbers = new Map<string, number>();
+  const settingsOf = ({ tool, kept_with }: ToolSecretBinding) => {
+    const text = stableJson([tool, kept_with]);
+    const number = numbers.get(text) ?? numbers.size;
+    numbers.set(text, number);
+    return number;
+  };
   const given_settings = given.map(settingsOf);
   const stored_settings = stored.map(settingsOf);
   return given.map((binding, index) => {
     if (binding.secret !== null) return binding.secret;
-    const isAlike = (settings: string | undefined) => settings === given_settings[index];
+    const isAlike = (settings: number | undefined) => settings === given_settings[index];
     const names = stored.filter((_, at) => isAlike(stored_settings[at])).map(({ secret }) => secret);
     const [name = null, ...others] = new Set(names);
     if (others.length === 0) return name;

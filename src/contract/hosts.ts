@@ -42,14 +42,38 @@ export function isListedHost(url: URL, hosts: readonly string[]): boolean {
   });
 }
 
+/** The one spelling of each entry, by list: settings with thousands of hosts are compared pair by pair. */
+const spellings = new WeakMap<readonly string[], ReadonlySet<string>>();
+
+function spellingsOf(hosts: readonly string[]): ReadonlySet<string> {
+  const known = spellings.get(hosts) ?? new Set(hosts.map(normalHost));
+  spellings.set(hosts, known);
+  return known;
+}
+
 /** Whether every host that `narrow` lets through, `wide` does too. null lets all through. */
 export function isWithinHosts(narrow: readonly string[] | null, wide: readonly string[] | null): boolean {
   if (wide === null) return true;
   if (narrow === null) return false;
-  const allowed = wide.map(parse);
-  return narrow
-    .map(parse)
-    .every(({ name, port }) => allowed.some((other) => other.port === port && isNamed(name, other.name)));
+  const allowed = spellingsOf(wide);
+  return [...spellingsOf(narrow)].every((host) => isIncluded(host, allowed));
+}
+
+function isIncluded(host: string, allowed: ReadonlySet<string>): boolean {
+  return allowed.has(host) || allowed.has(wildcardOf(host) ?? host);
+}
+
+/** `*.host` that includes this host; null if none does. */
+function wildcardOf(host: string): string | null {
+  const dot = host.indexOf(".");
+  return dot > 0 && !host.startsWith("*") ? `*${host.slice(dot)}` : null;
+}
+
+/** The hosts that both lists let through, by the narrower entry. */
+export function commonHosts(one: readonly string[], other: readonly string[]): string[] {
+  const [ours, theirs] = [spellingsOf(one), spellingsOf(other)];
+  const of_ours = [...ours].filter((host) => isIncluded(host, theirs));
+  return [...new Set([...of_ours, ...[...theirs].filter((host) => isIncluded(host, ours))])];
 }
 
 /** Whether `text` is no URL with a user name or password. */

@@ -162,6 +162,38 @@ describe("1,000 stalled uploads", { retry: 2 }, () => {
   });
 });
 
+describe("agents with thousands of hosts for their secrets", { retry: 2 }, () => {
+  const hosts = (name: string) =>
+    Array.from({ length: 100 }, (_, n) => `${name}${n}.${"a".repeat(60)}.${"b".repeat(60)}.example`);
+  const auth = Array.from({ length: 20 }, (_, n) => ({
+    ...{ secret: "S", hosts: hosts(`h${n}-`), inject: { type: "header", name: `X-${n}` } },
+  }));
+  const agent = { name: "A", model_id: "purser/rehearsal", run_prompt: "Go." };
+  const tools_config = { web_fetch: { enabled: true, auth, hosts: hosts("g") } };
+
+  it("are saved and listed, also without secrets:write, whose bindings are compared one by one", async () => {
+    const key = await service.newKey();
+    const { body: made } = await post(
+      key,
+      "/api/v1/api-keys",
+      JSON.stringify({ name: "narrow", scopes: ["agents:read", "agents:write"] }),
+    );
+    await post(key, "/api/v1/secrets", JSON.stringify({ name: "S", value: "0123456789abcdef" }));
+    await delayDuring("agents with 2,000 hosts", async () => {
+      for (let n = 0; n < 5; n += 1) {
+        const { status } = await post(key, "/api/v1/agents", JSON.stringify({ ...agent, tools_config }));
+        expect(status).toBe(201);
+      }
+      const headers = { Authorization: `Bearer ${made.key}`, "Content-Type": "application/json" };
+      const { agents } = await (await fetch(`${service.url}/api/v1/agents`, { headers })).json();
+      expect(agents[0].tools_config.web_fetch.auth[0].secret).toBe(null);
+      const body = JSON.stringify({ run_prompt: "Stop.", tools_config: agents[0].tools_config });
+      const saved = await fetch(`${service.url}/api/v1/agents/${agents[0].id}`, { method: "PUT", headers, body });
+      expect(saved.status).toBe(200);
+    });
+  });
+});
+
 describe("one user's hostile pages at the safety layer", { retry: 2 }, () => {
   it("60 at one time that are too short for a thread take their turns in the event loop", async () => {
     const key = await service.newKey();

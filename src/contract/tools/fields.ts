@@ -49,8 +49,8 @@ export interface SecretBinding {
   readonly paths: readonly string[] | null;
   /** The MCP server's tools that may be called with it. */
   readonly tools: readonly string[] | null;
-  /** The hosts and methods that the tool's other settings leave of it; absent: all. */
-  readonly usable?: { readonly hosts: readonly string[]; readonly methods: readonly string[] };
+  /** Computes the hosts and methods that the tool's other settings leave of it; absent: all. */
+  readonly usable?: () => { readonly hosts: readonly string[]; readonly methods: readonly string[] };
 }
 
 export const hosts = z.array(hostSchema).min(1).max(100);

@@ -1,6 +1,6 @@
 import { z } from "@hono/zod-openapi";
 import { MAX_CREDENTIALS, placeOf } from "../../platform/credentials.ts";
-import { isWithinHosts, normalHost } from "../hosts.ts";
+import { commonHosts, normalHost } from "../hosts.ts";
 import {
   authSchema,
   FETCH_METHODS,
@@ -52,23 +52,14 @@ export const webFetch = {
       return {
         ...{ secret, path: ["auth", index, "secret"], kept_with: place },
         ...{ inject, urls: [], hosts, methods, paths, tools: null },
-        usable: {
-          hosts: commonHosts(hosts, allowed),
+        usable: () => ({
+          hosts: allowed === undefined ? hosts : commonHosts(hosts, allowed),
           methods: methods.filter((method) => permitted.includes(method)),
-        },
+        }),
       };
     });
   },
 } as const satisfies ToolContract;
-
-/** The hosts of both lists; a wildcard and a host that it includes have that host in common. */
-function commonHosts(bound: readonly string[], allowed: readonly string[] | undefined): readonly string[] {
-  if (allowed === undefined) return bound;
-  return bound.flatMap((host) => {
-    if (isWithinHosts([host], allowed)) return host;
-    return allowed.filter((each) => isWithinHosts([each], [host]));
-  });
-}
 
 /**
  * Returns the index of a binding that gives one request too many secrets. Compares only bindings for all paths of equal
