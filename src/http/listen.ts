@@ -6,6 +6,7 @@ import { monotonicMs } from "../platform/clock.ts";
 import { untilTurn } from "../platform/event-loop-turn.ts";
 import { refusal, refuse } from "./client-error.ts";
 import type { HttpApp } from "./server.ts";
+import { cutUnreadAnswers, UNREAD_LIMITS } from "./unread-answers.ts";
 
 /** A listening server. `url` is `http://HOST:PORT` with the actual port. */
 export interface Listening {
@@ -25,6 +26,7 @@ const LIMITS = {
   check_ms: 1_000,
   /** Open connections, with the streams. Further ones are closed at once. */
   connections: 10_000,
+  unread: UNREAD_LIMITS,
 };
 /** Connections that wait to be accepted. */
 const BACKLOG = 4096;
@@ -66,6 +68,7 @@ export async function listen(
   };
   const server = createServer(options, answer);
   server.maxConnections = limits.connections;
+  cutUnreadAnswers(server, limits.unread);
   server.on("checkExpectation", answer);
   server.on("clientError", refuse);
   await bind(server, address);

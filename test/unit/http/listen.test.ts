@@ -1,14 +1,16 @@
 import { once } from "node:events";
 import { connect } from "node:net";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { createRouter } from "../../../src/contract/router.ts";
 import { type Listening, listen } from "../../../src/http/listen.ts";
+import { UNREAD_LIMITS } from "../../../src/http/unread-answers.ts";
 
 let server: Listening;
 beforeAll(async () => {
   const router = createRouter();
   router.post("/", async (c) => c.text(await c.req.text()));
-  const limits = { headers_ms: 200, request_ms: 400, check_ms: 50, connections: 3 };
+  const unread = UNREAD_LIMITS;
+  const limits = { headers_ms: 200, request_ms: 400, check_ms: 50, connections: 3, unread };
   server = await listen(router, { host: "127.0.0.1", port: 0 }, limits);
 });
 afterAll(() => server.stop());
@@ -43,6 +45,59 @@ describe("a connection that stalls", () => {
     await once(late.socket, "close");
     expect(late.received()).toBe("");
     for (const { socket } of open) socket.destroy();
+  });
+});
+
+describe("a large answer that its caller does not read", () => {
+  const MB = 1_048_576;
+  const LIMITS = { headers_ms: 10_000, request_ms: 60_000, check_ms: 1_000, connections: 100 };
+  /** A server whose answers have 16 MB, more than the kernel keeps of a connection. */
+  async function serving(unread: Partial<typeof UNREAD_LIMITS>) {
+    const router = createRouter();
+    router.get("/", (c) => c.text("x".repeat(16 * MB)));
+    const limits = { ...LIMITS, unread: { ...UNREAD_LIMITS, check_ms: 50, ...unread } };
+    const server = await listen(router, { host: "127.0.0.1", port: 0 }, limits);
+    onTestFinished(() => server.stop(0));
+    return server;
+  }
+  /** A caller that reads nothing until `read`, and then a piece after each pause. */
+  async function asking({ url }: Listening) {
+    const { hostname, port } = new URL(url);
+    const socket = connect(Number(port), hostname).pause();
+    socket.on("error", () => {});
+    socket.write("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    await once(socket, "connect");
+    const read = async (pause_ms = 0) => {
+      let bytes = 0;
+      socket.on("data", (piece) => {
+        bytes += piece.length;
+        if (pause_ms > 0) socket.pause();
+        if (pause_ms > 0) setTimeout(() => socket.resume(), pause_ms);
+      });
+      if (!socket.closed) await once(socket.resume(), "close");
+      return bytes;
+    };
+    return { read };
+  }
+
+  it("is cut when the unread answers of the node have too many bytes, those that wait longest first", async () => {
+    const server = await serving({ bytes: 40 * MB });
+    const before: Awaited<ReturnType<typeof asking>>[] = [];
+    for (let n = 0; n < 5; n += 1) {
+      before.push(await asking(server));
+      await new Promise((resolve) => setTimeout(resolve, 150));
+    }
+    const bytes = await Promise.all(before.map(({ read }) => read()));
+    expect(bytes[0]).toBeLessThan(16 * MB);
+    expect(bytes.at(-1)).toBeGreaterThan(16 * MB);
+  });
+
+  it("is cut when nothing of it is read for a minute, and not when it is read slowly", async () => {
+    const server = await serving({ stalled_ms: 500 });
+    const [stalled, slow] = [await asking(server), await asking(server)];
+    const whole = await slow.read(5);
+    expect(await stalled.read()).toBeLessThan(16 * MB);
+    expect(whole).toBeGreaterThan(16 * MB);
   });
 });
 
