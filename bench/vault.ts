@@ -7,7 +7,7 @@ import { createLog } from "../src/platform/log.ts";
 import { openDb } from "../src/platform/open-db.ts";
 import { createDataKeys } from "../src/vault/data-keys.service.ts";
 import { parseKeyring } from "../src/vault/keyring.ts";
-import { type Place, seal, unseal } from "../src/vault/seal.ts";
+import { type RowIdentity, seal, unseal } from "../src/vault/seal.ts";
 import { createVault } from "../src/vault/vault.service.ts";
 import { type PostgresServer, startPostgres } from "../test/support/postgres-server.ts";
 import { OAUTH } from "../test/support/vault.ts";
@@ -64,7 +64,7 @@ export async function vault(effort: Effort): Promise<Outcome> {
 function cryptography(count: number): Map<string, () => Promise<number>> {
   const key = randomBytes(32);
   const data_key = { version: 1, bytes: key };
-  const place: Place = {
+  const place: RowIdentity = {
     user_id: "u".repeat(36),
     secret_id: "s".repeat(36),
     name: "TOKEN",

@@ -1,4 +1,4 @@
-import { type Command, helpOf, helpOfCommand, MisuseError, meant, readCall } from "./commands/command.ts";
+import { type Command, didYouMean, helpOf, helpOfCommand, MisuseError, readCall } from "./commands/command.ts";
 import { COMMANDS } from "./commands/commands.ts";
 
 /** `purser COMMAND`: finds the command, prints its help, and turns errors into exit codes. 2: called wrongly; 1: failed. */
@@ -18,7 +18,7 @@ async function run([name, ...args]: readonly string[]): Promise<number> {
   }
   const command: Command | undefined = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
   if (command === undefined) {
-    const near = meant(name, Object.keys(COMMANDS));
+    const near = didYouMean(name, Object.keys(COMMANDS));
     throw new MisuseError(`purser has no command ${JSON.stringify(name)}${near}; purser --help lists the commands`);
   }
   const call = readCall(name, command, args);

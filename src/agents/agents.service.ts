@@ -223,7 +223,7 @@ function createCrud(
       await db.transaction(async (tx) => {
         const row = await store.lockAgent(tx, user_id, id);
         if (row === undefined) throw errors.notFound("This agent");
-        const before = configOf(row);
+        const before = configFields(row);
         const config = changedConfig(before, withNamedTools(caller, changes, row));
         const resumes = changes.schedule_enabled === true || changes.is_active === true;
         const changed = !sameConfig(before, config);
@@ -326,7 +326,7 @@ function refuseUnknownModel(models: Models, model_id: string | null): void {
   throw unknown.with({ status: 400, type: "invalid_request_error", param: "model_id" });
 }
 
-function configOf(row: AgentRow): AgentConfig {
+function configFields(row: AgentRow): AgentConfig {
   const {
     user_id: _u,
     id: _i,

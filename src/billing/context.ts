@@ -7,7 +7,7 @@ import type { Log } from "../platform/log.ts";
 import { type BillingAccountsStore, createBillingAccountsStore } from "./accounts.store.ts";
 import type { PaymentRow } from "./payments.store.ts";
 import { createPaymentsStore, type PaymentsStore } from "./payments.store.ts";
-import type { Payer, PaymentEvent, PaymentProvider, Provider, Started } from "./payments.types.ts";
+import type { Payer, PaymentEvent, PaymentProvider, ProviderName, Started } from "./payments.types.ts";
 import type { Plan } from "./plan.ts";
 import { createSimulatedPayments } from "./simulated-payments.ts";
 import { createSubscriptionsStore, type SubscriptionsStore } from "./subscriptions.store.ts";
@@ -34,12 +34,12 @@ export interface BillingContext extends BillingOptions {
   /** Simulated payments for what the operator gives. */
   operator: PaymentProvider;
   /** The provider of this name; null when it is no longer configured. */
-  providerOf(provider: Provider): PaymentProvider | null;
+  providerOf(provider: ProviderName): PaymentProvider | null;
   payerOf(user_id: string): Promise<Payer>;
   /** Only an active user may buy. */
   userStatus(user_id: string): Promise<"active" | "suspended" | "erased">;
   /** Stores the customer id that the provider returned. */
-  rememberCustomer(user_id: string, provider: Provider, started: Started): Promise<void>;
+  rememberCustomer(user_id: string, provider: ProviderName, started: Started): Promise<void>;
 }
 
 /** Creates the shared stores and providers. */

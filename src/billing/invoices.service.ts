@@ -4,7 +4,7 @@ import { isUuid } from "../platform/ids.ts";
 import type { BillingContext } from "./context.ts";
 import type { Inbox } from "./inbox.service.ts";
 import type { PaymentRow } from "./payments.store.ts";
-import type { PaymentEvent, Provider } from "./payments.types.ts";
+import type { PaymentEvent, ProviderName } from "./payments.types.ts";
 
 /** `unpaid` stops overage until the invoice is paid or void; `open` does not. */
 export type InvoiceStatus = "open" | "paid" | "unpaid" | "void";
@@ -18,7 +18,7 @@ export interface OverageInvoice {
   refunded_cents: number;
   currency: string;
   tokens: number;
-  collected_by: Provider;
+  collected_by: ProviderName;
   checkout_url: string | null;
   created_at: Instant;
   sandbox?: true;

@@ -1,7 +1,7 @@
 import { OVERAGE_INVOICE_CENTS, PURCHASE_CENTS, TOKENS_PER_CENT } from "../constants.ts";
 import type { Instant } from "../platform/db.ts";
 import type { BillingAccountRow } from "./accounts.store.ts";
-import type { PaymentProvider, Provider } from "./payments.types.ts";
+import type { PaymentProvider, ProviderName } from "./payments.types.ts";
 import type { SubscriptionRow } from "./subscriptions.store.ts";
 
 /** The highest cap: no more than one invoice can charge. */
@@ -22,14 +22,14 @@ export function overageCollector(
   row: Pick<SubscriptionRow, "provider">,
   account: Paying,
   configured: PaymentProvider["provider"],
-): Provider {
+): ProviderName {
   if (row.provider === "stripe") return "stripe";
   if (configured === "sandbox") return "sandbox";
   return configured === "stripe" && account?.customer_provider === "stripe" ? "stripe" : "operator";
 }
 
 /** The highest cap that a subscriber can set, in billed tokens. */
-export function highestCap(row: Pick<SubscriptionRow, "plan">, collector: Provider): number {
+export function highestCap(row: Pick<SubscriptionRow, "plan">, collector: ProviderName): number {
   if (collector !== "operator") return OVERAGE_CAP_TOKENS;
   return Math.min(OVERAGE_CAP_TOKENS, Math.max(UNCHARGED_TOKENS, UNCHARGED_PLANS * row.plan.included_tokens));
 }

@@ -1,7 +1,7 @@
 import type { Insertable, JSONColumnType, Selectable, Updateable } from "kysely";
 import { sql as raw } from "kysely";
 import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
-import type { PaymentEvent, Provider, Started } from "./payments.types.ts";
+import type { PaymentEvent, ProviderName, Started } from "./payments.types.ts";
 import type { Plan } from "./plan.ts";
 
 interface PaymentTable {
@@ -9,7 +9,7 @@ interface PaymentTable {
   id: string;
   purpose: "top_up" | "period" | "upgrade" | "overage";
   status: "pending" | "succeeded" | "failed" | "void" | "mismatch";
-  provider: Provider;
+  provider: ProviderName;
   reference: string | null;
   amount_cents: number;
   currency: string;
@@ -99,7 +99,7 @@ export function createPaymentsStore(db: Db) {
         .returningAll()
         .executeTakeFirstOrThrow(),
     byId: (id: string, sql?: Sql) => all(sql).where("id", "=", id).executeTakeFirst(),
-    byReference: (tx: Tx, money: { provider: Provider; reference: string }) =>
+    byReference: (tx: Tx, money: { provider: ProviderName; reference: string }) =>
       all(tx).where("provider", "=", money.provider).where("reference", "=", money.reference).executeTakeFirst(),
     ofPeriod: (tx: Tx, period: { user_id: string; subscription_id: string; period_start: Instant }) =>
       all(tx)

@@ -7,7 +7,7 @@ import type { Plan } from "./plan.ts";
  * Amounts are whole cents. Purser sends its ids (`payment_id`, `subscription_id`) as metadata and receives them back in
  * events. Each `…reference` is an id of the provider.
  */
-export type Provider = "operator" | "sandbox" | "stripe";
+export type ProviderName = "operator" | "sandbox" | "stripe";
 
 /** The payer. `customer_reference` is the customer's id at the provider, once known. */
 export interface Payer {
@@ -90,7 +90,7 @@ export interface Started {
  * `errors.upstream(…)`; its message says what is known about the money.
  */
 export interface PaymentProvider {
-  readonly provider: Provider | "none";
+  readonly provider: ProviderName | "none";
   /**
    * true: the provider runs the periods and reports each in `period_paid`. false: Purser's clock runs them, and billing
    * never calls `subscribe`, `setCancelAtPeriodEnd` or `endSubscription`.
@@ -141,7 +141,7 @@ export interface Billed {
 
 /** `event_id` is unique within its provider. A second event with the same id changes nothing. */
 interface EventBase {
-  provider: Provider;
+  provider: ProviderName;
   event_id: string;
   customer_reference?: string;
 }

@@ -6,7 +6,7 @@ import type { AutoTopups } from "./auto-topup.service.ts";
 import type { BillingContext } from "./context.ts";
 import type { Inbox } from "./inbox.service.ts";
 import type { PaymentRow, PurchaseState } from "./payments.store.ts";
-import type { Billed, Provider, ReturnUrls } from "./payments.types.ts";
+import type { Billed, ProviderName, ReturnUrls } from "./payments.types.ts";
 
 const CURRENCY = "usd";
 
@@ -31,7 +31,7 @@ interface AdminPurchase extends Omit<Purchase, "status"> {
   status: PurchaseState;
   user_id: string;
   purpose: "top_up" | "period" | "upgrade";
-  provider: Provider;
+  provider: ProviderName;
   reference: string | null;
   /** The wrong bill of a mismatch. */
   billed: Billed | null;

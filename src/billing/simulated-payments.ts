@@ -1,5 +1,5 @@
 import { errors } from "../errors.ts";
-import type { PaymentProvider, Provider, Started } from "./payments.types.ts";
+import type { PaymentProvider, ProviderName, Started } from "./payments.types.ts";
 
 /**
  * Payments that succeed at once and move no money. `sandbox` records the amounts that a purchase would cost. `operator`
@@ -51,7 +51,7 @@ async function collectedManually(): Promise<never> {
 }
 
 /** The cents that count as paid. The operator's gifts cost nothing, so no refund of them is possible. */
-export function paidCents(provider: Provider, amount_cents: number): number {
+export function paidCents(provider: ProviderName, amount_cents: number): number {
   return provider === "operator" ? 0 : amount_cents;
 }
 

@@ -5,7 +5,7 @@ import type { BillingContext } from "./context.ts";
 import type { Inbox } from "./inbox.service.ts";
 import { type Outbox, RETRY_SECONDS } from "./outbox.service.ts";
 import type { PaymentRow } from "./payments.store.ts";
-import type { PaymentProvider, Provider, ReturnUrls, Started } from "./payments.types.ts";
+import type { PaymentProvider, ProviderName, ReturnUrls, Started } from "./payments.types.ts";
 import type { Periods } from "./periods.service.ts";
 import { type Plan, planChange, planWith, prorated } from "./plan.ts";
 import type { SubscriptionRow } from "./subscriptions.store.ts";
@@ -231,7 +231,7 @@ function isSettledLater({ kind }: Choice): boolean {
 }
 
 /** The configured payment provider. Throws 503 when there is none. */
-function paying(by: PaymentProvider): Provider {
+function paying(by: PaymentProvider): ProviderName {
   if (by.provider === "none") throw errors.paymentsNotConfigured();
   return by.provider;
 }

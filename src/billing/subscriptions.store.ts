@@ -1,13 +1,13 @@
 import type { Insertable, JSONColumnType, Selectable, Updateable } from "kysely";
 import { sql as raw } from "kysely";
 import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
-import type { Provider } from "./payments.types.ts";
+import type { ProviderName } from "./payments.types.ts";
 import type { Plan } from "./plan.ts";
 
 interface SubscriptionTable {
   user_id: string;
   id: string;
-  provider: Provider;
+  provider: ProviderName;
   reference: string | null;
   checkout_reference: string | null;
   checkout_url: string | null;

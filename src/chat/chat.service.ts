@@ -16,10 +16,10 @@ import {
   callsOf,
   clientToolsOf,
   type ModelResult,
-  namesOf,
   type PastStep,
   type RunInput,
   setUpOf,
+  toolNames,
 } from "../runs/transcript.ts";
 import { type FinishedTurn, totalUsage } from "./chat-answer.ts";
 import { type ThreadInput, type Threads, threadsOfAgents } from "./threads.service.ts";
@@ -110,7 +110,7 @@ export function createChat(deps: {
       const hung_up = chat.on_disconnect === "continue" ? null : options.signal;
       const thread_id = chat.thread_id ?? null;
       const wait = { started: started.signal, ended: ended.promise, hung_up };
-      const client_tools = namesOf(clientToolsOf(agent, input));
+      const client_tools = toolNames(clientToolsOf(agent, input));
       const finished = answerOf(run, { user_id: caller.user_id, thread_id, client_tools }, wait);
       return { run, thread_id, finished: finished.finally(forget) };
     } catch (error) {

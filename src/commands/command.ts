@@ -104,7 +104,9 @@ export function readCall(name: string, command: Command, args: readonly string[]
     const option = known[token.name];
     if (option === undefined) {
       const names = Object.keys(known);
-      throw new MisuseError(`${token.rawName} is no option of purser ${name}${meant(token.name, names, "--")}; ${see}`);
+      throw new MisuseError(
+        `${token.rawName} is no option of purser ${name}${didYouMean(token.name, names, "--")}; ${see}`,
+      );
     }
     if (option.value !== undefined && !token.value) {
       throw new MisuseError(`--${token.name} needs a value: --${token.name} ${option.value}; ${see}`);
@@ -128,7 +130,7 @@ export function readCall(name: string, command: Command, args: readonly string[]
 }
 
 /** ", did you mean …" with the nearest name; otherwise the names that exist. */
-export function meant(wanted: string, names: readonly string[], prefix = ""): string {
+export function didYouMean(wanted: string, names: readonly string[], prefix = ""): string {
   const [nearest] = nearestNames(wanted, names);
   if (nearest !== undefined) return `: did you mean ${prefix}${nearest}?`;
   return `: there are ${names.map((name) => `${prefix}${name}`).join(", ")}`;

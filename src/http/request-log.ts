@@ -22,7 +22,7 @@ export function requestIdOf(sent: string | undefined): string {
  * `/api/v1/agents/:id{.+}` as the reference shows it: `/api/v1/agents/{id}`. Also for a request that a middleware before the
  * endpoint rejected, such as one with a wrong key.
  */
-export function routeOf(c: Context<HttpEnv>): string {
+export function routePattern(c: Context<HttpEnv>): string {
   const endpoint = matchedRoutes(c).find(({ method, path }) => method !== METHOD_NAME_ALL && path !== "/*");
   return (endpoint?.path ?? routePath(c)).replace(/:(\w+)(\{[^}]*\})?/g, "{$1}");
 }

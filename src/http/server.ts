@@ -31,7 +31,7 @@ import {
   limitCaller,
   rateLimit,
 } from "./rate-limit.ts";
-import { createRequestLog, requestIdOf, requestSpan, routeOf } from "./request-log.ts";
+import { createRequestLog, requestIdOf, requestSpan, routePattern } from "./request-log.ts";
 import { SECURITY_HEADERS } from "./security-headers.ts";
 import { createWrongAddress } from "./wrong-address.ts";
 
@@ -281,7 +281,7 @@ function identify(options: { log: Log; metrics: Metrics; tracer: Tracer | null }
     for (const [name, value] of FIXED_HEADERS) if (!headers.has(name)) headers.set(name, value);
     const { method } = c.req;
     const { status } = c.res;
-    logRequest({ request_id, caller: c.var.caller, method, route: routeOf(c), status, facts, started_ms });
+    logRequest({ request_id, caller: c.var.caller, method, route: routePattern(c), status, facts, started_ms });
     // The answer to HEAD is sent without its body. A stream would wait for a reader without end.
     if (c.req.method === "HEAD") await c.res.body?.cancel();
   }

@@ -71,7 +71,7 @@ export interface ManifestEnd {
 }
 
 /** The names of a month's files. */
-export function namesOf(month: string) {
+export function archiveFileNames(month: string) {
   return {
     entries: `entry-${month}.jsonl.gz`,
     usage_events: `usage_event-${month}.jsonl.gz`,

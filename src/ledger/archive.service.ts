@@ -18,12 +18,12 @@ import {
 } from "./archive.store.ts";
 import {
   type AccountLine,
+  archiveFileNames,
   digestFile,
   type FileLine,
   finishFile,
   type ManifestEnd,
   makeFolder,
-  namesOf,
   verifyRows,
   writePartial,
 } from "./archive-file.ts";
@@ -97,7 +97,7 @@ async function archiveMonth({ db, folder, report }: ArchiveDeps, month: ArchiveM
 /** Writes the files of a planned month, reads them back, checks them and gives them their names. The manifest is the last. */
 async function writeFiles(db: Db, folder: string, month: ArchiveMonth): Promise<FileLine[]> {
   const name = month.month.slice(0, 7);
-  const names = namesOf(name);
+  const names = archiveFileNames(name);
   const pathOf = (file: keyof typeof names) => join(folder, names[file]);
   const accounts: AccountLine[] = [];
   const entries = await db.transaction(async (tx) => {

@@ -9,7 +9,7 @@ import type { CallOptions, Embed, EmbeddingCall, Model, Vectors } from "./models
 import { MAX_ERROR_BYTES, parsedOrNull, SILENCE_MS } from "./openai-compatible.adapter.ts";
 import { type ProviderAnswer, post, readText } from "./provider-connections.ts";
 import { failureOfStatus, failureOfThrown, secretsOf } from "./provider-errors.ts";
-import { createAnswerReader, type ReadAnswer, vectorText } from "./vectors.ts";
+import { createVectorReader, type ReadAnswer, vectorText } from "./vectors.ts";
 
 /** 2,048 inputs, each with 3,072 numbers of 25 characters. */
 const MAX_ANSWER_BYTES = 160_000_000;
@@ -143,7 +143,7 @@ async function readAnswer(answer: ProviderAnswer, options: CallOptions): Promise
 
 async function readVectors({ read }: ProviderAnswer, { deadline_ms }: CallOptions): Promise<ReadAnswer> {
   const decoder = new StringDecoder("utf8");
-  const reader = createAnswerReader();
+  const reader = createVectorReader();
   let bytes = 0;
   for (let chunk = await read(); chunk !== null; chunk = await read()) {
     bytes += chunk.length;

@@ -105,7 +105,7 @@ export function autoRecord(models: readonly Model[]): ModelRecord | null {
 }
 
 /** An agent as a model, at the price of the model that it uses. */
-export function agentRecord({ id, name, client_tools, created }: ModelAgent, base: ModelRecord): ModelRecord {
+export function agentModelRecord({ id, name, client_tools, created }: ModelAgent, base: ModelRecord): ModelRecord {
   const takes_tools = client_tools === "pass";
   return {
     ...base,

@@ -5,7 +5,14 @@ import { allows } from "../contract/key-terms.ts";
 import { getModelRoute, listModelsRoute, type ModelRecord } from "../contract/models.ts";
 import { createRouter, type HttpRouter } from "../contract/router.ts";
 import { errors } from "../errors.ts";
-import { agentRecord, anthropicList, anthropicRecord, autoRecord, type ModelAgent, modelRecord } from "./model-list.ts";
+import {
+  agentModelRecord,
+  anthropicList,
+  anthropicRecord,
+  autoRecord,
+  type ModelAgent,
+  modelRecord,
+} from "./model-list.ts";
 import type { Models } from "./models.service.ts";
 
 /** GET /api/v1/models and /api/v1/models/{id or UUID}. `agentsOf`: the agents that a user can name as a model. */
@@ -33,7 +40,7 @@ export function modelRoutes(deps: {
       records.find(({ id, uuid }) => id === model_id || uuid === model_id) ?? auto;
     const agents = (await agentsOf(user_id)).map((agent) => ({ agent, base: baseOf(agent.model_id) }));
     const callable = agents.filter(({ base }) => base === auto || allows(allowed_models, base));
-    return callable.map(({ agent, base }) => agentRecord(agent, base));
+    return callable.map(({ agent, base }) => agentModelRecord(agent, base));
   };
   /** The models that the caller's key may use. `auto` has the rates of the dearest of them. */
   const offeredTo = ({ allowed_models }: Caller) => {

@@ -9,7 +9,7 @@ import { costMultiplier } from "./pricing.ts";
 import { withSpans } from "./provider-spans.ts";
 import { BUILT_IN_PROVIDERS } from "./providers.ts";
 import { createRehearsal, REHEARSAL } from "./rehearsal.ts";
-import { type Route, type RouteRequest, routeOf } from "./routing.ts";
+import { type RouteRequest, type RoutingDecision, rankModels } from "./routing.ts";
 import { withStructuredOutput } from "./structured-output.ts";
 
 /** The models on offer and their providers. */
@@ -29,7 +29,7 @@ export interface Models {
   /** The same for embedding models. */
   nearestEmbedding(id: string): string[];
   /** Candidates for `model: "auto"`, best first. */
-  route(request: Omit<RouteRequest, "models" | "isResting">): Route;
+  route(request: Omit<RouteRequest, "models" | "isResting">): RoutingDecision;
   /**
    * The model by each route that can be called, in the order to try them: first the route `kept`, then the order for
    * `key`, and routes whose provider failed recently last. Without routes, the model alone.
@@ -43,14 +43,15 @@ export interface Models {
   reload(config: ModelsConfig): void;
 }
 
-/** The models of one kind that can be called, at one time. */
-interface Shelf {
+/** The models of one kind that can be called, the cheapest first. */
+interface ModelIndex {
   all: readonly Model[];
   by_id: ReadonlyMap<string, Model>;
   by_uuid: ReadonlyMap<string, Model>;
 }
 
-interface Stock extends Record<ModelKind, Shelf> {
+/** What can be called until the next change of a price. */
+interface Callable extends Record<ModelKind, ModelIndex> {
   until: Offer["until"];
 }
 
@@ -68,9 +69,9 @@ export function createModels(options: { config: ModelsConfig; clock?: Clock }): 
   const by_route = new WeakMap<Model, readonly Model[]>();
   let { config } = options;
   let providers = providersOf(config);
-  let stock = stockAt(clock.now());
+  let callable = callableAt(clock.now());
 
-  function stockAt(now: string): Stock {
+  function callableAt(now: string): Callable {
     const { models, until } = offerAt(config, now);
     const offered = models.flatMap((model) => {
       const routed = modelsByRoute(model).filter(({ owned_by }) => providers.has(owned_by));
@@ -80,14 +81,14 @@ export function createModels(options: { config: ModelsConfig; clock?: Clock }): 
       by_route.set(first, routed);
       return [first];
     });
-    const of = (kind: ModelKind) => shelfOf(offered.filter(({ model_kind }) => model_kind === kind));
+    const of = (kind: ModelKind) => indexed(offered.filter(({ model_kind }) => model_kind === kind));
     return { chat: of("chat"), embedding: of("embedding"), until };
   }
 
-  function current(): Stock {
+  function current(): Callable {
     const now = clock.now();
-    if (stock.until !== null && now >= stock.until) stock = stockAt(now);
-    return stock;
+    if (callable.until !== null && now >= callable.until) callable = callableAt(now);
+    return callable;
   }
 
   const isResting = (model: Model) => (by_route.get(model) ?? [model]).every(health.isResting);
@@ -113,23 +114,23 @@ export function createModels(options: { config: ModelsConfig; clock?: Clock }): 
     isResting,
     nearest: (id) => nearestNames(id, [...current().chat.by_id.keys()]),
     nearestEmbedding: (id) => nearestNames(id, [...current().embedding.by_id.keys()]),
-    route: (request) => routeOf({ ...request, models: current().chat.all, isResting }),
+    route: (request) => rankModels({ ...request, models: current().chat.all, isResting }),
     health,
     reload(next) {
       config = next;
       providers = providersOf(next);
-      stock = stockAt(clock.now());
+      callable = callableAt(clock.now());
     },
   };
 }
 
-function shelfOf(models: readonly Model[]): Shelf {
+function indexed(models: readonly Model[]): ModelIndex {
   const all = models.toSorted((a, b) => costMultiplier(a) - costMultiplier(b) || (a.id < b.id ? -1 : 1));
   const by = (key: "id" | "uuid") => new Map(all.map((model) => [model[key], model]));
   return { all, by_id: by("id"), by_uuid: by("uuid") };
 }
 
-function foundIn({ by_id, by_uuid }: Shelf, id: string): Model | null {
+function foundIn({ by_id, by_uuid }: ModelIndex, id: string): Model | null {
   return by_id.get(id) ?? by_uuid.get(id.toLowerCase()) ?? null;
 }
 

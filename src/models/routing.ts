@@ -33,21 +33,21 @@ export interface RouteRequest {
   isResting(model: Model): boolean;
 }
 
-export interface Route {
+export interface RoutingDecision {
   /** All qualifying models, in the order in which they are tried. */
   candidates: Model[];
   reason: string;
 }
 
 /** The models to try for a request, best first; none when no model qualifies. */
-export function routeOf({
+export function rankModels({
   request,
   models,
   is_trial,
   isAllowed = () => true,
   sticky_model_id,
   isResting,
-}: RouteRequest): Route {
+}: RouteRequest): RoutingDecision {
   // The rehearsal model never replaces a real model, even if no real model qualifies.
   const real = models.filter((model) => !model.rehearsal);
   const offered = real.length > 0 ? real : models;

@@ -20,7 +20,7 @@ export interface ReadAnswer {
  * Takes the vectors out of a JSON text as it arrives. A large answer has six million numbers, and JSON.parse
  * would block the event loop for a second. Throws for a vector without end and for text that is no JSON.
  */
-export function createAnswerReader() {
+export function createVectorReader() {
   const taken: string[] = [];
   const others: string[] = [];
   let pending = "";

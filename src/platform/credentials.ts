@@ -65,7 +65,7 @@ export function withCredentials(request: Sending, credentials: readonly Credenti
       const short = `the secret ${credential.name} has fewer than ${SCRUBBED_CHARACTERS} characters`;
       throw new OutboundError("invalid_request", `${short}: it can be sent by basic and hmac only`);
     }
-    const place = placeOf(inject);
+    const place = injectionPlace(inject);
     if (taken.has(place)) continue;
     taken.add(place);
     if (inject.type === "query") url = withParameter(url, inject.name, value.reveal());
@@ -76,7 +76,7 @@ export function withCredentials(request: Sending, credentials: readonly Credenti
 }
 
 /** Names the place in a request where a secret goes. */
-export function placeOf(inject: Injection): string {
+export function injectionPlace(inject: Injection): string {
   return inject.type === "query" ? `query ${inject.name}` : `header ${headerOf(inject)}`;
 }
 

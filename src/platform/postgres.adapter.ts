@@ -87,7 +87,7 @@ export async function openPostgres(options: {
   });
   const sql = sqlOver(source, async ({ hot_path, ...statement }) => {
     const began_ms = monotonicMs();
-    const run = () => guard(() => (hot_path ? calls : pool).query(configOf(statement, answer_ms)));
+    const run = () => guard(() => (hot_path ? calls : pool).query(queryConfig(statement, answer_ms)));
     const { rows } = await repeated(run);
     options.onStatement?.(monotonicMs() - began_ms);
     return rows;
@@ -116,7 +116,8 @@ export async function openPostgres(options: {
 /** Opens connections to a standby, for reads. It migrates nothing and does not wait for a server that is away. */
 export function openReader(options: { url: string; log: Log }): Reader & { close(): Promise<void> } {
   const pool = openPool({ ...CONNECTION, max: READ_CONNECTIONS }, createDatabaseHosts(options.url), options.log);
-  const query = async <Row>(statement: Statement) => (await pool.query(configOf(statement, ANSWER_MS))).rows as Row[];
+  const query = async <Row>(statement: Statement) =>
+    (await pool.query(queryConfig(statement, ANSWER_MS))).rows as Row[];
   return { query, close: () => pool.end() };
 }
 
@@ -199,14 +200,14 @@ async function openClient(settings: pg.ClientConfig, hosts: DatabaseHosts): Prom
   }
 }
 
-function configOf({ no_timeout, ...statement }: Statement, answer_ms: number): pg.QueryConfig {
+function queryConfig({ no_timeout, ...statement }: Statement, answer_ms: number): pg.QueryConfig {
   return (no_timeout ? statement : { ...statement, query_timeout: answer_ms }) as unknown as pg.QueryConfig;
 }
 
 function connectionOf(client: pg.PoolClient, answer_ms: number, guard: Guard): SqlConnection {
   return {
     query: async <Row>(statement: Statement) => {
-      const answer = client.query(configOf(statement, answer_ms)).catch((error: Error) => {
+      const answer = client.query(queryConfig(statement, answer_ms)).catch((error: Error) => {
         // Closes the connection, so that the rollback that follows does not wait as long again.
         if (error.message === UNANSWERED || isReadOnlyServer(error)) client.connection.stream.destroy();
         throw error;

@@ -46,7 +46,7 @@ export async function cancelRuns(sql: Sql, which: RunSelection, now: Instant): P
 }
 
 /** Deletes all runs and steps of a user. */
-export async function deleteUser(tx: Tx, user_id: string): Promise<void> {
+export async function deleteRunsOfUser(tx: Tx, user_id: string): Promise<void> {
   for (const table of ["run_step", "run"]) {
     await tx.query({ text: `delete from ${table} where user_id = $1`, values: [user_id] });
   }

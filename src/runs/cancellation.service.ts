@@ -4,7 +4,7 @@ import { errors } from "../errors.ts";
 import type { Clock } from "../platform/clock.ts";
 import type { Db, Tx } from "../platform/db.ts";
 import { isUuid } from "../platform/ids.ts";
-import { cancelRuns, deleteUser, type RunSelection } from "./cancel.store.ts";
+import { cancelRuns, deleteRunsOfUser, type RunSelection } from "./cancel.store.ts";
 import type { RunRow } from "./run.store.ts";
 import * as history from "./run-history.store.ts";
 import { recordOf } from "./run-record.ts";
@@ -57,7 +57,7 @@ export function createCancellation(deps: { db: Db; clock: Clock; onCancelled?(ru
     /** Deletes all runs of a user. A worker that executes one is notified and finds its lease lost. */
     async forgetUser(tx: Tx, user_id: string): Promise<void> {
       const rows = await cancelRuns(tx, { user_id, agent_id: null, run_id: null }, clock.now());
-      await deleteUser(tx, user_id);
+      await deleteRunsOfUser(tx, user_id);
       tx.afterCommit(() => note(rows.map((row) => ({ ...row, status: "cancelled" }))));
     },
     /** Requests the cancellation of all runs of the user. */

@@ -14,7 +14,7 @@ import {
 import { DatabaseUnavailableError } from "./run-writer.ts";
 import type { ClaimedRun, RunFinish } from "./runs.types.ts";
 import { createToolSteps } from "./tool-step.ts";
-import { clientToolsOf, namesOf, type RunConfig, type RunInput } from "./transcript.ts";
+import { clientToolsOf, type RunConfig, type RunInput, toolNames } from "./transcript.ts";
 import { createServerNotes } from "./unusable-servers.ts";
 
 /** Executes claimed runs, one step at a time. Every finished step is durable before the next begins. */
@@ -70,7 +70,7 @@ export function createEngine(deps: EngineDeps) {
     const began_ms = monotonicMs() - work.run.elapsed_ms;
     const left = await noteUnusableServers(work);
     if (left !== null) return stopped(left, work);
-    const client_tools = namesOf(clientToolsOf(work.config, work.input));
+    const client_tools = toolNames(clientToolsOf(work.config, work.input));
     for (;;) {
       const { config, steps } = work;
       const elapsed_ms = monotonicMs() - began_ms;

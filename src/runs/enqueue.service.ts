@@ -6,7 +6,7 @@ import type { Db, Instant, Tx } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";
 import * as runStore from "./run.store.ts";
 import { claimedOf, recordOf } from "./run-record.ts";
-import type { Offer } from "./run-signals.ts";
+import type { WorkerOffer } from "./run-signals.ts";
 import { BATCH_LIMIT, type ClaimedRun, type Enqueued, type NewRun, type RunNowStatements } from "./runs.types.ts";
 
 /** Limit of queued run-nows per user. Due runs are never rejected. */
@@ -24,7 +24,7 @@ export function createEnqueue(deps: {
   db: Db;
   clock: Clock;
   lease_ms: number;
-  offer(): Offer | null;
+  offer(): WorkerOffer | null;
   statements: RunNowStatements | null;
 }) {
   const { db, clock, lease_ms, statements } = deps;
@@ -32,7 +32,7 @@ export function createEnqueue(deps: {
   /**
    * Begins the whole batch with this node's worker. null: the worker has too few free places, and nothing was written.
    */
-  const beginAll = async (asked: Asked[], offer: Offer): Promise<Enqueued[] | null> => {
+  const beginAll = async (asked: Asked[], offer: WorkerOffer): Promise<Enqueued[] | null> => {
     const now = clock.now();
     // null: it is unknown whether the runs have begun
     let begun: ClaimedRun[] | null = null;
@@ -50,7 +50,7 @@ export function createEnqueue(deps: {
     }
   };
   /** Queues a batch, and claims as many runs as this node's worker has places for. */
-  const queueAll = async (asked: Asked[], offer: Offer | null): Promise<(Enqueued | Error)[]> => {
+  const queueAll = async (asked: Asked[], offer: WorkerOffer | null): Promise<(Enqueued | Error)[]> => {
     const now = clock.now();
     let claimed: runStore.ClaimedRow[] | null = [];
     try {

@@ -16,10 +16,10 @@ import {
   clientToolsOf,
   isInThread,
   type ModelResult,
-  namesOf,
   type PastStep,
   type RunConfig,
   type RunStep,
+  toolNames,
   transcript,
 } from "./transcript.ts";
 
@@ -112,7 +112,7 @@ export function createModelStep(deps: EngineDeps) {
     const { user_id, run_id } = run.lease;
     const run_ref = { user_id, agent_id: run.agent_id, run_id };
     const definitions = await tools.definitions(config.tools_config, run_ref, signal);
-    work.offered = namesOf(definitions);
+    work.offered = toolNames(definitions);
     const model = config.auto_route ? "auto" : (config.model_id ?? "");
     const known = models.find((config.auto_route ? model_id : config.model_id) ?? "");
     const messages = transcript(config, input, steps, { vision: known?.supports.vision === true });
@@ -156,7 +156,7 @@ function settingsOf({ max_output_tokens, ...settings }: RunConfig["model_setting
 /** The agent's tools and the caller's. Throws 400 for a tool of the caller that has the name of the agent's own. */
 function offeredTools({ config, input, steps }: Work, own: readonly FunctionTool[]): Partial<ChatRequest> {
   const given = clientToolsOf(config, input);
-  const names = namesOf(own);
+  const names = toolNames(own);
   for (const [index, tool] of given.entries()) {
     const { name } = tool.function;
     if (!names.has(name)) continue;
@@ -203,7 +203,7 @@ function chosenBy({ model_id: known, run }: Work, { model_id, routing }: Pick<Mo
 
 /** The run's output if the last of `steps` ends the run successfully. Null: the run continues or fails. */
 function lastOutput({ config, input }: Work, steps: PastStep[]): string | null {
-  const client_tools = namesOf(clientToolsOf(config, input));
+  const client_tools = toolNames(clientToolsOf(config, input));
   const next = nextAction({ limits: config.limits, steps, elapsed_ms: 0, client_tools });
   return next.do === "succeed" ? next.output : null;
 }

@@ -4,7 +4,7 @@ import { stableJson } from "../platform/json.ts";
 import { backoff } from "../platform/retry.ts";
 import { effectOf } from "../tools/registry.ts";
 import { argumentsValue } from "../tools/tool-arguments.ts";
-import { callsOf, type PastStep, type RunConfig, setUpOf, textOf } from "./transcript.ts";
+import { answerText, callsOf, type PastStep, type RunConfig, setUpOf } from "./transcript.ts";
 
 /**
  * A run executes the same tool with the same arguments this often. The next such call is rejected with a message to the
@@ -61,7 +61,7 @@ export function nextAction(progress: Progress): NextAction {
   const calls = answer === undefined ? [] : callsOf(answer);
   // With a call to the caller's tool, the model's other calls are not made: the model can repeat them.
   const is_over = calls.length === 0 || calls.some((call) => progress.client_tools?.has(call.function.name));
-  if (answer !== undefined && is_over) return { do: "succeed", output: textOf(answer) };
+  if (answer !== undefined && is_over) return { do: "succeed", output: answerText(answer) };
   if (over !== null) return { do: "fail", error: over };
   const call = calls[steps.length - answer_at - 1];
   return call === undefined ? { do: "call_model", after_ms: 0 } : toolCall(call, steps);

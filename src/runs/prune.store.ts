@@ -14,9 +14,9 @@ export interface OldRun extends RunKey {
 export const NO_RUN: OldRun = { finished_at: "1970-01-01T00:00:00.000Z", user_id: NIL_ID, run_id: NIL_ID };
 
 /**
- * Whether this transaction holds the lock under which only one node prunes. The lock lasts until the transaction ends.
+ * Takes the lock under which only one node prunes, until the transaction ends. False: another node has it.
  */
-export async function isPruning(tx: Tx): Promise<boolean> {
+export async function takePruningLock(tx: Tx): Promise<boolean> {
   const [row] = await tx.query<{ mine: boolean }>({ text: "select pg_try_advisory_xact_lock(7470627) as mine" });
   return row?.mine === true;
 }

@@ -1,6 +1,6 @@
 import type { AgentKey } from "../contract/agents.ts";
 import type { Db, Instant, Tx } from "../platform/db.ts";
-import { deleteRuns, isPruning, NO_RUN, type OldRun, selectOldRuns, selectRunsOf } from "./prune.store.ts";
+import { deleteRuns, NO_RUN, type OldRun, selectOldRuns, selectRunsOf, takePruningLock } from "./prune.store.ts";
 import type { RunKey } from "./run-history.store.ts";
 
 /** Runs examined in one transaction. A run has many steps, and some are large. */
@@ -21,7 +21,7 @@ export function createPruning(db: Db) {
       onPrune: OnPrune,
     ): Promise<OldRun | null> =>
       db.transaction(async (tx) => {
-        if (!(await isPruning(tx))) return null;
+        if (!(await takePruningLock(tx))) return null;
         const old = await selectOldRuns(tx, { before, after: after ?? NO_RUN, limit: BATCH });
         const runs = old.flatMap(({ is_last, user_id, run_id }) => (is_last ? [] : [{ user_id, run_id }]));
         if (runs.length > 0) {

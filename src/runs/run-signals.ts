@@ -5,7 +5,7 @@ import { selectCancelling } from "./run-history.store.ts";
 import type { ClaimedRun, ClaimLimits } from "./runs.types.ts";
 
 /** Free places of a worker for runs that its own node queues. Such runs begin without a separate claim. */
-export interface Offer {
+export interface WorkerOffer {
   worker_id: string;
   most: number;
   limits: ClaimLimits;
@@ -16,7 +16,7 @@ export interface Offer {
 /** The signals that a worker receives. */
 export interface WorkerSignals {
   /** Called when this node queues runs. Null: the worker has no free place. */
-  offer(): Offer | null;
+  offer(): WorkerOffer | null;
   /** There may be runs to claim. */
   queued(): void;
   /** A run has finished on some node, so a place is free. */

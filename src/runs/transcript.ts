@@ -120,12 +120,12 @@ export function clientToolsOf({ client_tools }: RunConfig, { tools = [] }: RunIn
 }
 
 /** The names of tools that the caller executes. */
-export function namesOf(tools: readonly FunctionTool[]): ReadonlySet<string> {
+export function toolNames(tools: readonly FunctionTool[]): ReadonlySet<string> {
   return new Set(tools.map((tool) => tool.function.name));
 }
 
 /** The text of a model step; empty when it only called tools. */
-export function textOf(step: PastStep): string {
+export function answerText(step: PastStep): string {
   const content = (step.result as AssistantMessage | null)?.content;
   return typeof content === "string" ? content : "";
 }

@@ -1,6 +1,6 @@
 import { coalesced } from "../platform/coalesced.ts";
 import type { Log } from "../platform/log.ts";
-import type { Offer } from "./run-signals.ts";
+import type { WorkerOffer } from "./run-signals.ts";
 import type { Runs } from "./runs.service.ts";
 import type { ClaimedRun, ClaimLimits } from "./runs.types.ts";
 import type { WorkerJobs } from "./worker-jobs.ts";
@@ -83,7 +83,7 @@ export function createWorkerClaims(deps: {
       if (has_queued || is_unsure) fillSoon();
     },
     /** Offers places for run-nows that this node queues. There is one offer at a time. */
-    offer(): Offer | null {
+    offer(): WorkerOffer | null {
       const most = freePlaces();
       if (isDraining() || chats_only || most <= 0) return null;
       const taken = Promise.withResolvers<void>();

@@ -283,7 +283,7 @@ export async function deleteSchedule(tx: Tx, agent: { user_id: string; agent_id:
 }
 
 /** Deletes all schedules and occurrences of a user. */
-export async function deleteUser(tx: Tx, user_id: string): Promise<void> {
+export async function deleteSchedulesOfUser(tx: Tx, user_id: string): Promise<void> {
   for (const table of ["schedule", "occurrence"]) {
     await tx.query({ text: `delete from ${table} where user_id = $1`, values: [user_id] });
   }

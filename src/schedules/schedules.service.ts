@@ -82,7 +82,7 @@ export function createSchedules(deps: { db: Db; clock: Clock; notify(event: Sche
     /** Deletes the agent's schedule and its occurrences. */
     forgetAgent: (tx: Tx, agent: AgentKey): Promise<void> => scheduleStore.deleteSchedule(tx, agent),
     /** Deletes all schedules and occurrences of a user. */
-    forgetUser: (tx: Tx, user_id: string): Promise<void> => scheduleStore.deleteUser(tx, user_id),
+    forgetUser: (tx: Tx, user_id: string): Promise<void> => scheduleStore.deleteSchedulesOfUser(tx, user_id),
     /** Deletes a batch of the occurrences recorded before an instant. True: there may be more. */
     pruneOccurrences: (before: Instant): Promise<boolean> => scheduleStore.deleteOccurrences(db, before, PRUNE_BATCH),
     /** Queues the runs that are due, see tick.service.ts. */

@@ -1,7 +1,7 @@
 import { isListedHost } from "../contract/hosts.ts";
 import type { AuthSettings } from "../contract/tools.ts";
 import { PurserError } from "../errors.ts";
-import { type Credential, MAX_CREDENTIALS, placeOf } from "../platform/credentials.ts";
+import { type Credential, injectionPlace, MAX_CREDENTIALS } from "../platform/credentials.ts";
 import type { Log } from "../platform/log.ts";
 import type { Outbound } from "../platform/outbound.ts";
 import type { Vault } from "../vault/vault.service.ts";
@@ -111,7 +111,7 @@ export async function openCredentials(
 
 /** The bindings that a request uses. If several have the same place, the first one is used. */
 function firstOfEachPlace(bindings: readonly Binding[]): Binding[] {
-  const places = bindings.map(({ inject }) => placeOf(inject));
+  const places = bindings.map(({ inject }) => injectionPlace(inject));
   return bindings.filter((_, index) => places.indexOf(places[index] as string) === index);
 }
 

@@ -25,7 +25,7 @@ import {
 import { type DataKey, seal, unseal } from "./seal.ts";
 import type { SealedRow, VaultStore } from "./vault.store.ts";
 import type { SecretDisconnected, SecretUsage } from "./vault.types.ts";
-import { placeOf, type VaultChanges } from "./vault-changes.ts";
+import { rowIdentity, type VaultChanges } from "./vault-changes.ts";
 
 const CONNECT_SECONDS = 600;
 /** Longer than a request for a token can take. */
@@ -117,7 +117,7 @@ export function createOAuthSecrets(deps: {
       const row: SealedRow = {
         ...shown,
         ...{ masked_value: MASK, created_at: now, updated_at: now, last_used_at: null, reflected_at: null },
-        sealed: seal(JSON.stringify(state), placeOf(shown), key),
+        sealed: seal(JSON.stringify(state), rowIdentity(shown), key),
       };
       await changes.insert(row, key);
       return row;
@@ -252,7 +252,7 @@ interface Revised {
 }
 
 function stateIn(row: SealedRow, key: DataKey): OAuthState | null {
-  const value = unseal(row.sealed, placeOf(row), key);
+  const value = unseal(row.sealed, rowIdentity(row), key);
   return value === null ? null : JSON.parse(value);
 }
 
@@ -260,7 +260,7 @@ function sealedAgain(row: SealedRow, revised: Revised, { key, now }: { key: Data
   const { state, is_new_version, description = row.description, reflected_at = null } = revised;
   const version = is_new_version ? row.version + 1 : row.version;
   const changed = { ...row, version, description, reflected_at, updated_at: now, oauth: shownOAuth(state) };
-  return { ...changed, sealed: seal(JSON.stringify(state), placeOf(changed), key) };
+  return { ...changed, sealed: seal(JSON.stringify(state), rowIdentity(changed), key) };
 }
 
 interface Asked {

@@ -9,9 +9,10 @@ import {
 } from "node:crypto";
 
 /**
- * The binding of a value to its row. It is rebuilt from the row before opening, so a moved or edited row does not open.
+ * What binds a value to its row: the associated data of its cipher. It is rebuilt from the row before opening, so a
+ * moved or edited row does not open.
  */
-export interface Place {
+export interface RowIdentity {
   readonly user_id: string;
   readonly secret_id: string;
   readonly name: string;
@@ -43,15 +44,15 @@ const NONCE = Buffer.alloc(12);
 /** A sealing's id is its first bytes, the random salt. */
 export const SEALING_ID_BYTES = SALT_BYTES;
 
-function bindingOf(place: Place, data_key_version: number): Buffer {
-  const hosts = place.allowed_hosts === null ? "any" : lengthPrefixed(place.allowed_hosts);
+function bindingOf(identity: RowIdentity, data_key_version: number): Buffer {
+  const hosts = identity.allowed_hosts === null ? "any" : lengthPrefixed(identity.allowed_hosts);
   return lengthPrefixed([
-    place.is_oauth === true ? OAUTH_FORMAT : FORMAT,
+    identity.is_oauth === true ? OAUTH_FORMAT : FORMAT,
     ALGORITHM,
-    place.user_id,
-    place.secret_id,
-    place.name,
-    String(place.version),
+    identity.user_id,
+    identity.secret_id,
+    identity.name,
+    String(identity.version),
     String(data_key_version),
     createHash("sha256").update(hosts).digest(),
   ]);
@@ -64,9 +65,9 @@ function valueKey(data_key: DataKey, salt: Uint8Array, binding: Buffer): { key: 
   return { key: derived.subarray(0, KEY_BYTES), commitment: derived.subarray(KEY_BYTES) };
 }
 
-/** Seals `value` for `place`. Layout: salt (32) ‖ key commitment (32) ‖ tag (16) ‖ ciphertext. */
-export function seal(value: string, place: Place, data_key: DataKey): Buffer {
-  const binding = bindingOf(place, data_key.version);
+/** Seals `value` for the row with this identity. Layout: salt (32) ‖ key commitment (32) ‖ tag (16) ‖ ciphertext. */
+export function seal(value: string, identity: RowIdentity, data_key: DataKey): Buffer {
+  const binding = bindingOf(identity, data_key.version);
   const salt = randomBytes(SALT_BYTES);
   const { key, commitment } = valueKey(data_key, salt, binding);
   const cipher = createCipheriv(ALGORITHM, key, NONCE);
@@ -75,10 +76,10 @@ export function seal(value: string, place: Place, data_key: DataKey): Buffer {
   return Buffer.concat([salt, commitment, cipher.getAuthTag(), text]);
 }
 
-/** Opens a value. Returns null when it was changed, or sealed for another place or under another key. */
-export function unseal(sealed: Uint8Array, place: Place, data_key: DataKey): string | null {
+/** Opens a value. Returns null when it was changed, or sealed for another row or under another key. */
+export function unseal(sealed: Uint8Array, identity: RowIdentity, data_key: DataKey): string | null {
   if (sealed.length < TEXT_AT) return null;
-  const binding = bindingOf(place, data_key.version);
+  const binding = bindingOf(identity, data_key.version);
   const { key, commitment } = valueKey(data_key, sealed.subarray(0, SALT_BYTES), binding);
   if (!timingSafeEqual(commitment, sealed.subarray(SALT_BYTES, SALT_BYTES + COMMITMENT_BYTES))) return null;
   const decipher = createDecipheriv(ALGORITHM, key, NONCE, { authTagLength: TAG_BYTES });

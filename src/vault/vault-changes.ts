@@ -3,7 +3,7 @@ import type { Db, Tx } from "../platform/db.ts";
 import { isUuid } from "../platform/ids.ts";
 import type { Log } from "../platform/log.ts";
 import type { DataKeys } from "./data-keys.service.ts";
-import { type DataKey, integrityMacOf, isIntegrityMacOf, type Place, unseal } from "./seal.ts";
+import { type DataKey, integrityMacOf, isIntegrityMacOf, type RowIdentity, unseal } from "./seal.ts";
 import type { HeldKey, SealedRow, SecretRow, VaultStore } from "./vault.store.ts";
 
 /** The number of secrets that a user may have. */
@@ -34,7 +34,7 @@ export function createVaultChanges({ db, store, keys, log }: { db: Db; store: Va
   const opened = async (secret: SealedRow, held: HeldKey) => {
     const key = await keys.unwrap({ ...held, user_id: secret.user_id, wrapped: held.wrapped as Uint8Array });
     const intact = isIntegrityMacOf(held.manifest ?? new Uint8Array(), key, held.entries);
-    const value = intact ? unseal(secret.sealed, placeOf(secret), key) : null;
+    const value = intact ? unseal(secret.sealed, rowIdentity(secret), key) : null;
     if (value !== null) return { key, value };
     keys.failed("rows");
     log.error(
@@ -65,10 +65,10 @@ export function createVaultChanges({ db, store, keys, log }: { db: Db; store: Va
 
 export type VaultChanges = ReturnType<typeof createVaultChanges>;
 
-/** The binding of the row's value. */
-export function placeOf(
+/** What binds the row's value to it. */
+export function rowIdentity(
   row: Pick<SecretRow, "user_id" | "id" | "name" | "version" | "allowed_hosts" | "oauth">,
-): Place {
+): RowIdentity {
   const { user_id, id, name, version, allowed_hosts, oauth } = row;
   return { user_id, secret_id: id, name, version, allowed_hosts, is_oauth: oauth !== null };
 }

@@ -13,7 +13,7 @@ import { createOAuthSecrets, isForServer } from "./oauth.service.ts";
 import { type DataKey, seal, unseal } from "./seal.ts";
 import { createVaultStore, type SealedRow, type SecretRow } from "./vault.store.ts";
 import type { OnSecretLeak, OpenedSecret, Opening, SecretDisconnected, SecretUsage } from "./vault.types.ts";
-import { createVaultChanges, placeOf } from "./vault-changes.ts";
+import { createVaultChanges, rowIdentity } from "./vault-changes.ts";
 
 /** How long the log keeps uses. */
 const USES_KEPT_DAYS = 400;
@@ -100,7 +100,7 @@ export function createVault(deps: {
       const row: SealedRow = {
         ...place,
         masked_value: maskOf(value),
-        sealed: seal(value, placeOf(place), key),
+        sealed: seal(value, rowIdentity(place), key),
         created_at: now,
         updated_at: now,
         last_used_at: null,
@@ -210,14 +210,14 @@ function changedRow(row: SealedRow, wanted: SecretChange, key: DataKey): SealedR
   }
   const changed = { ...row, allowed_hosts, description: wanted.description ?? row.description };
   if (wanted.value === undefined && wanted.allowed_hosts === undefined) return changed;
-  const present = unseal(row.sealed, placeOf(row), key);
+  const present = unseal(row.sealed, rowIdentity(row), key);
   if (wanted.value === undefined) {
-    return present === null ? null : { ...changed, sealed: seal(present, placeOf(changed), key) };
+    return present === null ? null : { ...changed, sealed: seal(present, rowIdentity(changed), key) };
   }
   const revised = { ...changed, version: row.version + 1, masked_value: maskOf(wanted.value) };
   // A leaked value stays disabled, even if the user stores it again.
   const reflected_at = wanted.value === present ? row.reflected_at : null;
-  return { ...revised, reflected_at, sealed: seal(wanted.value, placeOf(revised), key) };
+  return { ...revised, reflected_at, sealed: seal(wanted.value, rowIdentity(revised), key) };
 }
 
 /** The first text is the value to send; the others are never sent. */

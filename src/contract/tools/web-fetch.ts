@@ -1,5 +1,5 @@
 import { z } from "@hono/zod-openapi";
-import { MAX_CREDENTIALS, placeOf } from "../../platform/credentials.ts";
+import { injectionPlace, MAX_CREDENTIALS } from "../../platform/credentials.ts";
 import { commonHosts, normalHost } from "../hosts.ts";
 import {
   authSchema,
@@ -71,7 +71,7 @@ function crowdedBinding(auth: NonNullable<Settings["auth"]>): number | undefined
     if (!paths.includes("/*")) continue;
     for (const request of hosts.flatMap((host) => methods.map((method) => `${method} ${normalHost(host)}`))) {
       const taken = places.get(request) ?? new Set();
-      places.set(request, taken.add(placeOf(inject)));
+      places.set(request, taken.add(injectionPlace(inject)));
       if (taken.size > MAX_CREDENTIALS) return index;
     }
   }

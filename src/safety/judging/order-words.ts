@@ -108,7 +108,7 @@ export function keyForms(): Record<"exact" | "every" | "squeezed" | "sorted" | "
  * Returns the order word that `word` probably means, if any.
  * @param word letters a to z
  */
-export function meant(word: string): string | undefined {
+export function nearestOrderWord(word: string): string | undefined {
   if (ORDER_WORDS.has(word)) return word;
   const like = canonical(word);
   const known = FORMS.exact.get(like) ?? FORMS.squeezed.get(squeezed(like));

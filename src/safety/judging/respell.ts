@@ -1,5 +1,5 @@
 import { codeAt, LEET, LOOKALIKES } from "./letters.ts";
-import { cutIntoWords, mayHoldOrder, meant } from "./order-words.ts";
+import { cutIntoWords, mayHoldOrder, nearestOrderWord } from "./order-words.ts";
 import { rotated, shiftedBack } from "./shifted.ts";
 import { mayMean, type Signs, survey } from "./survey.ts";
 
@@ -68,7 +68,7 @@ function asMeant(text: string): string {
     while (isSmallLetter(codeAt(text, at))) at++;
     if (at === start || !mayMean(text, start, at)) continue;
     const word = text.slice(start, at);
-    const other = meant(word) ?? word;
+    const other = nearestOrderWord(word) ?? word;
     if (other === word) continue;
     meaning += text.slice(copied, start) + other;
     copied = at;

@@ -203,7 +203,7 @@ function isDisguised(): boolean {
   );
 }
 
-/** Whether the letters a to z from `from` to `to` may mean an order word. If false, `meant` finds none. */
+/** Whether the letters a to z from `from` to `to` may mean an order word. If false, `nearestOrderWord` finds none. */
 export function mayMean(text: string, from: number, to: number): boolean {
   read(text, from, to);
   return (

@@ -7,7 +7,7 @@ import { modelRecord } from "../../../src/models/model-list.ts";
 import { createModels } from "../../../src/models/models.service.ts";
 import type { Model, ModelSettings, ModelsConfig } from "../../../src/models/models.types.ts";
 import { BUILT_IN_PROVIDERS, PROVIDER_KEYS } from "../../../src/models/providers.ts";
-import { routeOf } from "../../../src/models/routing.ts";
+import { rankModels } from "../../../src/models/routing.ts";
 import { isUuid } from "../../../src/platform/ids.ts";
 import { modelOf, requestOf } from "./model-fixture.ts";
 
@@ -115,7 +115,7 @@ describe("routing", () => {
     fields: Partial<ChatRequest>,
     options: { models?: Model[]; is_trial?: boolean; sticky?: string; resting?: string[] } = {},
   ) =>
-    routeOf({
+    rankModels({
       request: requestOf({ model: "auto", ...fields }),
       models: options.models ?? all,
       is_trial: options.is_trial ?? false,
@@ -180,7 +180,7 @@ describe("routing", () => {
 
   it("says what the score is made of", () => {
     const request = requestOf({ model: "auto", ...asks("Compare `a` with ```b```") });
-    const { reason } = routeOf({
+    const { reason } = rankModels({
       request,
       models: all,
       is_trial: false,

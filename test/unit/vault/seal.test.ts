@@ -1,16 +1,23 @@
 import { createDecipheriv, createHash, hkdfSync, randomBytes } from "node:crypto";
 import { expect, test } from "vitest";
-import { integrityMacOf, isIntegrityMacOf, lengthPrefixed, type Place, seal, unseal } from "../../../src/vault/seal.ts";
+import {
+  integrityMacOf,
+  isIntegrityMacOf,
+  lengthPrefixed,
+  type RowIdentity,
+  seal,
+  unseal,
+} from "../../../src/vault/seal.ts";
 
 const KEY = { version: 1, bytes: randomBytes(32) };
-const PLACE: Place = { user_id: "u", secret_id: "s", name: "TOKEN", version: 1, allowed_hosts: ["a.example"] };
+const IDENTITY: RowIdentity = { user_id: "u", secret_id: "s", name: "TOKEN", version: 1, allowed_hosts: ["a.example"] };
 const VALUE = "grüße 🌍 \0 end";
 
 test("a value opens where it was sealed", () => {
-  expect(unseal(seal(VALUE, PLACE, KEY), PLACE, KEY)).toBe(VALUE);
+  expect(unseal(seal(VALUE, IDENTITY, KEY), IDENTITY, KEY)).toBe(VALUE);
 });
 
-test.each<[string, Partial<Place>]>([
+test.each<[string, Partial<RowIdentity>]>([
   ["another user", { user_id: "v" }],
   ["another secret", { secret_id: "t" }],
   ["another name", { name: "TOKENS" }],
@@ -20,17 +27,17 @@ test.each<[string, Partial<Place>]>([
   ["one more host", { allowed_hosts: ["a.example", "b.example"] }],
   ["text moved from one field to the next", { user_id: "us", secret_id: "" }],
 ])("it does not open for %s", (_, change) => {
-  expect(unseal(seal(VALUE, PLACE, KEY), { ...PLACE, ...change }, KEY)).toBeNull();
+  expect(unseal(seal(VALUE, IDENTITY, KEY), { ...IDENTITY, ...change }, KEY)).toBeNull();
 });
 
 test("it does not open under another data key, or another version of it", () => {
-  const sealed = seal(VALUE, PLACE, KEY);
-  expect(unseal(sealed, PLACE, { ...KEY, version: 2 })).toBeNull();
-  expect(unseal(sealed, PLACE, { version: 1, bytes: randomBytes(32) })).toBeNull();
+  const sealed = seal(VALUE, IDENTITY, KEY);
+  expect(unseal(sealed, IDENTITY, { ...KEY, version: 2 })).toBeNull();
+  expect(unseal(sealed, IDENTITY, { version: 1, bytes: randomBytes(32) })).toBeNull();
 });
 
 test("no two sealings of one value have anything in common", () => {
-  const [one, two] = [seal(VALUE, PLACE, KEY), seal(VALUE, PLACE, KEY)];
+  const [one, two] = [seal(VALUE, IDENTITY, KEY), seal(VALUE, IDENTITY, KEY)];
   for (const [from, to] of [
     [0, 32],
     [32, 64],
@@ -42,15 +49,15 @@ test("no two sealings of one value have anything in common", () => {
 });
 
 test("a text that AES-GCM would open under another key is refused by the commitment", () => {
-  const [salt, other] = [seal(VALUE, PLACE, KEY), seal(VALUE, PLACE, { version: 1, bytes: randomBytes(32) })];
+  const [salt, other] = [seal(VALUE, IDENTITY, KEY), seal(VALUE, IDENTITY, { version: 1, bytes: randomBytes(32) })];
   const spliced = Buffer.concat([salt.subarray(0, 64), other.subarray(64)]);
-  expect(unseal(spliced, PLACE, KEY)).toBeNull();
+  expect(unseal(spliced, IDENTITY, KEY)).toBeNull();
   const moved = Buffer.concat([salt.subarray(0, 32), other.subarray(32, 64), salt.subarray(64)]);
-  expect(unseal(moved, PLACE, KEY)).toBeNull();
+  expect(unseal(moved, IDENTITY, KEY)).toBeNull();
 });
 
 test("the layout is the documented one, so that another program could open it", () => {
-  const sealed = seal(VALUE, PLACE, KEY);
+  const sealed = seal(VALUE, IDENTITY, KEY);
   const hosts = createHash("sha256")
     .update(lengthPrefixed(["a.example"]))
     .digest();
