@@ -1,4 +1,4 @@
-/** Messages of the service in the console's words. */
+/** Messages and statuses of the service in the console's words and colours. */
 
 /** The editor's labels of the settings that the service's messages name. */
 const LABELS: Record<string, string> = {
@@ -28,3 +28,13 @@ export const scheduleReason = (reason: string): string =>
       /\b(key_(?:revoked|expired|budget_exceeded))\b.*/,
       (_all, code: keyof typeof KEY_PAUSES) => KEY_PAUSES[code],
     );
+
+/** The colours of the statuses of purchases and of invoices. */
+export const PURCHASE_TONES = {
+  pending: "warn",
+  succeeded: "good",
+  failed: "bad",
+  refunded: "neutral",
+  mismatch: "bad",
+} as const;
+export const INVOICE_TONES = { open: "warn", paid: "good", unpaid: "bad", void: "neutral" } as const;

@@ -28,8 +28,7 @@ import {
   scheduleOf,
 } from "./agent-config.ts";
 import { createAgentRuns } from "./agent-runs.service.ts";
-import type { AgentRow } from "./agents.store.ts";
-import { type AgentsStore, createAgentsStore } from "./agents.store.ts";
+import { type AgentRow, type AgentsStore, createAgentsStore } from "./agents.store.ts";
 import { createRetention } from "./retention.ts";
 import { scheduleKeyAfter } from "./schedule-key.ts";
 import type { ScheduleKeys } from "./schedule-keys.service.ts";

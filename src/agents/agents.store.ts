@@ -190,6 +190,6 @@ export const APPLY_WITH_STEPS = readStatement(import.meta.dirname, "apply-with-s
 
 /** Decides which run-nows may begin. */
 export const RUN_NOW_STATEMENTS = {
-  refuse: readStatement(import.meta.dirname, "refuse-run-nows"),
+  check: readStatement(import.meta.dirname, "check-run-nows"),
   begin: readStatement(import.meta.dirname, "begin-run-nows"),
 };

@@ -9,7 +9,7 @@ import type { AgentsStore, DeletedAgent } from "./agents.store.ts";
 /** Runs of a deleted agent are kept this long. No request can read them. */
 const DELETED_DAYS = 30;
 /** Interval between two searches for old data. */
-const LOOK_SECONDS = 3_600;
+const SEARCH_SECONDS = 3_600;
 /** Limit of batches in one turn, so that a shutdown does not wait for a long backlog. The next turn continues. */
 const BATCHES = 10;
 /** Deleted agents whose runs are deleted together. */
@@ -29,7 +29,7 @@ export function createRetention(deps: {
   keep_days: number | null;
 }) {
   const { clock, runs, schedules, forgetTurns, store, keep_days } = deps;
-  let look_at: Instant | null = null;
+  let next_search_at: Instant | null = null;
   let pruned_to: Parameters<Runs["pruneRuns"]>[0]["after"] = null;
   /** Cursor of the search for deleted agents. A deleted agent is never restored, so none is searched twice. */
   let deleted_to: DeletedAgent = { deleted_at: "1970-01-01T00:00:00.000Z", user_id: NIL_ID, id: NIL_ID };
@@ -59,13 +59,13 @@ export function createRetention(deps: {
      */
     async pruneOld(): Promise<void> {
       const now = clock.now();
-      if (look_at !== null && now < look_at) return;
+      if (next_search_at !== null && now < next_search_at) return;
       let left = BATCHES;
       // Occurrences first, so that no occurrence names a deleted run.
       for (const prune of [pruneDeleted, pruneOccurrences, pruneRuns]) {
         while (left > 0 && (await prune())) left -= 1;
       }
-      if (left > 0) look_at = addSeconds(now, LOOK_SECONDS);
+      if (left > 0) next_search_at = addSeconds(now, SEARCH_SECONDS);
     },
   };
 }

@@ -63,7 +63,7 @@ export function createAutoTopups(context: BillingContext, notify: OnAutoTopupPau
       await accounts.lock(tx, user_id);
       const row = await store.find(user_id, tx);
       if (row === undefined || !row.enabled || row.paused_reason !== null) return;
-      if ((await ledger.below([row], tx)).length === 0 || !(await isOrderAllowed(row, tx))) return;
+      if ((await ledger.accountsBelow([row], tx)).length === 0 || !(await isOrderAllowed(row, tx))) return;
       const { amount_cents } = row;
       const price = { amount_cents, tokens: amount_cents * TOKENS_PER_CENT, currency: "usd" };
       const about = { user_id, id: newId(), purpose: "top_up" as const, provider, created_at: clock.now() };
@@ -78,7 +78,7 @@ export function createAutoTopups(context: BillingContext, notify: OnAutoTopupPau
       if (payments.provider === "none") return;
       for (let after: string | null = null; ; ) {
         const rows: AutoTopupRow[] = await store.atWork({ after, limit: STEP });
-        const low = new Set((await ledger.below(rows)).map(({ user_id }) => user_id));
+        const low = new Set((await ledger.accountsBelow(rows)).map(({ user_id }) => user_id));
         for (const row of rows) if (low.has(row.user_id) && (await isOrderAllowed(row))) await order(row.user_id);
         after = rows.at(-1)?.user_id ?? after;
         if (rows.length < STEP) return;

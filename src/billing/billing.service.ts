@@ -47,7 +47,7 @@ export function createBilling(options: BillingOptions & { notify?: OnRenewed; on
     name: "overage",
     nextDueAt: async () => null,
     async carryOut() {
-      for (const { user_id } of await ledger.overageFrom(THRESHOLD_TOKENS, TOKENS_PER_CENT)) {
+      for (const { user_id } of await ledger.accountsWithOverage(THRESHOLD_TOKENS, TOKENS_PER_CENT)) {
         await overage.invoiceDue(user_id);
       }
     },

@@ -37,7 +37,7 @@ export function createReturnedMoney(context: BillingContext, auto_topups: Pick<A
     }
     const disputed_cents = await orders.disputedCents(tx, payment);
     const back_cents = refunded_cents - refund_failed_cents + disputed_cents;
-    const adjusted = payment.bucket_id === null ? 0 : await ledger.adjusted(tx, user_id, payment.bucket_id);
+    const adjusted = payment.bucket_id === null ? 0 : await ledger.adjustedTokens(tx, user_id, payment.bucket_id);
     const clawed_back_tokens = Math.min(payment.tokens - adjusted, clawBackTarget({ ...payment, back_cents }));
     const change = clawed_back_tokens - payment.clawed_back_tokens;
     await orders.update(tx, payment, { refunded_cents, refund_failed_cents, clawed_back_tokens });

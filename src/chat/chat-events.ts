@@ -11,18 +11,18 @@ export function createChatEvents(request_id: string, include_usage = false) {
   const left = new AbortController();
   const texts: string[] = [];
   let failure: string | null = null;
-  let news = Promise.withResolvers<void>();
+  let changed = Promise.withResolvers<void>();
 
   const onText = (text: string) => {
     if (left.signal.aborted) return;
     texts.push(text);
-    news.resolve();
+    changed.resolve();
   };
   /** The next piece of text; null when the turn has ended and all text was taken. */
   const nextText = async (over: Promise<unknown>): Promise<string | null> => {
     if (texts.length === 0) {
-      news = Promise.withResolvers();
-      await Promise.race([news.promise, over]);
+      changed = Promise.withResolvers();
+      await Promise.race([changed.promise, over]);
     }
     return texts.length === 0 ? null : texts.splice(0).join("");
   };

@@ -10,7 +10,7 @@ import { type RunSql, rejectTransfer } from "../platform/transfer.ts";
 import { MisuseError } from "./command.ts";
 
 /** The place of a database, as the settings have it. */
-interface Place {
+export interface DatabasePlace {
   readonly database_url: string | null;
   readonly data_dir: string;
 }
@@ -21,7 +21,7 @@ interface Place {
  * rejects a database of an older version.
  */
 export function openExisting(
-  { database_url, data_dir }: Place,
+  { database_url, data_dir }: DatabasePlace,
   prepare: (source: SqlSource) => Promise<void> = prepareCurrent,
 ): Promise<Db> {
   const place = database_url === null ? data_dir : "the database of DATABASE_URL";
@@ -38,7 +38,7 @@ export function openExisting(
 }
 
 /** Throws unless `place` has a database of this version. Opens it for that, and changes no row. */
-export async function requireExisting(place: Place): Promise<void> {
+export async function requireExisting(place: DatabasePlace): Promise<void> {
   const db = await openExisting(place);
   await db.close();
 }

@@ -14,6 +14,7 @@ import { loadKeyring } from "../vault/keyring.ts";
 import type { Keyring } from "../vault/keyring.types.ts";
 import { auditOf } from "./audit.ts";
 import { say } from "./command.ts";
+import type { DatabasePlace } from "./existing.ts";
 
 /** The settings, also if DATABASE_URL is set and PURSER_KEK is not: copying rows needs no master key. */
 export function readStorage(): Pick<
@@ -31,11 +32,6 @@ export function readStorage(): Pick<
   return { ...config, keyring };
 }
 
-interface Target {
-  readonly database_url: string | null;
-  readonly data_dir: string;
-}
-
 interface Filling {
   readonly keyring: Keyring | null;
   /** Runs `work` with the rows to copy. */
@@ -49,7 +45,7 @@ interface Filling {
  * audits the ledger. Resolves to the exit code.
  */
 export async function fill(
-  target: Target,
+  target: DatabasePlace,
   copied: Pick<CopySource, "id" | "name" | "migrations">,
   { keyring, withSource, finish }: Filling,
 ): Promise<number> {
@@ -94,7 +90,7 @@ async function checkKeys(db: Db, keyring: Keyring | null): Promise<boolean> {
 }
 
 /** Names a database without its password. */
-export function nameOf({ database_url, data_dir }: Target): string {
+export function nameOf({ database_url, data_dir }: DatabasePlace): string {
   if (database_url === null) return `the embedded database in ${data_dir}`;
   // Up to the last @: a password may contain one.
   const url = /^(\w+:\/\/)(?:[^/?]*@)?([^?]*)/.exec(database_url);

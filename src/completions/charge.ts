@@ -1,10 +1,9 @@
 import type { ChatResponse, Routing, Usage } from "../contract/completions.ts";
 import type { Payer } from "../contract/key-terms.ts";
-import type { Charge, ChargingLedger } from "../ledger/ledger.types.ts";
-import type { Counts, Rates } from "../models/models.types.ts";
+import type { Charge, ChargedRates, ChargingLedger } from "../ledger/ledger.types.ts";
+import type { ClassRates, Counts, Rates } from "../models/models.types.ts";
 import { costTokens, ratesFor } from "../models/pricing.ts";
 import { estimateCounts } from "../models/token-count.ts";
-import { chargedRates } from "./charged-rates.ts";
 import type { CompletionCall, CompletionOutcome, Reservation } from "./completions.types.ts";
 
 /** The timeout of a call, with all of its requests to providers. */
@@ -75,6 +74,19 @@ export function chargeOf(call: HeldCall, { model }: Pick<Reservation, "model">, 
     upstream_cost_micro_usd: model.upstream === null ? null : costTokens(model.upstream, counts),
     ...(counts.estimated ? { is_estimated: true } : {}),
     ...chargedRates(ratesFor(model, counts), model.price_version),
+  };
+}
+
+/** The rates that the ledger stores with a charge. A class without a rate of its own is left out. */
+export function chargedRates(rates: ClassRates, price_version: string): ChargedRates {
+  const { input_rate_micro, cached_input_rate_micro, cache_write_rate_micro, cache_write_1h_rate_micro } = rates;
+  return {
+    input_rate_micro,
+    output_rate_micro: rates.output_rate_micro,
+    ...(cached_input_rate_micro === null ? {} : { cached_input_rate_micro }),
+    ...(cache_write_rate_micro === null ? {} : { cache_write_rate_micro }),
+    ...(cache_write_1h_rate_micro === null ? {} : { cache_write_1h_rate_micro }),
+    price_version,
   };
 }
 

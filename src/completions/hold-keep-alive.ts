@@ -6,14 +6,14 @@ const PROGRESS_MS = 1_000;
 const RENEW_MS = 30_000;
 
 /** A call whose hold is neither settled nor released. */
-interface HeldCall {
+interface LiveCall {
   user_id: string;
   renewed_ms: number;
   noted_tokens: number;
   /**
    * The charge so far. For a stream: null before its first output. For a call that is being settled: the whole charge.
    */
-  sofar: (() => Charge | null) | null;
+  chargeNow: (() => Charge | null) | null;
 }
 
 /** The calls of this process that hold tokens. */
@@ -21,7 +21,7 @@ export interface HoldKeepAlive {
   /** The ledger through which calls begin and end. */
   charges: ChargingLedger;
   /** Sets the function that returns the charge so far of a held call. */
-  watch(hold_id: string, sofar: () => Charge | null): void;
+  watch(hold_id: string, chargeNow: () => Charge | null): void;
   /**
    * Resolves when no charge is pending; a charge can outlive the request of a caller that hung up. A charge that waits
    * for an unavailable database is tried one last time.
@@ -39,7 +39,7 @@ export function createHoldKeepAlive(
   ledger: ChargingLedger & Pick<Ledger, "progress" | "beginStop">,
   onUncounted: (hold_id: string, error: unknown) => void = () => {},
 ): HoldKeepAlive {
-  const calls = new Map<string, HeldCall>();
+  const calls = new Map<string, LiveCall>();
   const ending = new Set<Promise<unknown>>();
   let timer: NodeJS.Timeout | undefined;
   let noting = false;
@@ -58,22 +58,22 @@ export function createHoldKeepAlive(
     }
   }
   /** One call's error must not end the renewal of the other calls. */
-  function chargeSoFar(hold_id: string, call: HeldCall): Charge | null {
+  function chargeSoFar(hold_id: string, call: LiveCall): Charge | null {
     try {
-      return call.sofar?.() ?? null;
+      return call.chargeNow?.() ?? null;
     } catch (error) {
-      call.sofar = null;
+      call.chargeNow = null;
       onUncounted(hold_id, error);
       return null;
     }
   }
   function begin(hold_id: string, user_id: string): void {
-    calls.set(hold_id, { user_id, renewed_ms: monotonicMs(), noted_tokens: 0, sofar: null });
+    calls.set(hold_id, { user_id, renewed_ms: monotonicMs(), noted_tokens: 0, chargeNow: null });
     timer ??= setInterval(() => void note(), PROGRESS_MS).unref();
   }
-  function watch(hold_id: string, sofar: () => Charge | null): void {
+  function watch(hold_id: string, chargeNow: () => Charge | null): void {
     const call = calls.get(hold_id);
-    if (call !== undefined) call.sofar = sofar;
+    if (call !== undefined) call.chargeNow = chargeNow;
   }
   function end<T>(hold_id: string, done: Promise<T>): Promise<T> {
     ending.add(done);
@@ -114,14 +114,14 @@ export function createHoldKeepAlive(
 /** The progress to record of a call: a charge that has grown, or a lease that is due for renewal. */
 function progressOf(
   hold_id: string,
-  { user_id, renewed_ms, noted_tokens }: HeldCall,
+  { user_id, renewed_ms, noted_tokens }: LiveCall,
   charge: Charge | null,
 ): Progress[] {
   if (charge !== null && charge.cost_tokens > noted_tokens) return [{ user_id, hold_id, charge }];
   return monotonicMs() - renewed_ms < RENEW_MS ? [] : [{ user_id, hold_id, charge: null }];
 }
 
-function markNoted(calls: Map<string, HeldCall>, noted: Progress[]): void {
+function markNoted(calls: Map<string, LiveCall>, noted: Progress[]): void {
   for (const { hold_id, charge } of noted) {
     const call = calls.get(hold_id);
     if (call === undefined) continue;

@@ -34,7 +34,7 @@ export interface Adjustments {
    */
   closeBucket(tx: Tx, closing: BucketClosing): Promise<number | null>;
   /** The tokens that adjustments took from a bucket. Locks the account until the transaction ends. */
-  adjusted(tx: Tx, user_id: string, bucket_id: string): Promise<number>;
+  adjustedTokens(tx: Tx, user_id: string, bucket_id: string): Promise<number>;
 }
 
 /** Takes back tokens that a payment granted, or returns them. */

@@ -1,4 +1,5 @@
 import type { Db, Instant, Tx } from "../platform/db.ts";
+import { NIL_ID } from "../platform/ids.ts";
 import { readStatement } from "../platform/sql-functions.ts";
 import { createSweepFailures } from "../platform/sweeper.ts";
 import type { EndUserBudget } from "./usage.types.ts";
@@ -6,7 +7,6 @@ import type { EndUserBudget } from "./usage.types.ts";
 const FORGET_LABELS = readStatement(import.meta.dirname, "forget-labels");
 /** Usage events that one transaction changes. */
 const FORGOTTEN = 1_000;
-const FIRST_ID = "00000000-0000-0000-0000-000000000000";
 
 const BUDGETS = `select b.end_user as "user", b.budget_tokens, b.budget_interval, coalesce((
     select sum(cost) from usage_label_daily d where d.user_id = b.user_id and d.name = 'user' and d.value = b.end_user
@@ -74,7 +74,7 @@ export function createEndUsersStore(db: Db) {
 
 /** Removes all labels of an erased user's calls. Their other sums stay. */
 async function forgetLabels(db: Db, user_id: string): Promise<void> {
-  let after = FIRST_ID;
+  let after = NIL_ID;
   for (;;) {
     const last = await db.transaction((tx) => forgetSome(tx, user_id, after));
     if (last === null) return;
@@ -91,7 +91,7 @@ async function forgetSome(tx: Tx, user_id: string, after: string): Promise<strin
   const [last] = await tx.query<{ hold_id: string }>({ text: FORGET_LABELS, values: [user_id, FORGOTTEN, after] });
   if (last !== undefined) return last.hold_id;
   // A call may have ended meanwhile with an older hold.
-  if (after !== FIRST_ID) return FIRST_ID;
+  if (after !== NIL_ID) return NIL_ID;
   // Only the sums of archived calls are left.
   await tx.query({ text: "delete from usage_label_daily where user_id = $1", values });
   await tx.query({ text: "delete from archived_label_daily where user_id = $1", values });

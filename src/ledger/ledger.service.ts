@@ -39,7 +39,7 @@ import {
   type Ledger,
   type SettleOutcome,
 } from "./ledger.types.ts";
-import { closePeriod, findOverage, listBelow, listOverageFrom, updateCap } from "./overage.store.ts";
+import { closePeriod, findOverage, listAccountsBelow, listAccountsWithOverage, updateCap } from "./overage.store.ts";
 import { type OnCrossing, sweepLedger } from "./sweep.ts";
 import { listUsageGroups, readUsage, readUsageLines } from "./usage.store.ts";
 
@@ -135,15 +135,16 @@ export function createLedger(deps: LedgerDeps): Ledger {
     },
     requests: (user_id, page) => listRequests(db, user_id, page),
     closeBucket: (tx, close) => closeBucket(tx, close, clock.now()),
-    adjusted: findAdjusted,
+    adjustedTokens: findAdjusted,
     bucket: (user_id, bucket_id) => findBucket(db, user_id, bucket_id, clock.now()),
     setOverage: ({ user_id, cap_tokens }, tx) => updateCap(tx ?? db, user_id, cap_tokens),
     overage: (user_id, tx) => findOverage(tx ?? db, user_id, tx === undefined ? "unlocked" : "locked"),
     closeOveragePeriod: ({ user_id, carried_tokens }, tx) =>
       within(tx, (own) => closePeriod(own, user_id, carried_tokens)),
-    overageFrom: (used_tokens, uncapped_tokens = used_tokens) => listOverageFrom(db, used_tokens, uncapped_tokens),
+    accountsWithOverage: (used_tokens, uncapped_tokens = used_tokens) =>
+      listAccountsWithOverage(db, used_tokens, uncapped_tokens),
     notifyGrant,
-    below: (thresholds, tx) => listBelow(tx ?? db, thresholds),
+    accountsBelow: (thresholds, tx) => listAccountsBelow(tx ?? db, thresholds),
     async accountStatus(user_id) {
       const now = clock.now();
       const account = await findAccount(db, user_id, now);

@@ -343,9 +343,9 @@ export interface Ledger extends Adjustments {
   /** Begins a new overage period with `carried_tokens` used. Returns the overage used in the ended period. */
   closeOveragePeriod(period: { user_id: string; carried_tokens: number }, tx?: Tx): Promise<{ used_tokens: number }>;
   /** Accounts with at least `used_tokens` of overage in this period, or `uncapped_tokens` if their overage is off. */
-  overageFrom(used_tokens: number, uncapped_tokens?: number): Promise<{ user_id: string }[]>;
+  accountsWithOverage(used_tokens: number, uncapped_tokens?: number): Promise<{ user_id: string }[]>;
   /** The accounts whose balance, holds not deducted, is below their threshold. */
-  below(thresholds: readonly BalanceThreshold[], tx?: Tx): Promise<{ user_id: string }[]>;
+  accountsBelow(thresholds: readonly BalanceThreshold[], tx?: Tx): Promise<{ user_id: string }[]>;
   accountStatus(user_id: string): Promise<AccountStatus>;
   buckets(
     user_id: string,

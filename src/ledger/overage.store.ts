@@ -35,7 +35,7 @@ export async function closePeriod(tx: Tx, user_id: string, carried_tokens: numbe
   return { used_tokens };
 }
 
-export function listOverageFrom(
+export function listAccountsWithOverage(
   sql: Sql,
   used_tokens: number,
   uncapped_tokens: number,
@@ -48,7 +48,7 @@ export function listOverageFrom(
 }
 
 /** Expired buckets count until the sweep has closed them. */
-export function listBelow(sql: Sql, thresholds: readonly BalanceThreshold[]): Promise<{ user_id: string }[]> {
+export function listAccountsBelow(sql: Sql, thresholds: readonly BalanceThreshold[]): Promise<{ user_id: string }[]> {
   return sql.query({
     text: `select user_id from unnest($1::uuid[], $2::bigint[]) as wanted (user_id, threshold) join account using (user_id)
       where posted < threshold`,

@@ -13,7 +13,7 @@ import type { Crossing } from "./ledger.types.ts";
 /** Accounts, holds or crossings per step. It limits what a sweep locks or reads at once. */
 const STEP = 200;
 /** Most failures in the error of one sweep. The next sweep reports failures that persist. */
-const MOST_TOLD = 5;
+const MOST_REPORTED = 5;
 
 /** Handles a crossing, in the transaction that deletes it. */
 export type OnCrossing = (crossing: Crossing, tx: Tx) => Promise<void>;
@@ -38,10 +38,10 @@ export async function sweepLedger(options: Omit<Sweep, "failed">): Promise<void>
   const sweep = { ...options, failed };
   await endDeadHolds(sweep).catch((error: unknown) => failed("dead holds", error));
   await closeExpired(sweep).catch((error: unknown) => failed("expired buckets", error));
-  await tellCrossings(sweep).catch((error: unknown) => failed("crossings", error));
+  await notifyCrossings(sweep).catch((error: unknown) => failed("crossings", error));
   if (failures.length > 0) {
-    const told = failures.slice(0, MOST_TOLD).map(({ message }) => message);
-    throw new AggregateError(failures, `${failures.length} failed, the rest is done: ${told.join("; ")}`);
+    const reported = failures.slice(0, MOST_REPORTED).map(({ message }) => message);
+    throw new AggregateError(failures, `${failures.length} failed, the rest is done: ${reported.join("; ")}`);
   }
 }
 
@@ -72,19 +72,21 @@ async function closeExpired({ db, clock, failed }: Sweep): Promise<void> {
 }
 
 /** Notifies each crossing in its own transaction. Without `notify`, the crossings stay. */
-async function tellCrossings({ db, notify, failed }: Sweep): Promise<void> {
+async function notifyCrossings({ db, notify, failed }: Sweep): Promise<void> {
   if (notify === undefined) return;
   for (let after: CrossingKey | null = null; ; ) {
-    const untold: CrossingKey[] = await listCrossings(db, after, STEP);
-    for (const key of untold) {
-      await tell(db, key, notify).catch((error: unknown) => failed(`crossing ${key.seq} of ${key.user_id}`, error));
+    const pending: CrossingKey[] = await listCrossings(db, after, STEP);
+    for (const key of pending) {
+      await notifyOne(db, key, notify).catch((error: unknown) =>
+        failed(`crossing ${key.seq} of ${key.user_id}`, error),
+      );
     }
-    after = untold.at(-1) ?? after;
-    if (untold.length < STEP) return;
+    after = pending.at(-1) ?? after;
+    if (pending.length < STEP) return;
   }
 }
 
-async function tell(db: Db, key: CrossingKey, notify: OnCrossing): Promise<void> {
+async function notifyOne(db: Db, key: CrossingKey, notify: OnCrossing): Promise<void> {
   await db.transaction(async (tx) => {
     const crossing = await takeCrossing(tx, key);
     if (crossing === undefined) return;

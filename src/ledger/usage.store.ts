@@ -1,8 +1,9 @@
 import type { Instant, Reader, Sql } from "../platform/db.ts";
+import { NIL_ID } from "../platform/ids.ts";
 import type { UsageGroup, UsageGrouping, UsageLine, UsageSummary } from "./usage.types.ts";
 
 /** The rollup's uuid for "no agent" and "no key". */
-const NONE = "00000000-0000-0000-0000-000000000000";
+const NONE = NIL_ID;
 
 /** One sum over the window: of a day, a model, an agent or an API key, as `by` says. */
 interface Sum {
@@ -20,7 +21,7 @@ export async function readUsage(sql: Reader, user_id: string, days: number, now:
     text: `select
         case when grouping(day) = 0 then 'day' when grouping(model) = 0 then 'model'
           when grouping(agent_id) = 0 then 'agent_id' else 'api_key_id' end as by,
-        nullif(coalesce(day::text, model, agent_id::text, api_key_id::text), '00000000-0000-0000-0000-000000000000') as name,
+        nullif(coalesce(day::text, model, agent_id::text, api_key_id::text), '${NONE}') as name,
         sum(input_tokens + output_tokens) as tokens, sum(cost) as cost_tokens, sum(requests) as requests
       from usage_daily
       where user_id = $1 and day > ($2::timestamptz at time zone 'UTC')::date - $3::integer

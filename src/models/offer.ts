@@ -6,6 +6,7 @@ import type {
   CatalogueEntry,
   CataloguePrice,
   ClassRates,
+  DatedRates,
   Model,
   ModelSettings,
   ModelsConfig,
@@ -64,10 +65,7 @@ export function priceVersion(models: readonly (Pick<Model, "id"> & Rates)[]): st
   return createHash("sha256").update(lines.sort().join("\n")).digest("hex").slice(0, VERSION_CHARACTERS);
 }
 
-interface Dated {
-  valid_from: Instant | null;
-  valid_until: Instant | null;
-}
+type Dated = Pick<DatedRates, "valid_from" | "valid_until">;
 
 /** The last price of `dated` that is in force at `now`. */
 function inForce<Price extends Dated>(dated: readonly Price[], now: Instant): Price | undefined {

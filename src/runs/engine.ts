@@ -20,7 +20,7 @@ import { createServerNotes } from "./unusable-servers.ts";
 /** Executes claimed runs, one step at a time. Every finished step is durable before the next begins. */
 export function createEngine(deps: EngineDeps) {
   const modelStep = createModelStep(deps);
-  const { toolStep, refusedStep } = createToolSteps(deps);
+  const { toolStep, rejectedStep } = createToolSteps(deps);
   const noteUnusableServers = createServerNotes(deps);
 
   /**
@@ -88,8 +88,8 @@ export function createEngine(deps: EngineDeps) {
         return modelStep(work, action.after_ms);
       case "call_tool":
         return toolStep(work, action.call);
-      case "refuse_tool":
-        return refusedStep(work, action);
+      case "reject_tool":
+        return rejectedStep(work, action);
     }
   }
 

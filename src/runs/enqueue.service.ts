@@ -64,7 +64,7 @@ export function createEnqueue(deps: {
         }
         claimed = taken;
         const at_work = new Set(taken.map(({ id }) => id));
-        if (rows.some(({ id }) => !at_work.has(id))) await runStore.tellQueued(tx);
+        if (rows.some(({ id }) => !at_work.has(id))) await runStore.notifyQueued(tx);
         return { refusals, queued: new Set(rows.map(({ id }) => id)) };
       });
       return asked.map((run, nth) => {
@@ -103,7 +103,7 @@ export function createEnqueue(deps: {
         runs.map((run) => ({ ...run, trigger: "schedule" as const, reserved: null })),
         clock.now(),
       );
-      await runStore.tellQueued(tx);
+      await runStore.notifyQueued(tx);
     },
     /**
      * Queues a chat. With `reserved`, the caller waits on this node: only that worker may claim the chat, and the chat
@@ -119,7 +119,7 @@ export function createEnqueue(deps: {
         await check(tx);
         const now = clock.now();
         await runStore.insertRuns(tx, [insert], now);
-        await runStore.tellQueued(tx);
+        await runStore.notifyQueued(tx);
         return queuedRecord(insert, now);
       });
     },

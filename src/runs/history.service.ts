@@ -53,8 +53,8 @@ export function createHistory({ db, clock, signals, batch_limit }: HistoryDeps) 
       wait: { timeout_ms: number; is_open: boolean },
     ): Promise<RunDetail> {
       let run: RunDetail | undefined;
-      const isFinished = async (told: RunDetail | null) => {
-        run = told ?? (await getRun(agent, run_id));
+      const isFinished = async (ended_run: RunDetail | null) => {
+        run = ended_run ?? (await getRun(agent, run_id));
         return run.finished_at !== null;
       };
       await signals.until(isFinished, { run_id, ...wait });

@@ -38,7 +38,7 @@ export type NextAction =
   | { do: "call_model"; after_ms: number }
   | { do: "call_tool"; call: ToolCall }
   /** Recorded in the journal as a failed step, which the model reads. */
-  | { do: "refuse_tool"; call: ToolCall; error: RunError }
+  | { do: "reject_tool"; call: ToolCall; error: RunError }
   | { do: "succeed"; output: string }
   | { do: "fail"; error: RunError };
 
@@ -93,7 +93,7 @@ function toolCall(call: ToolCall, steps: readonly PastStep[]): NextAction {
     return fail("tool_failed", `The model called ${name} with the same arguments over and over.`);
   }
   const message = `${name} was called with these arguments ${SAME_CALL_MAX} times already. Use what it answered, or do something else.`;
-  return { do: "refuse_tool", call, error: { code: REPEATED_CALL, message } };
+  return { do: "reject_tool", call, error: { code: REPEATED_CALL, message } };
 }
 
 /** A call's arguments as an object, or the model's own text when that is not JSON. */

@@ -48,12 +48,12 @@ export function newEvents(
 ): { events: RunEvent[]; cursor: EventCursor } {
   const events: RunEvent[] = [];
   const cursor = { ...before };
-  const tell = (event: string, data: unknown) => {
+  const emit = (event: string, data: unknown) => {
     cursor.events += 1;
     events.push({ id: cursor.events, event, data });
   };
   const once = (what: "queued" | "started" | "cancelling" | "finished", data: unknown) => {
-    if (!cursor[what]) tell(`run.${what}`, data);
+    if (!cursor[what]) emit(`run.${what}`, data);
     cursor[what] = true;
   };
   const { id: run_id, agent_id, trigger, scheduled_for, queued_at, started_at, finished_at } = run;
@@ -61,10 +61,10 @@ export function newEvents(
   once("queued", { run_id, agent_id, trigger, scheduled_for, queued_at });
   if (started_at !== null) once("started", { run_id, started_at });
   for (const step of steps) {
-    if (!cursor.step_open) tell("step.started", startOf(run_id, step));
+    if (!cursor.step_open) emit("step.started", startOf(run_id, step));
     cursor.step_open = step.status === "running";
     if (cursor.step_open) break;
-    tell("step.finished", { run_id, ...step });
+    emit("step.finished", { run_id, ...step });
     cursor.steps = step.index + 1;
   }
   const is_between_steps = !cursor.step_open || finished_at !== null;

@@ -1,3 +1,4 @@
+import type { AgentKey } from "../contract/agents.ts";
 import type { StepRecord } from "../contract/runs.ts";
 import { instantOf } from "../platform/clock.ts";
 import type { Instant, Sql } from "../platform/db.ts";
@@ -10,7 +11,7 @@ import type { JournalStep, RunFilter } from "./runs.types.ts";
 
 export async function selectRuns(
   sql: Sql,
-  agent: { user_id: string; agent_id: string },
+  agent: AgentKey,
   filter: RunFilter,
   page: { limit: number; before_id: string | null },
 ): Promise<RunRow[]> {
@@ -102,7 +103,8 @@ export interface RunDetails {
   steps: StepRecord[];
 }
 
-const STEP_COLUMNS =
+/** The columns of a step in the journal. */
+export const STEP_COLUMNS =
   "index, type, name, status, arguments, result, error, safety, usage, started_at, finished_at, internal";
 
 /** Each run, in order, with its steps, read in one snapshot. */
@@ -163,10 +165,7 @@ export async function selectLastRuns(sql: Sql, user_id: string, agent_ids: reado
 }
 
 /** The agents with an unfinished run, chats excepted, and the id of that run. */
-export async function selectBusyAgents(
-  sql: Sql,
-  agents: readonly { user_id: string; agent_id: string }[],
-): Promise<Map<string, string>> {
+export async function selectBusyAgents(sql: Sql, agents: readonly AgentKey[]): Promise<Map<string, string>> {
   const rows = await sql.query<{ agent_id: string; run_id: string }>({
     name: "run_busy_agents",
     // With the limit the planner looks up each agent instead of reading all open runs.

@@ -1,5 +1,6 @@
 import type { Instant, Sql } from "../platform/db.ts";
 import { RUN_COLUMNS, type RunRow } from "./run.store.ts";
+import { STEP_COLUMNS } from "./run-history.store.ts";
 import type { JournalStep } from "./runs.types.ts";
 
 /** Reads of runs for their followers and for threads. */
@@ -22,8 +23,7 @@ export async function selectFollowed(
   if (run === undefined) return undefined;
   const steps = await sql.query<JournalStep>({
     name: "run_steps_from",
-    text: `select index, type, name, status, arguments, result, error, safety, usage, started_at, finished_at, internal
-      from run_step where user_id = $1 and run_id = $2 and index >= $3 order by index`,
+    text: `select ${STEP_COLUMNS} from run_step where user_id = $1 and run_id = $2 and index >= $3 order by index`,
     values: [user_id, run_id, from_step],
   });
   return { run, steps };

@@ -79,21 +79,21 @@ export function createRunSignals(db: Db) {
       let is_open = wait.is_open === true && listening !== undefined;
       listening ??= db.listen("run_finished", (finished_id) => finished(finished_id, null));
       await listening;
-      let news = Promise.withResolvers<RunDetail | null>();
-      let told: RunDetail | null = null;
-      const resume: Resume = (run) => news.resolve(run);
+      let changed = Promise.withResolvers<RunDetail | null>();
+      let ended_run: RunDetail | null = null;
+      const resume: Resume = (run) => changed.resolve(run);
       const look = () => resume(null);
       const unregister = register(run_id ?? ANY_RUN, resume);
       signal?.addEventListener("abort", look);
       try {
         for (;;) {
-          news = Promise.withResolvers();
-          if (!is_open && (await done(told))) return true;
+          changed = Promise.withResolvers();
+          if (!is_open && (await done(ended_run))) return true;
           is_open = false;
           const left_ms = deadline_ms - monotonicMs();
           if (left_ms <= 0 || ended || signal?.aborted) return false;
           const timer = setTimeout(look, Math.min(POLL_MS, left_ms));
-          told = await news.promise;
+          ended_run = await changed.promise;
           clearTimeout(timer);
         }
       } finally {

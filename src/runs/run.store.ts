@@ -127,13 +127,13 @@ export async function insertManualRuns(
 /** The reason why each run-now is rejected, in order; null: it may be queued. */
 export async function checkRunNows(
   tx: Tx,
-  { refuse }: RunNowStatements,
+  { check }: RunNowStatements,
   runs: readonly NewRun[],
   now: Instant,
 ): Promise<(string | null)[]> {
   const [row] = await tx.query<{ refusals: (string | null)[] }>({
-    name: "run_refuse",
-    text: refuse,
+    name: "run_check",
+    text: check,
     values: [jsonbText(runs), now],
   });
   return row?.refusals ?? [];
@@ -165,7 +165,7 @@ export async function beginRunNows(
 }
 
 /** Notifies the workers of all nodes, when the transaction commits, that there are runs to claim. */
-export async function tellQueued(tx: Tx): Promise<void> {
+export async function notifyQueued(tx: Tx): Promise<void> {
   await tx.query({ name: "run_tell_queued", text: "select pg_notify('run_queued', '')" });
 }
 

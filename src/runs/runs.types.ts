@@ -163,11 +163,11 @@ export interface RunFilter {
 }
 
 /**
- * Statements that accept or reject run-nows and may call other modules. `refuse` takes (runs, now) and returns
+ * Statements that accept or reject run-nows and may call other modules. `check` takes (runs, now) and returns
  * `refusals`; `begin` takes the arguments of sql/begin-runs.sql.
  */
 export interface RunNowStatements {
-  refuse: string;
+  check: string;
   begin: string;
 }
 

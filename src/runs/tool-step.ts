@@ -59,9 +59,9 @@ export function createToolSteps({ runs, tools }: Pick<EngineDeps, "runs" | "tool
   }
 
   /** Records a rejected call, so that the model reads the reason. */
-  async function refusedStep(
+  async function rejectedStep(
     work: Work,
-    { call, error }: Extract<NextAction, { do: "refuse_tool" }>,
+    { call, error }: Extract<NextAction, { do: "reject_tool" }>,
   ): Promise<StopReason | null> {
     const { run, steps } = work;
     const step = stepOf(work, call);
@@ -72,7 +72,7 @@ export function createToolSteps({ runs, tools }: Pick<EngineDeps, "runs" | "tool
     return null;
   }
 
-  return { toolStep, refusedStep };
+  return { toolStep, rejectedStep };
 }
 
 /** The links and pictures of a step's result, for later steps. */

@@ -1,4 +1,5 @@
 import type { Weekday } from "../constants.ts";
+import type { AgentKey } from "../contract/agents.ts";
 import type { OccurrenceRecord } from "../contract/schedules.ts";
 import type { Instant, Sql, Tx } from "../platform/db.ts";
 import type { ScheduleSpec } from "./next-run.ts";
@@ -14,9 +15,7 @@ interface ScheduleColumns {
   timezone: string;
 }
 
-export interface ScheduleRow extends ScheduleColumns {
-  user_id: string;
-  agent_id: string;
+export interface ScheduleRow extends ScheduleColumns, AgentKey {
   active: boolean;
   next_run_at: Instant | null;
   paused_reason: string | null;
@@ -55,7 +54,7 @@ export function specOf({ interval, time, timezone, day_of_week, day_of_month }: 
  */
 export async function upsertSchedule(
   tx: Tx,
-  agent: { user_id: string; agent_id: string },
+  agent: AgentKey,
   columns: ScheduleColumns,
   next_run_at: Instant,
 ): Promise<void> {
@@ -83,7 +82,7 @@ export async function upsertSchedule(
   });
 }
 
-export async function deactivateSchedule(tx: Tx, agent: { user_id: string; agent_id: string }): Promise<void> {
+export async function deactivateSchedule(tx: Tx, agent: AgentKey): Promise<void> {
   await tx.query({
     text: "update schedule set active = false, next_run_at = null where user_id = $1 and agent_id = $2",
     values: [agent.user_id, agent.agent_id],
@@ -98,7 +97,7 @@ export async function deactivateSchedule(tx: Tx, agent: { user_id: string; agent
  */
 export async function setPaused(
   sql: Sql,
-  agent: { user_id: string; agent_id: string },
+  agent: AgentKey,
   { reason, resume_above = null, now }: { reason: string | null; resume_above?: number | null; now: Instant },
 ): Promise<boolean> {
   const [row] = await sql.query<{ was_going: boolean }>({
@@ -138,11 +137,7 @@ export async function selectWaiting(
 }
 
 /** Resumes a schedule that waits for tokens after enough refills. False: too few refills, or it no longer waits. */
-export async function endWaiting(
-  tx: Tx,
-  agent: { user_id: string; agent_id: string },
-  refills: number,
-): Promise<boolean> {
+export async function endWaiting(tx: Tx, agent: AgentKey, refills: number): Promise<boolean> {
   const rows = await tx.query({
     text: `update schedule set paused_reason = null, paused_at = null, resume_above = null
       where user_id = $1 and agent_id = $2 and resume_above < $3 returning agent_id`,
@@ -183,11 +178,7 @@ export async function selectNextRuns(
 }
 
 /** The agent's schedule if it is due, locked by this transaction. */
-export async function lockDueSchedule(
-  tx: Tx,
-  agent: { user_id: string; agent_id: string },
-  now: Instant,
-): Promise<DueRow | undefined> {
+export async function lockDueSchedule(tx: Tx, agent: AgentKey, now: Instant): Promise<DueRow | undefined> {
   const [row] = await tx.query<DueRow>({
     text: `select ${COLUMNS} from schedule where user_id = $1 and agent_id = $2 and active and next_run_at <= $3 for update`,
     values: [agent.user_id, agent.agent_id, now],
@@ -204,10 +195,7 @@ export async function lockDueSchedules(tx: Tx, now: Instant, most: number): Prom
   });
 }
 
-export async function advanceSchedules(
-  tx: Tx,
-  next: readonly { user_id: string; agent_id: string; next_run_at: Instant }[],
-): Promise<void> {
+export async function advanceSchedules(tx: Tx, next: readonly (AgentKey & { next_run_at: Instant })[]): Promise<void> {
   await tx.query({
     name: "schedule_advance",
     text: `update schedule set next_run_at = next.next_run_at
@@ -246,7 +234,7 @@ export async function insertOccurrences(tx: Tx, occurrences: readonly Occurrence
 
 export async function selectOccurrences(
   sql: Sql,
-  agent: { user_id: string; agent_id: string },
+  agent: AgentKey,
   page: { limit: number; before: Instant | null },
 ): Promise<OccurrenceRecord[]> {
   return sql.query<OccurrenceRecord>({
@@ -273,7 +261,7 @@ export async function deleteOccurrences(sql: Sql, before: Instant, limit: number
 }
 
 /** Deletes the agent's schedule and its occurrences. */
-export async function deleteSchedule(tx: Tx, agent: { user_id: string; agent_id: string }): Promise<void> {
+export async function deleteSchedule(tx: Tx, agent: AgentKey): Promise<void> {
   for (const table of ["schedule", "occurrence"]) {
     await tx.query({
       text: `delete from ${table} where user_id = $1 and agent_id = $2`,

@@ -225,13 +225,13 @@ describe("overage", () => {
     await fixture.ledger.setOverage({ user_id, cap_tokens: 100 });
     await fixture.settle(user_id, newId(), 70);
     const hold_id = await heldBy(fixture.hold(user_id, 30));
-    expect(await fixture.ledger.overageFrom(70)).toContainEqual({ user_id });
+    expect(await fixture.ledger.accountsWithOverage(70)).toContainEqual({ user_id });
     const close = (carried_tokens: number) => fixture.ledger.closeOveragePeriod({ user_id, carried_tokens });
     await expect(close(71)).rejects.toThrow(RangeError);
     expect(await close(20)).toEqual({ used_tokens: 70 });
     expect(await fixture.ledger.overage(user_id)).toEqual({ cap_tokens: 100, used_tokens: 20, held_tokens: 30 });
     expect(await fixture.settle(user_id, hold_id, 30)).toMatchObject({ overage_tokens: 30 });
-    expect(await fixture.ledger.overageFrom(70)).not.toContainEqual({ user_id });
+    expect(await fixture.ledger.accountsWithOverage(70)).not.toContainEqual({ user_id });
   });
 });
 

@@ -69,7 +69,7 @@ export async function obedientRun(ordeal: Ordeal): Promise<{ sent: Sent[]; steps
     safety_off: "refused",
   });
   const journal = { startStep: async () => "running", finishStep: async () => true };
-  const { toolStep, refusedStep } = createToolSteps({ tools, runs: journal as never });
+  const { toolStep, rejectedStep } = createToolSteps({ tools, runs: journal as never });
   const work = workOf(ordeal);
   const { config, steps } = work;
   const definitions = await tools.definitions(
@@ -80,7 +80,7 @@ export async function obedientRun(ordeal: Ordeal): Promise<{ sent: Sent[]; steps
   for (let turns = 0; ; ) {
     const action = nextAction({ limits: config.limits, steps, elapsed_ms: 0 });
     if (action.do === "call_tool") await toolStep(work, action.call);
-    else if (action.do === "refuse_tool") await refusedStep(work, action);
+    else if (action.do === "reject_tool") await rejectedStep(work, action);
     else if (action.do !== "call_model" || turns === TURNS) return { sent, steps };
     else {
       turns += 1;

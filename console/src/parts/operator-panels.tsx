@@ -4,6 +4,7 @@ import { useState } from "react";
 import { type Answer, call } from "../api/client.ts";
 import { listOf, stale } from "../api/queries.ts";
 import { instant, money, number } from "../format.ts";
+import { PURCHASE_TONES } from "../service-words.ts";
 import { Badge, Button, Card } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
 import { TextField } from "../ui/fields.tsx";
@@ -87,7 +88,6 @@ export function FailedRuns({ api_key }: { api_key: string }) {
 }
 
 type Purchase = Answer<"GET /api/v1/admin/purchases">["purchases"][number];
-const TONES = { pending: "warn", succeeded: "good", failed: "bad", refunded: "neutral", mismatch: "bad" } as const;
 
 export function AllPurchases({ api_key }: { api_key: string }) {
   const [refunding, setRefunding] = useState<Purchase | null>(null);
@@ -98,7 +98,7 @@ export function AllPurchases({ api_key }: { api_key: string }) {
   const columns: Column<Purchase>[] = [
     { title: "When", cell: ({ created_at }) => instant(created_at) },
     { title: "User", wide: true, cell: ({ user_id }) => <UserLink id={user_id} /> },
-    { title: "Status", cell: ({ status }) => <Badge tone={TONES[status]}>{status}</Badge> },
+    { title: "Status", cell: ({ status }) => <Badge tone={PURCHASE_TONES[status]}>{status}</Badge> },
     { title: "Amount", numeric: true, cell: ({ amount_cents, currency }) => money(amount_cents, currency) },
     {
       title: "",

@@ -4,6 +4,7 @@ import { PURCHASE_CENTS, TOKENS_PER_CENT } from "../../../src/constants.ts";
 import { type Answer, call } from "../api/client.ts";
 import { invoicesQuery, purchasesQuery, stale } from "../api/queries.ts";
 import { instant, money, number } from "../format.ts";
+import { INVOICE_TONES, PURCHASE_TONES } from "../service-words.ts";
 import { Badge, Button, Callout, Card, Empty } from "../ui/basics.tsx";
 import { Dialog, DialogForm } from "../ui/dialog.tsx";
 import { TextField } from "../ui/fields.tsx";
@@ -11,7 +12,6 @@ import { type Column, PagedTable } from "../ui/list.tsx";
 import { AutoTopup } from "./auto-topup.tsx";
 
 type Purchase = Answer<"GET /api/v1/billing/purchases/{id}">;
-const TONES = { pending: "warn", succeeded: "good", failed: "bad", refunded: "neutral" } as const;
 
 const COLUMNS: Column<Purchase>[] = [
   { title: "When", cell: ({ created_at }) => <span className="md:whitespace-nowrap">{instant(created_at)}</span> },
@@ -19,7 +19,7 @@ const COLUMNS: Column<Purchase>[] = [
     title: "Status",
     cell: ({ status, sandbox, automatic, checkout_url }) => (
       <span className="flex flex-wrap gap-1.5">
-        <Badge tone={TONES[status]}>{status}</Badge>
+        <Badge tone={PURCHASE_TONES[status]}>{status}</Badge>
         {automatic === true && <Badge>automatic</Badge>}
         {sandbox === true && <Badge>sandbox</Badge>}
         {status === "pending" && checkout_url !== null && (
@@ -46,7 +46,6 @@ const COLUMNS: Column<Purchase>[] = [
 ];
 
 type Invoice = Answer<"GET /api/v1/billing/invoices">["invoices"][number];
-const INVOICE_TONES = { open: "warn", paid: "good", unpaid: "bad", void: "neutral" } as const;
 const INVOICE_COLUMNS: Column<Invoice>[] = [
   { title: "When", cell: ({ created_at }) => <span className="md:whitespace-nowrap">{instant(created_at)}</span> },
   {

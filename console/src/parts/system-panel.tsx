@@ -4,6 +4,7 @@ import { call } from "../api/client.ts";
 import { type List, listOf, queryClient, stale } from "../api/queries.ts";
 import { instant, money, number } from "../format.ts";
 import { OWN_ZONE, zoneName } from "../schedule-words.ts";
+import { INVOICE_TONES } from "../service-words.ts";
 import { Badge, Button, Callout, Card } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
 import { FormErrorProvider, onSubmit, TextField } from "../ui/fields.tsx";
@@ -121,7 +122,6 @@ export function TestClock({ api_key }: { api_key: string }) {
 type Invoice = Awaited<ReturnType<typeof fetchInvoices>>["invoices"][number];
 const fetchInvoices = (key: string, query: { limit: number; cursor?: string }) =>
   call("GET /api/v1/admin/invoices", { key, query });
-const TONES = { open: "warn", paid: "good", unpaid: "bad", void: "neutral" } as const;
 
 /** Invoices for used overage. */
 export function Invoices({ api_key }: { api_key: string }) {
@@ -135,7 +135,7 @@ export function Invoices({ api_key }: { api_key: string }) {
     { title: "User", wide: true, cell: ({ user_id }) => <code className="text-xs break-all">{user_id}</code> },
     { title: "Tokens", wide: true, numeric: true, cell: ({ tokens }) => number(tokens) },
     { title: "Amount", numeric: true, cell: ({ amount_cents, currency }) => money(amount_cents, currency) },
-    { title: "Status", cell: ({ status }) => <Badge tone={TONES[status]}>{status}</Badge> },
+    { title: "Status", cell: ({ status }) => <Badge tone={INVOICE_TONES[status]}>{status}</Badge> },
     {
       title: "",
       numeric: true,

@@ -1,5 +1,5 @@
 import { execFileSync } from "node:child_process";
-import { readdirSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { expect, it } from "vitest";
 import { COMMANDS } from "../../../src/commands/commands.ts";
 import { readConfig } from "../../../src/config.ts";
@@ -55,7 +55,10 @@ it("the addresses that messages of src name are in the reference", () => {
   const address = /\b(?:GET|POST|PUT|PATCH|DELETE) \/api\/v1\/[\w/{}.-]+/g;
   const shape = (named: string) => named.replace(/\.$/, "").replaceAll(/\{\w+\}/g, "{}");
   const known = new Set((text("docs/reference/api.md").match(address) ?? []).map(shape));
-  const files = execFileSync("git", ["ls-files", "src/*.ts"], { encoding: "utf8" }).trim().split("\n");
+  const files = execFileSync("git", ["ls-files", "src/*.ts"], { encoding: "utf8" })
+    .trim()
+    .split("\n")
+    .filter(existsSync);
   const code = files.map((file) => text(file).replaceAll(/^\s*(?:\/\/|\/?\*).*$/gm, "")).join("\n");
   const named = (code.match(address) ?? []).map(shape);
   expect(named.length).toBeGreaterThan(30);

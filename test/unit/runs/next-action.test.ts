@@ -152,7 +152,7 @@ describe("the same call again and again (pi#9637, agno#6984)", () => {
 
   test("is refused the sixth time, and the model is told", () => {
     expect(next([...rounds(4), asked(call("x"))])).toMatchObject({ do: "call_tool" });
-    expect(next([...rounds(5), asked(call("x"))])).toMatchObject({ do: "refuse_tool", error: { code: REPEATED_CALL } });
+    expect(next([...rounds(5), asked(call("x"))])).toMatchObject({ do: "reject_tool", error: { code: REPEATED_CALL } });
   });
 
   test("fails the run when the model does not listen", () => {
