@@ -116,10 +116,8 @@ const run = createRoute({
   getParentRoute: () => signedIn,
   path: "/agents/$id/runs/$run_id",
   component: page(() => import("./pages/run.tsx"), "RunPage"),
-  validateSearch: (search: Search): { why?: "all" | number } => ({
-    ...choice(search, "why", ["all"]),
-    ...whole(search, "why"),
-  }),
+  validateSearch: (search: Search): { why?: "all" | number } =>
+    search.why === "all" ? { why: "all" } : whole(search, "why"),
 });
 const chat = createRoute({
   getParentRoute: () => signedIn,
