@@ -34,3 +34,17 @@ it("the cost of a whole run is explained, also by its address", async () => {
   await page.reload();
   await page.getByRole("dialog").getByText("1 call, 18 tokens in total.").waitFor();
 });
+
+it("the last line of a form names a faulty field as the page does", async () => {
+  await signUp(context, site.service, "words@example.com");
+  await page.goto(`${site.service.url}/agents/${await create("Words")}/edit`);
+  await page.getByLabel("Temperature").fill("9");
+  await page.getByRole("button", { name: "Save agent" }).click();
+  await page.getByRole("alert").getByText("Temperature must be a number from 0 to 2.", { exact: true }).waitFor();
+  await page.getByLabel("Temperature").fill("1");
+  await page.getByLabel("Task of each run").fill("");
+  await page.getByRole("switch", { name: "Run by schedule" }).click();
+  await page.getByLabel("Task of each run").fill(" ");
+  await page.getByRole("button", { name: "Save agent" }).click();
+  await page.getByRole("alert").getByText("Task of each run: This field is required.", { exact: true }).waitFor();
+});

@@ -4,15 +4,35 @@ import {
   type FormEvent,
   type InputHTMLAttributes,
   type ReactNode,
+  useCallback,
   useContext,
   useEffect,
   useId,
+  useState,
 } from "react";
 import { asProblem, type Problem } from "../api/problem.ts";
 
-/** The error of a form's last attempt. Each field shows the part that concerns it. */
-const FormError = createContext<unknown>(null);
-export const FormErrorProvider = FormError.Provider;
+interface FormErrorValue {
+  error: unknown;
+  /** The error in the words of its field; null: it concerns no field of the form. */
+  told: string | null;
+  tell: (told: string) => void;
+}
+const FormError = createContext<FormErrorValue>({ error: null, told: null, tell: () => {} });
+
+/** The error of a form's last attempt. The field that it concerns shows it. */
+export function FormErrorProvider({ value: error, children }: { value: unknown; children: ReactNode }) {
+  const [last, setLast] = useState<{ error: unknown; told: string } | null>(null);
+  const tell = useCallback((told: string) => setLast({ error, told }), [error]);
+  const told = last !== null && last.error === error ? last.told : null;
+  return <FormError value={{ error, told, tell }}>{children}</FormError>;
+}
+
+/** An error in the words of the form's field that it concerns; null: there is none. */
+export function useToldAtField(error: unknown): string | null {
+  const form = useContext(FormError);
+  return form.error === error ? form.told : null;
+}
 
 interface FieldProps {
   label: string;
@@ -30,7 +50,7 @@ const isWithin = (wrong: string | null, param: string) =>
 /** The error message beside its field, with the field's label in place of its name in the API. */
 function atField({ code, param, message }: Problem, label: string): string {
   if (code === "missing_field") return "This field is required.";
-  const text = message.replace(`${param} is not valid: `, "");
+  const text = message.replace(`${param} is not valid: `, "").replace(", or null.", ".");
   if (param !== null && text.startsWith(`${param} `)) return `${label}${text.slice(param.length)}`;
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
@@ -38,9 +58,13 @@ function atField({ code, param, message }: Problem, label: string): string {
 /** A label, its control, a hint and the error. */
 export function Field({ label, hint, param, className = "", children }: FieldProps) {
   const id = useId();
-  const error = useContext(FormError);
+  const { error, tell } = useContext(FormError);
   const problem = error === null ? null : asProblem(error);
   const wrong = param !== undefined && isWithin(problem?.param ?? null, param);
+  const text = wrong && problem !== null ? atField(problem, label) : null;
+  useEffect(() => {
+    if (text !== null) tell(text.startsWith(label) ? text : `${label}: ${text}`);
+  }, [text, label, tell]);
   useEffect(() => {
     if (!wrong || error === null) return;
     const control = document.getElementById(id);
@@ -56,7 +80,7 @@ export function Field({ label, hint, param, className = "", children }: FieldPro
       {children({ id, "aria-describedby": described === "" ? undefined : described, "aria-invalid": wrong })}
       {wrong && (
         <p id={`${id}-error`} className="mt-1 text-sm text-bad">
-          {problem !== null && atField(problem, label)}
+          {text}
         </p>
       )}
       {hint !== undefined && (

@@ -4,6 +4,7 @@ import { useEffect, useState } from "react";
 import { asProblem, type Problem } from "../api/problem.ts";
 import { count, number } from "../format.ts";
 import { Button, buttonClass, Empty } from "./basics.tsx";
+import { useToldAtField } from "./fields.tsx";
 import { Icon } from "./icons.tsx";
 
 const REMEDIES: Record<string, { label: string; tab: "plans" | "overage" | "balance" } | undefined> = {
@@ -21,12 +22,13 @@ export function ProblemNotice({ error, onRetry }: { error: unknown; onRetry?: ()
   const problem = asProblem(error);
   const { shortfall, available } = problem.metadata;
   const left_s = useSecondsLeft(problem);
+  const told = useToldAtField(error);
   return (
     <div role="alert" className="rounded-lg border border-bad/30 bg-bad-soft px-3.5 py-3">
       <div className="flex flex-wrap items-start gap-2.5">
         <Icon name="warning" className="mt-0.5 size-4 text-bad" />
         <div className="min-w-0 flex-1">
-          <p className="font-medium wrap-anywhere text-bad">{problem.message}</p>
+          <p className="font-medium wrap-anywhere text-bad">{told ?? problem.message}</p>
           {typeof shortfall === "number" && shortfall > 0 && (
             <p className="mt-1 text-sm">
               You need {count(shortfall, "more token", "more tokens")}. Your balance is {number(Number(available ?? 0))}
