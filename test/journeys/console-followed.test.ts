@@ -48,3 +48,63 @@ it("the last line of a form names a faulty field as the page does", async () => 
   await page.getByRole("button", { name: "Save agent" }).click();
   await page.getByRole("alert").getByText("Task of each run: This field is required.", { exact: true }).waitFor();
 });
+
+it("the sign-in page follows a sign-in in another tab to the page that was asked for", async () => {
+  await signUp(context, site.service, "follows@example.com");
+  await context.clearCookies();
+  await page.goto(`${site.service.url}/agents`);
+  await shows(page, "Sign in to continue.");
+  const other = await context.newPage();
+  await other.goto(`${site.service.url}/sign-in`);
+  await other.getByLabel("E-mail").fill("follows@example.com");
+  await other.getByLabel("Password").fill(PASSWORD);
+  await other.getByRole("button", { name: "Sign in" }).click();
+  await other.getByRole("heading", { name: "Overview" }).waitFor();
+  await page.getByRole("heading", { name: "Agents" }).waitFor();
+});
+
+it("a sign-out in another tab leaves pages that need no session alone", async () => {
+  await signUp(context, site.service, "elsewhere@example.com");
+  const tabs = await Promise.all(["/sign-up", "/reset-password#token=x", "/operator"].map(openTab));
+  const [form, reset, operator] = tabs as [Page, Page, Page];
+  await form.getByLabel("E-mail").fill("another@example.com");
+  await reset.getByLabel("New password").fill("typed already");
+  await operator.getByLabel("Operator key").fill(ADMIN_KEY);
+  await operator.getByRole("button", { name: "Enter" }).click();
+  await operator.getByRole("heading", { name: "Users" }).waitFor();
+  const signed_in = await openTab("/agents");
+  await page.goto(site.service.url);
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await signed_in.getByRole("heading", { name: "Sign in to Purser" }).waitFor();
+  expect(await form.getByLabel("E-mail").inputValue()).toBe("another@example.com");
+  expect(await reset.getByLabel("New password").inputValue()).toBe("typed already");
+  expect(new URL(operator.url()).pathname).toBe("/operator");
+  expect(await operator.getByLabel("Operator key").count()).toBe(0);
+});
+
+async function openTab(path: string): Promise<Page> {
+  const tab = await context.newPage();
+  await tab.goto(`${site.service.url}${path}`);
+  await tab.getByRole("heading", { level: 1 }).waitFor();
+  return tab;
+}
+
+it("a message and a dialog's fields stay when the session ends", async () => {
+  await signUp(context, site.service, "typing@example.com");
+  const id = await create("Listener");
+  const dialog = await openTab("/secrets");
+  await dialog.getByRole("button", { name: "New secret" }).first().click();
+  await dialog.getByLabel("Name").fill("TYPED");
+  await dialog.getByLabel("Value").fill("a long value");
+  await page.goto(`${site.service.url}/agents/${id}/chat`);
+  await page.getByLabel("Your message").fill("typed for ten minutes");
+  await context.clearCookies();
+  await page.keyboard.press("Enter");
+  await dialog.getByRole("button", { name: "Save secret" }).click();
+  for (const tab of [page, dialog]) {
+    await shows(tab, "You are signed out. Sign in again.");
+    await tab.getByRole("link", { name: "Sign in in a new tab" }).first().waitFor();
+  }
+  await shows(page, "typed for ten minutes");
+  expect(await dialog.getByLabel("Value").inputValue()).toBe("a long value");
+});

@@ -12,15 +12,17 @@ const tabs = "BroadcastChannel" in globalThis ? new BroadcastChannel("purser.ses
 
 let router: Router | null = null;
 let reloading = false;
-let hasChanges: () => boolean = () => false;
+const forms = new Set<() => boolean>();
+const hasChanges = () => [...forms].some((changed) => changed());
 
-/** While a page has unsaved changes, it stays open when the session ends. Returns the function that ends this. */
+/** While a form has unsaved changes, its page stays open when the session ends. Returns the function that ends this. */
 export function keepOpenWhile(changed: () => boolean): () => void {
-  hasChanges = changed;
-  return () => {
-    hasChanges = () => false;
-  };
+  forms.add(changed);
+  return () => void forms.delete(changed);
 }
+
+/** Allows pages of the console only: `next` comes from the address bar. */
+export const inside = (next: unknown): string => (typeof next === "string" && /^\/(?![/\\])/.test(next) ? next : "/");
 
 /** Reloads the data when another tab signs in or out, or the session ends. */
 export function followSession(of: Router): void {
@@ -40,12 +42,19 @@ async function reloadSession(): Promise<void> {
     await queryClient.fetchQuery({ ...profileQuery, staleTime: 0 });
     queryClient.removeQueries({ type: "inactive" });
     await queryClient.invalidateQueries();
+    const { pathname, search } = router?.state.location ?? {};
+    if (pathname === "/sign-in") await router?.navigate({ to: inside(search?.next), replace: true });
   } catch (error) {
-    if (asProblem(error).status === 401 && !hasChanges()) await toSignIn(router?.state.location.href);
+    if (asProblem(error).status !== 401) return;
+    // A page that needs no session stays: a form with typed text, or the operator's page.
+    if (!needsSession()) queryClient.removeQueries({ type: "inactive" });
+    else if (!hasChanges()) await toSignIn(router?.state.location.href);
   } finally {
     reloading = false;
   }
 }
+
+const needsSession = () => router?.state.matches.some(({ routeId }) => routeId === "/signed-in") === true;
 
 /** Opens the sign-in page and clears the cache. `next` is the page to open after sign-in. */
 async function toSignIn(next?: string): Promise<void> {

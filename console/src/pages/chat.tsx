@@ -3,6 +3,7 @@ import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router"
 import { type KeyboardEvent, type ReactNode, useEffect, useLayoutEffect, useRef, useState } from "react";
 import { call } from "../api/client.ts";
 import { agentQuery, stale, type ThreadMessage, threadQuery, threadsQuery } from "../api/queries.ts";
+import { keepOpenWhile } from "../api/session.ts";
 import { isOwnName, useTurn } from "../api/turn.ts";
 import { ago, instant, number } from "../format.ts";
 import { Button, Card, Empty, PageHeader, Spinner } from "../ui/basics.tsx";
@@ -141,6 +142,7 @@ function Conversation({ id, thread, onBegun }: ConversationProps) {
     const search = { thread: thread_id };
     await navigate({ to: "/agents/$id/chat", params: { id }, search, replace: true, resetScroll: false });
   });
+  useEffect(() => keepOpenWhile(() => turn !== null && turn.error !== null), [turn]);
   const { log, end, follow } = useFollow();
   const pages = kept.data?.pages ?? [];
   const messages = pages.toReversed().flatMap(({ rows }) => rows.filter(isShown));
@@ -301,6 +303,7 @@ function RunLink({ id, run_id, cost = null }: { id: string; run_id: string | nul
 
 function Composer({ going, onAsk, onStop }: { going: boolean; onAsk: (text: string) => void; onStop: () => void }) {
   const [text, setText] = useState("");
+  useEffect(() => keepOpenWhile(() => text.trim() !== ""), [text]);
   const submit = () => {
     if (text.trim() === "" || going) return;
     onAsk(text.trim());

@@ -2,7 +2,15 @@ import { useMutation, useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useRouterState, useSearch } from "@tanstack/react-router";
 import { type FormEvent, type ReactNode, useEffect, useRef, useState } from "react";
 import { sessionQuery } from "../api/queries.ts";
-import { requestPasswordReset, resetPassword, signIn, signInWithKey, signUp, verifyEmail } from "../api/session.ts";
+import {
+  inside,
+  requestPasswordReset,
+  resetPassword,
+  signIn,
+  signInWithKey,
+  signUp,
+  verifyEmail,
+} from "../api/session.ts";
 import { Button, Callout } from "../ui/basics.tsx";
 import { TextField } from "../ui/fields.tsx";
 import { Logo } from "../ui/icons.tsx";
@@ -49,9 +57,6 @@ function Form({ act: label, onAct, children }: FormProps) {
     </form>
   );
 }
-
-/** Allows pages of the console only: `next` comes from the address bar. */
-const inside = (next: string | undefined) => (next !== undefined && /^\/(?![/\\])/.test(next) ? next : "/");
 
 export function SignInPage() {
   const { next } = useSearch({ strict: false });

@@ -9,6 +9,7 @@ import {
   useRef,
   useState,
 } from "react";
+import { keepOpenWhile } from "../api/session.ts";
 import { Button } from "./basics.tsx";
 import { FormErrorProvider, onSubmit, TextField } from "./fields.tsx";
 import { Icon } from "./icons.tsx";
@@ -160,9 +161,18 @@ interface DialogFormProps {
 
 /** The form of a dialog: its fields, the error of the last attempt and the two buttons. */
 export function DialogForm({ save, action, kind, disabled, autoComplete, onCancel, children }: DialogFormProps) {
+  const is_changed = useRef(false);
+  useEffect(() => keepOpenWhile(() => is_changed.current), []);
   return (
     <FormErrorProvider value={save.error}>
-      <form onSubmit={onSubmit(save.mutate)} className="space-y-4" autoComplete={autoComplete}>
+      <form
+        onSubmit={onSubmit(save.mutate)}
+        onChange={() => {
+          is_changed.current = true;
+        }}
+        className="space-y-4"
+        autoComplete={autoComplete}
+      >
         {children}
         <FormEnd error={save.error} busy={save.isPending} onCancel={onCancel} {...{ kind, disabled }}>
           {action}
