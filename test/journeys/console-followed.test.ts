@@ -108,3 +108,21 @@ it("a message and a dialog's fields stay when the session ends", async () => {
   await shows(page, "typed for ten minutes");
   expect(await dialog.getByLabel("Value").inputValue()).toBe("a long value");
 });
+
+it("a stopped answer shows its cost, and the balance follows", async () => {
+  await signUp(context, site.service, "stopped@example.com");
+  await person("POST", "/billing/purchase", { amount_cents: 100 });
+  const balance = async () => (await person("GET", "/users/me")).token_balance;
+  const before = await balance();
+  await page.goto(`${site.service.url}/agents/${await create("Stopped")}/chat`);
+  site.upstream.answer((response) => void response.write(delta("The beginning of a long answer.")));
+  await page.getByLabel("Your message").fill("Tell me more");
+  await page.keyboard.press("Enter");
+  await shows(page, "The beginning");
+  await page.getByRole("button", { name: "Stop" }).click();
+  await page.getByRole("link", { name: /^[1-9]\d* tokens, view run/ }).waitFor();
+  const after = await balance();
+  expect(after).toBeLessThan(before);
+  await page.getByRole("link", { name: "Usage and billing" }).first().click();
+  await shows(page, `${new Intl.NumberFormat("en-GB").format(after)} tokens`);
+});
