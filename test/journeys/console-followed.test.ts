@@ -126,3 +126,28 @@ it("a stopped answer shows its cost, and the balance follows", async () => {
   await page.getByRole("link", { name: "Usage and billing" }).first().click();
   await shows(page, `${new Intl.NumberFormat("en-GB").format(after)} tokens`);
 });
+
+it("the control with the focus is never behind the bars at the edges of a phone", async () => {
+  await signUp(context, site.service, "covered@example.com");
+  await page.setViewportSize({ width: 360, height: 640 });
+  await page.goto(`${site.service.url}/agents/${await create("Covered")}/edit`);
+  await page.getByLabel("Name", { exact: true }).fill("");
+  await page.evaluate(() => scrollTo(0, document.body.scrollHeight));
+  await page.getByRole("button", { name: "Save agent" }).click(); // The browser goes to the empty field.
+  await page.waitForFunction(() => document.activeElement?.tagName === "INPUT");
+  for (const key of ["Tab", "Shift+Tab"]) {
+    for (let press = 0; press < 40; press++) {
+      expect(await page.evaluate(coveredControl), key).toBeNull();
+      await page.keyboard.press(key);
+    }
+  }
+});
+
+/** The control with the focus, if another element is in front of it. */
+function coveredControl(): string | null {
+  const control = document.activeElement;
+  if (control === null || control === document.body) return null;
+  const { x, y, width, height } = control.getBoundingClientRect();
+  const front = document.elementFromPoint(x + Math.min(width, innerWidth) / 2, y + height / 2);
+  return front !== null && (control.contains(front) || front.contains(control)) ? null : control.outerHTML;
+}
