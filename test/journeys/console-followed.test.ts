@@ -151,3 +151,10 @@ function coveredControl(): string | null {
   const front = document.elementFromPoint(x + Math.min(width, innerWidth) / 2, y + height / 2);
   return front !== null && (control.contains(front) || front.contains(control)) ? null : control.outerHTML;
 }
+
+it("the keyboard scrolls a wide block of code in an answer", async () => {
+  await signUp(context, site.service, "wide-code@example.com");
+  site.upstream.answer(completion(`\`\`\`js\nconst text = "${"a".repeat(500)}";\n\`\`\``));
+  await openRun(await create("Coder"));
+  expect(await violations(page, "all but contrast")).toEqual([]);
+});

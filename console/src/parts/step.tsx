@@ -111,7 +111,11 @@ function Arguments({ of }: { of: unknown }) {
       {others.length > 80 && (
         <details>
           <summary className="w-fit text-sm hover:text-ink">with {Object.keys(rest).join(", ")}</summary>
-          <pre className="mt-2 max-h-80 overflow-auto rounded-lg bg-sunken p-3 text-sm break-words whitespace-pre-wrap">
+          <pre
+            // biome-ignore lint/a11y/noNoninteractiveTabindex: the keyboard scrolls long texts
+            tabIndex={0}
+            className="mt-2 max-h-80 overflow-auto rounded-lg bg-sunken p-3 text-sm break-words whitespace-pre-wrap"
+          >
             {others}
           </pre>
         </details>
@@ -133,7 +137,11 @@ function ToolCall({ step }: { step: Step }) {
           <summary className="w-fit text-sm text-muted hover:text-ink">
             Result that the model saw ({number(result.length)} characters)
           </summary>
-          <pre className="mt-2 max-h-80 overflow-auto rounded-lg bg-sunken p-3 text-sm break-words whitespace-pre-wrap">
+          <pre
+            // biome-ignore lint/a11y/noNoninteractiveTabindex: the keyboard scrolls long texts
+            tabIndex={0}
+            className="mt-2 max-h-80 overflow-auto rounded-lg bg-sunken p-3 text-sm break-words whitespace-pre-wrap"
+          >
             {result}
           </pre>
         </details>

@@ -88,6 +88,8 @@ function Node({ node, tight }: { node: MarkdownNode; tight: boolean }) {
       return (
         <pre
           dir="ltr"
+          // biome-ignore lint/a11y/noNoninteractiveTabindex: the keyboard scrolls long lines
+          tabIndex={0}
           className="overflow-x-auto rounded-lg bg-sunken p-3 font-mono text-sm leading-normal wrap-normal"
         >
           {node.text}
