@@ -158,3 +158,10 @@ it("the keyboard scrolls a wide block of code in an answer", async () => {
   await openRun(await create("Coder"));
   expect(await violations(page, "all but contrast")).toEqual([]);
 });
+
+it("the account page names the plan as the list of plans does", async () => {
+  await signUp(context, site.service, "plan-name@example.com");
+  await person("POST", "/billing/subscription", { plan_id: "starter" });
+  await page.goto(`${site.service.url}/account`);
+  await page.getByText("Starter", { exact: true }).waitFor();
+});

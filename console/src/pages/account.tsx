@@ -1,7 +1,7 @@
-import { useMutation, useSuspenseQuery } from "@tanstack/react-query";
+import { useMutation, useQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { download } from "../api/client.ts";
-import { profileQuery } from "../api/queries.ts";
+import { plansQuery, profileQuery } from "../api/queries.ts";
 import { changePassword, deleteAccount, signOutEverywhere } from "../api/session.ts";
 import { day } from "../format.ts";
 import { Button, Card, Facts, PageHeader } from "../ui/basics.tsx";
@@ -12,6 +12,8 @@ import { confirmSaved } from "../ui/saved.tsx";
 
 export function AccountPage() {
   const { data: profile } = useSuspenseQuery(profileQuery);
+  const { data: offer } = useQuery(plansQuery);
+  const planName = offer?.plans.find(({ id }) => id === profile.plan)?.name ?? profile.plan;
   const [open, setOpen] = useState<"leave" | "delete" | null>(null);
   const close = () => setOpen(null);
   return (
@@ -24,7 +26,7 @@ export function AccountPage() {
               facts={[
                 ["E-mail", profile.email],
                 ["Member since", day(profile.created_at)],
-                ["Plan", profile.plan ?? (profile.is_trial ? "trial" : "none")],
+                ["Plan", planName ?? (profile.is_trial ? "trial" : "none")],
                 [
                   "Id",
                   <code key="id" className="text-sm break-all">
