@@ -54,3 +54,9 @@ export function wallTime(at: string, zone: string): string {
   const options = { weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" } as const;
   return new Intl.DateTimeFormat(LOCALE, { ...options, timeZone: zone }).format(new Date(at));
 }
+
+/** The time here of an instant in `zone`: "07:30 AM in Berlin"; null: the clocks show the same, as for zones with two names. */
+export function ownTime(at: string, zone: string): string | null {
+  const own = wallTime(at, OWN_ZONE);
+  return own === wallTime(at, zone) ? null : `${own} in ${zoneName(OWN_ZONE)}`;
+}

@@ -165,3 +165,18 @@ it("the account page names the plan as the list of plans does", async () => {
   await page.goto(`${site.service.url}/account`);
   await page.getByText("Starter", { exact: true }).waitFor();
 });
+
+it("next runs show a second time only where the clocks differ: a browser may know the zone by another name", async () => {
+  await signUp(context, site.service, "zones@example.com");
+  const id = await create("Daily");
+  const daily = { schedule_enabled: true, schedule_interval: "daily", schedule_time: "07:30" };
+  for (const [zone, times] of [
+    ["Asia/Kathmandu", 1],
+    ["Asia/Kolkata", 2],
+  ] as const) {
+    await person("PUT", `/agents/${id}`, { ...daily, schedule_timezone: zone });
+    await page.goto(`${site.service.url}/agents/${id}?tab=schedule`);
+    const next = page.getByRole("listitem").filter({ hasText: "07:30" }).first();
+    expect((await next.textContent())?.match(/\d\d:\d\d/g), zone).toHaveLength(times);
+  }
+});

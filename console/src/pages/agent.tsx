@@ -6,7 +6,7 @@ import { type Agent, agentQuery, occurrencesQuery, type Run, runsQuery, stale } 
 import { ago, duration, instant, number } from "../format.ts";
 import { AgentSettings } from "../parts/agent-settings.tsx";
 import { FILTER_STATUSES } from "../run-words.ts";
-import { OWN_ZONE, scheduleInWords, wallTime, zoneName } from "../schedule-words.ts";
+import { OWN_ZONE, ownTime, scheduleInWords, wallTime } from "../schedule-words.ts";
 import { scheduleReason } from "../service-words.ts";
 import { Badge, Button, buttonClass, Callout, Card, Empty, PageHeader, Status, Tabs } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
@@ -274,11 +274,7 @@ function Schedule({ agent }: { agent: Agent }) {
             {agent.upcoming_runs.map(({ at, note }) => (
               <li key={at}>
                 {wallTime(at, agent.schedule_timezone)} <span className="text-muted">· {ago(at)}</span>
-                {agent.schedule_timezone !== OWN_ZONE && (
-                  <span className="block text-sm text-muted">
-                    {wallTime(at, OWN_ZONE)} in {zoneName(OWN_ZONE)}
-                  </span>
-                )}
+                <span className="block text-sm text-muted empty:hidden">{ownTime(at, agent.schedule_timezone)}</span>
                 {note !== undefined && <span className="block text-sm text-warn">{note}</span>}
               </li>
             ))}

@@ -1,7 +1,7 @@
 import { WEEKDAYS } from "../../../src/constants.ts";
 import { upcoming } from "../../../src/schedules/next-run.ts";
 import { ago, words } from "../format.ts";
-import { OWN_ZONE, scheduleInWords, specOf, wallTime, zoneName } from "../schedule-words.ts";
+import { OWN_ZONE, ownTime, scheduleInWords, specOf, wallTime } from "../schedule-words.ts";
 import { Card } from "../ui/basics.tsx";
 import { TextField, Toggle } from "../ui/fields.tsx";
 import { SelectField } from "../ui/select.tsx";
@@ -104,11 +104,7 @@ function Preview({ draft }: { draft: Draft }) {
           {runs.map(({ at, note }) => (
             <li key={at}>
               {wallTime(at, draft.schedule_timezone)} <span className="text-muted">· {ago(at)}</span>
-              {draft.schedule_timezone !== OWN_ZONE && (
-                <span className="block text-sm text-muted">
-                  {wallTime(at, OWN_ZONE)} in {zoneName(OWN_ZONE)}
-                </span>
-              )}
+              <span className="block text-sm text-muted empty:hidden">{ownTime(at, draft.schedule_timezone)}</span>
               {note !== undefined && <span className="block text-sm text-warn">{note}</span>}
             </li>
           ))}
