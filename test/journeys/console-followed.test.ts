@@ -180,3 +180,18 @@ it("next runs show a second time only where the clocks differ: a browser may kno
     expect((await next.textContent())?.match(/\d\d:\d\d/g), zone).toHaveLength(times);
   }
 });
+
+it("the operator can type in the middle of a search", async () => {
+  const operator = await openTab("/operator");
+  await operator.getByLabel("Operator key").fill(ADMIN_KEY);
+  await operator.getByRole("button", { name: "Enter" }).click();
+  const search = operator.getByLabel("Find users");
+  await search.fill("ad@example.com");
+  await search.press("Home");
+  await search.press("ArrowRight");
+  for (const letter of "bcd") {
+    await search.press(letter);
+    await expect.poll(() => new URL(operator.url()).searchParams.get("search")).toContain(letter);
+  }
+  expect(await search.inputValue()).toBe("abcdd@example.com");
+});

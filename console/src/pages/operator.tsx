@@ -107,6 +107,7 @@ function System({ api_key }: { api_key: string }) {
 function Users({ api_key }: { api_key: string }) {
   const { search = "" } = useSearch({ from: "/operator" });
   const navigate = useNavigate({ from: "/operator" });
+  const [text, setText] = useState(search); // The address follows later, and would move the cursor.
   const query = listOf(["operator", "users", search], async (page, signal) => {
     const sent = search === "" ? page : { ...page, search };
     const { users, next_cursor } = await call("GET /api/v1/admin/users", { key: api_key, query: sent, signal });
@@ -131,8 +132,10 @@ function Users({ api_key }: { api_key: string }) {
     { title: "Since", wide: true, cell: (user) => day(user.created_at) },
     { title: "", numeric: true, cell: (user) => <UserActions user={user} api_key={api_key} /> },
   ];
-  const find = (text: string) =>
-    void navigate({ search: text === "" ? {} : { search: text }, replace: true, resetScroll: false });
+  const find = (typed: string) => {
+    setText(typed);
+    void navigate({ search: typed === "" ? {} : { search: typed }, replace: true, resetScroll: false });
+  };
   return (
     <Card
       title="Users"
@@ -143,7 +146,7 @@ function Users({ api_key }: { api_key: string }) {
           aria-label="Find users"
           placeholder="part of an e-mail address, or an id"
           className="control max-w-64"
-          value={search}
+          value={text}
           onChange={(event) => find(event.target.value)}
         />
       }
