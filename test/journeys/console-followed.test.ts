@@ -195,3 +195,19 @@ it("the operator can type in the middle of a search", async () => {
   }
   expect(await search.inputValue()).toBe("abcdd@example.com");
 });
+
+it("the forms for addresses and passwords name a faulty field as the page does", async () => {
+  const form = await openTab("/sign-up");
+  await form.getByLabel("E-mail").fill("ada@example");
+  await form.getByLabel("Password").fill(PASSWORD);
+  await form.getByRole("button", { name: "Create account" }).click();
+  await form.getByRole("alert").getByText("E-mail must be an e-mail address.", { exact: true }).waitFor();
+  await signUp(context, site.service, "passwords@example.com");
+  const account = await openTab("/account");
+  await account.getByLabel("Current password").fill("not the password");
+  await account.getByLabel("New password").fill(PASSWORD);
+  await account.getByRole("button", { name: "Change password" }).click();
+  await account.getByRole("alert").getByText("This is not your present password").waitFor();
+  await account.getByLabel("New password").fill("x".repeat(300));
+  expect(await account.getByLabel("New password").evaluate((field: HTMLInputElement) => field.maxLength)).toBe(200);
+});

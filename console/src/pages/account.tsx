@@ -6,7 +6,7 @@ import { changePassword, deleteAccount, signOutEverywhere } from "../api/session
 import { day } from "../format.ts";
 import { Button, Card, Facts, PageHeader } from "../ui/basics.tsx";
 import { Confirm, Dialog, DialogForm } from "../ui/dialog.tsx";
-import { onSubmit, TextField } from "../ui/fields.tsx";
+import { FormErrorProvider, onSubmit, TextField } from "../ui/fields.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 import { confirmSaved } from "../ui/saved.tsx";
 
@@ -125,29 +125,34 @@ function PasswordCard() {
   });
   return (
     <Card title="Password" note="A new password ends your other sessions.">
-      <form onSubmit={onSubmit(change.mutate)} className="space-y-4">
-        <TextField
-          label="Current password"
-          type="password"
-          autoComplete="current-password"
-          required
-          value={current}
-          onValue={setCurrent}
-        />
-        <TextField
-          label="New password"
-          type="password"
-          autoComplete="new-password"
-          required
-          minLength={10}
-          value={next}
-          onValue={setNext}
-        />
-        {change.error !== null && <ProblemNotice error={change.error} />}
-        <Button type="submit" busy={change.isPending}>
-          Change password
-        </Button>
-      </form>
+      <FormErrorProvider value={change.error}>
+        <form onSubmit={onSubmit(change.mutate)} className="space-y-4">
+          <TextField
+            label="Current password"
+            param="current_password"
+            type="password"
+            autoComplete="current-password"
+            required
+            value={current}
+            onValue={setCurrent}
+          />
+          <TextField
+            label="New password"
+            param="new_password"
+            type="password"
+            autoComplete="new-password"
+            required
+            minLength={10}
+            maxLength={200}
+            value={next}
+            onValue={setNext}
+          />
+          {change.error !== null && <ProblemNotice error={change.error} />}
+          <Button type="submit" busy={change.isPending}>
+            Change password
+          </Button>
+        </form>
+      </FormErrorProvider>
     </Card>
   );
 }

@@ -12,7 +12,7 @@ import {
   verifyEmail,
 } from "../api/session.ts";
 import { Button, Callout } from "../ui/basics.tsx";
-import { TextField } from "../ui/fields.tsx";
+import { FormErrorProvider, TextField } from "../ui/fields.tsx";
 import { Logo } from "../ui/icons.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 
@@ -49,8 +49,10 @@ function Form({ act: label, onAct, children }: FormProps) {
   };
   return (
     <form ref={form} onSubmit={submit} className="space-y-4">
-      {children}
-      {submission.error !== null && <ProblemNotice error={submission.error} />}
+      <FormErrorProvider value={submission.error}>
+        {children}
+        {submission.error !== null && <ProblemNotice error={submission.error} />}
+      </FormErrorProvider>
       <Button type="submit" kind="primary" busy={submission.isPending} className="w-full">
         {label}
       </Button>
@@ -200,7 +202,7 @@ export function SignUpPage() {
         {by_link ? (
           <p className="text-pretty text-muted">A link confirms this address. You set your password on its page.</p>
         ) : (
-          <NewPassword label="Password" value={password} onValue={setPassword} />
+          <NewPassword label="Password" param="password" value={password} onValue={setPassword} />
         )}
       </Form>
     </Frame>
@@ -232,7 +234,7 @@ function WithoutTrial() {
   );
 }
 
-function NewPassword(props: { label: string; value: string; onValue: (value: string) => void }) {
+function NewPassword(props: { label: string; param: string; value: string; onValue: (value: string) => void }) {
   return (
     <TextField
       {...props}
@@ -288,7 +290,7 @@ export function VerifyEmailPage() {
         onAct={() => verifyEmail(token, password).then(({ trial }) => entered.enter(trial))}
       >
         <p className="text-pretty text-muted">This confirms your address and makes your account.</p>
-        <NewPassword label="Password" value={password} onValue={setPassword} />
+        <NewPassword label="Password" param="password" value={password} onValue={setPassword} />
       </Form>
     </Frame>
   );
@@ -331,7 +333,7 @@ export function ResetPasswordPage() {
         act="Set the password and enter"
         onAct={() => resetPassword(token, password).then(() => navigate({ to: "/", replace: true }))}
       >
-        <NewPassword label="New password" value={password} onValue={setPassword} />
+        <NewPassword label="New password" param="new_password" value={password} onValue={setPassword} />
       </Form>
     </Frame>
   );
