@@ -44,7 +44,7 @@ export interface ReadFileSettings extends Omit<FileSettings, "catalogue"> {
   readonly catalogue: readonly CatalogueEntry[];
 }
 
-/** Everything the process is told from outside, checked. */
+/** All settings of the process, checked. */
 export interface Config extends ReadFileSettings {
   /** Reads all settings again, for a reload. Throws a ConfigError. */
   readonly reread: () => Config;

@@ -9,7 +9,7 @@ import { NotificationsLostError } from "./platform/postgres-channels.ts";
 import { RELEASE } from "./platform/release.ts";
 import { KeyringError } from "./vault/keyring.ts";
 
-/** The process: configuration, signals, exit codes. 2: it was told something it cannot use; 1: it could not start. */
+/** The process: configuration, signals, exit codes. 2: a setting cannot be used; 1: it could not start. */
 
 const PARENT_CHECK_MS = 250;
 const NODE_MAJOR = 26;

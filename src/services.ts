@@ -120,7 +120,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
   });
   const acts = createActs({ db, clock });
   const operator_keys = await createOperatorKeys({ db, clock, acts, admin_key: config.admin_key });
-  const { idempotency, response_items, envelopes } = createSealed(base);
+  const { idempotency, response_items, envelopes } = createSealedStores(base);
   const others = [billing, ledger.end_users, work.agents, idempotency, response_items, notices, webhook_keys, acts];
   const eraseUser = createEraseUser({ db, accounts, others, signIn, vault });
   return {
@@ -155,8 +155,8 @@ async function openSignIn(parts: {
   return { mailer, trials, signIn };
 }
 
-/** What callers sent or got and is kept encrypted. */
-function createSealed({ db, clock, cipherFor }: Base) {
+/** The stores of callers' requests and answers, which are encrypted. */
+function createSealedStores({ db, clock, cipherFor }: Base) {
   return {
     idempotency: createIdempotencyStore({ db, clock, cipher: cipherFor("idempotency") }),
     response_items: createItemsStore({ db, clock, cipher: cipherFor("response items") }),

@@ -2,7 +2,6 @@ import type { z } from "@hono/zod-openapi";
 import { runsOfAll, runsOfUser, type runsQuery } from "../contract/admin-users.ts";
 import { agentIdsIn, withAgentNames } from "../contract/agent-name.ts";
 import * as contract from "../contract/agents.ts";
-import { getWebhookKey, listServerTools } from "../contract/agents.ts";
 import { decodeCursor, encodeCursor, INSTANT_KEY, pageOf, UUID_KEY } from "../contract/common.ts";
 import type { HotEndpoint } from "../contract/hot-endpoint.ts";
 import { createRouter, type HttpRouter } from "../contract/router.ts";
@@ -171,7 +170,7 @@ export function webhookKeyRoutes(deps: {
   webhook_keys: Pick<WebhookKeys, "keyOf">;
 }): HttpRouter {
   const router = createRouter();
-  router.openapi(getWebhookKey, async (c) => {
+  router.openapi(contract.getWebhookKey, async (c) => {
     const { user_id } = c.get("caller");
     const { id: agent_id } = await deps.agents.get(user_id, c.req.valid("param").id);
     const key = await deps.webhook_keys.keyOf({ user_id, agent_id });
@@ -187,7 +186,7 @@ export function serverToolsRoutes(deps: {
   tools: Pick<Tools, "serverTools">;
 }): HttpRouter {
   const router = createRouter();
-  router.openapi(listServerTools, async (c) => {
+  router.openapi(contract.listServerTools, async (c) => {
     const { user_id } = c.get("caller");
     const { id, server } = c.req.valid("param");
     const agent = await deps.agents.find(user_id, id);

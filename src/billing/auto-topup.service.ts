@@ -1,5 +1,6 @@
 import { PURCHASE_CENTS, TOKENS_PER_CENT } from "../constants.ts";
 import { errors } from "../errors.ts";
+import { startOfMonth } from "../platform/clock.ts";
 import type { Instant, Tx } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";
 import type { DueSource } from "../platform/sweeper.ts";
@@ -49,7 +50,7 @@ export function createAutoTopups(context: BillingContext, notify: OnAutoTopupPau
   const store = createAutoTopupStore(db);
 
   const ordered = (user_id: string, tx?: Tx) =>
-    store.ordered(user_id, { from: monthOf(clock.now()), provider: payments.provider }, tx);
+    store.ordered(user_id, { from: startOfMonth(clock.now()), provider: payments.provider }, tx);
 
   const isOrderAllowed = async (row: AutoTopupRow, tx?: Tx): Promise<boolean> => {
     const { cents, is_open } = await ordered(row.user_id, tx);
@@ -120,11 +121,6 @@ export function createAutoTopups(context: BillingContext, notify: OnAutoTopupPau
 }
 
 export type AutoTopups = ReturnType<typeof createAutoTopups>;
-
-/** The first instant of the UTC month of `now`. */
-function monthOf(now: Instant): Instant {
-  return `${now.slice(0, 7)}-01T00:00:00.000Z`;
-}
 
 function autoTopupRecord(row: AutoTopupRow | undefined, ordered_this_month_cents: number): AutoTopup {
   const { enabled = false, threshold_tokens = null, amount_cents = null, monthly_cap_cents = null } = row ?? {};

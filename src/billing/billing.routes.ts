@@ -4,8 +4,7 @@ import * as contract from "../contract/billing.ts";
 import { decodeCursor, pageOf, UUID_KEY } from "../contract/common.ts";
 import { createRouter, serveBoth } from "../contract/router.ts";
 import type { Ledger } from "../ledger/ledger.types.ts";
-import type { Billing } from "./billing.service.ts";
-import { profileOf } from "./billing.service.ts";
+import { type Billing, profileOf } from "./billing.service.ts";
 
 export function billingRoutes(deps: { accounts: Accounts; ledger: Ledger; billing: Billing }) {
   const { accounts, ledger, billing } = deps;

@@ -5,8 +5,7 @@ import type { Clock } from "../platform/clock.ts";
 import type { Db, Tx } from "../platform/db.ts";
 import type { Log } from "../platform/log.ts";
 import { type BillingAccountsStore, createBillingAccountsStore } from "./accounts.store.ts";
-import type { PaymentRow } from "./payments.store.ts";
-import { createPaymentsStore, type PaymentsStore } from "./payments.store.ts";
+import { createPaymentsStore, type PaymentRow, type PaymentsStore } from "./payments.store.ts";
 import type { Payer, PaymentEvent, PaymentProvider, ProviderName, Started } from "./payments.types.ts";
 import type { Plan } from "./plan.ts";
 import { createSimulatedPayments } from "./simulated-payments.ts";
@@ -87,7 +86,7 @@ async function userOf(users: Pick<Accounts, "user">, user_id: string): Promise<U
 }
 
 /** The provider events of one kind. */
-export type Of<Kind extends PaymentEvent["kind"]> = Extract<PaymentEvent, { kind: Kind }>;
+export type EventOf<Kind extends PaymentEvent["kind"]> = Extract<PaymentEvent, { kind: Kind }>;
 
 /** The effect of one event. `granted` is the user who received tokens, if any. */
 export interface Applied {

@@ -2,7 +2,7 @@ import { TOP_UP_MONTHS } from "../constants.ts";
 import { addMonths } from "../platform/clock.ts";
 import type { Tx } from "../platform/db.ts";
 import type { AutoTopups } from "./auto-topup.service.ts";
-import { APPLIED, type Applied, type BillingContext, IGNORED, lockPayment, type Of } from "./context.ts";
+import { APPLIED, type Applied, type BillingContext, type EventOf, IGNORED, lockPayment } from "./context.ts";
 import { isMismatch, logMismatch, mismatchColumns, mismatchOver } from "./mismatch.ts";
 import type { Overage } from "./overage.service.ts";
 import type { PaymentRow } from "./payments.store.ts";
@@ -13,7 +13,7 @@ import type { SubscriptionRow } from "./subscriptions.store.ts";
 export function createOrderEvents(context: BillingContext, overage: Overage, auto_topups: Pick<AutoTopups, "pause">) {
   const { clock, ledger, subscriptions, orders, log } = context;
 
-  const paid = async (tx: Tx, event: Of<"paid">): Promise<Applied> => {
+  const paid = async (tx: Tx, event: EventOf<"paid">): Promise<Applied> => {
     const payment = await lockPayment(context, tx, await orders.byId(event.payment_id, tx));
     if (payment === undefined) return IGNORED;
     if (payment.status === "succeeded") return APPLIED;
@@ -63,7 +63,7 @@ export function createOrderEvents(context: BillingContext, overage: Overage, aut
     await overage.sync(tx, row.user_id, await subscriptions.update(tx, row, taken));
   };
 
-  const failed = async (tx: Tx, event: Of<"failed">): Promise<Applied> => {
+  const failed = async (tx: Tx, event: EventOf<"failed">): Promise<Applied> => {
     const payment = await lockPayment(context, tx, await orders.byId(event.payment_id, tx));
     if (payment?.status !== "pending") return IGNORED;
     // an unpaid overage invoice keeps its payment page
@@ -74,7 +74,7 @@ export function createOrderEvents(context: BillingContext, overage: Overage, aut
     return APPLIED;
   };
 
-  const voided = async (tx: Tx, event: Of<"voided">): Promise<Applied> => {
+  const voided = async (tx: Tx, event: EventOf<"voided">): Promise<Applied> => {
     const payment = await lockPayment(context, tx, await orders.byId(event.payment_id, tx));
     if (payment?.purpose !== "overage") return failed(tx, { ...event, kind: "failed" });
     if (payment.status === "succeeded") return IGNORED;

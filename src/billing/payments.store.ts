@@ -1,5 +1,4 @@
-import type { Insertable, JSONColumnType, Selectable, Updateable } from "kysely";
-import { sql as raw } from "kysely";
+import { type Insertable, type JSONColumnType, sql as raw, type Selectable, type Updateable } from "kysely";
 import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
 import type { PaymentEvent, ProviderName, Started } from "./payments.types.ts";
 import type { Plan } from "./plan.ts";

@@ -7,8 +7,7 @@ import { mismatchColumns, mismatchOver } from "./mismatch.ts";
 import type { Overage } from "./overage.service.ts";
 import type { PaymentRow } from "./payments.store.ts";
 import type { Billed, Renewal } from "./payments.types.ts";
-import type { Plan } from "./plan.ts";
-import { periodOf } from "./plan.ts";
+import { type Plan, periodOf } from "./plan.ts";
 import { paidCents } from "./simulated-payments.ts";
 import type { DuePosition, SubscriptionRow } from "./subscriptions.store.ts";
 

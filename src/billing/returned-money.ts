@@ -2,9 +2,9 @@ import { TOP_UP_MONTHS } from "../constants.ts";
 import { addMonths } from "../platform/clock.ts";
 import type { Tx } from "../platform/db.ts";
 import type { AutoTopups } from "./auto-topup.service.ts";
-import { APPLIED, type Applied, type BillingContext, lockPayment, type Of } from "./context.ts";
+import { APPLIED, type Applied, type BillingContext, type EventOf, lockPayment } from "./context.ts";
 
-type MoneyBack = Of<"refunded"> | Of<"disputed"> | Of<"dispute_closed">;
+type MoneyBack = EventOf<"refunded"> | EventOf<"disputed"> | EventOf<"dispute_closed">;
 
 const REASON = { refunded: "Refunded", disputed: "Disputed", dispute_closed: "Dispute closed" } as const;
 

@@ -1,5 +1,5 @@
 import type { Instant, Tx } from "../platform/db.ts";
-import { APPLIED, type Applied, type BillingContext, IGNORED, type Of } from "./context.ts";
+import { APPLIED, type Applied, type BillingContext, type EventOf, IGNORED } from "./context.ts";
 import { isMismatch, logMismatch } from "./mismatch.ts";
 import type { Overage } from "./overage.service.ts";
 import type { Periods } from "./periods.service.ts";
@@ -9,7 +9,7 @@ import type { SubscriptionRow } from "./subscriptions.store.ts";
 export function createSubscriptionEvents(context: BillingContext, periods: Periods, overage: Overage) {
   const { accounts, subscriptions, log } = context;
 
-  const periodPaid = async (tx: Tx, event: Of<"period_paid">): Promise<Applied> => {
+  const periodPaid = async (tx: Tx, event: EventOf<"period_paid">): Promise<Applied> => {
     const row = await lockSubscription(tx, event.subscription_id);
     if (row === undefined) return IGNORED;
     const known = [row.plan, row.pending_plan, ...context.plans()].find((each) => each?.id === event.plan_id);
@@ -29,7 +29,7 @@ export function createSubscriptionEvents(context: BillingContext, periods: Perio
     return granted ? { outcome: "applied", granted: row.user_id } : APPLIED;
   };
 
-  const pastDue = async (tx: Tx, event: Of<"subscription_past_due">): Promise<Applied> => {
+  const pastDue = async (tx: Tx, event: EventOf<"subscription_past_due">): Promise<Applied> => {
     const row = await lockSubscription(tx, event.subscription_id);
     return row === undefined ? IGNORED : markPastDue(tx, row, event.period_start);
   };
@@ -42,7 +42,7 @@ export function createSubscriptionEvents(context: BillingContext, periods: Perio
     return APPLIED;
   };
 
-  const ended = async (tx: Tx, event: Of<"subscription_ended">): Promise<Applied> => {
+  const ended = async (tx: Tx, event: EventOf<"subscription_ended">): Promise<Applied> => {
     const row = await lockSubscription(tx, event.subscription_id);
     if (row === undefined || row.status === "ended") return IGNORED;
     // an expired checkout does not affect a running subscription

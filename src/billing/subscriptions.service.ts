@@ -54,7 +54,7 @@ export function createSubscriptions(
   const { periods, inbox, outbox } = parts;
 
   const insertNew = async (tx: Tx, user_id: string, plan: Plan, by: PaymentProvider) => {
-    const provider = paying(by);
+    const provider = providerNameOf(by);
     const about = { user_id, id: newId(), provider, status: "incomplete" as const, periods: 0 };
     const begun = { plan: JSON.stringify(plan), cancel_at_period_end: false, end_at_provider: false };
     const row = await subscriptions.insert(tx, { ...about, ...begun, created_at: clock.now() }, OPENING_SECONDS);
@@ -65,7 +65,7 @@ export function createSubscriptions(
   /** Orders an upgrade: the difference for the rest of the period, in cents and in tokens. */
   const orderUpgrade = async (tx: Tx, row: SubscriptionRow, plan: Plan, by: PaymentProvider): Promise<PaymentRow> => {
     const { user_id, id: subscription_id, current_period_start: start, current_period_end: end } = row;
-    const provider = paying(by);
+    const provider = providerNameOf(by);
     // only Stripe can change a Stripe subscription; a subscription that Purser's clock renews cannot move to Stripe in
     // mid-period
     if (row.provider === "stripe" ? provider !== "stripe" : by.runs_periods)
@@ -142,7 +142,7 @@ export function createSubscriptions(
    * Sets the action at the end of the period, with `also` in the same transaction. The provider is changed first, because
    * its next invoice is what counts.
    */
-  const settleEnd = async (row: SubscriptionRow, wanted: PeriodEnd, also?: InSameTx<void>): Promise<void> => {
+  const setPeriodEnd = async (row: SubscriptionRow, wanted: PeriodEnd, also?: InSameTx<void>): Promise<void> => {
     await notifyProvider(row, wanted);
     await db.transaction(async (tx) => {
       await accounts.lock(tx, row.user_id);
@@ -181,15 +181,15 @@ export function createSubscriptions(
         await accounts.lock(tx, user_id);
         const before = await current(user_id, tx);
         const decided = await decide(tx, user_id, plan, by);
-        if (!isSettledLater(decided)) await also?.(tx, before);
+        if (!isSetAtPeriodEnd(decided)) await also?.(tx, before);
         return { ...decided, before };
       });
       const { kind, row } = choice;
       if (kind === "new") await (by.runs_periods ? checkOut(row, by, urls) : context.ledger.notifyGrant(user_id));
       else if (kind === "upgrade") await outbox.send(choice.payment);
-      else if (isSettledLater(choice)) {
+      else if (isSetAtPeriodEnd(choice)) {
         const wanted = { cancel: false, plan: kind === "downgrade" ? plan : null };
-        await settleEnd(row, wanted, async (tx) => also?.(tx, before));
+        await setPeriodEnd(row, wanted, async (tx) => also?.(tx, before));
       }
       return { subscription: await current(user_id), created: kind === "new" };
     },
@@ -210,7 +210,7 @@ export function createSubscriptions(
       });
       if (row.status === "ended") return subscriptionRecord(row);
       const before = subscriptionRecord(row);
-      await settleEnd(row, { cancel: true, plan: row.pending_plan }, async (tx) => also?.(tx, before));
+      await setPeriodEnd(row, { cancel: true, plan: row.pending_plan }, async (tx) => also?.(tx, before));
       return current(user_id);
     },
 
@@ -226,12 +226,12 @@ export function createSubscriptions(
 }
 
 /** Whether a choice is made only when the provider has confirmed it. */
-function isSettledLater({ kind }: Choice): boolean {
+function isSetAtPeriodEnd({ kind }: Choice): boolean {
   return kind === "keep" || kind === "downgrade";
 }
 
 /** The configured payment provider. Throws 503 when there is none. */
-function paying(by: PaymentProvider): ProviderName {
+function providerNameOf(by: PaymentProvider): ProviderName {
   if (by.provider === "none") throw errors.paymentsNotConfigured();
   return by.provider;
 }

@@ -8,8 +8,7 @@ import type { Db, Tx } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";
 import type { Runs } from "../runs/runs.service.ts";
 import type { BegunRun, ClaimedRun } from "../runs/runs.types.ts";
-import type { RunConfig, RunInput } from "../runs/transcript.ts";
-import { type RunStep, transcript } from "../runs/transcript.ts";
+import { type RunConfig, type RunInput, type RunStep, transcript } from "../runs/transcript.ts";
 import { createThreadsStore, type ThreadKey, type ThreadRow, type TurnRow } from "./threads.store.ts";
 
 /** The input of a run that may be a thread's turn. */

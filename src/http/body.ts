@@ -6,8 +6,7 @@ import { isTurnUsed, untilTurn } from "../platform/event-loop-turn.ts";
 import type { BodyShare } from "./body-budget.ts";
 import { decoded, type Encoding, encodingOf } from "./content-encoding.ts";
 import { createJsonParser } from "./json-parser.ts";
-import type { JsonLimits } from "./json-scan.ts";
-import { createJsonScan, scanOnce } from "./json-scan.ts";
+import { createJsonScan, type JsonLimits, scanOnce } from "./json-scan.ts";
 import { JsonError, parsedJson, utf8Text } from "./json-text.ts";
 
 /** The limits of a request's body, by path. */

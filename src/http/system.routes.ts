@@ -1,6 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
-import type { HttpRouter } from "../contract/router.ts";
-import { createRouter } from "../contract/router.ts";
+import { createRouter, type HttpRouter } from "../contract/router.ts";
 import type { Metrics } from "../platform/metrics.ts";
 import { securitySchemes, withConventions } from "./openapi.ts";
 import type { OpenApiDocument } from "./reference.ts";

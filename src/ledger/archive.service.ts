@@ -1,6 +1,6 @@
 import { readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { addMonths } from "../platform/clock.ts";
+import { addMonths, startOfMonth } from "../platform/clock.ts";
 import type { Db, Instant, Tx } from "../platform/db.ts";
 import {
   type ArchiveMonth,
@@ -39,7 +39,7 @@ interface ArchiveDeps {
 
 /** The start of the month `months` before that of `now`. Rows of before it belong to closed months. */
 export function closedBefore(now: Instant, months: number): Instant {
-  return addMonths(`${now.slice(0, 7)}-01T00:00:00.000Z`, -months);
+  return addMonths(startOfMonth(now), -months);
 }
 
 /**

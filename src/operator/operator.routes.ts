@@ -1,8 +1,7 @@
 import type { Context } from "hono";
 import { type Accounts, type User, withSpend } from "../accounts/accounts.service.ts";
 import type { Trials } from "../accounts/trials.service.ts";
-import type { Billing } from "../billing/billing.service.ts";
-import { profileOf } from "../billing/billing.service.ts";
+import { type Billing, profileOf } from "../billing/billing.service.ts";
 import * as contract from "../contract/admin.ts";
 import type { HttpEnv } from "../contract/caller.ts";
 import { decodeCursor, pageOf, UUID_KEY } from "../contract/common.ts";

@@ -27,6 +27,11 @@ export function addMonths(instant: Instant, months: number): Instant {
   return instantOf(moved.toInstant());
 }
 
+/** The first instant of the UTC month of `instant`. */
+export function startOfMonth(instant: Instant): Instant {
+  return `${instant.slice(0, 7)}-01T00:00:00.000Z`;
+}
+
 /** Milliseconds of the machine's real clock: for leases and signatures, never for the domain. */
 export function realNowMs(): number {
   return Date.now();

@@ -4,7 +4,7 @@ import type { ChatMessage, ChatRequest, FunctionTool, Usage } from "../contract/
 import { payerOf } from "../contract/key-terms.ts";
 import { errors, PurserError } from "../errors.ts";
 import { HoldSupersededError, type TransactionHook } from "../ledger/ledger.types.ts";
-import { monotonicMs } from "../platform/clock.ts";
+import { monotonicMs, startOfMonth } from "../platform/clock.ts";
 import type { Instant } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";
 import { callModel, type ModelAnswer, type ModelCall, type ModelOutcome } from "./model-call.ts";
@@ -278,7 +278,7 @@ function budgetOf(
 ): Pick<CompletionCall, "max_cost_tokens" | "agent_budget"> {
   return {
     max_cost_tokens: per_run === null ? null : Math.max(0, per_run - spent_tokens),
-    agent_budget: per_month === null ? null : { from_day: `${now.slice(0, 7)}-01`, cap_tokens: per_month },
+    agent_budget: per_month === null ? null : { from_day: startOfMonth(now).slice(0, 10), cap_tokens: per_month },
   };
 }
 

@@ -4,7 +4,6 @@ import type * as admin from "../../../src/contract/admin.ts";
 import type * as overall from "../../../src/contract/admin-overall.ts";
 import type * as adminUsers from "../../../src/contract/admin-users.ts";
 import type * as agents from "../../../src/contract/agents.ts";
-import type * as webhookKey from "../../../src/contract/agents.ts";
 import type * as billing from "../../../src/contract/billing.ts";
 import type * as usage from "../../../src/contract/ledger-export.ts";
 import type * as models from "../../../src/contract/models.ts";
@@ -40,8 +39,7 @@ type Contract = typeof accounts &
   typeof schedules &
   typeof secrets &
   typeof signIn &
-  typeof threads &
-  typeof webhookKey;
+  typeof threads;
 type Route = Extract<Contract[keyof Contract], { method: string; path: string }>;
 type Endpoint = { [R in Route as `${Uppercase<R["method"]>} ${R["path"]}`]: R };
 /** Method and path, such as `GET /api/v1/agents/{id}`. */

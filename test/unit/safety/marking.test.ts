@@ -1,6 +1,5 @@
 import { expect, it } from "vitest";
-import type { Detector } from "../../../src/safety/sanitize.ts";
-import { sanitize } from "../../../src/safety/sanitize.ts";
+import { type Detector, sanitize } from "../../../src/safety/sanitize.ts";
 
 // Contract 7.8.1 to 7.8.3: doubtful passages stay, between warnings that no page can write.
 
