@@ -5,6 +5,7 @@ import { type ClassRates, MODEL_ID, type ModelSettings, NO_SUPPORT, type Rates }
 import { upstreamRateOfPrice } from "./models/pricing.ts";
 import { PROVIDER_KINDS, type ProviderKind, traitsOf } from "./models/providers.ts";
 import { instantOf } from "./platform/clock.ts";
+import { isJsonObject } from "./platform/json.ts";
 
 /** contract 9: `providers` and `models` of the configuration file. Rates are parsed to millionths. */
 
@@ -176,19 +177,15 @@ const upstream = record({
 
 /** An embedding model has no output: no rate, no price and no cap of it. */
 function withoutOutput(value: unknown): unknown {
-  if (!isMap(value) || value.kind !== "embedding") return value;
+  if (!isJsonObject(value) || value.kind !== "embedding") return value;
   const { prices, upstream_usd_per_million: upstream_usd } = value;
   return {
     ...{ output_rate: 0, max_output_tokens: 1, ...value },
     ...(Array.isArray(prices)
-      ? { prices: prices.map((each) => (isMap(each) ? { output_rate: 0, ...each } : each)) }
+      ? { prices: prices.map((each) => (isJsonObject(each) ? { output_rate: 0, ...each } : each)) }
       : {}),
-    ...(isMap(upstream_usd) ? { upstream_usd_per_million: { output: 0, ...upstream_usd } } : {}),
+    ...(isJsonObject(upstream_usd) ? { upstream_usd_per_million: { output: 0, ...upstream_usd } } : {}),
   };
-}
-
-function isMap(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 /** One of several ways to a model. */

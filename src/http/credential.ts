@@ -4,7 +4,7 @@ import type { PublicAddress } from "../platform/public-address.ts";
 import { sessionToken } from "./origins.ts";
 
 /** The credential of a request. */
-export interface Credential {
+export interface CallerCredential {
   /** Equal for all requests with this credential. */
   name: string;
   /** Throws 401 or 403 when the credential is not valid, or no longer. */
@@ -35,12 +35,12 @@ export function keyHeader({ req }: Context<HttpEnv>): string | undefined {
 export function keyCredential(
   { authenticate }: Pick<Authentication, "authenticate">,
   authorization: string | undefined,
-): Credential {
+): CallerCredential {
   return { name: `key ${authorization}`, authenticate: () => authenticate(authorization) };
 }
 
 /** Prefers a key to a cookie, because a program that sends both means the key. */
-export function credentialOf(c: Context<HttpEnv>, options: Authentication): Credential {
+export function credentialOf(c: Context<HttpEnv>, options: Authentication): CallerCredential {
   const authorization = keyHeader(c);
   const token = authorization === undefined ? sessionToken(c, options.address) : null;
   if (token === null) return keyCredential(options, authorization);

@@ -2,13 +2,13 @@ import type { Context, MiddlewareHandler } from "hono";
 import type { HttpEnv, LiveCaller, RequestFacts } from "../contract/caller.ts";
 import { PurserError } from "../errors.ts";
 import { isEventStream } from "../platform/event-stream.ts";
-import type { Credential } from "./credential.ts";
+import type { CallerCredential } from "./credential.ts";
 
 /** contract 3: a revoked key is refused within a second on every node; this leaves time for the notification. */
 const CHECK_MS = 250;
 
 interface Watched {
-  credential: Credential;
+  credential: CallerCredential;
   streams: Set<AbortController>;
   /** The check that is still running. */
   checking: Promise<void> | null;
@@ -44,7 +44,7 @@ export function createLiveCallers(cut_off: AbortSignal) {
   cut_off.addEventListener("abort", cutAll, { once: true });
 
   return {
-    watch(credential: Credential): LiveCaller {
+    watch(credential: CallerCredential): LiveCaller {
       const stream = new AbortController();
       if (cut_off.aborted) stream.abort(cut_off.reason);
       const entry = watched.get(credential.name) ?? { credential, streams: new Set(), checking: null };
@@ -67,7 +67,7 @@ export function createLiveCallers(cut_off: AbortSignal) {
 export type LiveCallers = ReturnType<typeof createLiveCallers>;
 
 /** Watches the caller of one request. Its log line waits for the end of the watch. */
-export function watchCaller(callers: LiveCallers, credential: Credential, facts: RequestFacts): LiveCaller {
+export function watchCaller(callers: LiveCallers, credential: CallerCredential, facts: RequestFacts): LiveCaller {
   const live = callers.watch(credential);
   const ended = Promise.withResolvers<void>();
   facts.ended = ended.promise;
@@ -84,7 +84,7 @@ export function watchCaller(callers: LiveCallers, credential: Credential, facts:
  */
 export function watchCallers(
   callers: LiveCallers,
-  credentialOf: (c: Context<HttpEnv>) => Credential,
+  credentialOf: (c: Context<HttpEnv>) => CallerCredential,
   cut_off: AbortSignal,
 ): MiddlewareHandler<HttpEnv> {
   return async (c, next) => {

@@ -1,5 +1,6 @@
 import type { ChatResponse, FinishReason } from "../contract/completions.ts";
 import { newId } from "../platform/ids.ts";
+import { isJsonObject } from "../platform/json.ts";
 import { newIdentity } from "./chunks.ts";
 
 /**
@@ -32,11 +33,11 @@ export function finishReasonOf(reason: unknown): FinishReason {
 export function reshapeChoices(choices: unknown): void {
   for (const choice of objectsIn(choices)) {
     const said = choice.message ?? choice.delta;
-    if (!isObject(said)) continue;
+    if (!isJsonObject(said)) continue;
     if (Array.isArray(said.content)) Object.assign(said, spokenIn(said.content, said.reasoning_content));
     for (const call of objectsIn(said.tool_calls)) {
       const called = call.function;
-      if (isObject(called) && isObject(called.arguments)) called.arguments = JSON.stringify(called.arguments);
+      if (isJsonObject(called) && isJsonObject(called.arguments)) called.arguments = JSON.stringify(called.arguments);
     }
   }
 }
@@ -74,7 +75,7 @@ function completeCall(call: Fields): void {
 
 /** The text and the thoughts in a list of parts (Mistral). */
 function spokenIn(parts: readonly unknown[], thought: unknown): Fields {
-  const thoughts = parts.filter((part) => isObject(part) && part.type === "thinking");
+  const thoughts = parts.filter((part) => isJsonObject(part) && part.type === "thinking");
   const content = parts.filter((part) => !thoughts.includes(part)).map(textOf);
   if (thoughts.length === 0) return { content: content.join("") };
   const before = typeof thought === "string" ? thought : "";
@@ -84,14 +85,10 @@ function spokenIn(parts: readonly unknown[], thought: unknown): Fields {
 function textOf(part: unknown): string {
   if (typeof part === "string") return part;
   if (Array.isArray(part)) return part.map(textOf).join("");
-  if (!isObject(part)) return "";
+  if (!isJsonObject(part)) return "";
   return textOf(part.text ?? part.thinking);
 }
 
 function objectsIn(list: unknown): Fields[] {
-  return Array.isArray(list) ? list.filter(isObject) : [];
-}
-
-function isObject(value: unknown): value is Fields {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
+  return Array.isArray(list) ? list.filter(isJsonObject) : [];
 }

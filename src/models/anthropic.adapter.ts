@@ -1,6 +1,7 @@
 import type { ChatRequest } from "../contract/completions.ts";
+import { fieldsOf } from "../platform/json.ts";
 import { createLanguageModelProvider } from "./language-model.ts";
-import { type Body, type Dialect, effortOf, fieldsOf, options } from "./language-model-dialect.ts";
+import { type Body, type Dialect, effortOf, options } from "./language-model-dialect.ts";
 import type { Provider } from "./models.types.ts";
 import { checkedCounts } from "./token-count.ts";
 

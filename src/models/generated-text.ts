@@ -1,4 +1,5 @@
 import type { AnyToolCall, Tool, ToolCall } from "../contract/completions.ts";
+import { fieldsOf } from "../platform/json.ts";
 
 /** The tool's name and the text that the model gives it: a function's arguments or a custom tool's input. */
 export function calledOf(call: AnyToolCall): ToolCall["function"] {
@@ -37,10 +38,6 @@ function textOfMessage(message: Record<string, unknown>): string {
     text += textOf(name) + textOf(given) + textOf(input);
   }
   return text;
-}
-
-function fieldsOf(value: unknown): Record<string, unknown> {
-  return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};
 }
 
 function textOf(value: unknown): string {

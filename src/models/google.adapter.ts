@@ -1,5 +1,6 @@
+import { fieldsOf } from "../platform/json.ts";
 import { createLanguageModelProvider } from "./language-model.ts";
-import { type Dialect, effortOf, fieldsOf, options } from "./language-model-dialect.ts";
+import { type Dialect, effortOf, options } from "./language-model-dialect.ts";
 import type { Provider } from "./models.types.ts";
 import { checkedCounts } from "./token-count.ts";
 

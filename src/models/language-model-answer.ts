@@ -6,7 +6,8 @@ import type {
   ReasoningDetail,
   ToolCallDelta,
 } from "../contract/completions.ts";
-import { type Dialect, fieldsOf, type LanguageModel } from "./language-model-dialect.ts";
+import { fieldsOf } from "../platform/json.ts";
+import type { Dialect, LanguageModel } from "./language-model-dialect.ts";
 import type { Counts } from "./models.types.ts";
 import { checkedCounts } from "./token-count.ts";
 

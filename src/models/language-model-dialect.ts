@@ -1,6 +1,7 @@
 import type { createAnthropic } from "@ai-sdk/anthropic";
 import { REASONING_EFFORTS } from "../constants.ts";
 import type { ChatRequest, ReasoningDetail, ReasoningFormat } from "../contract/completions.ts";
+import { fieldsOf } from "../platform/json.ts";
 import type { Counts, Model, ProviderRequest } from "./models.types.ts";
 
 /** One model of a provider of the AI SDK. The type is the same for all providers. */
@@ -63,11 +64,6 @@ export interface Dialect {
 export function effortOf(request: ChatRequest): (typeof REASONING_EFFORTS)[number] | undefined {
   const named = [request.reasoning_effort, fieldsOf(request.reasoning).effort, fieldsOf(request.output_config).effort];
   return REASONING_EFFORTS.find((each) => named.includes(each));
-}
-
-/** The fields of a value; none when it is no object. */
-export function fieldsOf(value: unknown): Record<string, unknown> {
-  return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};
 }
 
 /** The options that are set; null is a setting. */

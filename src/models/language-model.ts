@@ -5,7 +5,7 @@ import { errors } from "../errors.ts";
 import { monotonicMs } from "../platform/clock.ts";
 import { untilTurn } from "../platform/event-loop-turn.ts";
 import { newId } from "../platform/ids.ts";
-import { jsonBytes } from "../platform/json.ts";
+import { fieldsOf, jsonBytes } from "../platform/json.ts";
 import { retryAfterSeconds } from "../platform/retry.ts";
 import { chunkEvent, newIdentity } from "./chunks.ts";
 import { generatedText } from "./generated-text.ts";
@@ -18,13 +18,7 @@ import {
   responseOf,
   type StreamPart,
 } from "./language-model-answer.ts";
-import {
-  type Body,
-  type Dialect,
-  fieldsOf,
-  type LanguageModel,
-  type LanguageModelCall,
-} from "./language-model-dialect.ts";
+import type { Body, Dialect, LanguageModel, LanguageModelCall } from "./language-model-dialect.ts";
 import { languageModelCall } from "./language-model-prompt.ts";
 import type {
   CallOptions,

@@ -1,6 +1,7 @@
 import type { ChatRequest, ReasoningDetail } from "../contract/completions.ts";
+import { fieldsOf } from "../platform/json.ts";
 import { createLanguageModelProvider } from "./language-model.ts";
-import { type Body, type Dialect, effortOf, fieldsOf, options } from "./language-model-dialect.ts";
+import { type Body, type Dialect, effortOf, options } from "./language-model-dialect.ts";
 import type { Provider } from "./models.types.ts";
 
 /** Models that do not reason reject a request for encrypted reasoning. */

@@ -1,6 +1,16 @@
 import { createHash } from "node:crypto";
 import { isTurnUsed, untilTurn } from "./event-loop-turn.ts";
 
+/** Whether `value` is an object of JSON, not a list. */
+export function isJsonObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** The fields of a value; none when it is no object. */
+export function fieldsOf(value: unknown): Record<string, unknown> {
+  return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};
+}
+
 /** JSON with the keys of every object sorted. Equal values give the same text, in any order of their keys. */
 export function stableJson(value: unknown): string {
   return JSON.stringify(value, (_key, part) => {

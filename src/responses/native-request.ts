@@ -2,6 +2,7 @@ import type { NativeRequest, NativeTarget } from "../completions/completions.typ
 import type { Envelope } from "../completions/reasoning-envelope.ts";
 import type { ReasoningDetail } from "../contract/completions.ts";
 import type { InputItem, ResponseRequest, ResponseTool } from "../contract/responses.ts";
+import { fieldsOf } from "../platform/json.ts";
 import { customArguments, functionName, offeredTools } from "./tool-names.ts";
 
 /**
@@ -10,7 +11,6 @@ import { customArguments, functionName, offeredTools } from "./tool-names.ts";
  */
 
 type Fields = Record<string, unknown>;
-const fieldsOf = (value: unknown): Fields => (typeof value === "object" && value !== null ? (value as Fields) : {});
 
 /** `offered`: the names of the functions and custom tools that may be called. */
 export function nativeRequest(
