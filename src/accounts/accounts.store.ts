@@ -114,14 +114,14 @@ function userStatements(db: Db) {
       }
       return (before_id === null ? query : query.where("id", "<", before_id)).execute();
     },
-    /** Returns the user and locks the row until the transaction ends. */
+    /** Returns the user and locks the row until the transaction ends. Only erasing takes a lock that stops inserts. */
     lockUser: (tx: Tx, id: string) =>
       tables(tx)
         .selectFrom("users")
         .selectAll()
         .where("id", "=", id)
         .where("erased_at", "is", null)
-        .forUpdate()
+        .forNoKeyUpdate()
         .executeTakeFirst(),
     setLimits: (tx: Tx, id: string, limits: UserLimits | null) =>
       tx.query({ text: "update users set limits = $2::jsonb where id = $1", values: [id, jsonbOrNull(limits)] }),
