@@ -41,7 +41,10 @@ export function createIdempotencyStore({ db, clock, cipher }: { db: Db; clock: C
   const aDayAgo = () => addSeconds(clock.now(), -IDEMPOTENCY_HOURS * 3600);
   const contextOf = (key: { user_id: string; key: string }) => `${key.user_id} ${key.key}`;
   return {
-    /** Claims the key for this request, or returns the state of the request that claimed it before. */
+    /**
+     * Claims the key for this request, or returns the state of the request that claimed it before. A user who was erased
+     * since the check of the key has no claims.
+     */
     async claim(key: { user_id: string; key: string; request: Uint8Array }): Promise<Claim> {
       // Not a plain hash, because a reader of the rows could guess a short secret in the body.
       const request_hash = cipher.fingerprint(key.request, contextOf(key));
@@ -49,7 +52,8 @@ export function createIdempotencyStore({ db, clock, cipher }: { db: Db; clock: C
       const taken = await db.query<{ key: string }>({
         name: "idempotency_claim",
         text: `insert into idempotency_key as k (user_id, key, request_hash, created_at, locked_until)
-          values ($1, $2, $3, $5, now() + make_interval(secs => $4))
+          select $1, $2, $3, $5, now() + make_interval(secs => $4)
+            where not exists (select from users where id = $1 and erased_at is not null)
           on conflict (user_id, key) do update set request_hash = excluded.request_hash, status = null, headers = null,
             body = null, created_at = excluded.created_at, locked_until = excluded.locked_until
           where k.created_at < $6
@@ -63,7 +67,8 @@ export function createIdempotencyStore({ db, clock, cipher }: { db: Db; clock: C
           where user_id = $1 and key = $2`,
         values: [key.user_id, key.key, request_hash],
       });
-      if (row === undefined) return { state: "in_flight" }; // released in between: the caller's retry will claim it
+      // released in between: the caller's retry will claim it
+      if (row === undefined) return { state: "in_flight" };
       if (!row.same_request) return { state: "mismatch" };
       if (row.status === null) return { state: "in_flight" };
       if (row.body === null) return { state: "erased" };

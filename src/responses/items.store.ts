@@ -28,12 +28,14 @@ export function createItemsStore({ db, clock, cipher }: { db: Db; clock: Clock; 
       name: "response_item_keep",
       text: `insert into response_item (user_id, id, item, created_at)
         select user_id, id, decode(item, 'hex'), $2
-          from jsonb_to_recordset($1::jsonb) as kept(user_id uuid, id text, item text)`,
+          from jsonb_to_recordset($1::jsonb) as kept(user_id uuid, id text, item text)
+          where not exists (select from users where users.id = kept.user_id and erased_at is not null)`,
       values: [JSON.stringify(kept.flat()), clock.now()],
     });
     return kept.map(() => undefined);
   });
   return {
+    /** Keeps no item of a user who was erased meanwhile. */
     async keep(user_id: string, items: readonly OutputItem[]): Promise<void> {
       const rows = items.map((item) => ({
         user_id,

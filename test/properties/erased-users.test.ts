@@ -3,11 +3,13 @@ import { afterAll, beforeAll, beforeEach, describe, expect, inject, test } from 
 import { createAccounts } from "../../src/accounts/accounts.service.ts";
 import { SCOPES } from "../../src/contract/caller.ts";
 import { asPurserError } from "../../src/errors.ts";
+import { createIdempotencyStore } from "../../src/http/idempotency.store.ts";
 import { createNoticesStore } from "../../src/notices/notices.store.ts";
 import { createCipher } from "../../src/platform/cipher.ts";
 import { createSystemClock } from "../../src/platform/clock.ts";
 import type { Db, Sql, Tx } from "../../src/platform/db.ts";
 import { newId } from "../../src/platform/ids.ts";
+import { createItemsStore } from "../../src/responses/items.store.ts";
 import { createWebhookKeys } from "../../src/tools/webhook-keys.service.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 
@@ -88,6 +90,25 @@ test("of an erased user nothing is told, no signing key is made, and no endpoint
   await expectNothing();
 });
 
+test("of an erased user no item of a response and no Idempotency-Key is kept", async () => {
+  const cipher = createCipher(randomBytes(32), "kept");
+  const [items, keys] = [createItemsStore({ db, clock, cipher }), createIdempotencyStore({ db, clock, cipher })];
+  const keep = async (id: string) => {
+    await items.keep(user_id, [{ type: "message", id } as Parameters<typeof items.keep>[1][number]]);
+    await keys.claim({ user_id, key: id, request: randomBytes(8) });
+  };
+  const kept = async () => [await rowsOf("response_item"), await rowsOf("idempotency_key")];
+  await keep("before");
+  expect(await kept()).toEqual([1, 1]);
+  await db.transaction(async (tx) => {
+    await accounts.eraseUser(tx, user_id);
+    await items.forgetUser(tx, user_id);
+    await keys.forgetUser(tx, user_id);
+  });
+  await keep("after");
+  expect(await kept()).toEqual([0, 0]);
+});
+
 describe.skipIf(inject("storage").kind === "embedded")("at the same moment", () => {
   test("who comes while a user is being erased waits for nothing, and leaves nothing", async () => {
     const commit = await held(erase);
@@ -99,6 +120,17 @@ describe.skipIf(inject("storage").kind === "embedded")("at the same moment", () 
     expect(asPurserError(await newKey.catch((error) => error)).shape).toMatchObject({ status: 404, code: "not_found" });
     await commit();
     await expectNothing();
+  });
+
+  test("an operator's change of the user keeps nothing of theirs from being written", async () => {
+    const commit = await held(async (tx) => {
+      const user = await accounts.lockUser(tx, user_id);
+      await accounts.setLimits(tx, user, { concurrent_runs: 1 });
+    });
+    const written = await Promise.allSettled([tell(db), addEndpoint()]);
+    await commit();
+    expect(written).toMatchObject([{ status: "fulfilled" }, { status: "fulfilled", value: true }]);
+    expect(await rowsOf("notice")).toBe(1);
   });
 
   test("what is about to be written when a user is erased is deleted with the rest", async () => {
