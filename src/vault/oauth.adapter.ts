@@ -97,7 +97,7 @@ export function createOAuthRequests({
     /** The client for this authorization server: the owner's, the one that is known, or a new one. */
     client: (state: OAuthState, discovered: Discovered) =>
       within(state, async (library, fetch): Promise<OAuthClient> => {
-        if (state.given.client !== null) return state.given.client;
+        if (state.given.client !== null) return ownClient(state, state.given.client, discovered);
         const url = identity.client_metadata_url();
         if (discovered.takes_metadata_url && url !== null) return { client_id: url };
         if (state.client !== null && state.issuer?.issuer === discovered.issuer.issuer) return state.client;
@@ -189,6 +189,17 @@ function clientCredentials({
     prepareTokenRequest: (scope?: string) =>
       new URLSearchParams({ grant_type: "client_credentials", ...(scope === undefined ? {} : { scope }) }),
   };
+}
+
+/**
+ * The owner's client. Its secret is for one authorization server, so an MCP server that later names another one does not
+ * get it there.
+ */
+function ownClient({ issuer, given }: OAuthState, client: OAuthClient, discovered: Discovered): OAuthClient {
+  const is_public = client.client_secret === undefined && client.private_key === undefined;
+  const is_same = issuer === null || issuer.issuer === discovered.issuer.issuer;
+  if (is_public || is_same || given.token_endpoint !== undefined) return client;
+  throw new OAuthError("its authorization server is another one than before; if that is right, store the client again");
 }
 
 /** By the server's own challenge and its metadata (RFC 9728), the metadata of its authorization server (RFC 8414). */

@@ -79,6 +79,21 @@ it.each([
   },
 );
 
+it("an MCP server that names another authorization server than before gets the owner's client secret to none", async () => {
+  const credentials = { client_id: "robot", client_secret: CLIENT_SECRET };
+  const person = newState({ server: server.mcp, grant: "authorization_code", ...credentials });
+  const requests = requestsAt(allowed());
+  const found = await requests.discover(person);
+  const before = (issuer: string) => ({ ...person, issuer: { ...found.issuer, issuer } });
+  await expect(requests.client(person, found)).resolves.toMatchObject(credentials);
+  await expect(requests.client(before(found.issuer.issuer), found)).resolves.toMatchObject(credentials);
+  await expect(requests.client(before("https://accounts.example"), found)).rejects.toThrow(/another one than before/);
+  const own = newState({ server: server.mcp, grant: "authorization_code", client_id: "public" });
+  await expect(requests.client({ ...own, issuer: before("https://a.example").issuer }, found)).resolves.toEqual({
+    client_id: "public",
+  });
+});
+
 it("the owner may name a token endpoint on another host", async () => {
   server.conduct.metadata = { token_endpoint: "https://elsewhere.example/token" };
   expect(await ask(robot({ token_endpoint: `${server.site.url}/token` }))).toMatchObject({ token_type: "Bearer" });
