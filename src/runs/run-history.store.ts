@@ -105,7 +105,7 @@ export interface RunDetails {
 
 /** The columns of a step in the journal. */
 export const STEP_COLUMNS =
-  "index, type, name, status, arguments, result, error, safety, usage, started_at, finished_at, internal";
+  "index, type, name, status, arguments, result, error, safety, usage, started_at, finished_at";
 
 /** Each run, in order, with its steps, read in one snapshot. */
 export async function selectDetails(sql: Sql, keys: readonly RunKey[]): Promise<(RunDetails | undefined)[]> {
@@ -147,7 +147,7 @@ function instantOrNull(text: string | null): Instant | null {
 export async function selectSteps(sql: Sql, user_id: string, run_id: string): Promise<JournalStep[]> {
   return sql.query<JournalStep>({
     name: "run_steps",
-    text: `select ${STEP_COLUMNS} from run_step where user_id = $1 and run_id = $2 order by index`,
+    text: `select ${STEP_COLUMNS}, internal from run_step where user_id = $1 and run_id = $2 order by index`,
     values: [user_id, run_id],
   });
 }

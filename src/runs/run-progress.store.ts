@@ -10,7 +10,10 @@ export interface FollowedRow extends RunRow {
   cancel_requested_at: Instant | null;
 }
 
-/** A run, and its steps from `from_step` on. The run is read first, so all steps of a finished run are final. */
+/**
+ * A run, and its steps from `from_step` on. The run is read first, so all steps of a finished run are final. Without the
+ * internal part, which may have 16 MB of pictures.
+ */
 export async function selectFollowed(
   sql: Sql,
   { user_id, run_id, from_step }: { user_id: string; run_id: string; from_step: number },
@@ -23,7 +26,8 @@ export async function selectFollowed(
   if (run === undefined) return undefined;
   const steps = await sql.query<JournalStep>({
     name: "run_steps_from",
-    text: `select ${STEP_COLUMNS} from run_step where user_id = $1 and run_id = $2 and index >= $3 order by index`,
+    text: `select ${STEP_COLUMNS}, null::jsonb as internal from run_step
+      where user_id = $1 and run_id = $2 and index >= $3 order by index`,
     values: [user_id, run_id, from_step],
   });
   return { run, steps };

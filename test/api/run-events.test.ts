@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { selectFollowed } from "../../src/runs/run-progress.store.ts";
 import { expectCleanAudit, type Lab, startLab } from "../support/lab.ts";
 import { followRun, type SentEvent } from "../support/run-events.ts";
 import type { Client } from "../support/service.ts";
@@ -54,6 +55,17 @@ test("a finished run is replayed: each step as its record has it, the record at 
   expect(finished).toEqual(recorded.map((step: object) => ({ run_id: record.id, ...step })));
   expect(events.at(-1)?.data).toEqual({ run_id: record.id, ...record });
   expect(events[2]?.data).toMatchObject({ run_id: record.id, index: 0, type: "model", name: "lab/plain" });
+});
+
+test("the pictures and links that a run keeps for its later steps are not read for its followers", async () => {
+  const path = await runNow(30);
+  const run_id = path.split("/").at(-1) ?? "";
+  const db = await lab.service.database.open();
+  const text = `update run_step set internal = '{"pictures": []}' where run_id = $1`;
+  await db.query({ text, values: [run_id] });
+  const found = await selectFollowed(db, { user_id: user.user_id, run_id, from_step: 0 });
+  await db.close();
+  expect(found?.steps.map(({ internal }) => internal)).toEqual([null]);
 });
 
 test("whoever comes back with Last-Event-ID is told the rest, with nothing twice and nothing left out", async () => {
