@@ -10,6 +10,10 @@ export interface ThreadPool<Request> {
   ask<Answer>(request: Request, signal: AbortSignal, transfer?: readonly Transferable[]): Promise<Answer>;
 }
 
+const MB = 1_048_576;
+/** Interval of the check of a working thread's buffers. */
+const CHECK_MS = 250;
+
 /**
  * Creates a pool for the program `file`. Threads start with the first request, stay alive, and do not delay the exit of
  * the process. A request that fills `memory_mb` ends its thread, not the service. `env`: the process's own by default.
@@ -28,19 +32,30 @@ export function createThreadPool<Request>(
     return thread;
   }
 
+  /** Buffers are outside of the heap, so its limit does not end a thread that fills the memory with them. */
+  function watchBuffers(thread: Worker, filled: () => void): NodeJS.Timeout {
+    const check = ({ external_memory }: { external_memory: number }) => {
+      if (external_memory > memory_mb * MB) filled();
+    };
+    return setInterval(() => void thread.getHeapStatistics().then(check, () => {}), CHECK_MS).unref();
+  }
+
   return {
     async ask(request, signal, transfer = []) {
       const thread = idle.pop() ?? start();
       thread.ref();
+      const full = new AbortController();
+      const watch = watchBuffers(thread, () => full.abort());
       try {
         thread.postMessage(request, transfer);
-        const [answer] = await once(thread, "message", { signal });
+        const [answer] = await once(thread, "message", { signal: AbortSignal.any([signal, full.signal]) });
         idle.push(thread);
         return answer;
       } catch (error) {
         await thread.terminate();
         throw error;
       } finally {
+        clearInterval(watch);
         thread.unref();
       }
     },
