@@ -4,7 +4,7 @@ import type { Socket } from "node:net";
 export const UNREAD_LIMITS = {
   /** Bytes of all answers on this node that wait for their callers to read. */
   bytes: 256 * 1024 * 1024,
-  /** An answer of which its caller reads nothing for this time ends. */
+  /** An answer ends when its caller reads nothing for this time. */
   stalled_ms: 60_000,
   check_ms: 1_000,
 };
@@ -12,8 +12,8 @@ export const UNREAD_LIMITS = {
 const LARGE_BYTES = 65_536;
 
 /**
- * Cuts large answers whose callers do not read them, because they would fill the memory: those that stall, and, above the
- * limit of all bytes, those that have waited longest.
+ * Cuts large answers whose callers do not read them, because they would fill the memory: stalled ones, and the oldest
+ * ones when all together exceed the limit.
  */
 export function cutUnreadAnswers(server: Server, { bytes: most, stalled_ms, check_ms }: typeof UNREAD_LIMITS): void {
   const sockets = new Set<Socket>();
