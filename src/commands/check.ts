@@ -1,7 +1,8 @@
-import { accessSync, constants, existsSync, readFileSync } from "node:fs";
-import { dirname, join, resolve } from "node:path";
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
 import { type Config, listeningError, metricsListeningError } from "../config.ts";
 import { checkAddress } from "../http/listen.ts";
+import { deniedIn } from "../platform/data-folder.ts";
 import { notedSchema } from "../platform/embedded.adapter.ts";
 import { knownMigrations } from "../platform/migrate.ts";
 import { parseKeyring } from "../vault/keyring.ts";
@@ -66,25 +67,11 @@ async function checkStorage(config: Config, replaced: ReadonlySet<string>): Prom
   if (replaced.has("DATABASE_URL")) return { problems: [], notes: [] };
   if (database_url !== null) return checkDatabase(database_url, keyring);
   if (replaced.has("DATA_DIR")) return { problems: [], notes: [] };
+  const denied = deniedIn(data_dir);
+  if (denied !== null) return { problems: [`DATA_DIR: ${denied}`], notes: [] };
   const schema = checkSchema(join(data_dir, "database"));
   const needs_file = config.keyring === null && !replaced.has("PURSER_KEK");
-  const problems = [...directoryProblems(data_dir), ...schema.problems];
-  return { problems: [...problems, ...(needs_file ? keyringProblems(data_dir) : [])], notes: schema.notes };
-}
-
-function directoryProblems(data_dir: string): string[] {
-  let path = resolve(data_dir);
-  while (!existsSync(path)) path = dirname(path);
-  try {
-    accessSync(path, constants.W_OK | constants.X_OK);
-    return [];
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    const user = process.getuid?.() ?? "of this process";
-    return [
-      `DATA_DIR: the user ${user} cannot write to ${path} (${code}): run chown ${user} ${path}, or set DATA_DIR to a directory of that user`,
-    ];
-  }
+  return { problems: [...schema.problems, ...(needs_file ? keyringProblems(data_dir) : [])], notes: schema.notes };
 }
 
 function checkSchema(directory: string): Findings {

@@ -1,6 +1,7 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { hasTables } from "../backup/tables.store.ts";
+import { deniedIn } from "../platform/data-folder.ts";
 import type { Db } from "../platform/db.ts";
 import { createLog } from "../platform/log.ts";
 import { migrate, readSchemaState } from "../platform/migrate.ts";
@@ -26,7 +27,10 @@ export function openExisting(
 ): Promise<Db> {
   const place = database_url === null ? data_dir : "the database of DATABASE_URL";
   const rejected = new MisuseError(`there are no tables in ${place}: set DATA_DIR or DATABASE_URL as for the service`);
-  if (database_url === null && !existsSync(join(data_dir, "database", "pgdata"))) return Promise.reject(rejected);
+  if (database_url === null && !existsSync(join(data_dir, "database", "pgdata"))) {
+    const denied = existsSync(data_dir) ? deniedIn(data_dir) : null;
+    return Promise.reject(denied === null ? rejected : new Error(`DATA_DIR: ${denied}`));
+  }
   const prepareExisting = async (source: SqlSource) => {
     const connection = await source.connect();
     const run: RunSql = async (statement) => (await connection.query<never>(statement)).rows;

@@ -12,6 +12,7 @@ import { dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { Worker } from "node:worker_threads";
 import { monotonicMs } from "./clock.ts";
+import { deniedIn } from "./data-folder.ts";
 import type { DatabaseState, Db, Statement } from "./db.ts";
 import type { Log } from "./log.ts";
 import { knownMigrations, migrate, readSchemaState } from "./migrate.ts";
@@ -60,6 +61,16 @@ interface EmbeddedOptions {
  * when another process has it open, because two writers would destroy it.
  */
 export async function openEmbedded(options: EmbeddedOptions): Promise<Db> {
+  try {
+    return await openDirectory(options);
+  } catch (error) {
+    // PGlite's own message for a file of another user is "undefined".
+    const denied = error instanceof EmbeddedInUseError ? null : deniedIn(dirname(options.directory));
+    throw denied === null ? error : new Error(`DATA_DIR: ${denied}`, { cause: error });
+  }
+}
+
+async function openDirectory(options: EmbeddedOptions): Promise<Db> {
   mkdirSync(options.directory, { recursive: true, mode: 0o700 });
   const lock = lockDirectory(options.directory);
   try {

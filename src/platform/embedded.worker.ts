@@ -134,7 +134,7 @@ async function snapshot(copy: string): Promise<void> {
 // Requests run strictly in the order of arrival. The adapter gives the one connection to one owner at a time, so the
 // statements of a transaction are never mixed with others.
 let queue: Promise<void> = pglite.waitReady.then(() => answer({ kind: "ready" }));
-queue.catch((error: Error) => answer({ kind: "failed_to_open", message: error.message }));
+queue.catch((error: Error) => answer({ kind: "failed_to_open", message: error.message ?? error.name }));
 
 port.on("message", (request: EmbeddedRequest) => {
   queue = queue

@@ -12,7 +12,7 @@ import {
 import { type AddressInfo, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, test } from "vitest";
 import { findProblems } from "../../src/commands/check.ts";
 import { createFirstKey } from "../../src/commands/maintenance.ts";
 import { knownMigrations } from "../../src/platform/migrate.ts";
@@ -138,7 +138,7 @@ describe("--check of a broken configuration exits with 2 and says what to do", (
     const { code, stderr } = await runPurser(["start", "--check"], withDefaults({ DATA_DIR }), as);
     expect(code).toBe(2);
     expect(stderr).toMatch(
-      /^DATA_DIR: the user \d+ cannot write to \S+closed \(EACCES\): run chown \d+ .*\n1 problem: /,
+      /^DATA_DIR: the user \d+ cannot write to \S+closed \(EACCES\): run chown -R \d+ .*\n1 problem: /,
     );
   });
 
@@ -303,6 +303,27 @@ describe.runIf(process.getuid?.() === 0)("a command of root on embedded storage 
     const paths = readdirSync(DATA_DIR, { recursive: true, encoding: "utf8" });
     expect(paths.filter((path) => statSync(join(DATA_DIR, path)).uid !== NOBODY)).toEqual([]);
   });
+});
+
+test.runIf(process.getuid?.() === 0)("a check and a start name files of another user and say what to do", async () => {
+  const DATA_DIR = join(folder, "foreign");
+  mkdirSync(DATA_DIR);
+  chownSync(DATA_DIR, NOBODY, NOBODY);
+  const as = { uid: NOBODY, gid: NOBODY };
+  expect((await runPurser(["migrate"], { DATA_DIR }, as)).code).toBe(0);
+  for (const foreign of ["database/pgdata/PG_VERSION", "database/pgdata", "database", "."]) {
+    const path = join(DATA_DIR, foreign);
+    chownSync(path, 0, 0);
+    chmodSync(path, foreign.endsWith("VERSION") ? 0o600 : 0o700);
+    const calls = [["check"], ["start"]];
+    const answers = await Promise.all(calls.map((call) => runPurser(call, withDefaults({ DATA_DIR }), as)));
+    chownSync(path, NOBODY, NOBODY);
+    const line = `DATA_DIR: the user ${NOBODY} cannot write to ${path} (EACCES): run chown -R ${NOBODY} ${DATA_DIR}, or set`;
+    expect(answers.map(({ code, stderr }) => [code, stderr.includes(line)])).toEqual([
+      [2, true],
+      [1, true],
+    ]);
+  }
 });
 
 describe("commands for users", () => {

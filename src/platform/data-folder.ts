@@ -1,0 +1,49 @@
+import { accessSync, constants, readdirSync } from "node:fs";
+import { dirname, join, resolve } from "node:path";
+
+const { F_OK, R_OK, W_OK, X_OK } = constants;
+
+/**
+ * Looks for what this process may not use of the embedded storage in `data_dir`: the folder, the nearest one above it if it
+ * is missing, and each file of the database. Returns one line that says what to do, or null.
+ */
+export function deniedIn(data_dir: string): string | null {
+  const user = process.getuid?.() ?? "of this process";
+  const explained = (path: string, code: string | undefined, chown: string) =>
+    code === "EROFS"
+      ? `${path} is on a read-only file system: mount it for writing, or set DATA_DIR to another directory`
+      : `the user ${user} cannot write to ${path} (${code}): run ${chown}, or set DATA_DIR to a directory of that user`;
+  const top = nearestFolder(data_dir);
+  const above = failureOf(() => accessSync(top, W_OK | X_OK));
+  if (above !== null)
+    return explained(top, above.code, `chown ${top === resolve(data_dir) ? "-R " : ""}${user} ${top}`);
+  const inside = failureOf(() => checkFiles(join(data_dir, "database")));
+  if (inside === null || inside.code === "ENOENT") return null;
+  return explained(inside.path ?? data_dir, inside.code, `chown -R ${user} ${resolve(data_dir)}`);
+}
+
+/** The folder itself, or the nearest one above it that exists and can be looked at. */
+function nearestFolder(data_dir: string): string {
+  let path = resolve(data_dir);
+  while (path !== dirname(path) && failureOf(() => accessSync(path, F_OK)) !== null) path = dirname(path);
+  return path;
+}
+
+/** Throws the system's error for the first file or folder that cannot be read and written. */
+function checkFiles(folder: string): void {
+  accessSync(folder, R_OK | W_OK | X_OK);
+  for (const entry of readdirSync(folder, { withFileTypes: true })) {
+    const path = join(folder, entry.name);
+    if (entry.isDirectory()) checkFiles(path);
+    else accessSync(path, R_OK | W_OK);
+  }
+}
+
+function failureOf(work: () => void): NodeJS.ErrnoException | null {
+  try {
+    work();
+    return null;
+  } catch (error) {
+    return error as NodeJS.ErrnoException;
+  }
+}
