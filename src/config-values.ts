@@ -35,12 +35,22 @@ export function parsePort(text: string): number {
 }
 
 /** `host:port`, an IPv6 address in square brackets; port 0 asks the system for a free one. */
-export function parseHostAndPort(text: string): { host: string; port: number } {
+function parseHostAndPort(text: string): { host: string; port: number } {
   const [, bracketed, plain, port] = /^(?:\[([^\]]*)\]|([^:]*)):(\d+)$/.exec(text) ?? [];
   const host = bracketed ?? plain;
   if (host === undefined || port === undefined) throw new Error(`${quoted(text)} is not host:port`);
   if (bracketed !== undefined && isIP(bracketed) !== 6) throw new Error(`${quoted(bracketed)} is not an IPv6 address`);
   return { host: parseHost(host), port: parsePort(port) };
+}
+
+/** The same, beside the address of the service: two servers cannot have one port. */
+export function parseMetricsAddress(service: { host: string; port: number }) {
+  return (text: string) => {
+    const { host, port } = parseHostAndPort(text);
+    const is_shared = host === service.host || [host, service.host].some((each) => ["0.0.0.0", "::"].includes(each));
+    if (port === service.port && port !== 0 && is_shared) throw new Error(`port ${port} is the one of HOST and PORT`);
+    return { host, port };
+  };
 }
 
 /** A whole number within limits. */

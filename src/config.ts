@@ -15,10 +15,10 @@ import {
   parseDirectory,
   parseEgressAllowance,
   parseHost,
-  parseHostAndPort,
   parseInstant,
   parseList,
   parseMailbox,
+  parseMetricsAddress,
   parseOneOf,
   parseOrigin,
   parsePort,
@@ -107,6 +107,7 @@ export interface Config extends ReadFileSettings {
 
 const ROLES = ["all", "api", "worker"] as const;
 const LOG_LEVELS = ["silent", "fatal", "error", "warn", "info", "debug", "trace"] as const;
+const METRICS_ADDRESS = "host:port, such as 127.0.0.1:9464 or [::1]:9464";
 const MOST_KEPT_DAYS = 36_500;
 const SHORT_ADMIN_KEY = 16;
 /** contract 1.2 */
@@ -125,6 +126,7 @@ export function readConfig(env: Env): Config {
       parseDatabaseUrl,
       "postgres://user:password@host:port/database, with several hosts separated by commas",
     ) ?? null;
+  const port = read(env, "PORT", parsePort, "a whole number from 0 to 65535") ?? 3000;
   const admin_key = read(env, "PURSER_ADMIN_KEY", parseCredential, "printable ASCII without spaces") ?? null;
   const file = readFile(env);
   const test_clock =
@@ -147,9 +149,8 @@ export function readConfig(env: Env): Config {
     reread: () => readConfig(env),
     role: readRole(env, database_url),
     host,
-    port: read(env, "PORT", parsePort, "a whole number from 0 to 65535") ?? 3000,
-    metrics_address:
-      read(env, "PURSER_METRICS_ADDRESS", parseHostAndPort, "host:port, such as 127.0.0.1:9464 or [::1]:9464") ?? null,
+    port,
+    metrics_address: read(env, "PURSER_METRICS_ADDRESS", parseMetricsAddress({ host, port }), METRICS_ADDRESS) ?? null,
     database_url,
     ...readServers(env, database_url),
     db_wait_seconds: readSeconds(env, "PURSER_DB_WAIT_SECONDS") ?? DB_WAIT_SECONDS,

@@ -113,6 +113,8 @@ describe("a good value is taken", () => {
     [{ PURSER_METRICS_ADDRESS: "10.0.0.5:9464" }, { metrics_address: { host: "10.0.0.5", port: 9464 } }],
     [{ PURSER_METRICS_ADDRESS: "[::1]:0" }, { metrics_address: { host: "::1", port: 0 } }],
     [{ PURSER_METRICS_ADDRESS: "" }, { metrics_address: null }],
+    [{ PORT: "0", PURSER_METRICS_ADDRESS: "127.0.0.1:0" }, { metrics_address: { host: "127.0.0.1", port: 0 } }],
+    [{ PURSER_METRICS_ADDRESS: "[::1]:3000" }, { metrics_address: { host: "::1", port: 3000 } }],
     [{ PURSER_KEEP_RUNS_DAYS: "90" }, { keep_runs_days: 90 }],
     [{ LOG_LEVEL: "debug" }, { log_level: "debug" }],
     [{ MISTRAL_API_KEY: "m-1", XAI_API_KEY: "" }, { provider_keys: { MISTRAL_API_KEY: "m-1" } }],
@@ -185,6 +187,14 @@ describe("a bad value is refused in one line with the variable, what is wrong an
     [{ PURSER_METRICS_ADDRESS: "::1:9464" }, 'PURSER_METRICS_ADDRESS: "::1:9464" is not host:port'],
     [{ PURSER_METRICS_ADDRESS: "[a]:9464" }, 'PURSER_METRICS_ADDRESS: "a" is not an IPv6 address'],
     [{ PURSER_METRICS_ADDRESS: "a b:9464" }, 'PURSER_METRICS_ADDRESS: "a b" is not a host'],
+    [
+      { PURSER_METRICS_ADDRESS: "127.0.0.1:3000" },
+      "PURSER_METRICS_ADDRESS: port 3000 is the one of HOST and PORT; acc",
+    ],
+    [
+      { HOST: "0.0.0.0", PORT: "80", PURSER_METRICS_ADDRESS: "10.0.0.5:80" },
+      "PURSER_METRICS_ADDRESS: port 80 is the one of HOST and PORT; accepted: host:port, such as",
+    ],
     [{ PURSER_METRICS_ADDRESS: "localhost:65536" }, 'PURSER_METRICS_ADDRESS: "65536" is not a port'],
     [{ PURSER_SIGNUP: "yes" }, 'PURSER_SIGNUP: "yes" is not one of them; accepted: open or closed'],
     [{ LOG_LEVEL: "loud" }, 'LOG_LEVEL: "loud" is not one of them; accepted: silent, fatal'],
