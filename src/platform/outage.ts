@@ -15,9 +15,19 @@ const PROBE_MS = 500;
 const QUIET_MS = 1_000;
 
 const LINES: Record<Exclude<DatabaseState, "up">, string> = {
-  away: "the database is unavailable: requests get 503 until it is back. Look at its server and the network",
+  away: "the database is unavailable: requests get 503 until it is back",
   disk_full: "the disk of the database is full: free space. Until then writes get 503, and reads go on",
 };
+
+/** What the operator can do while the database is away. */
+function adviceOf(code = ""): string {
+  if (code === "53300") {
+    return "It has no free connection, and a node needs 17: raise max_connections or the limit of the user, or stop a node";
+  }
+  if (/^(28|3D)/.test(code)) return "It rejects this node: look at the user, the password and the name in DATABASE_URL";
+  if (/CERT|UNABLE_TO_VERIFY/.test(code)) return "Its certificate is not trusted: renew it, or correct sslrootcert";
+  return "Look at its server and the network";
+}
 
 /**
  * The state of the database as this node sees it. Logs one line when the database becomes unavailable, one when its disk
@@ -63,7 +73,7 @@ export function createOutage({ log, probe }: { log: Log; probe(state: DatabaseSt
       if (!was_up && (state !== "disk_full" || is_disk_told)) return;
       is_disk_told = state === "disk_full";
       const { code } = error as Error & { code?: string };
-      log.error({ state, code }, LINES[state]);
+      log.error({ state, code }, state === "away" ? `${LINES.away}. ${adviceOf(code)}` : LINES[state]);
     },
     close(): void {
       clearTimeout(timer);

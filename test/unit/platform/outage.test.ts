@@ -20,3 +20,18 @@ test.each([
   expect(lines.map(({ state }) => state)).toEqual(expected);
   for (const { state, msg } of lines) expect(msg).toMatch(state === "away" ? /Look at its server/ : /free space/);
 });
+
+test.each([
+  ["53300", "It has no free connection, and a node needs 17"],
+  ["28P01", "It rejects this node: look at the user, the password"],
+  ["3D000", "It rejects this node"],
+  ["CERT_HAS_EXPIRED", "Its certificate is not trusted"],
+  ["57P01", "Look at its server and the network"],
+])("the line of an outage by %s says what to do about it", (code, advice) => {
+  const lines: string[] = [];
+  const log = createLog("info", null, (line) => void lines.push(line));
+  const outage = createOutage({ log, probe: async () => {} });
+  outage.failed(Object.assign(new Error("away"), { code }));
+  outage.close();
+  expect(lines.join()).toContain(`requests get 503 until it is back. ${advice}`);
+});
