@@ -16,8 +16,9 @@ export interface ThreadInput extends RunInput {
   thread_id?: string;
 }
 
-/** Turns read per query, latest first, until the model's context is full. */
-const BATCH = 20;
+/** The turns of the first query, latest first; the next ones read as many as are likely to fit, and at most MOST_TURNS. */
+const FIRST_TURNS = 4;
+const MOST_TURNS = 20;
 /** Higher than any turn's number. */
 const NO_TURN = 2_147_483_647;
 
@@ -63,14 +64,16 @@ export function createThreads(deps: { db: Db; clock: Clock; runs: Runs; models: 
     const kept: ChatMessage[][] = [];
     let before_turn = turn;
     let left_bytes = room_bytes;
+    let limit = FIRST_TURNS;
     for (;;) {
-      const rows = await store.turnsBefore({ user_id, uid: thread_uid }, { before_turn, limit: BATCH });
+      const rows = await store.turnsBefore({ user_id, uid: thread_uid }, { before_turn, limit });
       const turns = (await doneTurns(user_id, rows)).map(({ messages }) => messages);
       const fit = fitting(turns, left_bytes);
       kept.push(...fit);
       left_bytes -= fit.reduce((sum, messages) => sum + bytesOf(messages), 0);
       before_turn = rows.at(-1)?.turn ?? 1;
-      if (fit.length < turns.length || rows.length < BATCH) break;
+      if (fit.length < turns.length || rows.length < limit) break;
+      limit = likelyToFit(left_bytes, { turns: kept.length, bytes: room_bytes - left_bytes });
     }
     return { messages: kept.reverse().flat(), turns_left_out: turn - 1 - kept.length };
   }
@@ -233,6 +236,12 @@ export function fitting<Turn>(turns: readonly Turn[], room_bytes: number): Turn[
     return left < 0;
   });
   return first_out === -1 ? [...turns] : turns.slice(0, first_out);
+}
+
+/** The number of turns to read next, at least one: their sizes are only known once they are read. */
+export function likelyToFit(left_bytes: number, read: { turns: number; bytes: number }): number {
+  if (read.bytes === 0) return MOST_TURNS;
+  return Math.min(MOST_TURNS, Math.max(1, Math.floor((left_bytes * read.turns) / read.bytes)));
 }
 
 /** The size of a value as JSON. */

@@ -1,0 +1,54 @@
+import { expect, test } from "vitest";
+import { createThreads } from "../../src/chat/threads.service.ts";
+import { newId } from "../../src/platform/ids.ts";
+import type { RunConfig } from "../../src/runs/transcript.ts";
+import { useQueue } from "./run-queue-fixture.ts";
+
+// The earlier turns of a thread can have megabytes each, and a model's context has room for a few of them.
+
+const queue = useQueue();
+const config = { model_id: "lab/small", auto_route: false, system_prompt: null } as RunConfig;
+const model = { context_window: 128_000 };
+const models = { find: () => model, list: () => [model] } as never;
+
+/** A thread with turns of these lengths, oldest first; what its next turn reads and is sent. */
+async function nextTurn(lengths: number[]) {
+  const { user_id, agent_id } = queue.agent;
+  const read: number[] = [];
+  const journals: typeof queue.scheduling.journals = (user, ids) => {
+    read.push(ids.length);
+    return queue.scheduling.journals(user, ids);
+  };
+  const clock = { now: () => queue.now };
+  const threads = createThreads({ db: queue.db, clock, models, runs: { ...queue.scheduling, journals } });
+  const key = { user_id, agent_id, thread_id: "t1" };
+  for (const length of lengths) {
+    const id = newId();
+    const messages = [{ role: "user", content: "x".repeat(length) }];
+    await queue.db.query({
+      text: `insert into run (user_id, id, agent_id, agent_version, trigger, status, queued_at, finished_at, input, priority)
+        values ($1, $2, $3, 1, 'chat', 'succeeded', $4, $4, $5, 0)`,
+      values: [user_id, id, agent_id, queue.now, JSON.stringify({ messages, thread_id: "t1" })],
+    });
+    await queue.db.transaction((tx) => threads.begin(tx, key, id));
+  }
+  const { id } = await queue.enqueue(queue.agent, "chat");
+  await queue.db.transaction((tx) => threads.begin(tx, key, id));
+  const run = { ...(await queue.claimOne()), input: { messages: [], thread_id: "t1" } };
+  const { messages } = (await threads.withHistory(run, config)).input as { messages: unknown[] };
+  return { sent: messages.length, read: read.reduce((sum, turns) => sum + turns, 0) };
+}
+
+test("a turn after large ones reads a few of them, not a whole page", async () => {
+  expect(await nextTurn(Array(20).fill(150_000))).toEqual({ sent: 1, read: 4 });
+});
+
+test("a turn after small ones is sent all of them", async () => {
+  expect(await nextTurn(Array(47).fill(100))).toEqual({ sent: 47, read: 47 });
+});
+
+test("a turn after many is sent those that fit, and reads hardly more", async () => {
+  const { sent, read } = await nextTurn(Array(40).fill(10_000));
+  expect(sent).toBe(19);
+  expect(read).toBeLessThanOrEqual(20);
+});
