@@ -29,7 +29,7 @@ const notOnEmbedded = [
   "test/journeys/migrations.test.ts",
 ];
 /** Examples for a newcomer's machine, attacks on one process, and the move away: on embedded storage only. */
-const notOnPostgres = ["test/journeys/{docs,denial-of-service,behind-a-proxy,move}.test.ts"];
+const notOnPostgres = ["test/journeys/{docs,denial-of-service,behind-a-proxy,idle-database,move}.test.ts"];
 /** A condition without a time of its own is waited for; one that promises a time names it. */
 const expecting = { poll: { timeout: 10_000 } };
 /** A busy machine starts processes and draws pages slowly, so only a test that hangs takes this long. */

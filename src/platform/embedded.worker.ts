@@ -16,6 +16,8 @@ const STATEMENTS_PER_VACUUM = 20_000;
 /** A checkpoint on a full disk breaks the database until a restart. Two WAL segments are 32 MB. */
 const CHECKPOINT_BYTES = 32_000_000;
 
+const WAL_POSITION = "select pg_current_wal_insert_lsn()::text as at";
+
 interface EmscriptenStream {
   nfd: number;
 }
@@ -156,6 +158,16 @@ async function vacuumAll(): Promise<void> {
   await pglite.exec("vacuum (analyze)").finally(() => answer({ kind: "vacuum", begins: false }));
 }
 
+/** Where the WAL ended after the last checkpoint. Reads write none, so an idle service leaves the disk alone. */
+let checkpointed_at = "";
+
+async function checkpointIfWritten(): Promise<void> {
+  const position = async () => (await pglite.query<{ at: string }>(WAL_POSITION)).rows[0]?.at ?? "";
+  if ((await position()) === checkpointed_at) return;
+  await pglite.exec("checkpoint");
+  checkpointed_at = await position();
+}
+
 const maintenance = setInterval(() => {
   if (statements === maintained || in_transaction || !hasSpace()) return;
   const vacuum = statements - maintained > STATEMENTS_PER_VACUUM;
@@ -163,7 +175,7 @@ const maintenance = setInterval(() => {
     .then(async () => {
       if (in_transaction) return;
       if (vacuum) await vacuumAll();
-      await pglite.exec("checkpoint");
+      await checkpointIfWritten();
       maintained = vacuum ? statements : maintained;
     })
     .catch(() => {});
