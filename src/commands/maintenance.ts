@@ -58,7 +58,10 @@ export async function rotateKeys(): Promise<number> {
     }
     say(`done: ${rewrapped} keys rewrapped, all are under ${current_kek_id} now`);
     const others = keyring.slice(1).map(({ id }) => id);
-    if (others.length > 0) say(`nothing needs ${others.join(", ")} any more`);
+    if (others.length > 0)
+      say(
+        `the database does not need ${others.join(", ")} any more; backups of before need it: keep it as long as them`,
+      );
     return 0;
   } finally {
     await db.close();
