@@ -9,7 +9,7 @@ import type { Instant } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";
 import { callModel, type ModelAnswer, type ModelCall, type ModelOutcome } from "./model-call.ts";
 import { nextAction } from "./next-action.ts";
-import { brokenAnswer, modelCallError, retryDelay } from "./run-error.ts";
+import { brokenAnswer, modelCallError, modelGone, retryDelay } from "./run-error.ts";
 import { type EngineDeps, modelCallStart, nextIndex, type StopReason, stopReason, type Work } from "./run-work.ts";
 import type { LeaseState } from "./runs.types.ts";
 import {
@@ -115,6 +115,7 @@ export function createModelStep(deps: EngineDeps) {
     work.offered = toolNames(definitions);
     const model = config.auto_route ? "auto" : (config.model_id ?? "");
     const known = models.find((config.auto_route ? model_id : config.model_id) ?? "");
+    if (!config.auto_route && known === null) throw modelGone(model);
     const messages = transcript(config, input, steps, { vision: known?.supports.vision === true });
     const request: ChatRequest = { model, messages, ...settingsOf(config.model_settings) };
     const with_tools = { ...request, ...offeredTools(work, definitions) };

@@ -1,5 +1,5 @@
 import type { RunError } from "../contract/runs.ts";
-import { PurserError } from "../errors.ts";
+import { errors, PurserError } from "../errors.ts";
 import { isProviderFailure } from "../models/provider-errors.ts";
 
 /** The error of a completion mentions max_tokens, which an agent's owner cannot set. */
@@ -24,6 +24,12 @@ export function modelCallError(thrown: unknown): RunError {
   if (code === "insufficient_balance") return { code: "insufficient_tokens", message: NOT_COVERED };
   if (status === 402) return { code: "insufficient_tokens", message };
   return { code: "model_unavailable", message };
+}
+
+/** The configuration no longer has the agent's model. The caller of a chat has not named it, so it is the run's error. */
+export function modelGone(model: string): PurserError {
+  const message = `The agent's model ${JSON.stringify(model)} is not offered any more. Set another model_id with PUT /api/v1/agents/{id}; GET /api/v1/models lists them.`;
+  return errors.runFailed({ code: "model_unavailable", message }).with({ param: "model_id" });
 }
 
 /** The Retry-After of a failed provider; null: the call is not retried. */

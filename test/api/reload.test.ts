@@ -75,6 +75,20 @@ describe("a reload", () => {
     expect(await modelIds()).not.toContain("lab/a");
   });
 
+  it("leaves an agent without its model: a chat names that model and the agent's field, as its run does", async () => {
+    const agent = (await user.post("/api/v1/agents", { name: "Left", model_id: "lab/a" })).body.id;
+    await reload({ models: [] });
+    const messages = [{ role: "user", content: "hello" }];
+    const own_chat = await user.post(`/api/v1/agents/${agent}/chat`, { messages });
+    for (const { status, body } of [own_chat, await user.post(CHAT, ask(`agent/${agent}`))]) {
+      expect([status, body.error.code, body.error.param]).toEqual([409, "model_unavailable", "model_id"]);
+      expect(body.error.message).toMatch(/^The agent's model "lab\/a" is not offered any more\. Set another model_id/);
+    }
+    const [run] = (await user.get(`/api/v1/agents/${agent}/runs`)).body.runs;
+    expect(run.error).toEqual({ code: "model_unavailable", message: own_chat.body.error.message });
+    expect(upstream.requests).toEqual([]);
+  });
+
   it("keeps the rates of earlier charges readable", async () => {
     await user.post(CHAT, ask("lab/a"), { "X-Request-Id": "old" });
     await reload(modelsWith({ ...OLD, input_rate: 3, output_rate: 4 }));
