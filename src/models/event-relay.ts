@@ -23,10 +23,13 @@ const MODEL_FIELD = /"model"\s*:\s*"(?:[^"\\]|\\.)*"/;
 const USAGE_OBJECT = /"usage"\s*:\s*\{/;
 /** A quote inside a JSON string is escaped, so this matches only the field. Some servers write an empty one in every chunk. */
 export const FINISH_REASON = /"finish_reason"\s*:\s*"[^"]/;
-const ERROR_FIELD = /"error"\s*:/;
+/** Older vLLM and servers built on it: `{"object": "error", "message": …}`. */
+const ERROR_FIELD = /"error"\s*:|"object"\s*:\s*"error"/;
+/** An event that its own name makes an error, whatever its data. */
+const ERROR_EVENT = /(?:^|\n)event:\s*error\s*(?:\n|$)/;
 const DETAILS = /"reasoning_details"\s*:\s*\[/;
 /** Text that marks a block as one that may hold an event which needs parsing. */
-const SIGN = new RegExp(`"usage"|\\[DONE\\]|"error"|${OTHER_SHAPE.source}`);
+const SIGN = new RegExp(`"usage"|\\[DONE\\]|"error"|(?:^|\\n)event:\\s*error|${OTHER_SHAPE.source}`);
 /** With routes, each piece of reasoning is marked with the route. */
 const SIGN_WITH_DETAILS = new RegExp(`${SIGN.source}|"reasoning_details"`);
 
@@ -49,6 +52,7 @@ export interface EventRelay {
 interface Chunk {
   id?: unknown;
   created?: unknown;
+  object?: unknown;
   model?: unknown;
   choices?: unknown;
   usage?: unknown;
@@ -91,7 +95,8 @@ export function createEventRelay(model: Model): EventRelay {
   function parseChunk(payload: string): Chunk {
     const chunk = chunkOrNull(payload);
     if (chunk === null) throw brokenProvider(model, "an event that is no chunk");
-    if (chunk.error !== undefined && chunk.error !== null) throw brokenProvider(model, "an error event");
+    if ((chunk.error !== undefined && chunk.error !== null) || chunk.object === "error")
+      throw brokenProvider(model, "an error event");
     return chunk;
   }
 
@@ -101,6 +106,7 @@ export function createEventRelay(model: Model): EventRelay {
       finished = true;
       return "";
     }
+    if (ERROR_EVENT.test(event)) throw brokenProvider(model, "an error event");
     if (ERROR_FIELD.test(payload)) parseChunk(payload);
     if (FAILED_ANSWER.test(payload)) throw brokenProvider(model, "an answer that failed");
     const has_details = model.route !== null && DETAILS.test(payload);

@@ -36,7 +36,7 @@ export function createAnswerReader() {
     const choice = chunk.choices?.[0];
     if (choice?.finish_reason != null) finish_reason = finishReasonOf(choice.finish_reason);
     for (const call of choice?.delta?.tool_calls ?? []) addCall(call);
-    if (choice?.delta !== undefined) reasoning.add(choice.delta);
+    if (choice?.delta != null) reasoning.add(choice.delta);
     const text = choice?.delta?.content ?? "";
     content += text;
     return text;

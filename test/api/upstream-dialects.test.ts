@@ -28,6 +28,7 @@ const HELLO = [
 it.each([
   ["no space after `data:`", (text: string) => text.replace("data: ", "data:")],
   ["an event in two lines", (text: string) => text.replace("data: {", "data: {\ndata: ")],
+  ["a chunk whose delta is null", (text: string) => text.replace('"delta":{}', '"delta":null')],
   ["`error: null` in each chunk", (text: string) => text.replace('"choices"', '"error":null,"choices"')],
 ])("an agent answers with the text of its model and is charged once: %s", async (_, written) => {
   const agent = (await user.post("/api/v1/agents", { name: "Sailor", model_id: "lab/plain" })).body.id;
@@ -211,6 +212,17 @@ describe("what a server writes in its own way", () => {
     lab.upstream.answer(reply);
     const answer = await user.post(...asked.chat);
     expect([answer.status, answer.body.error?.code]).toEqual([502, "upstream_error"]);
+    expect(await charges(user)).toEqual([]);
+  });
+
+  it("is a failure that costs nothing if a stream has only an error of older vLLM and [DONE]", async () => {
+    lab.upstream.answer(events(event({ object: "error", message: "no", code: 400 }), "data: [DONE]\n\n"));
+    const agent = (await user.post("/api/v1/agents", { name: "Sailor", model_id: "lab/plain" })).body.id;
+    const chat = { ...asked.chat[1], stream: true };
+    for (const body of [chat, ask(`agent/${agent}`)]) {
+      const answer = await user.post("/api/v1/chat/completions", body);
+      expect([answer.status, answer.body.error?.code]).toEqual([502, "upstream_error"]);
+    }
     expect(await charges(user)).toEqual([]);
   });
 

@@ -117,3 +117,22 @@ it("a chunk with log probabilities passes as it is written", () => {
   const sent = event({ choices: [{ index: 0, delta: { content: "a" }, logprobs }] }).replace('"index":', '"index" : ');
   expect(relay.push(sent)).toContain('"index" : 0');
 });
+
+it.each([
+  ["of older vLLM", event({ object: "error", message: "no", code: 400 })],
+  ["by the event's name", 'event: error\ndata: {"message":"no"}\n\n'],
+  ["by the event's name, with text", "event: error\ndata: overloaded\n\n"],
+])(
+  "an error %s fails the stream, also where [DONE] follows; the text of an answer that quotes one does not",
+  (_, sent) => {
+    const model = modelOf();
+    const end = "data: [DONE]\n\n";
+    expect(() => createEventRelay(model).push(sent + end)).toThrow("did not give a usable answer");
+    const begun = createEventRelay(model);
+    expect(contentOf(begun.push(delta("kept") + sent + end))).toBe("kept");
+    expect(() => begun.finished()).toThrow("did not give a usable answer");
+    const quoting = createEventRelay(model);
+    expect(contentOf(quoting.push(delta(sent) + end))).toBe(sent);
+    expect(quoting.finished()).toBe(true);
+  },
+);
