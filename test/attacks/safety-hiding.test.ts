@@ -123,6 +123,72 @@ describe("an end tag closes what it closes in browsers", () => {
   ])("and leaves the rest visible: %s", (inner) => expectShown(page(inner)));
 });
 
+describe("a selector with ancestors hides what it selects, and nothing else", () => {
+  const inside = (css: string, open: string, close: string) =>
+    page(`${open}<p class=x>${HIDDEN}</p>${close}`, `<style>${css}</style>`);
+  const within = (css: string) => inside(css, "<main><div class=a><section>", "</section></div></main>");
+  it.each([
+    within(".a .x{display:none}"),
+    within("main .a p{display:none}"),
+    within("section > p{display:none}"),
+    within(".a > section > .x{opacity:0}"),
+    within("main > .a p{display:none}"),
+    within(".a{.x{display:none}}"),
+    within(".a{& > section .x{display:none}}"),
+    within(".x{display:none}.b .x{display:block}"),
+    within(".x{display:none}.x{display:block}.a .x{display:none}"),
+    within(":is(.b, .a) .x{display:none}"),
+    within(".a .x:not(:hover){display:none}"),
+    within("body > main .x{display:none}"),
+    within(":root > body .x{display:none}"),
+    within("@media screen and (min-width:1px){.a .x{display:none}}"),
+    within("@media print, (min-width: 20em){.a .x{display:none}}"),
+    inside("div div div .x{display:none}", "<div><div><div>", "</div></div></div>"),
+    inside("b .x{display:none}", "<b>", "</b>"),
+  ])("%s", expectHidden);
+
+  it.each([
+    within(".b .x{display:none}"),
+    within(".a > .x{display:none}"),
+    within(".x .a{display:none}"),
+    within("section .a .x{display:none}"),
+    within(".x{display:none}.a .x{display:block}"),
+    within(".x:is(.b, .c){display:none}"),
+    within("@media print and (min-width:1px){.a .x{display:none}}"),
+    within("@media (min-width:2000px){.a .x{display:none}}"),
+    page(`<div class=a><b></b></div><p class=x>${HIDDEN}</p>`, "<style>.a .x, .a > p{display:none}</style>"),
+    page(`<div class=a><i><p class=x>${HIDDEN}</p></i></div>`, "<style>.a > p{display:none}</style>"),
+  ])("%s", expectShown);
+});
+
+describe("a custom property hides by its value", () => {
+  it.each([
+    styled(":root{--d:none}.x{display:var(--d)}"),
+    styled("*{--D:none}.x{--d:block;display:var( --D )}"),
+    styled(".x{--o:0;opacity:var(--o)}"),
+    styled(".x{display:var(--unknown, none)}"),
+    styled(":root{--a:var(--b);--b:none}.x{display:var(--a)}"),
+    styled(":root{--d:block!important;--d:none}.x{display:none}"),
+    styled(":root{--c:#fff}.x{color:var(--c)}"),
+    styled(".x{display:none;opacity:var(--o)}"),
+    inline("--d:none;display:var(--d)"),
+    page(`<div style="--d:none"><div><p style="display:var(--d)">${HIDDEN}</p></div></div>`),
+    page(
+      `<div class=a><p class=x>${HIDDEN}</p></div>`,
+      "<style>:root{--d:block}.a{--d:none}.x{display:var(--d)}</style>",
+    ),
+  ])("%s", expectHidden);
+
+  it.each([
+    styled(":root{--d:none}.a{--d:none}.x{--d:block;display:var(--d)}"),
+    styled(".x{display:var(--unknown)}"),
+    styled(".x{display:var(--a);--a:var(--b);--b:var(--a)}"),
+    styled(".y{--d:none}.x{display:var(--d,block)}"),
+    styled(":root{--c:#333}@media (prefers-color-scheme:dark){:root{--c:#fff}}.x{color:var(--c)}"),
+    page(`<div style="--d:none"></div><p style="display:var(--d)">${HIDDEN}</p>`),
+  ])("%s", expectShown);
+});
+
 describe("what exceeds a limit is hidden", () => {
   const attributes = Array.from({ length: 256 }, (_, at) => `a${at}`).join(" ");
   const classes = Array.from({ length: 300 }, (_, at) => `c${at}`).join(" ");

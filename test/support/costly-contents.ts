@@ -49,6 +49,44 @@ const HTML_UNITS = [
 
 const HTML_SHAPES: readonly Shape[] = [
   [
+    "selectors with ancestors, each element within all",
+    following("<style>div div b{display:none}*>b{top:1}</style>", "<div><b>"),
+  ],
+  [
+    "many selectors with one ancestor beside elements of many classes",
+    (length) =>
+      numbered((at) => `.a .k${at} b{color:red}`)(length / 2).replace(/^/, "<style>") +
+      "</style><div class=a>" +
+      numbered((at) => `<i class="k${at} j${at}"><b>`)(length / 2),
+  ],
+  [
+    "many selectors that begin alike and end alike",
+    (length) =>
+      numbered((at) => `b[k${at}] b{color:red}`)(length / 2).replace(/^/, "<style>") +
+      "</style>" +
+      numbered((at) => `<b k${at} class=x${at}>`)(length / 2),
+  ],
+  [
+    "elements of many classes within others",
+    (length) =>
+      "<style>.k1 .k2 .k3 .k4 p{top:1}</style>" +
+      numbered((at) => `<b class="${Array.from({ length: 50 }, (_, nth) => `k${at + nth}`).join(" ")}">`)(length),
+  ],
+  [
+    "a chain of selectors",
+    following(`<style>${"b ".repeat(16)}{color:red}${"b>".repeat(15)}i{top:1}</style>`, "<b><i>"),
+  ],
+  ["custom properties of each element", numbered((at) => `<b style="--k${at}:1;opacity:var(--k${at >> 1})">`)],
+  [
+    "custom properties that grow",
+    following(
+      `<style>*{${Array.from({ length: 40 }, (_, at) => `--k${at}:var(--k${at + 1}) var(--k${at + 1})`).join(";")};--k40:1;left:var(--k0)}</style>`,
+      "<b><i>",
+    ),
+  ],
+  ["unfinished variables", (length) => `<p style="left:${repeated("var(--a,")(length)}">x`],
+  ["many choices", (length) => `<style>${repeated(":is(a,b):is(c,d):is(e,f):is(g,h) p{top:1}")(length)}</style><p>x`],
+  [
     "a sheet of rules beside elements",
     (length) =>
       numbered((at) => `.k${at}{display:none}`)(length / 2).replace(/^/, "<style>") +

@@ -50,13 +50,18 @@ export function cascade(blocks: readonly Declarations[]): Declarations {
 
 /** Parses `a: b; c: d`, as in a `style` attribute. Rules inside are skipped. */
 export function parseDeclarations(css: string): Declarations {
+  return declarationsOf(declarationTexts(css));
+}
+
+/** The texts `a: b` of a `style` attribute. */
+export function declarationTexts(css: string): readonly string[] {
   const texts: string[] = [];
   let depth = 0;
   for (const { type, text } of cssPieces(css, { in_block: true })) {
     if (type === "declaration" && depth === 0) texts.push(text);
     depth += type === "open" ? 1 : type === "close" ? -1 : 0;
   }
-  return declarationsOf(texts);
+  return texts;
 }
 
 /** The declarations in these texts (`a: b`). Later valid ones win; an important one wins over ordinary ones. */
@@ -67,12 +72,12 @@ export function declarationsOf(texts: readonly string[]): Declarations {
     if (colon < 0 || colon > MAX_NAME) continue;
     const name = unescaped(text.slice(0, colon)).trim().toLowerCase();
     if (!PLACE_OF.has(name) && !SHORTHANDS.has(name)) continue;
-    const written = unescaped(
+    const written = lowerCase(
       text
         .slice(colon + 1)
         .trim()
         .slice(0, MAX_VALUE),
-    ).toLowerCase();
+    );
     const value = written.replace(/!\s{0,200}important$/, "").trim();
     if (value === "") continue;
     for (const [longhand, each] of longhands(name, value)) {
@@ -83,6 +88,65 @@ export function declarationsOf(texts: readonly string[]): Declarations {
     }
   }
   return found ?? NOTHING_DECLARED;
+}
+
+/** Lower case, without escapes. The case of `--names` counts, so their capitals get a sign. */
+function lowerCase(css: string): string {
+  const text = unescaped(css);
+  if (!text.includes("--")) return text.toLowerCase();
+  return text.replace(/--[^\s,():]+/g, (name) => name.replace(/[A-Z]/g, (capital) => `\ufffd${capital}`)).toLowerCase();
+}
+
+/** A `--name` with its value. */
+const CUSTOM = /^\s*(--[^\s:]{1,200})\s*:([\s\S]*)$/;
+
+/** The custom properties in these texts. Later ones win, and important ones over ordinary ones. */
+export function customProperties(texts: readonly string[]): ReadonlyMap<string, string> {
+  const found = new Map<string, string>();
+  const important = new Set<string>();
+  for (const text of texts) {
+    const [, name = "", written = ""] = text.includes("--") ? (CUSTOM.exec(text) ?? []) : [];
+    if (name === "") continue;
+    const key = lowerCase(name);
+    const value = lowerCase(written.trim().slice(0, MAX_CUSTOM));
+    const is_important = /!\s{0,200}important$/.test(value);
+    if (important.has(key) && !is_important) continue;
+    if (is_important) important.add(key);
+    found.set(key, value.replace(/!\s{0,200}important$/, "").trim());
+  }
+  return found;
+}
+
+/** The most characters of a custom property: values that hide are short. */
+const MAX_CUSTOM = 200;
+const VARIABLE = /var\(\s*(--[^\s,()]+)\s*(?:,((?:[^()]|\([^()]*\))*))?\)/g;
+/** Variables within variables beyond this count as invalid, as circles do. */
+const MAX_ROUNDS = 8;
+
+/** A value with its `var()` replaced; null: one of them has no value, so browsers ignore the declaration. */
+export function withVariables(value: string, lookUp: (name: string) => string | undefined): string | null {
+  let text = value;
+  let is_valid = true;
+  for (let round = 0; round < MAX_ROUNDS && is_valid && text.includes("var("); round++) {
+    text = text
+      .replace(VARIABLE, (_all, name: string, otherwise: string | undefined) => {
+        const found = lookUp(name) ?? otherwise;
+        if (found === undefined) is_valid = false;
+        return found?.trim() ?? "";
+      })
+      .slice(0, MAX_CUSTOM);
+  }
+  return is_valid && !text.includes("var(") ? text.trim() : null;
+}
+
+/** The declarations with their `var()` replaced. Those whose value is then not valid are left out. */
+export function resolved(css: Declarations, lookUp: (name: string) => string | undefined): Declarations {
+  if (!css.some((value) => value?.includes("var(") === true)) return css;
+  return css.map((value, place) => {
+    if (value?.includes("var(") !== true) return value;
+    const known = withVariables(value, lookUp);
+    return known !== null && isValid(PROPERTIES[place % COUNT]?.values ?? "any", known) ? known : undefined;
+  });
 }
 
 /** No name of a property is longer, also when it is written in escapes. */

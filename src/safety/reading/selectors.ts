@@ -43,18 +43,69 @@ const CASELESS = new Set(
   "align checked dir disabled hidden lang media method rel rev selected shape type valign".split(" "),
 );
 
-/** Reads one selector. Null: combinators, states and places need the page's tree, so it is not known what matches. */
-export function compoundOf(selector: string): Compound | null {
-  const text = selector.length > MAX_SELECTOR ? "" : selector.trim().replace(EVERYWHERE, "");
-  if (text === "") return null;
-  const found = { name: "", ids: [], classes: [], attributes: [], excluded: [], specificity: 0 } as Writable;
-  const part = new RegExp(PART);
-  while (part.lastIndex < text.length) {
-    const at = part.lastIndex;
-    const groups = part.exec(text)?.groups;
-    if (groups === undefined || !add(found, groups, at)) return null;
+/** Between an ancestor or parent and the rest of a selector. */
+const COMBINATOR = /\s*>\s*|\s+/y;
+/** `:root` is the element html. */
+const ROOT = /(^|[\s>]):root\b/gi;
+/** States that no element has before a person does something: `.a:not(:hover)`. */
+const AT_REST = /:not\(\s*:(?:hover|active|focus|focus-visible|focus-within|target|fullscreen|modal)\s*\)/gi;
+/** The same weight, for a class that no element can have: a space. */
+const NO_CLASS = ":not(.\\20 )";
+/** Selectors with more parts are not read. */
+const MAX_PARTS = 16;
+
+/** A compound of a selector with combinators. */
+export interface Part {
+  readonly compound: Compound;
+  /** Whether the part before is its parent (`a > b`), not any ancestor (`a b`). */
+  readonly is_child: boolean;
+}
+
+/**
+ * The parts of one selector, from the outermost ancestor to the element itself. Null: siblings, states and places are
+ * not read, so it is not known what matches.
+ */
+export function partsOf(selector: string): readonly [...Part[], Part] | null {
+  if (selector.length > MAX_SELECTOR) return null;
+  const text = selector.trim().replace(EVERYWHERE, "").replace(ROOT, "$1html").replace(AT_REST, NO_CLASS);
+  const parts: Part[] = [];
+  const simple = new RegExp(PART);
+  const combinator = new RegExp(COMBINATOR);
+  let found = emptyCompound();
+  let from = 0;
+  let is_child = false;
+  while (simple.lastIndex < text.length) {
+    const at = simple.lastIndex;
+    const groups = simple.exec(text)?.groups;
+    if (groups !== undefined) {
+      if (!add(found, groups, at - from)) return null;
+      continue;
+    }
+    combinator.lastIndex = at;
+    const between = combinator.exec(text)?.[0];
+    if (between === undefined || at === from || parts.length >= MAX_PARTS) return null;
+    parts.push({ compound: found, is_child });
+    is_child = between.includes(">");
+    found = emptyCompound();
+    from = combinator.lastIndex;
+    simple.lastIndex = from;
   }
-  return found;
+  return from === text.length ? null : [...parts, { compound: found, is_child }];
+}
+
+const emptyCompound = (): Writable => ({
+  name: "",
+  ids: [],
+  classes: [],
+  attributes: [],
+  excluded: [],
+  specificity: 0,
+});
+
+/** Reads a selector without combinators; null for others. */
+function compoundOf(selector: string): Compound | null {
+  const parts = partsOf(selector);
+  return parts?.length === 1 ? parts[0].compound : null;
 }
 
 type Writable = {
@@ -138,6 +189,24 @@ function passes(written: string | undefined, { operator, value, ignores_case }: 
     default:
       return value !== "" && has.includes(value);
   }
+}
+
+/** A choice between several selectors: `:is(.a, .b)`. */
+const CHOICE = /:(?:is|where|matches|-webkit-any)\(([^()]*,[^()]*)\)/i;
+const MAX_CHOICES = 64;
+
+/** The selectors that one with choices stands for: `:is(.a, .b) p` is `:is(.a) p` and `:is(.b) p`. */
+export function choicesOf(selector: string): readonly string[] {
+  if (selector.length > MAX_SELECTOR) return [selector];
+  let all = [selector];
+  for (let round = 0; round < MAX_PARTS && all.length < MAX_CHOICES && all.some((each) => CHOICE.test(each)); round++) {
+    all = all.flatMap((each) => {
+      const [choice, list] = CHOICE.exec(each) ?? [];
+      if (choice === undefined || list === undefined) return [each];
+      return list.split(",").map((one) => each.replace(choice, () => choice.replace(list, () => one)));
+    });
+  }
+  return all.length <= MAX_CHOICES ? all : [selector];
 }
 
 /** Splits a list of selectors at its commas, not at those in brackets or strings. */

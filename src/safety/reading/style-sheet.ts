@@ -1,13 +1,56 @@
 import { type CssPiece, cssPieces } from "./css-pieces.ts";
-import { type Declarations, declarationsOf, NOTHING_DECLARED, PLACES, parseDeclarations } from "./declarations.ts";
+import {
+  customProperties,
+  type Declarations,
+  declarationsOf,
+  NOTHING_DECLARED,
+  PLACES,
+  parseDeclarations,
+} from "./declarations.ts";
 import { hidesAlone } from "./hiding-css.ts";
 import type { HtmlToken } from "./html-tokens.ts";
-import { type Compound, compoundOf, isCertain, matches, selectorsIn } from "./selectors.ts";
+import {
+  type Compound,
+  choicesOf,
+  isCertain,
+  matches,
+  type Part,
+  partsOf,
+  type Selectable,
+  selectorsIn,
+} from "./selectors.ts";
+import {
+  changedVariables,
+  contextWithin,
+  emptyContext,
+  isBegun,
+  keyOf,
+  type Rest,
+  restOf,
+  type StyleContext,
+  type Variables,
+  variableOf,
+} from "./style-context.ts";
 
-/** The rules of a page's own `<style>` elements whose selectors have no combinators. */
+/** What ancestors contribute to the style of an element. */
+export type Context = StyleContext<Rule>;
+
+/** The style of an element by the sheet. */
+export interface Matched {
+  /** More specific selectors win, then later rules. Their `var()` are not replaced. */
+  readonly declarations: Declarations;
+  readonly customs: ReadonlyMap<string, string>;
+  /** Selectors of which the element matches a part, for the context of its children. */
+  readonly begun: readonly Rest<Rule>[];
+}
+
+/** The rules of a page's own `<style>` elements whose selectors need no siblings, places or states. */
 export interface StyleSheet {
-  /** The declarations for an element. More specific selectors win, then later rules. */
-  match(element: { name: string; attributes: ReadonlyMap<string, string> }): Declarations;
+  match(element: { name: string; attributes: ReadonlyMap<string, string> }, context: Context): Matched;
+  /** The value of a custom property. Undefined, too, on a page that has asked too often. */
+  variableOf(variables: Variables | null, name: string): string | undefined;
+  /** The context of the page's outermost elements: browsers add `html` and `body`. */
+  readonly root: Context;
   readonly is_empty: boolean;
   /** The attributes that selectors read. */
   readonly reads: ReadonlySet<string>;
@@ -15,57 +58,132 @@ export interface StyleSheet {
 
 /** The declarations of one selector, and the rank of each: a higher one wins. */
 interface Rule {
-  readonly compound: Compound;
-  /** By place in `Declarations`. Few places per rule: a large sheet has a hundred thousand rules. */
-  readonly declared: Map<number, { readonly value: string; readonly rank: number }>;
+  readonly parts: readonly [...Part[], Part];
+  readonly specificity: number;
+  /**
+   * By place in `Declarations`, or by the name of a custom property. Few places per rule: a large sheet has a hundred
+   * thousand rules.
+   */
+  readonly declared: Map<number | string, { readonly value: string; readonly rank: number }>;
 }
 
 /** Rules of the browser's at-rules that hold on every screen. Others (print, a width) are skipped. */
-const SCREEN = /^@(?:media(?:\s+(?:only\s+)?(?:screen|all))?\s*$|layer\b|supports\b(?!\s*not\b))/i;
+const SCREEN = /^@(?:layer\b|supports\b(?!\s*not\b))/i;
+const MEDIA = /^@media\b(.*)$/is;
+/** A media query that every screen fulfils: its kind, or a width that none falls below or exceeds. */
+const ANY_SCREEN =
+  /^(?:(?:only\s+)?(?:screen|all)|not\s+print)?(?:(?:^|\s+and\s+)\((?:min-(?:width|height):\s*(?:[012]?\d?\d(?:\.\d+)?px|(?:1?\d(?:\.\d+)?|20)r?em|0)|max-(?:width|height):\s*(?:\d{5,}px|\d{4,}r?em))\s*\))*$/i;
+
+function holdsOnScreens(at_rule: string): boolean {
+  const queries = MEDIA.exec(at_rule)?.[1]?.slice(0, MAX_OUTER_LENGTH).split(",");
+  return queries === undefined ? SCREEN.test(at_rule) : queries.some((query) => ANY_SCREEN.test(query.trim()));
+}
 /** Checks of selectors with several parts: the first ones, and as many per element. Beyond, an element is hidden. */
 const FIRST_CHECKS = 100_000;
 const CHECKS_PER_TOKEN = 20;
+/** The same for the contexts that are looked through for selectors with combinators. */
+const FIRST_STEPS = 1_000_000;
+const STEPS_PER_TOKEN = 20;
+/** The same for custom properties. Beyond, they have no value. */
+const FIRST_LOOK_UPS = 100_000;
+const LOOK_UPS_PER_TOKEN = 5;
+/** Elements within more contexts are hidden. */
+const MAX_CONTEXTS = 256;
 /** A rule within a rule is read if the outer one has at most this many selectors. */
 const MAX_OUTER_SELECTORS = 16;
 const MAX_OUTER_LENGTH = 200;
+/** The selectors that those with choices (`:is(.a, .b)`) add on a page. */
+const MAX_CHOICES = 20_000;
 const MAX_SPECIFICITY = 1e9;
-const HIDDEN = parseDeclarations("display:none!important");
+const HIDDEN: Matched = {
+  declarations: parseDeclarations("display:none!important"),
+  customs: new Map(),
+  begun: [],
+};
 
 /** Reads the sheets of a page in one forward scan. */
 export function readStyleSheet(tokens: readonly HtmlToken[]): StyleSheet {
+  const rules = rulesOf(tokens);
+  const all = [...rules.values()];
+  const index = Map.groupBy(
+    all.filter(({ parts }) => parts.length === 1),
+    ({ parts }) => keyOf(parts[0].compound),
+  );
+  const chains = all.flatMap((rule) => (rule.parts.length === 1 ? [] : (restOf(rule.parts, rule) ?? [])));
+  const starts = Map.groupBy(chains, ({ key }) => key);
+  const has_chains = chains.length > 0;
+  const reads = new Set(all.flatMap(({ parts }) => parts.flatMap(({ compound }) => attributesOf(compound))));
+  let checks = FIRST_CHECKS + CHECKS_PER_TOKEN * tokens.length;
+  let steps = FIRST_STEPS + STEPS_PER_TOKEN * tokens.length;
+
+  /** The chains whose next part has this key. */
+  function* chainsFor(key: string, context: Context): Generator<Rest<Rule>> {
+    steps -= context.depth + 1;
+    yield* starts.get(key) ?? [];
+    yield* context.for_children?.get(key) ?? [];
+    for (let at: Context | null = context; at !== null; at = at.outer) yield* at.begun.get(key) ?? [];
+  }
+
+  function match({ name, attributes }: Pick<Selectable, "name" | "attributes">, context: Context): Matched {
+    const classes = new Set((attributes.get("class") ?? "").split(/\s+/));
+    const element = { name, classes, attributes };
+    const keys = ["*", name, `#${attributes.get("id") ?? ""}`, ...[...classes].map((each) => `.${each}`)];
+    const found: Rule[] = [];
+    const begun = new Set<Rest<Rule>>();
+    for (const key of keys) {
+      for (const rule of index.get(key) ?? []) {
+        const { compound } = rule.parts[0];
+        if (!isSimple(compound) && checks-- <= 0) return HIDDEN;
+        if (matches(element, compound)) found.push(rule);
+      }
+      if (!has_chains) continue;
+      for (const { compound, next, rule } of chainsFor(key, context)) {
+        if (steps-- <= 0) return HIDDEN;
+        if (!matches(element, compound)) continue;
+        if (next === null) found.push(rule);
+        else if (next.is_child || !isBegun(context, next)) begun.add(next);
+      }
+    }
+    steps -= begun.size * context.depth;
+    if (begun.size > 0 && (steps <= 0 || context.depth > MAX_CONTEXTS)) return HIDDEN;
+    return { ...strongest(found), begun: [...begun] };
+  }
+
+  let look_ups = FIRST_LOOK_UPS + LOOK_UPS_PER_TOKEN * tokens.length;
+  const lookUp = (variables: Variables | null, name: string) =>
+    look_ups-- > 0 ? variableOf(variables, name) : undefined;
+  const root = ["html", "body"].reduce((context: Context, name) => {
+    const { begun, customs } = match({ name, attributes: new Map() }, context);
+    const inherited = (variable: string) => lookUp(context.variables, variable);
+    return contextWithin(context, begun, changedVariables(customs, inherited));
+  }, emptyContext<Rule>());
+  return { match, variableOf: lookUp, root, is_empty: rules.size === 0, reads };
+}
+
+/** The rules that can hide something, by their selectors. */
+function rulesOf(tokens: readonly HtmlToken[]): ReadonlyMap<string, Rule> {
   const rules = new Map<string, Rule>();
   let order = 0;
+  let left = MAX_CHOICES;
   for (const { css, is_certain } of sheetsOf(tokens)) {
     for (const { selectors, declarations, is_layered } of blocks(css)) {
       const block = declarationsOf(declarations);
-      if (block === NOTHING_DECLARED) continue;
+      const customs = customProperties(declarations);
+      if (block === NOTHING_DECLARED && customs.size === 0) continue;
       if (!(is_certain && selectors.every(isCertain)) && !hidesAlone(block)) continue;
       order++;
-      const declared = block.flatMap((value, place) => (value === undefined ? [] : [[place, value] as const]));
-      for (const selector of selectors) addRule(rules, selector, { declared, order, is_layered });
+      const declared = [
+        ...block.flatMap((value, place) => (value === undefined ? [] : [[place, value] as const])),
+        ...customs,
+      ];
+      for (const selector of selectors) {
+        const choices = left > 0 ? choicesOf(selector) : [selector];
+        left -= choices.length - 1;
+        for (const choice of choices) addRule(rules, choice, { declared, order, is_layered });
+      }
     }
   }
-  const all = [...rules.values()];
-  const index = indexOf(all);
-  const reads = new Set(all.flatMap(({ compound }) => attributesOf(compound)));
-  let checks = FIRST_CHECKS + CHECKS_PER_TOKEN * tokens.length;
-  return {
-    match: ({ name, attributes }) => {
-      const classes = new Set((attributes.get("class") ?? "").split(/\s+/));
-      const element = { name, classes, attributes };
-      const keys = ["*", name, `#${attributes.get("id") ?? ""}`, ...[...classes].map((each) => `.${each}`)];
-      const found: Rule[] = [];
-      for (const key of keys) {
-        for (const rule of index.get(key) ?? []) {
-          if (!isSimple(rule.compound) && checks-- <= 0) return HIDDEN;
-          if (matches(element, rule.compound)) found.push(rule);
-        }
-      }
-      return strongest(found);
-    },
-    is_empty: rules.size === 0,
-    reads,
-  };
+  return rules;
 }
 
 function addRule(
@@ -75,20 +193,21 @@ function addRule(
     declared,
     order,
     is_layered,
-  }: { declared: readonly (readonly [place: number, value: string])[]; order: number; is_layered: boolean },
+  }: { declared: readonly (readonly [place: number | string, value: string])[]; order: number; is_layered: boolean },
 ): void {
   const key = selector.trim();
   let rule = rules.get(key);
   if (rule === undefined) {
-    const compound = compoundOf(key);
-    if (compound === null) return;
-    rule = { compound, declared: new Map() };
+    const parts = partsOf(key);
+    if (parts === null) return;
+    const sum = parts.reduce((total, { compound }) => total + compound.specificity, 0);
+    rule = { parts, specificity: Math.min(sum, MAX_SPECIFICITY - 1), declared: new Map() };
     rules.set(key, rule);
   }
-  const specificity = Math.min(rule.compound.specificity, MAX_SPECIFICITY - 1);
+  const { specificity } = rule;
   for (const [place, value] of declared) {
     // Layers lose against other rules, but their important declarations win.
-    const isUpper = is_layered === place >= PLACES / 2;
+    const isUpper = is_layered === (typeof place === "number" && place >= PLACES / 2);
     const rank = (isUpper ? MAX_SPECIFICITY : 0) + specificity + order / 2 ** 22;
     if (rank >= (rule.declared.get(place)?.rank ?? 0)) rule.declared.set(place, { value, rank });
   }
@@ -103,31 +222,20 @@ function attributesOf({ ids, attributes, excluded }: Compound): string[] {
   return [...own, ...(ids.length > 0 ? ["id"] : []), ...excluded.flatMap(attributesOf)];
 }
 
-/** The rules by the id, class or name that an element must have. */
-function indexOf(rules: readonly Rule[]): ReadonlyMap<string, readonly Rule[]> {
-  const index = new Map<string, Rule[]>();
-  for (const rule of rules) {
-    const { ids, classes, name } = rule.compound;
-    const key = ids.length > 0 ? `#${ids[0]}` : classes.length > 0 ? `.${classes.at(-1)}` : name || "*";
-    const same = index.get(key);
-    if (same === undefined) index.set(key, [rule]);
-    else same.push(rule);
-  }
-  return index;
-}
-
-function strongest(rules: readonly Rule[]): Declarations {
-  if (rules.length === 0) return NOTHING_DECLARED;
-  const declared: (string | undefined)[] = new Array(PLACES).fill(undefined);
-  const ranks: number[] = new Array(PLACES).fill(0);
+function strongest(rules: readonly Rule[]): Pick<Matched, "declarations" | "customs"> {
+  if (rules.length === 0) return { declarations: NOTHING_DECLARED, customs: new Map() };
+  const declarations: (string | undefined)[] = new Array(PLACES).fill(undefined);
+  const customs = new Map<string, string>();
+  const ranks = new Map<number | string, number>();
   for (const rule of rules) {
     for (const [place, { value, rank }] of rule.declared) {
-      if (rank < (ranks[place] ?? 0)) continue;
-      declared[place] = value;
-      ranks[place] = rank;
+      if (rank < (ranks.get(place) ?? 0)) continue;
+      ranks.set(place, rank);
+      if (typeof place === "number") declarations[place] = value;
+      else customs.set(place, value);
     }
   }
-  return declared;
+  return { declarations, customs };
 }
 
 /** The page's sheets. One for some media only is uncertain. */
@@ -174,24 +282,21 @@ function* blocks(css: string): Generator<Block> {
 function inner(outer: Block, prelude: CssPiece["text"]): Block | null {
   const text = prelude.replace(/<!--|-->/g, " ").trim();
   if (text.startsWith("@")) {
-    if (!SCREEN.test(text)) return null;
+    if (!holdsOnScreens(text)) return null;
     return { ...outer, declarations: [], is_layered: outer.is_layered || /^@layer/i.test(text) };
   }
   const selectors = selectorsIn(text);
   if (outer.selectors.length === 0) return { ...outer, selectors, declarations: [] };
   if (outer.selectors.length > MAX_OUTER_SELECTORS || selectors.length > MAX_OUTER_SELECTORS) return null;
-  const nested = outer.selectors.flatMap((each) =>
-    selectors.filter((one) => one.includes("&")).map((one) => nest(one, each)),
-  );
+  const nested = outer.selectors.flatMap((each) => selectors.map((one) => nest(one, each)));
   return nested.length > 0 && nested.length <= MAX_OUTER_SELECTORS
     ? { ...outer, selectors: nested, declarations: [] }
     : null;
 }
 
-/** `&.b` in `.a` is `.a.b`. Longer results are not read as selectors, so they are not kept. */
+/** `&.b` in `.a` is `.a.b`, and `.b` in it is `.a .b`. Longer results are not read as selectors, so they are not kept. */
 function nest(selector: string, outer: string): string {
   const text = selector.trim();
-  return text.startsWith("&") && !text.includes("&", 1) && outer.length < MAX_OUTER_LENGTH
-    ? outer.trim() + text.slice(1)
-    : ">";
+  if (outer.length >= MAX_OUTER_LENGTH || text.includes("&", 1)) return ">";
+  return text.startsWith("&") ? outer.trim() + text.slice(1) : `${outer.trim()} ${text}`;
 }

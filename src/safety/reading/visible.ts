@@ -1,16 +1,20 @@
 import {
   cascade,
+  customProperties,
   type Declarations,
   declarationsOf,
+  declarationTexts,
   declared,
   NOTHING_DECLARED,
   parseDeclarations,
+  resolved,
 } from "./declarations.ts";
 import * as css from "./hiding-css.ts";
 import { type HtmlToken, TOO_MANY, tokenizeHtml } from "./html-tokens.ts";
 import { createOpenElements, isVoid } from "./open-elements.ts";
 import { createOverrideReader } from "./override.ts";
-import { readStyleSheet, type StyleSheet } from "./style-sheet.ts";
+import { changedVariables, contextWithin } from "./style-context.ts";
+import { type Context, readStyleSheet, type StyleSheet } from "./style-sheet.ts";
 import { breaksLine, createTextWriter } from "./text-writer.ts";
 
 /** Hidden content and the technique that hides it. */
@@ -45,6 +49,8 @@ interface Look {
   readonly direction: css.Direction;
   /** The direction in which browsers display all its letters, or null. */
   readonly override: css.Direction | null;
+  /** What it and its ancestors contribute to the style of its children. */
+  readonly context: Context;
 }
 
 /** Elements whose content browsers never show: by the standard's style sheet, or because scripts run. */
@@ -112,7 +118,7 @@ function createReader(tokens: readonly HtmlToken[], keep_lines: boolean) {
   const writer = createTextWriter({ keep_lines });
   const overrides = createOverrideReader(writer.text);
   const hidden: Hidden[] = [];
-  const elements = createOpenElements<Look>(initialLook(tokens), {
+  const elements = createOpenElements<Look>(initialLook(tokens, sheet.root), {
     isHidden: (look) => hiddenBy(look) !== null,
     isHiddenWhole: (look) => look.hidden_by !== null,
   });
@@ -165,7 +171,7 @@ function baseOf(tokens: readonly HtmlToken[]): string | undefined {
 }
 
 /** Black on white, unless an external sheet may change the page's colours. */
-function initialLook(tokens: readonly HtmlToken[]): Look {
+function initialLook(tokens: readonly HtmlToken[], context: Context): Look {
   const hasForeignSheet = tokens.some(
     (token) => token.type === "open" && token.name === "link" && /stylesheet/i.test(token.attributes.get("rel") ?? ""),
   );
@@ -178,6 +184,7 @@ function initialLook(tokens: readonly HtmlToken[]): Look {
     background: hasForeignSheet ? "unknown" : [255, 255, 255],
     direction: "ltr",
     override: null,
+    context,
   };
 }
 
@@ -203,18 +210,28 @@ interface OwnLook {
   readonly overrides_bidi: boolean | null;
 }
 
-/** Caches the look per kind of element, because a hostile page may repeat an element a million times. */
-function createLooks(sheet: StyleSheet): (token: HtmlToken & { type: "open" }, outer: Look) => Look {
-  const known = new Map<string, OwnLook>();
-  const merged = new Map<OwnLook, { outer: Look; look: Look }>();
+/** What a kind of element does in a context. */
+interface Styled {
+  readonly own: OwnLook;
+  readonly context: Context;
+}
 
-  function ownLook(token: HtmlToken & { type: "open" }): OwnLook {
-    const { name, attributes } = token;
-    const key = lookKey(name, attributes, sheet.reads);
-    let found = known.get(key);
+/** Caches the look per kind of element and context, because a hostile page may repeat an element a million times. */
+function createLooks(sheet: StyleSheet): (token: HtmlToken & { type: "open" }, outer: Look) => Look {
+  const known = new Map<Context, Map<string, Styled>>();
+  const merged = new Map<Styled, { outer: Look; look: Look }>();
+
+  function styledIn(context: Context, token: HtmlToken & { type: "open" }): Styled {
+    const key = lookKey(token.name, token.attributes, sheet.reads);
+    let kinds = known.get(context);
+    if (kinds === undefined) {
+      kinds = new Map();
+      known.set(context, kinds);
+    }
+    let found = kinds.get(key);
     if (found === undefined) {
-      found = ownLookOf(token, sheet);
-      known.set(key, found);
+      found = styledOf(token, sheet, context);
+      kinds.set(key, found);
     }
     return found;
   }
@@ -223,11 +240,12 @@ function createLooks(sheet: StyleSheet): (token: HtmlToken & { type: "open" }, o
     if (outer.hidden_by !== null) return outer;
     if (sheet.is_empty && token.attributes.size === 0 && !NEVER_SEEN.has(token.name) && !STYLED.has(token.name))
       return outer;
-    const own = ownLook(token);
-    const last = merged.get(own);
+    const styled = styledIn(outer.context, token);
+    const last = merged.get(styled);
     if (last?.outer === outer) return last.look;
-    const look = own === PLAIN ? outer : within(own, outer);
-    merged.set(own, { outer, look });
+    const { own, context } = styled;
+    const look = own === PLAIN && context === outer.context ? outer : { ...within(own, outer), context };
+    merged.set(styled, { outer, look });
     return look;
   };
 }
@@ -242,8 +260,12 @@ function lookKey(name: string, attributes: ReadonlyMap<string, string>, reads: R
   return key;
 }
 
-function ownLookOf({ name, attributes }: HtmlToken & { type: "open" }, sheet: StyleSheet): OwnLook {
-  const block = declarationsFor(name, attributes, sheet);
+function styledOf({ name, attributes }: HtmlToken & { type: "open" }, sheet: StyleSheet, outer: Context): Styled {
+  const { block, context } = styleFor(name, attributes, { sheet, outer });
+  return { own: ownLookOf(name, attributes, block), context };
+}
+
+function ownLookOf(name: string, attributes: ReadonlyMap<string, string>, block: Declarations): OwnLook {
   const visibility = declared(block, "visibility");
   const background = css.backgroundColour(block) ?? attributeColour(attributes.get("bgcolor"));
   const colour = css.textColour(block) ?? attributeColour(attributes.get(COLOUR_ATTRIBUTE[name] ?? ""));
@@ -261,7 +283,7 @@ function ownLookOf({ name, attributes }: HtmlToken & { type: "open" }, sheet: St
   return Object.values(own).every((each) => each === null) ? PLAIN : own;
 }
 
-function within(own: OwnLook, outer: Look): Look {
+function within(own: OwnLook, outer: Look): Omit<Look, "context"> {
   const direction = own.direction ?? outer.direction;
   return {
     hidden_by: own.hidden_by,
@@ -275,13 +297,23 @@ function within(own: OwnLook, outer: Look): Look {
   };
 }
 
-function declarationsFor(name: string, attributes: ReadonlyMap<string, string>, sheet: StyleSheet): Declarations {
+/** The declarations for an element, and the context of its children. */
+function styleFor(
+  name: string,
+  attributes: ReadonlyMap<string, string>,
+  { sheet, outer }: { sheet: StyleSheet; outer: Context },
+): { block: Declarations; context: Context } {
   const style = attributes.get("style");
   const isPainted = SVG.has(name);
-  if (sheet.is_empty && style === undefined && !isPainted) return NOTHING_DECLARED;
-  const matched = sheet.match({ name, attributes });
-  const block = isPainted ? cascade([svgDeclarations(attributes), matched]) : matched;
-  return style === undefined ? block : cascade([block, parseDeclarations(style)]);
+  if (sheet.is_empty && style === undefined && !isPainted) return { block: NOTHING_DECLARED, context: outer };
+  const matched = sheet.match({ name, attributes }, outer);
+  const written = style === undefined ? [] : declarationTexts(style);
+  const customs = new Map([...matched.customs, ...customProperties(written)]);
+  const changed = changedVariables(customs, (variable) => sheet.variableOf(outer.variables, variable));
+  const context = contextWithin(outer, matched.begun, changed);
+  const painted = isPainted ? cascade([svgDeclarations(attributes), matched.declarations]) : matched.declarations;
+  const block = written.length === 0 ? painted : cascade([painted, declarationsOf(written)]);
+  return { block: resolved(block, (variable) => sheet.variableOf(context.variables, variable)), context };
 }
 
 function svgDeclarations(attributes: ReadonlyMap<string, string>): Declarations {
