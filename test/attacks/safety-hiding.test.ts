@@ -189,6 +189,37 @@ describe("a custom property hides by its value", () => {
   ])("%s", expectShown);
 });
 
+describe("a shadow root displays its own content, and the host's content only in its slots", () => {
+  const root = (inner: string) => `<template shadowrootmode=open>${inner}</template>`;
+  it.each([
+    page(`<div>${root("")}${HIDDEN}</div>`),
+    page(`<div>${HIDDEN}${root("<p>Card</p>")}</div>`),
+    page(`<my-card><p>${HIDDEN}</p>${root("<slot name=a></slot>")}</my-card>`),
+    page(`<my-card>${root("<slot></slot>")}<p slot=b>${HIDDEN}</p></my-card>`),
+    page(`<my-card>${root("<div hidden><slot></slot></div>")}${HIDDEN}</my-card>`),
+    page(`<my-card>${root("<p style='opacity:0'><slot></slot></p>")}<b>${HIDDEN}</b></my-card>`),
+    page(`<my-card>${root(`<slot>${HIDDEN}</slot>`)}Words</my-card>`),
+    page(`<my-card>${root(`<p hidden>${HIDDEN}</p>`)}</my-card>`),
+    page(`<div>${root("<p>Card</p>")}<template shadowrootmode=open>${HIDDEN}</template></div>`),
+    page(`<a href=/>${root(HIDDEN)}</a>`),
+    page(`<div><template shadowrootmode=none>${HIDDEN}</template></div>`),
+    page(`<template><div>${root(HIDDEN)}</div></template>`),
+    page(`<div>${root("<section><template shadowrootmode=closed></template><slot></slot></section>")}${HIDDEN}</div>`),
+  ])("%s", expectHidden);
+
+  it.each([
+    page(`<div>${root(`<p>${HIDDEN}</p>`)}</div>`),
+    page(`<div>Words<template shadowrootmode=CLOSED>${HIDDEN}</template></div>`),
+    page(`<my-card>${HIDDEN}${root("<h2>Card</h2><slot></slot>")}</my-card>`),
+    page(`<my-card>${root("<slot name=b></slot>")}<p slot=b>${HIDDEN}</p></my-card>`),
+    page(`<my-card>${root(`<slot name=c>${HIDDEN}</slot><slot></slot>`)}Words</my-card>`),
+    page(
+      `<my-card>${root("<my-row><template shadowrootmode=open><slot></slot></template><slot></slot></my-row>")}${HIDDEN}</my-card>`,
+    ),
+    page(`<div>${root("")}</div><p>${HIDDEN}</p>`),
+  ])("%s", expectShown);
+});
+
 describe("what exceeds a limit is hidden", () => {
   const attributes = Array.from({ length: 256 }, (_, at) => `a${at}`).join(" ");
   const classes = Array.from({ length: 300 }, (_, at) => `c${at}`).join(" ");

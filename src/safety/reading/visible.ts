@@ -13,6 +13,7 @@ import * as css from "./hiding-css.ts";
 import { type HtmlToken, TOO_MANY, tokenizeHtml } from "./html-tokens.ts";
 import { createOpenElements, isVoid } from "./open-elements.ts";
 import { createOverrideReader } from "./override.ts";
+import { createShadowLooks, type ShadowLook, type ShadowRoots, type Slots, shadowRootsOf } from "./shadow-roots.ts";
 import { changedVariables, contextWithin } from "./style-context.ts";
 import { type Context, readStyleSheet, type StyleSheet } from "./style-sheet.ts";
 import { breaksLine, createTextWriter } from "./text-writer.ts";
@@ -35,7 +36,7 @@ export interface VisibleText {
 }
 
 /** The look that an element passes to its children. */
-interface Look {
+interface Look extends ShadowLook {
   /** The technique that hides it with all its children, or null. */
   readonly hidden_by: string | null;
   /** Whether it is invisible; a child's `visibility: visible` undoes this. */
@@ -108,12 +109,29 @@ const MIN_PROSE = 16;
  */
 export function visibleText(html: string, options: { keep_lines: boolean } = { keep_lines: false }): VisibleText {
   const tokens = tokenizeHtml(html, { self_closing: options.keep_lines });
-  const reader = createReader(tokens, options.keep_lines);
-  for (const token of tokens) reader.read(token);
+  const shadows = options.keep_lines ? null : shadowRootsOf(tokens);
+  const read = (slots: Slots<Look> | null) => {
+    const reader = createReader(tokens, { keep_lines: options.keep_lines, shadows, slots });
+    tokens.forEach(reader.read);
+    return reader;
+  };
+  let reader = read(null);
+  // The content of a host may stand before the slots that decide about it, and these may be in another host.
+  const again = Math.min(shadows?.host_of.size ?? 0, MAX_NESTED_HOSTS);
+  for (let round = 0; round < again; round++) reader = read(reader.slots);
   return reader.result();
 }
 
-function createReader(tokens: readonly HtmlToken[], keep_lines: boolean) {
+/** Slots in hosts within more hosts are taken as they look without them. */
+const MAX_NESTED_HOSTS = 4;
+
+interface ReaderOptions {
+  keep_lines: boolean;
+  shadows: ShadowRoots | null;
+  /** The slots that a first reading has found; null in that reading. */
+  slots: Slots<Look> | null;
+}
+function createReader(tokens: readonly HtmlToken[], { keep_lines, shadows, slots }: ReaderOptions) {
   const sheet = readStyleSheet(tokens);
   const writer = createTextWriter({ keep_lines });
   const overrides = createOverrideReader(writer.text);
@@ -123,11 +141,12 @@ function createReader(tokens: readonly HtmlToken[], keep_lines: boolean) {
     isHiddenWhole: (look) => look.hidden_by !== null,
   });
   const lookOf = createLooks(sheet);
+  const shadow_looks = createShadowLooks({ shadows, slots, lookOf });
 
-  function readOpen(token: HtmlToken & { type: "open" }): void {
+  function readOpen(token: HtmlToken & { type: "open" }, index: number): void {
     noteAttributes(token.attributes, hidden);
     elements.closeImplied(token.name);
-    const look = lookOf(token, elements.state());
+    const look = shadow_looks.lookAt(token, index, elements.state());
     const seen = hiddenBy(look) === null;
     if (seen && breaksLine(token.name)) overrides.end();
     if (seen) writer.open(token.name, token.attributes, token.source);
@@ -145,13 +164,15 @@ function createReader(tokens: readonly HtmlToken[], keep_lines: boolean) {
   }
 
   return {
-    read(token: HtmlToken): void {
-      if (token.type === "open") readOpen(token);
+    slots: shadow_looks.slots,
+    read(token: HtmlToken, index: number): void {
+      if (token.type === "open") readOpen(token, index);
       else if (token.type === "close") readClose(token);
       else if (token.type === "comment") note(hidden, "comment", token.text);
       else {
-        const technique = hiddenBy(elements.state());
-        if (technique === null) overrides.text(token.text, elements.state().override);
+        const look = shadow_looks.inside(elements.state(), "");
+        const technique = hiddenBy(look);
+        if (technique === null) overrides.text(token.text, look.override);
         else if (technique !== "style") note(hidden, technique, token.text);
       }
     },
@@ -185,6 +206,8 @@ function initialLook(tokens: readonly HtmlToken[], context: Context): Look {
     direction: "ltr",
     override: null,
     context,
+    shadow_of: null,
+    host: null,
   };
 }
 
@@ -294,6 +317,8 @@ function within(own: OwnLook, outer: Look): Omit<Look, "context"> {
     background: own.background ?? outer.background,
     direction,
     override: own.overrides_bidi === null ? outer.override : own.overrides_bidi ? direction : null,
+    shadow_of: outer.shadow_of,
+    host: null,
   };
 }
 
