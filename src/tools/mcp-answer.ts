@@ -22,7 +22,7 @@ for (const byte of [LINE_FEED, CARRIAGE_RETURN]) EFFECT[byte] = BREAKS;
 EFFECT[QUOTE] = QUOTES;
 
 /** The state of the check. */
-interface Progress {
+interface CheckState {
   readonly is_stream: boolean;
   at: number;
   is_in_string: boolean;
@@ -34,64 +34,64 @@ interface Progress {
 }
 
 /** Why an answer may not be parsed, as a clause about the server; null if it may. Yields to the event loop. */
-export async function oddityOf(body: Uint8Array, content_type: string): Promise<string | null> {
+export async function answerFault(body: Uint8Array, content_type: string): Promise<string | null> {
   const is_stream = content_type.toLowerCase().includes("event-stream");
-  const progress = { is_stream, at: 0, is_in_string: false, depth: 0, values: 0, messages: 0, line_from: 0 };
+  const state = { is_stream, at: 0, is_in_string: false, depth: 0, values: 0, messages: 0, line_from: 0 };
   for (let to = PART_BYTES; ; to += PART_BYTES) {
-    const oddity = oddityIn(body, progress, Math.min(to, body.length));
-    if (oddity !== null || to >= body.length) return oddity;
+    const fault = faultIn(body, state, Math.min(to, body.length));
+    if (fault !== null || to >= body.length) return fault;
     await nextTurn();
   }
 }
 
 /** Checks the bytes up to `to`. */
-function oddityIn(body: Uint8Array, progress: Progress, to: number): string | null {
-  while (progress.at < to) {
-    if (progress.is_in_string) {
-      leaveString(body, progress, to);
+function faultIn(body: Uint8Array, state: CheckState, to: number): string | null {
+  while (state.at < to) {
+    if (state.is_in_string) {
+      leaveString(body, state, to);
       continue;
     }
-    const effect = EFFECT[body[progress.at] as number];
-    if (effect === QUOTES) progress.is_in_string = true;
-    else if (effect === CLOSES) progress.depth -= 1;
-    else if (effect === PARTS) progress.values += 1;
+    const effect = EFFECT[body[state.at] as number];
+    if (effect === QUOTES) state.is_in_string = true;
+    else if (effect === CLOSES) state.depth -= 1;
+    else if (effect === PARTS) state.values += 1;
     else if (effect === OPENS) {
-      progress.depth += 1;
-      progress.values += 1;
-      if (progress.depth > MAX_DEPTH) return `its JSON nests deeper than ${MAX_DEPTH} levels`;
-    } else if (effect === BREAKS && progress.is_stream) endLine(body, progress);
-    progress.at += 1;
-    if (progress.values > MAX_VALUES) return `its answer holds more than ${MAX_VALUES} values`;
-    if (progress.messages > MAX_MESSAGES) return `it sends more than ${MAX_MESSAGES} messages in one stream`;
+      state.depth += 1;
+      state.values += 1;
+      if (state.depth > MAX_DEPTH) return `its JSON nests deeper than ${MAX_DEPTH} levels`;
+    } else if (effect === BREAKS && state.is_stream) endLine(body, state);
+    state.at += 1;
+    if (state.values > MAX_VALUES) return `its answer holds more than ${MAX_VALUES} values`;
+    if (state.messages > MAX_MESSAGES) return `it sends more than ${MAX_MESSAGES} messages in one stream`;
   }
   return null;
 }
 
 /** Skips to the end of a string, or to `to`. In a stream, a line break ends it: JSON strings contain no line breaks. */
-function leaveString(body: Uint8Array, progress: Progress, to: number): void {
-  const { is_stream } = progress;
-  let { at } = progress;
+function leaveString(body: Uint8Array, state: CheckState, to: number): void {
+  const { is_stream } = state;
+  let { at } = state;
   for (; at < to; at += 1) {
     const byte = body[at];
     if (byte === BACKSLASH) at += 1;
     else if (byte === QUOTE || (is_stream && (byte === LINE_FEED || byte === CARRIAGE_RETURN))) {
-      progress.is_in_string = false;
+      state.is_in_string = false;
       // The caller reads the line break again, as one outside of strings.
-      progress.at = byte === QUOTE ? at + 1 : at;
+      state.at = byte === QUOTE ? at + 1 : at;
       return;
     }
   }
-  progress.at = at;
+  state.at = at;
 }
 
 /** An empty line ends a message of a stream. */
-function endLine(body: Uint8Array, progress: Progress): void {
-  const { at, line_from } = progress;
+function endLine(body: Uint8Array, state: CheckState): void {
+  const { at, line_from } = state;
   const is_pair = body[at] === LINE_FEED && body[at - 1] === CARRIAGE_RETURN;
   if (at === line_from && !is_pair) {
-    progress.messages += 1;
-    progress.depth = 0;
+    state.messages += 1;
+    state.depth = 0;
   }
-  progress.values += 1;
-  progress.line_from = at + 1;
+  state.values += 1;
+  state.line_from = at + 1;
 }

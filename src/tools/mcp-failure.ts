@@ -1,7 +1,7 @@
 import type { McpServer } from "../contract/tools.ts";
 import { OutboundError } from "../platform/outbound-errors.ts";
 import { type CredentialsDeps, type OpenedCredential, reflected } from "./credentials.ts";
-import type { Asked, Operation } from "./mcp-traffic.ts";
+import type { Operation, OperationRequest } from "./mcp-traffic.ts";
 import { failedCall, type ToolResult } from "./tools.types.ts";
 
 /** Why an MCP server could not be used, in a sentence that tells its owner what to do. */
@@ -36,7 +36,7 @@ export async function failedOperation(
   error: unknown,
   given: {
     server: McpServer;
-    asked: Asked;
+    asked: OperationRequest;
     credentials: readonly OpenedCredential[];
     operation: Operation;
   },
@@ -62,7 +62,7 @@ function reasonOf(
     asked,
     operation,
     credentials,
-  }: { server: McpServer; asked: Asked; operation: Operation; credentials: readonly OpenedCredential[] },
+  }: { server: McpServer; asked: OperationRequest; operation: Operation; credentials: readonly OpenedCredential[] },
 ): string {
   const status = operation.status();
   if (status === 401) return unauthorized(server, credentials);

@@ -6,7 +6,7 @@ import { type ArgumentHeader, argumentHeaders } from "./mcp-headers.ts";
 import { mcpToolName } from "./mcp-names.ts";
 import { type ListedTool, safeTool } from "./mcp-schema.ts";
 import type { createMcpSessions, McpAccess } from "./mcp-session.ts";
-import type { Asked } from "./mcp-traffic.ts";
+import type { OperationRequest } from "./mcp-traffic.ts";
 import type { ToolDeps } from "./tool.ts";
 import { failedCall, type RunRef, type ToolDefinition, type ToolResult } from "./tools.types.ts";
 
@@ -51,7 +51,7 @@ export type Use = ReturnType<typeof createMcpSessions>["use"];
 export async function listTools(server: McpServer, run: RunRef, deps: ToolDeps & { use: Use }): Promise<Listing> {
   // Other runs may wait for this listing: it does not end with the run that started it.
   const signal = AbortSignal.timeout(LISTING_MS);
-  const given: Asked = { run, signal, timeout_ms: LISTING_MS, max_bytes: LISTING_BYTES };
+  const given: OperationRequest = { run, signal, timeout_ms: LISTING_MS, max_bytes: LISTING_BYTES };
   const asked = await deps
     .use(server, given, async (access) => ({
       listed: await pagesOf(access, signal),

@@ -5,7 +5,7 @@ import type { Outbound } from "../platform/outbound.ts";
 import { raceAbort } from "../platform/race-abort.ts";
 import { type Binding, type CredentialsDeps, type OpenedCredential, openCredentials } from "./credentials.ts";
 import { failedOperation, isLate, isSessionLost, STREAM_ENDED } from "./mcp-failure.ts";
-import { type Asked, createTraffic, isReflection, type Operation } from "./mcp-traffic.ts";
+import { createTraffic, isReflection, type Operation, type OperationRequest } from "./mcp-traffic.ts";
 import type { RunRef, ToolResult } from "./tools.types.ts";
 
 const CLIENT = { name: "purser", version: "1" };
@@ -56,7 +56,7 @@ export function createMcpSessions(deps: McpDeps) {
    * Does `work` in the run's session with the server. Failures are returned as a failed step, and end the session; only
    * an abort of `signal` throws.
    */
-  async function use<T>(server: McpServer, asked: Asked, work: Work<T>): Promise<T | ToolResult> {
+  async function use<T>(server: McpServer, asked: OperationRequest, work: Work<T>): Promise<T | ToolResult> {
     const key = `${asked.run.run_id} ${JSON.stringify(server)}`;
     const session = sessions.get(key) ?? { turn: Promise.resolve(), connection: null, credentials: [] };
     sessions.set(key, session);
@@ -129,7 +129,7 @@ export function createMcpSessions(deps: McpDeps) {
 type Work<T> = (access: McpAccess) => Promise<T>;
 interface Given<T> {
   readonly server: McpServer;
-  readonly asked: Asked;
+  readonly asked: OperationRequest;
   readonly work: Work<T>;
   /** The versions of tokens that the server did not accept, in the second attempt. */
   readonly refused?: ReadonlyMap<string, number>;
@@ -170,7 +170,7 @@ async function newConnection(
 async function open(
   connection: Connection,
   url: URL,
-  { asked, operation }: { asked: Asked; operation: Operation },
+  { asked, operation }: { asked: OperationRequest; operation: Operation },
 ): Promise<void> {
   const options = { timeout: asked.timeout_ms, signal: asked.signal };
   try {

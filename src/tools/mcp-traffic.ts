@@ -1,7 +1,7 @@
 import type { Outbound, OutboundStream } from "../platform/outbound.ts";
 import { type OutboundCode, OutboundError } from "../platform/outbound-errors.ts";
 import type { OpenedCredential } from "./credentials.ts";
-import { MAX_MESSAGES, oddityOf } from "./mcp-answer.ts";
+import { answerFault, MAX_MESSAGES } from "./mcp-answer.ts";
 import type { RunRef } from "./tools.types.ts";
 
 /** The requests of one session with an MCP server. Limits hold per operation: one listing, one call. */
@@ -14,12 +14,12 @@ const MAX_MS = 3_600_000;
 /** After an operation, its answers to pings and its cancellation may still be on their way for this long. */
 const LINGER_MS = 1_000;
 /** The beginning of a notification. The arguments of a call may contain the same text further on. */
-const NOTICE = /^\{("jsonrpc":"2\.0",)?"method":"notifications\//;
+const NOTIFICATION = /^\{("jsonrpc":"2\.0",)?"method":"notifications\//;
 /** Answers without a body (Fetch standard, "null body status"), and 202, with which servers accept a notification. */
 const BODILESS = new Set([202, 204, 205, 304]);
 
-/** One operation: a listing or a call. */
-export interface Asked {
+/** The run that asks for an operation (a listing or a call), and its limits. */
+export interface OperationRequest {
   readonly run: RunRef;
   readonly signal: AbortSignal;
   /** How long the server may take to answer the handshake. */
@@ -28,7 +28,7 @@ export interface Asked {
   readonly max_bytes: number;
 }
 
-export interface Allotment {
+export interface OperationLimits {
   readonly credentials: readonly OpenedCredential[];
   /** Limit for all answers of the operation together. */
   readonly max_bytes: number;
@@ -52,44 +52,44 @@ export interface Operation {
 
 /** Creates the `fetch` of one session. Outbound sends every message, only to the server's own origin. */
 export function createTraffic(outbound: Outbound, url: URL) {
-  let current: Turn | null = null;
+  let current: OperationState | null = null;
   let notifying = 0;
 
   async function fetch(input: string | URL, init: RequestInit = {}): Promise<Response> {
-    const turn = current;
-    if (turn === null) throw new OutboundError("aborted", "the session is idle");
-    const is_notice = typeof init.body === "string" && NOTICE.test(init.body);
-    if (is_notice) notifying += 1;
+    const state = current;
+    if (state === null) throw new OutboundError("aborted", "the session is idle");
+    const is_notification = typeof init.body === "string" && NOTIFICATION.test(init.body);
+    if (is_notification) notifying += 1;
     try {
-      turn.sent += 1;
-      if (turn.sent > MAX_SENT) throw asksTooMuch();
-      const answer = await send(outbound, { url, input, init, turn });
+      state.sent += 1;
+      if (state.sent > MAX_SENT) throw asksTooMuch();
+      const answer = await send(outbound, { url, input, init, state });
       if (answer === null) return new Response(null, { status: 405 });
-      turn.status = answer.status < 400 ? null : answer.status;
-      turn.is_unauthorized ||= answer.status === 401 && !is_notice && isRequest(init);
-      turn.is_page = answer.body.length > 0 && !answer.content_type.toLowerCase().includes("json");
-      return asResponse(answer, turn);
+      state.status = answer.status < 400 ? null : answer.status;
+      state.is_unauthorized ||= answer.status === 401 && !is_notification && isRequest(init);
+      state.is_page = answer.body.length > 0 && !answer.content_type.toLowerCase().includes("json");
+      return asResponse(answer, state);
     } catch (error) {
-      throw turn.failed(error);
+      throw state.failed(error);
     } finally {
-      if (is_notice) notifying -= 1;
+      if (is_notification) notifying -= 1;
     }
   }
 
   return {
     fetch,
-    begin(allotment: Allotment): Operation {
-      const turn = newTurn(allotment);
-      current = turn;
+    begin(limits: OperationLimits): Operation {
+      const state = newState(limits);
+      current = state;
       return {
-        failure: () => turn.failure,
-        broken: turn.broken.promise,
-        status: () => turn.status,
-        isUnauthorized: () => turn.is_unauthorized,
-        isPage: () => turn.is_page,
+        failure: () => state.failure,
+        broken: state.broken.promise,
+        status: () => state.status,
+        isUnauthorized: () => state.is_unauthorized,
+        isPage: () => state.is_page,
         end() {
-          for (const close of turn.streams) close();
-          setTimeout(() => turn.abort.abort(), LINGER_MS).unref();
+          for (const close of state.streams) close();
+          setTimeout(() => state.abort.abort(), LINGER_MS).unref();
         },
       };
     },
@@ -104,7 +104,7 @@ export function createTraffic(outbound: Outbound, url: URL) {
 }
 
 /** The state of an operation. */
-interface Turn {
+interface OperationState {
   readonly credentials: readonly OpenedCredential[];
   readonly abort: AbortController;
   readonly broken: PromiseWithResolvers<never>;
@@ -120,10 +120,10 @@ interface Turn {
   failed(error: unknown): unknown;
 }
 
-function newTurn({ credentials, max_bytes }: Allotment): Turn {
+function newState({ credentials, max_bytes }: OperationLimits): OperationState {
   const broken = Promise.withResolvers<never>();
   broken.promise.catch(() => {});
-  const turn: Turn = {
+  const state: OperationState = {
     credentials,
     broken,
     ...{ abort: new AbortController(), streams: new Set(), left_bytes: max_bytes },
@@ -134,12 +134,12 @@ function newTurn({ credentials, max_bytes }: Allotment): Turn {
         ? new OutboundError("too_large", `its answers are larger than ${max_bytes} bytes`)
         : thrown;
       // A later failure must not hide a reflected secret.
-      if (!isReflection(turn.failure)) turn.failure = error;
+      if (!isReflection(state.failure)) state.failure = error;
       if (isFinal(error)) broken.reject(error);
       return error;
     },
   };
-  return turn;
+  return state;
 }
 
 /** A message of ours that wants an answer. Our answers to the server's own requests name no method. */
@@ -171,7 +171,7 @@ function asksTooMuch(): OutboundError {
  */
 async function send(
   outbound: Outbound,
-  { url, input, init, turn }: { url: URL; input: string | URL; init: RequestInit; turn: Turn },
+  { url, input, init, state }: { url: URL; input: string | URL; init: RequestInit; state: OperationState },
 ): Promise<OutboundStream | null> {
   const method = init.method ?? "GET";
   const headers = Object.fromEntries(new Headers(init.headers));
@@ -182,32 +182,32 @@ async function send(
     headers,
     body: typeof init.body === "string" ? init.body : undefined,
     permits: (to) => to.origin === url.origin,
-    credentials: turn.credentials,
-    signal: init.signal == null ? turn.abort.signal : AbortSignal.any([turn.abort.signal, init.signal]),
-    max_bytes: Math.max(0, turn.left_bytes),
+    credentials: state.credentials,
+    signal: init.signal == null ? state.abort.signal : AbortSignal.any([state.abort.signal, init.signal]),
+    max_bytes: Math.max(0, state.left_bytes),
     max_redirects: MAX_REDIRECTS,
     timeout_ms: MAX_MS,
   });
-  turn.left_bytes -= answer.body.length;
+  state.left_bytes -= answer.body.length;
   await check(answer.body, answer.content_type);
   return answer;
 }
 
 async function check(bytes: Buffer, content_type: string): Promise<void> {
-  const oddity = await oddityOf(bytes, content_type);
-  if (oddity !== null) throw new OutboundError("limit_exceeded", oddity);
+  const fault = await answerFault(bytes, content_type);
+  if (fault !== null) throw new OutboundError("limit_exceeded", fault);
 }
 
-function asResponse({ status, headers, content_type, body, events }: OutboundStream, turn: Turn): Response {
+function asResponse({ status, headers, content_type, body, events }: OutboundStream, state: OperationState): Response {
   const shown = new Headers({ "content-type": content_type });
   const session = headers["mcp-session-id"];
   if (session !== undefined) shown.set("mcp-session-id", session);
-  if (events !== null) return new Response(streamOf(events, turn), { status, headers: shown });
+  if (events !== null) return new Response(streamOf(events, state), { status, headers: shown });
   return new Response(BODILESS.has(status) ? null : new Uint8Array(body), { status, headers: shown });
 }
 
 /** Passes the events on as they come, within the operation's limits. */
-function streamOf(events: AsyncGenerator<Buffer, void>, turn: Turn): ReadableStream<Uint8Array> {
+function streamOf(events: AsyncGenerator<Buffer, void>, state: OperationState): ReadableStream<Uint8Array> {
   let is_over = false;
   return new ReadableStream<Uint8Array>(
     {
@@ -215,10 +215,10 @@ function streamOf(events: AsyncGenerator<Buffer, void>, turn: Turn): ReadableStr
         const close = () => {
           if (is_over) return;
           is_over = true;
-          turn.streams.delete(close);
+          state.streams.delete(close);
           controller.close();
         };
-        turn.streams.add(close);
+        state.streams.add(close);
       },
       async pull(controller) {
         try {
@@ -228,12 +228,12 @@ function streamOf(events: AsyncGenerator<Buffer, void>, turn: Turn): ReadableStr
             is_over = true;
             return controller.close();
           }
-          await noteEvent(value, turn);
+          await noteEvent(value, state);
           if (!is_over) controller.enqueue(value);
         } catch (thrown) {
           if (is_over) return;
           is_over = true;
-          controller.error(turn.failed(thrown));
+          controller.error(state.failed(thrown));
         }
       },
       cancel() {
@@ -244,11 +244,11 @@ function streamOf(events: AsyncGenerator<Buffer, void>, turn: Turn): ReadableStr
   );
 }
 
-async function noteEvent(event: Buffer, turn: Turn): Promise<void> {
-  turn.left_bytes -= event.length;
-  turn.received += 1;
-  if (turn.left_bytes < 0) throw new OutboundError("too_large", "");
-  if (turn.received > MAX_MESSAGES) {
+async function noteEvent(event: Buffer, state: OperationState): Promise<void> {
+  state.left_bytes -= event.length;
+  state.received += 1;
+  if (state.left_bytes < 0) throw new OutboundError("too_large", "");
+  if (state.received > MAX_MESSAGES) {
     throw new OutboundError("limit_exceeded", `it sends more than ${MAX_MESSAGES} messages in one operation`);
   }
   await check(event, "text/event-stream");

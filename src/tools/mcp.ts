@@ -9,7 +9,7 @@ import { type KnownTool, type Listing, listTools, type Use } from "./mcp-listing
 import { effectsOf, isMcpName, serverOf } from "./mcp-names.ts";
 import { type CallAnswer, callAnswerSchema, resultOf } from "./mcp-result.ts";
 import { createMcpSessions } from "./mcp-session.ts";
-import type { Asked } from "./mcp-traffic.ts";
+import type { OperationRequest } from "./mcp-traffic.ts";
 import type { RunningTool, Tool, ToolDeps } from "./tool.ts";
 import {
   failedCall,
@@ -157,7 +157,7 @@ async function callTool(
 ): Promise<ToolResult> {
   const { run, signal } = call;
   const timeout_ms = (server.timeout_seconds ?? CALL_SECONDS) * 1000;
-  const asked: Asked = { run, signal, timeout_ms, max_bytes: CALL_BYTES };
+  const asked: OperationRequest = { run, signal, timeout_ms, max_bytes: CALL_BYTES };
   return await use(server, asked, async ({ client, credentials }) => {
     const options = {
       ...{ signal, timeout: timeout_ms, resetTimeoutOnProgress: true, onprogress: () => {} },

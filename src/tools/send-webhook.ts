@@ -15,11 +15,11 @@ import { failedCall, type ToolCall, type ToolDefinition, type ToolResult } from 
 /** Limits of one try. Redirects are not followed, because webhooks go only to the owner's exact URL. */
 const LIMITS = { max_bytes: 1_000_000, timeout_ms: 10_000, max_redirects: 0 } as const;
 /** Pauses between tries, and the time within which the last try must begin. */
-const RETRY_AFTER_MS = backoff({ first: 500, max: 5_000, retries: 3 });
+const BACKOFF_MS = backoff({ first: 500, max: 5_000, retries: 3 });
 const DELIVERY_MS = 30_000;
 /** The longest Retry-After that is waited for, and the time within which the last try after one must begin. */
-const ASKED_MS = 60_000;
-const ASKED_DELIVERY_MS = 120_000;
+const MAX_RETRY_AFTER_MS = 60_000;
+const LONG_DELIVERY_MS = 120_000;
 const MAX_BODY_BYTES = 1_000_000;
 
 /** Sends webhooks for the model. A receiver recognizes a repetition by its webhook-id. */
@@ -133,25 +133,25 @@ async function deliver(
   };
   for (let tries = 1; ; tries++) {
     const answer = await attempt();
-    const backoff_ms = RETRY_AFTER_MS[tries - 1];
-    if (backoff_ms === undefined || !isPassing(answer)) return { answer, tries };
-    const asked_s = askedPause(answer);
+    const backoff_ms = BACKOFF_MS[tries - 1];
+    if (backoff_ms === undefined || !isTemporary(answer)) return { answer, tries };
+    const asked_s = retryAfterOf(answer);
     const pause_ms = Math.max(backoff_ms, (asked_s ?? 0) * 1000);
     const again_ms = monotonicMs() + pause_ms;
-    const within_ms = asked_s === undefined ? DELIVERY_MS : ASKED_DELIVERY_MS;
+    const within_ms = asked_s === undefined ? DELIVERY_MS : LONG_DELIVERY_MS;
     const is_too_late = again_ms > began_ms + within_ms || again_ms >= message.until_ms;
-    if (pause_ms > ASKED_MS || is_too_late) return { answer, tries, asked_s };
+    if (pause_ms > MAX_RETRY_AFTER_MS || is_too_late) return { answer, tries, asked_s };
     await delay(pause_ms, undefined, { signal });
   }
 }
 
 /** The receiver's Retry-After in seconds. */
-function askedPause(answer: Delivery["answer"]): number | undefined {
+function retryAfterOf(answer: Delivery["answer"]): number | undefined {
   return answer instanceof OutboundError ? undefined : retryAfterSeconds(answer.headers["retry-after"]);
 }
 
 /** Whether the failure is temporary, so that another try may succeed. */
-function isPassing(answer: Delivery["answer"]): boolean {
+function isTemporary(answer: Delivery["answer"]): boolean {
   const { status } = answer;
   if (status !== null) return status === 429 || status >= 500;
   return answer instanceof OutboundError && ["dns_failed", "connect_failed", "timeout"].includes(answer.code);
