@@ -103,7 +103,7 @@ export interface RunDetails {
   steps: StepRecord[];
 }
 
-/** The columns of a step in the journal. */
+/** The columns of a step, but for its internal part. */
 export const STEP_COLUMNS =
   "index, type, name, status, arguments, result, error, safety, usage, started_at, finished_at";
 

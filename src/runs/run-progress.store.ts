@@ -87,8 +87,8 @@ export async function selectStepsOf(
 ): Promise<(JournalStep & { run_id: string })[]> {
   return sql.query({
     name: "run_steps_of",
-    text: `select run_id, index, type, name, status, arguments, result, error, safety, usage, started_at, finished_at, null::jsonb as internal
-      from run_step where user_id = $1 and run_id in (select value::uuid from jsonb_array_elements_text($2::jsonb))
+    text: `select run_id, ${STEP_COLUMNS}, null::jsonb as internal from run_step
+      where user_id = $1 and run_id in (select value::uuid from jsonb_array_elements_text($2::jsonb))
       order by run_id, index`,
     values: [user_id, JSON.stringify(run_ids)],
   });
