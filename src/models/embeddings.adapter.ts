@@ -6,7 +6,7 @@ import { untilTurn } from "../platform/event-loop-turn.ts";
 import { jsonBytes } from "../platform/json.ts";
 import { retryAfterSeconds } from "../platform/retry.ts";
 import type { CallOptions, Embed, EmbeddingCall, Model, Vectors } from "./models.types.ts";
-import { MAX_ERROR_BYTES, parsedOrNull, SILENCE_MS } from "./openai-compatible.adapter.ts";
+import { MAX_ERROR_BYTES, PLAIN, parsedOrNull, SILENCE_MS } from "./openai-compatible.adapter.ts";
 import { type ProviderAnswer, post, readText } from "./provider-connections.ts";
 import { failureOfStatus, failureOfThrown, secretsOf } from "./provider-errors.ts";
 import { createVectorReader, type ReadAnswer, vectorText } from "./vectors.ts";
@@ -92,7 +92,12 @@ function createEmbed({ base_url, api_key }: Connection, shape: Shape): Embed {
   const { origin, pathname } = new URL(base_url);
   const base_path = pathname.replace(/\/+$/, "");
   const secrets = secretsOf({ base_url, api_key });
-  const headers = { "content-type": "application/json", accept: "application/json", ...shape.headers(api_key) };
+  const headers = {
+    "content-type": "application/json",
+    accept: "application/json",
+    ...PLAIN,
+    ...shape.headers(api_key),
+  };
 
   async function ask(call: EmbeddingCall, inputs: readonly EmbeddingInput[], options: CallOptions): Promise<Vectors> {
     const left_ms = Math.max(1, options.deadline_ms - monotonicMs());

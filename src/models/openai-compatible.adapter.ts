@@ -25,6 +25,8 @@ export const SILENCE_MS = 60_000;
 /** No completion is larger. Reading stops at this size. */
 const MAX_ANSWER_BYTES = 33_554_432;
 export const MAX_ERROR_BYTES = 65_536;
+/** Answers are read as they come. Without this header, a server may compress them. */
+export const PLAIN = { "accept-encoding": "identity" };
 
 /**
  * Any provider with OpenAI's chat completions API. It sends the forwarded fields and sets model, output cap and usage;
@@ -33,7 +35,7 @@ export const MAX_ERROR_BYTES = 65_536;
 export function createOpenAiCompatible(settings: { base_url: string; api_key: string | null }): Provider {
   const { origin, pathname } = new URL(settings.base_url);
   const path = `${pathname.replace(/\/+$/, "")}/chat/completions`;
-  const headers: Record<string, string> = { "content-type": "application/json", accept: "*/*" };
+  const headers: Record<string, string> = { "content-type": "application/json", accept: "*/*", ...PLAIN };
   const secrets = secretsOf(settings);
   if (settings.api_key !== null) headers.authorization = `Bearer ${settings.api_key}`;
 

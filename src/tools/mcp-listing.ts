@@ -24,11 +24,7 @@ const toolSchema = z.object({
   inputSchema: z.record(z.string(), z.unknown()).catch({}),
   annotations: z.looseObject({ readOnlyHint: z.boolean().optional() }).optional().catch(undefined),
 });
-/** A tool without a usable name is left out: one malformed tool must not cost the server's others. */
-const listSchema = z.object({
-  tools: z.array(toolSchema.nullable().catch(null)).max(1000),
-  nextCursor: z.string().nullish(),
-});
+const listSchema = z.object({ tools: z.array(z.unknown()).max(1000), nextCursor: z.string().nullish() });
 
 /** A tool with its definition for the model and its name on the server. */
 export interface KnownTool extends ListedTool {
@@ -40,7 +36,7 @@ export interface KnownTool extends ListedTool {
 /** A server's tools. `failure` is the reason why the server could not be asked, and then there are no tools. */
 export interface Listing {
   readonly tools: readonly KnownTool[];
-  /** Tools that the owner allows and the model does not get: unsafe, too large, or too many. */
+  /** Tools that the owner allows and the model does not get: without a name, unsafe, too large, or too many. */
   readonly left_out: number;
   readonly failure: ToolResult | null;
 }
@@ -66,7 +62,8 @@ export async function listTools(server: McpServer, run: RunRef, deps: ToolDeps &
     return { tools: [], left_out: 0, failure: asked };
   }
   const { listed, credentials } = asked;
-  const wanted = listed.filter(({ name }) => server.tools?.includes(name) ?? true);
+  const { nameless } = listed;
+  const wanted = listed.tools.filter(({ name }) => server.tools?.includes(name) ?? true);
   const { sanitize } = deps.sanitizer.of(run.user_id);
   const tools: KnownTool[] = [];
   for (const tool of wanted.slice(0, MAX_TOOLS)) {
@@ -81,20 +78,30 @@ export async function listTools(server: McpServer, run: RunRef, deps: ToolDeps &
   const leak = await leakIn([JSON.stringify(tools)], { credentials, run }, deps);
   if (leak?.error?.code === "secret_reflected") throw errors.secretReflected(leak.error.message);
   if (leak !== null) return { tools: [], left_out: 0, failure: leak };
-  return { tools, left_out: wanted.length - tools.length, failure: null };
+  return { tools, left_out: nameless + wanted.length - tools.length, failure: null };
 }
 
 type Claiming = ListedTool & Pick<KnownTool, "read_only_hint">;
 
-/** The tools of all pages. A name that is listed again is left out: providers reject two tools of one name. */
-async function pagesOf({ client }: McpAccess, signal: AbortSignal): Promise<Claiming[]> {
+/**
+ * The tools of all pages. A name that is listed again is left out: providers reject two tools of one name. A tool
+ * without a usable name is only counted, and one without a schema takes any arguments.
+ */
+async function pagesOf(
+  { client }: McpAccess,
+  signal: AbortSignal,
+): Promise<{ tools: readonly Claiming[]; nameless: number }> {
   const tools = new Map<string, Claiming>();
+  let nameless = 0;
   let cursor: string | undefined;
   for (let page = 0; page < MAX_PAGES; page++) {
     const params = cursor === undefined ? {} : { cursor };
     const listed = await client.request({ method: "tools/list", params }, listSchema, { signal });
-    for (const { annotations, description, ...tool } of listed.tools.filter((each) => each !== null)) {
-      if (tools.has(tool.name)) continue;
+    for (const each of listed.tools) {
+      const { success, data } = toolSchema.safeParse(each);
+      if (!success) nameless += 1;
+      if (!success || tools.has(data.name)) continue;
+      const { annotations, description, ...tool } = data;
       tools.set(tool.name, {
         ...tool,
         description: description ?? "",
@@ -104,7 +111,7 @@ async function pagesOf({ client }: McpAccess, signal: AbortSignal): Promise<Clai
     cursor = listed.nextCursor ?? undefined;
     if (cursor === undefined) break;
   }
-  return [...tools.values()];
+  return { tools: [...tools.values()], nameless };
 }
 
 function definitionOf(server: McpServer, { name, description, inputSchema }: ListedTool): ToolDefinition {

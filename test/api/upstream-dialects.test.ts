@@ -38,6 +38,12 @@ it.each([
   expect(await charges(user)).toMatchObject([{ amount: -COST }]);
 });
 
+it("a server is asked not to compress its answers, which are read as they come", async () => {
+  lab.upstream.answer(events(...HELLO));
+  await user.post("/api/v1/chat/completions", ask("lab/plain", { stream: true }));
+  expect(lab.upstream.requests.at(-1)?.headers["accept-encoding"]).toBe("identity");
+});
+
 describe("parallel calls that all have the index 0", () => {
   const piece = (id: string, text: string) => {
     const call = { index: 0, id, type: "function", function: { name: "add", arguments: text } };

@@ -181,6 +181,8 @@ describe("a hostile server", () => {
       ["h__odd", { type: "object" }],
       ["h__good", tool.inputSchema],
     ]);
+    const shown = await tools.serverTools(tools_config, "h", run);
+    expect([shown.tools.length, shown.left_out]).toEqual([3, 2]);
   });
 
   it("whose parts lack their text, name or address, tells the model no `undefined`", async () => {
