@@ -19,6 +19,9 @@ export interface Envelopes {
   open(user_id: string, sealed: string): Envelope | null;
 }
 
+/** Opens what one user sent back. Null: it is not ours, but the provider's own or another service's. */
+export type OpenEnvelope = (sealed: string) => Envelope | null;
+
 /** Marks our envelopes, so that text of other services is not tried. */
 const PREFIX = "purser.";
 

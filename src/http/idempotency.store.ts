@@ -2,6 +2,7 @@ import { IDEMPOTENCY_HOURS } from "../constants.ts";
 import type { Cipher } from "../platform/cipher.ts";
 import { addSeconds, type Clock } from "../platform/clock.ts";
 import type { Db, Tx } from "../platform/db.ts";
+import { NIL_ID } from "../platform/ids.ts";
 
 /** The first answer, as it is replayed. */
 export interface StoredAnswer {
@@ -32,7 +33,7 @@ interface Row {
 const LOCK_SECONDS = 960;
 
 /** The user id of the idempotency keys of PURSER_ADMIN_KEY. No user has it. A named operator key has its own id. */
-export const OPERATOR_ID = "00000000-0000-0000-0000-000000000000";
+export const OPERATOR_ID = NIL_ID;
 /** Beside the stored headers, never sent: the user whom an operator's answer is about. */
 const ABOUT_USER = "about-user";
 

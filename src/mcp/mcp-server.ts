@@ -16,9 +16,9 @@ import type { EventFeed } from "../platform/event-stream.ts";
 import { describeUnexpected, type Log } from "../platform/log.ts";
 import { raceAbort } from "../platform/race-abort.ts";
 
-/** The server that one request is answered by. The protocol's library makes the messages. */
+/** The server that one request is answered by. The protocol's library reads and writes its messages. */
 
-/** The request in whose name tools are called. */
+/** The request in whose name tools are called, and its caller. */
 export interface Asker {
   readonly caller: Caller;
   /** Watches the caller until `leave`. */
@@ -67,7 +67,7 @@ export function createMcpTools({ agents, chat, log }: McpServerDeps) {
 
   return {
     async list(asker: Asker): Promise<ListToolsResult> {
-      demand(asker, "agents:read");
+      requireScope(asker, "agents:read");
       const named = await toolsOf(asker).catch((error: unknown) => {
         // The library puts the message of any error into its answer.
         throw loggedError(error, asker, log);
@@ -79,17 +79,17 @@ export function createMcpTools({ agents, chat, log }: McpServerDeps) {
         inputSchema: RUN_SCHEMA,
         annotations: { readOnlyHint: false, openWorldHint: true },
       }));
-      return { tools: [...tools, ...READERS] };
+      return { tools: [...tools, ...READ_TOOLS] };
     },
     call,
     /** Throws the error that a list would end with: 403. */
-    precheckList: (asker: Asker) => demand(asker, "agents:read"),
+    precheckList: (asker: Asker) => requireScope(asker, "agents:read"),
     /** Throws the error that a call would end with before it does anything: 403, 402, 409. */
     async precheck(asker: Asker, name: string, given: unknown): Promise<void> {
       const agent = (await toolsOf(asker)).get(name);
-      if (agent === undefined) return demand(asker, "agents:read");
+      if (agent === undefined) return requireScope(asker, "agents:read");
       const has_input = (given as { input?: unknown } | null | undefined)?.input !== undefined;
-      demand(asker, has_input ? "chat:write" : "agents:write");
+      requireScope(asker, has_input ? "chat:write" : "agents:write");
       await agents.ready(asker.caller, agent.id);
     },
     /** Cancels the unfinished run that this request began. */
@@ -113,12 +113,12 @@ export function createMcpTools({ agents, chat, log }: McpServerDeps) {
   }
 
   async function getRun(asker: Asker, { run_id }: z.infer<typeof getArguments>): Promise<RunDetail> {
-    demand(asker, "agents:read");
+    requireScope(asker, "agents:read");
     return await agents.findRun(asker.caller.user_id, run_id);
   }
 
   async function listRuns(asker: Asker, { agent, status, limit }: z.infer<typeof listArguments>) {
-    demand(asker, "agents:read");
+    requireScope(asker, "agents:read");
     const filter = status === undefined ? {} : { status };
     const { user_id } = asker.caller;
     if (agent === undefined) return await agents.latestRuns(user_id, filter, limit);
@@ -128,7 +128,7 @@ export function createMcpTools({ agents, chat, log }: McpServerDeps) {
 
   /** Starts the run, reports its events as progress, and resolves to the finished run. */
   async function runAgent(asker: Asker, id: string, input: string | undefined, progress: Progress): Promise<RunDetail> {
-    demand(asker, input === undefined ? "agents:write" : "chat:write");
+    requireScope(asker, input === undefined ? "agents:write" : "chat:write");
     const { caller, hung_up } = asker;
     const run_id = await begin(asker, id, input);
     const cancel = () => void agents.cancelRun(caller.user_id, id, run_id).catch(() => {});
@@ -166,11 +166,11 @@ export type Progress = ((done: number, message: string) => Promise<void>) | null
 export function serverFactory(
   tools: McpTools,
   askerOf: (context: Parameters<McpServerFactory>[0]) => Asker,
-  { Server: Made }: { Server: new (...given: ConstructorParameters<typeof Server>) => Server },
+  { Server: ServerClass }: { Server: new (...given: ConstructorParameters<typeof Server>) => Server },
 ): McpServerFactory {
   return (context) => {
     const asker = askerOf(context);
-    const server = new Made(INFO, { capabilities: { tools: {} }, instructions: INSTRUCTIONS });
+    const server = new ServerClass(INFO, { capabilities: { tools: {} }, instructions: INSTRUCTIONS });
     server.setRequestHandler("tools/list", () => tools.list(asker));
     server.setRequestHandler("tools/call", ({ params }, exchange) =>
       tools.call(asker, params.name, params.arguments ?? {}, progressOf(params._meta?.progressToken, exchange)),
@@ -245,7 +245,7 @@ function unlessFinished(error: unknown): void {
   if (!(error instanceof PurserError)) throw error;
 }
 
-function demand({ caller }: Asker, scope: Scope): void {
+function requireScope({ caller }: Asker, scope: Scope): void {
   if (!caller.scopes.includes(scope)) throw errors.insufficientScope(scope);
 }
 
@@ -265,7 +265,7 @@ const RUN_SCHEMA = {
   additionalProperties: false,
 };
 const READ_ONLY = { readOnlyHint: true };
-const READERS: ListToolsResult["tools"] = [
+const READ_TOOLS: ListToolsResult["tools"] = [
   {
     name: "get_run",
     description: "A run of an agent, with its output and its steps.",

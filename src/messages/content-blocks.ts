@@ -1,4 +1,4 @@
-import type { Envelope } from "../completions/reasoning-envelope.ts";
+import type { OpenEnvelope } from "../completions/reasoning-envelope.ts";
 import type { ChatMessage, ContentPart, ReasoningDetail, ToolCall } from "../contract/completions.ts";
 import type { Block, MessagesRequest, ResultPart } from "../contract/messages.ts";
 import { errors } from "../errors.ts";
@@ -11,9 +11,8 @@ interface Conversation {
   origins: string[];
 }
 type Fields = Record<string, unknown>;
-type OpenEnvelope = (signature: string) => Envelope | null;
 
-/** `openEnvelope` opens the signature of a thinking block; null: it is Anthropic's own, or another service's. */
+/** `openEnvelope` opens the signatures of thinking blocks. */
 export function conversationOf({ system, messages }: MessagesRequest, openEnvelope: OpenEnvelope): Conversation {
   const conversation: Conversation = { messages: [], origins: [] };
   const push = (message: ChatMessage, origin: string) => {

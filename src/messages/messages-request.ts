@@ -1,6 +1,6 @@
 import type { NativeRequest } from "../completions/completions.types.ts";
 import { passedFields } from "../completions/passed-fields.ts";
-import type { Envelope } from "../completions/reasoning-envelope.ts";
+import type { OpenEnvelope } from "../completions/reasoning-envelope.ts";
 import type { ChatRequest, ToolChoice } from "../contract/completions.ts";
 import { MESSAGE_FIELDS, type MessagesRequest } from "../contract/messages.ts";
 import { errors } from "../errors.ts";
@@ -30,10 +30,7 @@ const CONVERTED = new Set([
 type Tool = NonNullable<MessagesRequest["tools"]>[number];
 
 /** The chat completion for a message. `openEnvelope` opens the caller's thinking blocks. Throws 400 for unknown blocks. */
-export function chatRequestOf(
-  asked: MessagesRequest,
-  openEnvelope: (signature: string) => Envelope | null,
-): TranslatedMessage {
+export function chatRequestOf(asked: MessagesRequest, openEnvelope: OpenEnvelope): TranslatedMessage {
   const { messages, origins } = conversationOf(asked, openEnvelope);
   const own = (asked.tools ?? []).filter((tool) => tool.type == null || tool.type === "custom");
   const dropped_tools = (asked.tools ?? []).flatMap((tool) => (own.includes(tool) ? [] : String(tool.type)));
@@ -67,7 +64,7 @@ function nativeOf(asked: MessagesRequest, tools: readonly Tool[]): NativeRequest
   return { kind: "anthropic", fields: () => fields };
 }
 
-function hasSealed({ messages }: MessagesRequest, openEnvelope: (signature: string) => Envelope | null): boolean {
+function hasSealed({ messages }: MessagesRequest, openEnvelope: OpenEnvelope): boolean {
   return messages.some(
     ({ role, content }) =>
       role === "assistant" &&

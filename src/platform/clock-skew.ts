@@ -32,9 +32,9 @@ export function systemClocks(db: Db): Clocks {
 }
 
 /** How far the node's clock is ahead of the database's: from the middle of the round trip, less its uncertainty. Pure. */
-export function skewOf({ node_ms, database_ms, round_trip_ms }: Record<string, number>): number {
-  const half = (round_trip_ms as number) / 2;
-  const difference = (node_ms as number) - half - (database_ms as number);
+export function skewOf(measured: { node_ms: number; database_ms: number; round_trip_ms: number }): number {
+  const half = measured.round_trip_ms / 2;
+  const difference = measured.node_ms - half - measured.database_ms;
   return Math.sign(difference) * Math.max(0, Math.abs(difference) - half);
 }
 

@@ -306,7 +306,7 @@ async function startThread(directory: string) {
     worker.on("exit", () => end(new Error("the embedded database is closed")));
   });
 
-  const isAnswered = (question: EmbeddedQuestion) => () => {
+  const noteAnswer = (question: EmbeddedQuestion) => {
     if (question.no_timeout) return;
     limited -= 1;
     waiting_since_ms = limited > 0 ? monotonicMs() : null;
@@ -317,7 +317,7 @@ async function startThread(directory: string) {
       limited += 1;
       waiting_since_ms ??= monotonicMs();
     }
-    return send(question).finally(isAnswered(question));
+    return send(question).finally(() => noteAnswer(question));
   };
   const send = (question: EmbeddedQuestion): Promise<Rows> => {
     sequence += 1;

@@ -55,5 +55,5 @@ export function stableId(name: string): string {
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-8${hex.slice(13, 16)}-a${hex.slice(17, 20)}-${hex.slice(20, 32)}`;
 }
 
-/** Sorts before every id. */
+/** No row has this id. It sorts before every id. */
 export const NIL_ID = "00000000-0000-0000-0000-000000000000";

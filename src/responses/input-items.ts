@@ -1,4 +1,4 @@
-import { type Envelope, isEmpty } from "../completions/reasoning-envelope.ts";
+import { type Envelope, isEmpty, type OpenEnvelope } from "../completions/reasoning-envelope.ts";
 import type { ChatMessage, ContentPart, ToolCall } from "../contract/completions.ts";
 import type { InputItem, InputPart, ResponseRequest } from "../contract/responses.ts";
 import { errors } from "../errors.ts";
@@ -18,11 +18,8 @@ interface Conversation {
   origins: string[];
 }
 
-/** `openEnvelope` opens the `encrypted_content` of reasoning items; null: it is not ours. */
-export function conversationOf(
-  { input, instructions }: ResponseRequest,
-  openEnvelope: (sealed: string) => Envelope | null,
-): Conversation {
+/** `openEnvelope` opens the `encrypted_content` of reasoning items. */
+export function conversationOf({ input, instructions }: ResponseRequest, openEnvelope: OpenEnvelope): Conversation {
   const conversation: Conversation = { messages: [], origins: [] };
   const answers = createAnswers(conversation);
   const push = (message: ChatMessage, origin: string) => {

@@ -1,5 +1,5 @@
 import type { NativeRequest, NativeTarget } from "../completions/completions.types.ts";
-import type { Envelope } from "../completions/reasoning-envelope.ts";
+import type { OpenEnvelope } from "../completions/reasoning-envelope.ts";
 import type { ReasoningDetail } from "../contract/completions.ts";
 import type { InputItem, ResponseRequest, ResponseTool } from "../contract/responses.ts";
 import { fieldsOf } from "../platform/json.ts";
@@ -16,7 +16,7 @@ type Fields = Record<string, unknown>;
 export function nativeRequest(
   asked: ResponseRequest,
   offered: ReadonlySet<string>,
-  openEnvelope: (sealed: string) => Envelope | null,
+  openEnvelope: OpenEnvelope,
 ): NativeRequest {
   const { input, instructions, tools, tool_choice: choice } = asked;
   const native_tools = (tools ?? []).flatMap(nativeTools).filter(({ name }) => offered.has(String(name)));
@@ -26,9 +26,8 @@ export function nativeRequest(
     ...(native_tools.length === 0 ? {} : { tools: native_tools }),
     ...(is_custom ? { tool_choice: choice } : {}),
   };
-  const itemsFor = createItems(openEnvelope);
-  const items = typeof input === "string" ? [{ role: "user", content: input }] : input;
-  return { kind: "openai", fields: (model) => ({ ...fixed, input: itemsFor(items as InputItem[], model) }) };
+  const items = typeof input === "string" ? [{ role: "user" as const, content: input }] : input;
+  return { kind: "openai", fields: (model) => ({ ...fixed, input: nativeItems(items, model, openEnvelope) }) };
 }
 
 function nativeTools(tool: ResponseTool): Fields[] {
@@ -38,26 +37,24 @@ function nativeTools(tool: ResponseTool): Fields[] {
   return tools.map((each) => ({ type: "function", ...each.function }));
 }
 
-function createItems(openEnvelope: (sealed: string) => Envelope | null) {
-  return (items: readonly InputItem[], model: NativeTarget): Fields[] => {
-    /** The calls of custom tools in a namespace, which are functions for the provider. */
-    const as_functions = new Set<unknown>();
-    return items.flatMap((item): Fields[] => {
-      const { id: _, ...given } = item as Fields;
-      const fields = { ...given, ...safeParts(given) };
-      const { type, namespace, name, call_id } = fields;
-      if (type === "reasoning") return reasoningItem(fields, model, openEnvelope);
-      if (type === "custom_tool_call_output" && as_functions.has(call_id)) {
-        return [{ ...fields, type: "function_call_output" }];
-      }
-      if (namespace == null || namespace === "") return [fields];
-      const { namespace: _namespace, input, ...call } = fields;
-      const called = { ...call, name: functionName(String(name), String(namespace)) };
-      if (type !== "custom_tool_call") return [called];
-      as_functions.add(call_id);
-      return [{ ...called, type: "function_call", arguments: customArguments(String(input)) }];
-    });
-  };
+function nativeItems(items: readonly InputItem[], model: NativeTarget, openEnvelope: OpenEnvelope): Fields[] {
+  /** The calls of custom tools in a namespace, which are functions for the provider. */
+  const as_functions = new Set<unknown>();
+  return items.flatMap((item): Fields[] => {
+    const { id: _, ...given } = item as Fields;
+    const fields = { ...given, ...safeParts(given) };
+    const { type, namespace, name, call_id } = fields;
+    if (type === "reasoning") return reasoningItem(fields, model, openEnvelope);
+    if (type === "custom_tool_call_output" && as_functions.has(call_id)) {
+      return [{ ...fields, type: "function_call_output" }];
+    }
+    if (namespace == null || namespace === "") return [fields];
+    const { namespace: _namespace, input, ...call } = fields;
+    const called = { ...call, name: functionName(String(name), String(namespace)) };
+    if (type !== "custom_tool_call") return [called];
+    as_functions.add(call_id);
+    return [{ ...called, type: "function_call", arguments: customArguments(String(input)) }];
+  });
 }
 
 function safeParts({ content, output }: Fields): Fields {
@@ -81,7 +78,7 @@ function safePart(given: unknown): unknown {
 function reasoningItem(
   { encrypted_content }: Fields,
   { id: model_id, route }: NativeTarget,
-  openEnvelope: (sealed: string) => Envelope | null,
+  openEnvelope: OpenEnvelope,
 ): Fields[] {
   const opened = openEnvelope(typeof encrypted_content === "string" ? encrypted_content : "");
   if (opened === null || (opened.model !== undefined && opened.model !== model_id)) return [];

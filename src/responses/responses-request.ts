@@ -1,6 +1,6 @@
 import type { NativeRequest } from "../completions/completions.types.ts";
 import { passedFields } from "../completions/passed-fields.ts";
-import type { Envelope } from "../completions/reasoning-envelope.ts";
+import type { OpenEnvelope } from "../completions/reasoning-envelope.ts";
 import type { ChatRequest, ResponseFormat, ToolChoice } from "../contract/completions.ts";
 import { RESPONSE_FIELDS, type ResponseRequest } from "../contract/responses.ts";
 import { errors } from "../errors.ts";
@@ -49,11 +49,8 @@ const ALTERNATIVES: Readonly<Record<string, string>> = {
   prompt: "Prompts are not stored here. Send instructions, or use an agent with a system_prompt: model agent/{id}.",
 };
 
-/** `openEnvelope` opens the `encrypted_content` of the caller's reasoning items; null: it is not ours. */
-export function chatRequestOf(
-  asked: ResponseRequest,
-  openEnvelope: (sealed: string) => Envelope | null,
-): TranslatedRequest {
+/** `openEnvelope` opens the `encrypted_content` of the caller's reasoning items. */
+export function chatRequestOf(asked: ResponseRequest, openEnvelope: OpenEnvelope): TranslatedRequest {
   for (const [field, alternative] of Object.entries(ALTERNATIVES)) {
     if (asked[field] != null && asked[field] !== false) throw errors.invalidValue(field, alternative);
   }

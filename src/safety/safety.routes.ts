@@ -4,7 +4,7 @@ import { errors } from "../errors.ts";
 import { newMark } from "./fence.ts";
 import { BUSY, type Sanitizers } from "./sanitizer.ts";
 
-/** The page before it has given up its thread by then. */
+/** By then a longer check of another user has given up its thread (FAIR_SHARE_MS in sanitizer.ts). */
 const BUSY_RETRY_S = 3;
 
 export function safetyRoutes({ sanitizer }: { sanitizer: Sanitizers }) {

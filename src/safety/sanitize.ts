@@ -120,7 +120,7 @@ function judgeHidden(
   // Every page has scripts and attributes, so they are reported only when they instruct.
   let score = 0;
   let budget = MAX_JUDGED;
-  const suspicious: Removal[] = [];
+  const instructing: Removal[] = [];
   const ordinary: Removal[] = [];
   /** Scores by text: pages repeat the texts of their images and links. */
   const scores = new Map<string, number>();
@@ -133,11 +133,11 @@ function judgeHidden(
       scores.get(key) ?? (sample.length < MIN_JUDGED ? 0 : detector(normalise(sample).text, level, evidence).score);
     scores.set(key, found);
     score = Math.max(score, found);
-    if (found >= 0.5) suspicious.push(removal(technique, text));
+    if (found >= 0.5) instructing.push(removal(technique, text));
     else if (ordinary.length < MAX_REMOVED && !/^(script|attribute-)/.test(technique))
       ordinary.push(removal(technique, text));
   }
-  return { score, removed: [...suspicious, ...ordinary] };
+  return { score, removed: [...instructing, ...ordinary] };
 }
 
 function removal(technique: string, text: string): Removal {

@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { errors } from "../errors.ts";
 import type { Db, Tx } from "../platform/db.ts";
+import { NIL_ID } from "../platform/ids.ts";
 import type { Log } from "../platform/log.ts";
 import { createDataKeysStore, type WrappedKey } from "./data-keys.store.ts";
 import { createKeks } from "./kek.ts";
@@ -10,7 +11,7 @@ import { type DataKey, integrityMacOf } from "./seal.ts";
 import { type Kek, KekUnavailableError, type VaultFailure } from "./vault.types.ts";
 
 /** The id of the service's own key, stored among the users' keys. No user has this id. */
-const SERVICE = "00000000-0000-0000-0000-000000000000";
+const SERVICE = NIL_ID;
 const KEY_BYTES = 32;
 const FIRST_VERSION = 1;
 const REWRAP_BATCH = 100;

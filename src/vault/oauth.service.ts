@@ -64,16 +64,16 @@ export function createOAuthSecrets(deps: {
 }) {
   const { store, changes, keys, clock, requests } = deps;
 
-  /** Stores what `revise` makes of the current state. It returns null to change nothing. Throws 404 for a deleted secret. */
+  /** Stores what `change` makes of the current state. It returns null to change nothing. Throws 404 for a deleted secret. */
   async function revise(
     { user_id, id }: { user_id: string; id: string },
-    revise: (state: OAuthState, row: SealedRow) => Revised | null,
+    change: (state: OAuthState, row: SealedRow) => Revised | null,
   ): Promise<SealedRow | null> {
     const key = await keys.toWrite(user_id);
     return changes.change(user_id, key, async (tx) => {
       const row = await store.sealed(tx, user_id, id);
       if (row === undefined) throw errors.notFound("This secret");
-      const revised = revise(stateIn(row, key) ?? changes.throwTampered(user_id), row);
+      const revised = change(stateIn(row, key) ?? changes.throwTampered(user_id), row);
       if (revised === null) return null;
       const stored = sealedAgain(row, revised, { key, now: clock.now() });
       await store.update(tx, stored);
@@ -263,13 +263,13 @@ function sealedAgain(row: SealedRow, revised: Revised, { key, now }: { key: Data
   return { ...changed, sealed: seal(JSON.stringify(state), rowIdentity(changed), key) };
 }
 
-interface Asked {
+interface TokenAnswer {
   readonly tokens: OAuthTokens;
   /** The result of the discovery; null: no discovery was needed. */
   readonly found: Pick<OAuthState, "issuer" | "resource" | "scope"> | null;
 }
 
-async function askForToken(state: OAuthState, requests: OAuthRequests): Promise<Asked> {
+async function askForToken(state: OAuthState, requests: OAuthRequests): Promise<TokenAnswer> {
   const found = state.issuer === null ? await requests.discover(state) : null;
   const { issuer, resource, scope } = found ?? state;
   if (issuer === null || state.client === null) throw new OAuthError("it has no client");
@@ -277,7 +277,7 @@ async function askForToken(state: OAuthState, requests: OAuthRequests): Promise<
   return { tokens, found: found === null ? null : { issuer, resource, scope } };
 }
 
-function connected(state: OAuthState, { tokens, found }: Asked, now: Instant): OAuthState {
+function connected(state: OAuthState, { tokens, found }: TokenAnswer, now: Instant): OAuthState {
   const { access_token, refresh_token, expires_in, scope } = tokens;
   const known = [...credentialsOf(state), access_token, refresh_token ?? ""];
   const granted = scope === undefined || holdsAny(scope, known) ? null : scope;

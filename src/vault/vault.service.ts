@@ -92,15 +92,15 @@ export function createVault(deps: {
       if (value === undefined) throw errors.missingField("value");
       const key = await keys.toWrite(user_id);
       const now = clock.now();
-      const place = {
+      const named = {
         ...{ user_id, id: newId(), name, description, oauth: null },
         allowed_hosts: normalHosts(allowed_hosts),
         version: 1,
       };
       const row: SealedRow = {
-        ...place,
+        ...named,
         masked_value: maskOf(value),
-        sealed: seal(value, rowIdentity(place), key),
+        sealed: seal(value, rowIdentity(named), key),
         created_at: now,
         updated_at: now,
         last_used_at: null,

@@ -1,5 +1,5 @@
--- Deletes the entries of some accounts that are planned for the month until $2, whose files are complete, and adds them to the sums that stay. The first entry
--- of a bucket grants it.
+-- Deletes the entries of some accounts that are planned for the month until $2, whose files are complete, and adds them
+-- to the sums that stay. The first entry of a bucket grants it.
 with gone as (
   delete from entry e using archived_account s
     where s.user_id = any($1::uuid[]) and s.before = $2 and e.user_id = s.user_id and e.seq <= s.planned_seq
