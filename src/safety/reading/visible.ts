@@ -116,7 +116,7 @@ export function visibleText(html: string, options: { keep_lines: boolean } = { k
     return reader;
   };
   let reader = read(null);
-  // The content of a host may stand before the slots that decide about it, and these may be in another host.
+  // The content of a host can come before the slots that decide about it, and the slots can be in another host.
   const again = Math.min(shadows?.host_of.size ?? 0, MAX_NESTED_HOSTS);
   for (let round = 0; round < again; round++) reader = read(reader.slots);
   return reader.result();
