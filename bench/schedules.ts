@@ -80,7 +80,10 @@ async function benchOver(db: Db): Promise<Bench> {
     schedules: scheduling,
     ledger: { accountStatus: notHere, keySpends: notHere, refills: ledger.refills },
     schedule_keys: createScheduleKeys({
-      ...{ clock, store, ledger, log },
+      clock,
+      store,
+      ledger,
+      log,
       schedules: scheduling,
       cancelOfKey: scheduling.cancelOfKey,
       keysOf: accounts.keysOf,

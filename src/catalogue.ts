@@ -17,7 +17,8 @@ function main(): void {
   const names = providers.length > 0 ? providers : BUILT_IN_PROVIDERS.map(({ name }) => name);
   const as_of = statSync(from).mtime.toISOString().slice(0, 10);
   const { models, skipped } = catalogueOfModelsDev(readFileSync(from, "utf8"), {
-    ...{ providers: names, as_of },
+    providers: names,
+    as_of,
     known: CATALOGUE,
   });
   const text = `${JSON.stringify({ models }, null, 2)}\n`;

@@ -180,7 +180,9 @@ function withoutOutput(value: unknown): unknown {
   if (!isJsonObject(value) || value.kind !== "embedding") return value;
   const { prices, upstream_usd_per_million: upstream_usd } = value;
   return {
-    ...{ output_rate: 0, max_output_tokens: 1, ...value },
+    output_rate: 0,
+    max_output_tokens: 1,
+    ...value,
     ...(Array.isArray(prices)
       ? { prices: prices.map((each) => (isJsonObject(each) ? { output_rate: 0, ...each } : each)) }
       : {}),

@@ -45,6 +45,8 @@ const SHARED = new Set(["errors.ts", "constants.ts"]);
 const ENTRANCES = new Set([
   "app.ts",
   "services.ts",
+  "base-services.ts",
+  "agent-services.ts",
   "background.ts",
   "routes.ts",
   "main.ts",
@@ -262,6 +264,11 @@ describe("the style", () => {
       (file) => /(^|\/)index\.ts$/.test(file) || /^export (\* from|default)/m.test(text(file)),
     );
     expect(wrong).toEqual([]);
+  });
+
+  it("writes the fields of an object in the object, not in one that is spread into it", () => {
+    const code = files.filter((file) => /^(src|test|bench|demo|console)\/.*\.tsx?$/.test(file));
+    expect(code.filter((file) => /\.\.\.\{/.test(text(file)))).toEqual([]);
   });
 
   it("keeps files under 400 lines", () => {

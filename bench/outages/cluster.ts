@@ -220,8 +220,13 @@ function patroniSettings(
     etcd3: { host: address(etcd_port) },
     bootstrap: {
       dcs: {
-        ...{ ttl: 20, loop_wait: 1, retry_timeout: 3, maximum_lag_on_failover: 1_048_576 },
-        ...{ synchronous_mode: true, primary_start_timeout: 0, master_start_timeout: 0 },
+        ttl: 20,
+        loop_wait: 1,
+        retry_timeout: 3,
+        maximum_lag_on_failover: 1_048_576,
+        synchronous_mode: true,
+        primary_start_timeout: 0,
+        master_start_timeout: 0,
         postgresql: {
           use_pg_rewind: true,
           parameters: { max_connections: 200, wal_log_hints: "on", wal_keep_size: "256MB" },
@@ -231,7 +236,9 @@ function patroniSettings(
       pg_hba: ["local all all trust", "host all all 127.0.0.1/32 trust", "host replication all 127.0.0.1/32 trust"],
     },
     postgresql: {
-      ...{ listen: address(port), connect_address: address(port), data_dir: join(folder, "data") },
+      listen: address(port),
+      connect_address: address(port),
+      data_dir: join(folder, "data"),
       bin_dir: postgresBinaries(),
       pgpass: join(folder, "pgpass"),
       authentication: {
@@ -240,7 +247,8 @@ function patroniSettings(
         rewind: { username: "rewind", password: "rewind" },
       },
       parameters: { unix_socket_directories: folder },
-      ...{ remove_data_directory_on_rewind_failure: true, remove_data_directory_on_diverged_timelines: true },
+      remove_data_directory_on_rewind_failure: true,
+      remove_data_directory_on_diverged_timelines: true,
     },
   });
 }

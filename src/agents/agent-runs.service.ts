@@ -198,8 +198,11 @@ function counting(key: ScheduleKey | undefined): KeyTerms {
   if (key === undefined) return { api_key_id: null, key_budget_tokens: null };
   const { id, budget_tokens, budget_interval, allowed_models, limits } = key;
   return keyTermsOf({
-    ...{ api_key_id: id, key_budget_tokens: budget_tokens, key_budget_interval: budget_interval },
-    ...{ allowed_models, key_limits: limits },
+    api_key_id: id,
+    key_budget_tokens: budget_tokens,
+    key_budget_interval: budget_interval,
+    allowed_models,
+    key_limits: limits,
   });
 }
 

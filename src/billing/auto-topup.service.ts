@@ -127,9 +127,14 @@ function autoTopupRecord(row: AutoTopupRow | undefined, ordered_this_month_cents
   const { paused_reason = null, paused_at = null } = row ?? {};
   const is_capped = ordered_this_month_cents + (amount_cents ?? 0) > (monthly_cap_cents ?? 0);
   return {
-    ...{ enabled, threshold_tokens, amount_cents, monthly_cap_cents },
+    enabled,
+    threshold_tokens,
+    amount_cents,
+    monthly_cap_cents,
     status: !enabled ? "off" : paused_reason !== null ? "paused" : is_capped ? "cap_reached" : "active",
-    ...{ paused_reason, paused_at, ordered_this_month_cents },
+    paused_reason,
+    paused_at,
+    ordered_this_month_cents,
   };
 }
 

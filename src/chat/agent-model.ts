@@ -131,7 +131,9 @@ function clientTools({ tools = [], tool_choice }: ChatRequest): Pick<TurnRequest
 /** The fields of a message with calls, of their results, and of the reasoning that goes with them. */
 function ofTools({ tool_calls, tool_call_id, reasoning_content, reasoning_details, model }: ChatMessage) {
   const calls = (tool_calls ?? []).map((call) => ({
-    ...{ id: call.id, type: "function", function: calledOf(call) },
+    id: call.id,
+    type: "function",
+    function: calledOf(call),
     ...(call.extra_content == null ? {} : { extra_content: call.extra_content }),
   }));
   const given = { tool_call_id, reasoning_content, reasoning_details, model };

@@ -102,7 +102,10 @@ export function createChat(deps: {
     const forget = () => listeners.delete(ticket);
     const { messages, tools, tool_choice } = chat;
     const input = {
-      ...{ messages, request_id: options.request_id, ...keyTermsOf(caller), ticket },
+      messages,
+      request_id: options.request_id,
+      ...keyTermsOf(caller),
+      ticket,
       ...(tools === undefined ? {} : { tools, ...(tool_choice === undefined ? {} : { tool_choice }) }),
     };
     try {

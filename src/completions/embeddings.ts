@@ -17,8 +17,11 @@ import type { EmbeddingsAnswer, EmbeddingsCall } from "./completions.types.ts";
 /** Tokens that a provider may add to each input, to mark its beginning and its end. */
 const MARKS_PER_INPUT = 2;
 const ONLY_INPUT = {
-  ...{ cached_input_tokens: 0, cache_write_tokens: 0, cache_write_1h_tokens: 0 },
-  ...{ output_tokens: 0, reasoning_tokens: 0 },
+  cached_input_tokens: 0,
+  cache_write_tokens: 0,
+  cache_write_1h_tokens: 0,
+  output_tokens: 0,
+  reasoning_tokens: 0,
 };
 
 /** Vectors with their charge: hold the worst case of the input, call the provider, settle its count. */
@@ -46,7 +49,8 @@ export function createEmbeddings(deps: {
     const rates = { ...dearestRates(model, input), price_version: model.price_version };
     const held = await ledger.hold({
       ...heldCall({ ...call, agent_id: null, run_id: null }),
-      ...{ amount_tokens, minimum_tokens: amount_tokens },
+      amount_tokens,
+      minimum_tokens: amount_tokens,
       estimate: { model: model.id, input_tokens: sizes.held_tokens, max_output_tokens: 0, ...rates },
     });
     if (held.status === "held") return;
@@ -121,7 +125,10 @@ function estimatedCounts({ estimated_tokens }: Sizes): Counts {
 function usageOf(model: Model, counts: Counts): EmbeddingUsage {
   const { input_tokens, estimated } = counts;
   return {
-    ...{ prompt_tokens: input_tokens, total_tokens: input_tokens, input_tokens, output_tokens: 0 },
+    prompt_tokens: input_tokens,
+    total_tokens: input_tokens,
+    input_tokens,
+    output_tokens: 0,
     cost_tokens: costTokens(model, counts),
     ...(estimated ? { estimated: true as const } : {}),
   };

@@ -107,7 +107,8 @@ function holdRequest(
       model: model.id,
       input_tokens: input.input_tokens + (input.resends_output === true ? cap : 0),
       max_output_tokens: cap * choices,
-      ...{ ...dearestRates(model, input), price_version: model.price_version },
+      ...dearestRates(model, input),
+      price_version: model.price_version,
     },
     ...(call.intent === undefined ? {} : { hook: call.intent.hook }),
   };

@@ -64,7 +64,11 @@ export function streamOf(c: Context<HttpEnv>, feed: EventFeed, listener: Listene
 function requestOf(c: Context<HttpEnv>): EndpointRequest {
   const { caller, request_id, facts, cut_off, live_caller } = c.var;
   return {
-    ...{ caller, request_id, facts, cut_off, watchCaller: live_caller },
+    caller,
+    request_id,
+    facts,
+    cut_off,
+    watchCaller: live_caller,
     params: c.req.param(),
     headerOf: (name) => c.req.header(name),
     hungUp: () => c.req.raw.signal,

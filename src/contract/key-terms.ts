@@ -46,7 +46,8 @@ export type Payer = KeyTerms & { user_id: string };
 export function keyTermsOf(terms: KeyTerms): KeyTerms {
   const { api_key_id, key_budget_tokens, key_budget_interval, allowed_models, key_limits, labels } = terms;
   return {
-    ...{ api_key_id, key_budget_tokens },
+    api_key_id,
+    key_budget_tokens,
     ...(key_budget_interval == null ? {} : { key_budget_interval }),
     ...(allowed_models == null ? {} : { allowed_models }),
     ...(key_limits == null ? {} : { key_limits }),

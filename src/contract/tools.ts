@@ -54,7 +54,9 @@ export function secretBindings(config: ShownToolsConfig): ToolSecretBinding[] {
     const { name } = tool;
     return bindings.map((binding) => ({
       ...binding,
-      ...{ tool: name, is_enabled: settings.enabled, path: [name, ...binding.path] },
+      tool: name,
+      is_enabled: settings.enabled,
+      path: [name, ...binding.path],
     }));
   });
 }

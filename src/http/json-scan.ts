@@ -24,8 +24,13 @@ interface Scan {
 }
 
 const NOTHING: Scan = {
-  ...{ depth: 0, deepest: 0, keys: 0, commas: 0, opened: 0 },
-  ...{ is_in_string: false, is_escaped: false },
+  depth: 0,
+  deepest: 0,
+  keys: 0,
+  commas: 0,
+  opened: 0,
+  is_in_string: false,
+  is_escaped: false,
 };
 /** Limits of a request that is validated without a pause: its lists, and its lists and objects together. */
 const SHORT = { values: SHORT_LIST, opened: COUNTED_AT_ONCE };

@@ -122,7 +122,8 @@ export function createHttp(options: HttpOptions, routers: HttpRouter[], endpoint
     "/api/v1/*",
     jsonBodies({
       ordinaryBytes: () => options.limits().body_bytes,
-      ...{ shareOf, callerOf },
+      shareOf,
+      callerOf,
       checkCaller: (c) => checkCaller(c, options),
     }),
   );

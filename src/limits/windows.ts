@@ -59,8 +59,20 @@ export function createWindows({ exchange }: { exchange(asks: readonly Ask[]): Pr
     const now = monotonicMs();
     if (known === undefined) {
       const made: Window = {
-        ...{ subject, limit, left: 0, slot: null, used: 0, spent: 0, asked: 0, asked_since_ms: now, used_at_ms: now },
-        ...{ read_at_ms: null, frees_at_ms: now, full_until_ms: 0, returned: 0, waiting: [] },
+        subject,
+        limit,
+        left: 0,
+        slot: null,
+        used: 0,
+        spent: 0,
+        asked: 0,
+        asked_since_ms: now,
+        used_at_ms: now,
+        read_at_ms: null,
+        frees_at_ms: now,
+        full_until_ms: 0,
+        returned: 0,
+        waiting: [],
       };
       windows.set(subject, made);
       return made;

@@ -53,7 +53,12 @@ export function createMessageWriter({ model, stop_sequences, newId, paramOf, sea
   let has_begun = false;
 
   const record = (content: AnswerBlock[], stop: Stop): MessageRecord => ({
-    ...{ id, type: "message", role: "assistant", model: seen.model, content, ...stop },
+    id,
+    type: "message",
+    role: "assistant",
+    model: seen.model,
+    content,
+    ...stop,
     usage: seen.usage,
     ...(seen.routing === undefined ? {} : { routing: seen.routing }),
   });

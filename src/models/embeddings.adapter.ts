@@ -102,7 +102,9 @@ function createEmbed({ base_url, api_key }: Connection, shape: Shape): Embed {
   async function ask(call: EmbeddingCall, inputs: readonly EmbeddingInput[], options: CallOptions): Promise<Vectors> {
     const left_ms = Math.max(1, options.deadline_ms - monotonicMs());
     const answer = await post({
-      ...{ origin, path: base_path + shape.path(call.model), headers },
+      origin,
+      path: base_path + shape.path(call.model),
+      headers,
       body: await jsonBytes(shape.body(call, inputs)),
       signal: options.signal,
       headersTimeout: left_ms,

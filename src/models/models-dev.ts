@@ -138,7 +138,9 @@ function entryOf(
   const takes_audio = takes("audio") && cost.input_audio === cost.input;
   const supports = { tools: tool_call, json_schema: structured_output, vision: takes("image"), files: takes("pdf") };
   return {
-    ...{ id, provider, name: name.slice(0, 100) },
+    id,
+    provider,
+    name: name.slice(0, 100),
     prices: [{ usd_per_million: pricesOf(cost, hour), tiers, source: SOURCE, as_of }],
     context_window: limit.context,
     max_output_tokens: Math.min(limit.output, limit.context),

@@ -23,7 +23,9 @@ export function modelRoutes(deps: {
   const { models, agentsOf } = deps;
   const router = createRouter();
   const made = (list: ReturnType<Models["list"]>) => ({
-    ...{ list, records: list.map(modelRecord), auto: autoRecord(list) },
+    list,
+    records: list.map(modelRecord),
+    auto: autoRecord(list),
     embeddings: models.embeddings().map(modelRecord),
   });
   let known = made(models.list());

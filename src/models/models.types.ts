@@ -124,7 +124,12 @@ export const MODEL_ID = /^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,127}$/;
 
 /** What an embedding model supports of chat completions. */
 export const NO_SUPPORT: Supports = {
-  ...{ tools: false, streaming: false, json_schema: false, vision: false, files: false, audio: false },
+  tools: false,
+  streaming: false,
+  json_schema: false,
+  vision: false,
+  files: false,
+  audio: false,
 };
 
 /** The most input tokens that one part costs; null: the rest of the context window. */

@@ -139,8 +139,12 @@ function classRatesOf(rates: Rates): Rates {
   const { input_rate_micro, cached_input_rate_micro, cache_write_rate_micro, cache_write_1h_rate_micro } = rates;
   const { output_rate_micro, tiers } = rates;
   return {
-    ...{ input_rate_micro, cached_input_rate_micro, cache_write_rate_micro, cache_write_1h_rate_micro },
-    ...{ output_rate_micro, tiers },
+    input_rate_micro,
+    cached_input_rate_micro,
+    cache_write_rate_micro,
+    cache_write_1h_rate_micro,
+    output_rate_micro,
+    tiers,
   };
 }
 

@@ -42,7 +42,11 @@ export function createOpenAiCompatible(settings: { base_url: string; api_key: st
   async function send(request: ProviderRequest, { signal, deadline_ms, onSent }: CallOptions): Promise<ProviderAnswer> {
     const left_ms = Math.max(1, deadline_ms - monotonicMs());
     const answer = await post({
-      ...{ origin, path, headers, signal, onSent },
+      origin,
+      path,
+      headers,
+      signal,
+      onSent,
       body: Buffer.concat([request.body_start ?? Buffer.alloc(0), bodyEnd(request)]),
       headersTimeout: request.stream ? Math.min(left_ms, SILENCE_MS) : left_ms,
       bodyTimeout: Math.min(left_ms, SILENCE_MS),

@@ -40,8 +40,12 @@ export const REHEARSAL: Omit<Model, "price_version"> = {
   cache_write_1h_rate_micro: null,
   tiers: [],
   upstream: {
-    ...{ input_rate_micro: 0, output_rate_micro: 0, tiers: [] },
-    ...{ cached_input_rate_micro: null, cache_write_rate_micro: null, cache_write_1h_rate_micro: null },
+    input_rate_micro: 0,
+    output_rate_micro: 0,
+    tiers: [],
+    cached_input_rate_micro: null,
+    cache_write_rate_micro: null,
+    cache_write_1h_rate_micro: null,
   },
   deprecation: null,
 };

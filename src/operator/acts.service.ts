@@ -37,10 +37,18 @@ export function createActs({ db, clock }: { db: Db; clock: Clock }) {
       const { user_id = null, before = null, after = null, reason = null } = act;
       const salt = newId();
       const row = {
-        ...{ id: newId(), operator_id: actor.id, operator_name: actor.name, what: act.what },
-        ...{ target_type: act.target.type, target_id: act.target.id, user_id },
-        ...{ before: storedText(before, salt), after: storedText(after, salt), reason },
-        ...{ request_id: actor.request_id, created_at: clock.now() },
+        id: newId(),
+        operator_id: actor.id,
+        operator_name: actor.name,
+        what: act.what,
+        target_type: act.target.type,
+        target_id: act.target.id,
+        user_id,
+        before: storedText(before, salt),
+        after: storedText(after, salt),
+        reason,
+        request_id: actor.request_id,
+        created_at: clock.now(),
       };
       const email_before = before?.email ?? null;
       const email_after = after?.email ?? null;

@@ -152,7 +152,8 @@ function moneyRoutes(router: HttpRouter, { accounts, acts, billing }: OperatorOp
     const bucket = await billing.grant(user.id, wanted, (tx, { id, original_amount, source, expires_at }) =>
       acts.record(tx, actorOf(c), {
         what: "tokens.grant",
-        ...{ target: { type: "bucket", id }, user_id: user.id },
+        target: { type: "bucket", id },
+        user_id: user.id,
         after: { amount_tokens: original_amount, source, expires_at },
         reason: reason ?? wanted.note,
       }),
@@ -166,7 +167,8 @@ function moneyRoutes(router: HttpRouter, { accounts, acts, billing }: OperatorOp
     const { subscription, created } = await billing.subscribeWithoutPayment(user.id, plan_id, (tx, before) =>
       acts.record(tx, actorOf(c), {
         what: "subscription.set",
-        ...{ target: { type: "subscription", id: user.id }, user_id: user.id },
+        target: { type: "subscription", id: user.id },
+        user_id: user.id,
         before: { plan_id: before.plan_id, status: before.status },
         after: { plan_id },
         reason,
@@ -193,8 +195,11 @@ function moneyRoutes(router: HttpRouter, { accounts, acts, billing }: OperatorOp
     const invoice = await billing.invoices.settle(c.req.valid("param").id, status, (tx, before) =>
       acts.record(tx, actorOf(c), {
         what: "invoice.settle",
-        ...{ target: { type: "invoice", id: before.id }, user_id: before.user_id },
-        ...{ before: { status: before.status }, after: { status }, reason },
+        target: { type: "invoice", id: before.id },
+        user_id: before.user_id,
+        before: { status: before.status },
+        after: { status },
+        reason,
       }),
     );
     return c.json(invoice, 200);

@@ -64,7 +64,9 @@ function totalOf(groups: readonly UsageOfGroup[]): Figures {
   const is_known = groups.every(({ upstream_cost_micro_usd }) => upstream_cost_micro_usd !== null);
   const upstream = groups.reduce((total, group) => total + (group.upstream_cost_micro_usd ?? 0), 0);
   return margin({
-    ...{ requests: sum("requests"), tokens: sum("tokens"), cost_tokens: sum("cost_tokens") },
+    requests: sum("requests"),
+    tokens: sum("tokens"),
+    cost_tokens: sum("cost_tokens"),
     revenue_micro_usd: sum("revenue_micro_usd"),
     upstream_cost_micro_usd: is_known ? upstream : null,
     requests_of_unknown_cost: sum("requests_of_unknown_cost"),

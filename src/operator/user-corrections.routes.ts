@@ -41,7 +41,10 @@ function keyRoutes(router: HttpRouter, { accounts, acts, clock }: CorrectionsDep
     const created = await accounts.createApiKey(asUser(user_id), wanted, (tx, { id, name, scopes, budget_tokens }) =>
       acts.record(tx, actorOf(c), {
         what: "api_key.create",
-        ...{ target: { type: "api_key", id }, user_id, after: { name, scopes, budget_tokens }, reason },
+        target: { type: "api_key", id },
+        user_id,
+        after: { name, scopes, budget_tokens },
+        reason,
       }),
     );
     return c.json(withSpend(created, undefined, clock.now()), 201);
@@ -52,7 +55,10 @@ function keyRoutes(router: HttpRouter, { accounts, acts, clock }: CorrectionsDep
     await accounts.revokeApiKey(user_id, c.req.valid("param").key_id, (tx, { id, name, revoked_at }) =>
       acts.record(tx, actorOf(c), {
         what: "api_key.revoke",
-        ...{ target: { type: "api_key", id }, user_id, before: { name, revoked_at }, reason },
+        target: { type: "api_key", id },
+        user_id,
+        before: { name, revoked_at },
+        reason,
       }),
     );
     return c.body(null, 204);
@@ -103,7 +109,9 @@ function moneyRoutes(router: HttpRouter, { accounts, acts, billing }: Correction
     const cancelled = await billing.cancelSubscription(user_id, (tx, before) =>
       acts.record(tx, actorOf(c), {
         what: "subscription.cancel",
-        ...{ target: { type: "subscription", id: user_id }, user_id, reason },
+        target: { type: "subscription", id: user_id },
+        user_id,
+        reason,
         before: { plan_id: before.plan_id, status: before.status, cancel_at_period_end: before.cancel_at_period_end },
       }),
     );
@@ -114,7 +122,9 @@ function moneyRoutes(router: HttpRouter, { accounts, acts, billing }: Correction
     const refunded = await billing.purchases.refund(c.req.valid("param").id, (tx, { id, user_id, ...before }, state) =>
       acts.record(tx, actorOf(c), {
         what: "purchase.refund",
-        ...{ target: { type: "purchase", id }, user_id, reason },
+        target: { type: "purchase", id },
+        user_id,
+        reason,
         before: { status: before.status, amount_cents: before.amount_cents, refunded_cents: before.refunded_cents },
         after: { state },
       }),

@@ -77,7 +77,7 @@ export function createMcpSessions(deps: McpDeps) {
     const url = new URL(server.url);
     const bindings = server.auth === undefined ? [] : [bindingOf(server.auth, url)];
     // Opened for each operation: a secret may have been changed or taken out of use meanwhile.
-    const intended = { ...{ url, method: "POST", tool: mcp.name, run, signal }, ...(refused && { refused }) };
+    const intended = { url, method: "POST", tool: mcp.name, run, signal, ...(refused && { refused }) };
     const credentials = await raceAbort(openCredentials(bindings, intended, deps), signal);
     if (!Array.isArray(credentials)) return credentials;
     session.credentials = credentials;

@@ -126,8 +126,15 @@ function newState({ credentials, max_bytes }: OperationLimits): OperationState {
   const state: OperationState = {
     credentials,
     broken,
-    ...{ abort: new AbortController(), streams: new Set(), left_bytes: max_bytes },
-    ...{ sent: 0, received: 0, status: null, is_unauthorized: false, is_page: false, failure: null },
+    abort: new AbortController(),
+    streams: new Set(),
+    left_bytes: max_bytes,
+    sent: 0,
+    received: 0,
+    status: null,
+    is_unauthorized: false,
+    is_page: false,
+    failure: null,
     failed(thrown) {
       const is_large = thrown instanceof OutboundError && thrown.code === "too_large";
       const error = is_large

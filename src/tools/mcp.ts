@@ -160,7 +160,10 @@ async function callTool(
   const asked: OperationRequest = { run, signal, timeout_ms, max_bytes: CALL_BYTES };
   return await use(server, asked, async ({ client, credentials }) => {
     const options = {
-      ...{ signal, timeout: timeout_ms, resetTimeoutOnProgress: true, onprogress: () => {} },
+      signal,
+      timeout: timeout_ms,
+      resetTimeoutOnProgress: true,
+      onprogress: () => {},
       headers: headersOf(tool.headers, given),
     };
     const params = { name: tool.name, arguments: given };

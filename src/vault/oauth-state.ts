@@ -71,10 +71,12 @@ const LEEWAY_SECONDS = 30;
 export function newState({ server, grant, token_endpoint, resource, scope, ...credentials }: NewOAuth): OAuthState {
   const client = clientOf(credentials);
   return {
-    ...{ server: new URL(server).href, grant },
+    server: new URL(server).href,
+    grant,
     given: { token_endpoint, resource, scope, client },
     ...disconnected(client),
-    ...{ resource: resource ?? null, scope: scope ?? null },
+    resource: resource ?? null,
+    scope: scope ?? null,
   };
 }
 
@@ -126,10 +128,16 @@ export function shownOAuth(state: OAuthState): ShownOAuth {
   const known = credentialsOf(state);
   const shown = (text: string | null | undefined) => (text == null || holdsAny(text, known) ? null : text);
   return {
-    ...{ server, grant, client_id: shown(client?.client_id), issuer: shown(issuer?.issuer) },
-    ...{ scope: shown(state.scope), resource: shown(state.resource) },
+    server,
+    grant,
+    client_id: shown(client?.client_id),
+    issuer: shown(issuer?.issuer),
+    scope: shown(state.scope),
+    resource: shown(state.resource),
     token_endpoint: state.given.token_endpoint ?? shown(issuer?.token_endpoint),
-    ...{ status, expires_at: tokens?.expires_at ?? null, error },
+    status,
+    expires_at: tokens?.expires_at ?? null,
+    error,
   };
 }
 

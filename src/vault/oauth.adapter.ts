@@ -183,8 +183,11 @@ function clientCredentials({
     redirectUrl: undefined,
     clientMetadata: { redirect_uris: [] },
     clientInformation: () => clientInformation,
-    ...{ tokens: () => undefined, saveTokens: unused, redirectToAuthorization: unused },
-    ...{ saveCodeVerifier: unused, codeVerifier: unused },
+    tokens: () => undefined,
+    saveTokens: unused,
+    redirectToAuthorization: unused,
+    saveCodeVerifier: unused,
+    codeVerifier: unused,
     ...(addClientAuthentication === undefined ? {} : { addClientAuthentication }),
     prepareTokenRequest: (scope?: string) =>
       new URLSearchParams({ grant_type: "client_credentials", ...(scope === undefined ? {} : { scope }) }),
@@ -239,27 +242,25 @@ async function discover(
 }
 
 /** Any first message, without a token, so that the server says where its authorization server is. */
+const CLIENT = { protocolVersion: "2025-11-25", capabilities: {}, clientInfo: { name: "purser", version: "1" } };
 const PROBE = {
   method: "POST",
   headers: { "content-type": "application/json", accept: "application/json, text/event-stream" },
-  body: JSON.stringify({
-    ...{ jsonrpc: "2.0", id: 1, method: "initialize" },
-    params: { protocolVersion: "2025-11-25", capabilities: {}, clientInfo: { name: "purser", version: "1" } },
-  }),
+  body: JSON.stringify({ jsonrpc: "2.0", id: 1, method: "initialize", params: CLIENT }),
 };
 
 function directly(
   server: string,
   known: { scope: string | undefined; resource: string | undefined; token_endpoint: string },
 ): Discovered {
-  const { origin } = new URL(known.token_endpoint);
+  const { token_endpoint, resource = server, scope = null } = known;
+  const { origin } = new URL(token_endpoint);
   return {
-    issuer: {
-      ...{ issuer: origin, authorization_endpoint: origin, token_endpoint: known.token_endpoint },
-      response_types_supported: ["code"],
-    },
-    ...{ registration_endpoint: null, takes_metadata_url: false },
-    ...{ resource: known.resource ?? server, scope: known.scope ?? null },
+    issuer: { issuer: origin, authorization_endpoint: origin, token_endpoint, response_types_supported: ["code"] },
+    registration_endpoint: null,
+    takes_metadata_url: false,
+    resource,
+    scope,
   };
 }
 

@@ -116,7 +116,11 @@ export function createOAuthSecrets(deps: {
       const shown = { user_id, id: newId(), name, description, allowed_hosts, version: 1, oauth: shownOAuth(state) };
       const row: SealedRow = {
         ...shown,
-        ...{ masked_value: MASK, created_at: now, updated_at: now, last_used_at: null, reflected_at: null },
+        masked_value: MASK,
+        created_at: now,
+        updated_at: now,
+        last_used_at: null,
+        reflected_at: null,
         sealed: seal(JSON.stringify(state), rowIdentity(shown), key),
       };
       await changes.insert(row, key);
@@ -290,7 +294,8 @@ function connected(state: OAuthState, { tokens, found }: TokenAnswer, now: Insta
       refresh_token: refresh_token ?? state.tokens?.refresh_token ?? null,
       expires_at: expires_in === undefined ? null : addSeconds(now, Math.max(0, Math.min(expires_in, MAX_SECONDS))),
     },
-    ...{ status: "connected", error: null },
+    status: "connected",
+    error: null,
   };
 }
 /** A year. */

@@ -2,7 +2,7 @@ import { isListedHost, isWithinHosts, normalHost } from "../contract/hosts.ts";
 import type { NewSecret, Secret, SecretChange, SecretUse } from "../contract/secrets.ts";
 import { errors } from "../errors.ts";
 import { addDays, type Clock } from "../platform/clock.ts";
-import type { Db, Tx } from "../platform/db.ts";
+import type { Db, Instant, Tx } from "../platform/db.ts";
 import { isUuid, newId } from "../platform/ids.ts";
 import type { Log } from "../platform/log.ts";
 import type { Outbound } from "../platform/outbound.ts";
@@ -36,7 +36,11 @@ export function createVault(deps: {
   const changes = createVaultChanges({ db, store, keys, log });
   const { change, own, throwTampered } = changes;
   const oauth = createOAuthSecrets({
-    ...{ store, changes, keys, clock, requests: createOAuthRequests(deps.oauth) },
+    store,
+    changes,
+    keys,
+    clock,
+    requests: createOAuthRequests(deps.oauth),
     redirect_uri: deps.oauth.identity.redirect_uri,
     onDisconnect: async (event, tx) => deps.onDisconnect?.(event, tx),
   });
@@ -91,21 +95,7 @@ export function createVault(deps: {
       }
       if (value === undefined) throw errors.missingField("value");
       const key = await keys.toWrite(user_id);
-      const now = clock.now();
-      const named = {
-        ...{ user_id, id: newId(), name, description, oauth: null },
-        allowed_hosts: normalHosts(allowed_hosts),
-        version: 1,
-      };
-      const row: SealedRow = {
-        ...named,
-        masked_value: maskOf(value),
-        sealed: seal(value, rowIdentity(named), key),
-        created_at: now,
-        updated_at: now,
-        last_used_at: null,
-        reflected_at: null,
-      };
+      const row = newRow({ user_id, name, description, value, allowed_hosts }, key, clock.now());
       await changes.insert(row, key);
       return recordOf(row);
     },
@@ -257,6 +247,16 @@ function recordOf(row: SecretRow): Secret {
   const type = oauth === null ? ("value" as const) : ("oauth" as const);
   const shown = { id, name, type, description, masked_value, allowed_hosts, version };
   return { ...shown, created_at, updated_at, last_used_at, reflected_at, oauth };
+}
+
+type NewValue = Pick<SecretRow, "user_id" | "name" | "description" | "allowed_hosts"> & { value: string };
+
+/** The row of a new secret, with its value sealed by the user's key. */
+function newRow({ value, allowed_hosts, ...named }: NewValue, key: DataKey, now: Instant): SealedRow {
+  const row = { ...named, id: newId(), allowed_hosts: normalHosts(allowed_hosts), oauth: null, version: 1 };
+  const sealed = seal(value, rowIdentity(row), key);
+  const unused = { created_at: now, updated_at: now, last_used_at: null, reflected_at: null };
+  return { ...row, ...unused, masked_value: maskOf(value), sealed };
 }
 
 const HIDDEN = "••••••••";

@@ -167,8 +167,13 @@ describe("automatic top-ups over nodes, crashes and declines", () => {
   };
   const resend = () => db.query({ text: "update payment set send_at = now() where send_at is not null" });
   const paidEvent = (payment_id: string, amount_cents = 100) => ({
-    ...{ provider: "stripe" as const, event_id: `paid:${payment_id}`, kind: "paid" as const },
-    ...{ payment_id, reference: `money:${payment_id}`, amount_cents, billed: { amount_cents: 100, currency: "usd" } },
+    provider: "stripe" as const,
+    event_id: `paid:${payment_id}`,
+    kind: "paid" as const,
+    payment_id,
+    reference: `money:${payment_id}`,
+    amount_cents,
+    billed: { amount_cents: 100, currency: "usd" },
   });
   const low = async () => {
     const user_id = await node.account(50_000);

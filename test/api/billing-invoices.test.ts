@@ -158,7 +158,10 @@ describe("an overage invoice whose money goes back: its tokens are used already"
   const refunded = (reference: string, refunded_cents: number, refund_failed_cents = 0) =>
     fixture.billing.applyPaymentEvent({
       ...fixture.named(),
-      ...{ kind: "refunded", reference, refunded_cents, refund_failed_cents },
+      kind: "refunded",
+      reference,
+      refunded_cents,
+      refund_failed_cents,
     });
   const cleanBooks = async () => expect((await fixture.ledger.audit()).violations).toEqual([]);
 

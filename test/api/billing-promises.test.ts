@@ -36,8 +36,13 @@ describe("the table of plans (seed)", () => {
     const user = await lab.service.newUser();
     const { plans } = (await user.get(`${BILLING}/plans`)).body;
     const row = (id: string, name: string, price_cents: number, included_tokens: number) => ({
-      ...{ id, name, price_cents, included_tokens },
-      ...{ currency: "usd", interval: "month", rollover_months: 3 },
+      id,
+      name,
+      price_cents,
+      included_tokens,
+      currency: "usd",
+      interval: "month",
+      rollover_months: 3,
     });
     expect(plans).toEqual([
       row("starter", "Starter", 2900, 18_000_000),

@@ -48,7 +48,8 @@ it("a subscription changes to no plan in another currency, because their prices 
   const after = createBillingFixture(db, { plans: PLANS.map((plan) => ({ ...plan, currency: "eur" })) });
   for (const plan_id of ["starter", "pro"]) {
     await expect(after.billing.subscribeWithoutPayment(user_id, plan_id)).rejects.toMatchObject({
-      ...{ code: "invalid_value", message: expect.stringContaining("is paid in usd") },
+      code: "invalid_value",
+      message: expect.stringContaining("is paid in usd"),
     });
   }
   expect(await after.billing.subscription(user_id)).toMatchObject({ plan_id: "professional", pending_plan_id: null });

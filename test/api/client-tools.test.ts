@@ -160,7 +160,9 @@ describe("the clients' tool loops over such an agent", () => {
   it("the openai package's streaming helper gets the call in pieces that it joins", async () => {
     const client = new OpenAI({ baseURL: `${lab.service.url}/api/v1`, apiKey: user.key, maxRetries: 0 });
     const runner = client.chat.completions.runTools({
-      ...{ model: `agent/${agent}`, stream: true, messages: [asked] },
+      model: `agent/${agent}`,
+      stream: true,
+      messages: [asked],
       tools: [
         {
           type: "function",

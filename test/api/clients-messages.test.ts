@@ -274,15 +274,16 @@ describe("an upstream of Anthropic's kind", () => {
       providers: [{ name: "claude", kind: "anthropic", base_url: upstream.url, api_key_env: "CLAUDE_KEY" }],
       models: [
         {
-          ...{
-            id: "claude-test",
-            provider: "claude",
-            provider_model: "claude-test",
-            name: "Claude",
-            input_rate: 1,
-            output_rate: 2,
-          },
-          ...{ trial_eligible: true, context_window: 100_000, max_output_tokens: 8_000, supports: { tools: true } },
+          id: "claude-test",
+          provider: "claude",
+          provider_model: "claude-test",
+          name: "Claude",
+          input_rate: 1,
+          output_rate: 2,
+          trial_eligible: true,
+          context_window: 100_000,
+          max_output_tokens: 8_000,
+          supports: { tools: true },
         },
       ],
     };

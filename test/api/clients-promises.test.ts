@@ -46,7 +46,8 @@ it("Messages: an error has our code, param and metadata beside Anthropic's field
   const [, [path, body]] = CALLS as [unknown, [string, object]];
   const poor = await lab.service.newUser({ trial: false });
   expect((await poor.post(path, body)).body).toMatchObject({
-    ...{ type: "error", request_id: expect.any(String) },
+    type: "error",
+    request_id: expect.any(String),
     error: {
       type: "billing_error",
       code: "out_of_tokens",

@@ -10,7 +10,10 @@ let user: Client;
 beforeAll(async () => {
   lab = await startLab([
     {
-      ...{ id: "lab/all", input_rate: 0.333333, output_rate: 1.000001, cached_input_rate: 0.1 },
+      id: "lab/all",
+      input_rate: 0.333333,
+      output_rate: 1.000001,
+      cached_input_rate: 0.1,
       supports: { vision: true, files: true, json_schema: true },
     },
   ]);
@@ -149,7 +152,8 @@ const CONVERSATIONS: Record<string, { chat: object; responses: object; messages:
       messages: [{ role: "user", content: "json" }],
     },
     reply: completion("{}", {
-      ...{ prompt_tokens: 33, completion_tokens: 7 },
+      prompt_tokens: 33,
+      completion_tokens: 7,
       prompt_tokens_details: { cached_tokens: 11 },
     }),
   },

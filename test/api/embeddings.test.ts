@@ -11,8 +11,14 @@ import { cut, json, type Reply, startUpstream, type Upstream } from "../support/
 const GRANT = 1_000_000;
 const EMBEDDINGS = "/api/v1/embeddings";
 const embedding = (id: string, provider: string, more: object = {}) => ({
-  ...{ id, provider, provider_model: id.split("/").at(-1), kind: "embedding", input_rate: 0.5, context_window: 1_000 },
-  ...{ trial_eligible: true, ...more },
+  id,
+  provider,
+  provider_model: id.split("/").at(-1),
+  kind: "embedding",
+  input_rate: 0.5,
+  context_window: 1_000,
+  trial_eligible: true,
+  ...more,
 });
 const CHAT = { id: "lab/chat", provider: "lab", provider_model: "chat", input_rate: 1, output_rate: 2 };
 
@@ -268,7 +274,10 @@ describe("the price of embeddings (contract 4.6, 5.10)", () => {
     });
     const headers = { Authorization: `Bearer ${caller.key}`, "Content-Type": "application/json" };
     const asked = fetch(service.url + EMBEDDINGS, {
-      ...{ method: "POST", headers, body: JSON.stringify(ask(fields)), signal: leaving.signal },
+      method: "POST",
+      headers,
+      body: JSON.stringify(ask(fields)),
+      signal: leaving.signal,
     });
     await expect(asked).rejects.toThrow();
     left.resolve();
@@ -346,7 +355,11 @@ describe("embedding models beside chat models", () => {
     const { data } = (await user.get("/api/v1/models")).body;
     const record = data.find(({ id }: { id: string }) => id === "lab/vectors");
     expect(record).toMatchObject({
-      ...{ kind: "embedding", context_length: 1_000, max_output_tokens: 0, input_rate: 0.5, output_rate: 0 },
+      kind: "embedding",
+      context_length: 1_000,
+      max_output_tokens: 0,
+      input_rate: 0.5,
+      output_rate: 0,
       pricing: { prompt: "0.0000008", completion: "0" },
       supported_parameters: ["model", "input", "dimensions", "encoding_format", "user"],
       supports: { tools: false, streaming: false },

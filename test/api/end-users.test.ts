@@ -65,7 +65,10 @@ describe("the budget of an end user", () => {
     expect([set.status, set.body]).toEqual([
       200,
       {
-        ...{ user: "carl@example.com", budget_tokens: 300, budget_interval: "day", budget_used_tokens: 0 },
+        user: "carl@example.com",
+        budget_tokens: 300,
+        budget_interval: "day",
+        budget_used_tokens: 0,
         budget_resets_at: "2026-03-05T00:00:00.000Z",
       },
     ]);

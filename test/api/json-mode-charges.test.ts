@@ -9,8 +9,13 @@ import { completion, delta, event, hanging } from "../support/upstream.ts";
 const GRANT = 10_000_000;
 const OUTPUT_CAP = 60_000;
 const TIERED = {
-  ...{ id: "lab/tiered", input_rate: 1, cached_input_rate: 0.1, cache_write_rate: 1.25, output_rate: 5 },
-  ...{ max_output_tokens: OUTPUT_CAP, supports: { tools: true } },
+  id: "lab/tiered",
+  input_rate: 1,
+  cached_input_rate: 0.1,
+  cache_write_rate: 1.25,
+  output_rate: 5,
+  max_output_tokens: OUTPUT_CAP,
+  supports: { tools: true },
   tiers: [{ above_input_tokens: 2_000, input_rate: 10, cached_input_rate: 1, output_rate: 50 }],
   upstream_usd_per_million: { input: 1, output: 5 },
 };

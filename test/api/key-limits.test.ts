@@ -42,7 +42,8 @@ describe("a key's budget with an interval", () => {
 
     await setClock("2026-03-05T00:00:00.000Z");
     expect(await recordOf(key.id)).toMatchObject({
-      ...{ budget_used_tokens: 0, spent_tokens: used },
+      budget_used_tokens: 0,
+      spent_tokens: used,
       budget_resets_at: "2026-03-06T00:00:00.000Z",
     });
     expect((await call()).status).toBe(200);
@@ -52,7 +53,10 @@ describe("a key's budget with an interval", () => {
     const key = await newKey({ budget_tokens: 0, budget_interval: "week" });
     const schedule = { schedule_enabled: true, schedule_interval: "daily", schedule_time: "09:00" };
     const made = await key.post("/api/v1/agents", {
-      ...{ name: "Daily", model_id: "lab/plain", run_prompt: "Go.", ...schedule },
+      name: "Daily",
+      model_id: "lab/plain",
+      run_prompt: "Go.",
+      ...schedule,
     });
     const path = `/api/v1/agents/${made.body.id}`;
     await setClock("2026-03-06T12:00:00.000Z");

@@ -95,8 +95,10 @@ describe("requests per minute", () => {
     const set = await lab.service.admin.request("PATCH", path, { limits, reason: "abuse" });
     expect([set.status, set.body.limits]).toEqual([200, limits]);
     expect((await lab.service.admin.get("/api/v1/admin/acts")).body.acts[0]).toMatchObject({
-      ...{ what: "user.update", reason: "abuse" },
-      ...{ before: { limits: null }, after: { limits } },
+      what: "user.update",
+      reason: "abuse",
+      before: { limits: null },
+      after: { limits },
     });
     expect(served(await flood(key, 4, () => 1)) + served(await flood(user.key, 10, () => 0))).toBe(5);
 

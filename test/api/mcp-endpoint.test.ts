@@ -187,7 +187,8 @@ describe("a call that cannot be carried out", () => {
       method: "POST",
       headers: {
         Authorization: `Bearer ${user.key}`,
-        ...{ "Content-Type": "application/json", Accept: "application/json, text/event-stream" },
+        "Content-Type": "application/json",
+        Accept: "application/json, text/event-stream",
         "X-Request-Id": "mcp-line",
       },
       body: JSON.stringify({ jsonrpc: "2.0", id: 1, ...running }),
@@ -229,7 +230,9 @@ describe("a call that cannot be carried out", () => {
       fetch(`${lab.service.url}/api/v1/mcp`, {
         method: "POST",
         headers: {
-          ...{ Authorization: `Bearer ${user.key}`, Accept: ACCEPT, "Content-Type": "application/json" },
+          Authorization: `Bearer ${user.key}`,
+          Accept: ACCEPT,
+          "Content-Type": "application/json",
           "Idempotency-Key": "once",
         },
         body: JSON.stringify({ jsonrpc: "2.0", id: 1, ...running }),

@@ -13,8 +13,14 @@ let user: Client;
 /** Two accounts at one kind of provider, each with an upstream of its own. */
 function configOf(): object {
   const model = (id: string, fields: object) => ({
-    ...{ id, provider_model: id.split("/").at(-1), input_rate: 1, output_rate: 2, trial_eligible: true },
-    ...{ context_window: 128_000, max_output_tokens: 4_096, supports: { tools: true, json_schema: true } },
+    id,
+    provider_model: id.split("/").at(-1),
+    input_rate: 1,
+    output_rate: 2,
+    trial_eligible: true,
+    context_window: 128_000,
+    max_output_tokens: 4_096,
+    supports: { tools: true, json_schema: true },
     ...fields,
   });
   return {

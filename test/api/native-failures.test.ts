@@ -59,7 +59,13 @@ const malformed = (...parts: unknown[]) => ({
 });
 const streamed = (body: object) => events(`data: ${JSON.stringify(body)}\n\n`);
 const FAILED_RESPONSE = {
-  ...{ id: "resp_1", object: "response", created_at: 1, model: "gpt", output: [], status: "failed", error: null },
+  id: "resp_1",
+  object: "response",
+  created_at: 1,
+  model: "gpt",
+  output: [],
+  status: "failed",
+  error: null,
   usage: { input_tokens: 3, output_tokens: 0, total_tokens: 3 },
 };
 

@@ -34,10 +34,14 @@ const sent = (nth = -1) => upstream.requests.at(nth)?.body;
 
 describe("Messages to Anthropic", () => {
   const MESSAGES = "/api/v1/messages";
-  const EDIT = {
-    ...{ name: "edit", description: "d", input_schema: { type: "object" }, strict: true, cache_control: HINT },
-    ...{ defer_loading: true, input_examples: [{ a: "b" }], eager_input_streaming: true },
+  const HINTS = {
+    description: "d",
+    strict: true,
+    defer_loading: true,
+    eager_input_streaming: true,
+    cache_control: HINT,
   };
+  const EDIT = { name: "edit", input_schema: { type: "object" }, input_examples: [{ a: "b" }], ...HINTS };
   const conversation = {
     system: [
       { type: "text", text: "one" },
@@ -107,12 +111,11 @@ describe("Messages to Anthropic", () => {
   });
 
   it("thinking comes and goes with its own signature, through a tool call", async () => {
-    answerAs("anthropic", (n) =>
-      n === 0 ? { reasoning: "hm", text: "I look.", calls: [{ name: "edit", arguments: {} }] } : { text: "done" },
-    );
     const client = new Anthropic({ baseURL: `${service.url}/api`, apiKey: user.key, maxRetries: 0 });
     const plain = {
-      ...{ model: "native/anthropic", max_tokens: 4_000, thinking: { type: "enabled" as const, budget_tokens: 2_000 } },
+      model: "native/anthropic",
+      max_tokens: 4_000,
+      thinking: { type: "enabled" as const, budget_tokens: 2_000 },
       tools: [{ name: "edit", input_schema: { type: "object" as const } }],
     };
     const asked = { role: "user" as const, content: "go" };
@@ -212,22 +215,18 @@ describe("Responses to OpenAI", () => {
     description: "nd",
     tools: [{ type: "function" as const, name: "g", parameters: { type: "object" } }],
   };
+  const SAID = [{ type: "output_text", text: "said", annotations: [] }];
   const input = [
     { type: "message", role: "developer", content: [{ type: "input_text", text: "dev" }] },
     {
-      ...{ type: "message", role: "user" },
+      type: "message",
+      role: "user",
       content: [
         { type: "input_image", image_url: "data:image/png;base64,AA==", detail: "low" },
         { type: "input_file", filename: "f.pdf", file_data: "data:application/pdf;base64,JVBERi0=" },
       ],
     },
-    {
-      type: "message",
-      role: "assistant",
-      phase: "commentary",
-      status: "completed",
-      content: [{ type: "output_text", text: "said", annotations: [] }],
-    },
+    { type: "message", role: "assistant", phase: "commentary", status: "completed", content: SAID },
     { type: "function_call", call_id: "c1", name: "fetch", arguments: "{}", status: "completed" },
     { type: "custom_tool_call", call_id: "c2", name: "apply_patch", input: "aaa" },
     { type: "function_call_output", call_id: "c1", output: [{ type: "input_text", text: "r" }] },

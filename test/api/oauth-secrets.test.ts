@@ -54,7 +54,9 @@ test("client credentials: the server's authorization server is discovered, and i
   expect(made).toMatchObject({
     status: 201,
     body: {
-      ...{ type: "oauth", masked_value: "••••••••", allowed_hosts: [server.site.host] },
+      type: "oauth",
+      masked_value: "••••••••",
+      allowed_hosts: [server.site.host],
       oauth: { server: server.mcp, client_id: "robot", status: "not_connected", expires_at: null, error: null },
     },
   });
@@ -207,8 +209,12 @@ test("Connect: a client is registered, the sign-in is bound to the session by PK
   const begun = await browser.post(`/secrets/${id}/oauth/connect`);
   const url = new URL(begun.body.authorization_url);
   expect(Object.fromEntries(url.searchParams)).toMatchObject({
-    ...{ response_type: "code", client_id: "registered", code_challenge_method: "S256", scope: "berths" },
-    ...{ resource: server.mcp, redirect_uri: `${lab.service.url}/api/v1/secrets/oauth/callback` },
+    response_type: "code",
+    client_id: "registered",
+    code_challenge_method: "S256",
+    scope: "berths",
+    resource: server.mcp,
+    redirect_uri: `${lab.service.url}/api/v1/secrets/oauth/callback`,
   });
   const back = await approve(url.href);
   const forged = new URL(back);

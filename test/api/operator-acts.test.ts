@@ -38,14 +38,20 @@ it("every act of an operator is in the log once, with who, what, target, before,
     after: { plan_id: "starter" },
   });
   expect(changed).toMatchObject({
-    ...{ what: "user.update", target: { type: "user", id: user_id }, reason: "typing error" },
+    what: "user.update",
+    target: { type: "user", id: user_id },
+    reason: "typing error",
     before: { email: expect.stringMatching(/^user\d+@example.com$/) },
     after: { email: "corrected@example.com" },
   });
   expect(resumed).toMatchObject({ what: "user.resume", after: { suspended_at: null }, reason: null });
   expect(suspended).toMatchObject({ what: "user.suspend", before: { suspended_at: null }, reason: "abuse" });
   expect(granted).toMatchObject({
-    ...{ what: "tokens.grant", target: { type: "bucket" }, user_id, reason: "outage", request_id: "ticket-7" },
+    what: "tokens.grant",
+    target: { type: "bucket" },
+    user_id,
+    reason: "outage",
+    request_id: "ticket-7",
     after: { amount_tokens: 5_000, source: "bonus" },
     who: { key_id: null, name: "PURSER_ADMIN_KEY" },
   });

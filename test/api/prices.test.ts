@@ -8,7 +8,11 @@ import { completion, type UpstreamUsage } from "../support/upstream.ts";
 const CHAT = "/api/v1/chat/completions";
 const GRANT = 10_000_000;
 const CLASSES: LabModel = {
-  ...{ id: "lab/classes", input_rate: 1, cached_input_rate: 0.1, cache_write_rate: 1.25, cache_write_1h_rate: 2 },
+  id: "lab/classes",
+  input_rate: 1,
+  cached_input_rate: 0.1,
+  cache_write_rate: 1.25,
+  cache_write_1h_rate: 2,
   output_rate: 5,
   tiers: [
     { above_input_tokens: 1_000, input_rate: 2, cached_input_rate: 0.2, cache_write_rate: 2.5, output_rate: 7.5 },
@@ -23,7 +27,8 @@ const OFFER: LabModel = {
 };
 
 const usage = (prompt_tokens: number, completion_tokens: number, details: object): UpstreamUsage => ({
-  ...{ prompt_tokens, completion_tokens },
+  prompt_tokens,
+  completion_tokens,
   prompt_tokens_details: details,
 });
 /** 100 fresh, 600 cached, 200 written for minutes, 100 for an hour; 10 generated. */
@@ -126,7 +131,11 @@ describe("prices by class, as the provider has them", () => {
 
   it("are shown with the model, its tiers and the price list", async () => {
     expect((await found.user.get("/api/v1/models/lab/classes")).body).toMatchObject({
-      ...{ input_rate: 1, cached_input_rate: 0.1, cache_write_rate: 1.25, cache_write_1h_rate: 2, output_rate: 5 },
+      input_rate: 1,
+      cached_input_rate: 0.1,
+      cache_write_rate: 1.25,
+      cache_write_1h_rate: 2,
+      output_rate: 5,
       tiers: [
         { above_input_tokens: 1_000, input_rate: 2, cache_write_rate: 2.5, cache_write_1h_rate: 2, output_rate: 7.5 },
       ],

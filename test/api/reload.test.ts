@@ -121,7 +121,12 @@ describe("a reload", () => {
 
 describe("a catalogue file", () => {
   const entry = {
-    ...{ id: "mine", provider: "lab", name: "Mine", context_window: 1_000, max_output_tokens: 100, supports: {} },
+    id: "mine",
+    provider: "lab",
+    name: "Mine",
+    context_window: 1_000,
+    max_output_tokens: 100,
+    supports: {},
     prices: [{ usd_per_million: { input: "1.60", output: "8" }, source: "https://a.test/prices", as_of: "2026-11-22" }],
   };
   const write = (models: object[]) =>

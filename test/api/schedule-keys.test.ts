@@ -35,7 +35,10 @@ async function newKey(fields: object = {}) {
 const DAILY = { schedule_enabled: true, schedule_interval: "daily", schedule_time: "09:00" };
 const agentBy = async (caller: Pick<Client, "post">, fields: object = {}) => {
   const made = await caller.post("/api/v1/agents", {
-    ...{ name: "Daily", model_id: "lab/plain", run_prompt: "Go.", ...DAILY },
+    name: "Daily",
+    model_id: "lab/plain",
+    run_prompt: "Go.",
+    ...DAILY,
     ...fields,
   });
   expect(made.status).toBe(201);

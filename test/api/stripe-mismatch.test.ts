@@ -62,8 +62,14 @@ describe("a checkout session that is paid", () => {
     const { amount_total = 100_000, currency = "usd" } = changes;
     expect(await mismatches()).toMatchObject([
       {
-        ...{ id, status: "mismatch", purpose: "top_up", provider: "stripe", amount_cents: 100_000, currency: "usd" },
-        ...{ billed: { amount_cents: amount_total, currency }, bucket_id: null },
+        id,
+        status: "mismatch",
+        purpose: "top_up",
+        provider: "stripe",
+        amount_cents: 100_000,
+        currency: "usd",
+        billed: { amount_cents: amount_total, currency },
+        bucket_id: null,
       },
     ]);
   });

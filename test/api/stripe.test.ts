@@ -78,7 +78,8 @@ describe("a top-up through Stripe", () => {
     expect(stripe.sessionAt(top_up.body.checkout_url)).toMatchObject({ mode: "payment", amount_total: 100, ...urls });
     const plan = await user.post("/api/v1/billing/subscription", { plan_id: "pro", ...urls });
     expect(stripe.sessionAt(plan.body.checkout_url)).toMatchObject({
-      ...{ mode: "subscription", amount_total: 8900 },
+      mode: "subscription",
+      amount_total: 8900,
       ...urls,
     });
   });

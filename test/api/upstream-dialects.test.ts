@@ -118,9 +118,11 @@ describe.each([false, true])("the end of an answer (stream: %s)", (stream) => {
   async function messageOf() {
     const client = new Anthropic({ baseURL: `${lab.service.url}/api`, apiKey: user.key, maxRetries: 0 });
     const asked = {
-      ...{ model: "lab/plain", max_tokens: 100, stop_sequences: ["END"] },
-      ...{ tools: [{ name: "add", input_schema: { type: "object" as const } }] },
-      ...{ messages: [{ role: "user" as const, content: "x" }] },
+      model: "lab/plain",
+      max_tokens: 100,
+      stop_sequences: ["END"],
+      tools: [{ name: "add", input_schema: { type: "object" as const } }],
+      messages: [{ role: "user" as const, content: "x" }],
     };
     const answer = stream ? client.messages.stream(asked).finalMessage() : client.messages.create(asked);
     const { stop_reason, stop_sequence } = await answer;

@@ -32,7 +32,10 @@ const requestsAt = (allow: string[], timeout_ms?: number) =>
   });
 const robot = (more: object = {}): OAuthState =>
   newState({
-    ...{ server: server.mcp, grant: "client_credentials", client_id: "robot", client_secret: CLIENT_SECRET },
+    server: server.mcp,
+    grant: "client_credentials",
+    client_id: "robot",
+    client_secret: CLIENT_SECRET,
     ...more,
   });
 const allowed = () => [server.site.host, thief.host];

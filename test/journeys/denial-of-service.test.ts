@@ -166,7 +166,9 @@ describe("agents with thousands of hosts for their secrets", { retry: 2 }, () =>
   const hosts = (name: string) =>
     Array.from({ length: 100 }, (_, n) => `${name}${n}.${"a".repeat(60)}.${"b".repeat(60)}.example`);
   const auth = Array.from({ length: 20 }, (_, n) => ({
-    ...{ secret: "S", hosts: hosts(`h${n}-`), inject: { type: "header", name: `X-${n}` } },
+    secret: "S",
+    hosts: hosts(`h${n}-`),
+    inject: { type: "header", name: `X-${n}` },
   }));
   const agent = { name: "A", model_id: "purser/rehearsal", run_prompt: "Go." };
   const tools_config = { web_fetch: { enabled: true, auth, hosts: hosts("g") } };

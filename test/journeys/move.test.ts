@@ -57,8 +57,12 @@ beforeAll(async () => {
   const config = join(folder, "purser.json");
   writeFileSync(config, JSON.stringify(labConfig(upstream)));
   env = {
-    ...{ DATA_DIR: embedded.data_dir, PURSER_KEK: KEK, PURSER_CONFIG: config, LAB_KEY },
-    ...{ PURSER_ADMIN_KEY: ADMIN_KEY, PORT: "0" },
+    DATA_DIR: embedded.data_dir,
+    PURSER_KEK: KEK,
+    PURSER_CONFIG: config,
+    LAB_KEY,
+    PURSER_ADMIN_KEY: ADMIN_KEY,
+    PORT: "0",
   };
   const service = startProcess(env);
   const url = await service.listening;

@@ -87,8 +87,13 @@ it("a ledger from before prices had classes has a clean audit, and every entry k
 it("its charges read as calls that wrote nothing to a cache and whose upstream cost is unknown", async () => {
   const [charge] = await ledger.charges(FIXTURE.user, "request-1", 10);
   expect(charge?.charge).toMatchObject({
-    ...{ input_tokens: 500, cached_input_tokens: 400, cache_write_tokens: 0, cache_write_1h_tokens: 0 },
-    ...{ cached_input_rate_micro: 33_333, cache_write_rate_micro: null, price_version: "0123456789abcdef" },
+    input_tokens: 500,
+    cached_input_tokens: 400,
+    cache_write_tokens: 0,
+    cache_write_1h_tokens: 0,
+    cached_input_rate_micro: 33_333,
+    cache_write_rate_micro: null,
+    price_version: "0123456789abcdef",
   });
   const costs = await db.query({ text: "select distinct upstream_cost_micro_usd from usage_event" });
   expect(costs).toEqual([{ upstream_cost_micro_usd: null }]);

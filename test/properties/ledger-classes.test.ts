@@ -21,15 +21,17 @@ afterAll(async () => {
 
 /** 100 of input: 40 fresh at 1, 20 cached at 0.1, 30 written at 1.25 and 10 for an hour at 2; 5 of output at 4. */
 const MIX = {
-  ...{
-    input_tokens: 100,
-    cached_input_tokens: 20,
-    cache_write_tokens: 40,
-    cache_write_1h_tokens: 10,
-    output_tokens: 5,
-  },
-  ...{ input_rate_micro: 1_000_000, cached_input_rate_micro: 100_000, cache_write_rate_micro: 1_250_000 },
-  ...{ cache_write_1h_rate_micro: 2_000_000, output_rate_micro: 4_000_000, upstream_cost_micro_usd: 777 },
+  input_tokens: 100,
+  cached_input_tokens: 20,
+  cache_write_tokens: 40,
+  cache_write_1h_tokens: 10,
+  output_tokens: 5,
+  input_rate_micro: 1_000_000,
+  cached_input_rate_micro: 100_000,
+  cache_write_rate_micro: 1_250_000,
+  cache_write_1h_rate_micro: 2_000_000,
+  output_rate_micro: 4_000_000,
+  upstream_cost_micro_usd: 777,
 };
 const COST = 40 + 2 + 38 + 20 + 20; // 119.5 rounded up once
 const dayOf = (user_id: string) =>
@@ -48,8 +50,13 @@ test("a charge keeps its counts, rates and upstream cost, and the day sums them"
   expect(stored).toMatchObject({ ...MIX, cost: COST });
   expect(await dayOf(user_id)).toEqual([
     {
-      ...{ requests: 2, input_tokens: 200, cached_input_tokens: 40, cache_write_tokens: 80, output_tokens: 10 },
-      ...{ cost: 2 * COST, upstream_cost_micro_usd: 777 },
+      requests: 2,
+      input_tokens: 200,
+      cached_input_tokens: 40,
+      cache_write_tokens: 80,
+      output_tokens: 10,
+      cost: 2 * COST,
+      upstream_cost_micro_usd: 777,
     },
   ]);
   expect(await fixture.ledger.audit()).toMatchObject({ ok: true });
@@ -61,7 +68,11 @@ test("the rest of a lost call replaces what its progress said of classes and of 
   await fixture.hold(user_id, 500, { hold_id });
   const charge = settleOf(user_id, hold_id, 41, {
     ...MIX,
-    ...{ input_tokens: 41, cached_input_tokens: 0, cache_write_tokens: 0, cache_write_1h_tokens: 0, output_tokens: 0 },
+    input_tokens: 41,
+    cached_input_tokens: 0,
+    cache_write_tokens: 0,
+    cache_write_1h_tokens: 0,
+    output_tokens: 0,
     upstream_cost_micro_usd: 41,
   });
   await fixture.ledger.progress([{ user_id, hold_id, charge }]);

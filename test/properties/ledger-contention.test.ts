@@ -81,7 +81,9 @@ test("calls, adjustments and the closing of a bucket at once on two nodes take n
   const entries = await one.ledger.entries(user_id, { type: "expiry" }, { limit: 100, before_seq: null });
   const expired = entries.reduce((sum, { amount }) => sum + amount, 0);
   expect(await one.ledger.accountStatus(user_id)).toMatchObject({
-    ...{ posted: opened - spent + adjusted + expired, held: 0, debt: 0 },
+    posted: opened - spent + adjusted + expired,
+    held: 0,
+    debt: 0,
   });
   expect((await one.ledger.audit()).violations).toEqual([]);
 });

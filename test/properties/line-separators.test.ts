@@ -60,7 +60,8 @@ test("a backup into a folder that does not exist ends with exit 1, and says so",
   const KEK = { PURSER_KEK: `k1:${Buffer.alloc(32).toString("base64")}` };
   await db.close();
   const ended = await runPurser(["backup", file], {
-    ...{ DATA_DIR: data_dir, ...KEK },
+    DATA_DIR: data_dir,
+    ...KEK,
     ...(database_url === null ? {} : { DATABASE_URL: database_url }),
   });
   db = await database.open();

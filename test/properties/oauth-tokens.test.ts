@@ -29,7 +29,11 @@ afterAll(async () => {
 });
 
 const usage = (refused_version?: number) => ({
-  ...{ agent_id: null, run_id: null, tool: "mcp", url: new URL(server.mcp), refused_version },
+  agent_id: null,
+  run_id: null,
+  tool: "mcp",
+  url: new URL(server.mcp),
+  refused_version,
 });
 const tokenOf = (opening: Opening) => (opening.status === "opened" ? opening.secret.value.reveal() : opening.status);
 /** Four opens on each node at once. */
@@ -84,8 +88,10 @@ it("a token that comes after the owner changed the secret is not stored", async 
   const user = newId();
   const [one, other] = nodes as [(typeof nodes)[number], (typeof nodes)[number]];
   const oauth = {
-    ...{ server: server.mcp, grant: "client_credentials" as const },
-    ...{ client_id: "robot", client_secret: CLIENT_SECRET },
+    server: server.mcp,
+    grant: "client_credentials" as const,
+    client_id: "robot",
+    client_secret: CLIENT_SECRET,
   };
   const { id } = await one.create(user, { name: "BERTHS", description: "", allowed_hosts: null, oauth });
   let opened: Promise<Opening> | undefined;

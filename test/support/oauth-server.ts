@@ -43,8 +43,14 @@ export interface OAuthServer {
 }
 
 const conductAtFirst = (): Conduct => ({
-  ...{ expires_in: 3600, metadata: {}, resource: {}, redirect: null, rotates: true, onToken: null },
-  ...{ onGrant: () => ({}), onCall: () => "Berth 7 is free." },
+  expires_in: 3600,
+  metadata: {},
+  resource: {},
+  redirect: null,
+  rotates: true,
+  onToken: null,
+  onGrant: () => ({}),
+  onCall: () => "Berth 7 is free.",
 });
 
 export const CLIENT_SECRET = "client-secret-0123456789abcdef";
@@ -143,7 +149,11 @@ export async function startOAuthServer(): Promise<OAuthServer> {
   }
 
   return {
-    ...{ site, mcp: `${site.url}/mcp`, conduct, asked, calls },
+    site,
+    mcp: `${site.url}/mcp`,
+    conduct,
+    asked,
+    calls,
     expire: () => access.clear(),
     revoke() {
       access.clear();

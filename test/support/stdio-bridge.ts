@@ -69,7 +69,9 @@ export async function startStdioBridge(
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const host = `127.0.0.1:${(server.address() as AddressInfo).port}`;
   return {
-    ...{ url: `http://${host}/mcp`, host, sessions },
+    url: `http://${host}/mcp`,
+    host,
+    sessions,
     async stop() {
       for (const { child } of open.values()) child.kill();
       server.closeAllConnections();

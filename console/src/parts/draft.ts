@@ -103,8 +103,15 @@ export const EMPTY_DRAFT: Draft = {
 };
 
 export const NO_SERVER: McpServer = {
-  ...{ name: "", url: "", tools: "", reads_only: false, reading_tools: "", acting_tools: "" },
-  ...{ timeout_seconds: "", auth: null, kept: null },
+  name: "",
+  url: "",
+  tools: "",
+  reads_only: false,
+  reading_tools: "",
+  acting_tools: "",
+  timeout_seconds: "",
+  auth: null,
+  kept: null,
 };
 export const NO_SECRET_USE: SecretUse = { secret: "", inject: "bearer", name: "", hosts: "", paths: "", methods: "" };
 

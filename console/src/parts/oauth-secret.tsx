@@ -112,7 +112,7 @@ export function OAuthForm({ secret, onClose }: { secret: Secret | null; onClose:
       <DialogForm save={save} action="Save sign-in" autoComplete="off" onCancel={onClose}>
         {secret === null && (
           <>
-            <NewFields {...{ name, setName, server, setServer }} />
+            <NewFields name={name} setName={setName} server={server} setServer={setServer} />
             <SelectField label="Sign-in" value={grant} options={GRANTS} onValue={setGrant} />
           </>
         )}

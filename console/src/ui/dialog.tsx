@@ -67,7 +67,7 @@ export function Dialog({ title, onClose, children, wide = false }: DialogProps) 
         else if (is_kept) event.preventDefault();
       }}
       // Browsers close on a second Escape although the first one was prevented.
-      {...{ closedby: is_kept ? "none" : "closerequest" }}
+      closedby={is_kept ? "none" : "closerequest"}
       className={`m-auto max-h-[90dvh] w-[calc(100%-2rem)] overflow-auto rounded-2xl border border-line bg-panel p-0 shadow-2xl ${wide ? "max-w-2xl" : "max-w-md"}`}
     >
       <div className="flex items-center justify-between gap-4 border-b border-line px-5 py-3.5">
@@ -174,7 +174,7 @@ export function DialogForm({ save, action, kind, disabled, autoComplete, onCance
         autoComplete={autoComplete}
       >
         {children}
-        <FormEnd error={save.error} busy={save.isPending} onCancel={onCancel} {...{ kind, disabled }}>
+        <FormEnd error={save.error} busy={save.isPending} onCancel={onCancel} kind={kind} disabled={disabled}>
           {action}
         </FormEnd>
       </form>

@@ -50,8 +50,15 @@ export const webFetch = {
     return auth.map(({ secret, ...place }, index) => {
       const { hosts, methods = ["GET"], paths = null, inject } = place;
       return {
-        ...{ secret, path: ["auth", index, "secret"], kept_with: place },
-        ...{ inject, urls: [], hosts, methods, paths, tools: null },
+        secret,
+        path: ["auth", index, "secret"],
+        kept_with: place,
+        inject,
+        urls: [],
+        hosts,
+        methods,
+        paths,
+        tools: null,
         usable: () => ({
           hosts: allowed === undefined ? hosts : commonHosts(hosts, allowed),
           methods: methods.filter((method) => permitted.includes(method)),

@@ -8,8 +8,11 @@ import { PurserError } from "../../../src/errors.ts";
 
 const bearer = { type: "bearer" } as const;
 const auth = {
-  ...{ secret: "STRIPE", hosts: ["api.stripe.com", "*.stripe.example"], methods: ["GET" as const] },
-  ...{ paths: ["/v1/*"], inject: bearer },
+  secret: "STRIPE",
+  hosts: ["api.stripe.com", "*.stripe.example"],
+  methods: ["GET" as const],
+  paths: ["/v1/*"],
+  inject: bearer,
 };
 const server = {
   name: "shop",

@@ -120,7 +120,10 @@ test("a model of kind embedding has neither a rate nor a cap nor features of out
   const prices = "[{ valid_from: 2026-12-01, input_rate: 0.5 }]";
   const [model] = parse(fileWith({ ...EMBEDDING, prices, upstream_usd_per_million: "{ input: 2 }" })).models;
   expect(model).toMatchObject({
-    ...{ model_kind: "embedding", input_rate_micro: 250_000, output_rate_micro: 0, max_output_tokens: 0 },
+    model_kind: "embedding",
+    input_rate_micro: 250_000,
+    output_rate_micro: 0,
+    max_output_tokens: 0,
     prices: [{ input_rate_micro: 500_000, output_rate_micro: 0 }],
     upstream: { input_rate_micro: 2_000_000, output_rate_micro: 0 },
     supports: { streaming: false, tools: false },
@@ -236,7 +239,9 @@ describe("prices by class", () => {
   test("rates, tiers, dated prices and the upstream's prices are read exactly", () => {
     const [model] = parse(
       fileWith({
-        ...{ cached_input_rate: "0.025", cache_write_rate: "0.3125", cache_write_1h_rate: "0.5" },
+        cached_input_rate: "0.025",
+        cache_write_rate: "0.3125",
+        cache_write_1h_rate: "0.5",
         tiers: "[{ above_input_tokens: 200000, input_rate: 0.5, output_rate: 2 }]",
         prices:
           "[{ valid_from: 2026-12-01, valid_until: 2027-01-01T09:00:00+09:00, input_rate: 0.1, output_rate: 0.5 }]",
@@ -250,19 +255,29 @@ describe("prices by class", () => {
     };
     const none = { cached_input_rate_micro: null, cache_write_rate_micro: null, cache_write_1h_rate_micro: null };
     expect(model).toMatchObject({
-      ...{ input_rate_micro: 250_000, output_rate_micro: 1_250_000, ...own },
+      input_rate_micro: 250_000,
+      output_rate_micro: 1_250_000,
+      ...own,
       // A tier has the model's rates for the classes that it does not name.
       tiers: [{ above_input_tokens: 200_000, input_rate_micro: 500_000, output_rate_micro: 2_000_000, ...own }],
       prices: [
         {
-          ...{ valid_from: "2026-12-01T00:00:00.000Z", valid_until: "2027-01-01T00:00:00.000Z" },
-          ...{ input_rate_micro: 100_000, output_rate_micro: 500_000, ...none, tiers: [] },
+          valid_from: "2026-12-01T00:00:00.000Z",
+          valid_until: "2027-01-01T00:00:00.000Z",
+          input_rate_micro: 100_000,
+          output_rate_micro: 500_000,
+          ...none,
+          tiers: [],
         },
       ],
       // Micro-dollars per million tokens.
       upstream: {
-        ...{ input_rate_micro: 400_000, cached_input_rate_micro: 40_000, cache_write_rate_micro: 500_000 },
-        ...{ cache_write_1h_rate_micro: null, output_rate_micro: 2_000_000, tiers: [] },
+        input_rate_micro: 400_000,
+        cached_input_rate_micro: 40_000,
+        cache_write_rate_micro: 500_000,
+        cache_write_1h_rate_micro: null,
+        output_rate_micro: 2_000_000,
+        tiers: [],
       },
     });
   });

@@ -58,7 +58,8 @@ describe("the container", () => {
     expect(compose.services.purser).toMatchObject({ read_only: true, cap_drop: ["ALL"], user: "10001:10001" });
     expect(pod.securityContext).toMatchObject({ runAsNonRoot: true, runAsUser: 10_001 });
     expect(pod.containers[0].securityContext).toMatchObject({
-      ...{ allowPrivilegeEscalation: false, readOnlyRootFilesystem: true },
+      allowPrivilegeEscalation: false,
+      readOnlyRootFilesystem: true,
       capabilities: { drop: ["ALL"] },
     });
   });

@@ -18,7 +18,8 @@ test("the guide's model is read with every field that it shows", () => {
   expect(cache_pricing).toBe("provider");
   expect(models).toMatchObject([
     {
-      ...{ cached_input_rate_micro: 125_000, cache_write_1h_rate_micro: 2_500_000 },
+      cached_input_rate_micro: 125_000,
+      cache_write_1h_rate_micro: 2_500_000,
       tiers: [{ above_input_tokens: 200_000, output_rate_micro: 9_375_000 }],
       prices: [{ valid_from: "2026-12-01T00:00:00.000Z", input_rate_micro: 625_000 }],
       upstream: { cache_write_1h_rate_micro: 4_000_000 },
@@ -55,7 +56,8 @@ test("the guide's entry of a catalogue is read", () => {
   const example = blockWith("json", '"models"');
   expect(parseCatalogue(example)).toMatchObject([
     {
-      ...{ id: "example-1", part_tokens: { image: 1_445, file: null } },
+      id: "example-1",
+      part_tokens: { image: 1_445, file: null },
       deprecation: { retires_on: "2027-06-30", replacement: "example-2" },
     },
   ]);

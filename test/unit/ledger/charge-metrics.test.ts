@@ -15,7 +15,9 @@ test("the upstream cost of each settled call is counted by model, once, and only
     return { status: "settled", replayed, cost_tokens: 1, absorbed_tokens: 0 };
   };
   const ledger = withChargeMetrics({ settle } as unknown as ChargingLedger, {
-    ...{ metrics, log: createLog("silent"), countTokens() {} },
+    metrics,
+    log: createLog("silent"),
+    countTokens() {},
   });
   const charge = (hold_id: string, upstream_cost_micro_usd: number | null) =>
     ledger.settle({ ...TOKENS, hold_id, model: "lab/plain", upstream_cost_micro_usd } as SettleRequest);

@@ -108,8 +108,11 @@ describe("the catalogue", () => {
         const input_tokens = fresh + cached + written + written_1h;
         const worst = worstCaseTokens(model, { input_tokens, max_output_tokens: output_tokens });
         const counts = {
-          ...{ input_tokens, cached_input_tokens: cached, output_tokens },
-          ...{ cache_write_tokens: written + written_1h, cache_write_1h_tokens: written_1h },
+          input_tokens,
+          cached_input_tokens: cached,
+          output_tokens,
+          cache_write_tokens: written + written_1h,
+          cache_write_1h_tokens: written_1h,
         };
         expect(costTokens(model, counts)).toBeLessThanOrEqual(worst);
       }),
@@ -146,7 +149,12 @@ describe("prices with dates", () => {
   const entry = (prices: object[]): CatalogueEntry => {
     const price = { source: "https://a.test/prices", as_of: "2026-11-22" };
     const model = {
-      ...{ id: "a", provider: "openai", name: "A", context_window: 1000, max_output_tokens: 100, supports: {} },
+      id: "a",
+      provider: "openai",
+      name: "A",
+      context_window: 1000,
+      max_output_tokens: 100,
+      supports: {},
       prices: prices.map((each) => ({ ...price, ...each })),
     };
     const [parsed] = parseCatalogue(JSON.stringify({ models: [model] }));
@@ -193,7 +201,12 @@ describe("prices with dates", () => {
 
 describe("a catalogue file", () => {
   const sound = {
-    ...{ id: "a", provider: "openai", name: "A", context_window: 1000, max_output_tokens: 100, supports: {} },
+    id: "a",
+    provider: "openai",
+    name: "A",
+    context_window: 1000,
+    max_output_tokens: 100,
+    supports: {},
     prices: [{ usd_per_million: { input: "1", output: "2" }, source: "https://a.test/", as_of: "2026-11-22" }],
   };
   const price = (fields: object) => ({ ...sound, prices: [{ ...sound.prices[0], ...fields }] });

@@ -69,7 +69,10 @@ describe("Anthropic", () => {
           { type: "tool_use", id: "toolu_1", name: "lookup", input: { q: "y" } },
         ],
         {
-          ...{ input_tokens: 20, output_tokens: 6, cache_read_input_tokens: 5, cache_creation_input_tokens: 4 },
+          input_tokens: 20,
+          output_tokens: 6,
+          cache_read_input_tokens: 5,
+          cache_creation_input_tokens: 4,
           cache_creation: { ephemeral_5m_input_tokens: 1, ephemeral_1h_input_tokens: 3 },
         },
         "tool_use",
@@ -109,8 +112,12 @@ describe("Anthropic", () => {
     });
     // Anthropic reports cached and written input apart; the contract's input includes both.
     expect(counts).toMatchObject({
-      ...{ input_tokens: 29, cached_input_tokens: 5, cache_write_tokens: 4, cache_write_1h_tokens: 3 },
-      ...{ output_tokens: 6, estimated: false },
+      input_tokens: 29,
+      cached_input_tokens: 5,
+      cache_write_tokens: 4,
+      cache_write_1h_tokens: 3,
+      output_tokens: 6,
+      estimated: false,
     });
   });
 

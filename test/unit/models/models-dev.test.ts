@@ -10,12 +10,23 @@ import { catalogueOfModelsDev } from "../../../src/models/models-dev.ts";
 
 const TEXT = { input: ["text"], output: ["text"] };
 const listing = (id: string, fields: object = {}) => ({
-  ...{ id, name: id.toUpperCase(), attachment: false, reasoning: false, tool_call: true, release_date: "2026-01-01" },
-  ...{ cost: { input: 2, output: 10 }, limit: { context: 200_000, output: 8_000 }, modalities: TEXT },
+  id,
+  name: id.toUpperCase(),
+  attachment: false,
+  reasoning: false,
+  tool_call: true,
+  release_date: "2026-01-01",
+  cost: { input: 2, output: 10 },
+  limit: { context: 200_000, output: 8_000 },
+  modalities: TEXT,
   ...fields,
 });
 const providerOf = (id: string, ...models: { id: string }[]) => ({
-  ...{ id, name: id, env: [], npm: "@ai-sdk/x", doc: "https://a.test" },
+  id,
+  name: id,
+  env: [],
+  npm: "@ai-sdk/x",
+  doc: "https://a.test",
   models: Object.fromEntries(models.map((model) => [model.id, model])),
 });
 const API = {
@@ -23,7 +34,10 @@ const API = {
     "openai",
     listing("big", {
       cost: {
-        ...{ input: 5, output: 30, cache_read: 0.5, cache_write: 6.25 },
+        input: 5,
+        output: 30,
+        cache_read: 0.5,
+        cache_write: 6.25,
         tiers: [{ input: 10, output: 45, cache_read: 1, tier: { type: "context", size: 272_000 } }],
         context_over_200k: { input: 10, output: 45, cache_read: 1 },
       },
@@ -46,7 +60,9 @@ const API = {
 };
 const known = [
   {
-    ...{ id: "gpt-4.1-mini", trial_eligible: true, part_tokens: { image: 9, file: null, audio: null } },
+    id: "gpt-4.1-mini",
+    trial_eligible: true,
+    part_tokens: { image: 9, file: null, audio: null },
     supports: { tools: false, streaming: true, json_schema: true, vision: true, files: false, audio: false },
   },
 ];
@@ -62,13 +78,17 @@ describe("the import of models.dev", () => {
   it("takes prices by class, tiers, limits and part types of the named providers", () => {
     expect(models.map(({ id }) => id)).toEqual(["big", "old", "tiny", "gpt-4.1-mini", "claude"]);
     expect(model("big")).toMatchObject({
-      ...{ provider: "openai", name: "BIG", context_window: 1_050_000, max_output_tokens: 128_000 },
+      provider: "openai",
+      name: "BIG",
+      context_window: 1_050_000,
+      max_output_tokens: 128_000,
       supports: { tools: true, json_schema: true, vision: true, files: true, audio: false },
       prices: [
         {
           usd_per_million: { input: "5", cached_input: "0.5", cache_write: "6.25", output: "30" },
           tiers: [{ above_input_tokens: 272_000, input: "10", cached_input: "1", cache_write: "10", output: "45" }],
-          ...{ source: "https://models.dev/api.json", as_of: "2026-11-22" },
+          source: "https://models.dev/api.json",
+          as_of: "2026-11-22",
         },
       ],
     });
@@ -86,7 +106,8 @@ describe("the import of models.dev", () => {
 
   it("keeps what only the built-in catalogue knows: trial, features and bounds of parts", () => {
     expect(model("gpt-4.1-mini")).toMatchObject({
-      ...{ trial_eligible: true, part_tokens: { image: 9 } },
+      trial_eligible: true,
+      part_tokens: { image: 9 },
       supports: { tools: false, vision: true },
     });
   });

@@ -107,8 +107,11 @@ describe("prices by class", () => {
     ],
   };
   const mixed = (input: number, { cached = 0, written = 0, hour = 0, output = 0 }) => ({
-    ...{ input_tokens: input, cached_input_tokens: cached, output_tokens: output },
-    ...{ cache_write_tokens: written, cache_write_1h_tokens: hour },
+    input_tokens: input,
+    cached_input_tokens: cached,
+    output_tokens: output,
+    cache_write_tokens: written,
+    cache_write_1h_tokens: hour,
   });
 
   it.each([
@@ -185,8 +188,11 @@ describe("prices by class", () => {
     const rate = fc.integer({ min: 0, max: 5_000_000 });
     const optional = fc.option(rate, { nil: null });
     const classes = {
-      ...{ input_rate_micro: rate, output_rate_micro: rate, cached_input_rate_micro: optional },
-      ...{ cache_write_rate_micro: optional, cache_write_1h_rate_micro: optional },
+      input_rate_micro: rate,
+      output_rate_micro: rate,
+      cached_input_rate_micro: optional,
+      cache_write_rate_micro: optional,
+      cache_write_1h_rate_micro: optional,
     };
     const steps = fc.uniqueArray(fc.integer({ min: 1, max: 4_000 }), { maxLength: 3 });
     const tiered = fc

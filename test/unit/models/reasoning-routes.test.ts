@@ -7,7 +7,9 @@ const ID = "lab/terra";
 const by = (route: string | null, kind: "openai" | "openai-compatible" | "google" = "openai") =>
   modelOf({ id: ID, kind, route });
 const answer = (detail: object, fields: object = {}): ChatMessage => ({
-  ...{ role: "assistant", content: "Green.", ...fields },
+  role: "assistant",
+  content: "Green.",
+  ...fields,
   reasoning_details: [{ type: "reasoning.encrypted", data: "sealed", ...detail }],
 });
 

@@ -17,7 +17,10 @@ describe("a stream that is stopped", () => {
 
   it("of Claude is counted by the classes of input that the provider has reported", async () => {
     const usage = {
-      ...{ input_tokens: 100, cache_read_input_tokens: 600, cache_creation_input_tokens: 300, output_tokens: 1 },
+      input_tokens: 100,
+      cache_read_input_tokens: 600,
+      cache_creation_input_tokens: 300,
+      output_tokens: 1,
       cache_creation: { ephemeral_5m_input_tokens: 200, ephemeral_1h_input_tokens: 100 },
     };
     const message = { id: "m", type: "message", role: "assistant", model: "c", content: [], stop_reason: null, usage };
@@ -37,8 +40,13 @@ describe("a stream that is stopped", () => {
     while (!String((await stream.blocks.next()).value).includes("12345678"));
     stream.cancel();
     expect(stream.counts()).toEqual({
-      ...{ input_tokens: 1_000, cached_input_tokens: 600, cache_write_tokens: 300, cache_write_1h_tokens: 100 },
-      ...{ output_tokens: 2, reasoning_tokens: 0, estimated: true },
+      input_tokens: 1_000,
+      cached_input_tokens: 600,
+      cache_write_tokens: 300,
+      cache_write_1h_tokens: 100,
+      output_tokens: 2,
+      reasoning_tokens: 0,
+      estimated: true,
     });
   });
 

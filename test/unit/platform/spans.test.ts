@@ -11,10 +11,16 @@ import type { SAMPLERS } from "../../../src/platform/tracing.ts";
 const LOW = "4bf92f3577b34da6a0000000000000ff";
 const HIGH = "4bf92f3577b34da6afffffffffffffff";
 const SPAN: FinishedSpan = {
-  ...{ trace_id: LOW, span_id: "00f067aa0ba902b7", parent_id: null },
-  ...{ start_ms: 1_790_000_000_000, end_ms: 1_790_000_000_001.5, more: "", error: null },
+  trace_id: LOW,
+  span_id: "00f067aa0ba902b7",
+  parent_id: null,
+  start_ms: 1_790_000_000_000,
+  end_ms: 1_790_000_000_001.5,
+  more: "",
+  error: null,
   start: {
-    ...{ name: 'chat "x"', kind: "client" },
+    name: 'chat "x"',
+    kind: "client",
     attributes: { "gen_ai.request.model": 'a"\\\u2028ä', count: 3, share: 0.5, is_stream: true, none: undefined },
   },
 };
@@ -39,8 +45,14 @@ test("a span is JSON as OTLP has it, whatever its names contain", () => {
     encodeSpan({ ...SPAN, parent_id: "1".repeat(16), error: "timeout", more: encodeAttributes({ late: ["a", "b"] }) }),
   );
   expect(span).toEqual({
-    ...{ traceId: LOW, spanId: SPAN.span_id, parentSpanId: "1".repeat(16), name: SPAN.start.name, kind: 3 },
-    ...{ startTimeUnixNano: "1790000000000000000", endTimeUnixNano: "1790000000001500000", status: { code: 2 } },
+    traceId: LOW,
+    spanId: SPAN.span_id,
+    parentSpanId: "1".repeat(16),
+    name: SPAN.start.name,
+    kind: 3,
+    startTimeUnixNano: "1790000000000000000",
+    endTimeUnixNano: "1790000000001500000",
+    status: { code: 2 },
     attributes: [
       { key: "gen_ai.request.model", value: { stringValue: 'a"\\\u2028ä' } },
       { key: "count", value: { intValue: 3 } },

@@ -61,7 +61,10 @@ test("a tool's hosts and methods narrow what its bindings let through; a disable
   const [binding, ...others] = secretBindings(config);
   expect(others).toEqual([]);
   expect(binding).toMatchObject({
-    ...{ tool: "web_fetch", is_enabled: false, secret: "KEY", hosts: ["*.a.example"] },
+    tool: "web_fetch",
+    is_enabled: false,
+    secret: "KEY",
+    hosts: ["*.a.example"],
     path: ["web_fetch", "auth", 0, "secret"],
   });
   expect(binding?.usable?.()).toEqual({ hosts: ["x.a.example"], methods: ["GET"] });
