@@ -80,11 +80,15 @@ describe("a key's allowed models", () => {
   it("are the only ones that it can call or see, and auto chooses among them", async () => {
     const key = await newKey({ allowed_models: ["lab/odd"] });
     expect(key.record.allowed_models).toEqual(["lab/odd"]);
-    for (const body of [ask("lab/plain"), ask("lab/odd", { models: ["lab/plain"] })]) {
+    const named = [
+      { body: ask("lab/plain"), param: "model" },
+      { body: ask("lab/odd", { models: ["lab/plain"] }), param: "models[0]" },
+    ];
+    for (const { body, param } of named) {
       const refused = await key.post(CHAT, body);
       expect([refused.status, refused.body.error]).toMatchObject([
         403,
-        { type: "permission_error", code: "model_not_allowed", param: "model" },
+        { type: "permission_error", code: "model_not_allowed", param },
       ]);
     }
     for (const path of ["/api/v1/messages", "/api/v1/messages/count_tokens"]) {

@@ -66,6 +66,7 @@ test("each name is checked before any call", async () => {
   expect((await chat({ models: ["a", "b", "c", "d"] })).body.error.param).toBe("models");
   expect((await chat({ model: "auto", models: ["lab/second"] })).body.error.param).toBe("models");
   user = await lab.service.newUser();
-  expect((await chat({ models: ["lab/dear"] })).body.error.code).toBe("model_not_trial_eligible");
+  const { error } = (await chat({ models: ["lab/dear"] })).body;
+  expect([error.code, error.param]).toEqual(["model_not_trial_eligible", "models[0]"]);
   expect(lab.upstream.requests).toHaveLength(0);
 });
