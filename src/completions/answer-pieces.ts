@@ -1,8 +1,10 @@
 import type { ChatChunk, ChatDelta, ToolCallDelta } from "../contract/completions.ts";
 import type { ErrorShape } from "../errors.ts";
+import { createCallNumbers } from "../models/streamed-calls.ts";
 import { newId } from "../platform/ids.ts";
 
 export { finishReasonOf } from "../models/answer-shape.ts";
+export { createCallNumbers } from "../models/streamed-calls.ts";
 
 /** Reads chat completions for the endpoints that answer in another shape. Pure, but for new ids. */
 
@@ -19,39 +21,6 @@ export type Piece =
   | { type: "details"; details: unknown[] }
   | { type: "call"; at: number; id: string; name: string }
   | { type: "arguments"; at: number; text: string };
-
-/**
- * Numbers the calls of an answer from 0, by their streamed pieces. Some providers give all parallel calls the index 0:
- * another id with a name begins another call. Without an index, an id begins a call, and a piece without one continues the last.
- */
-export function createCallNumbers(): (piece: ToolCallDelta) => number {
-  interface Begun {
-    at: number;
-    id: string;
-    has_name: boolean;
-  }
-  const by_index = new Map<number, Begun>();
-  let last: Begun | undefined;
-  let count = 0;
-
-  function begin(index: number): Begun {
-    last = { at: count, id: "", has_name: false };
-    by_index.set(index, last);
-    count += 1;
-    return last;
-  }
-  return ({ index, id, function: called }) => {
-    const has_name = (called?.name ?? "") !== "";
-    // Calls without any id are whole ones.
-    const is_whole = id !== undefined || (has_name && last?.has_name === true && last.id === "");
-    const known = index == null ? (is_whole ? undefined : last) : by_index.get(index);
-    const is_other = known?.has_name === true && has_name && Boolean(known.id && id) && known.id !== id;
-    const call = known === undefined || is_other ? begin(index ?? count) : known;
-    call.id ||= id ?? "";
-    call.has_name ||= has_name;
-    return call.at;
-  };
-}
 
 /** Splits what chunks add into pieces of one kind each. */
 export function createPieceReader(): (delta: Delta) => Piece[] {

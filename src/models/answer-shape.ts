@@ -8,8 +8,12 @@ import { newIdentity } from "./chunks.ts";
  * as an object, finish reasons of their own, or leave out fields that clients need.
  */
 
-/** Text of an event that may have to be changed: a list as `content`, but not of log probabilities, or an object as `arguments`. */
-export const OTHER_SHAPE = /(?<!"logprobs"\s*:\s*\{\s*)"content"\s*:\s*\[|"arguments"\s*:\s*\{/;
+/**
+ * Text of an event that may have to be changed: a list as `content`, but not of log probabilities, an object as
+ * `arguments`, or a finish reason that OpenAI does not have.
+ */
+export const OTHER_SHAPE =
+  /(?<!"logprobs"\s*:\s*\{\s*)"content"\s*:\s*\[|"arguments"\s*:\s*\{|"finish_reason"\s*:\s*"(?!(?:stop|length|tool_calls|content_filter|error)")[^"]/;
 /** Text of an event in which the provider says that its answer failed (OpenRouter). */
 export const FAILED_ANSWER = /"finish_reason"\s*:\s*"error"/;
 
@@ -29,9 +33,12 @@ export function finishReasonOf(reason: unknown): FinishReason {
   return FINISH_REASONS.get(reason) ?? "stop";
 }
 
-/** Changes the messages or deltas in `choices`, in place, where their content or their calls have another shape. */
+/** Changes `choices`, in place, where their content, their calls or their finish reason have another shape. */
 export function reshapeChoices(choices: unknown): void {
   for (const choice of objectsIn(choices)) {
+    const { finish_reason } = choice;
+    // Some servers write an empty one in every chunk.
+    if (typeof finish_reason === "string" && finish_reason !== "") choice.finish_reason = finishReasonOf(finish_reason);
     const said = choice.message ?? choice.delta;
     if (!isJsonObject(said)) continue;
     if (Array.isArray(said.content)) Object.assign(said, spokenIn(said.content, said.reasoning_content));
@@ -89,6 +96,7 @@ function textOf(part: unknown): string {
   return textOf(part.text ?? part.thinking);
 }
 
-function objectsIn(list: unknown): Fields[] {
+/** The objects in a list; none if it is no list. */
+export function objectsIn(list: unknown): Fields[] {
   return Array.isArray(list) ? list.filter(isJsonObject) : [];
 }

@@ -4,6 +4,7 @@ import { generatedText } from "./generated-text.ts";
 import type { Counts, Model, ProviderRequest } from "./models.types.ts";
 import { brokenProvider } from "./provider-errors.ts";
 import { markRoute } from "./reasoning.ts";
+import { createCallCompleter } from "./streamed-calls.ts";
 import { countsOfUsage, estimateCounts, estimateTokens } from "./token-count.ts";
 
 /**
@@ -27,9 +28,10 @@ export const FINISH_REASON = /"finish_reason"\s*:\s*"[^"]/;
 const ERROR_FIELD = /"error"\s*:|"object"\s*:\s*"error"/;
 /** An event that its own name makes an error, whatever its data. */
 const ERROR_EVENT = /(?:^|\n)event:\s*error\s*(?:\n|$)/;
+const CALLS = /"tool_calls"\s*:\s*\[\s*\{/;
 const DETAILS = /"reasoning_details"\s*:\s*\[/;
 /** Text that marks a block as one that may hold an event which needs parsing. */
-const SIGN = new RegExp(`"usage"|\\[DONE\\]|"error"|(?:^|\\n)event:\\s*error|${OTHER_SHAPE.source}`);
+const SIGN = new RegExp(`"usage"|\\[DONE\\]|"error"|${CALLS.source}|(?:^|\\n)event:\\s*error|${OTHER_SHAPE.source}`);
 /** With routes, each piece of reasoning is marked with the route. */
 const SIGN_WITH_DETAILS = new RegExp(`${SIGN.source}|"reasoning_details"`);
 
@@ -70,6 +72,7 @@ export function createEventRelay(model: Model): EventRelay {
   let identity = { id: "", created: 0 };
   /** The last usable report. */
   let usage: Counts | null = null;
+  const completeCalls = createCallCompleter();
   let finished = false;
   let fault: unknown = null;
   const kept: string[] = [];
@@ -111,8 +114,12 @@ export function createEventRelay(model: Model): EventRelay {
     if (FAILED_ANSWER.test(payload)) throw brokenProvider(model, "an answer that failed");
     const has_details = model.route !== null && DETAILS.test(payload);
     const is_other = OTHER_SHAPE.test(payload);
-    if (!USAGE_OBJECT.test(payload) && !has_details && !is_other) return `${event}\n\n`;
+    const has_calls = CALLS.test(payload);
+    const must_change = USAGE_OBJECT.test(payload) || has_details || is_other;
+    if (!must_change && !has_calls) return `${event}\n\n`;
     const { usage: reported, ...chunk } = parseChunk(payload);
+    const has_completed = has_calls && completeCalls(chunk.choices);
+    if (!must_change && !has_completed) return `${event}\n\n`;
     if (is_other) reshapeChoices(chunk.choices);
     if (has_details) markRoute(chunk.choices, model);
     // Written again, the provider's name may have other spaces than in the first chunk.

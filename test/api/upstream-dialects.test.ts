@@ -47,7 +47,7 @@ it("a server is asked not to compress its answers, which are read as they come",
 describe("parallel calls that all have the index 0", () => {
   const piece = (id: string, text: string) => {
     const call = { index: 0, id, type: "function", function: { name: "add", arguments: text } };
-    return event({ choices: [{ index: 0, delta: { tool_calls: [call] }, finish_reason: null }] });
+    return event({ choices: [{ index: 0, delta: { role: "assistant", tool_calls: [call] }, finish_reason: null }] });
   };
   const more = (text: string) =>
     event({
@@ -61,6 +61,15 @@ describe("parallel calls that all have the index 0", () => {
     lab.upstream.answer(
       events(piece("call_a", '{"a":1}'), piece("call_b", '{"b":'), more("2}"), end, usage, "data: [DONE]\n\n"),
     );
+  });
+
+  it("are several calls of a chat completion", async () => {
+    const client = new OpenAI({ baseURL: `${lab.service.url}/api/v1`, apiKey: user.key, maxRetries: 0 });
+    const stream = client.chat.completions.stream({ model: "lab/plain", messages: [{ role: "user", content: "x" }] });
+    expect((await stream.finalChatCompletion()).choices[0]?.message.tool_calls).toMatchObject([
+      { id: "call_a", type: "function", function: { name: "add", arguments: '{"a":1}' } },
+      { id: "call_b", type: "function", function: { name: "add", arguments: '{"b":2}' } },
+    ]);
   });
 
   it("are several calls of a response", async () => {

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { createEventRelay } from "../../../src/models/event-relay.ts";
+import { chunksIn, createEventRelay } from "../../../src/models/event-relay.ts";
 import { delta, event } from "../../support/upstream.ts";
 import { contentOf, modelOf, requestOf } from "./model-fixture.ts";
 
@@ -136,3 +136,41 @@ it.each([
     expect(quoting.finished()).toBe(true);
   },
 );
+
+it("calls are numbered from 0 and have an id and a type; those that are so already pass as they are written", () => {
+  const piece = (fields: object) => event({ choices: [{ index: 0, delta: { tool_calls: [fields] } }] });
+  const add = { type: "function", function: { name: "add", arguments: "{}" } };
+  const callsOf = (...sent: string[]) => {
+    const relay = createEventRelay(modelOf());
+    return chunksIn(sent.map((text) => relay.push(text)).join("")).map(
+      ({ choices }) => (choices as { delta: { tool_calls: Record<string, unknown>[] } }[])[0]?.delta.tool_calls[0],
+    );
+  };
+  const numbered = [0, undefined, "0", 4_294_967_295];
+  for (const index of numbered) {
+    const calls = callsOf(piece({ index, id: "a", ...add }), piece({ index, id: "b", ...add }));
+    expect(calls).toMatchObject([
+      { index: 0, id: "a" },
+      { index: 1, id: "b" },
+    ]);
+  }
+  expect(callsOf(piece({ index: 7, id: "a", ...add }), piece({ index: 3, id: "b", ...add }))).toMatchObject([
+    { index: 0, id: "a" },
+    { index: 1, id: "b" },
+  ]);
+  const bare = { index: 0, function: { name: "add", arguments: "" } };
+  const rest = { index: 0, function: { arguments: "{}" } };
+  const calls = callsOf(piece(bare), piece(rest));
+  expect(calls).toEqual([{ ...bare, id: expect.stringMatching(/^call_/), type: "function" }, rest]);
+  const relay = createEventRelay(modelOf());
+  const sent = piece({ index: 0, id: "a", ...add }).replace('"index":', '"index" : ');
+  expect(relay.push(sent)).toContain('"index" : 0');
+});
+
+it("a finish reason that OpenAI does not have is stop, and an empty one stays empty", () => {
+  const relay = createEventRelay(modelOf());
+  const ended = (finish_reason: string) => relay.push(event({ choices: [{ index: 0, delta: {}, finish_reason }] }));
+  expect(
+    ["eos", "max_tokens", "", "tool_calls"].map((reason) => /"finish_reason":"(\w*)"/.exec(ended(reason))?.[1]),
+  ).toEqual(["stop", "length", "", "tool_calls"]);
+});
