@@ -26,7 +26,7 @@ const USAGE_OBJECT = /"usage"\s*:\s*\{/;
 export const FINISH_REASON = /"finish_reason"\s*:\s*"[^"]/;
 /** Older vLLM and servers built on it: `{"object": "error", "message": …}`. */
 const ERROR_FIELD = /"error"\s*:|"object"\s*:\s*"error"/;
-/** An event that its own name makes an error, whatever its data. */
+/** An event with the name `error`, with any data. */
 const ERROR_EVENT = /(?:^|\n)event:\s*error\s*(?:\n|$)/;
 const CALLS = /"tool_calls"\s*:\s*\[\s*\{/;
 const DETAILS = /"reasoning_details"\s*:\s*\[/;

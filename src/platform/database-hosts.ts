@@ -40,7 +40,7 @@ export function databaseUrls(text: string): DatabaseUrls {
   return { urls: plain as [string, ...string[]], must_write: found.length > 1 || attributes !== null };
 }
 
-/** Throws for a mode or a file that cannot be used, and gives a mode the name of what it does. */
+/** Throws for a mode or a file that cannot be used. Renames modes that node-postgres treats as `verify-full`. */
 function checkTls(params: URLSearchParams): void {
   for (const name of SSL_FILES) {
     const path = params.get(name);

@@ -114,7 +114,7 @@ export function createShadowLooks<Look extends ShadowLook & { readonly context: 
     const own = found.get(host) ?? new Map<string, Look>();
     found.set(host, own);
     if (!own.has(name)) own.set(name, look);
-    // What is in a slot is displayed only if nothing fills it.
+    // A slot's own content is displayed only if nothing fills it.
     const is_filled = shadows?.filled.get(host)?.has(name) === true;
     return is_filled && look.hidden_by === null ? { ...look, hidden_by: "fallback-content" } : look;
   }

@@ -18,7 +18,7 @@ export interface StyleContext<Rule> {
   readonly depth: number;
 }
 
-/** The rest of a selector of which some ancestor matches the beginning. */
+/** The rest of a selector whose beginning an ancestor matches. */
 export interface Rest<Rule> {
   readonly key: string;
   readonly compound: Compound;

@@ -40,7 +40,7 @@ export interface Matched {
   /** More specific selectors win, then later rules. Their `var()` are not replaced. */
   readonly declarations: Declarations;
   readonly customs: ReadonlyMap<string, string>;
-  /** Selectors of which the element matches a part, for the context of its children. */
+  /** Selectors whose beginning the element matches, for its children. */
   readonly begun: readonly Rest<Rule>[];
 }
 
