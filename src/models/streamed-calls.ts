@@ -7,7 +7,7 @@ import { objectsIn } from "./answer-shape.ts";
 
 /**
  * Numbers the calls of an answer from 0, by their streamed pieces. Some providers give all parallel calls the index 0:
- * another id with a name begins another call. Without an index, an id begins a call, and a piece without one continues the last.
+ * another id with a name begins another call. Without an index, another id begins a call, and a piece without it continues the last.
  */
 export function createCallNumbers(): (piece: ToolCallDelta) => number {
   interface Begun {
@@ -28,7 +28,7 @@ export function createCallNumbers(): (piece: ToolCallDelta) => number {
   return ({ index, id, function: called }) => {
     const has_name = (called?.name ?? "") !== "";
     // Calls without any id are whole ones.
-    const is_whole = id !== undefined || (has_name && last?.has_name === true && last.id === "");
+    const is_whole = (Boolean(id) && id !== last?.id) || (has_name && last?.has_name === true && last.id === "");
     const known = index == null ? (is_whole ? undefined : last) : by_index.get(index);
     const is_other = known?.has_name === true && has_name && Boolean(known.id && id) && known.id !== id;
     const call = known === undefined || is_other ? begin(index ?? count) : known;

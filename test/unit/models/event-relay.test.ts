@@ -158,6 +158,10 @@ it("calls are numbered from 0 and have an id and a type; those that are so alrea
     { index: 0, id: "a" },
     { index: 1, id: "b" },
   ]);
+  // Without an index, a piece continues the last call if its id is null or repeated.
+  const rests = [null, "a"].map((id) => piece({ id, function: { arguments: "{}" } }));
+  const continued = callsOf(piece({ id: "a", ...add }), ...rests, piece({ id: "b", ...add }));
+  expect(continued.map((call) => call?.index)).toEqual([0, 0, 0, 1]);
   const bare = { index: 0, function: { name: "add", arguments: "" } };
   const rest = { index: 0, function: { arguments: "{}" } };
   const calls = callsOf(piece(bare), piece(rest));
