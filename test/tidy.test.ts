@@ -127,6 +127,22 @@ describe("the modules", () => {
     expect(cycles).toEqual([]);
   });
 
+  it("loads at a start nothing that only some nodes need: the detector, mail, payments, MCP, providers' SDKs", () => {
+    const loaded = new Set<string>();
+    const load = (name: string): void => {
+      if (loaded.has(name)) return;
+      loaded.add(name);
+      if (!name.startsWith("src/")) return;
+      for (const [, target = ""] of text(name).matchAll(/^(?:import|export) (?!type )[^;]*?from "([^"]+)";$/gm)) {
+        load(target.startsWith(".") ? join(dirname(name), target) : target);
+      }
+    };
+    load("src/app.ts");
+    expect([...loaded]).toContain("src/safety/sanitizer.ts");
+    const rare = /^src\/safety\/(judging|reading)\/|^(stripe|nodemailer|htmlparser2)$|^@(ai-sdk|modelcontextprotocol)\//;
+    expect([...loaded].filter((name) => rare.test(name))).toEqual([]);
+  });
+
   it("keeps SQL in stores, migrations and the database adapters", () => {
     const sql = /\b(select\s+[\w*(][^;]*\bfrom\b|insert\s+into|update\s+\w+\s+set|delete\s+from)\b/i;
     const allowed = (file: string) => file.endsWith(".store.ts") || file.startsWith("src/platform/");

@@ -1,3 +1,4 @@
+import { MAX_REMOVED } from "../constants.ts";
 import { fence, type Part } from "./fence.ts";
 import { type Detection, detect, type Level } from "./judging/detect.ts";
 import { normalise } from "./reading/normalise.ts";
@@ -48,8 +49,6 @@ export interface Sanitized {
 export type Detector = (text: string, level: Level, evidence: number) => Detection;
 
 const NOTHING_JUDGED: Detector = () => ({ passages: [], score: 0 });
-/** The most entries of `removed` and of `marked`. */
-export const MAX_REMOVED = 50;
 const MAX_EXCERPT = 200;
 /** The most hidden characters that are judged. All hidden text is removed. */
 const MAX_JUDGED = 200_000;

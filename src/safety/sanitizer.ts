@@ -3,7 +3,7 @@ import { monotonicMs } from "../platform/clock.ts";
 import { untilTurn } from "../platform/event-loop-turn.ts";
 import { createFairQueue, QueueRefused } from "../platform/fair-queue.ts";
 import { createThreadPool } from "../platform/thread-pool.ts";
-import { type Sanitized, type SanitizeRequest, sanitize } from "./sanitize.ts";
+import type { Sanitized, SanitizeRequest } from "./sanitize.ts";
 import type { ThreadRequest } from "./sanitizer.worker.ts";
 
 /** The worst content of this length takes about 25 ms, so a thread is not worth its cost. */
@@ -73,6 +73,8 @@ export function createSanitizer(limits: SanitizerLimits = {}): Sanitizers {
     of: (user_id) => ({
       async sanitize(request) {
         if (request.content.length > MAX_INLINE_CHARS) return inThread<Sanitized>(user_id, request);
+        // Loaded with the first page: a sixth of a start, which a node without agents never needs.
+        const { sanitize } = await import("./sanitize.ts");
         // Many short pages at one time share the turns of the event loop.
         await untilTurn();
         return sanitize(request);

@@ -1,5 +1,6 @@
 import { z } from "@hono/zod-openapi";
-import { MAX_REMOVED, type Sanitized, type SanitizeRequest } from "../safety/sanitize.ts";
+import { MAX_REMOVED } from "../constants.ts";
+import type { Sanitized, SanitizeRequest } from "../safety/sanitize.ts";
 import { BUSY } from "../safety/sanitizer.ts";
 import { leakIn, type OpenedCredential } from "./credentials.ts";
 import { kindOf, textKind } from "./fetched-text.ts";

@@ -1,5 +1,4 @@
 import { newMark } from "../safety/fence.ts";
-import { readable } from "../safety/reading/readable.ts";
 import { BUSY, type Sanitizer } from "../safety/sanitizer.ts";
 
 /** A tool as its server lists it. */
@@ -160,5 +159,7 @@ async function safeText(text: string, max_chars: number, judge: Judge): Promise<
   if (text === "") return "";
   const content = text.slice(0, max_chars).toWellFormed();
   const judged = await judge({ content, kind: "text", level: "balanced", mark: newMark() });
-  return judged === null || judged === BUSY || judged.verdict.injected ? null : readable(content, "text").text;
+  if (judged === null || judged === BUSY || judged.verdict.injected) return null;
+  const { readable } = await import("../safety/reading/readable.ts");
+  return readable(content, "text").text;
 }
