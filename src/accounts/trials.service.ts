@@ -32,16 +32,23 @@ export async function createTrials({ db, cipher }: { db: Db; cipher: Cipher }) {
 
 export type Trials = Awaited<ReturnType<typeof createTrials>>;
 
-/** Providers that deliver several spellings to one mailbox: the canonical domain and the ignored characters. */
+/** Providers that deliver several spellings to one mailbox. The first domain represents all; `canonical` spells the name. */
 const PROVIDERS = [
   // https://support.google.com/mail/answer/7436150: dots do not matter; googlemail.com is gmail.com
-  { domains: ["gmail.com", "googlemail.com"], ignored: /\./g },
+  { domains: ["gmail.com", "googlemail.com"], canonical: (name: string) => name.replaceAll(".", "") },
   // https://proton.me/support/addresses-and-aliases: dots, hyphens and underscores do not matter
-  { domains: ["proton.me", "protonmail.com", "pm.me"], ignored: /[._-]/g },
+  { domains: ["proton.me", "protonmail.com", "pm.me"], canonical: (name: string) => name.replaceAll(/[._-]/g, "") },
+  // https://support.apple.com/118230: older accounts have one name in all three domains
+  { domains: ["icloud.com", "me.com", "mac.com"], canonical: (name: string) => name },
+  // https://www.yandex.com/support/mail/reg.html: an address has several domain aliases
+  {
+    domains: ["yandex.com", "yandex.ru", "ya.ru", "yandex.by", "yandex.kz", "yandex.ua"],
+    canonical: (name: string) => name,
+  },
 ];
 
 /**
- * Returns the mailbox of an address: lower case, without `+tag` and without the characters that its provider ignores.
+ * Returns the mailbox of an address: lower case, without `+tag` and in its provider's canonical spelling.
  * Limits and trials treat two addresses of one mailbox as one person. Pure.
  */
 export function mailboxOf(email: string): string {
@@ -51,5 +58,5 @@ export function mailboxOf(email: string): string {
   const [name = ""] = address.slice(0, at).split("+");
   const provider = PROVIDERS.find(({ domains }) => domains.includes(domain));
   if (provider === undefined) return `${name}@${domain}`;
-  return `${name.replaceAll(provider.ignored, "")}@${provider.domains[0]}`;
+  return `${provider.canonical(name)}@${provider.domains[0]}`;
 }

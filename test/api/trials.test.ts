@@ -41,6 +41,14 @@ describe("farming trials (contract 3: once per normalised address)", () => {
     expect(await trialOf("adalovelace@example.org")).toMatchObject(GRANTED);
   });
 
+  it("the domains of one provider are one mailbox", async () => {
+    expect(await trialOf("ada.lovelace@me.com")).toMatchObject(GRANTED);
+    expect(await trialOf("ada.lovelace@icloud.com")).toMatchObject(USED);
+    expect(await trialOf("adalovelace@icloud.com")).toMatchObject(GRANTED);
+    expect(await trialOf("ada.lovelace@yandex.com")).toMatchObject(GRANTED);
+    expect(await trialOf("ada.lovelace@ya.ru")).toMatchObject(USED);
+  });
+
   it("deleting the account and signing up again gets none", async () => {
     const { id } = await trialOf("grace@example.org");
     expect((await erase(id)).status).toBe(204);
