@@ -1,5 +1,5 @@
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
-import { readdirSync, readFileSync } from "node:fs";
+import { createWriteStream, readdirSync, readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 
 /** The cores: load and upstream on one, the measured service on the other. */
@@ -60,13 +60,17 @@ export async function onLoadCore<T>(work: () => Promise<T>): Promise<T> {
   return work().finally(() => holdTo(all));
 }
 
-/** Starts `command` and waits for the line on its stdout that names a loopback address. */
+/**
+ * Starts `command` and waits for the line on its stdout that names a loopback address. `output`: a file that gets
+ * everything that the process prints.
+ */
 export async function startServer(
   command: readonly string[],
   options: {
     core?: Core;
     env?: Record<string, string | undefined>;
     cwd?: string;
+    output?: string;
   } = {},
 ): Promise<ServerProcess> {
   const pinned =
@@ -78,6 +82,10 @@ export async function startServer(
     stdio: ["ignore", "pipe", "pipe"],
   });
   endWithProcess(child);
+  if (options.output !== undefined) {
+    const file = createWriteStream(options.output, { flags: "a" });
+    for (const stream of [child.stdout, child.stderr]) stream.pipe(file, { end: false });
+  }
   // "close" also waits for a grandchild that holds the pipes: the service below npm.
   const exited = new Promise<void>((resolve) => child.once("close", () => resolve()));
   const end = (signal: NodeJS.Signals) => {

@@ -104,14 +104,18 @@ export function unlimit(place: Place, settings: object = {}): void {
   );
 }
 
-/** Starts the service as `npm start` does, in a process of its own. `main`: that of another version. */
+/**
+ * Starts the service as `npm start` does, in a process of its own. `main`: that of another version; `output`: a file for
+ * all that it prints.
+ */
 export async function startService(
   place: Place,
-  options: { core?: Core; node_args?: readonly string[]; main?: string } = {},
+  options: { core?: Core; node_args?: readonly string[]; main?: string; output?: string } = {},
 ): Promise<BenchService> {
   const command = [process.execPath, ...(place.node_args ?? []), ...(options.node_args ?? []), options.main ?? MAIN];
   const env = { ...place.env, NODE_COMPILE_CACHE: COMPILE_CACHE };
-  const server = await startServer(command, { env, ...(options.core ? { core: options.core } : {}) });
+  const { core, output } = options;
+  const server = await startServer(command, { env, ...(core ? { core } : {}), ...(output ? { output } : {}) });
 
   const call: BenchService["call"] = async (method, path, { key = ADMIN_KEY, body } = {}) => {
     const response = await fetch(`${server.url}${path}`, {
