@@ -5,7 +5,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { Log } from "./log.ts";
 import { RELEASE } from "./release.ts";
 import type { SqlConnection, SqlSource } from "./sql-connection.ts";
-import { applyDefinitions } from "./sql-functions.ts";
+import { applyDefinitions, readDefinitions } from "./sql-functions.ts";
 import { type RunSql, rejectTransfer } from "./transfer.ts";
 
 const FOLDER = join(import.meta.dirname, "../../migrations");
@@ -16,6 +16,8 @@ const BEFORE_BASELINE = "from-0.1.0";
 /** Any fixed number. Nodes that start together migrate one after the other. */
 const ADVISORY_LOCK = 7_470_625;
 const LOCK_PAUSE_MS = 250;
+/** Each batch of the ledger shares it (src/ledger/sql/ledger_lock.sql), so a migration waits for them, and they for it. */
+const LEDGER_LOCK = 7_470_627;
 /** How often a node that waits for another one's migrations says so. */
 const WAIT_LINES_MS = 30_000;
 
@@ -71,9 +73,17 @@ export async function migrate(source: SqlSource, folder = FOLDER, log?: Log): Pr
 export async function bringUpToDate(source: SqlSource, folder = FOLDER, log?: Log): Promise<void> {
   const connection = await source.connect();
   try {
-    for (let waited_ms = 0; !(await migrateAlone(connection, folder)); waited_ms += LOCK_PAUSE_MS) {
+    for (let waited_ms = 0; ; ) {
+      const outcome = await migrateAlone(connection, folder);
+      if (outcome === "migrated") break;
+      if (outcome === "prepared") {
+        // Waits for the batches that have begun without the lock: they have locked their accounts.
+        await inTransaction(connection, () => connection.script("lock table account in exclusive mode"));
+        continue;
+      }
       if (waited_ms % WAIT_LINES_MS === 0) log?.info({ waited_ms }, "waiting: another node migrates the database");
       await delay(LOCK_PAUSE_MS);
+      waited_ms += LOCK_PAUSE_MS;
     }
     await validateConstraints(connection);
   } finally {
@@ -81,12 +91,12 @@ export async function bringUpToDate(source: SqlSource, folder = FOLDER, log?: Lo
   }
 }
 
-/** False: another node holds the lock, and nothing was done. */
-async function migrateAlone(connection: SqlConnection, folder: string): Promise<boolean> {
+/** `locked`: another node holds the lock, and nothing was done. `prepared`: call it again to migrate. */
+async function migrateAlone(connection: SqlConnection, folder: string): Promise<"migrated" | "locked" | "prepared"> {
   return inTransaction(connection, async () => {
     const lock = { text: "select pg_try_advisory_xact_lock($1) as mine", values: [ADVISORY_LOCK] };
     const { rows } = await connection.query<{ mine: boolean }>(lock);
-    if (rows[0]?.mine !== true) return false;
+    if (rows[0]?.mine !== true) return "locked";
     await connection.script(HISTORY_TABLE);
     const migrations = readMigrations(folder);
     if ((await readHistory(connection)).some(({ name }) => name < BASELINE)) {
@@ -94,13 +104,36 @@ async function migrateAlone(connection: SqlConnection, folder: string): Promise<
       await adopt(connection, join(folder, BEFORE_BASELINE), baseline);
     }
     const missing = missingOf(await readHistory(connection), migrations);
+    if (missing.length > 0 && (await stopLedger(connection)) === "prepared") return "prepared";
     // One transaction with the functions: functions of the release before may fail on the new tables.
     await explained("the migrations failed and changed nothing", async () => {
       for (const migration of missing) await applyOne(connection, migration);
       await applyDefinitions(connection);
     });
-    return true;
+    return "migrated";
   });
+}
+
+/**
+ * Waits for the batches of the ledger that nodes of before have begun, and lets new ones wait for this transaction. A batch
+ * that goes on after new columns were committed fails: its rows have the columns of before.
+ *
+ * The first answer for a database of a version without this lock is `prepared`: once its transaction is committed, batches
+ * take the lock.
+ */
+async function stopLedger(connection: SqlConnection): Promise<"stopped" | "prepared"> {
+  const { rows } = await connection.query<{ shares_lock: boolean }>({
+    text: "select prosrc like $1 as shares_lock from pg_proc where oid = to_regprocedure('ledger_lock(uuid[], timestamptz)')",
+    values: [`%${LEDGER_LOCK}%`],
+  });
+  const [ledger] = rows;
+  if (ledger === undefined) return "stopped";
+  if (!ledger.shares_lock) {
+    for (const { name, text } of readDefinitions()) if (name === "ledger_lock") await connection.script(text);
+    return "prepared";
+  }
+  await connection.query({ text: "select pg_advisory_xact_lock($1)", values: [LEDGER_LOCK] });
+  return "stopped";
 }
 
 /**

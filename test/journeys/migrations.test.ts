@@ -2,11 +2,12 @@ import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync }
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import type { Statement } from "../../src/platform/db.ts";
+import type { Db, Statement } from "../../src/platform/db.ts";
 import { createLog } from "../../src/platform/log.ts";
 import { migrate } from "../../src/platform/migrate.ts";
 import { openPostgres } from "../../src/platform/postgres.adapter.ts";
 import type { SqlConnection } from "../../src/platform/sql-connection.ts";
+import { createLedgerFixture } from "../properties/ledger-fixture.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { runSql } from "../support/postgres-server.ts";
 import { createFilledDatabase, hashOf, migrationsOf, recording, stateOf } from "../upgrades/fixture.ts";
@@ -239,6 +240,74 @@ describe("a migration after the baseline", () => {
       await migrating.script("commit");
       await (await opening).close();
     });
+  });
+});
+
+describe("a batch of the ledger during a migration that adds a column", () => {
+  const SQL = join(FOLDER, "../src/ledger/sql");
+  const LEDGER_LOCK = readFileSync(join(SQL, "ledger_lock.sql"), "utf8");
+  /** The batch fills each column of a hold. */
+  const BATCH = readFileSync(join(SQL, "ledger_apply_batch.sql"), "utf8").replace(")::hold;", ", null)::hold;");
+  let folder: string;
+  let db: Db;
+  let migrating: Promise<void>;
+  beforeEach(async () => {
+    folder = mkdtempSync(join(tmpdir(), "purser-migrations-"));
+    cpSync(FOLDER, folder, { recursive: true });
+    writeFileSync(join(folder, "9999_of_the_test.sql"), `alter table hold add column of_the_test text; ${BATCH}`);
+    database = await createTestDatabase();
+    db = await database.open();
+  });
+  afterEach(async () => {
+    await db.close();
+    rmSync(folder, { recursive: true, force: true });
+  });
+  const startNext = () => {
+    migrating = withoutNode(database, (connection) => migrate({ connect: async () => connection }, folder));
+  };
+  const untilWaiting = (sessions: number) =>
+    expect
+      .poll(() =>
+        runSql(
+          database.database_url ?? "",
+          "select pid from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'",
+        ),
+      )
+      .toHaveLength(sessions);
+
+  it("that begins meanwhile is done on the new table, because its node repeats it", async () => {
+    const ledger = createLedgerFixture(db);
+    const user_id = await ledger.account(1_000);
+    await withoutNode(database, async (other) => {
+      await other.script("begin; select from hold");
+      startNext();
+      await untilWaiting(1);
+      const held = ledger.hold(user_id, 10);
+      await untilWaiting(2);
+      await other.script("commit");
+      await migrating;
+      expect(await held).toMatchObject({ status: "held", held_tokens: 10 });
+    });
+  });
+
+  it("that a version without the ledger's lock began before it is done on the table of before", async () => {
+    const without_lock = LEDGER_LOCK.replace(/ {2}if not pg_try_advisory[^]*?end if;\n/, "");
+    await script(`${without_lock}; update sql_definition set sha256 = 'before' where name = 'ledger_lock'`);
+    const ledger = createLedgerFixture(db);
+    const user_id = await ledger.account(1_000);
+    await withoutNode(database, async (other) => {
+      await other.script("begin; select from account for update");
+      const held = ledger.hold(user_id, 10);
+      await untilWaiting(1);
+      startNext();
+      await untilWaiting(2);
+      await other.script("commit");
+      await migrating;
+      expect(await held).toMatchObject({ status: "held", held_tokens: 10 });
+    });
+    const { rows, history } = await stateOf(database);
+    expect(rows.hold).toMatchObject([{ of_the_test: null }]);
+    expect(history.at(-1)).toMatchObject({ name: "9999_of_the_test.sql" });
   });
 });
 
