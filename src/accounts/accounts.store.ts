@@ -80,7 +80,28 @@ export async function routingBucketOf(sql: Sql, user_id: string, candidate: stri
   return set?.bucket;
 }
 
-const KEYS_BY_HASH = `select k.*, u.suspended_at, u.erased_at, given.nth::integer as nth
+/** By name: a prepared statement with `k.*` fails once a newer version has added a column. */
+const KEY_COLUMNS = Object.keys({
+  user_id: true,
+  id: true,
+  name: true,
+  key_hash: true,
+  previous_key_hash: true,
+  previous_valid_until: true,
+  prefix: true,
+  last_four: true,
+  scopes: true,
+  budget_tokens: true,
+  budget_interval: true,
+  allowed_models: true,
+  limits: true,
+  created_at: true,
+  expires_at: true,
+  last_used_at: true,
+  revoked_at: true,
+} satisfies Record<keyof ApiKeyRow, true>);
+
+const KEYS_BY_HASH = `select ${KEY_COLUMNS.map((column) => `k.${column}`).join(", ")}, u.suspended_at, u.erased_at, given.nth::integer as nth
   from ${GIVEN_HASHES}
   join api_key k on k.key_hash = decode(given.hash, 'hex') or k.previous_key_hash = decode(given.hash, 'hex')
   join users u on u.id = k.user_id`;

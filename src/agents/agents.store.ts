@@ -28,6 +28,35 @@ interface Tables {
   agent_version: VersionRow;
 }
 
+/** By name: a prepared statement with `agent.*` fails once a newer version has added a column. */
+const COLUMNS = Object.keys({
+  user_id: true,
+  id: true,
+  version: true,
+  name: true,
+  description: true,
+  system_prompt: true,
+  run_prompt: true,
+  model_id: true,
+  auto_route: true,
+  is_active: true,
+  tools_config: true,
+  client_tools: true,
+  schedule_enabled: true,
+  schedule_interval: true,
+  schedule_time: true,
+  schedule_day_of_week: true,
+  schedule_day_of_month: true,
+  schedule_timezone: true,
+  limits: true,
+  model_settings: true,
+  consecutive_failures: true,
+  schedule_api_key_id: true,
+  created_at: true,
+  updated_at: true,
+  deleted_at: true,
+} satisfies Record<keyof AgentRow, true>).join(", ");
+
 /** Limit of the batch that reads simultaneously requested agents in one query. */
 const BATCH_LIMIT = 64;
 
@@ -37,7 +66,7 @@ type AgentId = Pick<AgentRow, "user_id" | "id">;
 async function selectAgents(sql: Sql, keys: readonly AgentId[]): Promise<(AgentRow | undefined)[]> {
   const rows = await sql.query<AgentRow>({
     name: "agent_find",
-    text: `select agent.* from (
+    text: `select ${COLUMNS} from (
         select distinct user_id, id from jsonb_to_recordset($1::jsonb) as key(user_id uuid, id uuid)
       ) as key join agent using (user_id, id) where deleted_at is null`,
     values: [JSON.stringify(keys)],

@@ -291,7 +291,7 @@ describe("a batch of the ledger during a migration that adds a column", () => {
   });
 
   it("that a version without the ledger's lock began before it is done on the table of before", async () => {
-    const without_lock = LEDGER_LOCK.replace(/ {2}if not pg_try_advisory[^]*?end if;\n/, "");
+    const without_lock = LEDGER_LOCK.replace(/ {2}if not pg_try_advisory[\s\S]*?end if;\n/, "");
     await script(`${without_lock}; update sql_definition set sha256 = 'before' where name = 'ledger_lock'`);
     const ledger = createLedgerFixture(db);
     const user_id = await ledger.account(1_000);
