@@ -1,6 +1,6 @@
 import type { ChatResponse, FinishReason } from "../contract/completions.ts";
 import { newId } from "../platform/ids.ts";
-import { isJsonObject } from "../platform/json.ts";
+import { fieldsOf, isJsonObject } from "../platform/json.ts";
 import { newIdentity } from "./chunks.ts";
 
 /**
@@ -47,6 +47,36 @@ export function reshapeChoices(choices: unknown): void {
       if (isJsonObject(called) && isJsonObject(called.arguments)) called.arguments = JSON.stringify(called.arguments);
     }
   }
+}
+
+/**
+ * Gives the first chunk of each choice of a stream its role, and choices without an index their place: OpenAI's clients
+ * fail without them. `count`: the number of choices.
+ */
+export function createChoiceCompleter(count: number) {
+  const begun = new Set<unknown>();
+  let lacks_index = false;
+  return {
+    /** Whether no later chunk has to be completed. */
+    isDone: () => begun.size >= count && !lacks_index,
+    /** Changes the chunk's choices in place and returns whether it changed any. */
+    complete(choices: unknown): boolean {
+      let has_changed = false;
+      for (const [at, choice] of objectsIn(choices).entries()) {
+        if (!Number.isInteger(choice.index)) {
+          choice.index = at;
+          lacks_index = true;
+          has_changed = true;
+        }
+        if (begun.has(choice.index)) continue;
+        begun.add(choice.index);
+        if (fieldsOf(choice.delta).role === "assistant") continue;
+        choice.delta = { ...fieldsOf(choice.delta), role: "assistant" };
+        has_changed = true;
+      }
+      return has_changed;
+    },
+  };
 }
 
 /** Whether the provider itself says that its whole answer failed. */

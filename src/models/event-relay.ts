@@ -1,5 +1,5 @@
 import { isTooDeep } from "../platform/json.ts";
-import { FAILED_ANSWER, OTHER_SHAPE, reshapeChoices } from "./answer-shape.ts";
+import { createChoiceCompleter, FAILED_ANSWER, OTHER_SHAPE, reshapeChoices } from "./answer-shape.ts";
 import { generatedText } from "./generated-text.ts";
 import type { Counts, Model, ProviderRequest } from "./models.types.ts";
 import { brokenProvider } from "./provider-errors.ts";
@@ -9,8 +9,8 @@ import { countsOfUsage, estimateCounts, estimateTokens } from "./token-count.ts"
 
 /**
  * Relays a provider's server-sent events as text. Most events pass through unparsed, many at once, with only the
- * model's name replaced. It parses the first event, events with usage or an error and, to estimate counts, the kept
- * events.
+ * model's name replaced. It parses the first event of each choice, events with usage, calls or an error and, to estimate
+ * counts, the kept events.
  *
  * Searching for `"usage"` in raw text is safe: a quote inside a JSON string is always escaped, so the search matches
  * only a key.
@@ -61,8 +61,10 @@ interface Chunk {
   error?: unknown;
 }
 
-/** A relay for one stream of `model`. Its output names the model by our id. Throws PurserErrors. */
-export function createEventRelay(model: Model): EventRelay {
+/**
+ * A relay for one stream of `model` with `choices` choices. Its output names the model by our id. Throws PurserErrors.
+ */
+export function createEventRelay(model: Model, choices = 1): EventRelay {
   const ours = `"model":${JSON.stringify(model.id)}`;
   let tail = "";
   let is_start = true;
@@ -73,6 +75,7 @@ export function createEventRelay(model: Model): EventRelay {
   /** The last usable report. */
   let usage: Counts | null = null;
   const completeCalls = createCallCompleter();
+  const completer = createChoiceCompleter(choices);
   let finished = false;
   let fault: unknown = null;
   const kept: string[] = [];
@@ -116,10 +119,12 @@ export function createEventRelay(model: Model): EventRelay {
     const is_other = OTHER_SHAPE.test(payload);
     const has_calls = CALLS.test(payload);
     const must_change = USAGE_OBJECT.test(payload) || has_details || is_other;
-    if (!must_change && !has_calls) return `${event}\n\n`;
+    const has_begun = payload === "" || completer.isDone();
+    if (!must_change && !has_calls && has_begun) return `${event}\n\n`;
     const { usage: reported, ...chunk } = parseChunk(payload);
-    const has_completed = has_calls && completeCalls(chunk.choices);
-    if (!must_change && !has_completed) return `${event}\n\n`;
+    const has_completed = !has_begun && completer.complete(chunk.choices);
+    const has_numbered = has_calls && completeCalls(chunk.choices);
+    if (!must_change && !has_completed && !has_numbered) return `${event}\n\n`;
     if (is_other) reshapeChoices(chunk.choices);
     if (has_details) markRoute(chunk.choices, model);
     // Written again, the provider's name may have other spaces than in the first chunk.
@@ -146,12 +151,18 @@ export function createEventRelay(model: Model): EventRelay {
 
   function relayed(block: string): string {
     if (finished) return "";
-    const sign = block.search(model.route === null ? SIGN : SIGN_WITH_DETAILS);
-    if (sign === -1) return keep(block);
-    const start = sign === 0 ? 0 : startOfEvent(block, sign);
+    const start = startOfChange(block);
+    if (start === -1) return keep(block);
     const out = keep(block.slice(0, start)) + relayEvents(eventsOf(block.slice(start)));
     if (fault !== null && out === "") throw fault;
     return out;
+  }
+
+  /** The start of the first event that may need parsing; -1: the block passes through. */
+  function startOfChange(block: string): number {
+    if (!completer.isDone()) return 0;
+    const sign = block.search(model.route === null ? SIGN : SIGN_WITH_DETAILS);
+    return sign === -1 ? -1 : startOfEvent(block, sign);
   }
 
   /** Relays the events before a faulty one, which have arrived and are charged. */

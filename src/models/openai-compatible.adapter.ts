@@ -137,7 +137,7 @@ function relayedStream(
 ): ProviderStream {
   const { model } = request;
   const decoder = new StringDecoder("utf8");
-  const relay = createEventRelay(model);
+  const relay = createEventRelay(model, request.request.n ?? 1);
   let bytes = 0;
 
   function relayed(chunk: Buffer): string {

@@ -159,6 +159,38 @@ describe.each([false, true])("the end of an answer (stream: %s)", (stream) => {
   });
 });
 
+describe("the beginning of a streamed choice, as OpenAI's helper `.stream()` needs it", () => {
+  const chunkOf = (choices: object[]) => event({ choices });
+  const text = (index: number, content: string) => ({ index, delta: { content }, finish_reason: null });
+  const stop = (index: number) => ({ index, delta: {}, finish_reason: "stop" });
+  const gathered = async (fields: object = {}) => {
+    const openai = new OpenAI({ baseURL: `${lab.service.url}/api/v1`, apiKey: user.key, maxRetries: 0 });
+    const stream = openai.chat.completions.stream({ ...ask("lab/plain"), ...fields } as never);
+    const { choices } = await stream.finalChatCompletion();
+    return choices.map(({ message }) => [message.role, message.content]);
+  };
+
+  it.each([
+    ["no role", [chunkOf([text(0, "hi")]), chunkOf([stop(0)])]],
+    ["no role after a chunk without choices", [chunkOf([]), chunkOf([text(0, "hi")]), chunkOf([stop(0)])]],
+    ["a role of null", [chunkOf([{ ...text(0, "hi"), delta: { role: null, content: "hi" } }]), chunkOf([stop(0)])]],
+    ["no index", [chunkOf([{ delta: { content: "hi" } }]), chunkOf([{ delta: {}, finish_reason: "stop" }])]],
+  ])("is complete where the server sends %s", async (_, chunks) => {
+    lab.upstream.answer(events(...chunks, event({ choices: [], usage: USAGE }), "data: [DONE]\n\n"));
+    expect(await gathered()).toEqual([["assistant", "hi"]]);
+    expect(await charges(user)).toMatchObject([{ amount: -COST }]);
+  });
+
+  it("is complete for each of several choices", async () => {
+    const chunks = [[text(0, "a")], [text(0, "b")], [text(1, "c")], [stop(0), stop(1)]].map(chunkOf);
+    lab.upstream.answer(events(...chunks, event({ choices: [], usage: USAGE }), "data: [DONE]\n\n"));
+    expect(await gathered({ n: 2 })).toEqual([
+      ["assistant", "ab"],
+      ["assistant", "c"],
+    ]);
+  });
+});
+
 it("an agent ends with a finish reason of OpenAI's, whatever word its model's server has", async () => {
   const agent = (await user.post("/api/v1/agents", { name: "Sailor", model_id: "lab/plain" })).body.id;
   lab.upstream.answer(endingAs(TEXT, "eos"));

@@ -114,7 +114,8 @@ it("every chunk names our model, also those that are written again for a provide
 it("a chunk with log probabilities passes as it is written", () => {
   const relay = createEventRelay(modelOf());
   const logprobs = { content: [{ token: "a", logprob: -1 }] };
-  const sent = event({ choices: [{ index: 0, delta: { content: "a" }, logprobs }] }).replace('"index":', '"index" : ');
+  const said = { role: "assistant", content: "a" };
+  const sent = event({ choices: [{ index: 0, delta: said, logprobs }] }).replace('"index":', '"index" : ');
   expect(relay.push(sent)).toContain('"index" : 0');
 });
 
@@ -167,6 +168,7 @@ it("calls are numbered from 0 and have an id and a type; those that are so alrea
   const calls = callsOf(piece(bare), piece(rest));
   expect(calls).toEqual([{ ...bare, id: expect.stringMatching(/^call_/), type: "function" }, rest]);
   const relay = createEventRelay(modelOf());
+  relay.push(event({ choices: [{ index: 0, delta: { role: "assistant" } }] }));
   const sent = piece({ index: 0, id: "a", ...add }).replace('"index":', '"index" : ');
   expect(relay.push(sent)).toContain('"index" : 0');
 });
