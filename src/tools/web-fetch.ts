@@ -64,7 +64,8 @@ async function fetchPage(
 ): Promise<ToolResult> {
   const refusal = await refusalOf(parsed, call, settings);
   if (refusal !== null) return refusal;
-  const { url, body } = parsed;
+  const { url } = parsed;
+  const body = bodyOf(parsed);
   const method = parsed.method ?? "GET";
   const intended = { url: new URL(url), method, tool: webFetch.name, run: call.run, signal: call.signal };
   const credentials = await openCredentials(settings.auth ?? [], intended, deps);
@@ -73,8 +74,8 @@ async function fetchPage(
     const response = await deps.outbound.request({
       url,
       method,
-      headers: body == null ? {} : { "content-type": contentTypeOf(body) },
-      body: body ?? undefined,
+      headers: body === undefined ? {} : { "content-type": contentTypeOf(body) },
+      body,
       permits: (url) => settings.hosts === undefined || isListedHost(url, settings.hosts),
       credentials,
       signal: call.signal,
@@ -93,7 +94,7 @@ async function fetchPage(
 
 /** The failed step of a request that the owner's settings or the run's taint forbid; null if it may be sent. */
 async function refusalOf(given: WebFetchArguments, call: ToolCall, settings: WebFetchSettings) {
-  const { url, body } = given;
+  const { url } = given;
   const method = given.method ?? "GET";
   if (!methodsOf(settings).includes(method)) {
     return failedCall(
@@ -101,7 +102,7 @@ async function refusalOf(given: WebFetchArguments, call: ToolCall, settings: Web
       `the method ${method} is not permitted; use ${methodsOf(settings).join(", ")}`,
     );
   }
-  if (body != null && PLAIN_METHODS.includes(method)) {
+  if (bodyOf(given) !== undefined && PLAIN_METHODS.includes(method)) {
     return failedCall("invalid_arguments", `a ${method} request has no body`);
   }
   const target = URL.parse(url);
@@ -126,6 +127,11 @@ async function refusalOf(given: WebFetchArguments, call: ToolCall, settings: Web
 
 function methodsOf(settings: WebFetchSettings): readonly string[] {
   return settings.methods ?? ["GET"];
+}
+
+/** Models write null or an empty text for a body that they leave out. */
+function bodyOf({ body }: WebFetchArguments): string | undefined {
+  return body == null || body === "" ? undefined : body;
 }
 
 function contentTypeOf(body: string): string {

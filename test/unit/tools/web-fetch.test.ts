@@ -135,6 +135,13 @@ describe("web_fetch", () => {
     async (text) => expect(await call(text)).toMatchObject({ status: "failed", error: { code: "invalid_arguments" } }),
   );
 
+  it.each([null, ""])("a GET with the body %j, which models write for none, is sent without a body", async (body) => {
+    expect(await call({ url: site.url, body })).toMatchObject({ status: "succeeded" });
+    expect(site.requests.at(-1)?.body).toBe("");
+    const refused = await call({ url: site.url, body: " " });
+    expect(refused).toMatchObject({ status: "failed", error: { code: "invalid_arguments" } });
+  });
+
   it("a private address is egress_refused", async () => {
     expect(await call({ url: "http://169.254.169.254/" })).toMatchObject({
       error: { code: "egress_refused" },
