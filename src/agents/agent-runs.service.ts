@@ -61,8 +61,12 @@ export function createAgentRuns(deps: {
     const [agent, { refusal, is_trial }] = await Promise.all([find(caller.user_id, id), accountStatusOf(caller)]);
     if (!agent.is_active) throw errors.agentDisabled();
     const model = agent.auto_route ? null : models.find(agent.model_id ?? "");
-    if (model !== null && !allows(caller.allowed_models, model)) throw errors.modelNotAllowed(model.id);
-    if (is_trial && model?.trial_eligible === false) throw errors.modelNotTrialEligible(model.id);
+    if (model !== null && !allows(caller.allowed_models, model)) {
+      throw errors.modelNotAllowed(`The agent's model ${model.id}`, "model_id");
+    }
+    if (is_trial && model?.trial_eligible === false) {
+      throw errors.modelNotTrialEligible(`The agent's model ${model.id}`, "model_id");
+    }
     if (refusal !== null && !isFree(agent)) throw refusal;
     return agent;
   };

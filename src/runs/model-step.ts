@@ -9,7 +9,7 @@ import type { Instant } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";
 import { callModel, type ModelAnswer, type ModelCall, type ModelOutcome } from "./model-call.ts";
 import { nextAction } from "./next-action.ts";
-import { brokenAnswer, modelCallError, modelGone, retryDelay } from "./run-error.ts";
+import { agentModelError, brokenAnswer, modelCallError, modelGone, retryDelay } from "./run-error.ts";
 import { type EngineDeps, modelCallStart, nextIndex, type StopReason, stopReason, type Work } from "./run-work.ts";
 import type { LeaseState } from "./runs.types.ts";
 import {
@@ -69,8 +69,9 @@ export function createModelStep(deps: EngineDeps) {
       work.result.thrown = outcome.thrown;
       work.steps[index] = { ...past, ...outcomeOf(work, outcome), result: resultOf(outcome) };
       return outcome.complete ? null : stopReason(work);
-    } catch (thrown) {
-      if (thrown instanceof HoldSupersededError) return thrown.answer.state as LeaseState & StopReason;
+    } catch (error) {
+      if (error instanceof HoldSupersededError) return error.answer.state as LeaseState & StopReason;
+      const thrown = agentModelError(error, work.config);
       const stop = stopReason(work);
       if (stop !== null) return stop;
       // A call that fails before its hold is also a step.

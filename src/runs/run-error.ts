@@ -32,6 +32,13 @@ export function modelGone(model: string): PurserError {
   return errors.runFailed({ code: "model_unavailable", message }).with({ param: "model_id" });
 }
 
+/** The error of a model call as the caller of a run reads it: the agent named the model, not the caller. */
+export function agentModelError(thrown: unknown, { auto_route }: { auto_route: boolean }): unknown {
+  if (!(thrown instanceof PurserError) || thrown.shape.param !== "model") return thrown;
+  const { message } = thrown.shape;
+  return thrown.with({ param: "model_id", message: auto_route ? message : `The agent's model ${message}` });
+}
+
 /** The Retry-After of a failed provider; null: the call is not retried. */
 export function retryDelay(thrown: unknown): number | null {
   if (!isProviderFailure(thrown)) return null;

@@ -61,7 +61,10 @@ describe("run-now", () => {
     for (const path of ["runs", "chat"]) {
       const body = path === "chat" ? { messages: [{ role: "user", content: "Look." }] } : undefined;
       const { status, body: refused } = await user.post(`/api/v1/agents/${id}/${path}`, body);
-      expect([status, refused.error?.code], path).toEqual([403, "model_not_trial_eligible"]);
+      expect([status, refused.error?.code, refused.error?.param], path).toEqual([
+        ...[403, "model_not_trial_eligible"],
+        "model_id",
+      ]);
     }
     expect((await user.get(`/api/v1/agents/${id}/runs`)).body.runs).toEqual([]);
     await lab.service.admin.post(`/api/v1/admin/users/${user.user_id}/grants`, { amount_tokens: 1, source: "top_up" });

@@ -107,11 +107,18 @@ describe("a key's allowed models", () => {
     expect(auto.body.routing).toMatchObject({ candidates: ["lab/odd"], chosen: "lab/odd" });
   });
 
-  it("hold for the key's agents too: a run-now of another model is 403", async () => {
+  it("hold for the key's agents too: a run-now or a chat of another model is 403, and names the agent's model", async () => {
     const key = await newKey({ allowed_models: ["lab/odd"] });
     const made = await key.post("/api/v1/agents", { name: "Other", model_id: "lab/plain", run_prompt: "Go." });
-    const run = await key.post(`/api/v1/agents/${made.body.id}/runs`);
-    expect([run.status, run.body.error.code]).toEqual([403, "model_not_allowed"]);
+    const path = `/api/v1/agents/${made.body.id}`;
+    for (const { status, body } of [
+      await key.post(`${path}/runs`),
+      await key.post(`${path}/chat`, { messages: [{ role: "user", content: "Go." }] }),
+      await key.post(CHAT, ask(`agent/${made.body.id}`)),
+    ]) {
+      expect([status, body.error.code, body.error.param]).toEqual([403, "model_not_allowed", "model_id"]);
+      expect(body.error.message).toMatch(/^The agent's model lab\/plain is not among the models/);
+    }
     expect((await user.post(`/api/v1/agents/${made.body.id}/runs`)).status).toBe(202);
   });
 

@@ -126,6 +126,13 @@ describe("a key with a budget", () => {
   });
 });
 
+test("a schedule of a key that may not use the agent's model fails and names that model", async () => {
+  const { path } = await agentBy(await newKey({ allowed_models: ["lab/odd"] }));
+  await pass();
+  const message = expect.stringMatching(/^The agent's model lab\/plain is not among the models/);
+  expect(await runsOf(path)).toMatchObject([{ status: "failed", error: { code: "model_unavailable", message } }]);
+});
+
 describe("changing a key", () => {
   test("answers 403 to a key with fewer scopes that raises it, 400 for a past end, 404 for another user's, 409 when revoked", async () => {
     const key = await newKey({ budget_tokens: 100 });
