@@ -44,7 +44,7 @@ export async function openBase(config: Config, log: Log) {
     await db.close();
     throw error;
   });
-  const settable = config.test_clock === null ? null : await createSettableClock({ db, start: config.test_clock });
+  const settable = config.test_clock === null ? null : await createSettableClock({ db, start: config.test_clock, log });
   const outbound = createOutbound({ allow: config.egress_allow });
   const cipherFor = (purpose: string) => createCipher(service_key, purpose);
   return { metrics, tracer, db, standby, keys, settable, clock: settable ?? createSystemClock(), outbound, cipherFor };

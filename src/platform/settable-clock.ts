@@ -1,14 +1,15 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { errors } from "../errors.ts";
+import { errors, PurserError } from "../errors.ts";
 import { type Clock, monotonicMs } from "./clock.ts";
 import type { Db, Instant } from "./db.ts";
+import type { Log } from "./log.ts";
 import type { DueSource } from "./sweeper.ts";
 
 /** A clock that moves only when it is set, and only forward. Its time survives a restart and reaches every node. */
 export interface SettableClock extends Clock {
   /**
    * Moves to `target` and stops at each instant on the way at which work falls due. There it carries out the work and
-   * waits for `idle`.
+   * waits for `idle`. An expected failure, such as of a payment provider, does not stop it: a sweep tries again.
    *
    * Fails with 400 when `target` is before now.
    */
@@ -26,8 +27,8 @@ const RETRY_MS = 20;
 const CHANNEL = "test_clock";
 
 /** Creates a settable clock at the later of `start` and its stored time. */
-export async function createSettableClock(deps: { db: Db; start: Instant }): Promise<SettableClock> {
-  const { db, start } = deps;
+export async function createSettableClock(deps: { db: Db; start: Instant; log: Log }): Promise<SettableClock> {
+  const { db, start, log } = deps;
   let now = await storedTime(db, start);
   const stop = await db.listen(CHANNEL, (instant) => {
     if (instant > now) now = instant;
@@ -35,6 +36,14 @@ export async function createSettableClock(deps: { db: Db; start: Instant }): Pro
   const moveTo = async (instant: Instant) => {
     now = await storedTime(db, instant);
     await db.notify(CHANNEL, now);
+  };
+  const carryOut = async (source: DueSource) => {
+    try {
+      await source.carryOut();
+    } catch (error) {
+      if (!isExpected(error)) throw error;
+      log.warn({ source: source.name, error }, "work failed while the clock was set; a sweep tries again");
+    }
   };
   let last: Promise<void> = Promise.resolve();
 
@@ -50,7 +59,7 @@ export async function createSettableClock(deps: { db: Db; start: Instant }): Pro
       return due.filter((at) => at !== null).sort()[0] ?? null;
     };
     for (;;) {
-      for (const source of sources) await source.carryOut();
+      for (const source of sources) await carryOut(source);
       // carryOut skips work that a sweep or another node is doing. All runs that `idle` must wait for are queued only
       // when no more work is due.
       let next = await firstDue();
@@ -76,6 +85,12 @@ export async function createSettableClock(deps: { db: Db; start: Instant }): Pro
     },
     stop,
   };
+}
+
+/** Whether all failures of a sweep are expected ones: not of the database, and no faults of this service. */
+function isExpected(error: unknown): boolean {
+  const failures: unknown[] = error instanceof AggregateError ? error.errors : [error];
+  return failures.every((each) => each instanceof PurserError);
 }
 
 /** Persists the later of `instant` and the clock's stored time, and returns it. */

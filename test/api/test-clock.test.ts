@@ -1,5 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { errors } from "../../src/errors.ts";
 import type { Db } from "../../src/platform/db.ts";
+import { createLog } from "../../src/platform/log.ts";
 import { createSettableClock } from "../../src/platform/settable-clock.ts";
 import type { DueSource } from "../../src/platform/sweeper.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
@@ -20,7 +22,7 @@ afterAll(async () => {
 
 describe("setting the clock (contract 8)", () => {
   it("waits for the runs of an instant that a sweep at the same time is still carrying out", async () => {
-    const clock = await createSettableClock({ db, start: START });
+    const clock = await createSettableClock({ db, start: START, log: createLog("silent") });
     const happened: string[] = [];
     let tries = 0;
     let open = true;
@@ -43,6 +45,19 @@ describe("setting the clock (contract 8)", () => {
     await clock.advanceTo(DUE, [swept], idle);
     expect(clock.now()).toBe(DUE);
     expect(happened).toEqual(["idle", "queued", "run awaited"]);
+    await clock.stop();
+  });
+
+  it("goes on where a payment provider fails, and stops at a fault of the service", async () => {
+    const now = "2026-03-02T00:00:00.000Z";
+    const clock = await createSettableClock({ db, start: START, log: createLog("silent") });
+    const setWith = (...failures: Error[]) => {
+      const carryOut = () => Promise.reject(new AggregateError(failures));
+      return clock.advanceTo(now, [{ name: "orders", nextDueAt: async () => null, carryOut }], async () => true);
+    };
+    await setWith(errors.upstream("Stripe does not answer."), errors.paymentFailed("The card was declined."));
+    expect(clock.now()).toBe(now);
+    await expect(setWith(errors.upstream("Stripe does not answer."), new TypeError("a fault"))).rejects.toThrow();
     await clock.stop();
   });
 });
