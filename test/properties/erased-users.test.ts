@@ -110,7 +110,7 @@ test("of an erased user no item of a response and no Idempotency-Key is kept", a
 });
 
 describe.skipIf(inject("storage").kind === "embedded")("at the same moment", () => {
-  test("who comes while a user is being erased waits for nothing, and leaves nothing", async () => {
+  test("who comes while a user is being erased waits a moment at most, and leaves nothing", async () => {
     const commit = await held(erase);
     await tell(db);
     expect(await webhookKeys().keyOf({ user_id, agent_id: newId() })).toBeNull();
@@ -130,6 +130,16 @@ describe.skipIf(inject("storage").kind === "embedded")("at the same moment", () 
     const written = await Promise.allSettled([tell(db), addEndpoint()]);
     await commit();
     expect(written).toMatchObject([{ status: "fulfilled" }, { status: "fulfilled", value: true }]);
+    expect(await rowsOf("notice")).toBe(1);
+  });
+
+  test("a change of the user's e-mail address keeps nothing of theirs from being written", async () => {
+    const commit = await held((tx) => accounts.setEmail(tx, user_id, `${newId()}@example.com`));
+    const written = Promise.allSettled([tell(db), addEndpoint()]);
+    const waiting = { text: "select from pg_locks where not granted" };
+    await expect.poll(async () => (await db.query(waiting)).length, { interval: 5 }).toBeGreaterThan(0);
+    await commit();
+    expect(await written).toMatchObject([{ status: "fulfilled" }, { status: "fulfilled", value: true }]);
     expect(await rowsOf("notice")).toBe(1);
   });
 

@@ -1,11 +1,17 @@
 -- No row of an erased user is inserted after the erasure. Erasing locks the user's row before it
 -- deletes anything. An insert takes a share lock on it: either the deletion comes later, or the insert finds the user
 -- locked or erased and inserts nothing. With `drop` it skips the row silently, otherwise it fails with SQLSTATE PU404,
--- which callers get as 404 (`isErasedUser`). No insert waits for an erasure, so no deadlock is possible.
-create or replace function refuse_erased() returns trigger language plpgsql as $$
+-- which callers get as 404 (`isErasedUser`). A change of the e-mail address takes the same lock as an erasure, for
+-- milliseconds. So an insert waits, but less than PostgreSQL's deadlock_timeout: an erasure may wait for it too.
+create or replace function refuse_erased() returns trigger language plpgsql set lock_timeout = '500ms' as $$
 begin
   perform from users where id = new.user_id and erased_at is null for key share skip locked;
   if found or not exists (select from users where id = new.user_id) then return new; end if;
+  begin
+    perform from users where id = new.user_id and erased_at is null for key share;
+    if found then return new; end if;
+  exception when lock_not_available or deadlock_detected then null;
+  end;
   if tg_argv[0] = 'drop' then return null; end if;
   raise 'the user is being erased, or is' using errcode = 'PU404';
 end $$;
