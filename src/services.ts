@@ -147,13 +147,20 @@ function noteCalls({
 }: {
   metrics: Metrics;
   log: Log;
-}): Pick<Parameters<typeof createCompletions>[0], "onAttempt" | "onUncounted"> {
+}): Pick<Parameters<typeof createCompletions>[0], "onAttempt" | "onDisbelieved" | "onUncounted"> {
   return {
     onAttempt({ id: model, owned_by: provider }, { error, ...attempt }) {
       metrics.upstream({ provider, model }, { ...attempt, code: error?.code ?? null });
       if (!isProviderFailure(error)) return;
       const cause = (error.cause as Error | undefined)?.message;
       log.warn({ model, provider, code: error.code, cause }, "a model's provider failed");
+    },
+    onDisbelieved({ id: model, owned_by: provider }, { input_tokens, output_tokens }) {
+      metrics.usageDisbelieved({ provider, model });
+      log.warn(
+        { model, provider, input_tokens, output_tokens },
+        "a provider reported more tokens than the call can have used; they are estimated",
+      );
     },
     onUncounted(hold_id, error) {
       log.error({ hold_id, ...describeUnexpected(error as Error) }, "the cost of a stream so far cannot be computed");

@@ -1,7 +1,7 @@
 import { errors, type MeansOf, PurserError } from "../errors.ts";
 import type { ChargingLedger } from "../ledger/ledger.types.ts";
 import type { Models } from "../models/models.service.ts";
-import type { Model } from "../models/models.types.ts";
+import type { Counts, Model } from "../models/models.types.ts";
 import { isProviderFailure } from "../models/provider-errors.ts";
 import { monotonicMs } from "../platform/clock.ts";
 import { release } from "./charge.ts";
@@ -11,7 +11,7 @@ import { reserve } from "./reservation.ts";
 /** How the provider is called for a reservation. Throws PurserErrors, and the signal's reason on an abort. */
 export type Send<T> = (
   reservation: Reservation,
-  options: { signal: AbortSignal; deadline_ms: number; onSent(): void },
+  options: { signal: AbortSignal; deadline_ms: number; onSent(): void; onDisbelieved(report: Counts): void },
 ) => Promise<T>;
 
 /** The limits of one attempt. */
@@ -36,11 +36,13 @@ export interface AttemptDeps {
   meansOf: MeansOf;
   /** Called after each attempt at a provider. The caller may not notice a failure, because another one answers. */
   onAttempt(model: Model, attempt: { ms: number; error: PurserError | null; streamed: boolean }): void;
+  /** Called once for an attempt whose provider reports more tokens than the call can have used. */
+  onDisbelieved(model: Model, report: Counts): void;
 }
 
 /** Reserves `call` on `model` and sends it. Never throws. Releases the hold of a failed attempt. */
 export async function attemptModel<T>(
-  { models, ledger, meansOf, onAttempt }: AttemptDeps,
+  { models, ledger, meansOf, onAttempt, onDisbelieved: noteReport }: AttemptDeps,
   { call, model }: { call: CompletionCall; model: Model },
   { deadline_ms, wait_ms }: Limits,
   send: Send<T>,
@@ -54,9 +56,14 @@ export async function attemptModel<T>(
   const onSent = () => {
     is_sent = true;
   };
+  let is_noted = false;
+  const onDisbelieved = (report: Counts) => {
+    if (!is_noted) noteReport(model, report);
+    is_noted = true;
+  };
   try {
     reservation = await reserve({ models, ledger, meansOf }, call, model);
-    const value = await send(reservation, { signal: patience.signal, deadline_ms, onSent });
+    const value = await send(reservation, { signal: patience.signal, deadline_ms, onSent, onDisbelieved });
     note(null);
     models.health.answered(model);
     return { kind: "answered", reservation, value };

@@ -55,12 +55,14 @@ export function createCompletions(options: {
   fallbackAfterSeconds(): number;
   resolveAgent?: ResolveAgent;
   onAttempt?: AttemptDeps["onAttempt"];
+  onDisbelieved?: AttemptDeps["onDisbelieved"];
   /** Called once for a stream whose cost so far cannot be computed. */
   onUncounted?(hold_id: string, error: unknown): void;
 }): Completions {
-  const { models, meansOf, resolveAgent, onAttempt = () => {}, admit = async (caller) => caller } = options;
+  const { models, meansOf, resolveAgent, admit = async (caller) => caller } = options;
+  const { onAttempt = () => {}, onDisbelieved = () => {} } = options;
   const { charges, watch, idle } = createHoldKeepAlive(options.ledger, options.onUncounted);
-  const attempt_deps: AttemptDeps = { models, ledger: charges, meansOf, onAttempt };
+  const attempt_deps: AttemptDeps = { models, ledger: charges, meansOf, onAttempt, onDisbelieved };
   const past_trial = new Set<string>();
 
   async function isTrial(user_id: string): Promise<boolean> {
@@ -207,7 +209,7 @@ export function createCompletions(options: {
     return estimateTokens(promptText(request));
   }
 
-  const embed = createEmbeddings({ models, ledger: charges, meansOf, isTrial, admit });
+  const embed = createEmbeddings({ models, ledger: charges, meansOf, isTrial, admit, onDisbelieved });
   return { complete, stream, embed, estimate, idle };
 }
 

@@ -7,7 +7,7 @@ import type { Counts, EmbeddingCall, Model, Vectors } from "../models/models.typ
 import { costTokens, dearestRates, worstCaseTokens } from "../models/pricing.ts";
 import { traitsOf } from "../models/providers.ts";
 import { forwardedEmbeddingFields } from "../models/request-fields.ts";
-import { checkedCounts, estimateTokens, heldTextTokens } from "../models/token-count.ts";
+import { believed, checkedCounts, estimateTokens, heldTextTokens } from "../models/token-count.ts";
 import { monotonicMs } from "../platform/clock.ts";
 import { untilTurn } from "../platform/event-loop-turn.ts";
 import { agentIdOf } from "./agent-name.ts";
@@ -31,6 +31,7 @@ export function createEmbeddings(deps: {
   meansOf: MeansOf;
   isTrial(user_id: string): Promise<boolean>;
   admit(caller: EmbeddingsCall["caller"]): Promise<EmbeddingsCall["caller"]>;
+  onDisbelieved(model: Model, report: Counts): void;
 }): (call: EmbeddingsCall) => Promise<EmbeddingsAnswer> {
   const { models, ledger } = deps;
 
@@ -85,7 +86,8 @@ export function createEmbeddings(deps: {
       await (call.signal.aborted ? settle(estimatedCounts(sizes)) : release(ledger, call));
       throw call.signal.aborted ? call.signal.reason : error;
     }
-    const counts = countsOf(answer, sizes);
+    const onDisbelieved = (report: Counts) => deps.onDisbelieved(model, report);
+    const counts = countsOf(answer, { model, sizes, onDisbelieved });
     await settle(counts);
     return { model_id: model.id, vectors: answer.vectors, usage: usageOf(model, counts) };
   };
@@ -114,8 +116,13 @@ async function sizesOf(inputs: readonly EmbeddingInput[], { id, kind, context_wi
   return sizes;
 }
 
-function countsOf({ input_tokens }: Vectors, sizes: Sizes): Counts {
-  return checkedCounts({ ...ONLY_INPUT, input_tokens }) ?? estimatedCounts(sizes);
+function countsOf(
+  { input_tokens }: Vectors,
+  { model, sizes, onDisbelieved }: { model: Model; sizes: Sizes; onDisbelieved(report: Counts): void },
+): Counts {
+  const call = { model, request: {}, input_tokens: sizes.held_tokens };
+  const report = checkedCounts({ ...ONLY_INPUT, input_tokens });
+  return believed(report, call, { received: () => "", onDisbelieved }) ?? estimatedCounts(sizes);
 }
 
 function estimatedCounts({ estimated_tokens }: Sizes): Counts {

@@ -1,11 +1,11 @@
 import { isTooDeep } from "../platform/json.ts";
 import { createChoiceCompleter, FAILED_ANSWER, OTHER_SHAPE, reshapeChoices } from "./answer-shape.ts";
 import { generatedText } from "./generated-text.ts";
-import type { Counts, Model, ProviderRequest } from "./models.types.ts";
+import type { CallOptions, Counts, ProviderRequest } from "./models.types.ts";
 import { brokenProvider } from "./provider-errors.ts";
 import { markRoute } from "./reasoning.ts";
 import { createCallCompleter } from "./streamed-calls.ts";
-import { countsOfUsage, estimateCounts, estimateTokens } from "./token-count.ts";
+import { believed, countsOfUsage, estimateCounts, estimateTokens } from "./token-count.ts";
 
 /**
  * Relays a provider's server-sent events as text. Most events pass through unparsed, many at once, with only the
@@ -48,7 +48,7 @@ export interface EventRelay {
   /** Whether `[DONE]` has arrived. Throws if the last event that `push` took is not a chunk. */
   finished(): boolean;
   identity(): { id: string; created: number };
-  counts(request: ProviderRequest): Counts;
+  counts(): Counts;
 }
 
 interface Chunk {
@@ -61,10 +61,9 @@ interface Chunk {
   error?: unknown;
 }
 
-/**
- * A relay for one stream of `model` with `choices` choices. Its output names the model by our id. Throws PurserErrors.
- */
-export function createEventRelay(model: Model, choices = 1): EventRelay {
+/** A relay for the stream of one request. Its output names the model by our id. Throws PurserErrors. */
+export function createEventRelay(request: ProviderRequest, onDisbelieved?: CallOptions["onDisbelieved"]): EventRelay {
+  const { model } = request;
   const ours = `"model":${JSON.stringify(model.id)}`;
   let tail = "";
   let is_start = true;
@@ -75,7 +74,7 @@ export function createEventRelay(model: Model, choices = 1): EventRelay {
   /** The last usable report. */
   let usage: Counts | null = null;
   const completeCalls = createCallCompleter();
-  const completer = createChoiceCompleter(choices);
+  const completer = createChoiceCompleter(request.request.n ?? 1);
   let finished = false;
   let fault: unknown = null;
   const kept: string[] = [];
@@ -84,6 +83,7 @@ export function createEventRelay(model: Model, choices = 1): EventRelay {
   /** The number of blocks in `kept` before the last chunk with usage alone, which ends a stream; null without one. */
   let closed_blocks: number | null = null;
   let read = { start: 0, end: 0, text: "" };
+  let all = { end: 0, text: "" };
 
   /** Reads the stream's identity and the provider's name of the model from the first chunk. */
   function learn(block: string): void {
@@ -130,7 +130,8 @@ export function createEventRelay(model: Model, choices = 1): EventRelay {
     // Written again, the provider's name may have other spaces than in the first chunk.
     if ("model" in chunk) chunk.model = model.id;
     // Some servers end with a report of zeros or without figures, which must not replace a good one.
-    usage = countsOfUsage(reported) ?? usage;
+    const received = () => receivedText() + generatedText(chunk.choices);
+    usage = believed(countsOfUsage(reported), request, { received, onDisbelieved }) ?? usage;
     const empty = reported != null && (!Array.isArray(chunk.choices) || chunk.choices.length === 0);
     if (empty) closed_blocks = kept.length;
     return empty ? "" : `data: ${JSON.stringify(chunk)}\n\n`;
@@ -195,6 +196,12 @@ export function createEventRelay(model: Model, choices = 1): EventRelay {
     return read.text;
   }
 
+  /** All text generated in `kept`. Reports may come with every event, so it reads each block only once. */
+  function receivedText(): string {
+    all = { end: kept.length, text: all.text + keptText(kept.slice(all.end)) };
+    return all.text;
+  }
+
   return {
     push(text) {
       let buffer = tail + text;
@@ -227,8 +234,8 @@ export function createEventRelay(model: Model, choices = 1): EventRelay {
       return finished;
     },
     identity: () => identity,
-    counts(request) {
-      if (usage === null) return estimateCounts(request, textFrom(0));
+    counts() {
+      if (usage === null) return estimateCounts(request, receivedText());
       // Some providers report during the stream. A caller that leaves between two reports also pays for the later text.
       const since = estimateTokens(textFrom(reported_blocks));
       if (since === 0) return usage;

@@ -32,7 +32,7 @@ import type {
 import { connections, noteSent } from "./provider-connections.ts";
 import { brokenProvider, failureOfStatus, failureOfThrown, secretsOf } from "./provider-errors.ts";
 import { isDefault } from "./request-fields.ts";
-import { estimateCounts, heldInput } from "./token-count.ts";
+import { believed, estimateCounts, heldInput } from "./token-count.ts";
 
 /** No completion is larger. Reading stops at this size. */
 const MAX_ANSWER_BYTES = 33_554_432;
@@ -102,8 +102,10 @@ export function createLanguageModelProvider(
           result.finishReason.unified === "error" || dialect.isFailed?.(result.response?.body) === true;
         if (has_failed) throw brokenProvider(model, "a failed answer");
         const response = responseOf(result, { ...newIdentity(), model: model.id }, answerOptions(request, dialect));
-        const counts = countsOfResult(result.usage) ?? estimateCounts(request, generatedText(response.choices));
-        return { response, counts };
+        const received = () => generatedText(response.choices);
+        const { onDisbelieved } = options;
+        const report = believed(countsOfResult(result.usage), request, { received, onDisbelieved });
+        return { response, counts: report ?? estimateCounts(request, received()) };
       } catch (thrown) {
         throw failureOf(thrown, { model, secrets }, options.signal);
       }
@@ -133,9 +135,11 @@ async function nativeBytes({ request }: ModelRequest, native_fields: object, len
 function chunkStream(
   reader: ReadableStreamDefaultReader<StreamPart>,
   { request, dialect, secrets }: { request: ProviderRequest; dialect: Dialect; secrets: readonly string[] },
-  { signal }: CallOptions,
+  { signal, onDisbelieved }: CallOptions,
 ): ProviderStream {
   const { model } = request;
+  const believable = (report: Counts | null) =>
+    believed(report, request, { received: () => generatedText(kept), onDisbelieved });
   const identity = newIdentity();
   const choiceOf = createChoiceMapper(model.id, answerOptions(request, dialect));
   const kept: ChunkChoice[] = [];
@@ -165,14 +169,14 @@ function chunkStream(
           continue;
         }
         if (part.type === "raw") {
-          early = dialect.countsSoFar?.(part.rawValue) ?? early;
+          early = believable(dialect.countsSoFar?.(part.rawValue) ?? null) ?? early;
           continue;
         }
         if (part.type === "finish") {
           // The SDK also ends a stream that its provider cut off or that failed.
           const { unified, raw } = part.finishReason;
           if (["interrupted", "error"].includes(unified) || (unified === "other" && raw === undefined)) break;
-          reported = countsOfResult(part.usage);
+          reported = believable(countsOfResult(part.usage));
           finished = true;
         }
         const choice = choiceOf(part);

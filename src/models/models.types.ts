@@ -284,6 +284,8 @@ export interface CallOptions {
   deadline_ms: number;
   /** Called when the request is written to the provider's connection: from then on the provider may bill it. */
   onSent?: () => void;
+  /** Called with a usage report that is not believed (`token-count.ts`). A stream may have several. */
+  onDisbelieved?: (report: Counts) => void;
 }
 
 export interface Completion {

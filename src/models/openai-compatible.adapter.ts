@@ -18,7 +18,7 @@ import type {
 import { type ProviderAnswer, post, readText } from "./provider-connections.ts";
 import { brokenProvider, failureOfStatus, failureOfThrown, secretsOf } from "./provider-errors.ts";
 import { markRoute } from "./reasoning.ts";
-import { countsOfUsage, estimateCounts, heldInput } from "./token-count.ts";
+import { believed, countsOfUsage, estimateCounts, heldInput } from "./token-count.ts";
 
 /** Timeout of a stream before its first byte and between two bytes. */
 export const SILENCE_MS = 60_000;
@@ -67,7 +67,7 @@ export function createOpenAiCompatible(settings: { base_url: string; api_key: st
     async complete(request, options) {
       try {
         const text = await readText(await send(request, options), MAX_ANSWER_BYTES);
-        return completionOf(parsedOrNull(text), request);
+        return completionOf(parsedOrNull(text), request, options);
       } catch (thrown) {
         throw failureOfThrown(thrown, request.model, options.signal);
       }
@@ -102,7 +102,7 @@ function bodyEnd({ request, model, max_output_tokens, stream }: ModelRequest): B
   return Buffer.from(`,${JSON.stringify(fields).slice(1)}`);
 }
 
-function completionOf(answer: unknown, request: ProviderRequest): Completion {
+function completionOf(answer: unknown, request: ProviderRequest, { onDisbelieved }: CallOptions): Completion {
   const { model } = request;
   const response = answer as (ChatResponse & { error?: unknown }) | null;
   const choices: unknown = response?.choices;
@@ -111,7 +111,9 @@ function completionOf(answer: unknown, request: ProviderRequest): Completion {
   }
   if (isFailedAnswer(response)) throw brokenProvider(model, "an answer that failed");
   reshapeAnswer(response);
-  const counts = countsOfUsage(response.usage) ?? estimateCounts(request, generatedText(response.choices));
+  const received = () => generatedText(response.choices);
+  const report = believed(countsOfUsage(response.usage), request, { received, onDisbelieved });
+  const counts = report ?? estimateCounts(request, received());
   response.model = model.id;
   markRoute(response.choices, model);
   return { response, counts };
@@ -133,11 +135,11 @@ function isObject(value: unknown): value is Record<string, unknown> {
 function relayedStream(
   answer: ProviderAnswer,
   request: ProviderRequest,
-  { signal, deadline_ms }: CallOptions,
+  { signal, deadline_ms, onDisbelieved }: CallOptions,
 ): ProviderStream {
   const { model } = request;
   const decoder = new StringDecoder("utf8");
-  const relay = createEventRelay(model, request.request.n ?? 1);
+  const relay = createEventRelay(request, onDisbelieved);
   let bytes = 0;
 
   function relayed(chunk: Buffer): string {
@@ -169,7 +171,7 @@ function relayedStream(
   return {
     blocks: { next },
     identity: () => relay.identity(),
-    counts: () => relay.counts(request),
+    counts: () => relay.counts(),
     cancel: answer.destroy,
   };
 }

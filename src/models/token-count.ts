@@ -1,7 +1,7 @@
 import type { ChatRequest } from "../contract/completions.ts";
 import { calledOf } from "./generated-text.ts";
 import { mediaOf } from "./media-tokens.ts";
-import type { Counts, ModelRequest, ProviderRequest } from "./models.types.ts";
+import type { Counts, Model, ModelRequest, ProviderRequest } from "./models.types.ts";
 import { REASONING_FIELDS } from "./reasoning.ts";
 
 /**
@@ -12,8 +12,8 @@ const HOLD_BYTES_PER_TOKEN = 2;
 const BILL_BYTES_PER_TOKEN = 4;
 /** The fields of a message that its provider bills beside content and tool calls. */
 const BILLED_FIELDS = ["name", "refusal", ...REASONING_FIELDS];
-/** No model reads or writes as much in one call: a higher usage report is invalid. */
-const MAX_REPORTED_TOKENS = 100_000_000;
+/** A report of more than this many times what a call can use is a fault of its provider. */
+const BELIEVED_FACTOR = 2;
 
 /**
  * The hold for the input of a request of `bytes`: ceil(bytes / 2) for its text, the worst case for its other parts, and
@@ -109,9 +109,45 @@ export function billedText(request: ChatRequest): string {
   return texts.join("\n");
 }
 
+/** The call that a report is about. `ProviderRequest` has these fields. */
+export interface ReportedCall {
+  model: Pick<Model, "context_window" | "max_output_tokens">;
+  request: Pick<ChatRequest, "n">;
+  /** The hold for the input. */
+  input_tokens: number;
+}
+
 /**
- * OpenAI's usage object as counts, or null if it is missing or invalid: negative, fractional, above any model's limit,
- * or all zero. A provider's mistake must not move money.
+ * Whether a call can have used what its provider reports: at most twice the input that the model reads or the hold has,
+ * and twice the output that the model writes in all choices or that was received. Reasoning is not received, and some
+ * providers do not count it against the cap, so the context window bounds it.
+ */
+export function isBelievable(
+  { input_tokens, output_tokens, reasoning_tokens }: Counts,
+  { model, request, input_tokens: held_tokens }: ReportedCall,
+  received: () => string,
+): boolean {
+  const choices = request.n ?? 1;
+  const written_tokens = output_tokens - Math.min(reasoning_tokens, choices * model.context_window);
+  if (input_tokens > BELIEVED_FACTOR * Math.max(model.context_window, held_tokens)) return false;
+  if (written_tokens <= BELIEVED_FACTOR * choices * model.max_output_tokens) return true;
+  return written_tokens <= BELIEVED_FACTOR * heldTextTokens(received());
+}
+
+/** The report if it is believed, otherwise null. `received`: the text of the answer until then. */
+export function believed(
+  report: Counts | null,
+  call: ReportedCall,
+  { received, onDisbelieved }: { received: () => string; onDisbelieved?: ((report: Counts) => void) | undefined },
+): Counts | null {
+  if (report === null || isBelievable(report, call, received)) return report;
+  onDisbelieved?.(report);
+  return null;
+}
+
+/**
+ * OpenAI's usage object as counts, or null if it is missing or invalid: negative, fractional or all zero. A provider's
+ * mistake must not move money.
  */
 export function countsOfUsage(usage: unknown): Counts | null {
   if (typeof usage !== "object" || usage === null) return null;
@@ -134,15 +170,15 @@ export function countsOfUsage(usage: unknown): Counts | null {
 }
 
 /**
- * The counts that a provider reported, or null unless input and output are integers within bounds and not both 0. A part
- * that is invalid counts as 0, and a part is at most what the parts before it leave of the whole.
+ * The counts that a provider reported, or null unless input and output are whole numbers and not both 0. A part that is
+ * invalid counts as 0, and a part is at most what the parts before it leave of the whole. `believed` judges the result.
  */
 export function checkedCounts(
   reported: Record<keyof Omit<Counts, "estimated" | "call_input_tokens">, unknown>,
 ): Counts | null {
   const { input_tokens, output_tokens } = reported;
   const isCount = (value: unknown): value is number =>
-    typeof value === "number" && Number.isInteger(value) && value >= 0 && value <= MAX_REPORTED_TOKENS;
+    typeof value === "number" && Number.isSafeInteger(value) && value >= 0;
   if (!isCount(input_tokens) || !isCount(output_tokens)) return null;
   // Servers that do not count report 0 and 0, but every prompt has at least one token.
   if (input_tokens + output_tokens === 0) return null;

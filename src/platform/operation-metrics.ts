@@ -21,6 +21,8 @@ export interface OperationMetrics {
   httpError(code: string): void;
   /** One attempt at a provider. `code`: null if it succeeded. */
   upstream(model: UpstreamModel, attempt: { ms: number; code: string | null; streamed: boolean }): void;
+  /** A provider's usage report that is not believed. */
+  usageDisbelieved(model: UpstreamModel): void;
   /** Output tokens of a settled call. */
   modelOutput(model: string, tokens: number): void;
   /** What the provider charges for a settled call. Null: unknown. */
@@ -91,7 +93,9 @@ function failureMetrics(registers: Registry[]): Pick<OperationMetrics, "toolFail
   return { toolFailed: (tool, code) => tools.inc({ tool, code }), vaultFailed: (cause) => vault.inc({ cause }) };
 }
 
-function upstreamMetrics(registers: Registry[]): Pick<OperationMetrics, "upstream" | "upstreamCost"> {
+function upstreamMetrics(
+  registers: Registry[],
+): Pick<OperationMetrics, "upstream" | "upstreamCost" | "usageDisbelieved"> {
   const labelNames = ["provider", "model"];
   const duration = new Histogram({
     name: "purser_upstream_duration_seconds",
@@ -119,7 +123,14 @@ function upstreamMetrics(registers: Registry[]): Pick<OperationMetrics, "upstrea
     labelNames: ["model"],
     registers,
   });
+  const disbelieved = new Counter({
+    name: "purser_usage_reports_disbelieved_total",
+    help: "Usage reports of providers above what the call can have used; its tokens are estimated",
+    labelNames,
+    registers,
+  });
   return {
+    usageDisbelieved: ({ provider, model }) => disbelieved.inc({ provider, model }),
     upstreamCost(model, micro_usd) {
       if (micro_usd !== null && micro_usd > 0) cost.inc({ model }, micro_usd / 1_000_000);
     },

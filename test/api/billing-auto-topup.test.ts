@@ -5,7 +5,7 @@ import { errors } from "../../src/errors.ts";
 import type { Db } from "../../src/platform/db.ts";
 import { createBillingFixture, forgetPayments } from "../support/billing.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { ask, expectCleanAudit, type Lab, startLab } from "../support/lab.ts";
+import { ask, expectCleanAudit, type Lab, startLab, WIDE_MODELS } from "../support/lab.ts";
 import type { Answer, Client } from "../support/service.ts";
 import { startStripe, WEBHOOK_SECRET } from "../support/stripe.ts";
 import { STRIPE_KEY } from "../support/stripe-server.ts";
@@ -20,7 +20,9 @@ const BOUGHT = 625_000;
 describe("automatic top-ups by the API", () => {
   let lab: Lab;
   beforeAll(async () => {
-    lab = await startLab(undefined, { env: { PURSER_TEST_CLOCK: "2028-02-10T12:00:00Z", PURSER_PAYMENTS: "sandbox" } });
+    lab = await startLab(WIDE_MODELS, {
+      env: { PURSER_TEST_CLOCK: "2028-02-10T12:00:00Z", PURSER_PAYMENTS: "sandbox" },
+    });
   });
   afterAll(() => lab.stop());
   let now = "2028-02-10T12:00:00Z";

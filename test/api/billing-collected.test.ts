@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { ask, expectCleanAudit, type Lab, startLab } from "../support/lab.ts";
+import { ask, expectCleanAudit, type Lab, startLab, WIDE_MODELS } from "../support/lab.ts";
 import type { Answer, Client } from "../support/service.ts";
 import { completion } from "../support/upstream.ts";
 
@@ -14,7 +14,7 @@ const NEXT_PERIOD = "2026-02-28T00:00:00Z";
 
 let lab: Lab;
 const startWith = (payments: "sandbox" | "none") => async () => {
-  lab = await startLab(undefined, { env: { PURSER_TEST_CLOCK: START, PURSER_PAYMENTS: payments } });
+  lab = await startLab(WIDE_MODELS, { env: { PURSER_TEST_CLOCK: START, PURSER_PAYMENTS: payments } });
 };
 const refusal = ({ status, body }: Answer) => [status, body.error?.code];
 const overageOf = async (user: Client) => (await user.get(OVERAGE)).body;

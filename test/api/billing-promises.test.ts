@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { openStream } from "../support/event-stream.ts";
-import { ask, expectCleanAudit, type Lab, settledBalance, startLab } from "../support/lab.ts";
+import { ask, expectCleanAudit, type Lab, settledBalance, startLab, WIDE_MODELS } from "../support/lab.ts";
 import type { Answer, Client } from "../support/service.ts";
 import { completion, stream } from "../support/upstream.ts";
 
@@ -12,7 +12,7 @@ const STARTER = 18_000_000;
 
 let lab: Lab;
 beforeAll(async () => {
-  lab = await startLab(undefined, { env: { PURSER_TEST_CLOCK: "2027-11-30T12:00:00Z", PURSER_PAYMENTS: "sandbox" } });
+  lab = await startLab(WIDE_MODELS, { env: { PURSER_TEST_CLOCK: "2027-11-30T12:00:00Z", PURSER_PAYMENTS: "sandbox" } });
 });
 afterAll(() => lab.stop());
 beforeEach(() => lab.upstream.answer(completion()));

@@ -1,15 +1,32 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { ask, charges, expectCleanAudit, LAB_KEY, type Lab, settledBalance, startLab } from "../support/lab.ts";
+import {
+  ask,
+  charges,
+  expectCleanAudit,
+  LAB_KEY,
+  LAB_MODELS,
+  type Lab,
+  settledBalance,
+  startLab,
+} from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
 import { completion, json } from "../support/upstream.ts";
 
 const CHAT = "/api/v1/chat/completions";
 const GRANT = 1_000_000;
+/** The rates of lab/odd, and room for the reports of millions of tokens. */
+const WIDE = {
+  id: "lab/wide",
+  input_rate: 0.333333,
+  output_rate: 1.000001,
+  context_window: 1_500_000,
+  max_output_tokens: 500_000,
+};
 
 let lab: Lab;
 let user: Client;
 beforeAll(async () => {
-  lab = await startLab();
+  lab = await startLab([...LAB_MODELS, WIDE]);
 });
 afterAll(() => lab.stop());
 beforeEach(async () => {
@@ -41,7 +58,7 @@ describe("the price of a completion (contract 4)", () => {
         source: "top_up",
       });
       lab.upstream.answer(completion("x", { prompt_tokens: input, completion_tokens: output }));
-      const { status, body } = await user.post(CHAT, ask("lab/odd"));
+      const { status, body } = await user.post(CHAT, ask("lab/wide"));
       expect(status).toBe(200);
       expect(body.usage).toMatchObject({ input_tokens: input, output_tokens: output, cost_tokens: cost });
       expect(body.usage.total_tokens).toBe(input + output);
@@ -100,16 +117,31 @@ describe("the price of a completion (contract 4)", () => {
     }
   });
 
+  it.each([false, true])(
+    "is estimated, and the operator sees it, when the report is impossible (stream: %s)",
+    async (stream) => {
+      const warned = () => lab.service.warned("more tokens than the call can have used");
+      const before = warned().length;
+      lab.upstream.answer(completion("twelve bytes", { prompt_tokens: 90_000_000, completion_tokens: 4 }));
+      await user.post(CHAT, ask("lab/plain", { stream }));
+      expect((await charges(user)).map(({ amount }) => amount)).toEqual([-8]);
+      const report = { model: "lab/plain", provider: "lab", input_tokens: 90_000_000, output_tokens: 4 };
+      expect(warned().slice(before)).toMatchObject([report]);
+      const metrics = await (await fetch(`${lab.service.url}/metrics`)).text();
+      expect(metrics).toMatch(/^purser_usage_reports_disbelieved_total\{provider="lab",model="lab\/plain"\} [12]$/m);
+    },
+  );
+
   it("is borne in full though the upstream used more than was held, and the books balance", async () => {
-    lab.upstream.answer(completion("x", { prompt_tokens: 500_000, completion_tokens: 900_000 }));
-    const { status, body } = await user.post(CHAT, ask("lab/plain", { max_tokens: 10 }));
+    lab.upstream.answer(completion("x", { prompt_tokens: 3_000_000, completion_tokens: 900_000 }));
+    const { status, body } = await user.post(CHAT, ask("lab/wide", { max_tokens: 10 }));
     expect(status).toBe(200);
-    expect(body.usage.cost_tokens).toBe(2_300_000);
+    expect(body.usage.cost_tokens).toBe(1_900_000);
     expect(await settledBalance(user)).toBe(0);
     const { transactions } = (await user.get("/api/v1/users/me/transactions")).body;
     const legs = transactions.filter((entry: { type: string }) => entry.type !== "grant");
     expect(legs.map((entry: { type: string; amount: number }) => [entry.type, entry.amount]).sort()).toEqual([
-      ["absorbed", -1_300_000],
+      ["absorbed", -900_000],
       ["usage", -1_000_000],
     ]);
     await expectCleanAudit(lab.service);

@@ -95,6 +95,17 @@ describe("POST /api/v1/embeddings (contract 4.14)", () => {
     expect((await charges(user)).map(({ amount }) => amount)).toEqual([-7]);
   });
 
+  it("a count of more than the inputs can have is not believed, and one above the context of a single input is", async () => {
+    upstream.answer(openAiVectors(90_000_000));
+    const { body } = await user.post(EMBEDDINGS, { model: "lab/vectors", input: "a".repeat(40) });
+    expect(body.usage).toMatchObject({ prompt_tokens: 10, estimated: true });
+    const inputs = Array.from({ length: 6 }, () => "a".repeat(2_000));
+    upstream.answer(openAiVectors(3_000));
+    const { body: many } = await user.post(EMBEDDINGS, { model: "lab/vectors", input: inputs });
+    expect(many.usage).toMatchObject({ prompt_tokens: 3_000 });
+    expect(many.usage.estimated).toBeUndefined();
+  });
+
   it.each<[string, unknown, number]>([
     ["a text", "hello", 1],
     ["texts", ["one", "two"], 2],

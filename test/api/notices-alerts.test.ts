@@ -1,12 +1,12 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Notice } from "../../src/contract/notices.ts";
-import { ask, type Lab, startLab } from "../support/lab.ts";
+import { ask, type Lab, startLab, WIDE_MODELS } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
 import { completion } from "../support/upstream.ts";
 
 let lab: Lab;
 beforeAll(async () => {
-  lab = await startLab(undefined, { env: { PURSER_TEST_CLOCK: "2026-01-31T00:00:00Z" } });
+  lab = await startLab(WIDE_MODELS, { env: { PURSER_TEST_CLOCK: "2026-01-31T00:00:00Z" } });
 });
 afterAll(() => lab.stop());
 

@@ -1,12 +1,12 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { ask, charges, expectCleanAudit, type Lab, startLab } from "../support/lab.ts";
+import { ask, charges, expectCleanAudit, type Lab, startLab, WIDE_MODELS } from "../support/lab.ts";
 import { completion, hanging, json } from "../support/upstream.ts";
 
 // design, section 2: a scheduled run, from the user's wish to the ledger. The clock is set, everything else is real.
 
 let lab: Lab;
 beforeAll(async () => {
-  lab = await startLab(undefined, { env: { PURSER_TEST_CLOCK: "2026-03-01T00:00:00Z" } });
+  lab = await startLab(WIDE_MODELS, { env: { PURSER_TEST_CLOCK: "2026-03-01T00:00:00Z" } });
 });
 afterAll(() => lab.stop());
 

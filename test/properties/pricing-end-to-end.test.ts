@@ -22,6 +22,9 @@ beforeAll(async () => {
     id: `lab/m${index}`,
     input_rate: Number(input),
     output_rate: Number(output),
+    // Reports of up to twice these are believed.
+    context_window: 2_500_000,
+    max_output_tokens: 2_500_000,
     ...(cached === undefined ? {} : { cached_input_rate: Number(cached) }),
     ...(written === undefined ? {} : { cache_write_rate: Number(written) }),
   }));

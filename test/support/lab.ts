@@ -20,6 +20,9 @@ export const LAB_MODELS: LabModel[] = [
   { id: "lab/vendor/deep:v1", input_rate: 1, output_rate: 4, trial_eligible: false },
 ];
 
+/** The same models for tests whose upstream reports millions of tokens, which no smaller window can have used. */
+export const WIDE_MODELS: LabModel[] = LAB_MODELS.map((model) => ({ ...model, context_window: 100_000_000 }));
+
 export interface Lab {
   service: Service;
   upstream: Upstream;

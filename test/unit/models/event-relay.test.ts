@@ -1,8 +1,14 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
 import { chunksIn, createEventRelay } from "../../../src/models/event-relay.ts";
+import type { Model } from "../../../src/models/models.types.ts";
 import { delta, event } from "../../support/upstream.ts";
 import { contentOf, modelOf, requestOf } from "./model-fixture.ts";
+
+const relayOf = (model: Model, onDisbelieved?: () => void) => {
+  const sizes = { input_tokens: 7, media_tokens: 0, likely_tokens: 7, max_output_tokens: 50 };
+  return createEventRelay({ model, request: requestOf(), stream: true, ...sizes }, onDisbelieved);
+};
 
 it("gives out the same text and counts however the network cuts the stream", () => {
   const pieces = fc.array(fc.string({ unit: "grapheme" }), { maxLength: 8 });
@@ -18,9 +24,7 @@ it("gives out the same text and counts however the network cuts the stream", () 
       ].join("");
       const sent = carriage_returns ? whole.replaceAll("\n", "\r\n") : whole;
       const model = modelOf();
-      const sizes_of = { input_tokens: 7, media_tokens: 0, likely_tokens: 7, max_output_tokens: 50 };
-      const prepared = { model, request: requestOf(), stream: true, ...sizes_of };
-      const relay = createEventRelay(model);
+      const relay = relayOf(model);
       let received = "";
       for (let start = 0, turn = 0; start < sent.length; turn += 1) {
         const end = start + (sizes[turn % sizes.length] ?? 0) + 1;
@@ -31,57 +35,70 @@ it("gives out the same text and counts however the network cuts the stream", () 
       expect(relay.finished()).toBe(true);
       expect(contentOf(received)).toBe(contents.join(""));
       expect(received).not.toMatch(/fake-large|"usage"|\[DONE\]\n/);
-      expect(relay.counts(prepared)).toMatchObject({ input_tokens: 7, output_tokens: contents.length });
+      expect(relay.counts()).toMatchObject({ input_tokens: 7, output_tokens: contents.length });
     }),
   );
 });
 
 it("the events before a faulty one in the same piece are relayed and counted, and then the stream fails", () => {
   const model = modelOf();
-  const relay = createEventRelay(model);
+  const relay = relayOf(model);
   const received = relay.push(`${delta("kept")}${event({ error: { message: "secret detail" } })}`);
   expect(contentOf(received)).toBe("kept");
-  const sizes = { input_tokens: 7, media_tokens: 0, likely_tokens: 7, max_output_tokens: 50 };
-  const counts = relay.counts({ model, request: requestOf(), stream: true, ...sizes });
+  const counts = relay.counts();
   expect(counts).toMatchObject({ output_tokens: 1, estimated: true });
   expect(() => relay.finished()).toThrow("did not give a usable answer");
 });
 
 it("words after a usage report in the same piece are counted", () => {
   const model = modelOf();
-  const relay = createEventRelay(model);
+  const relay = relayOf(model);
   const usage = { prompt_tokens: 10, completion_tokens: 1 };
   relay.push(`${event({ choices: [], usage })}${delta("twelve bytes")}`);
-  const sizes = { input_tokens: 7, media_tokens: 0, likely_tokens: 7, max_output_tokens: 50 };
-  const counts = relay.counts({ model, request: requestOf(), stream: true, ...sizes });
+  const counts = relay.counts();
   expect(counts).toMatchObject({ input_tokens: 10, output_tokens: 1 + 3, estimated: true });
+});
+
+it("of several reports, one of more than the call can have used does not replace a good one", () => {
+  let disbelieved = 0;
+  const relay = relayOf(modelOf(), () => {
+    disbelieved += 1;
+  });
+  const usage = { prompt_tokens: 10, completion_tokens: 1 };
+  const faulty = { prompt_tokens: 90_000_000, completion_tokens: 1 };
+  relay.push(event({ choices: [{ index: 0, delta: { content: "hi" } }], usage: faulty }));
+  expect(relay.counts()).toMatchObject({ input_tokens: 2, output_tokens: 1, estimated: true });
+  relay.push(
+    event({ choices: [], usage }) + event({ choices: [], usage: faulty }) + event({ choices: [], usage: faulty }),
+  );
+  expect(relay.counts()).toMatchObject({ input_tokens: 10, output_tokens: 1, estimated: false });
+  expect(disbelieved).toBe(3);
 });
 
 it("a list among the events is no chunk: it does not keep the words around it from being counted", () => {
   const model = modelOf();
-  const relay = createEventRelay(model);
+  const relay = relayOf(model);
   relay.push(`${delta("twelve bytes")}data: [null]\n\n${delta("four")}`);
-  const sizes = { input_tokens: 7, media_tokens: 0, likely_tokens: 7, max_output_tokens: 50 };
-  const counts = relay.counts({ model, request: requestOf(), stream: true, ...sizes });
+  const counts = relay.counts();
   expect(counts).toMatchObject({ output_tokens: 4, estimated: true });
-  expect(() => createEventRelay(model).push("data: [null]\n\n")).toThrow("did not give a usable answer");
+  expect(() => relayOf(model).push("data: [null]\n\n")).toThrow("did not give a usable answer");
 });
 
 it("comments do not begin a stream: they come with the first chunk, and an error before it fails", () => {
   const model = modelOf();
-  const relay = createEventRelay(model);
+  const relay = relayOf(model);
   expect(relay.push(": processing\n\n")).toBe("");
   expect(relay.push("event: ping\n\n: processing\n\n")).toBe("");
   const begun = relay.push(delta("a"));
   expect(begun.startsWith(": processing\n\nevent: ping\n\n: processing\n\ndata: {")).toBe(true);
   expect(relay.push(": processing\n\n")).toBe(": processing\n\n");
-  const failing = createEventRelay(model);
+  const failing = relayOf(model);
   expect(failing.push(": processing\n\n")).toBe("");
   expect(() => failing.push(event({ error: { message: "no" } }))).toThrow("did not give a usable answer");
 });
 
 it("of endless comments before the first chunk at most 64 KB are kept", () => {
-  const relay = createEventRelay(modelOf());
+  const relay = relayOf(modelOf());
   const comment = `: ${"x".repeat(1_000)}\n\n`;
   for (let sent = 0; sent < 1_000; sent += 1) expect(relay.push(comment)).toBe("");
   const begun = relay.push(delta("a"));
@@ -91,14 +108,14 @@ it("of endless comments before the first chunk at most 64 KB are kept", () => {
 
 it("an event of 2,000 levels is a failure of the provider (attack: it cannot be stored, nor what is stored with it)", () => {
   const deep = `data: {"choices":[{"delta":{"reasoning_details":[${"[".repeat(2_000)}${"]".repeat(2_000)}]}}]}\n\n`;
-  const relay = createEventRelay(modelOf());
+  const relay = relayOf(modelOf());
   relay.push(delta("a"));
   expect(() => relay.push(deep)).toThrow("did not give a usable answer");
 });
 
 it("every chunk names our model, also those that are written again for a provider that writes JSON with spaces", () => {
   const model = modelOf();
-  const relay = createEventRelay(model);
+  const relay = relayOf(model);
   const spaced = (fields: Record<string, unknown>) => event(fields).replace('"model":"', '"model": "');
   const usage = { prompt_tokens: 1, completion_tokens: 2 };
   const choice = (content: unknown) => [{ index: 0, delta: { content }, finish_reason: null }];
@@ -112,7 +129,7 @@ it("every chunk names our model, also those that are written again for a provide
 });
 
 it("a chunk with log probabilities passes as it is written", () => {
-  const relay = createEventRelay(modelOf());
+  const relay = relayOf(modelOf());
   const logprobs = { content: [{ token: "a", logprob: -1 }] };
   const said = { role: "assistant", content: "a" };
   const sent = event({ choices: [{ index: 0, delta: said, logprobs }] }).replace('"index":', '"index" : ');
@@ -128,11 +145,11 @@ it.each([
   (_, sent) => {
     const model = modelOf();
     const end = "data: [DONE]\n\n";
-    expect(() => createEventRelay(model).push(sent + end)).toThrow("did not give a usable answer");
-    const begun = createEventRelay(model);
+    expect(() => relayOf(model).push(sent + end)).toThrow("did not give a usable answer");
+    const begun = relayOf(model);
     expect(contentOf(begun.push(delta("kept") + sent + end))).toBe("kept");
     expect(() => begun.finished()).toThrow("did not give a usable answer");
-    const quoting = createEventRelay(model);
+    const quoting = relayOf(model);
     expect(contentOf(quoting.push(delta(sent) + end))).toBe(sent);
     expect(quoting.finished()).toBe(true);
   },
@@ -142,7 +159,7 @@ it("calls are numbered from 0 and have an id and a type; those that are so alrea
   const piece = (fields: object) => event({ choices: [{ index: 0, delta: { tool_calls: [fields] } }] });
   const add = { type: "function", function: { name: "add", arguments: "{}" } };
   const callsOf = (...sent: string[]) => {
-    const relay = createEventRelay(modelOf());
+    const relay = relayOf(modelOf());
     return chunksIn(sent.map((text) => relay.push(text)).join("")).map(
       ({ choices }) => (choices as { delta: { tool_calls: Record<string, unknown>[] } }[])[0]?.delta.tool_calls[0],
     );
@@ -167,14 +184,14 @@ it("calls are numbered from 0 and have an id and a type; those that are so alrea
   const rest = { index: 0, function: { arguments: "{}" } };
   const calls = callsOf(piece(bare), piece(rest));
   expect(calls).toEqual([{ ...bare, id: expect.stringMatching(/^call_/), type: "function" }, rest]);
-  const relay = createEventRelay(modelOf());
+  const relay = relayOf(modelOf());
   relay.push(event({ choices: [{ index: 0, delta: { role: "assistant" } }] }));
   const sent = piece({ index: 0, id: "a", ...add }).replace('"index":', '"index" : ');
   expect(relay.push(sent)).toContain('"index" : 0');
 });
 
 it("a finish reason that OpenAI does not have is stop, and an empty one stays empty", () => {
-  const relay = createEventRelay(modelOf());
+  const relay = relayOf(modelOf());
   const ended = (finish_reason: string) => relay.push(event({ choices: [{ index: 0, delta: {}, finish_reason }] }));
   expect(
     ["eos", "max_tokens", "", "tool_calls"].map((reason) => /"finish_reason":"(\w*)"/.exec(ended(reason))?.[1]),

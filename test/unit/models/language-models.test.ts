@@ -171,6 +171,17 @@ describe("Anthropic", () => {
     expect(stream.counts()).toMatchObject({ input_tokens: 9, output_tokens: 4, estimated: false });
   });
 
+  it("that reports more than the call can have used is estimated, streamed or not", async () => {
+    const usage = { input_tokens: 90_000_000, output_tokens: 4 };
+    upstream.answer(anthropicMessage([{ type: "text", text: "twelve bytes" }], usage, "end_turn"));
+    const estimated = { input_tokens: 2, output_tokens: 3, estimated: true };
+    expect((await anthropic().complete()).counts).toMatchObject(estimated);
+    upstream.answer(anthropicStream(["twelve ", "bytes"], usage));
+    const stream = await anthropic().stream();
+    await textOfStream(stream);
+    expect(stream.counts()).toMatchObject(estimated);
+  });
+
   it("that breaks off is a failure, and what came is counted", async () => {
     const start = { type: "message_start", message: { id: "m", usage: { input_tokens: 1, output_tokens: 1 } } };
     const piece = { type: "content_block_delta", index: 0, delta: { type: "text_delta", text: "12345" } };

@@ -1,15 +1,57 @@
 import { expect, test } from "vitest";
-import { countsOfUsage, estimateCounts, heldInput } from "../../../src/models/token-count.ts";
+import {
+  countsOfUsage,
+  estimateCounts,
+  heldInput,
+  isBelievable,
+  type ReportedCall,
+} from "../../../src/models/token-count.ts";
 import { modelOf, requestOf } from "./model-fixture.ts";
 
 test.each([
-  ["more than any model can write", { prompt_tokens: 10, completion_tokens: 100_000_001 }],
   ["nothing at all, as servers that do not count say", { prompt_tokens: 0, completion_tokens: 0 }],
   ["a negative count", { prompt_tokens: -1, completion_tokens: 5 }],
   ["a fraction", { prompt_tokens: 1.5, completion_tokens: 5 }],
   ["no report", undefined],
 ])("a provider that reports %s moves no money by it", (_, usage) => {
   expect(countsOfUsage(usage)).toBeNull();
+});
+
+/** The model reads 128,000 tokens and writes 4,096. */
+const believes = (usage: object, call: Partial<ReportedCall> = {}, received = "") => {
+  const report = countsOfUsage({ prompt_tokens: 10, completion_tokens: 4, ...usage });
+  if (report === null) throw new Error("no report");
+  return isBelievable(report, { model: modelOf(), request: {}, input_tokens: 20, ...call }, () => received);
+};
+const thinking = (reasoning_tokens: number) => ({ completion_tokens_details: { reasoning_tokens } });
+
+test.each([
+  ["input of twice the context window", { prompt_tokens: 256_000 }, {}],
+  ["input of twice what is held", { prompt_tokens: 800_000 }, { input_tokens: 400_000 }],
+  ["output of twice the model's cap", { completion_tokens: 8_192 }, {}],
+  ["output of n choices", { completion_tokens: 16_384 }, { request: { n: 2 } }],
+  ["reasoning far above the cap", { completion_tokens: 108_192, ...thinking(100_000) }, {}],
+  ["reasoning of n choices", { completion_tokens: 240_000, ...thinking(240_000) }, { request: { n: 2 } }],
+  ["an embedding", { completion_tokens: 0 }, { model: modelOf({ max_output_tokens: 0 }) }],
+])("a report is believed that says %s", (_, usage, call) => {
+  expect(believes(usage, call)).toBe(true);
+});
+
+test.each([
+  ["input", { prompt_tokens: 256_001 }, {}],
+  ["input, 90 million", { prompt_tokens: 90_000_000 }, {}],
+  ["output", { completion_tokens: 8_193 }, {}],
+  ["output of n choices", { completion_tokens: 16_385 }, { request: { n: 2 } }],
+  ["reasoning", { completion_tokens: 90_000_000, ...thinking(90_000_000) }, {}],
+  ["output beside its reasoning", { completion_tokens: 18_193, ...thinking(10_000) }, {}],
+  ["output of an embedding", {}, { model: modelOf({ max_output_tokens: 0 }) }],
+])("a report is not believed that says more than twice the possible %s", (_, usage, call) => {
+  expect(believes(usage, call)).toBe(false);
+});
+
+test("output above the cap is believed if as much text was received: a token has a byte at least", () => {
+  expect(believes({ completion_tokens: 20_000 }, {}, "x".repeat(20_000))).toBe(true);
+  expect(believes({ completion_tokens: 20_003 }, {}, "x".repeat(20_000))).toBe(false);
 });
 
 test("a plausible report is taken as it is", () => {
