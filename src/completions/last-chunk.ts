@@ -1,18 +1,23 @@
-import { FINISH_REASON, payloadOf } from "../models/event-relay.ts";
+import { CALLS, FINISH_REASON, payloadOf } from "../models/event-relay.ts";
 import type { CompletionOutcome } from "./completions.types.ts";
 
 const EVENT_END = "\n\n";
 
 /**
  * The end of a stream. The usage has a chunk of its own if the caller asked for it with `include_usage`. Otherwise the
- * chunk with the finish reason carries it, because many clients read `choices[0]` of every chunk.
+ * chunk with the finish reason carries it, because many clients read `choices[0]` of every chunk. A provider that sends
+ * no finish reason gets one here: OpenAI's clients need it.
  */
 export function createLastChunk(has_own_chunk: boolean) {
   let held = "";
+  let has_calls = false;
+  let has_finished = false;
   return {
     /** The events of a block that can be written now. */
     pass(block: string): string {
-      if (has_own_chunk) return block;
+      has_calls ||= CALLS.test(block);
+      has_finished ||= FINISH_REASON.test(block);
+      if (has_own_chunk || !has_finished) return block;
       let out = "";
       let rest = block;
       for (let at = rest.search(FINISH_REASON); at !== -1; at = rest.search(FINISH_REASON)) {
@@ -30,10 +35,16 @@ export function createLastChunk(has_own_chunk: boolean) {
     /** The last events: the usage, and the end marker. */
     withUsage(outcome: CompletionOutcome | null, identity: { id: string; created: number; model: string }): string {
       const added = { usage: outcome?.usage, routing: outcome?.routing };
-      const choices = has_own_chunk ? [] : [{ index: 0, delta: {}, finish_reason: "stop" }];
-      const own = { ...identity, object: "chat.completion.chunk", choices };
-      const chunk = held === "" ? own : (JSON.parse(payloadOf(held)) as object);
-      return `data: ${JSON.stringify({ ...chunk, ...added })}\n\ndata: [DONE]\n\n`;
+      const finish_reason = has_calls ? "tool_calls" : "stop";
+      const own = (choices: object[]) => ({ ...identity, object: "chat.completion.chunk", choices });
+      const finish =
+        held === "" ? own([{ index: 0, delta: {}, finish_reason }]) : (JSON.parse(payloadOf(held)) as object);
+      if (!has_own_chunk) return `${eventOf({ ...finish, ...added })}data: [DONE]\n\n`;
+      return `${has_finished ? "" : eventOf(finish)}${eventOf({ ...own([]), ...added })}data: [DONE]\n\n`;
     },
   };
+}
+
+function eventOf(chunk: object): string {
+  return `data: ${JSON.stringify(chunk)}${EVENT_END}`;
 }

@@ -26,10 +26,12 @@ export function createBlockEvents(seal: (found: Envelope) => string) {
   let open_call: number | null = null;
   let details: ReasoningDetail[] = [];
   const waiting: WaitingCall[] = [];
+  /** Text and thinking that came while a call was open: more arguments of the call may follow. */
+  const late: Piece[] = [];
   let calls: Record<string, unknown> = {};
 
   function start(kind: OpenBlock["kind"], block: AnswerBlock): object[] {
-    const before = stop();
+    const before = end();
     content.push(block);
     open = { kind, block, index: content.length - 1, json: "" };
     return [...before, { type: "content_block_start", index: open.index, content_block: structuredClone(block) }];
@@ -44,6 +46,12 @@ export function createBlockEvents(seal: (found: Envelope) => string) {
     open = null;
     open_call = null;
     return [...before, { type: "content_block_stop", index }];
+  }
+  /** Ends the open block, and writes the pieces that waited for it. */
+  function end(): object[] {
+    const events = stop();
+    for (const piece of late.splice(0)) events.push(...add(piece));
+    return [...events, ...stop()];
   }
   /** The block's signature: Anthropic's own, or our envelope. */
   function signed(block: AnswerBlock): object[] {
@@ -100,6 +108,24 @@ export function createBlockEvents(seal: (found: Envelope) => string) {
     return events;
   }
 
+  function add(piece: Piece): object[] {
+    if (piece.type === "call") return call(piece);
+    if (piece.type === "arguments") return addArguments(piece);
+    if (open?.kind === "tool_use") {
+      late.push(piece);
+      return [];
+    }
+    if (piece.type === "reasoning") return [...think(), ...append(piece.text)];
+    if (piece.type === "details") return addDetails(piece.details as ReasoningDetail[]);
+    return [...(open?.kind === "text" ? [] : start("text", { type: "text", text: "" })), ...append(piece.text)];
+  }
+  function addArguments({ at, text }: Extract<Piece, { type: "arguments" }>): object[] {
+    if (at === open_call) return append(text);
+    const later = waiting.find((call) => call.at === at);
+    if (later !== undefined) later.json += text;
+    return [];
+  }
+
   return {
     content: () => content,
     /** Keeps the signatures of calls for the next thinking block. */
@@ -108,27 +134,9 @@ export function createBlockEvents(seal: (found: Envelope) => string) {
         if (id !== undefined && extra_content !== undefined) calls = { ...calls, [id]: extra_content };
       }
     },
-    add(piece: Piece): object[] {
-      switch (piece.type) {
-        case "reasoning":
-          return [...think(), ...append(piece.text)];
-        case "details":
-          return addDetails(piece.details as ReasoningDetail[]);
-        case "text":
-        case "refusal":
-          return [...(open?.kind === "text" ? [] : start("text", { type: "text", text: "" })), ...append(piece.text)];
-        case "call":
-          return call(piece);
-        case "arguments": {
-          if (piece.at === open_call) return append(piece.text);
-          const later = waiting.find(({ at }) => at === piece.at);
-          if (later !== undefined) later.json += piece.text;
-          return [];
-        }
-      }
-    },
+    add,
     close(): object[] {
-      const events = stop();
+      const events = end();
       for (const { id, name, json } of waiting.splice(0)) {
         events.push(...startCall(id, name), ...append(json), ...stop());
       }

@@ -99,15 +99,20 @@ export function reshapeAnswer(answer: ChatResponse): void {
     if (typeof message.content !== "string") message.content = null;
     if (message.tool_calls == null) delete message.tool_calls;
     const calls = objectsIn(message.tool_calls);
-    for (const call of calls) completeCall(call);
+    completeCalls(calls);
     const has_reason = choice.finish_reason != null;
     choice.finish_reason = !has_reason && calls.length > 0 ? "tool_calls" : finishReasonOf(choice.finish_reason);
   }
 }
 
-function completeCall(call: Fields): void {
-  if (typeof call.id !== "string" || call.id === "") call.id = `call_${newId()}`;
-  if (call.type !== "custom") call.type = "function";
+/** Gives each call a type and an id of its own: the result of a call names it by the id. */
+function completeCalls(calls: readonly Fields[]): void {
+  const taken = new Set<unknown>();
+  for (const call of calls) {
+    if (typeof call.id !== "string" || call.id === "" || taken.has(call.id)) call.id = `call_${newId()}`;
+    if (call.type !== "custom") call.type = "function";
+    taken.add(call.id);
+  }
 }
 
 /** The text and the thoughts in a list of parts (Mistral). */

@@ -20,7 +20,8 @@ import { believed, countsOfUsage, estimateCounts, estimateTokens } from "./token
 const MAX_EVENT_CHARACTERS = 1_048_576;
 /** Comments before the first chunk that are kept to be sent with it. A provider may send them for minutes. */
 const MAX_EARLY_CHARACTERS = 65_536;
-const MODEL_FIELD = /"model"\s*:\s*"(?:[^"\\]|\\.)*"/;
+/** Not an empty name: Azure begins with a chunk that has neither name nor id. */
+const MODEL_FIELD = /"model"\s*:\s*"(?:[^"\\]|\\.)+"/;
 const USAGE_OBJECT = /"usage"\s*:\s*\{/;
 /** A quote inside a JSON string is escaped, so this matches only the field. Some servers write an empty one in every chunk. */
 export const FINISH_REASON = /"finish_reason"\s*:\s*"[^"]/;
@@ -28,7 +29,7 @@ export const FINISH_REASON = /"finish_reason"\s*:\s*"[^"]/;
 const ERROR_FIELD = /"error"\s*:|"object"\s*:\s*"error"/;
 /** An event with the name `error`, with any data. */
 const ERROR_EVENT = /(?:^|\n)event:\s*error\s*(?:\n|$)/;
-const CALLS = /"tool_calls"\s*:\s*\[\s*\{/;
+export const CALLS = /"tool_calls"\s*:\s*\[\s*\{/;
 const DETAILS = /"reasoning_details"\s*:\s*\[/;
 /** Text that marks a block as one that may hold an event which needs parsing. */
 const SIGN = new RegExp(`"usage"|\\[DONE\\]|"error"|${CALLS.source}|(?:^|\\n)event:\\s*error|${OTHER_SHAPE.source}`);
@@ -69,6 +70,8 @@ export function createEventRelay(request: ProviderRequest, onDisbelieved?: CallO
   let is_start = true;
   /** The text before the first chunk: comments of a provider that queues the request. */
   let early = "";
+  let has_begun = false;
+  /** Null until the provider has named its model. */
   let theirs: string | null = null;
   let identity = { id: "", created: 0 };
   /** The last usable report. */
@@ -85,16 +88,16 @@ export function createEventRelay(request: ProviderRequest, onDisbelieved?: CallO
   let read = { start: 0, end: 0, text: "" };
   let all = { end: 0, text: "" };
 
-  /** Reads the stream's identity and the provider's name of the model from the first chunk. */
+  /** Reads the stream's identity and the provider's name of the model from the first chunks, until they have both. */
   function learn(block: string): void {
-    for (let start = 0, end = 0; start < block.length; start = end + 2) {
-      end = block.indexOf("\n\n", start);
-      const payload = payloadOf(block.slice(start, end));
+    for (const event of eventsOf(block)) {
+      const payload = payloadOf(event);
       if (payload === "" || payload === "[DONE]") continue;
       const chunk = parseChunk(payload);
-      identity = { id: String(chunk.id ?? ""), created: Number(chunk.created) || 0 };
-      theirs = MODEL_FIELD.exec(payload)?.[0] ?? ours;
-      return;
+      has_begun = true;
+      identity = { id: identity.id || String(chunk.id ?? ""), created: identity.created || Number(chunk.created) || 0 };
+      theirs = MODEL_FIELD.exec(payload)?.[0] ?? (completer.isDone() ? ours : null);
+      if (theirs !== null) return;
     }
   }
 
@@ -119,10 +122,10 @@ export function createEventRelay(request: ProviderRequest, onDisbelieved?: CallO
     const is_other = OTHER_SHAPE.test(payload);
     const has_calls = CALLS.test(payload);
     const must_change = USAGE_OBJECT.test(payload) || has_details || is_other;
-    const has_begun = payload === "" || completer.isDone();
-    if (!must_change && !has_calls && has_begun) return `${event}\n\n`;
+    const is_complete = payload === "" || completer.isDone();
+    if (!must_change && !has_calls && is_complete) return `${event}\n\n`;
     const { usage: reported, ...chunk } = parseChunk(payload);
-    const has_completed = !has_begun && completer.complete(chunk.choices);
+    const has_completed = !is_complete && (completer.complete(chunk.choices) || chunk.model === "");
     const has_numbered = has_calls && completeCalls(chunk.choices);
     if (!must_change && !has_completed && !has_numbered) return `${event}\n\n`;
     if (is_other) reshapeChoices(chunk.choices);
@@ -143,8 +146,8 @@ export function createEventRelay(request: ProviderRequest, onDisbelieved?: CallO
     if (theirs !== null) return relayed(block);
     learn(block);
     const text = relayed(block);
-    if (theirs !== null || early.length + text.length <= MAX_EARLY_CHARACTERS) early += text;
-    if (theirs === null) return "";
+    if (has_begun || early.length + text.length <= MAX_EARLY_CHARACTERS) early += text;
+    if (!has_begun) return "";
     const begun = early;
     early = "";
     return begun;

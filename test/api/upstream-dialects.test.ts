@@ -189,6 +189,72 @@ describe("the beginning of a streamed choice, as OpenAI's helper `.stream()` nee
       ["assistant", "c"],
     ]);
   });
+
+  it("names our model in every chunk where the server names its own only after an empty one, as Azure does", async () => {
+    const empty = event({ choices: [], id: "", created: 0, model: "", object: "", prompt_filter_results: [] });
+    lab.upstream.answer(events(empty, ...HELLO));
+    const openai = new OpenAI({ baseURL: `${lab.service.url}/api/v1`, apiKey: user.key, maxRetries: 0 });
+    const stream_options = { include_usage: true };
+    const fields = { ...ask("lab/plain"), stream: true, stream_options };
+    const chunks = await Array.fromAsync(
+      (await openai.chat.completions.create(fields as never)) as unknown as AsyncIterable<OpenAI.ChatCompletionChunk>,
+    );
+    expect(new Set(chunks.map(({ model }) => model))).toEqual(new Set(["lab/plain"]));
+    expect(chunks.at(-1)).toMatchObject({ id: "chatcmpl-upstream", created: 1_700_000_000, choices: [] });
+  });
+});
+
+describe("a stream without a finish reason, which is complete with [DONE]", () => {
+  const call = { id: "a", type: "function", function: { name: "add", arguments: "{}" } };
+  const calls = event({ choices: [{ index: 0, delta: { tool_calls: [{ index: 0, ...call }] } }] });
+
+  it.each([
+    ["stop", delta("hi"), false],
+    ["stop", delta("hi"), true],
+    ["tool_calls", calls, false],
+    ["tool_calls", calls, true],
+  ])("ends with %s, so that OpenAI's helper takes it (include_usage: %#)", async (reason, chunk, include_usage) => {
+    lab.upstream.answer(events(chunk, event({ choices: [], usage: USAGE }), "data: [DONE]\n\n"));
+    const openai = new OpenAI({ baseURL: `${lab.service.url}/api/v1`, apiKey: user.key, maxRetries: 0 });
+    const fields = { ...ask("lab/plain"), stream_options: { include_usage } };
+    const { choices, usage } = await openai.chat.completions.stream(fields as never).finalChatCompletion();
+    expect([choices[0]?.finish_reason, usage]).toMatchObject([reason, { total_tokens: 14 }]);
+  });
+});
+
+it("two calls of a whole answer with one id are two calls with different ids, for every endpoint", async () => {
+  const call = (a: number) => ({ id: "call_a", type: "function", function: { name: "add", arguments: `{"a":${a}}` } });
+  const message = { role: "assistant", content: null, tool_calls: [call(1), call(2)] };
+  const choices = [{ index: 0, message, finish_reason: "tool_calls" }];
+  lab.upstream.answer(json({ id: "x", object: "chat.completion", created: 1, model: "m", choices, usage: USAGE }));
+  const { output } = (await user.post("/api/v1/responses", { model: "lab/plain", input: "hello" })).body;
+  const { content } = (await user.post("/api/v1/messages", { ...ask("lab/plain"), max_tokens: 100 })).body;
+  const { tool_calls } = (await user.post("/api/v1/chat/completions", ask("lab/plain"))).body.choices[0].message;
+  expect(output).toMatchObject([{ arguments: '{"a":1}' }, { arguments: '{"a":2}' }]);
+  expect(content).toMatchObject([{ input: { a: 1 } }, { input: { a: 2 } }]);
+  for (const [first, second] of [
+    output.map((item: { call_id: string }) => item.call_id),
+    [content[0].id, content[1].id],
+    [tool_calls[0].id, tool_calls[1].id],
+  ]) {
+    expect(first).toBe("call_a");
+    expect(second).toMatch(/^call_.{10}/);
+  }
+});
+
+it("text between two pieces of a call's arguments does not end the call of a message", async () => {
+  const piece = (said: object) => event({ choices: [{ index: 0, delta: said, finish_reason: null }] });
+  const begun = { index: 0, id: "a", type: "function", function: { name: "add", arguments: '{"a"' } };
+  const rest = { index: 0, function: { arguments: ":1}" } };
+  const chunks = [{ tool_calls: [begun] }, { content: "h" }, { content: "m" }, { tool_calls: [rest] }].map(piece);
+  const finish = event({ choices: [{ index: 0, delta: {}, finish_reason: "tool_calls" }] });
+  lab.upstream.answer(events(...chunks, finish, event({ choices: [], usage: USAGE }), "data: [DONE]\n\n"));
+  const anthropic = new Anthropic({ baseURL: `${lab.service.url}/api`, apiKey: user.key, maxRetries: 0 });
+  const { content } = await anthropic.messages.stream({ ...ask("lab/plain"), max_tokens: 100 } as never).finalMessage();
+  expect(content).toMatchObject([
+    { type: "tool_use", name: "add", input: { a: 1 } },
+    { type: "text", text: "hm" },
+  ]);
 });
 
 it("an agent ends with a finish reason of OpenAI's, whatever word its model's server has", async () => {
