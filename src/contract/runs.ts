@@ -109,7 +109,7 @@ const runEventSchema = z
     z.object({ ...ofRun, ...stepSchema.shape }).openapi("StepFinished"),
     z.object({ ...ofRun, cancel_requested_at: instantSchema }).openapi("RunCancelling"),
     z.object({ ...ofRun, ...runSchema.shape, output: z.string().nullish() }).openapi("RunFinished"),
-    z.object({ text: z.string() }).openapi("RunText"),
+    z.object({ text: z.string(), from_start: z.literal(true).optional() }).openapi("RunText"),
     streamErrorSchema,
   ])
   .openapi("RunEvent", {
@@ -199,7 +199,8 @@ export const runEvents = createRoute({
     "as the run's record has it), `run.cancelling`, and last `run.finished` (the record without its steps). Ids count " +
     "from 1 and are the same on every node and at every time, so that `Last-Event-ID` resumes anywhere. `run.cancelling` " +
     "comes once the step at work has stopped. `text` events have no id: they are the answer as it is generated, of runs " +
-    "that the node you are connected to carries out, and are not repeated. A comment keeps the connection alive every " +
+    "that the node you are connected to carries out. The first one of an answer and the first one of a connection have " +
+    "`from_start: true`: their text is all of the answer so far and replaces what you had. A comment keeps the connection alive every " +
     "15 seconds. The stream ends after `run.finished`; when the process stops it ends before, so connect again.",
   ...needs("agents:read"),
   request: {

@@ -22,8 +22,6 @@ export interface FollowedRun {
 }
 
 export interface Follower {
-  /** The model's text that is not part of a step yet. */
-  preview: string;
   wake(): void;
 }
 
@@ -128,8 +126,6 @@ async function readOnce(runs: Pick<Runs, "follow">, run: FollowedRun): Promise<v
   run.cursor = cursor;
   run.texts.push(...events.map(eventText));
   run.over = cursor.finished;
-  // The step now has the text of the preview.
-  if (events.some(({ event }) => event === "step.finished")) for (const each of run.followers) each.preview = "";
 }
 
 /** Makes each follower look for unsent events. */

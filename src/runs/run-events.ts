@@ -84,7 +84,7 @@ export function eventText({ id, event, data }: RunEvent): string {
   return `id: ${id}\nevent: ${event}\ndata: ${JSON.stringify(data)}\n\n`;
 }
 
-/** Generated text as a preview without an id, sent to the followers connected at that moment. */
-export function previewText(text: string): string {
-  return `event: text\ndata: ${JSON.stringify({ text })}\n\n`;
+/** Generated text as a preview without an id. `from_start`: it begins the answer, and replaces what was sent before. */
+export function previewText(text: string, from_start: boolean): string {
+  return `event: text\ndata: ${JSON.stringify(from_start ? { text, from_start } : { text })}\n\n`;
 }

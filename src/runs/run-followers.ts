@@ -7,9 +7,15 @@ import type { Runs } from "./runs.service.ts";
 
 /** Sends a keep-alive after this time, because proxies close silent connections. */
 const KEEP_ALIVE_MS = 15_000;
-/** Previews beyond this size are dropped for a follower that does not read. */
-const MAX_PREVIEW_CHARACTERS = 65_536;
+/** A preview has at most this much of an answer. The finished step has all of it. */
+const MAX_PREVIEW_CHARACTERS = 1_000_000;
 const DONE = { done: true, value: undefined } as const;
+
+/** The text of a run's current model call so far. A new call has a new one. */
+interface Answer {
+  readonly pieces: string[];
+  characters: number;
+}
 
 /**
  * Streams the events of runs from the first one on, whichever node executes them. Changes on this node are sent at
@@ -17,6 +23,8 @@ const DONE = { done: true, value: undefined } as const;
  */
 export function createRunFollowers(deps: { runs: Runs; log: Log }) {
   const followed = createFollowedRuns(deps);
+  /** By run, of this node's worker. It is kept without followers too: one may join in the middle of an answer. */
+  const answers = new Map<string, Answer>();
   let ended = false;
 
   return {
@@ -26,7 +34,7 @@ export function createRunFollowers(deps: { runs: Runs; log: Log }) {
      */
     async follow(user_id: string, run_id: string, after: number): Promise<EventFeed | null> {
       let changed = Promise.withResolvers<void>();
-      const follower: Follower = { preview: "", wake: () => changed.resolve() };
+      const follower: Follower = { wake: () => changed.resolve() };
       const run = followed.join(user_id, run_id, follower);
       let left = false;
       const leave = () => {
@@ -44,7 +52,7 @@ export function createRunFollowers(deps: { runs: Runs; log: Log }) {
         leave();
         return null;
       }
-      const take = unsentTexts(run, follower, after);
+      const take = unsentTexts(run, after, () => answers.get(run_id));
       const next = async (): Promise<IteratorResult<string, undefined>> => {
         for (;;) {
           changed = Promise.withResolvers();
@@ -59,18 +67,20 @@ export function createRunFollowers(deps: { runs: Runs; log: Log }) {
       };
       return { next, leave };
     },
-    /** Call it when a run has changed on this node. It costs nothing when the run has no followers. */
+    /** Call it when a step or the run began or ended on this node. It reads nothing when the run has no followers. */
     happened(run_id: string): void {
+      answers.delete(run_id);
       if (followed.get(run_id) !== undefined) void followed.refresh(run_id);
     },
     /** The run's model has generated this text. */
     generated(run_id: string, text: string): void {
+      const answer = answers.get(run_id) ?? { pieces: [], characters: 0 };
+      answers.set(run_id, answer);
+      if (answer.characters + text.length > MAX_PREVIEW_CHARACTERS) return;
+      answer.pieces.push(text);
+      answer.characters += text.length;
       const run = followed.get(run_id);
-      if (run === undefined) return;
-      for (const follower of run.followers) {
-        if (follower.preview.length + text.length <= MAX_PREVIEW_CHARACTERS) follower.preview += text;
-      }
-      wakeAll(run);
+      if (run !== undefined) wakeAll(run);
     },
     /** Ends all streams at shutdown. Another node continues them from the last id. */
     end(): void {
@@ -82,17 +92,24 @@ export function createRunFollowers(deps: { runs: Runs; log: Log }) {
 
 export type RunFollowers = ReturnType<typeof createRunFollowers>;
 
-/** Each call returns the events since the last one and the preview; empty when there are none. */
-function unsentTexts(run: FollowedRun, follower: Follower, after: number): () => string {
+/** Each call returns the events since the last one and the new text of the answer; empty when there are none. */
+function unsentTexts(run: FollowedRun, after: number, answerNow: () => Answer | undefined): () => string {
   let sent = after;
+  let answer: Answer | undefined;
+  let sent_pieces = 0;
   return () => {
     const texts = run.texts.slice(sent);
     sent += texts.length;
-    // During a read, the start event of the preview's step may not have been sent yet.
-    if (follower.preview === "" || run.reading !== null) return texts.join("");
-    const preview = previewText(follower.preview);
-    follower.preview = "";
-    return texts.join("") + preview;
+    // Without an open step, the answer's step has finished, or its start has not been read.
+    const current = run.cursor.step_open && run.reading === null ? answerNow() : undefined;
+    if (current === undefined) return texts.join("");
+    if (current !== answer) sent_pieces = 0;
+    answer = current;
+    const text = current.pieces.slice(sent_pieces).join("");
+    if (text === "") return texts.join("");
+    const from_start = sent_pieces === 0;
+    sent_pieces = current.pieces.length;
+    return texts.join("") + previewText(text, from_start);
   };
 }
 

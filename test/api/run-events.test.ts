@@ -95,7 +95,7 @@ test("a run at work is told as it happens, its text as it is generated, and its 
   const begun = await follower.until((each) => each.event === "step.started");
   await lab.upstream.until(() => lab.upstream.requests.length === 1);
   goOn("Once ");
-  expect(await follower.next()).toEqual({ id: null, event: "text", data: { text: "Once " } });
+  expect(await follower.next()).toEqual({ id: null, event: "text", data: { text: "Once ", from_start: true } });
   goOn("upon");
   expect(await follower.next()).toEqual({ id: null, event: "text", data: { text: "upon" } });
   await user.post(`${path}/cancel`);
@@ -106,6 +106,43 @@ test("a run at work is told as it happens, its text as it is generated, and its 
   expect(rest.at(-1)?.data.usage.cost_tokens).toBeGreaterThan(0);
   const replayed = await (await followRun(lab.service, user, path)).until();
   expect(replayed).toEqual(numbered([...begun, ...rest]));
+});
+
+test("whoever comes in the middle of an answer, or comes back to it, gets it from its start", async () => {
+  let goOn: (text: string) => void = () => {};
+  let end: () => void = () => {};
+  lab.upstream.answer(
+    fetching(`${site.url}/`),
+    async (response) => {
+      response.writeHead(200, { "content-type": "text/event-stream" });
+      goOn = (text) => response.write(delta(text));
+      const ended = Promise.withResolvers<void>();
+      end = ended.resolve;
+      await ended.promise;
+      response.write(event({ choices: [{ index: 0, delta: {}, finish_reason: "stop" }] }));
+      response.end("data: [DONE]\n\n");
+    },
+  );
+  const path = await runNow();
+  const first = await followRun(lab.service, user, path);
+  await first.until((each) => each.event === "step.started" && each.data.index === 2);
+  await lab.upstream.until(() => lab.upstream.requests.length === 2);
+  goOn("Once ");
+  expect((await first.next())?.data).toEqual({ text: "Once ", from_start: true });
+  goOn("upon ");
+  expect((await first.next())?.data).toEqual({ text: "upon " });
+  const late = await followRun(lab.service, user, path);
+  const back = await followRun(lab.service, user, path, { "Last-Event-ID": "7" });
+  for (const follower of [late, back]) {
+    const events = await follower.until((each) => each.event === "text");
+    expect(events.at(-1)?.data).toEqual({ text: "Once upon ", from_start: true });
+  }
+  goOn("a time");
+  for (const follower of [first, late, back]) expect((await follower.next())?.data).toEqual({ text: "a time" });
+  end();
+  for (const follower of [first, late, back]) {
+    expect(names(await follower.until())).toEqual(["step.finished", "run.finished"]);
+  }
 });
 
 test("a run that waits in the queue is told from there, and one that is cancelled there has no other events", async () => {

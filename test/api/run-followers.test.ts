@@ -173,13 +173,16 @@ test("a silent stream is kept alive by a comment each 15 seconds, and ends with 
   expect(await last).toEqual({ done: true, value: undefined });
 });
 
-test("a follower that does not read misses previews, and no event", async () => {
+test("a preview has at most a million characters of an answer, and no event is missing after it", async () => {
   const { id } = await queue.enqueue();
+  const claimed = await queue.claimOne();
+  await queue.scheduling.startStep(claimed.lease, MODEL_CALL);
   const feed = await follow(id);
-  await read(feed, "run.queued");
-  for (let index = 0; index < 100; index++) node.generated(id, "x".repeat(10_000));
-  const { value } = await feed.next();
-  expect(value?.length).toBeLessThan(70_000);
-  await work(await queue.claimOne());
-  expect((await read(feed, "run.finished")).map(({ event }) => event)).toEqual(WHOLE.slice(1));
+  await read(feed, "step.started");
+  for (let index = 0; index < 120; index++) node.generated(id, "x".repeat(10_000));
+  const [preview] = await read(feed, "text");
+  expect(preview?.data.text).toHaveLength(1_000_000);
+  await queue.scheduling.finishStep(claimed.lease, { index: 0, status: "succeeded", result: "x", usage: USAGE });
+  await queue.scheduling.finishRun(claimed.lease, { status: "succeeded", output: "done" });
+  expect((await read(feed, "run.finished")).map(({ event }) => event)).toEqual(WHOLE.slice(3));
 });

@@ -127,6 +127,29 @@ it("a stopped answer shows its cost, and the balance follows", async () => {
   await shows(page, `${new Intl.NumberFormat("en-GB").format(after)} tokens`);
 });
 
+it("a run that is opened in the middle of an answer shows the answer from its beginning", async () => {
+  await signUp(context, site.service, "mid-answer@example.com");
+  const id = await create("Talker");
+  let say: (text: string) => void = () => {};
+  site.upstream.answer((response) => {
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    say = (text) => response.write(delta(text));
+    say("Once upon ");
+  });
+  const asked = site.upstream.requests.length;
+  const run = await person("POST", `/agents/${id}/runs`);
+  await site.upstream.until(() => site.upstream.requests.length > asked);
+  await page.goto(`${site.service.url}/agents/${id}/runs/${run.id}`);
+  await shows(page, /^Once upon/);
+  say("a time ");
+  await shows(page, /^Once upon a time/);
+  await page.reload();
+  await shows(page, /^Once upon a time/);
+  say("a dragon lived.");
+  await shows(page, /^Once upon a time a dragon lived\.$/);
+  await person("POST", `/agents/${id}/runs/${run.id}/cancel`);
+});
+
 it("the control with the focus is never behind the bars at the edges of a phone", async () => {
   await signUp(context, site.service, "covered@example.com");
   await page.setViewportSize({ width: 360, height: 640 });

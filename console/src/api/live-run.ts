@@ -25,7 +25,9 @@ export function useLiveRun(id: string, run_id: string, ended: boolean): LiveRun 
       queryClient.setQueryData(runQuery(id, run_id).queryKey, (run) => (run === undefined ? run : to(run)));
     const onEvent = (event: ServerEvent) => {
       const data = JSON.parse(event.data) as Record<string, unknown>;
-      if (event.event === "text") return setPreview((text) => text + String(data.text));
+      if (event.event === "text") {
+        return setPreview((before) => (data.from_start === true ? "" : before) + String(data.text));
+      }
       if (event.event === "step.finished") setPreview("");
       if (event.event === "run.finished") void stale("agents", "profile", "usage", "transactions");
       change((run) => after(run, event.event, data));
