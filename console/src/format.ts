@@ -55,6 +55,12 @@ export function instant(at: string): string {
   const date = new Date(at);
   return (date.getFullYear() === new Date().getFullYear() ? thisYear : dateTime).format(date);
 }
+/** An instant's day in the browser's zone, as date fields have it: `2026-03-01`. */
+export function dayForInput(at: string): string {
+  const date = new Date(at);
+  const [month, day] = [date.getMonth() + 1, date.getDate()].map((part) => String(part).padStart(2, "0"));
+  return `${String(date.getFullYear()).padStart(4, "0")}-${month}-${day}`;
+}
 export const day = (at: string): string => dateOnly.format(new Date(at));
 const monthAndDay = new Intl.DateTimeFormat(LOCALE, { month: "short", day: "numeric", timeZone: "UTC" });
 /** A UTC day such as `2026-03-01`, without its year. */

@@ -84,7 +84,7 @@ const overview = createRoute({
   component: page(() => import("./pages/overview.tsx"), "OverviewPage"),
   validateSearch: (search: Search) => ({
     ...choice(search, "days", [7, 30, 90]),
-    ...choice(search, "by", ["model", "agent", "key"]),
+    ...choice(search, "by", ["model", "agent", "key", "user"]),
   }),
 });
 const agents = createRoute({
@@ -140,7 +140,7 @@ const billing = createRoute({
   path: "/billing",
   component: page(() => import("./pages/billing.tsx"), "BillingPage"),
   validateSearch: (search: Search) => ({
-    ...choice(search, "tab", ["balance", "ledger", "plans", "overage", "purchases"]),
+    ...choice(search, "tab", ["balance", "ledger", "plans", "overage", "purchases", "end_users"]),
     ...choice(search, "type", ["grant", "usage", "expiry", "refund", "clawback", "overage", "absorbed", "adjustment"]),
     ...text(search, "agent_id"),
     ...text(search, "run_id"),

@@ -111,18 +111,15 @@ test("a run at work is told as it happens, its text as it is generated, and its 
 test("whoever comes in the middle of an answer, or comes back to it, gets it from its start", async () => {
   let goOn: (text: string) => void = () => {};
   let end: () => void = () => {};
-  lab.upstream.answer(
-    fetching(`${site.url}/`),
-    async (response) => {
-      response.writeHead(200, { "content-type": "text/event-stream" });
-      goOn = (text) => response.write(delta(text));
-      const ended = Promise.withResolvers<void>();
-      end = ended.resolve;
-      await ended.promise;
-      response.write(event({ choices: [{ index: 0, delta: {}, finish_reason: "stop" }] }));
-      response.end("data: [DONE]\n\n");
-    },
-  );
+  lab.upstream.answer(fetching(`${site.url}/`), async (response) => {
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    goOn = (text) => response.write(delta(text));
+    const ended = Promise.withResolvers<void>();
+    end = ended.resolve;
+    await ended.promise;
+    response.write(event({ choices: [{ index: 0, delta: {}, finish_reason: "stop" }] }));
+    response.end("data: [DONE]\n\n");
+  });
   const path = await runNow();
   const first = await followRun(lab.service, user, path);
   await first.until((each) => each.event === "step.started" && each.data.index === 2);

@@ -5,6 +5,7 @@ import type * as overall from "../../../src/contract/admin-overall.ts";
 import type * as adminUsers from "../../../src/contract/admin-users.ts";
 import type * as agents from "../../../src/contract/agents.ts";
 import type * as billing from "../../../src/contract/billing.ts";
+import type * as endUsers from "../../../src/contract/end-users.ts";
 import type * as usage from "../../../src/contract/ledger-export.ts";
 import type * as models from "../../../src/contract/models.ts";
 import type * as notices from "../../../src/contract/notices.ts";
@@ -30,6 +31,7 @@ type Contract = typeof accounts &
   typeof operators &
   typeof agents &
   typeof billing &
+  typeof endUsers &
   typeof usage &
   typeof models &
   typeof notices &

@@ -54,6 +54,7 @@ function forPeople({ code = "", param, message }: Partial<Problem>): string | un
   const text = code === "missing_field" && param === "run_prompt" ? NO_TASK : (FOR_PEOPLE[code] ?? message);
   return text
     ?.replace(/^Too many requests\./, "You have sent too many requests in a short time.")
+    .replace("Give a later instant, or null for none.", "Choose a later day.")
     .replace("Retry after the time in Retry-After.", "Wait a moment, then try again.");
 }
 

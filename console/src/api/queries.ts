@@ -11,6 +11,7 @@ export type RunDetail = Answer<"GET /api/v1/agents/{id}/runs/{run_id}">;
 export type Step = RunDetail["steps"][number];
 export type Secret = Answer<"GET /api/v1/secrets/{id}">;
 export type ApiKey = Answer<"GET /api/v1/api-keys">["api_keys"][number];
+export type EndUserBudget = Answer<"GET /api/v1/end-user-budgets">["end_user_budgets"][number];
 export type UsageSummary = Exclude<Answer<"GET /api/v1/users/me/usage">, undefined>;
 export type Transaction = Answer<"GET /api/v1/users/me/transactions">["transactions"][number];
 export type Plan = Answer<"GET /api/v1/billing/plans">["plans"][number];
@@ -73,6 +74,17 @@ export const usageQuery = (days: number) =>
   queryOptions({
     queryKey: ["usage", days],
     queryFn: ({ signal }) => call("GET /api/v1/users/me/usage", { query: { days }, signal }),
+  });
+
+/** The usage of end users, the highest cost first: the API's first page. */
+export const userUsageQuery = (days: number) =>
+  queryOptions({
+    queryKey: ["usage", days, "by user"],
+    queryFn: async ({ signal }) => {
+      const query = { days, group_by: "user", limit: MOST };
+      const { groups = [], next_cursor } = await call("GET /api/v1/users/me/usage", { query, signal });
+      return { groups, complete: next_cursor == null };
+    },
   });
 
 /** Agents whose name contains a text. */
@@ -239,6 +251,11 @@ export const transactionsQuery = (filters: LedgerFilters) =>
     const { transactions, next_cursor } = await call("GET /api/v1/users/me/transactions", options);
     return { rows: transactions, next_cursor };
   });
+
+export const endUserBudgetsQuery = listOf(["end-user-budgets"], async (query, signal) => {
+  const { end_user_budgets, next_cursor } = await call("GET /api/v1/end-user-budgets", { query, signal });
+  return { rows: end_user_budgets, next_cursor };
+});
 
 export const purchasesQuery = listOf(["purchases"], async (query, signal) => {
   const { purchases, next_cursor } = await call("GET /api/v1/billing/purchases", { query, signal });

@@ -3,6 +3,7 @@ import { useNavigate, useSearch } from "@tanstack/react-router";
 import { plansQuery, profileQuery, subscriptionQuery } from "../api/queries.ts";
 import { dollars, number } from "../format.ts";
 import { BucketsTab } from "../parts/buckets.tsx";
+import { EndUsersTab } from "../parts/end-users.tsx";
 import { LedgerTab } from "../parts/ledger.tsx";
 import { OverageTab } from "../parts/overage.tsx";
 import { PlansTab } from "../parts/plans.tsx";
@@ -15,9 +16,10 @@ const TABS = [
   ["plans", "Plans"],
   ["overage", "Overage"],
   ["purchases", "Purchases"],
+  ["end_users", "End users"],
 ] as const;
 
-/** Balance, ledger, plans, overage and purchases. */
+/** Balance, ledger, plans, overage, purchases and the budgets of end users. */
 export function BillingPage() {
   const { tab = "balance", top_up } = useSearch({ from: "/signed-in/billing" });
   const { data: profile } = useSuspenseQuery(profileQuery);
@@ -56,6 +58,7 @@ export function BillingPage() {
       {tab === "plans" && <PlansTab subscription={subscription} />}
       {tab === "overage" && <OverageTab />}
       {tab === "purchases" && <PurchasesTab />}
+      {tab === "end_users" && <EndUsersTab />}
       {top_up === true && <TopUp onClose={() => showTopUp(false)} />}
     </>
   );

@@ -1,60 +1,18 @@
 import { useMutation } from "@tanstack/react-query";
-import { Link, useNavigate } from "@tanstack/react-router";
+import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { call } from "../api/client.ts";
-import { rememberKey } from "../api/new-key.ts";
 import { type ApiKey, keysQuery, stale } from "../api/queries.ts";
-import { ago, count, day, number } from "../format.ts";
+import { ago, count, day } from "../format.ts";
+import { BudgetUse } from "../parts/budget.tsx";
+import { AREAS, EditKey, NewKey, NewKeyShown } from "../parts/key-form.tsx";
 import { Badge, Button, Card, Empty, PageHeader } from "../ui/basics.tsx";
-import { Meter } from "../ui/chart.tsx";
-import { ShownOnce } from "../ui/copy.tsx";
-import { Confirm, Dialog, DialogForm, FormEnd } from "../ui/dialog.tsx";
-import { LAST_DAY, onSubmit, TextField } from "../ui/fields.tsx";
+import { Confirm, Dialog, FormEnd } from "../ui/dialog.tsx";
+import { onSubmit } from "../ui/fields.tsx";
 import { type Column, PagedTable } from "../ui/list.tsx";
-import { Select, SelectField } from "../ui/select.tsx";
+import { SelectField } from "../ui/select.tsx";
 
-const AREAS = [
-  ["agents", "Agents and runs"],
-  ["chat", "Completions and chat"],
-  ["secrets", "Secrets"],
-  ["billing", "Usage and billing"],
-  ["keys", "API keys"],
-] as const;
-type Right = "none" | "read" | "write";
-type Rights = Record<(typeof AREAS)[number][0], Right>;
-const ALL: Rights = { agents: "write", chat: "write", secrets: "write", billing: "write", keys: "write" };
-
-/** The write right includes the read right. */
-const scopesOf = (rights: Rights) =>
-  AREAS.flatMap(([area]) => {
-    const right = rights[area];
-    if (right === "none") return [];
-    return right === "read" ? [`${area}:read` as const] : [`${area}:read` as const, `${area}:write` as const];
-  });
-
-type Interval = "" | "day" | "week" | "month";
-const INTERVALS: readonly (readonly [Interval, string])[] = [
-  ["", "Never"],
-  ["day", "Each day (UTC)"],
-  ["week", "Each week, on Monday (UTC)"],
-  ["month", "Each month (UTC)"],
-];
-
-/** The limits as they are typed; empty: none. */
-interface KeyLimits {
-  budget: string;
-  interval: Interval;
-  models: string;
-  requests: string;
-}
-
-const limitsIn = ({ budget, interval, models, requests }: KeyLimits) => ({
-  ...(budget === "" ? {} : { budget_tokens: Number(budget), budget_interval: interval === "" ? null : interval }),
-  ...(models.trim() === "" ? {} : { allowed_models: models.split(/[\s,]+/).filter((id) => id !== "") }),
-  ...(requests === "" ? {} : { limits: { requests_per_minute: Number(requests) } }),
-});
-
-type Open = { what: "new" } | { what: "rotate" | "revoke"; key: ApiKey } | null;
+type Open = { what: "new" } | { what: "edit" | "rotate" | "revoke"; key: ApiKey } | null;
 
 const isOver = (key: ApiKey) =>
   key.revoked_at !== null || (key.expires_at !== null && Date.parse(key.expires_at) <= Date.now());
@@ -109,6 +67,9 @@ export function KeysPage() {
       cell: (key) =>
         key.revoked_at === null && (
           <span className="flex justify-end gap-1 max-md:flex-col">
+            <Button kind="quiet" onClick={() => setOpen({ what: "edit", key })} aria-label={`Edit ${key.name}`}>
+              Edit
+            </Button>
             {!isOver(key) && (
               <Button kind="quiet" onClick={() => setOpen({ what: "rotate", key })} aria-label={`Rotate ${key.name}`}>
                 Rotate
@@ -145,6 +106,7 @@ export function KeysPage() {
         />
       </Card>
       {open?.what === "new" && <NewKey onClose={close} />}
+      {open?.what === "edit" && <EditKey api_key={open.key} onClose={close} />}
       {open?.what === "rotate" && <Rotate api_key={open.key} onClose={close} />}
       {open?.what === "revoke" && (
         <Confirm
@@ -178,21 +140,7 @@ function Purpose() {
 
 function Spent({ of: key }: { of: ApiKey }) {
   if (key.budget_tokens === null) return <>{count(key.spent_tokens, "token")}</>;
-  const { budget_used_tokens: used, budget_resets_at } = key;
-  return (
-    <div
-      className="min-w-28"
-      title={budget_resets_at === null ? undefined : `Starts again on ${day(budget_resets_at)}`}
-    >
-      {number(used)} <span className="text-muted">of {count(key.budget_tokens, "token")}</span>
-      <Meter
-        label={`Budget of ${key.name}`}
-        value={used}
-        of={key.budget_tokens}
-        tone={used * 5 >= key.budget_tokens * 4 ? "bg-warn" : "bg-accent"}
-      />
-    </div>
-  );
+  return <BudgetUse name={key.name} budget_tokens={key.budget_tokens} used={key} />;
 }
 
 function Scopes({ scopes }: { scopes: readonly string[] }) {
@@ -200,156 +148,6 @@ function Scopes({ scopes }: { scopes: readonly string[] }) {
   if (all) return <>all rights</>;
   const areas = AREAS.filter(([area]) => scopes.some((scope) => scope.startsWith(`${area}:`)));
   return <>{areas.map(([area]) => (scopes.includes(`${area}:write`) ? area : `${area} (read)`)).join(", ")}</>;
-}
-
-function LimitFields({ limits, onLimits }: { limits: KeyLimits; onLimits: (limits: KeyLimits) => void }) {
-  const { budget, interval, models, requests } = limits;
-  const set = (changes: Partial<KeyLimits>) => onLimits({ ...limits, ...changes });
-  return (
-    <>
-      <div className="grid gap-4 sm:grid-cols-2">
-        <TextField
-          label="Budget in tokens"
-          param="budget_tokens"
-          type="number"
-          min={0}
-          inputMode="numeric"
-          value={budget}
-          onValue={(value) => set({ budget: value })}
-          placeholder="no limit"
-        />
-        <SelectField
-          label="Budget starts again"
-          param="budget_interval"
-          value={interval}
-          onValue={(value) => set({ interval: value })}
-          options={INTERVALS}
-          disabled={budget === ""}
-        />
-        <TextField
-          label="Requests per minute"
-          param="limits.requests_per_minute"
-          type="number"
-          min={1}
-          inputMode="numeric"
-          value={requests}
-          onValue={(value) => set({ requests: value })}
-          placeholder="no limit"
-        />
-      </div>
-      <TextField
-        label="Allowed models"
-        param="allowed_models"
-        value={models}
-        onValue={(value) => set({ models: value })}
-        placeholder="all"
-        hint="Ids of models, separated by commas. Empty: the key may use all models."
-      />
-    </>
-  );
-}
-
-function NewKey({ onClose }: { onClose: () => void }) {
-  const [name, setName] = useState("");
-  const [rights, setRights] = useState(ALL);
-  const [expires, setExpires] = useState("");
-  const [limits, setLimits] = useState<KeyLimits>({ budget: "", interval: "", models: "", requests: "" });
-  const [key, setKey] = useState<string | null>(null);
-  const save = useMutation({
-    mutationFn: () => {
-      const body = {
-        name,
-        scopes: scopesOf(rights),
-        ...(expires === "" ? {} : { expires_at: new Date(`${expires}T23:59:59`).toISOString() }),
-        ...limitsIn(limits),
-      };
-      return call("POST /api/v1/api-keys", { body });
-    },
-    onSuccess: (created) => {
-      setKey(created.key);
-      return stale("keys");
-    },
-  });
-  if (key !== null) {
-    return (
-      <Dialog title="API key created" onClose={onClose}>
-        <NewKeyShown api_key={key} onClose={onClose} />
-      </Dialog>
-    );
-  }
-  return (
-    <Dialog title="New API key" onClose={onClose}>
-      <DialogForm save={save} action="Create API key" onCancel={onClose} disabled={scopesOf(rights).length === 0}>
-        <TextField
-          label="Name"
-          param="name"
-          required
-          maxLength={100}
-          value={name}
-          onValue={setName}
-          placeholder="Website"
-          hint="The program that uses the key."
-        />
-        <fieldset>
-          <legend className="mb-1 font-medium">Rights</legend>
-          <div className="grid grid-cols-[1fr_auto] items-center gap-x-4 gap-y-1.5">
-            {AREAS.map(([area, title]) => (
-              <RightChoice
-                key={area}
-                title={title}
-                right={rights[area]}
-                onRight={(right) => setRights({ ...rights, [area]: right })}
-              />
-            ))}
-          </div>
-          {scopesOf(rights).length === 0 && <p className="mt-1 text-sm text-muted">Choose at least one right.</p>}
-        </fieldset>
-        <div className="grid gap-4 sm:grid-cols-2">
-          <TextField
-            label="Valid until"
-            param="expires_at"
-            type="date"
-            max={LAST_DAY}
-            value={expires}
-            onValue={setExpires}
-            hint="Empty: the key does not expire."
-          />
-        </div>
-        <LimitFields limits={limits} onLimits={setLimits} />
-      </DialogForm>
-    </Dialog>
-  );
-}
-
-/** The new key. The page Connect can show it in its snippets. */
-function NewKeyShown({ api_key, onClose }: { api_key: string; onClose: () => void }) {
-  const navigate = useNavigate();
-  const connect = () => {
-    rememberKey(api_key);
-    void navigate({ to: "/connect" });
-  };
-  return (
-    <ShownOnce label="API key" text={api_key} onDone={onClose}>
-      <Button icon="provider" onClick={connect}>
-        Connect a program
-      </Button>
-    </ShownOnce>
-  );
-}
-
-const RIGHT_NAMES = [
-  ["none", "none"],
-  ["read", "read"],
-  ["write", "read and write"],
-] as const;
-
-function RightChoice({ title, right, onRight }: { title: string; right: Right; onRight: (right: Right) => void }) {
-  return (
-    <>
-      <span>{title}</span>
-      <Select aria-label={title} className="w-40" value={right} options={RIGHT_NAMES} onValue={onRight} />
-    </>
-  );
 }
 
 const GRACE = [

@@ -8,6 +8,7 @@ import {
   profileQuery,
   type UsageSummary,
   usageQuery,
+  userUsageQuery,
 } from "../api/queries.ts";
 import { ago, count, day, dollars, number, short } from "../format.ts";
 import { OWN_ZONE, scheduleInWords, wallTime } from "../schedule-words.ts";
@@ -20,7 +21,7 @@ import { ProblemNotice } from "../ui/problem.tsx";
 const WINDOWS = [7, 30, 90] as const;
 /** The forecast uses the usage of the last week. */
 const PACE_DAYS = 7;
-/** Models, agents or keys with the most usage, each with its own row. */
+/** Models, agents, keys or users with the most usage, each with its own row. */
 const NAMED_SHARES = 8;
 /** Rows of the list of next runs. */
 const NEXT_RUNS = 6;
@@ -55,7 +56,7 @@ export function OverviewPage() {
         <Card title="Billed tokens by day" note="Days are UTC" className="lg:col-span-2">
           {usage.data === undefined ? <Skeleton lines={6} /> : <UsageChart days={usage.data.daily_usage} />}
         </Card>
-        <Breakdown usage={usage.data} by={by} />
+        <Breakdown usage={usage.data} by={by} days={days} />
         <NextRuns />
         <Failures />
       </div>
@@ -130,9 +131,10 @@ interface Share {
   requests: number;
 }
 
-type Grouping = "model" | "agent" | "key";
+const GROUPINGS = ["model", "agent", "key", "user"] as const;
+type Grouping = (typeof GROUPINGS)[number];
 
-function sharesOf(usage: UsageSummary, by: Grouping): Share[] {
+function sharesOf(usage: UsageSummary, by: Exclude<Grouping, "user">): Share[] {
   if (by === "model")
     return usage.model_breakdown.map((share) => ({ ...share, id: share.model_name, name: share.model_name }));
   if (by === "agent") return usage.agent_breakdown.map((share) => ({ ...share, ...agentLabel(share) }));
@@ -155,13 +157,16 @@ function agentLabel(share: UsageSummary["agent_breakdown"][number]) {
 
 const sumOf = (shares: readonly Share[]): number => shares.reduce((sum, share) => sum + share.cost_tokens, 0);
 
-function Breakdown({ usage, by }: { usage: UsageSummary | undefined; by: Grouping }) {
-  const shares = usage === undefined ? [] : sharesOf(usage, by);
-  const total = sumOf(shares);
-  const others = shares.slice(NAMED_SHARES);
+interface BreakdownProps {
+  usage: UsageSummary | undefined;
+  by: Grouping;
+  days: number;
+}
+
+function Breakdown({ usage, by, days }: BreakdownProps) {
   const views = (
     <nav aria-label="Group by" className="flex rounded-lg bg-sunken p-0.5">
-      {(["model", "agent", "key"] as const).map((view) => (
+      {GROUPINGS.map((view) => (
         <Link
           key={view}
           from="/"
@@ -178,30 +183,61 @@ function Breakdown({ usage, by }: { usage: UsageSummary | undefined; by: Groupin
   );
   return (
     <Card title="Usage by" actions={views}>
-      {usage === undefined ? (
+      {by === "user" ? (
+        <UserShares days={days} />
+      ) : usage === undefined ? (
         <Skeleton />
-      ) : shares.length === 0 ? (
-        <p className="py-6 text-center text-muted">No usage in this period.</p>
       ) : (
-        <ul className="space-y-3">
-          {shares.slice(0, NAMED_SHARES).map((share) => (
-            <li key={share.id}>
-              <div className="mb-1 flex justify-between gap-3">
-                <span className="truncate">{share.name}</span>
-                <span className="text-muted">{short(share.cost_tokens)}</span>
-              </div>
-              <Meter label={`${share.name}: billed tokens`} value={share.cost_tokens} of={total} />
-            </li>
-          ))}
-          {others.length > 0 && (
-            <li className="flex justify-between gap-3 text-muted">
-              <span>{count(others.length, "other")}</span>
-              <span>{short(sumOf(others))}</span>
-            </li>
-          )}
-        </ul>
+        <Shares shares={sharesOf(usage, by)} empty="No usage in this period." />
       )}
     </Card>
+  );
+}
+
+/** Usage of the end users that requests name. */
+function UserShares({ days }: { days: number }) {
+  const { data, error, refetch } = useQuery(userUsageQuery(days));
+  if (data === undefined) return <Unloaded error={error} refetch={refetch} />;
+  return (
+    <>
+      <Shares
+        shares={data.groups.map(({ value, ...share }) => ({ ...share, id: value, name: value }))}
+        complete={data.complete}
+        empty="No request named its end user in this period."
+      />
+      <Link to="/billing" search={{ tab: "end_users" }} className="link mt-4 inline-block">
+        Budgets of end users
+      </Link>
+    </>
+  );
+}
+
+/** `complete`: false if there are more than `shares`. */
+function Shares({ shares, empty, complete = true }: { shares: readonly Share[]; empty: string; complete?: boolean }) {
+  const total = sumOf(shares);
+  const others = shares.slice(NAMED_SHARES);
+  if (shares.length === 0) return <p className="py-6 text-center text-muted">{empty}</p>;
+  return (
+    <ul className="space-y-3">
+      {shares.slice(0, NAMED_SHARES).map((share) => (
+        <li key={share.id}>
+          <div className="mb-1 flex justify-between gap-3">
+            <span className="truncate">{share.name}</span>
+            <span className="text-muted">{short(share.cost_tokens)}</span>
+          </div>
+          <Meter label={`${share.name}: billed tokens`} value={share.cost_tokens} of={total} />
+        </li>
+      ))}
+      {others.length > 0 && (
+        <li className="flex justify-between gap-3 text-muted">
+          <span>
+            {complete ? "" : "more than "}
+            {count(others.length, "other")}
+          </span>
+          <span>{short(sumOf(others))}</span>
+        </li>
+      )}
+    </ul>
   );
 }
 

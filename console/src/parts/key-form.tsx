@@ -1,0 +1,269 @@
+import { useMutation } from "@tanstack/react-query";
+import { useNavigate } from "@tanstack/react-router";
+import { useState } from "react";
+import { type Body, call } from "../api/client.ts";
+import { rememberKey } from "../api/new-key.ts";
+import { type ApiKey, stale } from "../api/queries.ts";
+import { dayForInput, toList } from "../format.ts";
+import { Button } from "../ui/basics.tsx";
+import { ShownOnce } from "../ui/copy.tsx";
+import { Dialog, DialogForm } from "../ui/dialog.tsx";
+import { LAST_DAY, TextField } from "../ui/fields.tsx";
+import { confirmSaved } from "../ui/saved.tsx";
+import { Select } from "../ui/select.tsx";
+import { type BudgetDraft, BudgetFields, budgetDraftOf, budgetOf } from "./budget.tsx";
+
+export const AREAS = [
+  ["agents", "Agents and runs"],
+  ["chat", "Completions and chat"],
+  ["secrets", "Secrets"],
+  ["billing", "Usage and billing"],
+  ["keys", "API keys"],
+] as const;
+type Right = "none" | "read" | "write";
+type Rights = Record<(typeof AREAS)[number][0], Right>;
+const ALL: Rights = { agents: "write", chat: "write", secrets: "write", billing: "write", keys: "write" };
+
+/** The write right includes the read right. */
+const scopesOf = (rights: Rights) =>
+  AREAS.flatMap(([area]) => {
+    const right = rights[area];
+    if (right === "none") return [];
+    return right === "read" ? [`${area}:read` as const] : [`${area}:read` as const, `${area}:write` as const];
+  });
+
+/** The settings of a key as they are typed. Empty: no limit. */
+interface KeyDraft extends BudgetDraft {
+  name: string;
+  expires: string;
+  models: string;
+  requests: string;
+  tokens: string;
+  runs: string;
+}
+const EMPTY: KeyDraft = {
+  name: "",
+  expires: "",
+  budget: "",
+  interval: "",
+  models: "",
+  requests: "",
+  tokens: "",
+  runs: "",
+};
+
+/** An empty list of models, which allows none. */
+const NO_MODEL = "none";
+const typed = (value: number | null): string => (value === null ? "" : String(value));
+
+function draftOf(key: ApiKey): KeyDraft {
+  const { name, expires_at, allowed_models, limits } = key;
+  return {
+    ...budgetDraftOf(key),
+    name,
+    expires: expires_at === null ? "" : dayForInput(expires_at),
+    models: allowed_models === null ? "" : allowed_models.length === 0 ? NO_MODEL : allowed_models.join(", "),
+    requests: typed(limits.requests_per_minute),
+    tokens: typed(limits.tokens_per_minute),
+    runs: typed(limits.concurrent_runs),
+  };
+}
+
+const limitOf = (text: string): number | null => (text === "" ? null : Number(text));
+
+function bodyOf({ name, expires, models, requests, tokens, runs, ...budget }: KeyDraft) {
+  const ids = toList(models);
+  const [id, ...more] = ids;
+  return {
+    name,
+    expires_at: expires === "" ? null : new Date(`${expires}T23:59:59`).toISOString(),
+    ...budgetOf(budget),
+    allowed_models: id === undefined ? null : id === NO_MODEL && more.length === 0 ? [] : ids,
+    limits: {
+      requests_per_minute: limitOf(requests),
+      tokens_per_minute: limitOf(tokens),
+      concurrent_runs: limitOf(runs),
+    },
+  };
+}
+
+/** Only what the person has changed, so that an edit does not undo a change from elsewhere. */
+function changesOf(key: ApiKey, draft: KeyDraft): Body<"PATCH /api/v1/api-keys/{id}"> {
+  const before = bodyOf(draftOf(key));
+  const after = bodyOf(draft);
+  const changed = Object.entries(after).filter(
+    ([name, value]) => JSON.stringify(value) !== JSON.stringify(before[name as keyof typeof before]),
+  );
+  return Object.fromEntries(changed);
+}
+
+interface KeyFieldsProps {
+  draft: KeyDraft;
+  onDraft: (draft: KeyDraft) => void;
+}
+
+function NameField({ draft, onDraft }: KeyFieldsProps) {
+  return (
+    <TextField
+      label="Name"
+      param="name"
+      required
+      maxLength={100}
+      value={draft.name}
+      onValue={(name) => onDraft({ ...draft, name })}
+      placeholder="Website"
+      hint="The program that uses the key."
+    />
+  );
+}
+
+const LIMITS = [
+  ["requests", "Requests per minute", "limits.requests_per_minute"],
+  ["tokens", "Tokens per minute", "limits.tokens_per_minute"],
+  ["runs", "Runs at the same time", "limits.concurrent_runs"],
+] as const;
+
+/** What the key may use. `of`: the key that is changed. */
+function LimitFields({ draft, onDraft, of: key }: KeyFieldsProps & { of: ApiKey | null }) {
+  const set = (changes: Partial<KeyDraft>) => onDraft({ ...draft, ...changes });
+  return (
+    <>
+      <div className="grid gap-4 sm:grid-cols-2">
+        <TextField
+          label="Valid until"
+          param="expires_at"
+          type="date"
+          max={LAST_DAY}
+          value={draft.expires}
+          onValue={(expires) => set({ expires })}
+          hint="Empty: the key does not expire."
+        />
+      </div>
+      <div className="grid gap-4 sm:grid-cols-2">
+        <BudgetFields draft={draft} onDraft={set} used={key?.budget_tokens == null ? null : key} />
+        {LIMITS.map(([limit, label, param]) => (
+          <TextField
+            key={limit}
+            label={label}
+            param={param}
+            type="number"
+            min={1}
+            inputMode="numeric"
+            value={draft[limit]}
+            onValue={(value) => set({ [limit]: value })}
+            placeholder="no limit"
+          />
+        ))}
+      </div>
+      <TextField
+        label="Allowed models"
+        param="allowed_models"
+        value={draft.models}
+        onValue={(models) => set({ models })}
+        placeholder="all"
+        hint={`Ids of models, separated by commas. Empty: the key may use all models; “${NO_MODEL}”: no model.`}
+      />
+    </>
+  );
+}
+
+/** Changes a key. Its rights and its value stay. */
+export function EditKey({ api_key, onClose }: { api_key: ApiKey; onClose: () => void }) {
+  const [draft, setDraft] = useState(() => draftOf(api_key));
+  const save = useMutation({
+    mutationFn: () =>
+      call("PATCH /api/v1/api-keys/{id}", { params: { id: api_key.id }, body: changesOf(api_key, draft) }),
+    onSuccess: async () => {
+      await stale("keys", "agents");
+      confirmSaved("API key saved");
+      onClose();
+    },
+  });
+  return (
+    <Dialog title={`Edit ${api_key.name}`} onClose={onClose}>
+      <DialogForm save={save} action="Save API key" onCancel={onClose}>
+        <NameField draft={draft} onDraft={setDraft} />
+        <LimitFields draft={draft} onDraft={setDraft} of={api_key} />
+      </DialogForm>
+    </Dialog>
+  );
+}
+
+export function NewKey({ onClose }: { onClose: () => void }) {
+  const [draft, setDraft] = useState(EMPTY);
+  const [rights, setRights] = useState(ALL);
+  const [key, setKey] = useState<string | null>(null);
+  const save = useMutation({
+    mutationFn: () => call("POST /api/v1/api-keys", { body: { ...bodyOf(draft), scopes: scopesOf(rights) } }),
+    onSuccess: (created) => {
+      setKey(created.key);
+      return stale("keys");
+    },
+  });
+  if (key !== null) {
+    return (
+      <Dialog title="API key created" onClose={onClose}>
+        <NewKeyShown api_key={key} onClose={onClose} />
+      </Dialog>
+    );
+  }
+  return (
+    <Dialog title="New API key" onClose={onClose}>
+      <DialogForm save={save} action="Create API key" onCancel={onClose} disabled={scopesOf(rights).length === 0}>
+        <NameField draft={draft} onDraft={setDraft} />
+        <RightFields rights={rights} onRights={setRights} />
+        <LimitFields draft={draft} onDraft={setDraft} of={null} />
+      </DialogForm>
+    </Dialog>
+  );
+}
+
+/** The new key. The page Connect can show it in its snippets. */
+export function NewKeyShown({ api_key, onClose }: { api_key: string; onClose: () => void }) {
+  const navigate = useNavigate();
+  const connect = () => {
+    rememberKey(api_key);
+    void navigate({ to: "/connect" });
+  };
+  return (
+    <ShownOnce label="API key" text={api_key} onDone={onClose}>
+      <Button icon="provider" onClick={connect}>
+        Connect a program
+      </Button>
+    </ShownOnce>
+  );
+}
+
+const RIGHT_NAMES = [
+  ["none", "none"],
+  ["read", "read"],
+  ["write", "read and write"],
+] as const;
+
+function RightChoice({ title, right, onRight }: { title: string; right: Right; onRight: (right: Right) => void }) {
+  return (
+    <>
+      <span>{title}</span>
+      <Select aria-label={title} className="w-40" value={right} options={RIGHT_NAMES} onValue={onRight} />
+    </>
+  );
+}
+
+function RightFields({ rights, onRights }: { rights: Rights; onRights: (rights: Rights) => void }) {
+  return (
+    <fieldset>
+      <legend className="mb-1 font-medium">Rights</legend>
+      <div className="grid grid-cols-[1fr_auto] items-center gap-x-4 gap-y-1.5">
+        {AREAS.map(([area, title]) => (
+          <RightChoice
+            key={area}
+            title={title}
+            right={rights[area]}
+            onRight={(right) => onRights({ ...rights, [area]: right })}
+          />
+        ))}
+      </div>
+      {scopesOf(rights).length === 0 && <p className="mt-1 text-sm text-muted">Choose at least one right.</p>}
+    </fieldset>
+  );
+}
