@@ -2,7 +2,7 @@ import { useMutation, useQuery } from "@tanstack/react-query";
 import { Link, Outlet, useRouterState } from "@tanstack/react-router";
 import { Suspense, useEffect, useRef, useState } from "react";
 import { keyInUse } from "./api/client.ts";
-import { modelsQuery, plansQuery, profileQuery } from "./api/queries.ts";
+import { modelsQuery, overageQuery, plansQuery, profileQuery } from "./api/queries.ts";
 import { leaveKey, signOut } from "./api/session.ts";
 import { day, short } from "./format.ts";
 import { OWN_ZONE, zoneName } from "./schedule-words.ts";
@@ -98,7 +98,7 @@ function Page() {
   }
   return (
     <>
-      <Banners debt={profile.data.balance.debt} />
+      <Banners balance={profile.data.balance} />
       <Suspense fallback={<Skeleton lines={6} />}>
         <Outlet />
       </Suspense>
@@ -173,8 +173,11 @@ function Account({ email }: { email: string }) {
   );
 }
 
-/** Messages that concern every page: no model provider, simulated payments, debt. */
-function Banners({ debt }: { debt: number }) {
+/** Messages that concern every page: no model provider, no tokens, simulated payments, debt. */
+function Banners({ balance }: { balance: { available: number; held: number; debt: number } }) {
+  const { available, held, debt } = balance;
+  const is_empty = available <= 0 && held === 0;
+  const { data: overage } = useQuery({ ...overageQuery, enabled: is_empty });
   const { data: offer } = useQuery(plansQuery);
   const { data: models } = useQuery(modelsQuery);
   const no_provider = models?.every(({ id }) => id === REHEARSAL) === true;
@@ -185,6 +188,19 @@ function Banners({ debt }: { debt: number }) {
           <strong className="font-semibold">No model provider is connected.</strong> Agents answer with a script, the
           built-in model <code>{REHEARSAL}</code>. To connect a provider, the operator sets its API key, such as{" "}
           <code>OPENAI_API_KEY</code> or <code>ANTHROPIC_API_KEY</code>, and restarts the service.
+        </Callout>
+      )}
+      {is_empty && overage?.enabled === false && (
+        <Callout tone="warn" icon="billing">
+          <strong className="font-semibold">No tokens are left.</strong> Runs, chats and requests fail until you have
+          tokens.{" "}
+          {offer?.payments === "none" ? (
+            "Ask the operator of this service for tokens."
+          ) : (
+            <Link to="/billing" search={{ top_up: true }} className="underline">
+              Buy tokens
+            </Link>
+          )}
         </Callout>
       )}
       {debt > 0 && (

@@ -35,6 +35,7 @@ const FAILURES: Record<string, string> = {
   effect_unknown: "the outcome of a tool call is unknown",
   unsafe_content: "a page contained instructions for the model",
   secret_reflected: "a site returned a secret",
+  key_revoked: "its API key was revoked",
   egress_refused: "the address is not allowed",
   internal: "the service had an internal error",
 };

@@ -87,7 +87,9 @@ it("the use of a key's budget and its next start are in the list and in the form
     await row.getByText(text).filter({ visible: true }).waitFor();
   await page.getByRole("button", { name: "Edit Program" }).click();
   await dialog().getByText("Used: 18 tokens").waitFor();
-  await dialog().getByText(/^Next: (in|tomorrow)/).waitFor();
+  await dialog()
+    .getByText(/^Next: (in|tomorrow)/)
+    .waitFor();
   await dialog().getByLabel("Valid until").fill("2020-01-01");
   await dialog().getByRole("button", { name: "Save API key" }).click();
   await dialog().locator("p[id$=-error]").getByText("Valid until lies in the past. Choose a later day.").waitFor();

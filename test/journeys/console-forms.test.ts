@@ -305,7 +305,7 @@ it("what was changed in an agent is not lost by leaving it without saving, unles
   await page.getByRole("dialog").getByRole("button", { name: "Stay" }).click();
   expect(await page.getByLabel("Description").inputValue()).toBe("not saved yet");
   await page.getByRole("link", { name: "Overview" }).click();
-  await page.getByRole("dialog").getByRole("button", { name: "Leave" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Discard changes" }).click();
   await page.getByRole("heading", { name: "Overview", level: 1 }).waitFor();
 });
 

@@ -123,8 +123,8 @@ function LeaveGuard({ changed }: { changed: () => boolean }) {
   return (
     <Confirm
       title="Leave without saving?"
-      action="Leave"
-      keep="Stay"
+      action="Discard changes"
+      keep="Keep editing"
       onConfirm={async () => leaving.proceed()}
       onClose={() => leaving.reset()}
     >

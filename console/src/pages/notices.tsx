@@ -89,7 +89,10 @@ function AgentLink({ notice: { data, agent_name, agent_deleted } }: { notice: No
 }
 
 const NOTICES: Column<Notice>[] = [
-  { title: "When", cell: ({ created_at }) => <span className="md:whitespace-nowrap">{instant(created_at)}</span> },
+  {
+    title: "When",
+    cell: ({ created_at }) => <span className="block min-w-20 md:whitespace-nowrap">{instant(created_at)}</span>,
+  },
   {
     title: "Event",
     cell: (notice) => (

@@ -144,7 +144,7 @@ function Users({ api_key }: { api_key: string }) {
         <input
           type="search"
           aria-label="Find users"
-          placeholder="part of an e-mail address, or an id"
+          placeholder="E-mail or id"
           className="control max-w-64"
           value={text}
           onChange={(event) => find(event.target.value)}

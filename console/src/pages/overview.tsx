@@ -223,7 +223,7 @@ function Shares({ shares, empty, complete = true }: { shares: readonly Share[]; 
         <li key={share.id}>
           <div className="mb-1 flex justify-between gap-3">
             <span className="truncate">{share.name}</span>
-            <span className="text-muted">{short(share.cost_tokens)}</span>
+            <span className="shrink-0 text-muted">{short(share.cost_tokens)}</span>
           </div>
           <Meter label={`${share.name}: billed tokens`} value={share.cost_tokens} of={total} />
         </li>

@@ -147,7 +147,7 @@ function Steps({ run, ended }: { run: RunDetail; ended: boolean }) {
       <h2 className="mb-2 font-semibold">Steps</h2>
       <ol className="space-y-2.5" aria-live={ended ? "off" : "polite"} aria-relevant="additions">
         {run.steps.map((step) => (
-          <StepCard key={step.index} step={step} />
+          <StepCard key={step.index} step={step} output={run.error === null ? run.output : null} />
         ))}
         {!ended && run.steps.every((step) => step.status !== "running") && (
           <li className="flex items-center gap-2.5 rounded-xl border border-dashed border-line px-4 py-3 text-muted">

@@ -94,11 +94,15 @@ function AutoTopupForm({ settings }: { settings: Settings }) {
         {error !== null && <ProblemNotice error={error} />}
         <div className="flex flex-wrap gap-2">
           <Button type="submit" kind="primary" busy={save.isPending}>
-            {settings.status === "off" ? "Enable" : settings.status === "paused" ? "Resume" : "Save settings"}
+            {settings.status === "off"
+              ? "Enable automatic top-ups"
+              : settings.status === "paused"
+                ? "Resume automatic top-ups"
+                : "Save settings"}
           </Button>
           {settings.enabled && (
             <Button busy={disable.isPending} onClick={() => disable.mutate()}>
-              Disable
+              Disable automatic top-ups
             </Button>
           )}
         </div>

@@ -81,8 +81,10 @@ interface Used {
 export function BudgetUse({ name, budget_tokens, used }: { name: string; budget_tokens: number; used: Used }) {
   const { budget_used_tokens, budget_resets_at } = used;
   return (
-    <div className="min-w-28">
-      {number(budget_used_tokens)} <span className="text-muted">of {count(budget_tokens, "token")}</span>
+    <div className="min-w-28 md:min-w-36">
+      <span className="md:whitespace-nowrap">
+        {number(budget_used_tokens)} <span className="text-muted">of {count(budget_tokens, "token")}</span>
+      </span>
       <Meter
         label={`Budget of ${name}`}
         value={budget_used_tokens}

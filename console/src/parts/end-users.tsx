@@ -8,6 +8,7 @@ import { Confirm, Dialog, DialogForm } from "../ui/dialog.tsx";
 import { TextField } from "../ui/fields.tsx";
 import { type Column, PagedTable } from "../ui/list.tsx";
 import { confirmSaved } from "../ui/saved.tsx";
+import { WithTooltip } from "../ui/tooltip.tsx";
 import { type BudgetDraft, BudgetFields, BudgetUse, budgetDraftOf, budgetOf } from "./budget.tsx";
 
 type Open = { what: "new" } | { what: "edit" | "delete"; budget: EndUserBudget } | null;
@@ -75,21 +76,25 @@ export function EndUsersTab() {
 
 function Actions({ budget, onOpen }: { budget: EndUserBudget; onOpen: (open: Open) => void }) {
   return (
-    <span className="flex justify-end gap-1 max-md:flex-col">
-      <Button
-        kind="quiet"
-        aria-label={`Edit the budget of ${budget.user}`}
-        onClick={() => onOpen({ what: "edit", budget })}
-      >
-        Edit
-      </Button>
-      <Button
-        kind="quiet"
-        aria-label={`Delete the budget of ${budget.user}`}
-        onClick={() => onOpen({ what: "delete", budget })}
-      >
-        Delete
-      </Button>
+    <span className="flex justify-end gap-1">
+      <WithTooltip text="Edit budget">
+        <Button
+          kind="quiet"
+          icon="edit"
+          className="px-2"
+          aria-label={`Edit the budget of ${budget.user}`}
+          onClick={() => onOpen({ what: "edit", budget })}
+        />
+      </WithTooltip>
+      <WithTooltip text="Delete budget">
+        <Button
+          kind="quiet"
+          icon="trash"
+          className="px-2"
+          aria-label={`Delete the budget of ${budget.user}`}
+          onClick={() => onOpen({ what: "delete", budget })}
+        />
+      </WithTooltip>
     </span>
   );
 }

@@ -129,17 +129,6 @@ function LimitFields({ draft, onDraft, of: key }: KeyFieldsProps & { of: ApiKey 
   return (
     <>
       <div className="grid gap-4 sm:grid-cols-2">
-        <TextField
-          label="Valid until"
-          param="expires_at"
-          type="date"
-          max={LAST_DAY}
-          value={draft.expires}
-          onValue={(expires) => set({ expires })}
-          hint="Empty: the key does not expire."
-        />
-      </div>
-      <div className="grid gap-4 sm:grid-cols-2">
         <BudgetFields draft={draft} onDraft={set} used={key?.budget_tokens == null ? null : key} />
         {LIMITS.map(([limit, label, param]) => (
           <TextField
@@ -154,6 +143,15 @@ function LimitFields({ draft, onDraft, of: key }: KeyFieldsProps & { of: ApiKey 
             placeholder="no limit"
           />
         ))}
+        <TextField
+          label="Valid until"
+          param="expires_at"
+          type="date"
+          max={LAST_DAY}
+          value={draft.expires}
+          onValue={(expires) => set({ expires })}
+          hint="Empty: the key does not expire."
+        />
       </div>
       <TextField
         label="Allowed models"

@@ -19,7 +19,10 @@ const CHARGES = new Set<string>(["usage", "overage", "absorbed"]);
 
 const COLUMNS: Column<Transaction>[] = [
   { title: "#", wide: true, numeric: true, cell: ({ seq }) => <span className="text-muted">{number(seq)}</span> },
-  { title: "When", cell: ({ created_at }) => <span className="md:whitespace-nowrap">{instant(created_at)}</span> },
+  {
+    title: "When",
+    cell: ({ created_at }) => <span className="block min-w-20 md:whitespace-nowrap">{instant(created_at)}</span>,
+  },
   {
     title: "Type",
     cell: ({ type, model, description, agent_id, agent_name, agent_deleted, run_id, request_id, seq }) => (

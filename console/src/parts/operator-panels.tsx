@@ -3,7 +3,8 @@ import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { type Answer, call } from "../api/client.ts";
 import { listOf, stale } from "../api/queries.ts";
-import { instant, money, number } from "../format.ts";
+import { instant, money, number, words } from "../format.ts";
+import { failure } from "../run-words.ts";
 import { PURCHASE_TONES } from "../service-words.ts";
 import { Badge, Button, Card } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
@@ -70,10 +71,13 @@ export function FailedRuns({ api_key }: { api_key: string }) {
     return { rows: runs, next_cursor };
   });
   const columns: Column<Run>[] = [
-    { title: "When", cell: ({ queued_at }) => instant(queued_at) },
-    { title: "Agent", cell: ({ agent_name }) => <span className="break-all">{agent_name ?? "deleted"}</span> },
+    { title: "When", cell: ({ queued_at }) => <span className="block min-w-20">{instant(queued_at)}</span> },
+    { title: "Agent", cell: ({ agent_name }) => <span className="wrap-anywhere">{agent_name ?? "deleted"}</span> },
     { title: "User", wide: true, cell: ({ user_id }) => <UserLink id={user_id} /> },
-    { title: "Error", cell: ({ error }) => <Badge tone="bad">{error?.code ?? ""}</Badge> },
+    {
+      title: "Error",
+      cell: ({ error }) => error !== null && <span className="text-bad">{words(failure(error.code))}</span>,
+    },
   ];
   return (
     <ListCard

@@ -14,7 +14,10 @@ import { AutoTopup } from "./auto-topup.tsx";
 type Purchase = Answer<"GET /api/v1/billing/purchases/{id}">;
 
 const COLUMNS: Column<Purchase>[] = [
-  { title: "When", cell: ({ created_at }) => <span className="md:whitespace-nowrap">{instant(created_at)}</span> },
+  {
+    title: "When",
+    cell: ({ created_at }) => <span className="block min-w-20 md:whitespace-nowrap">{instant(created_at)}</span>,
+  },
   {
     title: "Status",
     cell: ({ status, sandbox, automatic, checkout_url }) => (
@@ -47,7 +50,10 @@ const COLUMNS: Column<Purchase>[] = [
 
 type Invoice = Answer<"GET /api/v1/billing/invoices">["invoices"][number];
 const INVOICE_COLUMNS: Column<Invoice>[] = [
-  { title: "When", cell: ({ created_at }) => <span className="md:whitespace-nowrap">{instant(created_at)}</span> },
+  {
+    title: "When",
+    cell: ({ created_at }) => <span className="block min-w-20 md:whitespace-nowrap">{instant(created_at)}</span>,
+  },
   {
     title: "Status",
     cell: ({ status, sandbox, checkout_url, collected_by }) => (

@@ -20,8 +20,8 @@ interface AssistantMessage {
   tool_calls?: { id: string; function: { name: string; arguments: string } }[];
 }
 
-/** One step of a run: its call, result, removed texts and cost. */
-export function StepCard({ step }: { step: Step }) {
+/** One step of a run: its call, result, removed texts and cost. `output`: the run's, which the page shows above. */
+export function StepCard({ step, output }: { step: Step; output: string | null }) {
   const tool = step.type === "tool";
   return (
     <li className="rounded-xl border border-line bg-panel">
@@ -55,7 +55,11 @@ export function StepCard({ step }: { step: Step }) {
         </span>
       </div>
       <div className="space-y-2.5 px-4 pb-3.5 empty:hidden">
-        {tool ? <ToolCall step={step} /> : <ModelAnswer message={step.result as AssistantMessage | null} />}
+        {tool ? (
+          <ToolCall step={step} />
+        ) : (
+          <ModelAnswer message={step.result as AssistantMessage | null} output={output} />
+        )}
         {cutOff(step) !== null && <p className="text-warn">{cutOff(step)}</p>}
         <Removed safety={step.safety} />
         {step.error !== null && (
@@ -69,7 +73,7 @@ export function StepCard({ step }: { step: Step }) {
   );
 }
 
-function ModelAnswer({ message }: { message: AssistantMessage | null }) {
+function ModelAnswer({ message, output }: { message: AssistantMessage | null; output: string | null }) {
   const reasoning = message?.reasoning_content ?? message?.reasoning ?? "";
   return (
     <>
@@ -82,7 +86,8 @@ function ModelAnswer({ message }: { message: AssistantMessage | null }) {
           </div>
         </details>
       )}
-      {typeof message?.content === "string" && message.content !== "" && <Markdown text={message.content} />}
+      {message?.content && message.content === output && <p className="text-muted">The answer is the output above.</p>}
+      {message?.content && message.content !== output && <Markdown text={message.content} />}
       {message?.tool_calls?.map((call) => (
         <div key={call.id} className="text-muted">
           called <code className="text-ink">{call.function.name}</code> <Arguments of={parsed(call)} />

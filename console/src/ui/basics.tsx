@@ -1,5 +1,5 @@
 import { Link, type LinkProps } from "@tanstack/react-router";
-import type { ButtonHTMLAttributes, ReactNode } from "react";
+import { type ButtonHTMLAttributes, type ReactNode, useEffect, useRef } from "react";
 import { RUN_STATUSES, type RunStatus } from "../run-words.ts";
 import { Icon, type IconName } from "./icons.tsx";
 
@@ -207,8 +207,16 @@ interface Tab {
 
 /** Parts of a page. Each is a link with an address, so it can open in a new tab. */
 export function Tabs({ label, tabs }: { label: string; tabs: readonly Tab[] }) {
+  const row = useRef<HTMLElement>(null);
+  const chosen_name = tabs.find(({ chosen }) => chosen)?.name;
+  // biome-ignore lint/correctness/useExhaustiveDependencies: a phone shows some of the tabs, and each choice must be in view
+  useEffect(() => {
+    const tab = row.current?.querySelector<HTMLElement>("[aria-current]");
+    if (tab != null)
+      row.current?.scrollTo({ left: tab.offsetLeft - row.current.clientWidth / 2 + tab.clientWidth / 2 });
+  }, [chosen_name]);
   return (
-    <nav aria-label={label} className="mb-4 flex gap-1 overflow-x-auto border-b border-line">
+    <nav ref={row} aria-label={label} className="relative mb-4 flex gap-1 overflow-x-auto border-b border-line">
       {tabs.map(({ name, chosen, ...link }) => (
         <Link
           key={name}
@@ -216,6 +224,8 @@ export function Tabs({ label, tabs }: { label: string; tabs: readonly Tab[] }) {
           replace
           resetScroll={false}
           aria-current={chosen ? "true" : undefined}
+          // Otherwise a link without search values counts as the current page on each tab.
+          activeOptions={{ exact: true }}
           activeProps={{}}
           className={`-mb-px border-b-2 px-3 py-2 font-medium whitespace-nowrap max-md:px-2 ${chosen ? "border-accent text-ink" : "border-transparent text-muted hover:text-ink"}`}
         >
