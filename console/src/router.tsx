@@ -91,6 +91,7 @@ const agents = createRoute({
   getParentRoute: () => signedIn,
   path: "/agents",
   component: page(() => import("./pages/agents.tsx"), "AgentsPage"),
+  validateSearch: (search: Search) => text(search, "name"),
 });
 const newAgent = createRoute({
   getParentRoute: () => signedIn,

@@ -45,6 +45,30 @@ it("of the tabs of a page one is the current one, and a phone shows it", async (
   }
 });
 
+it("more than ten agents are found by a part of their name, and a few need no search", async () => {
+  await signUp(context, site.service, "found@example.com");
+  await create("Reader of news");
+  const search = page.getByRole("searchbox", { name: "Find agents by name" });
+  await page.goto(`${site.service.url}/agents`);
+  await page.getByRole("link", { name: "Reader of news", exact: true }).waitFor();
+  expect(await search.count()).toBe(0);
+  await Promise.all(Array.from({ length: 30 }, (_, index) => create(`Other ${index}`)));
+  await page.reload();
+  await search.pressSequentially("of ne");
+  await page.getByRole("link", { name: "Reader of news", exact: true }).waitFor();
+  await page
+    .getByRole("link", { name: /^Other/ })
+    .first()
+    .waitFor({ state: "detached" });
+  await page.reload();
+  await page.getByRole("link", { name: "Reader of news", exact: true }).waitFor();
+  await search.fill("nobody");
+  await shows(page, "No agents match this name");
+  await search.fill("");
+  await page.getByRole("link", { name: "Other 29", exact: true }).waitFor();
+  expect(new URL(page.url()).search).toBe("");
+});
+
 it("figures and times beside a long name are not broken into letters", async () => {
   await signUp(context, site.service, "long@example.com");
   await openRun(await create(LONG_NAME));

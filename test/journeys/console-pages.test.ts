@@ -61,6 +61,7 @@ const PAGES = [
   "/?by=key&days=7",
   "/?by=user",
   "/agents",
+  "/agents?name=reader",
   "/agents/new",
   "/agents/{agent}",
   "/agents/{agent}?tab=schedule",

@@ -165,13 +165,16 @@ const liveList = <Row>(list: List<Row>, statusOf: (row: Row) => RunStatus | unde
   },
 });
 
-export const agentsQuery = liveList(
-  listOf(["agents", "list"], async (query, signal) => {
-    const { agents, next_cursor } = await call("GET /api/v1/agents", { query, signal });
-    return { rows: agents, next_cursor };
-  }),
-  ({ last_run }) => last_run?.status,
-);
+/** The agents whose name contains a text, as a list. */
+export const agentsQuery = (name: string) =>
+  liveList(
+    listOf(["agents", "list", name], async (page, signal) => {
+      const query = name === "" ? page : { ...page, name };
+      const { agents, next_cursor } = await call("GET /api/v1/agents", { query, signal });
+      return { rows: agents, next_cursor };
+    }),
+    ({ last_run }) => last_run?.status,
+  );
 
 type RunFilters = Pick<NonNullable<CallOptions<"GET /api/v1/agents/{id}/runs">["query"]>, "status" | "trigger">;
 export const runsQuery = (id: string, filters: RunFilters): List<Run> =>

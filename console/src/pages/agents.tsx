@@ -1,10 +1,11 @@
-import { Link } from "@tanstack/react-router";
+import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { useState } from "react";
 import { type Agent, agentsQuery } from "../api/queries.ts";
 import { ago } from "../format.ts";
 import { scheduleInWords } from "../schedule-words.ts";
 import { Badge, buttonClass, Card, Empty, PageHeader, Status } from "../ui/basics.tsx";
 import { Icon } from "../ui/icons.tsx";
-import { type Column, PagedTable } from "../ui/list.tsx";
+import { type Column, PagedTable, useFirstPage } from "../ui/list.tsx";
 import { WithTooltip } from "../ui/tooltip.tsx";
 
 const COLUMNS: Column<Agent>[] = [
@@ -82,7 +83,13 @@ const COLUMNS: Column<Agent>[] = [
   },
 ];
 
+/** With more agents than this, the page has a search. */
+const FEW_AGENTS = 10;
+
 export function AgentsPage() {
+  const { name = "" } = useSearch({ from: "/signed-in/agents" });
+  const [was_searched] = useState(name !== "");
+  const { rows = [] } = useFirstPage(agentsQuery(name));
   const create = (
     <Link to="/agents/new" className={buttonClass("primary")}>
       <Icon name="plus" /> New agent
@@ -94,18 +101,48 @@ export function AgentsPage() {
         {create}
       </PageHeader>
       <Card flush>
+        {(was_searched || name !== "" || rows.length > FEW_AGENTS) && <NameSearch name={name} />}
         <PagedTable
           label="Agents"
-          query={agentsQuery}
+          query={agentsQuery(name)}
           columns={COLUMNS}
           keyOf={(agent) => agent.id}
           empty={
-            <Empty icon="agents" title="No agents yet" action={create}>
-              Name an agent, describe its task and try it in a chat. You can add a schedule later.
-            </Empty>
+            name === "" ? (
+              <Empty icon="agents" title="No agents yet" action={create}>
+                Name an agent, describe its task and try it in a chat. You can add a schedule later.
+              </Empty>
+            ) : (
+              <Empty icon="agents" title="No agents match this name">
+                Search by a part of the name.
+              </Empty>
+            )
           }
         />
       </Card>
     </>
+  );
+}
+
+function NameSearch({ name }: { name: string }) {
+  const navigate = useNavigate({ from: "/agents" });
+  const [text, setText] = useState(name); // The address follows later, and would move the cursor.
+  const find = (typed: string) => {
+    setText(typed);
+    const wanted = typed.trim();
+    void navigate({ search: wanted === "" ? {} : { name: wanted }, replace: true, resetScroll: false });
+  };
+  return (
+    <div className="border-b border-line px-4 py-3">
+      <input
+        type="search"
+        aria-label="Find agents by name"
+        placeholder="Find by name"
+        className="control max-w-64"
+        maxLength={200}
+        value={text}
+        onChange={(event) => find(event.target.value)}
+      />
+    </div>
   );
 }

@@ -68,7 +68,7 @@ function KeyForm({ onKey }: { onKey: (key: string) => void }) {
           />
           {check.error !== null && <ProblemNotice error={check.error} />}
           <Button type="submit" kind="primary" busy={check.isPending} className="w-full">
-            Enter
+            Enter operator page
           </Button>
         </form>
       </Card>
