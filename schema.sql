@@ -639,6 +639,7 @@ CREATE TRIGGER run_at_work_changed AFTER UPDATE OF status ON public.run FOR EACH
 CREATE TRIGGER run_begun AFTER INSERT ON public.run FOR EACH ROW WHEN ((new.status = ANY (ARRAY['running'::text, 'cancelling'::text]))) EXECUTE FUNCTION note_run_at_work();
 CREATE TRIGGER run_changed AFTER UPDATE OF status ON public.run FOR EACH ROW WHEN (((new.status <> old.status) AND (new.status <> 'running'::text))) EXECUTE FUNCTION tell_run_changed();
 CREATE TRIGGER run_deleted_at_work AFTER DELETE ON public.run FOR EACH ROW WHEN ((old.status = ANY (ARRAY['running'::text, 'cancelling'::text]))) EXECUTE FUNCTION note_run_at_work();
+CREATE TRIGGER run_ended_unpaid BEFORE UPDATE OF status ON public.run FOR EACH ROW WHEN (((new.status = ANY (ARRAY['failed'::text, 'cancelled'::text])) AND (old.finished_at IS NULL) AND (new.cost_tokens = 0) AND (new.trigger <> 'schedule'::text))) EXECUTE FUNCTION forget_unpaid_input();
 
 create table run_step (
   user_id uuid not null,
@@ -989,6 +990,7 @@ CREATE TRIGGER endpoint_of_erased BEFORE INSERT ON public.webhook_endpoint FOR E
 -- function count_runs_at_work() returns integer
 -- function entry_hash(previous bytea, user_id uuid, seq bigint, type text, amount bigint, balance_after bigint, bucket_id uuid, source text, hold_id uuid, model text, agent_id uuid, run_id uuid, request_id text, api_key_id uuid, description text, created_at timestamp with time zone) returns bytea
 -- function finish_steps(steps jsonb) returns jsonb
+-- function forget_unpaid_input() returns trigger
 -- function keep_acts() returns trigger
 -- function leave_failing_ends(steps jsonb) returns jsonb
 -- function ledger_adjust_down(of_user uuid, asked bigint, of_bucket uuid, of_reason text, instant timestamp with time zone) returns bigint

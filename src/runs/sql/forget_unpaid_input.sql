@@ -1,0 +1,12 @@
+-- A run that failed or was cancelled, and cost nothing, loses the conversation of its request when it ends: up to 32 MB that
+-- nobody paid for and that no answer shows. The input of a due run stays, because it is small and decides what becomes of
+-- the schedule.
+create or replace function forget_unpaid_input() returns trigger language plpgsql as $$
+begin
+  new.input := new.input - array['messages', 'tools', 'tool_choice', 'allowed_models', 'labels'];
+  return new;
+end $$;
+
+create or replace trigger run_ended_unpaid before update of status on run for each row
+when (new.status in ('failed', 'cancelled') and old.finished_at is null and new.cost_tokens = 0 and new.trigger <> 'schedule')
+execute function forget_unpaid_input();
