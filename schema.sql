@@ -831,6 +831,7 @@ alter table thread add constraint thread_check CHECK (((last_turn = 0) = (last_r
 alter table thread add constraint thread_id_check CHECK ((id ~ '^[A-Za-z0-9_.:-]{1,128}$'::text));
 alter table thread add constraint thread_pkey PRIMARY KEY (user_id, uid);
 alter table thread add constraint thread_user_id_agent_id_id_key UNIQUE (user_id, agent_id, id);
+CREATE INDEX thread_empty ON public.thread USING btree (user_id) WHERE (last_turn = 0);
 CREATE INDEX thread_of_agent ON public.thread USING btree (user_id, agent_id, uid DESC);
 CREATE TRIGGER thread_of_erased BEFORE INSERT ON public.thread FOR EACH ROW EXECUTE FUNCTION refuse_erased('fail');
 

@@ -43,6 +43,24 @@ export const LIMITS = {
   body_bytes: 4_194_304,
   fallback_after_seconds: 60,
 } as const;
+/**
+ * contract 2.16: the most rows of a user that can be created without paying tokens, so that nobody fills the disk. Far
+ * more than people need: a reseller has many end users, and each of them may have opened a thread.
+ */
+export const USER_ROWS = {
+  agents: 1_000,
+  /** Keys that are not revoked. Of the revoked ones, as many are kept. */
+  api_keys: 1_000,
+  secrets: 1_000,
+  /** A thread with a turn is not counted: its model call was paid. */
+  empty_threads: 10_000,
+  end_user_budgets: 100_000,
+  webhook_endpoints: 10,
+} as const;
+/** contract 6.8.3: the latest versions of an agent that are kept, beside those of unfinished runs. */
+export const KEPT_VERSIONS = 50;
+/** contract 2.16: the stored size of all kept versions of a user's agents. One version may have 4 MB. */
+export const AGENT_BYTES = 268_435_456;
 /** contract 6: defaults of an agent's `limits`. */
 export const AGENT_LIMITS = {
   max_steps: 25,

@@ -1,9 +1,13 @@
+import { AGENT_BYTES, USER_ROWS } from "./constants.ts";
 import { failure } from "./purser-error.ts";
 
 /** 409: the request is valid, but the present state does not allow it. A test compares the codes with contract 2. */
 
 const conflict = (code: string, message: string, param?: string) =>
   failure({ status: 409, type: "conflict_error", code, message, param });
+
+/** `what` the user has as many of as contract 2.16 allows. */
+const tooMany = (limit: number, what: string, remedy = "Delete one first.") => `You have ${limit} ${what}. ${remedy}`;
 
 export const conflictErrors = {
   nameTaken: (what: string) => conflict("name_taken", `${what} already exists. Choose another name.`, "name"),
@@ -45,15 +49,31 @@ export const conflictErrors = {
       "key_unreadable",
       "This agent's key cannot be opened: the service's master key is another one now. Tell its operator.",
     ),
-  secretLimitReached: (limit: number) =>
-    conflict("secret_limit_reached", `You have ${limit} secrets. Delete one first.`),
+  agentLimitReached: () => conflict("agent_limit_reached", tooMany(USER_ROWS.agents, "agents")),
+  agentStorageFull: () =>
+    conflict(
+      "agent_storage_full",
+      `Your agents and their earlier versions have ${AGENT_BYTES / 1_048_576} MB. Delete an agent first.`,
+    ),
+  apiKeyLimitReached: () =>
+    conflict(
+      "api_key_limit_reached",
+      tooMany(USER_ROWS.api_keys, "API keys that are not revoked", "Revoke one first."),
+    ),
+  threadLimitReached: () =>
+    conflict(
+      "thread_limit_reached",
+      tooMany(USER_ROWS.empty_threads, "threads without a turn", "Chat in one, or delete one first."),
+    ),
+  budgetLimitReached: () =>
+    conflict("budget_limit_reached", tooMany(USER_ROWS.end_user_budgets, "budgets of end users")),
+  secretLimitReached: () => conflict("secret_limit_reached", tooMany(USER_ROWS.secrets, "secrets")),
   notConnectable: () =>
     conflict(
       "not_connectable",
       "Only a secret of type oauth with the grant authorization_code is connected by a person.",
     ),
-  endpointLimitReached: (limit: number) =>
-    conflict("endpoint_limit_reached", `You have ${limit} endpoints. Delete one first.`),
+  endpointLimitReached: () => conflict("endpoint_limit_reached", tooMany(USER_ROWS.webhook_endpoints, "endpoints")),
   purchaseNotRefundable: (status: string) =>
     conflict(
       "purchase_not_refundable",

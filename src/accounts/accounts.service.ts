@@ -1,3 +1,4 @@
+import { USER_ROWS } from "../constants.ts";
 import type { ApiKeyRecord } from "../contract/accounts.ts";
 import { type Caller, SCOPES } from "../contract/caller.ts";
 import { budgetResetsAt, budgetUse, type KeySpend, type UserLimits } from "../contract/key-terms.ts";
@@ -6,6 +7,7 @@ import { addSeconds, type Clock } from "../platform/clock.ts";
 import type { Db, InSameTx, Instant, Sql, Tx } from "../platform/db.ts";
 import { isUuid, newId } from "../platform/ids.ts";
 import { isUniqueViolation } from "../platform/sql-state.ts";
+import { hasMoreRows } from "../platform/statements.ts";
 import {
   type AccountsStore,
   type ApiKeyRow,
@@ -148,7 +150,7 @@ export async function createAccounts(deps: {
       if (ids.length === 0) return new Map();
       return new Map((await store.keyNames(user_id, ids)).map(({ id, name }) => [id, name]));
     },
-    /** Creates a key, no broader than the caller in scopes or lifetime. Throws 403 for a key with a budget. */
+    /** Creates a key, no broader than the caller in scopes or lifetime. Throws 403 for a key with a budget, 409 beyond the limit. */
     async createApiKey(caller: Caller, wanted: NewApiKey, also?: InSameTx<ApiKey>): Promise<ApiKey & { key: string }> {
       const scopes = wanted.scopes ?? caller.scopes;
       refuseLoneInterval(wanted);
@@ -156,6 +158,7 @@ export async function createAccounts(deps: {
         refuseBroader(caller, await ownKey(caller, tx), { ...wanted, scopes });
         refusePast(wanted.expires_at ?? null, clock.now());
         const { key, ...record } = await insertKey(tx, caller.user_id, { ...wanted, scopes });
+        await limitKeys(tx, store, caller.user_id);
         await also?.(tx, record);
         return { ...record, key };
       });
@@ -286,6 +289,14 @@ function newKeyRow(user_id: string, key: string, wanted: NewApiKey, created_at: 
     last_used_at: null,
     revoked_at: null,
   };
+}
+
+/** Called after an insert. Throws 409 when the user has too many keys, and deletes the oldest revoked ones. */
+async function limitKeys(tx: Tx, store: AccountsStore, user_id: string): Promise<void> {
+  const most = USER_ROWS.api_keys;
+  const valid = { table: "api_key", user_id, where: "revoked_at is null", most };
+  if (await hasMoreRows(tx, valid)) throw errors.apiKeyLimitReached();
+  await store.forgetRevokedKeys(tx, user_id, most);
 }
 
 /** The caller's own key; undefined: the console or the operator. With `tx` locked, so that it is changed before or after. */

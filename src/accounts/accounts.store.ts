@@ -186,6 +186,16 @@ export function createAccountsStore(db: Db) {
   return {
     ...userStatements(db),
     insertKey: (sql: Sql, key: ApiKeyRow) => tables(sql).insertInto("api_key").values(withJson(key)).execute(),
+    /** Deletes revoked keys except the `most` that were created last. A key that another transaction reads stays. */
+    forgetRevokedKeys: (tx: Tx, user_id: string, most: number) =>
+      tx.query({
+        text: `delete from api_key where user_id = $1 and id in (
+            select id from api_key where user_id = $1 and id <= (
+              select id from api_key where user_id = $1 and revoked_at is not null order by id desc offset $2 limit 1
+            ) and revoked_at is not null for update skip locked
+          )`,
+        values: [user_id, most],
+      }),
     keys: (user_id: string, page: { limit: number; before_id: string | null }) => {
       const query = tables()
         .selectFrom("api_key")

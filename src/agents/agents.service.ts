@@ -1,3 +1,4 @@
+import { AGENT_BYTES, KEPT_VERSIONS, USER_ROWS } from "../constants.ts";
 import type { AgentNames } from "../contract/agent-name.ts";
 import type { AgentChanges, AgentRecord, AgentVersion } from "../contract/agents.ts";
 import type { Caller } from "../contract/caller.ts";
@@ -13,6 +14,7 @@ import type { Db, Instant, Tx } from "../platform/db.ts";
 import type { EventFeed } from "../platform/event-stream.ts";
 import { isUuid, newId } from "../platform/ids.ts";
 import type { Log } from "../platform/log.ts";
+import { hasMoreRows, lockInserts } from "../platform/statements.ts";
 import type { OnPrune } from "../runs/pruning.ts";
 import type { RunFollowers } from "../runs/run-followers.ts";
 import type { Runs } from "../runs/runs.service.ts";
@@ -60,9 +62,6 @@ export interface AgentsDeps {
   forgetTurns: OnPrune;
 }
 
-/** The most agents in the list of models. */
-const MAX_AS_MODELS = 1_000;
-
 /** Agents, their versions and their runs. Owns `agent` and `agent_version`. */
 export function createAgents(deps: AgentsDeps) {
   const { db, runs, followers } = deps;
@@ -77,7 +76,7 @@ export function createAgents(deps: AgentsDeps) {
     configOf: createConfigCache(store),
     /** The agents that can be named as a model, the newest first. */
     async asModels(user_id: string) {
-      const active = await store.active(user_id, MAX_AS_MODELS);
+      const active = await store.active(user_id, USER_ROWS.agents);
       return active.map(({ id, name, description, model_id, auto_route, client_tools, created_at }) => ({
         id,
         name,
@@ -138,6 +137,16 @@ function createCrud(
     return record;
   };
 
+  /** Adds a version and deletes those that are no longer kept: contract 6.8.3. 409 when the rest is too large. */
+  const addVersion = async (tx: Tx, row: Parameters<AgentsStore["insertVersion"]>[1]): Promise<void> => {
+    const { user_id, agent_id, version } = row;
+    await store.insertVersion(tx, row);
+    const pinned = await runs.pinnedVersions(tx, row);
+    await store.forgetVersions(tx, { user_id, agent_id, up_to: version - KEPT_VERSIONS, pinned });
+    await lockInserts(tx, "agent", user_id);
+    if ((await store.versionBytes(tx, user_id)) > AGENT_BYTES) throw errors.agentStorageFull();
+  };
+
   const refuseUnusableTools = async (user_id: string, { tools_config }: AgentChanges): Promise<void> => {
     if (tools_config === undefined) return;
     const [unjudged] = deps.safety_off === "allowed" ? [] : unjudgedTools(tools_config);
@@ -178,7 +187,7 @@ function createCrud(
       if (ids.length === 0) return new Map();
       return new Map((await store.names(user_id, ids)).map(({ id, name, deleted }) => [id, { name, deleted }]));
     },
-    /** 400 for settings that do not fit together and for an unavailable model. */
+    /** 400 for settings that do not fit together and for an unavailable model. 409 beyond the limit. */
     async create(caller: Caller, wanted: AgentChanges & { name: string }): Promise<AgentRecord> {
       const { user_id } = caller;
       const config = newConfig({ ...wanted, tools_config: permittedTools(caller, wanted.tools_config ?? {}, {}) });
@@ -203,7 +212,9 @@ function createCrud(
       };
       await db.transaction(async (tx) => {
         await store.insertAgent(tx, { ...config, ...state });
-        await store.insertVersion(tx, { user_id, agent_id: id, version: 1, config, created_at: now });
+        const live = { table: "agent", user_id, where: "deleted_at is null", most: USER_ROWS.agents };
+        if (await hasMoreRows(tx, live)) throw errors.agentLimitReached();
+        await addVersion(tx, { user_id, agent_id: id, version: 1, config, created_at: now });
         await schedules.setSchedule(tx, { user_id, agent_id: id }, scheduleOf(config));
       });
       return get(user_id, id);
@@ -211,7 +222,7 @@ function createCrud(
     /**
      * Changes the given fields and validates the whole configuration. A real change makes a new version. Enabling the
      * schedule or the agent, even if it was enabled, resumes a paused schedule. 403 for a secret's binding that the
-     * caller may not write.
+     * caller may not write. 409 when the user's versions are too large.
      */
     async update(caller: Caller, id: string, changes: AgentChanges): Promise<AgentRecord> {
       const { user_id } = caller;
@@ -244,7 +255,7 @@ function createCrud(
           schedule_api_key_id,
           updated_at: changed ? now : row.updated_at,
         });
-        if (changed) await store.insertVersion(tx, { user_id, agent_id: id, version, config, created_at: now });
+        if (changed) await addVersion(tx, { user_id, agent_id: id, version, config, created_at: now });
         await schedules.setSchedule(tx, { user_id, agent_id: id }, scheduleOf(config));
         if (!config.is_active) await runs.cancelQueued(tx, { user_id, agent_id: id });
         if (resumes) await schedules.pauseSchedule({ user_id, agent_id: id }, null, tx);
@@ -258,6 +269,7 @@ function createCrud(
         const row = await store.lockAgent(tx, user_id, id);
         if (row === undefined) throw errors.notFound("This agent");
         await store.updateAgent(tx, { ...row, deleted_at: clock.now() });
+        await store.forgetSettings(tx, [row]);
         await schedules.forgetAgent(tx, { user_id, agent_id: id });
         await runs.cancelAgent(tx, { user_id, agent_id: id });
         await forgetThreads(tx, user_id, id);

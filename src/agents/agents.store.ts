@@ -1,3 +1,4 @@
+import type { AgentKey } from "../contract/agents.ts";
 import { createBatches } from "../platform/batch-queue.ts";
 import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
 import { readStatement } from "../platform/sql-functions.ts";
@@ -110,6 +111,21 @@ export function createAgentsStore(db: Db) {
         .insertInto("agent_version")
         .values({ ...row, config: asJson(row.config) })
         .execute(),
+    /** Deletes versions up to a number, without those that unfinished runs pin. */
+    forgetVersions: (tx: Tx, { user_id, agent_id, up_to, pinned }: AgentKey & { up_to: number; pinned: number[] }) =>
+      tx.query({
+        text: `delete from agent_version where user_id = $1 and agent_id = $2 and version <= $3
+          and version not in (select value::integer from jsonb_array_elements_text($4::jsonb))`,
+        values: [user_id, agent_id, up_to, JSON.stringify(pinned)],
+      }),
+    /** The stored, compressed size of all versions of the user's agents. The texts themselves are not read. */
+    async versionBytes(tx: Tx, user_id: string): Promise<number> {
+      const [row] = await tx.query<{ bytes: number }>({
+        text: "select coalesce(sum(pg_column_size(config)), 0)::bigint as bytes from agent_version where user_id = $1",
+        values: [user_id],
+      });
+      return row?.bytes ?? 0;
+    },
     agent: (user_id: string, id: string) => agent({ user_id, id }),
     lockAgent: (tx: Tx, user_id: string, id: string) =>
       live(tx, user_id).where("id", "=", id).forUpdate().executeTakeFirst(),
@@ -158,6 +174,20 @@ export function createAgentsStore(db: Db) {
       const { user_id, id, ...set } = stored(row);
       return tables(tx).updateTable("agent").set(set).where("user_id", "=", user_id).where("id", "=", id).execute();
     },
+    /** Deletes the settings and versions of deleted agents. Their rows stay, because entries of the ledger name them. */
+    forgetSettings: (sql: Sql, agents: readonly AgentId[]) =>
+      sql.query({
+        text: `with gone as (
+            delete from agent_version using jsonb_to_recordset($1::jsonb) as deleted(user_id uuid, id uuid)
+            where agent_version.user_id = deleted.user_id and agent_id = deleted.id
+            returning agent_version.user_id, agent_id
+          )
+          update agent set description = null, system_prompt = null, run_prompt = null, tools_config = '{}',
+            schedule_enabled = false, schedule_api_key_id = null
+          from (select distinct user_id, agent_id from gone) as deleted
+          where agent.user_id = deleted.user_id and agent.id = deleted.agent_id`,
+        values: [JSON.stringify(agents)],
+      }),
     /** Locks the agents whose schedules count against the key. */
     lockAgentsOfKey: (tx: Tx, user_id: string, api_key_id: string) =>
       live(tx, user_id).where("schedule_api_key_id", "=", api_key_id).orderBy("id").forUpdate().execute(),

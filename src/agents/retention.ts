@@ -1,5 +1,5 @@
 import { addDays, addSeconds, type Clock } from "../platform/clock.ts";
-import type { Instant } from "../platform/db.ts";
+import type { Db, Instant } from "../platform/db.ts";
 import { NIL_ID } from "../platform/ids.ts";
 import type { OnPrune } from "../runs/pruning.ts";
 import type { Runs } from "../runs/runs.service.ts";
@@ -20,15 +20,16 @@ const AGENTS = 100;
  * agents.
  */
 export function createRetention(deps: {
+  db: Db;
   clock: Clock;
   runs: Pick<Runs, "pruneRuns" | "pruneRunsOf">;
   schedules: Pick<Schedules, "pruneOccurrences">;
   /** Deletes the turns of these runs from their threads. */
   forgetTurns: OnPrune;
-  store: Pick<AgentsStore, "deletedAgents">;
+  store: Pick<AgentsStore, "deletedAgents" | "forgetSettings">;
   keep_days: number | null;
 }) {
-  const { clock, runs, schedules, forgetTurns, store, keep_days } = deps;
+  const { db, clock, runs, schedules, forgetTurns, store, keep_days } = deps;
   let next_search_at: Instant | null = null;
   let pruned_to: Parameters<Runs["pruneRuns"]>[0]["after"] = null;
   /** Cursor of the search for deleted agents. A deleted agent is never restored, so none is searched twice. */
@@ -40,6 +41,8 @@ export function createRetention(deps: {
     const agents = await store.deletedAgents({ before, after: deleted_to, limit: AGENTS });
     if (agents.length === 0) return false;
     if (await runs.pruneRunsOf(agents.map(({ user_id, id }) => ({ user_id, agent_id: id })))) return true;
+    // An earlier release kept them.
+    await store.forgetSettings(db, agents);
     deleted_to = agents.at(-1) ?? deleted_to;
     return agents.length === AGENTS;
   };

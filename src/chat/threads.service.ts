@@ -1,3 +1,4 @@
+import { USER_ROWS } from "../constants.ts";
 import { thatFit } from "../contract/common.ts";
 import type { ChatMessage } from "../contract/completions.ts";
 import type { ThreadDetail, ThreadRecord } from "../contract/threads.ts";
@@ -6,6 +7,7 @@ import type { Models } from "../models/models.service.ts";
 import type { Clock } from "../platform/clock.ts";
 import type { Db, Tx } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";
+import { hasMoreRows } from "../platform/statements.ts";
 import type { Runs } from "../runs/runs.service.ts";
 import type { BegunRun, ClaimedRun } from "../runs/runs.types.ts";
 import { type RunConfig, type RunInput, type RunStep, transcript } from "../runs/transcript.ts";
@@ -79,12 +81,14 @@ export function createThreads(deps: { db: Db; clock: Clock; runs: Runs; models: 
   }
 
   return {
-    /** Creates an empty thread. 409 when the id exists. */
+    /** Creates an empty thread. 409 when the id exists, or when the user has too many empty threads. */
     async create(key: ThreadKey): Promise<ThreadRecord> {
       const row = newThread(key);
-      if (!(await store.insert(db, row))) {
-        throw errors.threadExists();
-      }
+      const empty = { table: "thread", user_id: key.user_id, where: "last_turn = 0", most: USER_ROWS.empty_threads };
+      await db.transaction(async (tx) => {
+        if (!(await store.insert(tx, row))) throw errors.threadExists();
+        if (await hasMoreRows(tx, empty)) throw errors.threadLimitReached();
+      });
       return recordOf(row);
     },
     /** Newest first; `before_uid` is the position of the last thread of the page before. */

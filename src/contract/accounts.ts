@@ -109,7 +109,7 @@ export const createApiKey = createRoute({
   summary: "Create a key, no broader than the one that asks",
   ...needs("keys:write"),
   request: jsonBody(createApiKeySchema),
-  responses: { 201: json(createdApiKeySchema, "the key, shown this once"), ...failures(400, 403) },
+  responses: { 201: json(createdApiKeySchema, "the key, shown this once"), ...failures(400, 403, 409) },
 });
 
 export const deleteApiKey = createRoute({

@@ -76,7 +76,7 @@ export const createApiKeyOfUser = createRoute({
   summary: "Create an API key of a user",
   security,
   request: { params: idParams, ...jsonBody(createApiKeySchema.extend({ reason: reasonSchema })) },
-  responses: { 201: json(createdApiKeySchema, "the key, shown this once"), ...failures(400, 404) },
+  responses: { 201: json(createdApiKeySchema, "the key, shown this once"), ...failures(400, 404, 409) },
 });
 
 export const deleteApiKeyOfUser = createRoute({

@@ -155,7 +155,7 @@ export const createAgent = createRoute({
   summary: "Create an agent",
   ...needs("agents:write"),
   request: jsonBody(createAgentSchema),
-  responses: { 201: json(agentSchema, "the agent"), ...failures(400, 403) },
+  responses: { 201: json(agentSchema, "the agent"), ...failures(400, 403, 409) },
 });
 
 export const listAgents = createRoute({
@@ -210,7 +210,7 @@ export const updateAgent = createRoute({
     "schedule, or changes what its runs do, has them count against the key that wrote it.",
   ...needs("agents:write"),
   request: { params: idParams, ...jsonBody(updateAgentSchema) },
-  responses: { 200: json(agentSchema, "the agent as it is now"), ...failures(400, 403, 404) },
+  responses: { 200: json(agentSchema, "the agent as it is now"), ...failures(400, 403, 404, 409) },
 });
 
 export const deleteAgent = createRoute({

@@ -71,7 +71,7 @@ export const putEndUserBudget = createRoute({
         .openapi("SetEndUserBudget"),
     ),
   },
-  responses: { 200: json(budgetSchema, "the budget"), ...failures(400, 403) },
+  responses: { 200: json(budgetSchema, "the budget"), ...failures(400, 403, 409) },
 });
 
 export const deleteEndUserBudget = createRoute({

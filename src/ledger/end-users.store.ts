@@ -1,6 +1,9 @@
+import { USER_ROWS } from "../constants.ts";
+import { errors } from "../errors.ts";
 import type { Db, Instant, Tx } from "../platform/db.ts";
 import { NIL_ID } from "../platform/ids.ts";
 import { readStatement } from "../platform/sql-functions.ts";
+import { hasMoreRows } from "../platform/statements.ts";
 import { createSweepFailures } from "../platform/sweeper.ts";
 import type { EndUserBudget } from "./usage.types.ts";
 
@@ -30,11 +33,23 @@ export function createEndUsersStore(db: Db) {
         text: `${BUDGETS} and ($3::text is null or b.end_user > $3) order by b.end_user limit $4`,
         values: [user_id, now, page.after, page.limit],
       }),
+    /** Throws 409 for a new budget beyond the limit. */
     put: (user_id: string, end_user: string, to: Pick<EndUserBudget, "budget_tokens" | "budget_interval">) =>
-      db.query({
-        text: `insert into end_user_budget (user_id, end_user, budget_tokens, budget_interval) values ($1, $2, $3, $4)
-          on conflict (user_id, end_user) do update set budget_tokens = $3, budget_interval = $4`,
-        values: [user_id, end_user, to.budget_tokens, to.budget_interval],
+      db.transaction(async (tx) => {
+        const values = [user_id, end_user, to.budget_tokens, to.budget_interval];
+        const known = await tx.query({
+          text: `update end_user_budget set budget_tokens = $3, budget_interval = $4
+            where user_id = $1 and end_user = $2 returning end_user`,
+          values,
+        });
+        if (known.length > 0) return;
+        await tx.query({
+          text: `insert into end_user_budget (user_id, end_user, budget_tokens, budget_interval) values ($1, $2, $3, $4)
+            on conflict (user_id, end_user) do update set budget_tokens = $3, budget_interval = $4`,
+          values,
+        });
+        const most = USER_ROWS.end_user_budgets;
+        if (await hasMoreRows(tx, { table: "end_user_budget", user_id, most })) throw errors.budgetLimitReached();
       }),
     async remove(user_id: string, end_user: string): Promise<boolean> {
       const rows = await db.query({

@@ -1,3 +1,4 @@
+import { USER_ROWS } from "../constants.ts";
 import type { Notice, NoticeEvent, WebhookEndpoint } from "../contract/notices.ts";
 import { errors } from "../errors.ts";
 import { parseEgressAllow } from "../platform/address.ts";
@@ -9,12 +10,12 @@ import type { Log } from "../platform/log.ts";
 import type { Metrics } from "../platform/metrics.ts";
 import type { Outbound } from "../platform/outbound.ts";
 import { newWebhookSecret } from "../platform/standard-webhooks.ts";
+import { hasMoreRows } from "../platform/statements.ts";
 import { createDeliveries, secretContext } from "./deliveries.service.ts";
 import { urlProblem } from "./destination.ts";
 import { createNoticesStore, type EndpointRow } from "./notices.store.ts";
 import type { NewNotice } from "./notices.types.ts";
 
-const MAX_ENDPOINTS = 10;
 /** How long notices are listed. */
 const KEPT_DAYS = 90;
 
@@ -70,9 +71,11 @@ export function createNotices(deps: NoticesDeps) {
       const secret = newWebhookSecret();
       const sealed = cipher.seal(Buffer.from(secret), secretContext({ user_id, endpoint_id: id }));
       const row = { user_id, id, url: wanted.url, events: [...new Set(wanted.events)], created_at: clock.now() };
-      if (!(await store.insertEndpoint({ ...row, secret: sealed }, MAX_ENDPOINTS))) {
-        throw errors.endpointLimitReached(MAX_ENDPOINTS);
-      }
+      await db.transaction(async (tx) => {
+        await store.insertEndpoint(tx, { ...row, secret: sealed });
+        const most = USER_ROWS.webhook_endpoints;
+        if (await hasMoreRows(tx, { table: "webhook_endpoint", user_id, most })) throw errors.endpointLimitReached();
+      });
       return { ...endpointRecord({ ...row, disabled_at: null }), secret };
     },
     /** Lists endpoints, newest first. `before_id` is the last one of the previous page. */

@@ -23,17 +23,10 @@ const ENDPOINT_COLUMNS = "user_id, id, url, events, created_at, disabled_at";
 /** Endpoints and notices. delivery.store.ts stores the deliveries. */
 export function createNoticesStore(db: Db) {
   return {
-    /** Inserts the endpoint. Returns false when the user already has `most`. */
-    insertEndpoint: (row: Omit<EndpointRow, "disabled_at">, most: number): Promise<boolean> =>
-      db.transaction(async (tx) => {
-        // Serialised per user, so that two concurrent inserts cannot exceed the limit.
-        await tx.query({ text: "select pg_advisory_xact_lock(hashtextextended($1, 7))", values: [row.user_id] });
-        const inserted = await tx.query({
-          text: `insert into webhook_endpoint (user_id, id, url, events, secret, created_at)
-            select $1, $2, $3, $4, $5, $6 where (select count(*) from webhook_endpoint where user_id = $1) < $7 returning id`,
-          values: [row.user_id, row.id, row.url, row.events, row.secret, row.created_at, most],
-        });
-        return inserted.length > 0;
+    insertEndpoint: (tx: Tx, { user_id, id, url, events, secret, created_at }: Omit<EndpointRow, "disabled_at">) =>
+      tx.query({
+        text: "insert into webhook_endpoint (user_id, id, url, events, secret, created_at) values ($1, $2, $3, $4, $5, $6)",
+        values: [user_id, id, url, events, secret, created_at],
       }),
     endpoints: (user_id: string, page: { limit: number; before_id: string | null }) =>
       db.query<Omit<EndpointRow, "secret">>({

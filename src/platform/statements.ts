@@ -1,4 +1,4 @@
-import type { Sql } from "./db.ts";
+import type { Sql, Tx } from "./db.ts";
 
 /** Parts of SQL statements that several stores have. */
 
@@ -33,4 +33,25 @@ export async function selectByHash<Row extends object>(
   const rows = await sql.query<Row & { nth: number }>({ ...statement, values });
   const found = new Map(rows.map(({ nth, ...row }) => [nth, row as unknown as Row]));
   return hashes.map((_, index) => found.get(index + 1));
+}
+
+/** Serialises the inserts of a user into a table until the transaction ends, so that none of them exceeds a limit. */
+export async function lockInserts(tx: Tx, table: string, user_id: string): Promise<void> {
+  await tx.query({ text: "select pg_advisory_xact_lock(hashtextextended($1, 7))", values: [`${table} ${user_id}`] });
+}
+
+/**
+ * Whether the user has more than `most` rows of the table that meet the condition. Call it after an insert, in its
+ * transaction: of two concurrent inserts at the limit, the second one exceeds it.
+ */
+export async function hasMoreRows(
+  tx: Tx,
+  { table, user_id, where = "true", most }: { table: string; user_id: string; where?: string; most: number },
+): Promise<boolean> {
+  await lockInserts(tx, table, user_id);
+  const beyond = await tx.query({
+    text: `select 1 as beyond from ${table} where user_id = $1 and ${where} offset $2 limit 1`,
+    values: [user_id, most],
+  });
+  return beyond.length > 0;
 }

@@ -63,6 +63,8 @@ export function createHistory({ db, clock, signals, batch_limit }: HistoryDeps) 
     /** Agents with an unfinished run, chats excepted, and the id of that run. */
     busyAgents: (tx: Tx, agents: readonly AgentKey[]): Promise<Map<string, string>> =>
       history.selectBusyAgents(tx, agents),
+    /** The versions of an agent that its unfinished runs pin. */
+    pinnedVersions: (tx: Tx, agent: AgentKey): Promise<number[]> => history.selectPinnedVersions(tx, agent),
     /**
      * The number of queued runs on all nodes (counted up to 20,000), and the time since the oldest was first queued.
      */

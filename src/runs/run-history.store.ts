@@ -57,6 +57,16 @@ export async function selectAllRuns(
   return sql.query<RunRow>({ text, values });
 }
 
+/** The versions of an agent that its unfinished runs pin. */
+export async function selectPinnedVersions(sql: Sql, { user_id, agent_id }: AgentKey): Promise<number[]> {
+  const rows = await sql.query<{ version: number }>({
+    text: `select distinct agent_version as version from run
+      where user_id = $1 and agent_id = $2 and status in ${sqlList(UNFINISHED)}`,
+    values: [user_id, agent_id],
+  });
+  return rows.map(({ version }) => version);
+}
+
 /** The unfinished run that a request began. */
 export async function selectUnfinished(sql: Sql, user_id: string, request_id: string) {
   const [row] = await sql.query<{ id: string; agent_id: string }>({

@@ -1,3 +1,4 @@
+import { USER_ROWS } from "../constants.ts";
 import { errors } from "../errors.ts";
 import type { Db, Tx } from "../platform/db.ts";
 import { isUuid } from "../platform/ids.ts";
@@ -5,9 +6,6 @@ import type { Log } from "../platform/log.ts";
 import type { DataKeys } from "./data-keys.service.ts";
 import { type DataKey, integrityMacOf, isIntegrityMacOf, type RowIdentity, unseal } from "./seal.ts";
 import type { HeldKey, SealedRow, SecretRow, VaultStore } from "./vault.store.ts";
-
-/** The number of secrets that a user may have. */
-const MAX_SECRETS = 1000;
 
 /** Reads and changes of a user's secrets that keep the integrity MAC, for the services of this module. */
 export function createVaultChanges({ db, store, keys, log }: { db: Db; store: VaultStore; keys: DataKeys; log: Log }) {
@@ -50,7 +48,7 @@ export function createVaultChanges({ db, store, keys, log }: { db: Db; store: Va
     /** Stores a new secret. Throws 409 name_taken or secret_limit_reached. */
     async insert(row: SealedRow, key: DataKey): Promise<void> {
       await change(row.user_id, key, async (tx, count) => {
-        if (count >= MAX_SECRETS) throw errors.secretLimitReached(MAX_SECRETS);
+        if (count >= USER_ROWS.secrets) throw errors.secretLimitReached();
         if (!(await store.insert(tx, row))) throw errors.nameTaken(`A secret named ${row.name}`);
       });
     },

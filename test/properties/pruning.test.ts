@@ -19,6 +19,7 @@ const threads = () => createThreads({ db: queue.db, clock, runs: queue.schedulin
 const retention = (keep_days: number | null) => {
   const store = createAgentsStore(queue.db);
   return createRetention({
+    db: queue.db,
     clock,
     runs: queue.scheduling,
     schedules: queue.scheduling,
