@@ -74,6 +74,8 @@ export interface HttpEnv {
     created_user_id?: string | undefined;
     /** The `stableDigest` of a large body that was parsed in a thread. */
     body_digest?: string | undefined;
+    /** The request only reads. Its answer is not kept for its Idempotency-Key. */
+    only_reads?: boolean | undefined;
     /** The event with which an error ends the answer, if it is a stream of events. */
     error_event?: ((error: PurserError) => string) | undefined;
     /** Aborted at the end of a shutdown's drain, with the error for the caller. */

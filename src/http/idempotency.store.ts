@@ -32,6 +32,11 @@ interface Row {
  */
 const LOCK_SECONDS = 960;
 
+/** Answers of more bytes are large. Smaller ones fill no disk within a day at the usual rate of requests. */
+const LARGE_BYTES = 8_192;
+/** The most bytes of large answers to one user that are kept, where a new one cost nothing. */
+const KEPT_BYTES = 268_435_456;
+
 /** The user id of the idempotency keys of PURSER_ADMIN_KEY. No user has it. A named operator key has its own id. */
 export const OPERATOR_ID = NIL_ID;
 /** Beside the stored headers, never sent: the user whom an operator's answer is about. */
@@ -111,6 +116,17 @@ export function createIdempotencyStore({ db, clock, cipher }: { db: Db; clock: C
           about_user_id,
         ],
       });
+    },
+
+    /** contract 2.6.4: whether an answer that cost nothing may be kept beside the user's other large ones. */
+    async hasRoom(user_id: string, { body }: StoredAnswer): Promise<boolean> {
+      if (body.length <= LARGE_BYTES) return true;
+      const [kept] = await db.query<{ bytes: number }>({
+        text: `select coalesce(sum(octet_length(body)), 0) as bytes from idempotency_key
+          where user_id = $1 and octet_length(body) > $2`,
+        values: [user_id, LARGE_BYTES],
+      });
+      return (kept?.bytes ?? 0) + body.length <= KEPT_BYTES;
     },
 
     /** Deletes the key: the request did nothing, so a retry may run. */

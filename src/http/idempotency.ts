@@ -14,6 +14,9 @@ const KEPT_HEADERS = ["content-type", "location", SHOULD_RETRY];
 /** Statuses that are not stored if the request did nothing, so a retry runs. 499: the caller disconnected early. */
 const PASSING = new Set([401, 402, 403, 409, 429, 499]);
 
+/** Its answer repeats the settings of the request, which may have 4 MB and cost nothing. */
+const CREATES_AGENT = "/api/v1/agents";
+
 /** The last event of a stream that is whole or has failed, in the shape of each endpoint. */
 const LAST_EVENT =
   /^data: \[DONE\]|^event: (?:message_stop|error|response\.(?:completed|incomplete|failed))\n|^data: \{"error":/;
@@ -53,7 +56,11 @@ export function idempotency(store: IdempotencyStore, log: Log, renew_ms = RENEW_
       const did_nothing = headers.get(SHOULD_RETRY) !== "false";
       // A backup or an export changes nothing and can be larger than the memory, so a retry makes a new one.
       const is_file = headers.has("Content-Disposition");
-      if (is_file || (did_nothing && (status >= 500 || PASSING.has(status)))) return await store.release(key);
+      const is_kept = !is_file && c.get("only_reads") !== true;
+      if (!is_kept || (did_nothing && (status >= 500 || PASSING.has(status)))) return await store.release(key);
+      if (c.req.path === CREATES_AGENT && !(await store.hasRoom(key.user_id, await answerOf(c.res)))) {
+        return await store.release(key);
+      }
       is_streamed = c.res.body !== null && isEventStream(c.res);
       if (is_streamed) keepStream(c, { store, key, over: stopRenewing, log });
       else await store.answer(key, await answerOf(c.res), aboutUser(c));

@@ -27,6 +27,7 @@ export function mcpRoutes(
     }
     const message = (await c.req.json()) as Message;
     const session = c.req.header(SESSION);
+    c.set("only_reads", !startsRun(message));
     const asker = askerOf(c, message, session);
     if (message.method === "notifications/cancelled" && session !== undefined) {
       await tools.cancel(asker, callId(session, message.params?.requestId));
@@ -66,6 +67,11 @@ interface Message {
   id?: unknown;
   method?: unknown;
   params?: { name?: string; arguments?: unknown; requestId?: unknown; _meta?: Record<string, unknown> };
+}
+
+/** Whether the message calls an agent. The other tools read runs. */
+function startsRun({ method, params }: Message): boolean {
+  return method === "tools/call" && (params?.name ?? "").startsWith("run_");
 }
 
 function askerOf(c: Context<HttpEnv>, { id, params }: Message, session: string | undefined): Asker {

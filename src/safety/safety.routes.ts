@@ -11,6 +11,7 @@ export function safetyRoutes({ sanitizer }: { sanitizer: Sanitizers }) {
   const router = createRouter();
   router.openapi(contract.sanitizeContent, async (c) => {
     const { content, kind } = c.req.valid("json");
+    c.set("only_reads", true);
     const sanitized = await sanitizer
       .of(c.get("caller").user_id)
       .sanitize({ content, kind, level: "balanced", mark: newMark() });

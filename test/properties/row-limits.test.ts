@@ -263,3 +263,39 @@ describe("versions of agents", () => {
     },
   );
 });
+
+describe("answers that are kept for an Idempotency-Key", () => {
+  const twice = async (path: string, body: unknown, Key: string = newId()) => {
+    const send = () => ask("POST", path, body, { "Idempotency-Key": Key });
+    const [first, second] = [await send(), await send()];
+    expect(second.status).toBe(first.status);
+    return second.headers.get("Idempotent-Replayed") === "true";
+  };
+  const kept = () => sql("select from idempotency_key where user_id = $1", [user_id]);
+
+  test("are not those of requests that only read: they could repeat a megabyte for nothing", async () => {
+    expect(await twice("safety/sanitize", { content: "hello", kind: "text" })).toBe(false);
+    for (const name of ["get_run", "list_runs"]) {
+      const params = { name, arguments: name === "get_run" ? { run_id: newId() } : {} };
+      const message = { jsonrpc: "2.0", id: 1, method: "tools/call", params };
+      const Accept = "application/json, text/event-stream";
+      const { status } = await ask("POST", "mcp", message, { "Idempotency-Key": newId(), Accept });
+      expect(status).toBe(200);
+    }
+    expect(await kept()).toEqual([]);
+    expect(await twice("agents", AGENT)).toBe(true);
+  });
+
+  test("have 256 MB if they are new agents of over 8 KB; a smaller one is kept in any case", async () => {
+    const large = { ...AGENT, system_prompt: "x".repeat(9_000) };
+    expect(await twice("agents", large)).toBe(true);
+    await sql(
+      `insert into idempotency_key (user_id, key, request_hash, status, headers, body, created_at, locked_until)
+        select $1, 'filled-' || n, '', 201, '{}', convert_to(repeat('x', 8000000), 'UTF8'), now(), now()
+          from generate_series(1, 34) as n`,
+      [user_id],
+    );
+    expect(await twice("agents", large)).toBe(false);
+    expect(await twice("agents", AGENT)).toBe(true);
+  });
+});
