@@ -26,7 +26,7 @@ const MAX_LOOKS = 5;
 
 /** Starts the runs of agents and shows them to their users. */
 export function createAgentRuns(deps: {
-  runs: Pick<Runs, "enqueue" | "finishedRun" | "listRuns" | "getRun" | "requestCancel">;
+  runs: Pick<Runs, "enqueue" | "finishedRun" | "listRuns" | "getRun" | "getRunInParts" | "requestCancel">;
   schedules: Pick<Schedules, "occurrences">;
   ledger: Pick<Ledger, "accountStatus" | "keySpends" | "refills">;
   schedule_keys: Pick<ScheduleKeys, "judge">;
@@ -156,6 +156,9 @@ export function createAgentRuns(deps: {
     async run(user_id: string, id: string, run_id: string): Promise<RunDetail> {
       return runs.getRun(await keyOf(user_id, id), run_id);
     },
+    /** The same in parts. */
+    runInParts: async (user_id: string, id: string, run_id: string) =>
+      runs.getRunInParts(await keyOf(user_id, id), run_id),
     /** Cancels the run: at once while it is queued, otherwise through `cancelling`. 404, 409. */
     async cancelRun(user_id: string, id: string, run_id: string): Promise<RunRecord> {
       return runs.requestCancel(await keyOf(user_id, id), run_id);

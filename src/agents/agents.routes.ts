@@ -4,7 +4,8 @@ import { agentIdsIn, withAgentNames } from "../contract/agent-name.ts";
 import * as contract from "../contract/agents.ts";
 import { decodeCursor, encodeCursor, INSTANT_KEY, pageOf, UUID_KEY } from "../contract/common.ts";
 import type { HotEndpoint } from "../contract/hot-endpoint.ts";
-import { createRouter, type HttpRouter } from "../contract/router.ts";
+import { createRouter, type HttpRouter, textStream } from "../contract/router.ts";
+import type { RunDetail } from "../contract/runs.ts";
 import * as runContract from "../contract/runs.ts";
 import { listOccurrences } from "../contract/schedules.ts";
 import { errors } from "../errors.ts";
@@ -107,6 +108,19 @@ export function runNowEndpoint(agents: Pick<Agents, "runNow">): HotEndpoint {
   };
 }
 
+/** A run with many steps, as JSON in parts. */
+async function* textOf({ steps: _, ...record }: RunDetail, rest: AsyncIterable<RunDetail["steps"]>) {
+  yield `${JSON.stringify(record).slice(0, -1)},"steps":[`;
+  let separator = "";
+  for await (const steps of rest) {
+    for (const step of steps) {
+      yield `${separator}${JSON.stringify(step)}`;
+      separator = ",";
+    }
+  }
+  yield "]}";
+}
+
 function addRuns(router: HttpRouter, agents: Agents): void {
   router.openapi(runContract.listRuns, async (c) => {
     const { limit, cursor, ...filter } = c.req.valid("query");
@@ -120,7 +134,9 @@ function addRuns(router: HttpRouter, agents: Agents): void {
   });
   router.openapi(runContract.getRun, async (c) => {
     const { id, run_id } = c.req.valid("param");
-    return c.json(await agents.run(c.get("caller").user_id, id, run_id), 200);
+    const { run, rest } = await agents.runInParts(c.get("caller").user_id, id, run_id);
+    if (rest === null) return c.json(run, 200);
+    return c.body(textStream(textOf(run, rest)), 200, { "Content-Type": "application/json" }) as never;
   });
   router.openapi(runContract.cancelRun, async (c) => {
     const { id, run_id } = c.req.valid("param");

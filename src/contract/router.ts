@@ -79,6 +79,20 @@ export function serveBoth<Route extends RouteConfig>(
   router.openapi(operators, handler as never);
 }
 
+/** A body that is made while it is sent. */
+export function textStream(texts: AsyncGenerator<string, unknown>): ReadableStream<Uint8Array<ArrayBuffer>> {
+  return new ReadableStream({
+    async pull(controller) {
+      const { done, value } = await texts.next();
+      if (done === true) controller.close();
+      else controller.enqueue(Buffer.from(value as string));
+    },
+    async cancel() {
+      await texts.return(undefined);
+    },
+  });
+}
+
 /** Streams a CSV file: only one part of it is in memory at a time. */
 export function csvAnswer<Part>(
   name: string,
@@ -90,18 +104,7 @@ export function csvAnswer<Part>(
     yield head;
     for await (const part of parts) yield linesOf(part);
   }
-  const written = texts();
-  const body = new ReadableStream<Uint8Array>({
-    async pull(controller) {
-      const { done, value } = await written.next();
-      if (done === true) controller.close();
-      else controller.enqueue(Buffer.from(value));
-    },
-    async cancel() {
-      await written.return(undefined);
-    },
-  });
-  return new Response(body, {
+  return new Response(textStream(texts()), {
     headers: {
       "Content-Type": "text/csv; charset=utf-8; header=present",
       "Content-Disposition": `attachment; filename="${name}.csv"`,

@@ -1,5 +1,5 @@
 import type { AgentKey } from "../contract/agents.ts";
-import type { RunDetail, RunRecord } from "../contract/runs.ts";
+import type { RunDetail, RunRecord, StepRecord } from "../contract/runs.ts";
 import { errors } from "../errors.ts";
 import { createBatches } from "../platform/batch-queue.ts";
 import type { Clock } from "../platform/clock.ts";
@@ -11,6 +11,9 @@ import { detailOf, recordOf } from "./run-record.ts";
 import type { RunSignals } from "./run-signals.ts";
 import type { BegunRun, JournalStep, RunFilter, RunLease, RunSnapshot } from "./runs.types.ts";
 
+/** Steps that are read together. Most runs have fewer, and a step can have 200 KB and more. */
+const STEPS_AT_ONCE = 25;
+
 interface HistoryDeps {
   db: Db;
   clock: Clock;
@@ -21,11 +24,35 @@ interface HistoryDeps {
 
 /** Reads of runs: lists, details, journals, and the queue's figures. */
 export function createHistory({ db, clock, signals, batch_limit }: HistoryDeps) {
-  const details = createBatches(batch_limit, (keys: history.RunKey[]) => history.selectDetails(db, keys));
-  const getRun = async (agent: AgentKey, run_id: string): Promise<RunDetail> => {
+  const details = createBatches(batch_limit, (keys: history.RunKey[]) =>
+    history.selectDetails(db, keys, STEPS_AT_ONCE),
+  );
+  /** The run, or "long" if it has more than STEPS_AT_ONCE steps. 404. */
+  const shortRun = async (agent: AgentKey, run_id: string): Promise<RunDetail | "long"> => {
     const found = isUuid(run_id) ? await details({ user_id: agent.user_id, run_id }) : undefined;
+    if (found === "long") return found;
     if (found?.run.agent_id !== agent.agent_id) throw errors.notFound("This run");
     return detailOf(found);
+  };
+  const longRun = async (agent: AgentKey, run_id: string) => {
+    const row = await history.selectRun(db, agent.user_id, run_id);
+    if (row?.agent_id !== agent.agent_id) throw errors.notFound("This run");
+    return { ...recordOf(row), output: row.output };
+  };
+  async function* stepsOf(key: history.RunKey): AsyncGenerator<StepRecord[]> {
+    let after = -1;
+    for (;;) {
+      const page = await history.selectStepPage(db, key, { after, limit: STEPS_AT_ONCE });
+      if (page.length > 0) yield page;
+      if (page.length < STEPS_AT_ONCE) return;
+      after = page.at(-1)?.index ?? after;
+    }
+  }
+  const getRun = async (agent: AgentKey, run_id: string): Promise<RunDetail> => {
+    const run = await shortRun(agent, run_id);
+    if (run !== "long") return run;
+    const record = await longRun(agent, run_id);
+    return { ...record, steps: (await Array.fromAsync(stepsOf({ user_id: agent.user_id, run_id }))).flat() };
   };
   return {
     /** Runs of an agent, newest first; `before_id` is the last run of the page before. */
@@ -46,6 +73,16 @@ export function createHistory({ db, clock, signals, batch_limit }: HistoryDeps) 
     },
     /** One run with its output and steps. 404 when there is none, or it is another agent's. */
     getRun,
+    /** The same in parts: with many steps, `rest` reads them page by page, because together they can have 40 MB. */
+    async getRunInParts(
+      agent: AgentKey,
+      run_id: string,
+    ): Promise<{ run: RunDetail; rest: AsyncIterable<StepRecord[]> | null }> {
+      const run = await shortRun(agent, run_id);
+      if (run !== "long") return { run, rest: null };
+      const record = await longRun(agent, run_id);
+      return { run: { ...record, steps: [] }, rest: stepsOf({ user_id: agent.user_id, run_id }) };
+    },
     /** The run when it has finished, or its state after `timeout_ms`. `is_open`: this node executed it a moment ago. */
     async finishedRun(
       agent: AgentKey,

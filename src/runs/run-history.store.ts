@@ -117,16 +117,39 @@ export interface RunDetails {
 export const STEP_COLUMNS =
   "index, type, name, status, arguments, result, error, safety, usage, started_at, finished_at";
 
-/** Each run, in order, with its steps, read in one snapshot. */
-export async function selectDetails(sql: Sql, keys: readonly RunKey[]): Promise<(RunDetails | undefined)[]> {
-  const rows = await sql.query<{ detail: DetailJson | null }>({
+/**
+ * Each run, in order, with its steps, read in one snapshot. "long": a run with more than `most_steps`, whose steps are not
+ * read; undefined: no such run.
+ */
+export async function selectDetails(
+  sql: Sql,
+  keys: readonly RunKey[],
+  most_steps: number,
+): Promise<(RunDetails | "long" | undefined)[]> {
+  const rows = await sql.query<{ detail: DetailJson | null; is_long: boolean | null }>({
     name: "run_details",
-    text: `select detail
+    text: `select steps_count > $2 as is_long, case when steps_count <= $2 then (
+        select detail from run_details(key.user_id, key.run_id) as detail
+      ) end as detail
       from rows from (jsonb_to_recordset($1::jsonb) as (user_id uuid, run_id uuid)) with ordinality as key
-      left join lateral run_details(user_id, run_id) as detail on true order by ordinality`,
-    values: [JSON.stringify(keys)],
+      left join run on run.user_id = key.user_id and run.id = key.run_id order by ordinality`,
+    values: [JSON.stringify(keys), most_steps],
   });
-  return rows.map(({ detail }) => (detail === null ? undefined : detailsOf(detail)));
+  return rows.map(({ detail, is_long }) => (is_long ? "long" : detail === null ? undefined : detailsOf(detail)));
+}
+
+/** The steps of a run after one of them, as many as `limit`. */
+export async function selectStepPage(
+  sql: Sql,
+  { user_id, run_id }: RunKey,
+  { after, limit }: { after: number; limit: number },
+): Promise<StepRecord[]> {
+  return sql.query({
+    name: "run_step_page",
+    text: `select ${STEP_COLUMNS} from run_step
+      where user_id = $1 and run_id = $2 and index > $3 order by index limit $4`,
+    values: [user_id, run_id, after, limit],
+  });
 }
 
 /** The result of the SQL function `run_details`, which formats instants differently. */

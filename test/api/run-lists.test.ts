@@ -1,5 +1,6 @@
 import { beforeEach, expect, test } from "vitest";
 import { useLab } from "../support/lab.ts";
+import { runSql } from "../support/postgres-server.ts";
 import type { Client } from "../support/service.ts";
 import { completion, hanging } from "../support/upstream.ts";
 
@@ -84,4 +85,29 @@ test("disabling an agent cancels its runs that wait in the queue, and lets those
   expect((await statuses()).sort()).toEqual(["cancelled", ...Array.from({ length: 10 }, () => "running")]);
   await Promise.all(runs.map(({ body }) => user.post(`${agent}/runs/${body.id}/cancel`)));
   await expect.poll(async () => new Set(await statuses())).toEqual(new Set(["cancelled"]));
+});
+
+test("a run with many steps is answered whole, as one with few", async () => {
+  const short = (await runNow(30)).body;
+  const address = `${agent}/runs/${short.id}`;
+  expect((await user.get(address)).body).toEqual(short);
+  const url = lab.service.database.database_url ?? "";
+  await runSql(url, `update run set steps_count = 60 where id = '${short.id}'`);
+  await runSql(
+    url,
+    `insert into run_step (user_id, run_id, index, type, name, status, result, started_at, finished_at)
+      select user_id, run_id, n, 'tool', 'web_fetch', 'succeeded', to_jsonb(repeat('x', 100000) || n), started_at, finished_at
+        from run_step, generate_series(1, 59) as n where run_id = '${short.id}'`,
+  );
+  const answer = await user.get(address);
+  expect([answer.status, answer.headers.get("Content-Type")]).toEqual([200, "application/json"]);
+  const { steps, ...record } = answer.body;
+  expect(record).toEqual({ ...short, steps: undefined, steps_count: 60 });
+  expect(steps[0]).toEqual(short.steps[0]);
+  expect(Object.keys(steps[59]).sort()).toEqual(Object.keys(short.steps[0]).sort());
+  expect(steps.map(({ index }: { index: number }) => index)).toEqual(Array.from({ length: 60 }, (_, n) => n));
+  expect(steps[59].result).toBe(`${"x".repeat(100_000)}59`);
+  expect((await user.get(`${agent.slice(0, -1)}0/runs/${short.id}`)).status).toBe(404);
+  const stranger = await lab.service.newUser();
+  expect((await stranger.get(address)).status).toBe(404);
 });
