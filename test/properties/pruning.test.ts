@@ -89,7 +89,7 @@ describe("the operator's retention", () => {
   });
 });
 
-test("runs of a deleted agent, the last one too, go 30 days after it, also where runs are kept for ever", async () => {
+test("runs of a deleted agent, the last one too, go 30 days after it, and so do versions that an earlier release left", async () => {
   await ended();
   const { user_id, agent_id } = queue.agent;
   await queue.db.query({
@@ -98,13 +98,17 @@ test("runs of a deleted agent, the last one too, go 30 days after it, also where
       values ($1, $2, 1, 'gone', true, true, '{}', false, 'UTC', '{}', $3, $3, $3)`,
     values: [user_id, agent_id, START],
   });
+  await queue.db.query({
+    text: "insert into agent_version (user_id, agent_id, version, config, created_at) values ($1, $2, 1, '{}', $3)",
+    values: [user_id, agent_id, START],
+  });
   const kept = retention(null);
   queue.now = addDays(START, 29);
   await kept.pruneOld();
-  expect(await ids()).toHaveLength(1);
+  expect([(await ids()).length, await counted("agent_version")]).toEqual([1, 1]);
   queue.now = addDays(START, 31);
   await kept.pruneOld();
-  expect(await ids()).toEqual([]);
+  expect([(await ids()).length, await counted("agent_version"), await counted("agent")]).toEqual([0, 0, 1]);
 });
 
 describe("conversations", () => {
