@@ -105,12 +105,14 @@ export function reshapeAnswer(answer: ChatResponse): void {
   }
 }
 
-/** Gives each call a type and an id of its own: the result of a call names it by the id. */
+/** Gives each call a type, arguments, and an id of its own: the result of a call names it by the id. */
 function completeCalls(calls: readonly Fields[]): void {
   const taken = new Set<unknown>();
   for (const call of calls) {
     if (typeof call.id !== "string" || call.id === "" || taken.has(call.id)) call.id = `call_${newId()}`;
     if (call.type !== "custom") call.type = "function";
+    const called = call.function;
+    if (isJsonObject(called) && typeof called.arguments !== "string") called.arguments = "{}";
     taken.add(call.id);
   }
 }

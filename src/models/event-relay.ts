@@ -1,5 +1,6 @@
 import { isTooDeep } from "../platform/json.ts";
 import { createChoiceCompleter, FAILED_ANSWER, OTHER_SHAPE, reshapeChoices } from "./answer-shape.ts";
+import { newIdentity } from "./chunks.ts";
 import { generatedText } from "./generated-text.ts";
 import type { CallOptions, Counts, ProviderRequest } from "./models.types.ts";
 import { brokenProvider } from "./provider-errors.ts";
@@ -73,7 +74,9 @@ export function createEventRelay(request: ProviderRequest, onDisbelieved?: CallO
   let has_begun = false;
   /** Null until the provider has named its model. */
   let theirs: string | null = null;
-  let identity = { id: "", created: 0 };
+  /** The provider's identity of the stream. Some servers send none. */
+  let known = { id: "", created: 0 };
+  const own = newIdentity();
   /** The last usable report. */
   let usage: Counts | null = null;
   const completeCalls = createCallCompleter();
@@ -95,7 +98,8 @@ export function createEventRelay(request: ProviderRequest, onDisbelieved?: CallO
       if (payload === "" || payload === "[DONE]") continue;
       const chunk = parseChunk(payload);
       has_begun = true;
-      identity = { id: identity.id || String(chunk.id ?? ""), created: identity.created || Number(chunk.created) || 0 };
+      const { id, created } = known;
+      known = { id: id || String(chunk.id ?? ""), created: created || Number(chunk.created) || 0 };
       theirs = MODEL_FIELD.exec(payload)?.[0] ?? (completer.isDone() ? ours : null);
       if (theirs !== null) return;
     }
@@ -104,8 +108,7 @@ export function createEventRelay(request: ProviderRequest, onDisbelieved?: CallO
   function parseChunk(payload: string): Chunk {
     const chunk = chunkOrNull(payload);
     if (chunk === null) throw brokenProvider(model, "an event that is no chunk");
-    if ((chunk.error !== undefined && chunk.error !== null) || chunk.object === "error")
-      throw brokenProvider(model, "an error event");
+    if (chunk.error || chunk.object === "error") throw brokenProvider(model, "an error event");
     return chunk;
   }
 
@@ -236,7 +239,7 @@ export function createEventRelay(request: ProviderRequest, onDisbelieved?: CallO
       if (fault !== null) throw fault;
       return finished;
     },
-    identity: () => identity,
+    identity: () => ({ id: known.id || own.id, created: known.created || own.created }),
     counts() {
       if (usage === null) return estimateCounts(request, receivedText());
       // Some providers report during the stream. A caller that leaves between two reports also pays for the later text.

@@ -204,6 +204,33 @@ describe("the beginning of a streamed choice, as OpenAI's helper `.stream()` nee
   });
 });
 
+it.each([
+  ["no chunk but the usage", [event({ choices: [], usage: USAGE })], ""],
+  ["empty ids, as TGI does", HELLO.slice(0, 3).map((chunk) => chunk.replace("chatcmpl-upstream", "")), "hello there"],
+  [
+    "an empty error",
+    HELLO.slice(0, 3).map((chunk) => chunk.replace('"choices"', '"error":"","choices"')),
+    "hello there",
+  ],
+])("OpenAI's helper reads a stream with %s, and its usage", async (_, chunks, text) => {
+  for (const include_usage of [false, true]) {
+    lab.upstream.answer(events(...chunks, "data: [DONE]\n\n"));
+    const openai = new OpenAI({ baseURL: `${lab.service.url}/api/v1`, apiKey: user.key, maxRetries: 0 });
+    const fields = { ...ask("lab/plain"), stream_options: { include_usage } };
+    const { choices, usage } = await openai.chat.completions.stream(fields as never).finalChatCompletion();
+    expect([choices[0]?.message.content ?? "", usage?.total_tokens]).toEqual([text, 14]);
+  }
+});
+
+it.each([null, undefined])("a call of a whole answer with the arguments %s has none, as JSON", async (given) => {
+  const call = { id: "call_a", type: "function", function: { name: "now", arguments: given } };
+  const choices = [{ index: 0, message: { role: "assistant", tool_calls: [call] }, finish_reason: "tool_calls" }];
+  lab.upstream.answer(json({ id: "x", object: "chat.completion", created: 1, model: "m", choices, usage: USAGE }));
+  const { body } = await user.post("/api/v1/chat/completions", ask("lab/plain"));
+  expect(chatResponseSchema.safeParse(body).error).toBeUndefined();
+  expect(body.choices[0].message.tool_calls[0].function).toEqual({ name: "now", arguments: "{}" });
+});
+
 describe("a stream without a finish reason, which is complete with [DONE]", () => {
   const call = { id: "a", type: "function", function: { name: "add", arguments: "{}" } };
   const calls = event({ choices: [{ index: 0, delta: { tool_calls: [{ index: 0, ...call }] } }] });
