@@ -88,8 +88,8 @@ export function createEventRelay(request: ProviderRequest, onDisbelieved?: CallO
   let reported_blocks = 0;
   /** The number of blocks in `kept` before the last chunk with usage alone, which ends a stream; null without one. */
   let closed_blocks: number | null = null;
-  let read = { start: 0, end: 0, text: "" };
-  let all = { end: 0, text: "" };
+  const textFrom = createTextReader(kept);
+  const receivedFrom = createTextReader(kept);
 
   /** Reads the stream's identity and the provider's name of the model from the first chunks, until they have both. */
   function learn(block: string): void {
@@ -136,7 +136,7 @@ export function createEventRelay(request: ProviderRequest, onDisbelieved?: CallO
     // Written again, the provider's name may have other spaces than in the first chunk.
     if ("model" in chunk) chunk.model = model.id;
     // Some servers end with a report of zeros or without figures, which must not replace a good one.
-    const received = () => receivedText() + generatedText(chunk.choices);
+    const received = () => receivedFrom(0) + generatedText(chunk.choices);
     usage = believed(countsOfUsage(reported), request, { received, onDisbelieved }) ?? usage;
     const empty = reported != null && (!Array.isArray(chunk.choices) || chunk.choices.length === 0);
     if (empty) closed_blocks = kept.length;
@@ -194,20 +194,6 @@ export function createEventRelay(request: ProviderRequest, onDisbelieved?: CallO
     return named;
   }
 
-  /** The text generated in `kept` from block `start` on. Calls come every second, so it reads each block only once. */
-  function textFrom(start: number): string {
-    if (read.start !== start) read = { start, end: start, text: "" };
-    read.text += keptText(kept.slice(read.end));
-    read.end = kept.length;
-    return read.text;
-  }
-
-  /** All text generated in `kept`. Reports may come with every event, so it reads each block only once. */
-  function receivedText(): string {
-    all = { end: kept.length, text: all.text + keptText(kept.slice(all.end)) };
-    return all.text;
-  }
-
   return {
     push(text) {
       let buffer = tail + text;
@@ -241,12 +227,26 @@ export function createEventRelay(request: ProviderRequest, onDisbelieved?: CallO
     },
     identity: () => ({ id: known.id || own.id, created: known.created || own.created }),
     counts() {
-      if (usage === null) return estimateCounts(request, receivedText());
+      if (usage === null) return estimateCounts(request, receivedFrom(0));
       // Some providers report during the stream. A caller that leaves between two reports also pays for the later text.
       const since = estimateTokens(textFrom(reported_blocks));
       if (since === 0) return usage;
       return { ...usage, output_tokens: usage.output_tokens + since, estimated: true };
     },
+  };
+}
+
+/**
+ * Reads the text generated in `kept` from a block on. Counts are asked for every second and reports may come with every
+ * event, so it reads each block only once while the start is the same.
+ */
+function createTextReader(kept: readonly string[]): (start: number) => string {
+  let read = { start: 0, end: 0, text: "" };
+  return (start) => {
+    if (read.start !== start) read = { start, end: start, text: "" };
+    read.text += keptText(kept.slice(read.end));
+    read.end = kept.length;
+    return read.text;
   };
 }
 
