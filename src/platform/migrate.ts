@@ -18,6 +18,8 @@ const ADVISORY_LOCK = 7_470_625;
 const LOCK_PAUSE_MS = 250;
 /** Each batch of the ledger shares it (src/ledger/sql/ledger_lock.sql), so a migration waits for them, and they for it. */
 const LEDGER_LOCK = 7_470_627;
+const OLDER_MS = 30_000;
+const OLDER_POLL_MS = 25;
 /** How often a node that waits for another one's migrations says so. */
 const WAIT_LINES_MS = 30_000;
 
@@ -77,8 +79,7 @@ export async function bringUpToDate(source: SqlSource, folder = FOLDER, log?: Lo
       const outcome = await migrateAlone(connection, folder);
       if (outcome === "migrated") break;
       if (outcome === "prepared") {
-        // Waits for the batches that have begun without the lock: they have locked their accounts.
-        await inTransaction(connection, () => connection.script("lock table account in exclusive mode"));
+        await waitForOlder(connection);
         continue;
       }
       if (waited_ms % WAIT_LINES_MS === 0) log?.info({ waited_ms }, "waiting: another node migrates the database");
@@ -134,6 +135,20 @@ async function stopLedger(connection: SqlConnection): Promise<"stopped" | "prepa
   }
   await connection.query({ text: "select pg_advisory_xact_lock($1)", values: [LEDGER_LOCK] });
   return "stopped";
+}
+
+/** Waits for the statements of nodes that have begun before, but not longer than OLDER_MS for a long one. */
+async function waitForOlder(connection: SqlConnection): Promise<void> {
+  const { rows } = await connection.query<{ now: string }>({ text: "select clock_timestamp()::text as now" });
+  for (let waited_ms = 0; waited_ms < OLDER_MS; waited_ms += OLDER_POLL_MS) {
+    const older = await connection.query({
+      text: `select pid from pg_stat_activity where datname = current_database() and application_name = 'purser'
+        and pid <> pg_backend_pid() and xact_start < $1::timestamptz limit 1`,
+      values: [rows[0]?.now],
+    });
+    if (older.rows.length === 0) return;
+    await delay(OLDER_POLL_MS);
+  }
 }
 
 /**

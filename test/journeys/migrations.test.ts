@@ -300,7 +300,8 @@ describe("a batch of the ledger during a migration that adds a column", () => {
       const held = ledger.hold(user_id, 10);
       await untilWaiting(1);
       startNext();
-      await untilWaiting(2);
+      const locks = "select from pg_proc where proname = 'ledger_lock' and prosrc like '%pg_try_advisory%'";
+      await expect.poll(() => runSql(database.database_url ?? "", locks)).toHaveLength(1);
       await other.script("commit");
       await migrating;
       expect(await held).toMatchObject({ status: "held", held_tokens: 10 });
