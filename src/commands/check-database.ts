@@ -8,6 +8,8 @@ import type { Keyring } from "../vault/keyring.types.ts";
 
 /** The oldest PostgreSQL that the service supports. */
 const LEAST_VERSION = 15;
+/** Of a node: its pools and the one that listens. */
+const CONNECTIONS = 17;
 const CHANNEL = "purser_check";
 /** Codes of Node for a certificate that it rejects. */
 const CERTIFICATE = /CERT|UNABLE_TO_VERIFY/;
@@ -47,14 +49,22 @@ export async function checkDatabase(database_url: string, keyring: Keyring | nul
 async function inspect(source: SqlSource, { problems, notes }: Findings): Promise<SchemaState> {
   const connection = await source.connect();
   try {
-    const { rows } = await connection.query<{ version: number; user: string; may_create: boolean }>({
+    const { rows } = await connection.query<{ version: number; user: string; may_create: boolean; most: number }>({
       text: `select current_setting('server_version_num')::integer / 10000 as version, current_user as user,
-        has_schema_privilege('public', 'create') as may_create`,
+        has_schema_privilege('public', 'create') as may_create,
+        least((select nullif(rolconnlimit, -1) from pg_roles where rolname = current_user),
+          (select nullif(datconnlimit, -1) from pg_database where datname = current_database()),
+          current_setting('max_connections')::integer) as most`,
     });
-    const { version = 0, user = "", may_create = false } = rows[0] ?? {};
+    const { version = 0, user = "", may_create = false, most = CONNECTIONS } = rows[0] ?? {};
     if (version < LEAST_VERSION) {
       problems.push(
         `DATABASE_URL: the server is PostgreSQL ${version}, and Purser needs ${LEAST_VERSION} or newer: upgrade it, or name another server`,
+      );
+    }
+    if (most < CONNECTIONS) {
+      problems.push(
+        `DATABASE_URL: ${user} may have ${most} connections, and a node needs ${CONNECTIONS}: raise the limit of the user or the database, or max_connections`,
       );
     }
     const state = await readSchemaState(connection);

@@ -128,7 +128,14 @@ async function prepareWhenUp(prepare: () => Promise<void>, wait_seconds: number)
     try {
       return await prepare();
     } catch (error) {
-      if (!isDatabaseAway(error) || isUnusable(error) || wait_seconds === 0) throw error;
+      if (isUnusable(error)) {
+        const { message } = error as Error;
+        throw new Error(
+          `the database rejects this start: ${message}. Run purser check, and correct DATABASE_URL or the rights of its user`,
+          { cause: error },
+        );
+      }
+      if (!isDatabaseAway(error) || wait_seconds === 0) throw error;
       if (monotonicMs() > deadline_ms) {
         const { message } = error as Error;
         throw new Error(

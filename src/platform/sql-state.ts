@@ -59,10 +59,11 @@ export function isReadOnlyServer(error: unknown): boolean {
   return codeOf(error) === "25006";
 }
 
-/** invalid_authorization, invalid_catalog_name: waiting does not help. */
+/** invalid_authorization, invalid_catalog_name, insufficient_privilege: waiting does not help. */
 export function isUnusable(error: unknown): boolean {
   return (
-    /^(28|3D)/.test(codeOf(error)) || (error instanceof Error && error.cause !== undefined && isUnusable(error.cause))
+    /^(28|3D|42501)/.test(codeOf(error)) ||
+    (error instanceof Error && error.cause !== undefined && isUnusable(error.cause))
   );
 }
 

@@ -94,6 +94,19 @@ describe("--check of a broken configuration exits with 2 and says what to do", (
     expect(problems.join()).not.toContain("hunter2");
   });
 
+  it("4b: a user or a database with fewer connections than a node needs", async () => {
+    await runSql(locked.url("postgres"), "create role few login password 'right' connection limit 5");
+    await runSql(locked.url("postgres"), "create database narrow connection limit 16");
+    const problems = await Promise.all([
+      problemsOf(onPostgres(url("user", "few:right"))),
+      problemsOf(onPostgres(url("name", "narrow"))),
+    ]);
+    expect(problems[0]).toContain(
+      "DATABASE_URL: few may have 5 connections, and a node needs 17: raise the limit of the user or the database, or max_connections",
+    );
+    expect(problems[1]).toEqual([expect.stringContaining("purser may have 16 connections, and a node needs 17")]);
+  });
+
   it("5: a misspelt PURSER_ name, but not the names that Kubernetes sets", async () => {
     const problems = await problemsOf({ PURSER_DRAIN_SECOND: "60", PURSER_PORT_3000_TCP: "tcp://10.0.0.1:3000" });
     expect(problems).toEqual([
@@ -228,6 +241,21 @@ describe("--check of a working configuration", () => {
     expect(existsSync(DATA_DIR)).toBe(false);
     const tables = await runSql(url("name", "fresh"), "select 1 from pg_tables where schemaname = 'public'");
     expect(tables).toEqual([]);
+  });
+});
+
+describe("a start or a command that the database rejects", () => {
+  it.each([
+    ["a missing database", "start", () => url("name", "nowhere"), 'database "nowhere" does not exist'],
+    ["a missing database", "audit", () => url("name", "nowhere"), 'database "nowhere" does not exist'],
+    ["a wrong password", "migrate", () => url("user", "ada:hunter2"), "password authentication failed"],
+    ["a user without rights", "start", () => url("user", "ada:right"), "permission denied for schema public"],
+  ])("because of %s says what to do: %s", async (_, command, address, reason) => {
+    const { code, stderr } = await runPurser([command], withDefaults(onPostgres(address())));
+    expect(code).toBe(1);
+    expect(stderr).toContain(reason);
+    expect(stderr).toContain("Run purser check, and correct DATABASE_URL or the rights of its user");
+    expect(stderr).not.toContain("hunter2");
   });
 });
 
