@@ -1,7 +1,7 @@
 import { createLog } from "../platform/log.ts";
 import { readSchemaState, type SchemaState } from "../platform/migrate.ts";
 import { openDb } from "../platform/open-db.ts";
-import type { SqlSource } from "../platform/sql-connection.ts";
+import { readConnectionLimit, type SqlSource } from "../platform/sql-connection.ts";
 import { rejectTransfer } from "../platform/transfer.ts";
 import { createDataKeys } from "../vault/data-keys.service.ts";
 import type { Keyring } from "../vault/keyring.types.ts";
@@ -49,14 +49,12 @@ export async function checkDatabase(database_url: string, keyring: Keyring | nul
 async function inspect(source: SqlSource, { problems, notes }: Findings): Promise<SchemaState> {
   const connection = await source.connect();
   try {
-    const { rows } = await connection.query<{ version: number; user: string; may_create: boolean; most: number }>({
+    const { rows } = await connection.query<{ version: number; user: string; may_create: boolean }>({
       text: `select current_setting('server_version_num')::integer / 10000 as version, current_user as user,
-        has_schema_privilege('public', 'create') as may_create,
-        least((select nullif(rolconnlimit, -1) from pg_roles where rolname = current_user),
-          (select nullif(datconnlimit, -1) from pg_database where datname = current_database()),
-          current_setting('max_connections')::integer) as most`,
+        has_schema_privilege('public', 'create') as may_create`,
     });
-    const { version = 0, user = "", may_create = false, most = CONNECTIONS } = rows[0] ?? {};
+    const { version = 0, user = "", may_create = false } = rows[0] ?? {};
+    const most = await readConnectionLimit(connection);
     if (version < LEAST_VERSION) {
       problems.push(
         `DATABASE_URL: the server is PostgreSQL ${version}, and Purser needs ${LEAST_VERSION} or newer: upgrade it, or name another server`,

@@ -128,3 +128,13 @@ export function sqlOver(source: SqlSource, query: Sql["query"]): Sql {
     tables: <Tables>() => kysely as Kysely<Tables>,
   };
 }
+
+/** How many connections the user of this one may have to its database. */
+export async function readConnectionLimit(connection: SqlConnection): Promise<number> {
+  const { rows } = await connection.query<{ most: number }>({
+    text: `select least((select nullif(rolconnlimit, -1) from pg_roles where rolname = current_user),
+        (select nullif(datconnlimit, -1) from pg_database where datname = current_database()),
+        current_setting('max_connections')::integer) as most`,
+  });
+  return rows[0]?.most ?? 0;
+}
