@@ -79,11 +79,17 @@ function bodyOf({ name, expires, models, requests, tokens, runs, ...budget }: Ke
     expires_at: expires === "" ? null : new Date(`${expires}T23:59:59`).toISOString(),
     ...budgetOf(budget),
     allowed_models: id === undefined ? null : id === NO_MODEL && more.length === 0 ? [] : ids,
-    limits: {
-      requests_per_minute: limitOf(requests),
-      tokens_per_minute: limitOf(tokens),
-      concurrent_runs: limitOf(runs),
-    },
+    limits: limitsOf({ requests, tokens, runs }),
+  };
+}
+
+/** null: no limit at all. */
+function limitsOf({ requests, tokens, runs }: Pick<KeyDraft, "requests" | "tokens" | "runs">) {
+  if (requests === "" && tokens === "" && runs === "") return null;
+  return {
+    requests_per_minute: limitOf(requests),
+    tokens_per_minute: limitOf(tokens),
+    concurrent_runs: limitOf(runs),
   };
 }
 
