@@ -302,7 +302,7 @@ it("what was changed in an agent is not lost by leaving it without saving, unles
   await page.goto(`${service.url}/agents/${id}/edit`);
   await page.getByLabel("Description").fill("not saved yet");
   await page.getByRole("link", { name: "Overview" }).click();
-  await page.getByRole("dialog").getByRole("button", { name: "Stay" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Keep editing" }).click();
   expect(await page.getByLabel("Description").inputValue()).toBe("not saved yet");
   await page.getByRole("link", { name: "Overview" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Discard changes" }).click();
