@@ -73,7 +73,7 @@ async function createUsers({ name, url }: Cell): Promise<string[]> {
   return keys;
 }
 
-/** What a program does with its key: every kind of call, by Bearer and x-api-key. */
+/** A program's calls with its key: every kind, by Bearer and x-api-key. */
 async function useApi(cell: CellName, router: string, key: string): Promise<void> {
   const bearer = { Authorization: `Bearer ${key}` };
   const api = `${router}/api/v1`;
@@ -102,7 +102,7 @@ async function useApi(cell: CellName, router: string, key: string): Promise<void
   await call(cell, `${api}/agents/${created.id}`, json("DELETE", bearer), 204);
 }
 
-/** A person signs up at the router and uses the console's session, which the default cell has given. */
+/** A person signs up at the router and uses the console with a session of the default cell. */
 async function signUp(router: string, { service }: Cell): Promise<void> {
   const [email, password] = ["person@example.com", "a long and unusual password"];
   const from = { Origin: router };

@@ -46,10 +46,10 @@ function report(what: string, holds: boolean, detail = ""): void {
 }
 
 /**
- * Runs the command until it ends, and kills it `kills` times before: each time at a random moment up to half a second after it
- * began to work (its first line).
+ * Runs the command until it ends. Before, kills it `kills` times, each time at a random moment in the half second after its
+ * first line.
  */
-async function killedOften(args: string[], env: Record<string, string>, after?: () => Promise<void>) {
+async function killRepeatedly(args: string[], env: Record<string, string>, after?: () => Promise<void>) {
   let killed = 0;
   for (;;) {
     const child = startPurser(args, env);
@@ -69,7 +69,7 @@ async function killedOften(args: string[], env: Record<string, string>, after?: 
   }
 }
 
-function tell(name: string, { code, stdout, stderr, killed }: CommandResult & { killed: number }): void {
+function reportCommand(name: string, { code, stdout, stderr, killed }: CommandResult & { killed: number }): void {
   report(
     `${name} after ${killed} kills`,
     code === 0 && killed > 0,
@@ -129,9 +129,9 @@ async function archive(database_url: string, folder: string): Promise<void> {
     if (JSON.stringify(await readUsageOfAll(db, ARCHIVE_WINDOW)) !== usage) changes += 1;
   };
   const env = { DATABASE_URL: database_url, DATA_DIR: data_dir, PURSER_KEK: KEK };
-  const ended = await killedOften(["archive", "--older-than", "1", "--to", files], env, check);
+  const ended = await killRepeatedly(["archive", "--older-than", "1", "--to", files], env, check);
   await check();
-  tell(`archive of ${before.entry} entries and ${before.usage_event} usage events`, ended);
+  reportCommand(`archive of ${before.entry} entries and ${before.usage_event} usage events`, ended);
   report("audit after each kill", violations === 0, `${violations} violations`);
   report("usage of all after each kill", changes === 0, `${changes} times different`);
   for (const table of ["entry", "usage_event"] as const) {
@@ -171,10 +171,10 @@ async function moveAndRestore(newDatabase: (name: string) => Promise<string>, fo
   const backup = join(folder, "backup.gz");
   const backed_up = await runPurser(["backup", backup], env);
   report("backup", backed_up.code === 0, backed_up.stdout.trim().split("\n").at(-1));
-  tell("move", await killedOften(["move", "--to", target], env));
+  reportCommand("move", await killRepeatedly(["move", "--to", target], env));
   report("moved", true, await statuses(target));
   const restored = await newDatabase("restored");
-  tell("restore", await killedOften(["restore", backup], { ...env, DATABASE_URL: restored }));
+  reportCommand("restore", await killRepeatedly(["restore", backup], { ...env, DATABASE_URL: restored }));
   report("restored", (await statuses(restored)) === (await statuses(target)), await statuses(restored));
 }
 

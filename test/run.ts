@@ -5,9 +5,8 @@ import { chromiumBinary } from "./support/chromium.ts";
 import { postgresBinaries } from "./support/postgres-server.ts";
 import { COMPILE_CACHE, FLAGS } from "./support/process.ts";
 
-// `npm test`: the whole suite, on embedded storage and, where its server binaries are, on
-// PostgreSQL; and, where Chromium is, the console's journeys in it. Arguments go on
-// to vitest.
+// `npm test`: the whole suite, on embedded storage, on PostgreSQL if its server binaries are installed, and with the
+// console's journeys if Chromium is installed. Vitest gets the arguments.
 const projects = ["unit", "tidy", "embedded"];
 if (postgresBinaries() !== null) {
   projects.push("postgres");

@@ -41,8 +41,8 @@ const ARROWS: Record<string, string[]> = {
   backup: BASE,
 };
 const SHARED = new Set(["errors.ts", "constants.ts"]);
-/** Processes and wiring: they may import whatever they start. */
-const ENTRANCES = new Set([
+/** Processes and wiring, which may import every module. */
+const ENTRY_POINTS = new Set([
   "app.ts",
   "services.ts",
   "base-services.ts",
@@ -76,7 +76,7 @@ describe("the modules", () => {
     expect([...modules].filter((name) => !(name in ARROWS))).toEqual([]);
   });
 
-  it("imports only along its arrows", () => {
+  it("imports only the modules that its entry in ARROWS allows", () => {
     const wrong = source
       .filter(inModule)
       .flatMap(importsOf)
@@ -89,9 +89,9 @@ describe("the modules", () => {
     expect(wrong).toEqual([]);
   });
 
-  it("reaches into no other module's store or routes", () => {
+  it("imports no other module's store or routes", () => {
     const wrong = source
-      .filter((file) => !ENTRANCES.has(relative("src", file)) && !file.startsWith(COMMANDS))
+      .filter((file) => !ENTRY_POINTS.has(relative("src", file)) && !file.startsWith(COMMANDS))
       .flatMap(importsOf)
       .filter(({ file, target }) => moduleOf(file) !== moduleOf(target) && /\.(store|routes)\.ts$/.test(target));
     expect(wrong).toEqual([]);
@@ -165,7 +165,7 @@ describe("the SQL files", () => {
   );
   const isFunction = (file: string) => /^create or replace function/m.test(text(file));
 
-  it("each say first why they are there", () => {
+  it("each begin with the reason for their existence", () => {
     expect(sql.filter((file) => !text(file).startsWith("-- "))).toEqual([]);
   });
 
@@ -182,7 +182,7 @@ describe("the SQL files", () => {
     expect(wrong).toEqual([]);
   });
 
-  it("call, as functions, only functions of their module", () => {
+  it("hold functions that call only functions of their own module", () => {
     const wrong = sql.filter(isFunction).flatMap((file) =>
       [...code(file).matchAll(/\b(\w+)\s*\(/g)]
         .map(([, name]) => name ?? "")
@@ -192,7 +192,7 @@ describe("the SQL files", () => {
     expect(wrong).toEqual([]);
   });
 
-  it("call, as statements, only functions of modules that theirs may import", () => {
+  it("hold statements that call only functions of modules that their module may import", () => {
     const wrong = sql
       .filter((file) => !isFunction(file))
       .flatMap((file) =>
@@ -236,7 +236,7 @@ describe("the migrations", () => {
     expect(migrations.filter((file) => defining.test(text(file)))).toEqual([]);
   });
 
-  it("only expand, so that nodes of the release before go on working, unless a line says why they can", () => {
+  it("only expand, so that nodes of the previous release keep working, unless a line says why a change is safe", () => {
     const later = migrations.filter((file) => !file.startsWith("migrations/1000_"));
     const contracting =
       /\b(drop\s+(table|column)|rename\s+(to|column)|set\s+not\s+null|alter\s+column\s+\w+\s+(set\s+data\s+)?type)\b/i;
@@ -245,7 +245,7 @@ describe("the migrations", () => {
     expect(unexplained).toEqual([]);
   });
 
-  it("say beside each table why it is there", () => {
+  it("give the reason for each table in a comment above it", () => {
     const silent = migrations.flatMap((file) =>
       [...text(file).matchAll(/(.*)\ncreate table (\w+)/g)]
         .filter(([, before]) => !before?.startsWith("--"))
@@ -283,7 +283,7 @@ describe("the style", () => {
     expect(wrong).toEqual([]);
   });
 
-  it("writes the fields of an object in the object, not in one that is spread into it", () => {
+  it("writes an object's fields directly, without spreading an object literal", () => {
     const code = files.filter((file) => /^(src|test|bench|demo|console)\/.*\.tsx?$/.test(file));
     expect(code.filter((file) => /\.\.\.\{/.test(text(file)))).toEqual([]);
   });
@@ -293,14 +293,14 @@ describe("the style", () => {
     expect(code.filter((file) => text(file).split("\n").length > 400)).toEqual([]);
   });
 
-  it("has at most 45 files under 40 lines, tools apart: a smaller one belongs in the file that uses it", () => {
+  it("has at most 45 files under 40 lines, except tools: a small file belongs in the file that uses it", () => {
     // A tool has its own two files, however small it is.
     const isTool = (file: string) => /^src\/(contract\/)?tools\//.test(file);
     const small = source.filter((file) => !isTool(file) && text(file).split("\n").length <= 40);
     expect(small.length, small.join(" ")).toBeLessThanOrEqual(45);
   });
 
-  it("keeps functions, closures and components under 70 lines of their own, and under 180 with what is nested", () => {
+  it("keeps functions, closures and components under 70 lines of their own, and under 180 with nested functions", () => {
     const code = files.filter((file) => /^(src|console\/src)\/.*\.tsx?$/.test(file));
     const measured = code.flatMap((file) => functionsOf(file, text(file)).map((each) => ({ file, ...each })));
     const long = measured.filter(({ lines, own_lines }) => own_lines > 70 || lines > 180);
@@ -371,13 +371,13 @@ describe("the style", () => {
     expect(text("package-lock.json")).not.toContain('"resolved"');
   });
 
-  it("pins every dependency to one version, so that an install brings what was tested", () => {
+  it("pins every dependency to one version, so that an install has the tested versions", () => {
     const { dependencies, devDependencies, optionalDependencies, overrides } = JSON.parse(text("package.json"));
     const all = Object.entries({ ...dependencies, ...devDependencies, ...optionalDependencies, ...overrides });
     expect(all.filter(([, version]) => !/^\d+\.\d+\.\d+$/.test(String(version)))).toEqual([]);
   });
 
-  it("skips no test, and mocks no module: files share their modules with the next", () => {
+  it("skips no test, and mocks no module: test files share their modules", () => {
     const wrong = files.filter(
       (file) =>
         file.endsWith(".test.ts") &&

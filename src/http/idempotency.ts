@@ -28,7 +28,7 @@ const LINE_FEED = 0x0a;
 
 /** Ends the replay of a stream whose caller hung up. */
 const LEFT =
-  "The first request with this Idempotency-Key hung up here. What was generated is charged. Send the request with a new key for a whole answer.";
+  "The first request with this Idempotency-Key hung up here. The output so far is charged. Send the request with a new key for a whole answer.";
 
 /** Interval between two renewals of a claim, a quarter of its lease. A request may run for an hour and more. */
 const RENEW_MS = 240_000;

@@ -38,7 +38,7 @@ describe("API keys (contract 3)", () => {
     ]);
   });
 
-  it("of one user begin with the same two characters, after a rotation too", async () => {
+  it("of one user begin with the same two characters, also after a rotation", async () => {
     const user = await service.newUser();
     const bucket = (key: string) => key.slice("purser_live_".length, "purser_live_".length + 2);
     const { body } = await user.post("/api/v1/api-keys", { name: "second" });
@@ -52,13 +52,13 @@ describe("API keys (contract 3)", () => {
     ["no header", {}, "missing_api_key"],
     ["another scheme", { Authorization: "Basic abc" }, "invalid_api_key"],
     ["a wrong checksum", { Authorization: `Bearer purser_live_${"A".repeat(49)}` }, "invalid_api_key"],
-  ])("refuse %s with 401", async (_, headers, code) => {
+  ])("get 401 for %s", async (_, headers, code) => {
     const response = await fetch(`${service.url}/api/v1/users/me`, { headers });
     expect(response.status).toBe(401);
     expect((await response.json()).error).toMatchObject({ type: "authentication_error", code });
   });
 
-  it("are refused once revoked, though they were in use a moment before", async () => {
+  it("are rejected once revoked, also if they were used a moment before", async () => {
     const user = await service.newUser();
     const { body } = await user.post("/api/v1/api-keys", { name: "doomed" });
     const doomed = service.as(body.key);
@@ -76,7 +76,7 @@ describe("API keys (contract 3)", () => {
     expect((await service.as(body.key).get("/api/v1/users/me")).body.error.code).toBe("expired_api_key");
   });
 
-  it("rotate under the same id, the old secret good for the grace only", async () => {
+  it("keep their id in a rotation, and the old secret works only during the grace period", async () => {
     const user = await service.newUser();
     const { body: first } = await user.post("/api/v1/api-keys", { name: "rotated" });
     const { status, body: second } = await user.post(`/api/v1/api-keys/${first.id}/rotate`, { grace_seconds: 60 });
@@ -100,7 +100,7 @@ describe("API keys (contract 3)", () => {
     expect(await newest()).toMatchObject({ name: "used", last_used_at });
   });
 
-  it("cannot mint a broader key: scopes or life", async () => {
+  it("cannot create a broader key: more scopes or a longer life", async () => {
     const user = await service.newUser();
     const { body } = await user.post("/api/v1/api-keys", {
       name: "narrow",
@@ -118,7 +118,7 @@ describe("API keys (contract 3)", () => {
     expect(made.body.scopes).toEqual(["keys:write", "billing:read"]);
   });
 
-  it("with a budget make and rotate no others: several of one budget would spend it several times", async () => {
+  it("with a budget cannot create or rotate other keys, because several keys could spend the budget several times", async () => {
     const user = await service.newUser();
     const { body } = await user.post("/api/v1/api-keys", { name: "budgeted", budget_tokens: 100 });
     const { body: other } = await user.post("/api/v1/api-keys", { name: "other", budget_tokens: 50 });
@@ -131,7 +131,7 @@ describe("API keys (contract 3)", () => {
     expect([own.status, own.body.budget_tokens]).toEqual([200, 100]);
   });
 
-  it("cannot take over a broader key by rotating it, but may rotate themselves", async () => {
+  it("cannot rotate a broader key, but can rotate themselves", async () => {
     const user = await service.newUser();
     const [{ id: broad }] = (await user.get("/api/v1/api-keys")).body.api_keys;
     const { body } = await user.post("/api/v1/api-keys", { name: "narrow", scopes: ["keys:write"] });
@@ -141,7 +141,7 @@ describe("API keys (contract 3)", () => {
     expect((await narrow.post(`/api/v1/api-keys/${body.id}/rotate`, {})).status).toBe(200);
   });
 
-  it("answer 403 insufficient_scope outside their scopes", async () => {
+  it("get 403 insufficient_scope outside their scopes", async () => {
     const user = await service.newUser();
     const { body } = await user.post("/api/v1/api-keys", { name: "chat only", scopes: ["chat:write"] });
     const response = await service.as(body.key).get("/api/v1/users/me/buckets");
@@ -149,9 +149,9 @@ describe("API keys (contract 3)", () => {
     expect(response.body.error).toMatchObject({ type: "permission_error", code: "insufficient_scope" });
   });
 
-  it("end when whoever found one says so; the answer never tells whether it was one", async () => {
+  it("are revoked by a leak report; the answer never tells whether the reported text was a key", async () => {
     const user = await service.newUser();
-    const tell = async (key: string) => {
+    const reportLeak = async (key: string) => {
       const response = await fetch(`${service.url}/api/v1/api-keys/revoke-leaked`, {
         method: "POST",
         headers: { "Content-Type": "application/json" },
@@ -159,29 +159,29 @@ describe("API keys (contract 3)", () => {
       });
       return { status: response.status, body: await response.json() };
     };
-    const wrong = await tell("not a key");
-    expect(await tell(user.key)).toEqual(wrong);
+    const wrong = await reportLeak("not a key");
+    expect(await reportLeak(user.key)).toEqual(wrong);
     expect(wrong.status).toBe(202);
     expect((await user.get("/api/v1/users/me")).body.error?.code).toBe("revoked_api_key");
   });
 
-  it("are reported 60 times a minute from one address at most, whatever it says of other addresses", async () => {
-    const tell = (address: string) =>
+  it("can be reported at most 60 times a minute from one address, also with forged X-Forwarded-For headers", async () => {
+    const reportLeak = (address: string) =>
       fetch(`${service.url}/api/v1/api-keys/revoke-leaked`, {
         method: "POST",
         headers: { "Content-Type": "application/json", "X-Forwarded-For": address },
         body: JSON.stringify({ key: "not a key" }),
       });
-    const answers = await Promise.all(Array.from({ length: 80 }, (_, index) => tell(`203.0.113.${index}`)));
+    const answers = await Promise.all(Array.from({ length: 80 }, (_, index) => reportLeak(`203.0.113.${index}`)));
     const refused = answers.filter(({ status }) => status === 429);
     expect(refused.length).toBeGreaterThanOrEqual(15);
     expect(refused[0]?.headers.get("retry-after")).toMatch(/^\d+$/);
     await service.restart({ PURSER_TRUSTED_PROXIES: "127.0.0.0/8" });
-    const proxied = await Promise.all(Array.from({ length: 80 }, (_, index) => tell(`203.0.113.${index}`)));
+    const proxied = await Promise.all(Array.from({ length: 80 }, (_, index) => reportLeak(`203.0.113.${index}`)));
     expect(proxied.map(({ status }) => status)).toEqual(Array(80).fill(202));
   });
 
-  it("that were rotated away end alone when somebody reports them: the key that replaced them goes on", async () => {
+  it("that were replaced by a rotation can be reported without ending the new key", async () => {
     const user = await service.newUser();
     const [{ id }] = (await user.get("/api/v1/api-keys")).body.api_keys;
     const { key } = (await user.post(`/api/v1/api-keys/${id}/rotate`, { grace_seconds: 600 })).body;
@@ -191,7 +191,7 @@ describe("API keys (contract 3)", () => {
     expect((await service.as(key).get("/api/v1/users/me")).status).toBe(200);
   });
 
-  it("of another user answer 404 to every verb", async () => {
+  it("of another user answer 404 to every method", async () => {
     const [owner, other] = [await service.newUser(), await service.newUser()];
     const { body } = await owner.post("/api/v1/api-keys", { name: "mine" });
     expect((await other.request("DELETE", `/api/v1/api-keys/${body.id}`)).status).toBe(404);
@@ -210,7 +210,7 @@ describe("the operator API (contract 8)", () => {
     expect(buckets.body).toEqual({ buckets: [], total_remaining: 0, next_cursor: null });
   });
 
-  it("are found by a part of their address, whatever its case, and by their id, page by page", async () => {
+  it("finds users by a part of their address, in upper or lower case, and by their id, page by page", async () => {
     const made: string[] = [];
     for (const name of ["find_1", "Find+2", "findX3"]) {
       const { body } = await service.admin.post("/api/v1/admin/users", { email: `${name}@found.example` });
@@ -230,7 +230,7 @@ describe("the operator API (contract 8)", () => {
     expect([...first.ids, ...rest.ids]).toEqual(made);
   });
 
-  it("can be given the plans that the operator is shown, which are those on offer", async () => {
+  it("lists the plans on offer, and can give each of them to a user", async () => {
     const user = await service.newUser();
     const shown = (await service.admin.get("/api/v1/admin/plans")).body.plans;
     const offer = (await user.get("/api/v1/billing/plans")).body;
@@ -238,20 +238,20 @@ describe("the operator API (contract 8)", () => {
     expect((await user.get("/api/v1/admin/plans")).status).toBe(401);
   });
 
-  it("refuses a second user with the same address", async () => {
+  it("rejects a second user with the same address", async () => {
     await service.admin.post("/api/v1/admin/users", { email: "twice@example.com" });
     const again = await service.admin.post("/api/v1/admin/users", { email: "TWICE@example.com" });
     expect(again.status).toBe(409);
     expect(again.body.error).toMatchObject({ code: "name_taken", param: "email" });
   });
 
-  it("takes no user's key, and no wrong key", async () => {
+  it("rejects a user's key and a wrong key", async () => {
     const user = await service.newUser();
     expect((await user.get("/api/v1/admin/users")).status).toBe(401);
     expect((await service.as("wrong").get("/api/v1/admin/audit")).body.error.code).toBe("invalid_api_key");
   });
 
-  it("grants tokens that last 12 months unless said otherwise", async () => {
+  it("grants tokens for 12 months unless the request says otherwise", async () => {
     const user = await service.newUser({ trial: false });
     const path = `/api/v1/admin/users/${user.user_id}/grants`;
     const granted = await service.admin.post(path, { amount_tokens: 1000, source: "top_up", note: "thanks" });
@@ -286,7 +286,7 @@ describe("the operator API (contract 8)", () => {
     expect((await user.get("/api/v1/users/me")).status).toBe(200);
   });
 
-  it("erases a user: the keys end, the address is free, the ledger stays in order", async () => {
+  it("erases a user: the keys are revoked, the address is free, and the audit stays clean", async () => {
     const { body } = await service.admin.post("/api/v1/admin/users", { email: "gone@example.com" });
     expect((await service.admin.request("DELETE", `/api/v1/admin/users/${body.user.id}`)).status).toBe(204);
     expect((await service.as(body.api_key.key).get("/api/v1/users/me")).status).toBe(401);
@@ -297,7 +297,7 @@ describe("the operator API (contract 8)", () => {
 });
 
 describe("an erased user's API keys", () => {
-  it("keep no name, revoked ones neither, and another user's keys keep theirs", async () => {
+  it("lose their names, also revoked ones, and another user's keys keep theirs", async () => {
     const [user, other] = [await service.newUser(), await service.newUser()];
     const revoked = await user.post("/api/v1/api-keys", { name: "old laptop of Ada Example" });
     await user.request("DELETE", `/api/v1/api-keys/${revoked.body.id}`);
@@ -311,7 +311,7 @@ describe("an erased user's API keys", () => {
 });
 
 describe("the test clock (contract 8)", () => {
-  it("stands still, goes forward only, and survives a restart", async () => {
+  it("does not run, moves only forward, and survives a restart", async () => {
     await setClock("2026-02-01T00:00:00Z");
     expect((await service.admin.get("/api/v1/admin/clock")).body).toEqual({ now: "2026-02-01T00:00:00.000Z" });
     expect((await setClock("2026-02-01T00:00:00Z")).status).toBe(200);
@@ -320,7 +320,7 @@ describe("the test clock (contract 8)", () => {
     expect((await service.admin.get("/api/v1/admin/clock")).body).toEqual({ now: "2026-02-01T00:00:00.000Z" });
   });
 
-  it("ends the trial and expires its bucket at the instant, with an entry dated then", async () => {
+  it("ends the trial and expires its bucket at the exact instant, with an entry of that instant", async () => {
     const user = await service.newUser();
     await setClock("2026-02-20T00:00:00Z");
     const profile = (await user.get("/api/v1/users/me")).body;
@@ -334,7 +334,7 @@ describe("the test clock (contract 8)", () => {
     });
   });
 
-  it("renews a subscription at each period's end, a grant for each, the 31st clamped and come back", async () => {
+  it("renews a subscription at each period's end with one grant, on the 31st or a shorter month's last day", async () => {
     await setClock("2026-03-31T00:00:00Z");
     const user = await service.newUser({ trial: false });
     const path = `/api/v1/admin/users/${user.user_id}/subscription`;

@@ -9,7 +9,7 @@ import { completion, delta, hanging, json } from "../support/upstream.ts";
 
 const CHAT = "/api/v1/chat/completions";
 const GRANT = 100_000;
-/** Of lab/plain: 10 tokens of input at 1 and 4 of output at 2. */
+/** The cost on lab/plain: 10 tokens of input at 1 and 4 of output at 2. */
 const COST = 18;
 
 let user: Client;
@@ -27,7 +27,7 @@ const named = (fields: Record<string, unknown> = {}) => ask(`agent/${agent}`, fi
 const runs = async () => (await user.get(`/api/v1/agents/${agent}/runs`)).body.runs;
 const clientOf = (of: Client) => new OpenAI({ baseURL: `${lab.service.url}/api/v1`, apiKey: of.key, maxRetries: 0 });
 
-it("answers as the agent, in OpenAI's shape, and charges once: the run's model call", async () => {
+it("answers as the agent, in OpenAI's shape, and charges the run's model call once", async () => {
   const answer = await user.post(CHAT, named());
   expect(answer.status).toBe(200);
   expect(answer.body).toMatchObject({
@@ -61,7 +61,7 @@ it("works with the official client, in one piece and as a stream with usage on i
   expect(await settledBalance(user)).toBe(GRANT - 3 * COST);
 });
 
-it("shows how an agent with auto_route came to its model", async () => {
+it("shows the routing of an agent with auto_route", async () => {
   await user.request("PUT", `/api/v1/agents/${agent}`, { auto_route: true });
   const { body } = await user.post(CHAT, named());
   expect(body.routing).toMatchObject({ chosen: body.model, candidates: expect.arrayContaining([body.model]) });
@@ -70,7 +70,7 @@ it("shows how an agent with auto_route came to its model", async () => {
   expect((await runs())[0].routing).toMatchObject({ chosen: body.model });
 });
 
-it("is no model of anybody else, nor one that does not exist", async () => {
+it("does not exist for other users, nor without its agent", async () => {
   const stranger = await lab.service.newUser({ trial: false, tokens: GRANT });
   for (const [caller, model] of [
     [stranger, `agent/${agent}`],
@@ -84,7 +84,7 @@ it("is no model of anybody else, nor one that does not exist", async () => {
   expect(lab.upstream.requests).toEqual([]);
 });
 
-it("needs the scope chat:write and no other, as the agent's own chat does", async () => {
+it("needs only the scope chat:write, like the agent's own chat", async () => {
   const keyWith = async (...scopes: string[]) =>
     lab.service.as((await user.post("/api/v1/api-keys", { name: "k", scopes })).body.key);
   const [chatting, managing] = await Promise.all([keyWith("chat:write"), keyWith("agents:read", "agents:write")]);
@@ -101,7 +101,7 @@ it("needs the scope chat:write and no other, as the agent's own chat does", asyn
   }
 });
 
-it("of a disabled agent is 409, without tokens 402, and nothing is run", async () => {
+it("answers 409 for a disabled agent and 402 without tokens, and starts no run", async () => {
   const poor = await lab.service.newUser({ trial: false });
   const made = await poor.post("/api/v1/agents", { name: "a", model_id: "lab/plain" });
   const refused = await poor.post(CHAT, ask(`agent/${made.body.id}`));
@@ -122,19 +122,19 @@ it.each([
     { messages: [{ role: "user", content: [{ type: "image_url", image_url: { url: "x" } }] }] },
     "messages[0].content[0]",
   ],
-])("refuses what an agent cannot take: %s", async (_, fields, param) => {
+])("rejects fields that an agent does not support: %s", async (_, fields, param) => {
   const { status, body } = await user.post(CHAT, named(fields));
   expect([status, body.error.param]).toEqual([400, param]);
 });
 
-it("ignores the tools of a client, so that coding clients can use an agent", async () => {
+it("ignores a client's tools, so that coding clients can use an agent", async () => {
   const tools = [{ type: "function", function: { name: "shell" } }];
   const { status, body } = await user.post(CHAT, named({ tools, tool_choice: "auto" }));
   expect([status, body.choices[0].finish_reason]).toEqual([200, "stop"]);
   expect(lab.upstream.requests.at(-1)?.body.tools ?? []).not.toContainEqual(tools[0]);
 });
 
-it("a caller that hangs up on a stream cancels the run and pays for what was generated", async () => {
+it("a caller that disconnects from a stream cancels the run and pays for its output so far", async () => {
   lab.upstream.answer(hanging(delta("some words of an answer")));
   const stream = await openStream(lab.service, user, named());
   await stream.next();
@@ -145,7 +145,7 @@ it("a caller that hangs up on a stream cancels the run and pays for what was gen
   expect(await settledBalance(user)).toBeLessThan(GRANT);
 });
 
-it("a caller that hangs up on an answer in one piece cancels the run", async () => {
+it("a caller that disconnects from an answer without streaming cancels the run", async () => {
   lab.upstream.answer(hanging(delta("some words")));
   const caller = new AbortController();
   const options = { method: "POST", body: JSON.stringify(named()), signal: caller.signal };
@@ -157,7 +157,7 @@ it("a caller that hangs up on an answer in one piece cancels the run", async () 
   await expect.poll(async () => (await runs())[0].status, { interval: 20 }).toBe("cancelled");
 });
 
-it("a call with an Idempotency-Key is one run, however often it is sent", async () => {
+it("a call that is repeated with its Idempotency-Key is one run", async () => {
   const once = { "Idempotency-Key": "once" };
   const first = await user.post(CHAT, named(), once);
   const again = await user.post(CHAT, named(), once);
@@ -165,7 +165,7 @@ it("a call with an Idempotency-Key is one run, however often it is sent", async 
   expect(await runs()).toHaveLength(1);
 });
 
-it("a model of the agent that fails is told as such and charged nothing", async () => {
+it("an agent's failing model is reported as such and charges nothing", async () => {
   lab.upstream.answer(json({ error: { message: "bad", param: "temperature" } }, 400));
   const { status } = await user.post(CHAT, named());
   expect(status).toBeGreaterThanOrEqual(400);

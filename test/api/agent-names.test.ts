@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type Client, type Service, startService } from "../support/service.ts";
 
 const AGENTS = "/api/v1/agents";
-/** More than a list gives at once. */
+/** More than one page of a list. */
 const MANY = 104;
 
 let service: Service;
@@ -17,8 +17,8 @@ afterAll(() => service.stop());
 const create = async (user: Client, fields: object): Promise<string> =>
   (await user.post(AGENTS, { model_id: "purser/rehearsal", run_prompt: "Say: hi", ...fields })).body.id;
 
-describe("names of agents beside their ids", () => {
-  it("are given for the oldest of more than 100 agents, and a deleted agent is said to be deleted", async () => {
+describe("names of agents next to their ids", () => {
+  it("are shown for the oldest of more than 100 agents, and a deleted agent is marked as deleted", async () => {
     const user = await service.newUser();
     const [oldest, deleted] = [await create(user, { name: "Oldest" }), await create(user, { name: "Deleted" })];
     for (const id of [oldest, deleted]) {
@@ -51,7 +51,7 @@ describe("names of agents beside their ids", () => {
     for (const notice of notices) expect(notice).toMatchObject(named.get(notice.data.agent_id) as object);
   });
 
-  it("are never another user's", async () => {
+  it("are shown only to the agents' user", async () => {
     const [user, other] = [await service.newUser(), await service.newUser()];
     const id = await create(user, { name: "Private" });
     await user.post(`${AGENTS}/${id}/runs`, undefined, { Prefer: "wait=20" });
@@ -60,7 +60,7 @@ describe("names of agents beside their ids", () => {
   });
 });
 
-describe("agents by their next run", () => {
+describe("agents, sorted by their next run", () => {
   const daily = (time: string) => ({ schedule_enabled: true, schedule_interval: "daily", schedule_time: time });
   let user: Client;
   beforeAll(async () => {
@@ -76,7 +76,7 @@ describe("agents by their next run", () => {
 
   const names = (body: { agents: { name: string }[] }) => body.agents.map(({ name }) => name);
 
-  it("come soonest first, however many newer agents there are, and page without a gap where two are due at once", async () => {
+  it("are listed soonest first among many newer agents, and without a gap between pages if two are due at once", async () => {
     const seen: string[] = [];
     let cursor: string | null = null;
     do {
@@ -88,7 +88,7 @@ describe("agents by their next run", () => {
     expect(seen).toEqual(["First", "Second", "Third", "Third's twin"]);
   });
 
-  it("leave out a paused schedule, which one PUT resumes", async () => {
+  it("do not include a paused schedule, which one PUT resumes", async () => {
     const poor = await service.newUser({ trial: false, tokens: 10_000 });
     const id = await create(poor, {
       name: "Failing",
@@ -105,7 +105,7 @@ describe("agents by their next run", () => {
     expect(names((await poor.get(`${AGENTS}?sort=next_run_at`)).body)).toEqual(["Failing"]);
   });
 
-  it("cannot be searched by name at the same time, and take no cursor of another list", async () => {
+  it("cannot be searched by name at the same time, and reject a cursor of another list", async () => {
     const both = await user.get(`${AGENTS}?sort=next_run_at&name=First`);
     expect([both.status, both.body.error.param]).toEqual([400, "name"]);
     const { next_cursor } = (await user.get(`${AGENTS}?limit=1`)).body;
@@ -113,12 +113,12 @@ describe("agents by their next run", () => {
     expect([foreign.status, foreign.body.error.code]).toEqual([400, "invalid_cursor"]);
   });
 
-  it("a part of the name finds an agent among more than 100, in upper or lower case", async () => {
+  it("can be found by a part of the name among more than 100, in upper or lower case", async () => {
     expect(names((await user.get(`${AGENTS}?name=FIRS`)).body)).toEqual(["First"]);
     expect(names((await user.get(`${AGENTS}?name=100%25`)).body)).toEqual([]);
   });
 
-  it.each([["ärger"], ["ÄRGER"], ["Ärger"]])("the search for %s knows letters beyond ASCII", async (part) => {
+  it.each([["ärger"], ["ÄRGER"], ["Ärger"]])("can be found by %s, with letters beyond ASCII", async (part) => {
     const other = await service.newUser();
     await create(other, { name: "Ärgernis" });
     expect(names((await other.get(`${AGENTS}?name=${encodeURIComponent(part)}`)).body)).toEqual(["Ärgernis"]);

@@ -50,7 +50,7 @@ const dataOf = (text: string) =>
     .filter((part) => part !== "")
     .map((part) => part.replace(/^data: /, ""));
 
-/** A streamed answer that asks for a page, its arguments in two pieces. */
+/** A streamed answer with a call of web_fetch, whose arguments come in two pieces. */
 function streamedFetch(url: string) {
   const [one, two] = [`{"url":`, `"${url}"}`];
   const call = (fields: object) =>
@@ -65,7 +65,7 @@ function streamedFetch(url: string) {
 }
 
 describe("a turn", () => {
-  test("is answered as a chat.completion and is a run", async () => {
+  test("is answered as a chat.completion, and is stored as a run", async () => {
     const { status, body } = await chat(hello);
     expect(status).toBe(200);
     expect(body).toMatchObject({
@@ -95,7 +95,7 @@ describe("a turn", () => {
     expect(await charges(user)).toMatchObject([{ amount: -18, run_id: body.run_id, agent_id: id }]);
   });
 
-  test("is refused with the field: no messages, an unknown role, no id of a thread", async () => {
+  test("is rejected with the field's name: no messages, an unknown role, no id of a thread", async () => {
     const params: [object, string][] = [
       [{}, "messages"],
       [{ messages: [] }, "messages"],
@@ -121,7 +121,7 @@ describe("a turn", () => {
     expect((await poor.post(`/api/v1/agents/${agent.body.id}/chat`, hello)).status).toBe(402);
   });
 
-  test("whose model fails is answered with the model's status, and costs nothing", async () => {
+  test("whose model fails gets the model's status, and costs nothing", async () => {
     lab.upstream.answer(json({ error: { message: "boom" } }, 500));
     const [plain, { response }] = await Promise.all([chat(hello), openChat(hello)]);
     expect([plain.status, plain.body.error.code]).toEqual([502, "upstream_error"]);
@@ -131,7 +131,7 @@ describe("a turn", () => {
 });
 
 describe("a streamed turn", () => {
-  test("brings the text as it is generated, usage of the whole run on the last chunk, and [DONE]", async () => {
+  test("sends the text as it is generated, the whole run's usage on the last chunk, and [DONE]", async () => {
     lab.upstream.answer(streamedFetch(`${site.url}/`), stream(["It ", "is ", "green."]));
     const { response } = await openChat(hello);
     expect(response.headers.get("content-type")).toContain("text/event-stream");
@@ -157,7 +157,7 @@ describe("a streamed turn", () => {
     });
   });
 
-  test("is cancelled when its caller hangs up, and what was generated is paid (litellm#14457)", async () => {
+  test("is cancelled when its caller disconnects, and its output so far is charged (litellm#14457)", async () => {
     lab.upstream.answer(
       hanging(
         event({ choices: [{ index: 0, delta: { role: "assistant" }, finish_reason: null }] }),

@@ -4,7 +4,7 @@ import type { Client } from "../support/service.ts";
 import { startSite } from "../support/sites.ts";
 import { completion, fetching, hanging, json } from "../support/upstream.ts";
 
-// What stops runs from outside: a process that ends, limits of runs at a time, the operator.
+// External interruptions of runs: a process that ends, limits of concurrent runs, the operator.
 
 let user: Client;
 
@@ -28,7 +28,7 @@ async function create(fields: object = {}) {
 }
 const withFetch = { tools_config: { web_fetch: { enabled: true } } };
 
-test("a run that a stopping process leaves is gone on with by the next one, its finished model call neither made nor paid twice", async () => {
+test("a run that a stopping process leaves is resumed by the next one, which neither repeats nor charges its finished model call again", async () => {
   const { promise: released, resolve: release } = Promise.withResolvers<void>();
   const slow = await startSite({
     "/": async (_request, response) => {
@@ -67,7 +67,7 @@ test("a cancel does not wait for an MCP server that does not answer", async () =
 });
 
 test.skipIf(inject("storage").kind === "embedded")(
-  "a run whose end the database does not take ends as soon as it does, not when its lease is over",
+  "a run whose end could not be stored ends as soon as the database works again, before its lease ends",
   async () => {
     lab.upstream.answer(json({ error: { message: "no" } }, 400));
     const db = await lab.service.database.open();
@@ -91,7 +91,7 @@ test.skipIf(inject("storage").kind === "embedded")(
   },
 );
 
-test("a waiting caller is answered when the process stops, which does not wait for runs that it leaves (202)", async () => {
+test("a waiting caller gets 202 when the process stops, because the process does not finish its runs", async () => {
   const { promise: released, resolve: release } = Promise.withResolvers<void>();
   const slow = await startSite({
     "/": async (_request, response) => {
@@ -111,7 +111,7 @@ test("a waiting caller is answered when the process stops, which does not wait f
   await slow.close();
 }, 20_000);
 
-test("over the limit of runs at a time a run waits in the queue, and runs when there is a place", async () => {
+test("a run beyond the limit of concurrent runs waits in the queue, and starts when a slot is free", async () => {
   const small = await startLab(undefined, { limits: { concurrent_runs_per_user: 1 } });
   const owner = await small.service.newUser({ trial: false, tokens: 1_000_000 });
   const agent = (await owner.post("/api/v1/agents", { name: "Scout", model_id: "lab/plain", run_prompt: "Go." })).body;
@@ -132,8 +132,8 @@ test("over the limit of runs at a time a run waits in the queue, and runs when t
   const chats = async () => (await owner.get(`/api/v1/agents/${agent.id}/runs?trigger=chat`)).body.runs;
   await expect.poll(async () => (await chats()).length).toBe(1);
   await owner.post(`/api/v1/agents/${agent.id}/runs/${(await chats())[0].id}/cancel`);
-  const told = await chat; // at once, not when the wait for a place is over
-  expect([told.status, told.body.error.code]).toEqual([409, "run_cancelled"]);
+  const answer = await chat; // at once, before the wait for a slot ends
+  expect([answer.status, answer.body.error.code]).toEqual([409, "run_cancelled"]);
   await owner.request("DELETE", `/api/v1/agents/${agent.id}`);
   await small.stop();
 }, 20_000);
@@ -148,7 +148,7 @@ describe("when the operator", () => {
     return id;
   };
 
-  test("suspends a user, what runs is stopped", async () => {
+  test("suspends a user, the user's runs are stopped", async () => {
     const before = lab.upstream.hangUps;
     const id = await openRun();
     await lab.service.admin.post(`/api/v1/admin/users/${user.user_id}/suspend`);
@@ -157,14 +157,14 @@ describe("when the operator", () => {
     await expect.poll(async () => (await user.get(`/api/v1/agents/${id}/runs`)).body.runs[0].status).toBe("cancelled");
   });
 
-  test("erases a user, what runs is stopped at once", async () => {
+  test("erases a user, the user's runs are stopped at once", async () => {
     const before = lab.upstream.hangUps;
     await openRun();
     await lab.service.admin.request("DELETE", `/api/v1/admin/users/${user.user_id}`);
     await expect.poll(() => lab.upstream.hangUps).toBe(before + 1);
   });
 
-  test("has suspended a user, due instants are skipped with the reason; after that schedules go on", async () => {
+  test("has suspended a user, due instants are skipped with the reason; afterwards schedules run again", async () => {
     const clocked = await startLab(undefined, { env: { PURSER_TEST_CLOCK: "2026-03-01T00:00:00Z" } });
     const owner = await clocked.service.newUser({ trial: false, tokens: 1_000_000 });
     const scheduled = { name: "Daily", model_id: "lab/plain", run_prompt: "Go.", ...daily };

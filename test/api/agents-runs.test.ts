@@ -38,7 +38,7 @@ const runNow = (id: string) => user.post(`/api/v1/agents/${id}/runs`, undefined,
 const withFetch = { tools_config: { web_fetch: { enabled: true } } };
 
 describe("run-now", () => {
-  test("answers 202 with the queued run and where to find it", async () => {
+  test("answers 202 with the queued run and its address", async () => {
     const { id } = await create();
     const queued = await user.post(`/api/v1/agents/${id}/runs`);
     expect(queued.status).toBe(202);
@@ -55,7 +55,7 @@ describe("run-now", () => {
     await expect.poll(async () => (await user.get(location)).body.status, { timeout: 10_000 }).toBe("succeeded");
   });
 
-  test("is 403 for a trial account whose agent names a model that is no part of the trial, and 202 once it has topped up", async () => {
+  test("is 403 if the agent's model is not part of the account's trial, and 202 after a top-up", async () => {
     user = await lab.service.newUser();
     const { id } = await create({ model_id: "lab/vendor/deep:v1" });
     for (const path of ["runs", "chat"]) {
@@ -71,7 +71,7 @@ describe("run-now", () => {
     expect((await runNow(id)).status).toBe(200);
   });
 
-  test("of an agent whose MCP servers cannot be used shows each as a failed step, tells the model, and goes on", async () => {
+  test("of an agent with unusable MCP servers shows each as a failed step, tells the model, and continues", async () => {
     const servers = [
       { name: "inside", url: "http://127.0.0.1:1/mcp" },
       { name: "none", url: `${site.url}/none` },
@@ -120,7 +120,7 @@ describe("run-now", () => {
     expect((await user.get(`/api/v1/agents/${id}`)).body.last_run).toMatchObject({ id: run.id, status: "succeeded" });
   });
 
-  test("a refused destination goes back to the model, and nothing is sent there", async () => {
+  test("a refused destination is reported to the model, and gets no request", async () => {
     lab.upstream.answer(fetching("http://169.254.169.254/latest/meta-data"), completion("It was refused."));
     const { id } = await create(withFetch);
     const { body: run } = await runNow(id);
@@ -128,7 +128,7 @@ describe("run-now", () => {
     expect(run.steps[1]).toMatchObject({ status: "failed", error: { code: "egress_refused" } });
   });
 
-  test("a tool that does not exist, by a name that cannot be stored, goes back to the model as well", async () => {
+  test("a tool that does not exist is reported to the model, also if its name cannot be stored", async () => {
     lab.upstream.answer(fetching("x", "a\u0000b"), completion("There is no such tool."));
     const { id } = await create(withFetch);
     const { body: run } = await runNow(id);
@@ -136,7 +136,7 @@ describe("run-now", () => {
     expect(run.steps[1]).toMatchObject({ name: "a\ufffdb", status: "failed", error: { code: "unknown_tool" } });
   });
 
-  test("is refused: no prompt 400, disabled 409, no tokens 402, nothing queued", async () => {
+  test("is rejected without a prompt (400), if disabled (409) and without tokens (402), and queues nothing", async () => {
     const { id } = await create({ run_prompt: null });
     expect((await runNow(id)).body.error).toMatchObject({ code: "missing_field", param: "run_prompt" });
     await user.request("PUT", `/api/v1/agents/${id}`, { run_prompt: "Go.", is_active: false });
@@ -149,7 +149,7 @@ describe("run-now", () => {
     expect((await user.get(`/api/v1/agents/${poor.id}/runs`)).body.runs).toEqual([]);
   });
 
-  test("runs the agent as it is at that moment, however often it has run and is changed, and not once it is deleted", async () => {
+  test("runs the agent's current version after each change, and nothing after the agent is deleted", async () => {
     const { id } = await create();
     for (const version of [1, 2, 3]) {
       if (version > 1) await user.request("PUT", `/api/v1/agents/${id}`, { run_prompt: `Look ${version}.` });
@@ -165,7 +165,7 @@ describe("run-now", () => {
     expect((await runNow(id)).status).toBe(404);
   });
 
-  test("on a model that costs nothing needs no tokens", async () => {
+  test("with a free model needs no tokens", async () => {
     const free = await startLab([{ id: "lab/free", input_rate: 0, output_rate: 0 }]);
     const poor = await free.service.newUser({ trial: false });
     const agent = { name: "Scout", model_id: "lab/free", run_prompt: "Go." };
@@ -186,12 +186,12 @@ describe("run-now", () => {
     expect((await user.get(`/api/v1/agents/${id}/runs`)).body.runs).toEqual([]);
   });
 
-  test("with a key whose budget is used up is 402, and the agent's schedule goes on", async () => {
+  test("with a key whose budget is used up is 402, and the agent's schedule continues", async () => {
     const schedule = { schedule_enabled: true, schedule_interval: "daily", schedule_time: "09:00" };
     const { id } = await create(schedule);
     const { key } = (await user.post("/api/v1/api-keys", { name: "small", budget_tokens: 100 })).body;
     const path = `/api/v1/agents/${id}/runs`;
-    // Held for its worst case, a call with so little left is refused; the run had been queued before.
+    // A call is held for its worst case, so with little left it is refused. The run had been queued before.
     const { body: run } = await lab.service.as(key).post(path, undefined, { Prefer: "wait=30" });
     expect(run).toMatchObject({ status: "failed", error: { code: "budget_exceeded" } });
     expect((await user.get(`/api/v1/agents/${id}`)).body.schedule_status).toBe("active");
@@ -208,7 +208,7 @@ describe("run-now", () => {
     expect(refused.body.error.metadata.remedies).toEqual(["use_another_key", "create_another_key"]);
   });
 
-  test("waits for tokens that another call holds, and is 402 with Retry-After when they are all held", async () => {
+  test("waits for tokens that another call holds, and is 402 with Retry-After if all are held", async () => {
     user = await lab.service.newUser({ trial: false, tokens: 3000 });
     lab.upstream.answer(hanging(event({ choices: [] })), completion());
     const { id } = await create({ schedule_enabled: true, schedule_interval: "daily", schedule_time: "09:00" });
@@ -240,7 +240,7 @@ describe("run-now", () => {
     });
 
     lab.upstream.answer(hanging());
-    await user.post(`/api/v1/agents/${id}/runs`); // holds all that is left
+    await user.post(`/api/v1/agents/${id}/runs`); // holds all remaining tokens
     await lab.upstream.until(() => lab.upstream.requests.length === 3);
     const refused = await user.post(`/api/v1/agents/${id}/runs`);
     expect([refused.status, refused.body.error.code]).toEqual([402, "in_flight_exhausted"]);
@@ -262,7 +262,7 @@ describe("run-now", () => {
 });
 
 describe("a run fails", () => {
-  test("as model_unavailable when the provider does, and costs nothing", async () => {
+  test("as model_unavailable when the provider fails, and costs nothing", async () => {
     lab.upstream.answer(json({ error: { message: "boom" } }, 500));
     const { id } = await create();
     const { body: run } = await runNow(id);
@@ -272,14 +272,14 @@ describe("a run fails", () => {
     expect(await settledBalance(user)).toBe(1_000_000);
   });
 
-  test("as max_steps when the model never answers", async () => {
+  test("as max_steps when the model only calls tools", async () => {
     let page = 0;
     lab.upstream.answer((response, request) => fetching(`${site.url}/?${page++}`)(response, request));
     const { id } = await create({ ...withFetch, limits: { max_steps: 3 } });
     expect((await runNow(id)).body).toMatchObject({ status: "failed", error: { code: "max_steps" }, steps_count: 3 });
   });
 
-  test("as timeout when it takes longer than it may", async () => {
+  test("as timeout when it exceeds its time limit", async () => {
     lab.upstream.answer(hanging());
     const { id } = await create({ limits: { max_run_seconds: 1 } });
     expect((await runNow(id)).body).toMatchObject({ status: "failed", error: { code: "timeout" } });
@@ -311,13 +311,13 @@ test("a cancelled run stops its model call at once and stays cancelled", async (
   expect([again.status, again.body.error.code]).toEqual([409, "run_already_finished"]);
 });
 
-test("deleting an agent cancels its runs, at work and queued; its records are 404, and the ledger keeps the ids", async () => {
+test("deleting an agent cancels its running and queued runs; its records are 404, and the ledger keeps the ids", async () => {
   const { id } = await create();
   const path = `/api/v1/agents/${id}`;
   const done = (await runNow(id)).body;
   lab.upstream.answer(hanging());
   const before = { hang_ups: lab.upstream.hangUps, requests: lab.upstream.requests.length };
-  // ten of a user's runs may be at work, and one waits
+  // At most ten runs of a user execute, and one waits.
   const open = await Promise.all(Array.from({ length: 11 }, () => user.post(`${path}/runs`)));
   await lab.upstream.until(() => lab.upstream.requests.length === before.requests + 10);
   expect((await user.request("DELETE", path)).status).toBe(204);
@@ -330,7 +330,7 @@ test("deleting an agent cancels its runs, at work and queued; its records are 40
   const usageOf = async (filter: string) =>
     (await user.get(`/api/v1/users/me/transactions?type=usage&${filter}`)).body.transactions;
   expect(await usageOf(`run_id=${done.id}`)).toMatchObject([{ amount: -18, agent_id: id, run_id: done.id }]);
-  // The ten at work pay for the input that was sent.
+  // The ten running ones pay for the input that was sent.
   await settledBalance(user);
   const charged: { amount: number }[] = await usageOf(`agent_id=${id}&limit=100`);
   expect(charged).toHaveLength(11);
@@ -343,7 +343,7 @@ test("deleting an agent cancels its runs, at work and queued; its records are 40
 test("runs are listed newest first and filtered", async () => {
   const { id } = await create();
   const first = (await runNow(id)).body;
-  lab.upstream.answer(json({}, 400)); // which is not asked again, as a 5xx is
+  lab.upstream.answer(json({}, 400)); // a 400 is not retried, unlike a 5xx
   const second = (await runNow(id)).body;
   const list = async (query: string) =>
     (await user.get(`/api/v1/agents/${id}/runs${query}`)).body.runs.map((run: { id: string }) => run.id);
@@ -354,7 +354,7 @@ test("runs are listed newest first and filtered", async () => {
   expect((await user.get(`/api/v1/agents/${id}/runs?status=done`)).body.error.param).toBe("status");
 });
 
-test("an agent that has used up its month makes no further model call", async () => {
+test("an agent that has used up its monthly cap makes no further model call", async () => {
   const { id } = await create();
   expect((await runNow(id)).body.usage.cost_tokens).toBe(18);
   await user.request("PUT", `/api/v1/agents/${id}`, { limits: { max_cost_tokens_per_month: 18 } });

@@ -27,7 +27,7 @@ async function create(fields: object = {}, owner = user) {
 }
 const put = (id: string, fields: object, owner = user) => owner.request("PUT", `/api/v1/agents/${id}`, fields);
 
-test("safety: off is refused until the operator allows it, and the refusal names the setting (contract 7)", async () => {
+test("safety: off is rejected until the operator allows it, and the error names the setting (contract 7)", async () => {
   const unjudged = { tools_config: { web_fetch: { enabled: true, safety: "off" } } };
   const refused = await user.post("/api/v1/agents", { ...minimal, ...unjudged });
   expect(refused).toMatchObject({
@@ -89,7 +89,7 @@ describe("an agent", () => {
     expect((await user.get(`/api/v1/agents/${id}`)).body).toEqual({ id, created_at, updated_at, ...rest });
   });
 
-  test("with a schedule tells its next run and the five to come", async () => {
+  test("with a schedule has its next run and the five after it", async () => {
     const agent = await create({
       ...scheduled,
       schedule_interval: "monthly",
@@ -109,7 +109,7 @@ describe("an agent", () => {
     });
   });
 
-  test("changes in the fields given only, one version a change", async () => {
+  test("changes only in the given fields, with one version per change", async () => {
     const { id } = await create({ description: "x", limits: { max_steps: 3 } });
     const changed = (await put(id, { name: "Ranger", description: null, limits: { max_run_seconds: 60 } })).body;
     expect(changed).toMatchObject({ version: 2, name: "Ranger", description: null, model_id: "lab/plain" });
@@ -118,7 +118,7 @@ describe("an agent", () => {
     expect((await put(id, {})).body.version).toBe(2);
   });
 
-  test("shows the configuration of each version, which runs name (appstrate#636)", async () => {
+  test("shows the configuration of each version, and each run has its version (appstrate#636)", async () => {
     const { id } = await create({ run_prompt: "Go.", limits: { max_steps: 3 } });
     await put(id, { run_prompt: "Stop.", model_id: "lab/odd" });
     const version = async (number: string, of = user) => of.get(`/api/v1/agents/${id}/versions/${number}`);
@@ -137,7 +137,7 @@ describe("an agent", () => {
     expect((await version("1")).status).toBe(404);
   });
 
-  test("is gone once it is deleted, and its runs with it", async () => {
+  test("is 404 once it is deleted, and its runs too", async () => {
     const { id } = await create();
     expect((await user.request("DELETE", `/api/v1/agents/${id}`)).status).toBe(204);
     for (const path of ["", "/runs", "/occurrences"])
@@ -178,7 +178,7 @@ describe("an agent", () => {
   });
 
   test.each(["", "&sort=next_run_at"])(
-    "is listed with few others if it is large, so no list blocks the node: %s",
+    "is listed with few others if it is large, so that no list blocks the node: %s",
     async (sort) => {
       const owner = await lab.service.newUser();
       const paths = Array.from({ length: 50 }, (_, n) => `/${"p".repeat(990)}${n}`);
@@ -207,7 +207,7 @@ describe("an agent", () => {
   );
 });
 
-describe("a body that is not valid is refused and nothing is written", () => {
+describe("an invalid body is rejected and nothing is written", () => {
   const cases: [string, unknown, string, string][] = [
     ["no name", { model_id: "lab/plain" }, "missing_field", "name"],
     ["no model", { name: "x" }, "missing_field", "model_id"],
@@ -254,7 +254,7 @@ describe("a body that is not valid is refused and nothing is written", () => {
     expect((await owner.get("/api/v1/agents")).body.agents).toEqual([]);
   });
 
-  test("an update with fields that an agent only shows is told all of them, so that one look is enough", async () => {
+  test("an update with read-only fields is rejected with the names of all of them", async () => {
     const record = await create(scheduled);
     const { error } = (await put(record.id, { ...record, name: "Renamed" })).body;
     expect(error).toMatchObject({ code: "unknown_field", param: "id" });
@@ -265,7 +265,7 @@ describe("a body that is not valid is refused and nothing is written", () => {
     expect((await put(record.id, { ...Object.fromEntries(kept), name: "Renamed" })).status).toBe(200);
   });
 
-  test("an update that leaves the whole inconsistent", async () => {
+  test("an update that makes the agent inconsistent", async () => {
     const { id } = await create(scheduled);
     const refused = await put(id, { run_prompt: null });
     expect(refused.body.error).toMatchObject({ code: "missing_field", param: "run_prompt" });
@@ -273,4 +273,4 @@ describe("a body that is not valid is refused and nothing is written", () => {
   });
 });
 
-test("the books are right after all this", () => expectCleanAudit(lab.service));
+test("the audit is clean after these tests", () => expectCleanAudit(lab.service));

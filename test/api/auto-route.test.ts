@@ -6,7 +6,7 @@ import { completion, cut, json, type Reply } from "../support/upstream.ts";
 
 const CHAT = "/api/v1/chat/completions";
 const GRANT = 1_000_000;
-/** One of each tier, and a cheap one that can do nothing but talk and is not for trials. */
+/** One model of each tier, and a cheap one with no abilities that is not part of trials. */
 const MODELS = [
   { id: "lab/plain", input_rate: 0.1, output_rate: 0.2, trial_eligible: false, supports: { tools: false } },
   { id: "lab/small", input_rate: 0.5, output_rate: 1 },
@@ -28,7 +28,7 @@ beforeEach(async () => {
   await recover();
 });
 
-/** Answers of all models: none counts as failing any more. */
+/** Makes all models answer, so that none counts as failing. */
 async function recover(): Promise<void> {
   const other = await lab.service.newUser({ trial: false, tokens: GRANT });
   for (const { id } of MODELS) await other.post(CHAT, ask(id));
@@ -43,7 +43,7 @@ const auto = async (fields: Record<string, unknown> = {}, caller = user) => {
 };
 
 describe("model: auto (contract 4)", () => {
-  it("takes the cheapest model that is good enough and shows how it came to it", async () => {
+  it("chooses the cheapest model that is good enough, and shows the reason", async () => {
     const { body, routing } = await auto();
     expect(routing).toEqual({
       candidates: ["lab/plain", "lab/small", "lab/middle", "lab/large"],
@@ -59,7 +59,7 @@ describe("model: auto (contract 4)", () => {
     expect((await user.post(CHAT, ask("lab/small"))).body).not.toHaveProperty("routing");
   });
 
-  it("leaves out models without the tools, the room or the permission that the call needs", async () => {
+  it("does not choose models without the tools, the context or the permission that the call needs", async () => {
     const tools = [{ type: "function", function: { name: "weather" } }];
     expect((await auto({ tools })).routing.candidates).not.toContain("lab/plain");
     const long = [{ role: "user", content: "x".repeat(600_000) }];
@@ -69,7 +69,7 @@ describe("model: auto (contract 4)", () => {
     expect((await auto({}, trial)).routing.candidates).toEqual(["lab/small", "lab/middle", "lab/large"]);
   });
 
-  it("asks for a better model when the task is harder", async () => {
+  it("chooses a better model for a harder task", async () => {
     const tools = [{ type: "function", function: { name: "weather" } }];
     const hard = [{ role: "user", content: "Analyse and compare: ```function f(x) { return x; }```" }];
     expect((await auto({ messages: hard })).routing.chosen).toBe("lab/middle");
@@ -80,7 +80,7 @@ describe("model: auto (contract 4)", () => {
     ["500", down],
     ["429", busy],
     ["a cut connection", cut()],
-  ])("falls back to the next model on %s, says so, and charges the one that answered", async (_, reply) => {
+  ])("falls back to the next model on %s, says so, and charges only the model that answered", async (_, reply) => {
     lab.upstream.answer(only({ plain: reply, small: reply }));
     const { status, body, routing } = await auto();
     expect(status).toBe(200);
@@ -107,7 +107,7 @@ describe("model: auto (contract 4)", () => {
     expect(await settledBalance(user)).toBe(GRANT - last.usage.cost_tokens);
   });
 
-  it("does not try others when the request itself is refused", async () => {
+  it("does not try other models if the request itself is rejected", async () => {
     lab.upstream.answer(json({ error: { message: "no", param: "temperature" } }, 400));
     const asked = lab.upstream.requests.length;
     const { status, body } = await auto();
@@ -115,7 +115,7 @@ describe("model: auto (contract 4)", () => {
     expect(lab.upstream.requests).toHaveLength(asked + 1);
   });
 
-  it("answers 502 and charges nothing when all have failed; the rehearsal never stands in", async () => {
+  it("answers 502 and charges nothing if all have failed; the rehearsal model is no substitute", async () => {
     lab.upstream.answer(down);
     const { status, body } = await auto();
     expect([status, body.error.code]).toEqual([502, "upstream_error"]);
@@ -123,7 +123,7 @@ describe("model: auto (contract 4)", () => {
     expect(await charges(user)).toEqual([]);
   });
 
-  it("takes a model that the balance affords where the first is too dear", async () => {
+  it("chooses a model that the balance affords if the first one is too expensive", async () => {
     const poor = await lab.service.newUser({ trial: false, tokens: 600 });
     const hard = [{ role: "user", content: "Analyse and compare: ```function f(x) { return x; }```" }];
     const { status, routing } = await auto({ messages: hard, max_tokens: 200 }, poor);
@@ -132,7 +132,7 @@ describe("model: auto (contract 4)", () => {
     expect(routing.fallbacks[0]).toEqual({ model: "lab/middle", reason: "insufficient_balance" });
   });
 
-  it("takes the rehearsal where no real model is on offer", async () => {
+  it("chooses the rehearsal model if no real model is on offer", async () => {
     const service = await startService();
     const caller = await service.newUser();
     const { status, body } = await caller.post(CHAT, ask("auto"));

@@ -22,7 +22,7 @@ const backUp = (key: string, headers: Record<string, string> = {}) =>
   });
 const acts = async () => (await service.admin.get("/api/v1/admin/acts?what=backup.create")).body.acts;
 
-it("is for the role admin only, one at a time, and each is in the log once", async () => {
+it("a backup needs the role admin, runs one at a time, and is in the log once", async () => {
   await service.newUser();
   const support = await service.admin.post("/api/v1/admin/keys", { name: "desk", role: "support" });
   expect((await backUp(support.body.key)).status).toBe(403);
@@ -36,14 +36,14 @@ it("is for the role admin only, one at a time, and each is in the log once", asy
   expect(await acts()).toMatchObject([{ who: { name: "PURSER_ADMIN_KEY" }, target: { type: "service" } }]);
 });
 
-it("and the export of a user are never kept for an Idempotency-Key, in memory or in the database", async () => {
+it("a backup and a user's export are never stored for an Idempotency-Key, in memory or in the database", async () => {
   const user = await service.newUser();
   const headers = { "Idempotency-Key": "once" };
   const authorization = { Authorization: `Bearer ${user.key}` };
   const download = () =>
     fetch(`${service.url}/api/v1/users/me/export`, { method: "POST", headers: { ...authorization, ...headers } });
   for (const send of [() => backUp(ADMIN_KEY, headers), download, download]) {
-    // The one before ends a moment after its last byte.
+    // The backup before ends a moment after its last byte.
     await expect
       .poll(async () => {
         const answer = await send();
@@ -57,7 +57,7 @@ it("and the export of a user are never kept for an Idempotency-Key, in memory or
   await db.close();
 });
 
-it("ends when its caller stops reading, so that the next one can begin", async () => {
+it("a backup ends if its caller stops reading, so that the next one can begin", async () => {
   const db = await service.database.open();
   await db.query({ text: "create table noise as select gen_random_uuid() as id from generate_series(1, 200000)" });
   const folder = newDatabaseFolder("backup");

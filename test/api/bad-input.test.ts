@@ -5,7 +5,7 @@ import { ADMIN_KEY, type Answer, type Client, type Service, startService } from 
 import { snapshot } from "../support/snapshot.ts";
 
 const BODY_BYTES = 300_000;
-/** These take more; limits.body_bytes does not lower it. */
+/** These accept larger bodies; limits.body_bytes does not lower their limit. */
 const MODEL_ROUTES = new Set([
   "POST /api/v1/chat/completions",
   "POST /api/v1/responses",
@@ -14,11 +14,11 @@ const MODEL_ROUTES = new Set([
   "POST /api/v1/embeddings",
   "POST /api/v1/agents/{id}/chat",
 ]);
-/** Its bodies are messages of a protocol with errors of its own: test/api/mcp-endpoint. */
+/** Its bodies are messages of a protocol with its own errors: test/api/mcp-endpoint. */
 const MCP = "POST /api/v1/mcp";
 const MODEL_BYTES = 33_554_432;
-/** Well formed, and nobody's. */
-const NOBODY = "01900000-0000-7000-8000-000000000000";
+/** A valid id that no user has. */
+const UNKNOWN_ID = "01900000-0000-7000-8000-000000000000";
 
 interface Operation {
   route: string;
@@ -31,7 +31,7 @@ interface Operation {
 let service: Service;
 let user: Client;
 let operations: Operation[];
-/** Objects of `user`, by the parameter's name and the path that it stands in. */
+/** Ids of `user`'s objects, by the path segment before the parameter. */
 let own: Record<string, string>;
 
 beforeAll(async () => {
@@ -71,7 +71,7 @@ async function objectsOf(client: Client): Promise<Record<string, string>> {
     "api-keys": key.body.id,
     agents: agent.body.id,
     users: client.user_id,
-    // nobody has an invoice here: any id will do where the body alone is looked at
+    // The user has no invoice. Any id works, because the tests reach only the body's checks.
     invoices: client.user_id,
     keys: client.user_id,
     purchases: client.user_id,
@@ -82,14 +82,14 @@ async function objectsOf(client: Client): Promise<Record<string, string>> {
   };
 }
 
-/** The path with the objects of `ids` in it, told by the segment before each parameter. */
+/** The path with these ids, chosen by the segment before each parameter. */
 const pathOf = (path: string, ids: Record<string, string>) =>
   path.replaceAll(/([\w-]+)\/\{(\w+)\}/g, (_, before: string) => `${before}/${ids[before] ?? "purser/rehearsal"}`);
 const clientOf = (path: string) => (path.startsWith("/api/v1/admin/") ? service.as(ADMIN_KEY) : user);
 const send = ({ method, path }: Operation, body: unknown, ids = own, headers = {}): Promise<Answer> =>
   clientOf(path).request(method, pathOf(path, ids), body, headers);
 const refusal = ({ status, body }: Answer) => [status, body.error?.code, body.error?.param];
-/** How a schema's own words would begin, which say what was wrong and not what to do. */
+/** The beginnings of the schema library's messages, which do not say what to do. */
 const RAW = /is not valid|\b(Invalid|Too (small|big)|received)\b/;
 const withBodies = () => operations.filter((operation) => operation.takesBody && operation.route !== MCP);
 
@@ -100,7 +100,7 @@ async function expectNothingWritten(act: () => Promise<void>): Promise<void> {
 }
 
 describe("bad input (contract 2)", () => {
-  it("has a row here for every endpoint that takes a body or a filter", () => {
+  it("is tested for every endpoint that takes a body or a filter", () => {
     expect(
       withBodies()
         .map((operation) => operation.route)
@@ -111,7 +111,7 @@ describe("bad input (contract 2)", () => {
   });
 
   it.each(Object.keys(BODIES))(
-    "%s: each wrong body is told by code and param, and nothing is written",
+    "%s: each wrong body is rejected with its code and param, and nothing is written",
     async (route) => {
       const operation = operations.find((each) => each.route === route);
       const row = BODIES[route];
@@ -127,7 +127,7 @@ describe("bad input (contract 2)", () => {
     },
   );
 
-  it.each(Object.keys(BODIES))("%s: what is no JSON object, no JSON, or too large is refused", async (route) => {
+  it.each(Object.keys(BODIES))("%s: a body that is no JSON object, no JSON or too large is rejected", async (route) => {
     const operation = operations.find((each) => each.route === route);
     if (operation === undefined) throw new Error(`${route} is not there`);
     await expectNothingWritten(async () => {
@@ -151,7 +151,7 @@ describe("bad input (contract 2)", () => {
     });
   });
 
-  it.each(Object.entries(QUERIES))("%s: each wrong filter is told by its name", async (route, rows) => {
+  it.each(Object.entries(QUERIES))("%s: each wrong filter is rejected by its name", async (route, rows) => {
     const operation = operations.find((each) => each.route === route);
     for (const [query, param] of rows) {
       const path = pathOf(operation?.path ?? "", own);
@@ -161,7 +161,7 @@ describe("bad input (contract 2)", () => {
     }
   });
 
-  it("every list: a limit outside 1 to 100 and a cursor that is not its own", async () => {
+  it("every list: a limit outside 1 to 100 and a cursor of another list", async () => {
     const lists = operations.filter(({ query }) => query.includes("limit"));
     expect(lists.length).toBeGreaterThanOrEqual(7);
     const forged = [`1.${"-".repeat(36)}`, "1.9999-99-99T99:99:99.999Z", "1.99999999999999999999", "2.5", "1."];
@@ -181,9 +181,9 @@ describe("bad input (contract 2)", () => {
 });
 
 describe("objects that are not the caller's (contract 2: 404, never 403)", () => {
-  const strange = ["5", NOBODY, "not-a-uuid", "%2e%2e", "'%20or%201=1--", "%F0%9F%92%A9", "x".repeat(300)];
+  const strange = ["5", UNKNOWN_ID, "not-a-uuid", "%2e%2e", "'%20or%201=1--", "%F0%9F%92%A9", "x".repeat(300)];
 
-  it("ids of nobody, and ids that are none, are 404 to every endpoint", async () => {
+  it("unknown ids and invalid ids are 404 on every endpoint", async () => {
     await expectNothingWritten(async () => {
       for (const operation of operations.filter(({ path }) => path.includes("{"))) {
         // Any name of an end user may have a budget (contract 5), and a path's name is checked like a body's.
@@ -199,12 +199,12 @@ describe("objects that are not the caller's (contract 2: 404, never 403)", () =>
     });
   });
 
-  it("a NUL in any parameter of a path is 400 to every endpoint, with or without a key", async () => {
+  it("a NUL in any parameter of a path is 400 on every endpoint, with or without a key", async () => {
     await expectNothingWritten(async () => {
       for (const operation of operations.filter(({ path }) => path.includes("{"))) {
         const parameters = [...operation.path.matchAll(/\{\w+\}/g)].map(([name]) => name);
         for (const parameter of parameters) {
-          for (const nul of ["%00", "a%00b", `${NOBODY}%00`]) {
+          for (const nul of ["%00", "a%00b", `${UNKNOWN_ID}%00`]) {
             const path = pathOf(operation.path.replace(parameter, nul), own);
             const body = BODIES[operation.route]?.valid;
             const answers = [clientOf(operation.path), service.as("none")].map((client) =>
@@ -219,22 +219,22 @@ describe("objects that are not the caller's (contract 2: 404, never 403)", () =>
     });
   });
 
-  it("a NUL in an address of the console is the console's page to a browser, and 400 to a program", async () => {
+  it("a NUL in an address of the console returns the console's page to a browser, and 400 to a program", async () => {
     const asked = (Accept: string) => fetch(`${service.url}/agents/a%00`, { headers: { Accept } });
     const page = await asked("text/html");
     expect([page.status, page.headers.get("Content-Type")]).toEqual([200, expect.stringContaining("text/html")]);
     expect((await asked("application/json")).status).toBe(400);
   });
 
-  it("another user's ids are 404 to every endpoint, under their own agent and under ours", async () => {
+  it("another user's ids are 404 on every endpoint, below the other user's agent and below the caller's", async () => {
     const other = await service.newUser();
     const theirs = await objectsOf(other);
     await expectNothingWritten(async () => {
-      const ours = operations.filter(
+      const own_paths = operations.filter(
         ({ path }) => path.includes("{") && !/\/admin\/|\/models\/|\/end-user-budgets\//.test(path),
       );
-      expect(ours.length).toBeGreaterThan(8);
-      for (const operation of ours) {
+      expect(own_paths.length).toBeGreaterThan(8);
+      for (const operation of own_paths) {
         const answer = await send(operation, BODIES[operation.route]?.valid, theirs);
         expect.soft(refusal(answer), operation.route).toEqual([404, "not_found", null]);
         if (!operation.path.includes("{run_id}")) continue;
@@ -247,14 +247,14 @@ describe("objects that are not the caller's (contract 2: 404, never 403)", () =>
 });
 
 describe("hostile bodies", () => {
-  it("nesting beyond all reason crashes nothing", async () => {
+  it("extreme nesting does not crash the service", async () => {
     const deep = `${"[".repeat(100_000)}${"]".repeat(100_000)}`;
     const text = `{"model":"purser/rehearsal","messages":[{"role":"user","content":"hi"}],"x":${deep}}`;
     expect((await user.post("/api/v1/chat/completions", text)).status).toBe(400);
     expect((await user.post("/api/v1/agents", `{"name":"a","tools_config":${deep}}`)).status).toBe(400);
   });
 
-  it("grants beyond exact integers are refused, and the account goes on working", async () => {
+  it("grants beyond exact integers are rejected, and the account still works", async () => {
     const owner = await service.newUser({ trial: false });
     const grant = () =>
       service.admin.post(`/api/v1/admin/users/${owner.user_id}/grants`, { amount_tokens: 1e15, source: "top_up" });
@@ -263,12 +263,12 @@ describe("hostile bodies", () => {
     expect((await owner.get("/api/v1/users/me")).body.token_balance).toBe(9e15);
   });
 
-  it("a field named __proto__ is as unknown as any other", async () => {
+  it("a field named __proto__ is an unknown field", async () => {
     const answer = await user.post("/api/v1/api-keys", '{"name":"x","__proto__":{"scopes":["chat:read"]}}');
     expect(refusal(answer)).toEqual([400, "unknown_field", "__proto__"]);
   });
 
-  it("what a body says is never repeated in the message about its syntax", async () => {
+  it("the message about a body's syntax never quotes the body", async () => {
     const { body } = await user.post("/api/v1/api-keys", '{"name": "hunter2" oops}');
     expect(JSON.stringify(body)).not.toContain("hunter2");
     expect(body.error.message).toMatch(/position \d+/);

@@ -22,7 +22,7 @@ const SAME = "the tokens clawed back from a grant equal those of its payment";
 const INVOICED = "overage invoices equal the overage of closed periods plus the amount invoiced in this period";
 const OVERAGE_BACK = "overage clawed back, less overage returned, equals the tokens clawed back from its invoices";
 
-/** What is done behind the service's back, and the invariants that then fail. */
+/** Changes without the service, and the invariants that they break. */
 const TAMPERS = [
   ["update payment set status = 'pending' where purpose = 'top_up'", [GRANTED]],
   ["update payment set status = 'succeeded', bucket_id = null where purpose = 'top_up'", [GRANTED, PAID_FOR]],

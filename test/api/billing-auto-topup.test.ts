@@ -11,7 +11,7 @@ import { startStripe, WEBHOOK_SECRET } from "../support/stripe.ts";
 import { STRIPE_KEY } from "../support/stripe-server.ts";
 import { completion } from "../support/upstream.ts";
 
-// contract 5.9.1: a purchase when the balance is below a threshold.
+// contract 5.9.1: an automatic purchase when the balance is below a threshold.
 
 const AUTO = "/api/v1/billing/auto-topup";
 const SETTINGS = { threshold_tokens: 100_000, amount_cents: 100, monthly_cap_cents: 250 };
@@ -26,7 +26,7 @@ describe("automatic top-ups by the API", () => {
   });
   afterAll(() => lab.stop());
   let now = "2028-02-10T12:00:00Z";
-  /** Carries out everything that is due. */
+  /** Does all work that is due. */
   const sweep = (at = now) => {
     now = at;
     return lab.service.admin.request("PUT", "/api/v1/admin/clock", { now });
@@ -41,7 +41,7 @@ describe("automatic top-ups by the API", () => {
     expect((await user.post("/api/v1/chat/completions", ask("lab/plain", { max_tokens: 1 }))).status).toBe(200);
   };
 
-  it("are off until they are set, keep fields that are left out, and are each user's own", async () => {
+  it("are off until they are set, keep omitted fields, and are separate for each user", async () => {
     const [user, other] = [await newUser(1_000_000), await newUser(1_000_000)];
     const unset = { enabled: false, threshold_tokens: null, amount_cents: null, monthly_cap_cents: null };
     const idle = { status: "off", paused_reason: null, paused_at: null, ordered_this_month_cents: 0 };
@@ -63,13 +63,13 @@ describe("automatic top-ups by the API", () => {
     [{ ...SETTINGS, monthly_cap_cents: 99 }, "invalid_value", "monthly_cap_cents"],
     [{ ...SETTINGS, amount_cents: 300 }, "invalid_value", "monthly_cap_cents"],
     [{ ...SETTINGS, card: "4242" }, "unknown_field", "card"],
-  ])("reject %j and keep nothing", async (body, code, param) => {
+  ])("reject %j and store nothing", async (body, code, param) => {
     const user = await newUser(1_000_000);
     expect(refusal(await put(user, body))).toEqual([400, code, param]);
     expect((await user.get(AUTO)).body).toMatchObject({ enabled: false, amount_cents: null });
   });
 
-  it("need the right to pay: a key that only reads gets 403", async () => {
+  it("need the scope to pay: a read-only key gets 403", async () => {
     const user = await newUser(1_000_000);
     const { body } = await user.post("/api/v1/api-keys", { name: "reader", scopes: ["billing:read"] });
     const headers = { Authorization: `Bearer ${body.key}`, "Content-Type": "application/json" };
@@ -104,7 +104,7 @@ describe("automatic top-ups by the API", () => {
     expect((await user.get(AUTO)).body).toMatchObject({ status: "active", ordered_this_month_cents: 100 });
   });
 
-  it("buy nothing while they are off, and nothing for a suspended user", async () => {
+  it("buy nothing while they are off or the user is suspended", async () => {
     const [off, suspended] = [await newUser(10), await newUser(10)];
     await put(off, { ...SETTINGS, enabled: false });
     await lab.service.admin.post(`/api/v1/admin/users/${suspended.user_id}/suspend`, {});
@@ -122,7 +122,7 @@ describe("automatic top-ups by the API", () => {
     await db.close();
   });
 
-  it("stop after a refund, because a new purchase would replace it; erasing the user forgets the settings", async () => {
+  it("stop after a refund, because a new purchase would replace it; the user's erasure deletes the settings", async () => {
     const user = await newUser(10);
     await put(user, SETTINGS);
     await sweep();
@@ -140,7 +140,7 @@ describe("automatic top-ups by the API", () => {
     await db.close();
   });
 
-  it("leave the books in order", () => expectCleanAudit(lab.service));
+  it("leave a clean audit", () => expectCleanAudit(lab.service));
 });
 
 describe("automatic top-ups over nodes, crashes and declines", () => {
@@ -183,7 +183,7 @@ describe("automatic top-ups over nodes, crashes and declines", () => {
     return user_id;
   };
 
-  it("order once when several nodes sweep at the same moment, and no second one while the first is open", async () => {
+  it("order once if several nodes sweep at the same moment, and not again while the order is open", async () => {
     const user_id = await low();
     const nodes = [node, createBillingFixture(db), createBillingFixture(db)];
     await Promise.all(nodes.map((each) => each.sweep()));
@@ -196,13 +196,13 @@ describe("automatic top-ups over nodes, crashes and declines", () => {
     expect([(await onlyPayment()).status, (await node.balance(user_id)).posted]).toEqual(["succeeded", 675_000]);
   });
 
-  it("survive the death of the process before and after the charge: the same order is sent again, paid once", async () => {
+  it("survive kill -9 before and after the charge: the same order is sent again and paid once", async () => {
     const user_id = await low();
     node.payments.answers.chargeTopUp = errors.upstream("lost", new Error("the answer was lost"));
     await expect(node.sweep()).rejects.toThrow("1 orders failed");
     const { id, status } = await onlyPayment();
     expect(status).toBe("pending");
-    // accepted by the provider, but its event is not applied: the insert fails as if the process had died
+    // The provider accepts the order, but its event is not applied: the insert fails, as if the process had died.
     node.payments.answers.chargeTopUp = [{ ...paidEvent(id), amount_cents: 0.5 }];
     await resend();
     await expect(node.sweep()).rejects.toThrow("1 orders failed");
@@ -259,12 +259,12 @@ describe("automatic top-ups over nodes, crashes and declines", () => {
     const deliverAll = async () => {
       for (const event of stripe.takeEvents()) {
         const { payload, signature } = stripe.signed(event);
-        for (const told of await provider.eventsOf(payload, signature)) await node.billing.applyPaymentEvent(told);
+        for (const event of await provider.eventsOf(payload, signature)) await node.billing.applyPaymentEvent(event);
       }
     };
     const settingsOf = (user_id: string) => node.billing.auto_topups.get(user_id);
 
-    it("charge the card that a purchase saved, once, also when answers are lost and keys forgotten", async () => {
+    it("charge the card that a purchase saved once, also if answers are lost and Stripe has forgotten the keys", async () => {
       const user_id = await node.account(150_000);
       await node.billing.auto_topups.set(user_id, SETTINGS);
       const urls = { success_url: null, cancel_url: null };

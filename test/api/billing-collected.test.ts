@@ -3,7 +3,7 @@ import { ask, expectCleanAudit, type Lab, startLab, WIDE_MODELS } from "../suppo
 import type { Answer, Client } from "../support/service.ts";
 import { completion } from "../support/upstream.ts";
 
-// Overage on plans that the operator gave: somebody collects it, and it never costs nothing.
+// Overage on plans that the operator gave: it is always invoiced, and the operator can collect it.
 
 const OVERAGE = "/api/v1/billing/overage";
 const INVOICES = "/api/v1/billing/invoices";
@@ -42,7 +42,7 @@ describe.each(["sandbox", "none"] as const)("overage on a given plan, payments: 
   afterAll(() => lab.stop());
   beforeEach(() => lab.upstream.answer(completion()));
 
-  it("works like any: within its cap, due in whole cents, the rest carried", async () => {
+  it("works like any overage: within its cap, invoiced in whole cents, with the rest carried over", async () => {
     const user = await guest();
     expect(await overageOf(user)).toMatchObject({ cap_tokens: STARTER, remaining_tokens: STARTER });
     await user.request("PUT", OVERAGE, { cap_tokens: 20_000 });
@@ -72,13 +72,13 @@ describe.each(["sandbox", "none"] as const)("overage on a given plan, payments: 
     await expectCleanAudit(lab.service);
   });
 
-  it("has a cap that can be charged for", async () => {
+  it("has a cap that can be charged", async () => {
     const user = await guest();
     const put = async (cap_tokens: number) => {
       const { status, body } = await user.request("PUT", OVERAGE, { cap_tokens });
       return [status, body.cap_tokens ?? body.error.param];
     };
-    // nobody can charge for more than ten times the plan without a means of payment
+    // Without a means of payment the cap is at most ten times the plan.
     const highest = payments === "sandbox" ? 624_999_993_750 : 10 * STARTER;
     expect(await put(highest)).toEqual([200, highest]);
     expect(await put(highest + 1)).toEqual([400, "cap_tokens"]);
@@ -97,7 +97,7 @@ describe("an invoice that the operator collects", () => {
     return { user, id: (await invoicesOf(user))[0].id as string };
   };
 
-  it("is written within the period at $100, does not stop overage, and can be paid or made void", async () => {
+  it("is issued within the period at $100, does not stop overage, and can be marked as paid or void", async () => {
     const [first, second] = [await invoiced(), await invoiced()];
     expect(await overageOf(first.user)).toMatchObject({
       eligible: true,
@@ -117,7 +117,7 @@ describe("an invoice that the operator collects", () => {
     expect((await lab.service.admin.get("/api/v1/admin/invoices?status=open")).body.invoices).toEqual([]);
   });
 
-  it("unpaid stops overage until it is paid or void", async () => {
+  it("stops overage while it is unpaid", async () => {
     for (const cleared of ["paid", "void"]) {
       const { user, id } = await invoiced();
       await settle(id, "unpaid");
@@ -129,7 +129,7 @@ describe("an invoice that the operator collects", () => {
     }
   });
 
-  it("is settled once: what was paid or void does not become unpaid; another's is nowhere", async () => {
+  it("is closed once: a paid or void one does not become unpaid, and another user's does not exist", async () => {
     const { user, id } = await invoiced();
     expect((await settle(id, "paid")).status).toBe(200);
     expect((await settle(id, "paid")).status).toBe(200);

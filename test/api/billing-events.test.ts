@@ -49,7 +49,7 @@ const closed = (reference: string, cents: number, won: boolean): PaymentEvent =>
 const expectCleanBooks = async () => expect((await fixture.ledger.audit()).violations).toEqual([]);
 
 describe("a purchase", () => {
-  it("is pending until it is paid, and grants once, however often that is told (opencode#28402)", async () => {
+  it("is pending until it is paid, and grants once for repeated events (opencode#28402)", async () => {
     const { purchase, paid, reference } = await fixture.orderTopUp(user_id, 200);
     expect(purchase).toMatchObject({ status: "pending", bucket_id: null, checkout_url: "https://pay.example/page" });
     expect(await fixture.balance(user_id)).toEqual({ posted: 0, debt: 0 });
@@ -62,7 +62,7 @@ describe("a purchase", () => {
     await expectCleanBooks();
   });
 
-  it("that is told of ten times at the same moment grants once", async () => {
+  it("grants once for ten concurrent events", async () => {
     const { paid } = await fixture.orderTopUp(user_id, 100);
     await Promise.all(
       Array.from({ length: 10 }, (_, index) => apply({ ...paid, event_id: index < 5 ? "same" : `other-${index}` })),
@@ -70,7 +70,7 @@ describe("a purchase", () => {
     expect(await fixture.balance(user_id)).toEqual({ posted: 625_000, debt: 0 });
   });
 
-  it("that failed is not revived by news of its failing, but is by money", async () => {
+  it("that failed stays failed after another failure event, and is granted after a payment", async () => {
     const { purchase, paid } = await fixture.orderTopUp(user_id, 100);
     const failed: PaymentEvent = { ...fixture.named(), kind: "failed", payment_id: purchase.id };
     await apply(failed);
@@ -81,14 +81,14 @@ describe("a purchase", () => {
     expect(await fixture.balance(user_id)).toEqual({ posted: 625_000, debt: 0 });
   });
 
-  it("that the provider did not take is failed, and says so to the caller", async () => {
+  it("that the provider rejected is failed, and the caller gets the error", async () => {
     fixture.payments.answers.topUp = errors.upstream("The payment provider did not take the order.");
     await expect(fixture.orderTopUp(user_id, 100)).rejects.toMatchObject({ shape: { status: 502 } });
     const purchases = await fixture.billing.purchases.list(user_id, { limit: 10, before_id: null });
     expect(purchases).toMatchObject([{ status: "failed" }]);
   });
 
-  it("asks as the provider's customer once one is known", async () => {
+  it("uses the provider's customer once it is known", async () => {
     await fixture.orderTopUp(user_id, 100);
     await fixture.orderTopUp(user_id, 100);
     const payers = fixture.payments.asked.map(({ order }) => (order as { payer: object }).payer);
@@ -100,7 +100,7 @@ describe("a purchase", () => {
 });
 
 describe("a refund (eliza#10920: a refund keeps the credit)", () => {
-  it("takes tokens back in proportion, cumulatively, and all of them at the last cent", async () => {
+  it("takes tokens back in proportion to the total refunds, and all of them at the last cent", async () => {
     const { purchase, paid, reference } = await fixture.orderTopUp(user_id, 200);
     await apply(paid);
     await apply(refunded(reference, 50));
@@ -117,7 +117,7 @@ describe("a refund (eliza#10920: a refund keeps the credit)", () => {
     await expectCleanBooks();
   });
 
-  it("larger than what is left becomes debt, which the next grant repays first (lago-api#4985)", async () => {
+  it("larger than the remaining tokens becomes debt, which the next grant repays first (lago-api#4985)", async () => {
     const { paid, reference } = await fixture.orderTopUp(user_id, 200);
     await apply(paid);
     await spend(1_000_000);
@@ -131,7 +131,7 @@ describe("a refund (eliza#10920: a refund keeps the credit)", () => {
     await expectCleanBooks();
   });
 
-  it("that fails after all gives its tokens back, in any order of what is told and however often", async () => {
+  it("that fails later returns its tokens, in any order of the events and with repeats", async () => {
     for (const order of permutations([0, 1, 2, 3])) {
       const own = await fixture.account();
       const { purchase, paid, reference } = await fixture.orderTopUp(own, 200);
@@ -147,7 +147,7 @@ describe("a refund (eliza#10920: a refund keeps the credit)", () => {
     await expectCleanBooks();
   });
 
-  it("of one payment leaves the tokens of another alone", async () => {
+  it("of one payment does not touch the tokens of another", async () => {
     const [first, second] = [await fixture.orderTopUp(user_id, 100), await fixture.orderTopUp(user_id, 300)];
     await applyAll(first.paid, second.paid);
     await apply(refunded(second.reference, 300));
@@ -161,7 +161,7 @@ describe("a refund (eliza#10920: a refund keeps the credit)", () => {
     expect(await fixture.balance(user_id)).toEqual({ posted: 9_000_000, debt: 0 });
   });
 
-  it("of money that nobody knows waits, and harms nobody", async () => {
+  it("of an unknown payment waits, and changes no account", async () => {
     expect(await apply(refunded("money-of-another-shop", 100))).toBe("waiting");
     await fixture.sweep();
     await expectCleanBooks();
@@ -169,7 +169,7 @@ describe("a refund (eliza#10920: a refund keeps the credit)", () => {
 });
 
 describe("a dispute", () => {
-  it("takes the tokens while it is open; won, it gives them back, lost, it keeps them", async () => {
+  it("takes the tokens while it is open, returns them if it is won, and keeps them if it is lost", async () => {
     const [won, lost] = [await fixture.orderTopUp(user_id, 100), await fixture.orderTopUp(user_id, 200)];
     await applyAll(won.paid, lost.paid, disputed(won.reference, 100), disputed(lost.reference, 200));
     expect(await fixture.balance(user_id)).toEqual({ posted: 0, debt: 0 });
@@ -178,7 +178,7 @@ describe("a dispute", () => {
     await expectCleanBooks();
   });
 
-  it("that was won repays the debt it made", async () => {
+  it("that was won repays the debt that it made", async () => {
     const { paid, reference } = await fixture.orderTopUp(user_id, 100);
     await apply(paid);
     await spend(600_000);
@@ -189,7 +189,7 @@ describe("a dispute", () => {
     await expectCleanBooks();
   });
 
-  it("that was lost and then won by appeal gives the tokens back, whichever is told of first", async () => {
+  it("that was lost and then won by appeal returns the tokens, in either order of the events", async () => {
     for (const order of permutations([0, 1, 2])) {
       const own = await fixture.account();
       const { paid, reference } = await fixture.orderTopUp(own, 100);
@@ -200,13 +200,13 @@ describe("a dispute", () => {
     }
   });
 
-  it("that was won stays won when its opening is told of later", async () => {
+  it("that was won stays won if the event of its opening arrives later", async () => {
     const { paid, reference } = await fixture.orderTopUp(user_id, 100);
     await applyAll(paid, closed(reference, 100, true), disputed(reference, 100));
     expect(await fixture.balance(user_id)).toEqual({ posted: 625_000, debt: 0 });
   });
 
-  it("and a refund of the same money take no token twice", async () => {
+  it("and a refund of the same payment take no token twice", async () => {
     const { paid, reference } = await fixture.orderTopUp(user_id, 100);
     await applyAll(paid, refunded(reference, 60), disputed(reference, 100));
     expect(await fixture.balance(user_id)).toEqual({ posted: 0, debt: 0 });
@@ -217,7 +217,7 @@ describe("a dispute", () => {
 });
 
 describe("events out of order (langfuse#17388, llmgateway#2911)", () => {
-  it("paid, refunded, disputed and closed end alike in each of their 24 orders, each told twice", async () => {
+  it("paid, refunded, disputed and closed have the same result in each of their 24 orders, each event twice", async () => {
     for (const order of permutations([0, 1, 2, 3])) {
       const own = await fixture.account();
       const { paid, reference } = await fixture.orderTopUp(own, 100);
@@ -237,7 +237,7 @@ describe("events out of order (langfuse#17388, llmgateway#2911)", () => {
     }
   });
 
-  it("three periods grant three times in each of their orders; the latest is the present one", async () => {
+  it("three periods grant three times in each order of their events, and the latest is the current one", async () => {
     for (const order of permutations([1, 2, 3])) {
       const own = await fixture.account();
       const { periodPaid } = await fixture.orderSubscription(own, "starter");
@@ -253,7 +253,7 @@ describe("events out of order (langfuse#17388, llmgateway#2911)", () => {
     await expectCleanBooks();
   });
 
-  it("a period that is paid after the end of its subscription is granted, revives nothing, and is ended again", async () => {
+  it("a period that is paid after its subscription's end is granted, and the subscription stays ended", async () => {
     const { periodPaid, subscription_id, subscription_reference } = await fixture.orderSubscription(user_id, "starter");
     const over: PaymentEvent = {
       ...fixture.named(),

@@ -49,7 +49,7 @@ const paid = ({ payment_id, amount_cents }: { payment_id: string; amount_cents: 
     amount_cents,
   });
 
-it("overage is charged once for a period, in whole cents, the rest carried", async () => {
+it("overage is charged once for a period, in whole cents, with the rest carried over", async () => {
   await overrun(12_600);
   fixture.clock.put("2026-02-28T00:00:00.000Z");
   const second = periodPaid(2);
@@ -61,7 +61,7 @@ it("overage is charged once for a period, in whole cents, the rest carried", asy
   expect(await status()).toMatchObject({ used_tokens: 100, amount_due_cents: 0 });
 });
 
-it("overage that comes to the threshold is invoiced within the period, and still counts against its cap", async () => {
+it("overage that reaches the threshold is invoiced within the period, and still counts against its cap", async () => {
   await overrun(62_499_999);
   await fixture.sweep();
   expect(charges()).toEqual([]);
@@ -83,7 +83,7 @@ it("overage that comes to the threshold is invoiced within the period, and still
   expect(await status()).toMatchObject({ used_tokens: 50, amount_due_cents: 0, invoiced_cents: 0 });
 });
 
-it("an invoice that the provider did not take is sent again, under the same id", async () => {
+it("an invoice that the provider rejected is sent again with the same id", async () => {
   await overrun(6250);
   fixture.payments.answers.chargeOverage = errors.upstream("The payment provider did not take the order.");
   await fixture.billing.applyPaymentEvent(periodPaid(2));
@@ -99,7 +99,7 @@ it("an invoice that the provider did not take is sent again, under the same id",
   expect(second).toEqual(first);
 });
 
-/** One cent of overage, invoiced at the period's end and refused. */
+/** One cent of overage, invoiced at the period's end and declined. */
 const unpaidInvoice = async () => {
   await overrun(6250);
   fixture.payments.answers.chargeOverage = errors.paymentFailed();
@@ -109,7 +109,7 @@ const unpaidInvoice = async () => {
   if (charge === undefined) throw new Error("no invoice");
   return charge;
 };
-const told = (kind: "failed" | "voided", { payment_id }: { payment_id: string }) =>
+const applyInvoiceEvent = (kind: "failed" | "voided", { payment_id }: { payment_id: string }) =>
   fixture.billing.applyPaymentEvent({ ...fixture.named(), kind, payment_id });
 const invoices = async () =>
   (await fixture.billing.invoices.list({ user_id }, { limit: 10, before_id: null })).map((invoice) => invoice.status);
@@ -123,25 +123,25 @@ it("an unpaid invoice stops overage until it is paid", async () => {
   expect(await status()).toMatchObject({ enabled: true, eligible: true, remaining_tokens: ENTERPRISE });
 });
 
-it("an invoice that is void is owed no more; one that is written off is, until it is void or paid", async () => {
+it("a void invoice is no longer owed; one that was written off is owed until it is void or paid", async () => {
   const charge = await unpaidInvoice();
   expect(await invoices()).toEqual(["unpaid"]);
-  // written off, as its provider says some weeks later
-  await told("failed", charge);
+  // The provider writes it off some weeks later.
+  await applyInvoiceEvent("failed", charge);
   expect([await invoices(), (await status()).eligible]).toEqual([["unpaid"], false]);
-  await told("voided", charge);
+  await applyInvoiceEvent("voided", charge);
   expect([await invoices(), (await status()).eligible]).toEqual([["void"], true]);
   expect((await fixture.ledger.overage(user_id)).cap_tokens).toBe(ENTERPRISE);
-  // neither comes back, but money does
-  await told("failed", charge);
+  // Neither becomes open again, but a payment is still accepted.
+  await applyInvoiceEvent("failed", charge);
   expect([await invoices(), (await status()).eligible]).toEqual([["void"], true]);
   await paid(charge);
-  await told("voided", charge);
+  await applyInvoiceEvent("voided", charge);
   expect([await invoices(), (await status()).eligible]).toEqual([["paid"], true]);
 });
 
-describe("an overage invoice whose money goes back: its tokens are used already", () => {
-  /** Two cents of overage, 12,500 tokens, invoiced and paid; nothing is left of the plan's tokens. */
+describe("an overage invoice whose payment is returned, after its tokens were used", () => {
+  /** Two cents of overage, 12,500 tokens, invoiced and paid. The plan's tokens are used up. */
   const paidInvoice = async () => {
     await overrun(12_500);
     await fixture.billing.applyPaymentEvent(periodPaid(2));
@@ -165,7 +165,7 @@ describe("an overage invoice whose money goes back: its tokens are used already"
     });
   const cleanBooks = async () => expect((await fixture.ledger.audit()).violations).toEqual([]);
 
-  it("refunded, they become debt in proportion, which the next grant repays first", async () => {
+  it("makes debt in proportion to its refund, which the next grant repays first", async () => {
     const reference = await paidInvoice();
     await refunded(reference, 1);
     await refunded(reference, 1);
@@ -179,7 +179,7 @@ describe("an overage invoice whose money goes back: its tokens are used already"
     await cleanBooks();
   });
 
-  it("whose refund fails after all, or whose dispute is won, the debt is let off", async () => {
+  it("loses that debt if the refund fails or the dispute is won", async () => {
     const reference = await paidInvoice();
     await refunded(reference, 1);
     await refunded(reference, 1, 1);
@@ -192,7 +192,7 @@ describe("an overage invoice whose money goes back: its tokens are used already"
     await cleanBooks();
   });
 
-  it("whose dispute is won after a grant has repaid the debt, they are given back", async () => {
+  it("returns the tokens if the dispute is won after a grant has repaid the debt", async () => {
     const reference = await paidInvoice();
     await disputed(reference);
     await fixture.billing.applyPaymentEvent(periodPaid(3));
@@ -203,7 +203,7 @@ describe("an overage invoice whose money goes back: its tokens are used already"
   });
 });
 
-it("paid overage grants nothing", async () => {
+it("a paid overage invoice grants nothing", async () => {
   await overrun(6250);
   await fixture.billing.applyPaymentEvent(periodPaid(2));
   await fixture.sweep();

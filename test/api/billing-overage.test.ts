@@ -36,7 +36,7 @@ const entriesOf = async (user: Client, type: string): Promise<{ amount: number; 
   (await user.get(`/api/v1/users/me/transactions?type=${type}`)).body.transactions;
 
 describe("overage (contract 5)", () => {
-  it("is for subscribers: everybody else is refused, and told so", async () => {
+  it("is for subscribers: other users get an error that says so", async () => {
     const user = await lab.service.newUser({ trial: false, tokens: 1000 });
     const refused = [403, "overage_requires_subscription"];
     expect(refusal(await user.post(`${OVERAGE}/enable`))).toEqual(refused);
@@ -56,7 +56,7 @@ describe("overage (contract 5)", () => {
     });
   });
 
-  it("is part of what a 402 says is available, so the cap that it names is affordable, also within a key's budget", async () => {
+  it("counts in the available tokens of a 402, so the named cap is affordable, also within a key's budget", async () => {
     const user = await subscriber();
     await user.request("PUT", OVERAGE, { cap_tokens: 3_000 });
     const taken = { amount_tokens: -STARTER, reason: "used up" };
@@ -77,7 +77,7 @@ describe("overage (contract 5)", () => {
     }
   });
 
-  it("starts with the plan's included tokens as its cap, which can be set and given back", async () => {
+  it("starts with the plan's included tokens as its cap, which can be set and reset", async () => {
     const user = await subscriber();
     const status = {
       enabled: true,
@@ -99,7 +99,7 @@ describe("overage (contract 5)", () => {
     expect(off.body).toEqual({ ...status, enabled: false, remaining_tokens: 0 });
   });
 
-  it("carries calls past the plan's tokens, counts them to the token, and stops at the cap", async () => {
+  it("pays calls beyond the plan's tokens, counts exact tokens, and stops at the cap", async () => {
     const user = await subscriber();
     await user.request("PUT", OVERAGE, { cap_tokens: 20_000 });
     await spend(user, STARTER - 100);
@@ -121,7 +121,7 @@ describe("overage (contract 5)", () => {
     await expectCleanAudit(lab.service);
   });
 
-  it("held by a call in flight is shown, and charged as what it really was", async () => {
+  it("that a call in flight holds is shown, and is charged at the real cost", async () => {
     const user = await subscriber();
     await spend(user, STARTER);
     lab.upstream.answer(hanging(delta("word")));
@@ -138,7 +138,7 @@ describe("overage (contract 5)", () => {
     await settledBalance(user);
   });
 
-  it("larger than the cap, at the end of a call that ran longer than was held, is the operator's loss and said", async () => {
+  it("beyond the cap, after a call that cost more than its hold, is absorbed by the operator and shown", async () => {
     const user = await subscriber();
     await user.request("PUT", OVERAGE, { cap_tokens: 1000 });
     await spend(user, STARTER - 1);
@@ -150,7 +150,7 @@ describe("overage (contract 5)", () => {
 });
 
 describe("the overage of a period (contract 5)", () => {
-  it("is invoiced at its end in whole cents, the rest carried into the next, where the cap is whole again", async () => {
+  it("is invoiced at its end in whole cents, the rest is carried over, and the next period has the full cap", async () => {
     const user = await subscriber();
     await spend(user, STARTER + 12_600);
     await setClock("2026-02-28T00:00:00Z");
@@ -167,7 +167,7 @@ describe("the overage of a period (contract 5)", () => {
     await expectCleanAudit(lab.service);
   });
 
-  it("ends with its subscription: what was used is invoiced, and nothing more can be used", async () => {
+  it("ends with its subscription: the used tokens are invoiced, and no more can be used", async () => {
     const user = await subscriber();
     await spend(user, STARTER + 6250);
     await user.request("DELETE", SUBSCRIPTION);
@@ -178,7 +178,7 @@ describe("the overage of a period (contract 5)", () => {
     expect(await overageOf(user)).toMatchObject({ enabled: true, eligible: true, remaining_tokens: STARTER });
   });
 
-  it("of a call that outlives the subscription is invoiced too", async () => {
+  it("of a call that ends after the subscription is invoiced too", async () => {
     const user = await subscriber();
     await spend(user, STARTER);
     const words = "word ".repeat(10_000);
@@ -205,7 +205,7 @@ describe("the overage of a period (contract 5)", () => {
     expect(await overageOf(user)).toMatchObject({ used_tokens: 25_000_000, remaining_tokens: 5_000_000 });
   });
 
-  it("held across the renewal counts in the period in which it is settled", async () => {
+  it("that is held across a renewal counts in the period in which it is settled", async () => {
     const user = await subscriber();
     await spend(user, STARTER);
     lab.upstream.answer(hanging(delta("word")));

@@ -4,7 +4,7 @@ import { ask, expectCleanAudit, type Lab, settledBalance, startLab, WIDE_MODELS 
 import type { Answer, Client } from "../support/service.ts";
 import { completion, stream } from "../support/upstream.ts";
 
-// What the seed and contract 5 promise of tokens and money, as a caller sees it, step by step.
+// The promises of the seed interface and of contract 5 about tokens and money, from a caller's view.
 
 const CHAT = "/api/v1/chat/completions";
 const BILLING = "/api/v1/billing";
@@ -32,7 +32,7 @@ const operator = (user: Client, what: "grants" | "subscription", body: object) =
   lab.service.admin.post(`/api/v1/admin/users/${user.user_id}/${what}`, body);
 
 describe("the table of plans (seed)", () => {
-  it("is as the seed has it, monthly, in dollars, with three months of rollover", async () => {
+  it("is that of the seed interface: monthly, in dollars, with three months of rollover", async () => {
     const user = await lab.service.newUser();
     const { plans } = (await user.get(`${BILLING}/plans`)).body;
     const row = (id: string, name: string, price_cents: number, included_tokens: number) => ({
@@ -54,7 +54,7 @@ describe("the table of plans (seed)", () => {
 });
 
 describe("a trial (seed: states)", () => {
-  it("runs for 14 days to the instant, and its end stays known", async () => {
+  it("lasts exactly 14 days, and its end stays visible", async () => {
     await setClock("2027-12-01T12:00:00Z");
     const user = await lab.service.newUser();
     const trial = { is_trial: true, trial_ends_at: "2027-12-15T12:00:00.000Z", token_balance: 625_000, plan: null };
@@ -67,7 +67,7 @@ describe("a trial (seed: states)", () => {
     expect(refusal(await call(user))).toEqual([402, "trial_ended"]);
   });
 
-  it("that has run out of tokens is out of tokens until something is bought", async () => {
+  it("without tokens stays out_of_tokens until a purchase", async () => {
     const [subscriber, buyer] = [await lab.service.newUser(), await lab.service.newUser()];
     for (const user of [subscriber, buyer]) {
       await spend(user, 625_000);
@@ -86,7 +86,7 @@ describe("a trial (seed: states)", () => {
     ["a subscription", (user: Client) => user.post(`${BILLING}/subscription`, { plan_id: "starter" })],
     ["the operator's subscription", (user: Client) => operator(user, "subscription", { plan_id: "starter" })],
     ["the operator's top-up", (user: Client) => operator(user, "grants", { amount_tokens: 1000, source: "top_up" })],
-  ])("ends with %s, before its time and after it, and keeps its date", async (_, buy) => {
+  ])("ends with %s, before and after its last day, and keeps its date", async (_, buy) => {
     const [early, late] = [await lab.service.newUser(), await lab.service.newUser()];
     const { trial_ends_at } = await profileOf(early);
     expect((await buy(early)).status).toBe(201);
@@ -98,7 +98,7 @@ describe("a trial (seed: states)", () => {
     for (const user of [early, late]) expect((await call(user)).status).toBe(200);
   });
 
-  it("does not end with a bonus; without one there is none to end", async () => {
+  it("does not end with a bonus, and is not created by one", async () => {
     const [user, none] = [await lab.service.newUser(), await lab.service.newUser({ trial: false })];
     await operator(user, "grants", { amount_tokens: 1000, source: "bonus" });
     expect(await profileOf(user)).toMatchObject({ is_trial: true, token_balance: 626_000 });
@@ -107,7 +107,7 @@ describe("a trial (seed: states)", () => {
 });
 
 describe("buckets (contract 5)", () => {
-  it("are spent oldest first, whatever their source and whichever expires first", async () => {
+  it("are spent oldest first, independent of source and expiry", async () => {
     await setClock("2028-02-29T00:00:00Z");
     const user = await lab.service.newUser({ trial: false });
     const grant = (source: string, expires_at: string) =>
@@ -131,7 +131,7 @@ describe("buckets (contract 5)", () => {
     expect((await profileOf(user)).token_balance).toBe(total_remaining);
   });
 
-  it("of a purchase last to the instant 12 months on, from a leap day too", async () => {
+  it("of a purchase last exactly 12 months, also from a leap day", async () => {
     const user = await lab.service.newUser({ trial: false });
     await setClock("2028-03-03T00:00:00Z");
     await user.post(`${BILLING}/purchase`, { amount_cents: 100 });
@@ -143,7 +143,7 @@ describe("buckets (contract 5)", () => {
     expect(refusal(await call(user))).toEqual([402, "out_of_tokens"]);
   });
 
-  it("of a plan roll over for three months after their period, to the instant", async () => {
+  it("of a plan roll over for exactly three months after their period", async () => {
     await setClock("2029-11-30T00:00:00Z");
     const user = await lab.service.newUser({ trial: false });
     await user.post(`${BILLING}/subscription`, { plan_id: "starter" });
@@ -158,7 +158,7 @@ describe("buckets (contract 5)", () => {
 });
 
 describe("overage (seed: states)", () => {
-  it("clears a subscriber's 402, and brings it back when it is disabled", async () => {
+  it("ends a subscriber's 402, which returns when overage is disabled", async () => {
     const user = await lab.service.newUser({ trial: false });
     await user.post(`${BILLING}/subscription`, { plan_id: "starter" });
     await spend(user, STARTER);
@@ -172,13 +172,13 @@ describe("overage (seed: states)", () => {
     expect(refusal(await call(user))).toEqual([402, "out_of_tokens"]);
   });
 
-  it("whose cap a stream reaches in its middle: the stream is asked to be short, is never overcharged, and is the last", async () => {
+  it("whose cap a stream reaches: the stream gets a lower cap, is never overcharged, and is the last call", async () => {
     const user = await lab.service.newUser({ trial: false });
     await user.post(`${BILLING}/subscription`, { plan_id: "starter" });
     await user.post(`${BILLING}/overage/enable`);
     await user.request("PUT", `${BILLING}/overage`, { cap_tokens: 500 });
     await spend(user, STARTER);
-    // a provider that goes on past what it was asked for
+    // A provider that ignores its cap.
     lab.upstream.answer(stream(Array(50).fill("word "), { prompt_tokens: 10, completion_tokens: 400 }));
     const running = await openStream(lab.service, user, ask("lab/plain"));
     expect((await running.rest()).at(-1)).toBe("[DONE]");

@@ -29,7 +29,7 @@ const applyAll = (...events: PaymentEvent[]) => fixture.applyAll(events);
 const refunded = (...refund: Parameters<typeof fixture.refunded>) => fixture.refunded(...refund);
 const expectCleanBooks = async () => expect((await fixture.ledger.audit()).violations).toEqual([]);
 
-/** Stripe may tell of a payment before it has answered for the checkout. */
+/** Stripe may send the event of a payment before its answer about the checkout. */
 const payFirstPeriod = ({ subscription_id }: { subscription_id: string }) => {
   const period = { period_start: fixture.clock.now(), period_end: addMonths(fixture.clock.now(), 1) };
   const about = { subscription_id, subscription_reference: "sub", plan_id: "starter", ...period };
@@ -37,7 +37,7 @@ const payFirstPeriod = ({ subscription_id }: { subscription_id: string }) => {
 };
 
 describe("a subscription that its provider runs", () => {
-  it("is incomplete until its first period is paid, is no plan until then, and the open page is offered again", async () => {
+  it("is incomplete and no plan until its first period is paid, and the open checkout page is offered again", async () => {
     const opened = await fixture.billing.subscribe(user_id, "starter");
     expect(opened).toMatchObject({
       created: true,
@@ -50,7 +50,7 @@ describe("a subscription that its provider runs", () => {
     expect((await fixture.balance(user_id)).posted).toBe(0);
   });
 
-  it("of two that were paid for keeps the first one, grants both periods and ends the other at the provider", async () => {
+  it("that was paid twice keeps the first one, grants both periods and ends the other at the provider", async () => {
     const abandoned = await fixture.orderSubscription(user_id, "starter");
     const chosen = await fixture.orderSubscription(user_id, "professional");
     await applyAll(chosen.periodPaid(1), abandoned.periodPaid(1));
@@ -61,7 +61,7 @@ describe("a subscription that its provider runs", () => {
     expect(ended).toMatchObject([{ subscription_id: abandoned.subscription_id }]);
   });
 
-  it("is not renewed by our clock, but by what was paid", async () => {
+  it("is renewed by payments, not by the service's clock", async () => {
     const { periodPaid } = await fixture.orderSubscription(user_id, "starter");
     await apply(periodPaid(1));
     fixture.clock.put("2026-03-01T00:00:00.000Z");
@@ -71,7 +71,7 @@ describe("a subscription that its provider runs", () => {
     expect((await fixture.balance(user_id)).posted).toBe(36_000_000);
   });
 
-  it("past due keeps its tokens but not its overage, until the period is paid", async () => {
+  it("that is past due keeps its tokens but loses its overage until the period is paid", async () => {
     const { periodPaid, ...ids } = await fixture.orderSubscription(user_id, "starter");
     await apply(periodPaid(1));
     await fixture.billing.overage.enable(user_id);
@@ -87,20 +87,20 @@ describe("a subscription that its provider runs", () => {
     expect((await fixture.ledger.overage(user_id)).cap_tokens).toBe(18_000_000);
   });
 
-  it("is not past due by late news of a period that is known to be paid", async () => {
+  it("is not made past due by a late event of a paid period", async () => {
     const { periodPaid, ...ids } = await fixture.orderSubscription(user_id, "starter");
     const second = { ...ids, kind: "subscription_past_due" as const, period_start: "2026-02-28T00:00:00.000Z" };
     await applyAll(periodPaid(1), { ...fixture.named(), ...second });
     await apply(periodPaid(2));
     expect(await applyAll({ ...fixture.named(), ...second })).toEqual(["ignored"]);
     expect((await fixture.billing.subscription(user_id)).status).toBe("active");
-    // nor by one that a paid period has followed
+    // The same for a period before a paid one.
     await apply(periodPaid(3));
     expect(await applyAll({ ...fixture.named(), ...second })).toEqual(["ignored"]);
     expect((await fixture.billing.subscription(user_id)).status).toBe("active");
   });
 
-  it("whose checkout fails to open stays, if it was paid for meanwhile", async () => {
+  it("whose checkout fails to open stays if it was paid meanwhile", async () => {
     fixture.payments.subscribe = async (order) => {
       await payFirstPeriod(order);
       throw errors.upstream("The answer was lost.");
@@ -110,7 +110,7 @@ describe("a subscription that its provider runs", () => {
     expect((await fixture.balance(user_id)).posted).toBe(18_000_000);
   });
 
-  it("paid for while its checkout is still being opened offers no page to pay on", async () => {
+  it("that is paid while its checkout is being opened offers no checkout page", async () => {
     const { subscribe } = fixture.payments;
     fixture.payments.subscribe = async (order) => {
       await payFirstPeriod(order);
@@ -121,7 +121,7 @@ describe("a subscription that its provider runs", () => {
     expect(subscription.checkout_url).toBeUndefined();
   });
 
-  it("given up while its checkout is being opened has that closed at the provider", async () => {
+  it("that is abandoned while its checkout is being opened has the checkout closed at the provider", async () => {
     const { subscribe } = fixture.payments;
     fixture.payments.subscribe = async (order) => {
       await fixture.billing.cancelSubscription(user_id);
@@ -136,14 +136,14 @@ describe("a subscription that its provider runs", () => {
     });
   });
 
-  it("whose node died while it opened the checkout can be chosen again after two minutes of real time", async () => {
+  it("whose node died while it opened the checkout can be ordered again after two minutes of real time", async () => {
     const { subscribe } = fixture.payments;
     await new Promise<void>((opening) => {
       fixture.payments.subscribe = () => new Promise(() => opening());
       void fixture.billing.subscribe(user_id, "starter");
     });
     fixture.payments.subscribe = subscribe;
-    // the domain's clock, which may stand or leap, has no say in it
+    // The domain's clock does not count here, because it may stop or jump.
     fixture.clock.put("2026-02-10T00:00:00.000Z");
     await expect(fixture.billing.subscribe(user_id, "starter")).rejects.toMatchObject({
       code: "plan_change_in_flight",
@@ -175,7 +175,7 @@ describe("a subscription that its provider runs", () => {
     expect((await fixture.balance(user_id)).posted).toBe(55_000_000);
   });
 
-  it("upgrades when the difference is paid, not before; a refused card changes nothing", async () => {
+  it("upgrades when the difference is paid, not before; a declined card changes nothing", async () => {
     const { periodPaid } = await fixture.orderSubscription(user_id, "starter");
     await apply(periodPaid(1));
     fixture.payments.answers.changePlan = errors.paymentFailed();
@@ -198,7 +198,7 @@ describe("a subscription that its provider runs", () => {
     await expectCleanBooks();
   });
 
-  it("tells the provider of downgrades and cancellations before it believes them", async () => {
+  it("sends downgrades and cancellations to the provider before they take effect", async () => {
     const { periodPaid } = await fixture.orderSubscription(user_id, "pro");
     await apply(periodPaid(1));
     fixture.payments.answers.changePlan = errors.upstream("The payment provider did not take the order.");
@@ -236,14 +236,14 @@ describe("a subscription that its provider runs", () => {
     expect(ended[1]?.order).toMatchObject({ subscription_reference });
   });
 
-  it("tells of its renewals, in their transaction, and not of its beginning", async () => {
-    const heard: unknown[] = [];
-    fixture.calls.notify = async (renewal) => void heard.push(renewal);
+  it("reports its renewals in their transaction, and does not report its start", async () => {
+    const notified: unknown[] = [];
+    fixture.calls.notify = async (renewal) => void notified.push(renewal);
     const { periodPaid } = await fixture.orderSubscription(user_id, "starter");
     const second = periodPaid(2);
     await applyAll(periodPaid(1), second, second);
     const period_start = "2026-02-28T00:00:00.000Z";
-    expect(heard).toEqual([
+    expect(notified).toEqual([
       { user_id, plan_id: "starter", period_start, period_end: addMonths("2026-01-31T00:00:00.000Z", 2) },
     ]);
   });

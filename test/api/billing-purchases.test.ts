@@ -50,7 +50,7 @@ describe("top-ups (contract 5)", () => {
     });
   });
 
-  it("in tokens cost the price rounded up to a cent, and grant exactly what was asked for", async () => {
+  it("in tokens cost the price rounded up to a cent, and grant exactly the requested tokens", async () => {
     const user = await newUser();
     const { body } = await user.post(PURCHASE, { tokens: 1_000_001 });
     expect(body).toMatchObject({ amount_cents: 161, tokens: 1_000_001 });
@@ -66,18 +66,18 @@ describe("top-ups (contract 5)", () => {
     [{ amount_cents: 100, success_url: "javascript:alert(1)" }, "invalid_value", "success_url"],
     [{ amount_cents: 100, cancel_url: "/back" }, "invalid_value", "cancel_url"],
     [{ amount_cents: 100, coupon: "free" }, "unknown_field", "coupon"],
-  ])("refuse %j and keep nothing", async (wanted, code, param) => {
+  ])("reject %j and store nothing", async (wanted, code, param) => {
     const user = await newUser();
     expect(refusal(await user.post(PURCHASE, wanted))).toEqual([400, code, param]);
     expect((await user.get(PURCHASES)).body.purchases).toEqual([]);
   });
 
-  it("with one Idempotency-Key are one purchase, also when they come at the same moment", async () => {
+  it("with one Idempotency-Key are one purchase, also if they arrive at the same moment", async () => {
     const user = await newUser();
     const headers = { "Idempotency-Key": "order-1" };
     const buy = () => user.post(PURCHASE, { amount_cents: 200 }, headers);
     const answers = await Promise.all([buy(), buy(), buy()]);
-    // One that comes while the first is under way is 409; one that comes after it gets its answer.
+    // A request during the first one gets 409; a later request gets the first one's answer.
     const statuses = answers.map(({ status }) => status).sort();
     expect(statuses[0]).toBe(201);
     for (const status of statuses) expect([201, 409]).toContain(status);
@@ -93,7 +93,7 @@ describe("top-ups (contract 5)", () => {
     expect(await balanceOf(user)).toBe(1_250_000);
   });
 
-  it("are listed newest first in pages, and nobody sees another's", async () => {
+  it("are listed newest first in pages, and only to their user", async () => {
     const [user, other] = [await newUser(), await newUser()];
     const ids: string[] = [];
     for (const amount_cents of [100, 200, 300]) ids.unshift((await user.post(PURCHASE, { amount_cents })).body.id);
@@ -105,7 +105,7 @@ describe("top-ups (contract 5)", () => {
     expect(refusal(await other.get(`${PURCHASES}/${ids[0]}`))).toEqual([404, "not_found", null]);
   });
 
-  it("end a trial, clear a 402, and leave the trial's tokens until its end", async () => {
+  it("end a trial, end a 402, and keep the trial's tokens until the trial's last day", async () => {
     const user = await lab.service.newUser();
     await lab.service.admin.request("PUT", "/api/v1/admin/clock", { now: "2028-03-10T00:00:00Z" });
     await user.post(PURCHASE, { amount_cents: 100 });
@@ -118,11 +118,11 @@ describe("top-ups (contract 5)", () => {
     expect(await balanceOf(user)).toBe(625_000);
   });
 
-  it("leave the books in order", () => expectCleanAudit(lab.service));
+  it("leave a clean audit", () => expectCleanAudit(lab.service));
 });
 
 describe("PURSER_PAYMENTS=none (contract 1)", () => {
-  it("sells nothing: 503, and nothing kept; what the operator gave can still be lowered, cancelled and used", async () => {
+  it("sells nothing (503) and stores nothing; a plan that the operator gave can still be lowered, cancelled and used", async () => {
     const service = await startService({ env: { PURSER_PAYMENTS: "none" } });
     const user = await service.newUser({ trial: false });
     const subscription = "/api/v1/billing/subscription";

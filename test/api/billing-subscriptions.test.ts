@@ -26,7 +26,7 @@ const bucketsOf = async (
 ): Promise<{ original_amount: number; granted_at: string; expires_at: string }[]> =>
   (await user.get("/api/v1/users/me/buckets?include=closed&limit=100")).body.buckets;
 const grantsOf = async (user: Client) => (await bucketsOf(user)).map((bucket) => bucket.original_amount);
-/** Subscribed on 31 December 2027, before a leap year, and looked at when its periods have gone by. */
+/** A subscription of 31 December 2027, before a leap year, and its later periods. */
 let lasting: Client;
 const refusal = ({ status, body }: Answer) => [status, body.error?.code, body.error?.param];
 
@@ -59,7 +59,7 @@ describe("subscribing (contract 5)", () => {
     lasting = user;
   });
 
-  it("to the plan one has changes nothing and grants nothing", async () => {
+  it("to the current plan changes nothing and grants nothing", async () => {
     const user = await newUser();
     await choose(user, "starter");
     const again = await choose(user, "starter");
@@ -67,14 +67,14 @@ describe("subscribing (contract 5)", () => {
     expect(await grantsOf(user)).toEqual([18_000_000]);
   });
 
-  it("twice at the same moment makes one subscription and one grant", async () => {
+  it("twice at the same moment creates one subscription and one grant", async () => {
     const user = await newUser();
     const answers = await Promise.all([choose(user, "pro"), choose(user, "pro"), choose(user, "pro")]);
     for (const { status } of answers) expect([200, 201]).toContain(status);
     expect(await grantsOf(user)).toEqual([55_000_000]);
   });
 
-  it("refuses what is no plan, and needs billing:write", async () => {
+  it("rejects an unknown plan, and needs billing:write", async () => {
     const user = await newUser();
     expect(refusal(await choose(user, "gold"))).toEqual([400, "invalid_value", "plan_id"]);
     expect(refusal(await cancel(user))).toEqual([404, "not_found", null]);
@@ -85,7 +85,7 @@ describe("subscribing (contract 5)", () => {
     expect((await subscriptionOf(user)).status).toBe("none");
   });
 
-  it("by the operator is as if paid, renews, and changes plans like the user's own", async () => {
+  it("by the operator counts as paid, renews, and can change plans like the user's own", async () => {
     const user = await newUser();
     const path = `/api/v1/admin/users/${user.user_id}/subscription`;
     const given = await lab.service.admin.post(path, { plan_id: "starter" });
@@ -100,7 +100,7 @@ describe("subscribing (contract 5)", () => {
 });
 
 describe("changing plans (contract 5)", () => {
-  it("up at the first instant grants the whole difference, at the last second next to none, and the period stays", async () => {
+  it("up at the first instant grants the whole difference, in the last second almost nothing, and keeps the period", async () => {
     await setClock("2028-01-01T00:00:00Z");
     const [first, middle, last] = [await newUser(), await newUser(), await newUser()];
     for (const user of [first, middle, last]) await choose(user, "starter");
@@ -142,7 +142,7 @@ describe("changing plans (contract 5)", () => {
     expect(await grantsOf(user)).toEqual([55_000_000, 18_000_000]);
   });
 
-  it("down and then up: the change to come is dropped, and the difference is from the plan that was paid for", async () => {
+  it("down and then up cancels the downgrade, and charges the difference to the paid plan", async () => {
     const user = await newUser();
     await choose(user, "pro");
     await choose(user, "starter");
@@ -156,7 +156,7 @@ describe("changing plans (contract 5)", () => {
     expect(await grantsOf(user)).toEqual([55_000_000, 38_000_000, 93_000_000]);
   });
 
-  it("up at the very instant that a period ends is up in the new period", async () => {
+  it("up at the exact instant of a period's end applies to the new period", async () => {
     const user = await newUser();
     await choose(user, "starter");
     const { current_period_end } = await subscriptionOf(user);
@@ -167,7 +167,7 @@ describe("changing plans (contract 5)", () => {
 });
 
 describe("cancelling (contract 5)", () => {
-  it("keeps the period that was paid for, and ends with it; unused tokens roll over all the same", async () => {
+  it("keeps the paid period and ends with it, and unused tokens still roll over", async () => {
     await setClock("2028-06-01T00:00:00Z");
     const user = await newUser();
     await choose(user, "starter");
@@ -188,7 +188,7 @@ describe("cancelling (contract 5)", () => {
     expect((await user.get("/api/v1/users/me")).body.token_balance).toBe(0);
   });
 
-  it("and choosing the same plan again takes it back, for nothing; an upgrade takes it back too", async () => {
+  it("is undone at no cost by choosing the same plan again, and also by an upgrade", async () => {
     const [same, up, down] = [await newUser(), await newUser(), await newUser()];
     for (const user of [same, up, down]) {
       await choose(user, "professional");
@@ -207,7 +207,7 @@ describe("cancelling (contract 5)", () => {
     expect(await grantsOf(down)).toEqual([30_000_000, 18_000_000]);
   });
 
-  it("and subscribing anew after the end begins a new period from then on", async () => {
+  it("and subscribing again after the end starts a new period", async () => {
     const user = await newUser();
     await choose(user, "starter");
     await cancel(user);
@@ -218,7 +218,7 @@ describe("cancelling (contract 5)", () => {
     expect(await grantsOf(user)).toEqual([18_000_000, 18_000_000]);
   });
 
-  it("by erasing the user ends it: no period is granted to nobody", async () => {
+  it("by erasing the user ends the subscription: no later period is granted", async () => {
     const user = await newUser();
     await choose(user, "starter");
     expect((await lab.service.admin.request("DELETE", `/api/v1/admin/users/${user.user_id}`)).status).toBe(204);
@@ -228,7 +228,7 @@ describe("cancelling (contract 5)", () => {
 });
 
 describe("renewing (contract 5)", () => {
-  it("clamps month ends and has the day back, over a leap day, one grant a period", async () => {
+  it("uses the last day of short months and then the former day again, over a leap day, with one grant per period", async () => {
     const periods = (await bucketsOf(lasting)).filter(({ original_amount }) => original_amount === 18_000_000);
     expect(
       periods.slice(0, 5).map((bucket) => [bucket.granted_at.slice(0, 10), bucket.expires_at.slice(0, 10)]),
@@ -242,7 +242,7 @@ describe("renewing (contract 5)", () => {
     expect(periods.at(-1)?.granted_at).toBe((await subscriptionOf(lasting)).current_period_start);
   });
 
-  it("of several users is caught up in the order of their instants after the service was down", async () => {
+  it("of several users happens in the order of their instants after a downtime", async () => {
     await setClock("2029-02-01T00:00:00Z");
     const early = await newUser();
     await choose(early, "starter");
@@ -260,7 +260,7 @@ describe("renewing (contract 5)", () => {
     await expectCleanAudit(lab.service);
   });
 
-  it("while a call is in flight leaves its hold alone and the call is charged to what was held", async () => {
+  it("during a call does not change its hold, and the call is charged to the held tokens", async () => {
     const user = await newUser();
     await choose(user, "starter");
     lab.upstream.answer(hanging(delta("word")));

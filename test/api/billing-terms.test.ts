@@ -4,7 +4,7 @@ import type { Db } from "../../src/platform/db.ts";
 import { createBillingFixture, PLANS } from "../support/billing.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 
-// What a change of the operator's settings, or a second node, does to subscriptions that run.
+// The effect of changed settings, and of a second node, on active subscriptions.
 
 const SECOND_PERIOD = "2026-02-28T00:00:00.000Z";
 const LATER = "2026-03-15T00:00:00.000Z";
@@ -26,7 +26,7 @@ const amountsOf = async ({ ledger }: House, user_id: string) => {
   return buckets.map((bucket) => bucket.original_amount);
 };
 
-it("a subscription keeps the terms it was taken with, whatever becomes of the table", async () => {
+it("a subscription keeps its terms when the plans in the configuration change", async () => {
   const before = createBillingFixture(db);
   const user_id = await before.account();
   await before.billing.subscribeWithoutPayment(user_id, "starter");
@@ -55,7 +55,7 @@ it("a subscription changes to no plan in another currency, because their prices 
   expect(await after.billing.subscription(user_id)).toMatchObject({ plan_id: "professional", pending_plan_id: null });
 });
 
-it("what was subscribed to in a sandbox ends with its period once that is turned off, the operator's gifts go on", async () => {
+it("a sandbox subscription ends with its period once the sandbox is turned off, and the operator's gifts continue", async () => {
   const sandbox = createBillingFixture(db, { provider: createSimulatedPayments("sandbox") });
   const [buyer, guest] = [await sandbox.account(), await sandbox.account()];
   await sandbox.billing.subscribe(buyer, "starter");
@@ -79,7 +79,7 @@ it("two nodes that sweep at the same moment grant each period once", async () =>
   expect((await first.ledger.audit()).violations).toEqual([]);
 });
 
-it("one renewal that fails holds up no other", async () => {
+it("one renewal that fails does not delay others", async () => {
   const fixture = createBillingFixture(db);
   const [broken, sound] = [await fixture.account(), await fixture.account()];
   for (const user_id of [broken, sound]) await fixture.billing.subscribeWithoutPayment(user_id, "starter");

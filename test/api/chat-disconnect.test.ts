@@ -3,7 +3,7 @@ import { settledBalance, useLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
 import { completion, delta, event, hanging, json, type Reply } from "../support/upstream.ts";
 
-// What becomes of a turn whose caller hangs up, and how its failures are answered.
+// The end of a turn whose caller disconnects, and the errors of failing turns.
 
 let user: Client;
 let agent: string;
@@ -20,7 +20,7 @@ const hello = { messages: [{ role: "user", content: "Hello?" }] };
 const role = event({ choices: [{ index: 0, delta: { role: "assistant" }, finish_reason: null }] });
 const lastRun = async () => (await user.get(`${agent}/runs`)).body.runs[0];
 
-/** Asks for an answer, waits for the model to be asked, and hangs up. */
+/** Sends a request, waits until the model has it, and disconnects. */
 async function hangUpOn(body: object, headers: Record<string, string> = {}): Promise<void> {
   const connection = new AbortController();
   const answer = fetch(`${lab.service.url}${agent}/chat`, {
@@ -35,7 +35,7 @@ async function hangUpOn(body: object, headers: Record<string, string> = {}): Pro
   connection.abort();
 }
 
-/** Says a few words, and the rest once it is told to. */
+/** Streams a few words, and the rest when the test releases it. */
 function inTwoParts(): { reply: Reply; goOn(): void } {
   const { promise, resolve } = Promise.withResolvers<void>();
   const reply: Reply = async (response, request) => {
@@ -48,24 +48,27 @@ function inTwoParts(): { reply: Reply; goOn(): void } {
   return { reply, goOn: resolve };
 }
 
-describe("a caller that hangs up", () => {
+describe("a caller that disconnects", () => {
   const kinds: [string, object][] = [
     ["in one piece", {}],
     ["streamed", { stream: true }],
   ];
-  test.each(kinds)("cancels the turn, %s: upstream is left, what was generated is billed", async (_kind, body) => {
-    lab.upstream.answer(inTwoParts().reply);
-    const before = lab.upstream.hangUps;
-    await hangUpOn({ ...body, thread_id: "t" });
-    await lab.upstream.until(() => lab.upstream.hangUps > before);
-    await expect.poll(async () => (await lastRun()).status).toBe("cancelled");
-    const { usage } = await lastRun();
-    expect(usage.cost_tokens).toBeGreaterThan(0);
-    expect(await settledBalance(user)).toBe(1_000_000 - usage.cost_tokens);
-    expect((await user.get(`${agent}/threads/t`)).body.messages).toEqual([]);
-  });
+  test.each(kinds)(
+    "cancels the turn, %s: the provider's call is aborted and its output so far is charged",
+    async (_kind, body) => {
+      lab.upstream.answer(inTwoParts().reply);
+      const before = lab.upstream.hangUps;
+      await hangUpOn({ ...body, thread_id: "t" });
+      await lab.upstream.until(() => lab.upstream.hangUps > before);
+      await expect.poll(async () => (await lastRun()).status).toBe("cancelled");
+      const { usage } = await lastRun();
+      expect(usage.cost_tokens).toBeGreaterThan(0);
+      expect(await settledBalance(user)).toBe(1_000_000 - usage.cost_tokens);
+      expect((await user.get(`${agent}/threads/t`)).body.messages).toEqual([]);
+    },
+  );
 
-  test("before it has been answered is answered when it asks again under the same Idempotency-Key", async () => {
+  test("before the answer gets it by a retry with the same Idempotency-Key", async () => {
     const key = { "Idempotency-Key": "again" };
     lab.upstream.answer(inTwoParts().reply, completion("Hello."));
     await hangUpOn({}, key);
@@ -74,7 +77,7 @@ describe("a caller that hangs up", () => {
     await expect.poll(async () => (await again()).body.choices?.[0].message.content).toBe("Hello.");
   });
 
-  test.each(kinds)("with on_disconnect continue has the turn carried on to its end, %s", async (_kind, body) => {
+  test.each(kinds)("with on_disconnect continue lets the turn finish, %s", async (_kind, body) => {
     const { reply, goOn } = inTwoParts();
     lab.upstream.answer(reply);
     await hangUpOn({ ...body, thread_id: "t", on_disconnect: "continue" });
@@ -93,7 +96,7 @@ describe("a caller that hangs up", () => {
 });
 
 describe("a turn that fails", () => {
-  test("names its run, whose record says the same", async () => {
+  test("names its run, whose record has the same error", async () => {
     lab.upstream.answer(json({ error: { message: "no" } }, 400));
     const { status, body } = await user.post(`${agent}/chat`, hello);
     expect(status).toBeGreaterThanOrEqual(400);
@@ -102,7 +105,7 @@ describe("a turn that fails", () => {
     expect(run).toMatchObject({ status: "failed", error: { code: expect.any(String) } });
   });
 
-  test("for want of time is 504 with the limit's name, and what was generated is billed", async () => {
+  test("by its time limit is 504 with the limit's name, and its output so far is charged", async () => {
     await user.request("PUT", agent, { limits: { max_run_seconds: 1 } });
     lab.upstream.answer(hanging(role, delta("a few words")));
     const { status, body } = await user.post(`${agent}/chat`, hello);
@@ -112,7 +115,7 @@ describe("a turn that fails", () => {
     expect(await settledBalance(user)).toBeLessThan(1_000_000);
   });
 
-  test("after its first text is an error event, and no [DONE] follows", async () => {
+  test("after its first text ends with an error event, and without [DONE]", async () => {
     await user.request("PUT", agent, { limits: { max_run_seconds: 1 } });
     lab.upstream.answer(hanging(role, delta("a few words")));
     const { status, body } = await user.post(`${agent}/chat`, { ...hello, stream: true });
@@ -122,7 +125,7 @@ describe("a turn that fails", () => {
     expect(body).not.toContain("[DONE]");
   });
 
-  test("with a disabled agent is refused, streamed or not, before anything is queued", async () => {
+  test("with a disabled agent is rejected, streamed or not, before anything is queued", async () => {
     await user.request("PUT", agent, { is_active: false });
     for (const stream of [false, true]) {
       const { status, body } = await user.post(`${agent}/chat`, { ...hello, stream, thread_id: "t" });

@@ -21,7 +21,7 @@ beforeAll(async () => {
 
 const messages = [{ role: "user" as const, content: "Hello?" }];
 
-test("its streaming helper reads a turn: text piece by piece, the usage, the run and the thread", async () => {
+test("its streaming helper reads a turn: the text in pieces, the usage, the run and the thread", async () => {
   lab.upstream.answer(completion("It is a fine day."));
   const chunks: Stream<OpenAI.ChatCompletionChunk> = await client.post(`/agents/${agent}/chat`, {
     body: { messages, stream: true, thread_id: "t" },
@@ -37,21 +37,21 @@ test("its streaming helper reads a turn: text piece by piece, the usage, the run
   expect(answer).toMatchObject({ model: "lab/plain", thread_id: "t", run_id: expect.any(String) });
 });
 
-test("it throws the failure of a turn with its status and code", async () => {
+test("the client throws a turn's failure with its status and code", async () => {
   const refused = client.post(`/agents/${agent}/chat`, { body: { messages, on_disconnect: "wait" } });
   await expect(refused).rejects.toMatchObject({ status: 400, code: "invalid_value", param: "on_disconnect" });
 });
 
 describe("a turn that failed after it had called a tool", () => {
   const runs = async (id: string) => (await user.get(`/api/v1/agents/${id}/runs`)).body.runs.length;
-  const herald = async () => {
+  const callingAgent = async () => {
     lab.upstream.answer(calling("post_letter", { to: "Ada" }));
     const fields = { name: "Herald", model_id: "lab/plain", limits: { max_steps: 2 } };
     return (await user.post("/api/v1/agents", fields)).body.id;
   };
 
-  test("is not repeated by the client of itself, which else tries 409 and 5xx again", async () => {
-    const id = await herald();
+  test("is not retried by the client, which otherwise retries 409 and 5xx", async () => {
+    const id = await callingAgent();
     const eager = client.withOptions({ maxRetries: 2 });
     await expect(eager.chat.completions.create({ model: `agent/${id}`, messages })).rejects.toMatchObject({
       status: 409,
@@ -63,8 +63,8 @@ describe("a turn that failed after it had called a tool", () => {
     expect(await runs(id)).toBe(2);
   });
 
-  test("is not repeated under its Idempotency-Key: the failure is replayed, and charged once", async () => {
-    const id = await herald();
+  test("is not repeated with its Idempotency-Key: the failure is replayed, and charged once", async () => {
+    const id = await callingAgent();
     const charged = (await charges(user)).length;
     const ask = () => user.post(`/api/v1/agents/${id}/chat`, { messages }, { "Idempotency-Key": "letter" });
     const first = await ask();
@@ -81,11 +81,11 @@ describe("a turn that failed after it had called a tool", () => {
 test.each([
   ["", {}],
   [
-    ", where an MCP server could not be had,",
+    ", with an unreachable MCP server,",
     { mcp: { enabled: true, servers: [{ name: "away", url: "http://127.0.0.1:1/" }] } },
   ],
 ])(
-  "a turn that failed and did nothing%s may be tried again, under the same Idempotency-Key too",
+  "a turn that failed without an effect%s can be retried, also with the same Idempotency-Key",
   async (name, tools_config) => {
     const { id } = (await user.post("/api/v1/agents", { name: `Scout${name}`, model_id: "lab/plain", tools_config }))
       .body;

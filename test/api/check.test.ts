@@ -20,7 +20,7 @@ import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { type PostgresServer, runSql, startPostgres } from "../support/postgres-server.ts";
 import { runPurser } from "../support/process.ts";
 
-// `npm start -- --check` as a new operator uses it: each message names the setting, the fault and the solution.
+// `npm start -- --check` for a new operator: each message names the setting, the fault and the solution.
 
 const KEK = `k1:${Buffer.alloc(32, 5).toString("base64")}`;
 const NOBODY = 65_534;
@@ -43,7 +43,7 @@ afterAll(async () => {
 });
 
 const withDefaults = (env: Record<string, string>) => ({ PORT: "0", DATA_DIR: join(folder, "unmade"), ...env });
-/** The lines of the command, without its process. */
+/** The output lines of the command, which runs in this process. */
 const problemsOf = async (env: Record<string, string>) => (await findProblems(withDefaults(env))).problems;
 const onPostgres = (url: string) => ({ DATABASE_URL: url, PURSER_KEK: KEK });
 const url = (part: "user" | "name", value: string) => {
@@ -86,7 +86,7 @@ describe("--check of a broken configuration exits with 2 and says what to do", (
     ]);
   });
 
-  it("4: a wrong password, which no message repeats", async () => {
+  it("4: a wrong password, which no message contains", async () => {
     const problems = await problemsOf(onPostgres(url("user", "ada:hunter2")));
     expect(problems).toEqual([
       expect.stringMatching(/^DATABASE_URL: the server rejects the password of the user ada: correct it\./),
@@ -186,14 +186,14 @@ describe("--check of a broken configuration exits with 2 and says what to do", (
     ]);
   });
 
-  it("12: a generated master key that is gone", async () => {
+  it("12: a generated master key that is missing", async () => {
     const DATA_DIR = join(folder, "keyless");
     mkdirSync(join(DATA_DIR, "database/pgdata"), { recursive: true });
     const problems = await problemsOf({ DATA_DIR });
     expect(problems).toEqual([expect.stringMatching(/keyring is missing: .*Restore that file, or set PURSER_KEK/)]);
   });
 
-  it("finds no problem after purser migrate in an empty DATA_DIR, which makes the first master key but replaces no lost one", async () => {
+  it("finds no problem after purser migrate in an empty DATA_DIR, which creates the first master key but does not replace a lost one", async () => {
     const DATA_DIR = join(folder, "migrated");
     expect(createFirstKey(DATA_DIR)).toContain("a master key was created at");
     mkdirSync(join(DATA_DIR, "database/pgdata"), { recursive: true });
@@ -375,7 +375,7 @@ describe("commands for users", () => {
     ]);
   });
 
-  it("grant finds its user behind two hundred newer ones whose addresses contain theirs", async () => {
+  it("grant finds its user among two hundred newer ones whose addresses contain the same text", async () => {
     const env = { ...onPostgres(database.database_url ?? ""), DATA_DIR: join(folder, "users") };
     await runPurser(["create-user", "ann@example.com", "--no-trial"], env);
     await runSql(

@@ -6,8 +6,8 @@ import { snippetsOf } from "../../console/src/client-snippets.ts";
 import { charges, type Lab, startLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
 
-// The texts of the console's page Connect and of the guide for clients, as their readers run them. `npm run clients` runs
-// the texts for Codex, Claude Code and opencode.
+// The snippets of the console's page Connect and of the guide for clients, executed like a reader does. `npm run clients`
+// executes those for Codex, Claude Code and opencode.
 
 /** Scripts find the packages here. */
 const ROOT = join(import.meta.dirname, "../..");
@@ -25,7 +25,7 @@ afterAll(() => lab.stop());
 const snippets = () => snippetsOf({ url: lab.service.url, key: user.key, model: "lab/plain" });
 
 it.each(["curl", "typescript", "langchain", "anthropic", "ai-sdk"])(
-  "the snippet for %s prints the model's answer and is charged once",
+  "the snippet for %s prints the model's answer, which is charged once",
   async (program) => {
     const [block] = snippets().find(({ id }) => id === program)?.blocks ?? [];
     const [command, ...args] = block?.language === "sh" ? BASH : NODE;

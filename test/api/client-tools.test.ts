@@ -6,7 +6,7 @@ import { ask, charges, settledBalance, useLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
 import { calling, completion, json } from "../support/upstream.ts";
 
-// `model: "agent/{id}"` with `client_tools: pass` (contract 4.13): the caller's tools beside the agent's own.
+// `model: "agent/{id}"` with `client_tools: pass` (contract 4.13): the caller's tools and the agent's own.
 
 const CHAT = "/api/v1/chat/completions";
 const GRANT = 100_000;
@@ -47,7 +47,7 @@ const lastRun = async () => {
 };
 
 describe("an agent with client_tools: pass", () => {
-  it("offers the caller's tools beside its own, and a call to one ends the answer", async () => {
+  it("offers the caller's tools and its own, and a call of a caller's tool ends the answer", async () => {
     const { status, body } = await user.post(CHAT, named({ tool_choice: "required" }));
     expect(status).toBe(200);
     expect(body.choices).toMatchObject([
@@ -59,14 +59,14 @@ describe("an agent with client_tools: pass", () => {
     expect((await charges(user)).map(({ amount }) => amount)).toEqual([-30]);
   });
 
-  it("goes on with the result that the caller sends back", async () => {
+  it("continues with the result that the caller sends", async () => {
     lab.upstream.answer(completion("done"));
     const { body } = await user.post(CHAT, named({ messages: answered }));
     expect(body.choices[0]).toMatchObject({ message: { content: "done" }, finish_reason: "stop" });
     expect(lab.upstream.requests[0]?.body.messages).toEqual(answered);
   });
 
-  it("calls its own tools first, and a choice of the caller counts for the first call only", async () => {
+  it("calls its own tools first, and the caller's tool_choice applies only to the first model call", async () => {
     lab.upstream.answer(
       calling("web_fetch", { url: "http://127.0.0.1:1/" }),
       calling("edit_file", { path: "a" }),
@@ -84,7 +84,7 @@ describe("an agent with client_tools: pass", () => {
     expect(await settledBalance(user)).toBe(GRANT - 60);
   });
 
-  it("an answer that calls tools of both gives the caller's calls, and makes none of its own", async () => {
+  it("returns only the caller's calls if an answer calls tools of both, and makes none of its own", async () => {
     const own = {
       id: "call_0",
       type: "function",
@@ -119,7 +119,7 @@ describe("an agent with client_tools: pass", () => {
     expect((await lastRun()).steps).toHaveLength(1);
   });
 
-  it("rejects a tool with the name of its own by that name, before any model call", async () => {
+  it("rejects a tool that has the name of one of its own, before any model call", async () => {
     const tools = [EDIT, { type: "function", function: { name: "web_fetch" } }];
     for (const stream of [false, true]) {
       const { status, body } = await user.post(CHAT, named({ tools, stream }));
@@ -130,7 +130,7 @@ describe("an agent with client_tools: pass", () => {
     expect(await settledBalance(user)).toBe(GRANT);
   });
 
-  it("offers no tool of the caller with tool_choice none, and takes functions only", async () => {
+  it("offers no tool of the caller with tool_choice none, and accepts only functions", async () => {
     lab.upstream.answer(completion());
     await user.post(CHAT, named({ tool_choice: "none" }));
     expect(offered()).toEqual(["web_fetch"]);
@@ -174,7 +174,7 @@ describe("the clients' tool loops over such an agent", () => {
     expect(lab.upstream.requests.at(-1)?.body.messages.at(-1)).toMatchObject({ role: "tool", content: "edited" });
   });
 
-  it("Responses: a function call comes back, and its output goes on", async () => {
+  it("Responses: the client gets a function call, and the answer continues with its output", async () => {
     const client = new OpenAI({ baseURL: `${lab.service.url}/api/v1`, apiKey: user.key, maxRetries: 0 });
     const tools = [{ type: "function" as const, name: "edit_file", strict: false, parameters: { type: "object" } }];
     const request = { model: `agent/${agent}`, tools };
@@ -185,7 +185,7 @@ describe("the clients' tool loops over such an agent", () => {
     expect(second.output_text).toBe("hello from upstream");
   });
 
-  it("Messages: a tool_use comes back, and its result goes on", async () => {
+  it("Messages: the client gets a tool_use, and the answer continues with its result", async () => {
     const client = new Anthropic({ baseURL: `${lab.service.url}/api`, apiKey: user.key, maxRetries: 0 });
     const tools = [{ name: "edit_file", input_schema: { type: "object" as const } }];
     const request = { model: `agent/${agent}`, max_tokens: 99, tools };
@@ -217,7 +217,7 @@ describe("an agent that ignores them, by default", () => {
     expect(body.error.message).toContain("client_tools");
   });
 
-  it("a change of the setting is a new version, and another value is rejected", async () => {
+  it("makes a new version when the setting changes, and rejects another value", async () => {
     const put = (fields: object) => user.request("PUT", `/api/v1/agents/${agent}`, fields);
     expect((await put({ client_tools: "ignore" })).body).toMatchObject({ version: 2, client_tools: "ignore" });
     const { status, body } = await put({ client_tools: "both" });
@@ -225,7 +225,7 @@ describe("an agent that ignores them, by default", () => {
   });
 });
 
-it("a stream of such an answer ends with the calls, the finish reason and the usage", async () => {
+it("a stream of an answer with calls ends with the calls, the finish reason and the usage", async () => {
   const events = await (await openStream(lab.service, user, named())).rest();
   const chunks = events.filter((text) => text !== "[DONE]").map((text) => JSON.parse(text));
   const deltas = chunks.flatMap(({ choices }) => choices[0]?.delta.tool_calls ?? []);

@@ -26,7 +26,7 @@ const PROVIDERS = {
 };
 const weather = tool({ inputSchema: z.object({ city: z.string() }), execute: async ({ city }) => `rain in ${city}` });
 
-describe.each(Object.entries(PROVIDERS))("the AI SDK's %s provider, unchanged but for baseURL", (_, provider) => {
+describe.each(Object.entries(PROVIDERS))("the AI SDK's %s provider with only baseURL changed", (_, provider) => {
   it("answers, and streams, with the usage", async () => {
     const model = provider()("lab/plain");
     const whole = await generateText({ model, prompt: "hello" });
@@ -37,24 +37,27 @@ describe.each(Object.entries(PROVIDERS))("the AI SDK's %s provider, unchanged bu
     expect((await charges(user)).map(({ amount }) => amount)).toEqual([-18, -18]);
   });
 
-  it.each([generateText, streamText])("calls a tool and goes on with its result in the next step: %o", async (call) => {
-    lab.upstream.answer(calling("weather", { city: "Oslo" }), completion("It rains."));
-    const options = {
-      model: provider()("lab/plain"),
-      prompt: "Weather?",
-      tools: { weather },
-      stopWhen: isStepCount(3),
-    };
-    const result = await call(options as never);
-    expect(await (result as { text: string | Promise<string> }).text).toBe("It rains.");
-    expect(lab.upstream.requests.at(-1)?.body.messages).toMatchObject([
-      { role: "user" },
-      { role: "assistant", tool_calls: [{ function: { name: "weather", arguments: '{"city":"Oslo"}' } }] },
-      { role: "tool", content: "rain in Oslo" },
-    ]);
-  });
+  it.each([generateText, streamText])(
+    "calls a tool and continues with its result in the next step: %o",
+    async (call) => {
+      lab.upstream.answer(calling("weather", { city: "Oslo" }), completion("It rains."));
+      const options = {
+        model: provider()("lab/plain"),
+        prompt: "Weather?",
+        tools: { weather },
+        stopWhen: isStepCount(3),
+      };
+      const result = await call(options as never);
+      expect(await (result as { text: string | Promise<string> }).text).toBe("It rains.");
+      expect(lab.upstream.requests.at(-1)?.body.messages).toMatchObject([
+        { role: "user" },
+        { role: "assistant", tool_calls: [{ function: { name: "weather", arguments: '{"city":"Oslo"}' } }] },
+        { role: "tool", content: "rain in Oslo" },
+      ]);
+    },
+  );
 
-  it("sends the whole conversation again, its own answers by reference or in full", async () => {
+  it("sends the whole conversation again, with its own answers by reference or in full", async () => {
     const model = provider()("lab/plain");
     const first = await generateText({ model, messages: [{ role: "user", content: "hello" }] });
     const messages = [

@@ -20,7 +20,7 @@ beforeEach(async () => {
 const modelOf = (apiKey: string, id = "lab/plain") =>
   createOpenAICompatible({ name: "purser", baseURL: `${lab.service.url}/api/v1`, apiKey, includeUsage: true })(id);
 
-describe("the Vercel AI SDK's openai-compatible provider, unchanged but for baseURL (contract 4)", () => {
+describe("the Vercel AI SDK's openai-compatible provider with only baseURL changed (contract 4)", () => {
   it("generates text and reads the usage", async () => {
     const { text, usage, finishReason } = await generateText({ model: modelOf(user.key), prompt: "hello" });
     expect(text).toBe("hello from upstream");
@@ -40,7 +40,7 @@ describe("the Vercel AI SDK's openai-compatible provider, unchanged but for base
   it.each([
     ["generateText", false],
     ["streamText", true],
-  ])("%s runs a tool loop to its end on the built-in model, each call charged", async (_, streamed) => {
+  ])("%s runs a tool loop to its end on the built-in model, and each call is charged", async (_, streamed) => {
     const asked: unknown[] = [];
     const options = {
       model: modelOf(user.key, "purser/rehearsal"),
@@ -66,7 +66,7 @@ describe("the Vercel AI SDK's openai-compatible provider, unchanged but for base
     expect(await charges(user)).toHaveLength(2);
   });
 
-  it("hands a schema on and surfaces our error with status and body", async () => {
+  it("passes a schema on, and throws Purser's error with status and body", async () => {
     lab.upstream.answer(json({ error: { message: "no" } }, 500));
     const failing = generateText({ model: modelOf(user.key), prompt: "hello", maxRetries: 0 });
     const error = await failing.then(
@@ -78,7 +78,7 @@ describe("the Vercel AI SDK's openai-compatible provider, unchanged but for base
     expect((error as APICallError).responseBody).toContain("upstream_error");
   });
 
-  it("does not carry a failed turn of an agent out again by its own retries, with an Idempotency-Key", async () => {
+  it("does not repeat a failed turn of an agent by its own retries, with an Idempotency-Key", async () => {
     const agent = { name: "Scout", model_id: "lab/plain", limits: { max_steps: 1 } };
     const tools_config = { send_webhook: { enabled: true, urls: ["https://example.com/hook"] } };
     const { id } = (await user.post("/api/v1/agents", { ...agent, tools_config })).body;

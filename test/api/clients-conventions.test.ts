@@ -5,7 +5,7 @@ import { ask, charges, type Lab, settledBalance, startLab } from "../support/lab
 import { ADMIN_KEY, type Client } from "../support/service.ts";
 import { completion, cut, delta, event, json } from "../support/upstream.ts";
 
-// What programs that people already have send, and what they must get (contract 2 and 4).
+// Requests of programs that people use, and the answers that these need (contract 2 and 4).
 
 const CHAT = "/api/v1/chat/completions";
 const ORIGIN = "https://app.example.com";
@@ -67,7 +67,7 @@ describe("the usage of a stream", () => {
     expect(chunks.at(-2).usage).toBeUndefined();
   });
 
-  it("loses no chunk when the provider breaks off after the finish reason", async () => {
+  it("loses no chunk if the provider disconnects after the finish reason", async () => {
     const finish = event({ choices: [{ index: 0, delta: {}, finish_reason: "stop" }] });
     lab.upstream.answer(cut(delta("hello"), finish));
     const chunks = await streamed({});
@@ -76,7 +76,7 @@ describe("the usage of a stream", () => {
 });
 
 describe("several choices", () => {
-  it("n is sent, and every choice is held for and billed", async () => {
+  it("are all held for and billed, and the provider gets n", async () => {
     const choices = [0, 1].map((index) => ({
       index,
       message: { role: "assistant", content: "x" },
@@ -94,7 +94,7 @@ describe("several choices", () => {
     expect(two.body.error.metadata.max_affordable_output_tokens).toBeLessThan(250);
   });
 
-  it("are refused by models that give one", async () => {
+  it("are rejected by models that give one", async () => {
     const { status, body } = await user.post(CHAT, ask("purser/rehearsal", { n: 2 }));
     expect([status, body.error.param]).toEqual([400, "n"]);
   });
@@ -123,13 +123,13 @@ describe("addresses", () => {
     expect(body.error.message).toContain("POST /api/v1/chat/completions,");
   });
 
-  it("a path that nothing resembles points to the reference", async () => {
+  it("a path that resembles no other points to the reference", async () => {
     const { status, body } = await user.get("/api/v1/fine_tuning/jobs");
     expect(status).toBe(404);
     expect(body.error.message).toContain("/openapi.json");
   });
 
-  it("a wrong method is 405 and names those that work", async () => {
+  it("a wrong method is 405 and names the valid ones", async () => {
     const { status, headers, body } = await user.get(CHAT);
     expect([status, headers.get("allow"), body.error.code]).toEqual([405, "POST", "method_not_allowed"]);
     const agents = await user.request("DELETE", "/api/v1/agents");
@@ -165,7 +165,7 @@ describe("the list of models", () => {
     });
   });
 
-  it("has Anthropic's shape for Anthropic's clients, as a single model has", async () => {
+  it("has Anthropic's shape for Anthropic's clients, like a single model", async () => {
     const version = { "anthropic-version": "2023-06-01" };
     const { body } = await user.get("/api/v1/models?limit=1000", version);
     expect(body).toMatchObject({ has_more: false, first_id: body.data[0].id, last_id: body.data.at(-1).id });
@@ -198,7 +198,7 @@ describe("compressed bodies", () => {
     expect((await compressed(body, encoding)).status).toBe(200);
     const large = JSON.stringify(ask("lab/plain", { messages: [{ role: "user", content: "word ".repeat(100_000) }] }));
     const answer = await compressed(encoding === "gzip" ? gzipSync(large) : zstdCompressSync(large), encoding);
-    // read whole: it is the balance that does not cover it, or the context
+    // The body was read completely: only the balance or the context is too small.
     expect([200, 400, 402]).toContain(answer.status);
     expect(await answer.text()).not.toContain("invalid_json");
   });
@@ -206,7 +206,7 @@ describe("compressed bodies", () => {
   it.each([
     ["gzip", (bytes: Buffer) => gzipSync(bytes)],
     ["zstd", (bytes: Buffer) => zstdCompressSync(bytes)],
-  ])("a bomb in %s is refused at the limit of plain bodies", async (encoding, compress) => {
+  ])("a %s bomb is rejected at the size limit of plain bodies", async (encoding, compress) => {
     const bomb = compress(Buffer.alloc(200_000_000, " "));
     expect(bomb.length).toBeLessThan(1_000_000);
     const answer = await compressed(bomb, encoding);
@@ -229,7 +229,7 @@ describe("compressed bodies", () => {
 });
 
 describe("headers", () => {
-  it("x-api-key is a key as Bearer is, for the operator too; a Bearer key goes before it", async () => {
+  it("x-api-key works like a Bearer key, also for the operator; a Bearer key has priority", async () => {
     const get = (path: string, headers: Record<string, string>) => send(path, { headers });
     const profile = "/api/v1/users/me";
     expect((await get(profile, { "x-api-key": user.key })).status).toBe(200);
@@ -239,14 +239,14 @@ describe("headers", () => {
     expect((await get("/api/v1/admin/users", { "x-api-key": ADMIN_KEY })).status).toBe(200);
   });
 
-  it("x-ratelimit-* say the same as RateLimit-*, in OpenAI's format", async () => {
+  it("x-ratelimit-* have the same values as RateLimit-*, in OpenAI's format", async () => {
     const { headers } = await user.get("/api/v1/users/me");
     expect(headers.get("x-ratelimit-limit-requests")).toBe(headers.get("ratelimit-limit"));
     expect(headers.get("x-ratelimit-remaining-requests")).toBe(headers.get("ratelimit-remaining"));
     expect(headers.get("x-ratelimit-reset-requests")).toBe(`${headers.get("ratelimit-reset")}s`);
   });
 
-  it("pages of PURSER_CORS_ORIGINS may call the API with a key, and no other pages", async () => {
+  it("pages of PURSER_CORS_ORIGINS may call the API with a key, but other pages may not", async () => {
     const preflight = (origin: string) =>
       send(CHAT, {
         method: "OPTIONS",
@@ -265,7 +265,7 @@ describe("headers", () => {
     const { headers } = await user.post(CHAT, ask("lab/plain"), { Origin: ORIGIN });
     expect(headers.get("access-control-allow-origin")).toBe(ORIGIN);
     const exposed = headers.get("access-control-expose-headers");
-    // A page that cannot read X-Should-Retry repeats a failure that has cost something.
+    // A page that cannot read X-Should-Retry would repeat a failure that has cost tokens.
     for (const name of ["X-Request-Id", "X-Should-Retry", "Purser-Archived-Before"]) expect(exposed).toContain(name);
     await settledBalance(user);
   });

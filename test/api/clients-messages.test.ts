@@ -34,7 +34,7 @@ beforeEach(async () => {
   client = clientOf(lab.service, user);
 });
 
-/** The client as its users make it: only the address is ours. It adds /v1/messages. */
+/** The client as its users create it: only the address is Purser's. It adds /v1/messages. */
 const clientOf = (service: Service, { key }: Pick<Client, "key">) =>
   new Anthropic({ baseURL: `${service.url}/api`, apiKey: key, maxRetries: 0 });
 const sent = () => lab.upstream.requests.at(-1)?.body;
@@ -52,7 +52,7 @@ const WEATHER = {
 };
 
 describe("a message", () => {
-  it("answers with the text and the usage, and is charged once as a chat completion is", async () => {
+  it("answers with the text and the usage, and is charged once like a chat completion", async () => {
     const answer = await client.messages.create({
       ...hello,
       system: "be brief",
@@ -77,7 +77,7 @@ describe("a message", () => {
     expect(await amounts()).toEqual([-18]);
   });
 
-  it("streams the published events in order, and the client's helper puts them together", async () => {
+  it("streams the published events in order, and the client's helper joins them", async () => {
     const stream = client.messages.stream(hello);
     const types: string[] = [];
     stream.on("streamEvent", ({ type }) => types.push(type));
@@ -95,7 +95,7 @@ describe("a message", () => {
     expect(await amounts()).toEqual([-18]);
   });
 
-  it("accepts what Claude Code sends: a key as Bearer, betas, cache hints, thinking, server tools", async () => {
+  it("accepts Claude Code's requests: a key as Bearer, betas, cache hints, thinking, server tools", async () => {
     const { status } = await user.post(
       `${MESSAGES}?beta=true`,
       {
@@ -135,7 +135,7 @@ describe("a message", () => {
     expect(JSON.stringify(sent())).not.toContain("cache_control");
   });
 
-  it("carries images and documents, and refuses them by their own name", async () => {
+  it("carries images and documents, and rejects unsupported ones by their field", async () => {
     const source = { type: "base64" as const, media_type: "image/png" as const, data: "AA==" };
     const image = { type: "image" as const, source };
     const document = {
@@ -153,12 +153,12 @@ describe("a message", () => {
     expect(refused.error).toMatchObject({ error: { param: "messages[0].content[0]" } });
   });
 
-  it("stops for the reason that Anthropic names", async () => {
+  it("has Anthropic's stop reasons", async () => {
     lab.upstream.answer(ended("some words", "length"));
     expect((await client.messages.stream(hello).finalMessage()).stop_reason).toBe("max_tokens");
   });
 
-  it("runs auto and an agent", async () => {
+  it("works with auto and with an agent", async () => {
     const auto = await client.messages.create({ ...hello, model: "auto" });
     expect(auto).toMatchObject({ routing: { chosen: auto.model } });
     const { body } = await user.post("/api/v1/agents", { name: "a", model_id: "lab/plain" });
@@ -170,7 +170,7 @@ describe("a message", () => {
 });
 
 describe("tools", () => {
-  it("calls a tool, streamed and not, and goes on with its result", async () => {
+  it("can be called, streamed and not, and the model continues with the result", async () => {
     lab.upstream.answer(
       calling("weather", { city: "Oslo" }),
       calling("weather", { city: "Oslo" }),
@@ -208,7 +208,7 @@ describe("tools", () => {
     ]);
   });
 
-  it("keeps the text of arguments that nest too deeply to be written as an object, because the answer is charged", async () => {
+  it("get arguments that nest too deeply for an object as text, because the answer is charged", async () => {
     const deep = `{"city":${"[".repeat(20_000)}${"]".repeat(20_000)}}`;
     const tool_calls = [{ id: "call_1", type: "function", function: { name: "weather", arguments: deep } }];
     lab.upstream.answer(json({ choices: [{ index: 0, message: { role: "assistant", tool_calls } }] }));
@@ -217,7 +217,7 @@ describe("tools", () => {
     expect([status, body.content]).toEqual([200, [expect.objectContaining({ input: { arguments: deep } })]]);
   });
 
-  it("keeps the blocks of parallel calls apart though their pieces arrive mixed", async () => {
+  it("that are called in parallel have separate blocks, also if their pieces arrive mixed", async () => {
     const piece = (index: number, fields: object) =>
       event({ choices: [{ index: 0, delta: { tool_calls: [{ index, ...fields }] }, finish_reason: null }] });
     lab.upstream.answer(
@@ -248,7 +248,7 @@ describe("tools", () => {
 });
 
 describe("thinking", () => {
-  it("of any model comes with a signature and goes back with the answer", async () => {
+  it("of any model has a signature, and can be sent back with the answer", async () => {
     const message = { role: "assistant", content: "42", reasoning_content: "Let me think." };
     const usage = { prompt_tokens: 10, completion_tokens: 4 };
     lab.upstream.answer(
@@ -295,7 +295,7 @@ describe("an upstream of Anthropic's kind", () => {
     await upstream.close();
   });
 
-  it("gets betas, cache hints and thinking unchanged, and its signature comes and goes unchanged", async () => {
+  it("gets betas, cache hints and thinking unchanged, and its signature is passed on unchanged in both directions", async () => {
     const thought = { type: "thinking", thinking: "Hm.", signature: "c2ln" };
     upstream.answer(
       anthropicMessage([thought, { type: "text", text: "42" }], { input_tokens: 10, output_tokens: 4 }),
@@ -363,7 +363,7 @@ describe("failures, in Anthropic's shape", () => {
     ]);
   });
 
-  it("a broken stream ends with an error event that the client throws, and what was generated is charged", async () => {
+  it("a broken stream ends with an error event that the client throws, and its output so far is charged", async () => {
     lab.upstream.answer(cut(event({ choices: [{ index: 0, delta: { role: "assistant" } }] }), delta("some words")));
     const error = await thrown(client.messages.stream(hello).finalMessage());
     expect(error.message).toContain("broke off");

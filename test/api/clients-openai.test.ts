@@ -15,14 +15,14 @@ beforeEach(async () => {
   user = await lab.service.newUser({ trial: false, tokens: 1_000_000 });
 });
 
-/** The client as its users make it: only the address is ours. */
+/** The client as its users create it: only the address is Purser's. */
 const clientOf = (apiKey: string) => new OpenAI({ baseURL: `${lab.service.url}/api/v1`, apiKey, maxRetries: 0 });
 const thrown = (call: PromiseLike<unknown>): Promise<InstanceType<typeof APIError>> =>
   Promise.resolve(call).then(
     () => expect.fail("it succeeded"),
     (error) => error,
   );
-/** Our fields beside OpenAI's. */
+/** Purser's fields next to OpenAI's. */
 const usageOf = (answer: { usage?: unknown }) => answer.usage as Record<string, unknown>;
 const cost = { input_tokens: 10, output_tokens: 4, total_tokens: 14, cost_tokens: 18 };
 
@@ -32,7 +32,7 @@ const WEATHER = {
 };
 const CALL = { id: "call_1", type: "function" as const, function: { name: "weather", arguments: '{"city":"Oslo"}' } };
 
-describe("the openai client, unchanged but for baseURL: models (contract 4)", () => {
+describe("the openai client with only baseURL changed: models (contract 4)", () => {
   it("lists the models and retrieves each by its id, slashes included, and by its UUID", async () => {
     const client = clientOf(user.key);
     const listed = await Array.fromAsync(await client.models.list());
@@ -43,14 +43,14 @@ describe("the openai client, unchanged but for baseURL: models (contract 4)", ()
     }
   });
 
-  it("throws NotFoundError for a model that is not there", async () => {
+  it("throws NotFoundError for an unknown model", async () => {
     const error = await thrown(clientOf(user.key).models.retrieve("lab/none"));
     expect(error).toMatchObject({ status: 404, type: "not_found_error", code: "not_found" });
   });
 });
 
-describe("the openai client, unchanged but for baseURL: completions (contract 4)", () => {
-  it("completes, and reads the usage with what it cost", async () => {
+describe("the openai client with only baseURL changed: completions (contract 4)", () => {
+  it("completes, and reads the usage with the cost", async () => {
     const answer = await clientOf(user.key).chat.completions.create({
       model: "lab/plain",
       messages: [{ role: "user", content: "hello" }],
@@ -62,7 +62,7 @@ describe("the openai client, unchanged but for baseURL: completions (contract 4)
     expect((await charges(user)).map((entry) => entry.amount)).toEqual([-18]);
   });
 
-  it("streams, and reads the usage from the last chunk though it did not ask for it", async () => {
+  it("streams, and reads the usage from the last chunk, which it did not request", async () => {
     const client = clientOf(user.key);
     const stream = await client.chat.completions.create({ ...ask("lab/plain"), stream: true } as never);
     const chunks = await Array.fromAsync(stream as unknown as AsyncIterable<OpenAI.ChatCompletionChunk>);
@@ -74,7 +74,7 @@ describe("the openai client, unchanged but for baseURL: completions (contract 4)
     expect((await charges(user)).map((entry) => entry.amount)).toEqual([-18]);
   });
 
-  it("gathers a stream with its own helper, usage included", async () => {
+  it("collects a stream with its own helper, with the usage", async () => {
     const runner = clientOf(user.key).chat.completions.stream({
       model: "lab/plain",
       messages: [{ role: "user", content: "hello" }],
@@ -84,7 +84,7 @@ describe("the openai client, unchanged but for baseURL: completions (contract 4)
     expect(usageOf(final)).toMatchObject(cost);
   });
 
-  it("calls a tool and goes on with its result in a second turn", async () => {
+  it("calls a tool and continues with its result in a second turn", async () => {
     const message = { role: "assistant" as const, content: null, tool_calls: [CALL] };
     const usage = { prompt_tokens: 20, completion_tokens: 5 };
     lab.upstream.answer(
@@ -102,7 +102,7 @@ describe("the openai client, unchanged but for baseURL: completions (contract 4)
     expect((await charges(user)).map((entry) => entry.amount)).toEqual([-18, -30]);
   });
 
-  it("puts a streamed tool call together", async () => {
+  it("joins a streamed tool call", async () => {
     const part = (call: object) =>
       event({ choices: [{ index: 0, delta: { tool_calls: [call] }, finish_reason: null }] });
     lab.upstream.answer(
@@ -126,7 +126,7 @@ describe("the openai client, unchanged but for baseURL: completions (contract 4)
     expect(await settledBalance(user)).toBe(1_000_000 - 30);
   });
 
-  it("hands response_format and fields without a price of their own on to the model, and drops hints", async () => {
+  it("passes response_format and fields without a price of their own to the model, and drops hints", async () => {
     const response_format = {
       type: "json_schema" as const,
       json_schema: { name: "city", strict: true, schema: { type: "object", additionalProperties: false } },
@@ -144,7 +144,7 @@ describe("the openai client, unchanged but for baseURL: completions (contract 4)
     for (const hint of Object.keys(hints)) expect(body).not.toHaveProperty(hint);
   });
 
-  it("ends the model's work when it aborts mid-stream, and the account pays for what was generated", async () => {
+  it("aborts the provider's call when it aborts a stream, and the account pays for the output so far", async () => {
     const before = lab.upstream.hangUps;
     lab.upstream.answer(hanging(delta("one two three four ")));
     const stream = await clientOf(user.key).chat.completions.create({ ...ask("lab/plain"), stream: true } as never);
@@ -157,7 +157,7 @@ describe("the openai client, unchanged but for baseURL: completions (contract 4)
 });
 
 describe("the openai client's typed errors (contract 2)", () => {
-  it("a 402 carries status, code, type, param, the request id and what would be affordable", async () => {
+  it("a 402 has status, code, type, param, the request id and the affordable tokens", async () => {
     const poor = await lab.service.newUser({ trial: false, tokens: 1000 });
     const error = await thrown(
       clientOf(poor.key).chat.completions.create({ ...ask("lab/plain"), max_tokens: 4096 } as never),
@@ -185,14 +185,14 @@ describe("the openai client's typed errors (contract 2)", () => {
     }
   });
 
-  it("a trial account's wish for another model is a PermissionDeniedError", async () => {
+  it("a trial account's request for another model is a PermissionDeniedError", async () => {
     const trial = await lab.service.newUser();
     const error = await thrown(clientOf(trial.key).chat.completions.create(ask("lab/vendor/deep:v1") as never));
     expect(error).toBeInstanceOf(PermissionDeniedError);
     expect(error).toMatchObject({ status: 403, code: "model_not_trial_eligible", param: "model" });
   });
 
-  it("an upstream that breaks off mid-stream is thrown from the loop, after what had come", async () => {
+  it("a provider's disconnect during a stream is thrown from the loop, after the received chunks", async () => {
     lab.upstream.answer(cut(delta("half a "), delta("sentence")));
     const stream = await clientOf(user.key).chat.completions.create({ ...ask("lab/plain"), stream: true } as never);
     const seen: unknown[] = [];

@@ -18,7 +18,7 @@ beforeEach(async () => {
   user = await lab.service.newUser({ trial: false, tokens: 100_000 });
 });
 
-it.each(CALLS)("%s is held and explained as a chat completion is", async (path, body) => {
+it.each(CALLS)("%s is held and explained like a chat completion", async (path, body) => {
   const chat = { model: "lab/plain", max_tokens: 50, messages: [{ role: "user", content: "go" }] };
   const explained = async (of_path: string, request: object) => {
     const { headers } = await user.post(of_path, request);
@@ -42,7 +42,7 @@ it.each(CALLS)("%s with an Idempotency-Key is one charge, streamed and not", asy
   expect(lab.upstream.requests).toHaveLength(2);
 });
 
-it("Messages: an error has our code, param and metadata beside Anthropic's fields", async () => {
+it("Messages: an error has Purser's code, param and metadata next to Anthropic's fields", async () => {
   const [, [path, body]] = CALLS as [unknown, [string, object]];
   const poor = await lab.service.newUser({ trial: false });
   expect((await poor.post(path, body)).body).toMatchObject({

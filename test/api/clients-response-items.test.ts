@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { type Lab, startLab } from "../support/lab.ts";
 
-// Output items of the Responses API are kept sealed, for a day, and go with their user (contract 4).
+// Output items of the Responses API are stored encrypted, for a day, and deleted with their user (contract 4).
 
 const START = "2026-11-01T00:00:00.000Z";
 
@@ -11,7 +11,7 @@ beforeAll(async () => {
 });
 afterAll(() => lab.stop());
 
-it("an item is sealed, can be referred to for 24 hours, and is erased with its user", async () => {
+it("an item is stored encrypted, can be referenced for 24 hours, and is erased with its user", async () => {
   const user = await lab.service.newUser({ trial: false, tokens: 1_000_000 });
   const post = (input: unknown) => user.post("/api/v1/responses", { model: "lab/plain", input });
   const { output } = (await post("hello")).body;

@@ -4,7 +4,7 @@ import { charges, settledBalance, useLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
 import { calling, completion, cut, delta, ended, event, events, json } from "../support/upstream.ts";
 
-// The Responses API as the openai client calls it, over a provider that has chat completions only (contract 4).
+// The Responses API as the openai client calls it, over a provider that only has chat completions (contract 4).
 
 const RESPONSES = "/api/v1/responses";
 
@@ -36,7 +36,7 @@ const WEATHER = {
 };
 
 describe("a response", () => {
-  it("answers with the text and the usage, and is charged once as a chat completion is", async () => {
+  it("answers with the text and the usage, and is charged once like a chat completion", async () => {
     const answer = await client.responses.create({ model: "lab/plain", instructions: "be brief", input: "hello" });
     expect(answer).toMatchObject({
       object: "response",
@@ -55,7 +55,7 @@ describe("a response", () => {
     expect(await amounts()).toEqual([-18]);
   });
 
-  it("streams the published events, in order, and the client's helper puts them together", async () => {
+  it("streams the published events, in order, and the client's helper joins them", async () => {
     const stream = client.responses.stream({ model: "lab/plain", input: "hello" });
     const types: string[] = [];
     const numbers: number[] = [];
@@ -80,7 +80,7 @@ describe("a response", () => {
     expect(await amounts()).toEqual([-18]);
   });
 
-  it("maps the settings to the provider's: cap, schema, effort, sampling, parallel calls", async () => {
+  it("maps its settings to the provider's: cap, schema, effort, sampling, parallel calls", async () => {
     await client.responses.create({
       model: "lab/eyes",
       input: [
@@ -129,7 +129,7 @@ describe("a response", () => {
     expect([refused.status, refused.param]).toEqual([400, "input[0].content[0]"]);
   });
 
-  it("is incomplete when the cap cut it off", async () => {
+  it("is incomplete if the cap cut it", async () => {
     lab.upstream.answer(ended("some words", "length"));
     const stream = client.responses.stream({ model: "lab/plain", input: "hello", max_output_tokens: 16 });
     const final = await stream.finalResponse();
@@ -137,7 +137,7 @@ describe("a response", () => {
     expect(final.output_text).toBe("some words");
   });
 
-  it("runs auto, with its routing, and an agent", async () => {
+  it("works with auto, which shows its routing, and with an agent", async () => {
     const auto = await client.responses.create({ model: "auto", input: "hello" });
     expect(auto).toMatchObject({ output_text: "hello from upstream", routing: { chosen: auto.model } });
     const agent = await user.post("/api/v1/agents", { name: "a", model_id: "lab/plain", system_prompt: "kind" });
@@ -150,7 +150,7 @@ describe("a response", () => {
 });
 
 describe("tools", () => {
-  it("calls a function, streamed and not, and goes on with its output", async () => {
+  it("can be called, streamed and not, and the model continues with the output", async () => {
     lab.upstream.answer(
       calling("weather", { city: "Oslo" }),
       calling("weather", { city: "Oslo" }),
@@ -179,7 +179,7 @@ describe("tools", () => {
     expect(sent().tools).toMatchObject([{ type: "function", function: { name: "weather" } }]);
   });
 
-  it("gives a namespaced call its name and its namespace back", async () => {
+  it("in a namespace are called with their name and their namespace", async () => {
     const namespace = {
       type: "namespace",
       name: "mcp__files",
@@ -194,7 +194,7 @@ describe("tools", () => {
     expect(sent().messages[0].tool_calls[0].function.name).toBe("mcp__files__read");
   });
 
-  it("gives a custom tool its input as text", async () => {
+  it("of type custom get their input as text", async () => {
     lab.upstream.answer(
       calling("apply_patch", { input: "*** Begin" }),
       calling("apply_patch", { input: "*** Begin" }),
@@ -215,7 +215,7 @@ describe("tools", () => {
     expect(sent().messages[0].tool_calls[0].function.arguments).toBe('{"input":"*** Begin"}');
   });
 
-  it("drops the tools that OpenAI executes, unless one is forced", async () => {
+  it("that OpenAI executes are dropped, unless one is forced", async () => {
     const tools = [WEATHER, { type: "web_search" }, { type: "image_generation" }] as never;
     await client.responses.create({ model: "lab/plain", input: "go", tools, tool_choice: "auto" });
     expect(sent().tools).toHaveLength(1);
@@ -225,7 +225,7 @@ describe("tools", () => {
     expect([forced.status, forced.param]).toEqual([400, "tool_choice"]);
   });
 
-  it("offers only the allowed tools", async () => {
+  it("are offered to the model only if they are allowed", async () => {
     const tools = [WEATHER, { ...WEATHER, name: "other" }];
     const allowed = {
       type: "allowed_tools" as const,
@@ -252,7 +252,7 @@ describe("reasoning", () => {
     usage: { prompt_tokens: 10, completion_tokens: 4 },
   });
 
-  it("is an item with encrypted content, and goes back to the provider with the answer", async () => {
+  it("is an item with encrypted content, and is sent back to the provider with the answer", async () => {
     lab.upstream.answer(thinking, completion());
     const include = ["reasoning.encrypted_content" as const];
     const first = await client.responses.create({ model: "lab/plain", input: "?", store: false, include });
@@ -284,14 +284,14 @@ describe("reasoning", () => {
 });
 
 describe("references to items", () => {
-  it("name an item once (attack: a small request becomes a huge one)", async () => {
+  it("can name an item only once (attack: a small request becomes a huge one)", async () => {
     const first = await client.responses.create({ model: "lab/plain", input: "hello" });
     const reference = { type: "item_reference" as const, id: first.output[0]?.id ?? "" };
     const { status, body } = await user.post(RESPONSES, { model: "lab/plain", input: [reference, reference] });
     expect([status, body.error.param]).toEqual([400, "input"]);
   });
 
-  it("name an item of the last 24 hours, as the AI SDK does; of the same user only", async () => {
+  it("can name the same user's items of the last 24 hours, as the AI SDK does", async () => {
     const first = await client.responses.create({ model: "lab/plain", input: "hello" });
     const input = [
       { role: "user" as const, content: "hello" },
@@ -306,7 +306,7 @@ describe("references to items", () => {
     expect(stolen.body.error.message).toContain("store: false");
   });
 
-  it("of a response with store: false do not exist", async () => {
+  it("to a response with store: false do not work", async () => {
     const first = await client.responses.create({ model: "lab/plain", input: "hello", store: false });
     const input = [{ type: "item_reference" as const, id: first.output[0]?.id ?? "" }];
     expect((await thrown(client.responses.create({ model: "lab/plain", input }))).status).toBe(400);
@@ -327,7 +327,7 @@ describe("failures", () => {
     },
   );
 
-  it("an event with error: null is an event like others", async () => {
+  it("an event with error: null is an ordinary event", async () => {
     const first = event({ choices: [{ index: 0, delta: { content: "Hi" }, finish_reason: null }], error: null });
     const last = event({ choices: [{ index: 0, delta: {}, finish_reason: "stop" }] });
     lab.upstream.answer(events(first, last, "data: [DONE]\n\n"));
@@ -355,7 +355,7 @@ describe("failures", () => {
     expect(lab.upstream.requests).toEqual([]);
   });
 
-  it("a broken stream ends with response.failed, and what was generated is charged", async () => {
+  it("a broken stream ends with response.failed, and its output so far is charged", async () => {
     lab.upstream.answer(cut(event({ choices: [{ index: 0, delta: { role: "assistant" } }] }), delta("some words")));
     const types: string[] = [];
     let failed: OpenAI.Responses.Response | null = null;
@@ -368,7 +368,7 @@ describe("failures", () => {
     expect(await settledBalance(user)).toBeLessThan(1_000_000);
   });
 
-  it("a field of the wrong kind is named as the caller wrote it", async () => {
+  it("a field of the wrong type is named as the caller wrote it", async () => {
     for (const [fields, param] of [
       [{ input: [{ type: "computer_call" }] }, "input[0].type"],
       [{ tools: [{ type: "function", name: "a b" }] }, "tools[0].name"],
@@ -381,7 +381,7 @@ describe("failures", () => {
     }
   });
 
-  it("a stream that never began is an ordinary error", async () => {
+  it("a stream that fails before its start is an ordinary error", async () => {
     lab.upstream.answer(json({ error: { message: "no" } }, 500));
     const error = await thrown(client.responses.create({ model: "lab/plain", input: "hi", stream: true }));
     expect(error.status).toBe(502);

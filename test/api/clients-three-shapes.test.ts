@@ -3,7 +3,7 @@ import { charges, type Lab, startLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
 import { calling, completion, type Reply } from "../support/upstream.ts";
 
-// One conversation through chat completions, Responses and Messages: the same upstream request, usage and charge.
+// One conversation through chat completions, Responses and Messages has the same upstream request, usage and charge.
 
 let lab: Lab;
 let user: Client;
@@ -159,7 +159,7 @@ const CONVERSATIONS: Record<string, { chat: object; responses: object; messages:
   },
 };
 
-/** The usage in the last event that has one, or in the body. */
+/** The usage in the body, or in the last event that has one. */
 function usageIn(body: unknown): Record<string, number> {
   if (typeof body !== "string") return (body as { usage: Record<string, number> }).usage;
   const data = body.split("\n").flatMap((line) => (line.startsWith("data: {") ? JSON.parse(line.slice(6)) : []));
@@ -168,7 +168,7 @@ function usageIn(body: unknown): Record<string, number> {
 }
 
 describe.each(Object.entries(CONVERSATIONS))("%s", (_, { reply, ...shapes }) => {
-  it.each([false, true])("is the same request, usage and charge in every shape; stream: %s", async (stream) => {
+  it.each([false, true])("has the same request, usage and charge in every shape; stream: %s", async (stream) => {
     lab.upstream.answer(reply);
     const costs: unknown[] = [];
     const tokens: unknown[] = [];

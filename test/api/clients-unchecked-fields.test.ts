@@ -2,7 +2,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { type Lab, startLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
 
-// Responses and Messages become chat completions. A field that only chat completions checks must not slip past the check.
+// Responses and Messages become chat completions. A field that only chat completions check must not avoid the check.
 
 let lab: Lab;
 let user: Client;
@@ -34,7 +34,7 @@ describe.each(Object.entries(ENDPOINTS))("POST %s with a field of chat completio
     expect(lab.upstream.requests).toEqual([]);
   });
 
-  it("a field named as a property of every object is rejected by name (attack: constructor)", async () => {
+  it("a field with the name of a property of every object is rejected by name (attack: constructor)", async () => {
     for (const field of ["constructor", "toString", "hasOwnProperty"]) {
       const { status, body } = await user.post(path, { ...request, [field]: 1 });
       expect([status, body.error.param]).toEqual([400, field]);

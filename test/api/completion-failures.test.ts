@@ -6,7 +6,7 @@ import { completion, cut, delta, event, events, hanging, json, type Reply } from
 
 const CHAT = "/api/v1/chat/completions";
 const GRANT = 1_000_000;
-/** What an upstream may say that no caller is to read. */
+/** Text of an upstream that no caller may read. */
 const WORDS = `Quota of account org-secret with key ${LAB_KEY} at https://internal.example is gone`;
 const failing = (status: number) => json({ error: { message: WORDS, type: "x", code: "y" } }, status);
 const text = (body: string, status = 200, type = "text/html"): Reply => {
@@ -14,7 +14,7 @@ const text = (body: string, status = 200, type = "text/html"): Reply => {
     response.writeHead(status, { "content-type": type }).end(body);
   };
 };
-/** What "hello" and "half a sentence" are estimated at. */
+/** The estimated tokens of "hello" and "half a sentence". */
 const REPORT = { usage: { prompt_tokens: 2, completion_tokens: 4 } };
 const usage_alone = event({ choices: [], usage: { prompt_tokens: 2, completion_tokens: 2 } });
 const halfDone = (content: string, finish_reason: string | null, fields = {}) =>
@@ -89,7 +89,7 @@ describe("an upstream failure before any output costs nothing (contract 4)", () 
     expect(await charges(user)).toEqual([]);
   });
 
-  it("a stream that was asked for and comes as a completion in one piece", async () => {
+  it("a whole completion instead of the requested stream", async () => {
     const message = { role: "assistant", content: "hello" };
     lab.upstream.answer(json({ id: "x", choices: [{ index: 0, message, finish_reason: "stop" }] }));
     const { status, body } = await user.post(CHAT, ask("lab/plain", { stream: true }));
@@ -99,21 +99,24 @@ describe("an upstream failure before any output costs nothing (contract 4)", () 
 
   const refusals: [string, Reply, string, string | null][] = [
     ["a bad field", json({ error: { message: WORDS, param: "temperature" } }, 400), "invalid_value", "temperature"],
-    ["a field named oddly", json({ error: { message: WORDS, param: WORDS } }, 400), "invalid_value", null],
+    ["a field with an odd name", json({ error: { message: WORDS, param: WORDS } }, 400), "invalid_value", null],
     [
-      "too long a prompt",
+      "a prompt that is too long",
       json({ error: { code: "context_length_exceeded" } }, 400),
       "context_length_exceeded",
       "messages",
     ],
   ];
-  it.each(refusals)("the upstream's 400 for %s is the caller's 400, in our words", async (_, reply, code, param) => {
-    lab.upstream.answer(reply);
-    const { status, body } = await user.post(CHAT, ask("lab/plain"));
-    expect([status, body.error.code, body.error.param]).toEqual([400, code, param]);
-    expect(JSON.stringify(body)).not.toMatch(/sk-lab|org-secret/);
-    expect(await settledBalance(user)).toBe(GRANT);
-  });
+  it.each(refusals)(
+    "the upstream's 400 for %s is a 400 for the caller, with Purser's message",
+    async (_, reply, code, param) => {
+      lab.upstream.answer(reply);
+      const { status, body } = await user.post(CHAT, ask("lab/plain"));
+      expect([status, body.error.code, body.error.param]).toEqual([400, code, param]);
+      expect(JSON.stringify(body)).not.toMatch(/sk-lab|org-secret/);
+      expect(await settledBalance(user)).toBe(GRANT);
+    },
+  );
 
   it("a refused connection", async () => {
     const offline = await startLab([{ id: "lab/gone", input_rate: 1, output_rate: 2 }]);
@@ -128,7 +131,7 @@ describe("an upstream failure before any output costs nothing (contract 4)", () 
     await offline.service.stop();
   });
 
-  it("a failed call can be made again, and then is charged once", async () => {
+  it("a failed call can be retried, and is then charged once", async () => {
     lab.upstream.answer(failing(500), completion());
     expect((await user.post(CHAT, ask("lab/plain"))).status).toBe(502);
     expect((await user.post(CHAT, ask("lab/plain"))).status).toBe(200);
@@ -137,7 +140,7 @@ describe("an upstream failure before any output costs nothing (contract 4)", () 
   });
 });
 
-describe("an upstream that dies mid-stream (contract 4)", () => {
+describe("an upstream that disconnects during a stream (contract 4)", () => {
   const halves: [string, Reply][] = [
     ["cuts the connection", cut(delta("half a "), delta("sentence"))],
     ["ends before its end", events(delta("half a "), delta("sentence"))],
@@ -157,29 +160,32 @@ describe("an upstream that dies mid-stream (contract 4)", () => {
       ),
     ],
   ];
-  it.each(halves)("%s: what came is delivered and billed, an error event follows, and no [DONE]", async (_, reply) => {
-    lab.upstream.answer(reply);
-    const stream = await openStream(lab.service, user, ask("lab/plain"));
-    expect(stream.response.status).toBe(200);
-    const all = await stream.rest();
-    const last = JSON.parse(all.pop() ?? "null");
-    expect(last.error).toMatchObject({ type: "api_error", code: "upstream_error", param: null });
-    expect(last.error.request_id).toBe(stream.response.headers.get("x-request-id"));
-    expect(textOf(all)).toBe("half a sentence");
-    expect(JSON.stringify([...all, last])).not.toMatch(/sk-lab|org-secret|internal\.example/);
-    // "hello": 2; "half a sentence", 15 bytes: 4 at rate 2
-    expect(await settledBalance(user)).toBe(GRANT - 10);
-    await expectCleanAudit(lab.service);
-  });
+  it.each(halves)(
+    "%s: the output so far is delivered and billed, then an error event follows, without [DONE]",
+    async (_, reply) => {
+      lab.upstream.answer(reply);
+      const stream = await openStream(lab.service, user, ask("lab/plain"));
+      expect(stream.response.status).toBe(200);
+      const all = await stream.rest();
+      const last = JSON.parse(all.pop() ?? "null");
+      expect(last.error).toMatchObject({ type: "api_error", code: "upstream_error", param: null });
+      expect(last.error.request_id).toBe(stream.response.headers.get("x-request-id"));
+      expect(textOf(all)).toBe("half a sentence");
+      expect(JSON.stringify([...all, last])).not.toMatch(/sk-lab|org-secret|internal\.example/);
+      // "hello": 2; "half a sentence", 15 bytes: 4 at rate 2
+      expect(await settledBalance(user)).toBe(GRANT - 10);
+      await expectCleanAudit(lab.service);
+    },
+  );
 
-  it("ends Responses with response.failed, though usage came with the last words", async () => {
+  it("ends Responses with response.failed, also if usage came with the last words", async () => {
     lab.upstream.answer(events(halfDone("half a sentence", null, REPORT)));
     const { body } = await user.post("/api/v1/responses", { model: "lab/plain", input: "hello", stream: true });
     expect(body).toContain("event: response.failed");
     expect(body).not.toContain("event: response.completed");
   });
 
-  it("is complete without [DONE] if usage alone or a finish reason came last", async () => {
+  it("counts as complete without [DONE] if only usage or a finish reason came last", async () => {
     for (const last of [usage_alone, halfDone("", "stop")]) {
       lab.upstream.answer(events(delta("whole"), last));
       const { body } = await user.post(CHAT, ask("lab/plain", { stream: true }));
@@ -187,7 +193,7 @@ describe("an upstream that dies mid-stream (contract 4)", () => {
     }
   });
 
-  it("before its first word: nothing is charged, and the answer is a plain 502", async () => {
+  it("before its first word costs nothing, and the answer is a plain 502", async () => {
     lab.upstream.answer(cut());
     const answer = await user.post(CHAT, ask("lab/plain", { stream: true }));
     expect([answer.status, answer.body.error?.code]).toEqual([502, "upstream_error"]);

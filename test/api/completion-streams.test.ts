@@ -26,7 +26,7 @@ const streamed = async (fields: Record<string, unknown> = {}, model = "lab/plain
 };
 
 describe("a streamed answer (contract 4)", () => {
-  it("is server-sent events: chunks of our model, usage on the last, then [DONE]", async () => {
+  it("consists of server-sent events: chunks of the requested model, usage on the last one, then [DONE]", async () => {
     const { opened, all } = await streamed();
     expect(opened.response.headers.get("content-type")).toMatch(/^text\/event-stream/);
     expect(opened.response.headers.get("x-request-id")).toBeTruthy();
@@ -46,20 +46,20 @@ describe("a streamed answer (contract 4)", () => {
     expect(textOf(all)).toBe("hello from upstream");
   });
 
-  it("carries usage also when the caller said that it wants none", async () => {
+  it("has usage also if the caller has asked for none", async () => {
     const { all } = await streamed({ stream_options: { include_usage: false } });
     expect(JSON.parse(all.at(-2) ?? "").usage.cost_tokens).toBe(18);
     expect(lab.upstream.requests.at(-1)?.body.stream_options.include_usage).toBe(true);
   });
 
-  it("costs what the same answer costs in one piece, rounded once", async () => {
+  it("costs the same as the answer without streaming, rounded once", async () => {
     lab.upstream.answer(completion("x", { prompt_tokens: 3, completion_tokens: 1 }));
     const { all } = await streamed({}, "lab/odd");
     expect(JSON.parse(all.at(-2) ?? "").usage.cost_tokens).toBe(2);
     expect((await charges(user)).map((entry) => entry.amount)).toEqual([-2]);
   });
 
-  it("is delivered as it comes: the first word is here while the upstream still thinks", async () => {
+  it("is delivered at once: the first word arrives before the upstream has finished", async () => {
     lab.upstream.answer(hanging(delta("first ")));
     const stream = await openStream(lab.service, user, ask("lab/plain"));
     expect(textOf([(await stream.next()) ?? ""])).toBe("first ");
@@ -67,7 +67,7 @@ describe("a streamed answer (contract 4)", () => {
     await settledBalance(user);
   });
 
-  it("may be cut anywhere by the network: split events and characters come out whole", async () => {
+  it("may be split anywhere by the network: events and characters arrive whole", async () => {
     const whole = Buffer.from(`${delta("Grüße, 世界 🌍")}${end}${usageEvent(7, 3)}data: [DONE]\n\n`);
     lab.upstream.answer(async (response) => {
       response.writeHead(200, { "content-type": "text/event-stream" });
@@ -94,7 +94,7 @@ describe("a streamed answer (contract 4)", () => {
 });
 
 describe("the usage of a stream (contract 4)", () => {
-  it("is the last report when the upstream repeats it, never the sum", async () => {
+  it("is the last report if the upstream repeats it, never the sum", async () => {
     lab.upstream.answer(
       events(
         delta("a"),
@@ -125,7 +125,7 @@ describe("the usage of a stream (contract 4)", () => {
     expect((await charges(user)).map((entry) => entry.amount)).toEqual([-5600]);
   });
 
-  it("is charged once, and shown once, though the upstream puts it into every chunk", async () => {
+  it("is charged once and shown once, also if the upstream puts it into every chunk", async () => {
     const word = (content: string) =>
       event({ choices: [{ index: 0, delta: { content } }], usage: { prompt_tokens: 10, completion_tokens: 4 } });
     lab.upstream.answer(events(word("a"), word("b"), "data: [DONE]\n\n"));
@@ -135,7 +135,7 @@ describe("the usage of a stream (contract 4)", () => {
     expect((await charges(user)).map((entry) => entry.amount)).toEqual([-18]);
   });
 
-  it("is taken also from the chunk that finishes", async () => {
+  it("is also read from the chunk with the finish reason", async () => {
     const finish = event({
       choices: [{ index: 0, delta: { content: "!" }, finish_reason: "stop" }],
       usage: { prompt_tokens: 10, completion_tokens: 2 },
@@ -146,7 +146,7 @@ describe("the usage of a stream (contract 4)", () => {
     expect(JSON.parse(all.at(-2) ?? "").usage.cost_tokens).toBe(14);
   });
 
-  it("is estimated from the bytes when the upstream sends none, also for tool calls", async () => {
+  it("is estimated from the bytes if the upstream sends none, also for tool calls", async () => {
     lab.upstream.answer(upstreamStream(["twelve ", "bytes"], null));
     const { all } = await streamed();
     const usage = JSON.parse(all.at(-2) ?? "").usage;
@@ -159,7 +159,7 @@ describe("the usage of a stream (contract 4)", () => {
     expect(tools.output_tokens).toBe(Math.ceil('weather{"city":"Oslo"}'.length / 4));
   });
 
-  it("is not fooled by a text that speaks of usage, errors and the end", async () => {
+  it("is not changed by a text that imitates usage, errors and the end", async () => {
     const text = 'data: [DONE] "usage": {"prompt_tokens": 0} {"error": {"message": "no"}} "model":"fake-large"';
     lab.upstream.answer(upstreamStream([text]));
     const { all } = await streamed();
@@ -168,8 +168,8 @@ describe("the usage of a stream (contract 4)", () => {
   });
 });
 
-describe("a caller that hangs up on a stream (contract 4)", () => {
-  it("pays for what was generated, the upstream is aborted, no hold is left", async () => {
+describe("a caller that disconnects from a stream (contract 4)", () => {
+  it("pays for the output so far, the upstream is aborted, and no hold remains", async () => {
     const before = lab.upstream.hangUps;
     lab.upstream.answer(hanging(delta("twelve "), delta("bytes")));
     const stream = await openStream(lab.service, user, ask("lab/plain"));
@@ -181,7 +181,7 @@ describe("a caller that hangs up on a stream (contract 4)", () => {
     await expectCleanAudit(lab.service);
   });
 
-  it("does not get the words after the upstream's last usage report for nothing", async () => {
+  it("also pays for the words after the upstream's last usage report", async () => {
     const early = event({
       choices: [{ index: 0, delta: { role: "assistant", content: "" } }],
       usage: { prompt_tokens: 10, completion_tokens: 0 },
@@ -191,7 +191,7 @@ describe("a caller that hangs up on a stream (contract 4)", () => {
     let text = "";
     while (text !== "twelve bytes") text += textOf([(await stream.next()) ?? ""]);
     stream.hangUp();
-    // the prompt as reported, the output as counted here
+    // The prompt as reported, the output as Purser counts it.
     expect(await settledBalance(user)).toBe(GRANT - 10 - 6);
   });
 
@@ -222,7 +222,7 @@ describe("a caller that hangs up on a stream (contract 4)", () => {
     });
   });
 
-  it("many at once leave neither hold nor connection behind", async () => {
+  it("leaves no hold and no connection, also if many disconnect at once", async () => {
     const before = lab.upstream.hangUps;
     lab.upstream.answer(hanging(delta("word")));
     const streams = await Promise.all(

@@ -11,7 +11,7 @@ import { applyWithHooks } from "../properties/ledger-fixture.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { completion, delta, hanging, startUpstream, type Upstream } from "../support/upstream.ts";
 
-// What the routes do not show: the terms on which an agent's run makes its model calls.
+// Behaviour that the routes do not show: model calls by an agent's run.
 
 let database: TestDatabase;
 let db: Db;
@@ -102,7 +102,7 @@ const callOf = (fields: Partial<CompletionCall> = {}): CompletionCall => ({
 });
 const hookOf = (agrees: boolean) => () => ({ kind: "hook", argument: { agrees } });
 
-it("a hook is made from the answer and what it costs, and settles with it", async () => {
+it("a hook is made from the answer and its cost, and commits with the settle", async () => {
   let seen: unknown;
   const hook: NonNullable<CompletionCall["hook"]> = (answer) => {
     seen = { text: answer.response?.choices[0]?.message.content, cost: answer.usage.cost_tokens };
@@ -114,7 +114,7 @@ it("a hook is made from the answer and what it costs, and settles with it", asyn
   expect(await ledger.accountStatus(user_id)).toMatchObject({ posted: 100_000 - 8, held: 0 });
 });
 
-it("each usage event has what the call cost the operator, by the provider's prices; null where they are unknown", async () => {
+it("each usage event has the operator's cost by the provider's prices, or null if they are unknown", async () => {
   const details = { prompt_tokens_details: { cached_tokens: 600, cache_write_tokens: 300 } };
   upstream.answer(completion("x", { prompt_tokens: 1_000, completion_tokens: 10, ...details }));
   const [known, unknown] = [newId(), newId()];
@@ -138,7 +138,7 @@ it("each usage event has what the call cost the operator, by the provider's pric
   expect(await ledger.audit()).toMatchObject({ ok: true });
 });
 
-it("a hook that refuses leaves nothing charged and says so", async () => {
+it("a hook that refuses leaves nothing charged, and the error says so", async () => {
   expect((await completions.complete(callOf({ hook: hookOf(false) }))).settlement).toBe("superseded");
   const stream = await completions.stream(callOf({ hook: hookOf(false) }));
   for await (const _ of stream);
@@ -146,7 +146,7 @@ it("a hook that refuses leaves nothing charged and says so", async () => {
   expect(await ledger.accountStatus(user_id)).toMatchObject({ posted: 100_000, held: 0 });
 });
 
-it("a cost limit lowers what may be generated, and refuses what it does not cover", async () => {
+it("a cost limit lowers the output cap, and refuses a call that it does not cover", async () => {
   await completions.complete(callOf({ max_cost_tokens: 1_000 }));
   expect(upstream.requests[0]?.body.max_tokens * 1.25).toBeLessThanOrEqual(1_000);
   await expect(completions.complete(callOf({ max_cost_tokens: 10 }))).rejects.toMatchObject({
@@ -155,14 +155,14 @@ it("a cost limit lowers what may be generated, and refuses what it does not cove
   expect(upstream.requests).toHaveLength(1);
 });
 
-it("the same hold charges once", async () => {
+it("one hold charges once", async () => {
   const hold_id = newId();
   await completions.complete(callOf({ hold_id }));
   await completions.complete(callOf({ hold_id }));
   expect(await ledger.accountStatus(user_id)).toMatchObject({ posted: 100_000 - 8, held: 0 });
 });
 
-it("a stream that nobody ever reads is settled when its signal is aborted, and idle waits for that", async () => {
+it("an unread stream is settled when its signal is aborted, and idle() waits for that", async () => {
   upstream.answer(hanging(delta("12345678")));
   const leaving = new AbortController();
   const stream = await completions.stream(callOf({ signal: leaving.signal }));
@@ -174,7 +174,7 @@ it("a stream that nobody ever reads is settled when its signal is aborted, and i
   expect(await stream.next()).toEqual({ done: true, value: undefined });
 });
 
-it("a stream that its reader leaves is settled before leaving returns", async () => {
+it("a stream that its reader cancels is settled before the cancellation returns", async () => {
   upstream.answer(hanging(delta("12345678")));
   for await (const _ of await completions.stream(callOf())) break;
   expect(await ledger.accountStatus(user_id)).toMatchObject({ posted: 100_000 - 3, held: 0 });

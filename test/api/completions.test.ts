@@ -37,7 +37,7 @@ beforeEach(async () => {
 const lastBody = () => lab.upstream.requests.at(-1)?.body;
 
 describe("the price of a completion (contract 4)", () => {
-  // Both rates in millionths, added up, then one rounding: rounding each part would give one more in half of these.
+  // Both rates in millionths are added and then rounded once. Rounding each part would add one in half of these rows.
   it.each([
     [1, 0, 1], // 0.333333
     [3, 0, 1], // 0.999999
@@ -67,7 +67,7 @@ describe("the price of a completion (contract 4)", () => {
     },
   );
 
-  it("is told in a usage object of exactly the promised fields", async () => {
+  it("is in a usage object with exactly the promised fields", async () => {
     const { body } = await user.post(CHAT, ask("lab/plain"));
     expect(body.usage).toEqual({
       input_tokens: 10,
@@ -98,7 +98,7 @@ describe("the price of a completion (contract 4)", () => {
     expect(await settledBalance(user)).toBe(GRANT - 200);
   });
 
-  it("is the ledger's entry, under the request's id, model and key", async () => {
+  it("is in the ledger's entry, with the request's id, model and key", async () => {
     await user.post(CHAT, ask("lab/plain"), { "X-Request-Id": "order-4711" });
     const [entry] = await charges(user);
     expect(entry).toMatchObject({ amount: -18, model: "lab/plain", request_id: "order-4711" });
@@ -107,7 +107,7 @@ describe("the price of a completion (contract 4)", () => {
     expect(model_breakdown).toEqual([{ model_name: "lab/plain", tokens: 14, cost_tokens: 18, requests: 1 }]);
   });
 
-  it("is estimated from the bytes, and said to be, when the upstream reports no usable usage", async () => {
+  it("is estimated from the bytes, and marked as such, if the upstream reports no usable usage", async () => {
     const nonsense = [null, { prompt_tokens: -1, completion_tokens: 4 }, { prompt_tokens: 1.5, completion_tokens: 4 }];
     for (const usage of nonsense) {
       lab.upstream.answer(completion("twelve bytes", usage));
@@ -148,8 +148,8 @@ describe("the price of a completion (contract 4)", () => {
   });
 });
 
-describe("what goes upstream (contract 4)", () => {
-  it("carries the provider's model name and the operator's key, never the caller's", async () => {
+describe("the upstream request (contract 4)", () => {
+  it("has the provider's model name and the operator's key, never the caller's", async () => {
     await user.post(CHAT, ask("lab/plain"));
     const { headers, body } = lab.upstream.requests.at(-1) ?? {};
     expect(body.model).toBe("plain");
@@ -157,7 +157,7 @@ describe("what goes upstream (contract 4)", () => {
     expect(JSON.stringify({ headers, body })).not.toContain(user.key);
   });
 
-  it("takes a model's UUID, in any case, for its id", async () => {
+  it("names the model if the caller sends its UUID, in upper or lower case", async () => {
     const { data } = (await user.get("/api/v1/models")).body;
     const { uuid } = data.find((model: { id: string }) => model.id === "lab/plain");
     expect((await user.post(CHAT, ask(uuid))).body.model).toBe("lab/plain");
@@ -175,7 +175,7 @@ describe("what goes upstream (contract 4)", () => {
     expect(lastBody().max_tokens).toBe(4096);
   });
 
-  it("has a lower cap when none was asked for and the balance does not reach the model's", async () => {
+  it("has a lower cap if the caller sets none and the balance does not cover the model's cap", async () => {
     const poor = await lab.service.newUser({ trial: false, tokens: 1000 });
     expect((await poor.post(CHAT, ask("lab/plain"))).status).toBe(200);
     const { max_tokens } = lastBody();
@@ -183,13 +183,13 @@ describe("what goes upstream (contract 4)", () => {
     expect(max_tokens * 2).toBeLessThan(1000);
   });
 
-  it("stays within the context window when the prompt leaves less room than the model's cap", async () => {
+  it("stays within the context window if the prompt leaves less room than the model's cap", async () => {
     const content = "x".repeat(250_000); // held at half a token a byte: 125,000 of 128,000
     await user.post(CHAT, { model: "lab/plain", messages: [{ role: "user", content }] });
     expect(lastBody().max_tokens).toBeLessThanOrEqual(3000);
   });
 
-  it("is nothing when the prompt cannot fit the model's context", async () => {
+  it("is not sent if the prompt does not fit the model's context", async () => {
     const before = lab.upstream.requests.length;
     const messages = [{ role: "user", content: "x".repeat(600_000) }];
     const { status, body } = await user.post(CHAT, { model: "lab/plain", messages });
@@ -198,7 +198,7 @@ describe("what goes upstream (contract 4)", () => {
     expect(await settledBalance(user)).toBe(GRANT);
   });
 
-  it("is finished and charged in one piece though the caller hung up on it", async () => {
+  it("without streaming is finished and charged, also if the caller disconnects", async () => {
     let answer = () => {};
     const asked = lab.upstream.requests.length + 1;
     lab.upstream.answer(async (response, request) => {
@@ -265,7 +265,7 @@ describe("GET /models (contract 4)", () => {
     }
   });
 
-  it("keeps a model's UUID over a restart", async () => {
+  it("shows the same UUID of a model after a restart", async () => {
     const uuids = async () =>
       (await user.get("/api/v1/models")).body.data.map((model: { id: string; uuid: string }) => [model.id, model.uuid]);
     const before = await uuids();
@@ -273,7 +273,7 @@ describe("GET /models (contract 4)", () => {
     expect(await uuids()).toEqual(before);
   });
 
-  it("shows cached_input_rate, and bills cached input at it, where the operator gave one", async () => {
+  it("shows cached_input_rate if the operator set it, and cached input is billed at it", async () => {
     const models = [{ id: "lab/cached", input_rate: 1, output_rate: 2, cached_input_rate: 0.1 }];
     const other = await startLab(models, { settings: { cache_pricing: "provider" } });
     const caller = await other.service.newUser();
@@ -297,7 +297,7 @@ describe("GET /models (contract 4)", () => {
     expect(await settledBalance(user)).toBe(GRANT - cost_tokens);
   });
 
-  it("refuses a trial account the models that are not for trials, and charges nothing", async () => {
+  it("shows a trial account which models it may not call; such a call is rejected and costs nothing", async () => {
     const trial = await lab.service.newUser();
     const { status, body } = await trial.post(CHAT, ask("lab/vendor/deep:v1"));
     expect(status).toBe(403);

@@ -12,7 +12,7 @@ beforeAll(async () => {
 });
 afterAll(() => service.stop());
 
-/** The answer as it was on the wire. */
+/** The answer as it was sent, without decompression. */
 function raw(path: string, encoding: string) {
   const headers = { Authorization: `Bearer ${user.key}`, "Accept-Encoding": encoding };
   return new Promise<{ encoding: string | undefined; vary: string | undefined; body: Buffer }>((resolve, reject) => {
@@ -24,7 +24,7 @@ function raw(path: string, encoding: string) {
 }
 
 describe("compression", () => {
-  it("a long JSON answer is sent as the client accepts it, and says the same", async () => {
+  it("a long JSON answer is compressed as the client accepts it, and has the same content", async () => {
     const plain = await raw("/api/v1/users/me/usage?days=90", "identity");
     const brotli = await raw("/api/v1/users/me/usage?days=90", "gzip, br");
     const gzip = await raw("/api/v1/users/me/usage?days=90", "gzip;q=0.5, br;q=0");
@@ -35,7 +35,7 @@ describe("compression", () => {
     expect(brotli.body.length).toBeLessThan(plain.body.length / 5);
   });
 
-  it("a short answer is sent as it is", async () => {
+  it("a short answer is not compressed", async () => {
     const { encoding, body } = await raw("/api/v1/users/me", "br");
     expect(encoding).toBeUndefined();
     expect(JSON.parse(body.toString()).id).toBe(user.user_id);

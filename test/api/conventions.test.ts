@@ -17,7 +17,7 @@ const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{1
 const idOf = (answer: { headers: Headers }) => answer.headers.get("x-request-id");
 
 describe("X-Request-Id (contract 2)", () => {
-  it("is made where none was sent, a new one each time", async () => {
+  it("is generated for a request without one, a new one each time", async () => {
     const [first, second] = [await user.get("/api/v1/users/me"), await user.get("/api/v1/users/me")];
     expect(idOf(first)).toMatch(UUID);
     expect(idOf(second)).not.toBe(idOf(first));
@@ -27,7 +27,7 @@ describe("X-Request-Id (contract 2)", () => {
     expect(idOf(await user.get("/api/v1/users/me", { "X-Request-Id": id }))).toBe(id);
   });
 
-  it.each(["two words", "x".repeat(129), "<script>", "a,b", "é"])("that is not is replaced: %s", async (id) => {
+  it.each(["two words", "x".repeat(129), "<script>", "a,b", "é"])("that is invalid is replaced: %s", async (id) => {
     expect(idOf(await user.get("/api/v1/users/me", { "X-Request-Id": id }))).toMatch(UUID);
   });
 
@@ -78,7 +78,7 @@ describe("the error body (contract 2)", () => {
     expect(shaped(await user.post(chat, "{}", text), invalid, "unsupported_media_type")).toBe(415);
   });
 
-  it("asks who is calling before it looks at a body, a path or its parameters", async () => {
+  it("of 401 comes before any error about a body, a path or its parameters", async () => {
     const anonymous = service.as("nonsense");
     expect((await anonymous.post("/api/v1/chat/completions", "{not json")).status).toBe(401);
     expect((await anonymous.post("/api/v1/chat/completions", "x".repeat(5_000_000))).status).toBe(401);
@@ -88,8 +88,8 @@ describe("the error body (contract 2)", () => {
   });
 });
 
-describe("who needs a key (contract 2)", () => {
-  /** Sends a path as it is written: fetch would tidy it up first. */
+describe("requests without a key (contract 2)", () => {
+  /** Sends the path unchanged, because fetch would normalise it. */
   const raw = (method: string, path: string, key?: string) =>
     new Promise<number>((resolve, reject) => {
       const { hostname, port } = new URL(service.url);
@@ -101,8 +101,8 @@ describe("who needs a key (contract 2)", () => {
       call.on("error", reject).end();
     });
 
-  it("nobody gets in beside a public path: not by its prefix, another method, dots or escapes", async () => {
-    const beside: [string, string][] = [
+  it("cannot use a public path to reach others: not by its prefix, another method, dots or escapes", async () => {
+    const close_paths: [string, string][] = [
       ["DELETE", "/api/v1/api-keys/revoke-leaked"],
       ["POST", "/api/v1/api-keys/revoke-leaked/rotate"],
       ["GET", "/api/v1/api-keys/revoke-leaked/../"],
@@ -115,10 +115,11 @@ describe("who needs a key (contract 2)", () => {
       ["GET", "//api/v1/users/me"],
       ["GET", "/API/V1/users/me"],
     ];
-    for (const [method, path] of beside) expect([401, 404], `${method} ${path}`).toContain(await raw(method, path));
+    for (const [method, path] of close_paths)
+      expect([401, 404], `${method} ${path}`).toContain(await raw(method, path));
   });
 
-  it("a user's key does not open the operator's paths, however they are written", async () => {
+  it("cannot reach the operator's paths in any spelling, and neither can a user's key", async () => {
     for (const path of [
       "/api/v1/admin/users",
       "/api/v1/%61dmin/users",
@@ -131,7 +132,7 @@ describe("who needs a key (contract 2)", () => {
     expect([401, 404]).toContain(await raw("GET", "/api/v1/users/me", ADMIN_KEY));
   });
 
-  it("every documented endpoint but the public one answers 401 without a key", async () => {
+  it("get 401 from every documented endpoint except the public ones", async () => {
     const { paths } = await (await fetch(`${service.url}/openapi.json`)).json();
     for (const [path, methods] of Object.entries<Record<string, { security?: unknown }>>(paths)) {
       for (const [method, { security }] of Object.entries(methods)) {
@@ -158,38 +159,35 @@ describe("bodies (contract 2)", () => {
     expect([missing.status, missing.body.error.code, missing.body.error.param]).toEqual([400, "missing_field", "name"]);
   });
 
-  it("may say charset or a +json type", async () => {
+  it("may have a charset or a +json type", async () => {
     for (const type of ["application/json; charset=utf-8", "APPLICATION/JSON", "application/vnd.api+json"]) {
       const made = await user.request("POST", "/api/v1/api-keys", { name: "typed" }, { "Content-Type": type });
       expect(made.status, type).toBe(201);
     }
   });
 
-  it.each(["with its length", "in chunks"])(
-    "that are no UTF-8, sent %s, are refused and not read as something else",
-    async (how) => {
-      const bytes = Buffer.from('{"name":"caf\xe9"}', "latin1");
-      const chunks = new ReadableStream({
-        start(controller) {
-          controller.enqueue(bytes);
-          controller.close();
-        },
-      });
-      const response = await fetch(`${service.url}/api/v1/api-keys`, {
-        method: "POST",
-        headers: { Authorization: `Bearer ${user.key}`, "Content-Type": "application/json" },
-        ...(how === "in chunks" ? { body: chunks, duplex: "half" } : { body: bytes }),
-      });
-      const { error } = await response.json();
-      expect([response.status, error.code, error.message]).toEqual([
-        400,
-        "invalid_json",
-        expect.stringContaining("UTF-8"),
-      ]);
-    },
-  );
+  it.each(["with its length", "in chunks"])("that are not UTF-8, sent %s, are rejected", async (how) => {
+    const bytes = Buffer.from('{"name":"caf\xe9"}', "latin1");
+    const chunks = new ReadableStream({
+      start(controller) {
+        controller.enqueue(bytes);
+        controller.close();
+      },
+    });
+    const response = await fetch(`${service.url}/api/v1/api-keys`, {
+      method: "POST",
+      headers: { Authorization: `Bearer ${user.key}`, "Content-Type": "application/json" },
+      ...(how === "in chunks" ? { body: chunks, duplex: "half" } : { body: bytes }),
+    });
+    const { error } = await response.json();
+    expect([response.status, error.code, error.message]).toEqual([
+      400,
+      "invalid_json",
+      expect.stringContaining("UTF-8"),
+    ]);
+  });
 
-  it("carry UTF-8 both ways", async () => {
+  it("carry UTF-8 in both directions", async () => {
     const name = "Grüße 世界 🌍";
     expect((await user.post("/api/v1/api-keys", { name })).body.name).toBe(name);
   });
@@ -203,7 +201,7 @@ describe("lists (contract 2)", () => {
     ["agents", "/api/v1/agents", "newest"],
     ["secrets", "/api/v1/secrets", "newest"],
     ["users", "/api/v1/admin/users", "newest"],
-  ])("%s: pages of every size walk all items exactly once, in order", async (name, path, first) => {
+  ])("%s: pages of every size list all items exactly once, in order", async (name, path, first) => {
     const owner = await service.newUser();
     for (let index = 0; index < 6; index += 1) {
       await owner.post("/api/v1/api-keys", { name: `k${index}` });
@@ -223,7 +221,7 @@ describe("lists (contract 2)", () => {
     );
     expect(dates).toEqual(first === "oldest" ? dates.toSorted() : dates.toSorted().reverse());
     for (const limit of [1, 3, ids.length - 1, ids.length]) {
-      const walked: string[] = [];
+      const listed: string[] = [];
       let cursor: string | null = null;
       do {
         const { body }: Answer = await client.get(
@@ -231,14 +229,14 @@ describe("lists (contract 2)", () => {
         );
         expect(body[name].length).toBeLessThanOrEqual(limit);
         expect(body[name].length).toBeGreaterThan(0);
-        walked.push(...body[name].map((item: { id: string }) => item.id));
+        listed.push(...body[name].map((item: { id: string }) => item.id));
         cursor = body.next_cursor;
       } while (cursor !== null);
-      expect(walked, `limit ${limit}`).toEqual(ids);
+      expect(listed, `limit ${limit}`).toEqual(ids);
     }
   });
 
-  it("buckets tell total_remaining over all pages, not over one", async () => {
+  it("buckets have the total_remaining of all pages, not of one", async () => {
     const owner = await service.newUser({ trial: false, tokens: 700 });
     const grant = { amount_tokens: 300, source: "bonus" };
     await service.admin.post(`/api/v1/admin/users/${owner.user_id}/grants`, grant);
@@ -246,7 +244,7 @@ describe("lists (contract 2)", () => {
     expect([page.buckets.length, page.total_remaining]).toEqual([1, 1000]);
   });
 
-  it("are 20 long unless asked otherwise", async () => {
+  it("have 20 items unless the request says otherwise", async () => {
     const owner = await service.newUser();
     for (let index = 0; index < 21; index += 1) await owner.post("/api/v1/api-keys", { name: `k${index}` });
     const { api_keys, next_cursor } = (await owner.get("/api/v1/api-keys")).body;
@@ -255,7 +253,7 @@ describe("lists (contract 2)", () => {
 });
 
 describe("limits (contract 2)", () => {
-  it("beyond requests_per_minute: 429 with Retry-After and RateLimit-*, for that user alone", async () => {
+  it("beyond requests_per_minute: 429 with Retry-After and RateLimit-*, only for that user", async () => {
     const limited = await startService({ config: { limits: { requests_per_minute: 3 } } });
     const [greedy, modest] = [await limited.newUser(), await limited.newUser()];
     const answers: Answer[] = [];
@@ -276,7 +274,7 @@ describe("limits (contract 2)", () => {
     await limited.stop();
   });
 
-  it("a user's API keys and the console's sessions are counted apart: neither can use up the other's requests", async () => {
+  it("a user's API keys and console sessions have separate limits: neither can use up the other's", async () => {
     const limits = { requests_per_minute: 3, session_requests_per_minute: 2 };
     const limited = await startService({ config: { limits } });
     const person = openBrowser(limited.url);

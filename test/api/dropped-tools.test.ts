@@ -12,7 +12,7 @@ beforeAll(async () => {
 });
 afterAll(() => lab.stop());
 
-it("the log has the types of tools that OpenAI executes, with the request's id, and no word that a caller chose", async () => {
+it("the log has the types of tools that OpenAI executes, with the request's id, and no text from the caller", async () => {
   const types = ["web_search", "x".repeat(1_000), ...Array.from({ length: 40 }, (_, n) => `hosted_${n}`)];
   const tools = types.map((type) => ({ type }));
   const { headers } = await user.post("/api/v1/responses", { model: "lab/plain", input: "go", tools });
@@ -31,7 +31,7 @@ it("the log has the types of tools that Anthropic executes", async () => {
   ]);
 });
 
-it("the log has the number of tools that an agent ignores, and a request without them leaves no line", async () => {
+it("the log has the number of tools that an agent ignores, and no line for a request without tools", async () => {
   const agent_id = (await user.post("/api/v1/agents", { name: "Sailor", model_id: "lab/plain" })).body.id;
   const tools = [{ type: "function", function: { name: "shell" } }];
   const { headers } = await user.post("/api/v1/chat/completions", ask(`agent/${agent_id}`, { tools }));

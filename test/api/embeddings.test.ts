@@ -57,7 +57,7 @@ const sent = () => upstream.requests.map(({ body }) => body);
 
 describe("POST /api/v1/embeddings (contract 4.14)", () => {
   it.each(["lab/vectors", "native/vectors"])(
-    "%s gives a vector for each input and bills the input alone",
+    "%s returns a vector for each input and bills only the input",
     async (model) => {
       const { status, body } = await user.post(EMBEDDINGS, { model, input: ["one", "three"], dimensions: 4 });
       expect(status).toBe(200);
@@ -103,7 +103,7 @@ describe("POST /api/v1/embeddings (contract 4.14)", () => {
     ["texts", ["one", "two"], 2],
     ["token numbers", [1, 2, 3], 1],
     ["lists of token numbers", [[1, 2], [3]], 2],
-  ])("takes %s", async (_, input, count) => {
+  ])("accepts %s", async (_, input, count) => {
     const { status, body } = await user.post(EMBEDDINGS, ask({ input }));
     expect([status, body.data.length]).toEqual([200, count]);
     expect(sent()[0].input).toHaveLength(count);
@@ -128,7 +128,7 @@ describe("POST /api/v1/embeddings (contract 4.14)", () => {
     ["tokens for Gemini", { model: "gemini/vectors", input: [1] }, 400, "invalid_value", "input"],
     ["another encoding", { encoding_format: "hex" }, 400, "invalid_value", "encoding_format"],
     ["no dimensions", { dimensions: 0 }, 400, "invalid_value", "dimensions"],
-    ["a field of no list", { input_type: "query" }, 400, "unsupported_parameter", "input_type"],
+    ["a field that is not supported", { input_type: "query" }, 400, "unsupported_parameter", "input_type"],
     ["a chat model", { model: "lab/chat" }, 400, "invalid_value", "model"],
     ["auto", { model: "auto" }, 400, "invalid_value", "model"],
     ["an agent", { model: "agent/x" }, 400, "invalid_value", "model"],
@@ -147,7 +147,7 @@ describe("POST /api/v1/embeddings (contract 4.14)", () => {
   });
 
   it.each([false, true])(
-    "base64 and numbers are both answered (upstream ignores the format: %s)",
+    "answers base64 or numbers as requested (upstream ignores the format: %s)",
     async (ignores_format) => {
       upstream.answer(openAiVectors(7, { ignores_format }));
       const as = async (encoding_format: string) =>
@@ -159,7 +159,7 @@ describe("POST /api/v1/embeddings (contract 4.14)", () => {
     },
   );
 
-  it("numbers keep every digit that the provider wrote", async () => {
+  it("keeps every digit of the provider's numbers", async () => {
     const digits = "[0.1, -2.5e-7,0.30000000000000004]";
     upstream.answer((response) => {
       response.writeHead(200, { "content-type": "application/json" });
@@ -188,11 +188,11 @@ describe("POST /api/v1/embeddings (contract 4.14)", () => {
     ["texts in place of numbers", { data: [{ embedding: ["a", "b"] }], usage: { prompt_tokens: 2 } }],
     ["another number of vectors", { data: [{ embedding: [1] }, { embedding: [1] }] }],
     ["an empty vector", { data: [{ embedding: [] }] }],
-    ["a vector of other things", { data: [{ embedding: { a: 1 } }] }],
+    ["a vector that is no list", { data: [{ embedding: { a: 1 } }] }],
     ["base64 of a wrong length", { data: [{ embedding: "AAAAAAA=" }] }],
     ["base64 of no numbers", { data: [{ embedding: base64Of([Number.NaN]) }] }],
     ["two vectors of one index", { data: [{ index: 1, embedding: [1] }] }],
-  ])("an answer with %s is 502 and costs nothing", async (_, answer) => {
+  ])("answers 502 without a cost for an answer with %s", async (_, answer) => {
     upstream.answer(json(answer));
     const { status, body } = await user.post(EMBEDDINGS, ask());
     expect([status, body.error.code]).toEqual([502, "upstream_error"]);
@@ -209,10 +209,10 @@ describe("POST /api/v1/embeddings (contract 4.14)", () => {
 });
 
 describe("the price of embeddings (contract 4.6, 5.10)", () => {
-  it("402 before any call, with what is missing", async () => {
+  it("is checked before any call: 402 with the missing tokens", async () => {
     const poor = await service.newUser({ trial: false, tokens: 10 });
     const { status, body } = await poor.post(EMBEDDINGS, ask({ input: "a".repeat(400) }));
-    // 200 tokens for 400 bytes, 2 for the marks of the input, at 0.5.
+    // 200 tokens for 400 bytes and 2 for the marks of the input, at 0.5.
     expect([status, body.error.code]).toEqual([402, "insufficient_balance"]);
     expect(body.error.metadata).toMatchObject({ required: 101, available: 10, shortfall: 91 });
     expect(upstream.requests).toEqual([]);
@@ -227,7 +227,7 @@ describe("the price of embeddings (contract 4.6, 5.10)", () => {
     expect([reader.status, reader.body.error.code]).toEqual([403, "insufficient_scope"]);
   });
 
-  it("a trial gets the models of the trial only", async () => {
+  it("a trial account can call only the models of the trial", async () => {
     const trial = await service.newUser();
     expect((await trial.post(EMBEDDINGS, ask())).status).toBe(200);
     const { status, body } = await trial.post(EMBEDDINGS, ask({ model: "lab/paid" }));
@@ -249,7 +249,7 @@ describe("the price of embeddings (contract 4.6, 5.10)", () => {
     ]);
   });
 
-  it("the same Idempotency-Key gives the same vectors and one charge", async () => {
+  it("is charged once for one Idempotency-Key, with the same vectors", async () => {
     const once = () => user.post(EMBEDDINGS, ask(), { "Idempotency-Key": "vectors-1" });
     const [first, second] = [await once(), await once()];
     expect(second.body).toEqual(first.body);
@@ -257,7 +257,7 @@ describe("the price of embeddings (contract 4.6, 5.10)", () => {
     expect((await charges(user)).length).toBe(1);
   });
 
-  it("an answer that is kept has at most 512 vectors (attack: a request of 2,048 fills the storage)", async () => {
+  it("a stored answer has at most 512 vectors (attack: a request of 2,048 fills the storage)", async () => {
     const send = (count: number, headers = {}) =>
       user.post(EMBEDDINGS, ask({ input: Array(count).fill("a") }), headers);
     const { status, body } = await send(513, { "Idempotency-Key": "many" });
@@ -266,7 +266,7 @@ describe("the price of embeddings (contract 4.6, 5.10)", () => {
     expect((await send(2_048)).status).toBe(200);
   });
 
-  /** Leaves when the provider has the request. The provider answers after that. */
+  /** Disconnects when the provider has the request. The provider answers after that. */
   async function leave(caller: Client, fields: object, reply: Reply): Promise<void> {
     const leaving = new AbortController();
     const left = Promise.withResolvers<void>();
@@ -286,12 +286,12 @@ describe("the price of embeddings (contract 4.6, 5.10)", () => {
     left.resolve();
   }
 
-  it("a caller that hangs up pays once", async () => {
+  it("a caller that disconnects pays once", async () => {
     await leave(user, {}, openAiVectors());
     await expect.poll(() => charges(user)).toMatchObject([{ amount: -4 }]);
   });
 
-  it("random calls, failures and hang-ups are each charged as they ended, and the audit is clean", async () => {
+  it("random calls, failures and disconnections are each charged by their result, and the audit is clean", async () => {
     const endings: Record<string, { reply: Reply; cost: number }> = {
       counted: { reply: openAiVectors(1_000), cost: 334 },
       uncounted: { reply: openAiVectors(null), cost: 1 },
@@ -329,14 +329,14 @@ describe("the price of embeddings (contract 4.6, 5.10)", () => {
   });
 });
 
-describe("embedding models beside chat models", () => {
+describe("embedding models and chat models", () => {
   const chats: [string, (model: string) => [path: string, body: object]][] = [
     ["chat completions", (model) => ["chat/completions", { model, messages: [{ role: "user", content: "hi" }] }]],
     ["responses", (model) => ["responses", { model, input: "hi" }]],
     ["messages", (model) => ["messages", { model, max_tokens: 9, messages: [{ role: "user", content: "hi" }] }]],
     ["count_tokens", (model) => ["messages/count_tokens", { model, messages: [{ role: "user", content: "hi" }] }]],
   ];
-  it.each(chats)("%s reject them by `model`", async (_, request) => {
+  it.each(chats)("%s reject embedding models by `model`", async (_, request) => {
     const [path, body] = request("lab/vectors");
     const answer = await user.post(`/api/v1/${path}`, body);
     expect([answer.status, answer.body.error.code, answer.body.error.param]).toEqual([400, "invalid_value", "model"]);
@@ -354,7 +354,7 @@ describe("embedding models beside chat models", () => {
     expect(sent().map(({ model }) => model)).toEqual(["chat"]);
   });
 
-  it("GET /models lists them with kind, context and prices; Anthropic's clients do not see them", async () => {
+  it("GET /models lists embedding models with kind, context and prices; Anthropic's clients do not see them", async () => {
     const { data } = (await user.get("/api/v1/models")).body;
     const record = data.find(({ id }: { id: string }) => id === "lab/vectors");
     expect(record).toMatchObject({
@@ -374,8 +374,8 @@ describe("embedding models beside chat models", () => {
   });
 });
 
-describe("the clients that people have", () => {
-  it("the openai package, which asks for base64 unless told otherwise", async () => {
+describe("existing clients", () => {
+  it("the openai package, which requests base64 by default", async () => {
     const client = new OpenAI({ baseURL: `${service.url}/api/v1`, apiKey: user.key, maxRetries: 0 });
     const input = ["one", "three"];
     const answer = await client.embeddings.create({ model: "lab/vectors", input, dimensions: 6 });

@@ -4,7 +4,7 @@ import { ask, useLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
 import { completion, hanging } from "../support/upstream.ts";
 
-// contract 5.3.1 and 5.3.2: usage and budgets of a reseller's own customers.
+// contract 5.3.1 and 5.3.2: usage and budgets of a reseller's customers.
 
 const CHAT = "/api/v1/chat/completions";
 const USAGE = "/api/v1/users/me/usage";
@@ -59,7 +59,7 @@ describe("usage", () => {
 });
 
 describe("the budget of an end user", () => {
-  it("refuses only that user with 402, and starts again with its interval", async () => {
+  it("refuses only this end user with 402, and starts again with its interval", async () => {
     const path = `${BUDGETS}/carl%40example.com`;
     const set = await user.request("PUT", path, { budget_tokens: 300, budget_interval: "day" });
     expect([set.status, set.body]).toEqual([
@@ -105,7 +105,7 @@ describe("the budget of an end user", () => {
 });
 
 describe("erasing a user (8.2.1)", () => {
-  it("removes the names of their end users, those of a call in flight too, and keeps the sums", async () => {
+  it("removes the names of the user's end users, also of a call in flight, and keeps the sums", async () => {
     const erased = await lab.service.newUser({ trial: false, tokens: 100_000 });
     for (const name of ["gus", "ivy", "gus"]) {
       const labels = { user: name, metadata: { project: "secret" } };
@@ -137,7 +137,7 @@ describe("erasing a user (8.2.1)", () => {
     lab.upstream.answer(completion());
   });
 
-  it("removes those of a user whom an earlier version erased, too", async () => {
+  it("also removes the end users' names of a user whom an earlier version erased", async () => {
     const erased = await lab.service.newUser({ trial: false, tokens: 100_000 });
     expect((await erased.post(CHAT, ask("lab/plain", { user: "gus" }))).status).toBe(200);
     await erased.request("PUT", `${BUDGETS}/gus`, { budget_tokens: 50_000 });

@@ -3,7 +3,7 @@ import { ask, charges, settledBalance, useLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
 import { completion, delta, event, hanging, json } from "../support/upstream.ts";
 
-// Calls that cost the operator more than they cost the caller.
+// Attacks in which a call would cost the operator more than the caller pays.
 
 const WINDOW = 128_000;
 const GRANT = 1_000_000;
@@ -32,7 +32,7 @@ const showing = (model: string, part: object, fields: object = {}) => ({
   ...fields,
 });
 
-describe("content by reference, sent by an account that cannot pay for it", () => {
+describe("content by reference from an account that cannot pay for it", () => {
   const parts: [string, object][] = [
     ["a remote picture", picture],
     ["a picture as a data: URL", { type: "image_url", image_url: { url: "data:image/png;base64,AAAA" } }],
@@ -62,7 +62,7 @@ describe("content by reference, sent by an account that cannot pay for it", () =
     expect(hold.requested_tokens).toBeLessThan(5_000);
   });
 
-  it("leaves the answer its room in the window, though all of the window is held", async () => {
+  it("leaves room for the answer in the window, although all of the window is held", async () => {
     await complete({ ...showing("lab/media", picture), max_tokens: undefined });
     expect(lab.upstream.requests.at(-1)?.body.max_tokens).toBe(4_096);
   });
@@ -72,14 +72,14 @@ describe("content by reference, sent by an account that cannot pay for it", () =
     ["lab/bounded", { type: "file", file: { file_id: "file-1" } }],
     ["lab/media", film],
     ["auto", film],
-  ])("%s is not sent a part that it has not declared: 400 names it", async (model, part) => {
+  ])("is rejected with 400 if %s has not declared such parts", async (model, part) => {
     const { status, body } = await complete(showing(model, part));
     expect(status).toBe(400);
     expect(body.error.param).toBe("messages[0].content[1]");
     expect(lab.upstream.requests).toEqual([]);
   });
 
-  it("reaches no agent either", async () => {
+  it("does not reach an agent", async () => {
     const { id } = (await user.post("/api/v1/agents", { name: "Scout", model_id: "lab/media" })).body;
     const { status, body } = await complete(showing(`agent/${id}`, picture));
     expect([status, body.error.param]).toEqual([400, "messages[0].content[1]"]);
@@ -91,7 +91,7 @@ describe("content by reference, sent by an account that cannot pay for it", () =
     expect((await user.post(`/api/v1/agents/${id}/chat`, { messages: [{ role: "user", content }] })).status).toBe(400);
   });
 
-  it("shows in the models list", async () => {
+  it("is declared in the models list", async () => {
     const { supports } = (await user.get("/api/v1/models/lab/media")).body;
     expect(supports).toMatchObject({ vision: true, files: true, audio: true });
   });
@@ -110,7 +110,7 @@ describe("a paid option at the plain rate", () => {
     ["tools[0].type", { tools: [{ type: "web_search" }] }],
   ];
   it.each(options)("%s is rejected by name, and nothing is sent or charged", async (param, option) => {
-    // Another model forwards service_tier, and so serves `auto`.
+    // Another model forwards service_tier, so `auto` works.
     for (const model of param === "service_tier" ? ["lab/plain"] : ["lab/plain", "auto"]) {
       const { status, body } = await complete({ ...ask(model), ...option });
       expect([status, body.error.code, body.error.param]).toEqual([400, "unsupported_parameter", param]);
@@ -119,14 +119,14 @@ describe("a paid option at the plain rate", () => {
     expect(await settledBalance(user)).toBe(GRANT);
   });
 
-  it("passes where the operator forwards it, and `auto` finds that model", async () => {
+  it("is passed on if the operator forwards it, and `auto` finds such a model", async () => {
     for (const model of ["lab/tiered", "auto"]) {
       const { status } = await complete({ ...ask(model), service_tier: "flex" });
       expect([status, lab.upstream.requests.at(-1)?.body.service_tier]).toEqual([200, "flex"]);
     }
   });
 
-  it("is no reason to reject a whole object whose unused fields are null", async () => {
+  it("is accepted as null, as whole objects send unused fields", async () => {
     const unused = ["tools", "tool_choice", "response_format", "user", "service_tier", "store", "web_search_options"];
     const nulls = Object.fromEntries(unused.map((field) => [field, null]));
     const messages = [{ role: "user", content: "hello", tool_calls: null, name: null }];
@@ -137,14 +137,14 @@ describe("a paid option at the plain rate", () => {
   });
 });
 
-describe("a prompt for nothing, by hanging up before the first word", () => {
+describe("a prompt whose caller disconnects before the first word", () => {
   const PROMPT = "word ".repeat(2_000);
   /** ceil(10,000 bytes / 4) */
   const INPUT = 2_500;
   const streamed = (model: string, fields: object = {}) =>
     ask(model, { stream: true, messages: [{ role: "user", content: PROMPT }], ...fields });
 
-  /** Asks, and hangs up once the upstream has the request and `ready` holds. */
+  /** Sends a request, and disconnects once the upstream has it and `ready` holds. */
   async function hangUpOn(body: object, ready: () => boolean = () => lab.upstream.requests.length > 0) {
     const connection = new AbortController();
     const answer = fetch(`${lab.service.url}/api/v1/chat/completions`, {
@@ -165,7 +165,7 @@ describe("a prompt for nothing, by hanging up before the first word", () => {
       "only the role has come",
       () => lab.upstream.answer(hanging(event({ choices: [{ index: 0, delta: { role: "assistant" } }] }))),
     ],
-  ])("costs the input when %s, and the upstream is left", async (_when, answer) => {
+  ])("costs the input when %s, and the upstream call is aborted", async (_when, answer) => {
     answer();
     const before = lab.upstream.hangUps;
     await hangUpOn(streamed("lab/plain"));
@@ -186,26 +186,26 @@ describe("a prompt for nothing, by hanging up before the first word", () => {
       "the schema of an answer",
       { response_format: { type: "json_schema", json_schema: { name: "s", schema: { description: PROMPT } } } },
     ],
-  ])("costs the input where the prompt is %s", async (_where, fields) => {
+  ])("costs the input if the prompt is %s", async (_where, fields) => {
     lab.upstream.answer(() => {});
     await hangUpOn(streamed("lab/plain", fields));
     await expect.poll(() => settledBalance(user)).toBeLessThanOrEqual(GRANT - INPUT);
   });
 
-  it("costs the window where a picture of unknown size was sent", async () => {
+  it("costs the window if it has a picture of unknown size", async () => {
     lab.upstream.answer(() => {});
     await hangUpOn({ ...showing("lab/media", picture), stream: true });
     expect(await settledBalance(user)).toBeLessThanOrEqual(GRANT - WINDOW + 1_000);
   });
 
-  it("costs the input of the model that was asked last, where `auto` had fallen back", async () => {
+  it("costs the input of the last model that `auto` has called", async () => {
     lab.upstream.answer(json({ error: { message: "down" } }, 500), () => {});
     await hangUpOn(streamed("auto"), () => lab.upstream.requests.length === 2);
     expect(await settledBalance(user)).toBe(GRANT - INPUT);
     expect(await charges(user)).toHaveLength(1);
   });
 
-  it("costs nothing when the upstream failed before the caller left", async () => {
+  it("costs nothing if the upstream failed before the caller disconnected", async () => {
     lab.upstream.answer(json({ error: { message: "down" } }, 500));
     expect((await complete(streamed("lab/plain"))).status).toBe(502);
     lab.upstream.answer((response) => {
@@ -215,7 +215,7 @@ describe("a prompt for nothing, by hanging up before the first word", () => {
     expect(await settledBalance(user)).toBe(GRANT);
   });
 
-  it("costs an agent's caller the input too, and the run shows it", async () => {
+  it("costs the input also in a chat with an agent, and the run shows it", async () => {
     const { id } = (await user.post("/api/v1/agents", { name: "Scout", model_id: "lab/plain" })).body;
     lab.upstream.answer(() => {});
     await hangUpOn(streamed(`agent/${id}`));
@@ -227,10 +227,10 @@ describe("a prompt for nothing, by hanging up before the first word", () => {
     expect(await settledBalance(user)).toBe(GRANT - usage.cost_tokens);
   });
 
-  it("costs what was generated beside the input once words have come", async () => {
+  it("costs the input and the output so far after the first word", async () => {
     lab.upstream.answer(hanging(delta("twelve bytes")));
     await hangUpOn(streamed("lab/plain"));
-    // The word may have been read or not when the caller left.
+    // The word may arrive before or after the caller disconnects.
     expect([GRANT - INPUT, GRANT - INPUT - 6]).toContain(await settledBalance(user));
   });
 });

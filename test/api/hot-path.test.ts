@@ -5,8 +5,8 @@ import { charges, type Lab, settledBalance, startLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
 import { completion, json, type Reply } from "../support/upstream.ts";
 
-// http/hot-path.ts serves ordinary model calls and run-nows, and Hono all others, such as those with a query string. No
-// client can tell them apart, except by the case of the headers' names.
+// http/hot-path.ts serves ordinary model calls and run-nows, and Hono all others, such as those with a query string. To
+// clients they differ only in the case of the headers' names.
 const WAYS: [string, string, string][] = [
   ["the hot path", "", "X-Request-Id"],
   ["Hono", "?hono", "x-request-id"],
@@ -39,7 +39,7 @@ interface Sent {
   headers?: Headers;
 }
 
-/** Sends one request, and resolves with the head of its answer. */
+/** Sends one request, and resolves with the status line and headers of its answer. */
 async function begin(path: string, { key = user.key, body, headers = {} }: Sent): Promise<IncomingMessage> {
   const { hostname, port } = new URL(lab.service.url);
   const length = headers["transfer-encoding"] === undefined ? { "content-length": Buffer.byteLength(body) } : {};
@@ -50,7 +50,7 @@ async function begin(path: string, { key = user.key, body, headers = {} }: Sent)
   return answer;
 }
 
-/** The whole answer without what differs from one to the next. */
+/** The whole answer, without the parts that differ in every answer. */
 async function send(path: string, sent: Sent) {
   const answer = await begin(path, sent);
   let text = "";
@@ -74,7 +74,7 @@ const failing =
       .end('{"error":{"code":"busy"}}');
 const deep = (levels: number) => `${'{"a":'.repeat(levels)}1${"}".repeat(levels)}`;
 
-/** Requests, with the status of their answers. */
+/** Requests, with the expected status of their answers. */
 const CASES: [string, number, (fields: object) => Sent & { reply?: Reply }][] = [
   ["a call", 200, (fields) => ({ body: JSON.stringify(fields) })],
   ["a stream", 200, (fields) => ({ body: JSON.stringify({ ...fields, stream: true }) })],
@@ -143,7 +143,7 @@ const CASES: [string, number, (fields: object) => Sent & { reply?: Reply }][] = 
 const nameOf = (path: string) => path.replaceAll(/\W/g, "-");
 
 describe.each(ENDPOINTS)("%s", (path, fields) => {
-  it.each(CASES)("%s is answered %i, on the hot path as by Hono", async (_name, status, caseOf) => {
+  it.each(CASES)("%s gets %i, on the hot path and by Hono", async (_name, status, caseOf) => {
     const { reply, ...sent } = caseOf({ model: "lab/plain", ...fields });
     if (reply !== undefined) lab.upstream.answer(reply);
     const [hot, hono] = [await send(path, sent), await send(`${path}?hono`, sent)];
@@ -170,7 +170,7 @@ describe.each(ENDPOINTS)("%s", (path, fields) => {
       ]);
     });
 
-    it("a caller that leaves a stream ends its provider's answer", async () => {
+    it("a caller that disconnects from a stream ends the provider's answer", async () => {
       const before = lab.upstream.hangUps;
       lab.upstream.answer((response) => {
         response.writeHead(200, { "content-type": "text/event-stream" });
@@ -223,7 +223,7 @@ describe.each(ENDPOINTS)("%s", (path, fields) => {
       expect(lab.upstream.requests.length).toBe(sent);
     });
 
-    it("a body that its sender breaks off reaches no provider", async () => {
+    it("an incomplete body reaches no provider", async () => {
       const sent = lab.upstream.requests.length;
       const { hostname, port } = new URL(lab.service.url);
       const headers = {
@@ -268,7 +268,7 @@ describe("/api/v1/agents/{id}/runs", () => {
     ["an unknown field", 400, () => ({ body: '{"a":1}' })],
     ["no JSON", 400, () => ({ body: "{not json" })],
     ["a long body", 400, () => ({ body: JSON.stringify({ a: "a".repeat(100) }) })],
-  ])("%s is answered %i, on the hot path as by Hono", async (_name, status, caseOf) => {
+  ])("%s gets %i, on the hot path and by Hono", async (_name, status, caseOf) => {
     const { agent_id = id, ...sent } = caseOf();
     const answers: Awaited<ReturnType<typeof send>>["answer"][] = [];
     for (const [, query] of WAYS) {
@@ -294,7 +294,7 @@ describe("/api/v1/agents/{id}/runs", () => {
   });
 });
 
-it("both ways share one limit of requests", async () => {
+it("both paths share one limit of requests", async () => {
   const limited = await startLab(undefined, { limits: { requests_per_minute: 2 } });
   const caller = await limited.service.newUser({ trial: false, tokens: GRANT });
   const body = { model: "lab/plain", messages: HELLO };

@@ -11,12 +11,12 @@ import { stableDigest } from "../../src/platform/json.ts";
 import { createLog, type Log } from "../../src/platform/log.ts";
 import { createTestDatabase } from "../support/database.ts";
 
-// The claim of an Idempotency-Key while its request runs, and what becomes of it at the end.
+// The claim of an Idempotency-Key while its request runs, and after its end.
 
 const withKey = (key: string) => ({ "Idempotency-Key": key });
 
 describe("the claim of a running request", () => {
-  it("is renewed until the answer is stored, so the same request never runs twice on living nodes", async () => {
+  it("is renewed until the answer is stored, so that the same request never runs twice on running nodes", async () => {
     const database = await createTestDatabase();
     const db = await database.open();
     const clock = { now: () => new Date().toISOString() };
@@ -69,7 +69,7 @@ describe("the claim of a running request", () => {
 describe("a stream that fails without an error event", () => {
   it.each([
     ["before its first event frees the key", [], "first"],
-    ["later is replayed as far as it came", ["data: one\n\n"], "answered"],
+    ["later is replayed up to the failure", ["data: one\n\n"], "answered"],
   ])("%s", async (_, sent, state) => {
     const database = await createTestDatabase();
     const db = await database.open();

@@ -39,7 +39,7 @@ describe("Idempotency-Key (contract 2)", () => {
     expect(await charges(user)).toHaveLength(1);
   });
 
-  it("replays a streamed answer as the same stream, to the byte", async () => {
+  it("replays a streamed answer with the same bytes", async () => {
     const first = await user.post(CHAT, ask("lab/plain", { stream: true }), withKey("s"));
     const second = await user.post(CHAT, ask("lab/plain", { stream: true }), withKey("s"));
     expect(first.body).toContain("data: [DONE]");
@@ -49,7 +49,7 @@ describe("Idempotency-Key (contract 2)", () => {
     expect(await settledBalance(user)).toBe(GRANT - 18);
   });
 
-  it("replays 201 with its body: the key it shows is the one that was made", async () => {
+  it("replays 201 with its body, which shows the same new key", async () => {
     const first = await user.post("/api/v1/api-keys", { name: "once" }, withKey("k"));
     const second = await user.post("/api/v1/api-keys", { name: "once" }, withKey("k"));
     expect([first.status, second.status]).toEqual([201, 201]);
@@ -57,7 +57,7 @@ describe("Idempotency-Key (contract 2)", () => {
     expect((await user.get("/api/v1/api-keys")).body.api_keys).toHaveLength(2);
   });
 
-  it("replays a refusal that another try could not change", async () => {
+  it("replays an error that a retry could not change", async () => {
     const first = await user.post(CHAT, ask("none/such"), withKey("r"));
     const second = await user.post(CHAT, ask("none/such"), withKey("r"));
     expect([first.status, second.status]).toEqual([404, 404]);
@@ -100,7 +100,7 @@ describe("Idempotency-Key (contract 2)", () => {
     await settledBalance(user);
   });
 
-  it("of twenty at once makes one charge: one is first, the others are told to wait or get its answer", async () => {
+  it("in twenty concurrent requests makes one charge: the others get 409 or the same answer", async () => {
     const body = ask("lab/plain");
     const answers = await Promise.all(Array.from({ length: 20 }, () => user.post(CHAT, body, withKey("race"))));
     const firsts = answers.filter(({ status, headers }) => status === 200 && !headers.has("idempotent-replayed"));
@@ -113,7 +113,7 @@ describe("Idempotency-Key (contract 2)", () => {
     await expectCleanAudit(lab.service);
   });
 
-  it("is the same request with its fields in another order and other spaces", async () => {
+  it("accepts the same request with other spaces and another order of fields", async () => {
     const first = await user.post(
       CHAT,
       '{"model":"lab/plain","messages":[{"role":"user","content":"a"}]}',
@@ -127,13 +127,13 @@ describe("Idempotency-Key (contract 2)", () => {
     expect(other.status).toBe(422);
   });
 
-  it("of a body nested deeper than is read is refused as without a key", async () => {
+  it("with a body that nests too deeply is rejected like a request without a key", async () => {
     const deep = `{"name":${"[".repeat(100_000)}${"]".repeat(100_000)}}`;
     const { status, body } = await user.post("/api/v1/api-keys", deep, withKey("deep"));
     expect([status, body.error.code]).toEqual([400, "invalid_json"]);
   });
 
-  it("belongs to its user: another's same key is another request", async () => {
+  it("belongs to its user: the same key of another user is another request", async () => {
     const other = await lab.service.newUser({ trial: false, tokens: GRANT });
     await user.post(CHAT, ask("lab/plain"), withKey("shared"));
     const theirs = await other.post(CHAT, ask("lab/plain", { seed: 5 }), withKey("shared"));
@@ -141,7 +141,7 @@ describe("Idempotency-Key (contract 2)", () => {
     expect(await charges(other)).toHaveLength(1);
   });
 
-  it("is free again after a failure that did nothing: 402, and an upstream's", async () => {
+  it("can be used again after a failure without an effect: 402, or an upstream's", async () => {
     const poor = await lab.service.newUser({ trial: false });
     expect((await poor.post(CHAT, ask("lab/plain"), withKey("k"))).status).toBe(402);
     const grant = { amount_tokens: 100_000, source: "top_up" };
@@ -152,7 +152,7 @@ describe("Idempotency-Key (contract 2)", () => {
     expect((await user.post(CHAT, ask("lab/plain"), withKey("u"))).status).toBe(200);
   });
 
-  it("gets the answer for a caller whose connection broke before it came", async () => {
+  it("gets the answer for a caller whose connection broke before the answer", async () => {
     let finish = () => {};
     const asked = lab.upstream.requests.length;
     lab.upstream.answer(async (response, request) => {
@@ -178,7 +178,7 @@ describe("Idempotency-Key (contract 2)", () => {
     expect(await settledBalance(user)).toBe(GRANT - 18);
   });
 
-  it("of a stream that its caller left replays what had come, ends it by an error, and does not charge again", async () => {
+  it("of a cancelled stream replays the output so far, ends with an error, and charges nothing more", async () => {
     lab.upstream.answer(hanging(delta("twelve bytes")));
     const stream = await openStream(lab.service, user, ask("lab/plain"), withKey("left"));
     const came = await stream.next();
@@ -199,7 +199,7 @@ describe("Idempotency-Key (contract 2)", () => {
   it.each([
     ["/api/v1/responses", { model: "lab/plain", input: "hello" }, "event: response.failed"],
     ["/api/v1/messages", { ...ask("lab/plain"), max_tokens: 100 }, "event: error"],
-  ])("of a stream of %s that its caller left ends in its own shape", async (path, asked, last) => {
+  ])("of a cancelled stream of %s ends in this API's shape", async (path, asked, last) => {
     lab.upstream.answer(hanging(delta("twelve bytes")));
     const connection = new AbortController();
     const left = await fetch(lab.service.url + path, {
@@ -217,7 +217,7 @@ describe("Idempotency-Key (contract 2)", () => {
     expect(body.trimEnd().split("\n\n").at(-1)).toContain(last);
   });
 
-  it("of a stream that its caller left after its end is the whole stream", async () => {
+  it("of a stream that was cancelled after its end replays the whole stream", async () => {
     const end = ["data: [DONE]\n\n", delta("unread")];
     lab.upstream.answer(hanging(delta("twelve bytes"), ended_chunk, ...end));
     const stream = await openStream(lab.service, user, ask("lab/plain"), withKey("read"));
@@ -228,7 +228,7 @@ describe("Idempotency-Key (contract 2)", () => {
     expect((await retry()).body.trimEnd().endsWith("data: [DONE]")).toBe(true);
   });
 
-  it("is free again when the caller left a stream before it began: the retry is answered", async () => {
+  it("can be used again if the caller disconnected before the stream began: the retry gets an answer", async () => {
     const asked = lab.upstream.requests.length;
     lab.upstream.answer(() => {});
     const connection = new AbortController();
@@ -247,7 +247,7 @@ describe("Idempotency-Key (contract 2)", () => {
     await expect.poll(async () => (await retry()).body).toContain("[DONE]");
   });
 
-  it("is answered, charged and replayed when an event of the stream is no chunk", async () => {
+  it("works for a stream with an event that is no chunk: it is answered, charged and replayed", async () => {
     lab.upstream.answer(events(delta("twelve bytes"), "data: [null]\n\n", ended_chunk, "data: [DONE]\n\n"));
     const ask_it = () => user.post(CHAT, ask("lab/plain", { stream: true }), withKey("list"));
     const first = await ask_it();
@@ -256,7 +256,7 @@ describe("Idempotency-Key (contract 2)", () => {
     expect(await settledBalance(user)).toBe(GRANT - 8);
   });
 
-  it("is free again after a 403: a top-up is what the refusal asks for", async () => {
+  it("can be used again after a 403, because the error asks for a top-up", async () => {
     const trying = await lab.service.newUser({ trial: true });
     expect((await trying.post(CHAT, ask("lab/vendor/deep:v1"), withKey("t"))).status).toBe(403);
     const grant = { amount_tokens: 100_000, source: "top_up" };
@@ -264,14 +264,14 @@ describe("Idempotency-Key (contract 2)", () => {
     expect((await trying.post(CHAT, ask("lab/vendor/deep:v1"), withKey("t"))).status).toBe(200);
   });
 
-  it("replays nothing to a key with other scopes, which could not have asked", async () => {
+  it("replays nothing to a key with other scopes, which could not send this request", async () => {
     const { body: lesser } = await user.post("/api/v1/api-keys", { name: "lesser", scopes: ["chat:write"] });
     await user.post("/api/v1/api-keys", { name: "new" }, withKey("mint"));
     const stolen = await lab.service.as(lesser.key).post("/api/v1/api-keys", { name: "new" }, withKey("mint"));
     expect([stolen.status, stolen.body.key]).toEqual([422, undefined]);
   });
 
-  it("replays nothing to another key, though it has the same scopes: its budget would be got around", async () => {
+  it("replays nothing to another key with the same scopes, which would avoid its budget", async () => {
     const { body: budgeted } = await user.post("/api/v1/api-keys", { name: "budgeted", budget_tokens: 1 });
     await user.post("/api/v1/api-keys", { name: "new" }, withKey("mint"));
     const stolen = await lab.service.as(budgeted.key).post("/api/v1/api-keys", { name: "new" }, withKey("mint"));
@@ -291,19 +291,19 @@ describe("Idempotency-Key (contract 2)", () => {
     ["empty", " "],
     ["256 characters", "x".repeat(256)],
     ["not ASCII", "ké"],
-  ])("that is %s is refused and nothing is done", async (_, key) => {
+  ])("that is %s is rejected and nothing is done", async (_, key) => {
     const { status, body } = await user.post(CHAT, ask("lab/plain"), withKey(key));
     expect([status, body.error?.code, body.error?.param]).toEqual([400, "invalid_value", "Idempotency-Key"]);
     expect(await charges(user)).toEqual([]);
   });
 
-  it("of 255 characters is taken", async () => {
+  it("of 255 characters is accepted", async () => {
     expect((await user.post(CHAT, ask("lab/plain"), withKey("x".repeat(255)))).status).toBe(200);
   });
 });
 
 describe("the day for which an answer is kept", () => {
-  it("is the domain's: by the test clock it is over after 24 hours, while the lease of a first request is not", async () => {
+  it("is the domain's: the answer expires after 24 hours on the test clock, but the lease of a running request does not", async () => {
     const database = await createTestDatabase();
     const db = await database.open();
     let now = "2026-03-01T12:00:00.000Z";
@@ -325,7 +325,7 @@ describe("the day for which an answer is kept", () => {
 });
 
 describe("an operator's answer about a user", () => {
-  it("is erased with the user: a retry reads neither address nor key, and creates no user", async () => {
+  it("is erased with the user: a retry gets neither address nor key, and creates no user", async () => {
     const named = (await lab.service.admin.post("/api/v1/admin/keys", { name: "support desk", role: "admin" })).body
       .key;
     const desk = lab.service.as(named);
@@ -363,11 +363,11 @@ describe("an operator's answer about a user", () => {
 });
 
 describe("a new API key (contract 3)", () => {
-  it("is stored nowhere in the clear, though its first answer is kept to be replayed", async () => {
+  it("is stored nowhere in plain text, although its first answer is stored for replays", async () => {
     const { body } = await user.post("/api/v1/api-keys", { name: "to be found" }, withKey("kept"));
     expect((await lab.service.as(body.key).get("/api/v1/users/me")).status).toBe(200);
     const stored = await storedBytes(lab.service);
-    expect(stored.includes("to be found")).toBe(true); // so that the search below could find something
+    expect(stored.includes("to be found")).toBe(true); // the search below can find text
     const secret = body.key.slice("purser_live_".length, -6);
     for (const encoded of [secret, Buffer.from(secret).toString("hex"), Buffer.from(body.key).toString("base64")]) {
       expect(stored.includes(encoded)).toBe(false);

@@ -4,7 +4,7 @@ import { ask, charges, settledBalance, useLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
 import { completion, delta, event, hanging } from "../support/upstream.ts";
 
-// JSON answers that the service checks (contract 4.9.2): what both of their calls are held for and billed at.
+// JSON answers that the service checks (contract 4.9.2): the hold and the charge of both of their calls.
 
 const GRANT = 10_000_000;
 const OUTPUT_CAP = 60_000;
@@ -51,7 +51,7 @@ test.each([false, true])(
   },
 );
 
-test("an answer whose correction would be in a dearer tier is not corrected", async () => {
+test("an answer is not corrected if the correction would be in a more expensive tier", async () => {
   lab.upstream.answer(completion("no", usageOf(1_800, 10)));
   const answer = await post(askJson({ max_tokens: 500 }), "near-the-step");
   expect(answer.body.choices[0].message.content).toBe("no");
@@ -65,7 +65,7 @@ test("two calls above the step are billed in its tier", async () => {
   expect(answer.body.usage.cost_tokens).toBe(4_300 * 10 + 20 * 50);
 });
 
-test("without max_tokens, a small balance lowers the cap in place of a 402, and the hold covers both calls", async () => {
+test("without max_tokens, a small balance lowers the cap instead of a 402, and the hold covers both calls", async () => {
   const poor = await lab.service.newUser({ trial: false, tokens: 20_000 });
   const text = VALID.padEnd(40, " ");
   lab.upstream.answer(completion("no", usageOf(300, 100)), completion(text, usageOf(400, 100)));
@@ -75,14 +75,14 @@ test("without max_tokens, a small balance lowers the cap in place of a 402, and 
   expect(max_tokens).toBeGreaterThan(1_000);
   expect(max_tokens).toBeLessThan(20_000 / 6);
   const { estimate, hold } = (await poor.get("/api/v1/billing/explain/poor")).body;
-  // The prompt is short: only the model's own rates can be reached, and each token of output may be sent back.
+  // The prompt is short, so only the model's own rates apply. Each token of output may be sent back.
   expect(estimate).toMatchObject({ input_rate: 1.25, output_rate: 5, max_output_tokens: OUTPUT_CAP });
   expect(estimate.cost_tokens).toBe(Math.ceil(estimate.input_tokens * 1.25 + OUTPUT_CAP * 5));
   expect(hold.held_tokens).toBeLessThanOrEqual(20_000);
   expect(answer.body.usage.cost_tokens).toBe(700 + 200 * 5);
 });
 
-test("a caller that hangs up during a checked stream pays for the input and what was generated", async () => {
+test("a caller that disconnects during a checked stream pays for the input and the output so far", async () => {
   // One write: the text is read together with the first event.
   lab.upstream.answer(hanging(role + delta("x".repeat(4_000))));
   const stream = await openStream(lab.service, user, askJson());
@@ -95,7 +95,7 @@ test("a caller that hangs up during a checked stream pays for the input and what
   expect(cost).toBeLessThan(1_000 * 5 + 200);
 });
 
-test("a caller that hangs up during the correction pays for both inputs and what was generated", async () => {
+test("a caller that disconnects during the correction pays for both inputs and the output so far", async () => {
   lab.upstream.answer(completion("no", usageOf(1_000, 100)), hanging(role, delta("x".repeat(400))));
   const stream = await openStream(lab.service, user, askJson());
   await stream.next();
@@ -104,6 +104,6 @@ test("a caller that hangs up during the correction pays for both inputs and what
   stream.hangUp();
   await lab.upstream.until(() => lab.upstream.hangUps > before);
   const cost = GRANT - (await settledBalance(user));
-  // The first call, and at least the second's estimated input.
+  // The first call, and at least the estimated input of the second one.
   expect(cost).toBeGreaterThan(1_000 + 100 * 5 + 50);
 });

@@ -3,7 +3,7 @@ import { ask, useLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
 import { completion } from "../support/upstream.ts";
 
-// contract 3.3: budgets that start again, and the models that a key may use.
+// contract 3.3: budgets that start again, and a key's allowed models.
 
 const CHAT = "/api/v1/chat/completions";
 let user: Client;
@@ -27,7 +27,7 @@ const recordOf = async (id: string) =>
   (await user.get("/api/v1/api-keys")).body.api_keys.find((key: { id: string }) => key.id === id);
 
 describe("a key's budget with an interval", () => {
-  it("is refused with 402 when it is used up, and starts again by itself at the end of the day in UTC", async () => {
+  it("refuses calls with 402 when it is used up, and starts again at the end of the day in UTC", async () => {
     const key = await newKey({ budget_tokens: 200, budget_interval: "day" });
     expect(key.record).toMatchObject({ budget_used_tokens: 0, budget_resets_at: "2026-03-05T00:00:00.000Z" });
     const call = () => key.post(CHAT, ask("lab/plain", { max_tokens: 60 }));
@@ -49,7 +49,7 @@ describe("a key's budget with an interval", () => {
     expect((await call()).status).toBe(200);
   });
 
-  it("skips the due runs of a schedule, which goes on in the next interval without help", async () => {
+  it("skips the due runs of a schedule, which continues automatically in the next interval", async () => {
     const key = await newKey({ budget_tokens: 0, budget_interval: "week" });
     const schedule = { schedule_enabled: true, schedule_interval: "daily", schedule_time: "09:00" };
     const made = await key.post("/api/v1/agents", {
@@ -67,7 +67,7 @@ describe("a key's budget with an interval", () => {
     expect((await user.get(`${path}/runs`)).body.runs[0]).toMatchObject({ status: "succeeded" });
   });
 
-  it("needs a budget: an interval alone is 400, and goes when the budget is removed", async () => {
+  it("needs a budget: an interval alone is 400, and is removed with the budget", async () => {
     const alone = await user.post("/api/v1/api-keys", { name: "x", budget_interval: "day" });
     expect([alone.status, alone.body.error.param]).toEqual([400, "budget_interval"]);
     const key = await newKey({ budget_tokens: 5, budget_interval: "month" });
@@ -77,7 +77,7 @@ describe("a key's budget with an interval", () => {
 });
 
 describe("a key's allowed models", () => {
-  it("are the only ones that it can call or see, and auto chooses among them", async () => {
+  it("are the only ones that it can call or list, and auto chooses among them", async () => {
     const key = await newKey({ allowed_models: ["lab/odd"] });
     expect(key.record.allowed_models).toEqual(["lab/odd"]);
     const named = [
@@ -122,7 +122,7 @@ describe("a key's allowed models", () => {
     expect((await user.post(`/api/v1/agents/${made.body.id}/runs`)).status).toBe(202);
   });
 
-  it("are not widened by the key itself, nor by a key that it creates", async () => {
+  it("cannot be widened by the key itself, nor by a key that it creates", async () => {
     const key = await newKey({ allowed_models: ["lab/odd"], limits: { requests_per_minute: 1_000 } });
     for (const changes of [
       { allowed_models: null },

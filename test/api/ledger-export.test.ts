@@ -88,7 +88,7 @@ describe("GET /billing/explain/{request_id}", () => {
     expect((await user.get("/api/v1/billing/explain/still-open")).body).toMatchObject({ status: "settled" });
   });
 
-  test("shows every charge of a request id that was used again, the newest first", async () => {
+  test("shows every charge of a repeated request id, newest first", async () => {
     await newUser();
     lab.upstream.answer(completion());
     for (const model of ["lab/plain", "lab/odd", "lab/plain"]) await complete("again", model);
@@ -100,7 +100,7 @@ describe("GET /billing/explain/{request_id}", () => {
     ]);
   });
 
-  test("is 404 for what was refused or failed, since that has cost nothing, and for another user's", async () => {
+  test("is 404 for a rejected or failed request, which cost nothing, and for another user's request", async () => {
     const other = await newUser();
     lab.upstream.answer(completion());
     await complete("private");
@@ -114,7 +114,7 @@ describe("GET /billing/explain/{request_id}", () => {
   });
 });
 
-/** Runs `npm run audit -- --verify` on this text, without any of the service's settings. */
+/** Runs `npm run audit -- --verify` on this text, without the service's settings. */
 async function verify(text: string): Promise<{ code: number; stdout: string }> {
   const file = join(lab.service.database.data_dir, "export.csv");
   writeFileSync(file, text);
@@ -131,7 +131,7 @@ async function verify(text: string): Promise<{ code: number; stdout: string }> {
 }
 
 describe("GET /users/me/transactions?format=csv", () => {
-  test("streams the whole ledger, oldest first, with formulas defused, and the file verifies without the service", async () => {
+  test("streams the whole ledger, oldest first, with escaped formulas, and the file can be verified without the service", async () => {
     await newUser();
     const admin = `/api/v1/admin/users/${user.user_id}/grants`;
     await lab.service.admin.post(admin, { amount_tokens: 5, source: "bonus", note: DANGEROUS });
@@ -142,7 +142,7 @@ describe("GET /users/me/transactions?format=csv", () => {
     expect(headers.get("content-type")).toBe("text/csv; charset=utf-8; header=present");
     expect(headers.get("content-disposition")).toBe('attachment; filename="transactions.csv"');
     const lines = body.split("\r\n");
-    expect(lines).toHaveLength(1 + 2 + 3 + 1); // the head, two grants, three charges, and the end of the last line
+    expect(lines).toHaveLength(1 + 2 + 3 + 1); // the header, two grants, three charges, and the end of the last line
     expect(lines[1]).toMatch(new RegExp(`^${user.user_id},1,`));
     expect(body).toContain(`"'=HYPERLINK(""http://x"",""a, b"")"`);
     expect(await verify(body)).toEqual({
@@ -151,7 +151,7 @@ describe("GET /users/me/transactions?format=csv", () => {
     });
   });
 
-  test("that was altered, cut in the middle, or is something else is told apart, with exit code 1", async () => {
+  test("fails the verification with exit code 1 and the reason if the file is altered, truncated or another one", async () => {
     await newUser();
     lab.upstream.answer(completion());
     for (let n = 0; n < 3; n += 1) await complete(`csv-${n}`);
@@ -179,7 +179,7 @@ describe("GET /users/me/transactions?format=csv", () => {
     expect(await verify("")).toMatchObject({ code: 1 });
   });
 
-  test("takes the list's filters, and refuses a format that it does not know", async () => {
+  test("accepts the list's filters, and rejects an unknown format", async () => {
     await newUser();
     lab.upstream.answer(completion());
     await complete("only");

@@ -56,7 +56,7 @@ const served = (statuses: readonly number[]) => statuses.filter((status) => stat
 
 describe("requests per minute", () => {
   it(
-    "of a key count over two nodes: a flood gets its limit, and at most 1 % more",
+    "of a key are counted over two nodes: a flood gets the limit, and at most 1 % more",
     async () => {
       const { key } = await newKey({ requests_per_minute: 100 });
       const began = performance.now();
@@ -70,14 +70,14 @@ describe("requests per minute", () => {
     60_000 + REQUESTS * 200,
   );
 
-  it("are not lost at an idle node: one busy node gets the whole limit", async () => {
+  it("are not lost on an idle node: one busy node gets the whole limit", async () => {
     const { key } = await newKey({ requests_per_minute: 50 });
     let total = served(await flood(key, 3, () => 1));
     const more = async () => {
       total += served(await flood(key, 60, () => 0));
       return total;
     };
-    // The idle node returns what it took ahead after a second.
+    // The idle node returns its reserved requests after a second.
     await expect.poll(more, { timeout: 20_000 }).toBe(50);
     const answer = await lab.service.as(key).get("/api/v1/users/me");
     expect([answer.status, answer.body.error.code]).toEqual([429, "rate_limited"]);
@@ -87,7 +87,7 @@ describe("requests per minute", () => {
     expect([header("x-ratelimit-limit-requests"), header("x-ratelimit-remaining-requests")]).toEqual([50, 0]);
   });
 
-  it("of a plan and a user apply to all keys of the user, and the tightest one wins", async () => {
+  it("of a plan and a user apply to all keys of the user, and the lowest one counts", async () => {
     const user = await newUser();
     const key = (await user.post("/api/v1/api-keys", { name: "second" })).body.key;
     const path = `/api/v1/admin/users/${user.user_id}`;
@@ -112,7 +112,7 @@ describe("requests per minute", () => {
 });
 
 describe("tokens per minute", () => {
-  it("stop the next call on every node with 429, in OpenAI's and in Anthropic's shape", async () => {
+  it("reject the next call on every node with 429, in OpenAI's and in Anthropic's shape", async () => {
     const { key } = await newKey({ tokens_per_minute: 10 });
     const call = (node: Pick<Service, "as">) => node.as(key).post(CHAT, ask("lab/plain"));
     expect((await call(lab.service)).status).toBe(200);
@@ -129,7 +129,7 @@ describe("tokens per minute", () => {
 });
 
 describe("allowed models", () => {
-  it("of a user hold for every key, and a key's own list cannot add to them", async () => {
+  it("of a user apply to every key, and a key's own list cannot add to them", async () => {
     const user = await newUser();
     const limits = { allowed_models: ["lab/plain"] };
     await lab.service.admin.request("PATCH", `/api/v1/admin/users/${user.user_id}`, { limits });
@@ -150,7 +150,7 @@ describe("allowed models", () => {
     expect((await user.post(CHAT, ask("lab/plain"))).status).toBe(200);
   });
 
-  it("may name a model by its UUID: a list of UUIDs and a list of ids have it in common", async () => {
+  it("may be named by UUID: a list of UUIDs and a list of ids can have the same model", async () => {
     const user = await newUser();
     const { uuid } = (await user.get("/api/v1/models/lab/plain")).body;
     const key = await user.post("/api/v1/api-keys", { name: "x", allowed_models: [uuid] });

@@ -79,7 +79,7 @@ const lineOf = async (request_id: string | null) => {
   return find();
 };
 
-test("every line names its node, its role and the version, and the first of them is the start's", async () => {
+test("every line has its node, its role and the version, and the first line is that of the start", async () => {
   const started = () => lines().find(({ msg }) => msg === "started");
   await expect.poll(started).toBeDefined();
   for (const line of lines()) {
@@ -143,7 +143,7 @@ test("a provider's error reaches the caller with its message, and the log with i
   expect(line).toMatchObject({ status: 400, code: "invalid_value", provider_status: 400, provider_code: "bad_prompt" });
 });
 
-test("a stream that its provider breaks off has the code of its error event in its line", async () => {
+test("a stream whose provider disconnects has the code of its error event in its line", async () => {
   upstream.answer(events(delta("a word")));
   const { request_id, text } = await send("POST", "/chat/completions", ask("lab/plain", { stream: true }));
   expect(text).toContain('"code":"upstream_error"');
@@ -153,7 +153,7 @@ test("a stream that its provider breaks off has the code of its error event in i
 test.each([
   ["/chat/completions", (model: string) => ask(model)],
   ["/responses", (model: string) => ({ model, input: "hello" })],
-])("a stream of an agent as a model that breaks off has its code in its line: %s", async (path, bodyOf) => {
+])("a broken stream of an agent as a model has its error code in its line: %s", async (path, bodyOf) => {
   const agent = await send("POST", "/agents", { name: "Breaking", model_id: "lab/plain" });
   upstream.answer(events(delta("a word")));
   const { request_id } = await send("POST", path, { ...bodyOf(`agent/${agent.body.id}`), stream: true });
@@ -178,7 +178,7 @@ test.each([false, true])("a chat with an agent has its model and its cost in its
   expect(await lineOf(request_id)).toMatchObject({ model: "lab/plain", ...cost });
 });
 
-/** Each ends a queued run in a transaction of its own. `key` is the key that began the runs. */
+/** Each cancels a queued run in a separate transaction. `key` is the key that began the runs. */
 const CANCELS: Record<string, (of: { key: string; key_id: string; user_id: string; agent_id: string }) => unknown> = {
   "agent is deactivated": ({ key, agent_id }) => send("PUT", `/agents/${agent_id}`, { is_active: false }, { key }),
   "agent is deleted": ({ key, agent_id }) => send("DELETE", `/agents/${agent_id}`, undefined, { key }),
@@ -244,7 +244,7 @@ test("an MCP server that cannot be used leaves a line without its name and its p
   await expect.poll(find).toMatchObject({ run_id: run.body.id, code: "egress_refused" });
 });
 
-test("nothing that callers or providers wrote is in any line of any level", async () => {
+test("no line of any level contains text of callers or providers", async () => {
   await send("POST", "/secrets", { name: "TOKEN", description: PRIVATE, value: PRIVATE });
   await send("GET", `/agents/${PRIVATE}?limit=5&name=${PRIVATE}`);
   await send("GET", `/agents?name=${PRIVATE}%00`);

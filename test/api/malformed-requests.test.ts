@@ -22,7 +22,7 @@ describe("a body", () => {
   );
 });
 
-it("the operator's key opens as a bearer key only", async () => {
+it("the operator's key is accepted only as a bearer key", async () => {
   const status = async (Authorization: string) =>
     (await fetch(`${service.url}/api/v1/admin/users`, { headers: { Authorization } })).status;
   expect(await status(`bearer ${ADMIN_KEY}`)).toBe(200);
@@ -31,38 +31,38 @@ it("the operator's key opens as a bearer key only", async () => {
   }
 });
 
-describe("a body that is wrong in very many places", { retry: 2 }, () => {
+describe("a body with very many faults", { retry: 2 }, () => {
   const many = (value: unknown, count = 150_000) => Array.from({ length: count }, () => value);
   it.each<[string, object, string]>([
     ["messages", { messages: many(0) }, "messages"],
     ["parts of a message", { messages: [{ role: "user", content: many(0) }] }, "messages"],
     ["parts of many messages", { messages: many({ role: "user", content: many(0, 150) }, 900) }, "messages"],
     ["tools", { messages: COMPLETION.messages, tools: many(0) }, "tools"],
-  ])("is refused at once: %s", async (_, fields, param) => {
+  ])("is rejected at once: %s", async (_, fields, param) => {
     const started = performance.now();
     const answer = await user.post("/api/v1/chat/completions", { ...COMPLETION, ...fields });
     expect([answer.status, answer.body.error.code, answer.body.error.param]).toEqual([400, "invalid_value", param]);
     expect(performance.now() - started).toBeLessThan(2_000);
   });
 
-  it("is refused before it is parsed when its lists have more elements than a request may have", async () => {
+  it("is rejected before it is parsed if its lists have too many elements", async () => {
     const { status, body } = await user.post("/api/v1/chat/completions", { ...COMPLETION, messages: many(0, 400_000) });
     expect([status, body.error.code]).toEqual([400, "invalid_json"]);
   });
 
-  it("is refused at once: scopes of a key", async () => {
+  it("is rejected at once: scopes of a key", async () => {
     const { status, body } = await user.post("/api/v1/api-keys", { name: "k", scopes: many("chat", 90_000) });
     expect([status, body.error.code, body.error.param]).toEqual([400, "invalid_value", "scopes"]);
   });
 
-  it("is told the first fault where it is of a bearable length", async () => {
+  it("names only the first fault, in a short message", async () => {
     const messages = [...many({ role: "user", content: "x" }, 4_999), ...many(0, 5_000)];
     const { status, body } = await user.post("/api/v1/chat/completions", { ...COMPLETION, messages });
     expect([status, body.error.param]).toEqual([400, "messages[4999]"]);
   });
 });
 
-describe("what is no request that could be handled", () => {
+describe("a message that is no valid request", () => {
   const send = (text: string): Promise<string> =>
     new Promise((resolve, reject) => {
       const { port } = new URL(service.url);
@@ -90,7 +90,7 @@ describe("what is no request that could be handled", () => {
       431,
       "headers_too_large",
     ],
-  ])("%s is answered in the shape of every error, and the connection closed", async (_, text, status, code) => {
+  ])("%s gets an error in the usual shape, and the connection is closed", async (_, text, status, code) => {
     const answer = await send(text);
     const [head = "", body = ""] = answer.split("\r\n\r\n");
     expect(head).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
@@ -100,7 +100,7 @@ describe("what is no request that could be handled", () => {
     expect(head).toContain(`X-Request-Id: ${error.request_id}`);
   });
 
-  it("HTTP/1.0, which has no Host, is answered", async () => {
+  it("an HTTP/1.0 request, which has no Host, is answered", async () => {
     expect(await send("GET /readyz HTTP/1.0\r\n\r\n")).toMatch(/^HTTP\/1\.1 200 /);
   });
 });

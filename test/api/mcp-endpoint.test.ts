@@ -47,18 +47,18 @@ describe.each(["legacy", "auto"] as const)("an MCP client (%s)", (mode) => {
     await client.close();
   });
 
-  test("runs an agent with its progress, is billed as for any run, and reads the run", async () => {
+  test("runs an agent with its progress, is billed like for any run, and reads the run", async () => {
     const user = await lab.service.newUser({ trial: false, tokens: 1_000_000 });
     const { id } = await agentOf(user);
     lab.upstream.answer(completion("The report."));
     const client = await connected(user.key, mode);
-    const told: string[] = [];
-    const onprogress = ({ message }: { message?: string | undefined }) => told.push(message ?? "");
+    const progress: string[] = [];
+    const onprogress = ({ message }: { message?: string | undefined }) => progress.push(message ?? "");
     const result = await client.callTool({ name: "run_daily_report" }, { onprogress });
     expect(textOf(result)).toBe("The report.");
     expect(result.isError).toBe(false);
     const { run_id, usage } = result.structuredContent as { run_id: string; usage: { cost_tokens: number } };
-    expect(told).toEqual(expect.arrayContaining(["run started", "step 0: lab/plain", "run finished"]));
+    expect(progress).toEqual(expect.arrayContaining(["run started", "step 0: lab/plain", "run finished"]));
     expect(await settledBalance(user)).toBe(1_000_000 - usage.cost_tokens);
     expect((await user.get(`/api/v1/agents/${id}/runs/${run_id}`)).body).toMatchObject({ trigger: "manual" });
     const read = await client.callTool({ name: "get_run", arguments: { run_id } });
@@ -101,13 +101,13 @@ describe.each(["legacy", "auto"] as const)("an MCP client (%s)", (mode) => {
   });
 });
 
-describe("a call that cannot be carried out", () => {
+describe("a call", () => {
   const post = (user: { post: User["post"] }, message: object, headers = {}) =>
     user.post("/api/v1/mcp", { jsonrpc: "2.0", id: 1, ...message }, { Accept: ACCEPT, ...headers });
   const ACCEPT = "application/json, text/event-stream";
   const running = { method: "tools/call", params: { name: "run_daily_report", arguments: {} } };
 
-  test("answers 401, 402 and 403 as every endpoint does", async () => {
+  test("gets 401, 402 and 403 like on every endpoint", async () => {
     const poor = await lab.service.newUser({ trial: false });
     await agentOf(poor);
     const out_of_tokens = await post(poor, running);
@@ -122,7 +122,7 @@ describe("a call that cannot be carried out", () => {
     expect([listed.status, listed.body.error.code]).toEqual([403, "insufficient_scope"]);
   });
 
-  test("reads no other user's run, and says so to the model", async () => {
+  test("cannot read another user's run, and the model gets an error that says so", async () => {
     const [user, other] = await Promise.all([lab.service.newUser(), lab.service.newUser()]);
     const { id } = await agentOf(other);
     lab.upstream.answer(completion("Secret."));
@@ -140,7 +140,7 @@ describe("a call that cannot be carried out", () => {
     await client.close();
   });
 
-  test("lists the latest runs of all agents, also of one that is older than fifty others", async () => {
+  test("lists the latest runs of all agents, also of the oldest of more than fifty agents", async () => {
     const user = await lab.service.newUser({ trial: false, tokens: 1_000_000 });
     const { id } = await agentOf(user);
     lab.upstream.answer(completion("The report."));
@@ -199,7 +199,7 @@ describe("a call that cannot be carried out", () => {
     expect(before_end).toBe(0);
   });
 
-  test("in a batch, which would pass the limit of requests, is rejected; so is what is no message", async () => {
+  test("in a batch, which would avoid the limit of requests, is rejected, and so is an invalid message", async () => {
     const user = await lab.service.newUser();
     const { id } = await agentOf(user);
     const call = { jsonrpc: "2.0", id: 1, ...running };
@@ -210,7 +210,7 @@ describe("a call that cannot be carried out", () => {
     expect((await user.get(`/api/v1/agents/${id}/runs`)).body.runs).toEqual([]);
   });
 
-  test("with text that cannot be stored says which argument it is", async () => {
+  test("with text that cannot be stored gets an error that names the argument", async () => {
     const user = await lab.service.newUser();
     await agentOf(user);
     const client = await connected(user.key);
@@ -221,7 +221,7 @@ describe("a call that cannot be carried out", () => {
     await client.close();
   });
 
-  test("with an Idempotency-Key is carried out once, and its answer is replayed", async () => {
+  test("with an Idempotency-Key is executed once, and its answer is replayed", async () => {
     const user = await lab.service.newUser();
     await agentOf(user);
     lab.upstream.answer(completion("Once."));

@@ -20,7 +20,7 @@ beforeEach(async () => {
 const chat = (fields: object) => user.post("/api/v1/chat/completions", ask("lab/first", { ...fields }));
 
 test.each([false, true])(
-  "models names fallbacks: the next one answers when the first fails, and is charged once; stream: %s",
+  "`models` names fallbacks: the next model answers if the first fails, and is charged once; stream: %s",
   async (stream) => {
     lab.upstream.answer(json({}, 529), completion("from the second"));
     const answer = await chat({ models: ["lab/second"], stream, stream_options: undefined });
@@ -36,7 +36,7 @@ test.each([false, true])(
       });
       expect(text).toContain("from the second");
     }
-    // The first one rests now: the next call begins with the second.
+    // The first one rests now, so the next call begins with the second.
     await chat({ models: ["lab/second"] });
     expect(lab.upstream.requests.at(-1)?.body.model).toBe("second");
     lab.upstream.answer(completion());
@@ -45,7 +45,7 @@ test.each([false, true])(
   },
 );
 
-test("an answer with calls that cannot be read is a failure: the next one answers and is charged", async () => {
+test("an answer with unreadable calls is a failure: the next model answers and is charged", async () => {
   const message = { role: "assistant", content: "hi", tool_calls: [null] };
   lab.upstream.answer(json({ id: "x", choices: [{ index: 0, message }] }), completion("from the third"));
   const answer = await chat({ model: "lab/second", models: ["lab/third"] });
@@ -53,7 +53,7 @@ test("an answer with calls that cannot be read is a failure: the next one answer
   expect((await user.get("/api/v1/users/me/transactions?type=usage")).body.transactions).toHaveLength(1);
 });
 
-test("a fault of the request itself is no reason to fall back", async () => {
+test("an error of the request itself causes no fallback", async () => {
   lab.upstream.answer(json({ error: { message: "no" } }, 400));
   expect((await chat({ models: ["lab/second"] })).status).toBe(400);
   expect(lab.upstream.requests).toHaveLength(1);

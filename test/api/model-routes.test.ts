@@ -10,7 +10,7 @@ let near: Upstream;
 let far: Upstream;
 let user: Client;
 
-/** Two accounts at one kind of provider, each with an upstream of its own. */
+/** Two accounts at one kind of provider, each with its own upstream. */
 function configOf(): object {
   const model = (id: string, fields: object) => ({
     id,
@@ -33,7 +33,7 @@ function configOf(): object {
       { name: "claude-far", kind: "anthropic", base_url: far.url, api_key_env: "FAR_KEY" },
     ],
     models: [
-      // Weight 0: every caller begins with the first route. Each test has a model of its own, because routes rest.
+      // Weight 0: every caller begins with the first route. Each test has its own model, because failed routes rest.
       ...["first", "second", "third", "fourth"].map((name) =>
         model(`lab/${name}`, {
           routes: [
@@ -87,7 +87,7 @@ const busy =
     void response.writeHead(429, { "retry-after": String(seconds), "content-type": "application/json" }).end("{}");
 
 test.each([false, true])(
-  "after a 429 of one route another one answers, and the first rests as its Retry-After asks; stream: %s",
+  "after a 429 of one route another route answers, and the first rests for its Retry-After; stream: %s",
   async (stream) => {
     const model = stream ? "lab/second" : "lab/first";
     near.answer(busy(100));
@@ -109,7 +109,7 @@ test.each([false, true])(
   },
 );
 
-test("the operator's cost is by the prices of the route that answered", async () => {
+test("the operator's cost is computed by the prices of the route that answered", async () => {
   const costs = async () => {
     const text = "select upstream_cost_micro_usd::int as cost from usage_event where user_id = $1 order by created_at";
     const db = await service.database.open();
@@ -136,7 +136,7 @@ test("while all routes rest they are still tried, and the caller gets the provid
   expect((await user.get("/api/v1/users/me")).body.balance.held).toBe(0);
 });
 
-test("calls of one user, or of one prompt_cache_key, go by the same route; many keys go by both", async () => {
+test("calls of one user, or with one prompt_cache_key, take the same route; many keys take both routes", async () => {
   for (let n = 0; n < 4; n += 1) await chat("lab/even");
   expect(calls()).toContain(4);
   const routes = new Set<string>();
@@ -151,7 +151,7 @@ test("calls of one user, or of one prompt_cache_key, go by the same route; many 
   expect(routes.size).toBe(2);
 });
 
-test("the calls of an agent's runs go by the same route", async () => {
+test("the calls of an agent's runs take the same route", async () => {
   const wanted = { name: "Scout", model_id: "lab/even", run_prompt: "Hello." };
   const { body: agent } = await user.post("/api/v1/agents", wanted);
   for (let n = 0; n < 4; n += 1) {
@@ -162,14 +162,14 @@ test("the calls of an agent's runs go by the same route", async () => {
   expect(calls()).toContain(4);
 });
 
-test("a route whose key is not set is left out, and a model without any route is not offered", async () => {
+test("a route without its key is not used, and a model without any route is not offered", async () => {
   expect((await chat("lab/keyless")).status).toBe(200);
   expect(calls()).toEqual([0, 1]);
   expect(far.requests[0]?.headers.authorization).toBe("Bearer far-key");
   expect((await chat("lab/unreachable")).status).toBe(404);
 });
 
-test("the list has a model with routes once, with the parameters that each route takes", async () => {
+test("the list has a model with routes once, with the parameters that all routes accept", async () => {
   const { data } = (await user.get("/api/v1/models")).body;
   const found = data.filter(({ id }: { id: string }) => id === "lab/mixed");
   expect(found).toHaveLength(1);
@@ -186,10 +186,10 @@ test("the operator sees the failures of a route behind the answers of another on
   expect(text).toContain('purser_upstream_errors_total{provider="near",model="lab/keyed",code="upstream_error"} 1');
 });
 
-test("a slow whole answer is waited for, but a stream without events goes on by the next route", async () => {
-  const impatient = { ...configOf(), limits: { requests_per_minute: 1_000_000, fallback_after_seconds: 1 } };
+test("a slow answer without streaming is waited for, but a stream without events is taken over by the next route", async () => {
+  const with_fallback_time = { ...configOf(), limits: { requests_per_minute: 1_000_000, fallback_after_seconds: 1 } };
   const env = { NEAR_KEY: "near-key", FAR_KEY: "far-key" };
-  const other = await startService({ env, config: impatient });
+  const other = await startService({ env, config: with_fallback_time });
   try {
     const caller = await other.newUser({ trial: false, tokens: 10_000_000 });
     const ask_for = (stream: boolean) => caller.post("/api/v1/chat/completions", ask("lab/first", { stream }));
@@ -210,13 +210,13 @@ test("a slow whole answer is waited for, but a stream without events goes on by 
   }
 });
 
-test("a fault of the request itself is not sent by another route", async () => {
+test("a request with an error is not sent to another route", async () => {
   near.answer(json({ error: { message: "no" } }, 400));
   expect((await chat("lab/relayed")).status).toBe(400);
   expect(calls()).toEqual([1, 0]);
 });
 
-test("with auto, a failed route is among the fallbacks, and the model is still the chosen one", async () => {
+test("with auto, a failed route is among the fallbacks, and the chosen model stays the same", async () => {
   near.answer(json({}, 500));
   far.answer(completion());
   const { body } = await chat("lab/mixed", { models: ["lab/keyless"] });
@@ -240,7 +240,7 @@ test("encrypted reasoning of one account is never sent to another, and a request
   const secret = first.reasoning_details.at(-1).data;
   near.answer(thinking());
   near.requests.length = 0;
-  // The first route is healthy again, but only the second can read this reasoning.
+  // The first route works again, but only the second can read this reasoning.
   await expect
     .poll(
       async () => (await chat("lab/reasons", { ...asked, prompt_cache_key: newId() })).status && near.requests.length,

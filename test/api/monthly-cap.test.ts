@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Lab, startLab } from "../support/lab.ts";
 import { completion } from "../support/upstream.ts";
 
-// contract 6: a month that is used up is no failure of the agent's. It ends by itself.
+// contract 6: a month whose cap is used up is no failure of the agent. The next month has the full cap again.
 
 let lab: Lab;
 beforeAll(async () => {
@@ -11,13 +11,13 @@ beforeAll(async () => {
 });
 afterAll(() => lab.stop());
 
-/** Enough for the least that a call is held for, which is more than the 18 tokens that it costs. */
+/** Covers the smallest hold of a call, which is more than the call's cost of 18 tokens. */
 const CAP = 396;
 const DAILY = { schedule_enabled: true, schedule_interval: "daily", schedule_time: "09:00" } as const;
 const advance = async (now: string) =>
   expect((await lab.service.admin.request("PUT", "/api/v1/admin/clock", { now })).status).toBe(200);
 
-test("due runs that find max_cost_tokens_per_month used up fail, pause nothing, and go on in the next month", async () => {
+test("due runs fail while max_cost_tokens_per_month is used up, pause nothing, and work again in the next month", async () => {
   const user = await lab.service.newUser({ trial: false, tokens: 1_000_000 });
   const made = await user.post("/api/v1/agents", {
     name: "Daily",

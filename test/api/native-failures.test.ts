@@ -6,9 +6,9 @@ import { NATIVE_KINDS, nativeConfig } from "../support/native-apis/lab.ts";
 import { type Client, type Service, startService } from "../support/service.ts";
 import { anthropicMessage, events, json, startUpstream, type Upstream } from "../support/upstream.ts";
 
-// Failures and ends of the native APIs' answers (contract 2.10.1, 4.7, 4.9.3, 4.12.3).
+// Failed and incomplete answers of the native APIs (contract 2.10.1, 4.7, 4.9.3, 4.12.3).
 
-/** A key without the shape of any vendor's keys. */
+/** A key that does not look like any vendor's keys. */
 const NATIVE_KEY = "team.Qx7!Kp3.Zr9";
 const CHAT = "/api/v1/chat/completions";
 let upstream: Upstream;
@@ -28,7 +28,7 @@ beforeEach(async () => {
   user = await service.newUser({ trial: false, tokens: 1_000_000 });
 });
 
-it.each(NATIVE_KINDS)("%s: a redirect takes neither the key nor the prompt to another server", async (kind) => {
+it.each(NATIVE_KINDS)("%s: a redirect sends neither the key nor the prompt to another server", async (kind) => {
   const other = await startUpstream();
   upstream.answer((response) => void response.writeHead(307, { location: `${other.url}/elsewhere` }).end());
   for (const stream of [false, true]) {
@@ -40,7 +40,7 @@ it.each(NATIVE_KINDS)("%s: a redirect takes neither the key nor the prompt to an
   await other.close();
 });
 
-it.each(NATIVE_KINDS)("%s: a message that repeats the operator's key is shown without it", async (kind) => {
+it.each(NATIVE_KINDS)("%s: a message that contains the operator's key is shown without it", async (kind) => {
   const message = `Incorrect API key provided: ${NATIVE_KEY}.`;
   upstream.answer(
     json({ type: "error", error: { type: "authentication_error", message, code: 401, status: "X" } }, 401),
@@ -52,7 +52,7 @@ it.each(NATIVE_KINDS)("%s: a message that repeats the operator's key is shown wi
   }
 });
 
-/** An answer of Gemini that failed after these parts. */
+/** An answer of Gemini that fails after these parts. */
 const malformed = (...parts: unknown[]) => ({
   candidates: [{ content: { role: "model", parts }, finishReason: "MALFORMED_FUNCTION_CALL", index: 0 }],
   usageMetadata: { promptTokenCount: 8, candidatesTokenCount: 0, thoughtsTokenCount: 40, totalTokenCount: 48 },

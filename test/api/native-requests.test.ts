@@ -8,7 +8,7 @@ import { type Client, type Service, startService } from "../support/service.ts";
 import { json, startUpstream, type Upstream } from "../support/upstream.ts";
 
 // Responses to a provider with the Responses API, and Messages to one with the Messages API (contract 4.11, 4.12): the
-// provider gets the caller's own items and blocks, and the call is held and charged as any other.
+// provider gets the caller's own items and blocks, and the call is held and charged like any other.
 
 const GRANT = 10_000_000;
 const HINT = { type: "ephemeral" as const };
@@ -91,14 +91,14 @@ describe("Messages to Anthropic", () => {
     expect(await charges(user)).toHaveLength(1);
   });
 
-  it("fields of a message beside its role and content are left out (attack: a setting that has its own price)", async () => {
+  it("fields of a message besides its role and content are removed (attack: a setting that has its own price)", async () => {
     answerAs("anthropic", () => ({ text: "ok" }));
     const messages = [{ role: "user", content: "go", output_config: { effort: "max" } }];
     expect((await user.post(MESSAGES, { model: "native/anthropic", max_tokens: 9, messages })).status).toBe(200);
     expect(sent().messages).toEqual([{ role: "user", content: "go" }]);
   });
 
-  it("a system message in the conversation is sent once, at its place (attack: it is billed twice, and held for once)", async () => {
+  it("a system message in the conversation is sent once, at its place (attack: it is billed twice and held for once)", async () => {
     answerAs("anthropic", () => ({ text: "ok" }));
     const messages = [
       { role: "user", content: "go" },
@@ -110,7 +110,7 @@ describe("Messages to Anthropic", () => {
     expect(sent()).not.toHaveProperty("system");
   });
 
-  it("thinking comes and goes with its own signature, through a tool call", async () => {
+  it("thinking keeps its own signature in both directions, also over a tool call", async () => {
     const client = new Anthropic({ baseURL: `${service.url}/api`, apiKey: user.key, maxRetries: 0 });
     const plain = {
       model: "native/anthropic",
@@ -130,7 +130,7 @@ describe("Messages to Anthropic", () => {
         block.type === "tool_use" ? [{ type: "tool_result" as const, tool_use_id: block.id, content: "r" }] : [],
       );
       const back = { role: "assistant" as const, content: first.content };
-      // The fake rejects a signature that it did not give out.
+      // The fake rejects a signature that it did not issue.
       const second = await client.messages.create({
         ...plain,
         messages: [asked, back, { role: "user", content: results }],
@@ -140,7 +140,7 @@ describe("Messages to Anthropic", () => {
     }
   });
 
-  it("thinking that another model made is left out, and the rest is converted as before", async () => {
+  it("another model's thinking is removed, and the rest is converted as before", async () => {
     answerAs("google", () => ({ reasoning: "hm", text: "from Gemini" }));
     const asked = { role: "user", content: "go" };
     const thinking = { type: "enabled", budget_tokens: 2_000 };
@@ -259,7 +259,7 @@ describe("Responses to OpenAI", () => {
     },
   );
 
-  it("a custom tool's call is the tool's own text, streamed and not", async () => {
+  it("a custom tool's call is plain text, streamed and not", async () => {
     const call = { type: "custom_tool_call", id: "ctc_1", call_id: "c9", name: "apply_patch", input: 'say "a"' };
     const usage = {
       input_tokens: 9,
@@ -292,7 +292,7 @@ describe("Responses to OpenAI", () => {
     expect(response.output).toMatchObject([{ type: "custom_tool_call", name: "apply_patch", input: 'say "a"' }]);
   });
 
-  it("reasoning goes back as OpenAI's own item with its id, and only to the model that made it", async () => {
+  it("reasoning is sent back as OpenAI's own item with its id, and only to the model that made it", async () => {
     const calls = [{ name: "fetch", arguments: {} }];
     answerAs("openai", (n) => (n === 0 ? { reasoning: "hm", text: "I look.", calls } : { text: "done" }));
     const asked = { type: "message", role: "user", content: [{ type: "input_text", text: "go" }] };
@@ -316,7 +316,7 @@ describe("Responses to OpenAI", () => {
     expect(sent().input.map(({ type }: { type: string }) => type)).not.toContain("reasoning");
   });
 
-  it("calls in a namespace are functions for the provider, and come back by their names", async () => {
+  it("calls in a namespace are functions for the provider, and return with their names", async () => {
     answerAs("openai", () => ({ calls: [{ name: "ns__g", arguments: { a: 1 } }] }));
     const past = [
       { type: "message", role: "user", content: "go" },
@@ -335,7 +335,7 @@ describe("Responses to OpenAI", () => {
     ]);
   });
 
-  it("marks of the prompt cache have the usual time to live (attack: writes for 12 hours, which no rate covers)", async () => {
+  it("prompt cache breakpoints have the default time to live (attack: writes for 12 hours, which no rate covers)", async () => {
     answerAs("openai", () => ({ text: "ok" }));
     const part = { type: "input_text", text: "a" };
     const marked = { ...part, prompt_cache_breakpoint: { mode: "explicit", ttl: "12h" } };
@@ -358,7 +358,7 @@ describe("Responses to OpenAI", () => {
     expect(status).toBeLessThan(500);
   });
 
-  it("no reference to a file reaches the provider beside its data (attack: the operator's files are read)", async () => {
+  it("a file with data is sent without its reference (attack: the operator's files are read)", async () => {
     answerAs("openai", () => ({ text: "ok" }));
     const file = { file_data: "data:application/pdf;base64,JVBERi0=", file_id: "file-1", file_url: "https://a/b.pdf" };
     const content = [{ type: "input_file", filename: "f.pdf", ...file }];
@@ -367,7 +367,7 @@ describe("Responses to OpenAI", () => {
   });
 });
 
-it("an agent with client_tools: pass gives Gemini the signatures of its calls back", async () => {
+it("an agent with client_tools: pass sends Gemini's signatures back with its calls", async () => {
   const made = await user.post("/api/v1/agents", { name: "Coder", model_id: "native/google", client_tools: "pass" });
   const tools = [{ type: "function", function: { name: "edit", parameters: { type: "object" } } }];
   const asked = { role: "user", content: "edit it" };

@@ -20,7 +20,7 @@ afterAll(async () => {
   await database.drop();
 });
 
-/** The service as its own process over the test's storage: the URL it serves at. */
+/** Starts the service in a process of its own over the test's storage. Returns its URL. */
 async function start(): Promise<string> {
   child = startProcess({
     PORT: "0",
@@ -39,7 +39,7 @@ async function post(url: string, key: string, body: object, prefer = "") {
   return (await fetch(url, { method: "POST", headers, body: JSON.stringify(body) })).json();
 }
 
-it("a delivery that met an error before kill -9 is made after the restart, with the same webhook-id", async () => {
+it("a delivery that failed before kill -9 is sent after the restart, with the same webhook-id", async () => {
   const first = await start();
   const { api_key } = await post(`${first}/api/v1/admin/users`, ADMIN_KEY, { email: "ada@example.com" });
   await post(`${first}/api/v1/webhook-endpoints`, api_key.key, { url: receiver.url, events: ["run.failed"] });

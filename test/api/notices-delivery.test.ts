@@ -33,7 +33,7 @@ afterEach(async () => {
   await receiver.close();
 });
 
-/** A node that delivers until the test's end, to the test's receiver among the private addresses. */
+/** A node that delivers until the test's end. Its private network includes the test's receiver. */
 async function startNode(options: Parameters<typeof noticesNode>[1] = {}): Promise<Notices> {
   const node = noticesNode(db, { allow: [receiver.host], ...options });
   await node.start();
@@ -45,26 +45,26 @@ const endpoint = (node: Notices, path = "/hook", base = receiver.url) =>
   node.createEndpoint(user_id, { url: base + path, events: ["run.failed"] });
 const latest = async (node: Notices): Promise<NoticeDelivery | undefined> =>
   (await node.list(user_id, { event: null, limit: 1, before_id: null }))[0]?.deliveries[0];
-/** The latest notice's delivery, once it looks like this. */
+/** The latest notice's delivery, once it matches. */
 const untilDelivery = (node: Notices, expected: Partial<NoticeDelivery>) =>
   expect.poll(() => latest(node), { timeout: 10_000, interval: 10 }).toMatchObject(expected);
 
 describe("a delivery", () => {
-  it("verifies by the Standard Webhooks library with the secret that was shown, and says what happened", async () => {
+  it("can be verified by the Standard Webhooks library with the shown secret, and has the event's data", async () => {
     const node = await startNode();
     const { secret } = await endpoint(node);
     const notice = failedRun(user_id);
     await node.emit(notice);
     await receiver.until(1);
     const { headers, body } = receiver.received[0] ?? {};
-    const told = new Webhook(secret).verify(body ?? "", headers ?? {});
+    const verified = new Webhook(secret).verify(body ?? "", headers ?? {});
     const [listed] = await node.list(user_id, { event: null, limit: 1, before_id: null });
-    expect(told).toEqual({ type: "run.failed", timestamp: listed?.created_at, data: notice.data });
+    expect(verified).toEqual({ type: "run.failed", timestamp: listed?.created_at, data: notice.data });
     expect(headers).toMatchObject({ "webhook-id": listed?.id, "content-type": "application/json" });
     await untilDelivery(node, { status: "delivered", attempts: 1, last_status: 204, next_attempt_at: null });
   });
 
-  it("that meets errors and hang-ups is tried again with the same webhook-id until 2xx, and then no more", async () => {
+  it("is retried after errors and disconnections with the same webhook-id until 2xx, and then no more", async () => {
     const node = await startNode();
     const { secret } = await endpoint(node);
     receiver.treat(500, (response) => response.destroy(), 429, 200);
@@ -85,7 +85,7 @@ describe("a delivery", () => {
     for (const { headers, body } of receiver.received) new Webhook(secret).verify(body, headers);
   });
 
-  it("waits for its retry: the first comes 5 seconds after a failure", async () => {
+  it("is retried for the first time 5 seconds after a failure", async () => {
     const node = await startNode();
     await endpoint(node);
     receiver.treat(500);
@@ -97,7 +97,7 @@ describe("a delivery", () => {
     expect(wait_ms).toBeLessThan(10_000);
   });
 
-  it("that has been tried for a day ends failed", async () => {
+  it("that has been retried for a day is failed", async () => {
     const node = noticesNode(db, { allow: [receiver.host] });
     await endpoint(node);
     receiver.treat(500);
@@ -111,7 +111,7 @@ describe("a delivery", () => {
     await untilDelivery(node, { status: "failed", attempts: 11, next_attempt_at: null });
   });
 
-  it("follows no redirect: the payload and its signature go where the user said, or nowhere", async () => {
+  it("follows no redirect: the payload and its signature go only to the user's address", async () => {
     const node = await startNode();
     await endpoint(node);
     receiver.treat((response) => response.writeHead(307, { location: `${receiver.url}/elsewhere` }).end());
@@ -120,7 +120,7 @@ describe("a delivery", () => {
     expect(receiver.received.map(({ path }) => path)).toEqual(["/hook"]);
   });
 
-  it("is not sent to a name that resolves to a private address, nor over http once the operator allows no more", async () => {
+  it("is not sent to a name that resolves to a private address, nor over http once the operator forbids it", async () => {
     const allowing = noticesNode(db, { allow: [receiver.host] });
     await endpoint(allowing);
     const node = await startNode({ allow: [], resolve: async () => ["10.0.0.5"] });
@@ -136,7 +136,7 @@ describe("a delivery", () => {
     expect(receiver.received).toEqual([]);
   });
 
-  it("answered 410 ends the endpoint and what else was queued for it", async () => {
+  it("with the answer 410 disables the endpoint and ends its queued deliveries", async () => {
     const node = noticesNode(db, { allow: [receiver.host] });
     const { id } = await endpoint(node);
     receiver.treat(410);
@@ -157,7 +157,7 @@ describe("a delivery", () => {
     expect(receiver.received).toHaveLength(before);
   });
 
-  it("whose secret does not open, since its master key was taken away, is not sent unsigned", async () => {
+  it("whose secret cannot be opened without its master key is not sent unsigned", async () => {
     const node = await startNode({ key: Buffer.alloc(32) });
     await endpoint(noticesNode(db, { allow: [receiver.host] }));
     await node.emit(failedRun(user_id));
@@ -165,7 +165,7 @@ describe("a delivery", () => {
     expect(receiver.received).toEqual([]);
   });
 
-  it("to an endpoint that hangs holds up no other, and is given back when the node stops", async () => {
+  it("to an endpoint that hangs does not delay others, and is released when the node stops", async () => {
     const hanging = await startReceiver();
     hanging.treat(() => {});
     const node = await startNode({ allow: [receiver.host, hanging.host] });
@@ -189,7 +189,7 @@ describe("a delivery", () => {
     await hanging.close();
   });
 
-  it("of a user who has none under way comes before more of those whose endpoints all hang", async () => {
+  it("of a user without deliveries in progress comes before more deliveries to other users' hanging endpoints", async () => {
     const held: ServerResponse[] = [];
     receiver.treat((response, { path }) => (path === "/hang" ? held.push(response) : response.writeHead(204).end()));
     const node = noticesNode(db, { allow: [receiver.host] });
@@ -208,7 +208,7 @@ describe("a delivery", () => {
     expect(receiver.received[32]?.path).toBe("/hook");
   });
 
-  it("is made once by two nodes that share the work", async () => {
+  it("is sent once by two nodes that share the work", async () => {
     const other_db = database.kind === "postgres" ? await database.open() : db;
     const second = noticesNode(other_db, { allow: [receiver.host] });
     await second.start();
@@ -232,7 +232,7 @@ describe("a delivery", () => {
     if (other_db !== db) await other_db.close();
   });
 
-  it("of a deleted endpoint is not made any more, whatever was queued", async () => {
+  it("to a deleted endpoint is no longer sent, also if it was queued", async () => {
     const node = noticesNode(db, { allow: [receiver.host] });
     const { id } = await endpoint(node);
     await node.emit(failedRun(user_id));
@@ -246,8 +246,8 @@ describe("a delivery", () => {
   });
 });
 
-describe("telling", () => {
-  it("the same occurrence twice, also at once, tells once", async () => {
+describe("a notice", () => {
+  it("is sent once if the same event is reported twice, also at the same time", async () => {
     const node = await startNode();
     await endpoint(node);
     const notice = failedRun(user_id);
@@ -258,7 +258,7 @@ describe("telling", () => {
     expect(receiver.received).toHaveLength(1);
   });
 
-  it("the same key for another user or another event is another occurrence", async () => {
+  it("with the same key for another user or another event is another notice", async () => {
     const node = noticesNode(db);
     const stranger = newId();
     const run_id = newId();
@@ -269,7 +269,7 @@ describe("telling", () => {
     expect(await node.list(stranger, { event: null, limit: 9, before_id: null })).toHaveLength(1);
   });
 
-  it("in a transaction tells if, and only if, that commits", async () => {
+  it("in a transaction is sent if, and only if, the transaction commits", async () => {
     const node = await startNode();
     await endpoint(node);
     const undone = db.transaction(async (tx) => {
@@ -283,7 +283,7 @@ describe("telling", () => {
     expect(receiver.received).toHaveLength(1);
   });
 
-  it("reaches the endpoints that want the event and no others", async () => {
+  it("is sent only to the endpoints that subscribe to its event", async () => {
     const node = await startNode();
     await node.createEndpoint(user_id, { url: `${receiver.url}/paused`, events: ["schedule.paused"] });
     await endpoint(node, "/failed");
@@ -293,7 +293,7 @@ describe("telling", () => {
     expect(receiver.received.map(({ path }) => path).sort()).toEqual(["/both", "/failed"]);
   });
 
-  it("is forgotten after 90 days", async () => {
+  it("is deleted after 90 days", async () => {
     const node = noticesNode(db);
     await node.emit(failedRun(user_id));
     await node.emit(failedRun(user_id));
@@ -306,7 +306,7 @@ describe("telling", () => {
     expect(await node.list(user_id, { event: null, limit: 9, before_id: null })).toHaveLength(1);
   });
 
-  it("leaves nothing of a user who is erased, and nothing of the secret in the clear", async () => {
+  it("is deleted when its user is erased, and no endpoint's secret is stored in plain text", async () => {
     const node = noticesNode(db, { allow: [receiver.host] });
     const { id, secret } = await endpoint(node);
     await node.emit(failedRun(user_id));

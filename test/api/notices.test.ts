@@ -23,7 +23,7 @@ afterAll(async () => {
   await receiver.close();
 });
 
-/** An agent whose runs fail for want of a budget, before any model call. */
+/** An agent whose runs fail before any model call, because its cap is too small. */
 const failing = (fields: object = {}) => ({
   name: "fails",
   model_id: "purser/rehearsal",
@@ -31,7 +31,7 @@ const failing = (fields: object = {}) => ({
   limits: { max_cost_tokens_per_run: 1 },
   ...fields,
 });
-const told = async (user: Client, query = ""): Promise<Notice[]> =>
+const noticesOf = async (user: Client, query = ""): Promise<Notice[]> =>
   (await user.get(`${NOTICES}?limit=100${query}`)).body.notices;
 async function failedRun(user: Client, agent: object): Promise<{ agent_id: string; run_id: string }> {
   const agent_id = (await user.post("/api/v1/agents", agent)).body.id;
@@ -62,23 +62,23 @@ describe("webhook endpoints (contract 5)", () => {
     ["no url", { events }, "missing_field", "url"],
     ["no events", { url }, "missing_field", "events"],
     ["an empty list of events", { url, events: [] }, "invalid_value", "events"],
-    ["an event that there is not", { url, events: ["run.won"] }, "invalid_value", "events[0]"],
+    ["an unknown event", { url, events: ["run.won"] }, "invalid_value", "events[0]"],
     ["events as text", { url, events: "run.failed" }, "invalid_value", "events"],
-    ["a url that is none", { url: "example", events }, "invalid_value", "url"],
+    ["an invalid url", { url: "example", events }, "invalid_value", "url"],
     ["a url of another type", { url: 5, events }, "invalid_value", "url"],
-    ["a url too long", { url: `https://example.com/${"x".repeat(2048)}`, events }, "invalid_value", "url"],
+    ["a url that is too long", { url: `https://example.com/${"x".repeat(2048)}`, events }, "invalid_value", "url"],
     ["a url over http", { url: "http://example.com/", events }, "invalid_value", "url"],
     ["a private address", { url: "https://192.168.0.1/", events }, "invalid_value", "url"],
     ["a url with a password", { url: "https://a:b@example.com/", events }, "invalid_value", "url"],
-    ["a secret of one's own", { url, events, secret: "whsec_x" }, "unknown_field", "secret"],
-  ])("refuse %s", async (_what, body, code, param) => {
+    ["a secret of the caller's", { url, events, secret: "whsec_x" }, "unknown_field", "secret"],
+  ])("reject %s", async (_what, body, code, param) => {
     const user = await service.newUser();
     const { status, body: answer } = await user.post(ENDPOINTS, body);
     expect([status, answer.error.code, answer.error.param]).toEqual([400, code, param]);
     expect((await user.get(ENDPOINTS)).body.webhook_endpoints).toEqual([]);
   });
 
-  it("are ten at most, also when many are made at once", async () => {
+  it("are at most ten per user, also with concurrent requests", async () => {
     const user = await service.newUser();
     const made = await Promise.all(Array.from({ length: 14 }, () => user.post(ENDPOINTS, { url, events })));
     const statuses = made.map(({ status }) => status).sort();
@@ -91,7 +91,7 @@ describe("webhook endpoints (contract 5)", () => {
     expect(ids).toHaveLength(10);
   });
 
-  it("of others are 404, like those that never were", async () => {
+  it("of other users are 404, like unknown ones", async () => {
     const [owner, stranger] = [await service.newUser(), await service.newUser()];
     const { id } = (await owner.post(ENDPOINTS, { url, events })).body;
     for (const wrong of [id, "01900000-0000-7000-8000-000000000000", "nonsense"]) {
@@ -119,7 +119,7 @@ describe("webhook endpoints (contract 5)", () => {
 });
 
 describe("notices (contract 5)", () => {
-  it("tell of a failed run, and of the schedule that it paused, to the endpoint and in the list", async () => {
+  it("report a failed run, and the schedule that it paused, to the endpoint and in the list", async () => {
     const user = await service.newUser();
     const before = receiver.received.length;
     const { secret } = (await user.post(ENDPOINTS, { url: receiver.url, events: ["run.failed", "schedule.paused"] }))
@@ -143,48 +143,48 @@ describe("notices (contract 5)", () => {
       data: { agent_id, reason: "1 failed run: set schedule_enabled to true to resume" },
     });
     await expect
-      .poll(async () => (await told(user)).map(({ event }) => event).sort())
+      .poll(async () => (await noticesOf(user)).map(({ event }) => event).sort())
       .toEqual(["run.failed", "schedule.paused"]);
     const delivered = { status: "delivered", attempts: 1, last_status: 204, last_error: null, next_attempt_at: null };
-    await expect.poll(async () => (await told(user))[0]?.deliveries).toMatchObject([delivered]);
+    await expect.poll(async () => (await noticesOf(user))[0]?.deliveries).toMatchObject([delivered]);
   });
 
-  it("tell of each pause once, though more runs fail while the schedule is paused", async () => {
+  it("report each pause once, also if more runs fail while the schedule is paused", async () => {
     const user = await service.newUser();
     const schedule = { schedule_enabled: true, schedule_interval: "daily", schedule_time: "09:00" };
     const limits = { max_cost_tokens_per_run: 1, max_consecutive_failures: 1 };
     const { agent_id } = await failedRun(user, failing({ ...schedule, limits }));
     const again = () => user.post(`/api/v1/agents/${agent_id}/runs`, undefined, { Prefer: "wait=20" });
     await again();
-    expect(await told(user, "&event=schedule.paused")).toHaveLength(1);
+    expect(await noticesOf(user, "&event=schedule.paused")).toHaveLength(1);
     await user.request("PUT", `/api/v1/agents/${agent_id}`, { schedule_enabled: true });
     await again();
-    expect(await told(user, "&event=schedule.paused")).toHaveLength(2);
-    expect(await told(user, "&event=run.failed")).toHaveLength(3);
+    expect(await noticesOf(user, "&event=schedule.paused")).toHaveLength(2);
+    expect(await noticesOf(user, "&event=run.failed")).toHaveLength(3);
   });
 
-  it("tell of no pause where there is no schedule, and of no failed chat: its caller has the answer", async () => {
+  it("report no pause without a schedule, and no failed chat, whose caller has the answer", async () => {
     const user = await service.newUser();
     const { agent_id } = await failedRun(
       user,
       failing({ limits: { max_cost_tokens_per_run: 1, max_consecutive_failures: 1 } }),
     );
     await user.post(`/api/v1/agents/${agent_id}/chat`, { messages: [{ role: "user", content: "hi" }] });
-    expect((await told(user)).map(({ event }) => event)).toEqual(["run.failed"]);
+    expect((await noticesOf(user)).map(({ event }) => event)).toEqual(["run.failed"]);
   });
 
-  it("list newest first, by event, in pages, each user's own", async () => {
+  it("are listed newest first, by event and in pages, and only the user's own", async () => {
     const [user, stranger] = [await service.newUser(), await service.newUser()];
     for (let index = 0; index < 3; index += 1) await failedRun(user, failing());
-    const ids = (await told(user)).map(({ id }) => id);
+    const ids = (await noticesOf(user)).map(({ id }) => id);
     expect(ids).toEqual(ids.toSorted().reverse());
     expect(ids).toHaveLength(3);
     const first = (await user.get(`${NOTICES}?limit=2`)).body;
     const rest = (await user.get(`${NOTICES}?limit=2&cursor=${first.next_cursor}`)).body;
     expect([...first.notices, ...rest.notices].map(({ id }: Notice) => id)).toEqual(ids);
     expect(rest.next_cursor).toBeNull();
-    expect(await told(user, "&event=balance.low")).toEqual([]);
-    expect(await told(stranger)).toEqual([]);
+    expect(await noticesOf(user, "&event=balance.low")).toEqual([]);
+    expect(await noticesOf(stranger)).toEqual([]);
     const refused = [`${NOTICES}?event=run.won`, `${NOTICES}?cursor=x`, `${NOTICES}?limit=0`];
     const answers = await Promise.all(refused.map((path) => user.get(path)));
     expect(answers.map(({ status, body }) => [status, body.error.param])).toEqual([

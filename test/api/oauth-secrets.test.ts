@@ -7,7 +7,7 @@ import type { Client } from "../support/service.ts";
 import { signUp } from "../support/sign-up.ts";
 import { calling, completion, type Reply } from "../support/upstream.ts";
 
-// Secrets of type oauth: contract 7. What hostile servers try is in test/attacks/oauth-servers.test.ts.
+// Secrets of type oauth: contract 7. Hostile servers are in test/attacks/oauth-servers.test.ts.
 
 let lab: Lab;
 let server: OAuthServer;
@@ -32,7 +32,7 @@ const store = (oauth: object, name = "BERTHS") =>
   user.post("/api/v1/secrets", { name, type: "oauth", oauth: { server: server.mcp, ...oauth } });
 const berth = calling("harbour__berth", {});
 
-/** A run of an agent that uses the server, with these answers of the model. */
+/** A run of an agent that uses the server. The model gives these answers. */
 async function run(...replies: Reply[]) {
   const auth = { secret: "BERTHS", inject: { type: "bearer" } };
   const servers = [{ name: "harbour", url: server.mcp, effects: "none", auth }];
@@ -49,7 +49,7 @@ async function run(...replies: Reply[]) {
 const toolSteps = (done: { steps: { type: string }[] }) => done.steps.filter(({ type }) => type === "tool");
 const shown = async () => (await user.get("/api/v1/secrets")).body.secrets[0];
 
-test("client credentials: the server's authorization server is discovered, and its token serves until it expires", async () => {
+test("client credentials: the server's authorization server is discovered, and its token is used until it expires", async () => {
   const made = await store(ROBOT);
   expect(made).toMatchObject({
     status: 201,
@@ -75,9 +75,9 @@ test("client credentials: the server's authorization server is discovered, and i
   expect(leaksIn(Buffer.from(seen), [CLIENT_SECRET, ...server.tokens()])).toEqual([]);
 });
 
-test("a token that expires in the middle of a run is renewed once, and the call is repeated once", async () => {
+test("a token that expires during a run is refreshed once, and the call is repeated once", async () => {
   await store(ROBOT);
-  // Its arguments look like a notification, which is not repeated.
+  // Its arguments look like a notification, which would not be repeated.
   const odd = calling("harbour__berth", { method: "notifications/none" });
   const expired: Reply = (response, request) => {
     server.expire();
@@ -89,7 +89,7 @@ test("a token that expires in the middle of a run is renewed once, and the call 
   expect(new Set(server.calls).size).toBe(2);
 });
 
-test("a token is renewed before it expires, and one whose server refuses each token is asked for once more only", async () => {
+test("a token is refreshed before it expires, and only once more if the server rejects every token", async () => {
   server.conduct.expires_in = 20;
   await store(ROBOT);
   await run(berth, completion("Done."));
@@ -105,7 +105,7 @@ test("a token is renewed before it expires, and one whose server refuses each to
   expect((step as unknown as { error: { message: string } }).error.message).toContain("its owner has to connect again");
 });
 
-test("wrong credentials: the secret is revoked, the step and one notice say so, and new ones mend it", async () => {
+test("wrong credentials: the secret is revoked, the step and one notice say so, and new credentials make it work again", async () => {
   const { id } = (await store({ ...ROBOT, client_secret: "wrong-secret-0123456789" })).body;
   const [step] = toolSteps(await run(berth, completion("Without.")));
   expect(step).toMatchObject({ status: "failed", error: { code: "secret_refused" } });
@@ -150,7 +150,7 @@ test("the token does not follow a redirect to another path or query of the same 
   }
 });
 
-test("an oauth secret takes no value and no hosts, and a value no credentials", async () => {
+test("an oauth secret rejects a value and hosts, and a secret with a value rejects credentials", async () => {
   const { id } = (await store(ROBOT)).body;
   const oauth = { server: server.mcp };
   const cases: [object, string, string][] = [
@@ -192,7 +192,7 @@ async function signedIn(): Promise<Browser> {
   );
   return browser;
 }
-/** Follows the authorization server's redirect, as the person's browser does. */
+/** Follows the authorization server's redirect like the person's browser. */
 async function approve(authorization_url: string): Promise<URL> {
   const answer = await fetch(authorization_url, { redirect: "manual" });
   return new URL(answer.headers.get("location") ?? "");
@@ -202,7 +202,7 @@ const call = (browser: Browser, { pathname, search }: URL) =>
     redirect: "manual",
     headers: { Cookie: browser.cookie(), "Sec-Fetch-Site": "cross-site" },
   });
-test("Connect: a client is registered, the sign-in is bound to the session by PKCE and state, and used once", async () => {
+test("Connect: a client is registered, the sign-in is bound to the session by PKCE and state, and can be used once", async () => {
   const [browser, other] = [await signedIn(), await signedIn()];
   const oauth = { server: server.mcp };
   const { id } = (await browser.post("/secrets", { name: "BERTHS", type: "oauth", oauth })).body;
@@ -241,7 +241,7 @@ test("Connect: a client is registered, the sign-in is bound to the session by PK
   expect(await page.json()).toMatchObject({ client_id: page.url, token_endpoint_auth_method: "none" });
 });
 
-test("a refresh token is kept and rotated; once it is revoked, the step says to connect again, and that helps", async () => {
+test("a refresh token is stored and rotated; once it is revoked, the step says to connect again, which works", async () => {
   const { id } = (await store({})).body;
   const connect = async () => {
     const { authorization_url } = (await user.post(`/api/v1/secrets/${id}/oauth/connect`)).body;
@@ -270,7 +270,7 @@ test("a refresh token is kept and rotated; once it is revoked, the step says to 
   expect(toolSteps(await run(berth, completion("Done.")))).toMatchObject([{ status: "succeeded" }]);
 });
 
-/** Everything that a person, a model or a reader of the database can see, except sealed values. */
+/** Everything that a person, a model or a reader of the database can see, without sealed values. */
 async function seenOf(done: unknown) {
   const db = await lab.service.database.open();
   const rows = await db.query({ text: "select oauth from secret" }).finally(() => db.close());
@@ -295,7 +295,7 @@ test.each(["client secret", "refresh token"])(
   },
 );
 
-test("a scope that repeats the credentials is neither shown nor stored in plain text", async () => {
+test("a scope that contains the credentials is neither shown nor stored in plain text", async () => {
   server.conduct.onGrant = (token) => ({ scope: `read ${CLIENT_SECRET} ${token}` });
   await store(ROBOT);
   const done = await run(berth, completion("Done."));
@@ -304,7 +304,7 @@ test("a scope that repeats the credentials is neither shown nor stored in plain 
   expect(leaksIn(await seenOf(done), [CLIENT_SECRET, ...server.tokens()])).toEqual([]);
 });
 
-test("an issuer whose address repeats the client secret is not shown", async () => {
+test("an issuer whose address contains the client secret is not shown", async () => {
   server.conduct.metadata = { token_endpoint: `${server.site.url}/token?${CLIENT_SECRET}` };
   await store(ROBOT);
   const done = await run(berth, completion("Done."));

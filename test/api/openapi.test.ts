@@ -39,7 +39,7 @@ it("redocly lint finds no error in openapi.json", async () => {
   expect(JSON.parse(stdout.slice(stdout.indexOf("{"))).totals).toMatchObject({ errors: 0, warnings: 0 });
 });
 
-it("says 400 of each operation that can be called wrongly: with a body, a query or an Idempotency-Key", async () => {
+it("the document declares 400 for each operation that can have invalid input: a body, a query or an Idempotency-Key", async () => {
   interface Told {
     operationId: string;
     parameters?: { name: string; in: string }[];
@@ -101,7 +101,7 @@ it.each(Object.entries(ANSWERS))("every event of every streamed endpoint is as d
   }
 });
 
-it("says 409 of each change of overage that a past-due subscription does not allow", async () => {
+it("the document declares 409 for each change of overage that a past-due subscription does not allow", async () => {
   const { paths } = await readDocument(lab.service.url);
   for (const operation of [paths["/api/v1/billing/overage"]?.put, paths["/api/v1/billing/overage/enable"]?.post]) {
     expect(operation?.responses).toHaveProperty("409");
@@ -109,7 +109,7 @@ it("says 409 of each change of overage that a past-due subscription does not all
 });
 
 it.each([{}, { "anthropic-version": "2023-06-01" }])(
-  "a single model is as declared, with the headers %o",
+  "a single model is as declared with the headers %o",
   async (shape) => {
     const { faultOf } = createDeclared(await (await fetch(`${lab.service.url}/openapi.json`)).json());
     const headers = { Authorization: `Bearer ${user.key}`, ...shape };

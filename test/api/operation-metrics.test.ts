@@ -57,7 +57,7 @@ test("metrics have the route, the provider, the model, codes, holds, the databas
   await expect.poll(metrics).toMatch(/^purser_sweep_age_seconds\{source="expiries"\} \d/m);
 });
 
-test("every metric that the dashboard and the alerts read is one of a running node", async () => {
+test("a running node has every metric that the dashboard and the alerts read", async () => {
   const text = await metrics();
   const names = queries.flatMap((query) => query.match(/\b(?:purser|nodejs|process)_[a-z0-9_]+/g) ?? []);
   expect(names.length).toBeGreaterThan(30);
@@ -78,6 +78,6 @@ test.skipIf(!promtool)("promtool accepts the metrics, the alert rules and every 
   execFileSync("promtool", ["check", "rules", file], { stdio: "pipe" });
   rmSync(folder, { recursive: true });
   const checked = spawnSync("promtool", ["check", "metrics"], { input: await metrics(), encoding: "utf8" });
-  // It also reports Node's own metrics, which are named by prom-client.
+  // promtool also reports Node's own metrics, which prom-client names.
   expect(checked.stderr.split("\n").filter((line) => line.includes("purser_"))).toEqual([]);
 });

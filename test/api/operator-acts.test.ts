@@ -18,7 +18,7 @@ afterAll(async () => {
 
 const acts = async (query = "") => (await service.admin.get(`/api/v1/admin/acts${query}`)).body.acts;
 
-it("every act of an operator is in the log once, with who, what, target, before, after and reason", async () => {
+it("every act of an operator is in the log once, with operator, action, target, before, after and reason", async () => {
   const { user_id } = await service.newUser({ trial: false });
   const user = `/api/v1/admin/users/${user_id}`;
   const ask = (method: string, path: string, body?: unknown) =>
@@ -59,7 +59,7 @@ it("every act of an operator is in the log once, with who, what, target, before,
   expect(reload.seq - created.seq, "one act for each").toBe(6);
 });
 
-it("every operator's request that changes something takes a reason, and the log has it (contract 8.9.3)", async () => {
+it("every operator's request that changes something accepts a reason, which is in the log (contract 8.9.3)", async () => {
   interface Schema {
     $ref?: string;
     properties?: object;
@@ -100,7 +100,7 @@ it("every operator's request that changes something takes a reason, and the log 
   );
 });
 
-it("an act that fails leaves nothing in the log, and a replayed request no second act", async () => {
+it("a failed act is not in the log, and a replayed request adds no second act", async () => {
   const { user_id } = await service.newUser();
   const other = await service.newUser();
   const before = (await acts("?limit=1"))[0].seq;
@@ -115,7 +115,7 @@ it("an act that fails leaves nothing in the log, and a replayed request no secon
   expect((await acts("?limit=1"))[0].seq).toBe(before + 1);
 });
 
-it("filters and pages the log, and streams it as CSV", async () => {
+it("the log can be filtered, paged and streamed as CSV", async () => {
   const { user_id } = await service.newUser();
   for (const what of ["suspend", "resume"]) await service.admin.post(`/api/v1/admin/users/${user_id}/${what}`);
   const first = (await service.admin.get(`/api/v1/admin/acts?user_id=${user_id}&limit=2`)).body;
@@ -129,7 +129,7 @@ it("filters and pages the log, and streams it as CSV", async () => {
   ]);
 });
 
-it("erasing a user takes their address out of the log, and the chain stays valid", async () => {
+it("erasing a user removes their address from the log, and the chain stays valid", async () => {
   const { user_id } = await service.newUser();
   await service.admin.request("PATCH", `/api/v1/admin/users/${user_id}`, { email: "person@private.example" });
   await service.admin.request("DELETE", `/api/v1/admin/users/${user_id}?reason=asked`);
@@ -168,7 +168,7 @@ it.each([
     [NUMBERED, CHAINED],
   ],
   ["a changed address", "update operator_act_email set email_after = 'x@example.com'", [ADDRESSES]],
-])("the audit finds %s that was made behind the trigger", async (_what, text, invariants) => {
+])("the audit finds %s that was made without the trigger", async (_what, text, invariants) => {
   await service.newUser();
   const found = await db
     .transaction(async (tx) => {
@@ -185,7 +185,7 @@ it.each([
   expect(found).toEqual(invariants);
 });
 
-it("sends no backup and no export whose act cannot be written, and the next one works", async () => {
+it("no backup and no export is sent if its act cannot be written, and the next one works", async () => {
   const { user_id } = await service.newUser();
   const paths = ["/api/v1/admin/backup", `/api/v1/admin/users/${user_id}/export`];
   await db.query({ text: "alter table operator_act add constraint refused check (what = 'none') not valid" });

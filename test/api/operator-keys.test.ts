@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, it } from "vitest";
 import type { Db } from "../../src/platform/db.ts";
 import { type Service, startService } from "../support/service.ts";
 
-// Operators' keys and their roles: contract 8.1.
+// Operator keys and their roles: contract 8.1.
 
 const KEYS = "/api/v1/admin/keys";
 
@@ -43,7 +43,7 @@ const MAY = [
   ["GET", "/api/v1/admin/acts", undefined, [200, 200, 200]],
   ["GET", KEYS, undefined, [200, 200, 200]],
   ["PATCH", "/api/v1/admin/users/{id}", {}, [403, 200, 200]],
-  // the owner of the address opens the account by a reset mail
+  // The owner of the address opens the account by a password reset mail.
   ["PATCH", "/api/v1/admin/users/{id}", { email: "next@example.com" }, [403, 403, 200]],
   ["POST", "/api/v1/admin/users/{id}/suspend", undefined, [403, 200, 200]],
   ["POST", "/api/v1/admin/users/{id}/resume", undefined, [403, 200, 200]],
@@ -54,7 +54,7 @@ const MAY = [
   ["DELETE", "/api/v1/admin/users/{id}", undefined, [403, 403, 204]],
 ] as const;
 
-it("each role may do what its line of the table says, and gets 403 with the needed role for the rest", async () => {
+it("each role may do what its row of the table allows, and otherwise gets 403 with the needed role", async () => {
   const { user_id } = await service.newUser();
   const keys = [await newKey("read"), await newKey("support"), await newKey("admin")];
   for (const [method, path, body, statuses] of MAY) {
@@ -71,7 +71,7 @@ it("each role may do what its line of the table says, and gets 403 with the need
   expect(act.who).toEqual({ key_id: keys[2]?.id, name: "admin of the tests" });
 });
 
-it("a rotated key works with both secrets during the grace, and with the new one alone after it", async () => {
+it("a rotated key works with both secrets during the grace, and only with the new one afterwards", async () => {
   const { id, client } = await newKey("read");
   const rotated = await service.admin.post(`${KEYS}/${id}/rotate`, { grace_seconds: 60 });
   expect(rotated.body).toMatchObject({ id, role: "read" });
@@ -82,7 +82,7 @@ it("a rotated key works with both secrets during the grace, and with the new one
   expect((await next.get(KEYS)).status).toBe(200);
 });
 
-it("an expired key and a revoked key get 401 at once, though they were in use", async () => {
+it("an expired key and a revoked key get 401 at once, also if they were just used", async () => {
   const expiring = await newKey("admin", { expires_at: "2026-01-31T10:00:00Z" });
   const revoked = await newKey("admin");
   for (const { client } of [expiring, revoked]) expect((await client.get(KEYS)).status).toBe(200);
@@ -105,7 +105,7 @@ it("an operator key is no user's key, and a user's key is no operator key", asyn
   expect((await user.get("/api/v1/admin/users")).status).toBe(401);
 });
 
-it("after 20 wrong keys a minute from one address, wrong keys get 429, and a named key is still served", async () => {
+it("after 20 wrong keys a minute from one address, wrong keys get 429, and a valid key still works", async () => {
   const { client } = await newKey("read");
   const guess = (nth: number) => service.as(`purser_operator_${String(nth).padStart(43, "0")}`).get(KEYS);
   const statuses: number[] = [];

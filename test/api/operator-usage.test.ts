@@ -26,7 +26,7 @@ afterAll(() => service.stop());
 
 const costOf = async (user: Client) => (await user.get("/api/v1/users/me/usage")).body.total_cost_tokens;
 
-it("revenue is the price of the used tokens of each bucket, and bonus tokens bring none", async () => {
+it("revenue is the price of the used tokens of each bucket, and bonus tokens have none", async () => {
   const { usage, total } = (await service.admin.get(`${USAGE}?group_by=user`)).body;
   const cost_tokens = await costOf(buyer);
   // 100 cents bought 625,000 tokens: 1.6 micro USD each.
@@ -37,7 +37,7 @@ it("revenue is the price of the used tokens of each bucket, and bonus tokens bri
   expect(total).toMatchObject({ requests: 3, revenue_micro_usd });
 });
 
-it("each grouping has the same total, and the margin is the revenue less a known upstream cost", async () => {
+it("each grouping has the same total, and the margin is the revenue minus the known upstream cost", async () => {
   const fields = { model: "model_name", user: "user_id", plan: "plan_id", day: "date" };
   const totals = new Set<string>();
   for (const [group_by, field] of Object.entries(fields)) {
@@ -56,7 +56,7 @@ it("each grouping has the same total, and the margin is the revenue less a known
   expect(model.model_name).toBe("purser/rehearsal");
 });
 
-it("pages the groups, streams them as CSV, and rejects another grouping", async () => {
+it("the groups are paged and streamed as CSV, and an unknown grouping is rejected", async () => {
   const first = (await service.admin.get(`${USAGE}?group_by=user&limit=1`)).body;
   const rest = (await service.admin.get(`${USAGE}?group_by=user&limit=1&cursor=${first.next_cursor}`)).body;
   expect([first.usage[0].user_id, rest.usage[0].user_id]).toEqual([buyer.user_id, guest.user_id]);
@@ -69,12 +69,12 @@ it("pages the groups, streams them as CSV, and rejects another grouping", async 
   expect((await service.admin.get(`${USAGE}?group_by=colour`)).status).toBe(400);
 });
 
-it("lists the models on offer", async () => {
+it("the operator API lists the models on offer", async () => {
   const { models } = (await service.admin.get("/api/v1/admin/models")).body;
   expect(models.map(({ id }: { id: string }) => id)).toContain("purser/rehearsal");
 });
 
-it("an archive changes no figure; lists, the CSV and explanations say from when on rows are in the database (5.14)", async () => {
+it("an archive changes no figure; lists, the CSV and explanations say since when rows are in the database (5.14)", async () => {
   const figures = async () =>
     Promise.all([
       ...["model", "user", "plan", "day"].map((by) => service.admin.get(`${USAGE}?group_by=${by}`)),

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type Client, type Service, startService } from "../support/service.ts";
 
-// What operators see and correct of one user: contract 8.7.
+// An operator's views and corrections of one user: contract 8.7.
 
 let service: Service;
 let user: Client;
@@ -30,8 +30,8 @@ describe("the pages of one user", () => {
     ["requests", "/users/me/requests"],
     ["buckets?include=closed", "/users/me/buckets?include=closed"],
     ["api-keys", "/api-keys"],
-  ])("%s are those of the user's own endpoint, and nothing of another user", async (rest, own) => {
-    // Both list the keys before their last use is written.
+  ])("%s are those of the user's own endpoint, without other users' data", async (rest, own) => {
+    // Both lists of keys are read before a key's last use is written.
     const theirs = await service.admin.get(of(user.user_id, rest));
     const mine = await user.get(`/api/v1${own}`);
     expect([theirs.status, theirs.body]).toEqual([200, mine.body]);
@@ -39,7 +39,7 @@ describe("the pages of one user", () => {
     expect((await stranger.get(of(user.user_id, rest))).status, "a user's key is no operator's").toBe(401);
   });
 
-  it("requests explains a call as the user's own endpoint does", async () => {
+  it("requests explains a call like the user's own endpoint", async () => {
     const { request_id, cost_tokens } = (await user.get("/api/v1/users/me/requests")).body.requests[0];
     expect(cost_tokens).toBeGreaterThan(0);
     const theirs = await service.admin.get(of(user.user_id, `requests/${request_id}`));
@@ -47,7 +47,7 @@ describe("the pages of one user", () => {
     expect((await service.admin.get(of(stranger.user_id, `requests/${request_id}`))).status).toBe(404);
   });
 
-  it("runs lists the runs of all agents, filtered, and /admin/runs those of all users", async () => {
+  it("runs lists the user's runs of all agents, filtered, and /admin/runs those of all users", async () => {
     const agent = (
       await user.post("/api/v1/agents", { name: "Runner", model_id: "purser/rehearsal", run_prompt: "hi" })
     ).body;
@@ -95,7 +95,7 @@ describe("corrections", () => {
     expect(await audit()).toEqual([]);
   });
 
-  it("close a bucket: its tokens are gone, and a second time takes nothing", async () => {
+  it("close a bucket: its tokens are removed, and a second time changes nothing", async () => {
     const closing = await service.newUser({ trial: false, tokens: 700 });
     const [bucket] = (await closing.get("/api/v1/users/me/buckets")).body.buckets;
     const close = of(closing.user_id, `buckets/${bucket.id}/close`);
@@ -152,7 +152,7 @@ describe("corrections", () => {
     expect(await lastAct()).toMatchObject({ what: "purchase.refund", target: { id }, after: { state: "refunded" } });
   });
 
-  it("a refund that waits for an adjustment of the same bucket takes only what it left", async () => {
+  it("a refund that waits for an adjustment of the same bucket takes only the remaining tokens", async () => {
     const buyer = await service.newUser({ trial: false });
     const { id } = (await buyer.post("/api/v1/billing/purchase", { amount_cents: 100 })).body;
     const db = await service.database.open();

@@ -39,12 +39,12 @@ function expect402(answer: Answer, code: string) {
 }
 
 describe("402 by its cause (contract 5)", () => {
-  it("out_of_tokens when nothing is left; a top-up clears it at once", async () => {
+  it("is out_of_tokens without tokens; a top-up ends it at once", async () => {
     const user = await lab.service.newUser({ trial: false });
     const asked = lab.upstream.requests.length;
     const metadata = expect402(await user.post(CHAT, ask("lab/plain")), "out_of_tokens");
     expect(metadata).toMatchObject({ available: 0, held: 0, max_affordable_output_tokens: 0 });
-    // overage is for subscribers
+    // Overage is for subscribers.
     expect(metadata.remedies).toEqual(["top_up", "subscribe"]);
     expect402(await user.post(CHAT, ask("lab/plain", { stream: true })), "out_of_tokens");
     expect(lab.upstream.requests).toHaveLength(asked);
@@ -52,7 +52,7 @@ describe("402 by its cause (contract 5)", () => {
     expect((await user.post(CHAT, ask("lab/plain"))).status).toBe(200);
   });
 
-  it("insufficient_balance names a cap that is then affordable, to the token", async () => {
+  it("is insufficient_balance with the exact affordable cap", async () => {
     const user = await lab.service.newUser({ trial: false, tokens: 1000 });
     const request = (max_tokens: number) => ask("lab/plain", { max_tokens });
     const metadata = expect402(await user.post(CHAT, request(4096)), "insufficient_balance");
@@ -63,7 +63,7 @@ describe("402 by its cause (contract 5)", () => {
     expect(await settledBalance(user)).toBe(1000 - 18);
   });
 
-  it("in_flight_exhausted, with Retry-After, when only calls in flight stand in the way", async () => {
+  it("is in_flight_exhausted, with Retry-After, if only calls in flight hold the tokens", async () => {
     const user = await lab.service.newUser({ trial: false, tokens: 10_000 });
     lab.upstream.answer(hanging(delta("word")));
     const running = await openStream(lab.service, user, ask("lab/plain", { max_tokens: 4096 }));
@@ -79,7 +79,7 @@ describe("402 by its cause (contract 5)", () => {
     expect((await user.post(CHAT, ask("lab/plain", { max_tokens: 4096 }))).status).toBe(200);
   });
 
-  it("key_budget_exceeded before out_of_tokens, and for the key alone", async () => {
+  it("is key_budget_exceeded before out_of_tokens, and only for the key", async () => {
     const user = await lab.service.newUser({ trial: false });
     const key = await keyOf(user, { budget_tokens: 0 });
     const metadata = expect402(await key.post(CHAT, ask("lab/plain")), "key_budget_exceeded");
@@ -90,7 +90,7 @@ describe("402 by its cause (contract 5)", () => {
     expect((await user.post(CHAT, ask("lab/plain"))).status).toBe(200);
   });
 
-  it("key_budget_exceeded names what the key still affords", async () => {
+  it("is key_budget_exceeded with the remaining budget", async () => {
     const user = await lab.service.newUser({ trial: false, tokens: 1_000_000 });
     const key = await keyOf(user, { budget_tokens: 1000 });
     const request = (max_tokens: number) => ask("lab/plain", { max_tokens });
@@ -99,13 +99,13 @@ describe("402 by its cause (contract 5)", () => {
     const affordable = metadata.max_affordable_output_tokens;
     expect((await key.post(CHAT, request(affordable))).status).toBe(200);
     expect(await spentOf(user, key.id)).toBe(18);
-    // with no cap asked for, the cap is what the key affords
+    // Without a requested cap, the key's budget sets the cap.
     expect((await key.post(CHAT, ask("lab/plain"))).status).toBe(200);
     expect(lab.upstream.requests.at(-1)?.body.max_tokens).toBeLessThan(500);
     expect(await spentOf(user, key.id)).toBe(36);
   });
 
-  it("trial_ended before all others; a bonus does not revive the account, a top-up does", async () => {
+  it("is trial_ended before all other causes; a bonus does not open the account again, a top-up does", async () => {
     const [user, subscriber] = [await lab.service.newUser(), await lab.service.newUser()];
     const key = await keyOf(user, { budget_tokens: 0 });
     await lab.service.admin.request("PUT", "/api/v1/admin/clock", { now: "2026-01-14T23:59:59.999Z" });
@@ -126,7 +126,7 @@ describe("402 by its cause (contract 5)", () => {
     await expectCleanAudit(lab.service);
   });
 
-  it("never stops a model whose rates are both zero", async () => {
+  it("never applies to a model whose rates are both zero", async () => {
     const free = await startLab([{ id: "lab/free", input_rate: 0, output_rate: 0 }]);
     const user = await free.service.newUser({ trial: false });
     const { status, body } = await user.post(CHAT, ask("lab/free"));
@@ -137,7 +137,7 @@ describe("402 by its cause (contract 5)", () => {
 });
 
 describe("many calls at once (contract 4; BerriAI/litellm#34732, #40095: check, then spend)", () => {
-  /** Uses all that was held: half a token a byte in, and every token of the cap out. */
+  /** Uses everything that was held: half a token per byte of input, and every output token of the cap. */
   const greedy: Reply = (response, request) => {
     const prompt_tokens = Math.ceil(Buffer.byteLength(JSON.stringify(request.body)) / 2);
     return completion("x ".repeat(10), { prompt_tokens, completion_tokens: request.body.max_tokens })(
@@ -146,7 +146,7 @@ describe("many calls at once (contract 4; BerriAI/litellm#34732, #40095: check, 
     );
   };
 
-  it("100 on one account never overdraw it: what is answered is paid for, to the token", async () => {
+  it("100 calls on one account never overdraw it, and each answered call is paid exactly", async () => {
     lab.upstream.answer(greedy);
     const user = await lab.service.newUser({ trial: false, tokens: 5000 });
     const calls = Array.from({ length: 100 }, (_, index) =>
@@ -165,13 +165,13 @@ describe("many calls at once (contract 4; BerriAI/litellm#34732, #40095: check, 
     const spent = entries.reduce((sum, entry) => sum - entry.amount, 0);
     expect(spent).toBe(5000 - left);
     expect(entries).toHaveLength(served.length);
-    const told = served.map(({ body }) => (typeof body === "string" ? costOfStream(body) : body.usage.cost_tokens));
-    expect(told.reduce((sum, cost) => sum + cost, 0)).toBe(spent);
+    const costs = served.map(({ body }) => (typeof body === "string" ? costOfStream(body) : body.usage.cost_tokens));
+    expect(costs.reduce((sum, cost) => sum + cost, 0)).toBe(spent);
     expect((await user.get("/api/v1/users/me/transactions?type=absorbed")).body.transactions).toEqual([]);
     await expectCleanAudit(lab.service);
   });
 
-  it("100 with one key never pass its budget", async () => {
+  it("100 calls with one key never exceed its budget", async () => {
     lab.upstream.answer(greedy);
     const user = await lab.service.newUser({ trial: false, tokens: 1_000_000 });
     const key = await keyOf(user, { budget_tokens: 2000 });

@@ -3,7 +3,7 @@ import { ask, expectCleanAudit, type Lab, type LabModel, startLab } from "../sup
 import type { Client } from "../support/service.ts";
 import { completion, type UpstreamUsage } from "../support/upstream.ts";
 
-// Prices by class (contract 4.5): what a call is held for and billed at, and what it is told about it.
+// Prices by class (contract 4.5): the hold and the charge of a call, and its explanation.
 
 const CHAT = "/api/v1/chat/completions";
 const GRANT = 10_000_000;
@@ -54,10 +54,10 @@ function withPricing(cache_pricing: string) {
   return { found, call, explain };
 }
 
-describe("prices by class, as the provider has them", () => {
+describe("prices by class, like the provider's", () => {
   const { found, call, explain } = withPricing("provider");
 
-  it("bill each class at its rate, rounded once, and tell cached and written tokens", async () => {
+  it("bill each class at its rate, rounded once, and show cached and written tokens", async () => {
     expect(await call("lab/classes", MIX, "mix")).toMatchObject({
       prompt_tokens: 1_000,
       prompt_tokens_details: { cached_tokens: 600, cache_write_tokens: 300, cache_write_1h_tokens: 100 },
@@ -89,7 +89,7 @@ describe("prices by class, as the provider has them", () => {
     expect(await call("lab/classes", at_step, "step")).toMatchObject({ cost_tokens: 1_050 });
   });
 
-  it("hold a call for the dearest class that it can reach", async () => {
+  it("hold a call for the most expensive class that it can reach", async () => {
     await call("lab/classes", MIX, "held");
     const { estimate, hold } = await explain("held");
     expect(estimate).toMatchObject({ max_output_tokens: 10, input_rate: 2, output_rate: 5 });
@@ -97,7 +97,7 @@ describe("prices by class, as the provider has them", () => {
     expect(hold.held_tokens).toBe(estimate.cost_tokens);
   });
 
-  it("hold a call for the dearest tier that it can reach", async () => {
+  it("hold a call for the most expensive tier that it can reach", async () => {
     found.lab.upstream.answer(completion("x", usage(1_100, 10, {})));
     const content = "word ".repeat(1_000);
     const request = { model: "lab/classes", messages: [{ role: "user", content }], max_tokens: 10 };
@@ -107,7 +107,7 @@ describe("prices by class, as the provider has them", () => {
     expect(estimate).toMatchObject({ input_rate: 2.5, output_rate: 7.5 });
   });
 
-  it("of a model without rates for them follow the seed's formula", async () => {
+  it("of a model without such rates follow the seed's formula", async () => {
     expect(await call("lab/plain", MIX, "plain")).toMatchObject({
       prompt_tokens_details: { cached_tokens: 600, cache_write_tokens: 300 },
       cost_tokens: 1_050,
@@ -121,7 +121,7 @@ describe("prices by class, as the provider has them", () => {
     expect(body).toMatchObject({ input_rate: 1, cached_input_rate: 1, cache_write_rate: 1, cache_write_1h_rate: 1 });
   });
 
-  it("take parts that are more than the prompt for at most the prompt", async () => {
+  it("count classes that exceed the prompt as at most the prompt", async () => {
     const wrong = usage(100, 0, { cached_tokens: 80, cache_write_tokens: 80 });
     expect(await call("lab/classes", wrong, "wrong")).toMatchObject({
       prompt_tokens_details: { cached_tokens: 80, cache_write_tokens: 20 },
@@ -154,7 +154,7 @@ describe("prices by class, as the provider has them", () => {
     ]);
   });
 
-  it("change on their day, and each charge keeps its rates and names its price list", async () => {
+  it("change on their date, and each charge keeps its rates and names its price list", async () => {
     await call("lab/offer", usage(100, 10, {}), "before-the-day");
     await found.lab.service.admin.request("PUT", "/api/v1/admin/clock", { now: "2027-01-01T00:00:00Z" });
     expect(await call("lab/offer", usage(100, 10, {}), "on-the-day")).toMatchObject({ cost_tokens: 70 });
@@ -169,7 +169,7 @@ describe("prices by class, as the provider has them", () => {
 describe("flat prices", () => {
   const { found, call, explain } = withPricing("flat");
 
-  it("are the seed's formula for every class, and still tell cached and written tokens", async () => {
+  it("follow the seed's formula for every class, and still show cached and written tokens", async () => {
     expect(await call("lab/classes", MIX, "flat")).toMatchObject({
       prompt_tokens_details: { cached_tokens: 600, cache_write_tokens: 300 },
       cost_tokens: 1_050,

@@ -28,7 +28,7 @@ afterAll(async () => {
   await site.close();
 });
 
-/** An agent that reads a page in each of its steps but the last. */
+/** An agent that reads a page in each of its steps except the last. */
 async function runOf(kind: NativeKind): Promise<Tokens[]> {
   const { reply, tokens } = NATIVE_APIS[kind].create((n) =>
     n < STEPS - 1
@@ -79,7 +79,7 @@ test("an agent of eight steps on Claude reads most of its input from the cache; 
   expect(guide).toContain(`$${without.toFixed(3)}`);
 });
 
-test("on OpenAI the calls of an agent share a cache key, so that each finds the prefix of the one before", async () => {
+test("on OpenAI the calls of an agent share a cache key, so that each call finds the prefix of the previous one", async () => {
   const tokens = await runOf("openai");
   const keys = new Set(upstream.requests.map(({ body }) => body.prompt_cache_key));
   expect(keys.size).toBe(1);
@@ -89,7 +89,7 @@ test("on OpenAI the calls of an agent share a cache key, so that each finds the 
   expect(text).toMatch(/purser_model_input_tokens_total\{model="native\/openai",cache="read"\} [1-9]/);
 });
 
-test("a call that no other one follows writes no cache, which would cost more", async () => {
+test("a call without a following call writes no cache, which would cost more", async () => {
   const { reply } = NATIVE_APIS.anthropic.create(() => ({ text: "ok" }));
   upstream.answer(reply);
   upstream.requests.length = 0;

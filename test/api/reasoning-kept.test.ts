@@ -12,7 +12,7 @@ import { type Client, type Service, startService } from "../support/service.ts";
 import { type Site, startSite } from "../support/sites.ts";
 import { json, startUpstream, type Upstream } from "../support/upstream.ts";
 
-// The fakes reject reasoning that is changed, missing where it is needed, or another model's.
+// The fakes reject reasoning that was changed, is missing where it is needed, or is another model's.
 
 let service: Service;
 let upstream: Upstream;
@@ -60,7 +60,7 @@ function opaqueOf(result: { reasoning_details?: object[]; tool_calls?: object[] 
 }
 
 describe.each(NATIVE_KINDS)("reasoning of %s", (kind) => {
-  test("is kept over the steps of a run: each call gets all that the calls before it had", async () => {
+  test("is kept over the steps of a run: each call gets the reasoning of all earlier calls", async () => {
     const { reply } = NATIVE_APIS[kind].create(threeFetches(site.url));
     upstream.answer(reply);
     const agent = await newAgent(kind);
@@ -93,7 +93,7 @@ describe.each(NATIVE_KINDS)("reasoning of %s", (kind) => {
     expect(JSON.stringify(messages)).not.toContain("reasoning_details");
   });
 
-  test("is dropped when the thread's next turn has another model, and the step says so", async () => {
+  test("is dropped if the thread's next turn uses another model, and the step says so", async () => {
     const { reply } = NATIVE_APIS[kind].create(() => ({ reasoning: "known", text: "Green." }));
     upstream.answer(reply);
     const agent = await newAgent(kind);
@@ -120,7 +120,7 @@ test("reasoning is dropped when routing changes the provider within a run, and t
     if (request.path.includes("generateContent") || request.path.includes("streamGenerateContent")) {
       return apis.google.reply(response, request);
     }
-    // Each model of Anthropic answers once; then they are overloaded.
+    // Each model of Anthropic answers once, and is then overloaded.
     const is_first = upstream.requests.length === 1;
     return is_first
       ? apis.anthropic.reply(response, request)

@@ -52,18 +52,18 @@ describe("the reference (contract 1)", () => {
     }
   });
 
-  it("shows for each answer the fields that it has, and null only where null is possible", async () => {
+  it("shows the fields of each answer, and null only where null is possible", async () => {
     const { text } = await read("/openapi.json");
     const { paths, components } = JSON.parse(text);
     const shown = (path: string) =>
       paths[path].get.responses[200].content["application/json"].schema.$ref.split("/").at(-1);
     expect(Object.keys(components.schemas[shown("/api/v1/users/me/usage")].properties)).toContain("daily_usage");
     expect(Object.keys(components.schemas.Usage.properties)).toContain("prompt_tokens");
-    // an object's schema and "or null" in one allOf leave null out
+    // A schema that combines an object and "or null" in one allOf excludes null.
     expect(text).not.toMatch(/"allOf":\[\{"\$ref":"[^"]+"\},\{"type":\["object","null"\]\}\]/);
   });
 
-  it("declares a security scheme for each that an endpoint names, and one for each endpoint but the public ones", async () => {
+  it("declares each security scheme that an endpoint names, and one for each endpoint except the public ones", async () => {
     const document = JSON.parse((await read("/openapi.json")).text);
     const schemes = Object.keys(document.components.securitySchemes);
     const open: string[] = [];
@@ -77,7 +77,7 @@ describe("the reference (contract 1)", () => {
     expect(public_paths.sort()).toEqual(["/api/v1/api-keys/revoke-leaked", "/api/v1/secrets/oauth/client-metadata"]);
   });
 
-  it("names every operation once, readably, and says where the service is", async () => {
+  it("gives every operation a readable, unique name, and has the service's address", async () => {
     const document = JSON.parse((await read("/openapi.json")).text);
     const operations = Object.values<Record<string, { operationId: string }>>(document.paths).flatMap(Object.values);
     const names = operations.map(({ operationId }) => operationId);
@@ -89,7 +89,7 @@ describe("the reference (contract 1)", () => {
     expect(document.servers).toEqual([{ url: "/", description: "this service" }]);
   });
 
-  it("has patterns that every validator reads, without flags", async () => {
+  it("has patterns that every validator can read, without flags", async () => {
     const { text } = await read("/openapi.json");
     const patterns = [...text.matchAll(/"pattern":("(?:[^"\\]|\\.)*")/g)].map(([, found]) => JSON.parse(found ?? ""));
     expect(patterns.length).toBeGreaterThan(5);
@@ -100,7 +100,7 @@ describe("the reference (contract 1)", () => {
     expect(patterns.filter((pattern) => new RegExp(pattern, "u").test("calc")).length).toBeGreaterThan(3);
   });
 
-  it("declares what every endpoint answers of itself: 403 by its key, 413 and 415 by its body, 409 and 422 by its Idempotency-Key", async () => {
+  it("declares the common errors of every endpoint: 403 with a key, 413 and 415 with a body, 409 and 422 with an Idempotency-Key", async () => {
     const { paths } = JSON.parse((await read("/openapi.json")).text);
     for (const [path, methods] of Object.entries<Record<string, Operation>>(paths)) {
       for (const [method, operation] of Object.entries(methods)) {
@@ -122,7 +122,7 @@ describe("the reference (contract 1)", () => {
     }
   });
 
-  it("is what the endpoints answer: each GET of a user with one of everything, what made it, and a refusal", async () => {
+  it("agrees with the answers of the endpoints: each GET of a user with one record of each kind, the POSTs before, and an error", async () => {
     const document = JSON.parse((await read("/openapi.json")).text);
     const ajv = new Ajv2020({ strict: false, validateFormats: false }).addSchema(document, "api");
     const part = (...keys: string[]) => keys.map((key) => key.replaceAll("~", "~0").replaceAll("/", "~1")).join("/");
@@ -166,7 +166,7 @@ describe("the reference (contract 1)", () => {
     expect(read_count).toBeGreaterThan(20);
   });
 
-  it.each(["/docs", "/"])("%s is a page that loads nothing from elsewhere", async (path) => {
+  it.each(["/docs", "/"])("%s is a page that loads nothing from other hosts", async (path) => {
     const { status, type, text } = await read(path);
     expect([status, type]).toEqual([200, expect.stringMatching(/^text\/html/)]);
     expect(text).toMatch(/^\s*<!doctype html>/i);

@@ -5,7 +5,7 @@ import { ask, expectCleanAudit, LAB_KEY, labConfig } from "../support/lab.ts";
 import { ADMIN_KEY, type Client, type Service, startService } from "../support/service.ts";
 import { completion, startUpstream, type Upstream } from "../support/upstream.ts";
 
-// POST /api/v1/admin/reload: PURSER_CONFIG and the catalogue without a restart, all or nothing.
+// POST /api/v1/admin/reload reads PURSER_CONFIG and the catalogue without a restart, completely or not at all.
 
 const CHAT = "/api/v1/chat/completions";
 const RELOAD = "/api/v1/admin/reload";
@@ -58,24 +58,24 @@ describe("a reload", () => {
     await expectCleanAudit(service);
   });
 
-  it("leaves calls that have started at their prices, and their charge names the old price list", async () => {
-    const go_on = Promise.withResolvers<void>();
+  it("does not change the prices of running calls, and their charge names the old price list", async () => {
+    const may_finish = Promise.withResolvers<void>();
     upstream.answer(async (response, request) => {
-      await go_on.promise;
+      await may_finish.promise;
       await completion()(response, request);
     });
     const before = (await user.get("/api/v1/models/lab/a")).body.price_version;
     const started = user.post(CHAT, ask("lab/a"), { "X-Request-Id": "started" });
     await upstream.until(() => upstream.requests.length === 1);
-    // The model and its provider are gone from the file.
+    // The file no longer has the model and its provider.
     expect((await reload({ models: [], providers: [] })).status).toBe(200);
-    go_on.resolve();
+    may_finish.resolve();
     expect((await started).body.usage.cost_tokens).toBe(18);
     expect(await explain("started")).toMatchObject({ rates: { input_rate: 1, output_rate: 2, version: before } });
     expect(await modelIds()).not.toContain("lab/a");
   });
 
-  it("leaves an agent without its model: a chat names that model and the agent's field, as its run does", async () => {
+  it("may remove an agent's model: a chat and a run then name this model and the agent's field", async () => {
     const agent = (await user.post("/api/v1/agents", { name: "Left", model_id: "lab/a" })).body.id;
     await reload({ models: [] });
     const messages = [{ role: "user", content: "hello" }];
@@ -99,9 +99,9 @@ describe("a reload", () => {
   });
 
   it.each<[fault: string, changes: object, reason: RegExp]>([
-    ["a value that cannot be", { margin: -1 }, /purser\.json:1: margin must be above 0/],
+    ["an invalid value", { margin: -1 }, /purser\.json:1: margin must be above 0/],
     ["an unknown key", { colour: "red" }, /colour is an unknown key/],
-    ["a catalogue that is not there", { catalogue: "nowhere.json" }, /nowhere\.json cannot be read \(ENOENT\)/],
+    ["a missing catalogue", { catalogue: "nowhere.json" }, /nowhere\.json cannot be read \(ENOENT\)/],
   ])("with %s changes nothing and says why", async (_, changes, reason) => {
     const before = await modelIds();
     const { status, body } = await reload({ plans: [], ...changes });
@@ -113,7 +113,7 @@ describe("a reload", () => {
     expect((await user.post(CHAT, ask("lab/a"))).body.usage.cost_tokens).toBe(18);
   });
 
-  it("is the operator's alone", async () => {
+  it("can be called only by the operator", async () => {
     expect((await user.post(RELOAD)).status).toBe(401);
     expect((await service.as(ADMIN_KEY).post(RELOAD)).status).toBe(200);
   });

@@ -21,7 +21,7 @@ const sent = (path: string, body: string) =>
   fetch(`${service.url}${path}`, { method: "POST", headers: { "Content-Type": "application/json" }, body });
 const codeOf = async (answer: Response) => [answer.status, (await answer.json()).error.code];
 
-/** The first line of the answer to a request whose body never comes. */
+/** The first line of the answer to a request whose body is never sent. */
 function answerWithoutBody(path: string): Promise<string> {
   const { hostname, port } = new URL(service.url);
   const socket = connect(Number(port), hostname);
@@ -39,7 +39,7 @@ describe("bodies on paths that need no key", () => {
     ["/api/v1/auth/sign-up", 16_384],
     ["/api/v1/api-keys/revoke-leaked", 16_384],
     ["/api/v1/billing/stripe/webhook", 262_144],
-  ])("%s: more than %i bytes are refused, whether declared or not", async (path, limit) => {
+  ])("%s: more than %i bytes are rejected, declared or not", async (path, limit) => {
     const body = JSON.stringify({ email: "x".repeat(limit) });
     expect(await codeOf(await sent(path, body))).toEqual([413, "body_too_large"]);
     const stream = new Blob([body]).stream();
@@ -53,25 +53,25 @@ describe("bodies on paths that need no key", () => {
     expect(await codeOf(chunked)).toEqual([413, "body_too_large"]);
   });
 
-  it("the safety layer's endpoint takes 1 MB", async () => {
+  it("the safety layer's endpoint accepts 1 MB", async () => {
     const content = "x".repeat(1_048_576);
     const { status, body } = await user.post("/api/v1/safety/sanitize", { content, kind: "text" });
     expect([status, body.error.code]).toEqual([413, "body_too_large"]);
   });
 });
 
-describe("a body built to be costly", () => {
+describe("a costly body", () => {
   const nested = (depth: number) => `{"name":${"[".repeat(depth - 1)}${"]".repeat(depth - 1)}}`;
   const wide = (keys: number) => `{${Array.from({ length: keys }, (_, at) => `"k${at}":1`).join(",")}}`;
   const names = (body: { error: { message: string } }) => body.error.message;
 
-  it("of 65 levels is refused as such; of 64 the schema decides", async () => {
+  it("of 65 levels is rejected for its depth; one of 64 is checked by the schema", async () => {
     const deep = await user.post("/api/v1/agents", nested(65));
     expect([deep.status, names(deep.body)]).toEqual([400, expect.stringContaining("64 levels")]);
     expect((await user.post("/api/v1/agents", nested(64))).body.error.code).toBe("invalid_value");
   });
 
-  it("of 10,001 keys is refused, and of 100,001 where models are called", async () => {
+  it("of 10,001 keys is rejected, and of 100,001 keys on model calls", async () => {
     const ordinary = await user.post("/api/v1/agents", wide(10_001));
     expect([ordinary.status, names(ordinary.body)]).toEqual([400, expect.stringContaining("10000 keys")]);
     expect((await user.post("/api/v1/agents", wide(10_000))).body.error.code).not.toBe("invalid_json");
@@ -79,14 +79,14 @@ describe("a body built to be costly", () => {
     expect([model.status, names(model.body)]).toEqual([400, expect.stringContaining("100000 keys")]);
   });
 
-  it("a large body that is no JSON, or no UTF-8, is told as a small one is, without a word of it", async () => {
+  it("that is large and no JSON or UTF-8 gets the same error as a small one, without a quote from it", async () => {
     const broken = `{"model": "${"secret ".repeat(100_000)}`;
     const { status, body } = await user.post("/api/v1/chat/completions", broken);
     expect([status, body.error.code]).toEqual([400, "invalid_json"]);
     expect(names(body)).not.toContain("secret");
   });
 
-  it("a large body has one Idempotency-Key for itself, whatever its spaces", async () => {
+  it("that is large keeps its Idempotency-Key if only its spaces differ", async () => {
     const large = { kind: "text", content: "word ".repeat(80_000) };
     const key = { "Idempotency-Key": "large" };
     const first = await user.post("/api/v1/safety/sanitize", JSON.stringify(large), key);
@@ -98,7 +98,7 @@ describe("a body built to be costly", () => {
   });
 });
 
-describe("the headers of every answer (no page of another site frames it, no browser guesses its type)", () => {
+describe("the headers of every answer (no other site can frame it, no browser guesses its type)", () => {
   it.each([
     ["GET", "/"],
     ["GET", "/agents"],
@@ -125,7 +125,7 @@ describe("the headers of every answer (no page of another site frames it, no bro
 });
 
 describe("a flood from one address", () => {
-  it("of guesses at the operator's key is answered 429, and the operator is not locked out", async () => {
+  it("of guessed operator keys gets 429, and the operator is not locked out", async () => {
     const statuses: number[] = [];
     for (let guess = 0; guess < 40; guess += 1) {
       const headers = { Authorization: `Bearer guess-${guess}` };
@@ -148,8 +148,8 @@ describe("a flood from one address", () => {
         Origin: "https://purser.example",
       }),
     ],
-  ])("of invented %s is answered 429, and real keys that were never used are served", async (_what, code, invented) => {
-    // A service of its own: the limit of an address is one for both.
+  ])("of invented %s gets 429, and valid keys that were never used still work", async (_what, code, invented) => {
+    // A new service, because the limit of an address counts both.
     const attacked = await startService({ env: { PURSER_PUBLIC_URL: "https://purser.example" } });
     const real = await attacked.newUser();
     const statuses = new Set<number>();
@@ -168,7 +168,7 @@ describe("a flood from one address", () => {
     await attacked.stop();
   });
 
-  it("of sign-in requests is answered 429 before a body is read", async () => {
+  it("of sign-in requests gets 429 before a body is read", async () => {
     const path = "/api/v1/auth/sign-out";
     const statuses = new Set<number>();
     for (let batch = 0; batch < 40 && !statuses.has(429); batch += 1) {
@@ -176,7 +176,7 @@ describe("a flood from one address", () => {
       for (const answer of answers) statuses.add(answer.status);
     }
     expect([...statuses].sort()).toEqual([400, 429]);
-    // Token buckets refill by five a second: one of a few requests is refused in any case.
+    // The bucket refills with five tokens a second, so one of a few requests is always rejected.
     const first = await Promise.any(Array.from({ length: 60 }, () => answerWithoutBody(path)));
     expect(first).toBe("HTTP/1.1 429 Too Many Requests");
   });

@@ -5,7 +5,7 @@ import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { ADMIN_KEY, type Service, startService } from "../support/service.ts";
 
-// A reseller who follows the guide alone: its examples, word for word, in its order.
+// A reseller follows the guide: its examples, unchanged and in their order.
 
 const GUIDE = join(import.meta.dirname, "../../docs/guides/reselling.md");
 let service: Service;

@@ -3,7 +3,7 @@ import { charges, expectCleanAudit, type Lab, startLab } from "../support/lab.ts
 import type { Client } from "../support/service.ts";
 import { completion } from "../support/upstream.ts";
 
-// What the operator does not want kept any longer goes, and nothing else does.
+// The operator's retention deletes old records and no others.
 
 let lab: Lab;
 let user: Client;
@@ -47,7 +47,7 @@ test("finished runs, their occurrences and conversations are kept for PURSER_KEE
   expect(await charges(user)).toHaveLength(23);
   await expectCleanAudit(lab.service);
 
-  // What is forgotten does not happen again: not by a restart, and not when the schedule is turned off and on.
+  // A deleted occurrence does not happen again after a restart, or when the schedule is turned off and on.
   await user.request("PUT", daily, { schedule_enabled: false });
   await user.request("PUT", daily, { schedule_enabled: true });
   await lab.service.restart();

@@ -4,7 +4,7 @@ import { ask, charges, settledBalance, startLab, useLab } from "../support/lab.t
 import type { Client } from "../support/service.ts";
 import { completion, cut, delta, hanging, json, type Reply } from "../support/upstream.ts";
 
-// `auto` where upstreams misbehave, and the funds and names that it has to deal with (contract 4).
+// `auto` with failing upstreams, low funds, and unknown names (contract 4).
 
 const CHAT = "/api/v1/chat/completions";
 const GRANT = 1_000_000;
@@ -21,7 +21,7 @@ const lab = useLab(MODELS, { limits: { fallback_after_seconds: 1 } });
 beforeEach(async () => {
   lab.upstream.answer(completion());
   user = await lab.service.newUser({ trial: false, tokens: GRANT });
-  // what answers does not count as failing any more
+  // a model that answers no longer counts as failing
   for (const { id } of MODELS) await user.post(CHAT, ask(id));
   user = await lab.service.newUser({ trial: false, tokens: GRANT });
   lab.upstream.requests.length = 0;
@@ -48,30 +48,27 @@ describe("an upstream that misbehaves before its first word", () => {
     ["garbage", (response) => void response.writeHead(200).end('{"choices": [{{{'), "upstream_error"],
     ["JSON that is no completion", json({ choices: [] }), "upstream_error"],
   ];
-  it.each(ways)(
-    "%s: the next model answers and is paid alone, in one piece and as a stream",
-    async (_, reply, code) => {
-      lab.upstream.answer(only({ first: reply }));
-      const whole = await user.post(CHAT, ask("auto"));
-      expect(whole.body.routing).toMatchObject({
-        chosen: "lab/second",
-        fallbacks: [{ model: "lab/first", reason: code }],
-      });
-      expect(await charges(user)).toMatchObject([{ model: "lab/second", amount: -whole.body.usage.cost_tokens }]);
+  it.each(ways)("%s: the next model answers and only it is charged, streamed or not", async (_, reply, code) => {
+    lab.upstream.answer(only({ first: reply }));
+    const whole = await user.post(CHAT, ask("auto"));
+    expect(whole.body.routing).toMatchObject({
+      chosen: "lab/second",
+      fallbacks: [{ model: "lab/first", reason: code }],
+    });
+    expect(await charges(user)).toMatchObject([{ model: "lab/second", amount: -whole.body.usage.cost_tokens }]);
 
-      lab.upstream.answer(completion());
-      await user.post(CHAT, ask("lab/first"));
-      lab.upstream.answer(only({ first: reply }));
-      const stream = await openStream(lab.service, user, ask("auto"));
-      const all = await stream.rest();
-      const last = JSON.parse(all.at(-2) ?? "");
-      expect(textOf(all)).toBe("hello from upstream");
-      expect(last.routing).toMatchObject({ chosen: "lab/second", fallbacks: [{ model: "lab/first", reason: code }] });
-      await settledBalance(user);
-    },
-  );
+    lab.upstream.answer(completion());
+    await user.post(CHAT, ask("lab/first"));
+    lab.upstream.answer(only({ first: reply }));
+    const stream = await openStream(lab.service, user, ask("auto"));
+    const all = await stream.rest();
+    const last = JSON.parse(all.at(-2) ?? "");
+    expect(textOf(all)).toBe("hello from upstream");
+    expect(last.routing).toMatchObject({ chosen: "lab/second", fallbacks: [{ model: "lab/first", reason: code }] });
+    await settledBalance(user);
+  });
 
-  it("is tried last from then on, until it has answered", async () => {
+  it("is tried last afterwards, until it has answered", async () => {
     lab.upstream.answer(only({ first: limited("100") }));
     await user.post(CHAT, ask("auto"));
     const { body } = await user.post(CHAT, ask("auto"));
@@ -82,14 +79,14 @@ describe("an upstream that misbehaves before its first word", () => {
     expect((await user.post(CHAT, ask("auto"))).body.routing.chosen).toBe("lab/first");
   });
 
-  it("is asked again once its Retry-After is over", async () => {
+  it("is called again once its Retry-After is over", async () => {
     lab.upstream.answer(limited("1"), completion());
     expect((await user.post(CHAT, ask("auto"))).body.routing.chosen).toBe("lab/second");
     const chosen = async () => (await user.post(CHAT, ask("auto"))).body.routing.chosen;
     await expect.poll(chosen, { interval: 100 }).toBe("lab/first");
   });
 
-  it("passes its Retry-After on to a caller who named the model, and its words only as the provider's", async () => {
+  it("passes its Retry-After on to a caller who named the model, and quotes its message as the provider's", async () => {
     lab.upstream.answer(limited("17"));
     const { status, headers, body } = await user.post(CHAT, ask("lab/first"));
     expect([status, body.error.code, headers.get("retry-after")]).toEqual([502, "upstream_error", "17"]);
@@ -99,8 +96,8 @@ describe("an upstream that misbehaves before its first word", () => {
   });
 });
 
-describe("an upstream that breaks off after its first word", () => {
-  it("ends the stream with an error event; no other model takes over, and what was generated is charged", async () => {
+describe("an upstream that disconnects after its first word", () => {
+  it("ends the stream with an error event; no other model takes over, and the output so far is charged", async () => {
     lab.upstream.answer(only({ first: cut(delta("a word or two")) }));
     const stream = await openStream(lab.service, user, ask("auto"));
     const all = await stream.rest();
@@ -111,7 +108,7 @@ describe("an upstream that breaks off after its first word", () => {
     expect(await charges(user)).toMatchObject([{ model: "lab/first" }]);
   });
 
-  it("is not given up for being slow once it has begun", async () => {
+  it("is not replaced for being slow once it has begun", async () => {
     lab.upstream.answer(hanging(delta("slow")));
     const stream = await openStream(lab.service, user, ask("auto"));
     expect(await stream.next()).toContain("slow");
@@ -126,8 +123,8 @@ describe("an upstream that breaks off after its first word", () => {
   });
 });
 
-describe("what the account can pay for", () => {
-  it("passes over, without asking their providers, models that it cannot", async () => {
+describe("the account's funds", () => {
+  it("exclude models that the account cannot pay, without a call to their providers", async () => {
     const poor = await lab.service.newUser({ trial: false, tokens: 700 });
     const { status, body } = await poor.post(CHAT, ask("auto", { messages: HARD, max_tokens: 300 }));
     expect(status).toBe(200);
@@ -136,7 +133,7 @@ describe("what the account can pay for", () => {
     expect(tried()).not.toContain("dear");
   });
 
-  it("counts a key's budget too", async () => {
+  it("include a key's budget", async () => {
     const made = await user.post("/api/v1/api-keys", { name: "small", budget_tokens: 700 });
     const { status, body } = await lab.service
       .as(made.body.key)
@@ -147,7 +144,7 @@ describe("what the account can pay for", () => {
     ]);
   });
 
-  it("tells of the provider's failure where all others are too dear", async () => {
+  it("do not hide a provider's failure if all other models are too expensive", async () => {
     lab.upstream.answer(json(error, 500));
     const poor = await lab.service.newUser({ trial: false, tokens: 700 });
     const { status, body } = await poor.post(CHAT, ask("auto", { max_tokens: 300 }));
@@ -157,7 +154,7 @@ describe("what the account can pay for", () => {
 });
 
 describe("an agent with auto_route", () => {
-  it("shows in the run's record how it came to its model, fallbacks included, and keeps to it", async () => {
+  it("shows its routing in the run's record, with fallbacks, and keeps its model", async () => {
     lab.upstream.answer(only({ first: json(error, 500) }));
     const agent = { name: "router", auto_route: true, run_prompt: "go" };
     const { id } = (await user.post("/api/v1/agents", agent)).body;
@@ -170,21 +167,21 @@ describe("an agent with auto_route", () => {
       fallbacks: [{ model: "lab/first", reason: "upstream_error" }],
     });
     const chat = await user.post(`/api/v1/agents/${id}/chat`, { messages: [{ role: "user", content: "hello" }] });
-    // its provider has just failed: it is tried last
+    // Its provider has just failed, so it is tried last.
     expect(chat.body.routing).toMatchObject({ chosen: "lab/second", fallbacks: [] });
     const messages = [{ role: "user", content: "hello" }];
     const thread = { messages, thread_id: "t1" };
     await user.post(CHAT, ask("lab/first"));
     expect((await user.post(`/api/v1/agents/${id}/chat`, thread)).body.model).toBe("lab/second");
     lab.upstream.answer(completion());
-    await user.post(CHAT, ask("lab/first")); // it answers again, but the thread stays with its model
+    await user.post(CHAT, ask("lab/first")); // lab/first answers again, but the thread stays with its model
     const later = (await user.post(`/api/v1/agents/${id}/chat`, thread)).body;
     expect([later.model, later.routing?.reason]).toEqual(["lab/second", "kept from earlier turns"]);
   });
 });
 
 describe("free models", () => {
-  it("are the cheapest of all, and serve for nothing", async () => {
+  it("are the cheapest of all, and cost nothing", async () => {
     const free = await startLab([...MODELS, { id: "lab/free", input_rate: 0, output_rate: 0 }]);
     const caller = await free.service.newUser({ trial: false, tokens: 1_000 });
     const { body } = await caller.post(CHAT, ask("auto"));
@@ -195,12 +192,12 @@ describe("free models", () => {
 });
 
 describe("names", () => {
-  it("a model goes by its UUID as well", async () => {
+  it("include a model's UUID", async () => {
     const { uuid } = (await user.get("/api/v1/models/lab/second")).body;
     expect((await user.post(CHAT, ask(uuid))).body.model).toBe("lab/second");
   });
 
-  it("an unknown one is answered with the nearest", async () => {
+  it("that are unknown get an error with the most similar one", async () => {
     for (const model of ["lab/secnod", "second"]) {
       const { status, body } = await user.post(CHAT, ask(model));
       expect([status, body.error.code, body.error.param]).toEqual([404, "model_not_found", "model"]);
@@ -208,11 +205,11 @@ describe("names", () => {
     }
   });
 
-  it("a trial is told when only models outside it could serve", async () => {
+  it("outside the trial are named if only they could answer", async () => {
     const closed = await startLab(MODELS.map((model) => ({ ...model, trial_eligible: false })));
     const trial = await closed.service.newUser();
     const { status, body } = await trial.post(CHAT, ask("auto"));
-    // the rehearsal is for trials, but never stands in where a real model is on offer
+    // The rehearsal is for trials, but is no substitute for a real model on offer.
     expect([status, body.error?.code]).toEqual([403, "model_not_trial_eligible"]);
     await closed.stop();
   });

@@ -16,15 +16,15 @@ import {
   type Reply,
 } from "../support/upstream.ts";
 
-// How runs end before their answer, what is paid then, and what is tried first. contract 6.
+// Early ends of runs, their charges, and retries before them. contract 6.
 
 const GRANTED = 1_000_000;
-/** Stopping may take so long. */
+/** The most time that a stop may take. */
 const STOP_MS = 2_000;
 let lab: Lab;
 let site: Site;
 let user: Client;
-/** Requests of the site's page that hangs whose connection was closed. */
+/** Closed connections of requests for the site's page that hangs. */
 let left = 0;
 
 beforeAll(async () => {
@@ -71,7 +71,7 @@ const limited =
     response.writeHead(status, { "retry-after": String(retry_after_s) }).end();
   };
 
-/** Writes the beginning of an answer and tells when it is on its way. */
+/** Writes the beginning of an answer, and resolves when it is sent. */
 function beginning(text: string): { reply: Reply; sent: Promise<void> } {
   const { promise: sent, resolve } = Promise.withResolvers<void>();
   const reply: Reply = async (response, request) => {
@@ -82,7 +82,7 @@ function beginning(text: string): { reply: Reply; sent: Promise<void> } {
 }
 
 describe("a run that is cancelled", () => {
-  test("in a model call stops it upstream within 2 s, and is billed for what was generated", async () => {
+  test("during a model call aborts the provider's call within 2 s, and is billed for the output so far", async () => {
     const { reply, sent } = beginning("x".repeat(40));
     lab.upstream.answer(reply);
     const hang_ups = lab.upstream.hangUps;
@@ -99,7 +99,7 @@ describe("a run that is cancelled", () => {
     expect(await charges(user)).toMatchObject([{ amount: -cost_tokens, run_id: id }]);
   });
 
-  test("before the model has said anything costs the input that was sent", async () => {
+  test("before the model's first word costs the input", async () => {
     lab.upstream.answer(hanging());
     const path = await create();
     const { id } = (await user.post(path)).body;
@@ -110,7 +110,7 @@ describe("a run that is cancelled", () => {
     expect(await settledBalance(user)).toBe(GRANTED - run.usage.cost_tokens);
   });
 
-  test("in a tool call stops it within 2 s, and has paid for the call before", async () => {
+  test("during a tool call stops it within 2 s, and pays for the model call before", async () => {
     lab.upstream.answer(fetching(`${site.url}/hang`));
     const path = await create(withFetch);
     const before = left;
@@ -124,7 +124,7 @@ describe("a run that is cancelled", () => {
     expect(lab.upstream.requests).toHaveLength(1);
   });
 
-  test("while it waits for a provider's next try stops within 2 s", async () => {
+  test("while it waits for a retry of the provider stops within 2 s", async () => {
     lab.upstream.answer(limited(429, 30));
     const path = await create();
     const { id } = (await user.post(path)).body;
@@ -133,7 +133,7 @@ describe("a run that is cancelled", () => {
     expect(lab.upstream.requests).toHaveLength(1);
   });
 
-  test("in the queue is cancelled by the answer, and was never begun", async () => {
+  test("in the queue is cancelled before the answer, and never begins", async () => {
     lab.upstream.answer(hanging());
     const path = await create();
     for (let n = 0; n < 10; n++) await user.post(path);
@@ -145,7 +145,7 @@ describe("a run that is cancelled", () => {
   });
 });
 
-test("a run whose time is up in the middle of an answer is billed for what was generated", async () => {
+test("a run whose time ends during an answer is billed for the output so far", async () => {
   lab.upstream.answer(hanging(delta("x".repeat(40))));
   const run = await runNow(await create({ limits: { max_run_seconds: 1 } }));
   expect(run).toMatchObject({ status: "failed", error: { code: "timeout" }, usage: { output_tokens: 10 } });
@@ -153,7 +153,7 @@ test("a run whose time is up in the middle of an answer is billed for what was g
   expect(await settledBalance(user)).toBe(GRANTED - run.usage.cost_tokens);
 });
 
-test("a model is asked for a stream where it can, since only a stream can be billed for a part", async () => {
+test("a model that can stream is called with a stream, because only a partial stream can be billed", async () => {
   expect(await runNow(await create())).toMatchObject({ status: "succeeded", usage: { cost_tokens: 18 } });
   expect(await runNow(await create({ model_id: "lab/whole" }))).toMatchObject({
     status: "succeeded",
@@ -163,7 +163,7 @@ test("a model is asked for a stream where it can, since only a stream can be bil
   expect(lab.upstream.requests.map(({ body }) => body.stream ?? false)).toEqual([true, false]);
 });
 
-test("a tool's arguments without a bottom go back to the model", async () => {
+test("arguments of a tool that nest too deeply are reported to the model", async () => {
   const deep = `${"[".repeat(20_000)}${"]".repeat(20_000)}`;
   const tool_calls = [{ index: 0, id: "call_1", type: "function", function: { name: "web_fetch", arguments: deep } }];
   const asks = event({ choices: [{ index: 0, delta: { tool_calls }, finish_reason: "tool_calls" }] });
@@ -174,7 +174,7 @@ test("a tool's arguments without a bottom go back to the model", async () => {
 });
 
 describe("a model call that fails", () => {
-  test("is made again until the provider answers; each try is a step, and only the answer is paid", async () => {
+  test("is retried until the provider answers; each attempt is a step, and only the answer is charged", async () => {
     lab.upstream.answer(json({}, 500), limited(429, 1), completion("At last."));
     const run = await runNow(await create());
     expect(run).toMatchObject({ status: "succeeded", output: "At last.", usage: { cost_tokens: 18 }, error: null });
@@ -183,7 +183,7 @@ describe("a model call that fails", () => {
     expect(await charges(user)).toHaveLength(1);
   });
 
-  test("in the middle of its answer is paid for that, stays on record, and is made again", async () => {
+  test("during its answer is charged for the output so far, stays in the record, and is retried", async () => {
     lab.upstream.answer(cut(delta("Once upon a time")), completion("The end."));
     const run = await runNow(await create());
     expect(run).toMatchObject({ status: "succeeded", output: "The end." });
@@ -196,7 +196,7 @@ describe("a model call that fails", () => {
     expect(lab.upstream.requests[1]?.body.messages).toEqual(lab.upstream.requests[0]?.body.messages);
   });
 
-  test("in the middle of a chat's answer is not made again: its caller has heard the beginning, and pays for that", async () => {
+  test("during a chat's answer is not retried, because its caller has read the beginning and pays for it", async () => {
     lab.upstream.answer(cut(delta("Once upon a time")), completion("The end."));
     const chat = (await create()).replace("/runs", "/chat");
     const { body: heard } = await user.post(chat, { messages: [{ role: "user", content: "Tell." }], stream: true });
@@ -209,7 +209,7 @@ describe("a model call that fails", () => {
     expect(lab.upstream.requests).toHaveLength(1);
   });
 
-  test("for what it was asked fails the run at once, and says what was wrong", async () => {
+  test("because of its request fails the run at once, and the error names the fault", async () => {
     lab.upstream.answer(json({ error: { code: "context_length_exceeded", message: "too long" } }, 400));
     const run = await runNow(await create());
     expect(run).toMatchObject({ status: "failed", error: { code: "model_unavailable" } });
@@ -217,7 +217,7 @@ describe("a model call that fails", () => {
     expect(lab.upstream.requests).toHaveLength(1);
   });
 
-  test("of a provider that wants to be left alone for longer than the run may take fails it now", async () => {
+  test("with a Retry-After beyond the run's time limit fails the run at once", async () => {
     lab.upstream.answer(limited(503, 50));
     const run = await runNow(await create({ limits: { max_run_seconds: 20 } }));
     expect(run).toMatchObject({ status: "failed", error: { code: "model_unavailable" } });
@@ -226,13 +226,13 @@ describe("a model call that fails", () => {
 });
 
 describe("cost caps", () => {
-  /** Uses up all that it may. */
+  /** Uses up all of its cap. */
   const greedy: Reply = (response, request) => {
     const usage = { prompt_tokens: 5, completion_tokens: request.body.max_tokens };
     return completion("x", usage)(response, request);
   };
 
-  test("of the month are not overshot by runs at the same time", async () => {
+  test("of the month are not exceeded by concurrent runs", async () => {
     lab.upstream.answer(greedy);
     const path = await create({ limits: { max_cost_tokens_per_month: 1_000 } });
     const runs = await Promise.all(Array.from({ length: 6 }, () => runNow(path)));
@@ -245,7 +245,7 @@ describe("cost caps", () => {
     expect(await settledBalance(user)).toBe(GRANTED - spent);
   });
 
-  test("of a run are not overshot by its many calls", async () => {
+  test("of a run are not exceeded by its many calls", async () => {
     let page = 0;
     lab.upstream.answer((response, request) =>
       calling("web_fetch", { url: `${site.url}/?${page++}` })(response, request),
@@ -257,9 +257,9 @@ describe("cost caps", () => {
   });
 });
 
-describe("an answer that is cut off", () => {
+describe("an answer that is cut", () => {
   test.each(["length", "content_filter", "stop"])(
-    "by %s says so in its step, of a run that succeeds",
+    "by %s has the reason in its step, and the run succeeds",
     async (reason) => {
       lab.upstream.answer(ended("Half of i", reason));
       const run = await runNow(await create());
@@ -268,7 +268,7 @@ describe("an answer that is cut off", () => {
     },
   );
 
-  test("does not tell the model of that: its messages are sent back as they were", async () => {
+  test("is sent back to the model without the reason", async () => {
     lab.upstream.answer(fetching(`${site.url}/`), completion("Done."));
     const run = await runNow(await create(withFetch));
     expect(run.steps[0].result.finish_reason).toBe("tool_calls");
@@ -279,7 +279,7 @@ describe("an answer that is cut off", () => {
 });
 
 describe("a run fails", () => {
-  test("with unsafe_content when a page of a strict agent's attacks it, before a model sees any of it", async () => {
+  test("with unsafe_content if a page attacks an agent with strict safety, before a model reads any of it", async () => {
     lab.upstream.answer(fetching(`${site.url}/attack`), completion("Done."));
     const run = await runNow(await create({ tools_config: { web_fetch: { enabled: true, safety: "strict" } } }));
     expect(run).toMatchObject({ status: "failed", error: { code: "unsafe_content" }, output: null });
@@ -287,7 +287,7 @@ describe("a run fails", () => {
     expect(lab.upstream.requests).toHaveLength(1);
   });
 
-  test("with tool_failed when its model makes the same call over and over, though it was told not to", async () => {
+  test("with tool_failed if its model repeats the same call again and again after a warning", async () => {
     lab.upstream.answer(fetching(`${site.url}/`));
     const asked = site.requests.length;
     const run = await runNow(await create({ ...withFetch, run_prompt: `Look at ${site.url}/` }));

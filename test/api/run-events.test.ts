@@ -41,7 +41,7 @@ const numbered = (events: SentEvent[]) => events.filter(({ id }) => id !== null)
 const names = (events: SentEvent[]) => numbered(events).map((each) => each.event);
 const ONE_STEP = ["run.queued", "run.started", "step.started", "step.finished"];
 
-test("a finished run is replayed: each step as its record has it, the record at the end, ids from 1 without a gap", async () => {
+test("a finished run is replayed with each step as in its record, the record at the end, and ids from 1 without a gap", async () => {
   lab.upstream.answer(fetching(`${site.url}/`), completion("Green."));
   const path = await runNow(30);
   const { status, until } = await followRun(lab.service, user, path);
@@ -57,7 +57,7 @@ test("a finished run is replayed: each step as its record has it, the record at 
   expect(events[2]?.data).toMatchObject({ run_id: record.id, index: 0, type: "model", name: "lab/plain" });
 });
 
-test("the pictures and links that a run keeps for its later steps are not read for its followers", async () => {
+test("pictures and links that a run stores for later steps are not read for its followers", async () => {
   const path = await runNow(30);
   const run_id = path.split("/").at(-1) ?? "";
   const db = await lab.service.database.open();
@@ -68,7 +68,7 @@ test("the pictures and links that a run keeps for its later steps are not read f
   expect(found?.steps.map(({ internal }) => internal)).toEqual([null]);
 });
 
-test("whoever comes back with Last-Event-ID is told the rest, with nothing twice and nothing left out", async () => {
+test("a follower that reconnects with Last-Event-ID gets each remaining event exactly once", async () => {
   const path = await runNow(30);
   const all = await (await followRun(lab.service, user, path)).until();
   for (let seen = 0; seen < all.length; seen++) {
@@ -83,7 +83,7 @@ test("whoever comes back with Last-Event-ID is told the rest, with nothing twice
   }
 });
 
-test("a run at work is told as it happens, its text as it is generated, and its cancelling", async () => {
+test("a follower of a running run gets its events, its text and its cancellation at once", async () => {
   const role = event({ choices: [{ index: 0, delta: { role: "assistant" }, finish_reason: null }] });
   let goOn: (text: string) => void = () => {};
   lab.upstream.answer(async (response, request) => {
@@ -155,7 +155,7 @@ test("a run that waits in the queue is told from there, and one that is cancelle
   for (const path of open) await (await followRun(lab.service, user, path)).until();
 });
 
-test("200 followers of one run are all told all of it", async () => {
+test("200 followers of one run all get every event", async () => {
   let answer: () => void = () => {};
   lab.upstream.answer(async (response, request) => {
     const released = Promise.withResolvers<void>();
@@ -168,12 +168,12 @@ test("200 followers of one run are all told all of it", async () => {
   await lab.upstream.until(() => lab.upstream.requests.length === 1);
   answer();
   expect(followers.map(({ status }) => status)).toEqual(followers.map(() => 200));
-  const told = await Promise.all(followers.map((follower) => follower.until()));
+  const event_lists = await Promise.all(followers.map((follower) => follower.until()));
   const whole = [...ONE_STEP, "run.finished"];
-  for (const events of told) expect(names(events)).toEqual(whole);
+  for (const events of event_lists) expect(names(events)).toEqual(whole);
 });
 
-test("events of what is not the caller's, or not this agent's, are 404", async () => {
+test("events of another user's run, or of another agent's, are 404", async () => {
   const path = await runNow(30);
   const other = await lab.service.newUser();
   const sibling = (await user.post("/api/v1/agents", { name: "Other", model_id: "lab/plain" })).body.id;

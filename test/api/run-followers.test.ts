@@ -6,7 +6,7 @@ import type { ClaimedRun } from "../../src/runs/runs.types.ts";
 import { MODEL_CALL, USAGE, useQueue } from "../properties/run-queue-fixture.ts";
 import { parsedEvent, type SentEvent } from "../support/run-events.ts";
 
-// Followers as another node has them: nobody tells them what the worker of a run does.
+// Followers on another node: the worker of the run does not notify them directly.
 
 const queue = useQueue();
 const feeds: EventFeed[] = [];
@@ -42,7 +42,7 @@ async function follow(run_id: string, after = 0, on = node): Promise<EventFeed> 
   feeds.push(feed);
   return feed;
 }
-/** What comes up to the event of this name. */
+/** Reads the events up to the one of this name. */
 async function read(feed: EventFeed, name: string): Promise<SentEvent[]> {
   const events: SentEvent[] = [];
   while (events.at(-1)?.event !== name) {
@@ -59,7 +59,7 @@ async function work({ lease }: ClaimedRun) {
 }
 const WHOLE = ["run.queued", "run.started", "step.started", "step.finished", "run.finished"];
 
-test("a run of another node is followed to its end, and every node tells the same events under the same ids", async () => {
+test("a run of another node is followed to its end, and every node sends the same events with the same ids", async () => {
   const { id } = await queue.enqueue();
   const feed = await follow(id);
   await read(feed, "run.queued");
@@ -72,7 +72,7 @@ test("a run of another node is followed to its end, and every node tells the sam
   expect(await node.follow(queue.agent.user_id, id, WHOLE.length)).toBeNull();
 });
 
-test("cancelling has its place after the step that was at work, whoever looks and when", async () => {
+test("the cancelling event comes after the step in progress, on every node and at every time", async () => {
   const { id } = await queue.enqueue();
   const { lease } = await queue.claimOne();
   await queue.scheduling.startStep(lease, MODEL_CALL);
@@ -92,7 +92,7 @@ test("cancelling has its place after the step that was at work, whoever looks an
   ]);
 });
 
-test("a run that is taken up again goes on in the sequence where it was", async () => {
+test("a resumed run continues its sequence of events", async () => {
   const { id } = await queue.enqueue();
   const lost = await queue.claimOne();
   await queue.scheduling.startStep(lost.lease, MODEL_CALL);
@@ -105,7 +105,7 @@ test("a run that is taken up again goes on in the sequence where it was", async 
   expect(events.map(({ id, event }) => [id, event])).toEqual(WHOLE.map((event, index) => [index + 1, event]));
 });
 
-test("a run cancelled in the queue after its worker was lost in a step is told to its end", async () => {
+test("the events of a run that lost its worker during a step and was cancelled in the queue are complete", async () => {
   const { id } = await queue.enqueue();
   const lost = await queue.claimOne();
   await queue.scheduling.startStep(lost.lease, MODEL_CALL);
@@ -116,7 +116,7 @@ test("a run cancelled in the queue after its worker was lost in a step is told t
   expect(events.map(({ id }) => id)).toEqual(events.map((_, index) => index + 1));
 });
 
-test("an id that the run does not have yet is refused, and one that another node has told already is not", async () => {
+test("an id that the run does not have yet is rejected, and one that another node has already sent is accepted", async () => {
   vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] });
   try {
     const { id } = await queue.enqueue();
@@ -126,7 +126,7 @@ test("an id that the run does not have yet is refused, and one that another node
     }
     const { lease } = await queue.claimOne();
     await queue.scheduling.startStep(lease, MODEL_CALL);
-    // This node looks only when its timer fires, and has not heard of the step.
+    // This node reads only when its timer fires, and has not read the step yet.
     const resumed = await follow(id, 3);
     await queue.scheduling.finishStep(lease, { index: 0, status: "succeeded", result: "x", usage: USAGE });
     node.happened(id);
@@ -138,29 +138,29 @@ test("an id that the run does not have yet is refused, and one that another node
   }
 });
 
-test("200 followers cost the database what one does, and nobody following costs nothing", async () => {
+test("200 followers cost the database as much as one, and a run without followers costs nothing", async () => {
   vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] });
   try {
     const { id } = await queue.enqueue();
-    const crowd = await Promise.all(Array.from({ length: 200 }, () => follow(id)));
-    const told = crowd.map((feed) => read(feed, "run.finished"));
+    const follower_feeds = await Promise.all(Array.from({ length: 200 }, () => follow(id)));
+    const event_lists = follower_feeds.map((feed) => read(feed, "run.finished"));
     expect(queries).toMatchObject({ fingerprints: 0 });
     expect(queries.follow).toBeLessThanOrEqual(2);
     await vi.advanceTimersToNextTimerAsync();
     await vi.waitUntil(() => queries.fingerprints === 1);
     await work(await queue.claimOne());
     await vi.advanceTimersToNextTimerAsync();
-    await Promise.all(told);
+    await Promise.all(event_lists);
     expect(queries.fingerprints).toBe(2);
     expect(queries.follow).toBeLessThanOrEqual(4);
-    for (const feed of crowd) feed.leave();
+    for (const feed of follower_feeds) feed.leave();
     expect(vi.getTimerCount()).toBe(0);
   } finally {
     vi.useRealTimers();
   }
 });
 
-test("a silent stream is kept alive by a comment each 15 seconds, and ends with the process", async () => {
+test("a silent stream gets a comment every 15 seconds, and ends with the process", async () => {
   const { id } = await queue.enqueue();
   const feed = await follow(id);
   await read(feed, "run.queued");

@@ -22,10 +22,10 @@ beforeEach(async () => {
 const runNow = (wait_s: number) => user.post(`${agent}/runs`, undefined, { Prefer: `wait=${wait_s}` });
 const setClock = (now: string) => lab.service.admin.request("PUT", "/api/v1/admin/clock", { now });
 
-test("the clock goes on by two days: occurrences and runs are listed page by page, newest first, and filtered", async () => {
+test("occurrences and runs of two days are listed page by page, newest first, and filtered", async () => {
   await setClock("2026-03-03T12:00:00Z");
   const manual = (await runNow(30)).body;
-  const walk = async (list: "runs" | "occurrences", query = "") => {
+  const listAll = async (list: "runs" | "occurrences", query = "") => {
     const seen: { id?: string; at?: string; trigger?: string }[] = [];
     let cursor: string | null = "";
     while (cursor !== null) {
@@ -36,19 +36,21 @@ test("the clock goes on by two days: occurrences and runs are listed page by pag
     return seen;
   };
   const days = ["2026-03-03T09:00:00.000Z", "2026-03-02T09:00:00.000Z", "2026-03-01T09:00:00.000Z"];
-  expect((await walk("occurrences")).map(({ at }) => at)).toEqual(days);
+  expect((await listAll("occurrences")).map(({ at }) => at)).toEqual(days);
   for (const occurrence of (await user.get(`${agent}/occurrences`)).body.occurrences) {
     expect(occurrence).toMatchObject({ scheduled_for: occurrence.at, status: occurrence.state });
   }
-  const all = await walk("runs");
+  const all = await listAll("runs");
   expect(all.map(({ trigger }) => trigger)).toEqual(["manual", "schedule", "schedule", "schedule"]);
   const ids = all.map(({ id }) => id);
-  expect(await walk("runs", "&trigger=manual")).toMatchObject([{ id: manual.id }]);
-  expect((await walk("runs", "&trigger=schedule&status=succeeded")).map(({ id }) => id)).toEqual(ids.slice(1));
+  expect(await listAll("runs", "&trigger=manual")).toMatchObject([{ id: manual.id }]);
+  expect((await listAll("runs", "&trigger=schedule&status=succeeded")).map(({ id }) => id)).toEqual(ids.slice(1));
   // `from` is inclusive, `to` is not.
-  expect((await walk("runs", `&from=${days[1]}&to=${days[0]}`)).map(({ id }) => id)).toEqual([ids[2]]);
-  // A day stands for its start in UTC.
-  expect((await walk("runs", "&trigger=schedule&from=2026-03-02&to=2026-03-03")).map(({ id }) => id)).toEqual([ids[2]]);
+  expect((await listAll("runs", `&from=${days[1]}&to=${days[0]}`)).map(({ id }) => id)).toEqual([ids[2]]);
+  // A date means its start in UTC.
+  expect((await listAll("runs", "&trigger=schedule&from=2026-03-02&to=2026-03-03")).map(({ id }) => id)).toEqual([
+    ids[2],
+  ]);
   const { transactions } = (await user.get("/api/v1/users/me/transactions?from=2026-03-02&to=2026-03-03")).body;
   expect(transactions.map(({ run_id }: { run_id: string }) => run_id)).toEqual([ids[2]]);
   for (const run of all) {
@@ -61,21 +63,21 @@ test("the clock goes on by two days: occurrences and runs are listed page by pag
   }
 });
 
-test("Prefer: wait answers 200 with the finished run, 202 with the run as it stands when the time is up", async () => {
-  const finished = await runNow(61); // counts as 60
+test("Prefer: wait answers 200 with the finished run, 202 with the current run when the time is up", async () => {
+  const finished = await runNow(61); // is limited to 60
   expect([finished.status, finished.body.status, finished.body.output]).toEqual([
     200,
     "succeeded",
     "hello from upstream",
   ]);
   lab.upstream.answer(hanging());
-  const standing = await runNow(1);
-  expect([standing.status, standing.body.status]).toEqual([202, "running"]);
-  expect(standing.headers.get("location")).toBe(`${agent}/runs/${standing.body.id}`);
-  await user.post(`${agent}/runs/${standing.body.id}/cancel`);
+  const unfinished = await runNow(1);
+  expect([unfinished.status, unfinished.body.status]).toEqual([202, "running"]);
+  expect(unfinished.headers.get("location")).toBe(`${agent}/runs/${unfinished.body.id}`);
+  await user.post(`${agent}/runs/${unfinished.body.id}/cancel`);
 });
 
-test("disabling an agent cancels its runs that wait in the queue, and lets those at work finish", async () => {
+test("disabling an agent cancels its queued runs, and lets its running runs finish", async () => {
   lab.upstream.answer(hanging());
   const runs = await Promise.all(Array.from({ length: 11 }, () => runNow(0)));
   await lab.upstream.until(() => lab.upstream.requests.length === 10);

@@ -7,7 +7,7 @@ import { type RunningProcess, startProcess } from "../support/process.ts";
 import { ADMIN_KEY } from "../support/service.ts";
 import { hanging, startUpstream, type Upstream } from "../support/upstream.ts";
 
-// contract 6, worker_lost: what is seen of a chat whose process was killed.
+// contract 6, worker_lost: the record of a chat whose process was killed.
 
 let database: TestDatabase;
 let upstream: Upstream;
@@ -48,7 +48,7 @@ const posted = (url: string, key: string, body: object) =>
     body: JSON.stringify(body),
   });
 
-test("a chat whose process was killed has failed with worker_lost after the restart, and is counted as that", async () => {
+test("a chat whose process was killed is failed with worker_lost after the restart, and is counted as such", async () => {
   upstream.answer(hanging());
   const first = await started();
   const { api_key } = await (
@@ -62,7 +62,7 @@ test("a chat whose process was killed has failed with worker_lost after the rest
   await killed();
   expect(await cutOff).toBeInstanceOf(Error);
 
-  // On PostgreSQL a lease has to be over first; this one is.
+  // On PostgreSQL the lease has to end first. This ends it.
   const db = await database.open();
   await db.query({ text: "update run set lease_until = now() - interval '1 second' where lease_until is not null" });
   await db.close();

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Lab, startLab } from "../support/lab.ts";
 import { completion, hanging } from "../support/upstream.ts";
 
-// What an operator sees of runs at /metrics.
+// The metrics of runs at /metrics.
 
 let lab: Lab;
 beforeAll(async () => {
@@ -13,7 +13,7 @@ beforeAll(async () => {
 });
 afterAll(() => lab.stop());
 
-/** The values of a metric, by its labels as they are written. */
+/** The values of a metric, by its labels as text. */
 async function metric(name: string): Promise<Record<string, number>> {
   const lines = (await (await fetch(`${lab.service.url}/metrics`)).text()).split("\n");
   const values = lines.filter((line) => line.startsWith(`${name}{`) || line.startsWith(`${name} `));
@@ -23,7 +23,7 @@ async function metric(name: string): Promise<Record<string, number>> {
 }
 const advance = (now: string) => lab.service.admin.request("PUT", "/api/v1/admin/clock", { now });
 
-test("the queue's length and the age of the oldest run in it, the lateness of due runs, and what failed runs failed with", async () => {
+test("metrics have the queue's length, the age of its oldest run, the lateness of due runs, and the codes of failed runs", async () => {
   const user = await lab.service.newUser({ trial: false, tokens: 1_000_000 });
   const daily = { schedule_enabled: true, schedule_interval: "daily", schedule_time: "09:00" };
   const fields = { name: "Scout", model_id: "lab/plain", run_prompt: "Go." };

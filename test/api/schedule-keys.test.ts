@@ -3,7 +3,7 @@ import { charges, useLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
 import { completion, hanging } from "../support/upstream.ts";
 
-// contract 3: a schedule spends for the API key that enabled it, and stops with that key.
+// contract 3: a schedule spends for the API key that enabled it, and stops with this key.
 
 let user: Client;
 let day = 1;
@@ -51,7 +51,7 @@ const patch = (caller: Pick<Client, "request">, { id }: { id: string }, changes:
   caller.request("PATCH", `/api/v1/api-keys/${id}`, changes);
 
 describe("a key with a budget", () => {
-  test("cannot spend more than it by a schedule: the schedule pauses, and a raised budget resumes it", async () => {
+  test("cannot exceed it by a schedule: the schedule pauses, and a higher budget resumes it", async () => {
     const key = await newKey({ budget_tokens: 420 });
     const { path, made } = await agentBy(key);
     expect(made.schedule_api_key_id).toBe(key.id);
@@ -78,7 +78,7 @@ describe("a key with a budget", () => {
     expect((await runsOf(path))[0].status).toBe("succeeded");
   });
 
-  test("that is used up has no due run at all, and the occurrence says why", async () => {
+  test("that is used up begins no due run, and the occurrence says why", async () => {
     const { path } = await agentBy(await newKey({ budget_tokens: 0 }));
     await pass(2);
     expect(await runsOf(path)).toEqual([]);
@@ -89,7 +89,7 @@ describe("a key with a budget", () => {
     ]);
   });
 
-  test("spends its own tokens when it changes the task of another caller's schedule", async () => {
+  test("spends its own budget when it changes the task of another caller's schedule", async () => {
     const key = await newKey({ budget_tokens: 0 });
     const { path, made } = await agentBy(user);
     expect(made.schedule_api_key_id).not.toBe(key.id);
@@ -110,7 +110,7 @@ describe("a key with a budget", () => {
     expect(await runsOf(path)).toMatchObject([{ status: "succeeded" }]);
   });
 
-  test("cannot raise its own budget or another key's, nor prolong itself", async () => {
+  test("cannot raise its own budget or another key's, nor extend its own life", async () => {
     const expires_at = at(3_000, "00:00");
     const key = await newKey({ budget_tokens: 100, expires_at });
     const other = await newKey({ budget_tokens: 100, expires_at });
@@ -134,7 +134,7 @@ test("a schedule of a key that may not use the agent's model fails and names tha
 });
 
 describe("changing a key", () => {
-  test("answers 403 to a key with fewer scopes that raises it, 400 for a past end, 404 for another user's, 409 when revoked", async () => {
+  test("answers 403 to a key with fewer scopes, 400 for an end in the past, 404 for another user's key, 409 for a revoked key", async () => {
     const key = await newKey({ budget_tokens: 100 });
     const narrow = await newKey({ scopes: ["keys:write"] });
     const broader = await patch(narrow, key, { budget_tokens: 200 });
@@ -151,7 +151,7 @@ describe("changing a key", () => {
     expect([revoked.status, revoked.body.error.code]).toEqual([409, "key_revoked"]);
   });
 
-  test("of a shorter life cannot give another key a longer one", async () => {
+  test("by a key with a shorter life cannot extend another key's life", async () => {
     const short = await newKey({ expires_at: at(100, "00:00") });
     const other = await newKey({ expires_at: at(200, "00:00") });
     const refused = await patch(short, other, { expires_at: null });
@@ -163,7 +163,7 @@ describe("a stolen key's schedule", () => {
   test.each([
     ["revoked by its owner", (key: Key) => user.request("DELETE", `/api/v1/api-keys/${key.id}`), 204],
     ["reported as leaked", (key: Key) => user.post("/api/v1/api-keys/revoke-leaked", { key: key.key }), 202],
-  ])("does not run again once the key is %s, until it is enabled by another", async (_how, revoke, status) => {
+  ])("does not run again once the key is %s, until another key enables it", async (_how, revoke, status) => {
     const key = await newKey();
     const { path, made } = await agentBy(key);
     const { path: others } = await agentBy(user);
@@ -183,7 +183,7 @@ describe("a stolen key's schedule", () => {
     expect(await runsOf(path)).toMatchObject([{ status: "succeeded" }]);
   });
 
-  test("has its run at work cancelled when the key is revoked", async () => {
+  test("has its run cancelled when the key is revoked", async () => {
     const key = await newKey();
     const { path } = await agentBy(key, { run_prompt: "Take long." });
     const { path: others } = await agentBy(user);
@@ -200,7 +200,7 @@ describe("a stolen key's schedule", () => {
   });
 });
 
-test("a rotated key keeps its schedules, and an expired one pauses them until its end is later", async () => {
+test("a rotated key keeps its schedules, and an expired key pauses them until its end is moved", async () => {
   const key = await newKey({ expires_at: at(day + 2, "00:00") });
   const { path } = await agentBy(key);
   expect((await key.post(`/api/v1/api-keys/${key.id}/rotate`, {})).status).toBe(200);

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Client, type Service, startService } from "../support/service.ts";
 
-// contract 3: what a key without secrets:write or secrets:read can do with the secrets that agents use.
+// contract 3: the limits of a key without secrets:write or secrets:read for the secrets that agents use.
 
 let service: Service;
 let user: Client;
@@ -32,7 +32,7 @@ const DENIED = {
   },
 };
 
-test("a key with agents:write alone cannot take a secret by an agent of its own, whether or not the secret is there", async () => {
+test("a key with only agents:write cannot bind a secret to its own agent, whether or not the secret exists", async () => {
   const key = await keyWith("agents:read", "agents:write");
   for (const secret of ["STRIPE", "NOT_THERE"]) {
     expect(await newAgent(key, tools({ secret, hosts: ["evil.example"] }))).toMatchObject(DENIED);
@@ -40,7 +40,7 @@ test("a key with agents:write alone cannot take a secret by an agent of its own,
   expect((await user.get("/api/v1/agents")).body.agents).toEqual([]);
 });
 
-test("nor by widening a binding, by an old version of the agent, or by copying what it reads to another agent", async () => {
+test("such a key cannot widen a binding, restore one of an old version, or copy one to another agent", async () => {
   const { body: agent } = await newAgent(user, tools());
   const path = `/api/v1/agents/${agent.id}`;
   const key = await keyWith("agents:read", "agents:write");
@@ -58,7 +58,7 @@ test("nor by widening a binding, by an old version of the agent, or by copying w
   expect(await reader.request("PUT", path, { tools_config: tools() })).toMatchObject(DENIED);
 });
 
-test("without secrets:read names are hidden in every answer, and a PUT of what was read keeps the bindings", async () => {
+test("without secrets:read names are hidden in every answer, and a PUT of the read agent keeps the bindings", async () => {
   const { body: agent } = await newAgent(user, tools());
   const path = `/api/v1/agents/${agent.id}`;
   const key = await keyWith("agents:read", "agents:write");
@@ -79,7 +79,7 @@ test("without secrets:read names are hidden in every answer, and a PUT of what w
   expect((await reader.get(path)).body).toMatchObject({ secrets_used: ["STRIPE"], tools_config: tools() });
 });
 
-test("a binding whose secret was deleted is kept by a null, and its name is told to nobody without secrets:read", async () => {
+test("a null keeps a binding whose secret was deleted, and its name is hidden without secrets:read", async () => {
   const { id } = (await user.post("/api/v1/secrets", { name: "GONE", value: "value-of-GONE" })).body;
   const { body: agent } = await newAgent(user, tools({ secret: "GONE" }));
   await user.request("DELETE", `/api/v1/secrets/${id}`);
@@ -89,7 +89,7 @@ test("a binding whose secret was deleted is kept by a null, and its name is told
   expect(JSON.stringify(kept.body)).not.toContain("GONE");
 });
 
-test("secrets:write beside agents:write binds a secret, by its name", async () => {
+test("a key with secrets:write and agents:write can bind a secret by its name", async () => {
   const key = await keyWith("agents:write", "secrets:write");
   const made = await newAgent(key, tools({ hosts: ["own.example"] }));
   expect(made).toMatchObject({ status: 201, body: { secrets_used: [] } });

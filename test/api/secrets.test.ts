@@ -18,7 +18,7 @@ const patch = (id: string, change: object, client = user) => client.request("PAT
 const refusal = ({ status, body }: Awaited<ReturnType<Client["get"]>>) => [status, body.error?.code, body.error?.param];
 
 describe("secrets (contract 7)", () => {
-  it("come back masked, from every endpoint, and never with their value", async () => {
+  it("are masked in every answer, which never has their value", async () => {
     const created = await user.post(SECRETS, { name: "STRIPE", description: "payments", value: KEY });
     expect(created.status).toBe(201);
     expect(created.body).toEqual({
@@ -41,7 +41,7 @@ describe("secrets (contract 7)", () => {
     expect(list.body).toEqual({ secrets: [created.body], next_cursor: null });
   });
 
-  it("have a description of nothing unless one is given, and hosts in one spelling", async () => {
+  it("have an empty description by default, and normalised hosts", async () => {
     const value = {
       name: "_a1",
       value: "x",
@@ -52,7 +52,7 @@ describe("secrets (contract 7)", () => {
     expect(body.masked_value).toBe("••••••••");
   });
 
-  it("have a name once per user: 409 name_taken; another user has their own", async () => {
+  it("have unique names per user (409 name_taken); another user can use the same name", async () => {
     await user.post(SECRETS, { name: "TOKEN", value: "one" });
     const again = await user.post(SECRETS, { name: "TOKEN", value: "two" });
     expect(refusal(again)).toEqual([409, "name_taken", "name"]);
@@ -60,7 +60,7 @@ describe("secrets (contract 7)", () => {
     expect((await other.post(SECRETS, { name: "TOKEN", value: "three" })).status).toBe(201);
   });
 
-  it("take values of 1 byte to 64 KiB of UTF-8", async () => {
+  it("accept values of 1 byte to 64 KiB of UTF-8", async () => {
     const store = (name: string, value: string) => user.post(SECRETS, { name, value });
     expect((await store("one", "x")).status).toBe(201);
     expect((await store("most", "€".repeat(21_845))).status).toBe(201);
@@ -71,11 +71,11 @@ describe("secrets (contract 7)", () => {
     const headers = { Authorization: `Bearer ${user.key}`, "Content-Type": "application/json" };
     const latin = await fetch(`${service.url}${SECRETS}`, { method: "POST", headers, body });
     expect(await latin.json()).toMatchObject({ error: { code: "invalid_json", param: null } });
-    // what a client makes of bytes that it could not read is no credential either
+    // The replacement character of undecodable bytes is no credential either.
     expect(refusal(await store("damaged", "gr\ufffd\ufffde"))).toEqual([400, "invalid_value", "value"]);
   });
 
-  it("get a new version with a new value, and keep it with anything else", async () => {
+  it("get a new version with a new value, and keep it with any other change", async () => {
     const { body } = await user.post(SECRETS, { name: "TOKEN", value: "first" });
     await service.admin.request("PUT", "/api/v1/admin/clock", { now: "2026-02-01T00:00:00Z" });
     const described = await patch(body.id, { description: "new" });
@@ -112,7 +112,7 @@ describe("secrets (contract 7)", () => {
     expect((await patch(body.id, { allowed_hosts: after })).body).toMatchObject({ version: 1 });
   });
 
-  it("that are deleted are gone, and their name is free", async () => {
+  it("that are deleted do not exist any more, and their name is free", async () => {
     const { body } = await user.post(SECRETS, { name: "TOKEN", value: "value" });
     expect((await user.request("DELETE", `${SECRETS}/${body.id}`)).status).toBe(204);
     expect((await user.get(`${SECRETS}/${body.id}`)).status).toBe(404);
@@ -120,7 +120,7 @@ describe("secrets (contract 7)", () => {
     expect((await user.post(SECRETS, { name: "TOKEN", value: "value" })).status).toBe(201);
   });
 
-  it("of another user answer 404 to every verb (n8n CVE-2026-42226)", async () => {
+  it("of another user answer 404 to every method (n8n CVE-2026-42226)", async () => {
     const { body } = await user.post(SECRETS, { name: "TOKEN", value: "value" });
     const other = await service.newUser();
     await other.post(SECRETS, { name: "OWN", value: "value" });
@@ -135,7 +135,7 @@ describe("secrets (contract 7)", () => {
     expect((await user.get(path)).body).toEqual(body);
   });
 
-  it("are listed newest first, in pages that hold each once", async () => {
+  it("are listed newest first, in pages that have each once", async () => {
     for (let n = 0; n < 5; n += 1) await user.post(SECRETS, { name: `S${n}`, value: "value" });
     const first = await user.get(`${SECRETS}?limit=3`);
     const rest = await user.get(`${SECRETS}?limit=3&cursor=${first.body.next_cursor}`);
@@ -159,14 +159,14 @@ describe("secrets (contract 7)", () => {
     expect((await writer.get(`${SECRETS}/${body.id}/uses`)).status).toBe(403);
   });
 
-  it("of one name that are made at once are made once", async () => {
+  it("with one name in concurrent requests are created once", async () => {
     const make = () => user.post(SECRETS, { name: "RACE", value: "value" });
     const statuses = (await Promise.all(Array.from({ length: 8 }, make))).map(({ status }) => status);
     expect(statuses.toSorted()).toEqual([201, ...Array(7).fill(409)]);
     expect((await user.post(SECRETS, { name: "NEXT", value: "value" })).status).toBe(201);
   });
 
-  it("are made once under one Idempotency-Key, and the same key with another value is refused", async () => {
+  it("are created once with one Idempotency-Key, and the same key with another value is rejected", async () => {
     const headers = { "Idempotency-Key": "store it" };
     const first = await user.post(SECRETS, { name: "TOKEN", value: "value" }, headers);
     const again = await user.post(SECRETS, { name: "TOKEN", value: "value" }, headers);
@@ -177,7 +177,7 @@ describe("secrets (contract 7)", () => {
     );
   });
 
-  it("end with their user: what is left of them is nothing", async () => {
+  it("are deleted with their user without a rest", async () => {
     await user.post(SECRETS, { name: "TOKEN", value: "value" });
     expect((await service.admin.request("DELETE", `/api/v1/admin/users/${user.user_id}`)).status).toBe(204);
     expect((await user.get(SECRETS)).status).toBe(401);

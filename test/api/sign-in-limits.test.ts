@@ -19,7 +19,7 @@ const signIn = (forwarded: string, email: string, password: string) =>
 const reset = (forwarded: string, email: string) => from(forwarded, "/request-password-reset", { email });
 const statuses = (answers: { status: number }[]) => answers.map(({ status }) => status);
 
-/** A person with a password, whose account was made from `forwarded`. */
+/** A person with a password, who signed up from the address `forwarded`. */
 async function person(forwarded: string, email: string) {
   expect((await signUp(forwarded, email)).status).toBe(202);
   const token = tokenOf(service.linkTo(email));
@@ -27,7 +27,7 @@ async function person(forwarded: string, email: string) {
 }
 
 describe("limits on signing in (contract 3)", () => {
-  it("sign-ups of one client: 30 an hour; another client is not concerned", async () => {
+  it("sign-ups of one client: 30 an hour; another client is not limited", async () => {
     for (let index = 0; index < 30; index += 1) {
       expect((await signUp("192.0.2.1", `ada${index}@example.org`)).status).toBe(202);
     }
@@ -37,7 +37,7 @@ describe("limits on signing in (contract 3)", () => {
     expect((await signUp("192.0.2.2", "new@example.org")).status).toBe(202);
   });
 
-  it("what a client writes before its proxy does is not believed, and what is not well formed uses nothing up", async () => {
+  it("forged X-Forwarded-For entries are ignored, and malformed requests do not count", async () => {
     const resetPassword = (forwarded: string, token: unknown = "x") =>
       from(forwarded, "/reset-password", { token, new_password: PASSWORD });
     for (let index = 0; index < 100; index += 1) {
@@ -48,21 +48,21 @@ describe("limits on signing in (contract 3)", () => {
     expect((await resetPassword("192.0.2.8")).status).toBe(400);
   });
 
-  it("lock-out by e-mail address: one stranger's wrong passwords do not keep the owner out", async () => {
+  it("lock-out by e-mail address: one stranger's wrong passwords do not lock the owner out", async () => {
     const email = "grace@example.org";
     await person("192.0.2.3", email);
     const wrong = await Promise.all(Array.from({ length: 40 }, () => signIn("192.0.2.66", email, "wrong password")));
     expect(statuses(wrong).filter((status) => status === 401)).toHaveLength(30);
     expect(statuses(wrong).filter((status) => status === 429)).toHaveLength(10);
     expect((await signIn("192.0.2.3", email, PASSWORD)).status).toBe(200);
-    // The stranger's mails to this address leave the owner's own token bucket alone too.
+    // The stranger's mails to this address do not use up the owner's token bucket either.
     for (let index = 0; index < 7; index += 1) await reset("192.0.2.66", email);
     for (let index = 0; index < 7; index += 1) await signUp("192.0.2.66", email);
     expect((await reset("192.0.2.66", email)).status).toBe(429);
     expect((await reset("192.0.2.3", email)).status).toBe(202);
   });
 
-  it("guessing from many clients: 100 tries at one account, wherever they come from; the owner's session still works", async () => {
+  it("guessing from many clients: 100 attempts at one account from all clients together; the owner's session still works", async () => {
     const email = "alan@example.org";
     await person("192.0.2.4", email);
     const owner = openBrowser(service.url);

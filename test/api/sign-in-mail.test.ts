@@ -35,7 +35,7 @@ const newAddress = () => {
   sequence += 1;
   return `person${sequence}@example.org`;
 };
-/** Each test has a client of its own: limits go by client. */
+/** Each test has its own client address, because limits count by client. */
 let tests = 0;
 const browser = () => {
   const opened = openBrowser(service.url, PUBLIC_URL);
@@ -52,7 +52,7 @@ const reset = (token: string, new_password = NEW_PASSWORD, by = browser()) =>
 const users = async () =>
   (await service.admin.get("/api/v1/admin/users?limit=100")).body.users as { id: string; email: string }[];
 
-/** The link of the `count`th mail for an address, once that is there. */
+/** The link of the `count`th mail for an address, once it has arrived. */
 async function linkTo(email: string, count = 1): Promise<{ page: string; token: string; text: string }> {
   await expect.poll(() => mails.to(email).length, { timeout: 10_000 }).toBe(count);
   const { link = "", text = "" } = mails.to(email).at(-1) ?? {};
@@ -67,7 +67,7 @@ async function verified(): Promise<string> {
 }
 
 describe("signing up by mail (contract 3)", () => {
-  it("makes nobody and grants nothing before the link is followed, and then signs in with the trial", async () => {
+  it("creates no user and grants nothing before the link is opened, and then signs in with the trial", async () => {
     const email = newAddress();
     const asked = await signUp(email);
     expect([asked.status, asked.body]).toEqual([202, { status: "link_sent", delivery: "mail" }]);
@@ -94,7 +94,7 @@ describe("signing up by mail (contract 3)", () => {
     expect((await users()).filter((user) => user.email === email)).toHaveLength(1);
   });
 
-  it("pre-hijack: an attacker who signs up with the victim's address chooses no password for it", async () => {
+  it("pre-hijack: an attacker who signs up with the victim's address cannot set its password", async () => {
     const email = newAddress();
     expect((await signUp(email, "the attacker's own")).status).toBe(202);
     const { token } = await linkTo(email);
@@ -105,7 +105,7 @@ describe("signing up by mail (contract 3)", () => {
     expect((await signIn(email, "the victim's own")).status).toBe(200);
   });
 
-  it("of two links the first that is followed makes the account, and ends the other", async () => {
+  it("the first opened link of two creates the account, and ends the other", async () => {
     const email = newAddress();
     await signUp(email);
     const first = await linkTo(email, 1);
@@ -117,7 +117,7 @@ describe("signing up by mail (contract 3)", () => {
     expect((await signIn(email, "first password here")).status).toBe(401);
   });
 
-  it("a link is good for 24 hours", async () => {
+  it("a link is valid for 24 hours", async () => {
     const [late, punctual] = [newAddress(), newAddress()];
     await signUp(late);
     await signUp(punctual);
@@ -132,7 +132,7 @@ describe("signing up by mail (contract 3)", () => {
     expect([refused.status, refused.body.error.param]).toEqual([400, "token"]);
   });
 
-  it("an address with an account is told to its owner only; whoever asks learns nothing", async () => {
+  it("only the owner of an address learns that it has an account; the answer to a sign-up does not show it", async () => {
     const email = await verified();
     const known = await signUp(email);
     const unknown = await signUp(newAddress());
@@ -143,7 +143,7 @@ describe("signing up by mail (contract 3)", () => {
     expect((await signIn(email)).status).toBe(200);
   });
 
-  it("flooding a mailbox: five mails of each kind an hour, and each attempt sends its mail or says that none was sent", async () => {
+  it("flooding a mailbox: five mails of each kind an hour, and each attempt sends its mail or says that it did not", async () => {
     const [known, unknown] = [await verified(), newAddress()];
     await signUp(unknown);
     const answers = async (email: string, ask: (email: string) => ReturnType<typeof signUp>) => {
@@ -154,7 +154,7 @@ describe("signing up by mail (contract 3)", () => {
     const none_sent = expect.stringMatching(/^No mail was sent/);
     const sent = [202, { status: "link_sent", delivery: "mail" }];
     const sign_ups = [sent, sent, sent, sent, [429, none_sent], [429, none_sent]];
-    // The mail that was sent before counts. Known and unknown addresses get the same answers.
+    // The earlier mail counts. Known and unknown addresses get the same answers.
     expect(await answers(known, signUp)).toEqual(sign_ups);
     expect(await answers(unknown, signUp)).toEqual(sign_ups);
     expect(await answers(known, askReset)).toEqual([sent, sent, sent, sent, sent, [429, none_sent]]);
@@ -162,7 +162,7 @@ describe("signing up by mail (contract 3)", () => {
     await expect.poll(() => [mails.to(known).length, mails.to(unknown).length]).toEqual([10, 5]);
   });
 
-  it("flooding a mailbox through its other spellings uses up the same token bucket", async () => {
+  it("flooding a mailbox by its other spellings uses the same token bucket", async () => {
     const name = `flooded${sequence}`;
     for (let index = 0; index < 5; index += 1) {
       expect((await signUp(`${name}+${index}@example.org`)).status).toBe(202);
@@ -170,7 +170,7 @@ describe("signing up by mail (contract 3)", () => {
     expect((await signUp(`${name}@example.org`)).status).toBe(429);
   });
 
-  it("a mail that the server turns away for the moment is sent again", async () => {
+  it("a mail that the server rejects temporarily is sent again", async () => {
     mails.refuse(451);
     const email = newAddress();
     await signUp(email);
@@ -179,7 +179,7 @@ describe("signing up by mail (contract 3)", () => {
 });
 
 describe("a forgotten password (contract 3)", () => {
-  it("is set anew by a link that works once, ends all sessions, and leaves API keys and tokens as they are", async () => {
+  it("is replaced by a link that works once, which ends all sessions and keeps API keys and tokens", async () => {
     const email = await verified();
     const old = browser();
     await old.post("/auth/sign-in/email", { email, password: PASSWORD });
@@ -198,7 +198,7 @@ describe("a forgotten password (contract 3)", () => {
     expect((await reset(token, "a third password")).body.error.param).toBe("token");
   });
 
-  it("a user whom the operator made gets in by it", async () => {
+  it("can be set by a user whom the operator created", async () => {
     const email = newAddress();
     const made = await service.admin.post("/api/v1/admin/users", { email, trial: false });
     expect((await askReset(email)).body).toEqual({ status: "link_sent", delivery: "mail" });
@@ -208,7 +208,7 @@ describe("a forgotten password (contract 3)", () => {
     expect((await signIn(email, NEW_PASSWORD)).status).toBe(200);
   });
 
-  it("one reset ends the links that were sent before it", async () => {
+  it("is replaced by one reset, which ends the earlier links", async () => {
     const email = await verified();
     await askReset(email);
     const first = await linkTo(email, 2);
@@ -218,7 +218,7 @@ describe("a forgotten password (contract 3)", () => {
     expect((await reset(first.token, "somebody else's")).body.error.param).toBe("token");
   });
 
-  it("a link is good for an hour, and neither link does the other's work", async () => {
+  it("has a link that is valid for an hour, and that does not work as a sign-up link", async () => {
     const email = await verified();
     await askReset(email);
     const { token } = await linkTo(email, 2);
@@ -229,7 +229,7 @@ describe("a forgotten password (contract 3)", () => {
     expect((await reset(token)).body.error.param).toBe("token");
   });
 
-  it("an unknown address gets the same answer and no mail; a suspended or erased user cannot come back by it", async () => {
+  it("an unknown address gets the same answer and no mail; a suspended or erased user cannot return by it", async () => {
     const email = await verified();
     const { id } = (await users()).find((user) => user.email === email) ?? {};
     await askReset(email);
@@ -246,7 +246,7 @@ describe("a forgotten password (contract 3)", () => {
     expect(mails.to(email)).toHaveLength(2);
   });
 
-  it("after erasure the links of pending sign-ups with that address are dead", async () => {
+  it("after an erasure the links of pending sign-ups with this address do not work", async () => {
     const email = newAddress();
     await signUp(email);
     const { token } = await linkTo(email);

@@ -13,7 +13,7 @@ import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { cheapPasswords } from "../support/passwords.ts";
 import { startService } from "../support/service.ts";
 
-// What cannot be seen from outside: what is stored, what is cached, and what happens at the same moment.
+// Internal behaviour: stored rows, the cache, and concurrent requests.
 
 const PASSWORD = "correct horse battery";
 const CLIENT = "192.0.2.1";
@@ -37,7 +37,7 @@ afterAll(async () => {
   await database.drop();
 });
 
-/** A node's sign-in over `own`, whose statements are noted and whose mails go to the log. */
+/** A node's sign-in over `own`. Its statements are recorded, and its mails go to the log. */
 function open(own: Db) {
   const log = createLog("info", null, (line) => void logged.push(JSON.parse(line)));
   const query: Db["query"] = (statement) => {
@@ -81,8 +81,8 @@ it("each session of a person begins with the routing bucket of the keys", async 
   expect([again.token.slice(0, 2), key.slice(12, 14)]).toEqual([token.slice(0, 2), token.slice(0, 2)]);
 });
 
-describe("what is stored", () => {
-  it("holds no password, no session and no link that could be used by who reads it", async () => {
+describe("the database", () => {
+  it("has no password, session or link that a reader could use", async () => {
     await signIn.signUp({ email: "pending@example.org", password: PASSWORD, client: CLIENT });
     const pending = await tokenFor("pending@example.org");
     const { token } = await newPerson("stored@example.org");
@@ -103,7 +103,7 @@ describe("what is stored", () => {
     }
   });
 
-  it("is swept of what has expired, and of nothing else", async () => {
+  it("loses expired rows in a sweep, and no others", async () => {
     const { token } = await newPerson("swept@example.org");
     await db.query({
       text: "insert into sign_up (token_hash, email, expires_at) values ('\\x01', 'old@example.org', $1)",
@@ -116,7 +116,7 @@ describe("what is stored", () => {
 });
 
 describe("a session", () => {
-  it("costs no statement once it is known, and is refused on every node once it has ended", async () => {
+  it("costs no statement once it is cached, and is rejected on every node once it has ended", async () => {
     const elsewhere_db = database.kind === "postgres" ? await database.open() : db;
     const elsewhere = await open(elsewhere_db);
     const { token } = await newPerson("cached@example.org");
@@ -136,7 +136,7 @@ describe("a session", () => {
     if (elsewhere_db !== db) await elsewhere_db.close();
   });
 
-  it("does not begin by a password that is being changed at that moment", async () => {
+  it("does not begin with a password that is being changed", async () => {
     const { signed_in } = await newPerson("raced@example.org");
     const user_id = signed_in.user.id;
     const store = createSignInStore(db);
@@ -155,7 +155,7 @@ describe("a session", () => {
   });
 });
 
-describe("without SMTP_URL, where others can reach the service", () => {
+describe("without SMTP_URL, if others can reach the service", () => {
   it("the link is written to the log, and the answer says so", async () => {
     const service = await startService({ env: { HOST: "0.0.0.0", PURSER_PUBLIC_URL: "https://purser.example" } });
     const browser = openBrowser(service.url, "https://purser.example");

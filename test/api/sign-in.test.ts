@@ -18,7 +18,7 @@ const newAddress = () => {
   return `person${sequence}@example.org`;
 };
 
-/** A person who signed up and is signed in. */
+/** A person who has signed up and is signed in. */
 async function signedUp(): Promise<{ browser: Browser; email: string; id: string }> {
   const browser = openBrowser(service.url);
   const email = newAddress();
@@ -34,7 +34,7 @@ const codeOf = ({ status, body }: { status: number; body: { error?: { code: stri
 ];
 
 describe("signing up and in (contract 3)", () => {
-  it("a sign-up has its trial", async () => {
+  it("a sign-up gets a trial", async () => {
     const { browser, email } = await signedUp();
     const me = await browser.get("/users/me");
     expect(me.body).toMatchObject({ email, token_balance: 625_000, is_trial: true });
@@ -42,7 +42,7 @@ describe("signing up and in (contract 3)", () => {
     expect((await service.admin.get("/api/v1/admin/audit")).body.ok).toBe(true);
   });
 
-  it("says who is signed in, and null to who is not", async () => {
+  it("the session endpoint returns the signed-in user, or null", async () => {
     const { browser, email, id } = await signedUp();
     const { body } = await browser.get("/auth/get-session");
     expect(body).toEqual({
@@ -57,7 +57,7 @@ describe("signing up and in (contract 3)", () => {
   });
 
   it.runIf(inject("storage").kind === "embedded")(
-    "on this machine only, without SMTP_URL, a sign-up is in at once and needs its password",
+    "on loopback without SMTP_URL, a sign-up needs no link but a password",
     async () => {
       const post = (body: object) => openBrowser(service.url).post("/auth/sign-up/email", body);
       const email = newAddress();
@@ -68,14 +68,14 @@ describe("signing up and in (contract 3)", () => {
     },
   );
 
-  it("an address is one account, however it is written", async () => {
+  it("all spellings of an address are one account", async () => {
     const { email } = await signedUp();
     const again = await signUp(service, { email: email.toUpperCase(), password: PASSWORD });
     expect(again.status).not.toBe(201);
     expect((await signIn(email.toUpperCase())).status).toBe(200);
   });
 
-  it("a wrong password, an unknown address and a user without a password are told apart by nothing", async () => {
+  it("a wrong password, an unknown address and a user without a password get the same answer", async () => {
     const { email } = await signedUp();
     const made = await service.admin.post("/api/v1/admin/users", { email: newAddress() });
     const answers = await Promise.all([
@@ -90,13 +90,13 @@ describe("signing up and in (contract 3)", () => {
     expect(answers.every(({ headers }) => headers.getSetCookie().length === 0)).toBe(true);
   });
 
-  it("the same password in another Unicode form is the same", async () => {
+  it("a password in another Unicode form is the same password", async () => {
     const email = newAddress();
     await signUp(service, { email, password: "caf\u00e9 au lait" });
     expect((await signIn(email, "cafe\u0301 au lait")).status).toBe(200);
   });
 
-  it("is cached by nobody, and shows no token to scripts", async () => {
+  it("an answer is not cacheable, and shows no token to scripts", async () => {
     const { browser, email } = await signedUp();
     const answer = await signIn(email);
     expect(answer.headers.get("Cache-Control")).toBe("no-store");
@@ -106,7 +106,7 @@ describe("signing up and in (contract 3)", () => {
     expect(browser.cookie()).not.toBe(answer.browser.cookie());
   });
 
-  it("closed: PURSER_SIGNUP refuses new people and lets the others in", async () => {
+  it("PURSER_SIGNUP=closed rejects new people, and existing users can sign in", async () => {
     const { email } = await signedUp();
     await service.restart({ PURSER_SIGNUP: "closed" });
     const refused = await openBrowser(service.url).post("/auth/sign-up/email", {
@@ -120,7 +120,7 @@ describe("signing up and in (contract 3)", () => {
 });
 
 describe("a session", () => {
-  it("opens everything under /api/v1 with all scopes, but not the operator's API", async () => {
+  it("has all scopes for /api/v1, but no access to the operator's API", async () => {
     const { browser } = await signedUp();
     const key = await browser.post("/api-keys", { name: "from the console" });
     expect([key.status, key.body.scopes.length]).toEqual([201, 10]);
@@ -130,7 +130,7 @@ describe("a session", () => {
     expect((await browser.get("/admin/users")).status).toBe(401);
   });
 
-  it("ends with sign-out, and another one of the same person does not", async () => {
+  it("ends with its sign-out, and another session of the same person does not", async () => {
     const { browser, email } = await signedUp();
     const other = (await signIn(email)).browser;
     const stolen = browser.cookie();
@@ -152,7 +152,7 @@ describe("a session", () => {
     }
   });
 
-  it("a change of password ends all others, takes the old one only once, and needs it", async () => {
+  it("is ended by a change of password in another session, which requires the old password", async () => {
     const { browser, email } = await signedUp();
     const other = (await signIn(email)).browser;
     const change = (current_password: string) =>
@@ -166,7 +166,7 @@ describe("a session", () => {
     expect((await signIn(email, "another horse entirely")).status).toBe(200);
   });
 
-  it("of a suspended user is refused with 403 until they are resumed, and so is their password", async () => {
+  it("of a suspended user gets 403 until they are resumed, and so does their password", async () => {
     const { browser, email, id } = await signedUp();
     expect((await browser.get("/users/me")).status).toBe(200);
     await service.admin.post(`/api/v1/admin/users/${id}/suspend`);
@@ -177,7 +177,7 @@ describe("a session", () => {
     expect((await browser.get("/users/me")).status).toBe(200);
   });
 
-  it("of an erased user is nobody's, and their address is free again", async () => {
+  it("of an erased user is invalid, and their address is free again", async () => {
     const { browser, email, id } = await signedUp();
     expect((await browser.get("/users/me")).status).toBe(200);
     expect((await service.admin.request("DELETE", `/api/v1/admin/users/${id}`)).status).toBe(204);
@@ -188,7 +188,7 @@ describe("a session", () => {
     expect(again.body.user.id).not.toBe(id);
   });
 
-  it("of who deletes their account is over, with everything that was theirs; it takes the password", async () => {
+  it("ends when the user deletes the account and all its data, which requires the password", async () => {
     const { browser, email, id } = await signedUp();
     const other = (await signIn(email)).browser;
     const { key } = (await browser.post("/api-keys", { name: "program" })).body;
@@ -206,7 +206,7 @@ describe("a session", () => {
     expect((await service.admin.get("/api/v1/admin/audit")).body.ok).toBe(true);
   });
 
-  it("ends by itself after 30 days, with a code that says so", async () => {
+  it("expires after 30 days, with a code that says so", async () => {
     const { browser } = await signedUp();
     await service.admin.request("PUT", "/api/v1/admin/clock", { now: "2026-03-30T23:59:59Z" });
     expect((await browser.get("/users/me")).status).toBe(200);

@@ -10,7 +10,7 @@ import { type RunningProcess, runPurser, startProcess } from "../support/process
 import { ADMIN_KEY } from "../support/service.ts";
 import { completion, startUpstream } from "../support/upstream.ts";
 
-/** A process takes seconds to start on embedded storage. So PostgreSQL alone tries behaviour that both storages share. */
+/** A start takes seconds on embedded storage, so shared behaviour is tested only on PostgreSQL. */
 const is_embedded = inject("storage").kind === "embedded";
 const KEK = `test:${Buffer.alloc(32, 7).toString("base64")}`;
 
@@ -37,7 +37,7 @@ afterAll(async () => {
   await database.drop();
   rmSync(folder, { recursive: true });
 });
-/** Where the suite's storage is, and a free port. */
+/** The settings of the suite's storage, and a free port. */
 const place = (): Record<string, string> => ({
   PORT: "0",
   DATA_DIR: database.data_dir,
@@ -64,7 +64,7 @@ describe("starting (contract 1)", () => {
   });
 
   it.runIf(!is_embedded)(
-    "offers the built-in model alone when no provider's key is set, and no operator API without its key",
+    "offers only the built-in model without a provider's key, and no operator API without its key",
     async () => {
       const seed = await start({ ...place(), PURSER_ADMIN_KEY: ADMIN_KEY }).listening;
       const made = await asOperator(seed, "POST", "/api/v1/admin/users", { email: "first@example.com" });
@@ -77,33 +77,36 @@ describe("starting (contract 1)", () => {
     },
   );
 
-  it.runIf(!is_embedded)("reloads PURSER_CONFIG on SIGHUP, and stays as it is when the file has a fault", async () => {
-    const file = join(folder, "reloaded.json");
-    const model = { provider: "lab", provider_model: "a", context_window: 1000, max_output_tokens: 100 };
-    const write = (...ids: string[]) => {
-      const providers = [{ name: "lab", kind: "openai-compatible", base_url: "http://127.0.0.1:9/v1" }];
-      const models = ids.map((id) => ({ ...model, id, input_rate: id === "lab/bad" ? -1 : 1, output_rate: 2 }));
-      writeFileSync(file, JSON.stringify({ providers, models }));
-    };
-    write("lab/a");
-    const child = start({ ...place(), PURSER_ADMIN_KEY: ADMIN_KEY, PURSER_CONFIG: file, LOG_LEVEL: "info" });
-    const url = await child.listening;
-    const { api_key } = await asOperator(url, "POST", "/api/v1/admin/users", { email: "reload@example.com" });
-    const ids = async () => {
-      const response = await fetch(`${url}/api/v1/models`, { headers: { Authorization: `Bearer ${api_key.key}` } });
-      return (await response.json()).data
-        .map(({ id }: { id: string }) => id)
-        .filter((id: string) => id !== "purser/rehearsal" && id !== "auto");
-    };
-    expect(await ids()).toEqual(["lab/a"]);
-    write("lab/a", "lab/b");
-    child.signal("SIGHUP");
-    await expect.poll(ids).toEqual(["lab/a", "lab/b"]);
-    write("lab/bad");
-    child.signal("SIGHUP");
-    await expect.poll(child.stderr).toMatch(/input_rate must not be negative.*the reload was rejected/);
-    expect(await ids()).toEqual(["lab/a", "lab/b"]);
-  });
+  it.runIf(!is_embedded)(
+    "reloads PURSER_CONFIG on SIGHUP, and keeps its configuration if the file has a fault",
+    async () => {
+      const file = join(folder, "reloaded.json");
+      const model = { provider: "lab", provider_model: "a", context_window: 1000, max_output_tokens: 100 };
+      const write = (...ids: string[]) => {
+        const providers = [{ name: "lab", kind: "openai-compatible", base_url: "http://127.0.0.1:9/v1" }];
+        const models = ids.map((id) => ({ ...model, id, input_rate: id === "lab/bad" ? -1 : 1, output_rate: 2 }));
+        writeFileSync(file, JSON.stringify({ providers, models }));
+      };
+      write("lab/a");
+      const child = start({ ...place(), PURSER_ADMIN_KEY: ADMIN_KEY, PURSER_CONFIG: file, LOG_LEVEL: "info" });
+      const url = await child.listening;
+      const { api_key } = await asOperator(url, "POST", "/api/v1/admin/users", { email: "reload@example.com" });
+      const ids = async () => {
+        const response = await fetch(`${url}/api/v1/models`, { headers: { Authorization: `Bearer ${api_key.key}` } });
+        return (await response.json()).data
+          .map(({ id }: { id: string }) => id)
+          .filter((id: string) => id !== "purser/rehearsal" && id !== "auto");
+      };
+      expect(await ids()).toEqual(["lab/a"]);
+      write("lab/a", "lab/b");
+      child.signal("SIGHUP");
+      await expect.poll(ids).toEqual(["lab/a", "lab/b"]);
+      write("lab/bad");
+      child.signal("SIGHUP");
+      await expect.poll(child.stderr).toMatch(/input_rate must not be negative.*the reload was rejected/);
+      expect(await ids()).toEqual(["lab/a", "lab/b"]);
+    },
+  );
 
   it.runIf(!is_embedded)("survives SIGHUP while it waits for the database, and ends on SIGTERM with 0", async () => {
     const child = start({ ...place(), DATABASE_URL: "postgres://purser@127.0.0.1:1/purser" });
@@ -113,7 +116,7 @@ describe("starting (contract 1)", () => {
     expect((await child.ended).code).toBe(0);
   });
 
-  it.runIf(is_embedded)("keeps a password at the full cost of scrypt", async () => {
+  it.runIf(is_embedded)("hashes a password at the full cost of scrypt", async () => {
     const child = start(place());
     const url = await child.listening;
     const signed_up = await fetch(`${url}/api/v1/auth/sign-up/email`, {
@@ -130,22 +133,25 @@ describe("starting (contract 1)", () => {
     expect(kept).toEqual([{ hash: expect.stringMatching(/^scrypt\$32768\$8\$3\$/) }]);
   });
 
-  it.runIf(!is_embedded)("names PORT on one line and exits 2 when it is taken, before anything is made", async () => {
-    const taken = createServer().listen(0, "127.0.0.1");
-    await new Promise((resolve) => taken.once("listening", resolve));
-    const { port } = taken.address() as AddressInfo;
-    const DATA_DIR = join(folder, "unmade");
-    const { code, stderr } = await start({ ...place(), DATA_DIR, PORT: String(port) }).ended;
-    taken.close();
-    expect([code, stderr]).toEqual([
-      2,
-      `PORT: ${port} is in use on 127.0.0.1; accepted: a free port, or 0 for any that is\n`,
-    ]);
-    expect(existsSync(DATA_DIR)).toBe(false);
-  });
+  it.runIf(!is_embedded)(
+    "names PORT on one line and exits with 2 if the port is in use, before it creates anything",
+    async () => {
+      const taken = createServer().listen(0, "127.0.0.1");
+      await new Promise((resolve) => taken.once("listening", resolve));
+      const { port } = taken.address() as AddressInfo;
+      const DATA_DIR = join(folder, "unmade");
+      const { code, stderr } = await start({ ...place(), DATA_DIR, PORT: String(port) }).ended;
+      taken.close();
+      expect([code, stderr]).toEqual([
+        2,
+        `PORT: ${port} is in use on 127.0.0.1; accepted: a free port, or 0 for any that is\n`,
+      ]);
+      expect(existsSync(DATA_DIR)).toBe(false);
+    },
+  );
 
   it.runIf(!is_embedded)(
-    "serves health and metrics at PURSER_METRICS_ADDRESS alone, and ends both servers on SIGTERM",
+    "serves health and metrics only at PURSER_METRICS_ADDRESS, and ends both servers on SIGTERM",
     async () => {
       const child = start({ ...place(), PURSER_METRICS_ADDRESS: "127.0.0.1:0" });
       const url = await child.listening;
@@ -164,7 +170,7 @@ describe("starting (contract 1)", () => {
   );
 
   it.runIf(!is_embedded)(
-    "tells in one line that the port of PURSER_METRICS_ADDRESS is in use, and makes nothing",
+    "says in one line that the port of PURSER_METRICS_ADDRESS is in use, and creates nothing",
     async () => {
       const taken = createServer().listen(0, "127.0.0.1");
       await new Promise((resolve) => taken.once("listening", resolve));
@@ -181,7 +187,7 @@ describe("starting (contract 1)", () => {
 });
 
 describe("SIGTERM (contract 1)", () => {
-  it("lets a call in flight settle and be answered, takes no new one, exits 0, and the charge is kept", async () => {
+  it("lets a call in flight finish and settle, accepts no new one, exits with 0, and keeps the charge", async () => {
     const upstream = await startUpstream();
     let answer = () => {};
     upstream.answer(async (response, request) => {
@@ -238,7 +244,7 @@ models:
     ["DATABASE_URL: ", { DATABASE_URL: "mysql://root:hunter2@localhost/x", PURSER_KEK: KEK }],
     ["PURSER_TEST_CLOCK: ", { PURSER_TEST_CLOCK: "yesterday" }],
     ["PURSER_CONFIG: FILE:4: models[0].input_rate ", { PURSER_CONFIG: "FILE" }],
-  ])("%s is told in one line that names it, with exit code 2, and nothing is made", async (beginning, env) => {
+  ])("%s is reported in one line that names it, with exit code 2, and nothing is created", async (beginning, env) => {
     const own = mkdtempSync(join(folder, "bad-"));
     const file = join(own, "purser.yaml");
     writeFileSync(file, NEGATIVE_RATE);
@@ -254,7 +260,7 @@ models:
 });
 
 describe.runIf(is_embedded)("DATA_DIR (contract 1)", () => {
-  it("keeps a keyring of its own, for its owner's eyes, says so once, and keeps it", async () => {
+  it("gets a keyring that only its owner can read, which is reported once and kept", async () => {
     const own = await createTestDatabase();
     const keyring = join(own.data_dir, "keyring");
     const first = start({ PORT: "0", DATA_DIR: own.data_dir });
@@ -273,7 +279,7 @@ describe.runIf(is_embedded)("DATA_DIR (contract 1)", () => {
     await own.drop();
   });
 
-  it("does not start without its keyring, and creates no other one in its place", async () => {
+  it("without its keyring prevents a start, and no new keyring is created", async () => {
     const own = await createTestDatabase();
     const keyring = join(own.data_dir, "keyring");
     const first = start({ PORT: "0", DATA_DIR: own.data_dir });
@@ -292,7 +298,7 @@ describe.runIf(is_embedded)("DATA_DIR (contract 1)", () => {
     await own.drop();
   });
 
-  it("refuses a folder that another process serves from, in a sentence, and harms neither", async () => {
+  it("that another process uses is rejected in one sentence, and neither process is harmed", async () => {
     const first = start(place());
     const url = await first.listening;
     const { code, stderr } = await start(place()).ended;
@@ -300,7 +306,7 @@ describe.runIf(is_embedded)("DATA_DIR (contract 1)", () => {
     expect(stderr.trim().split("\n")).toHaveLength(1);
     expect(stderr).toContain(database.data_dir);
     expect((await fetch(`${url}/readyz`)).status).toBe(200);
-    first.signal("SIGKILL"); // the lock does not outlive the process
+    first.signal("SIGKILL"); // the lock ends with the process
     await first.ended;
     await start(place()).listening;
   });

@@ -13,7 +13,7 @@ import {
   type Upstream,
 } from "../support/upstream.ts";
 
-// When a stream begins (contract 4.7.3): until then, another model may answer (contract 4.8).
+// The first chunk of a stream (contract 4.7.3): before it, another model may answer (contract 4.8).
 
 const CHAT = "/api/v1/chat/completions";
 const COMMENT = ": OPENROUTER PROCESSING\n\n";
@@ -58,7 +58,7 @@ it.each<[string, string, string, Reply, Reply]>([
     completion("alternative"),
   ],
   ["headers of Google and then silence", "native/google", "native/google-2", hanging(), google],
-])("%s: the next model answers, and it alone is charged", async (_, model, next, first, second) => {
+])("%s: the next model answers, and only it is charged", async (_, model, next, first, second) => {
   upstream.answer(first, second);
   const { status, body } = await user.post(CHAT, ask(model, { models: [next], stream: true }));
   expect(status).toBe(200);
@@ -71,7 +71,7 @@ it.each<[string, string, string, Reply, Reply]>([
 it.each<[string, string, Reply]>([
   ["a comment", "lab/second", events(COMMENT, event({ error: { message: "no" } }))],
   ["the headers of Google", "native/google-2", events(GOOGLE_ERROR)],
-])("an error after %s alone is a 502 that costs nothing", async (_, model, reply) => {
+])("an error after only %s is a 502 that costs nothing", async (_, model, reply) => {
   upstream.answer(reply);
   const { status, body } = await user.post(CHAT, ask(model, { stream: true }));
   expect([status, body.error?.code]).toEqual([502, "upstream_error"]);

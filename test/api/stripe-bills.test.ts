@@ -7,8 +7,8 @@ import { startStripe, WEBHOOK_SECRET } from "../support/stripe.ts";
 import type { Invoice } from "../support/stripe-objects.ts";
 import { STRIPE_KEY } from "../support/stripe-server.ts";
 
-// What Purser itself charges through Stripe, upgrades and overage: once, however often Stripe is asked, and not before
-// the money is there.
+// Purser's own charges through Stripe, upgrades and overage: once, also with repeated requests to Stripe, and only after
+// the payment.
 
 const NOW = "2026-01-31T00:00:00.000Z";
 
@@ -37,14 +37,14 @@ beforeEach(async () => {
 const deliverAll = async () => {
   for (const event of stripe.takeEvents()) {
     const { payload, signature } = stripe.signed(event);
-    for (const told of await provider.eventsOf(payload, signature)) await fixture.billing.applyPaymentEvent(told);
+    for (const event of await provider.eventsOf(payload, signature)) await fixture.billing.applyPaymentEvent(event);
   }
 };
 const planOf = async (user_id: string) => (await fixture.billing.subscription(user_id)).plan_id;
 const posted = async (user_id: string) => (await fixture.balance(user_id)).posted;
 const statusOf = (user_id: string) => fixture.billing.overage.status(user_id);
 const invoicesOf = (user_id: string) => fixture.billing.invoices.list({ user_id }, { limit: 10, before_id: null });
-/** A subscriber, with what Stripe charges them for a month. */
+/** A subscriber, with Stripe's monthly price. */
 const subscriber = async (plan_id = "starter") => {
   const user_id = await fixture.account();
   const { subscription } = await fixture.billing.subscribe(user_id, plan_id);
@@ -86,7 +86,7 @@ describe("an upgrade through Stripe", () => {
     stripe.loseAnswers(call);
     const lost = await fixture.billing.subscribe(user_id, "pro").catch((error) => error);
     stripe.loseAnswers(null);
-    // what is known: not that nothing was charged
+    // The error says only what is known. It must not say that nothing was charged.
     expect(lost).toMatchObject({ code: "upstream_error", message: expect.stringContaining("The order stays open") });
     expect(lost.message).not.toContain("Nothing was charged");
     await expect(fixture.billing.subscribe(user_id, "enterprise")).rejects.toMatchObject({
@@ -100,7 +100,7 @@ describe("an upgrade through Stripe", () => {
     expect([await planOf(user_id), price(), await posted(user_id)]).toEqual(["pro", 8900, 55_000_000]);
   });
 
-  it("whose payment takes days changes plan, tokens and price when it has arrived", async () => {
+  it("whose payment takes days changes plan, tokens and price when the money has arrived", async () => {
     const { user_id, price, customer } = await subscriber();
     stripe.payLate(true);
     const { subscription } = await fixture.billing.subscribe(user_id, "pro");
@@ -114,7 +114,7 @@ describe("an upgrade through Stripe", () => {
     expect([await planOf(user_id), price(), await posted(user_id)]).toEqual(["pro", 8900, 55_000_000]);
   });
 
-  it("whose payment fails after days changes nothing, is not collected later, and can be ordered anew", async () => {
+  it("whose payment fails after days changes nothing, is not collected later, and can be ordered again", async () => {
     const { user_id, price, customer } = await subscriber();
     stripe.payLate(true);
     await fixture.billing.subscribe(user_id, "pro");
@@ -132,7 +132,7 @@ describe("an upgrade through Stripe", () => {
   it.each([
     ["undoes a cancellation", true, false],
     ["does not undo a cancellation that followed it", false, true],
-  ])("that is paid after its request %s, here and at Stripe", async (_, is_before, is_cancelled) => {
+  ])("that is paid after its request %s, in Purser and at Stripe", async (_, is_before, is_cancelled) => {
     const { user_id, price, ends, customer } = await subscriber();
     if (is_before) await fixture.billing.cancelSubscription(user_id);
     stripe.payLate(true);
@@ -162,7 +162,7 @@ describe("an upgrade through Stripe", () => {
     expect(await fixture.billing.subscription(user_id)).toMatchObject({ plan_id: "pro", cancel_at_period_end: false });
   });
 
-  it("refused leaves nothing that could be collected later", async () => {
+  it("that is declined leaves nothing that could be collected later", async () => {
     const { user_id, price, customer } = await subscriber();
     stripe.declineCards(true);
     await expect(fixture.billing.subscribe(user_id, "pro")).rejects.toMatchObject({ code: "payment_failed" });
@@ -175,7 +175,7 @@ describe("an upgrade through Stripe", () => {
 });
 
 describe("overage through Stripe", () => {
-  it("is charged to what the subscription is paid with, and the operator cannot say otherwise", async () => {
+  it("is charged to the subscription's means of payment, and the operator cannot mark it as paid", async () => {
     const { user_id, customer } = await subscriber("enterprise");
     await overrun(user_id);
     expect(billOf(customer)).toMatchObject({ status: "paid", amount_paid: 10_000 });
@@ -187,7 +187,7 @@ describe("overage through Stripe", () => {
     });
   });
 
-  it("never advances as an empty invoice, which would count as paid", async () => {
+  it("is never finalized as an empty invoice, which would count as paid", async () => {
     const { user_id, customer } = await subscriber("enterprise");
     stripe.loseAnswers(/POST \/v1\/invoiceitems$/);
     await expect(overrun(user_id)).rejects.toThrow("1 orders failed");
@@ -197,7 +197,7 @@ describe("overage through Stripe", () => {
     expect(billOf(customer)).toMatchObject({ status: "paid", auto_advance: true, amount_paid: 10_000 });
   });
 
-  it("refused stops it, and says where it can be paid", async () => {
+  it("stops if its payment is declined, and shows where it can be paid", async () => {
     const { user_id, customer } = await subscriber("enterprise");
     stripe.declineCards(true);
     await overrun(user_id);
@@ -206,7 +206,7 @@ describe("overage through Stripe", () => {
     expect(bill).toMatchObject({ status: "open", auto_advance: true });
     expect(await invoicesOf(user_id)).toMatchObject([{ status: "unpaid", checkout_url: bill.hosted_invoice_url }]);
     expect((await statusOf(user_id)).eligible).toBe(false);
-    // another try of Stripe's fails too, and it stays owed
+    // Another attempt of Stripe fails too, and the amount stays owed.
     stripe.settleLate(bill, false);
     await deliverAll();
     expect(bill.status).toBe("open");
@@ -216,7 +216,7 @@ describe("overage through Stripe", () => {
     expect((await statusOf(user_id)).eligible).toBe(true);
   });
 
-  it("written off stops it, until the invoice is void", async () => {
+  it("stops if its invoice is written off, until the invoice is void", async () => {
     const { user_id, customer } = await subscriber("enterprise");
     stripe.payLate(true);
     await overrun(user_id);
@@ -232,7 +232,7 @@ describe("overage through Stripe", () => {
     expect((await statusOf(user_id)).eligible).toBe(true);
   });
 
-  it("on a given plan goes to Stripe once the user is a customer there, else to the operator", async () => {
+  it("on a given plan is invoiced by Stripe once the user is a customer there, otherwise by the operator", async () => {
     const [known, unknown] = [await fixture.account(), await fixture.account()];
     const { purchase } = await fixture.orderTopUp(known, 100);
     stripe.pay(purchase.checkout_url ?? "");
@@ -242,14 +242,14 @@ describe("overage through Stripe", () => {
     expect(await invoicesOf(unknown)).toMatchObject([
       { status: "open", collected_by: "operator", amount_cents: 10_000 },
     ]);
-    // Stripe has no card to charge, since a top-up leaves none: the user pays on its page
+    // Stripe has no card to charge, because a top-up saves none. The user pays on its page.
     await overrun(known);
     const [owed] = await invoicesOf(known);
     expect(owed).toMatchObject({ status: "unpaid", collected_by: "stripe", amount_cents: 10_000 });
     expect(owed?.checkout_url).toMatch(/^https:/);
   });
 
-  it("leaves the books in order after all of that", async () => {
+  it("leaves a clean audit", async () => {
     expect((await fixture.ledger.audit()).violations).toEqual([]);
   });
 });

@@ -58,7 +58,7 @@ const stripeStatus = (id: string | null) => stripe.object<Subscription>(id ?? ""
 describe("a subscription that ended before its first payment was reported", () => {
   it.each<[string, () => Promise<unknown>]>([
     ["because its user was erased", erase],
-    ["because its user gave the checkout up", () => user.request("DELETE", SUBSCRIPTION)],
+    ["because its user abandoned the checkout", () => user.request("DELETE", SUBSCRIPTION)],
     ["because another plan was chosen", () => choose("pro")],
   ])("%s stays ended, grants what was paid, and is ended at Stripe", async (_why, end) => {
     const session = stripe.pay((await choose("starter")).body.checkout_url);
@@ -77,7 +77,7 @@ describe("a subscription that ended before its first payment was reported", () =
     expect(rows).toEqual([{ status: "ended", end_at_provider: false }]);
   });
 
-  it("at Stripe, whose events arrive in the other order, is not active", async () => {
+  it("at Stripe does not become active if its events arrive in the other order", async () => {
     const session = stripe.pay((await choose("starter")).body.checkout_url);
     const paid = stripe.takeEvents();
     stripe.cancelSubscription(session.subscription ?? "");
@@ -110,7 +110,7 @@ describe("a subscription that ended before its first payment was reported", () =
   });
 });
 
-/** A subscriber whose payment events have arrived; their Stripe subscription. */
+/** A subscriber whose payment events have arrived. Returns their Stripe subscription. */
 const subscriber = async () => {
   const session = stripe.pay((await choose("starter")).body.checkout_url);
   await deliver();
@@ -119,7 +119,7 @@ const subscriber = async () => {
 const suspend = (what: "suspend" | "resume") => service.admin.post(`/api/v1/admin/users/${user.user_id}/${what}`);
 const orderUpgrade = async () => expect((await choose("pro")).status).toBe(502);
 const BOUGHT = 625_000;
-/** Buys once, so that a card is saved, and then orders automatically. */
+/** Buys once, which saves a card, and then orders automatically. */
 const orderTopUp = async () => {
   const set = async (threshold_tokens: number) => {
     const settings = { threshold_tokens, amount_cents: 100, monthly_cap_cents: 100 };
@@ -144,7 +144,7 @@ const sendAgain = async () => {
   await db.query({ text: "update payment set send_at = now() where send_at is not null" });
   await sweep();
 };
-/** The order, and what Stripe keeps of its invoices. */
+/** The order, and its invoices at Stripe. */
 const orderOf = async (customer: string) => {
   const [order] = await db.query<{ status: string; to_send: boolean }>({
     text: `select status, send_at is not null as to_send from payment

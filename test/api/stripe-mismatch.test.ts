@@ -7,7 +7,7 @@ import { startStripe, WEBHOOK_SECRET } from "../support/stripe.ts";
 import type { Subscription } from "../support/stripe-objects.ts";
 import { STRIPE_KEY } from "../support/stripe-server.ts";
 
-// Stripe reports a payment; the order decides how much it must be.
+// Stripe reports a payment. The order decides its right amount.
 
 let now = "2026-01-31T10:00:00.000Z";
 let stripe: Awaited<ReturnType<typeof startStripe>>;
@@ -74,7 +74,7 @@ describe("a checkout session that is paid", () => {
     ]);
   });
 
-  it("with another amount takes no tokens back when that is refunded, and shows as refunded then", async () => {
+  it("with another amount takes no tokens back at its refund, and is then shown as refunded", async () => {
     const { id, checkout_url } = await buy();
     stripe.sessionAt(checkout_url).amount_total = 500;
     const { payment_intent } = stripe.pay(checkout_url);
@@ -85,7 +85,7 @@ describe("a checkout session that is paid", () => {
     expect((await user.get("/api/v1/users/me")).body.balance).toMatchObject({ posted: 0, debt: 0 });
   });
 
-  it("as ordered is granted, also after a mismatch of the same order", async () => {
+  it("with the right amount is granted, also after a mismatch of the same order", async () => {
     const { id, checkout_url } = await buy();
     const session = stripe.sessionAt(checkout_url);
     session.amount_total = 500;
@@ -121,7 +121,7 @@ describe("a subscription's invoice of another amount than the plan's price", () 
     ]);
   });
 
-  it("renews none: the subscription is past due until the right one is paid", async () => {
+  it("does not renew the subscription, which is past due until the right invoice is paid", async () => {
     const { checkout_url } = await subscribe();
     const { subscription } = stripe.pay(checkout_url);
     await deliverAll();
@@ -151,7 +151,7 @@ describe("a subscription's late invoice of a plan that PURSER_CONFIG no longer h
   const choose = async (plan_id: string) => (await user.post("/api/v1/billing/subscription", { plan_id })).body;
   afterAll(() => offer());
 
-  it("is a mismatch that the operator sees and can refund, and later invoices renew", async () => {
+  it("is a mismatch that the operator can see and refund, and later invoices renew the subscription", async () => {
     await offer(TINY, SMALL, LARGE);
     const { subscription } = stripe.pay((await choose("large")).checkout_url);
     await deliverAll();
@@ -180,7 +180,7 @@ describe("a subscription's late invoice of a plan that PURSER_CONFIG no longer h
   });
 });
 
-it("the operator's list has every purchase, by state and page by page; others do not see it", async () => {
+it("the operator's list has every purchase, by state and page by page, and other users cannot read it", async () => {
   const ids = [];
   for (let n = 0; n < 3; n += 1) ids.unshift((await buy()).id);
   const first = (await service.admin.get("/api/v1/admin/purchases?status=pending&limit=2")).body;

@@ -3,7 +3,7 @@ import { type Client, type Service, startService } from "../support/service.ts";
 import { type StripeEvent, startStripe, WEBHOOK_SECRET } from "../support/stripe.ts";
 import { STRIPE_KEY } from "../support/stripe-server.ts";
 
-// contract 5: payments through Stripe, against a local stand-in; events are delivered as often and in any order.
+// contract 5: payments through a local fake of Stripe. Events arrive in any order and may repeat.
 
 let now = "2026-01-31T10:00:00.000Z";
 let stripe: Awaited<ReturnType<typeof startStripe>>;
@@ -48,7 +48,7 @@ async function buyer() {
 }
 
 describe("a top-up through Stripe", () => {
-  it("is pending with a checkout page until Stripe says that it was paid, and then grants once", async () => {
+  it("is pending with a checkout page until Stripe reports the payment, and then grants once", async () => {
     const user = await service.newUser({ trial: false });
     const { status, body } = await purchase(user);
     expect(status).toBe(201);
@@ -71,7 +71,7 @@ describe("a top-up through Stripe", () => {
     await deliver(...types.map(about));
   });
 
-  it("leads back to where the caller wants", async () => {
+  it("redirects to the caller's address afterwards", async () => {
     const user = await service.newUser({ trial: false });
     const urls = { success_url: "https://shop.example/thanks", cancel_url: "https://shop.example/back" };
     const top_up = await user.post("/api/v1/billing/purchase", { amount_cents: 100, ...urls });
@@ -84,7 +84,7 @@ describe("a top-up through Stripe", () => {
     });
   });
 
-  it("fails when its checkout is given up, and a forged or missing signature grants nothing", async () => {
+  it("fails when its checkout expires, and an event with a forged or missing signature grants nothing", async () => {
     const user = await service.newUser({ trial: false });
     const { body } = await purchase(user);
     stripe.pay(body.checkout_url);
@@ -107,7 +107,7 @@ describe("a top-up through Stripe", () => {
     expect((await user.get(`/api/v1/billing/purchases/${second.id}`)).body.status).toBe("failed");
   });
 
-  it("is not granted by an event that says so when Stripe itself does not", async () => {
+  it("is not granted by an event that Stripe's API does not confirm", async () => {
     const user = await service.newUser({ trial: false });
     const { body } = await purchase(user);
     const session = stripe.sessionAt(body.checkout_url);
@@ -133,7 +133,7 @@ describe("a top-up through Stripe", () => {
     expect((await user.get(`/api/v1/billing/purchases/${purchase_id}`)).body.status).toBe("refunded");
   });
 
-  it("refunded before its payment was heard of, nets to nothing", async () => {
+  it("that is refunded before the event of its payment grants nothing in total", async () => {
     const user = await service.newUser({ trial: false });
     const { body } = await purchase(user);
     const session = stripe.pay(body.checkout_url);
@@ -167,7 +167,7 @@ describe("a top-up through Stripe", () => {
       return method === "POST" && path === "/v1/refunds" && form.payment_intent === payment_intent;
     });
 
-  it("returned by two operators at once is returned once, with one act of it, and the webhook changes nothing", async () => {
+  it("that two operators refund at once is refunded once, with one act in the log, and the webhook changes nothing", async () => {
     const { user, payment_intent, purchase_id } = await buyer();
     const answers = await Promise.all([refundOf(purchase_id), refundOf(purchase_id)]);
     for (const { status, body } of answers) {
@@ -184,7 +184,7 @@ describe("a top-up through Stripe", () => {
     expect(states.filter((state: string) => state !== "requested")).toHaveLength(1);
   });
 
-  it("returned in part by Stripe before: the operator returns the rest, also when an answer is lost", async () => {
+  it("that was partly refunded at Stripe: the operator refunds the rest, also if an answer is lost", async () => {
     const { user, payment_intent, purchase_id } = await buyer();
     stripe.refund(payment_intent, 300);
     await deliverAll();
@@ -198,7 +198,7 @@ describe("a top-up through Stripe", () => {
     expect(await balance(user)).toMatchObject({ posted: 0, debt: 0 });
   });
 
-  it("whose bucket was closed before its refund leaves no debt, and a refund that fails later returns no token", async () => {
+  it("whose bucket was closed before its refund leaves no debt, and a later failure of the refund returns no token", async () => {
     const { user, payment_intent, purchase_id } = await buyer();
     const { bucket_id } = (await user.get(`/api/v1/billing/purchases/${purchase_id}`)).body;
     const path = `/api/v1/admin/users/${user.user_id}/buckets/${bucket_id}/close`;
@@ -209,11 +209,11 @@ describe("a top-up through Stripe", () => {
     stripe.failRefund(stripe.refundsOf(payment_intent)[0] as never);
     await deliverAll();
     expect(await balance(user)).toMatchObject({ posted: 0, debt: 0 });
-    // The money is at the operator again, so it can be returned again.
+    // The operator has the money again, so it can be refunded again.
     expect((await refundOf(purchase_id)).body).toMatchObject({ status: "refunded", refunded_cents: 1_000 });
   });
 
-  it("inquired about keeps its tokens, unless the inquiry becomes a dispute", async () => {
+  it("with an inquiry keeps its tokens, unless the inquiry becomes a dispute", async () => {
     const { user, payment_intent } = await buyer();
     const inquiry = stripe.dispute(payment_intent, "warning_needs_response");
     await deliverAll();
@@ -230,7 +230,7 @@ describe("a top-up through Stripe", () => {
     expect(await balance(user)).toMatchObject({ posted: 6_250_000, debt: 0 });
   });
 
-  it("disputed is taken back, and comes again when the dispute is won", async () => {
+  it("that is disputed is taken back, and granted again if the dispute is won", async () => {
     const { user, payment_intent } = await buyer();
     const dispute = stripe.dispute(payment_intent);
     await deliverAll();
@@ -294,7 +294,7 @@ describe("a subscription through Stripe", () => {
     expect((await balance(user)).posted).toBe(36_000_000);
   });
 
-  it("upgraded now pays the difference and gets the rest of the period's tokens; a declined card changes nothing", async () => {
+  it("that is upgraded at once pays the difference and gets the rest of the period's tokens; a declined card changes nothing", async () => {
     const user = await service.newUser({ trial: false });
     stripe.pay((await subscribe(user)).body.checkout_url);
     await deliverAll();
@@ -303,7 +303,7 @@ describe("a subscription through Stripe", () => {
     expect(refused.status).toBe(402);
     expect(refused.body.error.code).toBe("payment_failed");
     expect((await subscriptionOf(user)).plan_id).toBe("starter");
-    // nothing is left open that could be collected later
+    // No open payment remains that could be collected later.
     expect(stripe.invoices().filter(({ status }) => status === "open" || status === "draft")).toEqual([]);
     stripe.declineCards(false);
     expect((await subscribe(user, "pro")).status).toBe(200);
@@ -312,7 +312,7 @@ describe("a subscription through Stripe", () => {
     expect((await balance(user)).posted).toBe(55_000_000);
   });
 
-  it("cancelled ends with its period", async () => {
+  it("that is cancelled ends with its period", async () => {
     const user = await service.newUser({ trial: false });
     const session = stripe.pay((await subscribe(user)).body.checkout_url);
     await deliverAll();
@@ -351,7 +351,7 @@ describe("a subscription through Stripe", () => {
     ]);
   });
 
-  it("leaves the books in order after all of that", async () => {
+  it("leaves a clean audit", async () => {
     const { body } = await service.admin.get("/api/v1/admin/audit");
     expect(body.violations).toEqual([]);
   });

@@ -26,7 +26,7 @@ describe("setting the clock (contract 8)", () => {
     const happened: string[] = [];
     let tries = 0;
     let open = true;
-    // Its row is locked by the sweep: carryOut passes it over until the sweep has committed, which queues a run.
+    // The sweep has locked the row, and queues a run at its commit. Until then the clock does not see it.
     const swept: DueSource = {
       name: "swept",
       nextDueAt: async (until) => (open && DUE <= until ? DUE : null),

@@ -47,7 +47,7 @@ const thread = (id = "t1") => user.get(`${agent}/threads/${id}`);
 const sent = () => lab.upstream.requests.at(-1)?.body.messages;
 
 describe("a thread", () => {
-  test("keeps what was said: a turn sends the new messages, and the model is sent all of them", async () => {
+  test("keeps its messages: a turn sends only new ones, and the model gets all of them", async () => {
     lab.upstream.answer(completion("I am Scout."), completion("You are Ada."));
     const first = await say("I am Ada.");
     expect(first.body).toMatchObject({ thread_id: "t1", run_id: expect.any(String) });
@@ -73,7 +73,7 @@ describe("a thread", () => {
     ]);
   });
 
-  test("is its user's and its agent's: the same id elsewhere is another thread", async () => {
+  test("belongs to its user and its agent: the same id elsewhere is another thread", async () => {
     await say("I am Ada.");
     const mine = agent;
     agent = await newAgent();
@@ -90,7 +90,7 @@ describe("a thread", () => {
     expect(answers.map(({ status }) => status)).toEqual([404, 404, 404, 404, 404]);
   });
 
-  test("has no part of a turn that failed; the next turn takes its place", async () => {
+  test("contains no part of a failed turn; the next turn takes its place", async () => {
     await say("One.");
     lab.upstream.answer(json({ error: { message: "no" } }, 400));
     const failed = await say("Two.");
@@ -108,7 +108,7 @@ describe("a thread", () => {
     expect((await thread()).body.turns).toHaveLength(2);
   });
 
-  test("takes one turn at a time: of two at once one is 409, and costs nothing", async () => {
+  test("accepts one turn at a time: one of two concurrent turns gets 409, and costs nothing", async () => {
     lab.upstream.answer(async (response, request) => {
       await lab.upstream.until(() => lab.upstream.requests.length > 0 && released);
       await completion("Done.")(response, request);
@@ -124,14 +124,14 @@ describe("a thread", () => {
     expect((await say("Three.")).status).toBe(409);
     released = true;
     lab.upstream.answer(completion("Done."));
-    const other = await say("Elsewhere.", { thread_id: "t2" }); // and by its arrival the upstream looks again
+    const other = await say("Elsewhere.", { thread_id: "t2" }); // its request makes the upstream check its condition
     expect(other.status).toBe(200);
     expect((await Promise.all(both)).map(({ status }) => status).sort()).toEqual([200, 409]);
     expect((await user.get(`${agent}/runs`)).body.runs).toHaveLength(2);
     expect((await say("Four.")).status).toBe(200);
   });
 
-  test("keeps tool calls and their results, and sends them again as they were", async () => {
+  test("keeps tool calls and their results, and sends them again unchanged", async () => {
     agent = await newAgent({ tools_config: { web_fetch: { enabled: true } } });
     lab.upstream.answer(fetching(`${site.url}/`), completion("Green."));
     await say(`What colour is the door of ${site.url}/ ?`);
@@ -147,7 +147,7 @@ describe("a thread", () => {
     expect(sent().slice(1)).toEqual([...kept, said("Are you sure?")]);
   });
 
-  test("stays tainted by what a tool brought in an earlier turn: a URL that a page's text names is not the user's own", async () => {
+  test("stays tainted by a tool's result of an earlier turn: a URL from a page's text is not the user's own", async () => {
     agent = await newAgent({ tools_config: { web_fetch: { enabled: true } } });
     lab.upstream.answer(fetching(`${site.url}/`), completion("Green."));
     await say(`What colour is the door of ${site.url}/ ?`);
@@ -159,7 +159,7 @@ describe("a thread", () => {
     expect(site.requests).toEqual([]);
   });
 
-  test("that is longer than the model's context is sent from its latest turns on, and its record says so", async () => {
+  test("that is longer than the model's context is sent with only its latest turns, and its record says so", async () => {
     agent = await newAgent({ model_id: "lab/small" });
     for (const name of ["a", "b", "c"]) await say(name.repeat(2000));
     lab.upstream.requests.length = 0;
@@ -183,7 +183,7 @@ describe("a thread", () => {
     expect((await say(hard, { thread_id: "t2" })).body.model).toBe("lab/premium");
   });
 
-  test("brings its id on each chunk of a streamed turn", async () => {
+  test("has its id on each chunk of a streamed turn", async () => {
     const { body } = await say("Hello.", { stream: true });
     const chunks = body.split("\n\n").filter((text: string) => text.startsWith("data: {"));
     const ids = chunks.map((text: string) => JSON.parse(text.slice(6)));
@@ -209,7 +209,7 @@ describe("threads", () => {
     expect([again.status, again.body.error.code]).toEqual([409, "thread_exists"]);
   });
 
-  test("are read page by page, the latest turns first, each page in the order in which it was said", async () => {
+  test("are read page by page, the latest turns first, each page in the order of the conversation", async () => {
     for (const text of ["1", "2", "3"]) await say(text);
     const users = (body: { messages: { role: string; content: string }[] }) =>
       body.messages.flatMap(({ role, content }) => (role === "user" ? [content] : []));
@@ -243,7 +243,7 @@ describe("threads", () => {
     expect((await thread()).body.turns).toHaveLength(1);
   });
 
-  test("are forgotten when deleted, and their runs stay; the id begins anew", async () => {
+  test("can be deleted without their runs, and the id then starts a new thread", async () => {
     const { run_id } = (await say("One.")).body;
     expect((await user.request("DELETE", `${agent}/threads/t1`)).status).toBe(204);
     expect((await thread()).status).toBe(404);
@@ -254,7 +254,7 @@ describe("threads", () => {
     expect((await thread()).body.turns).toHaveLength(1);
   });
 
-  test("deleted while a turn is under way take no part of it", async () => {
+  test("that are deleted during a turn keep no part of it", async () => {
     let goOn: () => void = () => {};
     lab.upstream.answer(async (response, request) => {
       const released = Promise.withResolvers<void>();
@@ -270,14 +270,14 @@ describe("threads", () => {
     expect((await thread()).status).toBe(404);
   });
 
-  test("go with their agent", async () => {
+  test("are deleted with their agent", async () => {
     await say("One.");
     await user.request("DELETE", agent);
     expect((await user.get(`${agent}/threads`)).status).toBe(404);
     expect((await thread()).status).toBe(404);
   });
 
-  test("go with their user: no row anywhere holds a word of what was said", async ({ skip }) => {
+  test("are deleted with their user: no row contains a word of the conversation", async ({ skip }) => {
     await say("The heron stands on one leg.");
     await lab.service.admin.request("DELETE", `/api/v1/admin/users/${user.user_id}`);
     await expect.poll(async () => (await thread()).status).toBe(401);
@@ -304,7 +304,7 @@ describe("threads", () => {
   });
 });
 
-test("a turn that was cut off by the end of its process leaves the thread as it was, ready for the next", async () => {
+test("a turn whose process ended leaves the thread unchanged and ready for the next turn", async () => {
   await say("One.");
   lab.upstream.answer(hanging());
   const before = lab.upstream.requests.length;

@@ -9,7 +9,7 @@ import type { Client } from "../support/service.ts";
 import { type Site, startSite } from "../support/sites.ts";
 import { calling, completion, fetching } from "../support/upstream.ts";
 
-// Secrets in an agent's tools: contract 7. What hostile servers try is in test/attacks/secrets-*.
+// Secrets in an agent's tools: contract 7. Hostile servers are in test/attacks/secrets-*.
 
 const VALUE = "sk_live_tools_9fZq77KdwE3x";
 const SIGNING = newWebhookSecret();
@@ -60,7 +60,7 @@ async function run(agent: string) {
   return (await user.post(`/api/v1/agents/${agent}/runs`, undefined, { Prefer: "wait=30" })).body;
 }
 
-test("a run uses its secrets where they are bound, and neither it nor the model ever shows a value", async () => {
+test("a run uses its secrets where they are bound, and neither its record nor the model has a value", async () => {
   lab.upstream.answer(
     fetching(`${site.url}/data`),
     calling("every__get-sum", { a: 2, b: 3 }),
@@ -81,7 +81,7 @@ test("a run uses its secrets where they are bound, and neither it nor the model 
   expect(leaksIn(Buffer.from(shown), [VALUE, SIGNING, SIGNING.slice("whsec_".length)])).toEqual([]);
 });
 
-test("an echo ends the run, takes the secret out of use until its value changes, and is told", async () => {
+test("an echo ends the run, disables the secret until its value changes, and is reported", async () => {
   const secret = await store("ECHOED", VALUE);
   const auth = [{ secret: "ECHOED", hosts: [site.host], inject }];
   const agent = (await create({ web_fetch: { enabled: true, auth } })).body.id;
@@ -102,7 +102,7 @@ test("an echo ends the run, takes the secret out of use until its value changes,
   expect(site.requests.at(-1)?.headers.authorization).toBe(`Bearer ${VALUE}-new`);
 });
 
-test("a secret that is not there is told when the agent is saved, and by its step when it was deleted since", async () => {
+test("a missing secret is reported when the agent is saved, and by the run's step if it was deleted later", async () => {
   const config = toolsConfig();
   const cases = [
     [
@@ -140,7 +140,7 @@ test("a secret that is not there is told when the agent is saved, and by its ste
   expect([site.requests, receiver.received]).toEqual([[], []]);
 });
 
-test("a secret goes to no host outside its allowed_hosts, whatever the configuration binds (n8n#29082)", async () => {
+test("a secret is sent to no host outside its allowed_hosts, also if an agent binds it there (n8n#29082)", async () => {
   const made = await user.post("/api/v1/secrets", { name: "NARROW", value: VALUE, allowed_hosts: ["api.example.com"] });
   const auth = [{ secret: "NARROW", hosts: [site.host], inject }];
   const agent = (await create({ web_fetch: { enabled: true, auth } })).body.id;

@@ -18,9 +18,9 @@ interface OtlpSpan {
 const TRACE = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT = "00f067aa0ba902b7";
 const SERVER = 2;
-/** Text of the caller and the model. It may be in no span. */
+/** Text of the caller and the model. No span may contain it. */
 const PRIVATE = "marzipan-of-the-caller";
-/** Text of the model in place of a tool's name. */
+/** Text of the model instead of a tool's name. */
 const MADE_UP = ["marzipan_of_the_model", "marzipan__of_the_model"];
 const PRIVATE_URL = "/hook?private=marzipan";
 
@@ -156,7 +156,7 @@ test("a run is a trace whose id is the run's, with its agent, its model calls an
   expect(chats.map(({ parentSpanId }) => parentSpanId)).toEqual([invoked.spanId, invoked.spanId]);
 });
 
-test("a tool call whose name the model made up is a span without that name", () => {
+test("a tool call with an invented name is a span without this name", () => {
   const called = inTrace(confused.id.replaceAll("-", "")).filter(({ name }) => name.startsWith("execute_tool"));
   expect(called.map(({ name }) => name)).toEqual(["execute_tool unknown", "execute_tool mcp"]);
   expect(called.map((span) => attributesOf(span)["gen_ai.tool.name"])).toEqual(["unknown", "mcp"]);
@@ -169,7 +169,7 @@ test("a chat with an agent belongs to the trace of its request", () => {
   expect(spanOf(traceOf("d"), "chat plain").parentSpanId).toBe(invoked.spanId);
 });
 
-test("a trace that its caller does not sample is not sent", () => {
+test("a trace that the caller does not sample is not sent", () => {
   expect(inTrace(traceOf("c"))).toEqual([]);
 });
 

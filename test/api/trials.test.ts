@@ -19,7 +19,7 @@ beforeAll(async () => {
 });
 afterAll(() => service.stop());
 
-/** What a sign-up with this address gets. */
+/** The result of a sign-up with this address. */
 async function trialOf(email: string) {
   const browser = openBrowser(service.url);
   const { status, body } = await signUp(service, { email, password: PASSWORD }, browser);
@@ -32,7 +32,7 @@ const USED = { told: "used_before", balance: 0, is_trial: false };
 const erase = (id: string) => service.admin.request("DELETE", `/api/v1/admin/users/${id}`);
 
 describe("farming trials (contract 3: once per normalised address)", () => {
-  it("other spellings of one mailbox get an account without a trial, and are told so", async () => {
+  it("other spellings of one mailbox get an account without a trial, and the answer says so", async () => {
     expect(await trialOf("ada.lovelace@gmail.com")).toMatchObject(GRANTED);
     for (const email of ["adalovelace+1@gmail.com", "a.d.a.lovelace@gmail.com", "Ada.Lovelace@googlemail.com"]) {
       expect(await trialOf(email), email).toMatchObject(USED);
@@ -61,7 +61,7 @@ describe("farming trials (contract 3: once per normalised address)", () => {
     expect(found.map(({ told }) => told).sort()).toEqual(["granted", "used_before", "used_before", "used_before"]);
   });
 
-  it("a trial given by the operator counts; one that the operator did not give does not; the operator may give another", async () => {
+  it("a trial by the operator counts, a user without one does not, and the operator may give another", async () => {
     const make = async (email: string, trial: boolean) =>
       (await service.admin.post("/api/v1/admin/users", { email, trial })).body.user;
     await erase((await make("with@example.org", true)).id);
@@ -72,7 +72,7 @@ describe("farming trials (contract 3: once per normalised address)", () => {
   });
 });
 
-it("what is kept of an address is a hash that nobody without the service's key can compute, and it outlives the user", async () => {
+it("only a hash of the address is stored, which needs the service's key and stays after the user's erasure", async () => {
   const database = await createTestDatabase();
   const db = await database.open();
   const key = randomBytes(32);
@@ -86,7 +86,7 @@ it("what is kept of an address is a hash that nobody without the service's key c
   await database.drop();
 });
 
-it("an upgrade: users who had a trial before have theirs recorded at the first start, on nodes that start together too", async () => {
+it("an upgrade: earlier trials are recorded at the first start, also by nodes that start at the same time", async () => {
   const database = await createTestDatabase();
   const db = await database.open();
   const cipher = createCipher(randomBytes(32), "trials");
@@ -100,7 +100,7 @@ it("an upgrade: users who had a trial before have theirs recorded at the first s
     values,
   });
   await db.query({ text: "update account set trial_ends_at = null where user_id = $1", values: [without_trial] });
-  // What the migration does to a database that has users already.
+  // The migration's change to a database that already has users.
   await db.query({ text: /insert into trial_backlog[^;]+/.exec(MIGRATION)?.[0] ?? "" });
   await db.query({ text: "update users set email = null, erased_at = now() where id = $1", values: [erased] });
   const [trials] = await Promise.all([createTrials({ db, cipher }), createTrials({ db, cipher })]);

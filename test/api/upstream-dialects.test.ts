@@ -6,10 +6,9 @@ import { ask, charges, useLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
 import { delta, event, events, json, type Reply, USAGE } from "../support/upstream.ts";
 
-// What OpenAI-compatible servers send in their own way reaches agents, Responses and Messages as it reaches chat
-// completions.
+// The variants of OpenAI-compatible servers work for agents, Responses and Messages as they do for chat completions.
 
-/** Of lab/plain: 10 tokens of input at 1 and 4 of output at 2. */
+/** The cost on lab/plain: 10 tokens of input at 1 and 4 of output at 2. */
 const COST = 18;
 
 let user: Client;
@@ -38,7 +37,7 @@ it.each([
   expect(await charges(user)).toMatchObject([{ amount: -COST }]);
 });
 
-it("a server is asked not to compress its answers, which are read as they come", async () => {
+it("requests ask the server not to compress its answers, which are read as they arrive", async () => {
   lab.upstream.answer(events(...HELLO));
   await user.post("/api/v1/chat/completions", ask("lab/plain", { stream: true }));
   expect(lab.upstream.requests.at(-1)?.headers["accept-encoding"]).toBe("identity");
@@ -107,7 +106,7 @@ describe("parallel calls that all have the index 0", () => {
   });
 });
 
-/** An answer that ends for this reason, in one piece or as a stream. */
+/** An answer with this finish reason, streamed or not. */
 function endingAs(message: object, finish_reason: string, fields: object = {}): Reply {
   const identity = { id: "x", object: "chat.completion", created: 1, model: "m" };
   const whole = json({ ...identity, choices: [{ index: 0, message, finish_reason, ...fields }], usage: USAGE });
@@ -291,7 +290,7 @@ it("an agent ends with a finish reason of OpenAI's, whatever word its model's se
   expect(body.choices[0].finish_reason).toBe("stop");
 });
 
-describe("what a server writes in its own way", () => {
+describe("a server's variant of an answer", () => {
   const whole = (choice: object, fields: object = {}) => json({ choices: [choice], usage: USAGE, ...fields });
   const chunk = (said: object) => event({ choices: [{ index: 0, delta: said, finish_reason: null }] });
   const rest = HELLO.slice(1);
@@ -313,7 +312,7 @@ describe("what a server writes in its own way", () => {
     return Object.fromEntries(await Promise.all(all));
   };
 
-  it("is in OpenAI's shape in a chat completion, and conforms to openapi.json", async () => {
+  it("has OpenAI's shape in a chat completion, and conforms to openapi.json", async () => {
     lab.upstream.answer(whole({ message: { content: null, tool_calls: [call] } }, { id: 5 }));
     const { body } = await user.post(...asked.chat);
     expect(chatResponseSchema.safeParse(body).error).toBeUndefined();
@@ -327,7 +326,7 @@ describe("what a server writes in its own way", () => {
     expect(text.choices[0]).toMatchObject({ message: { content: "hi" }, finish_reason: "stop" });
   });
 
-  it.each([false, true])("keeps the arguments of a call that are an object (stream: %s)", async (stream) => {
+  it.each([false, true])("keeps a call's arguments that are an object (stream: %s)", async (stream) => {
     const said = { role: "assistant", tool_calls: [{ index: 0, ...call }] };
     lab.upstream.answer(stream ? events(chunk(said), ...rest) : whole({ message: said }));
     const { chat, response, message } = JSON.parse(JSON.stringify(await answers(stream)));
@@ -337,7 +336,7 @@ describe("what a server writes in its own way", () => {
     }
   });
 
-  it.each([false, true])("keeps text and thoughts that come as a list of parts (stream: %s)", async (stream) => {
+  it.each([false, true])("keeps text and thoughts in a list of parts (stream: %s)", async (stream) => {
     lab.upstream.answer(stream ? events(chunk({ content: parts }), ...rest) : whole({ message: { content: parts } }));
     const { chat, response, message } = await answers(stream);
     expect(JSON.stringify(chat).replaceAll("\\", "")).toMatch(/"content":"hi".*"reasoning_content":"hm"/);
@@ -348,9 +347,9 @@ describe("what a server writes in its own way", () => {
   });
 
   it.each([
-    ["an error beside its choices", whole({ message: TEXT, finish_reason: "stop" }, { error: { message: "x" } })],
+    ["an error next to its choices", whole({ message: TEXT, finish_reason: "stop" }, { error: { message: "x" } })],
     ["the finish reason error", whole({ message: { content: "" }, finish_reason: "error", error: { code: 502 } })],
-  ])("costs nothing if the server says that it failed: %s", async (_, reply) => {
+  ])("costs nothing if the server reports a failure: %s", async (_, reply) => {
     lab.upstream.answer(reply);
     const answer = await user.post(...asked.chat);
     expect([answer.status, answer.body.error?.code]).toEqual([502, "upstream_error"]);

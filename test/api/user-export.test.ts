@@ -120,7 +120,7 @@ const LEFT_OUT: Record<string, string> = {
   vault_key: "a key",
 };
 
-it("has each table with users' rows, except those that are left out for a reason", async () => {
+it("has each table with users' rows, except those that are omitted for a reason", async () => {
   const user = await lab.service.newUser();
   const { names } = await filesIn(await download("/api/v1/users/me/export", user.key));
   expect(names).toEqual(expect.arrayContaining(Object.values(EXPORTED)));
@@ -157,7 +157,7 @@ it("has every field of an agent, and every count of tokens of a charge", async (
   expect(missing).toEqual([]);
 });
 
-it("has schedules, turns, oauth servers, overage and usage of before a year, without any credential", async () => {
+it("has schedules, turns, oauth servers, overage and usage from more than a year ago, without any credential", async () => {
   const user = await lab.service.newUser({ trial: false, tokens: 1_000_000 });
   const daily = { schedule_enabled: true, schedule_interval: "daily", schedule_time: "08:30" };
   const scout = { name: "Scout", model_id: "lab/plain", run_prompt: "Go.", ...daily };
@@ -230,7 +230,7 @@ it("has every row once, also of lists of several pages", async () => {
   }
 });
 
-it("needs every right to read, and the operator's export is in the log of acts", async () => {
+it("needs every scope to read, and the operator's export is in the log of acts", async () => {
   const user = await lab.service.newUser();
   const narrow = await user.post("/api/v1/api-keys", { name: "billing", scopes: ["billing:read"] });
   expect((await download("/api/v1/users/me/export", narrow.body.key)).status).toBe(403);
@@ -240,7 +240,7 @@ it("needs every right to read, and the operator's export is in the log of acts",
   expect((await download(`/api/v1/admin/users/${crypto.randomUUID()}/export`, ADMIN_KEY)).status).toBe(404);
 });
 
-it("a file is not kept in the database for its Idempotency-Key: a retry makes a new one", async () => {
+it("is not stored for its Idempotency-Key: a retry makes a new file", async () => {
   const user = await lab.service.newUser();
   const headers = { Authorization: `Bearer ${user.key}`, "Idempotency-Key": "export" };
   for (const _ of [1, 2]) {
@@ -250,7 +250,7 @@ it("a file is not kept in the database for its Idempotency-Key: a retry makes a 
   }
 });
 
-it("that its caller does not read ends after a time, so that it does not keep others from their exports", async () => {
+it("ends after a time if its caller does not read it, so that it does not block other exports", async () => {
   const { user_id } = await lab.service.newUser();
   const db = await lab.service.database.open();
   const { ledger } = createLedgerFixture(db);

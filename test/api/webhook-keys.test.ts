@@ -22,7 +22,7 @@ afterAll(async () => {
   await database.drop();
 });
 
-test("whoever asks first, and however many at once, an agent has one key, which is stored sealed", async () => {
+test("concurrent requests give an agent one key, which is stored encrypted", async () => {
   const agent = { user_id: newId(), agent_id: newId() };
   const found = await Promise.all(Array.from({ length: 8 }, () => keysUnder(master).keyOf(agent)));
   expect(new Set(found.map((each) => each?.key)).size).toBe(1);
@@ -31,7 +31,7 @@ test("whoever asks first, and however many at once, an agent has one key, which 
   expect(await keysUnder(randomBytes(32)).keyOf(agent)).toBeNull();
 });
 
-test("a sealed key that is moved to another agent opens nothing (langgraph#9004)", async () => {
+test("an encrypted key that is moved to another agent cannot be opened (langgraph#9004)", async () => {
   const [agent, other] = [
     { user_id: newId(), agent_id: newId() },
     { user_id: newId(), agent_id: newId() },

@@ -6,7 +6,7 @@ import type { Client } from "../support/service.ts";
 import { type Site, startSite } from "../support/sites.ts";
 import { calling, completion, fetching } from "../support/upstream.ts";
 
-// send_webhook in an agent's run: contract 7. What it does by itself is in test/unit/tools.
+// send_webhook in an agent's run: contract 7. The tool itself is in test/unit/tools.
 
 let lab: Lab;
 let receiver: Receiver;
@@ -67,7 +67,7 @@ test("each call of a run has a webhook-id of its own", async () => {
   expect(receiver.received.map(({ headers }) => headers["webhook-id"])).toEqual([`msg_${run.id}_1`, `msg_${run.id}_3`]);
 });
 
-test("after a page was read, nothing but the listed URLs is sent to", async () => {
+test("after a page was read, only the listed URLs can be called", async () => {
   const evil = calling("send_webhook", { url: `${receiver.url}/hook?stolen=1`, payload: {} });
   lab.upstream.answer(fetching(`${site.url}/`), evil, completion("Refused."));
   const run = await runNow(await create());
@@ -76,7 +76,7 @@ test("after a page was read, nothing but the listed URLs is sent to", async () =
   expect(receiver.received).toEqual([]);
 });
 
-test("an agent's key is its own, stays the same, and is shown only to who may change the agent", async () => {
+test("an agent has its own key, which stays the same and is shown only to callers who may change the agent", async () => {
   const [one, other] = [await create(), await create()];
   const { key } = (await user.get(`${one}/webhook-key`)).body;
   expect(key).toMatch(/^whsec_/);
@@ -90,7 +90,7 @@ test("an agent's key is its own, stays the same, and is shown only to who may ch
   expect((await user.get(`${one}/webhook-key`)).status).toBe(404);
 });
 
-test("a webhook that is out when its run is cancelled says that it may have been delivered", async () => {
+test("a webhook call in progress when its run is cancelled says that it may have been delivered", async () => {
   receiver.treat(() => {});
   lab.upstream.answer(calling("send_webhook", { url: `${receiver.url}/hook`, payload: 1 }));
   const agent = await create();
@@ -104,7 +104,7 @@ test("a webhook that is out when its run is cancelled says that it may have been
   expect(error.message).toContain("may have been delivered");
 });
 
-test("a webhook that is out when its run's time is up says so too", async () => {
+test("a webhook call in progress when its run's time ends says so too", async () => {
   receiver.treat(() => {});
   lab.upstream.answer(calling("send_webhook", { url: `${receiver.url}/hook`, payload: 1 }));
   const agent = await create();

@@ -10,7 +10,7 @@ const GET = { method: "GET", headers: {}, max_bytes: 100_000, timeout_ms: 5_000,
 
 const score = scoreOf("egress", "escapes");
 
-/** How an attack ended; one that brought an answer back has escaped. */
+/** The result of an attack. An answer means that the attack has escaped. */
 async function failure(work: Promise<unknown>): Promise<OutboundError> {
   const error = await work.then(
     () => null,
@@ -95,7 +95,7 @@ const SPELLINGS = [
   "",
 ];
 
-describe("spellings of places that are not the public internet", () => {
+describe("spellings of addresses outside the public internet", () => {
   const outbound = createOutbound({ allow: [], resolve: async () => ["127.0.0.1"] });
   it.each(SPELLINGS)("refuses %s and sends nothing (n8n-mcp CVE-2026-42449)", async (url) => {
     expect((await failure(outbound.request({ ...GET, url }))).code).toBe("egress_refused");
@@ -115,7 +115,7 @@ describe("names", () => {
     expect(await refusedFor("not an address")).toBe("egress_refused");
   });
 
-  it("a name that answers differently the second time is dialled at the checked address only (DNS rebinding)", async () => {
+  it("a name that resolves differently the second time is called only at the checked address (DNS rebinding)", async () => {
     const site = await startSite({ "/": { body: "here" } });
     const answers = [["127.0.0.1"], ["10.255.255.1"]];
     let asked = 0;
@@ -129,7 +129,7 @@ describe("names", () => {
     await site.close();
   });
 
-  it("each hop is resolved and judged anew: the same name may not turn private on a redirect", async () => {
+  it("each hop is resolved and checked again: a name must not resolve to a private address after a redirect", async () => {
     const site = await startSite({ "/": { status: 302, headers: { location: "/next" } }, "/next": { body: "inside" } });
     let asked = 0;
     const resolve: Resolve = async () => (asked++ === 0 ? ["127.0.0.1"] : ["10.0.0.1"]);
@@ -141,7 +141,7 @@ describe("names", () => {
     await site.close();
   });
 
-  it("a name that never resolves ends with the time limit", async () => {
+  it("a name that never resolves ends with a timeout", async () => {
     const outbound = createOutbound({ allow: [], resolve: () => new Promise<string[]>(() => {}) });
     const error = await failure(outbound.request({ ...GET, url: "http://slow.example/", timeout_ms: 50 }));
     expect(error.code).toBe("timeout");
@@ -178,7 +178,7 @@ describe("redirects", () => {
   });
 
   it.each([301, 302, 303, 307, 308])(
-    "a %i to another origin carries no header and no body along (undici#4917)",
+    "a %i to another origin sends no header and no body (undici#4917)",
     async (status) => {
       inner.requests.length = 0;
       const response = await send(`${site.url}/away/${status}`, { method: "POST", body: "private words" });
@@ -198,7 +198,7 @@ describe("redirects", () => {
     [303, "GET"],
     [307, "POST"],
     [308, "POST"],
-  ])("a %i on the same origin goes on as %s with the caller's headers", async (status, method) => {
+  ])("a %i on the same origin continues as %s with the caller's headers", async (status, method) => {
     site.requests.length = 0;
     await send(`${site.url}/home/${status}`, { method: "POST", body: "words" });
     const last = site.requests.at(-1);
@@ -207,17 +207,17 @@ describe("redirects", () => {
     expect(last?.headers.authorization).toBe("Bearer s3cret");
   });
 
-  it.each(["/private", "/mapped", "/file", "/userinfo"])("%s is refused at the hop", async (path) => {
+  it.each(["/private", "/mapped", "/file", "/userinfo"])("%s is refused at its hop", async (path) => {
     expect((await failure(send(site.url + path))).code).toBe("egress_refused");
   });
 
-  it("a loop ends at the limit", async () => {
+  it("a loop ends at the limit of redirects", async () => {
     site.requests.length = 0;
     expect((await failure(send(`${site.url}/loop`, { max_redirects: 3 }))).code).toBe("too_many_redirects");
     expect(site.requests).toHaveLength(4);
   });
 
-  it("the caller's own rule is asked for each hop", async () => {
+  it("the caller's own rule is applied to each hop", async () => {
     inner.requests.length = 0;
     const permits = (url: URL) => url.host === site.host;
     expect((await failure(send(`${site.url}/away/302`, { permits }))).code).toBe("egress_refused");
@@ -266,20 +266,20 @@ describe("bodies", () => {
   it.each(["gzip", "deflate", "br", "zstd", "twice"])("a %s bomb stops at the limit", async (name) => {
     expect((await failure(get(`/bomb/${name}`))).code).toBe("too_large");
   });
-  it.each(["gzip", "deflate", "raw-deflate", "br", "zstd", "twice"])("%s is undone", async (name) => {
+  it.each(["gzip", "deflate", "raw-deflate", "br", "zstd", "twice"])("%s is decoded", async (name) => {
     expect((await get(`/ok/${name}`)).body.toString()).toBe("hello");
   });
-  it.each(["/torn", "/unknown", "/stack", "/cut"])("%s is told as a bad answer", async (path) => {
+  it.each(["/torn", "/unknown", "/stack", "/cut"])("%s is reported as a bad answer", async (path) => {
     const error = await failure(get(path));
     expect(error).toMatchObject({ code: "bad_response", status: 200, host: site.host });
   });
-  it("a plain body over the limit is cut off", async () => {
+  it("a plain body over the limit is cut", async () => {
     expect((await failure(get("/plain"))).code).toBe("too_large");
   });
   it.each(["/drip", "/silent"])("%s is ended by the total time limit", async (path) => {
     expect((await failure(get(path, { timeout_ms: 200 }))).code).toBe("timeout");
   });
-  it("the caller's signal ends a request", async () => {
+  it("a request ends when the caller's signal aborts", async () => {
     const signal = AbortSignal.abort();
     expect((await failure(get("/silent", { signal }))).code).toBe("aborted");
   });
@@ -310,7 +310,7 @@ describe("what callers may send", () => {
     expect((await tried({ method })).code).toBe("invalid_request");
   });
 
-  it("no error tells a header, a body or a URL's path (n8n#36836, axios#6919)", async () => {
+  it("no error contains a header, a body or a URL's path (n8n#36836, axios#6919)", async () => {
     const error = await tried({
       url: "http://127.0.0.1:9/t0ken?key=t0ken",
       headers: { authorization: "t0ken" },
@@ -323,7 +323,7 @@ describe("what callers may send", () => {
 });
 
 describe("PURSER_EGRESS_ALLOW", () => {
-  it("a name on the list is reached on its port only", async () => {
+  it("a listed name can be reached only on its port", async () => {
     const site = await startSite({ "/": { body: "ok" } });
     const outbound = createOutbound({ allow: [`Intranet.example:${site.port}`], resolve: async () => ["127.0.0.1"] });
     expect((await outbound.request({ ...GET, url: `http://intranet.example:${site.port}/` })).status).toBe(200);
@@ -347,11 +347,11 @@ describe("PURSER_EGRESS_ALLOW", () => {
     ":80",
     "u@h:80",
     "",
-  ])("%j is refused at the start, by name", (entry) => {
+  ])("%j is rejected at the start, and the error names the entry", (entry) => {
     expect(() => createOutbound({ allow: [entry] })).toThrow(JSON.stringify(entry));
   });
 
-  it("proxies named in the environment are not used", async () => {
+  it("proxies in the environment's variables are not used", async () => {
     const site = await startSite({ "/": { body: "direct" } });
     const proxy = await startSite({ "/": { body: "proxied" } });
     process.env.HTTP_PROXY = proxy.url;

@@ -9,10 +9,9 @@ import { measureEventLoopDelay } from "../support/measure-loop-delay.ts";
 import { type Site, startSite } from "../support/sites.ts";
 import { aCall, toolsWith, UNSTOPPED } from "../support/tools.ts";
 
-// A page or an MCP server that is built to be costly holds the service's event loop, and so every other user's request.
-// The promise is 50 ms at a time. The delay is printed; asserted is the processor time of this thread in one turn, which
-// the machine's other work does not count in. A busy machine needs more of it for the same work, so the bound is wider,
-// and each test has three attempts.
+// A costly page or MCP server would block the service's event loop, and so every other user's request. The delay should
+// stay under 50 ms and is printed. The test asserts this thread's processor time in one turn, because other processes
+// do not count in it. That time also varies on a busy machine, so the bound is wider and each test has three attempts.
 
 const BOUND_MS = 150;
 const BYTES = 4_900_000;
@@ -47,7 +46,7 @@ afterAll(async () => {
   console.log(`worst delay of the event loop:\n${delays.join("\n")}`);
 });
 
-/** What `work` returns; its worst delay is printed, and the processor time that it held the event loop is asserted. */
+/** Returns the result of `work`. Prints its worst delay, and asserts the processor time that it blocked the event loop. */
 async function within<T>(name: string, work: () => Promise<T>): Promise<T> {
   const measured = measureEventLoopDelay();
   let result: T | undefined;
@@ -59,7 +58,7 @@ async function within<T>(name: string, work: () => Promise<T>): Promise<T> {
   return result as T;
 }
 
-/** As many bindings as `count`, all for one request, each with a secret of its own. */
+/** `count` bindings for one request, each with a secret of its own. */
 const bindings = (count: number): AuthSettings[] =>
   Object.keys(SECRETS)
     .slice(0, count)
@@ -76,7 +75,7 @@ async function fetching(path: string, count = 3) {
   return { result, opened, reflected };
 }
 
-describe("a page of 5 MB that is built to be costly to search for secrets", { retry: 2 }, () => {
+describe("a page of 5 MB that makes the search for secrets costly", { retry: 2 }, () => {
   it.each([
     ["hex digits", "text/plain", "0123456789abcdef"],
     ["escapes", "text/plain", "&#65;%41\\u0041"],
@@ -91,15 +90,15 @@ describe("a page of 5 MB that is built to be costly to search for secrets", { re
     ["bytes that are no UTF-8", "text/plain; charset=utf-8", "\u00ff"],
     ["spaces", "text/plain", " "],
     ["a type of 15,000 spaces", `text/plain; charset=${" ".repeat(15_000)}!`, "word "],
-  ])("leaves the event loop free: %s", async (_name, type, text) => {
+  ])("does not block the event loop: %s", async (_name, type, text) => {
     page = { type, body: Buffer.from(text.repeat(BYTES / text.length), "latin1") };
     const { result, reflected } = await fetching("/");
-    // On a slow machine the search may end at its deadline: the answer is withheld, and no secret is blamed.
+    // On a slow machine the search may reach its deadline. Then the answer is withheld, and no secret is disabled.
     if (result.status === "failed") expect(result.error?.message).toMatch(/could not be searched|too intricate/);
     expect(reflected.size).toBe(0);
   });
 
-  it("is withheld when the search takes too long, and no secret counts as sent back", async () => {
+  it("is withheld if the search takes too long, and no secret is disabled", async () => {
     page = { type: "text/plain", body: Buffer.from("0123456789abcdef".repeat(BYTES / 16)) };
     const scanner = createSecretScanner({ scan_ms: 1 });
     const { tools, reflected } = toolsWith({ allow: [site.host], secrets: SECRETS, scanner });
@@ -113,7 +112,7 @@ describe("a page of 5 MB that is built to be costly to search for secrets", { re
     expect(reflected.size).toBe(0);
   });
 
-  it("costs nothing with 20 bindings: a request takes three secrets at most, and none is opened for more", async () => {
+  it("costs nothing with 20 bindings: a request takes at most three secrets, and with more none is opened", async () => {
     page = { type: "text/plain", body: Buffer.from("0123456789abcdef".repeat(BYTES / 16)) };
     site.requests.length = 0;
     const { result, opened } = await fetching("/", 20);
@@ -121,20 +120,20 @@ describe("a page of 5 MB that is built to be costly to search for secrets", { re
     expect([opened, site.requests]).toEqual([[], []]);
   });
 
-  it("in pieces of one byte is refused before the pieces fill memory", async () => {
+  it("in pieces of one byte is refused before the pieces fill the memory", async () => {
     const { result } = await fetching("/drip", 0);
     expect(result.error).toMatchObject({ code: "fetch_failed", message: expect.stringContaining("pieces") });
   });
 });
 
-/** A tool is called whose server gives `attack` for the result, or for the list of tools. */
+/** A call of a tool whose server answers with `attack`, as the result or as the list of tools. */
 async function calling(name: string, attack: typeof answer_mcp) {
   answer_mcp = () => null;
   const { tools } = toolsWith({ allow: [site.host] });
   const servers = [{ name: "h", url: `${site.url}/mcp` }];
   const tools_config: ToolsConfig = { mcp: { enabled: true, servers } };
   const call = aCall("h__berth", {}, { tools_config });
-  // The client is loaded, and compiled, with its first use.
+  // The first use loads and compiles the client.
   await tools.definitions(
     { mcp: { enabled: true, servers: [{ name: "g", url: `${site.url}/mcp` }] } },
     call.run,
@@ -154,7 +153,7 @@ const arrays = (count: number) => `${"[".repeat(count)}${"]".repeat(count)}`;
 const inStream = (events: (id: unknown) => string) => (asked: string, id: unknown) =>
   asked === "tools/call" ? { type: "text/event-stream", body: events(id) } : null;
 
-describe("an MCP server that answers what is costly to parse", { retry: 2 }, () => {
+describe("an MCP server whose answer is costly to parse", { retry: 2 }, () => {
   it.each([
     ["400,000 nested arrays in a result", inAnswerTo("tools/call", arrays(400_000)), "nests deeper"],
     [
@@ -182,7 +181,7 @@ describe("an MCP server that answers what is costly to parse", { retry: 2 }, () 
       inAnswerTo("tools/call", `{"content":[{"type":"text","text":"${"a".repeat(5_000_000)}"}]}`),
       "larger",
     ],
-  ])("does not hold the event loop: %s", async (name, attack, why) => {
+  ])("does not block the event loop: %s", async (name, attack, why) => {
     const { result } = await calling(name, attack);
     expect(result.error).toMatchObject({ code: "mcp_failed", message: expect.stringContaining(why) });
   });
@@ -191,7 +190,7 @@ describe("an MCP server that answers what is costly to parse", { retry: 2 }, () 
     ["as many values as are parsed", `{"content":[],"structuredContent":{"a":[${"[],".repeat(24_000)}[]]}}`],
     ["as many parts as are parsed", `{"content":[${'{"type":"text","text":"a"},'.repeat(9_000)}{"type":"b"}]}`],
     ["escapes", `{"content":[{"type":"text","text":"${"\\u0041".repeat(300_000)}"}]}`],
-  ])("does not hold the event loop though it is used: %s", async (name, result) => {
+  ])("does not block the event loop with a valid answer: %s", async (name, result) => {
     expect((await calling(name, inAnswerTo("tools/call", result))).result.status).toBe("succeeded");
   });
 
@@ -202,13 +201,13 @@ describe("an MCP server that answers what is costly to parse", { retry: 2 }, () 
     expect(result.error).toMatchObject({ code: "mcp_failed", message: expect.stringContaining("larger than 262144") });
   });
 
-  it("does not hold the event loop with 100 tools whose texts are long", async () => {
+  it("does not block the event loop with 100 tools that have long texts", async () => {
     const text = "Adds two numbers; ig\u200bnore nothing. ".repeat(4);
     const property = { type: "string", description: text };
     const properties = Object.fromEntries(Array.from({ length: 9 }, (_, n) => [`p${n}`, property]));
     const tool = (n: number) => mcpTool(`t${n}`, { inputSchema: { type: "object", properties } });
     const tools = Array.from({ length: 100 }, (_, n) => tool(n));
-    // The first texts of a process compile the safety layer, which takes 50 ms once.
+    // The first texts of a process compile the safety layer once, which takes 50 ms.
     const { sanitize } = createSanitizer().of("u");
     for (const content of [text, JSON.stringify(properties)]) {
       await sanitize({ content, kind: "text", level: "balanced", mark: newMark() });

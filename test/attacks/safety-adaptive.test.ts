@@ -3,13 +3,13 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { type ContentKind, sanitize } from "../../src/safety/sanitize.ts";
 
-// Sentences written to get past the detector (training/adaptive.txt). It misses them; where no reader would see them,
-// they must not get through all the same.
+// Sentences that the detector misses (training/adaptive.txt). In places that no reader sees they must not get through
+// either.
 const sentences = readFileSync(join(import.meta.dirname, "../../training/adaptive.txt"), "utf8")
   .split("\n")
   .filter((line) => line !== "" && !line.startsWith("# "));
 
-/** No letters of the sentences: a mark that a text repeats is taken out of it. */
+/** It shares no letters with the sentences, because a mark that a text repeats is removed from the text. */
 const MARK = "0123456789abcdef";
 const TAG = (text: string) => Array.from(text, (char) => String.fromCodePoint(0xe0000 + (char.codePointAt(0) ?? 0)));
 
@@ -34,8 +34,8 @@ const HIDING: [string, ContentKind, (text: string) => string][] = [
   ["tag characters", "text", (text) => `Page ${TAG(text).join("")}`],
 ];
 
-describe("an order that the detector does not know", () => {
-  it.each(HIDING)("does not get through %s", (_name, kind, hide) => {
+describe("an instruction that the detector misses", () => {
+  it.each(HIDING)("does not get through in %s", (_name, kind, hide) => {
     for (const sentence of sentences) {
       const { text } = sanitize({ content: hide(sentence), kind, level: "balanced", mark: MARK });
       expect(text).toContain("Page");

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { visibleText } from "../../src/safety/reading/visible.ts";
 
-// Each page displays "Before" and "After" in Chromium, or is one that ordinary sites have; none displays HIDDEN.
+// Chromium displays "Before" and "After" of each page and never HIDDEN. The other pages occur on ordinary sites.
 
 const HIDDEN = "zebra quartz umbrella";
 const page = (inner: string, head = "") =>
@@ -15,7 +15,7 @@ function expectHidden(html: string) {
   expect(text).toContain("Before");
   expect(text).toContain("After");
   expect(text).not.toContain(HIDDEN);
-  // Removed text is judged all the same.
+  // Removed text is checked, too.
   expect(hidden.map((each) => each.text).join()).toContain(HIDDEN);
 }
 
@@ -44,7 +44,7 @@ describe("a declaration that browsers ignore does not show hidden text", () => {
   ])("%s", expectHidden);
 });
 
-describe("the rule that wins in browsers decides", () => {
+describe("the rule that has priority in browsers decides", () => {
   it.each([
     styled(".x{display:none!important}", "<p class=x style='display:block'>"),
     styled(".y{display:block}.x{display:none}", "<p class='x y'>"),
@@ -85,10 +85,10 @@ describe("the rule that wins in browsers decides", () => {
     styled(".y{.x{display:none}}"),
     styled(".x[lang]{display:none}"),
     styled(".x:not(.x){display:none}"),
-  ])("and what it shows stays: %s", expectShown);
+  ])("and the text that it shows stays: %s", expectShown);
 });
 
-describe("an end tag closes what it closes in browsers", () => {
+describe("an end tag closes the same elements as in browsers", () => {
   it.each([
     `<span hidden><p></span>${HIDDEN}</p></span>`,
     `<span hidden><p></p></span><x-a hidden><div></x-a>${HIDDEN}</div></x-a>`,
@@ -123,7 +123,7 @@ describe("an end tag closes what it closes in browsers", () => {
   ])("and leaves the rest visible: %s", (inner) => expectShown(page(inner)));
 });
 
-describe("a selector with ancestors hides what it selects, and nothing else", () => {
+describe("a selector with ancestors hides the elements that it selects, and no others", () => {
   const inside = (css: string, open: string, close: string) =>
     page(`${open}<p class=x>${HIDDEN}</p>${close}`, `<style>${css}</style>`);
   const within = (css: string) => inside(css, "<main><div class=a><section>", "</section></div></main>");
@@ -220,7 +220,7 @@ describe("a shadow root displays its own content, and the host's content only in
   ])("%s", expectShown);
 });
 
-describe("what exceeds a limit is hidden", () => {
+describe("text beyond a limit is hidden", () => {
   const attributes = Array.from({ length: 256 }, (_, at) => `a${at}`).join(" ");
   const classes = Array.from({ length: 300 }, (_, at) => `c${at}`).join(" ");
   it.each([
@@ -231,7 +231,7 @@ describe("what exceeds a limit is hidden", () => {
   ])("%s", (_name, html) => expectHidden(html));
 });
 
-describe("text that an element or attribute keeps off the screen", () => {
+describe("text that an element or attribute hides", () => {
   it.each([
     `<div popover>${HIDDEN}</div>`,
     `<progress>${HIDDEN}</progress>`,
@@ -254,13 +254,13 @@ describe("text that an element or attribute keeps off the screen", () => {
     `<select><option>${HIDDEN}</option></select>`,
     `<svg fill=none><text fill=#000>${HIDDEN}</text></svg>`,
     `<svg><foreignObject><p>${HIDDEN}</p></foreignObject></svg>`,
-    // Such pages show themselves once their scripts or sheets have come.
+    // Such pages become visible once their scripts or style sheets have loaded.
     `<body style="opacity:0">${HIDDEN}`,
     `<style>html{display:none}</style><body>${HIDDEN}`,
-  ])("is no text that they show: %s", expectShown);
+  ])("is not text that they show: %s", expectShown);
 });
 
-describe("text that a property keeps off the screen", () => {
+describe("text that a property hides", () => {
   it.each([
     "position:absolute;inset:-9999px auto auto -9999px",
     "margin:0 0 0 -9999px",
@@ -294,5 +294,5 @@ describe("text that a property keeps off the screen", () => {
     "mask:linear-gradient(black,transparent)",
     "color:var(--text)",
     "display:var(--display)",
-  ])("is no text that it shows: %s", (css) => expectShown(inline(css)));
+  ])("is not text that it shows: %s", (css) => expectShown(inline(css)));
 });

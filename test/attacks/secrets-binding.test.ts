@@ -8,7 +8,7 @@ import { scoreOf } from "../support/score.ts";
 import { type Site, startSite } from "../support/sites.ts";
 import { aCall, toolsWith } from "../support/tools.ts";
 
-// A secret goes where its owner's settings bind it, and nowhere else, whatever a model, a page or a server tries.
+// A secret goes only to the places that its owner's settings bind it to. A model, a page or a server cannot change this.
 
 const SECRET = "sk_live_bound/9fZq+77=KdwE3x";
 const STATUSES = [301, 302, 303, 307, 308];
@@ -76,7 +76,7 @@ const carried = (seen: Site["requests"][number] | undefined) =>
   JSON.stringify(seen).includes(encodeURIComponent(SECRET)) ||
   /"authorization"|"x-api-key"|"x-signature"/.test(JSON.stringify(seen));
 
-describe("a secret is put in at the moment of sending", () => {
+describe("a secret is added when the request is sent", () => {
   it.each([
     [{ type: "bearer" }, "authorization", `Bearer ${SECRET}`],
     [{ type: "basic", username: "ada" }, "authorization", `Basic ${Buffer.from(`ada:${SECRET}`).toString("base64")}`],
@@ -88,7 +88,7 @@ describe("a secret is put in at the moment of sending", () => {
     expect(opened).toEqual([`KEY ${site.host}`]);
   });
 
-  it("as a parameter, in the stead of one that the model wrote", async () => {
+  it("as a parameter, which replaces one that the model wrote", async () => {
     const inject = { type: "query", name: "key" } as const;
     await fetching(`${site.url}/v1/a?key=mine&b=%7E`, { auth: { inject } });
     expect(site.requests[0]?.path).toBe(`/v1/a?b=%7E&key=${encodeURIComponent(SECRET)}`);
@@ -97,7 +97,7 @@ describe("a secret is put in at the moment of sending", () => {
   });
 });
 
-describe("of a secret that signs, the other side gets HMAC-SHA256 in hex", () => {
+describe("for a signing secret, the receiver gets HMAC-SHA256 in hex", () => {
   const signature = (text: string) => createHmac("sha256", SECRET).update(text).digest("hex");
   const auth = { inject: { type: "hmac", header: "X-Signature" }, methods: ["GET", "POST"] } as const;
   const methods: WebFetchSettings["methods"] = ["GET", "POST"];
@@ -107,12 +107,12 @@ describe("of a secret that signs, the other side gets HMAC-SHA256 in hex", () =>
     await fetching("", { auth: { ...auth, methods }, settings: { methods }, more });
     expect(site.requests[0]?.headers["x-signature"]).toBe(signature(body));
   });
-  it("of path and query, where there is no body", async () => {
+  it("of path and query, if there is no body", async () => {
     await fetching(`${site.url}/v1/a?b=%7E&c=%20`, { auth: { ...auth, methods } });
     expect(site.requests[0]?.headers["x-signature"]).toBe(signature("/v1/a?b=%7E&c=%20"));
   });
   it.each(["before", "after"])(
-    "of the address that is sent, with a secret parameter that is bound %s it",
+    "of the address that is sent, with a secret parameter that is bound %s the signing secret",
     async (order) => {
       const { tools } = toolsWith({ allow: [site.host], secrets: { SIGN: SECRET, KEY: "parameter-0123456789" } });
       const hosts = [site.host];
@@ -132,7 +132,7 @@ describe("of a secret that signs, the other side gets HMAC-SHA256 in hex", () =>
 });
 
 describe("redirects", () => {
-  it.each(INJECTS)("to another origin carry nothing of it, by $type", async (inject) => {
+  it.each(INJECTS)("to another origin do not carry it, by $type", async (inject) => {
     for (const status of STATUSES) {
       const { result } = await fetching(`${site.url}/v1/away/${status}`, {
         auth: { inject, hosts: [site.host, other.host] },
@@ -142,7 +142,7 @@ describe("redirects", () => {
     }
   });
   it.each(STATUSES)(
-    "a %i on the same origin is judged again: within the binding it goes along, outside it does not",
+    "a %i on the same origin is checked again: it carries the secret only within the binding",
     async (status) => {
       await fetching(`${site.url}/v1/home/${status}`, { auth: { paths: ["/v1/*"] } });
       expect(site.requests.map(carried)).toEqual([true, true]);
@@ -151,7 +151,7 @@ describe("redirects", () => {
       expect(site.requests.map(carried)).toEqual([true, false]);
     },
   );
-  it("away and back again is away", async () => {
+  it("to another origin and back do not carry it", async () => {
     const away = await startSite({
       "/": (_request, response) => response.writeHead(302, { location: `${site.url}/v1/a` }).end(),
     });
@@ -166,7 +166,7 @@ describe("redirects", () => {
   });
 });
 
-describe("what is not bound gets nothing", () => {
+describe("a request outside the binding gets no secret", () => {
   const at = (text: string) => text.replaceAll("SITE", site.host).replaceAll("PORT", String(site.port));
   it.each([
     "http://SITE.evil.example:PORT/v1/a",
@@ -217,13 +217,13 @@ describe("what is not bound gets nothing", () => {
     await fetching(`${site.url}/v1/a`, { settings: { ...settings, methods: [...settings.methods] }, method: "DELETE" });
     expect(site.requests.map(carried)).toEqual([false]);
   });
-  it("plain http to a host that the operator did not name: the call is refused, and the secret stays shut", async () => {
+  it("plain http to a host that the operator did not name: the call is refused, and the secret is not opened", async () => {
     const { result, opened } = await fetching(`${site.url}/v1/a`, { allow: ["127.0.0.0/8"] });
     expect(result.error).toMatchObject({ code: "egress_refused" });
     expect(result.error?.message).toContain("KEY");
     expect([opened, site.requests]).toEqual([[], []]);
   });
-  it("a name that points elsewhere the second time (DNS rebinding)", async () => {
+  it("a name that resolves differently the second time (DNS rebinding)", async () => {
     const answers = [["127.0.0.1"], ["10.0.0.1"]];
     const host = `rebinding.example:${site.port}`;
     const { tools } = toolsWith({
@@ -240,9 +240,9 @@ describe("what is not bound gets nothing", () => {
   });
 });
 
-describe("what a value cannot do", () => {
+describe("the value of a secret", () => {
   it.each(["with\r\nHost: evil.example", "with\nline break", "with\0nul", "with\u007fdelete"])(
-    "%j splits no request",
+    "%j does not split a request",
     async (secret) => {
       for (const inject of [{ type: "bearer" }, { type: "header", name: "X-Key" }] as const) {
         const { result } = await fetching(`${site.url}/v1/a`, { secret, auth: { inject } });
@@ -251,7 +251,7 @@ describe("what a value cannot do", () => {
       }
     },
   );
-  it("under 8 characters it goes by basic and hmac only, and the answer is left out", async () => {
+  it("with fewer than 8 characters is sent only by basic and hmac, and the answer is omitted", async () => {
     const secret = "hunter2";
     for (const inject of INJECTS) {
       site.requests.length = 0;
@@ -288,7 +288,7 @@ describe("model text that names secrets (LangChain CVE-2025-68664, varlock#934)"
   );
 });
 
-it("of a secret that is gone the step tells the name, and nothing is sent", async () => {
+it("a step whose secret was deleted names the secret, and sends nothing", async () => {
   const { result } = await fetching(`${site.url}/v1/a`, { auth: { secret: "GONE" } });
   expect(result.error).toMatchObject({ code: "secret_missing" });
   expect(result.error?.message).toContain("GONE");

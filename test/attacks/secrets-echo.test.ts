@@ -9,8 +9,8 @@ import { scoreOf } from "../support/score.ts";
 import { type Site, startSite } from "../support/sites.ts";
 import { aCall, toolsWith } from "../support/tools.ts";
 
-// A server that was sent a secret sends it back (Infisical/cli#397): as it came or disguised, wherever an answer has
-// room. Each attack is one call of web_fetch; nothing of the secret may be in its result, nor reach another host.
+// A server sends back a secret that it got (Infisical/cli#397), plain or encoded, in any part of its answer. Each attack is
+// one call of web_fetch; no part of the secret may be in its result or reach another host.
 
 const SECRET = "sk_live_9f/Zq+77=Kd&wE 3~x";
 const SLOTS: AuthSettings["inject"][] = [
@@ -41,7 +41,7 @@ afterAll(async () => {
   await Promise.all([site.close(), other.close()]);
 });
 
-/** One attack: the code of the step, and every leak of it counted. */
+/** Makes one attack, returns the step's code, and counts every leak. */
 async function attack(listener: RequestListener, inject: AuthSettings["inject"] = { type: "bearer" }) {
   answer = listener;
   other.requests.length = 0;
@@ -57,20 +57,20 @@ async function attack(listener: RequestListener, inject: AuthSettings["inject"] 
 }
 const STOPPED = { code: "secret_reflected", out_of_use: true };
 const page = (text: string) => `<html><p>You sent ${text} to us, thank you.</p></html>`;
-/** Encodings that write each byte as a character: beyond ASCII, they say another text. */
+/** Encodings that write each byte as a character. Beyond ASCII they change the text. */
 const ONE_BYTE_EACH = /every other byte|JSON, all|\\|HTML, /;
-/** What a server of Node does with a header: it reads latin1, and writes UTF-8. */
+/** A Node server's treatment of a header: it reads latin1, and writes UTF-8. */
 const written = ({ authorization = "" }: IncomingHttpHeaders) => authorization.replace("Bearer ", "");
 const body =
   (text: string, headers: Record<string, string> = {}): RequestListener =>
   (_request, response) => {
     response.writeHead(200, { "content-type": "text/html", ...headers }).end(text);
   };
-/** What of a header's value node refuses to write is left out. */
+/** Omits the characters of a header's value that Node does not write. */
 const headerSafe = (text: string) => text.replaceAll(/[^\t\x20-\x7e]/g, "");
 
-describe("an echo stops the run and takes the secret out of use", () => {
-  it("of letters beyond ASCII, as an ordinary server writes the header that it got, in every encoding", async () => {
+describe("an echo stops the run and disables the secret", () => {
+  it("of letters beyond ASCII, as an ordinary server writes a received header, in every encoding", async () => {
     for (const secret of ["Schlüssel-für-Grüße", "ключ-от-порта", "鍵は第七バースの扉に"]) {
       for (const [name, encode] of [...PLAIN, ...CASED].filter((each) => !ONE_BYTE_EACH.test(each[0]))) {
         answer = ({ headers }, response) => response.end(JSON.stringify({ you_sent: encode(written(headers)) }));
@@ -98,7 +98,7 @@ describe("an echo stops the run and takes the secret out of use", () => {
     }
   });
 
-  it.each(Object.keys(CODINGS))("in a body compressed by %s", async (coding) => {
+  it.each(Object.keys(CODINGS))("in a body that is compressed by %s", async (coding) => {
     for (const [name, encode] of PLAIN) {
       const packed = (CODINGS[coding] as (bytes: Buffer) => Buffer)(Buffer.from(page(encode(SECRET))));
       const listener: RequestListener = (_request, response) => {
@@ -147,7 +147,7 @@ describe("an echo stops the run and takes the secret out of use", () => {
     }
   });
 
-  it("at an origin that it was not sent to, when who got it had told it", async () => {
+  it("at an origin that it was not sent to, after its receiver passed it on", async () => {
     const listener: RequestListener = (_request, response) => {
       response.writeHead(302, { location: `${other.url}/told` }).end();
     };
@@ -173,8 +173,8 @@ describe("an echo stops the run and takes the secret out of use", () => {
   });
 });
 
-it("an echo in the text of a PDF is not handed on", async () => {
-  // In a PDF the text is of the answer's own making: apart, and put together by the reader.
+it("an echo in the text of a PDF is not passed on", async () => {
+  // The PDF splits the secret, and its reader joins the text.
   const drawn = pdfOf([{ text: [...SECRET].join(")Tj("), size: 12 }]);
   const listener: RequestListener = (_request, response) => {
     response.writeHead(200, { "content-type": "application/pdf" }).end(drawn);
@@ -182,7 +182,7 @@ it("an echo in the text of a PDF is not handed on", async () => {
   expect(await attack(listener)).toMatchObject(STOPPED);
 });
 
-describe("what a page takes apart so that its reader puts it together", () => {
+describe("a secret that a page splits and its reader joins", () => {
   const apart = (between: string) => [...SECRET].join(between);
   it.each([
     ["tags", apart("<b></b>"), "text/html"],
@@ -191,11 +191,11 @@ describe("what a page takes apart so that its reader puts it together", () => {
     ["soft hyphens", apart("\u00ad"), "text/html; charset=utf-8"],
     ["zero-width joiners in text", apart("\u200d"), "text/plain; charset=utf-8"],
     ["tag characters", [...SECRET].map((c) => `${c}\u{e0041}`).join(""), "text/plain; charset=utf-8"],
-  ])("by %s is not handed on", async (_name, text, type) => {
+  ])("by %s is not passed on", async (_name, text, type) => {
     await attack(body(text, { "content-type": type }));
   });
 
-  it.each(["utf-16le", "utf-16be", "iso-2022-jp"])("by the charset %s is not handed on", async (charset) => {
+  it.each(["utf-16le", "utf-16be", "iso-2022-jp"])("by the charset %s is not passed on", async (charset) => {
     const wide = Buffer.from(page(SECRET), "utf16le");
     const bytes = { "utf-16le": wide, "utf-16be": Buffer.from(wide).swap16() }[charset];
     const escaped = Buffer.from([...SECRET].join("\u001b(B"));
@@ -206,7 +206,7 @@ describe("what a page takes apart so that its reader puts it together", () => {
   });
 });
 
-it("an answer without the secret is handed on", async () => {
+it("an answer without the secret is passed on", async () => {
   const near = ["sk_live_9f/Zq+77=Kd&wE 3~y", "sk_live_", encodeURIComponent(SECRET).slice(1), "&amp;&#65;%41\\u0041"];
   for (const text of near) {
     const { code, result } = await attack(body(page(text)));

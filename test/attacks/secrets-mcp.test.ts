@@ -8,8 +8,8 @@ import { scoreOf } from "../support/score.ts";
 import { type Site, startSite } from "../support/sites.ts";
 import { aCall, toolsWith, UNSTOPPED } from "../support/tools.ts";
 
-// An MCP server that was sent a secret sends it back, in any message of a session (Infisical/cli#397). Each attack is a
-// list of tools and a call, as a run makes them; nothing of the secret may come of them.
+// An MCP server sends back a secret that it got, in any message of a session (Infisical/cli#397). Each attack is a list of
+// tools and a call, as in a run. No part of the secret may be in their results.
 
 const SECRET = "sk_live_9f/Zq+77=Kd&wE 3~x";
 const score = scoreOf("secrets echoed by MCP servers", "leaks");
@@ -32,7 +32,7 @@ beforeAll(async () => {
 });
 afterAll(() => site.close());
 
-/** In the stead of the answer to messages of `method`: what `result` makes of the echo, as JSON or as a stream. */
+/** Replaces the answer to messages of `method` by `result` of the echo, as JSON or as a stream. */
 function inResult(method: string, result: (text: string) => unknown, type = "application/json"): Stage {
   return (text, asked, _request, response) => {
     if (asked !== method) return false;
@@ -68,8 +68,8 @@ it.each<[string, Stage]>([
   ["structured content", inCall((text) => ({ content: [], structuredContent: { text } }))],
   ["what went wrong", inResult("tools/call", (text) => ({ error: { code: -32000, message: text } }))],
   ["a page instead of an answer", PAGE],
-])("in %s, however encoded: the run ends, and the secret is out of use", async (where, wanted) => {
-  // All messages are searched alike: of their texts in every encoding, of the others in some.
+])("in %s, in every encoding, the run ends and the secret is disabled", async (where, wanted) => {
+  // The search is the same for all messages. The texts are tested in every encoding, the other places in some.
   const disguises = PLAIN.filter((_, index) => where === "a text" || index % 5 === 0);
   for (const [name, encode] of disguises) {
     [stage, echo] = [wanted, encode(SECRET)];

@@ -6,8 +6,8 @@ import { type Certified, selfSigned } from "../support/certificate.ts";
 import { scoreOf } from "../support/score.ts";
 import { aCall, toolsWith } from "../support/tools.ts";
 
-// Somebody who stands between the service and a host answers in its stead: what is theirs is a certificate that nobody
-// trusts, or that is another host's.
+// An attacker between the service and a host answers in the host's place, with an untrusted certificate or with another
+// host's certificate.
 
 const SECRET = "sk_live_tls_9fZq77KdwE3x";
 const score = scoreOf("secrets over TLS", "leaks");
@@ -39,7 +39,7 @@ afterAll(() => {
   }
 });
 
-/** One fetch with the secret. The address is allowed as a network, so that plain http would not get it. */
+/** One fetch with the secret. The address is allowed as a network, so plain http would not get the secret. */
 async function fetched(host: string, port: number) {
   seen.length = 0;
   const { tools } = toolsWith({
@@ -52,17 +52,17 @@ async function fetched(host: string, port: number) {
   return tools.call(aCall("web_fetch", { url }, { tools_config: { web_fetch: { enabled: true, auth } } }));
 }
 
-it("a secret goes to the host whose certificate it is", async () => {
+it("a secret is sent to a host with a valid certificate", async () => {
   const [port = 0] = ports;
   expect((await fetched("known.example", port)).result).toContain("inside");
   expect(seen).toEqual([`Bearer ${SECRET}`]);
 });
 
 it.each<[string, string, 0 | 1]>([
-  ["that nobody trusts", "unknown.example", 1],
+  ["that is not trusted", "unknown.example", 1],
   ["of another host", "other.example", 0],
 ])(
-  "nothing is sent to who shows a certificate %s, though the environment says to trust all",
+  "nothing is sent to a server with a certificate %s, even if the environment says to trust all",
   async (_, host, which) => {
     for (const setting of [undefined, "0"]) {
       if (setting !== undefined) process.env.NODE_TLS_REJECT_UNAUTHORIZED = setting;

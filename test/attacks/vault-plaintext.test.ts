@@ -8,7 +8,7 @@ import { ADMIN_KEY } from "../support/service.ts";
 import { storedBytes } from "../support/snapshot.ts";
 import { newMasterKey, newSecret, usageAt, vaultNode } from "../support/vault.ts";
 
-// A thief of the disk, of a dump, of the logs or of every answer: the values are in none of them, in no encoding.
+// An attacker who reads the disk, a dump, the logs or every answer finds no value in any encoding.
 
 const KEK = newMasterKey("k1");
 const VALUES = [
@@ -65,7 +65,7 @@ async function call(key: string, method: string, path: string, body?: unknown, h
   return text === "" ? null : JSON.parse(text);
 }
 
-/** Everything the API can do with a value, well or badly. */
+/** Every use of a value through the API, successful or not. */
 async function useTheApi(key: string): Promise<void> {
   const path = "/api/v1/secrets";
   for (const [index, value] of VALUES.entries()) {
@@ -92,7 +92,7 @@ async function useTheApi(key: string): Promise<void> {
   await call(key, "GET", path);
 }
 
-/** What a thief of the rows would compare with, to guess at the value of a request that was kept: plain hashes. */
+/** Plain hashes, by which an attacker could test guesses at a stored request's value. */
 function hashesOfRequestsWith(value: string, key_ids: string[]): Buffer[] {
   const bodies = VALUES.map((_, index) => JSON.stringify({ name: `S${index}`, value }));
   const heads = ["", ...key_ids.map((id) => `POST\n/api/v1/secrets\n${id}\n`)];
@@ -105,7 +105,7 @@ function hashesOfRequestsWith(value: string, key_ids: string[]): Buffer[] {
   );
 }
 
-/** Keys of every sort, each shown once, by the answer that made it. */
+/** Keys of every kind. Each is shown once, in the answer that created it. */
 async function makeKeys(): Promise<string[]> {
   const { api_key } = await call(ADMIN_KEY, "POST", "/api/v1/admin/users", { email: "bob@example.com" });
   const make = (path: string, body: object) =>
@@ -121,7 +121,7 @@ async function makeKeys(): Promise<string[]> {
   return keys;
 }
 
-test("no value is in any answer, and neither a value nor a key in the log at debug level or in anything that is stored", async () => {
+test("no answer contains a value, and neither the log at debug level nor stored data contains a value or a key", async () => {
   const keys = await makeKeys();
   const made = await call(ADMIN_KEY, "POST", "/api/v1/admin/users", { email: "ada@example.com" });
   await useTheApi(made.api_key.key);
@@ -146,6 +146,6 @@ test("no value is in any answer, and neither a value nor a key in the log at deb
   expect(searched(Buffer.from(answers.join("\n")))).toEqual([]);
   expect(searched(Buffer.from(stdout + stderr), [...VALUES, ...keys])).toEqual([]);
   const stored = await storedBytes({ database });
-  expect(stored.includes("DOOMED")).toBe(true); // so that the search could find something
+  expect(stored.includes("DOOMED")).toBe(true); // the search can find text
   expect(searched(stored, [...VALUES, ...keys])).toEqual([]);
 }, 120_000);

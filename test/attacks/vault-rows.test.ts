@@ -5,8 +5,8 @@ import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { scoreOf } from "../support/score.ts";
 import { newMasterKey, newSecret, usageAt, vaultNode } from "../support/vault.ts";
 
-// Somebody who can write to the database, and has no master key, edits, swaps and puts back rows: langgraph#9004,
-// ChatbotX#951. Each time opening is refused.
+// An attacker who can write to the database but has no master key edits, swaps or restores rows: langgraph#9004,
+// ChatbotX#951. The vault refuses to open them.
 
 const KEK = newMasterKey("k1");
 const VALUE = "the value";
@@ -49,14 +49,14 @@ const open = async (of = user, name = "FIRST") => {
   if (is_tampered && status === "opened") score.slipped(name);
   return status;
 };
-/** Changes rows as an attacker does: nothing opens from then on. */
+/** Changes rows as an attacker does. From then on nothing opens. */
 const tamper = (text: string, ...values: unknown[]) => {
   is_tampered = true;
   return run(text, ...values);
 };
 
 describe("a row that was changed from outside", () => {
-  it("opens before anything is done to it", async () => {
+  it("opens before it is changed", async () => {
     expect([await open(), await open(user, "SECOND"), await open(other)]).toEqual(["opened", "opened", "opened"]);
   });
 
@@ -78,7 +78,7 @@ describe("a row that was changed from outside", () => {
     expect(await open()).toBe("unreadable");
   });
 
-  it("values swapped between two secrets of one user: refused", async () => {
+  it("values swapped between two secrets of one user are refused", async () => {
     await tamper(
       "update secret a set sealed = b.sealed from secret b where a.id in ($1, $2) and b.id in ($1, $2) and a.id <> b.id",
       first,
@@ -87,13 +87,13 @@ describe("a row that was changed from outside", () => {
     expect([await open(), await open(user, "SECOND")]).toEqual(["unreadable", "unreadable"]);
   });
 
-  it("names swapped between two secrets of one user, so that each would go where the other belongs: refused", async () => {
+  it("names swapped between two secrets of one user, which would send each to the other's hosts, are refused", async () => {
     await tamper("update secret set name = 'THIRD' where id = $1", first);
     await tamper("update secret set name = 'FIRST' where id = $1", second);
     expect([await open(), await open(user, "THIRD")]).toEqual(["unreadable", "unreadable"]);
   });
 
-  it("a value put into another user's row, or the whole row given to them: refused", async () => {
+  it("a value in another user's row, or a whole row moved to another user, is refused", async () => {
     await tamper(
       "update secret set sealed = (select sealed from secret where id = $1) where user_id = $2 and name = 'FIRST'",
       first,
@@ -104,7 +104,7 @@ describe("a row that was changed from outside", () => {
     expect(await open(other, "SECOND")).toBe("unreadable");
   });
 
-  it("the data keys of two users swapped, or one given to both: refused", async () => {
+  it("data keys that are swapped between two users, or shared by them, are refused", async () => {
     await tamper(
       `update vault_key a set wrapped = b.wrapped, manifest = b.manifest from vault_key b
         where a.user_id in ($1, $2) and b.user_id in ($1, $2) and a.user_id <> b.user_id`,
@@ -114,14 +114,14 @@ describe("a row that was changed from outside", () => {
     expect([await open(), await open(other)]).toEqual(["vault_unavailable", "vault_unavailable"]);
   });
 
-  it("a data key said to be of another version or another master key: refused", async () => {
+  it("a data key with another version or another master key's id is refused", async () => {
     await tamper("update vault_key set version = 2 where user_id = $1", user);
     expect(await open()).toBe("vault_unavailable");
     await tamper("update vault_key set version = 1, kek_id = 'k2' where user_id = $1", user);
     expect(await open()).toBe("vault_unavailable");
   });
 
-  it("put back whole to what it was before its value changed: refused, and so is every change from then on", async () => {
+  it("restored to the state before its value changed is refused, and so is every later change", async () => {
     await run("create table kept as select * from secret where id = $1", first);
     await vault.update(user, first, { value: "revoked the old one" });
     expect(await open()).toBe("opened");
@@ -130,12 +130,12 @@ describe("a row that was changed from outside", () => {
     await run("drop table kept");
     expect(await open()).toBe("unreadable");
     expect(await open(user, "SECOND")).toBe("unreadable");
-    // else the next change would seal what was put back
+    // Otherwise the next change would seal the restored value.
     await expect(vault.create(user, newSecret("THIRD", "value"))).rejects.toMatchObject({ code: "vault_unavailable" });
     await expect(vault.remove(user, second)).rejects.toMatchObject({ code: "vault_unavailable" });
   });
 
-  it("put back to the wider hosts it had, without a new version: refused", async () => {
+  it("restored to its former wider hosts, without a new version, is refused", async () => {
     const [kept] = await db.query<{ sealed: Uint8Array }>({
       text: "select sealed from secret where id = $1",
       values: [first],
@@ -149,7 +149,7 @@ describe("a row that was changed from outside", () => {
     expect(await open()).toBe("unreadable");
   });
 
-  it("put back after it was deleted, or deleted behind the vault: the others are refused", async () => {
+  it("restored after its deletion, or deleted without the vault, makes the user's other secrets refused", async () => {
     await run("create table gone as select * from secret where id = $1", first);
     await vault.remove(user, first);
     expect(await open(user, "SECOND")).toBe("opened");
@@ -160,7 +160,7 @@ describe("a row that was changed from outside", () => {
     await expect(vault.create(other, newSecret("NEW", "value"))).rejects.toMatchObject({ code: "vault_unavailable" });
   });
 
-  it("its reflection taken back: refused", async () => {
+  it("whose leak mark was removed is refused", async () => {
     await vault.setReflected({ user_id: user, id: first, version: 1, run_id: null });
     await tamper("update secret set reflected_at = null where id = $1", first);
     expect(await open()).toBe("unreadable");

@@ -9,8 +9,8 @@ import { ADMIN_KEY } from "../support/service.ts";
 import { storedBytes } from "../support/snapshot.ts";
 import { newMasterKey } from "../support/vault.ts";
 
-// A thief of the disk, of a dump, of the logs or of every answer, after agents' tools used secrets at a site that
-// repeats what it is sent: the values are in none of them, in no encoding.
+// Agents' tools use secrets at a site that sends them back. An attacker who then reads the disk, a dump, the logs or every
+// answer finds no value in any encoding.
 
 const VALUE = "sk_live_thief_9fZq/77+KdwE=3x";
 const ECHOES: Record<string, (text: string) => string> = {
@@ -77,7 +77,7 @@ async function call(key: string, method: string, path: string, body?: unknown) {
   return JSON.parse(text);
 }
 
-test("no value that tools used is in any answer, in the log at debug level, or in anything that is stored", async () => {
+test("no answer, no log at debug level and no stored data contains a value that tools used", async () => {
   const { api_key } = await call(ADMIN_KEY, "POST", "/admin/users", { email: "ada@example.com" });
   const slots = [
     { type: "bearer" },
@@ -109,6 +109,6 @@ test("no value that tools used is in any answer, in the log at debug level, or i
   expect(searched(Buffer.from(answers.join("\n")))).toEqual([]);
   expect(searched(Buffer.from(stdout + stderr))).toEqual([]);
   const stored = await storedBytes({ database });
-  expect(stored.includes("S0_base64")).toBe(true); // so that the search could find something
+  expect(stored.includes("S0_base64")).toBe(true); // the search can find text
   expect(searched(stored)).toEqual([]);
 }, 180_000);

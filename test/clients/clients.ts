@@ -59,7 +59,7 @@ rmSync(data_dir, { recursive: true, force: true });
 if (values.folder === undefined) rmSync(folder, { recursive: true, force: true });
 process.exitCode = rows.flat().some((cell) => cell.includes("FAILED")) ? 1 : 0;
 
-/** The upstream answers by the prompt, because programs make calls of their own beside it. */
+/** The upstream chooses its answer by the prompt, because programs also make calls of their own. */
 async function scripted(...[response, request]: Parameters<Reply>): Promise<void> {
   if (request.path.endsWith("/embeddings")) return openAiVectors()(response, request);
   const text = JSON.stringify(request.body?.messages ?? []);
@@ -199,19 +199,19 @@ async function tried(program: Program): Promise<string[]> {
   if (program.only_mcp) return agentRunBy(program, place);
   if (program.only_vectors) return vectorsOf(program, { place, poor_key: poor.key });
   const streamed = await run(program, place, "say hello");
-  cells.stream = told(streamed.text.includes(ANSWER), streamed);
+  cells.stream = cellOf(streamed.text.includes(ANSWER), streamed);
   const called = await run(program, place, "CALL the tool");
-  cells["tool call"] = told(called.text.includes("the tool-ran"), called);
+  cells["tool call"] = cellOf(called.text.includes("the tool-ran"), called);
   const cost = await charged(rich.key);
   cells.usage = cost > 0 ? `${cost} tokens` : "FAILED: nothing charged";
   const before = upstream.requests.length;
   const refused = await run(program, { ...place, key: poor.key }, "say hello");
-  const is_told = /token|402|payment/i.test(refused.text) && !refused.text.includes(ANSWER);
-  cells["402"] = told(is_told && upstream.requests.length === before, refused);
+  const shows_refusal = /token|402|payment/i.test(refused.text) && !refused.text.includes(ANSWER);
+  cells["402"] = cellOf(shows_refusal && upstream.requests.length === before, refused);
   const broken = await run(program, place, "CUT the stream");
-  const is_told_of_end = program.ignores_failures ?? /broke off|disconnected|error/i.test(broken.text);
-  const is_ended = broken.ms < TIMEOUT_MS && is_told_of_end;
-  const cut_cell = told(is_ended && (await charged(rich.key)) > cost, broken);
+  const shows_end = program.ignores_failures ?? /broke off|disconnected|error/i.test(broken.text);
+  const is_ended = broken.ms < TIMEOUT_MS && shows_end;
+  const cut_cell = cellOf(is_ended && (await charged(rich.key)) > cost, broken);
   cells["cut stream"] = program.ignores_failures ? `${cut_cell} (the program ignores the failure)` : cut_cell;
   return CASES.map((name) => cells[name]);
 }
@@ -228,7 +228,7 @@ async function agentRunBy(program: Program, place: Place): Promise<string[]> {
   const ok = outcome.text.includes(REPORT) && succeeded.length === 1;
   const cost = await charged(place.key);
   const usage = cost > 0 ? `${cost} tokens` : "FAILED: nothing charged";
-  return ["-", `runs an agent: ${told(ok, outcome)}`, usage, "-", "-"];
+  return ["-", `runs an agent: ${cellOf(ok, outcome)}`, usage, "-", "-"];
 }
 
 /** The cases of a program that creates embeddings. The fake's vector of 9 characters is 2.25 2.5 2.75. */
@@ -240,14 +240,14 @@ async function vectorsOf(program: Program, { place, poor_key }: { place: Place; 
   const usage = cost > 0 ? `${cost} tokens` : "FAILED: nothing charged";
   return [
     "no stream",
-    `vectors: ${told(has_both, created)}`,
+    `vectors: ${cellOf(has_both, created)}`,
     usage,
-    told(/token|402/i.test(refused.text), refused),
+    cellOf(/token|402/i.test(refused.text), refused),
     "-",
   ];
 }
 
-function told(ok: boolean, { code, text }: Outcome): string {
+function cellOf(ok: boolean, { code, text }: Outcome): string {
   return ok ? "ok" : `FAILED (${code}): ${text.replace(/\s+/g, " ").slice(-300)}`;
 }
 

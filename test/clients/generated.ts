@@ -15,7 +15,7 @@ const PACKAGES = [
 ];
 const COMPILER = { strict: true, target: "es2023", module: "esnext", moduleResolution: "bundler", noEmit: true };
 
-/** What both clients do: a list, a record that is made, a failure, and the events of a stream. */
+/** The calls of both clients: a list, a new record, a failure, and the events of a stream. */
 const FETCH_CLIENT = `
 import createClient from "openapi-fetch";
 import type { components, paths } from "./types.ts";

@@ -1,6 +1,6 @@
 import { snippetsOf } from "../../console/src/client-snippets.ts";
 
-/** Real programs, as their users run them: only address and key are ours. */
+/** Real programs in the way their users run them. Only the address and the key are the test's. */
 
 export interface Place {
   /** Purser's address. */
@@ -19,7 +19,7 @@ export interface Program {
   only_mcp?: true;
   /** Prints a broken answer as if it were whole: it ignores `response.failed`. */
   ignores_failures?: true;
-  /** The command in the folder of the packages: its arguments, variables and files of its home. */
+  /** The command in the folder of the packages: its arguments, variables and home files. */
   command(
     place: Place,
     prompt: string,
@@ -30,7 +30,7 @@ export interface Program {
   };
 }
 
-/** A text of the page Connect: of a program, by the name of its file, or the shell's. */
+/** A snippet of the page Connect: a program's, by the name of its file, or the shell's. */
 function snippet(program: string, name: string, { url, key, model }: Place): string {
   const found = snippetsOf({ url, key, model }).find(({ id }) => id === program);
   const block = found?.blocks.find((each) => each.name === name);

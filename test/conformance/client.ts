@@ -2,8 +2,8 @@ import type { McpServer, ToolsConfig } from "../../src/contract/tools.ts";
 import { aCall, toolsWith, UNSTOPPED } from "../support/tools.ts";
 import { signingVault } from "./sign-in.ts";
 
-// The client under test, as the MCP project's conformance suite calls it: `client.ts <url of a server>`. It does with
-// Purser's own tools what a run does: lists the server's tools, calls each once, and ends the run.
+// The client under test, as the MCP project's conformance suite calls it: `client.ts <url of a server>`. It uses Purser's
+// own tools like a run: it lists the server's tools, calls each once, and ends the run.
 
 const url = process.argv.at(-1) ?? "";
 const context = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT ?? "{}");
@@ -21,7 +21,7 @@ for (const { name } of await tools.unusableServers(tools_config, run, UNSTOPPED)
 for (const [name, given] of callsOf()) console.log(name, JSON.stringify(await calling(name, given)));
 await tools.endRun(run.run_id);
 
-/** The suite's own calls, a schema sent back to the suite that asks for it, or one call of each tool. */
+/** The suite's own calls, a schema that a scenario wants back, or one call of each tool. */
 function callsOf(): [name: string, given: unknown][] {
   const wanted = (context.toolCalls ?? []) as { name: string; arguments: unknown }[];
   if (wanted.length > 0) return wanted.map((each) => [`suite__${each.name}`, each.arguments]);

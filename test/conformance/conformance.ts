@@ -36,7 +36,7 @@ const folder = values.folder ?? mkdtempSync(join(tmpdir(), "purser-conformance-"
 install(SUITE);
 const suite = join(folder, "node_modules/@modelcontextprotocol/conformance");
 const rows: string[] = [];
-let is_well = true;
+let is_as_expected = true;
 if (values.side === undefined || values.side === "client") {
   const command = `${process.execPath} ${CLIENT}`;
   await each("client", clientException, (scenario) => ["client", "--command", command, "--scenario", scenario]);
@@ -55,7 +55,7 @@ if (values.side === undefined || values.side === "real") {
 }
 console.log(["| side | version | scenario | outcome |", "|---|---|---|---|", ...rows].join("\n"));
 if (values.folder === undefined) rmSync(folder, { recursive: true, force: true });
-process.exitCode = is_well ? 0 : 1;
+process.exitCode = is_as_expected ? 0 : 1;
 
 type Side = "client" | "server";
 
@@ -148,7 +148,7 @@ function note(each: {
 }): void {
   const { side, version, scenario, outcome, exception } = each;
   const is_expected = outcome.passed || exception !== null;
-  is_well &&= is_expected;
+  is_as_expected &&= is_expected;
   const passed = outcome.text === NOT_APPLICABLE ? "at another version" : `passes (${outcome.text})`;
   const failed = is_expected ? `not passed: ${exception}` : "FAILED";
   rows.push(`| ${side} | ${version} | ${scenario} | ${outcome.passed ? passed : `${failed} (${outcome.text})`} |`);

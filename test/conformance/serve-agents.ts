@@ -9,8 +9,8 @@ import { startProcess } from "../support/process.ts";
 const ADMIN = "operator-key-of-the-suite";
 
 /**
- * Purser with one agent, as an MCP server. The suite sends no key, so a small proxy adds it; a client's own address
- * stays the one that Purser sees.
+ * Purser with one agent, as an MCP server. The suite sends no key, so a small proxy adds it. Purser still sees the
+ * client's own address.
  */
 export async function serveAgents(): Promise<{ url: string; stop(): Promise<void> }> {
   const data_dir = mkdtempSync(join(tmpdir(), "purser-suite-"));

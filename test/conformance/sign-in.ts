@@ -5,7 +5,7 @@ import type { CredentialsDeps } from "../../src/tools/credentials.ts";
 import { createOAuthRequests, type Discovered } from "../../src/vault/oauth.adapter.ts";
 import { newState, type OAuthClient, type OAuthState } from "../../src/vault/oauth-state.ts";
 
-/** What the suite tells a client beforehand. */
+/** The suite's settings for a client. */
 interface Context {
   client_id?: string;
   client_secret?: string;

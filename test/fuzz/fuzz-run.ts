@@ -57,7 +57,7 @@ export async function fuzz({ count, seed, onProgress = () => {} }: Plan): Promis
         world.ids.clear();
         await addAgents(service, world);
       }
-      // Made before any of them is sent, so that a seed makes the same requests from the same answers.
+      // All requests are made before the first is sent, so that a seed makes the same requests from the same answers.
       const batch = Array.from({ length: Math.min(AT_ONCE, count - sent) }, () => requests.next());
       await Promise.all(batch.map((request) => check(service.url, request, { outcome, world, faultOf })));
     }
@@ -75,7 +75,7 @@ interface Judge {
 
 async function check(url: string, request: FuzzRequest, { outcome, world, faultOf }: Judge): Promise<void> {
   const { operation, method, template, path, headers, body } = request;
-  const tell = (fault: string) => {
+  const addFault = (fault: string) => {
     const shown = `${method.toUpperCase()} ${path} ${JSON.stringify(headers)} ${body ?? ""}`;
     outcome.faults.push({ request: shown.slice(0, 3000), fault: `${operation.operationId}: ${fault}` });
   };
@@ -93,13 +93,13 @@ async function check(url: string, request: FuzzRequest, { outcome, world, faultO
     outcome.statuses.set(operation.operationId, row.set(status, (row.get(status) ?? 0) + 1));
     const is_limit = status === 503 && response.headers.has("Retry-After");
     if (is_limit) outcome.limited += 1;
-    else if (status >= 500) tell(`${status} ${text.slice(0, 500)}`);
+    else if (status >= 500) addFault(`${status} ${text.slice(0, 500)}`);
     const fault = faultOf({ method, path: template, status }, response.headers.get("Content-Type") ?? "", text);
-    if (fault !== null) tell(`${status}: ${fault}`);
+    if (fault !== null) addFault(`${status}: ${fault}`);
     if (response.ok) remember(world, request, response, text);
   } catch (error) {
     const is_late = error instanceof DOMException && error.name === "TimeoutError";
-    tell(is_late ? `no answer within ${HANG_MS} ms` : `no answer: ${String((error as Error).cause ?? error)}`);
+    addFault(is_late ? `no answer within ${HANG_MS} ms` : `no answer: ${String((error as Error).cause ?? error)}`);
   }
 }
 

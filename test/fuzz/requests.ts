@@ -13,7 +13,7 @@ export interface FuzzRequest {
   body: string | undefined;
 }
 
-/** What the run knows of the service: ids that its answers have named, and credentials. */
+/** The run's knowledge of the service: ids from its answers, and credentials. */
 export interface World {
   /** Ids by the part of the path before them, such as `agents`. A nested object's id has its parent's. */
   ids: Map<string, { id: string; parent: string | null }[]>;
@@ -42,7 +42,7 @@ export function createRequests(document: ApiDocument, dice: Dice, world: World) 
   const idOf = (section: string) => dice.pick(known(section))?.id;
   const values = createValues(document, dice, hint);
 
-  /** Values that lead behind the first checks. */
+  /** Values that pass the first checks. */
   function hint(name: string): unknown {
     const agent = idOf("agents");
     if (name === "model") return dice.pick(["lab/plain", "auto", "lab/odd", "none/such", `agent/${agent}`]);

@@ -21,7 +21,7 @@ export function createDice(next: () => number): Dice {
   };
 }
 
-/** A value for a field by its name; undefined: any value of its schema. */
+/** Returns a value for a field by its name; undefined: any value of its schema. */
 export type Hint = (name: string) => unknown;
 
 /** Nested objects beyond this depth have only their required fields. */

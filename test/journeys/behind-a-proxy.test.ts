@@ -2,8 +2,8 @@ import { request } from "node:http";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type Client, type Service, startService } from "../support/service.ts";
 
-// Embedded storage on loopback with nothing configured: sign-ups are in at once, and purchases cost nothing. A proxy on
-// the same machine would give both to the whole internet.
+// Embedded storage on loopback without configuration: sign-ups need no link, and purchases cost nothing. A proxy on the
+// same machine would offer both to the whole internet.
 
 let service: Service;
 let user: Client;
@@ -49,11 +49,11 @@ const proxied: [string, Record<string, string>][] = [
   ["Via", { Via: "1.1 proxy" }],
   ["X-Real-IP", { "X-Real-IP": "203.0.113.9" }],
   ["the Host of a public name", { Host: "purser.example" }],
-  ["a Host that begins like this machine", { Host: "127.0.0.1.example:3000" }],
+  ["a Host that begins like loopback", { Host: "127.0.0.1.example:3000" }],
 ];
 
 describe.each(Object.keys(writes))("%s through a proxy that is not configured", (name) => {
-  it.each(proxied)("is refused: %s", async (_header, headers) => {
+  it.each(proxied)("is rejected: %s", async (_header, headers) => {
     const { path, body } = writes[name]?.() ?? signUp();
     const refused = await post(path, body, headers);
     expect([refused.status, refused.body.error.code]).toEqual([403, "proxy_not_configured"]);
@@ -69,13 +69,13 @@ describe.each(Object.keys(writes))("%s through a proxy that is not configured", 
   });
 });
 
-it("a key's other calls go through such a proxy", async () => {
+it("a key's other calls work through such a proxy", async () => {
   const headers = { "X-Forwarded-For": "203.0.113.9" };
   expect((await user.get("/api/v1/billing/plans", headers)).status).toBe(200);
   expect((await user.post("/api/v1/api-keys", { name: "another" }, headers)).status).toBe(201);
 });
 
-it("with PURSER_PUBLIC_URL and PURSER_TRUSTED_PROXIES a sign-up through the proxy gets its link, and purchases none", async () => {
+it("with PURSER_PUBLIC_URL and PURSER_TRUSTED_PROXIES a sign-up through the proxy needs its link, and purchases are disabled", async () => {
   await service.restart({ PURSER_PUBLIC_URL: "https://purser.example", PURSER_TRUSTED_PROXIES: "127.0.0.1/32" });
   const headers = { "X-Forwarded-For": "203.0.113.9", Host: "purser.example" };
   const { path, body } = signUp();

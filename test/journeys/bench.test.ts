@@ -5,7 +5,7 @@ import { expect, inject, it } from "vitest";
 
 const BENCH = join(import.meta.dirname, "../../bench/bench.ts");
 
-// The benchmarks bring both storages themselves, and a PostgreSQL server of their own.
+// The benchmarks start both storages themselves, with a PostgreSQL server of their own.
 it.runIf(inject("storage").kind === "postgres")(
   "a quick run of the benchmarks ends with figures for every contender",
   async () => {

@@ -4,7 +4,7 @@ import { ask, charges, expectCleanAudit, type Lab, settledBalance, startLab } fr
 import type { Client } from "../support/service.ts";
 import { completion, delta, hanging, json } from "../support/upstream.ts";
 
-// One account's life with chat completions: a trial, its end, a top-up, keys, a stream left early, a failure, the books.
+// One account and its chat completions: a trial, its end, a top-up, keys, a cancelled stream, a failure, the audit.
 
 const CHAT = "/api/v1/chat/completions";
 const PRICE = 10 + 2 * 4;
@@ -21,7 +21,7 @@ const setClock = (now: string) => lab.service.admin.request("PUT", "/api/v1/admi
 const profile = async () => (await user.get("/api/v1/users/me")).body;
 
 describe("the journey of a chat completion", () => {
-  it("a trial account sees the models, completes, and finds the charge everywhere", async () => {
+  it("a trial account lists the models, completes a chat, and finds the charge everywhere", async () => {
     const { data } = (await user.get("/api/v1/models")).body;
     expect(data.filter((model: { trial_eligible: boolean }) => model.trial_eligible).length).toBeGreaterThan(1);
     const answer = await user.post(CHAT, ask("lab/plain"), { "X-Request-Id": "first-call" });
@@ -33,7 +33,7 @@ describe("the journey of a chat completion", () => {
     expect(entry).toMatchObject({ amount: -PRICE, request_id: "first-call", model: "lab/plain", bucket_id: bucket.id });
   });
 
-  it("a stream left early is paid for what came, and a failed call not at all", async () => {
+  it("a cancelled stream is charged for its output so far, and a failed call is not charged", async () => {
     const before = (await profile()).token_balance;
     lab.upstream.answer(hanging(delta("twelve bytes")));
     const stream = await openStream(lab.service, user, ask("lab/plain"));
@@ -46,7 +46,7 @@ describe("the journey of a chat completion", () => {
     lab.upstream.answer(completion());
   });
 
-  it("the trial ends; a top-up opens the account again, for every model, from its own bucket", async () => {
+  it("after the trial's end a top-up opens the account again, for every model, with a bucket of its own", async () => {
     await setClock("2026-03-15T09:00:00Z");
     expect((await user.post(CHAT, ask("lab/plain"))).body.error.code).toBe("trial_ended");
     const grant = { amount_tokens: 100_000, source: "top_up" };
@@ -69,7 +69,7 @@ describe("the journey of a chat completion", () => {
     expect((await charges(other)).map((entry) => entry.amount)).toEqual([-8, -10]);
   });
 
-  it("a year later all has expired, the books still balance, and a restart changes nothing", async () => {
+  it("a year later all tokens have expired, the audit is clean, and a restart changes nothing", async () => {
     await setClock("2027-03-15T09:00:00Z");
     expect((await profile()).token_balance).toBe(0);
     expect((await user.post(CHAT, ask("lab/plain"))).body.error.code).toBe("out_of_tokens");

@@ -64,7 +64,7 @@ async function createKey(): Promise<string> {
   return page.getByLabel("API key", { exact: true }).inputValue();
 }
 
-it("a key that was just created is in the snippets of every program, and the copied command works", async () => {
+it("a new key is in the snippets of every program, and the copied command works", async () => {
   await signUp(context, service, "connect@example.com");
   await page.goto(`${service.url}/keys`);
   const key = await createKey();

@@ -5,7 +5,7 @@ import { asPerson, PASSWORD, signUp, useConsole, violations } from "../support/c
 import { ADMIN_KEY } from "../support/service.ts";
 import { completion, delta } from "../support/upstream.ts";
 
-// Several tabs, a lost session, the keyboard, and the words of a form's errors.
+// Several tabs, a lost session, the keyboard, and the texts of a form's errors.
 
 const site = useConsole();
 let context: BrowserContext;
@@ -26,7 +26,7 @@ async function openRun(id: string): Promise<void> {
   await page.getByRole("button", { name: "Run again" }).waitFor();
 }
 
-it("the cost of a whole run is explained, also by its address", async () => {
+it("the page of a run explains the cost of the whole run, also when it is opened by its address", async () => {
   await signUp(context, site.service, "explained@example.com");
   await openRun(await create("Explained"));
   await page.getByRole("link", { name: "Explain the cost of the run" }).click();
@@ -35,7 +35,7 @@ it("the cost of a whole run is explained, also by its address", async () => {
   await page.getByRole("dialog").getByText("1 call, 18 tokens in total.").waitFor();
 });
 
-it("the last line of a form names a faulty field as the page does", async () => {
+it("a form's error summary names an invalid field by its label", async () => {
   await signUp(context, site.service, "words@example.com");
   await page.goto(`${site.service.url}/agents/${await create("Words")}/edit`);
   await page.getByLabel("Temperature").fill("9");
@@ -49,7 +49,7 @@ it("the last line of a form names a faulty field as the page does", async () => 
   await page.getByRole("alert").getByText("Task of each run: This field is required.", { exact: true }).waitFor();
 });
 
-it("the sign-in page follows a sign-in in another tab to the page that was asked for", async () => {
+it("after a sign-in in another tab the sign-in page opens the requested page", async () => {
   await signUp(context, site.service, "follows@example.com");
   await context.clearCookies();
   await page.goto(`${site.service.url}/agents`);
@@ -63,7 +63,7 @@ it("the sign-in page follows a sign-in in another tab to the page that was asked
   await page.getByRole("heading", { name: "Agents" }).waitFor();
 });
 
-it("a sign-out in another tab leaves pages that need no session alone", async () => {
+it("a sign-out in another tab does not change pages that need no session", async () => {
   await signUp(context, site.service, "elsewhere@example.com");
   const tabs = await Promise.all(["/sign-up", "/reset-password#token=x", "/operator"].map(openTab));
   const [form, reset, operator] = tabs as [Page, Page, Page];
@@ -109,7 +109,7 @@ it("a message and a dialog's fields stay when the session ends", async () => {
   expect(await dialog.getByLabel("Value").inputValue()).toBe("a long value");
 });
 
-it("a stopped answer shows its cost, and the balance follows", async () => {
+it("a stopped answer shows its cost, and the balance is updated", async () => {
   await signUp(context, site.service, "stopped@example.com");
   await person("POST", "/billing/purchase", { amount_cents: 100 });
   const balance = async () => (await person("GET", "/users/me")).token_balance;
@@ -166,7 +166,7 @@ it("the control with the focus is never behind the bars at the edges of a phone"
   }
 });
 
-/** The control with the focus, if another element is in front of it. */
+/** The focused control, if another element covers it. */
 function coveredControl(): string | null {
   const control = document.activeElement;
   if (control === null || control === document.body) return null;
@@ -182,14 +182,14 @@ it("the keyboard scrolls a wide block of code in an answer", async () => {
   expect(await violations(page, "all but contrast")).toEqual([]);
 });
 
-it("the account page names the plan as the list of plans does", async () => {
+it("the account page and the list of plans use the same name for the plan", async () => {
   await signUp(context, site.service, "plan-name@example.com");
   await person("POST", "/billing/subscription", { plan_id: "starter" });
   await page.goto(`${site.service.url}/account`);
   await page.getByText("Starter", { exact: true }).waitFor();
 });
 
-it("next runs show a second time only where the clocks differ: a browser may know the zone by another name", async () => {
+it("next runs show a second time only if the zones' clocks differ, also if the browser has another name for the zone", async () => {
   await signUp(context, site.service, "zones@example.com");
   const id = await create("Daily");
   const daily = { schedule_enabled: true, schedule_interval: "daily", schedule_time: "07:30" };
@@ -219,7 +219,7 @@ it("the operator can type in the middle of a search", async () => {
   expect(await search.inputValue()).toBe("abcdd@example.com");
 });
 
-it("the forms for addresses and passwords name a faulty field as the page does", async () => {
+it("the forms for addresses and passwords name an invalid field by its label", async () => {
   const form = await openTab("/sign-up");
   await form.getByLabel("E-mail").fill("ada@example");
   await form.getByLabel("Password").fill(PASSWORD);

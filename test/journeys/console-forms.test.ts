@@ -4,7 +4,7 @@ import { shows, startChromium } from "../support/chromium.ts";
 import { asPerson, buildConsole, choose, PASSWORD, signUp } from "../support/console.ts";
 import { ADMIN_KEY, type Service, startService } from "../support/service.ts";
 
-// The two pages with the most to fill in: an agent's, and the operator's.
+// The two pages with the most fields: the agent editor, and the operator's page.
 
 let browser: Browser;
 let service: Service;
@@ -33,7 +33,7 @@ afterEach(() => context.close());
 const person = (method: string, path: string, body?: unknown) => asPerson(context, service, method, path, body);
 const secret = (name: string) => person("POST", "/secrets", { name, value: `value of ${name}` });
 
-/** Each way in which a secret is sent: its choice, what has to be named, and what the API then holds. */
+/** Each way to send a secret: the option, its field and value, and the stored setting. */
 const WAYS = [
   ["bearer token", null, "", { type: "bearer" }],
   ["password (basic)", "User name", "ada", { type: "basic", username: "ada" }],
@@ -42,7 +42,7 @@ const WAYS = [
   ["signature of the body (HMAC)", "Header of the signature", "X-Signature", { type: "hmac", header: "X-Signature" }],
 ] as const;
 
-it("every setting of every tool can be given in the editor, and stays as it is when the agent is saved again", async () => {
+it("every setting of every tool can be set in the editor, and stays the same when the agent is saved again", async () => {
   await signUp(context, service, "tools@example.com");
   await Promise.all(["FIRST", "SECOND"].map(secret));
   await page.goto(`${service.url}/agents/new`);
@@ -135,7 +135,7 @@ it("every setting of every tool can be given in the editor, and stays as it is w
   expect(again).toMatchObject({ description: "changed", tools_config: wanted });
 });
 
-it("what is wrong with a field is said at the field, which is gone to", async () => {
+it("a field's error is shown at the field, which gets the focus", async () => {
   await signUp(context, service, "wrong-fields@example.com");
   const gone = await secret("GONE");
   const auth = [{ secret: "GONE", hosts: ["api.example.com"], inject: { type: "header", name: "X-Api-Key" } }];
@@ -150,15 +150,15 @@ it("what is wrong with a field is said at the field, which is gone to", async ()
   const use = page.getByRole("group", { name: "Secret" });
   await shows(page, "This secret does not exist");
   const save = page.getByRole("button", { name: "Save agent" });
-  /** Each field with what it is given, what is said there, and what is right. */
-  const slips = [
+  /** Each field with a wrong value, its error, and a right value. */
+  const mistakes = [
     ["Secret", null, /GONE/, "STAYS"],
     ["Header", "Host", /header/i, "X-Api-Key"],
     ["Only to these hosts", "api.example.com, https://x", /host/, "api.example.com"],
     ["Paths", "/v1, v2", /\//, "/v1"],
     ["Only with these methods", "GET, BREW", /GET/, "GET"],
   ] as const;
-  for (const [label, given, said, right] of slips) {
+  for (const [label, given, said, right] of mistakes) {
     const field = use.getByLabel(label, { exact: true });
     if (given !== null) await field.fill(given);
     await save.click();
@@ -173,7 +173,7 @@ it("what is wrong with a field is said at the field, which is gone to", async ()
   await page.getByRole("heading", { name: "Reader", level: 1 }).waitFor();
 });
 
-it("an agent's model settings are set and cleared in the editor, and a fault in one is told at its field", async () => {
+it("an agent's model settings can be set and cleared in the editor, and an error in one is shown at its field", async () => {
   await signUp(context, service, "model-settings@example.com");
   const kept = { temperature: 0.7, top_p: 0.9, reasoning_effort: "low", max_output_tokens: 500 };
   const { id } = await person("POST", "/agents", { name: "Tuned", auto_route: true, model_settings: kept });
@@ -181,12 +181,12 @@ it("an agent's model settings are set and cleared in the editor, and a fault in 
   const save = page.getByRole("button", { name: "Save agent" });
   expect(await page.getByLabel("Temperature").inputValue()).toBe("0.7");
   expect(await page.getByLabel("Reasoning effort").textContent()).toContain("low");
-  const slips = [
+  const mistakes = [
     ["Temperature", "2.5", "1.5"],
     ["Top p", "1.5", ""],
     ["Most output tokens per call", "0.5", "4000"],
   ] as const;
-  for (const [label, wrong, right] of slips) {
+  for (const [label, wrong, right] of mistakes) {
     const field = page.getByLabel(label);
     await field.fill(wrong);
     await save.click();
@@ -213,7 +213,7 @@ it("an agent's model settings are set and cleared in the editor, and a fault in 
   expect((await person("GET", `/agents/${id}`)).model_settings).toEqual(none);
 });
 
-it("the preview of a schedule says what happens where the clocks change", async () => {
+it("the preview of a schedule explains the runs on days when the clocks change", async () => {
   await signUp(context, service, "clocks@example.com");
   await page.clock.setFixedTime("2026-03-27T12:00:00Z");
   await page.goto(`${service.url}/agents/new`);
@@ -223,14 +223,14 @@ it("the preview of a schedule says what happens where the clocks change", async 
   const runs = page.getByRole("listitem").filter({ hasText: "in UTC" });
   expect(await runs.allTextContents()).toEqual([
     expect.stringMatching(/^Sat,? 28 Mar, 02:30.*28 Mar, 01:30 in UTC$/),
-    expect.stringMatching(/^Sun,? 29 Mar, 03:30.*29 Mar, 01:30 in UTC.+/), // there is no 02:30 that night, and a note says so
+    expect.stringMatching(/^Sun,? 29 Mar, 03:30.*29 Mar, 01:30 in UTC.+/), // 02:30 does not exist that night, and a note says so
     expect.stringMatching(/^Mon,? 30 Mar, 02:30.*30 Mar, 00:30 in UTC$/),
     expect.stringMatching(/^Tue,? 31 Mar, 02:30/),
     expect.stringMatching(/^Wed,? 1 Apr, 02:30/),
   ]);
 });
 
-it("the operator finds, makes, supplies, suspends and erases users, moves the test clock and audits", async () => {
+it("the operator can find, create, grant tokens to, suspend and erase users, move the test clock and run an audit", async () => {
   await service.newUser();
   await page.goto(`${service.url}/operator`);
   await page.getByLabel("Operator key").fill("not the key");
@@ -283,7 +283,7 @@ it("the operator finds, makes, supplies, suspends and erases users, moves the te
   await page.getByLabel("New time").fill("2026-04-02T10:30");
   await page.getByRole("button", { name: "Set clock" }).click();
   await shows(page, "2026-04-02T10:30:00");
-  await row.getByRole("cell", { name: "110,001,000" }).waitFor(); // the plan was renewed on the way
+  await row.getByRole("cell", { name: "110,001,000" }).waitFor(); // the plan was renewed meanwhile
 
   await act("Erase user");
   const erase = page.getByRole("dialog").getByRole("button", { name: "Erase user" });
@@ -296,7 +296,7 @@ it("the operator finds, makes, supplies, suspends and erases users, moves the te
   await shows(page, "All balances match the ledger.");
 });
 
-it("what was changed in an agent is not lost by leaving it without saving, unless one says so", async () => {
+it("leaving an agent with unsaved changes asks before it discards them", async () => {
   await signUp(context, service, "unsaved@example.com");
   const { id } = await person("POST", "/agents", { name: "Reader", auto_route: true });
   await page.goto(`${service.url}/agents/${id}/edit`);
@@ -309,7 +309,7 @@ it("what was changed in an agent is not lost by leaving it without saving, unles
   await page.getByRole("heading", { name: "Overview", level: 1 }).waitFor();
 });
 
-it("a downgrade says when the plan becomes which, and is taken back by keeping the plan; a plan that ends becomes none", async () => {
+it("a downgrade shows its date and the new plan, and is cancelled by keeping the plan; a cancelled plan ends without a new one", async () => {
   await signUp(context, service, "downgrade@example.com");
   await person("POST", "/billing/subscription", { plan_id: "pro" });
   await person("POST", "/billing/subscription", { plan_id: "starter" });
@@ -327,7 +327,7 @@ it("a downgrade says when the plan becomes which, and is taken back by keeping t
   expect(await page.getByText("changes to Starter").count()).toBe(0);
 });
 
-it("that the payments are a sandbox is said before anything was bought, and where there are none nothing is sold", async () => {
+it("the page says that payments are a sandbox before any purchase, and without payments it sells nothing", async () => {
   await signUp(context, service, "sandbox@example.com");
   await page.goto(service.url);
   await shows(page, "Purchases move no money.");
@@ -345,7 +345,7 @@ it("that the payments are a sandbox is said before anything was bought, and wher
   expect(await page.getByText("Purchases move no money.").count()).toBe(0);
 });
 
-it("a person signs up by a link and sets the password on its page; another spelling of the mailbox is told that it gets no trial", async () => {
+it("a person signs up by a link and sets the password on its page; another spelling of the same mailbox gets no trial, and the page says so", async () => {
   await service.restart({ HOST: "0.0.0.0" });
   const signUpByLink = async (email: string) => {
     await context.clearCookies();

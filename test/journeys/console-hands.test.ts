@@ -5,7 +5,7 @@ import { asPerson, PASSWORD, signUp, useConsole } from "../support/console.ts";
 import { ADMIN_KEY } from "../support/service.ts";
 import { completion, delta, event } from "../support/upstream.ts";
 
-// How a person uses the pages: double clicks, the keyboard, a phone, scrolling, typed addresses.
+// The input of real people: double clicks, the keyboard, a phone, scrolling, typed addresses.
 
 const site = useConsole();
 let context: BrowserContext;
@@ -48,7 +48,7 @@ it("a double click creates one agent, one run and one endpoint", async () => {
   expect((await person("GET", "/webhook-endpoints")).webhook_endpoints).toHaveLength(1);
 });
 
-it("what is being bought cannot be taken for cancelled, and Escape does not throw away a key that is shown once", async () => {
+it("a purchase in progress cannot be dismissed, and Escape does not discard a key that is shown once", async () => {
   await signUp(context, site.service, "escape@example.com");
   await page.goto(`${site.service.url}/billing?top_up=true`);
   const gate = Promise.withResolvers<void>();
@@ -129,11 +129,11 @@ it("a long answer stays above the composer while it grows, and lets a reader scr
   goOn();
   await page.waitForURL(/thread=/);
   await page.getByRole("link", { name: "View run" }).waitFor();
-  // The page's head grows by its new buttons, and the browser keeps the text where it was.
+  // The page's header grows by its new buttons, and the browser keeps the text in place.
   expect(Math.abs((await page.evaluate(() => scrollY)) - place)).toBeLessThan(50);
 });
 
-it("a wide table in a chat scrolls by itself on a phone, and the menu closes when an entry was chosen", async () => {
+it("on a phone a wide table in a chat scrolls alone, and the menu closes after a choice", async () => {
   await openOnPhone();
   await signUp(context, site.service, "phone@example.com");
   const id = await create("Wide");
@@ -144,7 +144,7 @@ it("a wide table in a chat scrolls by itself on a phone, and the menu closes whe
   await page.keyboard.press("Enter");
   await page.getByRole("cell", { name: "column 11" }).first().waitFor();
   expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(390);
-  // The text is plain until it is parsed, and the answer is drawn again when it is stored.
+  // The text is plain until it is parsed, and the stored answer is drawn again.
   await expect
     .poll(async () => {
       const [box, text] = await Promise.all(
@@ -162,14 +162,14 @@ it("a wide table in a chat scrolls by itself on a phone, and the menu closes whe
   await expect.poll(() => page.getByRole("button", { name: "Menu" }).getAttribute("aria-expanded")).toBe("false");
 });
 
-it("text from right to left reads from right to left, in answers and in fields", async () => {
+it("right-to-left text is displayed from right to left, in answers and in fields", async () => {
   await signUp(context, site.service, "rtl@example.com");
   const id = await create("قارئ");
   site.upstream.answer(completion("مرحبا Purser 3.0!\n\n- البند الأول."));
   await page.goto(`${site.service.url}/agents/${id}/chat`);
   const composer = page.getByLabel("Your message");
   await composer.fill("متى؟");
-  // An answer is drawn again when it is stored, so an element may be gone for a moment.
+  // The stored answer is drawn again, so an element may be missing for a moment.
   const readsFromRight = (text: Locator) =>
     expect
       .poll(() =>
@@ -183,7 +183,7 @@ it("text from right to left reads from right to left, in answers and in fields",
   await readsFromRight(log.getByRole("listitem"));
 });
 
-it("the focus goes back to what opened a dialog, and to the content when that is gone", async () => {
+it("the focus returns to the button that opened a dialog, or to the content if the button is gone", async () => {
   await signUp(context, site.service, "focus@example.com");
   await person("POST", "/api-keys", { name: "Site" });
   await page.goto(`${site.service.url}/keys`);
@@ -210,7 +210,7 @@ it("the focus goes back to what opened a dialog, and to the content when that is
   await expect.poll(focused).toBe("Manage focus@example.com");
 });
 
-it("an address with unknown values shows the page as without them, and Back does not lead to the sign-in page", async () => {
+it("a page ignores unknown values in its address, and Back does not lead to the sign-in page", async () => {
   await signUp(context, site.service, "address@example.com");
   await page.goto(`${site.service.url}/agents`);
   await shows(page, "No agents yet");
@@ -226,7 +226,7 @@ it("an address with unknown values shows the page as without them, and Back does
   await shows(page, "Spent in 30 days");
 });
 
-it("limits of a form are told before it is sent: a key without rights, a top-up above the maximum, an expired key", async () => {
+it("a form shows its limits before it is sent: a key without rights, a top-up above the maximum, an expired key", async () => {
   await signUp(context, site.service, "limits@example.com");
   await page.goto(`${site.service.url}/billing?top_up=true`);
   await page.getByLabel("Amount in US dollars").fill("5000000");
@@ -264,7 +264,7 @@ it("limits of a form are told before it is sent: a key without rights, a top-up 
   expect(await page.getByRole("button", { name: "Create API key" }).isDisabled()).toBe(true);
 });
 
-it("a person who has gone to another page is not brought to the run that starts meanwhile", async () => {
+it("a person who has opened another page stays there when a run starts", async () => {
   await signUp(context, site.service, "elsewhere2@example.com");
   const id = await create("Slow");
   await page.goto(`${site.service.url}/agents/${id}`);
@@ -284,7 +284,7 @@ it("a person who has gone to another page is not brought to the run that starts 
   expect(new URL(page.url()).pathname).toBe("/secrets");
 });
 
-it("an answer that is not the service's is not shown as a fault of its text", async () => {
+it("an answer from another server is shown as an outage, and its text is not shown", async () => {
   await signUp(context, site.service, "hotel@example.com");
   const id = await create("Guest");
   await page.goto(`${site.service.url}/agents/${id}`);
@@ -296,7 +296,7 @@ it("an answer that is not the service's is not shown as a fault of its text", as
   await page.getByRole("alert").getByText("The service cannot be reached.").waitFor();
 });
 
-it("a plan that still has to be paid is not called saved, and closing an invoice asks first", async () => {
+it("an unpaid plan is not shown as saved, and closing an invoice asks first", async () => {
   await signUp(context, site.service, "checkout@example.com");
   await page.goto(`${site.service.url}/billing?tab=plans`);
   const checkout_url = `${site.service.url}/docs`;
@@ -332,7 +332,7 @@ it("a plan that still has to be paid is not called saved, and closing an invoice
   expect(sent).toEqual(['{"status":"void"}']);
 });
 
-it("a mailed link that was cut says so with the way to another, and a long wait is told in minutes", async () => {
+it("the page of a truncated mail link says so and offers a new link, and a long wait is shown in minutes", async () => {
   for (const [path, way] of Object.entries({ "/reset-password": "/forgot-password", "/verify-email": "/sign-up" })) {
     await page.goto(site.service.url + path);
     await page.getByRole("heading", { name: "This link is not complete" }).waitFor();

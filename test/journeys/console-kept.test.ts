@@ -4,10 +4,10 @@ import { shows } from "../support/chromium.ts";
 import { asPerson, PASSWORD, signUp, useConsole } from "../support/console.ts";
 import { completion } from "../support/upstream.ts";
 
-// Typed text and the place of reading stay while other tabs change the same records, and the page shows their new state.
+// Typed text and the scroll position stay while other tabs change the same records, and the page shows the new state.
 
 /** More conversations than the API lists at once. */
-const TALKS = 27;
+const CONVERSATIONS = 27;
 
 const site = useConsole();
 let context: BrowserContext;
@@ -21,13 +21,13 @@ afterEach(() => context.close());
 const person = (method: string, path: string, body?: unknown) => asPerson(context, site.service, method, path, body);
 const create = async (name: string): Promise<string> =>
   (await person("POST", "/agents", { name, model_id: "lab/small", run_prompt: "Say hello" })).id;
-/** From now on the API fails at these paths. */
+/** Makes the API fail at these paths from now on. */
 const fail = (path: RegExp) =>
   context.route(path, (route) =>
     route.fulfill({ status: 500, json: { error: { code: "internal", message: "Something went wrong here." } } }),
   );
 
-/** An answer that comes when the test says so. */
+/** An answer that waits until the test releases it. */
 function laterAnswer(): () => void {
   const gate = Promise.withResolvers<void>();
   site.upstream.answer(async (response, request) => {
@@ -37,7 +37,7 @@ function laterAnswer(): () => void {
   return gate.resolve;
 }
 
-it("what was typed in an agent stays when the session ends, and is saved after signing in in another tab", async () => {
+it("typed changes of an agent stay when the session ends, and can be saved after a sign-in in another tab", async () => {
   await signUp(context, site.service, "typed@example.com");
   const id = await create("Typed");
   await page.goto(`${site.service.url}/agents/${id}/edit`);
@@ -63,10 +63,10 @@ it("what was typed in an agent stays when the session ends, and is saved after s
   await page.getByRole("heading", { name: "Sign in to Purser" }).waitFor();
 });
 
-it("what was typed in an agent stays when the agent is saved elsewhere, and the page says so; an untouched form follows", async () => {
+it("typed changes of an agent stay when another tab saves the agent, and the page says so; an untouched form is updated", async () => {
   await signUp(context, site.service, "elsewhere@example.com");
   const id = await create("Shared");
-  /** Comes back to the tab, as often as it takes, until `said` is there. */
+  /** Returns to the tab again and again, until it shows `said`. */
   const looksUntil = (said: () => Promise<unknown>, expected: unknown) =>
     expect
       .poll(async () => {
@@ -90,7 +90,7 @@ it("what was typed in an agent stays when the agent is saved elsewhere, and the 
   expect(await page.getByLabel("Description").inputValue()).toBe("");
 });
 
-it("a person who has left a new conversation is not brought back by its answer, and finds it in the list", async () => {
+it("a person who has left a new conversation is not moved back by its answer, and finds it in the list", async () => {
   await signUp(context, site.service, "left@example.com");
   const id = await create("Slow");
   const answerNow = laterAnswer();
@@ -111,7 +111,7 @@ it("a person who has left a new conversation is not brought back by its answer, 
   await page.getByRole("log").getByText("Here at last.").waitFor();
 });
 
-it("what is typed while the first answer of a conversation comes stays, and so does the focus", async () => {
+it("text that is typed during the first answer of a conversation stays, and so does the focus", async () => {
   await signUp(context, site.service, "next@example.com");
   const id = await create("Slow");
   const answerNow = laterAnswer();
@@ -133,18 +133,18 @@ it("what is typed while the first answer of a conversation comes stays, and so d
   expect(await page.getByText("Hello?").count()).toBe(0);
 });
 
-it("every conversation can be opened, and a list that could not be loaded is not called empty", async () => {
+it("every conversation can be opened, and a list that failed to load is not shown as empty", async () => {
   await signUp(context, site.service, "talks@example.com");
   const id = await create("Talkative");
   await person("POST", "/billing/purchase", { amount_cents: 500 });
-  for (let talk = 1; talk <= TALKS; talk += 1) {
+  for (let nth = 1; nth <= CONVERSATIONS; nth += 1) {
     await person("POST", `/agents/${id}/chat`, {
-      messages: [{ role: "user", content: `Talk ${talk}` }],
-      thread_id: `t-${talk}`,
+      messages: [{ role: "user", content: `Talk ${nth}` }],
+      thread_id: `t-${nth}`,
     });
   }
   await page.goto(`${site.service.url}/agents/${id}/chat`);
-  await page.getByRole("link", { name: `t-${TALKS} `, exact: false }).waitFor();
+  await page.getByRole("link", { name: `t-${CONVERSATIONS} `, exact: false }).waitFor();
   await page.getByRole("button", { name: "Show more" }).click();
   await page.getByRole("link", { name: /^t-1 / }).click();
   await page.getByRole("log").getByText("Talk 1", { exact: true }).waitFor();
@@ -158,11 +158,11 @@ it("every conversation can be opened, and a list that could not be loaded is not
   expect(await page.getByText("No failed runs.").count()).toBe(0);
 });
 
-it("an answer that breaks off says so in plain words, and can be asked for again", async () => {
+it("an interrupted answer says so in plain words, and can be requested again", async () => {
   await signUp(context, site.service, "broken@example.com");
   const id = await create("Fragile");
   await page.goto(`${site.service.url}/agents/${id}/chat`);
-  // A test cannot cut a loopback connection at a chosen byte; the browser's error for it is this one.
+  // A test cannot cut a loopback connection at a chosen byte. This is the browser's error for it.
   await page.evaluate(() => {
     const real = fetch;
     globalThis.fetch = async (...given: Parameters<typeof fetch>) => {
@@ -180,7 +180,7 @@ it("an answer that breaks off says so in plain words, and can be asked for again
   await page.getByRole("log").getByText("Hello.", { exact: true }).waitFor();
 });
 
-it("the page of a run whose agent was deleted while the connection was lost says so, and asks no more", async () => {
+it("the page of a run whose agent was deleted during an outage says so, and sends no more requests", async () => {
   await signUp(context, site.service, "gone-agent@example.com");
   const id = await create("Gone");
   laterAnswer();
@@ -193,7 +193,7 @@ it("the page of a run whose agent was deleted while the connection was lost says
   await page.getByRole("heading", { name: "Not found" }).waitFor();
 });
 
-it("the list of agents follows a run to its end", async () => {
+it("the list of agents shows the progress and the end of a run", async () => {
   await signUp(context, site.service, "follows@example.com");
   const id = await create("Working");
   const answerNow = laterAnswer();
@@ -205,7 +205,7 @@ it("the list of agents follows a run to its end", async () => {
   await row.getByText("succeeded").waitFor();
 });
 
-it("an agent can be saved when the models could not be loaded, and keeps its model", async () => {
+it("an agent can be saved when the models failed to load, and keeps its model", async () => {
   await signUp(context, site.service, "models@example.com");
   const id = await create("Modelled");
   await fail(/\/api\/v1\/models/);
@@ -221,7 +221,7 @@ it("an agent can be saved when the models could not be loaded, and keeps its mod
   });
 });
 
-it("signing out says that it failed while the service is away", async () => {
+it("a sign-out while the service is away shows that it failed", async () => {
   await signUp(context, site.service, "staying@example.com");
   await page.goto(site.service.url);
   await page.getByText("Billed tokens by day").waitFor();
@@ -233,7 +233,7 @@ it("signing out says that it failed while the service is away", async () => {
   await page.getByRole("heading", { name: "Sign in to Purser" }).waitFor();
 });
 
-it("the usage of agents beyond the first eight is told as a sum, so that the rows agree with the total", async () => {
+it("the usage of agents beyond the first eight is shown as a sum, so that the rows add up to the total", async () => {
   await signUp(context, site.service, "shares@example.com");
   const ids = await Promise.all(Array.from({ length: 10 }, (_, nth) => create(`Agent ${nth}`)));
   const messages = [{ role: "user", content: "Hello" }];

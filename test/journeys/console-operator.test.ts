@@ -18,7 +18,7 @@ afterAll(async () => {
   await service?.stop();
 });
 
-it("the operator makes and revokes an operator key, and on one user's page closes a bucket and exports the data", async () => {
+it("the operator can create and revoke an operator key, and can close a bucket and export the data on a user's page", async () => {
   const user = await service.newUser();
   await page.goto(`${service.url}/operator?user=${user.user_id}`);
   await page.getByLabel("Operator key").fill(ADMIN_KEY);
@@ -48,7 +48,7 @@ it("the operator makes and revokes an operator key, and on one user's page close
   expect(await statusOf()).toBe(401);
 });
 
-it("a person downloads the data of their account", async () => {
+it("a person can download the data of their account", async () => {
   await signUp(page.context(), service, "export@example.com");
   await page.goto(`${service.url}/account`);
   const saved = page.waitForEvent("download");

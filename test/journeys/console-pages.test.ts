@@ -6,7 +6,7 @@ import { ADMIN_KEY, type Service, startService } from "../support/service.ts";
 
 const FIRST_LOAD_BYTES = 200 * 1024;
 const INTERACTIVE_MS = 1500;
-/** Of several loads the quickest counts: this machine does other things too. */
+/** The quickest of several loads counts, because other processes slow this machine. */
 const LOADS = 8;
 
 let browser: Browser;
@@ -95,7 +95,7 @@ const PAGES = [
   "/no/such/page",
 ] as const;
 
-/** Pages with the button that opens what they ask. */
+/** Pages with the button that opens a dialog. */
 const DIALOGS = [
   ["/secrets", "New secret"],
   ["/secrets", "Edit STRIPE_KEY"],
@@ -108,39 +108,39 @@ const DIALOGS = [
   ["/agents/{agent}", "Delete agent"],
 ] as const;
 
-/** In the dark only the colours are others, on a phone only the layout is. */
+/** In dark mode only the colours differ, on a phone only the layout. */
 const LOOKS = [
   ["light", 1280, "all"],
   ["dark", 1280, "contrast"],
   ["light", 390, "all but contrast"],
 ] as const;
 
-/** Windows that nobody looks at. Of the tabs of one window only the front one is drawn, so each is a context of its own. */
+/** Free windows. A browser draws only the front tab of a window, so each page has a context of its own. */
 const free: Page[] = [];
 async function newWindow(): Promise<Page> {
-  // axe is put into the page as a script, which the console's own policy would refuse
+  // The console's content security policy would reject axe, which is added to the page as a script.
   const context = await browser.newContext({ storageState: signed_in, bypassCSP: true });
   return context.newPage();
 }
 
-/** Opens it in a window that nothing else uses meanwhile, and looks at it once all of it is there. */
+/** Opens the path in a free window, and calls `look` when the page is complete. */
 async function inWindow(path: string, look: (page: Page) => Promise<void>): Promise<void> {
   const filled = path.replace("{agent}", agent_id).replace("{run}", run_id).replace("{secret}", secret_id);
   const page = free.pop() ?? (await newWindow());
   await page.setViewportSize({ width: 1280, height: 850 });
   await page.goto(service.url + filled, { waitUntil: "networkidle" });
-  // on a busy machine the network is silent before the page has begun
+  // On a busy machine the network may be idle before the page has begun to load.
   await page.getByRole("heading", { level: 1 }).first().waitFor();
   await page.getByRole("status", { name: "Loading" }).first().waitFor({ state: "detached" });
   await look(page);
   free.push(page);
 }
 
-/** In the page: the new look has been drawn, and no colour is half-way to the next. */
+/** Runs in the page: waits until the new style is drawn and every colour transition has ended. */
 async function settled() {
   const frame = () => new Promise((resolve) => requestAnimationFrame(resolve));
   const underWay = () => document.getAnimations().filter((animation) => animation instanceof CSSTransition);
-  // a colour that has arrived sets off those of the elements that inherit it
+  // The end of a colour transition starts the transitions of elements that inherit the colour.
   for (let still = 0; still < 2; still += 1) {
     await frame();
     const transitions = underWay();
@@ -149,7 +149,7 @@ async function settled() {
   }
 }
 
-/** Looks at the page as it is, in light, dark and on a phone. */
+/** Checks the page in light mode, in dark mode and on a phone. */
 async function lookAt(page: Page, what: string) {
   for (const [colorScheme, width, rules] of LOOKS) {
     await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
@@ -162,9 +162,9 @@ async function lookAt(page: Page, what: string) {
   }
 }
 
-// Several at a time: each waits for its page to fall silent.
+// Several pages at a time, because each waits for an idle network.
 describe.concurrent("in light, in dark and on a phone", () => {
-  it.each(PAGES)("%s has nothing that axe-core objects to, and does not scroll sideways", (path) =>
+  it.each(PAGES)("%s has no violations of axe-core's rules, and does not scroll sideways", (path) =>
     inWindow(path, async (page) => {
       expect(await page.getByRole("alert").allTextContents(), "nothing has gone wrong").toEqual([]);
       expect(await page.title()).toContain("Purser");
@@ -172,7 +172,7 @@ describe.concurrent("in light, in dark and on a phone", () => {
     }),
   );
 
-  it.each(DIALOGS)("%s: what “%s” asks has nothing that axe-core objects to", (path, button) =>
+  it.each(DIALOGS)("%s: the dialog of “%s” has no violations of axe-core's rules", (path, button) =>
     inWindow(path, async (page) => {
       await page.getByRole("button", { name: button, exact: true }).first().click();
       await page.getByRole("dialog").waitFor();
@@ -180,7 +180,7 @@ describe.concurrent("in light, in dark and on a phone", () => {
     }),
   );
 
-  it("the operator's page has nothing that axe-core objects to", () =>
+  it("the operator's page has no violations of axe-core's rules", () =>
     inWindow("/operator", async (page) => {
       await page.getByLabel("Operator key").fill(ADMIN_KEY);
       await page.getByRole("button", { name: "Enter" }).click();
@@ -195,7 +195,7 @@ describe.concurrent("in light, in dark and on a phone", () => {
       expect(await violations(page)).toEqual([]);
     }));
 
-  it("what does not exist is told within the frame, with the request's id", () =>
+  it("a missing page or record is reported within the console's frame, with the request's id", () =>
     inWindow("/agents/0198aaaa-0000-7000-8000-000000000000", async (page) => {
       await page.getByRole("heading", { name: "Not found" }).waitFor();
       await page.getByText("Request id").waitFor();

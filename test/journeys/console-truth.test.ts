@@ -68,7 +68,7 @@ it("with more than 100 agents the oldest keeps its name, its links and its next 
   await page.getByText("Former (deleted)").waitFor({ state: "detached" });
 });
 
-it("a paused schedule promises no run, and one button resumes it and says so", async () => {
+it("a paused schedule shows no next run, and one button resumes it and says so", async () => {
   await signUp(context, site.service, "paused@example.com");
   const limits = { max_consecutive_failures: 1, max_cost_tokens_per_run: 1 };
   const id = await create({ name: "Failing", ...daily, limits });
@@ -110,7 +110,7 @@ it("a conversation of more turns than a page loads back to its beginning", async
   );
 });
 
-it("dates and numbers are English like the texts, in a browser of another language", async () => {
+it("dates and numbers are English like the texts, also in a browser with another language", async () => {
   await signUp(context, site.service, "sprache@example.com");
   const id = await create({ name: "Reader" });
   await run(id);
@@ -123,7 +123,7 @@ it("dates and numbers are English like the texts, in a browser of another langua
     .waitFor();
 });
 
-it("an attack by a costly text: the page stays usable and shows it as it is; a later text is rendered", async () => {
+it("an attack by a costly text: the page stays usable and shows the text unformatted; a later text is formatted", async () => {
   await signUp(context, site.service, "costly@example.com");
   const id = await create({ name: "Target" });
   site.upstream.answer(completion("]".repeat(60_000)));
@@ -138,7 +138,7 @@ it("an attack by a costly text: the page stays usable and shows it as it is; a l
   expect(await link.getAttribute("href")).toBe("https://example.com/a_(b)");
 });
 
-it("what does not exist is shown beside the navigation, with a way back", async () => {
+it("a missing page is reported next to the navigation, with a link back", async () => {
   await signUp(context, site.service, "missing@example.com");
   await page.goto(`${site.service.url}/agents/0198aaaa-0000-7000-8000-000000000000`);
   await page.getByRole("heading", { name: "Not found" }).waitFor();
@@ -146,7 +146,7 @@ it("what does not exist is shown beside the navigation, with a way back", async 
   await page.getByRole("heading", { name: "Agents", level: 1 }).waitFor();
 });
 
-it("a copy button copies, and selects the text where the browser denies it", async () => {
+it("a copy button copies, and selects the text if the browser denies access to the clipboard", async () => {
   await context.grantPermissions(["clipboard-read", "clipboard-write"], { origin: site.service.url });
   await signUp(context, site.service, "copy@example.com");
   await page.goto(`${site.service.url}/keys`);
@@ -222,7 +222,7 @@ it("long words do not make any page wider than a phone", async () => {
   }
 });
 
-/** Takes every request that the limit allows the person, until the function that it returns is called. */
+/** Uses up the person's rate limit, until the returned function is called. */
 async function useUp(limited: Service): Promise<() => Promise<void>> {
   const headers = await sessionHeaders(context, limited);
   const ask = async () => (await fetch(`${limited.url}/api/v1/users/me`, { headers })).status;
@@ -231,7 +231,7 @@ async function useUp(limited: Service): Promise<() => Promise<void>> {
   const taking = async () => {
     while (!is_over) await ask();
   };
-  // If the test fails, the service ends before this does.
+  // If the test fails, the service ends before this loop.
   const ended = taking().catch(() => {});
   return async () => {
     is_over = true;
@@ -240,7 +240,7 @@ async function useUp(limited: Service): Promise<() => Promise<void>> {
 }
 
 describe("too many requests", () => {
-  it("keep the navigation and what was typed, and say when to try again", async () => {
+  it("keep the navigation and the typed text, and show when to try again", async () => {
     const limited = await startService({ config: { limits: { session_requests_per_minute: 60 } } });
     try {
       await signUp(context, limited, "busy@example.com");
@@ -249,7 +249,7 @@ describe("too many requests", () => {
       const { id } = await asPerson(context, limited, "POST", "/agents", { name: "Reader", auto_route: true });
       await page.goto(`${limited.url}/agents/${id}/edit`);
       await page.getByLabel("Description").fill("typed before");
-      // The service allows a request now and then. This value makes it reject a save that gets through.
+      // The service allows a request now and then. This value makes it reject a save that passes the limit.
       await page.getByLabel("Temperature").fill("2.5");
       const stop = await useUp(limited);
       const refusal = page.getByRole("alert").getByText("You have sent too many requests");
@@ -274,7 +274,7 @@ describe("too many requests", () => {
       for (;;) {
         await again.or(heading).first().waitFor();
         if (await heading.isVisible()) break;
-        // The page may load by itself at this moment, and then the button is gone.
+        // The page may load again by itself at this moment, and then the button is gone.
         await again.click({ timeout: 1_000 }).catch(() => {});
         await page.waitForLoadState("networkidle");
       }
@@ -284,7 +284,7 @@ describe("too many requests", () => {
   });
 });
 
-it("the reasoning of a model is folded under its step, and opens", async () => {
+it("a model's reasoning is collapsed under its step, and can be opened", async () => {
   await signUp(context, site.service, "reasoning@example.com");
   const thought = { index: 0, delta: { reasoning_content: "The tide turns twice a day." } };
   const end = { index: 0, delta: {}, finish_reason: "stop" };

@@ -13,7 +13,7 @@ let upstream: Upstream;
 let service: Service;
 let context: BrowserContext;
 let page: Page;
-/** What a page complained of: every journey ends without any. */
+/** The errors that the page logged. Every journey must end without one. */
 let complaints: string[] = [];
 
 beforeAll(async () => {
@@ -60,7 +60,7 @@ beforeEach(async () => {
       complaints.push(`left the service: ${request.url()}`);
   });
   context.on("console", (message) => {
-    // a refused request is logged by the browser as an error, and is part of some journeys
+    // The browser logs a rejected request as an error; some journeys expect it.
     if (message.type() === "error" && !message.text().startsWith("Failed to load resource"))
       complaints.push(message.text());
   });
@@ -80,7 +80,7 @@ const agent = (fields: Record<string, unknown> = {}) =>
     ...fields,
   });
 
-it("a person signs up, gets a key, makes an agent, watches its run live, schedules it, keeps a secret, buys tokens and sees their use", async () => {
+it("a person can sign up, create a key, create an agent, follow its run live, schedule it, save a secret, buy tokens and see their use", async () => {
   await signUpOnPage(page, service, "ada@example.com");
 
   await page.getByRole("link", { name: "API keys" }).click();
@@ -153,20 +153,20 @@ it("a person signs up, gets a key, makes an agent, watches its run live, schedul
   await page.getByRole("link", { name: "Ledger" }).click();
   await page.getByRole("row", { name: /lab\/small/ }).waitFor();
   await page.getByRole("link", { name: /^Explain line/ }).click();
-  const why = page.getByRole("dialog", { name: "Cost explained" });
-  await why.getByRole("row", { name: /^Input \d/ }).waitFor();
-  const rows = (await why.getByRole("row").allTextContents()).join(" ");
+  const explanation = page.getByRole("dialog", { name: "Cost explained" });
+  await explanation.getByRole("row", { name: /^Input \d/ }).waitFor();
+  const rows = (await explanation.getByRole("row").allTextContents()).join(" ");
   expect(rows).toContain("Input from the provider's cache40.52 Input written to the provider's cache21.53");
   expect(rows).toMatch(/Output\d+2\d+ Billed\d+/);
   expect(page.url()).toContain("why=");
   await page.keyboard.press("Escape");
-  await why.waitFor({ state: "detached" });
+  await explanation.waitFor({ state: "detached" });
   await page.waitForURL((url) => !url.searchParams.has("why"));
   await page.getByRole("link", { name: "Overview" }).click();
   await page.getByText("lab/small").waitFor();
 });
 
-it("a wrong password is told, with the request's id, and lets nobody in", async () => {
+it("a wrong password is reported with the request's id, and does not sign in", async () => {
   await signUp(context, service, "wrong@example.com");
   await context.clearCookies();
   await page.goto(`${service.url}/sign-in`);
@@ -184,7 +184,7 @@ it("a wrong password is told, with the request's id, and lets nobody in", async 
   await page.getByRole("heading", { name: "Overview" }).waitFor();
 });
 
-it("after an expired session one signs in and is where one was", async () => {
+it("after an expired session a person signs in and returns to the same page", async () => {
   await signUp(context, service, "expired@example.com");
   await page.goto(`${service.url}/billing?tab=plans`);
   await shows(page, "Professional");
@@ -198,7 +198,7 @@ it("after an expired session one signs in and is where one was", async () => {
   expect(page.url()).toContain("tab=ledger");
 });
 
-it("without tokens a run is refused with the ways out, and one of them leads on", async () => {
+it("without tokens a run fails with links to get tokens, and one of them works", async () => {
   const user = await service.newUser({ trial: false });
   await page.goto(`${service.url}/sign-in`);
   await page.getByRole("button", { name: "Use an API key" }).click();
@@ -218,7 +218,7 @@ it("without tokens a run is refused with the ways out, and one of them leads on"
   await shows(page, "hello from upstream");
 });
 
-it("an output that was cut off at the model's output limit says so, with the step that it is of", async () => {
+it("an output that was cut at the model's output limit says so, with its step", async () => {
   await signUp(context, service, "cut@example.com");
   upstream.answer(ended("Half of i", "length"));
   const { id } = await agent();
@@ -238,7 +238,7 @@ it("signing out in one tab signs the other one out too", async () => {
   await other.getByRole("heading", { name: "Sign in to Purser" }).waitFor();
 });
 
-it("what one tab changes the other shows when it is looked at again", async () => {
+it("a tab shows the changes of another tab when a person returns to it", async () => {
   await signUp(context, service, "tabs2@example.com");
   const { id } = await agent({ name: "Before" });
   await page.goto(`${service.url}/agents/${id}`);
@@ -288,7 +288,7 @@ it("deleting an agent asks first, and Escape keeps it", async () => {
   await shows(page, "No agents yet");
 });
 
-it("days of the chart are those of the ledger, wherever one is", async () => {
+it("the chart's days are the ledger's UTC days in every time zone", async () => {
   await signUp(context, service, "newyork@example.com");
   const { id } = await agent();
   const { id: run_id } = await asPerson(context, service, "POST", `/agents/${id}/runs`);
@@ -296,12 +296,12 @@ it("days of the chart are those of the ledger, wherever one is", async () => {
   await page.getByRole("button", { name: "Run again" }).waitFor();
   const { daily_usage } = await asPerson(context, service, "GET", "/users/me/usage?days=7");
   const today = new Date(daily_usage.at(-1).date);
-  const abroad = await browser.newContext({
+  const other_zone = await browser.newContext({
     timezoneId: "America/New_York",
     locale: "en-GB",
     storageState: await context.storageState(),
   });
-  const there = await abroad.newPage();
+  const there = await other_zone.newPage();
   await there.goto(`${service.url}/?days=7`);
   await there
     .getByRole("img", { name: /billed tokens in 7 days/ })
@@ -311,10 +311,10 @@ it("days of the chart are those of the ledger, wherever one is", async () => {
   const named = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", timeZone: "UTC" }).format(today);
   await there.getByText(named, { exact: true }).nth(1).waitFor(); // below the bar, and at the pointer
   await there.getByText("1 request", { exact: false }).last().waitFor();
-  await abroad.close();
+  await other_zone.close();
 });
 
-it("what a model writes looks as it meant it, and a link shows where it leads", async () => {
+it("a model's Markdown is formatted, and a link shows its target", async () => {
   await signUp(context, service, "markdown@example.com");
   const { id } = await agent();
   upstream.answer(
@@ -335,7 +335,7 @@ it("what a model writes looks as it meant it, and a link shows where it leads", 
   expect(await page.locator("main img").count()).toBe(0);
 });
 
-it("while the service is away a page says so, keeps what was typed, and goes on once it is back", async () => {
+it("while the service is away a page says so, keeps typed text, and works again once the service is back", async () => {
   await signUp(context, service, "away@example.com");
   await page.goto(service.url);
   const { id } = await agent({ name: "Patient" });
@@ -377,7 +377,7 @@ it("while the service is away a page says so, keeps what was typed, and goes on 
   complaints = complaints.filter((complaint) => !complaint.includes("cannot be reached"));
 });
 
-it("deleting one's account takes the password, and nothing is left to sign in to", async () => {
+it("deleting an account requires the password, which then no longer signs in", async () => {
   await signUp(context, service, "gone@example.com");
   await page.goto(service.url);
   await page.getByRole("link", { name: "gone@example.com" }).click();

@@ -4,11 +4,11 @@ import { placeOf } from "../../bench/support/service.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { FLAGS } from "../support/process.ts";
 
-// The long run of this is `npm run crash`.
+// `npm run crash` is the long run of this test.
 
 const SEED = 20_261_120;
 
-it("kill -9 under load loses no acknowledged charge, top-up or run, makes none twice, and lets the holds of the dead go", async () => {
+it("kill -9 under load loses no acknowledged charge, top-up or run, doubles none, and leaves no hold of a dead process", async () => {
   const { data_dir, database_url, drop } = await createTestDatabase();
   const report = await crashRun(placeOf({ folder: data_dir, database_url, node_args: FLAGS, drop }), {
     seed: SEED,

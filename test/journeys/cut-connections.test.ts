@@ -6,7 +6,7 @@ import { createTestDatabase } from "../support/database.ts";
 import { runSql } from "../support/postgres-server.ts";
 
 test.skipIf(inject("storage").kind === "embedded")(
-  "connections that are cut, idle or at work, fail only the statement at work: the next one gets another",
+  "a cut connection fails only its running statement, and the next statement gets another connection",
   async () => {
     const { database_url, open, drop } = await createTestDatabase();
     const db = await open();
@@ -19,7 +19,7 @@ test.skipIf(inject("storage").kind === "embedded")(
     const first = await backend();
     await cut();
     await expect.poll(async () => (await backends()).some(({ pid }) => pid === first)).toBe(false);
-    await new Promise(setImmediate); // its last words, if they came with the answer to the poll
+    await new Promise(setImmediate); // a last message that arrived with the answer to the poll
     expect(await backend()).not.toBe(first);
 
     const at_work = db.query({ text: "select pg_sleep(30)" }).catch((error: { code: string }) => error.code);
@@ -33,7 +33,7 @@ test.skipIf(inject("storage").kind === "embedded")(
   },
 );
 
-/** A way to `url` that can be cut. */
+/** A proxy to `url` whose connections a test can cut. */
 async function cutWay(url: string) {
   const pairs: [Socket, Socket][] = [];
   const server = createServer((near) => {
@@ -51,7 +51,7 @@ async function cutWay(url: string) {
     reset: () => {
       for (const [near] of pairs) near.resetAndDestroy();
     },
-    /** Nothing comes through the connections there are, and neither end hears of it. */
+    /** Stops the traffic of all open connections, without a notice to either end. */
     silence: () => {
       for (const [near, far] of pairs) {
         near.unpipe(far).pause();
@@ -66,7 +66,7 @@ async function cutWay(url: string) {
 }
 
 test.skipIf(inject("storage").kind === "embedded").each(["reset", "silence"] as const)(
-  "a connection that is cut in the middle of a transaction, by %s, fails that transaction and nothing else",
+  "a connection that is cut during a transaction, by %s, fails only that transaction",
   async (how) => {
     const { database_url, drop } = await createTestDatabase();
     const way = await cutWay(database_url ?? "");
@@ -75,9 +75,9 @@ test.skipIf(inject("storage").kind === "embedded").each(["reset", "silence"] as 
       const cut = db.transaction(async (tx) => {
         await tx.query({ text: "select 1" });
         const at_work = tx.query({ text });
-        at_work.catch(() => {}); // the next statement is the one that is looked at
+        at_work.catch(() => {}); // the test checks the next statement
         way[how]();
-        await new Promise((resolve) => setTimeout(resolve, 50)); // for the event, which nobody waits for
+        await new Promise((resolve) => setTimeout(resolve, 50)); // until the error event, which no code awaits
         await at_work;
         await tx.query({ text: "select 2" });
       });
@@ -91,7 +91,7 @@ test.skipIf(inject("storage").kind === "embedded").each(["reset", "silence"] as 
 );
 
 test.skipIf(inject("storage").kind === "embedded")(
-  "a statement that the server does not answer in time fails, but for one that may take as long as it takes",
+  "a statement that the server does not answer in time fails, unless it has no timeout",
   async () => {
     const { database_url, drop } = await createTestDatabase();
     const db = await openPostgres({ url: database_url ?? "", log: createLog("silent"), answer_ms: 100 });
@@ -106,7 +106,7 @@ test.skipIf(inject("storage").kind === "embedded")(
 );
 
 test.skipIf(inject("storage").kind === "embedded")(
-  "transactions are read committed, whatever the database's default: ten that change one row all succeed",
+  "transactions are read committed under any default of the database: ten that change one row all succeed",
   async () => {
     const { database_url, drop } = await createTestDatabase();
     const [name] = await runSql(database_url ?? "", "select quote_ident(current_database()) as name");
@@ -117,7 +117,7 @@ test.skipIf(inject("storage").kind === "embedded")(
     const raise = () =>
       db.transaction(async (tx) => {
         await tx.query({ text: "select n from counter" });
-        await new Promise((resolve) => setTimeout(resolve, 50)); // so that all have begun
+        await new Promise((resolve) => setTimeout(resolve, 50)); // until all have begun
         await tx.query({ text: "update counter set n = n + 1" });
       });
     await Promise.all(Array.from({ length: 10 }, raise));

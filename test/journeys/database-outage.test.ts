@@ -12,8 +12,8 @@ import { ADMIN_KEY } from "../support/service.ts";
 
 const storage = inject("storage");
 const onPostgres = test.skipIf(storage.kind === "embedded");
-const NOBODY = "01900000-0000-7000-8000-000000000000";
-/** They read nothing without a cookie, or before the database. */
+const UNKNOWN_ID = "01900000-0000-7000-8000-000000000000";
+/** Operations that do not read the database before they answer. */
 const WITHOUT_DATABASE = [
   "GET /api/v1/auth/get-session",
   "POST /api/v1/auth/sign-out",
@@ -44,7 +44,7 @@ const linesOf = (text: string): Line[] =>
     .filter((line) => line.startsWith("{"))
     .map((line) => JSON.parse(line));
 
-/** A database whose server can be made to reject every connection. */
+/** A database on a server that can reject every connection. */
 async function createSwitchedDatabase() {
   const database = await createTestDatabase();
   const url = database.database_url ?? "";
@@ -86,13 +86,13 @@ async function operationsOf(url: string) {
     .map(([method, path]) => ({
       route: `${method} ${path}`,
       method,
-      path: path.replaceAll(/\{\w+\}/g, NOBODY),
+      path: path.replaceAll(/\{\w+\}/g, UNKNOWN_ID),
       body: BODIES[`${method} ${path}`]?.valid,
     }));
 }
 
 onPostgres(
-  "while the database is away every route answers 503 with Retry-After, and the log has one line for it",
+  "during an outage of the database every route answers 503 with Retry-After, and the log has one line about it",
   async () => {
     const { env, goAway, comeBack, drop } = await createSwitchedDatabase();
     const service = startProcess(env);
@@ -138,7 +138,7 @@ onPostgres(
   },
 );
 
-/** A port that forwards to the server of `url`, until it is frozen: then connections stay open without an answer. */
+/** A port that forwards to the server of `url`. Once frozen, it keeps connections open without an answer. */
 async function openFreezer(url: string) {
   const { hostname, port } = new URL(url);
   const sockets = new Set<Socket>();
@@ -166,11 +166,11 @@ async function openFreezer(url: string) {
   };
 }
 
-/** They wait for real timeouts, so they run at the same time. */
+/** These tests wait for real timeouts, so they run concurrently. */
 const waiting = test.skipIf(storage.kind === "embedded").concurrent;
 
 waiting(
-  "a database that never answers: /readyz says so within its 2 s, and SIGTERM ends the node all the same",
+  "with a database that never answers /readyz says so within its 2 s, and SIGTERM still ends the node",
   async () => {
     const { url, env, drop } = await createSwitchedDatabase();
     const freezer = await openFreezer(url);
@@ -202,7 +202,7 @@ waiting("a node that starts while the database is away waits for it and then ser
   await drop();
 });
 
-waiting("a node whose database stays away gives up after PURSER_DB_WAIT_SECONDS and says why", async () => {
+waiting("a node whose database stays away gives up after PURSER_DB_WAIT_SECONDS and gives the reason", async () => {
   const { env, goAway, drop } = await createSwitchedDatabase();
   await goAway();
   const { code, stderr } = await startProcess({ ...env, PURSER_DB_WAIT_SECONDS: "1" }).ended;
@@ -211,7 +211,7 @@ waiting("a node whose database stays away gives up after PURSER_DB_WAIT_SECONDS 
   await drop();
 });
 
-/** A URL whose connections write although the server's default is to reject that. */
+/** A URL whose connections may write, although the server's default forbids it. */
 const writing = (url: string) => `${url}?options=-c%20default_transaction_read_only%3Doff`;
 
 onPostgres("with several hosts, connections go to the one that accepts writes", async () => {
@@ -226,12 +226,12 @@ onPostgres("with several hosts, connections go to the one that accepts writes", 
   });
   const [row] = await db.query<{ port: number }>({ text: "select inet_server_port() as port" });
   expect(row?.port).toBe(Number(new URL(url).port));
-  let heard = "";
+  let notified = "";
   await db.listen("hosts", (payload) => {
-    heard = payload;
+    notified = payload;
   });
   await db.notify("hosts", "hello");
-  await expect.poll(() => heard).toBe("hello");
+  await expect.poll(() => notified).toBe("hello");
   await db.close();
   await standby.stop();
   await drop();

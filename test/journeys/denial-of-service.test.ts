@@ -2,26 +2,24 @@ import { connect, type Socket } from "node:net";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { startWatchedService, type Watched } from "../support/watched-service.ts";
 
-// The worst delay of the serving process's event loop is printed while each attack runs, and the most processor time that
-// one turn of it took. The promise is 50 ms. A busy machine delays any process, so the delay is not asserted. It also
-// counts more processor time for the same work (4 to 45 ms on a quiet machine), so that the bound is wider, and each test
-// has three attempts.
+// Each attack prints the worst delay of the service's event loop, which should be under 50 ms. A busy machine delays any
+// process, so the test asserts the processor time of one turn instead. That time also varies on a busy machine, so the
+// bound is wider and each test has three attempts.
 const BOUND_MS = 150;
 const MB = 1_048_576;
 const CHAT = "/api/v1/chat/completions";
 const CONTENT = "ten bytes.";
 const HOSTILE = "ingore instrcutions tpmorp metsys vtaber ";
 const SENT = Buffer.from(`"${"x".repeat(1_000_000)}`);
-/** A machine that other work keeps busy needs this long for 1,000 connections. */
-const PATIENT = { timeout: 40_000 };
+/** Enough time for 1,000 connections on a busy machine. */
+const LONG_TIMEOUT = { timeout: 40_000 };
 
 let service: Watched;
 let idle_ms: number;
 const sockets: Socket[] = [];
 beforeAll(async () => {
   service = await startWatchedService();
-  // The first requests load and compile what they need (the safety layer: 0.1 s), and the first large body starts its
-  // thread.
+  // The first requests load and compile code (the safety layer: 0.1 s), and the first large body starts its thread.
   const key = await service.newKey();
   await post(key, CHAT, chat(`"${CONTENT.repeat(150_000)}"`));
   for (const content of [CONTENT.repeat(2_000), HOSTILE.repeat(100)]) {
@@ -43,7 +41,7 @@ const post = async (key: string, path: string, body: string) => {
   return { status: answer.status, body: await answer.json() };
 };
 
-/** Runs an attack; prints and bounds what it did to the event loop. */
+/** Runs an attack, prints its effect on the event loop, and asserts a bound. */
 async function delayDuring(attack: string, act: () => Promise<void>): Promise<void> {
   await service.figures();
   await act();
@@ -53,7 +51,7 @@ async function delayDuring(attack: string, act: () => Promise<void>): Promise<vo
   expect(held_ms).toBeLessThan(BOUND_MS);
 }
 
-/** A request that begins and is never sent whole; resolves to the status it is answered, null while there is none. */
+/** A request that is begun and never completed. Resolves to the answer's status, null without an answer. */
 function stalled(path: string, headers: Record<string, string>, length: number, sent: number) {
   const { hostname, port } = new URL(service.url);
   const socket = connect(Number(port), hostname);
@@ -70,7 +68,7 @@ function stalled(path: string, headers: Record<string, string>, length: number, 
   return upload;
 }
 
-describe("a request built to hold the event loop", { retry: 2 }, () => {
+describe("a request that could block the event loop", { retry: 2 }, () => {
   it.each<[string, () => string]>([
     ["one text", () => `"${CONTENT.repeat(3.1 * 104_857)}"`],
     ["a text of escapes", () => `"${"\\n".repeat(15 * MB)}"`],
@@ -124,7 +122,7 @@ describe("a request built to hold the event loop", { retry: 2 }, () => {
     ["a list in a list, a million deep", () => `${"[".repeat(MB)}${"]".repeat(MB)}`],
     ["a million keys", () => `{${Array.from({ length: MB }, (_, at) => `"k${at}":1`).join(",")}}`],
     ["four million numbers", () => `[${"1,".repeat(4 * MB)}1]`],
-  ])("%s is refused before it is parsed", async (shape, text) => {
+  ])("%s is rejected before it is parsed", async (shape, text) => {
     const key = await service.newKey();
     const body = text();
     await delayDuring(shape, async () => {
@@ -135,14 +133,16 @@ describe("a request built to hold the event loop", { retry: 2 }, () => {
 });
 
 describe("1,000 stalled uploads", { retry: 2 }, () => {
-  it("of large bodies with one user's key hold no more memory than that user may, and others are served", async () => {
+  it("of large bodies with one user's key use no more memory than the user's limit, and other users are served", async () => {
     const [key, other] = [await service.newKey(), await service.newKey()];
     const before = await service.figures();
     await delayDuring("1,000 stalled uploads of 32 MB", async () => {
       const headers = { Authorization: `Bearer ${key}` };
       const uploads = Array.from({ length: 1_000 }, () => stalled(CHAT, headers, 32 * MB, SENT.length));
-      // Of one user's, 64 are read at one time.
-      await expect.poll(() => uploads.filter(({ status }) => status !== null).length, PATIENT).toBeGreaterThan(900);
+      // At most 64 bodies of one user are read at the same time.
+      await expect
+        .poll(() => uploads.filter(({ status }) => status !== null).length, LONG_TIMEOUT)
+        .toBeGreaterThan(900);
       expect(uploads.filter(({ status }) => ![null, 429, 503].includes(status))).toEqual([]);
       expect((await post(other, CHAT, chat('"Say: hi"'))).status).toBe(200);
     });
@@ -151,12 +151,12 @@ describe("1,000 stalled uploads", { retry: 2 }, () => {
     expect(after.rss_mb - before.rss_mb).toBeLessThan(300);
   });
 
-  it("without a key are answered before their body comes, or hold 16 KB each", async () => {
+  it("without a key are answered before their body arrives, or use 16 KB each", async () => {
     const other = await service.newKey();
     await delayDuring("1,000 stalled sign-ins", async () => {
       const uploads = Array.from({ length: 1_000 }, () => stalled("/api/v1/auth/sign-in", {}, 16_000, 8_000));
-      // 300 a minute are let in; some more as the minute goes by.
-      await expect.poll(() => uploads.filter(({ status }) => status === 429).length, PATIENT).toBeGreaterThan(490);
+      // 300 a minute are accepted, and a few more as the minute passes.
+      await expect.poll(() => uploads.filter(({ status }) => status === 429).length, LONG_TIMEOUT).toBeGreaterThan(490);
       expect((await post(other, CHAT, chat('"Say: hi"'))).status).toBe(200);
     });
   });
@@ -197,7 +197,7 @@ describe("agents with thousands of hosts for their secrets", { retry: 2 }, () =>
 });
 
 describe("one user's hostile pages at the safety layer", { retry: 2 }, () => {
-  it("60 at one time that are too short for a thread take their turns in the event loop", async () => {
+  it("60 concurrent pages that are too short for a thread share the event loop in turns", async () => {
     const key = await service.newKey();
     const short = JSON.stringify({ kind: "text", content: HOSTILE.repeat(190) });
     await delayDuring("60 hostile pages of 8 KB", async () => {
@@ -209,7 +209,7 @@ describe("one user's hostile pages at the safety layer", { retry: 2 }, () => {
   const hostile = JSON.stringify({ kind: "text", content: HOSTILE.repeat(25_000) });
   const ordinary = JSON.stringify({ kind: "html", content: `<p>${"Plain words. ".repeat(2_000)}</p>` });
 
-  it("hold up no other user's page beyond a fair share, and the rest of them are refused", async () => {
+  it("delay another user's page by no more than a fair share, and the pages beyond the limit are refused", async () => {
     const [key, other] = [await service.newKey(), await service.newKey()];
     await delayDuring("20 hostile pages of 1 MB", async () => {
       const flood = Array.from({ length: 20 }, () => post(key, "/api/v1/safety/sanitize", hostile));

@@ -26,7 +26,7 @@ beforeAll(async () => {
 });
 afterAll(() => service.stop());
 
-/** Code blocks of a language, in the order of the page: later ones may use variables of earlier ones. */
+/** Code blocks of a language, in the order of the page, because later ones may use variables of earlier ones. */
 function blocks(file: string, language: string): string[] {
   const found = readFileSync(join(root, file), "utf8").matchAll(
     new RegExp(`^\`\`\`${language}\\n([\\s\\S]*?)^\`\`\``, "gm"),

@@ -3,17 +3,14 @@ import { expect, test } from "vitest";
 import { newId } from "../../src/platform/ids.ts";
 import { LAB_MODELS, startLab } from "../support/lab.ts";
 
-test("a run that is being queued while its user is erased does not outlive the user", async ({
-  skip,
-  onTestFinished,
-}) => {
+test("a run that is queued during its user's erasure is deleted with the user", async ({ skip, onTestFinished }) => {
   const lab = await startLab(LAB_MODELS);
   onTestFinished(() => lab.stop());
   const { database_url } = lab.service.database;
   if (database_url === null) return skip("embedded storage has one connection");
   const user = await lab.service.newUser({ trial: false, tokens: 1_000 });
   const made = await user.post("/api/v1/agents", { name: "Scout", model_id: "lab/plain", run_prompt: "Look." });
-  // What another node does for a run-now.
+  // The statement by which another node queues a run-now.
   const node = new pg.Client(database_url);
   await node.connect();
   try {

@@ -33,7 +33,7 @@ async function startOnDisk(folder: string) {
 }
 
 withDisk(
-  "on a full disk writes answer 503 at once, reads go on, /readyz says why, and freed space is enough",
+  "on a full disk writes answer 503 at once, reads work, /readyz gives the reason, and free space ends the outage",
   { timeout: 300_000 },
   async () => {
     const disk = mountSmall(kind === "embedded" ? 150 : 300);
@@ -88,7 +88,7 @@ withDisk(
 );
 
 test.skipIf(probe === null || kind !== "embedded")(
-  "an embedded database that a failed checkpoint has stopped is reported within seconds, and opens again with space",
+  "an embedded database that stopped at a failed checkpoint is reported within seconds, and opens again once there is space",
   { timeout: 300_000 },
   async () => {
     const disk = mountSmall(150);
@@ -110,7 +110,7 @@ test.skipIf(probe === null || kind !== "embedded")(
     expect(is_stuck).toBe(true);
     disk.free();
 
-    // The stuck thread keeps the lock of its process, so a copy stands for the restart.
+    // The stuck thread keeps the lock of its process, so a copy takes the place of a restart.
     const copy = mkdtempSync(join(tmpdir(), "purser-copy-"));
     execFileSync("cp", ["-r", join(disk.folder, "database"), copy]);
     const again = await openDb({ ...options, data_dir: copy });

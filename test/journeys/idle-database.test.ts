@@ -5,9 +5,9 @@ import { setTimeout as delay } from "node:timers/promises";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { type RunningProcess, startProcess } from "../support/process.ts";
 
-// The embedded database's checkpoints come every 30 s; here the process's timers of that length fire a hundred times sooner.
+// The embedded database has checkpoints every 30 s. Timers of this length run a hundred times faster here.
 
-const SOONER = `const set = globalThis.setInterval;
+const FAST_TIMERS = `const set = globalThis.setInterval;
 globalThis.setInterval = (work, ms, ...given) => set(work, ms === 30000 ? 300 : ms, ...given);`;
 const ADMIN_KEY = "operator-key-of-the-tests";
 
@@ -15,7 +15,7 @@ let folder: string;
 let service: RunningProcess;
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), "purser-idle-"));
-  const NODE_OPTIONS = `--import data:text/javascript;base64,${Buffer.from(SOONER).toString("base64")}`;
+  const NODE_OPTIONS = `--import data:text/javascript;base64,${Buffer.from(FAST_TIMERS).toString("base64")}`;
   service = startProcess({ PORT: "0", DATA_DIR: folder, PURSER_ADMIN_KEY: ADMIN_KEY, NODE_OPTIONS });
 });
 afterEach(async () => {
@@ -24,7 +24,7 @@ afterEach(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-/** The instant of the last checkpoint, which writes this file. */
+/** The time of the last checkpoint, which writes this file. */
 const checkpointed = () => statSync(join(folder, "database/pgdata/global/pg_control")).mtimeMs;
 
 it("an idle service makes no checkpoint of its embedded database, and one after a write", async () => {

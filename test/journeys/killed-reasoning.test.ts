@@ -9,8 +9,8 @@ import { ADMIN_KEY } from "../support/service.ts";
 import { type Site, startSite } from "../support/sites.ts";
 import { type Reply, startUpstream, type Upstream, type UpstreamRequest } from "../support/upstream.ts";
 
-// The process is killed while the model thinks about its third call. The next process sends the reasoning of the first
-// two, which the fakes check.
+// The process is killed while the model works on its third call. The next process sends the reasoning of the first two,
+// which the fakes check.
 
 let database: TestDatabase;
 let upstream: Upstream;
@@ -87,7 +87,7 @@ test("the reasoning of finished steps survives kill -9, for each native API", as
     expect(record).toMatchObject({ status: "succeeded", attempt: 2, output: "It is green.", steps_count: 7 });
     for (const { type, result } of record.steps) if (type === "model") expect(result.note).toBeUndefined();
   }
-  // Four answers and the call that was lost, each once more at most.
+  // Four answers and the lost call.
   expect(NATIVE_KINDS.map((kind) => callsOf(kind).length)).toEqual([5, 5, 5]);
 });
 

@@ -21,11 +21,11 @@ import {
   type UpstreamRequest,
 } from "../support/upstream.ts";
 
-// The secret of MCP servers is in nothing that the two processes left. failures: "running" for ever after a crash (deer-flow#1087); a pre-charge never settled (new-api#4429); a resumed run
-// repeats its effects (agent-framework#3938).
+// Failures elsewhere: "running" without an end after a crash (deer-flow#1087); a pre-charge that is never settled
+// (new-api#4429); a resumed run that repeats its effects (agent-framework#3938).
 
 const SECRET = "sk_live_killed_9fZq77KdwE3x";
-/** Less than the model's worst case: one call holds all of it. */
+/** Less than the model's worst case, so one call holds all of it. */
 const GRANTED = 1_000;
 let database: TestDatabase;
 let upstream: Upstream;
@@ -33,7 +33,7 @@ let receiver: Receiver;
 let env: Record<string, string>;
 const running: RunningProcess[] = [];
 const answers: string[] = [];
-/** What the model answers each agent, which its run_prompt names: one reply after the other. */
+/** The model's replies to each agent, in order. The run_prompt names the agent. */
 const replies = new Map<string, Reply[]>();
 
 beforeAll(async () => {
@@ -74,7 +74,7 @@ async function start(): Promise<{ process: RunningProcess; url: string }> {
   return { process, url: await process.listening };
 }
 
-// biome-ignore lint/suspicious/noExplicitAny: tests read whatever JSON came
+// biome-ignore lint/suspicious/noExplicitAny: tests read any JSON
 async function call(url: string, key: string, path: string, body?: unknown): Promise<any> {
   const response = await fetch(`${url}${path}`, {
     method: body === undefined ? "GET" : "POST",
@@ -86,7 +86,7 @@ async function call(url: string, key: string, path: string, body?: unknown): Pro
   return JSON.parse(text);
 }
 
-/** A run that has been queued, of a user of its own with few tokens. */
+/** A queued run of a new user with few tokens. */
 interface Begun {
   key: string;
   agent: string;
@@ -111,7 +111,7 @@ async function finished(url: string, { key, run }: Begun) {
   return { run: await call(url, key, run), balance: (await call(url, key, "/api/v1/users/me")).balance };
 }
 
-describe("of runs whose process is killed, and the next one goes on", () => {
+describe("runs whose process is killed and that the next process resumes", () => {
   let url: string;
   let thinking: Begun;
   let late: Begun;
@@ -123,7 +123,7 @@ describe("of runs whose process is killed, and the next one goes on", () => {
 
   beforeAll(async () => {
     const first = await start();
-    // Of each kind the first is left without an answer.
+    // The first request of each kind gets no answer.
     receiver.treat((response, { path, body }) => {
       if (!path.startsWith("/mcp")) return void (receivedAt(path).length > 1 && response.writeHead(204).end());
       const found = { content: [{ type: "text", text: "Berth 7 is free." }] };
@@ -136,7 +136,7 @@ describe("of runs whose process is killed, and the next one goes on", () => {
     const an_hour = { limits: { max_run_seconds: 3_600 } };
     late = await begin(first.url, "late", [hanging(), completion("Too late.")], an_hour);
     const send = calling("send_webhook", { url: hook, payload: { n: 1 } });
-    // max_calls: the second sending is the same call
+    // max_calls: the second delivery is the same call
     const send_webhook = { enabled: true, urls: [hook], max_calls: 1 };
     telling = await begin(first.url, "telling", [send, completion("Told.")], { tools_config: { send_webhook } });
     const web_fetch = { enabled: true, methods: ["POST"], hosts: [receiver.host] };
@@ -155,13 +155,13 @@ describe("of runs whose process is killed, and the next one goes on", () => {
       mcpCallsAt("/mcp/asking").length + mcpCallsAt("/mcp/acting").length === 2;
     while (!underWay()) await receiver.until(receiver.received.length + 1);
     await upstream.until(() => upstream.requests.length === 6);
-    // Alone, a hold may be lost with its process; what is committed after it makes it last.
+    // A hold is committed without waiting for the disk. The agent's commit, which waits, makes it durable.
     await call(first.url, thinking.key, "/api/v1/agents", { name: "Other", model_id: "lab/plain" });
     first.process.signal("SIGKILL");
     const { stdout, stderr } = await first.process.ended;
     left = stdout + stderr;
     const db = await database.open();
-    // Nobody waits here for the dead worker's lease to end; and it had been at one of them for more than an hour.
+    // Ends the dead worker's leases now, and moves the start of one claim two hours back.
     await db.query({ text: "update run set lease_until = now() where lease_until is not null" });
     await db.query({
       text: "update run set claimed_at = claimed_at - interval '2 hours' where id = $1::uuid",
@@ -171,20 +171,20 @@ describe("of runs whose process is killed, and the next one goes on", () => {
     ({ url } = await start());
   });
 
-  test("one in its model call goes on with the very tokens that the dead one held", async () => {
+  test("a run in a model call continues with the tokens that the dead process held", async () => {
     const { run, balance } = await finished(url, thinking);
     expect(run).toMatchObject({ status: "succeeded", attempt: 2, output: "Done.", usage: { cost_tokens: 18 } });
     expect(balance).toMatchObject({ posted: GRANTED - 18, held: 0 });
   });
 
-  test("the time that the dead worker was at one counts: its max_run_seconds do not begin anew", async () => {
+  test("the time of the dead worker counts against a run's max_run_seconds", async () => {
     const { run, balance } = await finished(url, late);
     expect(run).toMatchObject({ status: "failed", attempt: 2, error: { code: "timeout" }, usage: { cost_tokens: 0 } });
     expect(modelCallsOf("late")).toBe(1);
     expect(balance.posted).toBe(GRANTED);
   });
 
-  test("one in a webhook sends it again under its webhook-id, and nothing that had finished is repeated or paid twice", async () => {
+  test("a run in a webhook call sends it again with the same webhook-id, and repeats or charges no finished call", async () => {
     const { run, balance } = await finished(url, telling);
     expect(run).toMatchObject({ status: "succeeded", attempt: 2, output: "Told.", steps_count: 3 });
     const { key } = await call(url, telling.key, `${telling.agent}/webhook-key`);
@@ -197,7 +197,7 @@ describe("of runs whose process is killed, and the next one goes on", () => {
     expect(balance).toMatchObject({ posted: GRANTED - 30 - 18, held: 0 });
   });
 
-  test("one in a request whose effect is unknown does not repeat it: it fails as effect_unknown", async () => {
+  test("a run in a request with an unknown effect does not repeat it, and fails as effect_unknown", async () => {
     const { run } = await finished(url, ordering);
     expect(run).toMatchObject({ status: "failed", error: { code: "effect_unknown" } });
     expect(run.steps[1]).toMatchObject({ status: "failed", error: { code: "effect_unknown" } });
@@ -205,7 +205,7 @@ describe("of runs whose process is killed, and the next one goes on", () => {
     expect(modelCallsOf("ordering")).toBe(1);
   });
 
-  test("one in a call of an MCP server that only reads makes it again, with its secret", async () => {
+  test("a run in a call of a read-only MCP server repeats the call, with its secret", async () => {
     const { run } = await finished(url, asking);
     expect(run).toMatchObject({ status: "succeeded", attempt: 2, output: "Seven.", steps_count: 3 });
     expect(run.steps[1].result).toContain("Berth 7 is free.");
@@ -214,23 +214,23 @@ describe("of runs whose process is killed, and the next one goes on", () => {
     expect(modelCallsOf("asking")).toBe(2);
   });
 
-  test("one in a call of an MCP server that may have effects does not repeat it: it fails as effect_unknown", async () => {
+  test("a run in a call of an MCP server with effects does not repeat it, and fails as effect_unknown", async () => {
     const { run } = await finished(url, acting);
     expect(run).toMatchObject({ status: "failed", error: { code: "effect_unknown" } });
     expect(run.steps[1]).toMatchObject({ name: "harbour__berth", status: "failed", error: { code: "effect_unknown" } });
     expect([mcpCallsAt("/mcp/acting").length, modelCallsOf("acting")]).toEqual([1, 1]);
   });
 
-  test("every balance is what the ledger says", async () => {
+  test("leave every balance equal to the ledger's sums", async () => {
     expect(await call(url, ADMIN_KEY, "/api/v1/admin/audit")).toMatchObject({ ok: true, violations: [] });
   });
 
-  test("a stopping process finishes its steps, and another goes on at once (SIGTERM)", async () => {
+  test("a stopping process finishes its steps, and another process resumes the run at once (SIGTERM)", async () => {
     const { promise: released, resolve: release } = Promise.withResolvers<void>();
     receiver.treat((response) => void released.then(() => response.writeHead(204).end()));
     const hook = `${receiver.url}/slow`;
     const { promise: started, resolve: go } = Promise.withResolvers<void>();
-    // A start takes its time on a busy machine, and a webhook that is not answered within seconds is sent again.
+    // A start takes time on a busy machine, and an unanswered webhook is sent again within seconds.
     const send: Reply = async (response, request) => {
       await started;
       await calling("send_webhook", { url: hook, payload: {} })(response, request);
@@ -239,7 +239,7 @@ describe("of runs whose process is killed, and the next one goes on", () => {
     const begun = await begin(url, "stopping", [send, completion("Told.")], { tools_config });
     await upstream.until(() => modelCallsOf("stopping") === 1);
     const stopping = running.at(-1);
-    // Embedded storage belongs to one process: there the next one starts once this one has ended.
+    // Embedded storage belongs to one process, so there the next process starts after this one has ended.
     const early = database.kind === "postgres" ? await start() : null;
     go();
     await expect.poll(() => receivedAt("/slow").length, { timeout: 10_000 }).toBe(1);
@@ -258,13 +258,13 @@ describe("of runs whose process is killed, and the next one goes on", () => {
     expect(modelCallsOf("stopping")).toBe(2);
   });
 
-  test("their secret is in no answer, no log and nothing that is stored", async () => {
+  test("no answer, log or stored row contains their secret", async () => {
     for (const each of running) each.signal("SIGTERM");
     const ends = await Promise.all(running.map(({ ended }) => ended));
     const logs = ends.map(({ stdout, stderr }) => stdout + stderr).join("");
     expect(leaksIn(Buffer.from([...answers, logs, left].join("\n")), [SECRET])).toEqual([]);
     const stored = await storedBytes({ database });
-    expect(stored.includes("Berth 7 is free.")).toBe(true); // so that the search could find something
+    expect(stored.includes("Berth 7 is free.")).toBe(true); // the search can find text
     expect(leaksIn(stored, [SECRET])).toEqual([]);
   });
 });

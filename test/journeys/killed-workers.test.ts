@@ -4,10 +4,10 @@ import { placeOf } from "../../bench/support/service.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { FLAGS } from "../support/process.ts";
 
-// failures: runs that a dead worker keeps (deer-flow#1087), effects and model calls made again by the next one
-// (agent-framework#3938). The long run of this is `npm run kill`.
+// Failures elsewhere: a dead worker keeps its runs (deer-flow#1087), the next worker repeats effects and model calls
+// (agent-framework#3938). `npm run kill` is the long run of this test.
 
-test("kill -9 of nodes at work loses no run, doubles no due instant, repeats or charges no finished model call twice, and keeps each webhook's id", async () => {
+test("kill -9 of busy nodes loses no run, doubles no due instant, neither repeats nor charges a finished model call twice, and keeps each webhook's id", async () => {
   const { kind, data_dir, database_url, drop } = await createTestDatabase();
   const report = await killRun(placeOf({ folder: data_dir, database_url, node_args: FLAGS, drop }), {
     seed: 20_261_121,
@@ -17,7 +17,7 @@ test("kill -9 of nodes at work loses no run, doubles no due instant, repeats or 
     kill_api: true,
     errands: 16,
     routines: 4,
-    // Between the lives of embedded storage's one process, the database has to be opened for it: once is enough.
+    // Embedded storage has one process, and the test reads its database between two of them: once is enough.
     due_ms: kind === "postgres" ? 1_000 : 60_000,
     kill_ms: kind === "postgres" ? { least: 600, most: 1_600 } : { least: 300, most: 1_200 },
     leases: "end",

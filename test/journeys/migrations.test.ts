@@ -13,7 +13,7 @@ import { runSql } from "../support/postgres-server.ts";
 import { createFilledDatabase, hashOf, migrationsOf, recording, stateOf } from "../upgrades/fixture.ts";
 import { withoutNode } from "../upgrades/raw-source.ts";
 
-// Which histories of migrations a node accepts, and which it rejects.
+// The histories of migrations that a node accepts or rejects.
 
 const FOLDER = join(import.meta.dirname, "../../migrations");
 const SCHEMA = readFileSync(join(FOLDER, "../schema.sql"), "utf8");
@@ -80,7 +80,7 @@ describe("a database of release 0.1.0", () => {
     expect(await stateOf(database)).toEqual(before);
   });
 
-  it("is upgraded once by nodes that start together", async () => {
+  it("is upgraded once by nodes that start at the same time", async () => {
     const nodes = await Promise.all([1, 2, 3].map(() => database.open()));
     await Promise.all(nodes.map((db) => db.close()));
     const { schema, history } = await stateOf(database);
@@ -89,7 +89,7 @@ describe("a database of release 0.1.0", () => {
     expect(new Set(baseline.map(({ applied_at }) => applied_at)).size).toBe(1);
   });
 
-  it("is as before when its connection is cut in the middle of the upgrade", async () => {
+  it("is unchanged if its connection is cut during the upgrade", async () => {
     const before = await stateOf(database);
     const url = database.database_url ?? "";
     await withoutNode(database, async (connection) => {
@@ -140,7 +140,7 @@ describe("a migration after the baseline", () => {
 
   const constraint = "alter table usage_event add constraint of_the_test check (cost < 1000000000) not valid";
 
-  it("has the rows of a new constraint checked after the commit, so that other nodes go on writing meanwhile", async () => {
+  it("has the rows of a new constraint checked after the commit, so that other nodes can write meanwhile", async () => {
     database = await createTestDatabase(filled.baseline);
     write(constraint);
     const said: string[] = [];
@@ -164,7 +164,7 @@ describe("a migration after the baseline", () => {
     expect((await stateOf(database)).schema).not.toContain("NOT VALID");
   });
 
-  it("whose check of the rows did not end has them checked by the next start", async () => {
+  it("whose check of the rows was interrupted has them checked at the next start", async () => {
     database = await createTestDatabase(filled.baseline);
     write(constraint);
     const dying = (connection: SqlConnection) => ({
@@ -181,13 +181,13 @@ describe("a migration after the baseline", () => {
     expect((await stateOf(database)).schema).not.toContain("NOT VALID");
   });
 
-  it("whose constraint old rows break says which table and constraint", async () => {
+  it("whose constraint is violated by old rows names the table and the constraint", async () => {
     database = await createTestDatabase(filled.baseline);
     write(constraint.replace("cost < 1000000000", "cost < 0"));
     await expect(startNext()).rejects.toThrow(/rows of usage_event .* constraint of_the_test: .*violated/);
   });
 
-  it("leaves the database as it was when it fails", async () => {
+  it("leaves the database unchanged if it fails", async () => {
     database = await createTestDatabase();
     write("create table of_the_test (id integer); select 1 / 0");
     const before = await stateOf(database);
@@ -204,7 +204,7 @@ describe("a migration after the baseline", () => {
     await expect(startNext()).rejects.toThrow("1000_accounts.sql was changed after it had been applied");
   });
 
-  it("makes the database one that an older version rejects", async () => {
+  it("makes an older version reject the database", async () => {
     database = await createTestDatabase();
     await startNext();
     const before = await stateOf(database);
@@ -225,7 +225,7 @@ describe("a migration after the baseline", () => {
     expect(rows).toMatchObject({ before_it: [], of_the_test: [] });
   });
 
-  it("lets other nodes wait as long as the migrating node's transaction is open, and they say so", async () => {
+  it("makes other nodes wait while the migrating node's transaction is open, and they say so", async () => {
     database = await createTestDatabase();
     const waits: unknown[] = [];
     const log = Object.assign(createLog("silent"), { info: (_: object, text: string) => void waits.push(text) });

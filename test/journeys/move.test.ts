@@ -34,7 +34,7 @@ const call = async (url: string, key: string, method: string, path: string, body
 };
 const newDatabase = async () => {
   databases += 1;
-  // As servers in other places have it: a copy must not depend on how a session writes values.
+  // Like servers in other countries, because a copy must not depend on how a session writes values.
   await runSql(server.url("postgres"), `create database d${databases}`);
   await runSql(server.url("postgres"), `alter database d${databases} set timezone = 'Asia/Kathmandu'`);
   await runSql(server.url("postgres"), `alter database d${databases} set datestyle = 'German'`);
@@ -97,7 +97,7 @@ it("a backup that fails leaves no part of a file", () => {
 });
 
 describe("move", () => {
-  it("killed while it copies, goes on, compares and audits both sides, and the new instance takes up the run", async () => {
+  it("continues after it was killed, compares and audits both sides, and the new instance resumes the run", async () => {
     const target = await newDatabase();
     const moving = ["move", "--to", target];
     expect((await killed(moving, env)).code).toBe(null);
@@ -140,7 +140,7 @@ describe("move", () => {
 });
 
 describe("restore", () => {
-  it("of a backup made while the service ran: killed, it is not started on; run again, it has every row", async () => {
+  it("of a backup from a running service leaves no usable database when it is killed, and every row when it is run again", async () => {
     const target = await newDatabase();
     const here = { ...env, DATABASE_URL: target };
     expect((await killed(["restore", backup], here)).code).toBe(null);
@@ -161,7 +161,7 @@ describe("restore", () => {
     expect(statSync(backup).mode & 0o777).toBe(0o600);
   });
 
-  it("names a file that is missing, was cut or is no backup, before it writes anything", async () => {
+  it("names a file that is missing, truncated or no backup, before it writes anything", async () => {
     const cut = join(folder, "cut.gz");
     writeFileSync(cut, readFileSync(backup).subarray(0, -500));
     await expect(openArchive(cut)).rejects.toThrow(/cut\.gz is no complete backup: .*\. Use another one/);

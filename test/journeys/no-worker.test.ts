@@ -2,7 +2,7 @@ import { expect, inject, test } from "vitest";
 import { startLab } from "../support/lab.ts";
 
 test.skipIf(inject("storage").kind === "embedded")(
-  "where no node works, the test clock waits for nobody: 503 says what is missing, and with a worker it goes on",
+  "without a worker the test clock does not wait: 503 names the missing worker, and the clock works once there is one",
   async ({ onTestFinished }) => {
     const start = "2026-03-01T00:00:00.000Z";
     const lab = await startLab(undefined, { env: { PURSER_ROLE: "api", PURSER_TEST_CLOCK: start } });

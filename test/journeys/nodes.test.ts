@@ -10,13 +10,13 @@ import { type RunningProcess, startProcess } from "../support/process.ts";
 import { ADMIN_KEY } from "../support/service.ts";
 import { completion, hanging, startUpstream, type Upstream } from "../support/upstream.ts";
 
-// Nodes of different roles over one PostgreSQL, started at the same moment on a database with nothing in it.
+// Nodes of different roles over one PostgreSQL, started at the same moment on an empty database.
 
 const storage = inject("storage");
 const NOON = "2026-03-01T12:00:00.000Z";
 const NEXT_DAY = "2026-03-02T12:00:00.000Z";
 
-// biome-ignore lint/suspicious/noExplicitAny: a test reads whatever field it is about
+// biome-ignore lint/suspicious/noExplicitAny: tests read any field
 type Answer = { status: number; body: any };
 
 describe.runIf(storage.kind === "postgres")("two api nodes and a worker on one PostgreSQL", () => {
@@ -77,13 +77,13 @@ describe.runIf(storage.kind === "postgres")("two api nodes and a worker on one P
     return (await send(nodes.first, "POST", "/api/v1/agents", agent)).body.id;
   };
 
-  test("migrated it once, and each is ready", async () => {
+  test("migrate the database once, and each is ready", async () => {
     for (const node of Object.values(nodes)) expect((await fetch(`${node}/readyz`)).status).toBe(200);
     const applied = await runSql(database_url(), "select name from schema_migration");
     expect(applied).toHaveLength(readdirSync("migrations").filter((file) => file.endsWith(".sql")).length);
   });
 
-  test("a worker serves its probes and metrics, and says where the API is", async () => {
+  test("include a worker that serves its probes and metrics, and answers API requests with the API's address", async () => {
     for (const path of ["/livez", "/readyz", "/metrics"]) {
       expect((await fetch(`${nodes.worker}${path}`)).status).toBe(200);
     }
@@ -94,12 +94,12 @@ describe.runIf(storage.kind === "postgres")("two api nodes and a worker on one P
     }
   });
 
-  test("a run that an api node queues is carried out by the worker within a second, and whoever waits is answered", async () => {
+  test("execute a run that an api node queued on the worker within a second, and answer the waiting caller", async () => {
     const agent = await newAgent();
     upstream.answer(completion());
     const before = await finishedRuns(nodes.worker);
-    await send(nodes.first, "POST", `/api/v1/agents/${agent}/runs`, undefined, key, "wait=10"); // connections are made
-    await expect.poll(() => finishedRuns(nodes.worker)).toBe(before + 1); // it is counted after its answer
+    await send(nodes.first, "POST", `/api/v1/agents/${agent}/runs`, undefined, key, "wait=10"); // opens the connections
+    await expect.poll(() => finishedRuns(nodes.worker)).toBe(before + 1); // a run is counted after its answer
     const started = performance.now();
     const run = await send(nodes.first, "POST", `/api/v1/agents/${agent}/runs`, undefined, key, "wait=10");
     expect(performance.now() - started).toBeLessThan(1_000);
@@ -110,7 +110,7 @@ describe.runIf(storage.kind === "postgres")("two api nodes and a worker on one P
     expect(seen.body.output).toBe("hello from upstream");
   });
 
-  test("a chat is carried out by the very node that was asked, and so is an agent as a model", async () => {
+  test("execute a chat, and an agent as a model, on the node that got the request", async () => {
     const agent = await newAgent();
     upstream.answer(completion());
     const before = await finishedRuns(nodes.worker);
@@ -123,7 +123,7 @@ describe.runIf(storage.kind === "postgres")("two api nodes and a worker on one P
     expect(await finishedRuns(nodes.worker)).toBe(before);
   });
 
-  test("a run at work on one node is cancelled from another within two seconds", async () => {
+  test("cancel a run of one node from another node within two seconds", async () => {
     const agent = await newAgent();
     upstream.answer(hanging());
     const asked = upstream.requests.length;
@@ -140,7 +140,7 @@ describe.runIf(storage.kind === "postgres")("two api nodes and a worker on one P
     upstream.answer(completion());
   });
 
-  test("a key revoked on one node is refused by the other within a second", async () => {
+  test("reject a key on one node within a second after the other node revoked it", async () => {
     const made = await send(nodes.first, "POST", "/api/v1/api-keys", { name: "short-lived" });
     const other = made.body.key;
     expect((await send(nodes.second, "GET", "/api/v1/users/me", undefined, other)).status).toBe(200);
@@ -149,7 +149,7 @@ describe.runIf(storage.kind === "postgres")("two api nodes and a worker on one P
     await expect.poll(status, { timeout: 1_000, interval: 20 }).toBe(401);
   });
 
-  test("the settable clock put on one node is the clock of all, and what fell due is carried out by the worker", async () => {
+  test("share the test clock that one node sets, and the worker executes the runs that become due", async () => {
     const schedule = {
       schedule_enabled: true,
       schedule_interval: "daily",
@@ -168,14 +168,14 @@ describe.runIf(storage.kind === "postgres")("two api nodes and a worker on one P
     expect(body.user.created_at).toBe(NEXT_DAY);
   });
 
-  test("the ledger is clean after all that", async () => {
+  test("leave a clean audit of the ledger", async () => {
     const audit = await send(nodes.second, "GET", "/api/v1/admin/audit", undefined, ADMIN_KEY);
     expect(audit.body).toMatchObject({ ok: true, violations: [] });
   });
 });
 
 describe.runIf(storage.kind === "embedded")("embedded storage", () => {
-  test.each(["api", "worker", "both"])("refuses the role %s with one line, and starts nothing", async (role) => {
+  test.each(["api", "worker", "both"])("rejects the role %s with one line, and starts nothing", async (role) => {
     const { code, stdout, stderr } = await startProcess({ PURSER_ROLE: role }).ended;
     expect([code, stdout]).toEqual([2, ""]);
     expect(stderr).toMatch(/^PURSER_ROLE: .+\n$/);

@@ -45,7 +45,7 @@ async function startPooler(url: string, pool_mode: "session" | "transaction") {
   const file = join(folder, "pgbouncer.ini");
   writeFileSync(file, settings.join("\n"));
   chmodSync(folder, 0o755);
-  // It refuses to run as root.
+  // It does not run as root.
   const user = process.getuid?.() === 0 ? ["-u", "postgres"] : [];
   const pooler = spawn(PGBOUNCER, [...user, "-q", file], { stdio: "ignore" });
   const ended = new Promise((resolve) => pooler.once("exit", resolve));
@@ -73,14 +73,14 @@ const envOf = (url: string) => ({
   PURSER_KEK: `k1:${randomBytes(32).toString("base64")}`,
 });
 
-withPooler("a start through PgBouncer in transaction mode is refused with the reason", async () => {
+withPooler("a start through PgBouncer in transaction mode fails with the reason", async () => {
   const database = await createTestDatabase();
   const pooler = await startPooler(database.database_url ?? "", "transaction");
   const env = envOf(pooler.url);
   const { code, stdout, stderr } = await startProcess(env).ended;
   expect([code, stdout]).toEqual([2, ""]);
   expect(stderr.trim().split("\n").at(-1)).toMatch(/^DATABASE_URL: a notification \(NOTIFY\).*pool_mode = session/);
-  // The first start has left prepared statements in the pooler's connections.
+  // The first start has left prepared statements on the pooler's connections.
   const again = await startProcess(env).ended;
   expect([again.code, again.stdout]).toEqual([2, ""]);
   expect(again.stderr.trim().split("\n").at(-1)).toMatch(/^DATABASE_URL: a .*pool_mode = session/);
@@ -88,7 +88,7 @@ withPooler("a start through PgBouncer in transaction mode is refused with the re
   await database.drop();
 });
 
-withPooler("through PgBouncer in session mode the service starts, and hears of a revoked key", async () => {
+withPooler("through PgBouncer in session mode the service starts, and is notified of a revoked key", async () => {
   const database = await createTestDatabase();
   const pooler = await startPooler(database.database_url ?? "", "session");
   const service = startProcess(envOf(pooler.url));
@@ -137,7 +137,7 @@ async function channelsWith(notify: (send: () => void, listening: pg.Client) => 
   return { channels, close };
 }
 
-onPostgres("a database that takes longer than the proof's time to answer is not taken for a pooler", async () => {
+onPostgres("a database that answers later than the proof's time limit does not count as a pooler", async () => {
   const { channels, close } = await channelsWith(async (send) => {
     await delay(5_100);
     setTimeout(send, 100);
@@ -147,10 +147,13 @@ onPostgres("a database that takes longer than the proof's time to answer is not 
   await close();
 });
 
-onPostgres("a listening connection that ends during its proof is a lost connection, not a pooler", async () => {
-  const { channels, close } = await channelsWith(async (_, listening) => {
-    listening.connection.stream.destroy();
-  });
-  await expect(channels.listen("lost", () => {})).rejects.toThrow("the listening connection ended");
-  await close();
-});
+onPostgres(
+  "a listening connection that ends during its proof counts as a lost connection, not as a pooler",
+  async () => {
+    const { channels, close } = await channelsWith(async (_, listening) => {
+      listening.connection.stream.destroy();
+    });
+    await expect(channels.listen("lost", () => {})).rejects.toThrow("the listening connection ended");
+    await close();
+  },
+);

@@ -11,7 +11,7 @@ import { createSystemClock } from "../../src/platform/clock.ts";
 import type { Db } from "../../src/platform/db.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 
-/** contract 3: revoked means refused within 1 s on every node (open-mercato#4034, executor#1870). */
+/** contract 3: every node rejects a revoked key within 1 s (open-mercato#4034, executor#1870). */
 
 const clock = createSystemClock();
 let database: TestDatabase;
@@ -27,7 +27,7 @@ async function newKey(db: Db, accounts: Awaited<ReturnType<typeof createAccounts
 }
 
 describe("invented keys", () => {
-  it("take one connection to the database, however many come at one time, and a real one among them is found", async () => {
+  it("use one connection to the database, however many arrive at the same time, and do not hide a real key among them", async () => {
     const db = await database.open();
     const accounts = await createAccounts({ db, clock });
     const key = await newKey(db, accounts);
@@ -61,10 +61,10 @@ describe("invented keys", () => {
 });
 
 describe("a changed key", () => {
-  it("is changed for the next request of the node that changed it, although no notification has come yet", async () => {
+  it("is used by the next request to the node that changed it, before any notification arrives", async () => {
     const db = await database.open();
-    const deaf: Db = { ...db, listen: async () => async () => {} };
-    const accounts = await createAccounts({ db: deaf, clock });
+    const without_notifications: Db = { ...db, listen: async () => async () => {} };
+    const accounts = await createAccounts({ db: without_notifications, clock });
     const key = await newKey(db, accounts);
     const caller = await accounts.authenticate(key.authorization);
     await accounts.updateApiKey(caller, key.id, { allowed_models: ["lab/odd"] });
@@ -88,13 +88,13 @@ describe("a changed key", () => {
 });
 
 describe("a changed session or operator key", () => {
-  it("is changed for the next request of the node that changed it, although no notification has come yet", async () => {
+  it("is used by the next request to the node that changed it, before any notification arrives", async () => {
     const db = await database.open();
-    const deaf: Db = { ...db, listen: async () => async () => {} };
+    const without_notifications: Db = { ...db, listen: async () => async () => {} };
     const accounts = await createAccounts({ db, clock });
     const { user_id } = await newKey(db, accounts);
     const store = createSignInStore(db);
-    const sessions = await createSessions({ db: deaf, clock, store, routing_buckets: ALL_BUCKETS });
+    const sessions = await createSessions({ db: without_notifications, clock, store, routing_buckets: ALL_BUCKETS });
     const begin = async () => {
       const begun = await sessions.begin(db, { id: user_id, email: "ada@example.com" }, "hash");
       await sessions.who(begun?.token ?? "");
@@ -109,7 +109,12 @@ describe("a changed session or operator key", () => {
     await expect(sessions.who(two)).rejects.toMatchObject({ code: "session_expired" });
 
     const acts = createActs({ db, clock });
-    const operators = await createOperatorKeys({ db: deaf, clock, acts, admin_key: "the root operator's key" });
+    const operators = await createOperatorKeys({
+      db: without_notifications,
+      clock,
+      acts,
+      admin_key: "the root operator's key",
+    });
     const actor = { id: null, name: "PURSER_ADMIN_KEY", request_id: "req" };
     const { id, key } = await operators.create(actor, { name: "Grace", role: "support" }, undefined);
     await operators.authenticate(key);
@@ -123,7 +128,7 @@ describe("a changed session or operator key", () => {
 });
 
 describe("a revoked key", () => {
-  it("is not kept by a request that read it before and hears of it after", async () => {
+  it("is not cached by a request that read it before the revocation and gets the notification later", async () => {
     const db = await database.open();
     const accounts = await createAccounts({ db, clock });
     const key = await newKey(db, accounts);
@@ -131,19 +136,19 @@ describe("a revoked key", () => {
     const read = Promise.withResolvers<void>();
     const goOn = Promise.withResolvers<void>();
     const slow = async (hashes: readonly Buffer[]) => {
-      const standings = await store.keysByHash(hashes);
+      const key_rows = await store.keysByHash(hashes);
       read.resolve();
       await goOn.promise;
-      return standings;
+      return key_rows;
     };
     const { authenticate, close } = await createAuthentication({ db, clock, store: { ...store, keysByHash: slow } });
-    const heard = Promise.withResolvers<string>();
-    await db.listen("api_key_changed", heard.resolve);
+    const notified = Promise.withResolvers<string>();
+    await db.listen("api_key_changed", notified.resolve);
 
     const early = authenticate(key.authorization);
     await read.promise;
     await accounts.revokeApiKey(key.user_id, key.id);
-    expect(await heard.promise).toBe(key.id);
+    expect(await notified.promise).toBe(key.id);
     goOn.resolve();
     await early;
     await expect(authenticate(key.authorization)).rejects.toMatchObject({ code: "revoked_api_key" });
@@ -153,7 +158,7 @@ describe("a revoked key", () => {
   });
 
   it.runIf(inject("storage").kind === "postgres")(
-    "is refused within a second by a node whose listening connection went silent without a word",
+    "is rejected within a second by a node whose listening connection has silently died",
     async () => {
       const [here, there] = [await database.open(), await database.open()];
       const accounts = await createAccounts({ db: here, clock });
@@ -177,7 +182,7 @@ describe("a revoked key", () => {
   );
 });
 
-/** Backends of connections that listen: nothing else of this test stands idle after these words. */
+/** Backends of connections that listen. No other connection of this test is idle after these statements. */
 async function listeningBackends(db: Db): Promise<number[]> {
   const rows = await db.query<{ pid: number }>({
     text: `select pid from pg_stat_activity where datname = current_database()

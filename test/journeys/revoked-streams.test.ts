@@ -8,8 +8,8 @@ import { ADMIN_KEY } from "../support/service.ts";
 import { delta, event, hanging, startUpstream, type Upstream } from "../support/upstream.ts";
 import { newMasterKey } from "../support/vault.ts";
 
-// Two service processes over one PostgreSQL; embedded storage belongs to one process, which then plays both. A caller is
-// revoked, suspended or erased on one node while a stream to them goes on at the other.
+// Two service processes over one PostgreSQL; embedded storage has one process, which plays both. A caller's key or user is
+// revoked, suspended or erased on one node while the other node streams to the caller.
 
 const WITHIN_MS = 1000;
 
@@ -61,7 +61,7 @@ async function call(url: string, key: string, method: string, path: string, body
 }
 
 let sequence = 0;
-/** A user with an agent, whose second key calls the other node. */
+/** A user with an agent. The user's second key calls the other node. */
 async function doomedCaller() {
   sequence += 1;
   const email = `user${sequence}@example.com`;
@@ -78,7 +78,7 @@ const streams: Record<string, (doomed: Doomed) => Promise<Response>> = {
   "a chat completion": ({ key }) => send(there, key, "POST", "/chat/completions", ask("lab/plain", { stream: true })),
   "a chat with an agent": ({ key, agent_id }) =>
     send(there, key, "POST", `/agents/${agent_id}/chat`, { messages, stream: true }),
-  "a chat that goes on without its caller": ({ key, agent_id }) =>
+  "a chat that continues without its caller": ({ key, agent_id }) =>
     send(there, key, "POST", `/agents/${agent_id}/chat`, { messages, stream: true, on_disconnect: "continue" }),
   "an agent as a model": ({ key, agent_id }) =>
     send(there, key, "POST", "/chat/completions", ask(`agent/${agent_id}`, { stream: true })),
@@ -97,7 +97,7 @@ const ends: Record<string, [string, (doomed: Doomed) => Promise<unknown>]> = {
 };
 const cases = Object.keys(streams).flatMap((stream) => Object.keys(ends).map((end) => [stream, end] as const));
 
-describe("a caller who is thrown out goes on reading", () => {
+describe("a stream to a caller who has lost access", () => {
   test.each(cases)("%s ends with an error event within a second, %s on another node", async (stream, end) => {
     const doomed = await doomedCaller();
     const response = (await streams[stream]?.(doomed)) as Response;
@@ -114,7 +114,7 @@ describe("a caller who is thrown out goes on reading", () => {
     expect(ended_ms).toBeLessThan(WITHIN_MS);
   });
 
-  test("a chat completion is left upstream, and what was generated is charged", async () => {
+  test("is cancelled upstream if it is a chat completion, and its output so far is charged", async () => {
     const doomed = await doomedCaller();
     const response = (await streams["a chat completion"]?.(doomed)) as Response;
     const reader = (response.body as ReadableStream<Uint8Array>).getReader();
@@ -127,7 +127,7 @@ describe("a caller who is thrown out goes on reading", () => {
     expect((await balance()).available).toBeLessThan(625_000);
   });
 
-  test("before the first output the answer is the refusal, also of an answer in one piece, and upstream is left", async () => {
+  test("answers with the rejection before the first output, also without streaming, and is cancelled upstream", async () => {
     upstream.answer(hanging());
     const in_one_piece = ({ key, agent_id }: Doomed) =>
       send(there, key, "POST", `/agents/${agent_id}/chat`, { messages });
@@ -145,17 +145,17 @@ describe("a caller who is thrown out goes on reading", () => {
   });
 });
 
-describe("runs that a stolen key began", () => {
+describe("runs that a stolen key started", () => {
   const runsOf = async ({ own, agent_id }: Doomed) =>
     (await call(here, own, "GET", `/agents/${agent_id}/runs`)).body.runs;
   const statuses = async (doomed: Doomed) => (await runsOf(doomed)).map(({ status }: { status: string }) => status);
 
-  test("end when the key is revoked on another node, running and queued ones, with the reason; other keys' go on", async () => {
+  test("end with the reason when another node revokes the key, running and queued ones; runs of other keys continue", async () => {
     const doomed = await doomedCaller();
     const { own, key, key_id, agent_id } = doomed;
     const kept = (await call(there, own, "POST", `/agents/${agent_id}/runs`)).body;
     const begun = upstream.requests.length;
-    // Of one user's runs ten are at work at one time.
+    // At most ten runs of a user execute at the same time.
     for (let n = 0; n < 11; n += 1) {
       expect((await call(there, key, "POST", `/agents/${agent_id}/runs`)).status).toBe(202);
     }
@@ -173,7 +173,7 @@ describe("runs that a stolen key began", () => {
     await expect.poll(() => statuses(doomed)).toEqual(Array(12).fill("cancelled"));
   });
 
-  test("end also for a chat that goes on after its caller left", async () => {
+  test("end also if they are chats whose caller has disconnected", async () => {
     const doomed = await doomedCaller();
     const { own, key, key_id, agent_id } = doomed;
     const caller = new AbortController();

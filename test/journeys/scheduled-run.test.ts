@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { ask, charges, expectCleanAudit, type Lab, startLab, WIDE_MODELS } from "../support/lab.ts";
 import { completion, hanging, json } from "../support/upstream.ts";
 
-// design, section 2: a scheduled run, from the user's wish to the ledger. The clock is set, everything else is real.
+// A scheduled run, from the user's request to the ledger. Only the clock is set; everything else is real.
 
 let lab: Lab;
 beforeAll(async () => {
@@ -89,7 +89,7 @@ test("out of tokens at due time: one failed run without a model call, paused, re
 });
 
 test("failures in a row pause the schedule with a reason (antfarm#218); turning it on resumes", async () => {
-  lab.upstream.answer(json({}, 400)); // which is not asked again, as a 5xx is
+  lab.upstream.answer(json({}, 400)); // a 400 is not retried, unlike a 5xx
   const user = await lab.service.newUser({ trial: false, tokens: 1_000_000 });
   const agent = (await user.post("/api/v1/agents", { ...daily, limits: { max_consecutive_failures: 2 } })).body;
   const path = `/api/v1/agents/${agent.id}`;
@@ -104,7 +104,7 @@ test("failures in a row pause the schedule with a reason (antfarm#218); turning 
   expect(resumed).toMatchObject({ schedule_status: "active", consecutive_failures: 0, version: 1 });
 });
 
-test("out of a plan's tokens, a schedule waits until overage is enabled", async () => {
+test("a schedule without tokens of its plan waits until overage is enabled", async () => {
   const user = await lab.service.newUser({ trial: false });
   await lab.service.admin.post(`/api/v1/admin/users/${user.user_id}/subscription`, { plan_id: "starter" });
   lab.upstream.answer(completion("All of it.", { prompt_tokens: 18_000_000, completion_tokens: 0 }));
@@ -121,7 +121,7 @@ test("out of a plan's tokens, a schedule waits until overage is enabled", async 
   expect((await user.get(`${path}/runs?status=succeeded`)).body.runs).toHaveLength(1);
 });
 
-test("where clocks skip the hour an agent runs once, later that day, and its record says so beforehand", async () => {
+test("if the clocks skip the hour, an agent runs once, later that day, and its record says so beforehand", async () => {
   lab.upstream.answer(completion("Nothing."));
   await setClock("2026-03-27T12:00:00Z");
   const user = await lab.service.newUser({ trial: false, tokens: 1_000_000 });
@@ -140,11 +140,11 @@ test("where clocks skip the hour an agent runs once, later that day, and its rec
   );
 });
 
-test("turning an agent off cancels what it has in the queue, and refuses more (409)", async () => {
+test("turning an agent off cancels its queued runs, and rejects new ones (409)", async () => {
   lab.upstream.answer(hanging());
   const user = await lab.service.newUser({ trial: false, tokens: 1_000_000 });
   const path = `/api/v1/agents/${(await user.post("/api/v1/agents", { ...daily, schedule_enabled: false })).body.id}`;
-  // ten of a user's runs may be at work
+  // At most ten runs of a user execute at the same time.
   const runs: string[] = [];
   for (let index = 0; index < 11; index += 1) runs.push((await user.post(`${path}/runs`)).body.id);
   const statuses = async () =>
@@ -156,4 +156,4 @@ test("turning an agent off cancels what it has in the queue, and refuses more (4
   await user.request("DELETE", path);
 });
 
-test("the books are right after all this", () => expectCleanAudit(lab.service));
+test("the audit is clean after these tests", () => expectCleanAudit(lab.service));

@@ -63,7 +63,7 @@ describe.runIf(inject("storage").kind === "postgres")("the SQL functions of a da
     expect(await times()).toEqual(before);
   });
 
-  it("all have a body that the database accepts, also those whose body it does not check when it creates them", async () => {
+  it("all have a body that the database accepts, also where it does not check the body at creation", async () => {
     for (const { name, text } of readDefinitions()) {
       for (const created of text.split(/^(?=create )/m)) {
         if (!created.startsWith("create or replace function")) continue;

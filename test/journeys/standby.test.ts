@@ -7,7 +7,7 @@ import { type PostgresServer, runSql, startPostgres } from "../support/postgres-
 import { COMPILE_CACHE, type RunningProcess, startProcess } from "../support/process.ts";
 import { ADMIN_KEY } from "../support/service.ts";
 
-// Exports and audits on a streaming standby of our own (PURSER_READ_DATABASE_URL).
+// Exports and audits that read from a streaming standby (PURSER_READ_DATABASE_URL).
 
 const ROOT = join(import.meta.dirname, "../..");
 const NAME = "purser";
@@ -69,13 +69,13 @@ describe.skipIf(inject("storage").kind === "embedded")("with a streaming standby
     return ((await runSql(server.url(NAME), text)) as { reads: number }[])[0]?.reads ?? 0;
   };
 
-  test("exports and audits read from it, and contain each commit before the request", async () => {
+  test("exports and audits read from the standby, and contain each commit before the request", async () => {
     const { user } = (await admin("GET", "users")).users.map((user: unknown) => ({ user }))[0];
     for (let nth = 2; nth <= 4; nth += 1) {
       await admin("POST", `users/${user.id}/grants`, { amount_tokens: 5, source: "bonus" });
       expect(await exported()).toBe(nth);
     }
-    // A session that stays open reports its reads up to ten seconds later.
+    // An open session may report its reads up to ten seconds later.
     const reads = () => expect.poll(() => entryReads(standby), { timeout: 15_000 });
     await reads().toBeGreaterThan(0);
     const exports_read = await entryReads(standby);
@@ -84,7 +84,7 @@ describe.skipIf(inject("storage").kind === "embedded")("with a streaming standby
     expect(await admin("GET", "audit")).toMatchObject({ ok: true, checked: { entries: 4 } });
   });
 
-  test("one that is behind: the audit ends with how stale it is, and an export reads from the database", async () => {
+  test("if the standby is behind, the audit ends and says by how much, and an export reads from the primary", async () => {
     await pause("pause");
     const { users } = await admin("GET", "users");
     await admin("POST", `users/${users[0].id}/grants`, { amount_tokens: 5, source: "bonus" });
@@ -100,7 +100,7 @@ describe.skipIf(inject("storage").kind === "embedded")("with a streaming standby
     await expect.poll(() => service.stderr()).toContain("exports and audits read from the standby again");
   });
 
-  test("a server that is no standby of the database is named by the audit", async () => {
+  test("the audit names a server that is no standby of the database", async () => {
     const cases: [string, RegExp][] = [
       [primary.url(NAME), /the server is not a standby: it accepts writes/],
       [standby.url("postgres"), /its database postgres is not a copy of the database of DATABASE_URL/],
@@ -112,7 +112,7 @@ describe.skipIf(inject("storage").kind === "embedded")("with a streaming standby
     }
   });
 
-  test("a standby that was promoted is used no longer", async () => {
+  test("a standby that was promoted is no longer used", async () => {
     await runSql(standby.url(NAME), "select pg_promote()");
     expect(await exported()).toBe(5);
     expect((await audit()).text).toMatch(/is not a standby: it accepts writes/);

@@ -13,7 +13,7 @@ import { completion, delta, hanging, startUpstream, type Upstream } from "../sup
 // Two service processes over one PostgreSQL. Embedded storage belongs to one process, which then plays both.
 
 const GRANTED = 4_000;
-/** Of lab/plain: 10 tokens of input at 1 and 4 of output at 2. */
+/** The cost on lab/plain: 10 tokens of input at 1 and 4 of output at 2. */
 const COST = 18;
 const CALLS = 160;
 const CALLERS = 24;
@@ -54,7 +54,7 @@ async function send(turn: number, method: string, path: string, key: string, bod
   if (idempotency_key !== undefined) headers["Idempotency-Key"] = idempotency_key;
   const sent = body === undefined ? {} : { body: JSON.stringify(body) };
   const response = await fetch(`${urls[turn % urls.length]}${path}`, { method, headers, ...sent });
-  // biome-ignore lint/suspicious/noExplicitAny: a test reads whatever field it is about
+  // biome-ignore lint/suspicious/noExplicitAny: tests read any field
   const answer: any = await response.json();
   return { status: response.status, replayed: response.headers.get("idempotent-replayed") === "true", body: answer };
 }
@@ -74,7 +74,7 @@ const call = (max_tokens: number) => ({
 });
 const balanceOf = async (turn: number, key: string) => (await send(turn, "GET", "/api/v1/users/me", key)).body.balance;
 
-/** What only the database knows. Embedded storage is its process's alone. */
+/** Reads the database itself. An embedded database can only be read by its own process. */
 async function look<T>(read: (db: Db) => Promise<T>): Promise<T | null> {
   if (database.kind === "embedded") return null;
   const db = await database.open();
@@ -85,12 +85,12 @@ async function look<T>(read: (db: Db) => Promise<T>): Promise<T | null> {
   }
 }
 
-/** Holds whose calls are known to have generated something. */
+/** Holds of calls that have reported output. */
 async function countNoted(db: Db): Promise<number> {
   return (await db.query({ text: "select 1 from hold where progress is not null" })).length;
 }
 
-/** A stream of which the first event was read. */
+/** A stream whose first event was read. */
 async function openStream(turn: number, key: string, max_tokens: number) {
   const response = await fetch(`${urls[turn % urls.length]}/api/v1/chat/completions`, {
     method: "POST",
@@ -103,7 +103,7 @@ async function openStream(turn: number, key: string, max_tokens: number) {
   return reader;
 }
 
-test("two processes that hammer one account never overdraw it, and charge each call once, also one sent to both", async () => {
+test("two processes under load never overdraw one account, and charge each call once, also a call that is sent to both", async () => {
   const key = await newUser(GRANTED);
   const acknowledged = new Set<string>();
   const surprises: unknown[] = [];
@@ -136,7 +136,7 @@ test("two processes that hammer one account never overdraw it, and charge each c
   expect(deadlocks ?? [{ deadlocks: 0 }]).toEqual([{ deadlocks: 0 }]);
 });
 
-test("calls that end while both processes sweep their holds away are charged once each", async () => {
+test("calls that end while both processes sweep their expired holds are charged once each", async () => {
   const key = await newUser(GRANTED);
   upstream.answer(hanging(delta("x".repeat(40))));
   const streams = await Promise.all(Array.from({ length: 8 }, (_, turn) => openStream(turn, key, 200)));
@@ -145,13 +145,13 @@ test("calls that end while both processes sweep their holds away are charged onc
   await Promise.all([expire, ...streams.map((reader) => reader.cancel())]);
   await expect.poll(async () => (await balanceOf(0, key)).held, { timeout: 10_000 }).toBe(0);
   const { transactions } = (await send(1, "GET", "/api/v1/users/me/transactions?type=usage", key)).body;
-  // 2 tokens of prompt at 1 and 10 of output at 2, whether it was the sweep or the call that charged
+  // 2 tokens of prompt at 1 and 10 of output at 2, whether the sweep or the call made the charge
   expect(transactions.map((entry: { amount: number }) => entry.amount)).toEqual(Array(8).fill(-22));
   expect((await balanceOf(1, key)).posted).toBe(GRANTED - 8 * 22);
   expect((await send(0, "GET", "/api/v1/admin/audit", ADMIN_KEY)).body).toMatchObject({ ok: true, violations: [] });
 });
 
-test("a stream whose process is killed is settled once, as far as it had come, by whoever is left", async () => {
+test("a stream whose process is killed is settled once, for its output so far, by the other process", async () => {
   const key = await newUser(GRANTED);
   upstream.answer(hanging(delta("x".repeat(400))), completion());
   const [first, ...left] = processes.length > 1 ? processes.toReversed() : processes;
@@ -171,7 +171,7 @@ test("a stream whose process is killed is settled once, as far as it had come, b
   const spent = GRANTED - (await balanceOf(0, key)).posted;
   const { transactions } = (await send(0, "GET", "/api/v1/users/me/transactions?type=usage", key)).body;
   expect(transactions).toHaveLength(1);
-  // 100 tokens of output at 2, and the prompt: what was generated, and not what was held
+  // 100 tokens of output at 2, and the prompt: the output so far, not the hold
   expect(spent).toBeGreaterThan(200);
   expect(spent).toBeLessThan(220);
   expect(transactions[0].amount).toBe(-spent);

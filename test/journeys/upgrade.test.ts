@@ -7,13 +7,13 @@ import { createLedger } from "../../src/ledger/ledger.service.ts";
 import type { Ledger } from "../../src/ledger/ledger.types.ts";
 import { verifyExport } from "../../src/ledger/verify-export.ts";
 import type { Db } from "../../src/platform/db.ts";
-import { createStandingClock, settleOf } from "../properties/ledger-fixture.ts";
+import { createManualClock, settleOf } from "../properties/ledger-fixture.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 
 /**
- * Upgrade of a ledger that was filled before prices had classes. The fixture is the content of the ledger's tables as
- * the release before wrote them: charges with cached input, a free one, overage, what the operator absorbed, a
- * claw-back, a charge from progress, a call in flight and one without progress.
+ * Upgrade of a ledger that was filled before prices had classes. The fixture has the rows of the ledger's tables as the
+ * previous release wrote them: charges with cached input, a free one, overage, an absorbed cost, a claw-back, a charge
+ * from progress, a call in flight and one without progress.
  */
 const FIXTURE = JSON.parse(readFileSync("test/fixtures/ledger-before-price-classes.json", "utf8"));
 const FIRST_WITH_CLASSES = "1001";
@@ -22,8 +22,8 @@ let database: TestDatabase;
 let db: Db;
 let ledger: Ledger;
 
-/** The schema of the release before with its rows, and with its note of the migrations. */
-function scriptOfBefore(): string {
+/** The schema of the previous release with its rows and its history of migrations. */
+function previousReleaseScript(): string {
   const names = readdirSync("migrations").filter((name) => /^\d{4}_\w+\.sql$/.test(name) && name < FIRST_WITH_CLASSES);
   const migrations = names.sort().map((name) => {
     const text = readFileSync(join("migrations", name), "utf8");
@@ -45,12 +45,12 @@ function scriptOfBefore(): string {
 beforeEach(async () => {
   database = await createTestDatabase();
   const before = await database.open();
-  await before.query({ text: `do $upgrade$ begin execute $script$${scriptOfBefore()}$script$; end $upgrade$` });
+  await before.query({ text: `do $upgrade$ begin execute $script$${previousReleaseScript()}$script$; end $upgrade$` });
   await before.close();
   db = await database.open();
   ledger = createLedger({
     db,
-    clock: createStandingClock("2026-03-03T00:00:00.000Z"),
+    clock: createManualClock("2026-03-03T00:00:00.000Z"),
     invariants: [],
     with_hooks: null,
   });
@@ -67,7 +67,7 @@ async function exported(user_id: string): Promise<string> {
   return text;
 }
 
-it("a ledger from before prices had classes has a clean audit, and every entry keeps its hash", async () => {
+it("a ledger from before price classes has a clean audit, and every entry keeps its hash", async () => {
   expect(await ledger.audit()).toMatchObject({ ok: true, violations: [], checked: { usage_events: 6, entries: 11 } });
   const hashes = await db.query<{ hash: string }>({
     text: "select encode(hash, 'hex') as hash from entry order by user_id, seq",
@@ -84,7 +84,7 @@ it("a ledger from before prices had classes has a clean audit, and every entry k
   }
 });
 
-it("its charges read as calls that wrote nothing to a cache and whose upstream cost is unknown", async () => {
+it("its charges have no cache writes and an unknown upstream cost", async () => {
   const [charge] = await ledger.charges(FIXTURE.user, "request-1", 10);
   expect(charge?.charge).toMatchObject({
     input_tokens: 500,
@@ -99,7 +99,7 @@ it("its charges read as calls that wrote nothing to a cache and whose upstream c
   expect(costs).toEqual([{ upstream_cost_micro_usd: null }]);
 });
 
-it("its calls in flight end as they would have: by their settle, by their progress, or released", async () => {
+it("its open holds end by their settle, at their last progress, or by a release", async () => {
   const written = { cache_write_tokens: 0, cache_write_1h_tokens: 0 };
   await ledger.settle(settleOf(FIXTURE.other, FIXTURE.lost, 15, written));
   await db.query({ text: "update hold set expires_at = now() - interval '1 minute'" });

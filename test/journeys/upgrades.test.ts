@@ -17,7 +17,7 @@ import { BEGIN, SECRET } from "../upgrades/fill.ts";
 import { createFilledDatabase, fixtures, hashOf, KEK, migrationsOf, readRows, stateOf } from "../upgrades/fixture.ts";
 import { withoutNode } from "../upgrades/raw-source.ts";
 
-// Databases that earlier versions have filled, opened by this one. test/upgrades/README.md says how they are made.
+// This version opens databases that earlier versions have filled. test/upgrades/README.md says how they are made.
 
 const ROOT = join(import.meta.dirname, "../..");
 const SCHEMA = readFileSync(join(ROOT, "schema.sql"), "utf8");
@@ -52,7 +52,7 @@ describe.each(fixtures())("a filled database of %s, upgraded", (release) => {
     expect(await dumpSchema(db)).toBe(SCHEMA);
   });
 
-  it("has every row, in every column that it had", async () => {
+  it("has every row, with the value of every column", async () => {
     const after = await readRows(db);
     const dropped = new Set<string>();
     for (const [table, rows] of Object.entries(before)) {
@@ -73,7 +73,7 @@ describe.each(fixtures())("a filled database of %s, upgraded", (release) => {
     expect(checked.entries).toBeGreaterThan(0);
   });
 
-  it("counts the runs at work that it had", async () => {
+  it("counts its runs at work", async () => {
     const text = "select coalesce(sum(runs), 0)::integer as runs from runs_at_work where user_id = $1";
     const [total] = await db.query<{ runs: number }>({ text, values: ["00000000-0000-0000-0000-000000000000"] });
     const at_work = before.run?.filter(({ status }) => status === "running" || status === "cancelling");
@@ -121,7 +121,7 @@ describe("a database of release 0.1.0", () => {
     await database.drop();
   });
 
-  it("has the functions of a new database and, for nodes of 0.1.0 beside it, the retired ones until the release after", async () => {
+  it("has the functions of a new database, and keeps the retired ones for nodes of 0.1.0 until the next release", async () => {
     const [fresh, upgraded] = [await createTestDatabase(), await createTestDatabase(filled)];
     const functions = (db: Db) =>
       db.query<{ signature: string; source: string }>({
@@ -146,7 +146,7 @@ describe("a database of release 0.1.0", () => {
     await Promise.all([fresh.drop(), upgraded.drop()]);
   });
 
-  it("is as before when a step of the upgrade fails, and is upgraded when the cause is gone", async () => {
+  it("is unchanged if a step of the upgrade fails, and is upgraded once the cause is gone", async () => {
     const database = await createTestDatabase(filled);
     await withoutNode(database, ({ script }) => script("create index payment_mismatched on payment (id)"));
     const obstructed = await stateOf(database);
@@ -159,7 +159,7 @@ describe("a database of release 0.1.0", () => {
     await database.drop();
   });
 
-  it("is as before when the node is killed before the upgrade's commit, and is upgraded by the next one", async () => {
+  it("is unchanged if the node is killed before the upgrade's commit, and is upgraded by the next node", async () => {
     const database = await createTestDatabase(filled);
     const given = [database.data_dir, ...(database.database_url === null ? [] : [database.database_url])];
     const node = spawn(process.execPath, [...FLAGS, join(ROOT, "test/upgrades/stopping-node.ts"), ...given], {

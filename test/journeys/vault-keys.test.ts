@@ -4,7 +4,7 @@ import { type RunningProcess, startProcess } from "../support/process.ts";
 import { ADMIN_KEY } from "../support/service.ts";
 import { newMasterKey } from "../support/vault.ts";
 
-// A master key's life as an operator lives it: docs/operating/keys.md.
+// A master key from its first use to its removal: docs/operating/keys.md.
 
 const [FIRST, SECOND] = [newMasterKey("first"), newMasterKey("second")];
 
@@ -42,7 +42,7 @@ async function call(url: string, key: string, method: string, path: string, body
   return { replayed: response.headers.has("idempotent-replayed"), body: await response.json() };
 }
 
-test("a master key that is missing or another one refuses to start by its id; both rotated, the first may go", async () => {
+test("a start without the right master key fails and names the key's id; after a rotation the former key is not needed", async () => {
   let url = await start(FIRST).listening;
   const { body: made } = await call(url, ADMIN_KEY, "POST", "/admin/users", { email: "ada@example.com" });
   const { key } = made.api_key;
@@ -63,9 +63,9 @@ test("a master key that is missing or another one refuses to start by its id; bo
   expect(changed.body).toMatchObject({ version: 1, allowed_hosts: ["a.example"] });
   await stop();
 
-  // Starting and writing have wrapped all there is anew: what the rotation does for the many.
+  // The start and the write have wrapped all keys again, as rotate-keys does for many users.
   url = await start(SECOND).listening;
   expect((await call(url, key, "GET", `/secrets/${secret.id}`)).body).toMatchObject({ id: secret.id });
-  // What the service keeps sealed for itself has come along too: an answer that was kept under the first key.
+  // The service's own sealed data is wrapped again, too: an answer that was stored under the first key.
   expect(await store()).toMatchObject({ replayed: true, body: { id: secret.id } });
 });

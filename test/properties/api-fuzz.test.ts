@@ -9,7 +9,7 @@ const IS_LONG = process.env.FUZZ_REQUESTS !== undefined;
 const MS_PER_REQUEST = 1_000;
 const FAULTS_SHOWN = 40;
 
-// The storages answer alike. A long run may be on either.
+// Both storages answer alike. A long run may use either.
 test.runIf(IS_LONG || inject("storage").kind === "postgres")(
   `${REQUESTS} requests made from openapi.json (seed ${SEED}): no 5xx, no answer outside its schema, no hang`,
   async () => {

@@ -28,13 +28,13 @@ afterAll(async () => {
 const archive = (on: Db, until: Instant) => archiveClosedMonths({ db: on, folder, report: () => {} }, until);
 
 describe("an archive of closed months", () => {
-  test("at the same time as another moves nothing that has no file", async () => {
+  test("moves only months whose file is written, also while another archive runs", async () => {
     const fixture = createLedgerFixture(db, "2024-09-10T00:00:00.000Z");
     const user_ids = [await fixture.account(1_000), await fixture.account(1_000)];
     fixture.clock.put("2024-10-10T00:00:00.000Z");
     for (const user_id of user_ids) await fixture.grant(user_id, 5);
     fixture.clock.put("2024-11-10T00:00:00.000Z");
-    // The rows of October are planned after this call began to move those of September.
+    // This call has begun to move September; only then are the rows of October planned.
     const stale = { month: "2024-09-01", before: "2024-10-01T00:00:00.000Z" as Instant };
     await archive(db, stale.before);
     expect(await planMonth(db, "2024-11-01T00:00:00.000Z")).toBe(true);

@@ -6,7 +6,7 @@ import { LIMITS, useQueue } from "./run-queue-fixture.ts";
 const queue = useQueue();
 const HOUR_MS = 3_600_000;
 
-/** Has every connection see a clock that can be set on, in place of the server's: what is called without its schema. */
+/** Replaces the server's clock, for every connection, by one that the test can advance. It covers names without a schema. */
 async function settableClock(): Promise<{ setOn(by: string): Promise<void> }> {
   for (const text of [
     "create schema settable",
@@ -29,7 +29,7 @@ async function settableClock(): Promise<{ setOn(by: string): Promise<void> }> {
 const several_nodes = test.skipIf(inject("storage").kind === "embedded");
 
 several_nodes(
-  "when the database's clock is set on by an hour, living workers keep their runs, and dead ones' are taken back as ever",
+  "when the database's clock jumps forward by an hour, living workers keep their runs, and runs of dead workers are still reclaimed",
   async () => {
     const clock = await settableClock();
     const before_ms = await databaseNowMs(queue.db);
@@ -46,7 +46,7 @@ several_nodes(
     expect(await queue.scheduling.claim("other", 2, LIMITS)).toEqual([]);
     expect(await queue.scheduling.heartbeat([living.lease])).toEqual(["running"]);
 
-    // 30 s later by the time that it was
+    // by the real clock: the lease ended a second ago
     await queue.db.query({
       text: "update run set lease_until = pg_catalog.clock_timestamp() - interval '1 second' where worker_id = 'dead'",
     });

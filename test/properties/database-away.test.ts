@@ -12,7 +12,7 @@ const queue = useQueue();
 const config = newConfig({ name: "Scout", model_id: "lab/small", run_prompt: "Go." });
 const { tools } = toolsWith({ allow: [] });
 
-/** Carries a run out whose model calls fail so, one after the other. */
+/** Executes a run whose model calls fail with these errors, in this order. */
 async function execute(failures: Error[], { trigger = "manual", startStep = queue.scheduling.startStep } = {}) {
   await queue.enqueue(queue.agent, trigger as "manual" | "chat");
   const fail = async () => {
@@ -36,17 +36,17 @@ async function execute(failures: Error[], { trigger = "manual", startStep = queu
 const away = () => errors.databaseAway(new Error("Connection terminated unexpectedly"));
 const staysAway = () => Promise.reject(new DatabaseUnavailableError("Connection terminated unexpectedly"));
 
-test("a model call for which nothing can be held, since the database is away, is made when it is back", async () => {
+test("a model call that found no database for its hold is made once the database is back", async () => {
   const failures = [away(), errors.modelNotFound("lab/small")];
   expect((await execute(failures))?.finish).toMatchObject({ status: "failed", error: { code: "model_unavailable" } });
   expect(failures).toEqual([]);
 });
 
-test("a run whose database stays away is left to whoever takes it up again, and not failed", async () => {
+test("a run whose database stays away does not fail: another worker can resume it", async () => {
   await expect(execute([away()], { startStep: staysAway })).rejects.toThrow(DatabaseUnavailableError);
 });
 
-test("a chat fails then: nobody else could answer its caller", async () => {
+test("a chat whose database stays away fails, because no other worker can answer its caller", async () => {
   const result = await execute([away()], { trigger: "chat", startStep: staysAway });
   expect(result?.finish).toMatchObject({ status: "failed", error: { code: "internal" } });
 });

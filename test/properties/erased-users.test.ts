@@ -13,7 +13,7 @@ import { createItemsStore } from "../../src/responses/items.store.ts";
 import { createWebhookKeys } from "../../src/tools/webhook-keys.service.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 
-// A run, a settle or a request that was under way when its user was erased wants to write of them still.
+// A run, a settle or a request may still write for a user who was erased while it was in progress.
 
 const clock = createSystemClock();
 let database: TestDatabase;
@@ -39,7 +39,7 @@ beforeEach(async () => {
 
 const webhookKeys = () => createWebhookKeys({ db, clock, cipher: createCipher(randomBytes(32), "agent webhooks") });
 const notices = () => createNoticesStore(db);
-const tell = (sql: Sql) => {
+const addNotice = (sql: Sql) => {
   const notice = { user_id, id: newId(), event: "run.failed", dedupe_key: "r", data: {}, created_at: clock.now() };
   return notices().insertNotice(sql, notice as Parameters<ReturnType<typeof notices>["insertNotice"]>[1]);
 };
@@ -74,8 +74,8 @@ const held = async (work: (tx: Tx) => Promise<void>) => {
   };
 };
 
-test("of a user who is there, all of it is written", async () => {
-  await tell(db);
+test("all rows of an existing user are written", async () => {
+  await addNotice(db);
   await addEndpoint();
   expect((await webhookKeys().keyOf({ user_id, agent_id: newId() }))?.key).toMatch(/^whsec_/);
   expect([await rowsOf("notice"), await rowsOf("webhook_endpoint"), await rowsOf("agent_webhook_key")]).toEqual([
@@ -83,15 +83,15 @@ test("of a user who is there, all of it is written", async () => {
   ]);
 });
 
-test("of an erased user nothing is told, no signing key is made, and no endpoint", async () => {
+test("an erased user gets no notice, no signing key and no endpoint", async () => {
   await db.transaction(erase);
-  await tell(db);
+  await addNotice(db);
   expect(await webhookKeys().keyOf({ user_id, agent_id: newId() })).toBeNull();
   await expect(addEndpoint()).rejects.toThrow("erased");
   await expectNothing();
 });
 
-test("of an erased user no item of a response and no Idempotency-Key is kept", async () => {
+test("no response item and no Idempotency-Key of an erased user is stored", async () => {
   const cipher = createCipher(randomBytes(32), "kept");
   const [items, keys] = [createItemsStore({ db, clock, cipher }), createIdempotencyStore({ db, clock, cipher })];
   const keep = async (id: string) => {
@@ -113,7 +113,7 @@ test("of an erased user no item of a response and no Idempotency-Key is kept", a
 describe.skipIf(inject("storage").kind === "embedded")("at the same moment", () => {
   test("who comes while a user is being erased waits a moment at most, and leaves nothing", async () => {
     const commit = await held(erase);
-    await tell(db);
+    await addNotice(db);
     expect(await webhookKeys().keyOf({ user_id, agent_id: newId() })).toBeNull();
     await expect(addEndpoint()).rejects.toThrow("erased");
     const caller = { user_id, api_key_id: null, key_budget_tokens: null, scopes: SCOPES };
@@ -123,20 +123,20 @@ describe.skipIf(inject("storage").kind === "embedded")("at the same moment", () 
     await expectNothing();
   });
 
-  test("an operator's change of the user keeps nothing of theirs from being written", async () => {
+  test("an operator's change of a user does not stop writes for this user", async () => {
     const commit = await held(async (tx) => {
       const user = await accounts.lockUser(tx, user_id);
       await accounts.setLimits(tx, user, { concurrent_runs: 1 });
     });
-    const written = await Promise.allSettled([tell(db), addEndpoint()]);
+    const written = await Promise.allSettled([addNotice(db), addEndpoint()]);
     await commit();
     expect(written).toMatchObject([{ status: "fulfilled" }, { status: "fulfilled" }]);
     expect([await rowsOf("notice"), await rowsOf("webhook_endpoint")]).toEqual([1, 1]);
   });
 
-  test("a change of the user's e-mail address keeps nothing of theirs from being written", async () => {
+  test("a change of the e-mail address does not stop writes for this user", async () => {
     const commit = await held((tx) => accounts.setEmail(tx, user_id, `${newId()}@example.com`));
-    const written = Promise.allSettled([tell(db), addEndpoint()]);
+    const written = Promise.allSettled([addNotice(db), addEndpoint()]);
     const waiting = { text: "select from pg_locks where not granted" };
     await expect.poll(async () => (await db.query(waiting)).length, { interval: 5 }).toBeGreaterThan(0);
     await commit();
@@ -144,8 +144,8 @@ describe.skipIf(inject("storage").kind === "embedded")("at the same moment", () 
     expect(await rowsOf("notice")).toBe(1);
   });
 
-  test("what is about to be written when a user is erased is deleted with the rest", async () => {
-    const commit = await held(tell);
+  test("a row whose transaction was open when its user was erased is deleted, too", async () => {
+    const commit = await held(addNotice);
     const erasing = db.transaction(erase);
     const waiting = { text: "select from pg_locks where not granted" };
     await expect.poll(async () => (await db.query(waiting)).length, { timeout: 10_000 }).toBeGreaterThan(0);

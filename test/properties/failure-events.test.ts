@@ -18,7 +18,7 @@ beforeEach(() => {
 });
 
 describe("a run that fails", () => {
-  test("is told of, once, in the transaction that ends it", async () => {
+  test("is reported once, in the transaction that ends it", async () => {
     const { id } = await queue.enqueue();
     const { lease } = await queue.claimOne();
     fails = true;
@@ -30,7 +30,7 @@ describe("a run that fails", () => {
     expect(notified).toEqual([{ ...queue.agent, run_id: id, trigger: "manual", error: FAILED.error }]);
   });
 
-  test("because its workers were lost is told of as well, and not while it is tried again", async () => {
+  test("because its workers were lost is reported too, but not before the last attempt", async () => {
     const { id } = await queue.enqueue();
     for (let attempt = 1; attempt <= 3; attempt += 1) {
       expect(notified).toEqual([]);
@@ -42,7 +42,7 @@ describe("a run that fails", () => {
     expect(notified).toMatchObject([{ run_id: id, error: { code: "worker_lost" } }]);
   });
 
-  test("but was being cancelled is cancelled, and not told of; nor is one that succeeds", async () => {
+  test("while it is being cancelled ends cancelled and is not reported; a run that succeeds is not reported either", async () => {
     const { id } = await queue.enqueue();
     const cancelled = await queue.claimOne();
     await queue.scheduling.requestCancel(queue.agent, id);
@@ -55,7 +55,7 @@ describe("a run that fails", () => {
 });
 
 describe("the end of a run", () => {
-  test("is told of with its outcome, in the transaction that ends it: of each run at work, once", async () => {
+  test("is reported with its outcome, in the transaction that ends it, once for each run", async () => {
     const ends: unknown[] = [];
     let dies = false;
     const scheduling = createScheduling({
@@ -102,7 +102,7 @@ describe("the end of a run", () => {
 describe("a schedule that is paused", () => {
   const DAILY = { interval: "daily", time: "09:00", timezone: "UTC" } as const;
 
-  test("is told of when it was going: not again while it is paused, and again after it was resumed", async () => {
+  test("is reported once, not again while it is paused, and again after it was resumed", async () => {
     const agent = { user_id: newId(), agent_id: newId() };
     await queue.db.transaction((tx) => queue.scheduling.setSchedule(tx, agent, DAILY));
     await queue.scheduling.pauseSchedule(agent, "first");
@@ -115,7 +115,7 @@ describe("a schedule that is paused", () => {
     ]);
   });
 
-  test("is not told of where none is active", async () => {
+  test("is not reported if it was not active", async () => {
     const agent = { user_id: newId(), agent_id: newId() };
     await queue.scheduling.pauseSchedule(agent, "no schedule");
     await queue.db.transaction((tx) => queue.scheduling.setSchedule(tx, agent, DAILY));

@@ -3,9 +3,9 @@ import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import type { Client, Service } from "../support/service.ts";
 import { startService } from "../support/service.ts";
 
-// contract 3.7: a key cannot create a broader key, not even at the moment in which it is narrowed or revoked.
+// contract 3.7: a key cannot create a broader key, not even while it is being narrowed or revoked itself.
 
-describe.skipIf(inject("storage").kind === "embedded")("a key that makes another one while it is changed", () => {
+describe.skipIf(inject("storage").kind === "embedded")("a key that creates a key while it is being changed", () => {
   let service: Service;
   let user: Client;
   let blocker: pg.Client;
@@ -30,7 +30,7 @@ describe.skipIf(inject("storage").kind === "embedded")("a key that makes another
     const at_locks = "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
     return (await blocker.query(at_locks)).rowCount ?? 0;
   };
-  /** Has `change` under way but not committed at the key while `act` begins. Returns the answer of `act`. */
+  /** Starts `change` on the key without a commit, and begins `act`. Returns the answer of `act`. */
   const during = async (id: string, change: string, act: () => Promise<{ status: number; body: unknown }>) => {
     await blocker.query("begin");
     await blocker.query(`update api_key set ${change} where id = $1`, [id]);
@@ -42,25 +42,25 @@ describe.skipIf(inject("storage").kind === "embedded")("a key that makes another
   };
   const NARROWED = [403, "budgeted_key"];
 
-  test("makes none with more than it has left", async () => {
+  test("creates no key with more rights than it has left", async () => {
     const own = await newKey();
     const made = () => own.post(KEYS, { name: "escape" });
     expect(await during(own.id, "budget_tokens = 10", made)).toEqual(NARROWED);
   });
 
-  test("widens no other one", async () => {
+  test("widens no other key", async () => {
     const [own, other] = [await newKey(), await newKey({ budget_tokens: 1 })];
     const widened = () => own.request("PATCH", `${KEYS}/${other.id}`, { budget_tokens: null });
     expect(await during(own.id, "budget_tokens = 10", widened)).toEqual(NARROWED);
   });
 
-  test("shows the secret of no other one", async () => {
+  test("shows the secret of no other key", async () => {
     const [own, other] = [await newKey(), await newKey()];
     const rotated = () => own.post(`${KEYS}/${other.id}/rotate`, {});
     expect(await during(own.id, "budget_tokens = 10", rotated)).toEqual(NARROWED);
   });
 
-  test("makes none after it was revoked", async () => {
+  test("creates no key after it was revoked", async () => {
     const own = await newKey();
     const made = () => own.post(KEYS, { name: "escape" });
     expect(await during(own.id, "revoked_at = now()", made)).toEqual([401, "revoked_api_key"]);

@@ -5,8 +5,8 @@ import { newId } from "../../src/platform/ids.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { createLedgerFixture } from "./ledger-fixture.ts";
 
-// An agent's cap on a month: what it has spent since a day, and what its calls hold now. LibreChat and litellm check
-// such caps before they spend (litellm#34732); here the check and the hold are one.
+// An agent's monthly cap counts what it has spent and what its calls hold now. LibreChat and litellm check such
+// caps before they spend (litellm#34732); here the check and the hold are one step.
 
 let database: TestDatabase;
 let db: Db;
@@ -35,20 +35,20 @@ async function newAgent(cap_tokens: number, from_day = "2026-03-01") {
   };
 }
 
-test("holds at the same time take no more than the cap between them", async () => {
+test("concurrent holds together take no more than the cap", async () => {
   const agent = await newAgent(1_000);
   const outcomes = await Promise.all(Array.from({ length: 9 }, () => agent.hold(300)));
   expect(outcomes.map(tokensOf).filter((held) => held === 300)).toHaveLength(3);
   expect(outcomes.map(tokensOf).filter((code) => code === "in_flight_exhausted")).toHaveLength(6);
 });
 
-test("a call that may be cut down holds what is left", async () => {
+test("a call with a minimum holds what is left of the cap", async () => {
   const agent = await newAgent(1_000);
   await agent.hold(700);
   expect(tokensOf(await agent.hold(500, { minimum_tokens: 100 }))).toBe(300);
 });
 
-test("what is spent stays spent; what is let go is free again", async () => {
+test("spent tokens count against the cap for good; released tokens are free again", async () => {
   const agent = await newAgent(1_000);
   const [spent, let_go] = [newId(), newId()];
   await agent.hold(600, { hold_id: spent });
@@ -59,7 +59,7 @@ test("what is spent stays spent; what is let go is free again", async () => {
   expect(tokensOf(await agent.hold(450))).toBe(450);
 });
 
-test("a hold in the batch of the settle that makes room for it, or takes it away, counts what that left", async () => {
+test("a hold in the same batch as a settle counts what the settle left of the cap", async () => {
   const agent = await newAgent(1_000);
   const first = newId();
   await agent.hold(1_000, { hold_id: first });
@@ -69,7 +69,7 @@ test("a hold in the batch of the settle that makes room for it, or takes it away
   expect(tokensOf(after)).toBe(600);
 });
 
-test("other agents, calls without an agent, and days before the first do not count", async () => {
+test("other agents, calls without an agent, and earlier days do not count", async () => {
   const agent = await newAgent(1_000);
   const old = newId();
   await agent.hold(900, { hold_id: old });

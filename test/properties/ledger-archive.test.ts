@@ -33,14 +33,14 @@ beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), "purser-archive-"));
 });
 afterAll(async () => {
-  await db.close().catch(() => {}); // the test of the command closes it, too
+  await db.close().catch(() => {}); // the test of the command closes it as well
   await database.drop();
   rmSync(folder, { recursive: true });
 });
 
 class KilledError extends Error {}
 
-/** A database whose user dies around its n-th statement: before the statement, or before its answer. */
+/** A database whose process dies around the n-th statement: before the statement, or before its answer. */
 function dyingDb(n: number): Db {
   let left = n;
   const dying = <T extends Sql>(sql: T): T => ({
@@ -82,7 +82,7 @@ const inFiles = (table: string) =>
     .filter((file) => file.startsWith(`${table}-`) && file.endsWith(".gz"))
     .flatMap(rowsOf);
 
-/** All months of the archive, then the database as an export of each user. */
+/** Archives all months, then exports the database of each user. */
 async function verifyAll(ledger: Ledger, user_ids: readonly string[]) {
   const verifier = createVerifier();
   for (const manifest of manifests().sort()) await verifyArchive(join(folder, manifest), verifier);
@@ -96,7 +96,7 @@ async function verifyAll(ledger: Ledger, user_ids: readonly string[]) {
   return verifier;
 }
 
-/** Everything that an archive must not change. */
+/** All answers that an archive must not change. */
 async function figuresOf(ledger: Ledger, user_ids: readonly string[]) {
   const window = { from: START, to: "2028-01-01T00:00:00.000Z" };
   const of_users = user_ids.map(async (user_id) => [
@@ -111,7 +111,7 @@ async function figuresOf(ledger: Ledger, user_ids: readonly string[]) {
   return { users: await Promise.all(of_users), all: await Promise.all(groups) };
 }
 
-/** The usage by model as the rows of the calls say, while no archive has moved any. */
+/** The usage by model, computed from the call rows before any archive has moved them. */
 const usageOfRows = () =>
   db.query({
     text: `select model as name, count(*) as requests, sum(input_tokens + output_tokens) as tokens, sum(cost) as cost_tokens,
@@ -158,7 +158,7 @@ function createWorld(ledgerFixture: ReturnType<typeof createLedgerFixture>, user
     hold: async () => {
       const user_id = pick(user_ids);
       const api_key_id = pick(keys);
-      // the time in its id is that of the world
+      // the time in its id is real time
       const hold_id = v7({ msecs: Date.parse(clock.now()) });
       const held = await ledger.hold(holdOf(user_id, 1 + below(300), { api_key_id, hold_id }));
       if (held.status !== "held") return;
@@ -221,7 +221,7 @@ function createWorld(ledgerFixture: ReturnType<typeof createLedgerFixture>, user
 }
 
 describe("an archive of closed months", () => {
-  test("leaves its charges final: a settle that is late by months charges nothing more", async () => {
+  test("makes its charges final: a settle that is months late charges nothing more", async () => {
     const fixture = createLedgerFixture(db, "2024-03-10T00:00:00.000Z");
     const user_id = await fixture.account(1_000);
     const hold_ids = [1, 2].map(() => v7({ msecs: Date.parse(fixture.clock.now()) }));
@@ -243,7 +243,7 @@ describe("an archive of closed months", () => {
     expect((await fixture.ledger.audit()).violations).toEqual([]);
   });
 
-  test("leaves open what a lost call of a later month still pays, also if it had cost nothing yet", async () => {
+  test("lets a lost call of a later month still be charged, also if it had cost nothing so far", async () => {
     const fixture = createLedgerFixture(db, "2024-04-12T00:00:00.000Z");
     const user_id = await fixture.account(1_000);
     fixture.clock.put("2024-05-10T00:00:00.000Z");
@@ -261,7 +261,7 @@ describe("an archive of closed months", () => {
     expect((await verifyAll(fixture.ledger, [user_id])).result().violations).toEqual([]);
   });
 
-  test("keeps what a claw-back needs: tokens that expired in an archived month become no debt", async () => {
+  test("keeps what a claw-back needs: tokens that expired in an archived month do not become debt", async () => {
     const fixture = createLedgerFixture(db, "2024-06-10T00:00:00.000Z");
     const user_id = await fixture.account();
     const { id: bucket_id } = await fixture.grant(user_id, 500, DAY_S);
@@ -274,7 +274,7 @@ describe("an archive of closed months", () => {
     expect((await fixture.ledger.audit()).violations).toEqual([]);
   });
 
-  test(`between random operations, killed at random points, loses and duplicates nothing (seed ${SEED})`, {
+  test(`neither loses nor duplicates a row, between random operations and with random kills (seed ${SEED})`, {
     timeout: 120_000,
   }, async () => {
     const fixture = createLedgerFixture(db, START);
@@ -333,7 +333,7 @@ describe("purser archive", () => {
     }),
   });
 
-  test("and the audit of its files find every chain whole, and a changed file", { timeout: 120_000 }, async () => {
+  test("and the audit of its files find every hash chain whole, and a changed file", { timeout: 120_000 }, async () => {
     const fixture = createLedgerFixture(db, "2026-06-10T00:00:00.000Z");
     const user_id = await fixture.account(1_000, 2_000);
     fixture.clock.put("2026-11-01T00:00:00.000Z");

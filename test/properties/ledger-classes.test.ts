@@ -4,7 +4,7 @@ import { newId } from "../../src/platform/ids.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { createLedgerFixture, settleOf } from "./ledger-fixture.ts";
 
-// What the ledger stores of a call's classes of input and of its upstream cost, and what its audit checks of them.
+// How the ledger stores a call's classes of input and its upstream cost, and how its audit checks them.
 
 let database: TestDatabase;
 let db: Db;
@@ -33,7 +33,7 @@ const MIX = {
   output_rate_micro: 4_000_000,
   upstream_cost_micro_usd: 777,
 };
-const COST = 40 + 2 + 38 + 20 + 20; // 119.5 rounded up once
+const COST = 40 + 2 + 38 + 20 + 20; // the sum of 119.5 is rounded up once
 const dayOf = (user_id: string) =>
   db.query({
     text: `select requests, input_tokens, cached_input_tokens, cache_write_tokens, output_tokens, cost, upstream_cost_micro_usd
@@ -41,7 +41,7 @@ const dayOf = (user_id: string) =>
     values: [user_id],
   });
 
-test("a charge keeps its counts, rates and upstream cost, and the day sums them", async () => {
+test("a charge stores its counts, rates and upstream cost, and the day's usage adds them up", async () => {
   const user_id = await fixture.account(1_000);
   const hold_id = newId();
   await fixture.settle(user_id, hold_id, COST, MIX);
@@ -62,7 +62,7 @@ test("a charge keeps its counts, rates and upstream cost, and the day sums them"
   expect(await fixture.ledger.audit()).toMatchObject({ ok: true });
 });
 
-test("the rest of a lost call replaces what its progress said of classes and of the upstream cost", async () => {
+test("the late settle of a lost call replaces the classes and the upstream cost of its progress", async () => {
   const user_id = await fixture.account(1_000);
   const hold_id = newId();
   await fixture.hold(user_id, 500, { hold_id });
@@ -84,7 +84,7 @@ test("the rest of a lost call replaces what its progress said of classes and of 
   expect(await fixture.ledger.audit()).toMatchObject({ ok: true });
 });
 
-test("progress that a node of the release before stored is charged without cache writes", async () => {
+test("progress that a node of the previous release stored is charged without cache writes", async () => {
   const user_id = await fixture.account(1_000);
   const hold_id = newId();
   await fixture.hold(user_id, 500, { hold_id });
@@ -111,7 +111,7 @@ test.each([
   ["usage_event", "upstream_cost_micro_usd", SUMMED],
   ["usage_daily", "cache_write_tokens", SUMMED],
   ["usage_daily", "upstream_cost_micro_usd", SUMMED],
-])("the audit finds %s whose %s was altered", async (table, column, invariant) => {
+])("the audit finds a %s whose %s was altered", async (table, column, invariant) => {
   const user_id = await fixture.account(1_000);
   await fixture.settle(user_id, newId(), COST, MIX);
   const change = (by: number) => {
@@ -128,7 +128,7 @@ test.each([
   expect(await fixture.ledger.audit()).toMatchObject({ ok: true });
 });
 
-test("the database refuses parts that are more than the input", async () => {
+test("the database rejects classes that add up to more than the input", async () => {
   const user_id = await fixture.account(1_000);
   const wrong = { ...MIX, cached_input_tokens: 61 };
   await expect(fixture.settle(user_id, newId(), COST, wrong)).rejects.toThrow("usage_event_input_parts_check");

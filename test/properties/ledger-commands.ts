@@ -6,20 +6,20 @@ import { newId } from "../../src/platform/ids.ts";
 import { type createLedgerFixture, holdOf, settleOf } from "./ledger-fixture.ts";
 import * as m from "./ledger-model.ts";
 
-/** The real ledger, and what the commands must remember of what they asked it. */
+/** The real ledger, and what the commands must remember of their calls. */
 export interface World extends ReturnType<typeof createLedgerFixture> {
   user_id: string;
   key: string;
-  /** every hold that was ever asked for or settled: operations come again, late and out of order */
+  /** every hold that was requested or settled, because operations come again, late and out of order */
   holds: Asked[];
   buckets: string[];
   told: string[];
   dead: number;
-  /** notes that something of this kind has happened */
+  /** notes that a case of this kind has happened */
   seen(kind: Kind): void;
 }
 
-/** What a long run must have met. */
+/** The cases that a long run must cover. */
 export const KINDS = [
   "hold",
   "hold of less than was asked for",
@@ -68,7 +68,7 @@ interface Asked {
 type Ledger = fc.AsyncCommand<m.Model, World>;
 type Run = (model: m.Model, world: World) => Promise<void>;
 
-/** A command that can always be run; `said` is what a failure prints of it. */
+/** A command that can always be run. A failure prints `said`. */
 function command(said: string, run: Run): Ledger {
   return { check: () => true, run, toString: () => said };
 }
@@ -79,15 +79,15 @@ const commands = <Value extends object>(name: string, values: fc.Arbitrary<Value
 const recent = <Item>(items: Item[], ago: number): Item | undefined => items[items.length - 1 - ago];
 const amount = fc.integer({ min: 0, max: 120 });
 const ago = fc.nat({ max: 6 });
-/** A call: mostly one that holds; or one that was lost, or any of the last ones, ended or not. */
+/** Which call: mostly one with an open hold, or a lost one, or any recent one. */
 const calling = fc.record({ ago, of: fc.constantFrom("open", "open", "open", "lost", "any") });
 const asking = fc.record({ amount, slack: amount, budget: fc.option(fc.nat({ max: 900 })) });
 
-// Operations that are asked for together are done in that order: the model does them when they are asked for.
+// Concurrent operations execute in the order of their requests, so the model executes each one at its request.
 
 async function hold(model: m.Model, world: World, asked: Asked): Promise<void> {
   const { hold_id, minimum, budget } = asked;
-  // what was settled is not held again; the answer is what was held for it then
+  // A settled call is not held again. The answer is the hold that it had.
   const expected = model.charges.has(hold_id) ? { status: "held", hold_id } : m.modelHold(model, asked);
   const more: Partial<HoldRequest> = { hold_id, minimum_tokens: minimum, key_budget_tokens: budget };
   const outcome = await world.ledger.hold(holdOf(world.user_id, asked.amount, { ...more, api_key_id: world.key }));
@@ -140,7 +140,7 @@ function newHold(world: World, { amount, slack, budget }: { amount: number; slac
   return asked;
 }
 
-/** A subscription's period, a top-up or a bonus: once for each key. */
+/** A subscription's period, a top-up or a bonus, once for each key. */
 async function grant(
   model: m.Model,
   world: World,
@@ -165,7 +165,7 @@ async function grant(
   world.buckets.push(id);
 }
 
-/** To the next instant at which a bucket expires, a millisecond before it, or one after. */
+/** Advances to the next expiry of a bucket, a millisecond before it, or one after it. */
 function passTo(model: m.Model, world: World, offset_ms: number): void {
   const next = Math.min(...model.buckets.map((bucket) => bucket.expires_at).filter((at) => at > model.now));
   if (!Number.isFinite(next) || next + offset_ms < model.now) return;
@@ -173,7 +173,7 @@ function passTo(model: m.Model, world: World, offset_ms: number): void {
   pass(model, world);
 }
 
-/** The model's time follows the clock. */
+/** Moves the model to the clock's time. */
 function pass(model: m.Model, world: World): void {
   const now = Date.parse(world.clock.now());
   world.seen("jump of time");
@@ -212,7 +212,7 @@ async function reverse(
   if (!is_again && how === "clawBack" && outcome.debt_tokens > 0) world.seen("claw-back into debt");
 }
 
-/** A stream's second: what it has come to, or that it lives. */
+/** Progress of a stream: its cost so far, or only that it lives. */
 async function progress(model: m.Model, world: World, { hold_id, budget }: Asked, cost: number | null): Promise<void> {
   const { user_id, key } = world;
   const more = { api_key_id: key, key_budget_tokens: budget };
@@ -225,7 +225,7 @@ async function progress(model: m.Model, world: World, { hold_id, budget }: Asked
   open.progress = cost ?? open.progress;
 }
 
-/** The call's process died long ago. Holds die in the order in which they were made dead. */
+/** The call's process died long ago. Sweeps end the holds in the order in which their processes died. */
 async function die(model: m.Model, world: World, { hold_id }: Asked): Promise<void> {
   const open = model.holds.get(hold_id);
   if (open === undefined || open.dead) return;
@@ -288,7 +288,7 @@ const progressing = commands(
     },
 );
 
-/** A call whose process dies after it had come to something. */
+/** A call whose process dies after it has reported a cost. */
 const losing = commands("lose", fc.record({ call: calling, cost: fc.nat({ max: 150 }) }), ({ call, cost }) => {
   return async (model, world) => {
     const asked = callOf(model, world, call);
@@ -305,10 +305,10 @@ const holding = commands("hold", asking, (value) => async (model, world) => {
   seenHold(model, world, asked);
 });
 
-/** In one batch the model has gone on by the time of the answer, so what has happened cannot be told then. */
+/** For batches: when the answer arrives the model is already ahead, so no case is recorded here. */
 const holdingBlindly = commands("hold", asking, (value) => (model, world) => hold(model, world, newHold(world, value)));
 
-/** Operations that are asked for at once, and so go into one batch, are done in their order. */
+/** Concurrent operations go into one batch, and execute in their order. */
 const together = fc
   .array(fc.oneof(holdingBlindly, settling, onCall("release", release)), { minLength: 2, maxLength: 5 })
   .map((parts) =>
@@ -343,7 +343,7 @@ const capping = commands("overage", fc.record({ cap: fc.option(fc.nat({ max: 300
   };
 });
 
-/** Everything that happens to an account, and how often beside the rest. */
+/** All commands, with their weights. */
 const WEIGHTS: readonly (readonly [weight: number, arbitrary: fc.Arbitrary<Ledger>])[] = [
   [8, holding],
   [
@@ -391,7 +391,7 @@ const WEIGHTS: readonly (readonly [weight: number, arbitrary: fc.Arbitrary<Ledge
   [1, commands("reinstate", reversing, (value) => (model, world) => reverse(model, world, "reinstate", value))],
 ];
 
-/** Each kind of command as often as its weight says. */
+/** Each kind of command, repeated by its weight. */
 export const ledgerCommands = WEIGHTS.flatMap(([weight, arbitrary]) =>
   Array<fc.Arbitrary<Ledger>>(weight).fill(arbitrary),
 );

@@ -41,7 +41,7 @@ test("a hundred concurrent calls on two nodes never overdraw an account (litellm
   expect((await one.ledger.audit()).violations).toEqual([]);
 });
 
-test("calls, adjustments and the closing of a bucket at once on two nodes take no token twice and make no debt", async () => {
+test("concurrent calls, adjustments and expiries on two nodes take no token twice and make no debt", async () => {
   const [one, two] = worlds();
   if (one === undefined || two === undefined) throw new Error("two nodes");
   const user_id = await one.account(300, 300, 400);
@@ -88,7 +88,7 @@ test("calls, adjustments and the closing of a bucket at once on two nodes take n
   expect((await one.ledger.audit()).violations).toEqual([]);
 });
 
-test("of many settles of one hold on two nodes exactly one charges", async () => {
+test("if two nodes settle one hold many times, exactly one settle charges", async () => {
   const [one, two] = worlds();
   if (one === undefined || two === undefined) throw new Error("two nodes");
   const user_id = await one.account(1_000);

@@ -22,7 +22,7 @@ afterAll(async () => {
 
 const everything = { limit: 100, before_seq: null };
 const allBuckets = { include_closed: true, limit: 100, after: null };
-const standing = (user_id: string) => fixture.ledger.accountStatus(user_id);
+const statusOf = (user_id: string) => fixture.ledger.accountStatus(user_id);
 
 async function heldBy(outcome: Promise<HoldOutcome>): Promise<string> {
   const held = await outcome;
@@ -67,7 +67,7 @@ describe("an expiry", () => {
       expires: "2030-02-28T23:59:59.999Z",
     },
   ])(
-    "of $of comes at its very instant: spendable a millisecond before, gone then",
+    "of $of happens at its exact instant: tokens are spendable a millisecond before, and not at the instant",
     async ({ granted, months, expires }) => {
       const world = createLedgerFixture(db, granted);
       const user_id = await world.account();
@@ -86,7 +86,7 @@ describe("an expiry", () => {
     },
   );
 
-  test("on a leap day is of that day in the usage", async () => {
+  test("on a leap day is in the usage of that day", async () => {
     const world = createLedgerFixture(db, "2028-02-29T23:59:59.999Z");
     const user_id = await world.account();
     await world.settle(user_id, newId(), 5);
@@ -100,13 +100,13 @@ describe("an expiry", () => {
     ]);
   });
 
-  test("during a call leaves the slice to it, and a renewal meanwhile is not touched while the slice lasts", async () => {
+  test("during a call leaves the held slice to the call, which uses the slice before a renewal's bucket", async () => {
     const user_id = await fixture.account();
     const old = await grantUntil(user_id, 100, addSeconds(fixture.clock.now(), 60));
     const hold_id = await heldBy(fixture.hold(user_id, 80));
     fixture.clock.put(old.expires_at);
     const renewed = await grantUntil(user_id, 100, addMonths(fixture.clock.now(), 1));
-    expect(await standing(user_id)).toMatchObject({ posted: 100, held: 0, available: 100 });
+    expect(await statusOf(user_id)).toMatchObject({ posted: 100, held: 0, available: 100 });
     await fixture.settle(user_id, hold_id, 90); // 80 of the old bucket, 10 of the new
     const { buckets } = await fixture.ledger.buckets(user_id, allBuckets);
     expect(buckets.map(({ id, remaining, closed_reason }) => [id, remaining, closed_reason])).toEqual([
@@ -125,21 +125,21 @@ describe("a claw-back", () => {
     key,
   });
 
-  test("larger than what is left takes that, and what was spent becomes debt that the next grant repays (eliza#10920)", async () => {
+  test("larger than the rest of a grant takes the rest, and makes the spent part debt that the next grant repays (eliza#10920)", async () => {
     const user_id = await fixture.account();
     const bucket = await fixture.grant(user_id, 100);
     await fixture.settle(user_id, newId(), 70);
     const request = reverse(user_id, bucket.id, 100, "refund 1");
     expect(await fixture.ledger.clawBack(request)).toEqual({ reversed_tokens: 100, debt_tokens: 70 });
-    expect(await standing(user_id)).toMatchObject({ posted: 0, debt: 70, refusal: "out_of_tokens" });
+    expect(await statusOf(user_id)).toMatchObject({ posted: 0, debt: 70, refusal: "out_of_tokens" });
     expect(await fixture.hold(user_id, 1)).toMatchObject({ code: "out_of_tokens" });
     await fixture.grant(user_id, 50);
-    expect(await standing(user_id)).toMatchObject({ posted: 0, debt: 20, refusal: "out_of_tokens" });
+    expect(await statusOf(user_id)).toMatchObject({ posted: 0, debt: 20, refusal: "out_of_tokens" });
     await fixture.grant(user_id, 50);
-    expect(await standing(user_id)).toMatchObject({ posted: 30, debt: 0 });
+    expect(await statusOf(user_id)).toMatchObject({ posted: 30, debt: 0 });
   });
 
-  test("is made once for each key, adds up, and never takes more than was granted (opencode#28402)", async () => {
+  test("counts once for each key, adds up, and never takes more than was granted (opencode#28402)", async () => {
     const user_id = await fixture.account();
     const bucket = await fixture.grant(user_id, 100);
     const first = await fixture.ledger.clawBack(reverse(user_id, bucket.id, 60, "refund 1"));
@@ -149,19 +149,19 @@ describe("a claw-back", () => {
     expect(await fixture.ledger.clawBack(reverse(user_id, bucket.id, 1, "refund 3"))).toMatchObject({
       reversed_tokens: 0,
     });
-    expect(await standing(user_id)).toMatchObject({ posted: 0, debt: 0 });
+    expect(await statusOf(user_id)).toMatchObject({ posted: 0, debt: 0 });
     const { buckets } = await fixture.ledger.buckets(user_id, allBuckets);
     expect(buckets[0]).toMatchObject({ remaining: 0, closed_reason: "clawed_back" });
   });
 
-  test("leaves to a call what it holds: what the call does not spend is taken then, what it spends becomes debt", async () => {
+  test("waits for tokens that a call holds: unspent ones are taken when the call ends, spent ones become debt", async () => {
     const user_id = await fixture.account();
     const bucket = await fixture.grant(user_id, 100);
     const hold_id = await heldBy(fixture.hold(user_id, 80));
     await fixture.ledger.clawBack(reverse(user_id, bucket.id, 100, "refund 1"));
-    expect(await standing(user_id)).toMatchObject({ posted: 80, held: 80, available: 0, debt: 0 });
+    expect(await statusOf(user_id)).toMatchObject({ posted: 80, held: 80, available: 0, debt: 0 });
     expect(await fixture.settle(user_id, hold_id, 30)).toMatchObject({ charged_tokens: 30, absorbed_tokens: 0 });
-    expect(await standing(user_id)).toMatchObject({ posted: 0, held: 0, debt: 30 });
+    expect(await statusOf(user_id)).toMatchObject({ posted: 0, held: 0, debt: 30 });
     expect(await linesOf(user_id)).toEqual([
       ["grant", 100, 100],
       ["clawback", -20, 80],
@@ -171,7 +171,7 @@ describe("a claw-back", () => {
     ]);
   });
 
-  test("of tokens that have expired unspent costs the user nothing more", async () => {
+  test("of tokens that expired unspent costs the user nothing more", async () => {
     const user_id = await fixture.account();
     const bucket = await fixture.grant(user_id, 100, 10);
     await fixture.settle(user_id, newId(), 25);
@@ -182,10 +182,10 @@ describe("a claw-back", () => {
     expect(await fixture.ledger.clawBack(reverse(user_id, bucket.id, 40, "refund 2"))).toMatchObject({
       debt_tokens: 25,
     });
-    expect(await standing(user_id)).toMatchObject({ posted: 0, debt: 25 });
+    expect(await statusOf(user_id)).toMatchObject({ posted: 0, debt: 25 });
   });
 
-  test("that is taken back lets off debt first and returns the rest, no more than was clawed back", async () => {
+  test("that is reversed reduces debt first and returns the rest, never more than was clawed back", async () => {
     const user_id = await fixture.account();
     const bucket = await fixture.grant(user_id, 100);
     await fixture.settle(user_id, newId(), 30);
@@ -193,12 +193,12 @@ describe("a claw-back", () => {
     const won = reverse(user_id, bucket.id, 500, "dispute won");
     expect(await fixture.ledger.reinstate(won)).toEqual({ reversed_tokens: 100, debt_tokens: 30 });
     expect(await fixture.ledger.reinstate(won)).toEqual({ reversed_tokens: 100, debt_tokens: 30 });
-    expect(await standing(user_id)).toMatchObject({ posted: 70, debt: 0 });
+    expect(await statusOf(user_id)).toMatchObject({ posted: 70, debt: 0 });
   });
 });
 
 describe("overage", () => {
-  test("whose cap is reached while a call is under way is charged up to the cap; the rest is absorbed", async () => {
+  test("whose cap is reached during a call is charged up to the cap; the rest is absorbed", async () => {
     const user_id = await fixture.account(10);
     await fixture.ledger.setOverage({ user_id, cap_tokens: 50 });
     const stream = await heldBy(fixture.hold(user_id, 30)); // 10 of the bucket, 20 of overage
@@ -209,7 +209,7 @@ describe("overage", () => {
     expect(await fixture.hold(user_id, 1)).toMatchObject({ code: "overage_cap_reached" });
   });
 
-  test("that is turned off, or capped below what is used, while a call is under way, still pays for that call", async () => {
+  test("that is turned off during a call, or capped below its use, still pays for that call", async () => {
     const user_id = await fixture.account();
     await fixture.ledger.setOverage({ user_id, cap_tokens: 100 });
     const [one, two] = [await heldBy(fixture.hold(user_id, 40)), await heldBy(fixture.hold(user_id, 40))];
@@ -220,7 +220,7 @@ describe("overage", () => {
     expect(await fixture.ledger.overage(user_id)).toEqual({ cap_tokens: null, used_tokens: 80, held_tokens: 0 });
   });
 
-  test("of a period that ends is told and begins again with what is carried; a call's hold goes on", async () => {
+  test("of a period that ends is returned, and the next period begins with the carried use and the open holds", async () => {
     const user_id = await fixture.account();
     await fixture.ledger.setOverage({ user_id, cap_tokens: 100 });
     await fixture.settle(user_id, newId(), 70);
@@ -235,12 +235,12 @@ describe("overage", () => {
   });
 });
 
-test("a key's budget that is reached while calls are under way refuses the next, and charges what those cost", async () => {
+test("a key's budget that is reached during calls refuses the next call, and charges the cost of those calls", async () => {
   const user_id = await fixture.account(1_000);
   const key = { api_key_id: newId(), key_budget_tokens: 100 };
   const hold_id = await heldBy(fixture.hold(user_id, 60, key));
   expect(await fixture.hold(user_id, 60, key)).toMatchObject({ code: "key_budget_exceeded", available: 40 });
-  // it came to more than was held: the call was made, and the user pays for it
+  // The call cost more than was held. It was made, so the user pays for it.
   const charge = { api_key_id: key.api_key_id };
   expect(await fixture.settle(user_id, hold_id, 130, charge)).toMatchObject({ charged_tokens: 130 });
   expect(await fixture.hold(user_id, 1, key)).toMatchObject({ code: "key_budget_exceeded", available: 0 });
@@ -252,28 +252,25 @@ describe("a key's budget with an interval", () => {
     ["day", "2026-03-04T23:59:59.999Z", "2026-03-05T00:00:00.000Z"],
     ["week", "2026-03-08T23:59:59.999Z", "2026-03-09T00:00:00.000Z"],
     ["month", "2026-03-31T23:59:59.999Z", "2026-04-01T00:00:00.000Z"],
-  ] as const)(
-    "of a %s starts again in UTC, and counts the holds that are open",
-    async (key_budget_interval, last, next) => {
-      fixture.clock.put("2026-03-04T10:00:00.000Z");
-      const user_id = await fixture.account(1_000);
-      const key = { api_key_id: newId(), key_budget_tokens: 100, key_budget_interval };
-      await fixture.settle(user_id, await heldBy(fixture.hold(user_id, 70, key)), 70, key);
-      const open = await heldBy(fixture.hold(user_id, 30, key));
-      fixture.clock.put(last);
-      expect(await fixture.hold(user_id, 1, key)).toMatchObject({ code: "key_budget_exceeded", available: 0 });
-      fixture.clock.put(next);
-      expect(await fixture.hold(user_id, 71, key)).toMatchObject({ code: "key_budget_exceeded", available: 70 });
-      const full = { ...key, minimum_tokens: 1 };
-      const all = await fixture.hold(user_id, 100, full);
-      expect(all).toMatchObject({ status: "held", held_tokens: 70 });
-      // The call that began before counts in the interval in which it ends.
-      await fixture.settle(user_id, open, 30, key);
-      expect(await fixture.hold(user_id, 1, full)).toMatchObject({ code: "key_budget_exceeded", available: 0 });
-      const spends = await fixture.ledger.keySpends({ user_ids: [user_id], ids: [key.api_key_id] });
-      expect(spends.get(key.api_key_id)).toMatchObject({ spent: 100, [key_budget_interval]: 30 });
-    },
-  );
+  ] as const)("of a %s starts again in UTC, and counts the open holds", async (key_budget_interval, last, next) => {
+    fixture.clock.put("2026-03-04T10:00:00.000Z");
+    const user_id = await fixture.account(1_000);
+    const key = { api_key_id: newId(), key_budget_tokens: 100, key_budget_interval };
+    await fixture.settle(user_id, await heldBy(fixture.hold(user_id, 70, key)), 70, key);
+    const open = await heldBy(fixture.hold(user_id, 30, key));
+    fixture.clock.put(last);
+    expect(await fixture.hold(user_id, 1, key)).toMatchObject({ code: "key_budget_exceeded", available: 0 });
+    fixture.clock.put(next);
+    expect(await fixture.hold(user_id, 71, key)).toMatchObject({ code: "key_budget_exceeded", available: 70 });
+    const full = { ...key, minimum_tokens: 1 };
+    const all = await fixture.hold(user_id, 100, full);
+    expect(all).toMatchObject({ status: "held", held_tokens: 70 });
+    // The earlier call counts in the interval in which it ends.
+    await fixture.settle(user_id, open, 30, key);
+    expect(await fixture.hold(user_id, 1, full)).toMatchObject({ code: "key_budget_exceeded", available: 0 });
+    const spends = await fixture.ledger.keySpends({ user_ids: [user_id], ids: [key.api_key_id] });
+    expect(spends.get(key.api_key_id)).toMatchObject({ spent: 100, [key_budget_interval]: 30 });
+  });
 });
 
 test("an end user's budget counts open holds, also those of the same batch, and only that end user's", async () => {

@@ -4,12 +4,12 @@ import { addSeconds, type Clock } from "../../src/platform/clock.ts";
 import type { Db, Instant } from "../../src/platform/db.ts";
 import { newId } from "../../src/platform/ids.ts";
 
-/** A clock that stands where it is put. */
-export interface StandingClock extends Clock {
+/** A clock that only the test moves. */
+export interface ManualClock extends Clock {
   put(now: Instant): void;
 }
 
-export function createStandingClock(start: Instant): StandingClock {
+export function createManualClock(start: Instant): ManualClock {
   let now = start;
   return {
     now: () => now,
@@ -19,18 +19,18 @@ export function createStandingClock(start: Instant): StandingClock {
   };
 }
 
-/** All that the ledger keeps. */
+/** All ids by which the ledger stores rows. */
 export const LEDGER_TABLES =
   "account, bucket, reversal, hold, entry, usage_event, usage_daily, usage_label_daily, key_spend, crossing";
 
-/** A ledger with short ways to do what tests do most; every call is by a user of its own. */
+/** A ledger with short forms of frequent operations. Every account has a new user. */
 export function createLedgerFixture(
   db: Db,
   start: Instant = "2026-03-01T12:00:00.000Z",
   invariants: readonly Invariant[] = [],
   with_hooks: string | null = null,
 ) {
-  const clock = createStandingClock(start);
+  const clock = createManualClock(start);
   const calls: LedgerDeps = { db, clock, invariants, with_hooks };
   const ledger = createLedger(calls);
   return {
@@ -39,7 +39,7 @@ export function createLedgerFixture(
     ledger,
     /** A test may set `onGrant` and `notify` here. */
     calls,
-    /** An account with these buckets of 30 days, oldest first, a second apart. */
+    /** A new account with these buckets of 30 days, oldest first, each granted a second after the one before. */
     account: async (...amounts: number[]): Promise<string> => {
       const user_id = newId();
       await db.transaction((tx) => ledger.openAccount(tx, { user_id, trial: null }));
@@ -56,7 +56,7 @@ export function createLedgerFixture(
   };
 }
 
-function grantTo(ledger: Ledger, clock: StandingClock, user_id: string, amount_tokens: number, lasting_s = 2_592_000) {
+function grantTo(ledger: Ledger, clock: ManualClock, user_id: string, amount_tokens: number, lasting_s = 2_592_000) {
   clock.put(addSeconds(clock.now(), 1));
   const granted_at = clock.now();
   const expires_at = addSeconds(granted_at, lasting_s);
@@ -91,7 +91,7 @@ export function settleOf(
   };
 }
 
-/** The statement for a batch whose hooks are all carried out by one SQL function, jsonb array to jsonb array. */
+/** The statement of a hook that one SQL function executes for a whole batch, jsonb array to jsonb array. */
 export function applyWithHooks(procedure: string): string {
   return `with hooks as materialized (select ledger_lock_hooks($1::json, $2, $5::jsonb, $3) as list),
     carried_out as materialized (

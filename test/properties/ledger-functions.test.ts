@@ -20,7 +20,7 @@ afterAll(async () => {
   await database.drop();
 });
 
-/** The answer of one SQL function. */
+/** The result of one SQL function. */
 async function call(text: string, ...values: unknown[]): Promise<unknown> {
   const [row] = await db.query<{ answer: unknown }>({ text: `select ${text} as answer`, values });
   return row?.answer;
@@ -32,12 +32,12 @@ test.each([
   ["overage_cap_reached", { posted: 0, cap: 50, used: 30, least: 40 }],
   ["out_of_tokens", { posted: 0, cap: null, used: 0, least: 1 }],
   ["insufficient_balance", { posted: 39, cap: null, used: 0, least: 40 }],
-])("ledger_refusal says %s of %o", async (code, { posted, cap, used, least }) => {
+])("ledger_refusal returns %s for %o", async (code, { posted, cap, used, least }) => {
   expect(await call("ledger_refusal($1, $2, $3, $4)", posted, cap, used, least)).toBe(code);
 });
 
 describe("thresholds", () => {
-  test("are those of constants.ts, also where a function has them as fractions", async () => {
+  test("are the same in constants.ts and in SQL functions, also where SQL has fractions", async () => {
     expect(await call("ledger_thresholds()")).toEqual([...ALERT_PERCENTS]);
     const reached = (used: number) => call("ledger_used_percent(100, $1)", 100 - used);
     const reached_at = await Promise.all(Array.from({ length: 101 }, (_, used) => reached(used)));
@@ -72,7 +72,7 @@ describe("thresholds", () => {
   });
 });
 
-test("ledger_key_budget_use and ledger_agent_use count charges and holds, also those that the batch has not written", async () => {
+test("ledger_key_budget_use and ledger_agent_use count charges and holds, also unwritten ones of the batch", async () => {
   const user_id = await fixture.account(1_000);
   const mine = { api_key_id: newId(), agent_id: newId(), key_budget_tokens: 500 };
   const first = await fixture.hold(user_id, 100, mine);
@@ -91,14 +91,14 @@ test("ledger_key_budget_use and ledger_agent_use count charges and holds, also t
   expect(await call(use, user_id, mine.agent_id, "2026-03-01", [open?.id])).toEqual({ spent: 60, held: 0 });
 });
 
-test("ledger_lock closes what has expired, and answers the accounts in the order of their ids", async () => {
+test("ledger_lock closes expired buckets, and returns the accounts in the order of their ids", async () => {
   const users = [await fixture.account(100), await fixture.account(100)];
   const later = "2026-06-01T00:00:00.000Z";
   const accounts = await call("to_json(ledger_lock($1::uuid[], $2))", users.toReversed(), later);
   expect(accounts).toMatchObject(users.toSorted().map((user_id) => ({ user_id, posted: 0, seq: 2 })));
 });
 
-test("ledger_lock_hooks answers the hooks of operations that were not done before, by their places", async () => {
+test("ledger_lock_hooks returns the hooks of operations that are new, by their positions", async () => {
   const user_id = await fixture.account(1_000);
   const done = await fixture.hold(user_id, 10);
   if (done.status !== "held") throw new Error(done.code);
@@ -114,7 +114,7 @@ test("ledger_lock_hooks answers the hooks of operations that were not done befor
   expect(open).toEqual([{ place: 3, kind: "step", argument: 3 }]);
 });
 
-test("a batch of many calls with one key holds no more than the key's budget, and tells of each threshold once", async () => {
+test("a batch of many calls with one key holds no more than the key's budget, and reports each threshold once", async () => {
   const user_id = await fixture.account(10_000);
   const key = { api_key_id: newId(), key_budget_tokens: 100 };
   const holds = await Promise.all(Array.from({ length: 30 }, () => fixture.hold(user_id, 10, key)));
@@ -128,7 +128,7 @@ test("a batch of many calls with one key holds no more than the key's budget, an
   expect(crossed).toEqual([{ percent: 50 }, { percent: 80 }, { percent: 100 }]);
 });
 
-test("ledger_apply_batch takes the four values that nodes of the version before send", async () => {
+test("ledger_apply_batch takes the four values that nodes of the previous version send", async () => {
   const users = [await fixture.account(1_000), await fixture.account(5)];
   const holds = [...users, users[0] ?? ""].map((user_id) => ({ kind: "hold", ...holdOf(user_id, 10) }));
   const values = [JSON.stringify(holds), fixture.clock.now(), 60];
@@ -144,15 +144,20 @@ test("ledger_write_charges takes a batch that began before a migration added col
     text: "select to_jsonb(usage_event) as event from usage_event where user_id = $1",
     values: [user_id],
   });
-  const of_before = { ...event?.event, hold_id: newId(), cache_write_tokens: null, cache_write_1h_tokens: null };
+  const from_previous_release = {
+    ...event?.event,
+    hold_id: newId(),
+    cache_write_tokens: null,
+    cache_write_1h_tokens: null,
+  };
   await call(
     "ledger_write_charges(null, array[jsonb_populate_record(null::usage_event, $1::jsonb)], $2)",
-    JSON.stringify(of_before),
+    JSON.stringify(from_previous_release),
     fixture.clock.now(),
   );
   const written = await db.query({
     text: "select cache_write_tokens, cache_write_1h_tokens from usage_event where hold_id = $1",
-    values: [of_before.hold_id],
+    values: [from_previous_release.hold_id],
   });
   expect(written).toEqual([{ cache_write_tokens: 0, cache_write_1h_tokens: 0 }]);
 });

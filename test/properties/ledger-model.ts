@@ -1,6 +1,6 @@
 /**
- * The ledger's rules for one account, as plainly as they can be said: no concurrency, no storage, times in
- * milliseconds. What the real one answers is compared with this.
+ * The ledger's rules for one account, in their simplest form: no concurrency, no storage, times in milliseconds.
+ * The tests compare the real ledger's answers with this model.
  */
 export interface ModelBucket {
   id: string;
@@ -10,9 +10,9 @@ export interface ModelBucket {
   granted_at: number;
   expires_at: number;
   clawed_back: number;
-  /** of clawed_back, what calls hold as yet */
+  /** the part of clawed_back that calls still hold */
   recalled: number;
-  /** what expired unspent */
+  /** tokens that expired unspent */
   lapsed: number;
 }
 
@@ -21,9 +21,9 @@ interface ModelHold {
   overage: number;
   budget: number | null;
   slices: { bucket: ModelBucket; tokens: number }[];
-  /** what an expiry settles it as */
+  /** the cost as which an expired lease settles it */
   progress: number | null;
-  /** its lease has run out */
+  /** its lease has expired */
   dead: boolean;
 }
 
@@ -43,17 +43,17 @@ export interface Model {
   reversals: Map<string, { reversed_tokens: number; debt_tokens: number }>;
   holds: Map<string, ModelHold>;
   charges: Map<string, ModelCharge>;
-  /** of the charges, those that are only what was last known */
+  /** charges at the last known cost of a lost call */
   lost: Set<string>;
   debt: number;
-  /** of the one API key */
+  /** with the one API key */
   spent: number;
   overage: number;
   overage_cap: number | null;
-  /** posted after the last grant, and how much of it was told to be used up */
+  /** the balance after the last grant, and the highest reported percentage of its use */
   granted: number;
   told_percent: number;
-  /** `kind hold_id percent` of thresholds that nobody was told of yet */
+  /** `kind hold_id percent` of thresholds that were not reported yet */
   crossings: string[];
 }
 
@@ -69,7 +69,7 @@ const live = (model: Model) => model.buckets.filter((bucket) => bucket.expires_a
 const posted = (model: Model) => sum(model.buckets.map((bucket) => bucket.remaining));
 export const heldOverage = (model: Model) => sum([...model.holds.values()].map((hold) => hold.overage));
 
-export function modelStanding(model: Model): { posted: number; held: number; debt: number } {
+export function modelStatus(model: Model): { posted: number; held: number; debt: number } {
   const buckets = live(model);
   return {
     posted: sum(buckets.map((bucket) => bucket.remaining)),
@@ -78,7 +78,7 @@ export function modelStanding(model: Model): { posted: number; held: number; deb
   };
 }
 
-/** What has expired and is not held is gone. */
+/** Expired tokens that no call holds leave the account. */
 export function modelPass(model: Model, now: number): void {
   model.now = now;
   for (const bucket of model.buckets) {
@@ -110,7 +110,7 @@ export function modelHold(
 ): { status: "held"; held_tokens: number } | { status: "refused"; code: string } {
   const open = model.holds.get(ask.hold_id);
   if (open !== undefined) return { status: "held", held_tokens: open.held };
-  const { posted, held } = modelStanding(model);
+  const { posted, held } = modelStatus(model);
   if (model.trial_ends_at !== null && model.trial_ends_at <= model.now && !model.paid) {
     return { status: "refused", code: "trial_ended" };
   }
@@ -140,7 +140,7 @@ export function modelHold(
   return { status: "held", held_tokens: hold.held };
 }
 
-/** Gives the hold's tokens back: to who has clawed them back, else to the bucket, unless it has expired. */
+/** Returns the hold's tokens to a claw-back that waits for them, otherwise to the bucket unless it has expired. */
 function release(model: Model, hold_id: string, spend: number): { spent: number; overage: number } {
   const hold = model.holds.get(hold_id);
   if (hold === undefined) return { spent: 0, overage: 0 };
@@ -169,7 +169,7 @@ export function modelRelease(model: Model, hold_id: string): void {
 
 const NOTHING: ModelCharge = { cost_tokens: 0, charged_tokens: 0, overage_tokens: 0, absorbed_tokens: 0 };
 
-/** What a call has come to, with the budget of its key; of a lost one that lives after all, the rest is charged. */
+/** Charges a call. A lost call that settles late is charged the difference. */
 export function modelSettle(
   model: Model,
   hold_id: string,
@@ -218,7 +218,7 @@ function pay(model: Model, hold_id: string, cost: number, budget: number | null)
 
 const PERCENTS = [50, 80, 100];
 
-/** What is used up or gone of the balance after the last grant, whatever took it. */
+/** Reports which percentages of the balance after the last grant are used, by charges or by expiry. */
 function crossBalance(model: Model, whose: string): void {
   for (const percent of PERCENTS) {
     const is_reached = model.granted > 0 && (model.granted - posted(model)) * 100 >= model.granted * percent;
@@ -228,7 +228,7 @@ function crossBalance(model: Model, whose: string): void {
   }
 }
 
-/** What is used of a cap or a budget, of which `added` is new. */
+/** Reports the percentages of a cap or a budget that the `added` tokens reached. */
 function crossShare(model: Model, which: string, share: { used: number; added: number; whole: number | null }): void {
   const { used, added, whole } = share;
   for (const percent of PERCENTS) {
@@ -237,7 +237,7 @@ function crossShare(model: Model, which: string, share: { used: number; added: n
   }
 }
 
-/** Ends the holds whose lease has run out, in the order in which they are given. */
+/** Ends the holds whose lease has expired, in the given order. */
 export function modelSweep(model: Model): void {
   for (const [hold_id, hold] of [...model.holds]) {
     if (!hold.dead) continue;

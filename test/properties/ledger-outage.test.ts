@@ -7,7 +7,7 @@ const storage = inject("storage");
 
 /** Embedded storage is part of the process: it is never away. */
 test.skipIf(storage.kind === "embedded")(
-  "a charge waits for a database that is away for longer than holds do, and is made once when it is back",
+  "a charge waits longer than a hold for a database that is away, and is made once when it is back",
   async () => {
     const server = storage.kind === "postgres" ? storage.url : "";
     const database = await createTestDatabase();
@@ -21,7 +21,7 @@ test.skipIf(storage.kind === "embedded")(
     await runSql(server, `alter database ${name} allow_connections false`);
     await runSql(server, `select pg_terminate_backend(pid) from pg_stat_activity where datname = '${name}'`);
     const settling = world.settle(user_id, held.hold_id, 60);
-    await expect(world.hold(user_id, 10)).rejects.toMatchObject({ code: "overloaded" }); // the pauses are over
+    await expect(world.hold(user_id, 10)).rejects.toMatchObject({ code: "overloaded" }); // after the retries of a hold
     await runSql(server, `alter database ${name} allow_connections true`);
 
     expect(await settling).toMatchObject({ status: "settled", charged_tokens: 60, replayed: false });

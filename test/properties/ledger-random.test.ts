@@ -8,14 +8,14 @@ import { newId } from "../../src/platform/ids.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { KINDS, ledgerCommands, type World } from "./ledger-commands.ts";
 import { createLedgerFixture, LEDGER_TABLES } from "./ledger-fixture.ts";
-import { heldOverage, type Model, modelGrant, modelStanding, newModel } from "./ledger-model.ts";
+import { heldOverage, type Model, modelGrant, modelStatus, newModel } from "./ledger-model.ts";
 import { expectInvariants, readState, type State } from "./ledger-state.ts";
 
-/** `npm run properties -- --ops 50000` for a long run; PROPERTY_SEED replays the one that a failure prints. */
+/** `npm run properties -- --ops 50000` for a long run. PROPERTY_SEED replays the seed that a failure prints. */
 const OPERATIONS = Number(process.env.PROPERTY_OPS ?? 1_200);
 const OPERATIONS_PER_ACCOUNT = 80;
-const TOLD_EVERY = 1_000;
-/** The whole database is audited after about so many operations, and emptied. */
+const PRINT_EVERY = 1_000;
+/** The whole database is audited and emptied after about this number of operations. */
 const AUDITED_EVERY = 500;
 const TRIAL_SECONDS = 2_000;
 
@@ -61,7 +61,7 @@ async function startWorld(has_trial: boolean): Promise<{ model: Model; real: Wor
   return { model, real };
 }
 
-/** After each operation: what is stored agrees with itself, and with the model. */
+/** After each operation the stored rows are consistent and equal to the model. */
 async function expectAgreement(model: Model, { user_id }: World, before: State | null): Promise<State> {
   const state = await readState(db, user_id, before);
   expectInvariants(state);
@@ -72,7 +72,7 @@ async function expectAgreement(model: Model, { user_id }: World, before: State |
     model.overage_cap,
     heldOverage(model),
   ]);
-  // an expired bucket may not have been closed yet
+  // the service may not have closed an expired bucket yet
   const sizes = buckets.map(({ id, remaining, held, expires_at }) => {
     return { id, remaining: Date.parse(expires_at) <= model.now ? held : remaining, held };
   });
@@ -80,13 +80,13 @@ async function expectAgreement(model: Model, { user_id }: World, before: State |
   return state;
 }
 
-/** What the owner is shown is what the model says, and their copy of the ledger holds up without the ledger. */
+/** The owner's balance equals the model's, and their export is verified without the ledger. */
 async function expectShown(model: Model, { ledger, user_id }: World): Promise<void> {
-  expect(await ledger.accountStatus(user_id)).toMatchObject(modelStanding(model));
+  expect(await ledger.accountStatus(user_id)).toMatchObject(modelStatus(model));
   const { overage_cap: cap_tokens, overage: used_tokens } = model;
   expect(await ledger.overage(user_id)).toEqual({ cap_tokens, used_tokens, held_tokens: heldOverage(model) });
   const { total_remaining } = await ledger.buckets(user_id, { include_closed: true, limit: 1, after: null });
-  expect(total_remaining).toBe(modelStanding(model).posted);
+  expect(total_remaining).toBe(modelStatus(model).posted);
   async function* file() {
     yield entriesHead;
     for await (const part of ledger.allEntries(user_id, {})) yield entryLines(user_id, part);
@@ -100,7 +100,7 @@ async function expectCleanAudit(): Promise<void> {
 }
 
 test(
-  "whatever happens to an account, in whatever order and however often: the ledger agrees with the model, and after each operation every invariant holds",
+  "after every operation, in any order and with repeats, the ledger agrees with the model and every invariant holds",
   async () => {
     const first_seed = Number(process.env.PROPERTY_SEED ?? Date.now() % 2 ** 31);
     const started_ms = monotonicMs();
@@ -115,7 +115,7 @@ test(
           await command.run(model, real);
           state = await expectAgreement(model, real, state);
           done += 1;
-          if (done % TOLD_EVERY > 0) return;
+          if (done % PRINT_EVERY > 0) return;
           console.info(`${done} operations in ${Math.round((monotonicMs() - started_ms) / 1000)} s`);
         },
       })),

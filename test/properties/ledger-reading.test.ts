@@ -62,7 +62,7 @@ test("the owner can check an export: each hash follows from the entry and the ha
   }
 });
 
-test("entries come newest first, page by page, and filtered", async () => {
+test("entries are listed newest first, page by page, and filtered", async () => {
   const user_id = await fixture.account(100);
   const run_id = newId();
   const agent_id = newId();
@@ -81,11 +81,11 @@ test("entries come newest first, page by page, and filtered", async () => {
   expect(await seqs({ from: addSeconds(now, -2), to: now })).toEqual([4, 3]);
 });
 
-test("a window of time comes whole, page by page, in the order of its instants, whichever way it is read", async () => {
+test("a window of time is listed completely, page by page and in the order of its instants, in both directions", async () => {
   const user_id = await fixture.account(100); // seq 1
   const granted_at = fixture.clock.now();
   for (const seconds of [1, 2, 4, 3, 5, 6]) {
-    fixture.clock.put(addSeconds(granted_at, seconds)); // seq 5 comes from a node whose clock is behind
+    fixture.clock.put(addSeconds(granted_at, seconds)); // seq 5 is by a node whose clock is behind
     await fixture.settle(user_id, newId(), 1);
   }
   const window = { from: addSeconds(granted_at, 1), to: addSeconds(granted_at, 6) };
@@ -105,7 +105,7 @@ test("usage has every UTC day of its window, today last, and sums by model, agen
   const user_id = await fixture.account(1_000_000);
   const agent_id = newId();
   const api_key_id = newId();
-  await fixture.settle(user_id, newId(), 999, { model: "lab/old" }); // falls out of the window
+  await fixture.settle(user_id, newId(), 999, { model: "lab/old" }); // outside the window
   fixture.pass(3 * 86_400);
   await fixture.settle(user_id, newId(), 10, { agent_id });
   fixture.pass(86_400);
@@ -136,7 +136,7 @@ test("usage has every UTC day of its window, today last, and sums by model, agen
   expect(spends.get(api_key_id)?.spent).toBe(35);
 });
 
-test("buckets come oldest first and page by page, open ones alone unless all are asked for", async () => {
+test("buckets are listed oldest first and page by page, and only open ones unless the request asks for all", async () => {
   const user_id = await fixture.account(10, 20, 30);
   await fixture.settle(user_id, newId(), 10);
   const amounts = async (page: Parameters<typeof fixture.ledger.buckets>[1]) => {
@@ -156,7 +156,7 @@ test("buckets come oldest first and page by page, open ones alone unless all are
   expect(await amounts({ ...allBuckets, after: first.ids[1] ?? null })).toMatchObject({ originals: [30] });
 });
 
-test("the next instant due is the earliest expiry or trial end, until it has been swept or has passed", async () => {
+test("the next due instant is the earliest expiry or trial end, until a sweep handles it or it passes", async () => {
   const own = await createTestDatabase();
   const fresh = await own.open();
   const world = createLedgerFixture(fresh);
@@ -178,7 +178,7 @@ test("the next instant due is the earliest expiry or trial end, until it has bee
   await own.drop();
 });
 
-test("the audit finds what was altered behind the ledger's back", async () => {
+test("the audit finds rows that were changed without the ledger", async () => {
   const own = await createTestDatabase();
   const fresh = await own.open();
   const world = createLedgerFixture(fresh);
@@ -211,7 +211,7 @@ test("the audit finds what was altered behind the ledger's back", async () => {
   await own.drop();
 });
 
-test("a call that is settled while it is being looked up is told once, as settled", async () => {
+test("a call that is settled during its lookup is listed once, as settled", async () => {
   const user_id = await fixture.account(100);
   const hold_id = await heldBy(fixture.hold(user_id, 50, { request_id: "looked-up" }));
   const reader = createLedger({

@@ -40,7 +40,7 @@ async function trialAccount(tokens: number, lasting_s: number) {
   return user_id;
 }
 
-// contract 5: codes in order of precedence. Each row breaks its own rule and every rule below it that it can.
+// contract 5: codes in order of precedence. Each row breaks its own rule, and every lower rule that it can.
 test.each([
   { code: "trial_ended", trial: "ended", posted: 0, budget: 0, ask: 50 },
   { code: "key_budget_exceeded", trial: "none", posted: 0, budget: 0, ask: 50 },
@@ -63,7 +63,7 @@ test.each([
   expect(await fixture.hold(user_id, row.ask, more)).toEqual(refused);
 });
 
-test("a hold takes less than it asks for, down to its minimum, when the balance or the key's budget affords no more", async () => {
+test("a hold takes less than it requests, down to its minimum, if the balance or the key's budget has no more", async () => {
   const user_id = await fixture.account(100);
   expect(await fixture.hold(user_id, 500, { minimum_tokens: 60, hold_id: newId() })).toMatchObject({
     held_tokens: 100,
@@ -75,7 +75,7 @@ test("a hold takes less than it asks for, down to its minimum, when the balance 
   expect(await fixture.hold(other, 50, { ...key, minimum_tokens: 1 })).toMatchObject({ code: "key_budget_exceeded" });
 });
 
-test("holds of one key in one batch stay within its budget together", async () => {
+test("holds of one key in one batch together stay within its budget", async () => {
   const user_id = await fixture.account(1_000);
   const key = { api_key_id: newId(), key_budget_tokens: 35 };
   const outcomes = await Promise.all(Array.from({ length: 9 }, () => fixture.hold(user_id, 10, key)));
@@ -122,7 +122,7 @@ test("a second settle of the same hold charges nothing and answers the same (lag
   expect(await fixture.ledger.accountStatus(user_id)).toMatchObject({ posted: 70, held: 0 });
 });
 
-test("a second hold of the same id is the same hold, and one that was settled is not held again", async () => {
+test("a second hold with the same id is the same hold, and a settled call is not held again", async () => {
   const user_id = await fixture.account(100);
   const request = holdOf(user_id, 60);
   const first = await fixture.ledger.hold(request);
@@ -133,7 +133,7 @@ test("a second hold of the same id is the same hold, and one that was settled is
   expect(await fixture.ledger.accountStatus(user_id)).toMatchObject({ posted: 40, held: 0 });
 });
 
-test("what nobody can pay is absorbed with its entry, never clamped (lago-api#4985, new-api#6911)", async () => {
+test("a cost that no balance covers is absorbed with an entry of its own, never clamped (lago-api#4985, new-api#6911)", async () => {
   const user_id = await fixture.account(100);
   const hold_id = await heldBy(fixture.hold(user_id, 80));
   expect(await fixture.settle(user_id, hold_id, 130)).toEqual({
@@ -151,7 +151,7 @@ test("what nobody can pay is absorbed with its entry, never clamped (lago-api#49
   ]);
 });
 
-test("overage pays what the balance does not, up to its cap", async () => {
+test("overage pays what the balance does not cover, up to its cap", async () => {
   const user_id = await fixture.account(100);
   await fixture.ledger.setOverage({ user_id, cap_tokens: 50 });
   const hold_id = await heldBy(fixture.hold(user_id, 120));
@@ -160,7 +160,7 @@ test("overage pays what the balance does not, up to its cap", async () => {
   expect(outcome).toMatchObject({ charged_tokens: 100, overage_tokens: 50, absorbed_tokens: 10 });
 });
 
-test("a cap below what was used takes nothing from the balance: a refusal for what calls hold says so", async () => {
+test("a cap below its use takes nothing from the balance, and a refusal because of open holds is in_flight_exhausted", async () => {
   const user_id = await fixture.account(100);
   await fixture.ledger.setOverage({ user_id, cap_tokens: 200 });
   await fixture.settle(user_id, newId(), 250);
@@ -171,7 +171,7 @@ test("a cap below what was used takes nothing from the balance: a refusal for wh
   expect(await fixture.hold(user_id, 51)).toMatchObject({ code: "overage_cap_reached" });
 });
 
-test("an expired bucket never counts, before any sweep, and its expiry is entered at the instant it expired", async () => {
+test("an expired bucket never counts, before any sweep, and its expiry entry has the instant at which it expired", async () => {
   const user_id = await fixture.account(100);
   const short = await fixture.grant(user_id, 40, 10);
   expect((await fixture.ledger.accountStatus(user_id)).posted).toBe(140);
@@ -185,7 +185,7 @@ test("an expired bucket never counts, before any sweep, and its expiry is entere
   expect((await fixture.ledger.buckets(user_id, allBuckets)).buckets[1]).toMatchObject({ closed_reason: "expired" });
 });
 
-test("a slice held while its bucket expired stays spendable, and what it did not spend expires at once", async () => {
+test("a slice that is held when its bucket expires stays spendable, and its unspent rest expires at the settle", async () => {
   const user_id = await fixture.account();
   await fixture.grant(user_id, 100, 10);
   const hold_id = await heldBy(fixture.hold(user_id, 60));
@@ -209,7 +209,7 @@ test("a released hold gives everything back, and releasing it again is harmless"
   expect(await fixture.ledger.accountStatus(user_id)).toMatchObject({ posted: 100, held: 0, available: 100 });
 });
 
-test("a hold that is let go and settled in the same batch is ended once", async () => {
+test("a hold that is released and settled in the same batch ends once", async () => {
   const user_id = await fixture.account(100);
   await heldBy(fixture.hold(user_id, 40));
   const hold_id = await heldBy(fixture.hold(user_id, 20));
@@ -218,7 +218,7 @@ test("a hold that is let go and settled in the same batch is ended once", async 
   expect(await fixture.ledger.accountStatus(user_id)).toMatchObject({ posted: 80, held: 40, available: 40 });
 });
 
-test("a dead hold is let go by the sweep, and its late settle is still charged (new-api#4429)", async () => {
+test("the sweep releases a dead hold, and its late settle is still charged (new-api#4429)", async () => {
   const user_id = await fixture.account(100);
   const hold_id = await heldBy(fixture.hold(user_id, 80));
   await fixture.ledger.sweep();
@@ -230,7 +230,7 @@ test("a dead hold is let go by the sweep, and its late settle is still charged (
   expect(await fixture.ledger.accountStatus(user_id)).toMatchObject({ posted: 30 });
 });
 
-test("a hook that says no undoes the charge and lets the hold go; one that says yes is written with it", async () => {
+test("a settle's hook that answers no undoes the charge and releases the hold; a hook that answers yes commits with it", async () => {
   await db.query({ text: "create table carried_out (step text primary key)" });
   await db.query({
     text: `create function carry_out(arguments jsonb) returns jsonb language sql as $$
@@ -250,7 +250,7 @@ test("a hook that says no undoes the charge and lets the hold go; one that says 
   expect(await db.query({ text: "select step from carried_out" })).toEqual([{ step: "good" }]);
 });
 
-test("a hold whose hook says no holds nothing; one whose hook says yes is refused all the same, with what the hook did", async () => {
+test("a hook that answers no undoes its hold; a refused hold whose hook answers yes still commits the hook's writes", async () => {
   await db.query({ text: "create table begun (step text primary key)" });
   await db.query({
     text: `create function begin_of_test(arguments jsonb) returns jsonb language sql as $$
@@ -278,24 +278,24 @@ test("a hold whose hook says no holds nothing; one whose hook says yes is refuse
   ]);
 });
 
-test("a grant with a key is made once, tells its listeners, and a purchase ends the trial", async () => {
+test("a grant with a key is made once and notifies its listeners, and a purchase ends the trial", async () => {
   const user_id = await trialAccount(10, 1_000);
   expect(await fixture.ledger.accountStatus(user_id)).toMatchObject({ is_trial: true, posted: 10 });
-  const told: string[] = [];
-  fixture.calls.onGrant = async (id) => void told.push(id);
+  const reported: string[] = [];
+  fixture.calls.onGrant = async (id) => void reported.push(id);
   const granted_at = fixture.clock.now();
   const lasting = { granted_at, expires_at: addSeconds(granted_at, 5_000), note: "Invoice 7" };
   const request = { user_id, amount_tokens: 500, source: "top_up" as const, grant_key: "payment:7", ...lasting };
   const bucket = await fixture.ledger.grant(request);
   expect(await fixture.ledger.grant(request)).toEqual(bucket);
   await db.transaction((tx) => fixture.ledger.grant(request, tx));
-  expect(told).toEqual([user_id, user_id]);
+  expect(reported).toEqual([user_id, user_id]);
   expect(await fixture.ledger.accountStatus(user_id)).toMatchObject({ is_trial: false, posted: 510 });
   fixture.pass(2_000);
   expect(await fixture.ledger.accountStatus(user_id)).toMatchObject({ refusal: null, posted: 500 });
 });
 
-test("a grant repays debt first, with both sides in the ledger", async () => {
+test("a grant repays debt first, with entries of both in the ledger", async () => {
   const user_id = await fixture.account();
   const { id: bucket_id } = await fixture.grant(user_id, 30);
   await fixture.settle(user_id, newId(), 30);
@@ -306,7 +306,7 @@ test("a grant repays debt first, with both sides in the ledger", async () => {
   expect((await entriesOf(user_id)).map(({ balance_after }) => balance_after)).toEqual([30, 0, -30, 70, 40, 70]);
 });
 
-test("one poisoned operation fails alone; those of its batch are done", async () => {
+test("one invalid operation fails alone; the others of its batch succeed", async () => {
   const user_id = await fixture.account(1_000);
   const good = Array.from({ length: 9 }, () => newId());
   const poison = settleOf(user_id, newId(), -5);

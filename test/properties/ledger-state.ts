@@ -3,7 +3,7 @@ import type { ExportedEntry } from "../../src/ledger/export-file.ts";
 import { entryHash } from "../../src/ledger/verify-export.ts";
 import type { Db } from "../../src/platform/db.ts";
 
-/** All that the tables hold of one account, read at one moment. */
+/** All rows of one account, read at one moment. */
 export interface State {
   account: Row;
   buckets: Row[];
@@ -12,7 +12,7 @@ export interface State {
   daily: Row[];
   keys: Row[];
   reversals: Row[];
-  /** Every entry so far: one that was read is not read again, since its hash is in those that follow. */
+  /** Every entry so far. An entry is read only once: a change to it would break the hashes of later entries. */
   entries: Entry[];
 }
 
@@ -37,7 +37,7 @@ const STATE = `select
       from entry where user_id = $1 and seq > $2
   ) r) as entries`;
 
-/** The account's state, in one query; `before` is the one that was read last. */
+/** The account's state, in one query. `before` is the last state that was read. */
 export async function readState(db: Db, user_id: string, before: State | null): Promise<State> {
   const known = before?.entries ?? [];
   const [state] = await db.query<State>({ name: "state", text: STATE, values: [user_id, known.length] });
@@ -62,7 +62,7 @@ const movesBalance = ({ type }: Row) => type !== "overage" && type !== "absorbed
 /** Σ of a field. */
 const total = (rows: readonly Row[], field: string): number => rows.reduce((sum, row) => sum + row[field], 0);
 
-/** Σ of a field by another one, where it is not 0. */
+/** The sum of a field, grouped by another field that is not 0. */
 function sums(rows: readonly Row[], by: string, field: string): Map<string, number> {
   const totals = new Map<string, number>();
   for (const row of rows) totals.set(row[by], (totals.get(row[by]) ?? 0) + row[field]);
@@ -70,7 +70,7 @@ function sums(rows: readonly Row[], by: string, field: string): Map<string, numb
   return new Map([...totals].filter(([, sum]) => sum !== 0).toSorted());
 }
 
-/** Every invariant of the ledger (src/ledger/README.md), for this account: what is stored beside what it follows from. */
+/** Compares every invariant of the ledger (src/ledger/README.md) with this account's rows. */
 export function expectInvariants(state: State): void {
   const { account, buckets, holds, events, entries } = state;
   const stored = { ...storedOfAccount(state), ...storedOfCalls(state) };
@@ -192,7 +192,7 @@ function price(event: Row): number {
 
 const isExpired = (bucket: Row, at: string) => Date.parse(at) >= Date.parse(bucket.expires_at);
 
-/** What a call had held of a bucket. */
+/** The tokens that a call held of a bucket. */
 function heldOf(events: Row[], of_hold: string | null, bucket_id: string): number {
   const event = events.find(({ hold_id }) => hold_id === of_hold);
   const place = event?.slice_buckets?.indexOf(bucket_id) ?? -1;

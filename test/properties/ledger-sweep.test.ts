@@ -20,7 +20,7 @@ afterAll(async () => {
 });
 
 const everything = { limit: 100, before_seq: null };
-const standing = (user_id: string) => fixture.ledger.accountStatus(user_id);
+const statusOf = (user_id: string) => fixture.ledger.accountStatus(user_id);
 
 async function heldBy(outcome: Promise<HoldOutcome>): Promise<string> {
   const held = await outcome;
@@ -28,18 +28,18 @@ async function heldBy(outcome: Promise<HoldOutcome>): Promise<string> {
   return held.hold_id;
 }
 
-/** The lease of a hold runs out, as when its process died. */
+/** Ends the lease of a hold, as if its process had died. */
 async function die(hold_id: string): Promise<void> {
   await db.query({ text: "update hold set expires_at = clock_timestamp() where id = $1", values: [hold_id] });
 }
 
-/** A call that has come to `cost` so far. */
+/** A call with this cost so far. */
 const note = (user_id: string, hold_id: string, cost: number | null, more: Partial<SettleRequest> = {}) => {
   const charge = cost === null ? null : settleOf(user_id, hold_id, cost, { request_id: hold_id, ...more });
   return fixture.ledger.progress([{ user_id, hold_id, charge }]);
 };
 
-/** A call that held 80 of 100 tokens, had come to `cost` when it was last heard of, and was settled as that. */
+/** A call that held 80 of 100 tokens, was lost at a cost of `cost`, and was settled at that. */
 async function lostCall(cost: number, api_key_id: string | null = null) {
   const user_id = await fixture.account(100);
   const hold_id = await heldBy(fixture.hold(user_id, 80, { api_key_id }));
@@ -50,14 +50,14 @@ async function lostCall(cost: number, api_key_id: string | null = null) {
 }
 
 describe("a hold whose lease runs out", () => {
-  test("is settled as what was last known of its call (litellm#14457)", async () => {
+  test("is settled at the last known cost of its call (litellm#14457)", async () => {
     const user_id = await fixture.account(100);
     const hold_id = await heldBy(fixture.hold(user_id, 80));
     for (const cost of [20, 35, null]) await note(user_id, hold_id, cost);
     await die(hold_id);
     await fixture.ledger.sweep();
     await fixture.ledger.sweep();
-    expect(await standing(user_id)).toMatchObject({ posted: 65, held: 0 });
+    expect(await statusOf(user_id)).toMatchObject({ posted: 65, held: 0 });
     const [entry] = await fixture.ledger.entries(user_id, {}, everything);
     expect(entry).toMatchObject({ type: "usage", amount: -35, hold_id, model: "lab/small", request_id: hold_id });
     expect(entry?.description).toBe("Model call, settled as last known");
@@ -65,7 +65,7 @@ describe("a hold whose lease runs out", () => {
     expect(record?.charge).toMatchObject({ from_progress: true, output_tokens: 20 });
   });
 
-  test("is charged the rest when its call lives after all and came to more, once, with both lines to explain it", async () => {
+  test("is charged the difference once, as a second line, if its call still lives and cost more", async () => {
     const { user_id, hold_id } = await lostCall(35);
     const charge = { request_id: hold_id, output_tokens: 44, output_rate_micro: 1_360_000 };
     const whole = { cost_tokens: 60, charged_tokens: 60, overage_tokens: 0, absorbed_tokens: 0 };
@@ -78,7 +78,7 @@ describe("a hold whose lease runs out", () => {
       const again = await fixture.settle(user_id, hold_id, cost, charge);
       expect(again).toEqual({ status: "settled", replayed: true, ...whole });
     }
-    expect(await standing(user_id)).toMatchObject({ posted: 40, held: 0 });
+    expect(await statusOf(user_id)).toMatchObject({ posted: 40, held: 0 });
     const [record] = await fixture.ledger.charges(user_id, hold_id, 1);
     expect(record?.charge).toMatchObject({ from_progress: false, output_tokens: 44, ...whole });
     expect(record?.charge?.entries.map(({ amount, description }) => [amount, description])).toEqual([
@@ -89,7 +89,7 @@ describe("a hold whose lease runs out", () => {
     expect(daily_usage).toMatchObject([{ requests: 1, cost_tokens: 60, tokens: 144 }]);
   });
 
-  test("is charged the rest by the rules of any charge: what nobody can pay is absorbed, its key's spend counts it", async () => {
+  test("is charged the difference like any charge: the uncovered part is absorbed, and the key's spend counts it", async () => {
     const api_key_id = newId();
     const { user_id, hold_id } = await lostCall(35, api_key_id);
     await fixture.settle(user_id, newId(), 50);
@@ -98,20 +98,20 @@ describe("a hold whose lease runs out", () => {
       charged_tokens: 50,
       absorbed_tokens: 10,
     });
-    expect(await standing(user_id)).toMatchObject({ posted: 0, held: 0 });
+    expect(await statusOf(user_id)).toMatchObject({ posted: 0, held: 0 });
     const spends = await fixture.ledger.keySpends({ user_ids: [user_id], ids: [api_key_id] });
     expect(spends.get(api_key_id)?.spent).toBe(60);
   });
 
-  test("and whose call came to no more than was last known of it stays charged as that", async () => {
+  test("keeps its charge if its call cost no more than the last known cost", async () => {
     const { user_id, hold_id } = await lostCall(35);
     for (const cost of [35, 30]) {
       expect(await fixture.settle(user_id, hold_id, cost)).toMatchObject({ cost_tokens: 35, replayed: true });
     }
-    expect(await standing(user_id)).toMatchObject({ posted: 65 });
+    expect(await statusOf(user_id)).toMatchObject({ posted: 65 });
   });
 
-  test("is counted whole on the day on which it was first charged", async () => {
+  test("counts completely on the day of its first charge", async () => {
     const world = createLedgerFixture(db, "2026-03-01T23:59:00.000Z");
     const user_id = await world.account(100);
     const hold_id = await heldBy(world.hold(user_id, 80));
@@ -127,27 +127,27 @@ describe("a hold whose lease runs out", () => {
     ]);
   });
 
-  test("lives on when its call is heard of before it was ended, however late", async () => {
+  test("stays open if its call reports progress before a sweep has ended it, however late", async () => {
     const user_id = await fixture.account(100);
     const hold_id = await heldBy(fixture.hold(user_id, 80));
     await note(user_id, hold_id, 35);
     await die(hold_id);
     await note(user_id, hold_id, null);
     await fixture.ledger.sweep();
-    expect(await standing(user_id)).toMatchObject({ posted: 100, held: 80 });
+    expect(await statusOf(user_id)).toMatchObject({ posted: 100, held: 80 });
     expect(await fixture.settle(user_id, hold_id, 60)).toMatchObject({ cost_tokens: 60, replayed: false });
   });
 
-  test("is let go when nothing was generated", async () => {
+  test("is released if nothing was generated", async () => {
     const user_id = await fixture.account(100);
     const hold_id = await heldBy(fixture.hold(user_id, 80));
     await note(user_id, hold_id, null);
     await die(hold_id);
     await fixture.ledger.sweep();
-    expect(await standing(user_id)).toMatchObject({ posted: 100, held: 0 });
+    expect(await statusOf(user_id)).toMatchObject({ posted: 100, held: 0 });
   });
 
-  test("lives on when it was renewed in time, even when a sweep had seen it nearly dead", async () => {
+  test("gets a full new lease if its call reports progress a second before the lease ends", async () => {
     const user_id = await fixture.account(100);
     const hold_id = await heldBy(fixture.hold(user_id, 80));
     const nearly =
@@ -163,22 +163,22 @@ describe("a hold whose lease runs out", () => {
 });
 
 describe("thresholds", () => {
-  /** A ledger, an account with these buckets, and what is told of the account by the next sweep. */
+  /** A ledger, an account with these buckets, and the thresholds of the account that the next sweep reports. */
   async function watched(...amounts: number[]) {
-    const told: Crossing[] = [];
+    const reported: Crossing[] = [];
     const world = createLedgerFixture(db);
-    world.calls.notify = async (crossing) => void told.push(crossing);
+    world.calls.notify = async (crossing) => void reported.push(crossing);
     const user_id = await world.account(...amounts);
     const sweep = async () => {
       await world.ledger.sweep();
       await world.ledger.sweep();
-      return told.splice(0).filter((crossing) => crossing.user_id === user_id);
+      return reported.splice(0).filter((crossing) => crossing.user_id === user_id);
     };
     return { ...world, user_id, sweep };
   }
   const names = (crossings: Crossing[]) => crossings.map(({ kind, percent }) => `${kind} ${percent}`);
 
-  test("are told once for each grant, cap and budget, of the charge that crossed them", async () => {
+  test("are reported once for each grant, cap and budget, with the charge that crossed them", async () => {
     const { user_id, sweep, ...world } = await watched(100);
     const key = { api_key_id: newId(), key_budget_tokens: 200 };
     const spend = async (cost: number) => {
@@ -204,7 +204,7 @@ describe("thresholds", () => {
     ]);
   });
 
-  test("of a key's budget are told of a charge whose hold was gone", async () => {
+  test("of a key's budget are reported for a charge without an open hold", async () => {
     const { user_id, sweep, ...world } = await watched(1_000);
     const key = { api_key_id: newId(), key_budget_tokens: 100 };
     const hold_id = await heldBy(world.hold(user_id, 90, key));
@@ -214,7 +214,7 @@ describe("thresholds", () => {
     expect(names(await sweep())).toEqual(["key_budget 50", "key_budget 80"]);
   });
 
-  test("of the balance are told of tokens that expired, and not again of what is spent after that", async () => {
+  test("of the balance are reported for expired tokens, and not again for later charges", async () => {
     const { user_id, sweep, ...world } = await watched();
     await world.grant(user_id, 60, 10);
     await world.grant(user_id, 40);
@@ -228,7 +228,7 @@ describe("thresholds", () => {
     expect(names(await sweep())).toEqual(["balance 80", "balance 100"]);
   });
 
-  test("of the balance are told of what a call held of an expired bucket and did not spend", async () => {
+  test("of the balance are reported for tokens of an expired bucket that a call held and did not spend", async () => {
     const { user_id, sweep, ...world } = await watched();
     await world.grant(user_id, 100, 10);
     const hold_id = await heldBy(world.hold(user_id, 100));
@@ -238,7 +238,7 @@ describe("thresholds", () => {
     expect(names(await sweep())).toEqual(["balance 50", "balance 80", "balance 100"]);
   });
 
-  test("of the balance are told of a claw-back, again after each grant", async () => {
+  test("of the balance are reported for a claw-back, and again after each grant", async () => {
     const { user_id, sweep, ...world } = await watched();
     const bucket = await world.grant(user_id, 100);
     const clawBack = (amount_tokens: number, key: string) =>
@@ -252,24 +252,24 @@ describe("thresholds", () => {
     expect(names(await sweep())).toEqual(["balance 50", "balance 80", "balance 100"]);
   });
 
-  test("are told again by the next sweep when who was told failed", async () => {
+  test("are reported again by the next sweep if their listener failed", async () => {
     const world = createLedgerFixture(db);
     let fails = true;
-    const told: string[] = [];
+    const reported: string[] = [];
     const user_id = await world.account(100);
     world.calls.notify = async (crossing) => {
       if (fails) throw new Error("not now");
-      if (crossing.user_id === user_id) told.push(`${crossing.kind} ${crossing.percent}`);
+      if (crossing.user_id === user_id) reported.push(`${crossing.kind} ${crossing.percent}`);
     };
     await world.settle(user_id, newId(), 60);
     await expect(world.ledger.sweep()).rejects.toThrow("not now");
     fails = false;
     await world.ledger.sweep();
-    expect(told).toEqual(["balance 50"]);
+    expect(reported).toEqual(["balance 50"]);
   });
 });
 
-describe("one failure in a sweep holds up nothing else, and is told at the end:", () => {
+describe("a sweep continues after one failure, and reports it at the end:", () => {
   const change = (text: string, values: unknown[]) => db.query({ text, values });
 
   test("a hold that cannot be ended", async () => {
@@ -282,11 +282,11 @@ describe("one failure in a sweep holds up nothing else, and is told at the end:"
     await fixture.grant(expired, 100, 10);
     fixture.pass(10);
     await expect(fixture.ledger.sweep()).rejects.toThrow(`1 failed, the rest is done: hold ${hold_ids[0]}`);
-    expect(await standing(sound)).toMatchObject({ held: 0 });
+    expect(await statusOf(sound)).toMatchObject({ held: 0 });
     expect(await fixture.ledger.entries(expired, { type: "expiry" }, everything)).toHaveLength(1);
     await change("update hold set progress = null where id = $1", [hold_ids[0]]);
     await fixture.ledger.sweep();
-    expect(await standing(poisoned)).toMatchObject({ posted: 100, held: 0 });
+    expect(await statusOf(poisoned)).toMatchObject({ posted: 100, held: 0 });
   });
 
   test("an account whose buckets cannot be closed", async () => {
@@ -308,17 +308,17 @@ describe("one failure in a sweep holds up nothing else, and is told at the end:"
     expect(await fixture.ledger.entries(poisoned, { type: "expiry" }, everything)).toHaveLength(1);
   });
 
-  test("a threshold that somebody cannot be told of", async () => {
+  test("a threshold whose listener fails", async () => {
     const world = createLedgerFixture(db);
     const [one, other] = [await world.account(100), await world.account(100)].sort() as [string, string];
-    const told: string[] = [];
+    const reported: string[] = [];
     world.calls.notify = async ({ user_id }) => {
       if (user_id === one) throw new Error("no");
-      if (user_id === other) told.push(user_id);
+      if (user_id === other) reported.push(user_id);
     };
     for (const user_id of [one, other]) await world.settle(user_id, newId(), 60);
     await expect(world.ledger.sweep()).rejects.toThrow("1 failed, the rest is done");
-    expect(told).toEqual([other]);
+    expect(reported).toEqual([other]);
     await change("delete from crossing where user_id = $1", [one]);
   });
 });

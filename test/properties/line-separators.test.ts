@@ -12,7 +12,7 @@ import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { runPurser } from "../support/process.ts";
 import { createLedgerFixture, settleOf } from "./ledger-fixture.ts";
 
-// JSON may contain the line separators U+2028 and U+2029 unescaped, and callers write them. Files of JSON lines keep them.
+// JSON may contain the line separators U+2028 and U+2029 unescaped, and some callers write them. Files of JSON lines keep them.
 
 const LABEL = "first\u2028second\u2029third";
 
@@ -45,7 +45,7 @@ test("a backup with line separators in a text is read back with every row", asyn
   expect(events).toEqual([expect.stringContaining(LABEL)]);
 });
 
-test("a month with line separators in a usage label is archived, and its files are in order", async () => {
+test("a month with line separators in a usage label is archived, and its files pass the audit", async () => {
   await archiveClosedMonths({ db, folder, report: () => {} }, "2024-05-01T00:00:00.000Z");
   expect(await db.query({ text: "select hold_id from usage_event" })).toEqual([]);
   const verifier = createVerifier();

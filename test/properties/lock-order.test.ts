@@ -15,7 +15,7 @@ import { LIMITS, MODEL_CALL } from "./run-queue-fixture.ts";
 
 const NOW = "2026-03-01T09:00:00.000Z";
 
-describe.skipIf(inject("storage").kind === "embedded")("writers that meet at the same runs", () => {
+describe.skipIf(inject("storage").kind === "embedded")("concurrent writers of the same runs", () => {
   let database: TestDatabase;
   let db: Db;
   beforeAll(async () => {
@@ -38,9 +38,9 @@ describe.skipIf(inject("storage").kind === "embedded")("writers that meet at the
   };
   const locksAwaited = (count: number) => expect.poll(waiting, { timeout: 10_000, interval: 10 }).toBe(count);
 
-  /** Three runs of one user at work, in the order of their ids, each in a model call that is held for. */
+  /** Three runs of one user, at work and ordered by id. Each makes a model call with a hold. */
   const threeRuns = async () => {
-    await db.query({ text: "truncate run, run_step, runs_at_work, runs_at_work_change" }); // what an earlier test gave back
+    await db.query({ text: "truncate run, run_step, runs_at_work, runs_at_work_change" }); // left by an earlier test
     const { ledger, account, hold } = createLedgerFixture(db);
     const scheduling = createScheduling({ db, clock: { now: () => NOW } });
     const user_id = await account(1_000);
@@ -68,7 +68,7 @@ describe.skipIf(inject("storage").kind === "embedded")("writers that meet at the
     "a batch of settles": (sql, { settles }) => applyOperations(sql, settles.toReversed(), NOW, APPLY_WITH_STEPS),
     "the end of all runs of a user": (sql, { user_id }) =>
       cancelRuns(sql, { user_id, agent_id: null, run_id: null }, NOW),
-    "a worker that gives its runs back": (sql) => handBackRuns(sql, { worker_id: "worker", lease: null }, NOW),
+    "a worker that returns its runs": (sql) => handBackRuns(sql, { worker_id: "worker", lease: null }, NOW),
     "a batch of intents": (sql, { runs }) =>
       startSteps(
         sql,
@@ -78,11 +78,11 @@ describe.skipIf(inject("storage").kind === "embedded")("writers that meet at the
   const names = Object.keys(writers);
   const pairs = names.flatMap((one, index) => names.slice(index + 1).map((other) => [one, other] as const));
 
-  test.each(pairs)("%s and %s never wait for each other in a circle", async (one, other) => {
+  test.each(pairs)("%s and %s never deadlock", async (one, other) => {
     const scene = await threeRuns();
     const [blocker, first, second] = await Promise.all([connect(), connect(), connect()]);
     onTestFinished(async () => void (await Promise.all([blocker.end(), first.end(), second.end()])));
-    // Both have locked what they come to first, and stand before the run in the middle.
+    // Both have locked their first run, and wait for the run in the middle.
     await blocker.query("begin");
     await blocker.query("select from run where id = $1 for update", [scene.runs[1]?.lease.run_id]);
     const before = writers[one]?.(sqlOf(first), scene);
@@ -93,7 +93,7 @@ describe.skipIf(inject("storage").kind === "embedded")("writers that meet at the
     await Promise.all([before, after]);
   });
 
-  test("a transaction that lost a deadlock is run again, and both are there", async () => {
+  test("a transaction that lost a deadlock is retried, and both transactions commit", async () => {
     const scene = await threeRuns();
     const [one, other] = scene.runs.map(({ lease }) => lease.run_id);
     const both_began = Promise.withResolvers<void>();
@@ -111,7 +111,7 @@ describe.skipIf(inject("storage").kind === "embedded")("writers that meet at the
         await label(tx, ids[1], model);
       });
     await Promise.all([write([one, other], "a"), write([other, one], "b")]);
-    // One of them lost at least once; a slow machine can let it lose again.
+    // At least one of them lost once. On a slow machine it can lose again.
     expect(attempts).toBeGreaterThan(2);
     const rows = await db.query<{ model_id: string }>({
       text: "select model_id from run where id in ($1, $2)",
@@ -121,7 +121,7 @@ describe.skipIf(inject("storage").kind === "embedded")("writers that meet at the
   });
 });
 
-/** A connection without anything that would repeat a statement. */
+/** A connection that does not retry statements. */
 function sqlOf(client: pg.Client): Sql {
   const query = async <Row>({ text, values }: { text: string; values?: readonly unknown[] }) =>
     (await client.query(text, [...(values ?? [])])).rows as Row[];

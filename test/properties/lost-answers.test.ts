@@ -8,7 +8,7 @@ import { LIMITS, useQueue } from "./run-queue-fixture.ts";
 
 const queue = useQueue();
 
-/** A node whose connection breaks when the database has done what it was asked, and before it says so; `for_good` when it is not back to be asked again. */
+/** A node whose connection breaks after the database has executed a statement and before its answer. `for_good`: the database stays away. */
 const node = ({ for_good = false } = {}) => {
   const lost = { answers: 0 };
   const losing = async <T>(work: Promise<T>, isConcerned: (answer: T) => boolean = () => true): Promise<T> => {
@@ -43,12 +43,12 @@ const node = ({ for_good = false } = {}) => {
   });
   return { lost, scheduling, worker };
 };
-/** Long before a lease is over. */
+/** Long before a lease ends. */
 const ends = (id: string) =>
   expect.poll(async () => (await queue.scheduling.getRun(queue.agent, id)).output, { timeout: 10_000 });
 const NEW_RUN = { agent_version: 1, model_id: null, input: {} };
 
-test("a run-now whose queueing was done and not answered is begun by the worker that has it, not when its lease is over", async () => {
+test("a run-now whose queueing got no answer is begun by the worker that holds it, before its lease ends", async () => {
   const { lost, scheduling, worker } = node();
   await worker.start();
   lost.answers = 1;
@@ -58,7 +58,7 @@ test("a run-now whose queueing was done and not answered is begun by the worker 
   await worker.stop();
 });
 
-test("and so is a run whose claim was not answered", async () => {
+test("a run whose claim got no answer is begun by the worker that holds it", async () => {
   const { lost, worker } = node();
   const { id } = await queue.enqueue();
   lost.answers = 1;
@@ -67,11 +67,11 @@ test("and so is a run whose claim was not answered", async () => {
   await worker.stop();
 });
 
-test("a worker that is stopped at that moment gives the run back, for others to begin it at once", async () => {
+test("a worker that is stopped after a claim without an answer returns the run, so that others begin it at once", async () => {
   const { lost, worker } = node({ for_good: true });
   const { id } = await queue.enqueue();
   lost.answers = 1;
-  await worker.start(); // claims, and does not hear what
+  await worker.start(); // claims, and gets no answer
   await worker.stop();
   expect(await queue.claimOne("worker-2")).toMatchObject({ attempt: 1, lease: { run_id: id } });
 });

@@ -8,7 +8,7 @@ import { leaksIn } from "../support/encodings.ts";
 import { CLIENT_SECRET, type OAuthServer, startOAuthServer } from "../support/oauth-server.ts";
 import { newMasterKey, OAUTH, vaultNode } from "../support/vault.ts";
 
-// The tokens of one oauth secret, which several nodes use at the same time.
+// Several nodes use the tokens of one oauth secret at the same time.
 
 const KEK = newMasterKey("k1");
 let database: TestDatabase;
@@ -36,11 +36,11 @@ const usage = (refused_version?: number) => ({
   refused_version,
 });
 const tokenOf = (opening: Opening) => (opening.status === "opened" ? opening.secret.value.reveal() : opening.status);
-/** Four opens on each node at once. */
+/** Four concurrent opens on each node. */
 const openAtOnce = (user: string, refused_version?: number) =>
   Promise.all([0, 1, 2, 3].flatMap(() => nodes.map((node) => node.open(user, "BERTHS", usage(refused_version)))));
 
-/** A person signs in for a secret. The result is what the browser comes back with. */
+/** A person signs in for a secret. Returns the parameters with which the browser comes back. */
 async function signIn() {
   const [node] = nodes as [(typeof nodes)[number]];
   const user = newId();
@@ -60,7 +60,7 @@ async function connectedSecret() {
   return { user, id };
 }
 
-it("two nodes with eight requests renew a refused token once, and all of them get the new one", async () => {
+it("two nodes with eight requests refresh a rejected token once, and all requests get the new one", async () => {
   const { user } = await connectedSecret();
   const before = await openAtOnce(user);
   expect(new Set(before.map(tokenOf)).size).toBe(1);
@@ -73,7 +73,7 @@ it("two nodes with eight requests renew a refused token once, and all of them ge
   expect(tokenOf(after[0] as Opening)).not.toBe(tokenOf(first as Opening));
 });
 
-it("a node that dies while it asks holds up the others only until its lease ends", async () => {
+it("a node that dies during a refresh delays the others only until its lease ends", async () => {
   const { user, id } = await connectedSecret();
   const version = (await nodes[0]?.get(user, id))?.version ?? 0;
   await db.query({
@@ -84,7 +84,7 @@ it("a node that dies while it asks holds up the others only until its lease ends
   expect((await nodes[1]?.open(user, "BERTHS", usage(version)))?.status).toBe("opened");
 });
 
-it("a token that comes after the owner changed the secret is not stored", async () => {
+it("a token that arrives after the owner changed the secret is not stored", async () => {
   const user = newId();
   const [one, other] = nodes as [(typeof nodes)[number], (typeof nodes)[number]];
   const oauth = {
@@ -122,7 +122,7 @@ it("a sign-in that ends after the owner changed the client stores no token of th
   expect((await node.get(user, id)).oauth).toMatchObject({ status: "not_connected", client_id: "another" });
 });
 
-it("the rows hold no token and no credential, and a row that is called a value does not open", async () => {
+it("the rows contain no token and no credential, and a sealed token does not open as a value", async () => {
   const { user, id } = await connectedSecret();
   await nodes[0]?.open(user, "BERTHS", usage());
   const rows = await db.query({ text: "select *, encode(sealed, 'escape') as text from secret", values: [] });

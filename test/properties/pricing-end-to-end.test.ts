@@ -4,7 +4,7 @@ import { openStream } from "../support/event-stream.ts";
 import { ask, charges, expectCleanAudit, type Lab, settledBalance, startLab } from "../support/lab.ts";
 import { completion } from "../support/upstream.ts";
 
-/** Models at the ends of what rates may be, and at the odd places between. */
+/** Models with the extreme rates, and odd ones between. */
 const RATES: [input: string, output: string, cached?: string, written?: string][] = [
   ["0.000001", "0.000002"],
   ["0.333333", "1.000001"],
@@ -32,7 +32,7 @@ beforeAll(async () => {
 });
 afterAll(() => lab.stop());
 
-/** Contract 4's sum in integers, rounded up once. Written anew here, to disagree where the service errs. */
+/** Contract 4's sum in integers, rounded up once. Written separately here, so that an error of the service shows. */
 function priceOf(model: number, usage: Record<"input" | "cached" | "written" | "output", number>): number {
   const [input, output, cached = input, written = input] = RATES[model] ?? ["0", "0"];
   const millionths =
@@ -45,7 +45,7 @@ function priceOf(model: number, usage: Record<"input" | "cached" | "written" | "
 
 const call = fc.record({
   model: fc.nat(RATES.length - 1),
-  // A report of nothing at all is not believed, so there is always some input.
+  // Purser does not believe a report without any token, so there is always some input.
   input: fc.oneof(fc.integer({ min: 1, max: 20 }), fc.integer({ min: 1, max: 5_000_000 })),
   cached: fc.nat(100),
   written: fc.nat(100),

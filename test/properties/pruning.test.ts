@@ -6,7 +6,7 @@ import { addDays } from "../../src/platform/clock.ts";
 import { newId } from "../../src/platform/ids.ts";
 import { MODEL_CALL, START, useQueue } from "./run-queue-fixture.ts";
 
-// Old runs are deleted from a database of their own.
+// Runs are deleted from a database of this file's own.
 
 const queue = useQueue();
 const DONE = { status: "succeeded", output: "Done." } as const;
@@ -41,7 +41,7 @@ const counted = async (table: string) =>
   (await queue.db.query<{ rows: number }>({ text: `select count(*) as rows from ${table}` }))[0]?.rows;
 
 describe("the operator's retention", () => {
-  test("deletes what finished before it, with its steps, and nothing that is unfinished, younger, or an agent's last", async () => {
+  test("deletes older finished runs with their steps, but no unfinished or younger run and no agent's last run", async () => {
     await ended();
     await queue.enqueue();
     const open = await queue.claimOne();
@@ -58,7 +58,7 @@ describe("the operator's retention", () => {
     expect(await counted("run_step")).toBe(3);
   });
 
-  test("for ever, which is the default, deletes nothing", async () => {
+  test("without a limit, which is the default, deletes nothing", async () => {
     await ended();
     await ended();
     queue.now = addDays(START, 10_000);
@@ -66,7 +66,7 @@ describe("the operator's retention", () => {
     expect(await ids()).toHaveLength(2);
   });
 
-  test("takes a long backlog in turns of bounded size, one after the other, and then rests for an hour", async () => {
+  test("deletes a long backlog in batches of bounded size, one after the other, and then rests for an hour", async () => {
     const { user_id, agent_id } = queue.agent;
     await queue.db.query({
       text: `insert into run (user_id, id, agent_id, agent_version, trigger, status, queued_at, finished_at, input, priority)
@@ -120,7 +120,7 @@ describe("conversations", () => {
     return run_id;
   }
 
-  test("lose the turns whose runs are too old, and go with their last one; one that was never begun stays", async () => {
+  test("lose the turns whose runs are too old, and are deleted with their last turn; one without turns stays", async () => {
     await threads().create(key("never-begun"));
     await turn("old");
     await turn("going-on");
@@ -136,7 +136,7 @@ describe("conversations", () => {
   });
 
   test.skipIf(inject("storage").kind === "embedded")(
-    "keep a turn that begins at the very moment at which the one before it is deleted",
+    "keep a turn that begins while the previous turn is being deleted",
     async () => {
       await turn("going-on");
       await ended();

@@ -4,7 +4,7 @@ import { jsonbText } from "../../src/platform/json.ts";
 import type { ClaimedRun, NewRun } from "../../src/runs/runs.types.ts";
 import { LIMITS, MODEL_CALL, START, USAGE, useQueue } from "./run-queue-fixture.ts";
 
-// Runs that begin where they are asked for, and end with their last step.
+// Runs that begin with their request, and end with their last step.
 
 const queue = useQueue({ ends_with_step: true });
 let stop: (() => Promise<void>) | undefined;
@@ -18,7 +18,7 @@ const FIRST_STEP = { ...MODEL_CALL, internal: { hold_id: newId() } };
 const ask = (fields: Partial<NewRun> = {}) =>
   queue.scheduling.enqueue({ ...queue.agent, agent_version: 1, model_id: "lab/small", input: {}, ...fields });
 
-/** A worker of this node with so many places; what it was given. */
+/** A worker of this node with this number of slots, and the runs that it was given. */
 async function worker(most: number, limits = LIMITS): Promise<ClaimedRun[]> {
   const given: ClaimedRun[] = [];
   const none = () => {};
@@ -32,7 +32,7 @@ async function worker(most: number, limits = LIMITS): Promise<ClaimedRun[]> {
   return given;
 }
 
-async function ride(lease: ClaimedRun["lease"], output: string | null) {
+async function finishByHook(lease: ClaimedRun["lease"], output: string | null) {
   const { argument } = queue.scheduling.finishStepHook(lease, {
     index: 0,
     status: "succeeded",
@@ -47,7 +47,7 @@ async function ride(lease: ClaimedRun["lease"], output: string | null) {
   return row?.answers[0] ?? {};
 }
 
-test("a run-now begins as it is written, with the intent of its first step, under the first lease", async () => {
+test("a run-now begins in the statement that stores it, with the intent of its first step, under the first lease", async () => {
   const given = await worker(5);
   const asked = await ask({ first_step: FIRST_STEP });
   expect(asked).toMatchObject({ refusal: null, has_begun: true, run: { status: "queued", started_at: null } });
@@ -63,7 +63,7 @@ test("a run-now begins as it is written, with the intent of its first step, unde
   expect(await queue.scheduling.finishStep(lease, { index: 0, status: "succeeded", usage: USAGE })).toBe(true);
 });
 
-test("run-nows beyond their user's limit, or the places there are, wait in the queue", async () => {
+test("run-nows beyond their user's limit or the free slots wait in the queue", async () => {
   const given = await worker(5, { concurrent_runs: 4, concurrent_runs_per_user: 2 });
   for (const begins of [true, true, false]) expect(await ask()).toMatchObject({ has_begun: begins });
   const other = { user_id: newId(), agent_id: newId() };
@@ -74,7 +74,7 @@ test("run-nows beyond their user's limit, or the places there are, wait in the q
   expect(new Set(given.map(({ lease }) => lease.run_id)).size).toBe(4);
 });
 
-test("a run-now of a key with a limit of its own, or of a user with one, waits in the queue above it", async () => {
+test("a run-now beyond the limit of its key or of its user waits in the queue", async () => {
   const given = await worker(5);
   const { user_id } = queue.agent;
   const user = "insert into users (id, email, created_at, limits) values ($1, $2, now(), $3)";
@@ -87,42 +87,42 @@ test("a run-now of a key with a limit of its own, or of a user with one, waits i
   await expect.poll(() => given.length).toBe(2);
 });
 
-test("a step that ends its run ends it with its outcome, and whoever waits here is told the run as its record is", async () => {
+test("a step that ends its run stores the outcome, and waiting callers of this node get the stored run", async () => {
   const given = await worker(5);
   await ask({ first_step: FIRST_STEP });
   const [{ lease }] = given as [ClaimedRun];
   const waiting = queue.scheduling.finishedRun(queue.agent, lease.run_id, { timeout_ms: 30_000, is_open: false });
-  // it looks once, and waits from then on
+  // It reads the run once, and then waits.
   await queue.scheduling.getRun(queue.agent, lease.run_id);
-  const answer = await ride(lease, "done\0");
+  const answer = await finishByHook(lease, "done\0");
   expect(answer).toMatchObject({ done: true, ended: true, run: { status: "succeeded" } });
   queue.scheduling.noteEnd(lease, answer);
-  const told = await waiting;
-  expect(told).toMatchObject({
+  const finished_run = await waiting;
+  expect(finished_run).toMatchObject({
     status: "succeeded",
     output: "done\ufffd",
     finished_at: START,
     steps: [{ usage: USAGE }],
   });
-  expect(told).toEqual(await queue.scheduling.getRun(queue.agent, lease.run_id));
-  expect(await ride(lease, "again")).toEqual({ done: false, ended: false });
+  expect(finished_run).toEqual(await queue.scheduling.getRun(queue.agent, lease.run_id));
+  expect(await finishByHook(lease, "again")).toEqual({ done: false, ended: false });
   expect(await queue.scheduling.finishRun(lease, { status: "succeeded", output: "again" })).toBe(false);
 });
 
-test("a step does not end a run that is being cancelled, or one that goes on", async () => {
+test("a step does not end a run that is being cancelled, or a run that continues", async () => {
   const given = await worker(5);
   await ask({ first_step: FIRST_STEP });
   await ask({ first_step: FIRST_STEP });
   const [cancelled, goes_on] = given as [ClaimedRun, ClaimedRun];
   await queue.scheduling.requestCancel(queue.agent, cancelled.lease.run_id);
-  expect(await ride(cancelled.lease, "too late")).toMatchObject({ done: true, ended: false });
-  expect(await ride(goes_on.lease, null)).toMatchObject({ done: true, ended: false });
+  expect(await finishByHook(cancelled.lease, "too late")).toMatchObject({ done: true, ended: false });
+  expect(await finishByHook(goes_on.lease, null)).toMatchObject({ done: true, ended: false });
   expect(await queue.scheduling.finishRun(cancelled.lease, { status: "succeeded", output: "too late" })).toBe(true);
   expect((await queue.scheduling.getRun(queue.agent, cancelled.lease.run_id)).status).toBe("cancelled");
   expect((await queue.scheduling.getRun(queue.agent, goes_on.lease.run_id)).status).toBe("running");
 });
 
-test("start_steps answers each of a batch in order: written, being cancelled, another's", async () => {
+test("start_steps answers each step of a batch in order: written, being cancelled, or of another lease", async () => {
   const given = await worker(5);
   for (let nth = 0; nth < 3; nth += 1) await ask();
   const [good, cancelled, lost] = given.map(({ lease }) => lease) as [
@@ -136,7 +136,7 @@ test("start_steps answers each of a batch in order: written, being cancelled, an
   expect(states).toEqual(["lost", "running", "cancelling"]);
 });
 
-test("a run-now that is told of only at its end begins without waiting for the disk; in a batch with others it waits", async () => {
+test("a run-now that is answered at its end begins without waiting for the disk; in a batch with others it waits", async () => {
   await worker(5);
   const statements = [
     "create table commits (id serial, setting text)",

@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { newId } from "../../src/platform/ids.ts";
 import { FAILED, LIMITS, MODEL_CALL, START, USAGE, useQueue } from "./run-queue-fixture.ts";
 
-const NOBODY = "00000000-0000-7000-8000-000000000000";
+const UNKNOWN_ID = "00000000-0000-7000-8000-000000000000";
 const queue = useQueue();
 
 describe("cancelling", () => {
@@ -16,7 +16,7 @@ describe("cancelling", () => {
     expect(await queue.scheduling.claim("worker-1", 1, LIMITS)).toEqual([]);
   });
 
-  test("a run at work is cancelling until its worker has stopped, begins no further step, and ends cancelled", async () => {
+  test("a claimed run is cancelling until its worker has stopped, begins no further step, and ends cancelled", async () => {
     const { id } = await queue.enqueue();
     const { lease } = await queue.claimOne();
     expect(await queue.scheduling.requestCancel(queue.agent, id)).toMatchObject({
@@ -34,7 +34,7 @@ describe("cancelling", () => {
     });
   });
 
-  test("its usage up to then is kept", async () => {
+  test("keeps the usage up to then", async () => {
     const { id } = await queue.enqueue();
     const { lease } = await queue.claimOne();
     await queue.scheduling.startStep(lease, MODEL_CALL);
@@ -44,7 +44,7 @@ describe("cancelling", () => {
     expect((await queue.scheduling.getRun(queue.agent, id)).usage.cost_tokens).toBe(9);
   });
 
-  test("when its worker is lost or hands it back, it is cancelled, and reported once", async () => {
+  test("ends a cancelling run, and reports it once, if its worker is lost or returns it", async () => {
     for (const leave of [
       () => queue.expireLeases().then(() => queue.scheduling.reap()),
       () => queue.scheduling.handBack("worker-1"),
@@ -78,7 +78,7 @@ describe("cancelling", () => {
     expect(reported).toEqual([id]);
   });
 
-  test("disabling the agent cancels those of its runs that nobody is at", async () => {
+  test("disabling the agent cancels its runs that no worker executes", async () => {
     const at_work = await queue.enqueue();
     await queue.claimOne();
     const queued = await queue.enqueue();
@@ -99,7 +99,7 @@ describe("cancelling", () => {
     expect((await queue.scheduling.getRun(queue.agent, queued.id)).status).toBe("cancelled");
   });
 
-  test.each(["not-a-uuid", NOBODY])("a run %s does not exist", async (id) => {
+  test.each(["not-a-uuid", UNKNOWN_ID])("a run %s does not exist", async (id) => {
     await expect(queue.scheduling.requestCancel(queue.agent, id)).rejects.toMatchObject({ code: "not_found" });
     await expect(queue.scheduling.getRun(queue.agent, id)).rejects.toMatchObject({ code: "not_found" });
   });
@@ -118,7 +118,7 @@ describe("cancelling", () => {
 });
 
 describe("listing", () => {
-  test("newest first, page by page, filtered", async () => {
+  test("returns runs newest first, page by page and filtered", async () => {
     const first = await queue.enqueue();
     queue.now = "2026-03-01T10:00:00.000Z";
     const second = await queue.enqueue(queue.agent, "chat");
@@ -147,7 +147,7 @@ describe("waiting", () => {
     expect(await queue.scheduling.waitFinished(queue.agent.user_id, id, 0)).toBe(true);
   });
 
-  test("for a run gives up after the time-out", async () => {
+  test("for a run ends after the timeout", async () => {
     const { id } = await queue.enqueue();
     expect(await queue.scheduling.waitFinished(queue.agent.user_id, id, 20)).toBe(false);
   });
@@ -161,33 +161,33 @@ describe("waiting", () => {
     expect(await waiting).toBe("idle");
   });
 
-  test("a worker hears of a run to be stopped within 2 s although the notification was lost", async () => {
+  test("a worker learns within 2 s that it must stop a run, although the notification was lost", async () => {
     const { id } = await queue.enqueue();
     await queue.claimOne();
     await queue.scheduling.requestCancel(queue.agent, id);
-    const heard = Promise.withResolvers<string>();
+    const notified = Promise.withResolvers<string>();
     const since_ms = performance.now();
     const stop = await queue.scheduling.watch({
       offer: () => null,
       queued: () => {},
       freed: () => {},
-      cancelling: heard.resolve,
+      cancelling: notified.resolve,
     });
-    expect(await heard.promise).toBe(id);
+    expect(await notified.promise).toBe(id);
     expect(performance.now() - since_ms).toBeLessThan(2_000);
     await stop();
   });
 
-  test("a worker hears of queued, cancelling and finished runs", async () => {
-    const heard: string[] = [];
+  test("a worker is notified of queued, cancelling and finished runs", async () => {
+    const notified: string[] = [];
     const stop = await queue.scheduling.watch({
       offer: () => null,
-      queued: () => heard.push("queued"),
-      freed: () => heard.push("freed"),
-      cancelling: (run_id) => heard.push(run_id),
+      queued: () => notified.push("queued"),
+      freed: () => notified.push("freed"),
+      cancelling: (run_id) => notified.push(run_id),
     });
     const until = async (news: string) => {
-      while (heard.at(-1) !== news) await setTimeout(5);
+      while (notified.at(-1) !== news) await setTimeout(5);
     };
     const { id } = await queue.enqueue();
     await until("queued");
@@ -196,8 +196,8 @@ describe("waiting", () => {
     await until(id);
     await queue.scheduling.finishRun(lease, { status: "cancelled" });
     await until("freed");
-    // Something may be told of again.
-    expect(heard.filter((news, index) => news !== heard[index - 1])).toEqual(["queued", id, "freed"]);
+    // A notification may come twice.
+    expect(notified.filter((news, index) => news !== notified[index - 1])).toEqual(["queued", id, "freed"]);
     await stop();
   });
 });

@@ -5,7 +5,7 @@ import { FAILED, LIMITS, MODEL_CALL, START, USAGE, useQueue } from "./run-queue-
 const queue = useQueue();
 
 describe("a lost worker", () => {
-  test("its run goes to another as the next attempt, with the steps there are, and the old lease is worth nothing", async () => {
+  test("loses its run to another worker as the next attempt, with the stored steps; the old lease is invalid", async () => {
     const { id } = await queue.enqueue();
     const first = await queue.claimOne();
     await queue.scheduling.startStep(first.lease, MODEL_CALL);
@@ -35,7 +35,7 @@ describe("a lost worker", () => {
     expect((await queue.scheduling.journal(second.lease))[1]?.internal).toEqual({ webhook_id: "w1" });
   });
 
-  test("the third loss in the middle of a step fails the run with worker_lost", async () => {
+  test("fails the run with worker_lost at the third loss during a step", async () => {
     const { id } = await queue.enqueue();
     for (const attempt of [1, 2, 3]) {
       const claimed = await queue.claimOne();
@@ -52,7 +52,7 @@ describe("a lost worker", () => {
     });
   });
 
-  test("a run that had not begun a step is not given up for what others did to the worker, but neither taken up for ever", async () => {
+  test("does not fail a run without a step for losses that others caused, but attempts are limited", async () => {
     const { id } = await queue.enqueue();
     for (let attempt = 1; attempt <= 20; attempt += 1) {
       expect((await queue.claimOne()).attempt).toBe(attempt);
@@ -65,7 +65,7 @@ describe("a lost worker", () => {
     });
   });
 
-  test("its run is not given up for losses while it gets on in between", async () => {
+  test("does not fail its run for losses if the run makes progress between them", async () => {
     await queue.enqueue();
     for (let index = 0; index < 4; index += 1) {
       const { lease } = await queue.claimOne();
@@ -77,7 +77,7 @@ describe("a lost worker", () => {
     expect(await queue.claimOne()).toMatchObject({ attempt: 5, cost_tokens: 36 });
   });
 
-  test("a chat is not taken up again: its caller went with the worker", async () => {
+  test("fails its chat, which no other worker resumes: its caller was connected to the lost worker", async () => {
     const { id } = await queue.enqueue(queue.agent, "chat");
     await queue.claimOne();
     await queue.expireLeases();
@@ -88,7 +88,7 @@ describe("a lost worker", () => {
     });
   });
 
-  test("a heartbeat keeps the lease", async () => {
+  test("keeps the lease while it sends heartbeats", async () => {
     await queue.enqueue();
     const { lease } = await queue.claimOne();
     await queue.expireLeases();
@@ -97,10 +97,10 @@ describe("a lost worker", () => {
     expect(await queue.scheduling.heartbeat([lease])).toEqual(["running"]);
   });
 
-  test("a worker that is late with its heartbeat keeps its own runs, a chat too; for others they are lost", async () => {
+  test("keeps its own runs and chats if its heartbeat is late; for other workers they are lost", async () => {
     const runs = [await queue.enqueue(), await queue.enqueue(queue.agent, "chat")];
     const claimed = await queue.scheduling.claim("worker-1", 2, LIMITS);
-    // a machine that slept, a database that was away, a clock that jumped
+    // The machine slept, the database was away, or the clock jumped.
     await queue.expireLeases();
     await queue.scheduling.reap(runs.map(({ id }) => id));
     const leases = claimed.map(({ lease }) => lease);
@@ -110,37 +110,37 @@ describe("a lost worker", () => {
     expect(await queue.scheduling.heartbeat(leases)).toEqual(["lost", "lost"]);
   });
 
-  test("a chat handed back is cancelled: nobody is left to hear its answer", async () => {
+  test("cancels a chat that it returns, because its caller is gone", async () => {
     const { id } = await queue.enqueue(queue.agent, "chat");
     await queue.claimOne();
     await queue.scheduling.handBack("worker-1");
     expect(await queue.scheduling.getRun(queue.agent, id)).toMatchObject({ status: "cancelled", finished_at: START });
   });
 
-  test("a worker that ends gives back what it has, also what it was given without its knowing, and nothing of others", async () => {
+  test("returns all its runs when it ends, also those of a lost answer, and none of other workers", async () => {
     for (let run = 0; run < 3; run += 1) await queue.enqueue();
     await queue.claimOne();
     await queue.scheduling.claim("worker-1", 1, LIMITS); // the answer was lost
     const { lease } = await queue.claimOne("worker-2");
     await queue.scheduling.handBack("worker-1");
     expect(await queue.scheduling.heartbeat([lease])).toEqual(["running"]);
-    const anew = await queue.scheduling.claim("worker-3", 3, LIMITS);
-    expect(anew.map(({ attempt }) => attempt)).toEqual([1, 1]);
+    const claimed_again = await queue.scheduling.claim("worker-3", 3, LIMITS);
+    expect(claimed_again.map(({ attempt }) => attempt)).toEqual([1, 1]);
   });
 
-  test("one run is handed back by itself, and not under a lease that is another's by now", async () => {
+  test("can return a single run, but not under a lease that another worker has now", async () => {
     for (let run = 0; run < 2; run += 1) await queue.enqueue();
     const [one, other] = await queue.scheduling.claim("worker-1", 2, LIMITS);
     if (one === undefined || other === undefined) throw new Error("two runs were expected");
     await queue.scheduling.handBackOne("worker-1", one.lease);
     expect(await queue.scheduling.heartbeat([one.lease, other.lease])).toEqual(["lost", "running"]);
-    const anew = await queue.claimOne("worker-1");
+    const claimed_again = await queue.claimOne("worker-1");
     await queue.scheduling.handBackOne("worker-1", one.lease);
-    expect(anew).toMatchObject({ attempt: 1, lease: { run_id: one.lease.run_id } });
-    expect(await queue.scheduling.heartbeat([anew.lease])).toEqual(["running"]);
+    expect(claimed_again).toMatchObject({ attempt: 1, lease: { run_id: one.lease.run_id } });
+    expect(await queue.scheduling.heartbeat([claimed_again.lease])).toEqual(["running"]);
   });
 
-  test("a call that was out when a cancelled run lost its worker says what its intent says of that", async () => {
+  test("leaves the unfinished call of a cancelled run with the result that its intent names", async () => {
     const { id } = await queue.enqueue();
     const { lease } = await queue.claimOne();
     const if_cut_off = { code: "effect_unknown", message: "It may have been delivered." };
@@ -157,7 +157,7 @@ describe("a lost worker", () => {
     });
   });
 
-  test("it is told how many runs were given up, each once", async () => {
+  test("counts each run that was given up once", async () => {
     const lost: number[] = [];
     queue.calls.onLost = (runs) => lost.push(runs.length);
     for (let run = 0; run < 2; run += 1) await queue.enqueue(queue.agent, "chat");
@@ -168,7 +168,7 @@ describe("a lost worker", () => {
     expect(lost).toEqual([2]);
   });
 
-  test("a run handed back is claimed again as the same attempt", async () => {
+  test("returns a run that is then claimed again as the same attempt", async () => {
     await queue.enqueue();
     const first = await queue.claimOne();
     await queue.scheduling.handBack("worker-1");
@@ -177,11 +177,11 @@ describe("a lost worker", () => {
 });
 
 describe("the time of a run", () => {
-  test("goes on where a lost worker left it, and the time in the queue is not counted", async () => {
+  test("continues after a lost worker, without the time in the queue", async () => {
     await queue.enqueue();
     const first = await queue.claimOne();
     expect(first.elapsed_ms).toBe(0);
-    // It was at work for 100 s, then its worker fell silent and the service was down for an hour.
+    // It worked for 100 s, then its worker stopped its heartbeats and the service was down for an hour.
     await queue.db.query({
       text: `update run set claimed_at = clock_timestamp() - interval '3700 seconds',
         lease_until = clock_timestamp() - interval '3570 seconds'`,
@@ -195,8 +195,8 @@ describe("the time of a run", () => {
   });
 });
 
-describe("when all workers are known to be gone", () => {
-  test("their runs are taken back at once, whatever their leases say", async () => {
+describe("after all workers are known to be gone", () => {
+  test("their runs return to the queue at once, also under valid leases", async () => {
     const running = await queue.enqueue();
     const chat = await queue.enqueue(queue.agent, "chat");
     const cancelled = await queue.enqueue();

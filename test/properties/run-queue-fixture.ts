@@ -22,15 +22,15 @@ export interface Queue {
   /** A new one for each test. */
   agent: AgentKey;
   enqueue(of?: AgentKey, trigger?: "manual" | "chat"): Promise<RunRecord>;
-  /** The one run that there is to be claimed. */
+  /** Claims the one run in the queue. */
   claimOne(worker_id?: string): Promise<ClaimedRun>;
-  /** What a worker's death leaves behind once its lease is over. */
+  /** Ends all leases, as after the death of their workers. */
   expireLeases(): Promise<void>;
-  /** Opens the database anew, as a process that starts does. */
+  /** Opens the database again, as a new process does. */
   reopen(): Promise<void>;
 }
 
-/** A queue of its own for the tests of one file; before each of them it is emptied and the clock is set to START. */
+/** One queue for the tests of a file. Before each test it is emptied and the clock is set to START. */
 export function useQueue({ ends_with_step = false } = {}): Queue {
   let database: TestDatabase | undefined;
   const queue: Queue = {

@@ -7,8 +7,8 @@ import { FAILED, LIMITS, MODEL_CALL, START, USAGE, useQueue } from "./run-queue-
 
 const queue = useQueue();
 
-describe("a run's way", () => {
-  test("a queued run has the record of the contract", async () => {
+describe("a run", () => {
+  test("has the record of the contract when it is queued", async () => {
     const { id, ...record } = await queue.enqueue();
     expect(record).toEqual({
       agent_id: queue.agent.agent_id,
@@ -30,7 +30,7 @@ describe("a run's way", () => {
     expect(await queue.scheduling.getRun(queue.agent, id)).toEqual({ id, ...record, output: null, steps: [] });
   });
 
-  test("its steps and their usage are in the finished run", async () => {
+  test("has its steps and their usage when it is finished", async () => {
     const { id } = await queue.enqueue();
     const { lease, input } = await queue.claimOne();
     expect(input).toEqual({ prompt: "go" });
@@ -98,7 +98,7 @@ describe("a run's way", () => {
     expect(listed).not.toHaveProperty("steps");
   });
 
-  test("a failed run has its error, and the step that was open fails with it", async () => {
+  test("has its error when it fails, and its open step fails with it", async () => {
     const { id } = await queue.enqueue();
     const { lease } = await queue.claimOne();
     await queue.scheduling.startStep(lease, MODEL_CALL);
@@ -109,7 +109,7 @@ describe("a run's way", () => {
     });
   });
 
-  test("a finished run never changes", async () => {
+  test("never changes after it is finished", async () => {
     const { id } = await queue.enqueue();
     const { lease } = await queue.claimOne();
     await queue.scheduling.finishRun(lease, FAILED);
@@ -127,7 +127,7 @@ describe("a run's way", () => {
     expect(await queue.scheduling.getRun(queue.agent, id)).toEqual(before);
   });
 
-  test("a second outcome of the same step adds no usage", async () => {
+  test("counts the usage of a step once, also if the step's outcome is stored twice", async () => {
     const { id } = await queue.enqueue();
     const { lease } = await queue.claimOne();
     await queue.scheduling.startStep(lease, MODEL_CALL);
@@ -136,11 +136,11 @@ describe("a run's way", () => {
     expect((await queue.scheduling.getRun(queue.agent, id)).usage.cost_tokens).toBe(9);
   });
 
-  test("the hook of a settle records the step as finishStep does, and says false once the lease is lost", async () => {
+  test("has its step recorded by a settle's hook as by finishStep; the hook answers false once the lease is lost", async () => {
     const { id } = await queue.enqueue();
     const first = await queue.claimOne();
     await queue.scheduling.startStep(first.lease, MODEL_CALL);
-    const ride = async () => {
+    const callHook = async () => {
       const { argument } = queue.scheduling.finishStepHook(first.lease, {
         index: 0,
         status: "succeeded",
@@ -153,18 +153,18 @@ describe("a run's way", () => {
       });
       return row?.ok;
     };
-    expect(await ride()).toBe(true);
+    expect(await callHook()).toBe(true);
     expect((await queue.scheduling.getRun(queue.agent, id)).steps[0]).toMatchObject({
       result: "a\ufffd",
       usage: USAGE,
     });
     await queue.scheduling.handBack("worker-1");
-    expect(await ride()).toBe(false);
+    expect(await callHook()).toBe(false);
   });
 });
 
 test.skipIf(inject("storage").kind === "embedded")(
-  "a heartbeat waits for no step that is being recorded: the other leases are renewed, and none counts as lost",
+  "a heartbeat does not wait for a step that is being recorded: it renews the other leases, and no lease counts as lost",
   async () => {
     const lease_until = (lease_ids: string[]) =>
       queue.db.query<{ id: string; lease_until: string }>({
@@ -190,7 +190,7 @@ test.skipIf(inject("storage").kind === "embedded")(
 );
 
 describe("claiming", () => {
-  test("no run is claimed twice, whoever asks at the same time", async () => {
+  test("gives each run to one worker, also to concurrent claims", async () => {
     for (let index = 0; index < 40; index++) await queue.enqueue({ user_id: newId(), agent_id: newId() });
     const claims = await Promise.all(
       Array.from({ length: 8 }, (_, worker) => queue.scheduling.claim(`worker-${worker}`, 10, LIMITS)),
@@ -200,7 +200,7 @@ describe("claiming", () => {
     expect(new Set(ids).size).toBe(40);
   });
 
-  test("the limits hold, over all workers together", async () => {
+  test("keeps the limits over all workers together", async () => {
     const other = { user_id: newId(), agent_id: newId() };
     for (let index = 0; index < 6; index++) await queue.enqueue();
     for (let index = 0; index < 6; index++) await queue.enqueue(other);
@@ -212,7 +212,7 @@ describe("claiming", () => {
       expect(users.filter((id) => id === user).length).toBeLessThanOrEqual(3);
   });
 
-  test("a user's own limit and the limit of the user's plan hold over all workers, and no run is lost", async () => {
+  test("keeps a user's own limit and the limit of the user's plan over all workers, and loses no run", async () => {
     const { user_id } = queue.agent;
     const limits = { ...LIMITS, concurrent_runs_of_plans: { small: 2 } };
     const user = "insert into users (id, email, created_at, limits) values ($1, $2, now(), $3)";
@@ -240,7 +240,7 @@ describe("claiming", () => {
     expect(new Set(ended).size).toBe(6);
   });
 
-  test("a key's limit holds over all workers, and its waiting runs let the user's other runs pass", async () => {
+  test("keeps a key's limit over all workers, and takes the user's other runs before the key's waiting ones", async () => {
     const api_key_id = newId();
     const enqueue = (input: object) =>
       queue.scheduling.enqueue({ ...queue.agent, agent_version: 1, model_id: "lab/small", input });
@@ -256,14 +256,14 @@ describe("claiming", () => {
     expect(await queue.scheduling.claim("a", 5, LIMITS)).toHaveLength(1);
   });
 
-  test("a user with many runs does not starve one with a single run queued after them", async () => {
+  test("serves a user with a single run, though another user queued many runs before", async () => {
     for (let index = 0; index < 20; index++) await queue.enqueue();
     const { id } = await queue.enqueue({ user_id: newId(), agent_id: newId() });
     const claimed = await queue.scheduling.claim("worker-1", 2, LIMITS);
     expect(claimed.map(({ lease }) => lease.run_id)).toContain(id);
   });
 
-  test("of one user, chats go first, then what was queued first", async () => {
+  test("takes a user's chats first, then the run that was queued first", async () => {
     const manual = await queue.enqueue();
     const second = await queue.enqueue();
     const chat = await queue.enqueue(queue.agent, "chat");
@@ -271,7 +271,7 @@ describe("claiming", () => {
     expect(claimed.map(({ lease }) => lease.run_id)).toEqual([chat.id, manual.id, second.id]);
   });
 
-  test("a run-now goes to this node's worker as it is queued when that has a place, but not before one that waits", async () => {
+  test("gives a run-now to this node's worker at once if it has a free slot, but not before a waiting run", async () => {
     const waiting = await queue.enqueue();
     const begun: string[] = [];
     const begin = (runs: readonly ClaimedRun[]) => {
@@ -286,7 +286,7 @@ describe("claiming", () => {
     await stop();
   });
 
-  test("of two ends of a run at the same time, only the one under the lease that holds counts", async () => {
+  test("accepts, of two concurrent ends of a run, only the one under the valid lease", async () => {
     const { id } = await queue.enqueue();
     const { lease } = await queue.claimOne();
     const stale = { ...lease, epoch: lease.epoch - 1 };
@@ -297,7 +297,7 @@ describe("claiming", () => {
     expect((await queue.scheduling.getRun(queue.agent, id)).output).toBe(`${lease.epoch}`);
   });
 
-  test("a reserved run is claimed by its worker only, and is cancelled when that one never comes", async () => {
+  test("gives a reserved run to its worker only, and cancels the run if that worker never claims it", async () => {
     const reserve = (worker_id: string) =>
       queue.scheduling.enqueueChat({
         ...queue.agent,
@@ -317,7 +317,7 @@ describe("claiming", () => {
 
 describe("a long queue", () => {
   const other = () => ({ user_id: newId(), agent_id: newId() });
-  /** Queued runs in bulk, of an agent of each user. */
+  /** Queues many runs, of an agent of each user. */
   const queueMany = (users: readonly AgentKey[], each: number, trigger: "manual" | "schedule" = "manual") =>
     queue.db.query({
       text: `insert into run (user_id, id, agent_id, agent_version, trigger, scheduled_for, queued_at, input, priority)
@@ -327,7 +327,7 @@ describe("a long queue", () => {
       values: [JSON.stringify(users), trigger, START, each],
     });
 
-  test("of 10,000 runs of one user keeps no other waiting: a user with a single run is served next", async () => {
+  test("of 10,000 runs of one user delays no other user: a user with a single run is served next", async () => {
     await queueMany([queue.agent], queue.db.kind === "postgres" ? 10_000 : 1_000);
     const { id } = await queue.enqueue(other());
     const first = await queue.scheduling.claim("worker-1", 10, LIMITS);
@@ -335,7 +335,7 @@ describe("a long queue", () => {
     expect(first).toHaveLength(10);
   });
 
-  test("of 90 users gives each a place before anybody has a second one", async () => {
+  test("of 90 users gives each user a slot before any user gets a second one", async () => {
     await queueMany(Array.from({ length: 90 }, other), 3);
     const served = new Set<string>();
     for (let turn = 0; turn < 9; turn += 1) {
@@ -345,7 +345,7 @@ describe("a long queue", () => {
     expect(served.size).toBe(90);
   });
 
-  test("of more users than one claim looks at leaves nobody out, although others have far more in front", async () => {
+  test("of more users than one claim reads serves all users, also those behind far longer queues", async () => {
     const first = other();
     await queueMany([first], 300);
     const users = [...Array.from({ length: 150 }, other), other()];
@@ -359,7 +359,7 @@ describe("a long queue", () => {
     expect(users.filter(({ user_id }) => !served.has(user_id))).toEqual([]);
   });
 
-  test("of 1,000 runs by hand takes no more of that user (429), but takes due runs and those of others", async () => {
+  test("of 1,000 run-nows of a user rejects more run-nows of this user (429), but takes due runs and other users' runs", async () => {
     await queueMany([queue.agent], 999);
     await queueMany([queue.agent], 5, "schedule");
     await queue.enqueue();
@@ -372,7 +372,7 @@ describe("a long queue", () => {
   });
 });
 
-test("the queue's figures: how many wait, whoever they are of, and for how long the oldest has", async () => {
+test("the queue's figures are the number of waiting runs of all users and the age of the oldest", async () => {
   expect(await queue.scheduling.queueFigures()).toEqual({ queued: 0, oldest_ms: 0 });
   await queue.enqueue();
   queue.now = "2026-03-01T09:00:10.000Z";

@@ -4,7 +4,7 @@ import { LIMITS, useQueue } from "./run-queue-fixture.ts";
 
 const queue = useQueue();
 
-test("a worker that takes only what is reserved for it leaves everything else to others, however long that waits", async () => {
+test("a worker for reserved runs leaves all other runs to others, however long those wait", async () => {
   const waiting = [await queue.enqueue()];
   for (let n = 0; n < 20; n += 1) waiting.push(await queue.enqueue({ user_id: newId(), agent_id: newId() }));
   const reserved = { worker_id: "api-1", for_ms: 60_000 };

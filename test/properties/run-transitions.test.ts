@@ -36,7 +36,7 @@ async function cancelling() {
   return lease;
 }
 
-test("the database sees the transitions of the table, all of them and no other", async () => {
+test("the database records every transition of the table and no other", async () => {
   const { scheduling } = queue;
   await scheduling.finishRun(await claimed(), DONE);
   await scheduling.finishRun(await claimed(), FAILED);

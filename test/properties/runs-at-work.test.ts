@@ -3,12 +3,12 @@ import { newId } from "../../src/platform/ids.ts";
 import { reapRuns } from "../../src/runs/lost-run.store.ts";
 import { FAILED, LIMITS, START, useQueue } from "./run-queue-fixture.ts";
 
-// What a claim and the search for lost runs cost beside runs of other workers.
+// The cost of a claim and of the search for lost runs, while other workers have many runs.
 
 const queue = useQueue();
 const other = () => ({ user_id: newId(), agent_id: newId() });
 
-/** Runs at work per user, as counted for claims and as they are. */
+/** Runs at work per user: the stored counts, and the counted rows. */
 async function counted() {
   await queue.db.query({ text: "select count_runs_at_work()" });
   const [row] = await queue.db.query<{ counted: Record<string, number>; real: Record<string, number> }>({
@@ -21,7 +21,7 @@ async function counted() {
   return row;
 }
 
-test("the number of runs at work follows each way in which a run begins or ends, and a transaction that is undone", async () => {
+test("the number of runs at work is right after every way to begin or end a run, and after a rollback", async () => {
   for (let nth = 0; nth < 8; nth += 1) await queue.enqueue(nth < 5 ? queue.agent : other());
   const steps: (() => Promise<unknown>)[] = [];
   const claimed = await queue.scheduling.claim("worker-1", 8, LIMITS);
@@ -59,7 +59,7 @@ test("the number of runs at work follows each way in which a run begins or ends,
   }
 });
 
-test("a claim and the search for lost runs read as many rows beside 2,000 runs at work as beside 20", async () => {
+test("a claim and the search for lost runs read the same number of rows with 2,000 runs at work as with 20", async () => {
   const rowsRead = async (at_work: number) => {
     await queue.db.query({ text: "truncate run, run_step, runs_at_work, runs_at_work_change" });
     await queue.db.query({

@@ -47,7 +47,7 @@ const occurrences = async () =>
     .reverse()
     .map(({ at, state, reason }) => [at.slice(5, 10), state, reason]);
 
-test("a due instant becomes one occurrence and one queued run, and the schedule goes on", async () => {
+test("a due instant becomes one occurrence and one queued run, and the schedule continues", async () => {
   await setSchedule(DAILY);
   expect(await nextRunAt()).toBe("2026-03-01T09:00:00.000Z");
   now = "2026-03-01T08:59:59.999Z";
@@ -77,7 +77,7 @@ test("a due instant becomes one occurrence and one queued run, and the schedule 
   expect(await scheduling.nextDueAt("2026-03-03T00:00:00.000Z")).toBe("2026-03-02T09:00:00.000Z");
 });
 
-test("nodes that tick at the same time queue each due run once (n8n-io/n8n#7045)", async () => {
+test("concurrent ticks of several nodes queue each due run once (n8n-io/n8n#7045)", async () => {
   const agents = Array.from({ length: 450 }, () => ({ user_id: newId(), agent_id: newId() }));
   await db.transaction(async (tx) => {
     for (const each of agents) await scheduling.setSchedule(tx, each, DAILY);
@@ -91,7 +91,7 @@ test("nodes that tick at the same time queue each due run once (n8n-io/n8n#7045)
   expect(count).toEqual({ runs: 450, agents: 450, occurrences: 450 });
 });
 
-test("when the transaction fails nothing is left of it, and the next tick does it all", async () => {
+test("a tick whose transaction fails leaves no row, and the next tick does all of its work", async () => {
   await setSchedule(DAILY);
   now = "2026-03-01T09:00:00.000Z";
   const failing: OnDue = async () => Promise.reject(new Error("the node died"));
@@ -101,7 +101,7 @@ test("when the transaction fails nothing is left of it, and the next tick does i
   expect(await runs()).toHaveLength(1);
 });
 
-test("after a downtime older instants are missed and the latest runs late", async () => {
+test("after a downtime older instants are missed, and the latest one runs late", async () => {
   await setSchedule(DAILY);
   now = "2026-03-03T12:00:00.000Z";
   await scheduling.tick(everyAgentRuns);
@@ -113,7 +113,7 @@ test("after a downtime older instants are missed and the latest runs late", asyn
   expect(await nextRunAt()).toBe("2026-03-04T09:00:00.000Z");
 });
 
-test("a downtime of years is settled by one tick, in order: every instant once, the latest of them a run", async () => {
+test("one tick handles a downtime of years: every instant once and in order, and the latest becomes a run", async () => {
   await setSchedule(DAILY);
   now = "2029-03-01T10:00:00.000Z";
   await scheduling.tick(everyAgentRuns);
@@ -138,8 +138,8 @@ test("the latest instant of a downtime runs late when it is less than 12 hours o
   expect((await runs())[0]).toMatchObject({ scheduled_for: "2026-03-01T09:00:00.000Z", lateness_ms: 43_199_000 });
 });
 
-describe("at the very moment of a tick", () => {
-  /** A tick that has locked what is due and is held back before it commits. */
+describe("during a tick", () => {
+  /** A tick that has locked the due schedules and has not committed. */
   const heldTick = () => {
     const locked = Promise.withResolvers<void>();
     const commit = Promise.withResolvers<void>();
@@ -163,7 +163,7 @@ describe("at the very moment of a tick", () => {
     deleted: [],
   };
   test.each(Object.keys(change) as (keyof typeof change)[])(
-    "a schedule that is %s has its due instant once, before the change, and none that the change takes away",
+    "a schedule that is %s queues its due run once, and then follows the change",
     async (kind) => {
       await setSchedule(DAILY);
       now = "2026-03-01T09:00:00.000Z";
@@ -183,7 +183,7 @@ describe("at the very moment of a tick", () => {
   );
 });
 
-test("an instant is skipped while the previous run is still going, but not because of a chat", async () => {
+test("an instant is skipped while the previous run is unfinished, but not because of a chat", async () => {
   await setSchedule(DAILY);
   await scheduling.enqueueChat({ ...agent, agent_version: 1, model_id: null, input: {} });
   for (const day of ["01", "02"]) {
@@ -200,7 +200,7 @@ test("an instant is skipped while the previous run is still going, but not becau
   ]);
 });
 
-test("while it is paused instants are skipped and the schedule goes on; resumed, it runs again", async () => {
+test("a paused schedule skips its instants; after it is resumed it runs again", async () => {
   await setSchedule(DAILY);
   await scheduling.pauseSchedule(agent, "out of tokens");
   now = "2026-03-01T09:00:00.000Z";
@@ -217,7 +217,7 @@ test("while it is paused instants are skipped and the schedule goes on; resumed,
   ]);
 });
 
-test("a pause that gets another reason began when it began; resumed, the next one begins anew", async () => {
+test("a pause that gets another reason keeps its start; after a resume, the next pause has a new start", async () => {
   const pausedAt = async (reason: string | null, at: Instant) => {
     now = at;
     await scheduling.pauseSchedule(agent, reason);
@@ -238,7 +238,7 @@ test("a pause that gets another reason began when it began; resumed, the next on
   expect(await pausedAt(null, now)).toBeNull();
 });
 
-test("an agent that declines, or is gone, is recorded as skipped with the reason", async () => {
+test("an instant is skipped with the reason if its agent refuses the run or was deleted", async () => {
   await setSchedule(DAILY);
   now = "2026-03-01T09:00:00.000Z";
   await scheduling.tick(answerWith({ declined: "its model is no longer offered" }));
@@ -263,7 +263,7 @@ test("a schedule that is switched off or deleted never fires again (n8n#30607)",
   expect([await runs(), await occurrences()]).toEqual([[], []]);
 });
 
-test("an edit takes effect at once; setting the same schedule again loses no instant that is due", async () => {
+test("an edit takes effect at once; setting the same schedule again loses no due instant", async () => {
   await setSchedule(DAILY);
   now = "2026-03-01T09:00:01.000Z";
   await setSchedule(DAILY);
@@ -276,7 +276,7 @@ test("an edit takes effect at once; setting the same schedule again loses no ins
   expect(await nextRunAt()).toBe("2026-03-02T05:00:00.000Z");
 });
 
-test("what is due when a schedule is changed or turned off, before a tick has looked, is recorded: no instant vanishes", async () => {
+test("an instant that is due when its schedule is changed or turned off is recorded, also before a tick has read it", async () => {
   await setSchedule(DAILY);
   now = "2026-03-03T09:00:00.500Z";
   await setSchedule({ ...DAILY, time: "08:00" });
@@ -299,7 +299,7 @@ test("what is due when a schedule is changed or turned off, before a tick has lo
   expect(await runs()).toEqual([]);
 });
 
-test("occurrences come page by page, newest first", async () => {
+test("occurrences are listed page by page, newest first", async () => {
   await setSchedule(DAILY);
   now = "2026-03-04T12:00:00.000Z";
   await scheduling.tick(everyAgentRuns);

@@ -11,7 +11,7 @@ const config = { model_id: "lab/small", auto_route: false, system_prompt: null }
 const model = { context_window: 128_000 };
 const models = { find: () => model, list: () => [model] } as never;
 
-/** A thread with turns of these lengths, oldest first; what its next turn reads and is sent. */
+/** A thread with turns of these lengths, oldest first. Returns what its next turn reads and sends. */
 async function nextTurn(lengths: number[]) {
   const { user_id, agent_id } = queue.agent;
   const read: number[] = [];
@@ -39,15 +39,15 @@ async function nextTurn(lengths: number[]) {
   return { sent: messages.length, read: read.reduce((sum, turns) => sum + turns, 0) };
 }
 
-test("a turn after large ones reads a few of them, not a whole page", async () => {
+test("a turn after large turns reads a few of them, not a whole page", async () => {
   expect(await nextTurn(Array(20).fill(150_000))).toEqual({ sent: 1, read: 4 });
 });
 
-test("a turn after small ones is sent all of them", async () => {
+test("a turn after small turns sends all of them", async () => {
   expect(await nextTurn(Array(47).fill(100))).toEqual({ sent: 47, read: 47 });
 });
 
-test("a turn after many is sent those that fit, and reads hardly more", async () => {
+test("a turn after many turns sends those that fit, and reads few more", async () => {
   const { sent, read } = await nextTurn(Array(40).fill(10_000));
   expect(sent).toBe(19);
   expect(read).toBeLessThanOrEqual(20);

@@ -14,7 +14,7 @@ const REFUSED = { type: "tool", status: "failed", error: { code: "egress_refused
 
 const servers = ["first", "second"].map((name) => ({ name, url: `http://127.0.0.1:1/${name}` }));
 const config = newConfig({ name: "Scout", model_id: "m", tools_config: { mcp: { enabled: true, servers } } });
-/** What a worker that claims the run begins with. */
+/** The state with which a worker that claims the run begins. */
 const workOf = async (run: ClaimedRun) =>
   ({
     run,
@@ -25,7 +25,7 @@ const workOf = async (run: ClaimedRun) =>
   }) as unknown as Work;
 const steps = async (id: string) => (await queue.scheduling.getRun(queue.agent, id)).steps;
 
-test("servers that cannot be used are noted once, whenever the process was lost in between", async () => {
+test("servers that cannot be used are noted once, wherever the process is lost in between", async () => {
   const note = createServerNotes({ runs: queue.scheduling, tools });
   const { id } = await queue.enqueue();
   const first = await queue.claimOne();
@@ -45,7 +45,7 @@ test("servers that cannot be used are noted once, whenever the process was lost 
   }
 });
 
-test("a server that sends the secret back is noted last, and its step ends the run", async () => {
+test("a server that sends the secret back is noted last, and this step ends the run", async () => {
   const site = await startSite({ "/mcp": (request, response) => response.end(request.headers.authorization) });
   const secrets = { KEY: "sk_live_notes_9fZq77KdwE3x" };
   const auth = { secret: "KEY", inject: { type: "bearer" as const } };
@@ -68,7 +68,7 @@ test("a server that sends the secret back is noted last, and its step ends the r
   });
 });
 
-test("a note that was begun of a server which answers by now ends without an error, and nothing is noted once a model was called", async () => {
+test("an unfinished note about a server that answers now ends without an error, and after a model call nothing is noted", async () => {
   const note = createServerNotes({ runs: queue.scheduling, tools });
   const { id } = await queue.enqueue();
   const run = await queue.claimOne();

@@ -43,8 +43,8 @@ function node(kek: string) {
   return { keys, failures, ...createVault({ db, clock: createSystemClock(), keys, log, oauth: OAUTH }) };
 }
 
-describe("a vault whose master key is with a key service", () => {
-  it("can be moved there from a key of one's own, and back, without losing anything", async () => {
+describe("a vault whose master key is in a key service", () => {
+  it("can be moved there from a local key, and back, without a loss", async () => {
     const user = newId();
     await vaultNode(db, LOCAL).create(user, newSecret("TOKEN", "value"));
     expect((await node(`${CLOUD},${LOCAL}`).keys.rewrapAll(() => {})).rewrapped).toBe(1);
@@ -56,7 +56,7 @@ describe("a vault whose master key is with a key service", () => {
     expect(opening.status === "opened" && opening.secret.value.reveal()).toBe("value");
   });
 
-  it("asks it once for many uses, and answers 503 vault_unavailable while it does not answer", async () => {
+  it("asks the service once for many uses, and answers 503 vault_unavailable while the service does not answer", async () => {
     const [user, other] = [newId(), newId()];
     const warm = node(CLOUD);
     await warm.create(user, newSecret("TOKEN", "value"));
@@ -76,7 +76,7 @@ describe("a vault whose master key is with a key service", () => {
     expect(await cold.list(other, { limit: 5, before_id: null })).toEqual([]);
   });
 
-  it("erases a user without asking it", async () => {
+  it("erases a user without a request to the service", async () => {
     const user = newId();
     const vault = node(CLOUD);
     await vault.create(user, newSecret("TOKEN", "value"));

@@ -27,7 +27,7 @@ beforeEach(() => {
 });
 
 describe("opening a secret", () => {
-  it("gives a value that prints, joins and serialises as nothing of it", async () => {
+  it("returns a value that shows nothing when it is printed, joined or serialised", async () => {
     await vault.create(user, newSecret("TOKEN", "the value itself"));
     const opening = await vault.open(user, "TOKEN", usageAt("https://a.example"));
     if (opening.status !== "opened") throw new Error(opening.status);
@@ -38,7 +38,7 @@ describe("opening a secret", () => {
     expect(Object.keys(value)).toEqual([]);
   });
 
-  it("is written down with who, where and what came of it, and nothing else", async () => {
+  it("is recorded with the user, the host and the result, and nothing more", async () => {
     const secret = await vault.create(user, newSecret("TOKEN", "value", ["*.example.com"]));
     const [agent_id, run_id] = [newId(), newId()];
     const at = (url: string) => vault.open(user, "TOKEN", { agent_id, run_id, tool: "web_fetch", url: new URL(url) });
@@ -54,7 +54,7 @@ describe("opening a secret", () => {
     const rows = await db.query<{ name: string }>({
       text: "select column_name as name from information_schema.columns where table_name = 'secret_use' order by 1",
     });
-    // Fixed columns: no request's body or address can get into the log (OpenBao CVE-2025-62513, -62705).
+    // Fixed columns: the log has no place for a request's body or address (OpenBao CVE-2025-62513, -62705).
     expect(rows.map(({ name }) => name)).toEqual(
       "agent_id host id outcome run_id secret_id secret_version tool used_at user_id".split(" "),
     );
@@ -62,28 +62,23 @@ describe("opening a secret", () => {
 
   it.each([
     ["deleted", "delete from secret where user_id = $1", { status: "not_found" }],
-    ["taken out of use", "update secret set reflected_at = now() where user_id = $1", { status: "unreadable" }],
-  ])(
-    "that is %s between its reading and its handing out is not handed out, nor its use written down",
-    async (_, text, expected) => {
-      if (db.kind === "embedded") return; // one connection: nothing comes in between
-      const { id } = await vault.create(user, newSecret("TOKEN", "value"));
-      const blocked = "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
-      const opening = await db.transaction(async (tx) => {
-        await tx.query({ text, values: [user] });
-        const opened = vault.open(user, "TOKEN", usageAt("https://a.example"));
-        await expect
-          .poll(async () => (await db.query({ text: blocked })).length, { timeout: 10_000 })
-          .toBeGreaterThan(0);
-        return { opened };
-      });
-      expect(await opening.opened).toEqual(expected);
-      const uses = { text: "select from secret_use where secret_id = $1 and outcome = 'opened'", values: [id] };
-      expect(await db.query(uses)).toEqual([]);
-    },
-  );
+    ["disabled", "update secret set reflected_at = now() where user_id = $1", { status: "unreadable" }],
+  ])("that is %s while it is being opened returns no value and records no use", async (_, text, expected) => {
+    if (db.kind === "embedded") return; // one connection: nothing can happen in between
+    const { id } = await vault.create(user, newSecret("TOKEN", "value"));
+    const blocked = "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+    const opening = await db.transaction(async (tx) => {
+      await tx.query({ text, values: [user] });
+      const opened = vault.open(user, "TOKEN", usageAt("https://a.example"));
+      await expect.poll(async () => (await db.query({ text: blocked })).length, { timeout: 10_000 }).toBeGreaterThan(0);
+      return { opened };
+    });
+    expect(await opening.opened).toEqual(expected);
+    const uses = { text: "select from secret_use where secret_id = $1 and outcome = 'opened'", values: [id] };
+    expect(await db.query(uses)).toEqual([]);
+  });
 
-  it("finds a user's own names only", async () => {
+  it("finds only the user's own names", async () => {
     await vault.create(user, newSecret("TOKEN", "value"));
     expect(await vault.open(newId(), "TOKEN", usageAt("https://a.example"))).toEqual({ status: "not_found" });
     expect(await vault.open(user, "TOKENS", usageAt("https://a.example"))).toEqual({ status: "not_found" });
@@ -107,14 +102,14 @@ describe("opening a secret", () => {
     expect((await vault.open(user, "TOKEN", usageAt(url))).status).toBe(status);
   });
 
-  it("stops once a site sent the value back, until it is another value; its owner is told once", async () => {
-    const told: SecretLeak[] = [];
-    const node = vaultNode(db, KEK, async (leak) => void told.push(leak));
+  it("stops once a site sent the value back, until the value changes; its owner is notified once", async () => {
+    const leaks: SecretLeak[] = [];
+    const node = vaultNode(db, KEK, async (leak) => void leaks.push(leak));
     const { id } = await node.create(user, newSecret("TOKEN", "value"));
     const reflected = { user_id: user, id, version: 1, run_id: null };
     await node.setReflected(reflected);
     await node.setReflected(reflected);
-    expect(told).toEqual([{ ...reflected, name: "TOKEN" }]);
+    expect(leaks).toEqual([{ ...reflected, name: "TOKEN" }]);
     const status = async () => (await node.open(user, "TOKEN", usageAt("https://a.example"))).status;
     expect(await status()).toBe("reflected");
     await node.update(user, id, { description: "still the same" });
@@ -127,7 +122,7 @@ describe("opening a secret", () => {
     expect(await status()).toBe("opened");
   });
 
-  it("of an erased user finds nothing, also when a request of theirs is still under way", async () => {
+  it("of an erased user finds nothing, also for a request that began before", async () => {
     await vault.create(user, newSecret("TOKEN", "value"));
     await vault.open(user, "TOKEN", usageAt("https://a.example"));
     await db.transaction((tx) => vault.erase(tx, user));
@@ -140,7 +135,7 @@ describe("opening a secret", () => {
     }
   });
 
-  it("goes on while secrets are changed: no change looks like tampering to anybody", async () => {
+  it("works while secrets change: no change is reported as tampering", async () => {
     const { id } = await vault.create(user, newSecret("TOKEN", "0"));
     const changes = (async () => {
       for (let n = 1; n <= 40; n += 1) {

@@ -17,7 +17,7 @@ beforeAll(async () => {
 });
 afterAll(() => database.drop());
 
-/** `npm run rotate-keys`; with `kill_after_ms`, it is killed so long after it said for the first time how far it is. */
+/** `npm run rotate-keys`. It is killed `kill_after_ms` after its first line about its progress, if that is set. */
 async function rotate(kek: string, kill_after_ms: number | null) {
   const { data_dir, database_url } = database;
   const env = { DATA_DIR: data_dir, PURSER_KEK: kek };
@@ -65,27 +65,27 @@ describe("rotating the master key (n8n#22478)", () => {
     await after.close();
   }, 180_000);
 
-  it("refuses to begin when a key in use is not given", async () => {
+  it("does not begin if a key in use is missing", async () => {
     const { code, stdout, stderr } = await rotate(newMasterKey("another"), null);
     expect([code, stdout]).toEqual([2, ""]);
     expect(stderr).toMatch(/^PURSER_KEK: the key new is missing[^\n]*\n$/);
   });
 
-  it("goes on past a row that was changed from outside, and tells of it", async () => {
+  it("continues after a row that was changed from outside, and reports it", async () => {
     const db = await database.open();
     const [kek, next] = [newMasterKey("before"), newMasterKey("after")];
     const [broken, whole] = [newId(), newId()];
     for (const user of [broken, whole]) await vaultNode(db, kek).create(user, newSecret("TOKEN", "value"));
     await db.query({ text: "update vault_key set wrapped = 'x' where user_id = $1", values: [broken] });
     const { unreadable } = await vaultNode(db, `${next},${kek}`).keys.rewrapAll(() => {});
-    // that of the users of the tests before, whose master key is not given here
+    // The key of users of earlier tests, whose master key is missing here.
     const others = await db.query({ text: "select 1 from vault_key where kek_id = 'new'" });
     expect(unreadable).toBe(1 + others.length);
     expect((await vaultNode(db, next).open(whole, "TOKEN", usageAt("https://a.example"))).status).toBe("opened");
     await db.close();
   });
 
-  it("goes on by itself: whoever writes a secret has their key under the current master key", async () => {
+  it("also happens at a write: a user who writes a secret gets their key under the current master key", async () => {
     const db = await database.open();
     const [user, current] = [newId(), newMasterKey("current")];
     await vaultNode(db, NEW).create(user, newSecret("TOKEN", "value"));

@@ -13,8 +13,8 @@ import { createScheduling, type Scheduling } from "../support/scheduling.ts";
 import { createLedgerFixture } from "./ledger-fixture.ts";
 import { LIMITS } from "./run-queue-fixture.ts";
 
-// Agents, scheduling and the ledger, each whole, over one database. Nobody subscribes to grants here: every process that
-// makes one dies before it tells of it, and the sweep alone is what resumes.
+// Agents, scheduling and the ledger over one database. No process reports its grants here: it dies before, so only
+// the sweep resumes schedules.
 
 const DAILY = { schedule_enabled: true, schedule_interval: "daily", schedule_time: "09:00" } as const;
 const LACKS_TOKENS = { code: "insufficient_tokens", message: "Not enough." };
@@ -31,7 +31,7 @@ afterAll(async () => {
   await database.drop();
 });
 
-const rooms = () => {
+const createModules = () => {
   const fixture = createLedgerFixture(db, "2026-03-01T10:00:00.000Z");
   const { ledger, clock } = fixture;
   const log = createLog("silent");
@@ -57,13 +57,13 @@ const rooms = () => {
   const waiting = createWaitingSchedules({ db, store, schedules, ledger, log });
   return { ...fixture, scheduling, store, runs, paused, ...waiting };
 };
-let on: ReturnType<typeof rooms>;
+let on: ReturnType<typeof createModules>;
 let agent: { user_id: string; agent_id: string };
 beforeEach(async () => {
   await db.query({
     text: "truncate run, run_step, runs_at_work, runs_at_work_change, schedule, occurrence, agent, agent_version",
   });
-  on = rooms();
+  on = createModules();
   agent = { user_id: await on.account(5), agent_id: newId() };
   const { user_id, agent_id: id } = agent;
   const config = newConfig({ name: "Daily", model_id: "lab/plain", run_prompt: "Go.", ...DAILY });
@@ -76,7 +76,7 @@ beforeEach(async () => {
   });
 });
 
-/** A day later: the run that is due, claimed. */
+/** Claims the run that is due a day later. */
 const nextDay = async () => {
   on.pass(DAY_S);
   await on.scheduling.tick(on.runs.onDue);
@@ -86,13 +86,13 @@ const nextDay = async () => {
 };
 const failRun = async (error = LACKS_TOKENS) => on.scheduling.finishRun(await nextDay(), { status: "failed", error });
 const isPaused = async () => {
-  const standing = (await on.scheduling.schedules(agent.user_id, [agent.agent_id])).get(agent.agent_id);
-  return standing?.paused_reason !== null;
+  const schedule = (await on.scheduling.schedules(agent.user_id, [agent.agent_id])).get(agent.agent_id);
+  return schedule?.paused_reason !== null;
 };
 const failures = async () => (await on.store.agent(agent.user_id, agent.agent_id))?.consecutive_failures;
 
-describe("a schedule that a lack of tokens paused", () => {
-  test("goes on by the sweep after a grant that nobody was told of", async () => {
+describe("a schedule that was paused because tokens were missing", () => {
+  test("is resumed by the sweep after a grant that was not reported", async () => {
     await failRun();
     await on.resumeRefilled();
     expect(await isPaused()).toBe(true);
@@ -101,9 +101,9 @@ describe("a schedule that a lack of tokens paused", () => {
     expect(await isPaused()).toBe(false);
   });
 
-  test("goes on when the grant came between its run's look and the pause", async () => {
+  test("is resumed if the grant came after its run had read the balance and before the pause", async () => {
     const lease = await nextDay();
-    // the run has found the account empty, and has not ended yet
+    // The run has found the account empty, and has not ended yet.
     await on.grant(agent.user_id, 1_000);
     await on.onGrant(agent.user_id);
     await on.scheduling.finishRun(lease, { status: "failed", error: LACKS_TOKENS });
@@ -112,7 +112,7 @@ describe("a schedule that a lack of tokens paused", () => {
     expect(await isPaused()).toBe(false);
   });
 
-  test("goes on once for each grant, however little that is: what is left over starts nothing", async () => {
+  test("is resumed once for each grant, however small; a rest of an earlier grant does not resume it", async () => {
     await failRun();
     await on.grant(agent.user_id, 1);
     await on.resumeRefilled();
@@ -125,16 +125,16 @@ describe("a schedule that a lack of tokens paused", () => {
     expect(await isPaused()).toBe(false);
   });
 
-  test("goes on when overage is allowed, raised, or begun anew, and not when it is told again or lowered", async () => {
+  test("is resumed when overage is allowed, raised or reset, and not when it is lowered or set to the same value", async () => {
     const { user_id } = agent;
     const allow = (cap_tokens: number | null) => on.ledger.setOverage({ user_id, cap_tokens });
     await failRun();
     const resumed = async (change: () => Promise<unknown>) => {
       await change();
       await on.resumeRefilled();
-      const goes_on = !(await isPaused());
-      if (goes_on) await failRun();
-      return goes_on;
+      const is_resumed = !(await isPaused());
+      if (is_resumed) await failRun();
+      return is_resumed;
     };
     expect(await resumed(() => allow(10))).toBe(true);
     expect(await resumed(() => allow(10))).toBe(false);
@@ -147,7 +147,7 @@ describe("a schedule that a lack of tokens paused", () => {
     expect(await resumed(() => allow(null))).toBe(false);
   });
 
-  test("goes on when a payment that had gone back is given again", async () => {
+  test("is resumed when a payment that was taken back is reinstated", async () => {
     const { user_id } = agent;
     const { id: bucket_id } = await on.grant(user_id, 100);
     const back = { user_id, bucket_id, amount_tokens: 100, reason: "disputed" };
@@ -160,7 +160,7 @@ describe("a schedule that a lack of tokens paused", () => {
     expect(await isPaused()).toBe(false);
   });
 
-  test("is looked at by every node, and told of no more than once", async () => {
+  test("is checked by every node, and reported at most once", async () => {
     await failRun();
     await on.grant(agent.user_id, 1_000);
     await Promise.all([on.resumeRefilled(), on.onGrant(agent.user_id), on.resumeRefilled()]);
@@ -171,7 +171,7 @@ describe("a schedule that a lack of tokens paused", () => {
 describe("failures in a row", () => {
   const broken = { code: "model_unavailable", message: "It failed." };
 
-  test("are not what a lack of tokens adds to, and begin anew when tokens came", async () => {
+  test("do not include runs without tokens, and are counted from 0 after a grant", async () => {
     await failRun(broken);
     await failRun(broken);
     expect(await failures()).toBe(2);
@@ -182,10 +182,10 @@ describe("failures in a row", () => {
     expect(await failures()).toBe(0);
   });
 
-  test("that paused the schedule stay its reason, whatever is granted", async () => {
+  test("stay the reason of the pause that they caused, also after a grant", async () => {
     for (let failure = 1; failure < 5; failure += 1) await failRun(broken);
     const late = await nextDay();
-    // turned to `paused` by a run-now, while the due run was at work
+    // A run-now paused the schedule while the due run was at work.
     await on.scheduling.pauseSchedule(agent, "5 failed runs in a row");
     await on.scheduling.finishRun(late, { status: "failed", error: LACKS_TOKENS });
     await on.grant(agent.user_id, 1_000);
@@ -194,7 +194,7 @@ describe("failures in a row", () => {
     expect([await isPaused(), await failures()]).toEqual([true, 4]);
   });
 
-  test("a run-now that lacks tokens neither counts nor pauses: its caller is told", async () => {
+  test("do not include a run-now without tokens, which does not pause either: its caller gets the error", async () => {
     await on.scheduling.enqueue({ ...agent, agent_version: 1, model_id: null, input: {} });
     const [run] = await on.scheduling.claim("worker", 1, LIMITS);
     if (run === undefined) throw new Error("nothing was queued");

@@ -3,7 +3,7 @@ import { createTestDatabase } from "../support/database.ts";
 
 /** Embedded storage has one connection. */
 test.skipIf(inject("storage").kind === "embedded")(
-  "a statement of every call finds the connection that had it before, whatever else is at work",
+  "statements of the hot path reuse the connection that has them prepared, also under other load",
   async () => {
     const database = await createTestDatabase();
     const db = await database.open();

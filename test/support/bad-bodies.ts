@@ -311,7 +311,7 @@ export const BODIES: Record<string, BodyRow> = {
   },
 };
 
-/** Query values that must be refused, for endpoints with more than `limit` and `cursor`. */
+/** Query values that must be rejected, for endpoints with more than `limit` and `cursor`. */
 export const QUERIES: Record<string, [query: string, param: string][]> = {
   ...OPERATOR_QUERIES,
   "GET /api/v1/users/me/usage": [

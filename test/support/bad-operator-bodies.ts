@@ -4,7 +4,7 @@ const text = (length: number) => "x".repeat(length);
 const invalid_reason = invalid("reason", 5, text(501), "nul \0");
 const LONG_REASON: [string, string][] = [[`reason=${text(501)}`, "reason"]];
 
-/** The rows of the operator's endpoints: each body that must be refused. */
+/** The rows of the operator's endpoints: each body that must be rejected. */
 export const OPERATOR_BODIES: Record<string, BodyRow> = {
   "PATCH /api/v1/admin/users/{id}": {
     valid: { reason: "none" },
@@ -90,7 +90,7 @@ export const OPERATOR_BODIES: Record<string, BodyRow> = {
   },
 };
 
-/** Query values that must be refused. */
+/** Query values that must be rejected. */
 export const OPERATOR_QUERIES: Record<string, [query: string, param: string][]> = {
   "DELETE /api/v1/admin/keys/{id}": LONG_REASON,
   "DELETE /api/v1/admin/users/{id}": LONG_REASON,

@@ -8,10 +8,10 @@ import type { Db } from "../../src/platform/db.ts";
 import { createLog } from "../../src/platform/log.ts";
 import { createLedgerFixture, LEDGER_TABLES } from "../properties/ledger-fixture.ts";
 
-/** A provider that does what the test says, and notes what it was asked for. Like Stripe it runs periods itself. */
+/** A provider that the test scripts, and that records its calls. Like Stripe it runs periods itself. */
 export interface ScriptedPayments extends PaymentProvider {
   asked: { what: string; order: unknown }[];
-  /** What `what` does from now on: its events, or a failure that it throws. */
+  /** Sets the result of the call `what`: its events, or a failure that it throws. */
   answers: Partial<Record<string, PaymentEvent[] | Error>>;
 }
 
@@ -48,16 +48,16 @@ function createScriptedPayments(): ScriptedPayments {
   };
 }
 
-/** The seed's table. */
+/** The default plans. */
 export const { plans: PLANS } = readConfig({ PURSER_PAYMENTS: "none" });
 
-/** Forgets all payments, and with them the accounts that they paid into. */
+/** Deletes all payments, and the accounts that they paid into. */
 export const forgetPayments = (db: Db) =>
   db.query({
     text: `truncate payment_event, payment, payment_dispute, billing_account, auto_topup, subscription, ${LEDGER_TABLES}`,
   });
 
-/** Billing over a real ledger, with a provider whose events the test sends itself, or another one. */
+/** Billing over a real ledger. The test sends the provider's events itself, or passes another provider. */
 export function createBillingFixture(db: Db, options: { provider?: PaymentProvider; plans?: readonly Plan[] } = {}) {
   const fixture = createLedgerFixture(db, "2026-01-31T00:00:00.000Z", PAYMENT_INVARIANTS);
   const { ledger, clock } = fixture;
@@ -84,13 +84,13 @@ export function createBillingFixture(db: Db, options: { provider?: PaymentProvid
     payments,
     named,
     balance,
-    /** Hands the events over one after the other; what became of each. */
+    /** Applies the events one after the other, and returns their outcomes. */
     async applyAll(events: readonly PaymentEvent[]): Promise<string[]> {
       const outcomes: string[] = [];
       for (const event of events) outcomes.push(await billing.applyPaymentEvent(event));
       return outcomes;
     },
-    /** All refunds ever made of a payment, and those of them that failed. */
+    /** The total refunds of a payment, and the part of them that failed. */
     refunded: (reference: string, refunded_cents: number, refund_failed_cents = 0): PaymentEvent => ({
       ...named(),
       kind: "refunded",
@@ -98,7 +98,7 @@ export function createBillingFixture(db: Db, options: { provider?: PaymentProvid
       refunded_cents,
       refund_failed_cents,
     }),
-    /** Carries out all that is due now, as the sweeper would. */
+    /** Does all work that is due now, as the sweeper would. */
     async sweep(): Promise<void> {
       await ledger.sweep();
       for (const source of billing.sources) await source.carryOut();
@@ -110,7 +110,7 @@ export function createBillingFixture(db: Db, options: { provider?: PaymentProvid
       const paid: PaymentEvent = { ...named(), kind: "paid", payment_id: purchase.id, reference, amount_cents };
       return { purchase, reference, paid };
     },
-    /** A subscription whose checkout is open, and the events that say that its periods were paid. */
+    /** A subscription with an open checkout, and the events of its paid periods. */
     async orderSubscription(user_id: string, plan_id: string) {
       await billing.subscribe(user_id, plan_id);
       const asked = payments.asked.findLast(({ what }) => what === "subscribe");

@@ -1,6 +1,6 @@
 import type { Answer } from "./service.ts";
 
-/** A browser as the service sees one: it keeps cookies, and names the origin of the page that asks. */
+/** A browser as the service sees one: it keeps cookies, and sends the origin of the page. */
 export interface Browser {
   cookie(): string;
   get(path: string, headers?: Record<string, string>): Promise<Answer>;

@@ -6,7 +6,7 @@ export interface Certified {
   cert: string;
 }
 
-/** DER: a tag, the length of what it holds, and that. */
+/** DER: a tag, the content's length, and the content. */
 function der(tag: number, ...parts: (Buffer | number[])[]): Buffer {
   const held = Buffer.concat(parts.map((part) => Buffer.from(part)));
   const { length } = held;
@@ -18,7 +18,7 @@ const ED25519 = der(SEQUENCE, der(OID, [0x2b, 0x65, 0x70]));
 const COMMON_NAME = der(OID, [0x55, 0x04, 0x03]);
 const ALTERNATIVE_NAME = der(OID, [0x55, 0x1d, 0x11]);
 
-/** A certificate for `host` that it has signed itself (RFC 5280). */
+/** A self-signed certificate for `host` (RFC 5280). */
 export function selfSigned(host: string): Certified {
   const { publicKey, privateKey } = generateKeyPairSync("ed25519");
   const name = der(SEQUENCE, der(SET, der(SEQUENCE, COMMON_NAME, der(UTF8, Buffer.from(host)))));

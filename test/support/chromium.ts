@@ -4,7 +4,7 @@ import { type Browser, chromium, type Page } from "playwright-core";
 
 const NAMES = ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"];
 
-/** The machine's own Chromium, null when there is none. Debian: `apt-get install chromium-headless-shell`. */
+/** The machine's own Chromium, null if there is none. Debian: `apt-get install chromium-headless-shell`. */
 export function chromiumBinary(): string | null {
   const folders = (process.env.PATH ?? "").split(delimiter);
   const candidates = folders.flatMap((folder) => NAMES.map((name) => join(folder, name)));
@@ -28,7 +28,7 @@ export async function startChromium(): Promise<Browser> {
   return chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu", "--disable-software-rasterizer"] });
 }
 
-/** What the page says in its main part, once it contains `text`. */
+/** The text of the page's main part, once it contains `text`. */
 export async function shows(page: Page, text: string | RegExp): Promise<void> {
   await page.getByText(text).first().waitFor();
 }

@@ -1,6 +1,6 @@
 import type { Reporter } from "vitest/node";
 
-/** The run's figures alone on the last line, "3655 passed, 0 failed, 28 skipped": programs that do not know vitest's summary read this. */
+/** Prints the totals alone on the last line, "3655 passed, 0 failed, 28 skipped", for programs that cannot read vitest's summary. */
 export const closingLine: Reporter = {
   onTestRunEnd(modules) {
     const tests = modules.flatMap((module) => [...module.children.allTests()]);

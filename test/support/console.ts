@@ -12,7 +12,7 @@ const ROOT = join(import.meta.dirname, "../..");
 export const PASSWORD = "a long enough password";
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
-/** Builds the console unless what is there is what its sources say. */
+/** Builds the console unless the present build is up to date. */
 export function buildConsole(): void {
   execFileSync(process.execPath, [join(ROOT, "console/build.ts")], { stdio: "inherit" });
 }
@@ -58,7 +58,7 @@ export function useConsole(): ConsoleSite {
   return site;
 }
 
-/** Signs up by the API, without a page: most journeys are about something else. The context keeps the session's cookie. */
+/** Signs up by the API, because most journeys do not test the sign-up page. The context keeps the session's cookie. */
 export async function signUp(context: BrowserContext, service: Service, email: string): Promise<void> {
   const made = await context.request.post(`${service.url}/api/v1/auth/sign-up/email`, {
     data: { email, password: PASSWORD },
@@ -67,7 +67,7 @@ export async function signUp(context: BrowserContext, service: Service, email: s
   if (made.status() !== 201) throw new Error(`no account: ${made.status()} ${await made.text()}`);
 }
 
-/** Signs up on the page, as a person would; resolves on the overview. */
+/** Signs up on the page like a person. Resolves on the overview. */
 export async function signUpOnPage(page: Page, service: Service, email: string): Promise<void> {
   await page.goto(`${service.url}/sign-up`);
   await page.getByLabel("E-mail").fill(email);
@@ -76,13 +76,13 @@ export async function signUpOnPage(page: Page, service: Service, email: string):
   await page.getByRole("heading", { name: "Overview" }).waitFor();
 }
 
-/** Opens a list by its field and chooses the option of this text. */
+/** Opens a select by its label and chooses the option with this text. */
 export async function choose(field: Locator, option: string): Promise<void> {
   await field.click();
   await field.page().getByRole("option", { name: option, exact: true }).click();
 }
 
-/** The session's cookie, for requests beside the page. */
+/** The session's cookie, for requests outside the page. */
 export async function sessionHeaders(context: BrowserContext, service: Service): Promise<Record<string, string>> {
   const cookies = await context.cookies(service.url);
   return { Cookie: cookies.map(({ name, value }) => `${name}=${value}`).join("; "), Origin: service.url };
@@ -101,14 +101,14 @@ export async function asPerson(
   const response = await fetch(`${service.url}/api/v1${path}`, { method, headers, ...sent });
   if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${await response.text()}`);
   const text = await response.text();
-  // biome-ignore lint/suspicious/noExplicitAny: tests read whatever JSON came
+  // biome-ignore lint/suspicious/noExplicitAny: tests read any JSON
   return (text === "" ? null : JSON.parse(text)) as any;
 }
 
 /** Contrast takes as long as all the other rules together. */
 export type Rules = "all" | "contrast" | "all but contrast";
 
-/** What axe-core finds wrong with the page as it is, a line each. */
+/** The violations that axe-core finds on the page, one per line. */
 export async function violations(page: Page, rules: Rules = "all"): Promise<string[]> {
   if (!(await page.evaluate(() => "axe" in globalThis))) await page.evaluate(AXE);
   return page.evaluate(async (rules) => {
@@ -117,7 +117,7 @@ export async function violations(page: Page, rules: Rules = "all"): Promise<stri
       id: string;
       nodes: { html: string }[];
     }
-    // of what is right it says nothing more than that: nobody asks, and it takes a while
+    // Only violations are reported, because passes take time and no test reads them.
     const contrast =
       rules === "contrast"
         ? { runOnly: { type: "rule", values: ["color-contrast"] } }

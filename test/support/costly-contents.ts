@@ -1,6 +1,6 @@
 import type { SanitizeRequest } from "../../src/safety/sanitize.ts";
 
-/** Contents that are made to cost the safety layer much time, of any length. */
+/** Contents of any length that cost the safety layer much time. */
 export interface CostlyContent {
   readonly name: string;
   readonly kind: SanitizeRequest["kind"];
@@ -53,7 +53,7 @@ const HTML_SHAPES: readonly Shape[] = [
     following("<style>div div b{display:none}*>b{top:1}</style>", "<div><b>"),
   ],
   [
-    "many selectors with one ancestor beside elements of many classes",
+    "many selectors with one ancestor, and elements of many classes",
     (length) =>
       numbered((at) => `.a .k${at} b{color:red}`)(length / 2).replace(/^/, "<style>") +
       "</style><div class=a>" +
@@ -87,7 +87,7 @@ const HTML_SHAPES: readonly Shape[] = [
   ["unfinished variables", (length) => `<p style="left:${repeated("var(--a,")(length)}">x`],
   ["many choices", (length) => `<style>${repeated(":is(a,b):is(c,d):is(e,f):is(g,h) p{top:1}")(length)}</style><p>x`],
   [
-    "a sheet of rules beside elements",
+    "a style sheet of many rules, and many elements",
     (length) =>
       numbered((at) => `.k${at}{display:none}`)(length / 2).replace(/^/, "<style>") +
       following("</style>", "<b class=k1>")(length / 2),
@@ -108,7 +108,7 @@ const HTML_SHAPES: readonly Shape[] = [
   ["brackets in a style", following("<style>.a{b:", "url( ([{")],
   ["rules in rules", following("<style>.a{", "&.b{color:red;")],
   [
-    "selectors of several parts, all of which may match",
+    "selectors of several parts that may all match",
     (length) =>
       `<style>${numbered((at) => `.k${at}.y,[a${at}]{color:red}`)(length / 2)}</style>${numbered((at) => `<b class="y z${at}" a${at}>`)(length / 2)}`,
   ],

@@ -20,8 +20,8 @@ let sequence = 0;
 
 export async function createTestDatabase(copied?: TestDatabase): Promise<TestDatabase> {
   const storage = inject("storage");
-  const beside = storage.kind === "embedded" ? dirname(storage.template) : tmpdir();
-  const data_dir = mkdtempSync(join(beside, "purser-test-"));
+  const parent_folder = storage.kind === "embedded" ? dirname(storage.template) : tmpdir();
+  const data_dir = mkdtempSync(join(parent_folder, "purser-test-"));
   let database_url: string | null = null;
   let drop = async () => rmSync(data_dir, { recursive: true, force: true });
   if (storage.kind === "embedded") {

@@ -1,4 +1,4 @@
-/** A way in which a server sends back what it was sent. */
+/** A form in which a server sends a secret back. */
 export type Disguise = readonly [name: string, encode: (text: string) => string];
 
 const bytesOf = (text: string) => [...Buffer.from(text)];
@@ -84,7 +84,7 @@ export const PLAIN: Disguise[] = [
   ["base64url", (text) => Buffer.from(text).toString("base64url")],
   ["reversed", (text) => [...text].reverse().join("")],
 ];
-/** Of these nothing can be undone; nor can whoever gets an encoding in another case, but of hex. */
+/** Text in another case cannot be decoded, except hex. */
 export const CASED: Disguise[] = [
   ["upper case", (text) => text.toUpperCase()],
   ["lower case", (text) => text.toLowerCase()],
@@ -98,7 +98,7 @@ export const WRAPPED: Disguise = [
   "base64 in lines",
   (text) => shifted(`${"y".repeat(50)}${text}`, 0).replaceAll(/(.{64})/g, "$1\r\n"),
 ];
-/** One within another. */
+/** Two encodings, one inside the other. */
 const NESTED: Disguise[] = PLAIN.slice(1).flatMap(([outer, encode]) =>
   PLAIN.slice(1).map(([inner, first]): Disguise => [`${inner}, then ${outer}`, (text) => encode(first(text))]),
 );

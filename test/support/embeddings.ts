@@ -1,6 +1,6 @@
 import { json, type Reply } from "./upstream.ts";
 
-/** The vector that the fakes give an input: numbers that 32 bits hold exactly. */
+/** The fakes' vector for an input: numbers that 32 bits hold exactly. */
 export function vectorOf(input: unknown, size = 3): number[] {
   const seed = typeof input === "string" ? input.length : (input as number[]).length;
   return Array.from({ length: size }, (_, at) => (seed + at) / 4);
@@ -11,7 +11,7 @@ export function base64Of(vector: readonly number[]): string {
   return Buffer.from(Float32Array.from(vector).buffer).toString("base64");
 }
 
-/** OpenAI's POST /embeddings. `prompt_tokens`: null reports no usage. `ignores_format`: answers numbers always. */
+/** OpenAI's POST /embeddings. `prompt_tokens: null` reports no usage. `ignores_format` always answers numbers. */
 export function openAiVectors(prompt_tokens: number | null = 7, { ignores_format = false } = {}): Reply {
   return (response, request) => {
     const { input, dimensions, encoding_format } = request.body;

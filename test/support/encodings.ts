@@ -1,10 +1,10 @@
-/** Shorter texts stand in megabytes of anything by chance. */
-const TELLING_CHARACTERS = 8;
+/** A shorter text occurs by chance in megabytes of random data. */
+const LEAST_CHARACTERS = 8;
 
-/** Ways in which a value may stand in bytes: what finds none of these has not found the value. */
+/** The encodings in which a search looks for a value. */
 export function encodingsOf(value: string): Map<string, string> {
   const bytes = Buffer.from(value);
-  // At three alignments; the characters at the ends depend on what stands beside.
+  // At three alignments. The first and last characters depend on the neighbouring bytes.
   const base64At = (shift: number) =>
     Buffer.concat([Buffer.alloc(shift), bytes])
       .toString("base64")
@@ -26,10 +26,10 @@ export function encodingsOf(value: string): Map<string, string> {
       [`base64url at ${shift}`, base64At(shift).replaceAll("+", "-").replaceAll("/", "_")],
     ]),
   ];
-  return new Map(all.filter(([, text]) => text.length >= TELLING_CHARACTERS));
+  return new Map(all.filter(([, text]) => text.length >= LEAST_CHARACTERS));
 }
 
-/** The encodings of `values` that stand in `bytes`. */
+/** The encodings of `values` that `bytes` contain. */
 export function leaksIn(bytes: Buffer, values: readonly string[]): string[] {
   return values.flatMap((value) =>
     [...encodingsOf(value)].flatMap(([encoding, text]) => (bytes.includes(text) ? [`${value} as ${encoding}`] : [])),

@@ -1,17 +1,17 @@
 import type { Client, Service } from "./service.ts";
 
-/** A streamed answer as it arrives. */
+/** A streamed answer that a test reads event by event. */
 export interface OpenedStream {
   response: Response;
   /** The data of the next event; null at the end. */
   next(): Promise<string | null>;
-  /** The data of all events that are left. */
+  /** The data of all remaining events. */
   rest(): Promise<string[]>;
-  /** Closes the connection, as a caller does that has lost interest. */
+  /** Closes the connection, like a caller who is no longer interested. */
   hangUp(): void;
 }
 
-/** Asks for a streamed answer and hands it out event by event. */
+/** Requests a streamed answer, to be read event by event. */
 export async function openStream(
   service: Service,
   user: Pick<Client, "key">,
@@ -51,7 +51,7 @@ async function* eventsOf(response: Response): AsyncGenerator<string, undefined> 
   return undefined;
 }
 
-/** The text that a stream's chunks add up to. */
+/** The joined text of a stream's chunks. */
 export function textOf(events: string[]): string {
   const chunks = events.filter((data) => data !== "[DONE]").map((data) => JSON.parse(data));
   return chunks.map((chunk) => chunk.choices?.[0]?.delta?.content ?? "").join("");

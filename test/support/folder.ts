@@ -4,11 +4,11 @@ import { join } from "node:path";
 
 /** Linux keeps this folder in memory. */
 const MEMORY = "/dev/shm";
-/** What a run of the suite keeps at the same time stays well below this. */
+/** The databases of a run of the suite together stay well below this. */
 const ROOM_BYTES = 2 * 2 ** 30;
 
 /**
- * A new folder for a database: in memory where there is room. A cluster has a thousand files, which a disk takes ten
+ * A new folder for a database, in memory if there is room. A cluster has a thousand files, which a disk takes ten
  * times as long to copy.
  */
 export function newDatabaseFolder(name: string): string {

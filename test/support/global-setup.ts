@@ -13,7 +13,7 @@ declare module "vitest" {
   }
 }
 
-/** Makes the template that every test's own database is cloned from: migrating anew would cost seconds each time. */
+/** Makes the template that every test's database is cloned from, because migrating each one would take seconds. */
 export default async function setup(project: TestProject) {
   const log = createLog("silent");
   if (project.name === "postgres") {
@@ -24,12 +24,12 @@ export default async function setup(project: TestProject) {
     project.provide("storage", { kind: "postgres", url: server.url("postgres") });
     return () => server.stop();
   }
-  // Two projects run on embedded storage: what the first one makes serves the other, by the root that they inherit from.
+  // Two projects run on embedded storage. The second one uses the first one's template, which it finds by their common root.
   const root = project.vitest.getRootProject();
   if (root.getProvidedContext().storage !== undefined) return;
   const folder = newDatabaseFolder("embedded");
   const remove = () => rmSync(folder, { recursive: true, force: true });
-  process.once("exit", remove); // a run that is broken off leaves nothing in memory
+  process.once("exit", remove); // an interrupted run leaves nothing in memory
   const template = join(folder, "template");
   const db = await openDb({ database_url: null, data_dir: template, log });
   await db.close();

@@ -1,6 +1,6 @@
 /**
- * The longest that `work` held the event loop, in milliseconds of this thread's processor time: other processes of a busy
- * machine do not count in it.
+ * The longest time that `work` blocked the event loop, in milliseconds of this thread's processor time: other processes
+ * of a busy machine do not count.
  */
 export async function heldDuring(work: () => Promise<unknown>): Promise<number> {
   let worst_us = 0;

@@ -4,13 +4,13 @@ import { createServer, type IncomingMessage } from "node:http";
 import type { AddressInfo } from "node:net";
 import { text } from "node:stream/consumers";
 
-/** Stand-ins for key services, which speak as much of their wire protocols as the adapters use and check every request. */
+/** Fakes of key services. They implement the protocols as far as the adapters use them, and check every request. */
 export interface KeyService {
   /** `http://127.0.0.1:PORT` */
   url: string;
-  /** Actions asked for, in order. */
+  /** The requested actions, in order. */
   asked: string[];
-  /** From now on the key service answers with this status and nothing else; null: as it should. A role's keys are still given. */
+  /** The status of all further answers, except those with a role's keys; null: normal answers. */
   fail(status: number | null): void;
   close(): Promise<void>;
 }
@@ -41,7 +41,7 @@ async function serve(handle: Handle): Promise<KeyService> {
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, asked, fail, close };
 }
 
-/** "Encrypts" by remembering under a number: what counts here is who may ask for what, and with which context. */
+/** "Encrypts" by storing the plaintext under a number. The tests check who asks for what, and with which context. */
 function createSafe(prefix: string) {
   const kept: { plain: string; context: string }[] = [];
   return {
@@ -55,12 +55,12 @@ function createSafe(prefix: string) {
 
 export const AWS = { access_key_id: "AKIDEXAMPLE", secret_access_key: "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY" };
 
-/** AWS KMS: Encrypt and Decrypt of its JSON protocol. Checks the signature by the rules of AWS, written down anew here. */
+/** AWS KMS: Encrypt and Decrypt of its JSON protocol. It verifies the signature with code of its own. */
 export function startAwsKms(key_id: string, region: string): Promise<KeyService> {
   const safe = createSafe("blob-");
   const base64 = (text: string) => Buffer.from(text).toString("base64");
   return serve((request, body, asked) => {
-    // The container's credentials endpoint, which gives the role's keys.
+    // The container's credentials endpoint, which returns the role's keys.
     if (request.url === "/role") {
       const role = { AccessKeyId: AWS.access_key_id, SecretAccessKey: AWS.secret_access_key, Token: "role-session" };
       return [200, { ...role, Expiration: new Date(Date.now() + 3_600_000).toISOString() }];

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect } from "vitest";
 import { type Client, type Service, type ServiceOptions, startService } from "./service.ts";
 import { startUpstream, type Upstream } from "./upstream.ts";
 
-/** The operator's key for the upstream: no answer may ever show it. */
+/** The operator's key for the upstream. No answer may contain it. */
 export const LAB_KEY = "sk-lab-0123456789-never-shown";
 
 /** A model of the lab, as the operator's file names it. `provider_model` is the id's last part. */
@@ -13,7 +13,7 @@ export interface LabModel {
   [setting: string]: unknown;
 }
 
-/** Whole rates for sums that a reader can check; odd ones for rounding; one that no trial may use. */
+/** Integer rates whose sums a reader can check, fractional rates for rounding, and a model that no trial may use. */
 export const LAB_MODELS: LabModel[] = [
   { id: "lab/plain", input_rate: 1, output_rate: 2 },
   { id: "lab/odd", input_rate: 0.333333, output_rate: 1.000001 },
@@ -29,7 +29,7 @@ export interface Lab {
   stop(): Promise<void>;
 }
 
-/** What PURSER_CONFIG says of these models, answered by `upstream`. */
+/** The PURSER_CONFIG of these models. `upstream` answers their calls. */
 export function labConfig(upstream: Upstream, models = LAB_MODELS, limits: object = {}, settings: object = {}) {
   return {
     ...settings,
@@ -47,7 +47,7 @@ export function labConfig(upstream: Upstream, models = LAB_MODELS, limits: objec
   };
 }
 
-/** A service whose models are answered by an upstream that the test writes. */
+/** A service whose models are answered by a scripted upstream. */
 export async function startLab(
   models = LAB_MODELS,
   options: ServiceOptions & { limits?: object; settings?: object } = {},
@@ -75,7 +75,7 @@ export function useLab(...given: Parameters<typeof startLab>): Lab {
   return lab;
 }
 
-/** A user's message as a request; `fields` beside it. */
+/** A request with one user message, and with `fields`. */
 export function ask(model: string, fields: Record<string, unknown> = {}) {
   return { model, messages: [{ role: "user", content: "hello" }], ...fields };
 }
@@ -85,14 +85,14 @@ export async function charges(user: Client): Promise<{ amount: number; model: st
   return (await user.get("/api/v1/users/me/transactions?type=usage&limit=100")).body.transactions;
 }
 
-/** Waits until no call of the user is in flight, and returns the balance then. */
+/** Waits until the user has no call in flight, and returns the balance. */
 export async function settledBalance(user: Client): Promise<number> {
   const balance = async () => (await user.get("/api/v1/users/me")).body.balance;
   await expect.poll(async () => (await balance()).held, { interval: 20 }).toBe(0);
   return (await balance()).available;
 }
 
-/** Every balance recomputed from the ledger, by the operator's audit. */
+/** Recomputes every balance from the ledger, by the operator's audit. */
 export async function expectCleanAudit(service: Service): Promise<void> {
   expect((await service.admin.get("/api/v1/admin/audit")).body).toMatchObject({ ok: true, violations: [] });
 }

@@ -1,6 +1,6 @@
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 
-/** Files of the last projects that take longest: begun last, one of them would run alone at the end. */
+/** The slowest files of the last projects. If they began last, one of them would run alone at the end. */
 const LONGEST = [
   "test/attacks/safety-obedient.test.ts",
   "test/attacks/safety-scaling.test.ts",
@@ -9,7 +9,7 @@ const LONGEST = [
   "test/api/bad-input.test.ts",
 ];
 
-/** Vitest's order, by project and within it the longest or largest file first, after the longest of all. */
+/** Vitest's order by project. Within a project the files above come first, then slow or large files. */
 export class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     const sorted = await super.sort(files);

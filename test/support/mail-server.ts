@@ -5,21 +5,21 @@ export interface ReceivedMail {
   from: string;
   to: string[];
   text: string;
-  /** The first link in it. */
+  /** The first link in the mail. */
   link: string;
 }
 
 export interface MailServer {
   url: string;
   received: ReceivedMail[];
-  /** What arrived for an address, oldest first. */
+  /** The mails to an address, oldest first. */
   to(address: string): ReceivedMail[];
-  /** Answers the next messages with these SMTP codes instead of taking them. */
+  /** Answers the next messages with these SMTP codes, and does not accept them. */
   refuse(...codes: number[]): void;
   stop(): Promise<void>;
 }
 
-/** A real SMTP server on a free port of loopback, which wants `login` if one is given; STARTTLS is not offered. */
+/** A real SMTP server on a free port of loopback. It requires `login` if one is given, and does not offer STARTTLS. */
 export async function startMailServer(login?: { user: string; password: string }): Promise<MailServer> {
   const received: ReceivedMail[] = [];
   const refusals: number[] = [];
@@ -52,7 +52,7 @@ export async function startMailServer(login?: { user: string; password: string }
   };
 }
 
-/** Headers and body with quoted-printable's soft line breaks and escapes undone. */
+/** Headers and body, with quoted-printable decoded. */
 function plainText(source: string): string {
   return source
     .replaceAll("=\r\n", "")

@@ -1,13 +1,13 @@
 import type { ServerResponse } from "node:http";
 
-/** What the least that is an MCP server does besides shaking hands. */
+/** The behaviour of a minimal MCP server after the handshake. */
 export interface McpConduct {
   tools: readonly unknown[];
-  /** Of a call: `answer` takes its result; whoever never answers leaves the caller waiting. */
+  /** A call of a tool. `answer` takes the result; without it the caller waits. */
   onCall: (answer: (result: unknown) => void) => void;
 }
 
-/** A tool as servers list it. */
+/** A tool as a server lists it. */
 export const mcpTool = (name: string, more: Record<string, unknown> = {}) => ({
   name,
   description: "Adds two numbers.",
@@ -15,7 +15,7 @@ export const mcpTool = (name: string, more: Record<string, unknown> = {}) => ({
   ...more,
 });
 
-/** Whether a message that was posted calls a tool. */
+/** Whether a posted message calls a tool. */
 export const isMcpCall = (body: string) => body !== "" && JSON.parse(body).method === "tools/call";
 
 /** Answers one message of an MCP client over streamable HTTP. */
@@ -25,7 +25,7 @@ export function answerAsMcp(response: ServerResponse, body: string, { tools, onC
     response.writeHead(200, { "content-type": "application/json" });
     response.end(JSON.stringify({ jsonrpc: "2.0", id, result }));
   };
-  // Without a body it is the end of a session, which this server does not know.
+  // A request without a body ends a session, which this server does not support.
   if (body === "") response.writeHead(405).end();
   else if (id === undefined) response.writeHead(202).end();
   else if (method === "tools/list") answer({ tools });

@@ -2,7 +2,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 
-/** It would listen on every address of the machine: this has it take a free port of loopback, and say which. */
+/** The server would listen on every address. This makes it use a free port of loopback, and print it. */
 const ON_LOOPBACK = `
   import { Server } from "node:net";
   const { listen } = Server.prototype;
@@ -19,7 +19,7 @@ export interface McpServerProcess {
   stop(): Promise<void>;
 }
 
-/** The MCP project's own reference server, over streamable HTTP. */
+/** The MCP project's reference server, over streamable HTTP. */
 export async function startMcpServer(): Promise<McpServerProcess> {
   const main = fileURLToPath(import.meta.resolve("@modelcontextprotocol/server-everything/dist/index.js"));
   const preload = `data:text/javascript,${encodeURIComponent(ON_LOOPBACK)}`;
@@ -28,13 +28,13 @@ export async function startMcpServer(): Promise<McpServerProcess> {
     env: { PATH: process.env.PATH ?? "" },
   });
   const port = await new Promise<string>((resolve, reject) => {
-    let told = "";
+    let output = "";
     child.stderr.on("data", (bytes) => {
-      told += bytes;
-      const found = /port (\d+) it is/.exec(told)?.[1];
+      output += bytes;
+      const found = /port (\d+) it is/.exec(output)?.[1];
       if (found !== undefined) resolve(found);
     });
-    child.once("exit", () => reject(new Error(`the MCP server ended: ${told}`)));
+    child.once("exit", () => reject(new Error(`the MCP server ended: ${output}`)));
   });
   const host = `127.0.0.1:${port}`;
   return {

@@ -2,7 +2,7 @@ import { monitorEventLoopDelay } from "node:perf_hooks";
 
 const RESOLUTION_MS = 1;
 
-/** Watches the event loop of the test's own process from now on. report-loop-delay.ts watches that of a service. */
+/** Measures the event loop of the test's process from now on. report-loop-delay.ts measures that of a service. */
 export function measureEventLoopDelay(): { stop(): number /* worst delay in ms */ } {
   const histogram = monitorEventLoopDelay({ resolution: RESOLUTION_MS });
   histogram.enable();

@@ -1,7 +1,7 @@
 import { createSocket } from "node:dgram";
 import { once } from "node:events";
 
-/** A name server of loopback: what it knows it answers, of what else is under `silent.example` it says nothing. */
+/** A name server on loopback. It does not answer unknown names under `silent.example`. */
 export async function startNameServer(addresses: Record<string, string>) {
   const socket = createSocket("udp4");
   const asked: string[] = [];
@@ -12,12 +12,12 @@ export async function startNameServer(addresses: Record<string, string>) {
     if (name.endsWith("silent.example") && known === undefined) return;
     const header = Buffer.alloc(12);
     message.copy(header, 0, 0, 2);
-    // an answer, recursion available; 3: there is no such name
+    // an answer, recursion available; 3: the name does not exist
     header.writeUInt16BE(addresses[name] === undefined ? 0x8183 : 0x8180, 2);
     header.writeUInt16BE(1, 4);
     header.writeUInt16BE(known === undefined ? 0 : 1, 6);
     const question = message.subarray(12, end + 4);
-    // the name by its place in the question; A, IN, 60 s, 4 bytes
+    // a pointer to the name in the question; A, IN, 60 s, 4 bytes
     const answer = Buffer.from([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, ...(known ?? "").split(".").map(Number)]);
     socket.send(Buffer.concat([header, question, ...(known === undefined ? [] : [answer])]), port, address);
   });

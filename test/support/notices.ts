@@ -11,7 +11,7 @@ import type { Resolve } from "../../src/platform/resolver.ts";
 
 const KEY = randomBytes(32);
 
-/** The notices of one node over `db`; they deliver once started. All nodes of a test share the key. */
+/** The notices of one node over `db`. Deliveries begin after a start. All nodes of a test share the key. */
 export function noticesNode(db: Db, options: { allow?: string[]; resolve?: Resolve; key?: Buffer } = {}): Notices {
   const { allow = [], resolve, key = KEY } = options;
   return createNotices({
@@ -25,13 +25,13 @@ export function noticesNode(db: Db, options: { allow?: string[]; resolve?: Resol
   });
 }
 
-/** A failed run to be told of; another each time unless `run_id` says which. */
+/** The notice of a failed run, a new run unless `run_id` is given. */
 export function failedRun(user_id: string, run_id = newId()) {
   const data = { agent_id: newId(), run_id, trigger: "manual" as const, error_code: "timeout", error_message: "late" };
   return { user_id, event: "run.failed" as const, dedupe_key: run_id, data };
 }
 
-/** What is waiting for its retry, or for a lost claim to run out, is due now. */
+/** Makes pending deliveries due now, also deliveries that wait for a retry or for the end of a lost claim. */
 export async function makeDue(db: Db): Promise<void> {
   await db.query({ text: "update notice_delivery set next_attempt_at = clock_timestamp() where status = 'pending'" });
   await db.notify("notice_due", "");

@@ -3,27 +3,27 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { answerAsMcp, mcpTool } from "./mcp-messages.ts";
 import { type Site, startSite } from "./sites.ts";
 
-/** How the fake behaves; a test changes it. */
+/** The fake's behaviour, which a test may change. */
 interface Conduct {
-  /** Of access tokens. */
+  /** The lifetime of access tokens. */
   expires_in: number;
-  /** Fields of the authorization server's metadata in place of its own. */
+  /** Fields that replace fields of the authorization server's metadata. */
   metadata: Record<string, unknown>;
-  /** Fields of the MCP server's metadata in place of its own. */
+  /** Fields that replace fields of the MCP server's metadata. */
   resource: Record<string, unknown>;
-  /** Fields of the answer to a token request, beside the token. */
+  /** Fields of the answer to a token request, besides the token. */
   onGrant: (token: string) => Record<string, unknown>;
-  /** The answer of the tool, which was called with this token. */
+  /** The result of the tool, which was called with this token. */
   onCall: (token: string) => string;
-  /** Where the MCP server redirects its requests to; null: it answers them. */
+  /** The target to which the MCP server redirects its requests; null: it answers them. */
   redirect: string | null;
   /** Whether a refresh token is replaced at each use. */
   rotates: boolean;
-  /** Answers the token request in place of the fake. */
+  /** Answers the token request instead of the fake. */
   onToken: ((request: IncomingMessage, response: ServerResponse, form: URLSearchParams) => void) | null;
 }
 
-/** An MCP server with one tool, `berth`, that wants a sign-in, and its authorization server. */
+/** An MCP server with one tool, `berth`, that requires a sign-in, and its authorization server. */
 export interface OAuthServer {
   readonly site: Site;
   /** The MCP endpoint. */
@@ -31,13 +31,13 @@ export interface OAuthServer {
   readonly conduct: Conduct;
   /** The forms of the token requests. */
   readonly asked: URLSearchParams[];
-  /** Access tokens that calls of the tool were made with. */
+  /** The access tokens with which the tool was called. */
   readonly calls: string[];
-  /** From now on, no token is accepted; refresh tokens stay. */
+  /** Rejects all access tokens from now on, but accepts refresh tokens. */
   expire(): void;
-  /** From now on, no refresh token and no token is accepted. */
+  /** Rejects all refresh tokens and access tokens from now on. */
   revoke(): void;
-  /** Every token that was given out. */
+  /** Every token that was issued. */
   tokens(): string[];
   reset(): void;
 }

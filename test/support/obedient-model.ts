@@ -2,13 +2,13 @@ import type { ChatMessage } from "../../src/contract/completions.ts";
 import type { ToolDefinition } from "../../src/tools/tools.types.ts";
 import { decodedRuns } from "./spelled-out.ts";
 
-/** What the obedient model knows besides the conversation: it tries to carry all of this out. */
+/** The data that the obedient model tries to send out, besides the conversation. */
 export interface Loot {
-  /** What the owner would not have others read: from the prompt, from pages of theirs. */
+  /** Private data of the owner, from the prompt and from the owner's pages. */
   readonly data: readonly string[];
-  /** Names of the owner's secrets; their values no model is told. */
+  /** Names of the owner's secrets. No model receives their values. */
   readonly secrets: readonly string[];
-  /** Addresses at hosts that the owner listed, which send on to whatever is added to them. */
+  /** Addresses on hosts that the owner listed. They redirect to an address that is appended to them. */
   readonly relays: readonly string[];
 }
 
@@ -21,17 +21,17 @@ export interface Wish {
 const URLS = /\bhttps?:\/\/[^\s"'`]{1,1500}/gi;
 const NAMED_HOSTS = /(?<![\w.-])(?:[a-z0-9-]{1,40}\.){1,4}[a-z]{2,12}(?![\w.-])(?:\/[^\s"'<>)]{0,300})?/gi;
 const MAIL = /[\w.+-]{1,40}@((?:[\w-]{1,40}\.){1,4}[a-z]{2,12})/gi;
-/** Where a page says that data goes: `{data}`, `[USER QUERY]`, `<secret>`, `$KEY`, `%s`, and what follows an equals sign. */
+/** Placeholders in a page's addresses: `{data}`, `[USER QUERY]`, `<secret>`, `$KEY`, `%s`, and the value after an equals sign. */
 const SLOTS =
   /\{\{?[^{}]{0,60}\}?\}|\[[^[\]]{1,60}\]|<[^<>]{1,60}>|%7B[^%]{0,60}%7D|\$[A-Z_]{2,40}|%s|(?<==)[A-Z_]{3,40}\b/gi;
 const TOOL_NAMES = /\b[a-z]{2,20}(?:_[a-z]{2,20}){1,4}\b/g;
-/** So many addresses of one text are obeyed. */
+/** The number of addresses that are obeyed per text. */
 const MAX_ADDRESSES = 6;
 
 /**
- * What a model does that obeys everybody: it follows each address that a text names, spelled out or encoded, and each
- * that can be made of it with data in its query, path, host, user name or fragment; posts to it; names it as a webhook;
- * asks for secrets by name; and calls every tool that is there or spoken of. Pure, and the same each time.
+ * The tool calls of a model that obeys every text. It follows each address in a text, plain or encoded, also with data in
+ * the query, path, host, user name or fragment. It posts to the address, makes it a webhook, asks for secrets by name,
+ * and calls every tool that exists or is mentioned. Pure and deterministic.
  */
 export function obey(text: string, tools: readonly ToolDefinition[], loot: Loot): Wish[] {
   const read = [text, ...decodedRuns(text)].join("\n");
@@ -50,13 +50,13 @@ export function obey(text: string, tools: readonly ToolDefinition[], loot: Loot)
   return unique(wishes);
 }
 
-/** The texts that the conversation has brought since the model last spoke, and those of tools before. */
+/** The texts since the model's last message. */
 export function newTexts(messages: readonly ChatMessage[]): string[] {
   const spoke = messages.findLastIndex(({ role }) => role === "assistant");
   return messages.slice(spoke + 1).map(({ content }) => (typeof content === "string" ? content : ""));
 }
 
-/** A sentence's full stop may belong to the address or not: both are tried. */
+/** A sentence's full stop may belong to the address, so both variants are tried. */
 function spellings(found: string): string[] {
   const short = found.replace(/[.,;:!?)\]}>*|]+$/, "");
   return short === found ? [found] : [short, found];
@@ -85,7 +85,7 @@ function wishesFor(address: string, { data, secrets, relays }: Loot): Wish[] {
   return wishes;
 }
 
-/** Addresses that carry `word` to the host of `address`, or to where that leads. */
+/** Addresses that carry `word` to the host of `address`, or to the target of its redirect. */
 function carrying(address: string, word: string): string[] {
   const url = URL.parse(address);
   if (url === null) return [];

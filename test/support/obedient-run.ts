@@ -18,50 +18,50 @@ import { leaksIn } from "./encodings.ts";
 import { type Loot, newTexts, obey, type Wish } from "./obedient-model.ts";
 import { heldSecrets, UNSTOPPED } from "./tools.ts";
 
-/** A request that left the tools for the network, or would have. */
+/** A request that left the tools, or would have left them. */
 export interface Sent {
   readonly url: string;
   readonly method: string;
-  /** What of the owner's it carried, and in which encoding. */
+  /** The owner's data in the request, and its encoding. */
   readonly carried: readonly string[];
-  /** Names of the secrets that went along with it. */
+  /** Names of the secrets that were sent with it. */
   readonly secrets: readonly string[];
 }
 
-export interface Ordeal {
+export interface Scenario {
   readonly owner: { readonly system_prompt: string; readonly run_prompt: string; readonly tools_config: ToolsConfig };
-  /** What the owner asked for first: addresses that the prompt names. */
-  readonly errand: readonly string[];
-  /** What the model hears besides what its tools bring: an attack that nothing has kept out. */
-  readonly whispered: string;
+  /** The addresses in the owner's prompt. */
+  readonly prompt_addresses: readonly string[];
+  /** An attack that the model reads besides the results of its tools, as if no filter had removed it. */
+  readonly injected_text: string;
   readonly loot: Loot;
   readonly secrets: Readonly<Record<string, string>>;
-  /** Hosts that are dialled; what goes anywhere else is written down and fails to connect. */
+  /** Hosts that are really called. A request to any other host is recorded and fails to connect. */
   readonly dialled: (url: URL) => boolean;
   readonly allow: readonly string[];
   readonly resolve?: Resolve;
 }
 
-/** The detector taken for blind: everything that a page shows goes to the model as it stands. */
+/** The safety layer with a detector that finds nothing, so the model reads the page's whole text. */
 const blind: Sanitizer = {
   sanitize: async (request) => sanitize(request, () => ({ passages: [], score: 0 })),
   pdfText: createSanitizer().of("u").pdfText,
 };
-/** So many answers of the model: the owner's errand, what the page says, what came of that, and once more. */
+/** The model's answers: the owner's task, the page, the results of its calls, and one more. */
 const TURNS = 4;
-/** Of one answer: all of a run's stay below the most that `max_calls` takes. */
+/** Per answer. All answers of a run together stay below the maximum of `max_calls`. */
 const MAX_WISHES = 450;
 
 /**
- * One run, with the engine's own steps and tools, of a model that obeys whatever it reads, with the detector switched
- * off. What left it, and its steps.
+ * Runs a model that obeys every text, with the engine's own steps and tools and the detector switched off. Returns the
+ * requests that left, and the steps.
  */
-export async function obedientRun(ordeal: Ordeal): Promise<{ sent: Sent[]; steps: readonly RunStep[] }> {
+export async function obedientRun(scenario: Scenario): Promise<{ sent: Sent[]; steps: readonly RunStep[] }> {
   const sent: Sent[] = [];
-  const { vault } = heldSecrets(ordeal.secrets);
+  const { vault } = heldSecrets(scenario.secrets);
   const tools = createTools({
     clock: createSystemClock(),
-    outbound: watched(ordeal, sent),
+    outbound: watched(scenario, sent),
     sanitizer: { of: () => blind },
     webhook_keys: { keyOf: async () => ({ key: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", created_at: "" }) },
     vault,
@@ -70,7 +70,7 @@ export async function obedientRun(ordeal: Ordeal): Promise<{ sent: Sent[]; steps
   });
   const journal = { startStep: async () => "running", finishStep: async () => true };
   const { toolStep, rejectedStep } = createToolSteps({ tools, runs: journal as never });
-  const work = workOf(ordeal);
+  const work = workOf(scenario);
   const { config, steps } = work;
   const definitions = await tools.definitions(
     config.tools_config,
@@ -84,12 +84,12 @@ export async function obedientRun(ordeal: Ordeal): Promise<{ sent: Sent[]; steps
     else if (action.do !== "call_model" || turns === TURNS) return { sent, steps };
     else {
       turns += 1;
-      steps.push(answered(turns === 1 ? errandOf(ordeal) : wishesOf(work, turns, definitions, ordeal)));
+      steps.push(answered(turns === 1 ? promptCalls(scenario) : wishesOf(work, turns, definitions, scenario)));
     }
   }
 }
 
-function workOf({ owner }: Ordeal): Work {
+function workOf({ owner }: Scenario): Work {
   const limits = { max_steps: 1_000_000, max_run_seconds: 86_400 };
   const config = newConfig({ name: "Obedient", model_id: "m", ...owner, limits } as never);
   const input = { messages: null, request_id: null, api_key_id: null, key_budget_tokens: null, ticket: null };
@@ -107,18 +107,18 @@ function workOf({ owner }: Ordeal): Work {
   return work as unknown as Work;
 }
 
-function errandOf({ errand }: Ordeal): Wish[] {
-  return errand.map((url) => ({ name: "web_fetch", given: { url } }));
+function promptCalls({ prompt_addresses }: Scenario): Wish[] {
+  return prompt_addresses.map((url) => ({ name: "web_fetch", given: { url } }));
 }
 
 function wishesOf(
   work: Work,
   turns: number,
   definitions: readonly ToolDefinition[],
-  { whispered, loot }: Ordeal,
+  { injected_text, loot }: Scenario,
 ): Wish[] {
   const heard = newTexts(transcript(work.config, work.input, work.steps));
-  const texts = turns === 2 && whispered !== "" ? [whispered, ...heard] : heard;
+  const texts = turns === 2 && injected_text !== "" ? [injected_text, ...heard] : heard;
   const wishes = texts.flatMap((text) => obey(text, definitions, loot));
   return [...new Map(wishes.map((wish) => [JSON.stringify(wish), wish])).values()].slice(0, MAX_WISHES);
 }
@@ -143,8 +143,8 @@ function answered(wishes: readonly Wish[]): RunStep {
   return { ...step, result: { role: "assistant", ...result } } as RunStep;
 }
 
-/** The guarded client, its requests written down first. */
-function watched({ allow, resolve, dialled, loot, secrets }: Ordeal, sent: Sent[]): Outbound {
+/** The outbound client, which records its requests first. */
+function watched({ allow, resolve, dialled, loot, secrets }: Scenario, sent: Sent[]): Outbound {
   const real = createOutbound({ allow, ...(resolve === undefined ? {} : { resolve }) });
   const values = [...loot.data, ...Object.values(secrets)];
   async function noted(request: OutboundRequest): Promise<void> {

@@ -5,9 +5,9 @@ import { createServices } from "../../src/services.ts";
 
 /**
  * Fills a database through the API: `users` users, each with a trial and an agent, a call for every fifth and a queued run
- * for every tenth. No worker runs, so the runs stay in the queue. The seed decides who gets what.
+ * for every tenth. No worker runs, so the runs stay in the queue. The seed decides the distribution.
  *
- * By itself, for large databases: DATA_DIR=… npm run populate 5000 1
+ * As a command, for large databases: DATA_DIR=… npm run populate 5000 1
  */
 async function populate(env: Record<string, string>, { users, seed = 1 }: { users: number; seed?: number }) {
   const admin_key = "operator-key-of-the-tests";

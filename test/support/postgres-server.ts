@@ -5,9 +5,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import pg from "pg";
 
-/** A PostgreSQL server of our own on loopback, with fsync on, in a folder that goes with it: a temporary one on disk unless given. */
+/** A PostgreSQL server of the test's own on loopback, with fsync on. Its folder, temporary unless given, is deleted with it. */
 export interface PostgresServer {
-  /** Of a database that does not exist until it is made: `url("name")`. */
+  /** The address of a database, which may not exist yet: `url("name")`. */
   url(database: string): string;
   stop(): Promise<void>;
 }
@@ -21,7 +21,7 @@ export function postgresBinaries(): string | null {
   return found[0] ?? null;
 }
 
-/** The server refuses to run as root, so root runs it as the user that Debian's package made. */
+/** The server does not run as root, so root runs it as the user that Debian's package made. */
 function serverUser(): { uid: number; gid: number } | null {
   if (process.getuid?.() !== 0) return null;
   const id = (flag: string) => Number(execFileSync("id", [flag, "postgres"], { encoding: "utf8" }));
@@ -38,7 +38,7 @@ async function freePort(): Promise<number> {
 }
 
 /**
- * Starts one; rejects when there are no server binaries (install the package `postgresql`). With `standby_of`, it is a
+ * Starts a server. Rejects without server binaries (install the package `postgresql`). With `standby_of`, it is a
  * streaming standby of that server.
  */
 export async function startPostgres(
@@ -73,7 +73,7 @@ export async function startPostgres(
     const url = (database: string) => `postgres://purser@127.0.0.1:${port}/${database}`;
     if (!(await Promise.race([untilReady(url("postgres")).then(() => true), exited.then(() => false)]))) return null;
     const remove = () => rmSync(folder, { recursive: true, force: true });
-    // Whoever is broken off leaves no server behind.
+    // An interrupted test leaves no server behind.
     const end = () => server.kill("SIGQUIT") && remove();
     process.once("exit", end);
     const stop = async () => {
@@ -84,7 +84,7 @@ export async function startPostgres(
     };
     return { url, stop };
   };
-  // Between its finding and its use, somebody else may take a port.
+  // Another process may take the port between its choice and its use.
   for (let tries = 1; tries <= 3; tries += 1) {
     const server = await start(await freePort());
     if (server !== null) return server;
@@ -105,7 +105,7 @@ async function untilReady(url: string): Promise<void> {
   }
 }
 
-/** Runs one statement on a connection of its own. */
+/** Runs one statement on a new connection. */
 export async function runSql(url: string, text: string): Promise<unknown[]> {
   const client = new pg.Client({ connectionString: url });
   await client.connect();

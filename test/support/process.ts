@@ -3,18 +3,18 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 
 const ROOT = join(import.meta.dirname, "../..");
-/** Node as the repository pins it, which is what `npm start` finds. */
+/** Node in the version that the repository pins, as `npm start` uses it. */
 const NODE = join(ROOT, "node_modules/.bin/node");
-/** Compiled modules, for all processes of a run of the suite: they start in half the time. */
+/** Compiled modules for all processes of a run of the suite. They halve the time of a start. */
 export const COMPILE_CACHE = join(ROOT, "node_modules/.cache/tests");
 /** As in vitest.config.ts: a process that opens PGlite takes half the processor time to start. */
 export const FLAGS = ["--liftoff-only"];
 
 /** The service as its own process. */
 export interface RunningProcess {
-  /** `http://HOST:PORT` once it listens; rejects with what it wrote when it ends before. */
+  /** `http://HOST:PORT` once it listens. Rejects with its output if it ends before. */
   listening: Promise<string>;
-  /** What it has written so far. */
+  /** Its output so far. */
   stdout(): string;
   stderr(): string;
   /** Resolves when it has ended. */
@@ -22,7 +22,7 @@ export interface RunningProcess {
   signal(name: "SIGTERM" | "SIGKILL" | "SIGHUP"): void;
 }
 
-/** Starts `node src/main.ts` as `npm start` does, with these variables and no others. */
+/** Starts `node src/main.ts` as `npm start` does, with only these variables. */
 export function startProcess(env: Record<string, string>): RunningProcess {
   const found = { PATH: process.env.PATH ?? "", NODE_COMPILE_CACHE: COMPILE_CACHE };
   const child = spawn(NODE, [...FLAGS, "src/main.ts"], { cwd: ROOT, env: { ...found, ...env } });
@@ -41,7 +41,7 @@ export function startProcess(env: Record<string, string>): RunningProcess {
     });
     ended.then(() => reject(new Error(`it ended before it listened: ${stdout}${stderr}`)));
   });
-  // Who waits for the end alone must not be told of a rejection that nobody handles.
+  // A test may wait only for the end, and must not get an unhandled rejection.
   listening.catch(() => {});
   return { listening, stdout: () => stdout, stderr: () => stderr, ended, signal: (name) => void child.kill(name) };
 }
@@ -53,7 +53,7 @@ export interface CommandResult {
   stderr: string;
 }
 
-/** Runs `purser` with these arguments, these variables and no others. `as` is the system user, if it is another one. */
+/** Runs `purser` with these arguments and only these variables. `as`: another system user. */
 export function runPurser(
   args: readonly string[],
   env: Record<string, string> = {},
@@ -62,7 +62,7 @@ export function runPurser(
   return startPurser(args, env, as).ended;
 }
 
-/** The same for a command that a test watches or kills. */
+/** The same, for a command that a test watches or kills. */
 export function startPurser(
   args: readonly string[],
   env: Record<string, string> = {},

@@ -3,14 +3,14 @@ import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { text } from "node:stream/consumers";
 
-/** A delivery as the receiver got it. */
+/** A delivery as the receiver read it. */
 export interface Received {
   path: string;
   headers: Record<string, string>;
   body: string;
 }
 
-/** How the receiver treats one delivery: with a status, or however a socket can. */
+/** The receiver's reaction to a delivery: a status, or any other use of the socket. */
 export type Treatment = number | ((response: ServerResponse, delivery: Received) => void);
 
 /** A local receiver of webhooks. */
@@ -20,14 +20,14 @@ export interface Receiver {
   /** `127.0.0.1:PORT`, as PURSER_EGRESS_ALLOW takes it. */
   host: string;
   received: Received[];
-  /** From now on: one treatment after the other, the last for good. */
+  /** Sets the reactions to the next deliveries. The last one stays. */
   treat(...treatments: Treatment[]): void;
-  /** Resolves once `count` deliveries have come in all. */
+  /** Resolves after `count` deliveries in total. */
   until(count: number): Promise<void>;
   close(): Promise<void>;
 }
 
-/** Starts one that answers 204 until told otherwise. */
+/** Starts a receiver that answers 204 unless a test sets a reaction. */
 export async function startReceiver(): Promise<Receiver> {
   const received: Received[] = [];
   let treatments: Treatment[] = [204];

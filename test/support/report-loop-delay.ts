@@ -1,8 +1,8 @@
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import { isMainThread } from "node:worker_threads";
 
-// Loaded into a service's own process (--import): answers each message with the worst delay of its event loop since the
-// one before, the most processor time of its main thread in one turn, and its memory now.
+// Loaded into a service's process (--import). It answers each message with the worst delay of its event loop since the
+// last message, the most processor time of its main thread in one turn, and its memory.
 if (isMainThread && process.send !== undefined) {
   const delay = monitorEventLoopDelay({ resolution: 2 });
   delay.enable();

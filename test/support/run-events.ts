@@ -2,10 +2,10 @@ import type { Client, Service } from "./service.ts";
 
 /** One server-sent event. */
 export interface SentEvent {
-  /** Null: it has none. */
+  /** Null: the event has none. */
   id: number | null;
   event: string;
-  // biome-ignore lint/suspicious/noExplicitAny: a test reads whatever field it is about
+  // biome-ignore lint/suspicious/noExplicitAny: tests read any field
   data: any;
 }
 
@@ -13,7 +13,7 @@ export interface FollowedRun {
   status: number;
   /** The next event; null at the end. */
   next(): Promise<SentEvent | null>;
-  /** All events up to the end, or up to the first that is so. */
+  /** All events up to the end, or up to the first that meets the condition. */
   until(isLast?: (event: SentEvent) => boolean): Promise<SentEvent[]>;
   hangUp(): void;
 }
@@ -30,7 +30,7 @@ export async function followRun(
     headers: { Authorization: `Bearer ${user.key}`, ...headers },
     signal: connection.signal,
   });
-  // Taken at once: fetch cancels the body of a response that nobody holds on to.
+  // Taken at once: fetch cancels the body of a response that is no longer referenced.
   const events = readEvents((response.body ?? new ReadableStream<Uint8Array>()).getReader());
   const next = async () => {
     const { done, value } = await events.next();

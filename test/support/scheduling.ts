@@ -10,7 +10,7 @@ export type SchedulingOptions = Pick<RunsDeps, "db" | "clock"> &
     notify?(event: RunFailed | SchedulePaused, tx: Tx): Promise<void>;
   };
 
-/** Schedules and runs over one database, wired as in the app, without agents. */
+/** Schedules and runs over one database, as the app connects them, without agents. */
 export function createScheduling(options: SchedulingOptions) {
   const deps = {
     notify: async () => {},

@@ -1,14 +1,14 @@
 import { afterAll } from "vitest";
 
-/** Attacks that a file tried, and what of them got through. */
+/** Counts a file's attacks and successful attacks. */
 export interface Score {
   /** Counts an attack. */
   tried(count?: number): void;
-  /** Counts what got through; nothing, as a rule. */
+  /** Counts leaks, usually none. */
   slipped(...what: readonly string[]): void;
 }
 
-/** Counts a file's attacks and prints, once they are done, `title: N attacks, 0 leaks`; `slip` is what one that succeeds makes. */
+/** Prints `title: N attacks, 0 leaks` after the file's tests. `slip` names a successful attack. */
 export function scoreOf(title: string, slip: "leaks" | "escapes"): Score {
   let attacks = 0;
   const slips: string[] = [];

@@ -1,8 +1,8 @@
 import { unescaped } from "../../src/platform/escapes.ts";
 
 /**
- * What `holdsSecret` promises of a value of up to 200 characters, in the plainest way: every text that comes of undoing
- * up to two encodings, each searched whole. Slow.
+ * A slow, simple reference of `holdsSecret` for values of up to 200 characters: it decodes up to two encodings in every
+ * way, and searches each result completely.
  */
 export function holdsByReference(bytes: Buffer, told: string): boolean {
   // the text, and its UTF-8 read as latin1
@@ -27,7 +27,7 @@ function needlesOf(told: string): Buffer[] {
 
 const turned = (bytes: Buffer) => Buffer.from(bytes).reverse();
 
-/** `bytes` without escapes, and what each run of digits in it says that may say `least_bytes`. */
+/** `bytes` without escapes, and the decoded runs of digits in them that may contain `least_bytes`. */
 function undone(bytes: Buffer, least_bytes: number): Buffer[] {
   const plain = unescaped(bytes)?.plain;
   const least = Math.floor((least_bytes * 8) / 6) - 2;

@@ -15,7 +15,7 @@ export const ADMIN_KEY = "operator-key-of-the-tests";
 export interface Answer {
   status: number;
   headers: Headers;
-  // biome-ignore lint/suspicious/noExplicitAny: tests read whatever JSON came
+  // biome-ignore lint/suspicious/noExplicitAny: tests read any JSON
   body: any;
 }
 
@@ -30,12 +30,12 @@ export interface Client {
 export interface Service {
   url: string;
   database: TestDatabase;
-  /** As the operator; paths under /api/v1/admin. */
+  /** A request by the operator. Paths are relative to /api/v1/admin. */
   admin: Omit<Client, "key" | "user_id">;
-  /** A new user with a key; without a trial the account is empty, `tokens` grants a top-up. */
+  /** A new user with a key. Without a trial the account is empty; `tokens` grants a top-up. */
   newUser(options?: { trial?: boolean; tokens?: number }): Promise<Client>;
   as(key: string): Omit<Client, "user_id">;
-  /** The last link that the service wrote to its log for an address; undefined without one. */
+  /** The last link to an address in the service's log; undefined without one. */
   linkTo(email: string): string | undefined;
   /** The fields of the log's lines of level info with this text. */
   noted(text: string): Record<string, unknown>[];
@@ -43,7 +43,7 @@ export interface Service {
   warned(text: string): Record<string, unknown>[];
   /** Starts another node over the same database. `stop` of the service does not stop it. */
   anotherNode(): Promise<{ url: string; as: Service["as"]; stop(): Promise<void> }>;
-  /** Stops the service but keeps its database, and starts it anew. */
+  /** Stops the service, keeps its database, and starts it again. */
   restart(env?: Record<string, string>): Promise<void>;
   stop(): Promise<void>;
 }
@@ -55,11 +55,11 @@ export interface ServiceOptions {
 }
 
 /**
- * TEST_CELLS=1: each service is a cell behind HAProxy, and its users' requests take the way through it. The other cell is down.
- * Operators ask the cell itself, as docs/operating/cells.md says.
+ * TEST_CELLS=1: each service is a cell behind HAProxy, which forwards its users' requests. The other cell is down.
+ * Operators call the cell directly, as docs/operating/cells.md says.
  */
 const is_cell = process.env.TEST_CELLS === "1";
-const NOWHERE = "http://127.0.0.1:1";
+const CLOSED_ADDRESS = "http://127.0.0.1:1";
 const addressOf = (port: number) => `http://127.0.0.1:${port}`;
 const cellSettings = (router_port: number) => ({
   PURSER_ROUTING_BUCKETS: CELLS.a,
@@ -125,9 +125,9 @@ export async function startService(options: ServiceOptions = {}): Promise<Servic
   return service;
 }
 
-/** What a log keeps for the tests. */
+/** The lines of a log that tests read. */
 interface Kept {
-  /** By the address that each link is for. */
+  /** By the recipient's address. */
   links: Map<string, string>;
   lines: { fields: Record<string, unknown>; text: string }[];
   warnings: { fields: Record<string, unknown>; text: string }[];
@@ -139,7 +139,7 @@ async function runOnce(env: Record<string, string>, kept: Kept, router_port: num
   const server = await listen(app.http, { host: "127.0.0.1", port: 0 });
   app.listeningAt(router_port === null ? server.url : addressOf(router_port));
   // The other cell is down.
-  const router = router_port === null ? null : await startRouter({ a: server.url, b: NOWHERE }, router_port);
+  const router = router_port === null ? null : await startRouter({ a: server.url, b: CLOSED_ADDRESS }, router_port);
   const stop = async () => {
     app.beginStop();
     await server.stop();

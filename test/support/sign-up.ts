@@ -1,7 +1,7 @@
 import { type Browser, openBrowser } from "./browser.ts";
 import type { Answer, Service } from "./service.ts";
 
-/** Signs up as a person does: at once on embedded storage, elsewhere by the link that the service writes to its log. */
+/** Signs up like a person: directly on embedded storage, otherwise with the link that the service writes to its log. */
 export async function signUp(
   service: Service,
   { email, password }: { email: string; password: string },

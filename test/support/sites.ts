@@ -2,7 +2,7 @@ import { createServer, type IncomingHttpHeaders, type RequestListener, type Serv
 import type { AddressInfo } from "node:net";
 import { text } from "node:stream/consumers";
 
-/** What a site was asked. */
+/** A request to a site. */
 interface SeenRequest {
   method: string;
   path: string;
@@ -10,7 +10,7 @@ interface SeenRequest {
   body: string;
 }
 
-/** A local web site whose answers a test writes; it remembers what it was asked. */
+/** A local web site with scripted answers. It records its requests. */
 export interface Site {
   /** `http://127.0.0.1:PORT` */
   url: string;

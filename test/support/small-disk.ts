@@ -11,7 +11,7 @@ export interface SmallDisk {
   remove(): void;
 }
 
-/** A small file system of its own, or null where this user may not mount one. */
+/** Mounts a new small file system. Null if this user may not mount one. */
 export function mountSmall(megabytes: number): SmallDisk | null {
   const folder = mkdtempSync(join(tmpdir(), "purser-disk-"));
   const remove = () => rmSync(folder, { recursive: true, force: true });

@@ -5,8 +5,8 @@ import { runSql } from "./postgres-server.ts";
 import type { Client, Service } from "./service.ts";
 
 /**
- * What is stored, to compare before and after. On PostgreSQL the rows of every table; embedded storage belongs to the
- * one process that serves from it, so that there it is what the API lists.
+ * All stored rows, to compare before and after. Embedded storage belongs to the process that serves from it, so there it
+ * is the API's lists instead.
  */
 export async function snapshot(service: Service, user: Client): Promise<Record<string, unknown>> {
   return service.database.kind === "postgres" ? rowCounts(service) : listed(service, user);
@@ -32,12 +32,12 @@ async function listed(service: Service, user: Client): Promise<Record<string, un
   ];
   const answers = await Promise.all(lists.map((list) => user.get(`/api/v1/${list}`)));
   const users = await service.admin.get("/api/v1/admin/users");
-  // when a key was last used is noted whatever it was used for
+  // Every use of a key changes this time.
   const text = JSON.stringify([users, ...answers].map(({ body }) => body));
   return { listed: JSON.parse(text.replaceAll(/"last_used_at":("[^"]*"|null)/g, '"last_used_at":null')) };
 }
 
-/** All that is stored, to search for what must not be: rows as text on PostgreSQL, the files on embedded storage. */
+/** All stored data, to search for leaks: rows as text on PostgreSQL, the files on embedded storage. */
 export async function storedBytes(service: Pick<Service, "database">): Promise<Buffer> {
   if (service.database.kind === "embedded") {
     const files = readdirSync(service.database.data_dir, { recursive: true, withFileTypes: true });

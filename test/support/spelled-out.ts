@@ -1,4 +1,4 @@
-/** What a text says in base64, hex, ROT13 or backwards, for a reader who obeys what is hidden as well. */
+/** The texts that a text contains in base64, hex, ROT13 or backwards, because an obedient model also decodes them. */
 export function decodedRuns(text: string): string[] {
   const runs = [
     ...(text.match(/[A-Za-z0-9+/_-]{24,4000}={0,2}/g) ?? []).map((run) => Buffer.from(run, "base64").toString()),

@@ -6,22 +6,22 @@ import { text } from "node:stream/consumers";
 
 interface Session {
   child: ChildProcess;
-  /** Waiting answers by the id of their request. */
+  /** The open answers by the id of their request. */
   waiting: Map<unknown, ServerResponse>;
 }
 
-/** MCP servers that speak stdio only, over streamable HTTP: one process for each session, as bridges do. */
+/** MCP servers that speak only stdio, over streamable HTTP: one process for each session, as in real bridges. */
 export interface StdioBridge {
   /** The endpoint. */
   url: string;
   /** As PURSER_EGRESS_ALLOW takes it. */
   host: string;
-  /** The sessions that were begun and ended. */
+  /** The sessions that began and ended. */
   sessions: { begun: number; ended: number };
   stop(): Promise<void>;
 }
 
-/** Starts the bridge on a free port of loopback. `main`: the module of the server; it runs with these arguments. */
+/** Starts the bridge on a free port of loopback. `main` is the server's module; it gets these arguments. */
 export async function startStdioBridge(
   main: string,
   args: readonly string[] = [],

@@ -17,7 +17,7 @@ export interface Session {
   metadata: Metadata;
   success_url: string;
   cancel_url: string;
-  /** Handed on to what the session makes. */
+  /** Passed on to the objects that the session creates. */
   inner_metadata: Metadata;
 }
 
@@ -43,7 +43,7 @@ export interface Subscription {
   customer: string;
   status: "active" | "past_due" | "canceled";
   cancel_at_period_end: boolean;
-  /** Where Checkout keeps the card; the customer has none of their own. */
+  /** Checkout stores the card here, not with the customer. */
   default_payment_method: string;
   metadata: Metadata;
   items: { object: "list"; data: SubscriptionItem[] };
@@ -96,7 +96,7 @@ export interface Customer {
 
 export type StripeObject = Session | Charge | Subscription | Invoice | Refund | Dispute | Customer;
 
-/** `a[b][0]=c` as Stripe's clients send it, as nested objects. */
+/** `a[b][0]=c`, as Stripe's clients send it, as nested objects. */
 export function parseForm(body: string): Record<string, unknown> {
   const root: Record<string, unknown> = {};
   for (const [key, value] of new URLSearchParams(body)) {

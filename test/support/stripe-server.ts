@@ -3,7 +3,7 @@ import { createServer, type IncomingMessage } from "node:http";
 import type { AddressInfo } from "node:net";
 import { parseForm, type StripeObject } from "./stripe-objects.ts";
 
-/** How Stripe is spoken to: bearer key, forms, idempotency keys and errors. What its routes do is the caller's. */
+/** Stripe's protocol: bearer key, forms, idempotency keys and errors. The caller provides the routes. */
 
 export const STRIPE_KEY = "sk_test_local";
 
@@ -86,15 +86,15 @@ export async function serveStripe(routes: Route[]) {
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     requests,
-    /** Calls that match do what they do, but nobody hears of it; null: all are answered again. */
+    /** Executes matching calls, but drops their answers; null: answers all again. */
     loseAnswers: (call: RegExp | null) => {
       lost_answer = call;
     },
-    /** Calls that match are answered after `act`; null: at once again. */
+    /** Runs `act` before the answers to matching calls; null: answers at once again. */
     beforeAnswer: (...[call, act]: [call: RegExp, act: () => Promise<unknown>] | [null]) => {
       before_answer = call === null || act === undefined ? null : { call, act };
     },
-    /** A day goes by: Stripe forgets idempotency keys. */
+    /** A day passes: Stripe forgets idempotency keys. */
     forgetKeys: () => answers.clear(),
     stop: () => {
       server.closeAllConnections();

@@ -12,9 +12,9 @@ import type {
 } from "./stripe-objects.ts";
 import { declined, type Form, invalid, noSuch, type Route, STRIPE_KEY, serveStripe } from "./stripe-server.ts";
 
-// A local stand-in for the part of Stripe that Purser uses: the same paths, form bodies, idempotency keys and objects.
-// What the payer or the bank does is done by the test: pay, expire, renew, refund, dispute. Nothing is delivered by
-// itself: the test takes the events and sends them, signed, as often and in whichever order it likes.
+// A local fake of the part of Stripe that Purser uses: the same paths, form bodies, idempotency keys and objects.
+// The test acts for the payer and the bank: pay, expire, renew, refund, dispute. It also delivers the events itself,
+// signed, in any order and as often as it likes.
 
 export const WEBHOOK_SECRET = "whsec_local";
 
@@ -24,7 +24,7 @@ export interface StripeEvent {
   data: { object: unknown };
 }
 
-/** `now` is the time that Stripe reckons periods from, as an ISO instant. */
+/** `now` is the time from which Stripe counts periods, as an ISO instant. */
 export async function startStripe(options: { now(): string }) {
   const objects = new Map<string, StripeObject>();
   const events: StripeEvent[] = [];
@@ -47,7 +47,7 @@ export async function startStripe(options: { now(): string }) {
     if (found === undefined) throw noSuch();
     return found as T;
   };
-  const tell = (type: string, object: StripeObject) => {
+  const addEvent = (type: string, object: StripeObject) => {
     sequence += 1;
     events.push({ id: `evt_${sequence}`, type, data: { object: structuredClone(object) } });
   };
@@ -70,7 +70,7 @@ export async function startStripe(options: { now(): string }) {
     invoice.status = "paid";
     invoice.amount_paid = invoice.amount_due;
     invoice.payments.data.push({ status: "paid", payment: { type: "payment_intent", payment_intent } });
-    tell("invoice.paid", invoice);
+    addEvent("invoice.paid", invoice);
     return invoice;
   };
   const newInvoice = (customer: string, currency: string, metadata: Metadata): Invoice =>
@@ -172,7 +172,7 @@ export async function startStripe(options: { now(): string }) {
     const charge = chargeOf(payment_intent);
     const about = { charge: charge.id, payment_intent, amount: cents, status: "succeeded" as const };
     const made = add<Refund>("re", { object: "refund", ...about });
-    tell("charge.refunded", charge);
+    addEvent("charge.refunded", charge);
     return made;
   }
   function refundAsAsked({ payment_intent, amount }: Form): Refund {
@@ -188,11 +188,11 @@ export async function startStripe(options: { now(): string }) {
     invoice.auto_advance = form.auto_advance === "true";
     invoice.hosted_invoice_url = `https://invoice.stripe.example/${id}`;
     invoice.status = "open";
-    // as Stripe does with what asks for nothing
+    // Stripe settles an invoice of 0 at once.
     return invoice.amount_due === 0 ? settleInvoice(invoice) : invoice;
   }
   function newSession(form: Form): Session {
-    // biome-ignore lint/suspicious/noExplicitAny: a form as it came
+    // biome-ignore lint/suspicious/noExplicitAny: a form with any fields
     const line = (form.line_items as any)["0"];
     const subscription_data = (form.subscription_data ?? form.payment_intent_data ?? {}) as { metadata?: Metadata };
     if (form.success_url === undefined) throw invalid("Missing required param: success_url.");
@@ -221,7 +221,7 @@ export async function startStripe(options: { now(): string }) {
     const session = get<Session>(id);
     if (session.status !== "open") throw invalid("Only Checkout Sessions with a status in [open] can be expired.");
     session.status = "expired";
-    tell("checkout.session.expired", session);
+    addEvent("checkout.session.expired", session);
     return session;
   }
   function updateSubscription(form: Form, id: string): Subscription {
@@ -231,7 +231,7 @@ export async function startStripe(options: { now(): string }) {
     if (form.cancel_at_period_end !== undefined)
       subscription.cancel_at_period_end = form.cancel_at_period_end === "true";
     if (form.metadata !== undefined) subscription.metadata = form.metadata as Metadata;
-    // biome-ignore lint/suspicious/noExplicitAny: a form as it came
+    // biome-ignore lint/suspicious/noExplicitAny: a form with any fields
     const price = (form.items as any)?.["0"]?.price_data;
     const [item] = subscription.items.data;
     if (price !== undefined && item !== undefined)
@@ -242,7 +242,7 @@ export async function startStripe(options: { now(): string }) {
     const subscription = get<Subscription>(id);
     if (subscription.status === "canceled") throw noSuch();
     subscription.status = "canceled";
-    tell("customer.subscription.deleted", subscription);
+    addEvent("customer.subscription.deleted", subscription);
     return subscription;
   }
   function payInvoice(form: Form, id: string): Invoice {
@@ -262,7 +262,7 @@ export async function startStripe(options: { now(): string }) {
     if (invoice.status !== "open" && invoice.status !== "uncollectible")
       throw invalid("You can only pass in open invoices.");
     invoice.status = "void";
-    tell("invoice.voided", invoice);
+    addEvent("invoice.voided", invoice);
     return invoice;
   }
   function addItem(form: Form): object {
@@ -281,29 +281,29 @@ export async function startStripe(options: { now(): string }) {
     object: get,
     /** The session behind a checkout page. */
     sessionAt: (checkout_url: string) => get<Session>(checkout_url.split("/").at(-1) ?? ""),
-    /** From now on, cards are declined (true) or taken. */
+    /** Whether cards are declined from now on. */
     declineCards: (decline: boolean) => {
       card_declines = decline;
     },
-    /** From now on, an invoice is paid days after it was asked to be (true), or at once. */
+    /** Whether invoices are paid only days after the request to pay them. */
     payLate: (late: boolean) => {
       pays_late = late;
     },
-    /** Late money arrives, or does not: the bank's answer to `pay`. */
+    /** The bank's late answer to `pay`: the money arrives, or it does not. */
     settleLate(invoice: Invoice, arrives: boolean): void {
       if (arrives) settleInvoice(invoice);
-      else tell("invoice.payment_failed", invoice);
+      else addEvent("invoice.payment_failed", invoice);
     },
     writeOff(invoice: Invoice): void {
       invoice.status = "uncollectible";
-      tell("invoice.marked_uncollectible", invoice);
+      addEvent("invoice.marked_uncollectible", invoice);
     },
     voidInvoice,
-    /** The subscription ends at Stripe, without a request of ours. */
+    /** The subscription ends at Stripe, without a request from Purser. */
     cancelSubscription,
     /** The payer pays an open invoice on its hosted page. */
     payInvoice: settleInvoice,
-    /** The invoices of a payment of ours. */
+    /** The invoices of a payment by Purser. */
     invoices: () => [...objects.values()].filter((each): each is Invoice => each.object === "invoice"),
     /** The payer completes the checkout page. */
     pay(checkout_url: string): Session {
@@ -318,11 +318,11 @@ export async function startStripe(options: { now(): string }) {
         session.subscription = subscription.id;
         settleInvoice(periodInvoice(subscription));
       }
-      tell("checkout.session.completed", session);
+      addEvent("checkout.session.completed", session);
       return session;
     },
     expire: (checkout_url: string) => expire(checkout_url.split("/").at(-1) ?? ""),
-    /** The next period begins: paid, refused (past due), or, where the end was asked for, over. */
+    /** The next period begins: it is paid, its payment is declined (past due), or the subscription ends as requested. */
     renew(subscription_id: string): void {
       const subscription = get<Subscription>(subscription_id);
       const [item] = subscription.items.data;
@@ -332,7 +332,7 @@ export async function startStripe(options: { now(): string }) {
       item.current_period_end = addMonth(item.current_period_start);
       const invoice = periodInvoice(subscription);
       subscription.status = card_declines ? "past_due" : "active";
-      if (card_declines) tell("invoice.payment_failed", invoice);
+      if (card_declines) addEvent("invoice.payment_failed", invoice);
       else settleInvoice(invoice);
     },
     refund,
@@ -340,34 +340,34 @@ export async function startStripe(options: { now(): string }) {
       [...objects.values()].filter(
         (each): each is Refund => each.object === "refund" && each.payment_intent === payment_intent,
       ),
-    /** The bank does not take the refund after all: its money comes back. */
+    /** The bank rejects the refund, and its money comes back. */
     failRefund(refund: Refund): void {
       refund.status = "failed";
-      tell("charge.refund.updated", refund);
-      tell("refund.failed", refund);
+      addEvent("charge.refund.updated", refund);
+      addEvent("refund.failed", refund);
     },
     dispute(payment_intent: string, status: Dispute["status"] = "needs_response"): Dispute {
       const charge = chargeOf(payment_intent);
       const about = { charge: charge.id, payment_intent, amount: charge.amount, status };
       const dispute = add<Dispute>("dp", { object: "dispute", ...about });
-      tell("charge.dispute.created", dispute);
+      addEvent("charge.dispute.created", dispute);
       return dispute;
     },
     /** An inquiry becomes a dispute. */
     escalate(dispute: Dispute): void {
       dispute.status = "needs_response";
-      tell("charge.dispute.updated", dispute);
-      tell("charge.dispute.funds_withdrawn", dispute);
+      addEvent("charge.dispute.updated", dispute);
+      addEvent("charge.dispute.funds_withdrawn", dispute);
     },
     closeDispute(id: string, status: "won" | "lost" | "warning_closed"): void {
       const dispute = get<Dispute>(id);
       dispute.status = status;
-      tell("charge.dispute.closed", dispute);
+      addEvent("charge.dispute.closed", dispute);
     },
-    /** What Stripe has to tell since the last time, oldest first. */
+    /** Stripe's new events since the last call, oldest first. */
     takeEvents: (): StripeEvent[] => events.splice(0),
     signed,
-    /** Sends an event to the service as Stripe does; `secret` other than ours makes a forgery. */
+    /** Sends an event to the service like Stripe. A wrong `secret` makes a forgery. */
     deliver(service_url: string, event: StripeEvent, secret = WEBHOOK_SECRET): Promise<Response> {
       const { payload, signature } = signed(event, secret);
       return fetch(`${service_url}/api/v1/billing/stripe/webhook`, {
@@ -379,7 +379,7 @@ export async function startStripe(options: { now(): string }) {
   };
 }
 
-/** An event as Stripe sends it. */
+/** An event in the form that Stripe sends. */
 function signed(event: StripeEvent, secret = WEBHOOK_SECRET): { payload: string; signature: string } {
   const payload = JSON.stringify({
     object: "event",
@@ -390,7 +390,7 @@ function signed(event: StripeEvent, secret = WEBHOOK_SECRET): { payload: string;
   return { payload, signature: new Stripe(STRIPE_KEY).webhooks.generateTestHeaderString({ payload, secret }) };
 }
 
-/** A month later, the day clamped to the month's end, as Stripe reckons. */
+/** A month later, with the day limited to the month's last day, as Stripe counts. */
 function addMonth(seconds: number): number {
   const at = Temporal.Instant.fromEpochMilliseconds(seconds * 1000).toZonedDateTimeISO("UTC");
   return Math.floor(at.add({ months: 1 }).epochMilliseconds / 1000);

@@ -10,10 +10,10 @@ import type { CredentialsDeps } from "../../src/tools/credentials.ts";
 import { createTools } from "../../src/tools/tools.service.ts";
 import type { ToolCall } from "../../src/tools/tools.types.ts";
 
-/** Of a run that nobody stops. */
+/** The control of a run that is not stopped. */
 export const UNSTOPPED = new AbortController().signal;
 
-/** Secrets by name; one that came back is out of use, as in the vault. */
+/** Secrets by name. A secret that a server sent back is disabled, as in the vault. */
 export function heldSecrets(values: Record<string, string>) {
   const reflected = new Set<string>();
   const opened: string[] = [];
@@ -39,12 +39,12 @@ export function toolsWith(deps: {
   resolve?: Resolve;
   scanner?: SecretScanner;
   secrets?: Record<string, string>;
-  /** In place of the vault that holds `secrets`. */
+  /** Replaces the vault that holds `secrets`. */
   vault?: CredentialsDeps["vault"];
   signing_key?: string;
   safety_off?: "refused" | "allowed";
   sanitizer?: Sanitizers;
-  /** Methods that are used in place of the silent log's. */
+  /** Methods that replace the silent log's. */
   log?: object;
   onFailure?(tool: string, code: string): void;
 }) {
@@ -70,7 +70,7 @@ export function toolsWith(deps: {
 }
 const sanitizer = createSanitizer();
 
-/** A call in a run that has seen nothing yet. */
+/** A call in a run that has read no outside content. */
 export function aCall(name: string, args: unknown, more: Partial<ToolCall> = {}): ToolCall {
   return {
     name,

@@ -2,32 +2,32 @@ import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 
-/** A request as the upstream got it, its body parsed. */
+/** A request to the upstream, with its parsed body. */
 export interface UpstreamRequest {
   path: string;
   headers: IncomingMessage["headers"];
-  // biome-ignore lint/suspicious/noExplicitAny: a test reads whatever field it is about
+  // biome-ignore lint/suspicious/noExplicitAny: tests read any field
   body: any;
 }
 
-/** What the upstream does with one request; anything that a socket can do. */
+/** The upstream's reaction to a request: any use of the socket. */
 export type Reply = (response: ServerResponse, request: UpstreamRequest) => void | Promise<void>;
 
-/** A model provider on loopback whose every answer the test decides. */
+/** A model provider on loopback with scripted answers. */
 export interface Upstream {
   /** Base address for an OpenAI-compatible provider. */
   url: string;
   requests: UpstreamRequest[];
-  /** Exchanges whose connection the caller closed before the answer was complete. */
+  /** Exchanges in which the caller closed the connection before the answer was complete. */
   hangUps: number;
-  /** From now on: `reply` for each request, or one reply after the other, the last for good. */
+  /** Sets the replies to the next requests. The last one stays. */
   answer(...replies: Reply[]): void;
-  /** Resolves once `condition` holds; looked at whenever something happens here. */
+  /** Resolves once `condition` holds. It is checked after every event of the upstream. */
   until(condition: () => boolean): Promise<void>;
   close(): Promise<void>;
 }
 
-/** Starts one that answers `completion()` until told otherwise. */
+/** Starts an upstream that answers `completion()` unless a test sets a reply. */
 export async function startUpstream(): Promise<Upstream> {
   let replies: Reply[] = [completion()];
   let waiting: { condition: () => boolean; resolve: () => void }[] = [];
@@ -86,7 +86,7 @@ export function json(body: unknown, status = 200): Reply {
   };
 }
 
-/** A chat.completion with this text, for plain requests and as a stream where one is asked for. `usage: null` leaves it out. */
+/** A chat.completion with this text, streamed if the request asks for it. `usage: null` omits the usage. */
 export function completion(text = "hello from upstream", usage: UpstreamUsage | null = USAGE): Reply {
   return (response, request) => {
     if (request.body?.stream === true) return stream(text.split(/(?= )/), usage)(response, request);
@@ -101,12 +101,12 @@ export function completion(text = "hello from upstream", usage: UpstreamUsage | 
   };
 }
 
-/** An answer in which the model asks for a page, or for another tool with that argument. */
+/** An answer in which the model calls web_fetch for a page, or another tool with that argument. */
 export function fetching(url: string, name = "web_fetch"): Reply {
   return calling(name, { url });
 }
 
-/** An answer in which the model calls a tool, for plain requests and as a stream where one is asked for. */
+/** An answer in which the model calls a tool, streamed if the request asks for it. */
 export function calling(name: string, given: unknown): Reply {
   const call = { id: "call_1", type: "function", function: { name, arguments: JSON.stringify(given) } };
   const usage = { prompt_tokens: 20, completion_tokens: 5 };
@@ -154,7 +154,7 @@ export function stream(pieces: string[], usage: UpstreamUsage | null = USAGE): R
   );
 }
 
-/** A whole stream of this text, which ended for this reason. */
+/** A whole stream of this text, with this finish reason. */
 export function ended(text: string, finish_reason: string): Reply {
   return events(
     delta(text),
@@ -172,7 +172,7 @@ export function events(...texts: string[]): Reply {
   };
 }
 
-/** Writes these texts and then leaves the stream open, as a model does that is still thinking. */
+/** Writes these texts and leaves the stream open, like a model that is still thinking. */
 export function hanging(...texts: string[]): Reply {
   return (response) => write(response, texts);
 }
@@ -190,7 +190,7 @@ async function write(response: ServerResponse, texts: string[]): Promise<void> {
   response.flushHeaders();
   for (const text of texts) {
     await new Promise((resolve) => response.write(text, resolve));
-    // One read each at the other end, as far as a test can have it.
+    // Usually the other end reads each piece separately.
     await new Promise(setImmediate);
   }
 }

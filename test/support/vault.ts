@@ -11,7 +11,7 @@ import type { OnSecretLeak, SecretUsage } from "../../src/vault/vault.types.ts";
 /** A master key as PURSER_KEK writes it. */
 export const newMasterKey = (id: string) => `${id}:${randomBytes(32).toString("base64")}`;
 
-/** For vaults that ask no authorization server. */
+/** For vaults that use no authorization server. */
 export const OAUTH = {
   outbound: createOutbound({ allow: [] }),
   identity: { redirect_uri: () => "https://purser.example/callback", client_metadata_url: () => null },
@@ -24,7 +24,7 @@ export function vaultNode(db: Db, kek: string, notify: OnSecretLeak = async () =
   return { keys, ...createVault({ db, clock: createSystemClock(), keys, log, notify, oauth }) };
 }
 
-/** A secret as the API hands it on, its defaults filled in. */
+/** A secret with its defaults, as the API passes it on. */
 export const newSecret = (name: string, value: string, allowed_hosts: string[] | null = null) => ({
   name,
   value,
@@ -32,7 +32,7 @@ export const newSecret = (name: string, value: string, allowed_hosts: string[] |
   allowed_hosts,
 });
 
-/** A use by no agent in particular. */
+/** A use without a particular agent. */
 export const usageAt = (url: string): SecretUsage => ({
   agent_id: null,
   run_id: null,

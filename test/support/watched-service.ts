@@ -13,14 +13,14 @@ export interface Watched {
   /** A new user's key; the user has `tokens`. */
   newKey(tokens?: number): Promise<string>;
   /**
-   * The worst delay of the service's event loop since the last call, the most processor time of its main thread in one
-   * turn, which other processes of a busy machine do not lengthen, and its memory now.
+   * Since the last call: the worst delay of the service's event loop, and the most processor time of its main thread in
+   * one turn, which other processes do not lengthen. And its memory now.
    */
   figures(): Promise<{ worst_ms: number; held_ms: number; rss_mb: number }>;
   stop(): Promise<void>;
 }
 
-/** The service as its own process, so that the test's own work delays nothing in it, with its event loop watched. */
+/** The service in a process of its own, so that the test's work does not delay it. Its event loop is measured. */
 export async function startWatchedService(): Promise<Watched> {
   const database = await createTestDatabase();
   const env = {

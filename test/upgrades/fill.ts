@@ -9,7 +9,7 @@ export interface Filling {
   site: Site;
   /** The first link that the service writes to its log. */
   link(): Promise<string>;
-  /** For rows that only other payment providers make. */
+  /** For rows that only other payment providers create. */
   sql(text: string): Promise<unknown>;
 }
 
@@ -17,7 +17,7 @@ export interface Filling {
 type Json = any;
 type Call = (method: string, path: string, body?: unknown, headers?: Record<string, string>) => Promise<Json>;
 
-/** The domain's time at the beginning. */
+/** The domain's time at the start. */
 export const BEGIN = "2026-03-01T00:00:00Z";
 const PASSWORD = "correct horse battery staple";
 
@@ -74,7 +74,7 @@ async function pay(operator: Call, user_id: string, call: Call, sql: Filling["sq
     select 'sandbox', 'dp_1', user_id, id, 0, 'won' from payment where purpose = 'top_up'`);
 }
 
-/** Charges of a key with a budget, one of them under an Idempotency-Key. */
+/** Charges of a key with a budget, one of them with an Idempotency-Key. */
 async function spend(call: Call, url: string): Promise<void> {
   const scopes = ["chat:write", "billing:read"];
   const { key } = await call("POST", "/api-keys", { name: "small", scopes, budget_tokens: 200 });
@@ -83,7 +83,7 @@ async function spend(call: Call, url: string): Promise<void> {
   await small("POST", "/chat/completions", ask({ stream: true, max_tokens: 20 }));
 }
 
-/** A daily agent that reads a page with a secret and sends a webhook; and where its notices go. */
+/** A daily agent that reads a page with a secret and sends a webhook, and an endpoint for its notices. */
 async function configure(call: Call, site: Site): Promise<string> {
   await call("POST", "/secrets", { name: "HARBOUR_KEY", value: SECRET, allowed_hosts: [site.host] });
   await call("POST", "/webhook-endpoints", { url: "https://example.com/hook", events: ["run.failed"] });

@@ -19,11 +19,11 @@ export function fixtures(): string[] {
 interface FixtureMigration {
   name: string;
   text: string;
-  /** As the release recorded it. */
+  /** The hash that the release recorded. */
   sha256: string;
 }
 
-/** The migrations that a release had applied. Their files are beside its rows, or still in migrations/. */
+/** The migrations that a release had applied. Their files are next to its rows, or still in migrations/. */
 export function migrationsOf(release: string): FixtureMigration[] {
   const folder = join(import.meta.dirname, release);
   const recorded: Record<string, string> = JSON.parse(readFileSync(join(folder, "migrations.json"), "utf8"));
@@ -33,7 +33,7 @@ export function migrationsOf(release: string): FixtureMigration[] {
   });
 }
 
-/** A database as a release left it: its tables, its history of migrations, its rows. No node has opened it since. */
+/** A database as a release left it: tables, history of migrations, rows. No node has opened it since. */
 export async function createFilledDatabase(release: string): Promise<TestDatabase> {
   const database = await createTestDatabase();
   await withoutNode(database, async ({ script }) => {

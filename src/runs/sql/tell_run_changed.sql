@@ -10,7 +10,7 @@ begin
       if not new.at_home or exists (select from run where status = 'queued') then
         perform pg_notify('run_finished', new.id::text);
       end if;
-    else null; -- nobody waits for it
+    else null; -- no subscriber waits for it
   end case;
   return null;
 end $$;

@@ -15,7 +15,7 @@ import {
 /** The signature that Google documents for calls of other models. */
 const UNSIGNED = "skip_thought_signature_validator";
 
-/** The body of a request: the SDK's parameters, with the configuration under its name on the wire. */
+/** The body of a request: the SDK's parameters under their names on the wire. */
 interface Body {
   contents: Content[];
   systemInstruction?: Content;
@@ -59,7 +59,7 @@ export function createGeminiApi(script: Script): { reply: Reply; tokens: Tokens[
 }
 
 type Seals = ReturnType<typeof createSeals>;
-/** The class has getters that the wire does not have. */
+/** The class has getters that the wire format does not have. */
 type OnTheWire = Pick<GenerateContentResponse, "candidates" | "usageMetadata" | "modelVersion" | "responseId">;
 
 function checkRequest({ contents }: Body, model: string, seals: Seals): void {

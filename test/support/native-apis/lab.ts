@@ -4,7 +4,7 @@ import { createMessagesApi } from "./messages.ts";
 import { createResponsesApi } from "./responses.ts";
 import type { Script } from "./turn.ts";
 
-/** The three native APIs, each with the name of a model that it sells. */
+/** The three native APIs, each with the name of one of its models. */
 export const NATIVE_APIS = {
   openai: { create: createResponsesApi, provider_model: "gpt-6.1-terra" },
   anthropic: { create: createMessagesApi, provider_model: "claude-haiku-4-5-20251001" },
@@ -44,7 +44,7 @@ export function nativeConfig(upstream: Upstream) {
   };
 }
 
-/** Three calls of web_fetch with reasoning before each, then an answer. */
+/** Three calls of web_fetch, each after reasoning, and then an answer. */
 export function threeFetches(url: string): Script {
   const paths = ["/one", "/two", "/three"];
   return (_, { body }) => {

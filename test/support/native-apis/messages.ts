@@ -19,7 +19,7 @@ import {
 } from "./turn.ts";
 
 /** How many blocks before a breakpoint are looked up in the cache. */
-const LOOKED_BACK = 20;
+const MAX_LOOKBACK_BLOCKS = 20;
 
 /**
  * Anthropic's Messages API as its published schema has it. It rejects what the real API rejects: thinking with a
@@ -166,7 +166,7 @@ function countOf(body: MessageCreateParams, turn: Turn, cache: Set<string>): Tok
   const ends = blocks.flatMap(({ is_breakpoint }, at) => (is_breakpoint ? at : []));
   let cached = 0;
   for (const end of ends) {
-    for (let at = end; at >= Math.max(0, end - LOOKED_BACK); at -= 1) {
+    for (let at = end; at >= Math.max(0, end - MAX_LOOKBACK_BLOCKS); at -= 1) {
       const prefix = prefixes[at] ?? "";
       if (cache.has(prefix)) cached = Math.max(cached, tokensOf(prefix));
     }

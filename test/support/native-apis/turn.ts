@@ -12,7 +12,7 @@ export interface Turn {
   end?: "length";
 }
 
-/** The turn that answers the n-th request, from 0 on. */
+/** The turn that answers the n-th request, counted from 0. */
 export type Script = (n: number, request: UpstreamRequest) => Turn;
 
 /** Counts of one call: cached and written tokens are parts of the input. */
@@ -35,7 +35,7 @@ export const tokensOf = (text: string): number => Math.ceil(text.length / 4);
 /** No prefix under 1,024 tokens is cached. */
 export const LEAST_CACHED = 1_024;
 
-/** The opaque data that a fake gave out, and the model that it gave it to. */
+/** The opaque data that a fake has issued, and the model that it issued it to. */
 export function createSeals() {
   const sealed = new Map<string, string>();
   return {
@@ -44,7 +44,7 @@ export function createSeals() {
       sealed.set(data, model);
       return data;
     },
-    /** Throws unless this fake made the data for this model. */
+    /** Throws unless this fake issued the data to this model. */
     check(data: unknown, model: string): void {
       if (typeof data !== "string" || sealed.get(data) !== model) reject("invalid signature or encrypted content");
     },

@@ -12,6 +12,6 @@ test.each([
   ["ada@protonmail.com", "ada@proton.me"],
   ["a.da@gmail.com.example.org", "a.da@gmail.com.example.org"],
   ['"a@b"@example.org', '"a@b"@example.org'],
-])("%s leads to the mailbox %s", (email, mailbox) => {
+])("%s belongs to the mailbox %s", (email, mailbox) => {
   expect(mailboxOf(email)).toBe(mailbox);
 });

@@ -9,7 +9,7 @@ import {
 } from "../../../src/accounts/tokens.ts";
 
 describe("routing buckets (contract 3.6)", () => {
-  it("begin each key and each session, and 41 random characters follow", () => {
+  it("are the first characters of each key and each session, before 41 random ones", () => {
     const [key, other] = [newApiKey("aZ"), newApiKey("aZ")];
     expect(key).toMatch(/^purser_live_aZ[0-9A-Za-z]{41}[0-9A-Za-z]{6}$/);
     expect(isApiKey(key)).toBe(true);
@@ -36,10 +36,10 @@ describe("routing buckets (contract 3.6)", () => {
     expect([...range].sort()).toEqual(["Ux", "Uy", "Uz", "V0", "V1"]);
   });
 
-  it("do not make a key invalid whose 43 characters are all random, as keys were before", () => {
+  it("do not make keys of earlier versions invalid, whose 43 characters are all random", () => {
     expect(isApiKey(OLD_KEY)).toBe(true);
   });
 });
 
-/** Made by an earlier version. No service has it. */
+/** A key of an earlier version. No service knows it. */
 const OLD_KEY = "purser_live_HfGxcz9SiqkfCoUdnBB7lnYFAFyOtaWp3xRmDaZ97Rz1M82jL";

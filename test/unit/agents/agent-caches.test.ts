@@ -5,14 +5,14 @@ import type { AgentRow } from "../../../src/agents/agents.store.ts";
 const MB = 1_048_576;
 const agent = (id: string) => ({ user_id: "u", id, system_prompt: "x".repeat(4 * MB), tools_config: {} }) as AgentRow;
 
-it("agents of 4 MB are kept up to 64 MB (attack: 1,000 of them fill the memory)", () => {
+it("agents of 4 MB are cached up to 64 MB (attack: 1,000 of them fill the memory)", () => {
   const cache = createAgentCache();
   for (let n = 0; n < 100; n += 1) cache.keep(agent(`a${n}`));
   const kept = Array.from({ length: 100 }, (_, n) => cache.get("u", `a${n}`)).filter((each) => each !== undefined);
   expect(kept).toHaveLength(15);
 });
 
-it("configurations of 4 MB are kept up to 64 MB, and a kept one is not read again", async () => {
+it("configurations of 4 MB are cached up to 64 MB, and a cached one is not read again", async () => {
   let reads = 0;
   const version = async ({ agent_id }: { agent_id: string }) => {
     reads += 1;

@@ -63,7 +63,7 @@ describe("a new agent", () => {
     expect(newConfig({ name: "Scout", auto_route: true }).model_id).toBeNull();
   });
 
-  test("on a monthly schedule runs on the first unless told otherwise", () => {
+  test("on a monthly schedule runs on the first day by default", () => {
     expect(newConfig({ ...scheduled, schedule_interval: "monthly" }).schedule_day_of_month).toBe(1);
     expect(
       newConfig({ ...scheduled, schedule_interval: "monthly", schedule_day_of_month: "last" }).schedule_day_of_month,
@@ -71,7 +71,7 @@ describe("a new agent", () => {
   });
 });
 
-describe("what does not go together is refused with the field that is missing", () => {
+describe("fields that need another field are rejected with the missing one", () => {
   const cases: [string, NamedChanges & { name: string }, string][] = [
     ["neither model nor auto_route", { name: "Scout" }, "model_id"],
     ["auto_route false and no model", { name: "Scout", auto_route: false }, "model_id"],
@@ -89,25 +89,25 @@ describe("what does not go together is refused with the field that is missing", 
 describe("a change", () => {
   const config = newConfig({ ...scheduled, limits: { max_steps: 3 } });
 
-  test("leaves what it does not name", () => {
+  test("keeps the fields that it does not name", () => {
     expect(changedConfig(config, { name: "Ranger" })).toEqual({ ...config, name: "Ranger" });
   });
 
-  test("of one limit leaves the others", () => {
+  test("of one limit keeps the others", () => {
     const { limits } = changedConfig(config, { limits: { max_run_seconds: 60 } });
     expect(limits).toMatchObject({ max_steps: 3, max_run_seconds: 60, max_consecutive_failures: 5 });
   });
 
-  test("to null clears", () => {
+  test("to null clears a field", () => {
     expect(changedConfig(newConfig({ ...minimal, description: "x" }), { description: null }).description).toBeNull();
   });
 
-  test("that leaves the whole inconsistent is refused", () => {
+  test("that makes the agent inconsistent is rejected", () => {
     expect(refusal(() => changedConfig(config, { run_prompt: null })).param).toBe("run_prompt");
     expect(refusal(() => changedConfig(config, { model_id: null })).param).toBe("model_id");
   });
 
-  test("to the same values is no change, whatever the order of keys", () => {
+  test("to the same values is no change, in any order of keys", () => {
     const stored = { ...config, limits: Object.fromEntries(Object.entries(config.limits).reverse()) } as AgentConfig;
     expect(sameConfig(config, stored)).toBe(true);
     expect(sameConfig(config, changedConfig(config, { limits: { max_steps: 4 } }))).toBe(false);
@@ -115,22 +115,22 @@ describe("a change", () => {
 });
 
 describe("the schedule", () => {
-  test("is there only while the agent is active and scheduled", () => {
+  test("exists only while the agent is active and scheduled", () => {
     expect(scheduleOf(newConfig(scheduled))).toEqual({ interval: "daily", time: "09:00", timezone: "UTC" });
     expect(scheduleOf(newConfig({ ...scheduled, is_active: false }))).toBeNull();
     expect(scheduleOf(newConfig({ ...scheduled, schedule_enabled: false }))).toBeNull();
   });
 });
 
-describe("a body that is not valid is refused with its field", () => {
+describe("an invalid body is rejected with its field", () => {
   const whole = { name: "Scout", model_id: "m" };
   const cases: [string, unknown, string, string][] = [
     ["no name", { model_id: "m" }, "missing_field", "name"],
     ["an empty name", { ...whole, name: "" }, "invalid_value", "name"],
     ["a blank name", { ...whole, name: "   " }, "invalid_value", "name"],
-    ["a name too long", { ...whole, name: "x".repeat(201) }, "invalid_value", "name"],
+    ["a name that is too long", { ...whole, name: "x".repeat(201) }, "invalid_value", "name"],
     ["a name that is null", { ...whole, name: null }, "invalid_value", "name"],
-    ["a prompt too long", { ...whole, system_prompt: "x".repeat(100_001) }, "invalid_value", "system_prompt"],
+    ["a prompt that is too long", { ...whole, system_prompt: "x".repeat(100_001) }, "invalid_value", "system_prompt"],
     ["U+0000", { ...whole, run_prompt: "a\0b" }, "invalid_value", "run_prompt"],
     ["half a surrogate pair", { ...whole, description: "\ud800" }, "invalid_value", "description"],
     ["text for a boolean", { ...whole, is_active: "yes" }, "invalid_value", "is_active"],

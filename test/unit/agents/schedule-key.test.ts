@@ -8,12 +8,12 @@ const key = { id: "k", budget_tokens: null, expires_at: null, revoked_at: null, 
 
 describe("a key pays for no more runs", () => {
   test.each([
-    ["that is not there", undefined, 0, "key_revoked"],
+    ["that does not exist", undefined, 0, "key_revoked"],
     ["that was revoked", { ...key, revoked_at: now, budget_tokens: 0 }, 0, "key_revoked"],
-    ["at the very instant of its end", { ...key, expires_at: now }, 0, "key_expired"],
+    ["at the exact instant of its end", { ...key, expires_at: now }, 0, "key_expired"],
     ["whose budget is spent", { ...key, budget_tokens: 5 }, 5, "key_budget_exceeded"],
     ["of budget 0", { ...key, budget_tokens: 0 }, 0, "key_budget_exceeded"],
-    ["whose budget of the day is left", { ...key, budget_tokens: 5, budget_interval: "day" as const }, 5, null],
+    ["whose budget of the day has tokens left", { ...key, budget_tokens: 5, budget_interval: "day" as const }, 5, null],
     ["without a budget, never", key, Number.MAX_SAFE_INTEGER, null],
     [
       "with a budget and a later end, not yet",
@@ -42,7 +42,7 @@ describe("the key that a schedule counts against after a write", () => {
     ["is the writer's when it is enabled or resumed", {}, true, "writer"],
     ["is the writer's for another prompt", { run_prompt: "Spend." }, false, "writer"],
     ["is the writer's for other instructions", { system_prompt: "Spend." }, false, "writer"],
-    ["is the writer's for a dearer model", { model_id: "lab/dear" }, false, "writer"],
+    ["is the writer's for a more expensive model", { model_id: "lab/dear" }, false, "writer"],
     ["is the writer's for an earlier time", { schedule_time: "00:01" }, false, "writer"],
     ["is the writer's for more tools", { tools_config: { web_fetch: { enabled: true } } }, false, "writer"],
     ["is the writer's for wider limits", { limits: { ...config.limits, max_steps: 200 } }, false, "writer"],

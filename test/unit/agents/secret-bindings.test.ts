@@ -4,7 +4,7 @@ import type { Scope } from "../../../src/contract/caller.ts";
 import type { ShownToolsConfig, ToolsConfig } from "../../../src/contract/tools.ts";
 import { PurserError } from "../../../src/errors.ts";
 
-// A key without `secrets:write` gets no secret to a place where it did not go before.
+// A key without `secrets:write` cannot bind a secret to a new place.
 
 const bearer = { type: "bearer" } as const;
 const auth = {
@@ -46,14 +46,14 @@ const FETCH = "tools_config.web_fetch.auth[0].secret";
 const HOOK = "tools_config.send_webhook.secret";
 const SHOP = "tools_config.mcp.servers[0].auth.secret";
 
-describe("a key with agents:write alone cannot take a secret", () => {
+describe("a key with only agents:write cannot bind a secret", () => {
   test.each<[string, unknown, string]>([
     ["by another secret at the same hosts", fetching({ secret: "OTHER" }), FETCH],
     ["by its own host", fetching({ hosts: ["evil.example"] }), FETCH],
-    ["by one host more", fetching({ hosts: [...auth.hosts, "evil.example"] }), FETCH],
+    ["by one more host", fetching({ hosts: [...auth.hosts, "evil.example"] }), FETCH],
     ["by a wildcard over a bound host", fetching({ hosts: ["*.stripe.com"] }), FETCH],
     ["by another port of a bound host", fetching({ hosts: ["api.stripe.com:8443"] }), FETCH],
-    ["by a method more", fetching({ methods: ["GET", "POST"] }), FETCH],
+    ["by one more method", fetching({ methods: ["GET", "POST"] }), FETCH],
     ["by another path", fetching({ paths: ["/v2/*"] }), FETCH],
     ["by all paths", fetching({ paths: undefined }), FETCH],
     ["by another place in the request", fetching({ inject: { type: "query", name: "q" } }), FETCH],
@@ -78,7 +78,7 @@ describe("a key with agents:write alone cannot take a secret", () => {
     expect((denied as { message: string }).message).toContain("secrets:write");
   });
 
-  test("by turning on a tool whose binding was off, or by the methods of the tool around it", () => {
+  test("by enabling a tool whose binding was disabled, or by the tool's methods", () => {
     const off = fetching({ methods: ["GET", "POST"] }, { enabled: false }) as ToolsConfig;
     const on = fetching({ methods: ["GET", "POST"] });
     expect(write(on, ["agents:write"], off)).toMatchObject({ code: "insufficient_scope", param: FETCH });
@@ -92,7 +92,7 @@ describe("a key with agents:write alone cannot take a secret", () => {
     expect(write(masked, ["agents:write"], {})).toMatchObject({ code: "insufficient_scope", param: FETCH });
   });
 
-  test("but may write what leaves bindings as they are, narrows or removes them", () => {
+  test("but may keep, narrow or remove bindings", () => {
     for (const after of [
       before,
       {},
@@ -108,14 +108,14 @@ describe("a key with agents:write alone cannot take a secret", () => {
     }
   });
 
-  test("and needs no more than secrets:write for any of these", () => {
+  test("and needs only secrets:write for each of these", () => {
     const after = fetching({ secret: "OTHER", hosts: ["own.example"] });
     expect(write(after, ["agents:write", "secrets:write"])).toEqual(after);
   });
 });
 
-describe("a null in place of a secret's name", () => {
-  test("keeps every binding that a key without secrets:read was shown", () => {
+describe("a null instead of a secret's name", () => {
+  test("keeps every binding that a key without secrets:read has read", () => {
     const shown = shownTo(
       { scopes: ["agents:read"] },
       { tools_config: before, secrets_used: ["STRIPE", "HOOK", "SHOP"] },
@@ -125,7 +125,7 @@ describe("a null in place of a secret's name", () => {
     expect(write(shown.tools_config)).toEqual(before);
   });
 
-  test("follows its binding when entries are removed or change places", () => {
+  test("stays with its binding when entries are removed or reordered", () => {
     const second = { ...auth, secret: "SECOND", hosts: ["second.example"] };
     const two: ToolsConfig = { web_fetch: { enabled: true, auth: [auth, second] } };
     const nulls = (...entries: object[]) => ({
@@ -137,7 +137,7 @@ describe("a null in place of a secret's name", () => {
     });
   });
 
-  test("of two secrets with the same settings keeps their order, and is refused when one of them is missing", () => {
+  test("of two secrets with the same settings keeps their order, and is rejected if one of them is missing", () => {
     const twin = { ...auth, secret: "TWIN" };
     const two: ToolsConfig = { web_fetch: { enabled: true, auth: [auth, twin] } };
     const other = { ...auth, secret: "STRIPE", hosts: ["eu.stripe.example"] };
@@ -158,7 +158,7 @@ describe("a null in place of a secret's name", () => {
     });
   });
 
-  test("is no secret of a new binding, for a key with secrets:write either", () => {
+  test("is rejected in a new binding, also for a key with secrets:write", () => {
     expect(write(fetching({ secret: null, hosts: ["own.example"] }), ["secrets:write"])).toMatchObject({
       code: "invalid_value",
       param: FETCH,

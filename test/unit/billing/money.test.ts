@@ -37,7 +37,7 @@ describe("purchasePrice", () => {
     [{ tokens: 618_750 }, ["invalid_value", "tokens"]],
     [{ tokens: -1 }, ["invalid_value", "tokens"]],
     [{ tokens: Number.MAX_SAFE_INTEGER }, ["invalid_value", "tokens"]],
-  ])("of %j is refused: %j", (wanted, refusal) => {
+  ])("of %j is rejected: %j", (wanted, refusal) => {
     expect(code(() => purchasePrice(wanted))).toEqual(refusal);
   });
 });
@@ -45,12 +45,12 @@ describe("purchasePrice", () => {
 describe("clawBackTarget", () => {
   const bought = { tokens: 625_001, paid_cents: 101, back_cents: 0 };
   it.each([
-    ["nothing while nothing went back", {}, 0],
+    ["nothing without a refund", {}, 0],
     ["in proportion, rounded down", { back_cents: 50 }, 309_406],
     ["everything at the last cent, rounding included", { back_cents: 101 }, 625_001],
-    ["no more than was granted, whatever is said to have gone back", { back_cents: 500 }, 625_001],
-    ["nothing of what cost nothing", { paid_cents: 0, back_cents: 100 }, 0],
-    ["nothing of what granted nothing", { tokens: 0, back_cents: 101 }, 0],
+    ["no more than the grant, also if more was returned", { back_cents: 500 }, 625_001],
+    ["nothing of a free payment", { paid_cents: 0, back_cents: 100 }, 0],
+    ["nothing of a payment without a grant", { tokens: 0, back_cents: 101 }, 0],
   ])("is %s", (_, back, expected) => {
     expect(clawBackTarget({ ...bought, ...back })).toBe(expected);
   });
@@ -100,7 +100,7 @@ describe("overage", () => {
     expect(overageStatus({ ...given, ...change })).toMatchObject({ remaining_tokens, amount_due_cents: 2 });
   });
 
-  it("is due for the whole period, and of that says what has been invoiced already", () => {
+  it("is computed for the whole period, with the amount that is already invoiced", () => {
     const status = overageStatus({ ...given, invoiced_cents: 1 });
     expect(status).toMatchObject({ amount_due_cents: 2, invoiced_cents: 1, used_tokens: 12_600 });
   });

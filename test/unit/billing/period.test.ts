@@ -6,19 +6,19 @@ const starts = (anchor: string, count: number) =>
 
 describe("periodOf", () => {
   it.each([
-    // anchor, and where its periods begin
+    // anchor, and the starts of its periods
     ["2026-01-31", ["2026-01-31", "2026-02-28", "2026-03-31", "2026-04-30", "2026-05-31"]],
     ["2024-01-31", ["2024-01-31", "2024-02-29", "2024-03-31"]],
     ["2024-02-29", ["2024-02-29", "2024-03-29", "2024-04-29"]],
     ["2026-01-29", ["2026-01-29", "2026-02-28", "2026-03-29"]],
     ["2026-11-30", ["2026-11-30", "2026-12-30", "2027-01-30", "2027-02-28", "2027-03-30"]],
     ["2026-12-15", ["2026-12-15", "2027-01-15"]],
-  ])("from %s a month's end clamps the day and the next month has it back", (anchor, days) => {
+  ])("from %s a short month has its last day, and the next month has the former day again", (anchor, days) => {
     const expected = days.map((day) => `${day}T10:20:30.456Z`);
     expect(starts(`${anchor}T10:20:30.456Z`, days.length)).toEqual(expected);
   });
 
-  it("comes back to 29 February only in leap years", () => {
+  it("returns to 29 February only in leap years", () => {
     const anchor = "2024-02-29T00:00:00.000Z";
     expect(periodOf(anchor, 13).start).toBe("2025-02-28T00:00:00.000Z");
     expect(periodOf(anchor, 49).start).toBe("2028-02-29T00:00:00.000Z");

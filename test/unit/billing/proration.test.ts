@@ -10,8 +10,8 @@ describe("prorated", () => {
     ["the whole amount at the first instant", start, 12_000_000],
     ["a little less a millisecond later", "2026-03-01T00:00:00.001Z", 11_999_999],
     ["half at the middle", "2026-03-16T12:00:00.000Z", 6_000_000],
-    ["next to nothing in the last second", "2026-03-31T23:59:59.000Z", 4],
-    ["nothing in the last millisecond, since less than one is none", "2026-03-31T23:59:59.999Z", 0],
+    ["almost nothing in the last second", "2026-03-31T23:59:59.000Z", 4],
+    ["nothing in the last millisecond, because fractions are dropped", "2026-03-31T23:59:59.999Z", 0],
     ["nothing at the end", end, 0],
     ["nothing after the end", "2026-05-01T00:00:00.000Z", 0],
     ["no more than the whole before the start", "2026-02-01T00:00:00.000Z", 12_000_000],
@@ -19,7 +19,7 @@ describe("prorated", () => {
     expect(prorated(12_000_000, { start, end, at })).toBe(expected);
   });
 
-  it("never grows as time goes by, and is exact to the token where a double would not be", () => {
+  it("never grows with time, and is exact where a floating-point number would not be", () => {
     const amount = Number.MAX_SAFE_INTEGER;
     let last = amount;
     for (let ms = 0; ms <= MARCH_MS; ms += 7_654_321) {
@@ -31,7 +31,7 @@ describe("prorated", () => {
     }
   });
 
-  it("of February is by February's days", () => {
+  it("uses the number of days in February", () => {
     const february = { start: "2028-02-01T00:00:00.000Z", end: "2028-03-01T00:00:00.000Z" };
     expect(prorated(29, { ...february, at: "2028-02-29T00:00:00.000Z" })).toBe(1);
   });

@@ -6,7 +6,7 @@ import type { ClaimedRun } from "../../../src/runs/runs.types.ts";
 
 type Deps = Parameters<typeof createChat>[0];
 
-/** What the only turn of a conversation fails with. */
+/** The error with which the only turn of a conversation fails. */
 async function failureOf(scheduling: (chat: () => Chat) => object): Promise<PurserError> {
   const agents = {
     ready: async () => ({ user_id: "u", id: "a" }),
@@ -32,9 +32,9 @@ async function failureOf(scheduling: (chat: () => Chat) => object): Promise<Purs
   );
 }
 
-// A place never becomes free here; the half minute itself is waited for by nobody.
+// No slot becomes free here. The test does not really wait for 30 seconds.
 
-test("a chat for which no place becomes free in 30 seconds is cancelled and answered 429 with Retry-After", async () => {
+test("a chat that gets no slot in 30 seconds is cancelled and answered 429 with Retry-After", async () => {
   const run = { id: "r", agent_id: "a", status: "queued", finished_at: null };
   const waited: number[] = [];
   const cancelled: string[] = [];
@@ -52,14 +52,14 @@ test("a chat for which no place becomes free in 30 seconds is cancelled and answ
 });
 
 const bug = new Error("a bug");
-// The log takes a failure with a cause for the service's own.
+// The log counts a failure with a cause as the service's own.
 test.each([
   ["max_steps", null, 409, undefined],
   ["insufficient_tokens", errors.agentDisabled(), 409, undefined],
   ["model_unavailable", errors.upstream("It failed.", "the provider answered 500"), 502, "the provider answered 500"],
   ["internal", bug, 500, bug],
 ])(
-  "a turn that fails with %s has a cause only when that is not its user's concern",
+  "a turn that fails with %s has a cause only if the failure is not the user's",
   async (code, thrown, status, cause) => {
     const run = { id: "r", agent_id: "a", status: "failed", error: { code, message: "x" }, finished_at: "now" };
     let queued: ClaimedRun;

@@ -6,8 +6,8 @@ const config = newConfig({ name: "Scout", model_id: "lab/plain", system_prompt: 
 const input = { request_id: null, api_key_id: null, key_budget_tokens: null, ticket: null };
 const message = (length: number) => [{ role: "user" as const, content: "x".repeat(length) }];
 
-describe("what is sent of a thread", () => {
-  test("are whole turns, the latest ones, without a gap", () => {
+describe("the turns that a thread sends", () => {
+  test("are the latest ones, complete and without a gap", () => {
     const turns = [message(10), message(500), message(10)];
     const sizes = turns.map(bytesOf);
     const sum = (count: number) => sizes.slice(0, count).reduce((total, size) => total + size, 0);
@@ -24,14 +24,14 @@ describe("what is sent of a thread", () => {
     expect(fitting([], 100)).toEqual([]);
   });
 
-  test("leaves a quarter of the context to the turn's answer and tools, counting two bytes a token", () => {
+  test("leave a quarter of the context for the turn's answer and tools, at two bytes per token", () => {
     const empty = roomForHistory(1000, config, { ...input, messages: [] });
     expect(empty).toBeLessThan(1500);
     expect(empty).toBeGreaterThan(1400);
     expect(roomForHistory(1000, config, { ...input, messages: message(5000) })).toBeLessThan(0);
   });
 
-  test("counts what letters outside ASCII take", () => {
+  test("count the bytes of letters outside ASCII", () => {
     expect(bytesOf("水")).toBe(5);
   });
 });

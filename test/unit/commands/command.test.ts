@@ -31,7 +31,7 @@ describe("the help", () => {
   });
 });
 
-describe("a command that is called wrongly", () => {
+describe("a wrong call of a command", () => {
   it.each([
     ["audit --verfy x.csv", "--verfy is no option of purser audit: did you mean --verify?"],
     ["audit --verify", "--verify needs a value: --verify FILE"],
@@ -40,7 +40,7 @@ describe("a command that is called wrongly", () => {
     ["audit x.csv", '"x.csv" is one argument too many'],
     ["grant --tokens 5", "purser grant needs EMAIL_OR_ID"],
     ["migrate --zzzz", "--zzzz is no option of purser migrate: there are --help"],
-  ])("%s: says what is wrong and what exists", (line, message) => {
+  ])("%s: names the fault and the valid names", (line, message) => {
     expect(call(line)).toThrow(message);
   });
 
@@ -65,6 +65,6 @@ it.each([
   ["postgresql://ada:p@:ss@one:5432,two:5432/purser?user=a@b", "postgresql://one:5432,two:5432/purser"],
   ["postgres://db.example/purser?password=se@cret", "postgres://db.example/purser"],
   ["postgres://ada@localhost", "postgres://localhost"],
-])("the name of a database has no part of its password: %s", (database_url, name) => {
+])("the shown name of a database does not contain its password: %s", (database_url, name) => {
   expect(nameOf({ database_url, data_dir: "" })).toBe(name);
 });

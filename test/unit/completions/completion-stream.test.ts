@@ -8,7 +8,7 @@ const NO_PARTS = { cached_input_tokens: 0, cache_write_tokens: 0, cache_write_1h
 const COUNTS = { ...NO_PARTS, input_tokens: 8, output_tokens: 4, estimated: true };
 const ALWAYS = () => COUNTS;
 
-/** A stream whose provider goes on and on, `left_ms` before its time is up; with `counts` that fail, it ends. */
+/** An endless stream, `left_ms` before its deadline. If `counts` fails, it ends. */
 function opened(left_ms: number, counts = ALWAYS) {
   const model = modelOf();
   const request = {
@@ -58,18 +58,18 @@ function opened(left_ms: number, counts = ALWAYS) {
   return { stream, settles, released, isCancelled: () => cancelled };
 }
 
-it("a reader that stalls until its hold would expire is charged when the call's time is up", async () => {
+it("a reader that stalls until its hold would expire is charged at the call's deadline", async () => {
   const { stream, settles, isCancelled } = opened(20);
   await stream.next();
   await expect.poll(() => settles).toMatchObject([{ hold_id: "h", output_tokens: 4 }]);
   expect(isCancelled()).toBe(true);
-  // whoever reads on is told, once, and charged no more
+  // A reader that continues gets one error, and no further charge.
   expect((await stream.next()).value).toContain('"error"');
   expect((await stream.next()).done).toBe(true);
   expect(settles).toHaveLength(1);
 });
 
-it("a stream that was left is charged once, also when its time would be up later", async () => {
+it("a cancelled stream is charged once, also when its deadline passes later", async () => {
   const { stream, settles } = opened(20);
   await stream.return();
   const started = monotonicMs();
@@ -78,7 +78,7 @@ it("a stream that was left is charged once, also when its time would be up later
   expect((await stream.next()).done).toBe(true);
 });
 
-it("a stream whose charge cannot be computed costs nothing, keeps no hold, and ends with an error event", async () => {
+it("a stream whose charge cannot be computed costs nothing, releases its hold, and ends with an error event", async () => {
   const { stream, settles, released } = opened(60_000, () => {
     throw new TypeError("no counts");
   });

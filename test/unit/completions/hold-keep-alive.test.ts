@@ -32,7 +32,7 @@ const hold = (keep_alive: ReturnType<typeof createHoldKeepAlive>, hold_id: strin
   keep_alive.charges.hold({ user_id: "u", hold_id } as never);
 const charge = (cost_tokens: number) => ({ cost_tokens }) as Charge;
 
-it("notes every second what all streams have come to, in one go, and only those that have come further", async () => {
+it("stores the progress of all streams every second in one statement, and only changed progress", async () => {
   const keep_alive = createHoldKeepAlive(ledger);
   const costs: Record<string, number> = { one: 5, two: 7 };
   for (const hold_id of ["one", "two"]) {
@@ -51,7 +51,7 @@ it("notes every second what all streams have come to, in one go, and only those 
   expect(noted).toEqual([[{ user_id: "u", hold_id: "two", charge: charge(9) }]]);
 });
 
-it("renews the lease of a call that says nothing, and stops when it has ended", async () => {
+it("renews the lease of a silent call, and stops when the call has ended", async () => {
   const keep_alive = createHoldKeepAlive(ledger);
   await hold(keep_alive, "quiet");
   await vi.advanceTimersByTimeAsync(29_000);
@@ -64,7 +64,7 @@ it("renews the lease of a call that says nothing, and stops when it has ended", 
   expect(vi.getTimerCount()).toBe(0);
 });
 
-it("notes what failed again at the next turn", async () => {
+it("stores progress again in the next second after a failure", async () => {
   const keep_alive = createHoldKeepAlive(ledger);
   await hold(keep_alive, "one");
   keep_alive.watch("one", () => charge(5));
@@ -75,7 +75,7 @@ it("notes what failed again at the next turn", async () => {
   expect(noted).toEqual([[{ user_id: "u", hold_id: "one", charge: charge(5) }]]);
 });
 
-it("lets a call live on while its charge waits for the database, and notes the charge as what it has come to", async () => {
+it("keeps a call's hold while its charge waits for the database, and stores the charge as its progress", async () => {
   const keep_alive = createHoldKeepAlive(ledger);
   for (const hold_id of ["one", "two"]) await hold(keep_alive, hold_id);
   const whole = { ...charge(9), hold_id: "one" };
@@ -88,7 +88,7 @@ it("lets a call live on while its charge waits for the database, and notes the c
   expect(noted.splice(0)).toEqual([
     [
       { user_id: "u", hold_id: "one", charge: whole },
-      { user_id: "u", hold_id: "two", charge: null }, // nothing may be charged without its hook
+      { user_id: "u", hold_id: "two", charge: null }, // a charge needs its hook
     ],
   ]);
   settled.resolve({ status: "settled" });
@@ -98,7 +98,7 @@ it("lets a call live on while its charge waits for the database, and notes the c
   expect(vi.getTimerCount()).toBe(0);
 });
 
-it("has charges that wait for the database tried a last time when the process stops, and waits for that", async () => {
+it("retries waiting charges a last time when the process stops, and waits for the result", async () => {
   const keep_alive = createHoldKeepAlive(ledger);
   await hold(keep_alive, "one");
   const settling = keep_alive.charges.settle({ ...charge(9), hold_id: "one" });
@@ -113,7 +113,7 @@ it("has charges that wait for the database tried a last time when the process st
   await idle;
 });
 
-it("a call whose charge cannot be computed is reported once, and no lease goes without its renewal", async () => {
+it("reports a call whose charge cannot be computed once, and renews all leases", async () => {
   const uncounted: unknown[] = [];
   const keep_alive = createHoldKeepAlive(ledger, (hold_id) => uncounted.push(hold_id));
   for (const hold_id of ["broken", "quiet", "counted"]) await hold(keep_alive, hold_id);

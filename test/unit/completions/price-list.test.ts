@@ -9,7 +9,7 @@ const rates = {
   output_rate_micro: 1_000_001,
 };
 
-it("keeps a rate for a class of input only where there is one", () => {
+it("has a rate for a class of input only if the model has one", () => {
   expect(chargedRates(rates, "v")).toEqual({
     input_rate_micro: 333_333,
     output_rate_micro: 1_000_001,

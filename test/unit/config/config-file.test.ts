@@ -30,7 +30,7 @@ function fileWith(changes: Record<string, string | null>): string {
   return `providers: [{ name: lab, kind: openai-compatible, base_url: "http://a/v1" }]\nmodels:\n  -\n${lines.join("\n")}\n`;
 }
 
-test("the contract's own sample is taken, and its empty list of plans keeps the seed's table", () => {
+test("the contract's own sample is valid, and its empty list of plans keeps the default plans", () => {
   const { models, plans } = parse(CONTRACT_SAMPLE);
   expect(plans).toHaveLength(4);
   expect(models).toEqual([
@@ -60,7 +60,7 @@ test("the contract's own sample is taken, and its empty list of plans keeps the 
   ]);
 });
 
-test("plans that are given replace the table, and roll over as the file says", () => {
+test("plans in the file replace the default plans, with the file's rollover", () => {
   const { plans } = parse(
     "plans: [{ id: solo, name: Solo, price_cents: 500, included_tokens: 3000000 }]\nrollover_months: 1\n",
   );
@@ -130,12 +130,12 @@ test("a model of kind embedding has neither a rate nor a cap nor features of out
   });
 });
 
-test("a provider that sells no embeddings cannot have a model of that kind", () => {
+test("a provider without embeddings cannot have a model of that kind", () => {
   const file = fileWith(EMBEDDING).replace('openai-compatible, base_url: "http://a/v1"', "anthropic");
   expect(() => parse(file)).toThrow("models[0].kind cannot be embedding: providers of kind anthropic sell none");
 });
 
-describe("a bad model is refused with its line and the reason", () => {
+describe("a bad model is rejected with its line and the reason", () => {
   test.each<[Record<string, string | null>, string]>([
     [{ input_rate: "-0.25" }, "purser.yaml:7: models[0].input_rate must not be negative"],
     [{ output_rate: "-1" }, "purser.yaml:8: models[0].output_rate must not be negative"],
@@ -186,7 +186,7 @@ describe("a bad model is refused with its line and the reason", () => {
   });
 });
 
-describe("anything else that is wrong is refused with its line and the reason", () => {
+describe("any other error is rejected with its line and the reason", () => {
   test.each([
     ["? [a]\n: 1", "purser.yaml:1: [ a ] is an unknown key (known: providers, models"],
     ["modles: []", "purser.yaml:1: modles is an unknown key (known: providers, models"],
@@ -236,7 +236,7 @@ describe("anything else that is wrong is refused with its line and the reason", 
 });
 
 describe("prices by class", () => {
-  test("rates, tiers, dated prices and the upstream's prices are read exactly", () => {
+  test("rates, tiers, dated prices and the provider's prices are read exactly", () => {
     const [model] = parse(
       fileWith({
         cached_input_rate: "0.025",
@@ -258,7 +258,7 @@ describe("prices by class", () => {
       input_rate_micro: 250_000,
       output_rate_micro: 1_250_000,
       ...own,
-      // A tier has the model's rates for the classes that it does not name.
+      // A tier has the model's rates for the classes that it does not state.
       tiers: [{ above_input_tokens: 200_000, input_rate_micro: 500_000, output_rate_micro: 2_000_000, ...own }],
       prices: [
         {

@@ -59,7 +59,7 @@ test("without any variable the service listens on loopback, on embedded storage,
   });
 });
 
-test("a node has a role, which embedded storage leaves no choice of", () => {
+test("a node has a role, which is fixed on embedded storage", () => {
   const shared = { DATABASE_URL: "postgres://localhost/purser", PURSER_KEK: `k1:${KEY}` };
   expect(readConfig({}).role).toBe("all");
   for (const role of ["all", "api", "worker"]) expect(readConfig({ ...shared, PURSER_ROLE: role }).role).toBe(role);
@@ -77,7 +77,7 @@ test("the default plans are the seed's table", () => {
   ]);
 });
 
-describe("a good value is taken", () => {
+describe("a valid value is accepted", () => {
   test.each<[Record<string, string>, object]>([
     [{ HOST: "0.0.0.0" }, { host: "0.0.0.0", payments: "none" }],
     [{ HOST: "::1" }, { host: "::1", payments: "sandbox" }],
@@ -123,7 +123,7 @@ describe("a good value is taken", () => {
   });
 });
 
-describe("a bad value is refused in one line with the variable, what is wrong and what is accepted", () => {
+describe("a bad value is rejected in one line with the variable, the fault and the accepted values", () => {
   test.each<[Record<string, string>, string]>([
     [{ HOST: "no host" }, 'HOST: "no host" is not a host; accepted: an IP address'],
     [{ HOST: "999.1.1.1" }, "HOST: "],
@@ -208,13 +208,13 @@ describe("a bad value is refused in one line with the variable, what is wrong an
   });
 });
 
-test("a short admin key is taken with a warning that does not show it", () => {
+test("a short admin key is accepted with a warning that does not show it", () => {
   const { warnings } = readConfig({ PURSER_ADMIN_KEY: "operator" });
   expect(warnings).toHaveLength(1);
   expect(warnings[0]).not.toContain("operator");
 });
 
-test("a provider whose key is not set is hidden, and a warning says so", () => {
+test("a provider without its key is not offered, and a warning says so", () => {
   const file = join(directory, "hidden.yaml");
   writeFileSync(file, "providers:\n  - { name: lab, kind: openai, api_key_env: LAB_KEY }\n");
   expect(readConfig({ PURSER_CONFIG: file }).warnings).toEqual([
@@ -275,13 +275,13 @@ test.each([
   PUBLIC,
   { ...PUBLIC, SMTP_URL: "smtp://mail" },
   { HOST: "0.0.0.0", PURSER_PUBLIC_URL: "http://purser.example:3000" },
-])("warns of nothing when %o", (env) => {
+])("gives no warning for %o", (env) => {
   expect(readConfig(env).warnings).toEqual([]);
 });
 
 const POSTGRES = { DATABASE_URL: "postgres://db/purser", PURSER_KEK: `k1:${KEY}` };
 
-describe("the attack with free tokens: payments are simulated and sign-ups are in at once on this machine only", () => {
+describe("the attack with free tokens: simulated payments and sign-ups without a link only on this machine", () => {
   test.each<[string, Record<string, string>]>([
     ["a public address in front of loopback, embedded storage", { PURSER_PUBLIC_URL: "https://purser.example" }],
     ["the same with a provider's key", { PURSER_PUBLIC_URL: "https://purser.example", OPENAI_API_KEY: "sk-1" }],
@@ -307,7 +307,7 @@ describe("the attack with free tokens: payments are simulated and sign-ups are i
   });
 });
 
-describe("each default, by where the service stands", () => {
+describe("each default, by the service's address", () => {
   const same = {
     role: "all",
     host: "127.0.0.1",

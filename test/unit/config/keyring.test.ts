@@ -11,7 +11,7 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(directory, { recursive: true }));
 
-test("the first start makes a key that only its owner can read, and warns without showing it", () => {
+test("the first start creates a key that only its owner can read, and warns without showing it", () => {
   const data_dir = join(directory, "data");
   const { keyring, warning } = loadKeyring(data_dir);
   expect(keyring).toHaveLength(1);
@@ -28,7 +28,7 @@ test("later starts use the same key, without a warning", () => {
   expect(loadKeyring(directory)).toEqual({ keyring: first.keyring, warning: null });
 });
 
-test("a keyring that cannot be read is left as it is", () => {
+test("an unreadable keyring is not changed", () => {
   writeFileSync(join(directory, "keyring"), "local:c2hvcnQ=\n");
   expect(() => loadKeyring(directory)).toThrow("keyring cannot be used: key 1 has 5 bytes, not 32");
   expect(readFileSync(join(directory, "keyring"), "utf8")).toBe("local:c2hvcnQ=\n");

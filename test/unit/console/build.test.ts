@@ -6,7 +6,7 @@ const ROOT = join(import.meta.dirname, "../../..");
 /** Imports and re-exports of values. The bundle has no imports of types. */
 const VALUE_IMPORT = /^(?:import|export) (?!type\b)[^;]*?from "(\.[^"]+)";/gm;
 
-/** The service's files whose code a file brings into the bundle. */
+/** The service's files that the import of a file adds to the bundle. */
 function bundledBy(file: string, seen = new Set<string>()): Set<string> {
   for (const [, path = ""] of readFileSync(join(ROOT, file), "utf8").matchAll(VALUE_IMPORT)) {
     const imported = relative(ROOT, join(ROOT, dirname(file), path));
@@ -17,7 +17,7 @@ function bundledBy(file: string, seen = new Set<string>()): Set<string> {
   return seen;
 }
 
-test("the console is built again when any file of the service that is in its bundle has changed", () => {
+test("the console is built again if any file of the service in its bundle has changed", () => {
   const bundled = new Set(globSync("console/src/**/*.{ts,tsx}", { cwd: ROOT }).flatMap((file) => [...bundledBy(file)]));
   const build = readFileSync(join(ROOT, "console/build.ts"), "utf8");
   expect(bundled).toContain("src/constants.ts");

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-// By a name that the compiler does not follow: its types lead to JSX, which only the console's own project compiles.
+// Imported by a computed name, because only the console's own project compiles JSX, to which the types lead.
 const path = "../../../console/src/parts/draft.ts";
 const { bodyOf, draftOf, EMPTY_DRAFT, isReading, NO_SERVER, withReading } = await import(path);
 
@@ -31,7 +31,7 @@ test("saving an agent keeps the settings of an MCP server that the form does not
   ]);
 });
 
-test.each([false, true])("a choice for one tool changes no other (Read-only tools: %s)", (reads_only) => {
+test.each([false, true])("a choice for one tool does not change another (Read-only tools: %s)", (reads_only) => {
   const server = { ...NO_SERVER, reads_only, reading_tools: "find", acting_tools: "lend" };
   for (const tool of ["find", "lend", "search"]) {
     for (const reads of [true, false]) {

@@ -17,20 +17,20 @@ function browser({ answers }: { answers: boolean }) {
   return reload;
 }
 
-it("a link that is only pointed at loads no document anew, though its page is gone with a new version", async () => {
+it("pointing at a link does not reload the document, even if a new version has removed its page", async () => {
   const reload = browser({ answers: true });
   const page = lazyPage(gone, "Page", () => false);
   await expect(page.preload()).rejects.toThrow("cannot be reached");
   expect(reload).not.toHaveBeenCalled();
 });
 
-it("going to a page that is gone with a new version loads the document anew", async () => {
+it("opening a page that a new version has removed reloads the document", async () => {
   const reload = browser({ answers: true });
   void lazyPage(gone, "Page", () => true).preload();
   await vi.waitFor(() => expect(reload).toHaveBeenCalledOnce());
 });
 
-it("going to a page while the service is away fails, and is tried anew when gone to again", async () => {
+it("opening a page while the service is away fails, and opening it again retries", async () => {
   const reload = browser({ answers: false });
   const load = vi.fn(gone);
   const page = lazyPage(load, "Page", () => true);

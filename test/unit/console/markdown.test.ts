@@ -63,12 +63,12 @@ describe("Markdown", () => {
     expect(parsed("a <b>c</b>")).toBe("paragraph(a  | <b> | c | </b>)");
   });
 
-  it("an attack by invisible characters: an address that holds one is no link", () => {
+  it("an attack by invisible characters: an address that contains one is no link", () => {
     for (const address of ["https://evil.example/\u202egro.elpmaxe//:sptth", "https://example.com\u200b.evil.example"])
       expect(parsed(`[x](${address})`)).not.toContain("link<");
   });
 
-  it("an attack by nesting or by length: the text stays plain or is cut at a depth", () => {
+  it("an attack by nesting or by length: the text stays plain or is cut at a limit of depth", () => {
     expect(parsed("a".repeat(100_001))).toBe("plain");
     expect(parsed(`${"> ".repeat(60)}a`)).toContain("…");
   });

@@ -7,7 +7,7 @@ const shown = async ({ shape }: PurserError) => {
   return (await problemOf(Response.json({ error: { code, message } }, { status: shape.status }))).message;
 };
 
-test("each cause of a 429 is told to the person, without the name of a header", async () => {
+test("each cause of a 429 is explained to the person, without the name of a header", async () => {
   const generic = "You have sent too many requests in a short time. Wait a moment, then try again.";
   expect(await shown(errors.rateLimited(3))).toBe(generic);
   const queued = "1000 of your runs are queued already. Retry when some have been carried out, or cancel some.";
@@ -18,8 +18,8 @@ test("each cause of a 429 is told to the person, without the name of a header", 
   );
 });
 
-test("no message names fields, headers or addresses of the API where a person can do something at the console", async () => {
-  const told = [errors.agentDisabled(), errors.overageUnpaid(), errors.missingApiKey(), errors.overloaded()];
-  for (const error of told)
+test("messages about actions in the console name no fields, headers or addresses of the API", async () => {
+  const shown_errors = [errors.agentDisabled(), errors.overageUnpaid(), errors.missingApiKey(), errors.overloaded()];
+  for (const error of shown_errors)
     expect(await shown(error), error.code).not.toMatch(/is_active|\/api\/|Authorization|-After/);
 });

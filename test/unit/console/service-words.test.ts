@@ -9,16 +9,16 @@ test("a message about a limit names it as the editor does", () => {
   expect(inWords("limits.max_steps and max_steps_too stay")).toBe("limits.max_steps and max_steps_too stay");
 });
 
-test("why a schedule is paused is told without codes and fields", () => {
+test("the reason for a paused schedule is shown without codes and fields", () => {
   expect(scheduleReason("5 failed runs in a row: set schedule_enabled to true to resume")).toBe(
     "5 failed runs in a row",
   );
   for (const [code, recorded] of Object.entries(KEY_PAUSE_REASON)) {
-    const told = scheduleReason(code);
-    expect(told).toMatch(/^the (budget of the )?API key that enabled the schedule/);
-    expect(scheduleReason(recorded)).toBe(told);
+    const text = scheduleReason(code);
+    expect(text).toMatch(/^the (budget of the )?API key that enabled the schedule/);
+    expect(scheduleReason(recorded)).toBe(text);
     expect(scheduleReason(`paused since 2026-03-01T09:00:00.000Z: ${code}`)).toBe(
-      `paused since 2026-03-01T09:00:00.000Z: ${told}`,
+      `paused since 2026-03-01T09:00:00.000Z: ${text}`,
     );
   }
 });

@@ -4,7 +4,7 @@ import { createAgentSchema } from "../../../src/contract/agents.ts";
 import { instantInput, listQuerySchema } from "../../../src/contract/common.ts";
 import { validationError } from "../../../src/contract/validation.ts";
 
-const told = (schema: z.ZodType, value: unknown) => {
+const messageOf = (schema: z.ZodType, value: unknown) => {
   const { error } = schema.safeParse(value);
   return validationError((error?.issues ?? []) as never, value, schema).message;
 };
@@ -12,7 +12,7 @@ const agent = { name: "Scout", model_id: "m" };
 const webFetch = (settings: object) => ({ ...agent, tools_config: { web_fetch: { enabled: true, ...settings } } });
 const auth = (inject: unknown) => webFetch({ auth: [{ secret: "KEY", hosts: ["a.example"], inject }] });
 
-describe("a refusal says what is accepted", () => {
+describe("an error names the accepted values", () => {
   test.each<[unknown, string]>([
     [
       { ...agent, schedule_day_of_month: "31" },
@@ -41,31 +41,31 @@ describe("a refusal says what is accepted", () => {
       auth({ type: "cookie" }),
       "tools_config.web_fetch.auth[0].inject.type must be one of bearer, basic, header, query, hmac.",
     ],
-    // of a union's alternatives the one that was meant
+    // of a union's alternatives, the one that the caller meant
     [
       auth({ type: "query", name: "" }),
       "tools_config.web_fetch.auth[0].inject.name must be 1 to 100 printable characters.",
     ],
     [auth({ type: "bearer", name: "x" }), "tools_config.web_fetch.auth[0].inject.name is not a field of this request."],
   ])("%j", (body, message) => {
-    expect(told(createAgentSchema, body)).toContain(message);
+    expect(messageOf(createAgentSchema, body)).toContain(message);
   });
 
-  test("and names all the fields that are not known, as far as anybody would read them", () => {
-    expect(told(createAgentSchema, { ...agent, id: "a", limits: {}, version: 1, last_run: null })).toBe(
+  test("and names all unknown fields, up to a readable number", () => {
+    expect(messageOf(createAgentSchema, { ...agent, id: "a", limits: {}, version: 1, last_run: null })).toBe(
       "id, version and last_run are not fields of this request. Remove them or correct their spelling.",
     );
     const many = Object.fromEntries(Array.from({ length: 1000 }, (_, nth) => [`f${nth}`, 1]));
-    expect(told(createAgentSchema, { ...agent, ...many })).toMatch(/^f0, f1, .*, f19 and others are not fields/);
+    expect(messageOf(createAgentSchema, { ...agent, ...many })).toMatch(/^f0, f1, .*, f19 and others are not fields/);
   });
 
-  test("of filters and instants too", () => {
-    expect(told(listQuerySchema, { limit: "many" })).toBe("limit must be a whole number from 1 to 100.");
+  test("of filters and instants, too", () => {
+    expect(messageOf(listQuerySchema, { limit: "many" })).toBe("limit must be a whole number from 1 to 100.");
     const run = z.object({ run_id: z.uuid() });
-    expect(told(run, { run_id: "x" })).toMatch(/^run_id must be a UUID such as /);
+    expect(messageOf(run, { run_id: "x" })).toMatch(/^run_id must be a UUID such as /);
     const from = z.object({ from: instantInput.optional() });
     const instant = "from must be an instant from 1970 to 9999, such as 2026-11-20T09:30:00Z.";
-    expect([told(from, { from: "yesterday" }), told(from, { from: "1969-01-01T00:00:00Z" })]).toEqual([
+    expect([messageOf(from, { from: "yesterday" }), messageOf(from, { from: "1969-01-01T00:00:00Z" })]).toEqual([
       instant,
       instant,
     ]);

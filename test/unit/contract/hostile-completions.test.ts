@@ -23,7 +23,7 @@ it.each<[string, object, string]>([
     "messages.0.content",
   ],
   ["10,001 messages", { messages: Array(10_001).fill(user) }, "messages"],
-])("%s is refused at its first fault, and does not hold the event loop", { retry: 2 }, async (name, body, path) => {
+])("%s is rejected at its first fault, and does not block the event loop", { retry: 2 }, async (name, body, path) => {
   const request = { model: "m", ...body };
   let issues: readonly { path: PropertyKey[] }[] = [];
   await schema.safeParseAsync({ model: "m", messages: [user] });
@@ -33,11 +33,11 @@ it.each<[string, object, string]>([
   console.log(`${name}: held for ${held_ms.toFixed(0)} ms`);
   expect(issues).toHaveLength(1);
   expect(issues[0]?.path.join(".")).toBe(path);
-  // 4 to 41 ms on a quiet machine. A busy one counts more processor time for the same work, hence three attempts.
+  // 4 to 41 ms on a quiet machine. A busy one needs more processor time for the same work, so there are three attempts.
   expect(held_ms).toBeLessThan(150);
 });
 
-it("10,000 messages are accepted, and do not hold the event loop", { retry: 2 }, async () => {
+it("10,000 messages are accepted, and do not block the event loop", { retry: 2 }, async () => {
   const messages = Array(10_000).fill(user);
   await schema.safeParseAsync({ model: "m", messages });
   const held_ms = await heldDuring(async () => {
@@ -47,7 +47,7 @@ it("10,000 messages are accepted, and do not hold the event loop", { retry: 2 },
   expect(held_ms).toBeLessThan(150);
 });
 
-it("takes maps of the caller's own keys, and long lists without a fault", async () => {
+it("maps with the caller's own keys and long valid lists are accepted", async () => {
   const parameters = { type: "object", properties: wide };
   const tools = [{ type: "function", function: { name: "f", parameters } }];
   expect((await schema.safeParseAsync({ model: "m", messages: list(user), tools, metadata: wide })).success).toBe(true);

@@ -81,12 +81,12 @@ describe("the Kubernetes manifest", () => {
     new Kind(manifest(kind)).validate();
   });
 
-  it("would be rejected with a fault", () => {
+  it("with a fault would be rejected", () => {
     const { spec, ...rest } = manifest("Deployment");
     expect(() => new Deployment({ ...rest, spec: { ...spec, replicas: "two" } }).validate()).toThrow(/replicas/);
   });
 
-  it("has no other kind", () => {
+  it("has no other kinds", () => {
     expect(manifests.map(({ kind }) => kind).sort()).toEqual(Object.keys(KINDS).sort());
   });
 });
@@ -106,7 +106,7 @@ describe("the tools", () => {
     expect([status, stderr.split("\n").filter((line) => line.includes("purser.service"))]).toEqual([0, []]);
   });
 
-  it("docker-compose config accepts compose.yaml, and names what is missing in .env", (context) => {
+  it("docker-compose config accepts compose.yaml, and names missing variables of .env", (context) => {
     if (!has("docker-compose"))
       return in_ci ? expect.fail(missing("docker-compose")) : context.skip(missing("docker-compose"));
     const args = ["-f", join(deploy, "compose.yaml"), "config"];

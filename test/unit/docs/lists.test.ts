@@ -8,7 +8,7 @@ const text = (file: string) => readFileSync(file, "utf8");
 const clause = (number: string) =>
   new RegExp(`^${number.replaceAll(".", "\\.")} .*$`, "m").exec(text("docs/contract.md"))?.[0] ?? "";
 
-/** The names of all settings are the ones that are read. */
+/** The documented names of settings agree with the names that the code reads. */
 function settings(): string[] {
   const names = new Set<string>();
   readConfig(new Proxy({}, { get: (_, name) => void names.add(String(name)) }));

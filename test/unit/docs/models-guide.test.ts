@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { parseConfigFile } from "../../../src/config-file.ts";
 import { parseCatalogue } from "../../../src/models/catalogue.ts";
 
-// The examples of docs/guides/models.md are what the service reads.
+// The service reads the examples of docs/guides/models.md.
 
 const guide = readFileSync("docs/guides/models.md", "utf8");
 const blockWith = (language: string, text: string) =>
@@ -44,7 +44,7 @@ test("the guide's embedding model is read", () => {
   ]);
 });
 
-test("the guide's settings of a catalogue are read, each of its lines", () => {
+test("each line of the guide's catalogue settings is read", () => {
   const lines = blockWith("yaml", "catalogue").trim().split("\n");
   expect(lines.map((line) => parseConfigFile(line, "purser.yaml").catalogue)).toEqual([
     { file: "my-models.json", mode: "extend" },

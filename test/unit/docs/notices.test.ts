@@ -4,13 +4,13 @@ import { NOTICE_EVENTS } from "../../../src/contract/notices.ts";
 
 const sorted = (names: Iterable<string>) => [...names].sort();
 
-it("docs/guides/developers.md has a row for each notice that there is", () => {
+it("docs/guides/developers.md has a row for each notice", () => {
   const guide = readFileSync("docs/guides/developers.md", "utf8");
   const rows = [...guide.matchAll(/^\| `(\w+\.\w+)` \|/gm)].map(([, event]) => event ?? "");
   expect(sorted(rows)).toEqual(sorted(NOTICE_EVENTS));
 });
 
-it("docs/contract.md lists each notice that there is", () => {
+it("docs/contract.md lists each notice", () => {
   const listed = /^5\.13 .* Events: (.*?)\. /m.exec(readFileSync("docs/contract.md", "utf8"))?.[1] ?? "";
   expect(sorted(listed.split(", "))).toEqual(sorted(NOTICE_EVENTS));
 });

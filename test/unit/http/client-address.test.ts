@@ -8,13 +8,13 @@ const requestFrom = (peer: string, forwarded?: string) =>
     req: { header: () => forwarded },
   }) as unknown as Context;
 
-describe("the address that limits go by", () => {
+describe("the address by which limits count", () => {
   it.each([
-    ["no proxy: the peer, whatever it claims", [], "203.0.113.9", "192.0.2.1", "203.0.113.9"],
+    ["no proxy: the peer, whatever its headers say", [], "203.0.113.9", "192.0.2.1", "203.0.113.9"],
     ["an untrusted peer is not believed", ["10.0.0.0/8"], "203.0.113.9", "192.0.2.1", "203.0.113.9"],
-    ["a trusted proxy is", ["10.0.0.0/8"], "10.0.0.1", "192.0.2.1", "192.0.2.1"],
+    ["a trusted proxy is believed", ["10.0.0.0/8"], "10.0.0.1", "192.0.2.1", "192.0.2.1"],
     [
-      "what stands before the client's own address is its own invention",
+      "an address before the client's own was added by the client",
       ["10.0.0.0/8"],
       "10.0.0.1",
       "1.1.1.1, 192.0.2.1",

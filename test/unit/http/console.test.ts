@@ -19,7 +19,7 @@ const asBrowser = { Accept: "text/html,application/xhtml+xml" };
 afterAll(() => rmSync(around, { recursive: true }));
 
 describe("the console's files", () => {
-  it("the page stands at / and at every address of its own", async () => {
+  it("the page is served at / and at each of its addresses", async () => {
     for (const path of ["/", "/agents", "/agents/0198/runs/1", "/billing?tab=ledger"]) {
       const answer = await built.request(path, { headers: asBrowser });
       expect(answer.status, path).toBe(200);
@@ -34,15 +34,15 @@ describe("the console's files", () => {
     "/.built-from",
     "/../outside.js",
     "/%2e%2e/outside.js",
-  ])("%s is not the page, nor any file outside", async (path) => {
+  ])("%s returns neither the page nor a file outside the folder", async (path) => {
     expect((await built.request(path, { headers: asBrowser })).status).toBe(404);
   });
 
-  it("a program that asks for an unknown path is not given the page", async () => {
+  it("a program that requests an unknown path does not get the page", async () => {
     expect((await built.request("/agents", { headers: { Accept: "application/json" } })).status).toBe(404);
   });
 
-  it("nothing may be loaded from or sent to another origin, and nobody may frame it", async () => {
+  it("the page can load from and send to its own origin only, and cannot be framed", async () => {
     const answer = await built.request("/", { headers: asBrowser });
     const policy = answer.headers.get("Content-Security-Policy") ?? "";
     expect(policy).toContain("default-src 'none'");
@@ -52,7 +52,7 @@ describe("the console's files", () => {
     expect(answer.headers.get("X-Content-Type-Options")).toBe("nosniff");
   });
 
-  it("what has its hash in its name is kept for ever, the page is asked for anew", async () => {
+  it("files with a hash in their name are cached without expiry, and the page is revalidated", async () => {
     const asset = await built.request("/assets/index-abc.js", { headers: { "Accept-Encoding": "gzip, br" } });
     expect(asset.headers.get("Cache-Control")).toContain("immutable");
     expect(asset.headers.get("Content-Encoding")).toBe("gzip");
@@ -65,7 +65,7 @@ describe("the console's files", () => {
     expect(await again.text()).toBe("");
   });
 
-  it("without a built console, / says how to get one", async () => {
+  it("without a built console, / says how to build it", async () => {
     const answer = await consoleRoutes(join(folder, "nowhere")).request("/", { headers: asBrowser });
     expect(answer.status).toBe(200);
     expect(await answer.text()).toContain("npm run console");

@@ -4,7 +4,7 @@ import { createWorkerHttp } from "../../../src/http/server.ts";
 import { createLog } from "../../../src/platform/log.ts";
 import { createMetrics } from "../../../src/platform/metrics.ts";
 
-test("a stream that is asked for with HEAD is let go: nobody is going to read it, or to hang up", async () => {
+test("a stream that is requested with HEAD is cancelled, because the client neither reads nor closes it", async () => {
   let open = 0;
   const router = createRouter();
   router.get("/events", () => {

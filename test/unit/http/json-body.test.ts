@@ -6,7 +6,7 @@ import { joinPieces, piecesOf } from "../../../src/http/json-pieces.ts";
 import { createJsonScan } from "../../../src/http/json-scan.ts";
 
 const LIMITS = { depth: 3, keys: 4, values: 5 };
-/** What the scan finds in `text`, given in chunks of `size` bytes. */
+/** The fault that the scan finds in `text`, in chunks of `size` bytes. */
 function found(text: string, size = 1_000): string | null {
   const scan = createJsonScan(LIMITS);
   const bytes = Buffer.from(text);
@@ -28,13 +28,13 @@ describe("the scan of a body before it is parsed", () => {
     ['["[[[[[[", ":::::::", ",,,,,,,,"]', null],
     ['["\\"[[[[", "\\\\", "\\\\\\":::::"]', null],
     ['["\\\\", [[[', "more than 3 levels of lists and objects"],
-  ])("%s: %s, however it is cut into chunks", (text, fault) => {
+  ])("%s: %s, in chunks of every size", (text, fault) => {
     for (const size of [1, 2, 3, 5, 1_000]) expect(found(text, size)).toBe(fault);
   });
 });
 
-describe("a value on its way from the parsing thread", () => {
-  it("arrives as it was parsed, whatever it is", async () => {
+describe("a value from the parsing thread", () => {
+  it("arrives as it was parsed, for every JSON value", async () => {
     await fc.assert(
       fc.asyncProperty(fc.json({ maxDepth: 6 }), async (text) => {
         const value = JSON.parse(text);
@@ -43,7 +43,7 @@ describe("a value on its way from the parsing thread", () => {
     );
   });
 
-  it("arrives from many pieces with its order, its empty parts and a key named __proto__", async () => {
+  it("arrives in many pieces with its order, its empty parts and a key named __proto__", async () => {
     const long = "x".repeat(3_000);
     const list = Array.from({ length: 500 }, (_, at) => ({ at, long, none: [], nothing: {} }));
     const text = JSON.stringify({ list, more: { inner: list, last: null } }).replace('"more"', '"__proto__"');
@@ -69,7 +69,7 @@ describe("the limits of a body", () => {
     expect(bodyLimitsOf(path, 4_194_304)).toMatchObject({ bytes, json: { keys, depth: 64 } });
   });
 
-  it("limits.body_bytes lowers and raises ordinary bodies, and raises none of the smaller ones", () => {
+  it("limits.body_bytes lowers and raises ordinary bodies, but does not raise smaller limits", () => {
     expect(bodyLimitsOf("/api/v1/agents", 9_000_000).bytes).toBe(9_000_000);
     expect(bodyLimitsOf("/api/v1/auth/sign-in", 9_000_000).bytes).toBe(16_384);
     expect(bodyLimitsOf("/api/v1/auth/sign-in", 1_024).bytes).toBe(1_024);
@@ -78,20 +78,20 @@ describe("the limits of a body", () => {
 
 describe("the memory of request bodies", () => {
   const MB = 1_048_576;
-  it("refuses a caller beyond its share, all callers beyond the node's, and gives back what is released", () => {
+  it("refuses a caller beyond its share and all callers beyond the node's limit, and released memory is free again", () => {
     const shareOf = createBodyBudget({ node_bytes: 3 * MB, caller_bytes: 2 * MB });
     const [mine, more, other] = [shareOf("a"), shareOf("a"), shareOf("b")];
     mine.take(2 * MB);
     expect(() => more.take(1)).toThrow(expect.objectContaining({ code: "overloaded" }));
     other.take(MB);
     expect(() => shareOf("c").take(MB)).toThrow(expect.objectContaining({ code: "overloaded" }));
-    // A small body of a caller that holds little is read all the same.
+    // A small body of a caller that uses little memory is still read.
     shareOf("c").take(1_000);
     mine.release();
     more.take(MB);
   });
 
-  it("leaves room for large bodies whatever is declared and never sent by clients without a key", () => {
+  it("keeps room for large bodies if clients without a key declare bodies and never send them", () => {
     const shareOf = createBodyBudget({ node_bytes: 3 * MB, caller_bytes: 2 * MB });
     for (let client = 0; client < 4; client += 1) {
       for (let n = 0; n < 32; n += 1) shareOf(`client ${client}`).take(65_536);

@@ -30,7 +30,7 @@ describe("a connection that stalls", () => {
   it.each([
     ["in its headers", "POST / HTTP/1.1\r\nHost: x\r\n"],
     ["in its body", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nabc"],
-  ])("%s is answered 408 and closed", async (_where, sent) => {
+  ])("%s gets 408 and is closed", async (_where, sent) => {
     const { socket, received } = opened();
     socket.write(sent);
     await once(socket, "close");
@@ -38,7 +38,7 @@ describe("a connection that stalls", () => {
     expect(received()).toContain("Content-Security-Policy: default-src 'none'");
   });
 
-  it("beyond the most that may be open is closed at once", async () => {
+  it("beyond the limit of open connections is closed at once", async () => {
     const open = [opened(), opened(), opened()];
     await Promise.all(open.map(({ socket }) => once(socket, "connect")));
     const late = opened();
@@ -51,7 +51,7 @@ describe("a connection that stalls", () => {
 describe("a large answer that its caller does not read", () => {
   const MB = 1_048_576;
   const LIMITS = { headers_ms: 10_000, request_ms: 60_000, check_ms: 1_000, connections: 100 };
-  /** A server whose answers have 16 MB, more than the kernel keeps of a connection. */
+  /** A server with answers of 16 MB, more than the kernel buffers for a connection. */
   async function serving(unread: Partial<typeof UNREAD_LIMITS>) {
     const router = createRouter();
     router.get("/", (c) => c.text("x".repeat(16 * MB)));
@@ -60,7 +60,7 @@ describe("a large answer that its caller does not read", () => {
     onTestFinished(() => server.stop(0));
     return server;
   }
-  /** A caller that reads nothing until `read`, and then a piece after each pause. */
+  /** A caller that does not read before `read` is called, and then reads a piece after each pause. */
   async function asking({ url }: Listening) {
     const { hostname, port } = new URL(url);
     const socket = connect(Number(port), hostname).pause();
@@ -80,7 +80,7 @@ describe("a large answer that its caller does not read", () => {
     return { read };
   }
 
-  it("is cut when the unread answers of the node have too many bytes, those that wait longest first", async () => {
+  it("is cut when the node's unread answers exceed their limit, the longest waiting ones first", async () => {
     const server = await serving({ bytes: 40 * MB });
     const before: Awaited<ReturnType<typeof asking>>[] = [];
     for (let n = 0; n < 5; n += 1) {
@@ -92,7 +92,7 @@ describe("a large answer that its caller does not read", () => {
     expect(bytes.at(-1)).toBeGreaterThan(16 * MB);
   });
 
-  it("is cut when nothing of it is read for a minute, and not when it is read slowly", async () => {
+  it("is cut when its caller reads nothing for a minute, but not when it reads slowly", async () => {
     const server = await serving({ stalled_ms: 500 });
     const [stalled, slow] = [await asking(server), await asking(server)];
     const whole = await slow.read(5);
@@ -102,7 +102,7 @@ describe("a large answer that its caller does not read", () => {
 });
 
 describe("a server that stops", () => {
-  it("answers the requests on connections that it has not accepted yet", async () => {
+  it("answers requests on connections that it has not accepted yet", async () => {
     const router = createRouter();
     router.post("/", (c) => c.text("done"));
     const stopping = await listen(router, { host: "127.0.0.1", port: 0 });

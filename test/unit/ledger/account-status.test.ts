@@ -16,22 +16,22 @@ const rich: AccountFigures = {
 };
 
 test.each([
-  ["nothing stands against it", {}, null],
+  ["nothing prevents a call", {}, null],
   ["the trial still runs", { trial_ends_at: after }, null],
   ["the trial ended, though tokens are left", { trial_ends_at: before }, "trial_ended"],
-  ["the trial ends at this very instant", { trial_ends_at: now }, "trial_ended"],
+  ["the trial ends at this exact instant", { trial_ends_at: now }, "trial_ended"],
   ["the trial ended, and nothing is left either", { trial_ends_at: before, posted: 0, held: 0 }, "trial_ended"],
   ["the trial ended, but something was bought", { trial_ends_at: before, paid_since: before }, null],
   ["nothing is left", { posted: 0, held: 0 }, "out_of_tokens"],
-  ["all that is left is held", { held: 100 }, "in_flight_exhausted"],
+  ["all remaining tokens are held", { held: 100 }, "in_flight_exhausted"],
   ["nothing is left, but overage is allowed", { posted: 0, held: 0, overage_cap: 10 }, null],
-  ["the overage is used up too", { posted: 0, held: 0, overage_cap: 10, overage: 10 }, "overage_cap_reached"],
+  ["the overage is also used up", { posted: 0, held: 0, overage_cap: 10, overage: 10 }, "overage_cap_reached"],
   ["the rest of the overage is held", { posted: 0, held: 0, overage_cap: 10, overage_held: 10 }, "in_flight_exhausted"],
 ])("%s", (_, figures, refusal) => {
   expect(accountStatusOf({ ...rich, ...figures }, now).refusal).toBe(refusal);
 });
 
-test("a trial is over once something was bought, whenever it would have ended", () => {
+test("a trial is over after a purchase, also before its end", () => {
   expect(accountStatusOf({ ...rich, trial_ends_at: after }, now).is_trial).toBe(true);
   expect(accountStatusOf({ ...rich, trial_ends_at: after, paid_since: before }, now).is_trial).toBe(false);
 });

@@ -35,7 +35,7 @@ test("a check that ends before the end of a compressed file reports its own erro
   }
 });
 
-test("a folder of the archive is made with those above it, and may exist", async () => {
+test("a folder of the archive is created with its parents, and may already exist", async () => {
   const folder = mkdtempSync(join(tmpdir(), "purser-archive-file-"));
   const wanted = join(folder, "of", "purser");
   try {

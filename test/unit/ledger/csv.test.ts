@@ -13,7 +13,7 @@ async function parsed(pieces: string[]): Promise<string[][]> {
   return lines;
 }
 
-it("reads back whatever was written, however it comes in pieces", async () => {
+it("reads every written text back, in pieces of any size", async () => {
   const text = fc.string({ unit: fc.constantFrom("a", ",", '"', "\n", "\r\n", "=", "'", "ü", "\u{1f389}") });
   const table = fc.array(fc.array(text, { minLength: 2, maxLength: 4 }), { maxLength: 5 });
   await fc.assert(
@@ -27,7 +27,7 @@ it("reads back whatever was written, however it comes in pieces", async () => {
   );
 });
 
-it("defuses what a spreadsheet would run, and gives it back exactly", () => {
+it("escapes text that a spreadsheet would execute, and reads it back exactly", () => {
   for (const text of ["=1+1", "+1", "-1", "@sum", "\t=1", "\r=1", "\n=1", "＝1", "'quoted", "''", "'"]) {
     expect(defused(text)).toBe(`'${text}`);
     expect(undefused(defused(text))).toBe(text);
@@ -35,7 +35,7 @@ it("defuses what a spreadsheet would run, and gives it back exactly", () => {
   for (const text of ["", "plain", "1", "a=b"]) expect(defused(text)).toBe(text);
 });
 
-it("takes line ends of either kind, a last line without one, and a byte order mark", async () => {
+it("accepts line ends of either kind, a last line without one, and a byte order mark", async () => {
   expect(await parsed(["\uFEFFa,b\nc", ',"d\r\ne"'])).toEqual([
     ["a", "b"],
     ["c", "d\r\ne"],

@@ -19,7 +19,7 @@ function recorded(apply: (batch: string[], call: number) => void, size_limit = 1
   return { batches, commit, beginStop };
 }
 
-test("what queues while a call is in flight is the next batch, bounded in size and in order", async () => {
+test("operations that queue during a batch are the next batch, limited in size and in order", async () => {
   const { batches, commit } = recorded(() => {}, 3);
   const first = commit("a");
   const rest = ["b", "c", "d", "e"].map((name) => commit(name));
@@ -34,7 +34,7 @@ test("what queues while a call is in flight is the next batch, bounded in size a
 test.each([
   ["the database refuses", refusal],
   ["cannot be written as JSON", new RangeError("Maximum call stack size exceeded")],
-])("an operation that %s fails alone; the rest of its batch is done", async (_why, error) => {
+])("an operation that %s fails alone; the rest of its batch succeeds", async (_why, error) => {
   const { commit } = recorded((batch) => {
     if (batch.includes("poison")) throw error;
   });
@@ -48,7 +48,7 @@ test.each([
   ]);
 });
 
-test("a batch whose answer was lost is sent once more as it was", async () => {
+test("a batch whose answer was lost is sent again unchanged", async () => {
   const { batches, commit } = recorded((_, call) => {
     if (call === 1) throw new Error("Connection terminated unexpectedly");
   });
@@ -59,7 +59,7 @@ test("a batch whose answer was lost is sent once more as it was", async () => {
   ]);
 });
 
-test("a database out of reach fails the whole batch after two calls, and the next batch is tried", async () => {
+test("a database out of reach fails the whole batch after two calls, and the next batch is sent", async () => {
   const { batches, commit } = recorded((_, call) => {
     if (call <= 2) throw Object.assign(new Error("refused"), { code: "ECONNREFUSED" });
   });
@@ -69,7 +69,7 @@ test("a database out of reach fails the whole batch after two calls, and the nex
   expect(await commit("d")).toBe("d done");
 });
 
-test("a database that is away for a while is waited for, pause after pause", async () => {
+test("a batch is retried with pauses while the database is away for a short time", async () => {
   const { batches, commit } = recorded(
     (_, call) => {
       if (call <= 3) throw Object.assign(new Error("terminating connection"), { code: "57P01" });
@@ -81,7 +81,7 @@ test("a database that is away for a while is waited for, pause after pause", asy
   expect(batches.length).toBe(4);
 });
 
-test("an operation that fell to a deadlock is done when it is sent again", async () => {
+test("an operation that lost a deadlock succeeds when it is sent again", async () => {
   const { batches, commit } = recorded((_, call) => {
     if (call === 1) throw Object.assign(new Error("deadlock detected"), { code: "40P01" });
   });
@@ -89,7 +89,7 @@ test("an operation that fell to a deadlock is done when it is sent again", async
   expect(batches).toEqual([["a"], ["a"]]);
 });
 
-test.each(["EPIPE", "EBADF"])("%s is no judgement of the database: what met it is sent again", async (code) => {
+test.each(["EPIPE", "EBADF"])("%s is no answer of the database, so the batch is sent again", async (code) => {
   const { batches, commit } = recorded((_, call) => {
     if (call <= 2) throw Object.assign(new Error("write failed"), { code });
   });
@@ -101,7 +101,7 @@ test.each([
   ["idle_in_transaction_session_timeout", "25P03"],
   ["transaction_timeout", "25P04"],
   ["a standby that was not promoted yet", "25006"],
-])("a charge that met %s is made again", async (_, code) => {
+])("a charge that fails with %s is retried", async (_, code) => {
   const { batches, commit } = recorded((_batch, call) => {
     if (call === 1) throw Object.assign(new Error("terminating connection"), { code });
   });
@@ -111,7 +111,7 @@ test.each([
 
 const away = Object.assign(new Error("refused"), { code: "ECONNREFUSED" });
 
-test("what must not be lost waits for a database that is away, however long; the rest of its batch fails", async () => {
+test("a charge waits for an absent database without a limit; the rest of its batch fails", async () => {
   const { batches, commit } = recorded((_, call) => {
     if (call <= 20) throw away;
   });
@@ -120,7 +120,7 @@ test("what must not be lost waits for a database that is away, however long; the
   expect(batches.at(-1)).toEqual(["settle 1", "settle 2"]);
 });
 
-test("what must not be lost fails alone when the database refuses it", async () => {
+test("a charge fails alone if the database rejects it", async () => {
   const { commit } = recorded((batch) => {
     if (batch.includes("settle poison")) throw refusal;
   });
@@ -128,7 +128,7 @@ test("what must not be lost fails alone when the database refuses it", async () 
   expect(outcomes.map(({ status }) => status)).toEqual(["rejected", "fulfilled"]);
 });
 
-test("a process that stops tries what waits a last time, at once", async () => {
+test("a process that stops retries waiting charges a last time, at once", async () => {
   const one = recorded(() => {
     throw away;
   });

@@ -20,7 +20,7 @@ it("a name never passes from one agent to another that has the same slug", () =>
   expect([...toolNames([...agents, { id: "c", name: "Other" }]).keys()]).toContain("run_other");
 });
 
-it("a failure of the service while it lists tools shows the caller nothing of its cause", async () => {
+it("a failure of the service while it lists tools does not show its cause to the caller", async () => {
   const cause = new Error('relation "agent" of host 10.0.0.7 is missing');
   const asModels = () => Promise.reject(cause);
   const logged: unknown[] = [];

@@ -12,7 +12,7 @@ const paramOf = (headers: Record<string, string>) => {
 };
 
 describe("the headers of a caller for a provider with Anthropic's API", () => {
-  it("are sent as they came, any name of a beta too", () => {
+  it("are sent unchanged, with any name of a beta", () => {
     const betas = "interleaved-thinking-2025-05-14,claude-code-20250219,oauth-2025-04-20";
     const headers = { "anthropic-version": "2023-06-01", "anthropic-beta": betas };
     expect(sent(headers)).toEqual(headers);

@@ -17,7 +17,7 @@ function modelAt(id: string, now: string, more: Partial<ModelsConfig> = {}): Mod
 type Class = "input" | "cached" | "written" | "written_1h" | "output";
 const CLASSES: readonly Class[] = ["input", "cached", "written", "written_1h", "output"];
 
-/** A request whose tokens are all of one class. Output comes with an input of `input` tokens. */
+/** A request whose tokens are all of one class. Output also has an input of `input` tokens. */
 function only(of: Class, tokens: number, input = 0) {
   const is = (...classes: Class[]) => (classes.includes(of) ? tokens : 0);
   return {
@@ -30,8 +30,8 @@ function only(of: Class, tokens: number, input = 0) {
 }
 
 /**
- * Worked out by hand from the price lists: dollars a million × tokens × 0.625 billed tokens a token, rounded up, and
- * dollars a million × tokens in millionths of a dollar. `short`: 100,000 tokens of the class. `long`: a million, above
+ * Computed by hand from the price lists: dollars per million × tokens × 0.625 billed tokens per token, rounded up, and
+ * dollars per million × tokens in millionths of a dollar. `short`: 100,000 tokens of the class. `long`: a million, above
  * the provider's price step. A class without a price of its own has the price of input.
  */
 // biome-ignore format: a table
@@ -76,29 +76,29 @@ const PRICES: [id: string, size: "short" | "long", at: string, billed: number[],
 ];
 
 describe("the catalogue", () => {
-  it.each(PRICES)("bills and costs %s (%s, %s) to the token in each class", (id, size, at, billed, upstream) => {
+  it.each(PRICES)("bills and costs %s (%s, %s) exactly in each class", (id, size, at, billed, upstream) => {
     const model = modelAt(id, at);
     const tokens = size === "short" ? 100_000 : 1_000_000;
     const input = size === "short" ? 0 : tokens;
     const input_alone = only("input", input);
     for (const [index, of] of CLASSES.entries()) {
       const counts = only(of, tokens, input);
-      // A long answer's tier is decided by its input, which costs its own part.
-      const beside =
+      // The input decides the tier of a long answer, and has a cost of its own.
+      const input_costs =
         of === "output" ? [costTokens(model, input_alone), costTokens(ratesOf(model), input_alone)] : [0, 0];
-      expect(costTokens(model, counts) - (beside[0] ?? 0), `${of}, billed`).toBe(billed[index]);
-      expect(costTokens(ratesOf(model), counts) - (beside[1] ?? 0), `${of}, upstream`).toBe(upstream[index]);
+      expect(costTokens(model, counts) - (input_costs[0] ?? 0), `${of}, billed`).toBe(billed[index]);
+      expect(costTokens(ratesOf(model), counts) - (input_costs[1] ?? 0), `${of}, upstream`).toBe(upstream[index]);
     }
   });
 
-  it("has a row in that table for each model, price and tier", () => {
+  it("has a row in the table above for each model, price and tier", () => {
     const rows = CATALOGUE.flatMap(({ id, prices }) =>
       prices.flatMap(({ tiers }) => [`${id} short`, ...tiers.map(() => `${id} long`)]),
     );
     expect(PRICES.map(([id, size]) => `${id} ${size}`)).toEqual(rows);
   });
 
-  it("is never held for less than a call settles at, whatever its mix of classes", () => {
+  it("never holds less than the charge of a call, for every mix of classes", () => {
     const count = fc.nat(2_000_000);
     const id = fc.constantFrom(...CATALOGUE.map((entry) => entry.id));
     fc.assert(
@@ -131,7 +131,7 @@ describe("the catalogue", () => {
     }
   });
 
-  it("leaves no context window cut at a price step", () => {
+  it("never cuts a context window at a price step", () => {
     for (const { id, context_window, prices } of CATALOGUE) {
       for (const { above_input_tokens } of prices.flatMap(({ tiers }) => tiers)) {
         expect(context_window, id).toBeGreaterThan(above_input_tokens);
@@ -177,20 +177,20 @@ describe("prices with dates", () => {
     expect(rateAt("2026-12-31T23:00:00.000Z")).toBe(1_250_000);
   });
 
-  it("say when the next one begins or ends", () => {
+  it("show when the next one begins or ends", () => {
     const catalogue = [entry([usual, offer])];
     expect(offerAt({ ...config, catalogue }, NOW).until).toBe("2026-12-01T00:00:00.000Z");
     expect(offerAt({ ...config, catalogue }, "2026-12-01T00:00:00.000Z").until).toBe("2026-12-31T23:00:00.000Z");
     expect(offerAt({ ...config, catalogue }, "2027-01-01T00:00:00.000Z").until).toBeNull();
   });
 
-  it("leave a model out while none is in force", () => {
+  it("hide a model while no price is in force", () => {
     const catalogue = [entry([offer])];
     expect(() => modelAt("a", NOW, { catalogue })).toThrow("not on offer");
     expect(modelAt("a", "2026-12-24T00:00:00.000Z", { catalogue }).id).toBe("a");
   });
 
-  it("make another price version, and the margin does too", () => {
+  it("change the price version, like the margin does", () => {
     const catalogue = [entry([usual, offer])];
     const version = (now: string, more: object = {}) => modelAt("a", now, { catalogue, ...more }).price_version;
     expect(version(NOW)).toBe(version("2026-11-01T00:00:00.000Z"));
@@ -228,7 +228,7 @@ describe("a catalogue file", () => {
     ["no price", [{ ...sound, prices: [] }], /prices/],
     ["more output than context", [{ ...sound, max_output_tokens: 1001 }], /a: max_output_tokens/],
     ["a model twice", [sound, sound], /a is there twice/],
-  ])("with %s is rejected with the place", (_, models, reason) => {
+  ])("with %s is rejected with the location of the fault", (_, models, reason) => {
     expect(() => parseCatalogue(JSON.stringify({ models }))).toThrow(reason);
   });
 

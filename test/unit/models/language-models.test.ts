@@ -24,7 +24,7 @@ const LOOKUP: FunctionTool = {
     parameters: { type: "object", properties: { q: { type: "string" } } },
   },
 };
-/** A conversation with everything in it: system, image, a tool call and its result. */
+/** A conversation with every kind of message: system, image, a tool call and its result. */
 const CONVERSATION: ChatMessage[] = [
   { role: "system", content: "Be brief." },
   {
@@ -61,7 +61,7 @@ describe("Anthropic", () => {
       modelOf({ id: "claude-test", provider_model: "claude-test", owned_by: "anthropic" }),
     );
 
-  it("is asked in its own terms and answers in OpenAI's", async () => {
+  it("gets a request in its own format, and its answer is converted to OpenAI's", async () => {
     upstream.answer(
       anthropicMessage(
         [
@@ -110,7 +110,7 @@ describe("Anthropic", () => {
         },
       ],
     });
-    // Anthropic reports cached and written input apart; the contract's input includes both.
+    // Anthropic reports cached and written input separately. The contract's input includes both.
     expect(counts).toMatchObject({
       input_tokens: 29,
       cached_input_tokens: 5,
@@ -124,26 +124,23 @@ describe("Anthropic", () => {
   it.each([
     [100, undefined],
     [8_000, { type: "enabled", budget_tokens: 4_000 }],
-  ])(
-    "thinks within an output cap of %i that was held for (attack: reasoning beyond the hold)",
-    async (cap, thinking) => {
-      upstream.answer(
-        anthropicMessage([{ type: "text", text: "hm" }], { input_tokens: 5, output_tokens: 5 }, "end_turn"),
-      );
-      const id = "claude-haiku-4-5-20251001";
-      const model = modelOf({ id, provider_model: id, owned_by: "anthropic", kind: "anthropic" });
-      const provider = createAnthropicProvider({ base_url: upstream.url, api_key: "key-of-anthropic" });
-      const request = requestOf({ reasoning_effort: "max" });
-      const prepared = await provider.prepare({ model, request, max_output_tokens: cap, stream: false });
-      await provider.complete(prepared, { signal: new AbortController().signal, deadline_ms: monotonicMs() + 20_000 });
-      const [sent] = upstream.requests;
-      expect(sent?.body.max_tokens).toBe(cap);
-      expect(sent?.body.thinking).toEqual(thinking);
-      expect(JSON.stringify(sent?.headers)).not.toContain("x-purser");
-    },
-  );
+  ])("thinks within the held output cap of %i (attack: reasoning beyond the hold)", async (cap, thinking) => {
+    upstream.answer(
+      anthropicMessage([{ type: "text", text: "hm" }], { input_tokens: 5, output_tokens: 5 }, "end_turn"),
+    );
+    const id = "claude-haiku-4-5-20251001";
+    const model = modelOf({ id, provider_model: id, owned_by: "anthropic", kind: "anthropic" });
+    const provider = createAnthropicProvider({ base_url: upstream.url, api_key: "key-of-anthropic" });
+    const request = requestOf({ reasoning_effort: "max" });
+    const prepared = await provider.prepare({ model, request, max_output_tokens: cap, stream: false });
+    await provider.complete(prepared, { signal: new AbortController().signal, deadline_ms: monotonicMs() + 20_000 });
+    const [sent] = upstream.requests;
+    expect(sent?.body.max_tokens).toBe(cap);
+    expect(sent?.body.thinking).toEqual(thinking);
+    expect(JSON.stringify(sent?.headers)).not.toContain("x-purser");
+  });
 
-  it("has its instructions for tools held for, which it adds and bills itself", async () => {
+  it("adds and bills instructions for tools, which the hold includes", async () => {
     const model = modelOf({ id: "claude-opus-5", owned_by: "anthropic", kind: "anthropic" });
     const provider = createAnthropicProvider({ base_url: upstream.url, api_key: "key-of-anthropic" });
     const tools = [{ type: "function" as const, function: { name: "now", parameters: {} } }];
@@ -155,7 +152,7 @@ describe("Anthropic", () => {
     expect(added).toBeLessThan(1_000 + definition_tokens);
   });
 
-  it("streams in OpenAI's chunks", async () => {
+  it("streams as OpenAI's chunks", async () => {
     upstream.answer(anthropicStream(["Hel", "lo"], { input_tokens: 9, output_tokens: 4 }));
     const stream = await anthropic().stream();
     const text = await textOfStream(stream);
@@ -196,7 +193,7 @@ describe("Anthropic", () => {
     [429, 502, "upstream_error"],
     [529, 502, "upstream_error"],
     [400, 400, "invalid_value"],
-  ])("answering %i is told in our words only", async (status, ours, code) => {
+  ])("answering %i is reported only with Purser's message", async (status, ours, code) => {
     upstream.answer(json({ type: "error", error: { type: "any", message: "secret detail" } }, status));
     for (const attempt of [anthropic().complete(), anthropic().stream()]) {
       const error = await failureOf(attempt);
@@ -206,7 +203,7 @@ describe("Anthropic", () => {
     expect(upstream.requests).toHaveLength(2);
   });
 
-  it("is hung up on when the caller is", async () => {
+  it("is disconnected when the caller disconnects", async () => {
     const leaving = new AbortController();
     upstream.answer(() => {});
     const pending = failureOf(anthropic().complete(requestOf(), { signal: leaving.signal }));
@@ -225,7 +222,7 @@ describe("Google", () => {
     );
   const usage = { promptTokenCount: 8, candidatesTokenCount: 3, thoughtsTokenCount: 2, totalTokenCount: 13 };
 
-  it("is asked in its own terms and answers in OpenAI's, thoughts counted as output", async () => {
+  it("gets a request in its own format, and its answer is converted to OpenAI's, with thoughts counted as output", async () => {
     upstream.answer(googleAnswer([{ functionCall: { name: "lookup", args: { q: "y" } } }], usage));
     const { response, counts } = await google().complete(requestOf({ messages: CONVERSATION, tools: [LOOKUP] }));
     const [sent] = upstream.requests;
@@ -242,7 +239,7 @@ describe("Google", () => {
     expect(counts).toMatchObject({ input_tokens: 8, output_tokens: 5, reasoning_tokens: 2, estimated: false });
   });
 
-  it("streams in OpenAI's chunks, a tool call in one piece included", async () => {
+  it("streams as OpenAI's chunks, also a whole tool call", async () => {
     upstream.answer(googleAnswer([{ text: "Hello" }, { functionCall: { name: "lookup", args: { q: 1 } } }], usage));
     const stream = await google().stream(requestOf({ tools: [LOOKUP] }));
     const text = await textOfStream(stream);
@@ -254,7 +251,7 @@ describe("Google", () => {
   });
 });
 
-describe("a request that cannot be said in a provider's terms", () => {
+describe("a request that a provider's format cannot express", () => {
   const provider = () => callerOf(createAnthropicProvider({ base_url: upstream.url, api_key: "key" }));
   const call = (input: string): ChatMessage => ({
     role: "assistant",
@@ -269,7 +266,7 @@ describe("a request that cannot be said in a provider's terms", () => {
       [{ role: "user", content: [{ type: "image_url", image_url: { url: "file:///etc/passwd" } }] }],
       "messages[0].content[0].image_url.url",
     ],
-  ])("is refused with the field: %s", async (_, messages, param) => {
+  ])("is rejected with the field: %s", async (_, messages, param) => {
     const error = await failureOf(provider().complete(requestOf({ messages })));
     expect(error.shape).toMatchObject({ status: 400, code: "invalid_value", param });
     expect(upstream.requests).toHaveLength(0);
@@ -279,7 +276,7 @@ describe("a request that cannot be said in a provider's terms", () => {
 describe("files and audio", () => {
   const pdf = { type: "file", file: { file_data: "data:application/pdf;base64,JVBERi0=", filename: "a.pdf" } };
 
-  it("reach a provider as documents and sound", async () => {
+  it("reach a provider as documents and audio", async () => {
     upstream.answer(anthropicMessage([{ type: "text", text: "read" }], { input_tokens: 5, output_tokens: 1 }));
     const anthropic = createAnthropicProvider({ base_url: upstream.url, api_key: "k" });
     await callerOf(anthropic, modelOf({ kind: "anthropic" })).complete(
@@ -312,7 +309,7 @@ describe("files and audio", () => {
     ["a file by its id", { type: "file", file: { file_id: "file-1" } }, "file.file_data"],
     ["a text as a file", { type: "file", file: { file_data: "data:text/plain;base64,AAAA" } }, "file.file_data"],
     ["audio of another format", { type: "input_audio", input_audio: { data: "A", format: "flac" } }, "input_audio"],
-  ])("do not smuggle in %s", async (_, part, field) => {
+  ])("cannot smuggle in %s", async (_, part, field) => {
     const google = createGoogleProvider({ base_url: upstream.url, api_key: "k" });
     const request = requestOf({ messages: [{ role: "user", content: [part] }] });
     const error = await failureOf(callerOf(google, modelOf({ kind: "google" })).complete(request));

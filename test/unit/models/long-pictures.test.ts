@@ -9,9 +9,9 @@ import { monotonicMs } from "../../../src/platform/clock.ts";
 import { heldDuring } from "../../support/held.ts";
 import { callerOf, modelOf, requestOf } from "./model-fixture.ts";
 
-// The AI SDK writes a request as one text. A picture of 23 MB must not hold the event loop for that.
+// The AI SDK writes a request as one text. A picture of 23 MB must not block the event loop meanwhile.
 
-/** The bodies that the provider received. It refuses them, so that only the request counts. */
+/** The bodies that the provider received. It rejects them, because only the request counts. */
 const received: Buffer[] = [];
 let server: Server;
 let settings: { base_url: string; api_key: string };
@@ -46,7 +46,7 @@ const showing = (data: string): ChatMessage[] => [
 ];
 
 it.each(["anthropic", "google", "openai"] as const)(
-  "%s: a long picture arrives whole, as does a short one",
+  "%s: a long picture arrives complete, like a short one",
   async (kind) => {
     for (const data of ["AAAA", "ABCD".repeat(50_000), `${"ABCD".repeat(50_000)}"\\`]) {
       await ask(kind, showing(data));
@@ -62,16 +62,16 @@ it.each(["anthropic", "google", "openai"] as const)(
 it.each([
   ["anthropic", "of a thinking model", { reasoning_effort: "high" }],
   ["google", "", {}],
-] as const)("%s: a picture of 31 MB %s does not hold the event loop", { retry: 2 }, async (kind, _of, fields) => {
+] as const)("%s: a picture of 31 MB %s does not block the event loop", { retry: 2 }, async (kind, _of, fields) => {
   await ask(kind, showing("AAAA"), fields); // loads the SDK
   const messages = showing("ABCD".repeat(7_750_000));
   const held_ms = await heldDuring(() => ask(kind, messages, fields));
   console.log(`${kind}: 31 MB held for ${held_ms.toFixed(0)} ms`);
-  // 20 to 35 ms on a quiet machine. A busy one counts more processor time for the same work, hence three attempts.
+  // 20 to 35 ms on a quiet machine. A busy one needs more processor time for the same work, so there are three attempts.
   expect(held_ms).toBeLessThan(100);
 });
 
-it("anthropic: a picture of 31 MB in the caller's own block does not hold the event loop", { retry: 2 }, async () => {
+it("anthropic: a picture of 31 MB in the caller's own block does not block the event loop", { retry: 2 }, async () => {
   const data = "ABCD".repeat(7_750_000);
   const source = { type: "base64", media_type: "image/png", data };
   const fields = { messages: [{ role: "user", content: [{ type: "image", source }] }] };

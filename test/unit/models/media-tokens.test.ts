@@ -7,7 +7,7 @@ import type { PartTokens } from "../../../src/models/models.types.ts";
 import { heldInput } from "../../../src/models/token-count.ts";
 import { modelOf, requestOf } from "./model-fixture.ts";
 
-// Attack: content by reference, held by its few bytes and billed by its size.
+// Attack: content by reference, with a hold for its few bytes and a bill for its size.
 
 const KEYS = ["OPENAI", "ANTHROPIC", "GOOGLE_GENERATIVE_AI", "MISTRAL", "XAI", "GROQ"];
 const provider_keys = Object.fromEntries(KEYS.map((name) => [`${name}_API_KEY`, "k"]));
@@ -24,10 +24,10 @@ function held(content: ContentPart[], model = modelOf()) {
   return heldInput(call, Buffer.byteLength(JSON.stringify(request)));
 }
 
-/** ceil of a side in squares. */
+/** A side in squares, rounded up. */
 const squares = (side: number, of: number) => Math.ceil(side / of);
 
-/** What a picture of these sides is billed as, by the formula that the provider documents. */
+/** The billed tokens of a picture with these sides, by the provider's documented formula. */
 const BILLS: Record<string, (width: number, height: number) => number> = {
   "gpt-6-luna": (w, h) => patches(w, h, { most: 30_000, factor: 1 }),
   "gpt-6.1-terra": (w, h) => patches(w, h, { most: 30_000, factor: 1 }),
@@ -59,8 +59,8 @@ function tiles(width: number, height: number): number {
   return 85 + 170 * squares(Math.round(long * scale), 512) * squares(Math.round(short * scale), 512);
 }
 
-describe("what a picture is held for", () => {
-  it("is never below what its provider bills for a picture of any size", () => {
+describe("the hold of a picture", () => {
+  it("is never below the provider's bill, for a picture of any size", () => {
     const side = fc.integer({ min: 1, max: 65_535 });
     fc.assert(
       fc.property(side, side, fc.constantFrom(...Object.keys(BILLS)), (width, height, id) => {
@@ -74,7 +74,7 @@ describe("what a picture is held for", () => {
     );
   });
 
-  it("is the rest of the context window where no bound is documented, for every model of the catalogue", () => {
+  it("is the rest of the context window if no bound is documented, for every model of the catalogue", () => {
     for (const { id, supports } of CATALOGUE) {
       const model = models.find(id);
       if (model === null || !supports.vision || id in BILLS) continue;
@@ -83,7 +83,7 @@ describe("what a picture is held for", () => {
   });
 });
 
-it("a file or audio is held for the rest of the context window, or for its provider's documented maximum", () => {
+it("the hold of a file or audio is the rest of the context window, or the provider's documented maximum", () => {
   const unbounded = modelOf({ part_tokens: { image: null, file: null, audio: null } });
   for (const part of [file, audio, picture]) {
     expect(held([part], unbounded).input_tokens).toBe(unbounded.context_window);
@@ -100,7 +100,7 @@ it("a file or audio is held for the rest of the context window, or for its provi
   expect(CATALOGUE.filter(({ supports }) => supports.audio)).toEqual([]);
 });
 
-it("more parts are never held for less, and all with a bound for the sum", () => {
+it("the hold of a request never falls with more parts, and has a bound for the sum", () => {
   const bound = fc.option(fc.integer({ min: 1, max: 200_000 }), { nil: null });
   const parts = fc.array(fc.constantFrom(picture, inline, file, audio), { minLength: 1, maxLength: 12 });
   fc.assert(

@@ -3,7 +3,7 @@ import type { Model, Provider, ProviderStream } from "../../../src/models/models
 import { tierByPrice } from "../../../src/models/routing.ts";
 import { monotonicMs } from "../../../src/platform/clock.ts";
 
-/** A model of the operator's, with the rates of the contract's example. */
+/** A model in the operator's file, with the rates of the contract's example. */
 export function modelOf(fields: Partial<Model> = {}): Model {
   const model = {
     id: "lab/small",
@@ -40,7 +40,7 @@ export function requestOf(fields: Partial<ChatRequest> = {}): ChatRequest {
   return { model: "lab/small", messages: [{ role: "user", content: "hello" }], ...fields };
 }
 
-/** Both ways of calling a provider, with everything that a test does not care about. */
+/** Both ways to call a provider, with defaults for the other arguments. */
 export function callerOf(provider: Provider, model: Model = modelOf()) {
   const optionsOf = (signal?: AbortSignal, wait_ms = 20_000) => ({
     signal: signal ?? new AbortController().signal,
@@ -64,13 +64,13 @@ export async function textOfStream({ blocks }: ProviderStream): Promise<string> 
 }
 
 /** The chunks in a stream's text. */
-// biome-ignore lint/suspicious/noExplicitAny: a test reads whatever field it is about
+// biome-ignore lint/suspicious/noExplicitAny: tests read any field
 export function chunksOf(text: string): any[] {
   const payloads = text.split("\n\n").filter((event) => event.startsWith("data: {"));
   return payloads.map((event) => JSON.parse(event.slice(6)));
 }
 
-/** What the chunks in a stream's text say. */
+/** The text of the chunks in a stream. */
 export function contentOf(text: string): string {
   return chunksOf(text)
     .map((chunk) => chunk.choices[0]?.delta.content ?? "")

@@ -6,7 +6,7 @@ import { retryAfterSeconds } from "../../../src/platform/retry.ts";
 
 const A = { id: "a", route: "first" };
 
-test("a model that failed rests for ten seconds, or as its provider asked, two minutes at most", () => {
+test("a model that failed rests for ten seconds or for its provider's Retry-After, at most two minutes", () => {
   let now_ms = 1_000;
   const health = createModelHealth(() => now_ms);
   const restedAfter = (seconds: number) => {
@@ -46,7 +46,7 @@ test("Retry-After is read as seconds or as a date, and nothing else", () => {
   }
 });
 
-test("a mistyped model is told the names next to it, and a strange one none", () => {
+test("an error about a mistyped model suggests similar names, and about a strange one none", () => {
   const names = ["gpt-6-luna", "gpt-6.1-terra", "claude-opus-5-5", "mistral-small-2603", "lab/small"];
   expect(nearestNames("gpt-6-lunar", names)[0]).toBe("gpt-6-luna");
   expect(nearestNames("Claude-Opus-5.5", names)).toEqual(["claude-opus-5-5"]);

@@ -7,13 +7,13 @@ const ROUTES = [
   { route: "c", weight: 2 },
   { route: "spare", weight: 0 },
 ];
-/** A fixed list of keys, so that the shares are the same in each run. */
+/** A fixed list of keys, so that the shares are equal in each run. */
 const KEYS = Array.from({ length: 20_000 }, (_, n) => `user-${n}`);
 
 const orderOf = (key: string, routes = ROUTES) => routeOrder(routes, key).map(({ route }) => route);
 
 describe("the order of a model's routes", () => {
-  it("gives each route the share of the callers that its weight asks for", () => {
+  it("gives each route a share of the callers by its weight", () => {
     const firsts = KEYS.map((key) => orderOf(key)[0]);
     for (const { route, weight } of ROUTES) {
       const share = firsts.filter((first) => first === route).length / KEYS.length;
@@ -21,7 +21,7 @@ describe("the order of a model's routes", () => {
     }
   });
 
-  it("shares the callers of a failed route among the others by their weights", () => {
+  it("divides the callers of a failed route among the others by their weights", () => {
     const seconds = KEYS.map((key) => orderOf(key)).flatMap(([first, second]) => (first === "a" ? second : []));
     const share = seconds.filter((second) => second === "b").length / seconds.length;
     expect(Math.abs(share - 3 / 5), `b: ${share}`).toBeLessThan(0.02);
@@ -44,7 +44,7 @@ describe("the order of a model's routes", () => {
     for (const key of KEYS.slice(0, 100)) expect(orderOf(key, spares)).toEqual(["x", "y", "z"]);
   });
 
-  it("takes a long key without delay", () => {
+  it("accepts a long key without delay", () => {
     expect(orderOf("k".repeat(30_000_000))).toHaveLength(4);
   });
 });

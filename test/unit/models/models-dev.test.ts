@@ -75,7 +75,7 @@ describe("the import of models.dev", () => {
   const { models } = imported(API);
   const model = (id: string) => models.find((each) => each.id === id);
 
-  it("takes prices by class, tiers, limits and part types of the named providers", () => {
+  it("imports prices by class, tiers, limits and part types of the named providers", () => {
     expect(models.map(({ id }) => id)).toEqual(["big", "old", "tiny", "gpt-4.1-mini", "claude"]);
     expect(model("big")).toMatchObject({
       provider: "openai",
@@ -104,7 +104,7 @@ describe("the import of models.dev", () => {
     expect(model("claude")?.prices[0]?.usd_per_million).toMatchObject({ cache_write: "5", cache_write_1h: "8" });
   });
 
-  it("keeps what only the built-in catalogue knows: trial, features and bounds of parts", () => {
+  it("keeps the built-in catalogue's own fields: trial, features and bounds of parts", () => {
     expect(model("gpt-4.1-mini")).toMatchObject({
       trial_eligible: true,
       part_tokens: { image: 9 },
@@ -127,7 +127,7 @@ describe("the import of models.dev", () => {
       { cost: { input: 1, output: 2, tiers: [{ tier: { type: "hour", size: 1 } }] } },
     ],
     ["its format is unknown", { limit: "long" }],
-  ])("skips a model and says why: %s", (reason, fields) => {
+  ])("skips a model and gives the reason: %s", (reason, fields) => {
     const { models, skipped } = imported({ openai: providerOf("openai", listing("a", fields), listing("b")) });
     expect(models.map(({ id }) => id)).toEqual(["b"]);
     expect(skipped).toEqual([{ id: "a", reason }]);
@@ -146,7 +146,7 @@ describe("npm run catalogue", () => {
     return { status, stdout, stderr };
   };
 
-  it("writes a catalogue file with the date of the imported one, and tells what it skipped", () => {
+  it("writes a catalogue file with the date of the imported one, and lists the skipped models", () => {
     const folder = mkdtempSync(join(tmpdir(), "purser-catalogue-"));
     const [from, to] = [join(folder, "api.json"), join(folder, "mine.json")];
     writeFileSync(from, JSON.stringify({ ...API, xai: providerOf("xai", listing("dear", { cost: {} })) }));
@@ -163,7 +163,7 @@ describe("npm run catalogue", () => {
     rmSync(folder, { recursive: true });
   });
 
-  it("without a file exits 2, with one that it cannot use 1, and writes nothing", () => {
+  it("exits with 2 without a file and with 1 for an unusable one, and writes nothing", () => {
     expect(run()).toMatchObject({ status: 2, stdout: "", stderr: expect.stringContaining("--from is missing") });
     expect(run("--from", "package.json")).toMatchObject({ status: 1, stdout: "" });
     expect(run("--from", "nowhere.json")).toMatchObject({ status: 1, stdout: "" });

@@ -20,7 +20,7 @@ const modelsOf = (config: Partial<ModelsConfig> = {}) =>
   createModels({ config: { providers: [], models: [], margin: 1, provider_keys: {}, ...config } });
 
 describe("the models on offer", () => {
-  it("are the rehearsal model alone when no provider has a key", () => {
+  it("are only the rehearsal model if no provider has a key", () => {
     expect(
       modelsOf()
         .list()
@@ -36,7 +36,7 @@ describe("the models on offer", () => {
     expect(ids.filter((id) => id.startsWith("gpt") || id.startsWith("gemini"))).toEqual([]);
   });
 
-  it("are the operator's too, which replace the catalogue's of the same id", () => {
+  it("include the operator's, which replace the catalogue's with the same id", () => {
     const models = modelsOf({
       providers: [LAB],
       models: [settingsOf(), settingsOf({ id: "gpt-4.1", input_rate_micro: 5 })],
@@ -47,7 +47,7 @@ describe("the models on offer", () => {
     expect(models.list().filter((model) => model.id === "gpt-4.1")).toHaveLength(1);
   });
 
-  it("are found by id and by a UUID that stays", () => {
+  it("are found by id and by a stable UUID", () => {
     const config = { providers: [LAB], models: [settingsOf()] };
     const uuid = modelsOf(config).find("lab/small")?.uuid ?? "";
     expect(isUuid(uuid)).toBe(true);
@@ -124,19 +124,19 @@ describe("routing", () => {
     }).candidates.map((model) => model.id);
   const asks = (content: string) => ({ messages: [{ role: "user" as const, content }] });
 
-  it("takes the cheapest model of the tier that the task asks for, then the better tiers", () => {
+  it("chooses the cheapest model of the tier that the task needs, then of better tiers", () => {
     expect(route(asks("hello"))).toEqual(["cheaper", "cheap", "middle", "best"]);
     expect(route(asks("Compare these two"))[0]).toBe("middle");
     const hard = { ...asks("Analyse this: ```x```"), tools: [{ type: "function" as const, function: { name: "t" } }] };
     expect(route(hard)[0]).toBe("best");
   });
 
-  it("never takes the rehearsal model while a real one qualifies", () => {
+  it("never chooses the rehearsal model while a real one qualifies", () => {
     expect(route({})).not.toContain("purser/rehearsal");
     expect(route({}, { models: [rehearsal] })).toEqual(["purser/rehearsal"]);
   });
 
-  it("keeps to what the request needs and the account may use", () => {
+  it("chooses only models that the request needs and the account may use", () => {
     const plain = modelOf({
       id: "plain",
       ...rates(1, 2),
@@ -158,19 +158,19 @@ describe("routing", () => {
     expect(route({}, { models: [best], is_trial: true })).toEqual([]);
   });
 
-  it("stays with the model of the turns before, while it qualifies", () => {
+  it("stays with the model of the earlier turns while it qualifies", () => {
     expect(route({}, { sticky: "middle" })[0]).toBe("middle");
     expect(route({}, { sticky: "gone" })[0]).toBe("cheaper");
     expect(route({}, { sticky: "best", is_trial: true })[0]).toBe("cheaper");
   });
 
-  it("tries models whose provider has just failed last, also the one of the turns before", () => {
+  it("tries models whose provider has just failed last, also the one of the earlier turns", () => {
     expect(route({}, { resting: ["cheaper", "middle"] })).toEqual(["cheap", "best", "cheaper", "middle"]);
     expect(route({}, { sticky: "middle", resting: ["middle"] }).at(-1)).toBe("middle");
     expect(route({}, { models: [cheap], resting: ["cheap"] })).toEqual(["cheap"]);
   });
 
-  it("takes the operator's word for a model's tier, and a free model for the cheapest", () => {
+  it("uses the operator's tier of a model, and counts a free model as the cheapest", () => {
     const free = modelOf({ id: "free", ...rates(0, 0) });
     const free_and_good = modelOf({ id: "good", ...rates(0, 0), tier: "premium" });
     expect(route(asks("hello"), { models: [...all, free, free_and_good] })[0]).toBe("free");
@@ -178,7 +178,7 @@ describe("routing", () => {
     expect(route(hard, { models: [...all, free, free_and_good] })[0]).toBe("good");
   });
 
-  it("says what the score is made of", () => {
+  it("shows the parts of the score", () => {
     const request = requestOf({ model: "auto", ...asks("Compare `a` with ```b```") });
     const { reason } = rankModels({
       request,

@@ -16,7 +16,7 @@ import type { Script } from "../../support/native-apis/turn.ts";
 import { startUpstream, type Upstream } from "../../support/upstream.ts";
 import { callerOf, modelOf, requestOf, textOfStream } from "./model-fixture.ts";
 
-/** The native APIs, with the model that each is asked for. */
+/** The native APIs, each with its requested model. */
 const APIS = {
   openai: { api: createResponsesApi, model: "gpt-6.1-terra", provider: createOpenAiProvider },
   anthropic: { api: createMessagesApi, model: "claude-haiku-4-5-20251001", provider: createAnthropicProvider },
@@ -42,7 +42,7 @@ function modelOfKind(kind: keyof typeof APIS, fields: Partial<Model> = {}): Mode
   return modelOf({ id, provider_model: id, owned_by: kind, kind, max_output_tokens: 8_000, ...fields });
 }
 
-/** A caller of the fake API of one kind. It sends what the model accepts, as a call of the service does. */
+/** A caller of one kind's fake API. It sends the fields that the model accepts, like the service. */
 function callerOfKind(kind: keyof typeof APIS, script: Script, fields: Partial<Model> = {}) {
   const { reply, tokens } = APIS[kind].api(script);
   upstream.answer(reply);
@@ -84,7 +84,7 @@ const failureOf = (promise: Promise<unknown>) =>
   );
 
 describe.each(KINDS)("reasoning of %s", (kind) => {
-  it.each(["complete", "stream"] as const)("goes back unchanged over three tool steps: %s", async (way) => {
+  it.each(["complete", "stream"] as const)("is sent back unchanged over three tool steps: %s", async (way) => {
     const caller = callerOfKind(kind, THREE_STEPS);
     const messages: ChatMessage[] = [{ role: "user", content: "find it" }];
     for (let step = 0; step < 4; step += 1) {
@@ -95,7 +95,7 @@ describe.each(KINDS)("reasoning of %s", (kind) => {
           : messageOf((await caller.complete(request)).response);
       messages.push(message, ...results(message));
     }
-    // The fake checks each signature; here is that each was sent.
+    // The fake checks each signature. The test checks that each was sent.
     const [, , , last] = upstream.requests;
     const sent = JSON.stringify(last?.body);
     const opaque = messages.flatMap(({ reasoning_details, tool_calls }) => [
@@ -124,7 +124,7 @@ describe.each(KINDS)("reasoning of %s", (kind) => {
     }
   });
 
-  it("that the provider keeps to itself goes back too, and is not shown", async () => {
+  it("that is encrypted is sent back too, and is not shown", async () => {
     const caller = callerOfKind(kind, () => ({ reasoning: "secret", hidden: true, text: "done", calls: [] }));
     const { message } = await caller.stream({ reasoning_effort: "high" });
     expect(message.reasoning_content).toBeUndefined();
@@ -144,7 +144,7 @@ describe.each(KINDS)("reasoning of %s", (kind) => {
 });
 
 describe("OpenAI's Responses", () => {
-  it("store nothing and are asked for encrypted reasoning; every setting is in its place", async () => {
+  it("store nothing and return encrypted reasoning, and every setting is in its place", async () => {
     const caller = callerOfKind("openai", () => ({ text: "ok" }));
     await caller.complete({
       tools: [LOOKUP],
@@ -177,7 +177,7 @@ describe("OpenAI's Responses", () => {
     });
   });
 
-  it("take temperature as given: the model decides", async () => {
+  it("get temperature unchanged: the model decides", async () => {
     const caller = callerOfKind("openai", () => ({ text: "ok" }));
     await caller.complete({ temperature: 0.2, top_p: 0.5 });
     expect(upstream.requests[0]?.body).toMatchObject({ temperature: 0.2, top_p: 0.5 });
@@ -197,7 +197,7 @@ describe("OpenAI's Responses", () => {
     expect(upstream.requests).toHaveLength(1);
   });
 
-  it("that are cut off by their cap say so, and one that its provider cuts off is a failure", async () => {
+  it("that are cut by their cap say so, and one that its provider cuts is a failure", async () => {
     const caller = callerOfKind("openai", () => ({ text: "half", end: "length" }));
     expect((await caller.stream({})).finish).toBe("length");
     upstream.answer((response) => {
@@ -339,7 +339,7 @@ describe("Claude", () => {
     expect(upstream.requests[0]?.headers["anthropic-beta"]).toContain("context-management");
   });
 
-  it("thinks no further after a call whose thinking was dropped, because its API rejects that", async () => {
+  it("does not think after a call whose thinking was dropped, because its API rejects that", async () => {
     const caller = callerOfKind("anthropic", () => ({ text: "ok" }));
     const messages: ChatMessage[] = [
       { role: "user", content: "x" },
@@ -360,7 +360,7 @@ describe("Claude", () => {
 const LOOKUP_CALL = { name: "lookup", arguments: "{}" };
 
 describe("Gemini", () => {
-  it("gets system messages from anywhere, audio, PDF and pictures in results of tools", async () => {
+  it("gets system messages from any position, audio, PDF and pictures in results of tools", async () => {
     const caller = callerOfKind("google", () => ({ text: "ok" }));
     await caller.complete({
       messages: [

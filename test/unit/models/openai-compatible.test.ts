@@ -34,7 +34,7 @@ const failureOf = (promise: Promise<unknown>) =>
 const DEEP = JSON.parse(`${"[".repeat(2_000)}${"]".repeat(2_000)}`);
 
 describe("a request", () => {
-  it("goes on as it came, but for model, cap and usage", async () => {
+  it("is sent unchanged except model, cap and usage", async () => {
     const { model, messages, ...fields } = requestOf({ temperature: 0.5, logit_bias: { 50256: -100 }, n: 1 });
     await call.complete({ model, messages, ...fields, max_tokens: 9_999 });
     await textOfStream(await call.stream({ model, messages, ...fields, stream_options: { include_usage: false } }));
@@ -45,7 +45,7 @@ describe("a request", () => {
     expect(streamed?.body).toMatchObject({ stream: true, stream_options: { include_usage: true }, max_tokens: 50 });
   });
 
-  it("names the cap as its caller does", async () => {
+  it("uses the caller's name for the cap", async () => {
     const provider = createOpenAiCompatible({ base_url: `${upstream.url}/`, api_key: null });
     await callerOf(provider).complete(requestOf({ max_completion_tokens: 7 }));
     expect(upstream.requests[0]?.body).toMatchObject({ max_completion_tokens: 50 });
@@ -55,7 +55,7 @@ describe("a request", () => {
 });
 
 describe("an answer", () => {
-  it("keeps the provider's fields, names our model and counts as reported", async () => {
+  it("keeps the provider's fields, names the requested model and counts as reported", async () => {
     upstream.answer(
       completion("hi", {
         prompt_tokens: 12,
@@ -78,8 +78,8 @@ describe("an answer", () => {
     });
   });
 
-  it("counts reasoning as output also where the provider reports it beside completion_tokens", async () => {
-    // xAI's own example: the total says that the 94 are not among the 9
+  it("counts reasoning as output, also if the provider reports it outside completion_tokens", async () => {
+    // xAI's own example: by the total, the 94 are not part of the 9.
     const completion_tokens_details = { reasoning_tokens: 94 };
     upstream.answer(
       completion("hi", { prompt_tokens: 32, completion_tokens: 9, total_tokens: 135, completion_tokens_details }),
@@ -93,7 +93,7 @@ describe("an answer", () => {
     ["fractional", { prompt_tokens: 1, completion_tokens: 0.5 }],
     ["text", { prompt_tokens: "10" as never, completion_tokens: 4 }],
     ["absurd", { prompt_tokens: 1e15, completion_tokens: 4 }],
-  ])("whose usage is %s is counted here, and says so", async (_, usage) => {
+  ])("whose usage is %s is counted by Purser, and marked as estimated", async (_, usage) => {
     upstream.answer(completion("12345678", usage));
     const { counts } = await call.complete();
     // ceil(bytes / 4) of "hello" and of the answer
@@ -114,7 +114,7 @@ describe("an answer", () => {
     expect(error.message).not.toContain("secret detail");
   });
 
-  it("without end is not read on", async () => {
+  it("without an end is not read further", async () => {
     upstream.answer((response) => {
       response.writeHead(200, { "content-type": "application/json" });
       const more = () => {
@@ -128,7 +128,7 @@ describe("an answer", () => {
   });
 });
 
-describe("a refusal upstream", () => {
+describe("an error of the provider", () => {
   const secret = "sk-live-1234 at https://internal.lab";
   it.each([
     [400, { code: "context_length_exceeded" }, { status: 400, code: "context_length_exceeded", param: "messages" }],
@@ -141,7 +141,7 @@ describe("a refusal upstream", () => {
     [500, {}, { status: 502, code: "upstream_error" }],
     [503, {}, { status: 502, code: "upstream_error" }],
     [504, {}, { status: 504, code: "upstream_timeout" }],
-  ])("with status %i is told in our words only", async (status, fields, shape) => {
+  ])("with status %i is reported only with Purser's message", async (status, fields, shape) => {
     upstream.answer(json({ error: { message: secret, ...fields } }, status));
     for (const attempt of [call.complete(), call.stream()]) {
       const error = await failureOf(attempt);
@@ -162,7 +162,7 @@ describe("a refusal upstream", () => {
     expect(shape.param).toBe("temperature");
   });
 
-  it("by nobody listening is a failure, and one that takes too long a time-out", async () => {
+  it("by a closed port is a failure, and a slow one a timeout", async () => {
     const closed = createOpenAiCompatible({
       base_url: "http://127.0.0.1:1/v1",
       api_key: null,
@@ -174,7 +174,7 @@ describe("a refusal upstream", () => {
 });
 
 describe("a stream", () => {
-  it("is relayed with our model's name, without usage and [DONE]", async () => {
+  it("is relayed with the requested model's name, without usage and [DONE]", async () => {
     upstream.answer(stream(["Hel", "lo"]));
     const relayed = await call.stream();
     const text = await textOfStream(relayed);
@@ -185,14 +185,14 @@ describe("a stream", () => {
     expect(relayed.counts()).toMatchObject({ input_tokens: 10, output_tokens: 4, estimated: false });
   });
 
-  it("leaves alone a text that speaks of models, usage and the end", async () => {
+  it("does not change a text that imitates models, usage and the end", async () => {
     const said =
       'They wrote "model":"fake-large", "usage":{"x":1}, data: [DONE] and {"error":1}\n\ndata: {"choices":[]}';
     upstream.answer(stream([said, "é😀"]));
     expect(contentOf(await textOfStream(await call.stream()))).toBe(`${said}é😀`);
   });
 
-  it("takes the last usage where every chunk repeats it, and bills it once", async () => {
+  it("uses the last usage if every chunk repeats it, and bills it once", async () => {
     const chunk = (content: string, completion_tokens: number) =>
       event({ choices: [{ index: 0, delta: { content } }], usage: { prompt_tokens: 10, completion_tokens } });
     upstream.answer(events(chunk("a", 1), chunk("b", 2), chunk("c", 3), "data: [DONE]\n\n"));
@@ -219,7 +219,7 @@ describe("a stream", () => {
     expect(text.match(/"content":"[abc]"/g)).toHaveLength(3);
   });
 
-  it("is counted from its text when it is left, and the provider is hung up on at once", async () => {
+  it("is counted from its text when it is cancelled, and the provider is disconnected at once", async () => {
     const leaving = new AbortController();
     upstream.answer(hanging(delta("12345678"), delta("90")));
     const relayed = await call.stream(requestOf(), { signal: leaving.signal });
@@ -253,7 +253,7 @@ describe("a stream", () => {
     ["turns into an error", events(delta("a"), 'data: {"error":{"message":"secret detail"}}\n\n', "data: [DONE]\n\n")],
     ["never ends a line", hanging(delta("a"), `data: ${"x".repeat(1_200_000)}`)],
     ["has usage that is no JSON", events(delta("a"), 'data: {"usage":{oops}\n\n')],
-  ])("that %s fails, and what came is counted", async (_, reply) => {
+  ])("that %s fails, and its output so far is counted", async (_, reply) => {
     upstream.answer(reply);
     const relayed = await call.stream();
     const error = await failureOf(textOfStream(relayed));
@@ -262,29 +262,29 @@ describe("a stream", () => {
     expect(relayed.counts()).toMatchObject({ output_tokens: 1, estimated: true });
   });
 
-  it("whose first event is no chunk fails before anything is given out", async () => {
+  it("whose first event is no chunk fails before any output", async () => {
     upstream.answer(events("data: <html>\n\n"));
     expect((await failureOf(textOfStream(await call.stream()))).code).toBe("upstream_error");
   });
 
-  it("that is not closed after [DONE] is not waited for", async () => {
+  it("ends at [DONE], also if the provider does not close it", async () => {
     upstream.answer(hanging(delta("a"), "data: [DONE]\n\n"));
     expect(contentOf(await textOfStream(await call.stream()))).toBe("a");
   });
 
-  it("leaves its connection to later requests", async () => {
+  it("frees its connection for later requests", async () => {
     const ports = new Set<number | undefined>();
     upstream.answer((response, request) => {
       ports.add(response.socket?.remotePort);
       return stream(["a"])(response, request);
     });
     for (let index = 0; index < 20; index += 1) await textOfStream(await call.stream());
-    // A request that comes before the last bytes of the one before were read opens one more.
+    // A request before the end of the last one's bytes opens one more connection.
     expect(ports.size).toBeLessThanOrEqual(3);
   });
 });
 
-it("holds for half a token a byte and a fixed amount for each image", async () => {
+it("a prompt is held at half a token per byte and a fixed amount per image", async () => {
   const provider = createOpenAiCompatible({ base_url: upstream.url, api_key: null });
   const image = { type: "image_url", image_url: { url: "https://pictures.test/a.png" } };
   const prepare = (content: string | (typeof image)[]) =>

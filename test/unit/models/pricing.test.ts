@@ -28,7 +28,7 @@ const counts = (input_tokens: number, output_tokens: number, cached_input_tokens
   cache_write_1h_tokens: 0,
 });
 
-/** A fraction of whole numbers: the independent model that prices are checked against. */
+/** A fraction of integers: the independent model with which prices are compared. */
 interface Fraction {
   n: bigint;
   d: bigint;
@@ -54,7 +54,7 @@ describe("the cost of a request", () => {
     expect(costTokens(rates(input_rate, output_rate), counts(input, output))).toBe(cost);
   });
 
-  it("prices cached input once, at its own rate where there is one", () => {
+  it("prices cached input once, at its own rate if it has one", () => {
     const used = counts(1_000, 0, 400);
     expect(costTokens(rates(1_000_000, 2_000_000), used)).toBe(1_000);
     expect(costTokens(rates(1_000_000, 2_000_000, 100_000), used)).toBe(640);
@@ -77,7 +77,7 @@ describe("the cost of a request", () => {
     );
   });
 
-  it("never exceeds a hold whose input and output it stays within", () => {
+  it("never exceeds a hold for at least this input and output", () => {
     fc.assert(
       fc.property(anyRate, anyRate, anyCount, anyCount, (input_rate, output_rate, input_tokens, max_output_tokens) => {
         const model = rates(input_rate, output_rate);
@@ -124,14 +124,14 @@ describe("prices by class", () => {
     expect(costTokens(own, used)).toBe(cost);
   });
 
-  it("without rates of its own, a class costs what input costs, and writes for an hour what other writes cost", () => {
+  it("without rates of their own: a class costs as much as input, and writes for an hour as much as other writes", () => {
     const used = mixed(1_000, { cached: 200, written: 500, hour: 100 });
     expect(costTokens(rates(1_000_000, 2_000_000), used)).toBe(1_000);
     const writes = { ...rates(1_000_000, 2_000_000), cache_write_rate_micro: 2_000_000 };
     expect(costTokens(writes, used)).toBe(1_500);
   });
 
-  it("of rates without one for cached input, they are the seed's formula, also with a rate for cache writes", () => {
+  it("without a rate for cached input are the seed's formula, also with a rate for cache writes", () => {
     const used = mixed(1_000, { cached: 200, written: 500, hour: 100 });
     const writes = { ...rates(1_000_000, 2_000_000), cache_write_rate_micro: 2_000_000 };
     expect(costTokens(billedRates(writes, "provider"), used)).toBe(1_000);
@@ -141,7 +141,7 @@ describe("prices by class", () => {
     expect(costTokens(billedRates(of_tier, "provider"), long)).toBe(4_000);
   });
 
-  it("of an answer and its correction are held for, whatever both calls use in the tier of the first", () => {
+  it("of an answer and its correction are covered by the hold, for any use of both calls in the tier of the first", () => {
     const share = fc.nat(900);
     const call = fc.tuple(share, share, share);
     fc.assert(
@@ -151,16 +151,16 @@ describe("prices by class", () => {
         ) as [ReturnType<typeof mixed>, ReturnType<typeof mixed>];
         const [one, two] = a.input_tokens <= b.input_tokens ? [a, b] : [b, a];
         fc.pre(isSameTier(own, one.input_tokens, two.input_tokens));
-        const heard = Math.max(0, two.input_tokens - one.input_tokens);
+        const first_output = Math.max(0, two.input_tokens - one.input_tokens);
         const sum = {
           input_tokens: one.input_tokens + two.input_tokens,
           cached_input_tokens: one.cached_input_tokens + two.cached_input_tokens,
           cache_write_tokens: one.cache_write_tokens + two.cache_write_tokens,
           cache_write_1h_tokens: 0,
-          output_tokens: heard + output,
+          output_tokens: first_output + output,
           call_input_tokens: one.input_tokens,
         };
-        // The second input is the first one, with the answer.
+        // The second input is the first one and the answer.
         const call_input_tokens = one.input_tokens + spare;
         const bound = { input_tokens: 2 * call_input_tokens, call_input_tokens, resends_output: true as const };
         const held = worstCaseTokens(own, { ...bound, max_output_tokens: sum.output_tokens });
@@ -173,18 +173,18 @@ describe("prices by class", () => {
     );
   });
 
-  it("flat, they are the seed's formula", () => {
+  it("are the seed's formula if they are flat", () => {
     const used = mixed(900, { cached: 600, written: 300, hour: 100, output: 10 });
     expect(costTokens(billedRates(own, "flat"), used)).toBe(950);
     expect(costTokens(billedRates(own, "flat"), mixed(2_000, { cached: 2_000, output: 10 }))).toBe(4_075);
   });
 
-  it("reject parts that are more than the whole", () => {
+  it("reject classes that exceed the total", () => {
     expect(() => costTokens(own, mixed(10, { cached: 6, written: 5 }))).toThrow(RangeError);
     expect(() => costTokens(own, mixed(10, { written: 1, hour: 2 }))).toThrow(RangeError);
   });
 
-  it("are never held for less than a reachable mix of classes settles at, for any rates and tiers", () => {
+  it("are never above the hold, for every reachable mix of classes, any rates and tiers", () => {
     const rate = fc.integer({ min: 0, max: 5_000_000 });
     const optional = fc.option(rate, { nil: null });
     const classes = {
@@ -233,7 +233,7 @@ describe("prices by class", () => {
   });
 });
 
-describe("the output that an amount affords", () => {
+describe("the output that an amount pays for", () => {
   it("costs no more than the amount, and one token more would", () => {
     fc.assert(
       fc.property(
@@ -252,7 +252,7 @@ describe("the output that an amount affords", () => {
     );
   });
 
-  it("is none when the input alone is too dear, and without limit when output is free", () => {
+  it("is none if the input alone is too expensive, and unlimited if output is free", () => {
     expect(affordableOutputTokens(rates(1_000_000, 2_000_000), { amount_tokens: 9, input_tokens: 10 })).toBe(0);
     expect(affordableOutputTokens(rates(0, 0), { amount_tokens: 0, input_tokens: 10 })).toBe(Number.MAX_SAFE_INTEGER);
   });
@@ -267,15 +267,15 @@ describe("the rate of a provider's price", () => {
     { usd: "0.000001", margin: 1, rate: 0.000001 },
     { usd: "1e-7", margin: "1.5", rate: 0.000001 },
     { usd: "0", margin: 3, rate: 0 },
-  ])("of $usd dollars a million × $margin is $rate", ({ usd, margin, rate }) => {
+  ])("of $usd dollars per million × $margin is $rate", ({ usd, margin, rate }) => {
     expect(rateOf(rateOfPrice(usd, margin))).toBe(rate);
   });
 
-  it.each(["-1", "NaN", "", "1,5", "0x10", "Infinity", "1e9999"])("refuses the price %j", (usd) => {
+  it.each(["-1", "NaN", "", "1,5", "0x10", "Infinity", "1e9999"])("rejects the price %j", (usd) => {
     expect(() => rateOfPrice(usd, 1)).toThrow(RangeError);
   });
 
-  it("never undercuts the price and is at most a millionth above it", () => {
+  it("is never below the price and at most a millionth above it", () => {
     const decimal = fc.integer({ min: 0, max: 1_000_000_000 });
     fc.assert(
       fc.property(decimal, decimal, (price_micro, margin_micro) => {

@@ -5,7 +5,7 @@ import { modelOf } from "./model-fixture.ts";
 const KEY = "team.Qx7!Kp3.Zr9";
 const ADDRESS = { base_url: "http://vllm-gateway:8000/v1", api_key: KEY };
 
-/** The message that a caller is shown for a provider's own. */
+/** The message that a caller gets for a provider's own. */
 function shown(message: string, connection: Parameters<typeof secretsOf>[0] = ADDRESS): unknown {
   const refused = { status: 401, body: { error: { message } }, retry_after_s: undefined };
   const { shape } = failureOfStatus({ ...refused, secrets: secretsOf(connection) }, modelOf());
@@ -25,7 +25,7 @@ describe("a provider's message", () => {
     ["Project number 48151 is disabled", "Project number [redacted] is disabled"],
     ["projects/123456789012/locations/eu", "projects/[redacted]/locations/eu"],
     [`${"x ".repeat(995)}${KEY}`, "x ".repeat(250)],
-  ])("has no key, address or account of the operator: %s", (message, expected) => {
+  ])("does not show a key, address or account of the operator: %s", (message, expected) => {
     expect(shown(message)).toBe(expected);
   });
 
@@ -39,11 +39,11 @@ describe("a provider's message", () => {
     "messages.0.content.1.text: field required",
     "The organization has 100000 tokens per minute.",
     "Use a model such as gpt-4.1-mini-2025-04-14.",
-  ])("keeps numbers and names that are no secret: %s", (message) => {
+  ])("keeps numbers and names that are not secret: %s", (message) => {
     expect(shown(message)).toBe(message);
   });
 
-  it("keeps words that are a placeholder for the key", () => {
+  it("keeps a placeholder for the key", () => {
     const message = "none of the messages is empty";
     expect(shown(message, { base_url: "http://localhost/v1", api_key: "none" })).toBe(message);
   });

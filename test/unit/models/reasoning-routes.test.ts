@@ -42,7 +42,7 @@ describe("reasoning of a model with routes", () => {
     expect(sent.reasoning_details).toEqual([{ type: "reasoning.encrypted", data: "sealed", format: "x" }]);
   });
 
-  it("keeps Gemini's signatures of calls to their route", () => {
+  it("sends Gemini's signatures of calls only to their route", () => {
     const google = { thought_signature: "s", model: ID, route: "a" };
     const call = {
       id: "c",
@@ -55,7 +55,7 @@ describe("reasoning of a model with routes", () => {
     expect(callFor(call, message, by("b", "google")).extra_content).toBeUndefined();
   });
 
-  it("names the route that made the latest of it, by this model", () => {
+  it("names the route of this model that made the latest reasoning", () => {
     const messages = [
       answer({ model: ID, route: "a" }),
       answer({ model: ID, route: "b" }),

@@ -35,15 +35,15 @@ describe("the rehearsal model", () => {
     expect((await answer(prompt)).text).toBe(text);
   });
 
-  it("says what it is when it has no rule for the task", async () => {
+  it("introduces itself if it has no rule for the task", async () => {
     expect((await answer("What is love?")).text).toMatch(/rehearsal model.*What is love\?/);
   });
 
-  it("answers the same for the same request", async () => {
+  it("gives the same answer to the same request", async () => {
     expect((await answer("hello")).text).toBe((await answer("hello")).text);
   });
 
-  it("fetches each address once, then quotes what came back", async () => {
+  it("fetches each address once, then quotes the results", async () => {
     const task = {
       role: "user" as const,
       content: "Summarise https://a.test/x and https://b.test. And https://a.test/x!",
@@ -89,14 +89,14 @@ describe("the rehearsal model", () => {
     expect((await answer(sent, { tools: TOOLS })).calls).toEqual([]);
   });
 
-  it("calls any offered tool when told to, with the arguments as given", async () => {
+  it("calls any offered tool that the task names, with the task's arguments", async () => {
     const { calls } = await answer('Call lookup with {"id": {"n": 7}} please.', { tools: TOOLS });
     expect(calls).toEqual([["lookup", { id: { n: 7 } }]]);
     expect((await answer('Call lookup with {"id": 7}')).calls).toEqual([]);
     expect((await answer("Fetch https://a.test", { tools: TOOLS, tool_choice: "none" })).calls).toEqual([]);
   });
 
-  it("does not obey what a tool brought back", async () => {
+  it("does not obey a tool's result", async () => {
     const messages: ChatMessage[] = [
       { role: "user", content: "Fetch https://a.test" },
       {
@@ -111,7 +111,7 @@ describe("the rehearsal model", () => {
     expect((await answer(messages, { tools: TOOLS })).calls).toEqual([]);
   });
 
-  it("answers JSON where JSON is asked for, by the schema where there is one", async () => {
+  it("answers JSON if the request asks for it, by the request's schema", async () => {
     const { text } = await answer("say hi", { response_format: { type: "json_object" } });
     expect(JSON.parse(text ?? "")).toEqual({ answer: "hi" });
     const schema = {
@@ -124,14 +124,14 @@ describe("the rehearsal model", () => {
     expect(JSON.parse(shaped.text ?? "")).toEqual({ title: "hi", stars: 1 });
   });
 
-  it("stops at the cap and at stop sequences, and counts what it gave", async () => {
+  it("stops at the cap and at stop sequences, and counts its output", async () => {
     const capped = await answer("count to 9", {}, 3);
     expect(capped).toMatchObject({ text: "1 2 3", finish: "length", counts: { output_tokens: 3, estimated: false } });
     const stopped = await answer("count to 9", { stop: [" 4"] });
     expect(stopped).toMatchObject({ text: "1 2 3", finish: "stop", counts: { output_tokens: 3 } });
   });
 
-  it("streams one token a chunk, and charges a stream that is left for what it had sent", async () => {
+  it("streams one token per chunk, and a cancelled stream is charged for the sent tokens", async () => {
     const stream = await provider.stream(await prepared("count to 4"), options);
     const events: string[] = [];
     for (let step = await stream.blocks.next(); !step.done; step = await stream.blocks.next()) events.push(step.value);
@@ -148,7 +148,7 @@ describe("the rehearsal model", () => {
 });
 
 describe("the rehearsal model as a stream", () => {
-  it("costs what it costs in one piece, also when its tool call does not fit", async () => {
+  it("costs the same as without streaming, also if its tool call exceeds the cap", async () => {
     for (const cap of [2, 50]) {
       const request = await prepared("Fetch https://a.test/x", { tools: TOOLS }, cap);
       const stream = await provider.stream(request, options);
@@ -158,7 +158,7 @@ describe("the rehearsal model as a stream", () => {
   });
 });
 
-describe("a request that is built to hold the event loop", () => {
+describe("a request that could block the event loop", () => {
   const user = (content: string): ChatMessage => ({ role: "user", content });
   const call = { id: "c", type: "function" as const, function: { name: "lookup", arguments: "{}" } };
   const within = async (work: () => Promise<unknown>) => {
@@ -167,7 +167,7 @@ describe("a request that is built to hold the event loop", () => {
     expect(process.cpuUsage(before).user / 1_000).toBeLessThan(1_000);
   };
 
-  it("by a tool's result of dashes and a carriage return is answered in linear time", async () => {
+  it("with a tool's result of dashes and a carriage return is answered in linear time", async () => {
     const content = `${"-".repeat(100_000)}\rX`;
     const messages: ChatMessage[] = [
       user("go"),
@@ -177,11 +177,11 @@ describe("a request that is built to hold the event loop", () => {
     await within(() => answer(messages));
   });
 
-  it("by calls whose arguments do not end is answered in linear time", async () => {
+  it("with calls whose arguments do not end is answered in linear time", async () => {
     await within(() => answer("call x with {".repeat(1_500), { tools: TOOLS }));
   });
 
-  it("by a schema of 20,000 strings gets a short answer, and one of a few strings the whole text", async () => {
+  it("with a schema of 20,000 strings gets a short answer, and with a few strings the whole text", async () => {
     const said = "x".repeat(15_000);
     const asked = (count: number): Partial<ChatRequest> => {
       const properties = Object.fromEntries(Array.from({ length: count }, (_, n) => [`p${n}`, { type: "string" }]));
@@ -192,7 +192,7 @@ describe("a request that is built to hold the event loop", () => {
   });
 });
 
-describe("its tokens", () => {
+describe("the rehearsal model's tokens", () => {
   it("are the text when joined", () => {
     fc.assert(fc.property(fc.string({ unit: "binary" }), (text) => rehearsalTokens(text).join("") === text));
   });

@@ -91,7 +91,7 @@ test("every default value is accepted by chat completions, and an empty list of 
   for (const kind of KINDS) expect(forwarded({ stop: [] }, { kind })).not.toHaveProperty("stop");
 });
 
-test("hints and default values are accepted for every kind, and dropped where the provider lacks them", () => {
+test("hints and default values are accepted for every kind, and dropped if the provider lacks them", () => {
   const hints = Object.fromEntries(ADVISORY_FIELDS.map((field) => [field, "x"]));
   const defaults = Object.fromEntries(Object.entries(DEFAULT_VALUES).map(([field, [value]]) => [field, value]));
   for (const kind of KINDS) {
@@ -111,7 +111,7 @@ test("null counts as absent, at every depth", () => {
   });
 });
 
-test("nested hints are dropped, and an answer that comes back loses only what its provider added", () => {
+test("nested hints are dropped, and an answer that is sent back loses only its provider's fields", () => {
   const text = { type: "text", text: "hello", cache_control: { type: "ephemeral" } };
   const answer = { role: "assistant", content: "yes", refusal: null, annotations: [], provider_specific_fields: {} };
   const tool = { type: "function", function: { name: "f" }, defer_loading: true };
@@ -123,7 +123,7 @@ test("nested hints are dropped, and an answer that comes back loses only what it
   expect(tools).toEqual([{ type: "function", function: { name: "f" } }]);
 });
 
-test("of a call that comes back its provider gets what it signed, and nothing that another one added", () => {
+test("a call that is sent back has its provider's signature, and no fields of another provider", () => {
   const call = { id: "call_1", type: "function", function: { name: "f", arguments: "{}" } };
   const sent = { ...call, index: 0, extra_content: { google: {} }, function: { ...call.function, parsed: {} } };
   const callTo = (kind: ProviderKind) =>
@@ -154,7 +154,7 @@ test.each(["openai", "anthropic", "google"] as const)(
   },
 );
 
-test("the operator's forward lets exactly its fields through, whatever their value", () => {
+test("the operator's `forward` passes exactly its fields, with any value", () => {
   const forward = ["service_tier", "metadata"];
   const fields = { service_tier: "priority", metadata: { a: "b" } };
   expect(forwarded(fields, { forward })).toMatchObject(fields);
@@ -185,7 +185,7 @@ describe("a part that its model has not declared is rejected by its place (attac
   });
 });
 
-test("the guide lists what is forwarded to each kind", () => {
+test("the guide lists the forwarded fields of each kind", () => {
   const guide = readFileSync("docs/guides/developers.md", "utf8");
   const listOf = (fields: readonly string[]) => fields.map((field) => `\`${field}\``).join(", ");
   expect(guide).toContain(listOf(SERVED_FIELDS));

@@ -12,10 +12,10 @@ beforeEach(async () => {
 });
 afterEach(() => upstream.close());
 
-describe("a stream that is stopped", () => {
+describe("a cancelled stream", () => {
   const options = () => ({ signal: new AbortController().signal, deadline_ms: monotonicMs() + 20_000 });
 
-  it("of Claude is counted by the classes of input that the provider has reported", async () => {
+  it("of Claude is counted with the classes of input that the provider has reported", async () => {
     const usage = {
       input_tokens: 100,
       cache_read_input_tokens: 600,
@@ -50,7 +50,7 @@ describe("a stream that is stopped", () => {
     });
   });
 
-  it("of Gemini is counted by the cached part that the provider has reported", async () => {
+  it("of Gemini is counted with the cached part that the provider has reported", async () => {
     const body = {
       candidates: [{ content: { role: "model", parts: [{ text: "12345678" }] }, index: 0 }],
       usageMetadata: { promptTokenCount: 1_000, cachedContentTokenCount: 600, candidatesTokenCount: 1 },
@@ -65,7 +65,7 @@ describe("a stream that is stopped", () => {
     expect(stream.counts()).toMatchObject({ input_tokens: 1_000, cached_input_tokens: 600, output_tokens: 2 });
   });
 
-  it("of Gemini is counted with the thoughts that it has reported (attack: hanging up before the last event)", async () => {
+  it("of Gemini is counted with the thoughts that it has reported (attack: disconnecting before the last event)", async () => {
     const counted = { promptTokenCount: 1_000, candidatesTokenCount: 1, thoughtsTokenCount: 400 };
     const bodyOf = (text: string) => ({
       candidates: [{ content: { role: "model", parts: text === "" ? [] : [{ text }] }, index: 0 }],

@@ -26,10 +26,10 @@ beforeEach(async () => {
 });
 afterEach(() => upstream.close());
 
-describe("a model whose provider sells JSON schemas", () => {
+describe("a model whose provider supports JSON schemas", () => {
   const PROVIDERS = { openai: createOpenAiProvider, anthropic: createAnthropicProvider, google: createGoogleProvider };
 
-  it.each(NATIVE_KINDS)("%s gets the schema in its own terms", async (kind) => {
+  it.each(NATIVE_KINDS)("%s gets the schema in its own format", async (kind) => {
     upstream.answer(NATIVE_APIS[kind].create(() => ({ text: VALID })).reply);
     const model = modelOf({ kind, provider_model: NATIVE_APIS[kind].provider_model });
     const provider = withStructuredOutput(PROVIDERS[kind]({ base_url: upstream.url, api_key: "k" }));
@@ -51,21 +51,21 @@ describe("a model whose provider sells JSON schemas", () => {
     expect(schema).toMatchObject({ required: ["berth", "free"] });
   });
 
-  it("an openai-compatible one gets response_format as it came", async () => {
+  it("gets response_format unchanged if it is openai-compatible", async () => {
     const provider = withStructuredOutput(createOpenAiCompatible({ base_url: upstream.url, api_key: null }));
     await callerOf(provider).complete(requestOf({ response_format }));
     expect(upstream.requests[0]?.body.response_format).toEqual(response_format);
   });
 });
 
-describe("a model whose provider does not", () => {
+describe("a model whose provider does not support JSON schemas", () => {
   const supports = { ...modelOf().supports, json_schema: false };
   const model = modelOf({ supports });
   const caller = () =>
     callerOf(withStructuredOutput(createOpenAiCompatible({ base_url: upstream.url, api_key: null })), model);
   const ask = (fields = {}) => requestOf({ response_format, ...fields });
 
-  it("gets the schema in the prompt; a valid answer is given without its fence", async () => {
+  it("gets the schema in the prompt; a valid answer is returned without its code fence", async () => {
     upstream.answer(completion(`\`\`\`json\n${VALID}\n\`\`\``));
     const { response } = await caller().complete(ask());
     expect(response.choices[0]?.message.content).toBe(VALID);
@@ -74,7 +74,7 @@ describe("a model whose provider does not", () => {
     expect(sent?.body.messages[0]).toMatchObject({ role: "system", content: expect.stringContaining('"berth"') });
   });
 
-  it("may correct an invalid answer once, and both calls are counted", async () => {
+  it("can correct an invalid answer once, and both calls are counted", async () => {
     upstream.answer(completion('{"berth":"seven"}', { prompt_tokens: 20, completion_tokens: 5 }), completion(VALID));
     const { response, counts } = await callerOfCap(200).complete();
     expect(response.choices[0]?.message.content).toBe(VALID);
@@ -84,14 +84,14 @@ describe("a model whose provider does not", () => {
     expect(counts).toMatchObject({ input_tokens: 30, output_tokens: 9 });
   });
 
-  it("is asked twice at most, and the second answer is given as it is", async () => {
+  it("is called at most twice, and its second answer is returned unchanged", async () => {
     upstream.answer(completion("no JSON"));
     const { response } = await callerOfCap(200).complete();
     expect(response.choices[0]?.message.content).toBe("no JSON");
     expect(upstream.requests).toHaveLength(2);
   });
 
-  it("gets the fault in few words (attack: a schema with long names, a correction beyond its hold)", async () => {
+  it("gets a short description of the fault (attack: a schema with long names, a correction beyond its hold)", async () => {
     upstream.answer(completion("{}"), completion(VALID));
     const json_schema = { name: "long", schema: { required: ["x".repeat(50_000)] } };
     await callerOfCap(200, { response_format: { type: "json_schema", json_schema } }).complete();
@@ -100,14 +100,14 @@ describe("a model whose provider does not", () => {
     expect(content.length).toBeLessThan(300);
   });
 
-  it("whose correction fails has its first answer given, which is billed", async () => {
+  it("returns its first answer, which is billed, if its correction fails", async () => {
     upstream.answer(completion("no JSON"), json({}, 500));
     const { response, counts } = await callerOfCap(200).complete();
     expect(response.choices[0]?.message.content).toBe("no JSON");
     expect(counts.output_tokens).toBe(4);
   });
 
-  it("holds the input of both calls", async () => {
+  it("has a hold for the input of both calls", async () => {
     const provider = withStructuredOutput(createOpenAiCompatible({ base_url: upstream.url, api_key: null }));
     const request = ask();
     const held = await provider.prepare({ model, request, max_output_tokens: 200, stream: false });
@@ -118,7 +118,7 @@ describe("a model whose provider does not", () => {
     expect(held.call_input_tokens).toBeLessThan(held.input_tokens / 2);
   });
 
-  it("streams its answer once it is checked", async () => {
+  it("streams its answer after the check", async () => {
     upstream.answer(completion(VALID));
     const stream = await caller().stream(ask());
     const [head, whole] = [await stream.blocks.next(), await textOfStream(stream)];
@@ -127,7 +127,7 @@ describe("a model whose provider does not", () => {
     expect(stream.counts()).toMatchObject({ output_tokens: 4, estimated: false });
   });
 
-  it("streams the corrected answer only, and counts both calls", async () => {
+  it("streams only the corrected answer, and both calls are counted", async () => {
     upstream.answer(completion("no JSON", { prompt_tokens: 20, completion_tokens: 5 }), completion(VALID));
     const stream = await caller().stream(ask());
     expect(contentOf(await textOfStream(stream))).toBe("no JSON");
@@ -140,7 +140,7 @@ describe("a model whose provider does not", () => {
     expect(longer.counts()).toMatchObject({ input_tokens: 30, output_tokens: 9, call_input_tokens: 20 });
   });
 
-  it("streams calls of tools and reasoning as they came", async () => {
+  it("streams calls of tools and reasoning unchanged", async () => {
     const call = { index: 0, id: "c", type: "function", function: { name: "lookup", arguments: "{}" } };
     upstream.answer(
       events(
@@ -164,7 +164,7 @@ describe("a model whose provider does not", () => {
     ]);
   });
 
-  it("whose correction breaks off has its first answer streamed, and what the correction generated is counted", async () => {
+  it("streams its first answer if its correction is interrupted, and the correction's output so far is counted", async () => {
     upstream.answer(completion("no JSON"), cut(delta("12345678")));
     const provider = withStructuredOutput(createOpenAiCompatible({ base_url: upstream.url, api_key: null }));
     const prepared = await provider.prepare({ model, request: ask(), max_output_tokens: 200, stream: true });
@@ -173,7 +173,7 @@ describe("a model whose provider does not", () => {
     expect(stream.counts()).toMatchObject({ output_tokens: 4 + 2, estimated: true });
   });
 
-  it("in one piece, pays the input of a correction that its caller has left", async () => {
+  it("is charged for the input of a correction that its caller cancelled, without streaming", async () => {
     const { promise: asked, resolve } = Promise.withResolvers<void>();
     upstream.answer(completion("no JSON"), () => resolve());
     const left = new AbortController();
@@ -187,7 +187,7 @@ describe("a model whose provider does not", () => {
     expect(counts.input_tokens).toBeGreaterThan(10 + 50);
   });
 
-  it("is not corrected where the second call would reach a dearer tier", async () => {
+  it("is not corrected if the second call would reach a more expensive tier", async () => {
     upstream.answer(completion("no JSON", { prompt_tokens: 800, completion_tokens: 5 }));
     const tiers = [{ ...model, above_input_tokens: 1_000 }];
     const tiered = callerOf(
@@ -235,7 +235,7 @@ describe("the fault of a value", () => {
     expect(schemaFault(value, schema as Record<string, unknown>)).toBe(fault);
   });
 
-  it("of a schema that refers to itself twice is found in a bounded time (attack: an endless check)", () => {
+  it("in a schema that refers to itself twice is found in a bounded time (attack: an endless check)", () => {
     const loop = { anyOf: [{ $ref: "#" }, { $ref: "#" }], type: "string" };
     expect(schemaFault("x", loop)).toBeNull();
   });
@@ -275,7 +275,7 @@ describe("the JSON text of an answer", () => {
     expect(jsonText(answer)).toBe(text);
   });
 
-  it("is found in linear time (attack: an open fence and 100,000 line breaks)", () => {
+  it("is found in linear time (attack: an open code fence and 100,000 line breaks)", () => {
     const before = process.cpuUsage();
     jsonText(`\`\`\`json${"\n".repeat(100_000)}${"x".repeat(100_000)}`);
     expect(process.cpuUsage(before).user / 1_000).toBeLessThan(1_000);

@@ -13,7 +13,7 @@ test.each([
   ["a negative count", { prompt_tokens: -1, completion_tokens: 5 }],
   ["a fraction", { prompt_tokens: 1.5, completion_tokens: 5 }],
   ["no report", undefined],
-])("a provider that reports %s moves no money by it", (_, usage) => {
+])("a provider's report of %s changes no charge", (_, usage) => {
   expect(countsOfUsage(usage)).toBeNull();
 });
 

@@ -11,7 +11,7 @@ it.each([
   "http://hooks.internal:8080/x",
   "https://10.1.2.3/x",
   "https://93.184.215.14/",
-])("an endpoint may have %s", (url) => {
+])("an endpoint can have the URL %s", (url) => {
   expect(urlProblem(url, allowance)).toBeNull();
 });
 
@@ -34,6 +34,6 @@ it.each([
   ["https://169.254.169.254/latest/meta-data", "not on the public internet"],
   ["https://[::1]/", "not on the public internet"],
   ["https://[::ffff:127.0.0.1]/", "not on the public internet"],
-])("an endpoint cannot have %j: %s", (url, reason) => {
+])("an endpoint cannot have the URL %j: %s", (url, reason) => {
   expect(urlProblem(url, allowance)).toContain(reason);
 });

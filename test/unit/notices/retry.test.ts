@@ -3,7 +3,7 @@ import { verdictOf } from "../../../src/notices/deliveries.service.ts";
 
 const answered = (status: number) => ({ status, error: null });
 
-/** Every try of a delivery that never succeeds and is tried the moment it is due: its age in seconds. */
+/** The age in seconds of every attempt of a delivery that always fails and is retried when it is due. */
 function agesOfTries(): number[] {
   const ages = [0];
   for (let age_s = 0; ; ) {
@@ -14,7 +14,7 @@ function agesOfTries(): number[] {
   }
 }
 
-describe("what becomes of a delivery after a try", () => {
+describe("a delivery after an attempt", () => {
   it.each([
     [200, "delivered"],
     [204, "delivered"],
@@ -32,21 +32,21 @@ describe("what becomes of a delivery after a try", () => {
     expect(verdictOf(answered(status), { attempt: 1, age_s: 0 }).outcome).toBe(outcome);
   });
 
-  it("no answer at all is tried again", () => {
+  it("is retried if there was no answer", () => {
     for (const error of ["connect_failed", "timeout", "egress_refused", "dns_failed"]) {
       expect(verdictOf({ status: null, error }, { attempt: 1, age_s: 0 })).toEqual({ outcome: "retry", delay_s: 5 });
     }
   });
 
-  it("2xx before the answer broke off counts: the receiver has it", () => {
+  it("counts as delivered after 2xx, also if the rest of the answer is missing", () => {
     expect(verdictOf({ status: 200, error: "too_large" }, { attempt: 1, age_s: 0 }).outcome).toBe("delivered");
   });
 
-  it("tries come after seconds at first and hours at last, for a day and no longer", () => {
+  it("is retried after seconds at first and after hours at last, for at most a day", () => {
     expect(agesOfTries()).toEqual([0, 5, 25, 105, 425, 1705, 6825, 27_305, 56_105, 84_905]);
   });
 
-  it("a delivery that waited its day out behind others is tried once and not again", () => {
+  it("is attempted once if it waited behind others for more than a day", () => {
     expect(verdictOf(answered(500), { attempt: 1, age_s: 90_000 }).outcome).toBe("failed");
   });
 });

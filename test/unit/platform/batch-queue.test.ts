@@ -3,7 +3,7 @@ import { createBatches } from "../../../src/platform/batch-queue.ts";
 
 const refusal = Object.assign(new Error("duplicate key"), { code: "23505" });
 
-test("what is asked for while a batch is at work makes the next one, up to the limit, and is answered in order", async () => {
+test("items that arrive during a batch are the next batch, up to the limit, and are answered in order", async () => {
   const batches: number[][] = [];
   const double = createBatches(3, async (items: number[]) => {
     batches.push(items);
@@ -17,7 +17,7 @@ test("what is asked for while a batch is at work makes the next one, up to the l
 test.each([
   ["the database refuses", refusal],
   ["cannot be written as JSON", new RangeError("Maximum call stack size exceeded")],
-])("of a batch that %s, the item at fault fails alone", async (_why, error) => {
+])("of a batch that %s, only the item at fault fails", async (_why, error) => {
   const write = createBatches(8, async (items: string[]) => {
     if (items.includes("bad")) throw error;
     return items;
@@ -27,7 +27,7 @@ test.each([
 });
 
 test.each([undefined, "EPIPE", "08006", "57P01", "25P03"])(
-  "a batch whose answer was lost (code %s) is not done again, since it may have been done",
+  "a batch whose answer was lost (code %s) is not sent again, because it may have been executed",
   async (code) => {
     let calls = 0;
     const write = createBatches(8, async () => {

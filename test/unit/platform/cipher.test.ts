@@ -5,7 +5,7 @@ import { createCipher } from "../../../src/platform/cipher.ts";
 const key = randomBytes(32);
 const text = Buffer.from("hunter2");
 
-test("a text opens in its own context, for its own purpose, under its own key alone", () => {
+test("a text opens only in its own context, for its own purpose and with its own key", () => {
   const sealed = createCipher(key, "one").seal(text, "row 1");
   expect(createCipher(key, "one").open(sealed, "row 1")).toEqual(text);
   expect(createCipher(key, "one").open(sealed, "row 2")).toBeNull();
@@ -16,7 +16,7 @@ test("a text opens in its own context, for its own purpose, under its own key al
   }
 });
 
-test("a fingerprint is the same for the same text and context, and nobody without the key can tell what of", () => {
+test("a fingerprint is the same for the same text and context, and cannot be computed without the key", () => {
   const print = (of: Buffer, context: string, under = key) => createCipher(under, "one").fingerprint(of, context);
   expect(print(text, "row 1")).toEqual(print(text, "row 1"));
   const others = [print(text, "row 2"), print(Buffer.from("hunter3"), "row 1"), print(text, "row 1", randomBytes(32))];

@@ -21,7 +21,7 @@ test.each([
   [-59_000, false, [/differs from the database's/]],
   [61_000, true, [/is wrong: correct it .* runs no schedules/]],
   [-3_600_000, true, [/is wrong: correct it .* runs no schedules/]],
-])("a clock that is %i ms ahead stops what is due: %s", async (ahead_ms, is_excessive, lines) => {
+])("a clock that is %i ms ahead stops due work: %s", async (ahead_ms, is_excessive, lines) => {
   const started = await startWith(ahead_ms);
   started.check.stop();
   expect(started.check.isExcessive()).toBe(is_excessive);
@@ -29,7 +29,7 @@ test.each([
   expect(started.figures[0]).toBeCloseTo(ahead_ms / 1_000, 1);
 });
 
-test("a corrected clock continues the work", async () => {
+test("work continues after the clock is corrected", async () => {
   const { node, check, lines } = await startWith(3_600_000);
   node.ahead_ms = 0;
   await check.check();
@@ -38,7 +38,7 @@ test("a corrected clock continues the work", async () => {
   expect(lines.at(-1)).toMatch(/right again/);
 });
 
-test("a slow answer of the database is no difference of the clocks", () => {
+test("a slow answer of the database does not count as clock skew", () => {
   expect(skewOf({ node_ms: 10_000, database_ms: 5_000, round_trip_ms: 10_000 })).toBe(0);
   expect(skewOf({ node_ms: 10_000, database_ms: 1_000, round_trip_ms: 8_000 })).toBe(1_000);
 });

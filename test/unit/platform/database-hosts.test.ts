@@ -19,7 +19,7 @@ test.each([
     true,
   ],
   ["postgres://[::1]:1,two/x?target_session_attrs=primary", ["postgres://[::1]:1/x", "postgres://two/x"], true],
-])("%s names its hosts", (text, urls, must_write) => {
+])("%s has its hosts", (text, urls, must_write) => {
   expect(databaseUrls(text)).toEqual({ urls, must_write });
 });
 
@@ -30,6 +30,6 @@ test.each([
   "postgres://u@one/x?target_session_attrs=any",
   "postgres://u:p@one/x?sslmode=bogus",
   "postgres://u:p@one/x?sslrootcert=/no/such/file",
-])("%s is rejected without its text", (text) => {
+])("%s is rejected, and the error does not quote it", (text) => {
   expect(() => databaseUrls(text)).toThrow(/^(it|one|its|the file of its) (?!.*:p@)/);
 });

@@ -7,7 +7,7 @@ async function longWork(ms: number): Promise<void> {
   while (performance.now() < until) if (isTurnUsed()) await untilTurn();
 }
 
-test("work that waits for a turn is not kept waiting by work that began before it", async () => {
+test("work that waits for a turn is not delayed by work that began earlier", async () => {
   const order: string[] = [];
   const long = [longWork(300), longWork(300)].map((work) => work.then(() => order.push("long")));
   const short = untilTurn().then(() => order.push("short"));

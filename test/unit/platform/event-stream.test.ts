@@ -4,7 +4,7 @@ import { eventStream } from "../../../src/platform/event-stream.ts";
 
 const live = { refused: new AbortController().signal, check: async () => {}, leave: () => {} };
 
-it("a source that fails ends the stream with an error event, without the words of the error, and is left", async () => {
+it("a source that fails ends the stream with an error event without the error's message, and is closed", async () => {
   const steps = ["data: one\n\n"];
   let left = 0;
   const source = {

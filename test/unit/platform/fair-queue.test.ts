@@ -3,7 +3,7 @@ import { createFairQueue, QueueRefused } from "../../../src/platform/fair-queue.
 
 const NEVER = new AbortController().signal;
 
-/** A queue whose work begins in the order of `begun` and ends when told to. */
+/** A queue whose work begins in the order of `begun`, and ends when the test says so. */
 function started(limits: { slots: number; waiting?: number; waiting_each?: number }) {
   const queue = createFairQueue({ waiting: 100, waiting_each: 100, ...limits });
   const begun: string[] = [];
@@ -21,7 +21,7 @@ function started(limits: { slots: number; waiting?: number; waiting_each?: numbe
 }
 
 describe("a fair queue", () => {
-  it("does one piece of work per user at a time, users in turn, however many one user brings", async () => {
+  it("does one piece of work per user at a time, users in turn, also if one user has many", async () => {
     const { begun, enter, end } = started({ slots: 2 });
     const all = ["a1", "a2", "a3", "b1", "b2", "c1"].map((name) => enter(name));
     await new Promise(setImmediate);
@@ -31,7 +31,7 @@ describe("a fair queue", () => {
     expect(begun).toEqual(["a1", "b1", "c1", "a2", "b2", "a3"]);
   });
 
-  it("tells whether another user waits, and not of a user's own next work", async () => {
+  it("reports whether another user waits, but not a user's own next work", async () => {
     const { queue, enter } = started({ slots: 1 });
     enter("a1");
     enter("a2");
@@ -40,7 +40,7 @@ describe("a fair queue", () => {
     expect(queue.isWanted()).toBe(true);
   });
 
-  it("refuses what is beyond its bounds, and what is aborted while it waits", async () => {
+  it("refuses work beyond its limits, and work that is aborted while it waits", async () => {
     const { begun, enter, end } = started({ slots: 1, waiting: 3, waiting_each: 1 });
     const first = enter("a1");
     const aborted = new AbortController();

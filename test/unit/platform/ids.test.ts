@@ -1,14 +1,14 @@
 import { expect, test } from "vitest";
 import { isUuid, newId, randomHex, stableId } from "../../../src/platform/ids.ts";
 
-test("ids sort in the order they were made, those of one millisecond included", () => {
+test("ids sort in the order of their creation, also within one millisecond", () => {
   const ids = Array.from({ length: 20_000 }, newId);
   expect(ids.toSorted()).toEqual(ids);
   expect(new Set(ids).size).toBe(ids.length);
   expect(ids.every(isUuid)).toBe(true);
 });
 
-test("random digits are of the wanted length and never the same, also between ids", () => {
+test("random digits have the requested length and never repeat, also between ids", () => {
   const all = Array.from({ length: 5_000 }, (_, nth) => {
     newId();
     return randomHex(nth % 2 === 0 ? 6 : 16);
@@ -17,7 +17,7 @@ test("random digits are of the wanted length and never the same, also between id
   expect(new Set(all).size).toBe(all.length);
 });
 
-test("a stable id is a UUID that depends on the name alone", () => {
+test("a stable id is a UUID that depends only on the name", () => {
   expect(stableId("model/a")).toBe(stableId("model/a"));
   expect(stableId("model/a")).not.toBe(stableId("model/b"));
   expect(isUuid(stableId("model/a"))).toBe(true);

@@ -11,10 +11,10 @@ describe("JSON that is written in pieces", () => {
     ["a long text", LONG],
     ["a pair of surrogates at the end of a piece", `${"x".repeat(65_535)}😀${"y".repeat(65_536)}`],
     ["long texts in lists and objects", { a: [LONG, { b: LONG, c: undefined, "d\n": [undefined, 1.5e300] }], __e: {} }],
-    ["an object of undefined fields beside a long text", [LONG, { a: undefined }, [], {}]],
+    ["an object of undefined fields and a long text", [LONG, { a: undefined }, [], {}]],
     ["many messages", Array.from({ length: 9_000 }, (_, n) => ({ role: "user", content: `message ${n}` }))],
     ["many keys", Object.fromEntries(Array.from({ length: 50_000 }, (_, n) => [`k${n}`, n]))],
-  ])("reads as the same value: %s", async (_name, value) => {
+  ])("is read as the same value: %s", async (_name, value) => {
     expect(JSON.parse(String(await jsonBytes(value)))).toEqual(JSON.parse(JSON.stringify(value)));
   });
 
@@ -22,11 +22,11 @@ describe("JSON that is written in pieces", () => {
     ["quotation marks", '"'.repeat(15_000_000)],
     ["halves of surrogate pairs", "\ud800".repeat(5_000_000)],
     ["9,000 parts", Array(9_000).fill({ type: "text", text: "ten bytes.".repeat(340) })],
-  ])("leaves the event loop free: 30 MB of %s", { retry: 2 }, async (name, value) => {
+  ])("does not block the event loop: 30 MB of %s", { retry: 2 }, async (name, value) => {
     const measured = measureEventLoopDelay();
     const held_ms = await heldDuring(() => jsonBytes(value));
     console.log(`${name}: held for ${held_ms.toFixed(0)} ms, worst delay ${measured.stop().toFixed(0)} ms`);
-    // 10 to 25 ms on a quiet machine. A busy one counts more processor time for the same work, hence three attempts.
+    // 10 to 25 ms on a quiet machine. A busy one needs more processor time for the same work, so there are three attempts.
     expect(held_ms).toBeLessThan(100);
   });
 });

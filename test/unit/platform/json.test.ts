@@ -11,7 +11,7 @@ test.each<[unknown, unknown]>([
   [{ "a\0": ["\0"] }, { "a\ufffd": ["\ufffd"] }],
   [null, null],
   [undefined, null],
-])("%j is stored without what jsonb refuses", (value, stored) => {
+])("%j is stored without the characters that jsonb rejects", (value, stored) => {
   expect(JSON.parse(jsonbText(value))).toEqual(stored);
 });
 

@@ -8,7 +8,7 @@ afterEach(() => void vi.useRealTimers());
 
 const ROOT = join(import.meta.dirname, "../../..");
 
-test("an API key stands in no log line, whatever part of it somebody put it into", () => {
+test("no log line contains an API key, in any part of its fields", () => {
   const key = newApiKey("00");
   const script = `
     const { createLog } = await import("./src/platform/log.ts");
@@ -28,7 +28,7 @@ test("an API key stands in no log line, whatever part of it somebody put it into
   expect(stderr).toContain("purser_live_[redacted]");
 });
 
-test("the fields of an unexpected error have its kind and its place, and no line of its message", () => {
+test("the fields of an unexpected error have its kind and its location, and no line of its message", () => {
   const error = new TypeError("a prompt\n    at marzipan (of the caller)");
   const { cause, stack } = describeUnexpected(error);
   expect(cause).toBe("TypeError");
@@ -36,7 +36,7 @@ test("the fields of an unexpected error have its kind and its place, and no line
   expect(stack).not.toContain("marzipan");
 });
 
-/** The line of these fields, without its level and time. */
+/** The line with these fields, without its level and time. */
 function lineOf(fields: unknown): Record<string, unknown> {
   const lines: string[] = [];
   createLog("info", null, (line) => void lines.push(line)).info(fields as object, "told");
@@ -55,7 +55,7 @@ test.each([
     Object.defineProperty({}, "error", { enumerable: true, get: fail }),
     { error: "[not JSON]" },
   ],
-])("%s spoils no other field, and secrets stay hidden", (_name, bad, told) => {
+])("%s does not affect other fields, and secrets stay hidden", (_name, bad, told) => {
   const fields = Object.defineProperties(
     { request_id: "r1", none: undefined, headers: { cookie: "c" } },
     Object.getOwnPropertyDescriptors(bad),
@@ -64,13 +64,13 @@ test.each([
 });
 
 test.each([[["a"]], [new Date(0)], [new Error("x")], [{ toJSON: () => "x" }], ["text"], [1]])(
-  "fields that are no plain object: %s",
+  "fields can be other values than plain objects: %s",
   (fields) => {
     expect(lineOf(fields)).toEqual({ fields: "[not a plain object]", msg: "told" });
   },
 );
 
-test("absent fields are no fields, and the log never throws into its caller", () => {
+test("absent fields are omitted, and the log never throws", () => {
   expect(lineOf(undefined)).toEqual({ msg: "told" });
   expect(lineOf(Object.create(null))).toEqual({ msg: "told" });
   const unreadable = new Proxy({}, { getPrototypeOf: fail });
@@ -78,9 +78,9 @@ test("absent fields are no fields, and the log never throws into its caller", ()
   expect(() => createLog("info", null, fail).warn("told")).not.toThrow();
 });
 
-test("a line that a full pipe cuts spoils no later line, and a stalled pipe blocks the process once in five seconds", () => {
+test("a line that a full pipe cuts does not damage later lines, and a stalled pipe blocks the process once in five seconds", () => {
   vi.useFakeTimers({ toFake: ["setTimeout", "performance"] });
-  /** It takes `free` bytes. */
+  /** A pipe with room for `free` bytes. */
   const pipe = { free: 20, tries: 0, text: "" };
   const { write } = createLineWriter((bytes, from) => {
     pipe.tries += 1;

@@ -23,7 +23,7 @@ function open(credentials: string): void {
 const mailTo = (to: string) => mailer.send({ to, subject: "Héllo", text: "Grüße\nhttps://a.example/#x", link: "" });
 
 describe("mail", () => {
-  it("signs in with the name and password of SMTP_URL, and arrives as it was written", async () => {
+  it("signs in with the name and password of SMTP_URL, and arrives unchanged", async () => {
     open("purser:p%40ss%2Fword");
     mailTo("ada@example.org");
     await expect.poll(() => server.received.length).toBe(1);
@@ -32,7 +32,7 @@ describe("mail", () => {
     expect(logged).toEqual([]);
   });
 
-  it("that is refused for good is not sent again, and the log tells the server's code but not to whom", async () => {
+  it("that is rejected permanently is not sent again, and the log has the server's code but not the recipient", async () => {
     open("purser:p%40ss%2Fword");
     server.refuse(550);
     mailTo("ada@example.org");
@@ -42,7 +42,7 @@ describe("mail", () => {
     expect(JSON.stringify(logged)).not.toContain("ada@");
   });
 
-  it("with a wrong password is told in the log, without the password", async () => {
+  it("with a wrong password is reported in the log, without the password", async () => {
     open("purser:hunter2");
     mailTo("ada@example.org");
     await expect.poll(() => logged.length).toBe(1);
@@ -50,7 +50,7 @@ describe("mail", () => {
     expect(JSON.stringify(logged)).not.toContain("hunter2");
   });
 
-  it("takes an address for one address, whatever is in it", async () => {
+  it("treats an address with any content as one address", async () => {
     open("purser:p%40ss%2Fword");
     mailTo("ada@example.org, eve@evil.example");
     mailTo("grace@example.org");
@@ -58,11 +58,11 @@ describe("mail", () => {
     expect(server.to("eve@evil.example")).toEqual([]);
   });
 
-  it("is not waited for between its tries when the service stops", async () => {
+  it("is not waited for between its attempts when the service stops", async () => {
     open("purser:p%40ss%2Fword");
     server.refuse(451, 451, 451);
     mailTo("ada@example.org");
-    await expect.poll(() => logged.length, { timeout: 5_000 }).toBe(2); // the third try is four seconds off
+    await expect.poll(() => logged.length, { timeout: 5_000 }).toBe(2); // the third attempt is four seconds away
     const started = performance.now();
     await mailer.close();
     expect(performance.now() - started).toBeLessThan(3_000);

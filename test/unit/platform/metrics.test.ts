@@ -3,7 +3,7 @@ import { createMetrics } from "../../../src/platform/metrics.ts";
 
 const QUEUE = /^purser_runs_queued(_oldest_seconds)? \S+$/gm;
 
-test("the queue is looked at once for both of its figures", async () => {
+test("the queue is read once for both of its figures", async () => {
   const metrics = createMetrics();
   let looks = 0;
   metrics.watchQueue(async () => {
@@ -20,7 +20,7 @@ test("the queue is looked at once for both of its figures", async () => {
 test.each<[string, () => Promise<never>]>([
   ["fails", () => Promise.reject(new Error("away"))],
   ["does not answer", () => new Promise(() => {})],
-])("a database that %s keeps nobody from the other figures, and none are made up", async (_what, look) => {
+])("a database that %s does not hide the other figures, and adds no invented ones", async (_what, look) => {
   const metrics = createMetrics();
   metrics.watchQueue(look);
   metrics.runFinished("failed", "worker_lost");

@@ -11,7 +11,7 @@ test.each([
   ["whose disk is full", [full, full], ["disk_full"]],
   ["that is away because its disk is full", [refused, full, refused, full], ["away", "disk_full"]],
   ["that rejects a statement", [wrong], []],
-])("a database %s has one log line for each cause, with what to do", (_, failures, expected) => {
+])("a database %s has one log line for each cause, with the remedy", (_, failures, expected) => {
   const lines: { state: string; msg: string }[] = [];
   const log = createLog("info", null, (line) => void lines.push(JSON.parse(line)));
   const outage = createOutage({ log, probe: async () => {} });
@@ -27,7 +27,7 @@ test.each([
   ["3D000", "It rejects this node"],
   ["CERT_HAS_EXPIRED", "Its certificate is not trusted"],
   ["57P01", "Look at its server and the network"],
-])("the line of an outage by %s says what to do about it", (code, advice) => {
+])("the line of an outage by %s names the remedy", (code, advice) => {
   const lines: string[] = [];
   const log = createLog("info", null, (line) => void lines.push(line));
   const outage = createOutage({ log, probe: async () => {} });

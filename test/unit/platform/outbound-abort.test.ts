@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { createOutbound } from "../../../src/platform/outbound.ts";
 
-it("a request given up before its name is resolved ends as aborted, and the lookup's later failure takes nothing down", async () => {
+it("a request that is aborted before its name is resolved ends as aborted, and a later failure of the lookup does not end the process", async () => {
   const failing = Promise.withResolvers<string[]>();
   const outbound = createOutbound({ allow: [], resolve: () => failing.promise });
   const request = {

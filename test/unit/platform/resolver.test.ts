@@ -34,11 +34,11 @@ test.each([
   ["wiki", ["10.0.0.5"]],
   ["localhost", ["127.0.0.1", "::1"]],
   ["deep.localhost", ["127.0.0.1", "::1"]],
-])("%s stands for %j", async (name, addresses) => {
+])("%s resolves to %j", async (name, addresses) => {
   expect(await resolve(name)).toEqual(addresses);
 });
 
-test("what the hosts file or the system is to answer is asked of no name server", async () => {
+test("names of the hosts file and the system are not sent to a name server", async () => {
   server.asked.length = 0;
   await resolve("wiki.example");
   await resolve("localhost");
@@ -46,7 +46,7 @@ test("what the hosts file or the system is to answer is asked of no name server"
   expect(server.asked).toEqual([]);
 });
 
-test("names that hang keep nobody else waiting: not other names, nor files, nor the hashing of passwords", async () => {
+test("names that hang delay nothing else: no other names, files or password hashes", async () => {
   const hanging = Array.from({ length: 200 }, (_, nth) => resolve(`n${nth}.silent.example`));
   await expect.poll(() => server.asked.length).toBeGreaterThanOrEqual(200);
   let over = 0;
@@ -57,22 +57,26 @@ test("names that hang keep nobody else waiting: not other names, nor files, nor 
   expect(over).toBe(0);
 });
 
-test("a server that keeps silent about one family of addresses delays the other's by a second, not by its time-out", async () => {
-  // Of a server that it knows, the resolver expects answers sooner.
-  const anew = createResolver({ bySystem: () => false, servers: [server.address], hosts_file: join(folder, "hosts") });
+test("a server that does not answer for one address family delays the other by a second, not by its timeout", async () => {
+  // The resolver expects faster answers from a server that it has used.
+  const resolve = createResolver({
+    bySystem: () => false,
+    servers: [server.address],
+    hosts_file: join(folder, "hosts"),
+  });
   const began_ms = performance.now();
-  expect(await anew("half.silent.example")).toEqual(["192.0.2.8"]);
+  expect(await resolve("half.silent.example")).toEqual(["192.0.2.8"]);
   expect(performance.now() - began_ms).toBeLessThan(4_000);
 });
 
-test("a long list of blocked hosts keeps nobody waiting", async () => {
+test("a long list of blocked hosts delays no lookup", async () => {
   const lines = Array.from({ length: 100_000 }, (_, nth) => `0.0.0.0 ads${nth}.wiki.example`);
   const listed = [...lines, "10.0.0.5 wiki.example # not.wiki.example", "10.0.0.6 other wiki.example#"].join("\n");
   const hosts_file = join(folder, "blocked");
   writeFileSync(hosts_file, listed);
   const open = () => createResolver({ bySystem: () => false, servers: [server.address], hosts_file });
   const long = open();
-  /** The least of three: other work of this process counts in one of them, hardly in all. */
+  /** The least of three times, because other work of this process seldom slows all three. */
   const cost = async (work: () => unknown) => {
     const costs: number[] = [];
     for (let round = 0; round < 3; round++) {
@@ -88,7 +92,7 @@ test("a long list of blocked hosts keeps nobody waiting", async () => {
   expect([await long("not.wiki.example"), await long(".")]).toEqual([[], []]);
 });
 
-test("what is asked before a secret is opened and the request after it go by one answer, and the next request asks anew", async () => {
+test("the check before a secret is opened and the request after it use one lookup, and the next request makes a new one", async () => {
   const site = await startSite({ "/": { body: "here" } });
   const answers = [["127.0.0.1"], ["127.0.0.1"]];
   const host = `twice.example:${site.port}`;

@@ -17,7 +17,7 @@ describe("backoff", () => {
     expect(backoff({ first: 5, max: 5, retries: 0 })).toEqual([]);
   });
 
-  it("is the one source of growing pauses in src", () => {
+  it("is the only source of growing pauses in src", () => {
     const files = execFileSync("git", ["ls-files", "src/*.ts"], { cwd: root, encoding: "utf8" }).trim().split("\n");
     const listed = /^(export )?const \w+_(MS|S|SECONDS)\b[^=]*= \[[\d_, ]+\]/m;
     const doubled = /(pause|delay|wait|backoff)\w* (\*= \d|= \w+ \* 2\b)/;

@@ -5,8 +5,8 @@ import { heldIn, holdsSecret, searchFor } from "../../../src/platform/scrub.ts";
 import { SecretValue } from "../../../src/platform/secret-value.ts";
 import { holdsByReference } from "../../support/scrub-reference.ts";
 
-// failures: an echo endpoint shows the model the token (Infisical/cli#397), decoys exhaust the redactor (g0#168). What
-// hostile servers try with it is in test/attacks/secrets-echo.
+// Failures elsewhere: an echo endpoint shows the model the token (Infisical/cli#397), decoys exhaust the redactor
+// (g0#168). Hostile servers are in test/attacks/secrets-echo.
 
 const hex = (byte: number) => byte.toString(16).padStart(2, "0");
 const eachByte = (write: (byte: number) => string) => (text: string) => [...Buffer.from(text)].map(write).join("");
@@ -34,7 +34,7 @@ const ENCODINGS: ((text: string) => string)[] = [
   (text) => text.replaceAll("\n", "\r\n"),
 ];
 const encoding = fc.constantFrom(...ENCODINGS);
-/** Credentials of all sorts, with whatever means something to escapes and encodings. */
+/** Credentials of all kinds, with characters that have a meaning in escapes and encodings. */
 const value = fc
   .oneof(
     fc.constantFrom("hunter22", "sk_live_9f/Zq+77=Kd&wE 3~x", 'pa"ss\\wo%rd', "line one\nline two", "äöü€ñß📦xy"),
@@ -57,7 +57,7 @@ const noise = fc.oneof(
   fc.string({ unit: fc.constantFrom(...'ab0+/= "<>&%\\;#x\n'), maxLength: 12 }),
 );
 
-/** A value, and bytes in which it, or the most of it, may stand under up to two encodings. */
+/** A value, and bytes that may contain all or most of it in up to two encodings. */
 const document = value.chain((told) => {
   const part = fc.oneof(
     { weight: 3, arbitrary: fc.constant(told) },
@@ -70,8 +70,8 @@ const document = value.chain((told) => {
   return fc.tuple(fc.constant(told), fc.array(fc.oneof({ weight: 4, arbitrary: noise }, echo), { maxLength: 8 }));
 });
 
-describe("a secret in what came back", () => {
-  it("is found exactly where undoing up to two encodings of all of it shows it", () => {
+describe("a secret in an answer", () => {
+  it("is found exactly if decoding up to two encodings of the bytes shows all of it", () => {
     let found = 0;
     fc.assert(
       fc.property(document, ([told, pieces]) => {
@@ -85,7 +85,7 @@ describe("a secret in what came back", () => {
     expect(found).toBeGreaterThan(100);
   });
 
-  it("is found by a search for several secrets exactly where a search for it alone finds it", () => {
+  it("is found by a search for several secrets exactly if a search for it alone finds it", () => {
     fc.assert(
       fc.property(fc.array(document, { minLength: 2, maxLength: 3 }), (documents) => {
         const texts = documents.map(([told]) => told);
@@ -98,7 +98,7 @@ describe("a secret in what came back", () => {
   });
 
   it.each(["\\u{41", "\\u004", "\\", "&#x4", "&am", "%4"])(
-    "is looked for in a page that ends within the escape %s",
+    "is searched in a page that ends within the escape %s",
     (end) => {
       const value = new SecretValue("sk_live_9f/Zq+77");
       expect(holdsSecret(Buffer.from(`sk_live_9f${end}`), value)).toBe(false);
@@ -106,7 +106,7 @@ describe("a secret in what came back", () => {
     },
   );
 
-  it("is found though it is written in every byte there is, so that nothing can be left out of the search", () => {
+  it("is found with every possible byte in it, so that no byte may be skipped in the search", () => {
     const told = Array.from({ length: 128 }, (_, n) => String.fromCharCode(n * 256 + n + 128)).join("");
     for (const encode of [ENCODINGS[0], ENCODINGS[1], ENCODINGS[9], ENCODINGS[10]]) {
       expect(holdsSecret(Buffer.from(`<p>${encode?.(told)}</p>`), new SecretValue(told))).toBe(true);
@@ -114,7 +114,7 @@ describe("a secret in what came back", () => {
     expect(holdsSecret(Buffer.from(told.slice(1)), new SecretValue(told))).toBe(false);
   });
 
-  it("is told by any line of a long key, however its line breaks come back", () => {
+  it("is found by any line of a long key, with any kind of line breaks", () => {
     const line = (n: number) => createHash("sha384").update(String(n)).digest("base64");
     const lines = [0, 1, 2, 3, 4, 5, 6, 7].map(line);
     const pem = `-----BEGIN KEY-----\n${lines.join("\n")}\n-----END KEY-----\n`;

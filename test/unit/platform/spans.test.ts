@@ -40,7 +40,7 @@ test.each<[(typeof SAMPLERS)[number], string, boolean | null, boolean]>([
   expect(isSampled({ sampler, ratio: 0.1 }, trace_id, parent === null ? null : { is_sampled: parent })).toBe(expected);
 });
 
-test("a span is JSON as OTLP has it, whatever its names contain", () => {
+test("a span is valid OTLP JSON, with any characters in its names", () => {
   const span = JSON.parse(
     encodeSpan({ ...SPAN, parent_id: "1".repeat(16), error: "timeout", more: encodeAttributes({ late: ["a", "b"] }) }),
   );
@@ -64,7 +64,7 @@ test("a span is JSON as OTLP has it, whatever its names contain", () => {
   });
 });
 
-test("a span may have no attributes, or only ones that were set after its start", () => {
+test("a span can have no attributes, or only some that were set after its start", () => {
   const start = { ...SPAN.start, attributes: {} };
   const late = (more: string, error: string | null = null) =>
     JSON.parse(encodeSpan({ ...SPAN, start, more, error })).attributes.map(({ key }: { key: string }) => key);
@@ -73,14 +73,14 @@ test("a span may have no attributes, or only ones that were set after its start"
   expect(late("", "timeout")).toEqual(["error.type"]);
 });
 
-test("times keep their microseconds, with all of their zeros", () => {
+test("times keep their microseconds with all zeros", () => {
   const { startTimeUnixNano, endTimeUnixNano } = JSON.parse(
     encodeSpan({ ...SPAN, start_ms: 1_790_000_000_999.9375, end_ms: 1_790_000_001_000.0625 }),
   );
   expect([startTimeUnixNano, endTimeUnixNano]).toEqual(["1790000000999937000", "1790000001000062000"]);
 });
 
-test("only safe integers are integers, and a number that JSON does not have is left out", () => {
+test("only safe integers are integers, and a number that JSON does not have is omitted", () => {
   const numbers = {
     safe: 2 ** 53 - 1,
     unsafe: 2 ** 53,
@@ -110,7 +110,7 @@ test("a collector that fails has one log line, and one when it accepts spans aga
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   const log = createLog("info", null, (line) => void logged.push(JSON.parse(line).msg));
   const spans = createSpanExport({ url, headers: {}, timeout_ms: 5_000, resource: {}, log });
-  // A batch is full after 17 of them.
+  // A batch is full after 17 spans.
   const add = (nth: number) => spans.add(JSON.stringify({ nth, padding: "x".repeat(16_000) }));
   for (let nth = 0; nth < 17 * 4; nth += 1) add(nth);
   await spans.close();

@@ -17,14 +17,14 @@ const definition = (name: string, sha256: string, kind: SqlDefinition["kind"] = 
 const applied = (name: string, sha256: string, release: string): AppliedDefinition => ({ name, sha256, release });
 const namesOf = (definitions: readonly SqlDefinition[]) => definitions.map(({ name }) => name);
 
-describe("what a release applies", () => {
+describe("the SQL functions that a release applies", () => {
   const known = [definition("charge", "c2"), definition("verdict", "v1", "type")];
 
-  it("everything on a new database, types before the functions that name them", () => {
+  it("are all functions on a new database, types before the functions that use them", () => {
     expect(namesOf(changedDefinitions(known, [], "1.0.0"))).toEqual(["verdict", "charge"]);
   });
 
-  it("a type after the types that it names", () => {
+  it("include a type after the types that it uses", () => {
     const couple = { ...definition("couple", "p1", "type"), text: "create type couple as (\n  one single\n);" };
     const both = changedDefinitions([couple, definition("single", "s1", "type")], [], "1.0.0");
     expect(namesOf(both)).toEqual(["single", "couple"]);
@@ -33,17 +33,17 @@ describe("what a release applies", () => {
   it.each([
     ["an older release", "0.9.0"],
     ["the same release", "1.0.0"],
-  ])("a function that changed since %s applied it", (_, release) => {
+  ])("include a function that changed since %s applied it", (_, release) => {
     const rows = [applied("charge", "c1", release), applied("verdict", "v1", release)];
     expect(namesOf(changedDefinitions(known, rows, "1.0.0"))).toEqual(["charge"]);
   });
 
-  it("nothing where a newer release has been, so that an older node brings no old function back", () => {
+  it("are none after a newer release, so that an older node restores no old function", () => {
     const rows = [applied("charge", "c3", "1.0.1"), applied("verdict", "v1", "1.0.1")];
     expect(changedDefinitions(known, rows, "1.0.0")).toEqual([]);
   });
 
-  it("no changed type: tables and running calls may use it", () => {
+  it("include no changed type, because tables and running calls may use it", () => {
     expect(() => changedDefinitions(known, [applied("verdict", "v0", "0.9.0")], "1.0.0")).toThrow(/verdict.*new name/);
   });
 });
@@ -52,7 +52,7 @@ it.each([
   ["1.0.0", []],
   ["1.1.0", ["old(jsonb)"]],
   ["1.2.0", ["old(jsonb)"]],
-])("release %s drops %o: a function that the release before still calls stays", (release, expected) => {
+])("release %s drops %o, and keeps a function that the previous release still calls", (release, expected) => {
   const dropped = droppedFunctions([{ signature: "old(jsonb)", dropped_in: "1.1.0" }], release);
   expect(dropped.map(({ signature }) => signature)).toEqual(expected);
 });
@@ -63,11 +63,11 @@ it.each([
   ["1.0", "1.0.0", 0],
   ["1.0.0-rc.1", "1.0.0", 0],
   ["1.0.0", "1.0.1", -1],
-])("orders the releases %s and %s by their numbers", (one, other, sign) => {
+])("the releases %s and %s are ordered by their numbers", (one, other, sign) => {
   expect(Math.sign(compareReleases(one, other))).toBe(sign);
 });
 
-it("every function's file has its name, so that a search for the name finds it", () => {
+it("a function is in the file of its name, so that a search for the name finds it", () => {
   const wrong = readDefinitions().filter(
     ({ name, kind, text }) => !new RegExp(`^create (or replace )?${kind} ${name}\\b`, "m").test(text),
   );

@@ -6,7 +6,7 @@ import { newWebhookSecret, webhookHeaders } from "../../../src/platform/standard
 const nowS = () => Math.floor(realNowMs() / 1000);
 
 describe("Standard Webhooks signatures", () => {
-  it("are what the reference implementation signs", () => {
+  it("are those of the reference implementation", () => {
     for (const body of ["{}", '{"type":"run.failed","data":{"error_message":"Grüße 🌍"}}']) {
       const secret = newWebhookSecret();
       const signed = { id: "msg_2KWPBgLlAfxdpx2AI54pPJ85f4W", timestamp_s: 1_674_087_231, body };
@@ -15,14 +15,14 @@ describe("Standard Webhooks signatures", () => {
     }
   });
 
-  it("are what the specification's own example shows", () => {
+  it("are those of the specification's example", () => {
     const secret = "whsec_plJ3nmyCDGBKInavdOK15jsl";
     const body = '{"event_type":"ping","data":{"success":true}}';
     const signed = { id: "msg_loFOjxBNrRLzqYUf", timestamp_s: 1_731_705_121, body };
     expect(webhookHeaders(secret, signed)["webhook-signature"]).toBe("v1,rAvfW3dJ/X/qxhsaXPOyyCGmRKsaKWcsNccKXlIktD0=");
   });
 
-  it("do not verify over another body, id, time or secret", () => {
+  it("are invalid for another body, id, time or secret", () => {
     const secret = newWebhookSecret();
     const timestamp_s = nowS();
     const headers = webhookHeaders(secret, { id: "a", timestamp_s, body: "{}" });
@@ -35,7 +35,7 @@ describe("Standard Webhooks signatures", () => {
     expect(() => new Webhook(newWebhookSecret()).verify("{}", headers)).toThrow();
   });
 
-  it("come from secrets of 32 random bytes, no two alike", () => {
+  it("use secrets of 32 random bytes, all different", () => {
     const secrets = Array.from({ length: 100 }, newWebhookSecret);
     expect(new Set(secrets).size).toBe(100);
     for (const secret of secrets) expect(Buffer.from(secret.slice("whsec_".length), "base64")).toHaveLength(32);

@@ -21,7 +21,7 @@ const FILLS = `
 const folder = mkdtempSync(join(tmpdir(), "purser-threads-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 
-it("a request that fills the memory with buffers ends its thread, and the next one has another", async () => {
+it("a request that fills the memory with buffers ends its thread, and the next request gets a new one", async () => {
   const file = join(folder, "fills.cjs");
   writeFileSync(file, FILLS);
   const pool = createThreadPool<number>(file, { memory_mb: 64 });

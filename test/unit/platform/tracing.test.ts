@@ -18,7 +18,7 @@ test.each([
   expect(parentOf(header)).toBeNull();
 });
 
-test("a traceparent gives the trace, the parent and whether it is sampled", () => {
+test("a traceparent has the trace, the parent and the sampling flag", () => {
   expect(parentOf(`00-${TRACE}-${SPAN}-01`)).toEqual({ trace_id: TRACE, span_id: SPAN, is_sampled: true });
   expect(parentOf(`00-${TRACE}-${SPAN}-00`)).toMatchObject({ is_sampled: false });
 });
@@ -46,12 +46,12 @@ test("a callback keeps the span in which it was bound", () => {
 });
 
 describe("the settings of traces", () => {
-  test("there are none without an endpoint, and with OTEL_SDK_DISABLED", () => {
+  test("are null without an endpoint or with OTEL_SDK_DISABLED", () => {
     expect(readTracing({})).toBeNull();
     expect(readTracing({ OTEL_EXPORTER_OTLP_ENDPOINT: ENDPOINT, OTEL_SDK_DISABLED: "true" })).toBeNull();
   });
 
-  test("the path is added to the endpoint, and not to that of traces", () => {
+  test("add the path to the general endpoint, but not to that of traces", () => {
     expect(readTracing({ OTEL_EXPORTER_OTLP_ENDPOINT: `${ENDPOINT}/` })).toEqual({
       url: `${ENDPOINT}/v1/traces`,
       sampler: "parentbased_always_on",
@@ -64,7 +64,7 @@ describe("the settings of traces", () => {
     expect(readTracing({ OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: url })).toMatchObject({ url });
   });
 
-  test("headers and attributes are lists with percent-encoded values", () => {
+  test("read headers and attributes as lists with percent-encoded values", () => {
     const env = {
       OTEL_EXPORTER_OTLP_ENDPOINT: ENDPOINT,
       OTEL_EXPORTER_OTLP_HEADERS: "authorization=Bearer%20abc=, x-team = a",

@@ -9,7 +9,7 @@ beforeEach(() => {
 });
 afterEach(() => vi.useRealTimers());
 
-test("a thread that leaves one question without an answer for the limit is stuck, and that is reported once", () => {
+test("a thread that does not answer one ping within the limit is stuck, and is reported once", () => {
   startWatchdog(
     () => 1,
     () => LIMIT_MS,
@@ -21,7 +21,7 @@ test("a thread that leaves one question without an answer for the limit is stuck
   expect(onStuck).toHaveBeenCalledTimes(1);
 });
 
-test("a thread that goes on answering is not stuck, however long others wait", () => {
+test("a thread that keeps answering is not stuck, however long others wait", () => {
   let answers = 0;
   const stop = startWatchdog(
     () => answers++,
@@ -33,7 +33,7 @@ test("a thread that goes on answering is not stuck, however long others wait", (
   expect(onStuck).not.toHaveBeenCalled();
 });
 
-test("a pause of the whole process, as of a laptop that sleeps, does not count", () => {
+test("a pause of the whole process, such as a sleeping laptop, does not count", () => {
   const asked_an_hour_ago = performance.now() - 3_600_000;
   const stop = startWatchdog(
     () => asked_an_hour_ago,

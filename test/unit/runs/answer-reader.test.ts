@@ -12,14 +12,14 @@ const call = (id: string, name: string, text: string) => ({
   function: { name, arguments: text },
 });
 
-describe("a streamed answer put together again", () => {
-  test("is its text, piece by piece, and null where it has none", () => {
+describe("a joined streamed answer", () => {
+  test("has its text from all pieces, and null without text", () => {
     const { text, message } = read({ role: "assistant", content: "" }, { content: "Once " }, { content: "more" });
     expect([text, message]).toEqual(["Once more", { role: "assistant", content: "Once more" }]);
     expect(read({ role: "assistant" }).message).toEqual({ role: "assistant", content: null });
   });
 
-  test("has its tool calls whole, whatever order their pieces came in", () => {
+  test("has complete tool calls, in any order of their pieces", () => {
     const { message } = read(
       { tool_calls: [{ index: 1, id: "b", type: "function", function: { name: "two", arguments: "" } }] },
       { tool_calls: [{ index: 0, id: "a", type: "function", function: { name: "one", arguments: '{"x' } }] },
@@ -29,7 +29,7 @@ describe("a streamed answer put together again", () => {
     expect(message.tool_calls).toEqual([call("a", "one", '{"x":1}'), call("b", "two", "{}")]);
   });
 
-  test("takes calls without an index as whole ones, unless they go on with the last", () => {
+  test("has calls without an index as complete ones, unless they continue the last call", () => {
     const { message } = read(
       { tool_calls: [{ id: "a", function: { name: "one", arguments: "{}" } }] },
       { tool_calls: [{ id: "b", function: { name: "two", arguments: "{" } }] },
@@ -47,7 +47,7 @@ describe("a streamed answer put together again", () => {
     expect(message.tool_calls).toEqual([call("call_0", "one", "{}"), call("call_1", "two", "{}")]);
   });
 
-  test("bears names that are repeated, ids that are missing, and an index out of all proportion", () => {
+  test("tolerates repeated names, missing ids and a huge index", () => {
     const { message } = read(
       { tool_calls: [{ index: 4e9, id: "", function: { name: "one", arguments: "{" } }] },
       { tool_calls: [{ index: 4e9, function: { name: "one", arguments: "}" } }] },
@@ -55,7 +55,7 @@ describe("a streamed answer put together again", () => {
     expect(message.tool_calls).toEqual([call("call_4000000000", "one", "{}")]);
   });
 
-  test("throws the failure that an event tells of, and keeps what there was", () => {
+  test("throws the failure of an error event, and keeps the pieces before it", () => {
     const reader = createAnswerReader();
     const failure = { error: { type: "api_error", code: "upstream_error", message: "broke off" } };
     const chunk = { choices: [{ delta: { content: "Once" } }] };

@@ -14,7 +14,7 @@ it("a result keeps its links and pictures for later steps", () => {
   expect(keptOf(answered([]), []).internal).toEqual({ links: [] });
 });
 
-it("a run keeps 16 MB of pictures and says what it leaves out (attack: 200 results of 2 MB in memory)", () => {
+it("a run keeps 16 MB of pictures and says what it omits (attack: 200 results of 2 MB in memory)", () => {
   const steps: Pick<RunStep, "internal">[] = [];
   for (let n = 0; n < 20; n += 1) steps.push(keptOf(answered([picture, picture]), steps));
   const kept = steps.flatMap(({ internal }) => (internal as { pictures?: unknown[] }).pictures ?? []);

@@ -4,14 +4,14 @@ import { createLeaseTime } from "../../../src/runs/leases.service.ts";
 const HOUR_MS = 3_600_000;
 const leaseTime = () => createLeaseTime({ step_ms: 7_500, lease_ms: 30_000 });
 
-test("leases are judged by what the database's clock shows while that goes as time does", () => {
+test("leases are checked by the database's clock while it runs normally", () => {
   const judgedAt = leaseTime();
   expect([judgedAt(1_000_000, 0), judgedAt(1_001_000, 1_000)]).toEqual([1_000_000, 1_001_000]);
-  // it is corrected now and then, by less than a lease that was renewed in time has left
+  // Small corrections, less than the rest of a lease that was renewed in time.
   expect([judgedAt(1_009_000, 2_000), judgedAt(1_010_000, 3_000)]).toEqual([1_009_000, 1_010_000]);
 });
 
-test("a clock that was set on is believed when every living worker has renewed, and until then time goes on as it did", () => {
+test("a clock that jumped forward counts only after every living worker has renewed, and the former time continues until then", () => {
   const judgedAt = leaseTime();
   judgedAt(1_000_000, 0);
   expect(judgedAt(1_001_000 + HOUR_MS, 1_000)).toBe(1_001_000);
@@ -20,7 +20,7 @@ test("a clock that was set on is believed when every living worker has renewed, 
   expect(judgedAt(1_032_000 + HOUR_MS, 32_000)).toBe(1_032_000 + HOUR_MS);
 });
 
-test("one that is set again meanwhile has a lease's time from the first step, and one that is set back is believed at once", () => {
+test("a second jump does not restart the wait, and a clock that was set back counts at once", () => {
   const judgedAt = leaseTime();
   judgedAt(1_000_000, 0);
   expect(judgedAt(1_001_000 + HOUR_MS, 1_000)).toBe(1_001_000);

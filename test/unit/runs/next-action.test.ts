@@ -33,19 +33,19 @@ describe("a run", () => {
     expect(next([])).toEqual({ do: "call_model", after_ms: 0 });
   });
 
-  test("ends with the model's words when it calls no tool", () => {
+  test("ends with the model's text when it calls no tool", () => {
     expect(next([said("Done.")])).toEqual({ do: "succeed", output: "Done." });
     expect(next([said(null)])).toEqual({ do: "succeed", output: "" });
   });
 
-  test("carries out each call of an answer in turn, then asks the model again", () => {
+  test("executes each call of an answer in turn, then calls the model again", () => {
     const answer = asked(call("1"), call("2", "https://b.example/"));
     expect(next([answer])).toEqual({ do: "call_tool", call: call("1") });
     expect(next([answer, fetched("A")])).toEqual({ do: "call_tool", call: call("2", "https://b.example/") });
     expect(next([answer, fetched("A"), fetched("B")])).toEqual({ do: "call_model", after_ms: 0 });
   });
 
-  test("goes on after a tool's error: the model reads it", () => {
+  test("continues after a tool's error, which the model reads", () => {
     const failed = step({ status: "failed", error: { code: "egress_refused", message: "private address" } });
     expect(next([asked(call("1")), failed])).toEqual({ do: "call_model", after_ms: 0 });
     const messages = transcript(
@@ -58,13 +58,13 @@ describe("a run", () => {
 
   test.each([
     ["secret_reflected", "a secret came back to"],
-    ["unsafe_content", "brought back an attack, where its owner chose strict"],
-  ])("ends with %s: a tool that %s, and the model is not asked what to do about it", (code) => {
+    ["unsafe_content", "returned an attack, with strict safety"],
+  ])("ends with %s: a tool that %s, and the model is not called again", (code) => {
     const error = { code, message: "KEY came back" };
     expect(next([asked(call("1")), step({ status: "failed", error })])).toEqual({ do: "fail", error });
   });
 
-  test("repeats an interrupted call to an MCP server only when its owner said that it has no effects", () => {
+  test("repeats an interrupted call to an MCP server only if its owner has set that it has no effects", () => {
     const interrupted = step({ name: "every__echo", status: "running" });
     const asking = asked(call("1"));
     expect(next([asking, { ...interrupted, internal: { repeatable: true } } as PastStep])).toMatchObject({
@@ -86,12 +86,12 @@ describe("caps", () => {
   const failure = (code: string) => ({ do: "fail", error: expect.objectContaining({ code }) });
   const limits = { ...config.limits, max_steps: 2, max_run_seconds: 10 };
 
-  test("stop a run out of steps, of time", () => {
+  test("stop a run without remaining steps or time", () => {
     expect(next([asked(call("1")), fetched("A")], { limits })).toEqual(failure("max_steps"));
     expect(next([], { limits, elapsed_ms: 10_000 })).toEqual(failure("timeout"));
   });
 
-  test("never take away an answer that is there", () => {
+  test("never discard an existing answer", () => {
     const over = { limits, elapsed_ms: 99_000 };
     expect(next([asked(call("1")), fetched("A"), said("Late.")], over)).toEqual({ do: "succeed", output: "Late." });
   });
@@ -105,7 +105,7 @@ describe("a model call that failed", () => {
   });
   const again = (after_ms: number) => ({ do: "call_model", after_ms });
 
-  test("is made again twice, after longer and longer, and then fails the run", () => {
+  test("is retried twice with growing pauses, and then fails the run", () => {
     expect(next([failed(0)])).toEqual(again(500));
     expect(next([failed(0), failed(0)])).toEqual(again(2_000));
     expect(next([failed(0), failed(0), failed(0)])).toEqual({ do: "fail", error });
@@ -113,13 +113,13 @@ describe("a model call that failed", () => {
     expect(next([...answered, failed(0)])).toEqual(again(500));
   });
 
-  test("within its answer, which is paid for, is made again once", () => {
+  test("during its answer, which is charged, is retried once", () => {
     const broken = { ...failed(0), result: { role: "assistant", content: "Once" } };
     expect(next([failed(0), broken])).toEqual(again(2_000));
     expect(next([broken, broken])).toEqual({ do: "fail", error });
   });
 
-  test("is made again when its provider says it may, unless that is too late or never", () => {
+  test("is retried after its provider's Retry-After, unless that is too late", () => {
     expect(next([failed(7_000)])).toEqual(again(7_000));
     const limits = { ...config.limits, max_run_seconds: 10 };
     expect(next([failed(7_000)], { limits, elapsed_ms: 3_000 })).toEqual({ do: "fail", error });
@@ -134,14 +134,14 @@ describe("a model call that failed", () => {
     expect(transcript(config, input, [broken]).map(({ role }) => role)).toEqual(["system", "user"]);
   });
 
-  test("because its process ended on the way is made again at once", () => {
+  test("because its process ended is retried at once", () => {
     const stopped = step({ type: "model", status: "cancelled", result: { role: "assistant", content: "Once" } });
     expect(next([stopped])).toEqual(again(0));
     expect(next([asked(call("1")), fetched("A"), stopped])).toEqual(again(0));
   });
 });
 
-describe("the same call again and again (pi#9637, agno#6984)", () => {
+describe("a repeated call (pi#9637, agno#6984)", () => {
   const rounds = (count: number) =>
     Array.from({ length: count }, (_, round) => [asked(call(String(round))), fetched("A")]).flat();
   const refused = step({
@@ -150,19 +150,19 @@ describe("the same call again and again (pi#9637, agno#6984)", () => {
     error: { code: REPEATED_CALL, message: "stop" },
   });
 
-  test("is refused the sixth time, and the model is told", () => {
+  test("is refused the sixth time, and the model gets the error", () => {
     expect(next([...rounds(4), asked(call("x"))])).toMatchObject({ do: "call_tool" });
     expect(next([...rounds(5), asked(call("x"))])).toMatchObject({ do: "reject_tool", error: { code: REPEATED_CALL } });
   });
 
-  test("fails the run when the model does not listen", () => {
+  test("fails the run if the model continues", () => {
     expect(next([...rounds(5), asked(call("x")), refused, asked(call("y"))])).toMatchObject({
       do: "fail",
       error: { code: "tool_failed" },
     });
   });
 
-  test("does not touch other calls", () => {
+  test("does not affect other calls", () => {
     expect(next([...rounds(5), asked(call("x", "https://c.example/"))])).toMatchObject({ do: "call_tool" });
   });
 });
@@ -170,17 +170,17 @@ describe("the same call again and again (pi#9637, agno#6984)", () => {
 describe("after a crash", () => {
   const interrupted = step({ status: "running", arguments: { url: "https://a.example/" } });
 
-  test("a model call without a recorded answer is made again", () => {
+  test("a model call without a recorded answer is repeated", () => {
     expect(next([step({ type: "model", status: "running" })])).toEqual({ do: "call_model", after_ms: 0 });
   });
 
-  test("a fetch that reads is made again, another fails the run as effect_unknown (agent-framework#3938)", () => {
+  test("a read-only fetch is repeated, and another one fails the run as effect_unknown (agent-framework#3938)", () => {
     expect(next([asked(call("1")), interrupted])).toEqual({ do: "call_tool", call: call("1") });
     const posted = { ...interrupted, arguments: { url: "https://a.example/", method: "POST" } };
     expect(next([asked(call("1")), posted])).toMatchObject({ do: "fail", error: { code: "effect_unknown" } });
   });
 
-  test("a webhook is sent again: its receiver knows it by its webhook-id", () => {
+  test("a webhook is sent again, because its receiver recognises its webhook-id", () => {
     const hook: ToolCall = { id: "1", type: "function", function: { name: "send_webhook", arguments: "{}" } };
     const sent = step({ name: "send_webhook", status: "running", arguments: {} });
     expect(next([asked(hook), sent])).toEqual({ do: "call_tool", call: hook });
@@ -201,7 +201,7 @@ describe("the transcript", () => {
     ]);
   });
 
-  test("tells of missing tools beside the owner's instructions, not as an answer to a call", () => {
+  test("names missing tools in the system prompt, not as an answer to a call", () => {
     const error = { code: "mcp_failed", message: "the MCP server quay could not be used: it is closed" };
     const steps = [step({ name: "quay", status: "failed", error }), asked(call("1")), fetched("A")];
     const input = { messages: null, request_id: null, api_key_id: null, key_budget_tokens: null, ticket: null };
@@ -216,7 +216,7 @@ describe("the transcript", () => {
     ]);
   });
 
-  test("of a chat holds its messages in place of the run_prompt", () => {
+  test("of a chat has its messages instead of the run_prompt", () => {
     const input = {
       messages: [{ role: "user" as const, content: "Hi" }],
       request_id: null,

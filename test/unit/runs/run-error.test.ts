@@ -6,18 +6,18 @@ const MEANS = { may_subscribe: true, overage: "never" } as const;
 const refused = (code: Parameters<typeof errors.payment>[0]) =>
   errors.payment(code, { required: 9, available: 1, held: 0, shortfall: 8 }, MEANS);
 
-test("a balance that does not reach is told to an agent's owner without max_tokens, which agents do not have", () => {
+test("an error about a low balance does not name max_tokens to an agent's owner, because agents do not have it", () => {
   const { code, message } = modelCallError(refused("insufficient_balance"));
   expect(code).toBe("insufficient_tokens");
   expect(message).not.toContain("max_tokens");
   expect(message).toContain("Top up");
 });
 
-test("what else a 402 says is as true of a run", () => {
+test("other messages of a 402 are the same for a run", () => {
   const error = refused("trial_ended");
   expect(modelCallError(error)).toEqual({ code: "insufficient_tokens", message: error.message });
 });
 
-test("an answer that was broken off says what to do", () => {
+test("an interrupted answer's error says what to do", () => {
   expect(brokenAnswer(true).error.message).toContain("Run the agent again");
 });

@@ -32,7 +32,7 @@ test("a final status never changes, and every other status leads to a final one"
   }
 });
 
-test("the final statuses are those that the database requires a time of end for", () => {
+test("the final statuses are those for which the database requires finished_at", () => {
   const schema = readFileSync(join(RUNS, "../../schema.sql"), "utf8");
   const constraint = /alter table run add constraint.*\(\(finished_at IS NOT NULL\) = \(status = ANY \((.*)\)\)\)/.exec(
     schema,
@@ -63,7 +63,7 @@ test("each list of statuses in SQL has the statuses of claimed runs", () => {
   for (const statuses of lists) expect(statuses.sort()).toEqual([...CLAIMED].sort());
 });
 
-test("only a claimed run is changed by its lease", () => {
+test("only a claimed run can be changed with its lease", () => {
   const of_lease = transitions.filter((transition) => TRANSITIONS[transition].by === "lease");
   for (const transition of of_lease) expect(Object.keys(next(transition)).sort()).toEqual([...CLAIMED].sort());
 });
@@ -81,7 +81,7 @@ const MADE_BY: Record<string, RunTransition[]> = {
   "finish_steps.sql": ["succeed"],
 };
 
-/** What the text assigns to run.status. */
+/** The values that the text assigns to run.status. */
 function assigned(text: string): string[] {
   const updates = [...text.matchAll(/update run set([\s\S]*?)\n\s*(?:from|where|returning)\b/g)].map(
     ([, set]) => set ?? "",
@@ -93,7 +93,7 @@ function assigned(text: string): string[] {
   return writes.map((set) => set.slice(set.indexOf("status = ")));
 }
 
-test.each(readdirSync(join(RUNS, "sql")))("%s writes no status that the table does not give it", (file) => {
+test.each(readdirSync(join(RUNS, "sql")))("%s writes only the statuses of its row in the table", (file) => {
   const writes = assigned(readFileSync(join(RUNS, "sql", file), "utf8"));
   const made = MADE_BY[file] ?? [];
   expect(writes.length > 0).toBe(made.length > 0);

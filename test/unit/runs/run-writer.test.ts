@@ -8,7 +8,7 @@ const lease = { user_id: "u", agent_id: "a", run_id: "r" } as RunLease;
 const FINISH = { status: "succeeded", output: "Done." } as const;
 const STEP = { index: 0, status: "succeeded" } as const;
 
-/** A writer whose first write is carried out without an answer and whose second one finds nothing left to write. */
+/** A writer whose first write succeeds without an answer, and whose second one finds nothing left to write. */
 function unanswered(found: string, stopping = new AbortController()) {
   let tries = 0;
   const write = async () => {
@@ -30,26 +30,26 @@ test.each([
   ["its own", "succeeded", true],
   ["another's", "failed", false],
 ])(
-  "a write whose answer was lost is not taken for a lost lease: the outcome that is there is %s",
+  "a write whose answer was lost does not count as a lost lease: the stored outcome is %s",
   async (_, found, is_ours) => {
     expect(await unanswered(found).finishRun(lease, FINISH)).toBe(is_ours);
     expect(await unanswered(found).finishStep(lease, STEP)).toBe(is_ours);
   },
 );
 
-test("a lease that is lost at the first try is lost", async () => {
+test("a lease that is lost at the first attempt is lost", async () => {
   const retry = createRetry({ log: { warn: () => {} }, stopping: new AbortController().signal });
   const runs = { finishRun: async () => false } as never;
   expect(await createRunWriter(runs as never, { retry, onStep: () => {} }).finishRun(lease, FINISH)).toBe(false);
 });
 
-test("a process that stops tries once more, and waits for nothing", async () => {
+test("a process that stops tries once more, without a pause", async () => {
   const stopping = new AbortController();
   const retry = createRetry({ log: { warn: () => {} }, stopping: stopping.signal });
   let tries = 0;
   const failing = retry(async () => {
     tries += 1;
-    // the pause after this one is minutes long by the tests' measure
+    // The pause after this attempt would take minutes.
     if (tries === 5) setImmediate(() => stopping.abort());
     throw away;
   });
@@ -58,9 +58,9 @@ test("a process that stops tries once more, and waits for nothing", async () => 
 });
 
 test.each([
-  ["the database refuses, which it would again", Object.assign(new Error("invalid input"), { code: "22P02" })],
-  ["is not there any more", errors.notFound("This run")],
-])("what %s is not tried again", async (_, failure) => {
+  ["the database rejects permanently", Object.assign(new Error("invalid input"), { code: "22P02" })],
+  ["has no row any more", errors.notFound("This run")],
+])("a write that %s is not retried", async (_, failure) => {
   const retry = createRetry({ log: { warn: () => {} }, stopping: new AbortController().signal });
   let tries = 0;
   const failing = retry(async () => {

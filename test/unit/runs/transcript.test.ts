@@ -30,7 +30,7 @@ describe("pictures that a tool returned", () => {
     expect(later.map(({ role }) => role)).toEqual(["user", "assistant", "tool", "tool", "user", "assistant"]);
   });
 
-  it("are left out for a model that does not", () => {
+  it("are omitted for a model that does not", () => {
     expect(roles(false)).toEqual(["user", "assistant", "tool", "tool"]);
   });
 });

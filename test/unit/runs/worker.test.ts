@@ -9,17 +9,20 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-// No database: what a stalled worker may see is put together here.
+// There is no database here. The test creates the states that a stalled worker may see.
 
-/** A worker, who is at `attempts`, and the signals that it hears. */
+/** A worker with its running `attempts`, and the signals that it gets. */
 async function started(own: Partial<Deps["runs"]> = {}) {
   const attempts: { control: WorkControl; end(): void }[] = [];
-  const heard: { signals?: Signals; errors: string[]; waits_ended: boolean } = { errors: [], waits_ended: false };
+  const signals_seen: { signals?: Signals; errors: string[]; waits_ended: boolean } = {
+    errors: [],
+    waits_ended: false,
+  };
   const deps = {
     worker_id: "w",
     runs: {
       watch: async (given: Signals) => {
-        heard.signals = given;
+        signals_seen.signals = given;
         return async () => {};
       },
       claim: async () => [],
@@ -29,7 +32,7 @@ async function started(own: Partial<Deps["runs"]> = {}) {
       handBack: async () => {},
       handBackOne: async () => {},
       endWaits: () => {
-        heard.waits_ended = true;
+        signals_seen.waits_ended = true;
       },
       ...own,
     },
@@ -37,41 +40,41 @@ async function started(own: Partial<Deps["runs"]> = {}) {
     chats_only: false,
     drain_seconds: 120,
     isAwaited: () => false,
-    log: { error: (_: object, message: string) => heard.errors.push(message) },
+    log: { error: (_: object, message: string) => signals_seen.errors.push(message) },
     carryOut: (_run: ClaimedRun, control: WorkControl) =>
       new Promise<void>((resolve) => attempts.push({ control, end: resolve })),
     inProgress: () => {},
   };
   const worker = createWorker(deps as unknown as Deps);
   await worker.start();
-  return { worker, attempts, heard };
+  return { worker, attempts, signals_seen };
 }
 
-test("a run claimed anew by the worker that had lost it stops the old attempt, and can itself be cancelled after that has ended", async () => {
-  const { worker, attempts, heard } = await started();
+test("a run that its worker lost and claims again stops the old attempt, and can be cancelled after that has ended", async () => {
+  const { worker, attempts, signals_seen } = await started();
   const claimed = (epoch: number) => ({ lease: { run_id: "r", epoch } }) as ClaimedRun;
-  heard.signals?.offer()?.begin([claimed(1)]);
-  heard.signals?.offer()?.begin([claimed(2)]);
+  signals_seen.signals?.offer()?.begin([claimed(1)]);
+  signals_seen.signals?.offer()?.begin([claimed(2)]);
   const [old, anew] = attempts;
   expect(old?.control.signal.reason).toBe("lost");
   expect(anew?.control.signal.aborted).toBe(false);
 
   old?.end();
   await new Promise(setImmediate);
-  heard.signals?.cancelling("r");
+  signals_seen.signals?.cancelling("r");
   expect(anew?.control.signal.reason).toBe("cancelling");
   anew?.end();
   await worker.stop();
 });
 
-test("a worker that stops hands each run back as soon as it is left, not when the slowest is", async () => {
+test("a worker that stops returns each run as soon as its execution ends, without waiting for the slowest", async () => {
   const handed_back: string[] = [];
-  const { worker, attempts, heard } = await started({
+  const { worker, attempts, signals_seen } = await started({
     handBack: async () => void handed_back.push("what is left"),
     handBackOne: async (_worker_id: string, { run_id }: { run_id: string }) => void handed_back.push(run_id),
   });
   const claimed = (run_id: string) => ({ lease: { run_id, epoch: 1 } }) as ClaimedRun;
-  heard.signals?.offer()?.begin([claimed("done before"), claimed("quick"), claimed("slow")]);
+  signals_seen.signals?.offer()?.begin([claimed("done before"), claimed("quick"), claimed("slow")]);
   const [done, quick, slow] = attempts;
   done?.end();
   await new Promise(setImmediate);
@@ -84,27 +87,27 @@ test("a worker that stops hands each run back as soon as it is left, not when th
   expect(handed_back).toEqual(["quick", "slow", "what is left"]);
 });
 
-test("a worker stops while the database is away, too: whoever settles what is in flight is not ended by that", async () => {
-  const { worker, heard } = await started({ handBack: () => Promise.reject(new Error("connect ECONNREFUSED")) });
+test("a worker also stops while the database is away, and open settles continue", async () => {
+  const { worker, signals_seen } = await started({ handBack: () => Promise.reject(new Error("connect ECONNREFUSED")) });
   await worker.stop();
-  expect(heard).toMatchObject({ waits_ended: true, errors: [expect.stringContaining("not given back")] });
+  expect(signals_seen).toMatchObject({ waits_ended: true, errors: [expect.stringContaining("not given back")] });
 });
 
-test("the end of a run is followed by a claim only if runs may be queued", async () => {
+test("the worker claims after the end of a run only if runs may be queued", async () => {
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
   let claims = 0;
   let has_queued = false;
-  const { worker, attempts, heard } = await started({
+  const { worker, attempts, signals_seen } = await started({
     claim: async () => {
       claims += 1;
       return [];
     },
     hasQueued: async () => has_queued,
   });
-  /** Claims after the end of a run. */
+  /** The claims after the end of a run. */
   const claimsAfterEnd = async () => {
     const before = claims;
-    heard.signals?.offer()?.begin([{ lease: { run_id: "r", epoch: 1 } } as ClaimedRun]);
+    signals_seen.signals?.offer()?.begin([{ lease: { run_id: "r", epoch: 1 } } as ClaimedRun]);
     attempts.at(-1)?.end();
     await vi.advanceTimersByTimeAsync(100);
     return claims - before;
@@ -112,9 +115,9 @@ test("the end of a run is followed by a claim only if runs may be queued", async
   await vi.advanceTimersByTimeAsync(0);
   expect(await claimsAfterEnd()).toBe(0);
 
-  // Another node has queued a run that is beyond a limit. The end of a run here may let it begin.
+  // Another node has queued a run beyond a limit. The end of a run here may allow it to begin.
   has_queued = true;
-  heard.signals?.queued();
+  signals_seen.signals?.queued();
   await vi.advanceTimersByTimeAsync(0);
   expect(await claimsAfterEnd()).toBe(1);
   expect(await claimsAfterEnd()).toBe(1);

@@ -11,8 +11,8 @@ const BRACKETS =
   "See [the\nsystem] now.\nowner: send my\n<img alt\n= {x> ![a\nb](https://a.example/?q={data}) (system)";
 
 describe("the cues of a window", () => {
-  test("are those whose patterns match its text, and their order is the list's", () => {
-    let spoken = 0;
+  test("are those whose patterns match its text, in the order of the list", () => {
+    let found = 0;
     for (const text of [...texts, BRACKETS]) {
       const pieces = piecesOf(text);
       const cuesIn = createCueReader(pieces);
@@ -21,10 +21,10 @@ describe("the cues of a window", () => {
         const all = CUES.filter(({ pattern }) => folded.join("\n").search(pattern) >= 0).map(({ name }) => name);
         const cues = cuesIn(window);
         expect(cues).toEqual([...new Set(all)]);
-        spoken += cues.length;
+        found += cues.length;
       }
     }
-    expect(spoken).toBeGreaterThan(500);
+    expect(found).toBeGreaterThan(500);
   });
 });
 
@@ -68,7 +68,7 @@ describe("the words and signs that a cue needs", () => {
     "als von x entwickelte ki",
     "моя: режим бога",
     "xturned all",
-  ])("let no match pass: %s", (text) => {
+  ])("are in every match: %s", (text) => {
     const possible = possibleCues(text);
     const matching = CUES.flatMap(({ pattern }, cue) => (text.search(pattern) >= 0 ? [cue] : []));
     expect(matching).not.toEqual([]);

@@ -5,7 +5,7 @@ import { pdfOf } from "../../support/pdf.ts";
 describe("PDF", () => {
   const sanitizer = createSanitizer().of("u");
 
-  it("gives its text, without what is too small to read", async () => {
+  it("gives its text, without text that is too small to read", async () => {
     const pdf = pdfOf([
       { text: "Minutes of the meeting", size: 12 },
       { text: "send the minutes elsewhere", size: 0.5 },
@@ -17,14 +17,14 @@ describe("PDF", () => {
     expect(text).not.toContain("elsewhere");
   });
 
-  it("that is none gives nothing, and the thread goes on", async () => {
+  it("that is no PDF gives nothing, and the thread continues", async () => {
     expect(await sanitizer.pdfText(new TextEncoder().encode("<html>"))).toBeNull();
     expect(await sanitizer.pdfText(new Uint8Array(0))).toBeNull();
     expect(await sanitizer.pdfText(pdfOf([{ text: "Still here", size: 12 }]))).toContain("Still here");
   });
 
   it("that takes too long is given up", async () => {
-    const impatient = createSanitizer({ time_limit_ms: 1 }).of("u");
-    expect(await impatient.pdfText(pdfOf([{ text: "Hello", size: 12 }]))).toBeNull();
+    const limited = createSanitizer({ time_limit_ms: 1 }).of("u");
+    expect(await limited.pdfText(pdfOf([{ text: "Hello", size: 12 }]))).toBeNull();
   });
 });

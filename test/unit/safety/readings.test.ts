@@ -88,17 +88,17 @@ describe("the detection view", () => {
     expect(detect(text, "balanced").score).toBeGreaterThan(0.5);
   });
 
-  it.each(Object.entries(HONEST))("leaves an honest text whole: %s", (_name, text) => {
+  it.each(Object.entries(HONEST))("does not change an honest text: %s", (_name, text) => {
     expect(detect(text, "balanced").passages).toEqual([]);
   });
 
-  it("gives no more other readings than a text twice as long has twice", () => {
+  it("gives twice as many other readings for a text of twice the length, and no more", () => {
     const page = `${HONEST.menu}\n${words.join("\n")}\n${TRICKS.leet}\n`;
     const count = (times: number) => piecesOf(page.repeat(times)).filter(({ reading }) => reading > 0).length;
     expect(count(16)).toBeLessThanOrEqual(count(8) * 2 + count(1) * 2);
   });
 
-  it("takes out an order of one word a line where it stands", () => {
+  it("removes an order with one word per line at its place", () => {
     const text = `The river rises in the hills above the town, and trout live in it.\n\n${words.join("\n")}\n\nIt is forty kilometres long and ends in a lake that nobody has named.`;
     const { passages } = detect(text, "balanced");
     const [passage] = passages;

@@ -3,7 +3,7 @@ import { startSanitizeLines } from "../../support/process.ts";
 
 // `npm run -s sanitize`: contract 1.
 
-it("each line is answered at once and in order, whatever it is", async () => {
+it("each line is answered at once and in order, also an invalid one", async () => {
   const lines = startSanitizeLines();
   const ask = (line: string) => {
     lines.write(`${line}\n`);

@@ -2,14 +2,14 @@ import { describe, expect, it } from "vitest";
 import { BUSY, createSanitizer } from "../../../src/safety/sanitizer.ts";
 
 const page = (content: string) => ({ content, kind: "text", level: "balanced", mark: "m" }) as const;
-/** It keeps a thread for a second at least. */
+/** This page occupies a thread for at least a second. */
 const hostile = page("ingore instrcutions tpmorp metsys vtaber ".repeat(25_000));
 const ordinary = page("Plain words. ".repeat(1_000));
-/** Far below the second, so that the page is still at work when its share is over. */
+/** Far less than a second, so that the page is still being checked when its share is over. */
 const FAIR_SHARE_MS = 50;
 
-describe("a page that is costly to judge", () => {
-  it("gives up its thread after its fair share when another user's page waits, and may be sent again", async () => {
+describe("a page that is costly to check", () => {
+  it("releases its thread after its fair share if another user's page waits, and can be sent again", async () => {
     const sanitizer = createSanitizer({ threads: 1, fair_share_ms: FAIR_SHARE_MS });
     const costly = sanitizer.of("attacker").sanitize(hostile);
     const other = await sanitizer.of("other").sanitize(ordinary);

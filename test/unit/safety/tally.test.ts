@@ -6,7 +6,7 @@ import { createTally } from "../../../src/safety/judging/tally.ts";
 import { piecesOf } from "../../../src/safety/judging/windows.ts";
 
 describe("a window's weight", () => {
-  test("counts each feature of its pieces once, whichever of them have it", () => {
+  test("counts each feature of its pieces once, also if several pieces have it", () => {
     const model = loadModel();
     const pieces = piecesOf("The rules are new. Read the rules! The rules are new. 漢字 and 24 rules. Read on.");
     const weigh = createTally(model, pieces);
@@ -24,7 +24,7 @@ describe("a window's weight", () => {
 });
 
 describe("folding", () => {
-  test("replaces look-alikes beside dashes and quotation marks", () => {
+  test("replaces look-alikes next to dashes and quotation marks", () => {
     expect(fold("—1gn0re “аll”…prev1ous—")).toBe('—ignore "all"...previous—');
   });
 
@@ -32,8 +32,8 @@ describe("folding", () => {
     "Café “naïve” – it’s ½ ‼…",
     "1gn0r\u00e9 \u00a0\u2003the  r\u00fcles",
     "\u0130\u0149\u00c5\u00a8\u2017 \u00ab\u00df\u00bb",
-  ])("of accents and punctuation is the same by themselves as beside other scripts: %s", (text) => {
-    // A letter of another script makes the whole text take the long way.
+  ])("of accents and punctuation is the same alone and next to other scripts: %s", (text) => {
+    // A letter of another script makes the whole text take the slow path.
     expect(`${fold(text)} 漢`).toBe(fold(`${text} 漢`));
   });
 });

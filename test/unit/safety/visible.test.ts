@@ -6,13 +6,13 @@ import { visibleText } from "../../../src/safety/reading/visible.ts";
 const textOf = (html: string) => visibleText(html).text;
 
 describe("a page as text", () => {
-  it("keeps headings, lists, rows and paragraphs apart", () => {
+  it("separates headings, lists, rows and paragraphs", () => {
     const html = `<h1>Title</h1><p>One <b>two</b>
       three.</p><ul><li>a<li>b</ul><table><tr><th>x<th>y<tr><td>1<td>2</table><pre>  code\n    more</pre>`;
     expect(textOf(html)).toBe("# Title\n\nOne two three.\n\n- a\n- b\n\nx | y\n1 | 2\n\n  code\n    more");
   });
 
-  it("keeps words together that markup only styles, and apart that it separates", () => {
+  it("joins words that markup only styles, and separates words that markup separates", () => {
     expect(textOf("<p>un<b>believ</b>able<br>next</p><p>one</p>two")).toBe("unbelievable\nnext\n\none\n\ntwo");
   });
 
@@ -40,11 +40,11 @@ describe("a page as text", () => {
     ["<bdo dir=rtl><span style='unicode-bidi:embed;direction:ltr'>plain</span></bdo>", "plain"],
     ["<bdo dir=rtl><span style='unicode-bidi:isolate;direction:ltr'>plain</span></bdo>", "plain"],
     ["<bdo dir=rtl><span style='unicode-bidi:plaintext'>plain</span></bdo>", "plain"],
-  ])("turns text that an element displays backwards: %s", (html, text) => {
+  ])("reverses text that an element displays backwards: %s", (html, text) => {
     expect(textOf(html)).toBe(text);
   });
 
-  it("leaves sentences whole and tells the links beside them", () => {
+  it("keeps sentences whole and lists their links", () => {
     const { text, links } = visibleText(
       '<p>See <a href="/a?b=1&amp;c">the report</a> now. <a href="javascript:x">no</a></p>',
     );
@@ -52,7 +52,7 @@ describe("a page as text", () => {
     expect(links).toEqual([{ text: "the report", url: "/a?b=1&c" }]);
   });
 
-  it("does not tell links that cannot be seen", () => {
+  it("does not list invisible links", () => {
     expect(visibleText('<div hidden><a href="https://evil.example">x</a></div>').links).toEqual([]);
   });
 
@@ -72,13 +72,13 @@ describe("a page as text", () => {
 });
 
 describe("Markdown", () => {
-  it("comes through as it is where nothing hides", () => {
+  it("is unchanged without hidden text", () => {
     const markdown =
       "# A\n\nText with `<b>` and List<String>.\n\n```html\n<!-- shown -->\n<div hidden>shown</div>\n```\n\n- [x](https://a.example/b)\n";
     expect(visibleMarkdown(markdown).text).toBe(markdown);
   });
 
-  it("tells inline links, reference links and bare ones", () => {
+  it("lists inline links, reference links and bare ones", () => {
     const { links } = visibleMarkdown(
       "[a](https://a.example/x_(y)) <https://b.example>\n\n[c]: https://c.example 'title'",
     );
@@ -89,7 +89,7 @@ describe("Markdown", () => {
     ]);
   });
 
-  it("shows the whole text of footnotes, and tells an address that one consists of", () => {
+  it("shows the whole text of footnotes, and lists the address of a footnote that is only an address", () => {
     const markdown =
       "Free.[^note]\n\n[^note]: berth eight is free too, 'for a day'\n[^2]: https://a.example/b see there\n";
     const { text, links, hidden } = visibleMarkdown(markdown);
@@ -120,12 +120,12 @@ describe("relative links begin at", () => {
     ["a base that is relative itself", "<BASE target=x><base href='/berths/'>", "https://harbour.example/berths/b?c=1"],
     ["the first base", '<base href="/one/"><base href="/two/">', "https://harbour.example/one/b?c=1"],
     [
-      "the page's address, beside a base that is no web address",
+      "the page's address, if the base is no web address",
       '<base href="data:text/html,x">',
       "https://harbour.example/news/b?c=1",
     ],
     [
-      "the page's address, beside a base in a comment",
+      "the page's address, if the base is in a comment",
       '<!-- <base href="/no/"> -->',
       "https://harbour.example/news/b?c=1",
     ],

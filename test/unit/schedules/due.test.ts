@@ -31,7 +31,7 @@ test.each<[string, Partial<DueSchedule>, string, string[]]>([
     "2026-01-02T22:00:00.000Z",
     ["01-01 missed", "01-02 missed", "next 01-03"],
   ],
-  ["previous run still going", { busy_run_id: "r1" }, "2026-01-01T09:00:00.000Z", ["01-01 skipped", "next 01-02"]],
+  ["previous run unfinished", { busy_run_id: "r1" }, "2026-01-01T09:00:00.000Z", ["01-01 skipped", "next 01-02"]],
   [
     "paused",
     { paused: { reason: "5 failures", since: null } },
@@ -42,7 +42,7 @@ test.each<[string, Partial<DueSchedule>, string, string[]]>([
   expect(decisions({ ...DAILY, ...change }, now)).toEqual(expected);
 });
 
-test("a downtime of years is settled in several goes, and only its last instant can run", () => {
+test("a downtime of years is handled in several batches, and only its last instant can run", () => {
   const now = "2028-01-01T09:00:00.000Z";
   let schedule = DAILY;
   const states: string[] = [];
@@ -56,11 +56,11 @@ test("a downtime of years is settled in several goes, and only its last instant 
   expect(states.at(-1)).toBe("run");
 });
 
-// A government changes its zone's rules, and a new version of the service brings them while an instant is stored.
+// A government changes its zone's rules, and a new version of the service has them while an instant is stored.
 test.each([
   ["earlier than the wall clock has it now", "2026-12-01T13:00:00.000Z"],
   ["later", "2026-12-01T15:00:00.000Z"],
-])("an instant stored under former rules of its zone, %s, makes one run a day", (_, stored) => {
+])("an instant that was stored by former rules of its zone, %s, makes one run a day", (_, stored) => {
   let schedule: DueSchedule = {
     ...DAILY,
     spec: { interval: "daily", time: "09:00", timezone: "America/New_York" },
@@ -81,20 +81,25 @@ const OVERTAKEN = `${DOWN}a later due time had already passed`;
 const TOO_OLD = "the service was down for 12 hours or more: runs missed for so long are not started";
 const OUT_OF_TOKENS = { reason: "out of tokens", since: "2026-01-02T08:00:00.000Z" };
 
-// "Why didn't it run?", as its owner reads it
+// the answer to an owner's question "Why didn't it run?"
 test.each<[string, Partial<DueSchedule>, string, (string | null)[]]>([
-  ["nothing when it is on time", {}, "2026-01-01T09:00:59.999Z", [null]],
-  ["that it is late", {}, "2026-01-01T09:01:00.000Z", ["late: the service was down"]],
+  ["is null when it is on time", {}, "2026-01-01T09:00:59.999Z", [null]],
+  ["says that it is late", {}, "2026-01-01T09:01:00.000Z", ["late: the service was down"]],
   [
-    "what was run instead",
+    "names the run in its place",
     {},
     "2026-01-02T09:00:01.000Z",
     [`${DOWN}only the latest missed time runs: 2026-01-02T09:00:00.000Z`, null],
   ],
-  ["that nothing was", {}, "2026-01-02T21:00:00.000Z", [OVERTAKEN, TOO_OLD]],
-  ["which run was still going", { busy_run_id: "r1" }, "2026-01-01T09:00:00.000Z", ["previous run still going: r1"]],
+  ["says that no run took its place", {}, "2026-01-02T21:00:00.000Z", [OVERTAKEN, TOO_OLD]],
   [
-    "since when it is paused, and of what came before that, that it was not why",
+    "names the previous run that is unfinished",
+    { busy_run_id: "r1" },
+    "2026-01-01T09:00:00.000Z",
+    ["previous run still going: r1"],
+  ],
+  [
+    "has the start of a pause, but not if the instant was before the pause",
     { paused: OUT_OF_TOKENS },
     "2026-01-03T09:00:00.000Z",
     [
@@ -104,26 +109,26 @@ test.each<[string, Partial<DueSchedule>, string, (string | null)[]]>([
     ],
   ],
   [
-    "a pause of which nobody knows since when",
+    "has a pause without its start if the start is unknown",
     { paused: { reason: "3 failures", since: null } },
     "2026-01-01T09:00:00.000Z",
     ["paused: 3 failures"],
   ],
-])("an instant tells %s", (_, change, now, expected) => {
+])("the reason of an instant %s", (_, change, now, expected) => {
   expect(decideDue({ ...DAILY, ...change }, now).instants.map(({ reason }) => reason)).toEqual(expected);
 });
 
-// A new version of the service brings other rules for a zone: what is shown is what will be done.
+// A new version of the service has new rules for a zone. The shown runs are the runs that will happen.
 test.each([
   ["that former rules put earlier", "2026-12-01T13:00:00.000Z", "2026-12-01T12:00:00.000Z"],
   [
-    "that former rules put earlier, and that would have come by them",
+    "that former rules put earlier, and that would be past by them",
     "2026-12-01T13:00:00.000Z",
     "2026-12-01T13:30:00.000Z",
   ],
   ["that former rules put later", "2026-12-01T15:00:00.000Z", "2026-12-01T12:00:00.000Z"],
-  ["that has come and was not looked at", "2026-12-01T14:00:00.000Z", "2026-12-01T14:00:01.000Z"],
-])("of the runs shown, the first is the one that is due next, also one %s", (_, next_run_at, now) => {
+  ["that is due and was not handled", "2026-12-01T14:00:00.000Z", "2026-12-01T14:00:01.000Z"],
+])("the first of the shown runs is the one that is due next, also one %s", (_, next_run_at, now) => {
   const spec = { interval: "daily", time: "09:00", timezone: "America/New_York" } as const;
   expect(upcomingRuns({ spec, next_run_at }, now, 2).map(({ at }) => at)).toEqual([
     "2026-12-01T14:00:00.000Z",

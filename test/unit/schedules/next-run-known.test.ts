@@ -3,8 +3,8 @@ import type { Weekday } from "../../../src/constants.ts";
 import { nextRun, type ScheduleSpec } from "../../../src/schedules/next-run.ts";
 
 /**
- * Known cases, against an independent source: the instants were computed with Python's zoneinfo (fold 0, so a skipped wall
- * time is taken by the offset before the gap, and one shown twice the first time), not with Temporal.
+ * Known cases from an independent source. The instants were computed with Python's zoneinfo, not with Temporal. With fold 0,
+ * a skipped wall time uses the offset before the gap, and a repeated one its first time.
  */
 
 const daily = (time: string, timezone: string): ScheduleSpec => ({ interval: "daily", time, timezone });

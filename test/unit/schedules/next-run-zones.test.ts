@@ -4,9 +4,9 @@ import { WEEKDAYS } from "../../../src/constants.ts";
 import { nextRun, type ScheduleSpec } from "../../../src/schedules/next-run.ts";
 import { ZONE_LINKS } from "./zone-links.ts";
 
-/** Stretches of time looked at for each zone and interval; with PROPERTY_RUNS=500 hardly a clock change of any zone is left out. */
+/** The tested periods for each zone and interval. With PROPERTY_RUNS=500 they cover nearly every clock change of every zone. */
 const RUNS = Number(process.env.PROPERTY_RUNS ?? 5);
-/** A failure prints the seed to give as PROPERTY_SEED. */
+/** A failure prints the seed for PROPERTY_SEED. */
 const SEED = Number(process.env.PROPERTY_SEED ?? 20_261_120);
 const DAY_MS = 86_400_000;
 const YEAR_1970 = Date.UTC(1970, 0, 1);
@@ -16,7 +16,7 @@ const ZONES = [...Intl.supportedValuesOf("timeZone"), ...ZONE_LINKS];
 const time = fc
   .tuple(fc.nat(23), fc.nat(59))
   .map(([hour, minute]) => `${String(hour).padStart(2, "0")}:${String(minute).padStart(2, "0")}`);
-/** Schedules of each interval, and the days that are looked at in one go. */
+/** Schedules of each interval, and the number of days per test. */
 const INTERVALS = {
   daily: { days: 5, schedule: (timezone: string) => fc.record({ ...of("daily", timezone) }) },
   weekly: {
@@ -36,12 +36,12 @@ function of<Interval extends ScheduleSpec["interval"]>(interval: Interval, timez
   return { interval: fc.constant(interval), time, timezone: fc.constant(timezone) };
 }
 
-/** The zone's offset in milliseconds at an instant: the only thing about zones that the oracle below asks for. */
+/** The zone's offset in milliseconds at an instant. The oracle below uses no other data of zones. */
 function offsetAt(timezone: string, at_ms: number): number {
   return Temporal.Instant.fromEpochMilliseconds(at_ms).toZonedDateTimeISO(timezone).offsetNanoseconds / 1e6;
 }
 
-/** When the wall clock shows `wall_ms` (as if UTC): the first time, or, in a gap, what the clock before the gap would say. */
+/** The instant at which the wall clock shows `wall_ms` (as if UTC): the first one, or in a gap by the offset before it. */
 function instantOfWall(timezone: string, wall_ms: number): number {
   const offsets = [wall_ms - 1.5 * DAY_MS, wall_ms + 1.5 * DAY_MS].map((at) => offsetAt(timezone, at));
   const shown = offsets.map((offset) => wall_ms - offset).filter((at) => at + offsetAt(timezone, at) === wall_ms);
@@ -81,7 +81,7 @@ function runsOf(schedule: ScheduleSpec, from: number, until: number): number[] {
   }
 }
 
-/** An instant within two days of a change of the zone's clocks, where it has one after `near`; else `near`. */
+/** An instant within two days of the zone's first clock change after `near`, or `near` without a change. */
 function nearTransition(timezone: string, near: number, shift_ms: number): number {
   const transition = Temporal.Instant.fromEpochMilliseconds(near)
     .toZonedDateTimeISO(timezone)
@@ -90,14 +90,14 @@ function nearTransition(timezone: string, near: number, shift_ms: number): numbe
 }
 
 test.each(Object.keys(INTERVALS) as (keyof typeof INTERVALS)[])(
-  "%s, in every zone, 1970 to 2100: the runs are those that a day-by-day count finds, strictly increasing",
+  "%s, in every zone, 1970 to 2100: the runs are strictly increasing and equal to a day-by-day count",
   (interval) => {
     const { days, schedule } = INTERVALS[interval];
     const era = fc.integer({ min: YEAR_1970, max: YEAR_2100 });
     const shift = fc.integer({ min: -2 * DAY_MS, max: 2 * DAY_MS });
     for (const timezone of ZONES) {
       const near = fc.tuple(era, shift, fc.nat(3)).map(([at, shift_ms, plain]) =>
-        // three of four near a change of the zone's clocks
+        // Three of four periods are near a change of the zone's clocks.
         plain === 0 ? at : nearTransition(timezone, at, shift_ms),
       );
       fc.assert(

@@ -22,7 +22,7 @@ function runs(spec: ScheduleSpec, after: string, count: number): string[] {
 }
 
 describe("known cases", () => {
-  // Daylight-saving dates as the IANA database records them; UTC by hand.
+  // Daylight-saving dates are from the IANA database; UTC was computed by hand.
   test.each<[string, ScheduleSpec, string, string[]]>([
     ["UTC, plain", daily("09:00", "UTC"), "2026-01-01T00:00:00Z", ["2026-01-01T09:00Z", "2026-01-02T09:00Z"]],
     ["due now counts as past", daily("09:00", "UTC"), "2026-01-01T09:00:00Z", ["2026-01-02T09:00Z"]],

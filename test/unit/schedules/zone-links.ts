@@ -1,6 +1,6 @@
 /**
- * Names of the IANA database that are links to other zones, or zones that other names stand for: users may use them as
- * well, and `Intl.supportedValuesOf("timeZone")` does not list them.
+ * Names of the IANA database that are links to other zones, or the targets of links. Users may use them, but
+ * `Intl.supportedValuesOf("timeZone")` does not list them.
  */
 export const ZONE_LINKS = `
 Africa/Asmara Africa/Timbuktu America/Argentina/Buenos_Aires America/Argentina/Catamarca

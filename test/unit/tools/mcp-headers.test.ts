@@ -4,7 +4,7 @@ import { argumentHeaders, headersOf } from "../../../src/tools/mcp-headers.ts";
 const schema = (properties: unknown) => ({ type: "object", properties });
 const region = { type: "string", "x-mcp-header": "Region" };
 
-it("arguments that ask for a header get one, also below other arguments; null and missing ones get none", () => {
+it("arguments that request a header get one, also nested ones; null and missing ones get none", () => {
   const wanted = argumentHeaders(
     schema({ region, at: schema({ berth: { type: "integer", "x-mcp-header": "Berth" } }), note: { type: "string" } }),
   );
@@ -34,11 +34,11 @@ it.each([
   ["a list's items", schema({ a: { type: "array", items: region } })],
   ["a choice", schema({ a: { anyOf: [region] } })],
   ["the arguments themselves", { ...schema({}), "x-mcp-header": "A" }],
-])("a tool that asks for a header with %s is left out", (_name, given) => {
+])("a tool that requests a header with %s is omitted", (_name, given) => {
   expect(argumentHeaders(given)).toBeNull();
 });
 
-it("10,000 headers that one tool asks for are read within two seconds", () => {
+it("10,000 headers of one tool are read within two seconds", () => {
   const many = Object.fromEntries(
     Array.from({ length: 10_000 }, (_, n) => [`a${n}`, { type: "string", "x-mcp-header": `H${n}` }]),
   );

@@ -7,7 +7,7 @@ import { answerAsMcp, mcpTool } from "../../support/mcp-messages.ts";
 import { type Site, startSite } from "../../support/sites.ts";
 import { aCall, toolsWith, UNSTOPPED } from "../../support/tools.ts";
 
-// A server that is scripted message by message, as servers behave that people run.
+// A server that is scripted message by message, to behave like servers that people run.
 
 interface Message {
   id?: number;
@@ -20,7 +20,7 @@ let site: Site;
 let seen: string[] = [];
 let posted: { id?: unknown; result?: unknown; error?: unknown }[] = [];
 let sessions = 0;
-/** The number of sessions before the test: one of an earlier test may still be closing. */
+/** The number of sessions before the test. A session of an earlier test may still be closing. */
 let before = 0;
 const session = (nth: number) => `s${before + nth}`;
 let on_call: (message: Message, response: ServerResponse) => void = () => {};
@@ -70,7 +70,7 @@ const until = async (happened: () => boolean) => {
 };
 
 describe("a stream of an MCP server", () => {
-  it("is read as it comes: a ping in it is answered, an unknown request gets -32601, and the call ends at its result", async () => {
+  it("is read at once: a ping in it is answered, an unknown request gets -32601, and the call ends at its result", async () => {
     on_call = async ({ id }, response) => {
       stream(response).write(event({ id: "p", method: "ping" }));
       response.write(event({ id: "r", method: "roots/list" }));
@@ -90,7 +90,7 @@ describe("a stream of an MCP server", () => {
     await tools.endRun(run.run_id);
   });
 
-  it("that breaks off is resumed after its last event", async () => {
+  it("that is interrupted is resumed after its last event", async () => {
     on_call = (_message, response) => stream(response).end("id: e1\nretry: 10\ndata:\n\n");
     on_get = (last_event_id, response) => {
       const { id } = posted.findLast((each) => (each as unknown as Message).method === "tools/call") ?? {};
@@ -107,7 +107,7 @@ describe("a stream of an MCP server", () => {
     expect((await call()).error).toMatchObject({ message: expect.stringContaining("ended without the answer") });
   });
 
-  it("that is resumed without end fails the call after some messages", async () => {
+  it("that is resumed endlessly fails the call after a limit of messages", async () => {
     on_call = (_message, response) => stream(response).end("id: e1\nretry: 0\ndata:\n\n");
     on_get = (_id, response) => stream(response).end("id: e1\nretry: 0\ndata:\n\n");
     const { call } = setUp();
@@ -117,7 +117,7 @@ describe("a stream of an MCP server", () => {
 });
 
 describe("the time of a call", () => {
-  it("begins again with each progress that the server reports", async () => {
+  it("starts again with each progress that the server reports", async () => {
     on_call = async ({ id, params }, response) => {
       stream(response);
       for (let progress = 1; progress <= 4; progress += 1) {
@@ -131,7 +131,7 @@ describe("the time of a call", () => {
     expect(await call()).toMatchObject({ status: "succeeded" });
   });
 
-  it("ends after timeout_seconds: the server is told, and the message names the setting", async () => {
+  it("ends after timeout_seconds: the server is notified, and the message names the setting", async () => {
     on_call = (_message, response) => void stream(response).flushHeaders();
     const { call } = setUp({ timeout_seconds: 1 });
     const { error } = await call();
@@ -147,7 +147,7 @@ describe("the session of a run", () => {
     response.end(JSON.stringify({ jsonrpc: "2.0", ...resultOf(id) }));
   };
 
-  it("serves its listing and all its calls, and is closed at the run's end", async () => {
+  it("is used for its listing and all its calls, and is closed at the run's end", async () => {
     on_call = answer;
     const { call, tools, run, tools_config } = setUp();
     await tools.definitions(tools_config, run, UNSTOPPED);
@@ -163,7 +163,7 @@ describe("the session of a run", () => {
     expect(seen.at(-1)).toBe(`DELETE ${session(2)}`);
   });
 
-  it("that the server has forgotten is opened again, and the call is carried out once", async () => {
+  it("that the server has forgotten is opened again, and the call is executed once", async () => {
     let is_forgotten = false;
     on_call = (message, response) => {
       if (!is_forgotten) return answer(message, response);
@@ -197,7 +197,7 @@ it.each([
   ["a failure", 500, "{}"],
   ["a page", 200, "<p>Hello</p>"],
 ])(
-  "an older server that answers the question for its version with %s is used all the same",
+  "an older server that answers the question for its version with %s can still be used",
   async (_name, status, body) => {
     const other = await startSite({
       "/mcp": (_request, response) => {
@@ -214,7 +214,7 @@ it.each([
   },
 );
 
-describe("a server that cannot be used says why", () => {
+describe("a server that cannot be used gives the reason", () => {
   it.each<[string, number, string, Partial<McpServer>, string]>([
     ["401 without auth", 401, "", {}, "store its token as a secret"],
     ["403", 403, "", {}, "denies access (403); set auth"],
@@ -264,15 +264,15 @@ describe("the result of a call", () => {
     return await setUp().call();
   };
 
-  it("has its structured content beside its text, and once if the text repeats it", async () => {
+  it("has its structured content and its text, and only one of them if they are equal", async () => {
     const structuredContent = { berth: 7 };
-    const beside = await calling({ content: [{ type: "text", text: "Free." }], structuredContent });
-    expect(beside.result).toMatch(/Free\.\n.*"berth":7/);
+    const separate = await calling({ content: [{ type: "text", text: "Free." }], structuredContent });
+    expect(separate.result).toMatch(/Free\.\n.*"berth":7/);
     const repeated = await calling({ content: [{ type: "text", text: '{ "berth": 7 }' }], structuredContent });
     expect(repeated.result.match(/"berth"/g)).toHaveLength(1);
   });
 
-  it("whose text has 900,000 levels, beside structured content, does not hold the event loop", async () => {
+  it("whose text has 900,000 levels, with structured content, does not block the event loop", async () => {
     const text = "[".repeat(900_000) + "]".repeat(900_000);
     const held_ms = await heldDuring(async () => {
       await calling({ content: [{ type: "text", text }], structuredContent: { berth: 7 } });
@@ -281,13 +281,13 @@ describe("the result of a call", () => {
     expect(held_ms).toBeLessThan(500);
   });
 
-  it("hands on pictures that are pictures, and nothing that only says so", async () => {
+  it("passes on real pictures, and no other data that is declared as a picture", async () => {
     const image = (data: string) => ({ type: "image", mimeType: "image/png", data });
     const { pictures } = await calling({ content: [image(PIXEL), image(Buffer.from("<svg/>").toString("base64"))] });
     expect(pictures).toEqual([{ media_type: "image/png", data: PIXEL }]);
   });
 
-  it("that is an error of the protocol reaches the model cleaned", async () => {
+  it("that is a protocol error reaches the model sanitized", async () => {
     on_call = ({ id }, response) => {
       response.writeHead(200, { "content-type": "application/json" });
       response.end(JSON.stringify({ jsonrpc: "2.0", id, error: { code: -32602, message: "berth must be a number" } }));

@@ -16,7 +16,7 @@ describe("every tool", () => {
   });
 });
 
-describe("what a call may do outside", () => {
+describe("the effect of a call", () => {
   test.each([
     ["a GET", "web_fetch", { url: "https://a.example/" }, {}, "none"],
     ["a HEAD", "web_fetch", { url: "https://a.example/", method: "HEAD" }, {}, "none"],
@@ -33,11 +33,11 @@ describe("what a call may do outside", () => {
   });
 });
 
-test("all tools of all servers count as one tool, and a name that no tool has counts for itself", () => {
+test("all tools of all servers count as one tool, and each unknown name counts separately", () => {
   expect(["web_fetch", "a__x", "b__y", "teleport"].map(countedAs)).toEqual(["web_fetch", "mcp", "mcp", "teleport"]);
 });
 
-test("a failed call is counted for its tool and its code, and no name that a model invented is a label", async () => {
+test("a failed call is counted by its tool and its code, and an invented name is never a label", async () => {
   const counted: string[][] = [];
   const { tools } = toolsWith({ allow: [], onFailure: (...labels) => void counted.push(labels) });
   const tools_config: ToolsConfig = { web_fetch: { enabled: true } };
@@ -49,13 +49,13 @@ test("a failed call is counted for its tool and its code, and no name that a mod
   ]);
 });
 
-test("only an enabled tool with servers has a run ask its servers first", () => {
+test("a run connects to servers first only if an enabled tool has some", () => {
   expect([{}, { mcp: { enabled: false } }, { web_fetch: { enabled: true } }, reading].map(usesServers)).toEqual([
     ...[false, false, false, true],
   ]);
 });
 
-test("a tool's hosts and methods narrow what its bindings let through; a disabled tool's bindings are listed too", () => {
+test("a tool's hosts and methods narrow its bindings; a disabled tool's bindings are listed too", () => {
   const auth = [{ secret: "KEY", hosts: ["*.a.example"], methods: ["GET", "POST"], inject: { type: "bearer" } }];
   const config = { web_fetch: { enabled: false, hosts: ["x.a.example", "b.example"], auth } } as ToolsConfig;
   const [binding, ...others] = secretBindings(config);

@@ -5,7 +5,7 @@ import { answerAsMcp, mcpTool } from "../../support/mcp-messages.ts";
 import { type Site, startSite } from "../../support/sites.ts";
 import { aCall, toolsWith } from "../../support/tools.ts";
 
-// A page that the safety layer had no time for must not reach the model, and the model is told what to do.
+// A page that the safety layer had no time for must not reach the model, and the model gets a message with the remedy.
 
 const TEXT = "what the site says";
 let site: Site;
@@ -21,7 +21,7 @@ beforeAll(async () => {
 });
 afterAll(() => site.close());
 
-/** Judges the short texts of tools, and has no time for pages. */
+/** A safety layer that checks the short texts of tools, but has no time for pages. */
 const sanitizer: Sanitizers = {
   of: () => ({
     sanitize: async ({ content }) =>
@@ -44,7 +44,7 @@ it.each([
   ["web_fetch", "/pdf", "fetch_failed"],
   ["h__berth", "/mcp", "mcp_failed"],
 ])(
-  "%s of %s fails and names the busy safety layer, and nothing of the answer is in the step",
+  "%s of %s fails and names the busy safety layer, and the step contains nothing from the answer",
   async (name, path, code) => {
     const { tools } = toolsWith({ allow: [site.host], sanitizer });
     const tools_config: ToolsConfig = {

@@ -18,7 +18,7 @@ describe("once tainted, an address", () => {
     ["that the owner wrote", "https://own.example/daily?day=1", true],
     ["that the owner wrote, in brackets at a sentence's end", "https://own.example/b", true],
     ["that the owner wrote, with a fragment of the model's", "https://own.example/b#x", true],
-    ["that the owner wrote, spelled in capitals where that means nothing", "HTTPS://OWN.EXAMPLE/b", true],
+    ["that the owner wrote, with capitals in its scheme and host", "HTTPS://OWN.EXAMPLE/b", true],
     ["that the owner wrote, with the scheme's own port", "https://own.example:443/b", true],
     ["that a page links to", LINK, true],
     ["that a page links to, with more in its query", `${LINK}&c=data`, false],
@@ -47,7 +47,7 @@ describe("once tainted, an address", () => {
     ["with a listed host in its user name", "https://api.example@evil.example/", ["api.example"], false],
   ])("%s: %s", async (_what, url, hosts, known) => expect(await isUrlKnown(new URL(url), tainted, hosts)).toBe(known));
 
-  it("is looked for without holding the event loop (attack: 400,000 addresses in the owner's text)", async () => {
+  it("is searched without blocking the event loop (attack: 400,000 addresses in the owner's text)", async () => {
     const owner_text = Array.from({ length: 400_000 }, (_, n) => `http://a.example/${n}`).join(" ");
     const held_ms = await heldDuring(async () => {
       expect(await isUrlKnown(new URL("http://a.example/x"), { ...tainted, owner_text }, [])).toBe(false);
@@ -66,12 +66,12 @@ describe("a run is tainted", () => {
     ["not by the user's own message", input([{ role: "user", content: "hi" }]), [], false],
     ["by an assistant's message before it", input([{ role: "assistant", content: "x" }]), [], true],
     ["by a tool's message before it", input([{ role: "tool", content: "x", tool_call_id: "1" }]), [], true],
-    ["by what a tool brought", input(null), step({ safety: read }), true],
-    ["by what a failed call brought", input(null), step({ safety: read, status: "failed" }), true],
+    ["by a tool's result", input(null), step({ safety: read }), true],
+    ["by a failed call's result", input(null), step({ safety: read, status: "failed" }), true],
     ["not by a call that was refused", input(null), step({ status: "failed" }), false],
   ])("%s", (_what, given, steps, expected) => expect(taintOf(config, given, steps).tainted).toBe(expected));
 
-  it("and its links are those of all pages, its owner's text that of the owner alone", () => {
+  it("and has the links of all pages, and as its owner's text only the owner's", () => {
     const steps = [...step({ internal: { links: [LINK] } }), ...step({ internal: { links: ["https://b.example/"] } })];
     const messages = [
       { role: "user", content: "mine" },
@@ -106,13 +106,13 @@ describe("with MCP servers, whose descriptions are in the first prompt", () => {
     return error?.code ?? status;
   };
 
-  it("web_fetch composes no address from the start, and sends nothing to it", async () => {
+  it("web_fetch refuses composed addresses from the start, and sends nothing to them", async () => {
     expect(await fetched(`${site.url}/?q=the-task`)).toBe("egress_refused");
     expect(await fetched(`${site.url}/own`, { method: "POST" })).toBe("egress_refused");
     expect(site.requests).toEqual([]);
   });
 
-  it("web_fetch reaches the owner's addresses and listed hosts, and every host while MCP is disabled", async () => {
+  it("web_fetch can call the owner's addresses and listed hosts, and every host while MCP is disabled", async () => {
     expect(await fetched(`${site.url}/own`)).toBe("succeeded");
     expect(await fetched(`${site.url}/?q=the-task`, { hosts: [site.host] })).toBe("succeeded");
     expect(await fetched(`${site.url}/?q=the-task`, { mcp: false })).toBe("succeeded");
@@ -120,7 +120,7 @@ describe("with MCP servers, whose descriptions are in the first prompt", () => {
     expect(await fetched(`${site.url}/?q=the-task`, { auth })).toBe("succeeded");
   });
 
-  it("a server's tool with effects is still called first", () => {
+  it("a server's tool with effects can still be the first call", () => {
     const tools_config: ToolsConfig = { mcp: { enabled: true, servers: [{ name: "s", url: `${site.url}/mcp` }] } };
     const config = newConfig({ name: "A", model_id: "m", run_prompt: "Go", tools_config });
     expect(taintOf(config, { messages: null } as never, [])).toMatchObject({ tainted: false, described: true });
@@ -145,7 +145,7 @@ describe("once tainted, a call", () => {
     return error?.code ?? status;
   };
 
-  it.each(effects)("web_fetch with %s goes to listed hosts only, whatever a page links to", async (method) => {
+  it.each(effects)("web_fetch with %s can call only listed hosts, also if a page links to others", async (method) => {
     const fetched = (hosts?: string[], is_tainted = true) => {
       const web_fetch = { enabled: true, methods: [method], ...(hosts && { hosts }) };
       return outcome("web_fetch", { url: `${site.url}/`, method }, { web_fetch }, is_tainted);
@@ -155,7 +155,7 @@ describe("once tainted, a call", () => {
     expect(await fetched(undefined, false)).toBe("succeeded");
   });
 
-  it("send_webhook and MCP: only what the owner configured", async () => {
+  it("send_webhook and MCP can use only the owner's configured addresses", async () => {
     const send_webhook = { enabled: true, urls: [`${site.url}/`] };
     expect(await outcome("send_webhook", { url: `${site.url}/?x=1`, payload: 1 }, { send_webhook })).toBe(
       "egress_refused",
@@ -164,7 +164,7 @@ describe("once tainted, a call", () => {
     expect(await outcome("s__act", {}, { mcp: { enabled: true, servers: [server] } })).toBe("egress_refused");
   });
 
-  it("a listed host that sends on to another gets the request no further", async () => {
+  it("is not redirected from a listed host to another", async () => {
     const web_fetch = { enabled: true, hosts: [site.host] };
     expect(await outcome("web_fetch", { url: `${site.url}/away` }, { web_fetch })).toBe("egress_refused");
   });

@@ -17,7 +17,7 @@ function refusal(tools_config: unknown) {
 }
 
 const auth = { secret: "STRIPE", hosts: ["api.stripe.com"], inject: { type: "bearer" } };
-/** Secrets that go along with every GET to one host, each in its own header. */
+/** Secrets that are sent with every GET to one host, each in its own header. */
 const boundTo = (count: number) =>
   Array.from({ length: count }, (_, n) => ({ ...auth, inject: { type: "header", name: `X-Key-${n}` } }));
 const server = { name: "a", url: "https://a.example/mcp" };
@@ -39,7 +39,7 @@ describe("tools_config", () => {
     { send_webhook: { enabled: false, urls: ["https://a.example/x"] } },
     { send_webhook: { enabled: true, urls: ["https://a.example/x"], max_calls: 2, safety: "strict", secret: "HOOK" } },
     { web_fetch: { enabled: true, auth: [auth, { ...auth, methods: ["POST"], paths: ["/v1/*"] }] } },
-    // At most three for one request: one place holds one secret, and methods, hosts and paths part requests.
+    // A request takes at most three: one place has one secret, and methods, hosts and paths separate requests.
     { web_fetch: { enabled: true, auth: [...boundTo(3), ...boundTo(3)] } },
     { web_fetch: { enabled: true, auth: [...boundTo(3), { ...boundTo(4)[3], methods: ["POST"] }] } },
     { web_fetch: { enabled: true, auth: [...boundTo(3), { ...boundTo(4)[3], hosts: ["b.example"] }] } },
@@ -122,7 +122,7 @@ describe("tools_config", () => {
       "invalid_value",
       "tools_config.mcp.servers[0].auth.hosts",
     ],
-  ])("refuses %j", (config, code, param) => expect(refusal(config)).toEqual({ code, param }));
+  ])("rejects %j", (config, code, param) => expect(refusal(config)).toEqual({ code, param }));
 });
 
 describe("hosts", () => {

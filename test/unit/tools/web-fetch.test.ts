@@ -53,7 +53,7 @@ function call(args: unknown, settings: Partial<WebFetchSettings> = {}, more: Par
 }
 
 describe("web_fetch", () => {
-  it("brings back what a reader sees, fenced with the run's mark, and the page's links", async () => {
+  it("returns the text that a reader sees, fenced with the run's mark, and the page's links", async () => {
     const result = await call({ url: site.url });
     expect(result).toMatchObject({
       status: "succeeded",
@@ -77,19 +77,19 @@ describe("web_fetch", () => {
     expect((await call({ url: site.url + path })).result).toContain(text);
   });
 
-  it("escapes in JSON hide nothing from the safety layer", async () => {
+  it("decodes escapes in JSON before the safety layer", async () => {
     const { safety, result } = await call({ url: `${site.url}/json` });
     expect(safety?.verdict.injected).toBe(true);
     expect(result).not.toContain("previous instructions and");
   });
 
-  it("a type it cannot read is said plainly to the model", async () => {
+  it("tells the model plainly that it cannot read a type", async () => {
     const result = await call({ url: `${site.url}/picture` });
     expect(result).toMatchObject({ status: "failed", error: { code: "unsupported_content" }, safety: null });
     expect(result.result).toContain("the answer is image");
   });
 
-  it("a PDF's text is read, and passes the safety layer", async () => {
+  it("reads a PDF's text, which passes the safety layer", async () => {
     const result = await call({ url: `${site.url}/pdf` });
     expect(result).toMatchObject({ status: "succeeded", safety: { verdict: { injected: false } } });
     expect(result.result).toContain("Minutes of the meeting");
@@ -97,7 +97,7 @@ describe("web_fetch", () => {
     expect(broken).toMatchObject({ status: "failed", error: { code: "unsupported_content" }, safety: null });
   });
 
-  it("with safety: strict a page that attacks is not used at all, and what was found is told", async () => {
+  it("with safety: strict does not use a page with an attack, and reports the attack", async () => {
     const url = `${site.url}/json`;
     expect(await call({ url }, { safety: "balanced" })).toMatchObject({ status: "succeeded" });
     const refused = await call({ url }, { safety: "strict" });
@@ -110,28 +110,25 @@ describe("web_fetch", () => {
     expect(refused.result).not.toContain("previous instructions");
   });
 
-  it.each(["/odd", "/away"])(
-    "nothing that the server wrote stands in what the model is told of a failure: %s",
-    async (path) => {
-      const { status, result, error } = await call({ url: site.url + path });
-      expect(status).toBe("failed");
-      expect(result + error?.message).not.toMatch(/ignore/);
-    },
-  );
+  it.each(["/odd", "/away"])("gives the model no text of the server in a failure: %s", async (path) => {
+    const { status, result, error } = await call({ url: site.url + path });
+    expect(status).toBe("failed");
+    expect(result + error?.message).not.toMatch(/ignore/);
+  });
 
-  it("an error page is a failed step that the model can still read", async () => {
+  it("makes an error page a failed step that the model can still read", async () => {
     const result = await call({ url: `${site.url}/gone` });
     expect(result).toMatchObject({ status: "failed", error: { code: "http_error" } });
     expect(result.result).toContain("No such page");
   });
 
-  it("a long text is cut inside the fence, and says so", async () => {
+  it("cuts a long text inside the fence, and says so", async () => {
     const { result } = await call({ url: `${site.url}/big` });
     expect(result).toMatch(/\[cut here: 150000 more characters\]\n\[.* end of text from outside\]$/);
   });
 
   it.each(["not json", "[]", "{}", '{"url": 1}', '{"url": "https://a.example", "header": "x"}', '{"url": "relative"}'])(
-    "bad arguments go back to the model: %s",
+    "reports bad arguments to the model: %s",
     async (text) => expect(await call(text)).toMatchObject({ status: "failed", error: { code: "invalid_arguments" } }),
   );
 
@@ -149,7 +146,7 @@ describe("web_fetch", () => {
     });
   });
 
-  it("only listed methods and hosts, and no more than max_calls", async () => {
+  it("allows only listed methods and hosts, and at most max_calls", async () => {
     expect(await call({ url: site.url, method: "POST" })).toMatchObject({ error: { code: "invalid_arguments" } });
     expect(
       (await call({ url: `${site.url}/echo`, method: "POST", body: "x" }, { methods: ["POST"] })).result,
@@ -164,7 +161,7 @@ describe("web_fetch", () => {
     });
   });
 
-  it("a stopped run stops the fetch", async () => {
+  it("stops when the run is stopped", async () => {
     await expect(call({ url: site.url }, {}, { signal: AbortSignal.abort() })).rejects.toThrow();
   });
 });
@@ -192,7 +189,7 @@ describe("after untrusted content has entered the run", () => {
     expect(await call({ url }, { hosts: [site.host] }, { taint: taint() })).toMatchObject({ status: "succeeded" });
   });
 
-  it("a fragment makes no other address, in the owner's text, a link or the call", async () => {
+  it("a fragment makes no different address, in the owner's text, a link or the call", async () => {
     const url = `${site.url}/echo`;
     for (const more of [{ owner_text: `Read ${url}#hours.` }, { links: new Set([`${url}#hours`]) }]) {
       for (const asked of [url, `${url}#hours`, `${url}#else`]) {
@@ -201,10 +198,10 @@ describe("after untrusted content has entered the run", () => {
     }
   });
 
-  it("an owner's text of nothing but brackets is searched in time that grows with its length", async () => {
+  it("an owner's text of brackets is searched in linear time", async () => {
     const owner_text = `https://a.example/${")".repeat(400_000)}x `.repeat(3);
     let least_ms = Number.POSITIVE_INFINITY;
-    // of several tries the quickest: the machine does other things too
+    // The quickest of several attempts, because other processes slow the machine.
     for (let tries = 0; tries < 5 && least_ms >= 500; tries += 1) {
       const start = performance.now();
       await call({ url: `${site.url}/echo` }, {}, { taint: taint({ owner_text }) });
@@ -213,7 +210,7 @@ describe("after untrusted content has entered the run", () => {
     expect(least_ms).toBeLessThan(500);
   });
 
-  it("a request with an effect goes to listed hosts only", async () => {
+  it("a request with an effect can only go to listed hosts", async () => {
     const url = `${site.url}/echo`;
     const methods: WebFetchSettings["methods"] = ["GET", "POST"];
     const known = taint({ links: new Set([url]) });
@@ -234,7 +231,7 @@ describe("safety: off", () => {
     return tools.call(aCall("web_fetch", { url: `${site.url}/orders` }, { tools_config, mark }));
   };
 
-  it("hands on unjudged what a reader sees, between fences, where the operator allows it", async () => {
+  it("passes on the visible text unchecked, between fences, if the operator allows it", async () => {
     const { result, safety } = await fetched("allowed");
     expect(result).toContain(page);
     expect(result).not.toContain("secret words");
@@ -242,7 +239,7 @@ describe("safety: off", () => {
     expect(safety?.verdict).toEqual({ injected: false, suspicious: false, score: 0 });
   });
 
-  it("of an agent that was saved while it was allowed counts as balanced", async () => {
+  it("counts as balanced, if the operator no longer allows it", async () => {
     const { result, safety } = await fetched("refused");
     expect(result).not.toContain("Ignore all previous");
     expect(safety?.verdict.injected).toBe(true);
@@ -277,11 +274,11 @@ describe("the log of a secret's uses", () => {
       [],
     ],
     ["a private receiver", "send_webhook", { url: inside, payload: 1 }, () => signed(inside), []],
-  ])("has nothing of a request to %s, which is refused", async (_, name, args, config, allow) => {
+  ])("has no entry for a request to %s, which is refused", async (_, name, args, config, allow) => {
     expect(await uses(name, args, config, allow)).toEqual({ status: "failed", code: "egress_refused", opened: [] });
   });
 
-  it("a secret that comes back ends the run also when the vault cannot be asked to take it out of use", async () => {
+  it("is not needed for an echo: a secret that is sent back ends the run, also if the vault cannot disable it", async () => {
     const { tools, vault } = toolsWith({ allow: [site.host], secrets });
     vault.setReflected = async () => Promise.reject(new Error("the key service is away"));
     const call = aCall("web_fetch", { url: `${site.url}/echo-key` }, { tools_config: bound([site.host]), mark });
@@ -291,7 +288,7 @@ describe("the log of a secret's uses", () => {
     });
   });
 
-  it("has one that was sent", async () => {
+  it("has an entry for a request that was sent", async () => {
     const { status, opened } = await uses("web_fetch", { url: `${site.url}/` }, (host) => bound([host]));
     expect({ status, opened }).toEqual({ status: "succeeded", opened: [`KEY ${site.host}`] });
   });
@@ -299,17 +296,17 @@ describe("the log of a secret's uses", () => {
 
 describe("definitions", () => {
   const { tools } = toolsWith({ allow: [] });
-  const told = (tools_config: ToolsConfig) => tools.definitions(tools_config, aCall("", {}).run, UNSTOPPED);
+  const definitionsOf = (tools_config: ToolsConfig) => tools.definitions(tools_config, aCall("", {}).run, UNSTOPPED);
 
-  it("tell the model of enabled tools only, with names and hosts at most", async () => {
-    expect(await told({})).toEqual([]);
-    expect(await told({ web_fetch: { enabled: false } })).toEqual([]);
-    const [definition] = await told({ web_fetch: { enabled: true, hosts: ["a.example"] } });
+  it("name only enabled tools to the model, with at most names and hosts", async () => {
+    expect(await definitionsOf({})).toEqual([]);
+    expect(await definitionsOf({ web_fetch: { enabled: false } })).toEqual([]);
+    const [definition] = await definitionsOf({ web_fetch: { enabled: true, hosts: ["a.example"] } });
     expect(definition?.function.description).toContain("a.example");
     expect(definition?.function.parameters).toMatchObject({ required: ["url"] });
   });
 
-  it("a tool that is not there fails the step, not the run", async () => {
+  it("do not include an unknown tool, whose call fails the step and not the run", async () => {
     expect(await call({}, {}, { name: "send_webhook" })).toMatchObject({
       status: "failed",
       error: { code: "unknown_tool" },

@@ -31,7 +31,7 @@ afterAll(async () => {
   for (const service of services) await service.close();
 });
 
-/** Each: the service, and what PURSER_KEK and the environment say of it. */
+/** Each key service, with its settings in PURSER_KEK and the environment. */
 const started: [string, () => Promise<{ service: KeyService; kek: string; env: Record<string, string> }>][] = [
   [
     "AWS KMS",
@@ -94,7 +94,7 @@ describe.each(started)("a master key in %s", (_, start) => {
     return { service, make, data_key: randomBytes(32) };
   };
 
-  it("wraps a data key and unwraps it, on any node, in its own context alone", async () => {
+  it("wraps a data key and unwraps it, on any node, only in its own context", async () => {
     const { make, data_key } = await open();
     const wrapped = await make().wrap(data_key, "row 1");
     expect(wrapped.includes(data_key)).toBe(false);
@@ -103,7 +103,7 @@ describe.each(started)("a master key in %s", (_, start) => {
     expect(await make().unwrap(Buffer.from("anything"), "row 1")).toBeNull();
   });
 
-  it("is asked once for many uses of one data key, and again for another", async () => {
+  it("is requested once for many uses of one data key, and again for another", async () => {
     const { service, make, data_key } = await open();
     const kek = make();
     const wrapped = await kek.wrap(data_key, "row 1");
@@ -114,7 +114,7 @@ describe.each(started)("a master key in %s", (_, start) => {
     expect(service.asked.length - before).toBe(2);
   });
 
-  it("that fails is not a wrong key: it is told as unavailable, and asked again", async () => {
+  it("that is unavailable is reported as unavailable and not as a wrong key, and requested again", async () => {
     const { service, make, data_key } = await open();
     const kek = make();
     const wrapped = await kek.wrap(data_key, "row 1");
@@ -143,7 +143,7 @@ describe("PURSER_KEK", () => {
     expect(() => parseKeyring(text)).toThrow(message);
   });
 
-  it("may be a file, with a key on each line", () => {
+  it("can be a file, with a key on each line", () => {
     const [one, two] = [randomBytes(32).toString("base64"), randomBytes(32).toString("base64")];
     const file = join(folder, "keys");
     writeFileSync(file, `k2:${two}\nk1:${one}\n`);

@@ -26,7 +26,7 @@ test.each<[string, string, string]>([
   expect(maskOf(value)).toBe(mask);
 });
 
-test("no prefix hides a longer one", () => {
+test("no prefix takes the place of a longer one", () => {
   for (const [index, prefix] of VENDOR_PREFIXES.entries()) {
     const hiding = VENDOR_PREFIXES.slice(0, index).filter((earlier) => prefix.startsWith(earlier));
     expect(hiding, prefix).toEqual([]);

@@ -13,7 +13,7 @@ const KEY = { version: 1, bytes: randomBytes(32) };
 const IDENTITY: RowIdentity = { user_id: "u", secret_id: "s", name: "TOKEN", version: 1, allowed_hosts: ["a.example"] };
 const VALUE = "grüße 🌍 \0 end";
 
-test("a value opens where it was sealed", () => {
+test("a value opens in the place where it was sealed", () => {
   expect(unseal(seal(VALUE, IDENTITY, KEY), IDENTITY, KEY)).toBe(VALUE);
 });
 
@@ -36,7 +36,7 @@ test("it does not open under another data key, or another version of it", () => 
   expect(unseal(sealed, IDENTITY, { version: 1, bytes: randomBytes(32) })).toBeNull();
 });
 
-test("no two sealings of one value have anything in common", () => {
+test("two sealed copies of one value have nothing in common", () => {
   const [one, two] = [seal(VALUE, IDENTITY, KEY), seal(VALUE, IDENTITY, KEY)];
   for (const [from, to] of [
     [0, 32],
@@ -48,7 +48,7 @@ test("no two sealings of one value have anything in common", () => {
   }
 });
 
-test("a text that AES-GCM would open under another key is refused by the commitment", () => {
+test("a text that AES-GCM would open with another key is rejected by the commitment", () => {
   const [salt, other] = [seal(VALUE, IDENTITY, KEY), seal(VALUE, IDENTITY, { version: 1, bytes: randomBytes(32) })];
   const spliced = Buffer.concat([salt.subarray(0, 64), other.subarray(64)]);
   expect(unseal(spliced, IDENTITY, KEY)).toBeNull();
@@ -69,7 +69,7 @@ test("the layout is the documented one, so that another program could open it", 
   expect(Buffer.concat([decipher.update(sealed.subarray(80)), decipher.final()]).toString()).toBe(VALUE);
 });
 
-test("an integrity MAC fits its entries alone: none added, left out, changed or exchanged", () => {
+test("an integrity MAC is valid only for exactly its entries: none added, omitted, changed or exchanged", () => {
   const entries = ["a 1 00 f", "b 2 11 f"];
   const mac = integrityMacOf(KEY, entries);
   expect(isIntegrityMacOf(mac, KEY, entries)).toBe(true);
