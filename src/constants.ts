@@ -44,7 +44,7 @@ export const LIMITS = {
   fallback_after_seconds: 60,
 } as const;
 /**
- * contract 2.16: the most rows of a user that can be created without paying tokens, so that nobody fills the disk. Far
+ * contract 2.16: the most rows of a user that can be created without paying tokens, so that no user fills the disk. Far
  * more than people need: a reseller has many end users, and each of them may have opened a thread.
  */
 export const USER_ROWS = {
@@ -57,7 +57,7 @@ export const USER_ROWS = {
   end_user_budgets: 100_000,
   webhook_endpoints: 10,
 } as const;
-/** contract 6.8.3: the latest versions of an agent that are kept, beside those of unfinished runs. */
+/** contract 6.8.3: the latest versions of an agent that are kept, beside versions of unfinished runs. */
 export const KEPT_VERSIONS = 50;
 /** contract 2.16: the stored size of all kept versions of a user's agents. One version may have 4 MB. */
 export const AGENT_BYTES = 268_435_456;

@@ -137,7 +137,7 @@ function createCrud(
     return record;
   };
 
-  /** Adds a version and deletes those that are no longer kept: contract 6.8.3. 409 when the rest is too large. */
+  /** Adds a version and deletes versions that are no longer kept: contract 6.8.3. 409 when the rest is too large. */
   const addVersion = async (tx: Tx, row: Parameters<AgentsStore["insertVersion"]>[1]): Promise<void> => {
     const { user_id, agent_id, version } = row;
     await store.insertVersion(tx, row);

@@ -111,7 +111,7 @@ export function createAgentsStore(db: Db) {
         .insertInto("agent_version")
         .values({ ...row, config: asJson(row.config) })
         .execute(),
-    /** Deletes versions up to a number, without those that unfinished runs pin. */
+    /** Deletes versions up to a number, except versions that unfinished runs pin. */
     forgetVersions: (tx: Tx, { user_id, agent_id, up_to, pinned }: AgentKey & { up_to: number; pinned: number[] }) =>
       tx.query({
         text: `delete from agent_version where user_id = $1 and agent_id = $2 and version <= $3

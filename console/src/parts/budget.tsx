@@ -38,7 +38,7 @@ export const budgetOf = ({ budget, interval }: BudgetDraft): Budget =>
 interface BudgetFieldsProps {
   draft: BudgetDraft;
   onDraft: (changes: Partial<BudgetDraft>) => void;
-  /** What is used of the present budget; null: nothing yet. */
+  /** The used part of the present budget; null: nothing yet. */
   used: Used | null;
   required?: boolean;
 }

@@ -1,5 +1,5 @@
--- A run that failed or was cancelled, and cost nothing, loses the conversation of its request when it ends: up to 32 MB that
--- nobody paid for and that no answer shows. The input of a due run stays, because it is small and decides what becomes of
+-- A run that failed or was cancelled, and cost nothing, loses the conversation of its request when it ends: up to 32 MB
+-- without a payment, which no answer shows. The input of a due run stays, because it is small and decides what becomes of
 -- the schedule.
 create or replace function forget_unpaid_input() returns trigger language plpgsql as $$
 begin
