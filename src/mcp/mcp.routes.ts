@@ -33,8 +33,7 @@ export function mcpRoutes(
       await tools.cancel(asker, callId(session, message.params?.requestId));
     }
     if (message.method === "tools/list") tools.precheckList(asker);
-    if (message.method === "tools/call")
-      await tools.precheck(asker, message.params?.name ?? "", message.params?.arguments);
+    if (message.method === "tools/call") await tools.precheck(asker, toolOf(message), message.params?.arguments);
     // Loaded on first use: few nodes are MCP servers.
     handler ??= import("@modelcontextprotocol/server").then((library) =>
       library.createMcpHandler(serverFactory(tools, askerIn, library), {
@@ -66,12 +65,17 @@ function loggedAtEnd(c: Context<HttpEnv>, answer: Response): Response {
 interface Message {
   id?: unknown;
   method?: unknown;
-  params?: { name?: string; arguments?: unknown; requestId?: unknown; _meta?: Record<string, unknown> };
+  params?: { name?: unknown; arguments?: unknown; requestId?: unknown; _meta?: Record<string, unknown> };
+}
+
+/** The name of the tool that a message calls; empty if it is no text. */
+function toolOf({ params }: Message): string {
+  return typeof params?.name === "string" ? params.name : "";
 }
 
 /** Whether the message calls an agent. The other tools read runs. */
-function startsRun({ method, params }: Message): boolean {
-  return method === "tools/call" && (params?.name ?? "").startsWith("run_");
+function startsRun(message: Message): boolean {
+  return message.method === "tools/call" && toolOf(message).startsWith("run_");
 }
 
 function askerOf(c: Context<HttpEnv>, { id, params }: Message, session: string | undefined): Asker {

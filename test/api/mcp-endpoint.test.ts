@@ -210,6 +210,19 @@ describe("a call", () => {
     expect((await user.get(`/api/v1/agents/${id}/runs`)).body.runs).toEqual([]);
   });
 
+  test("of a tool whose name is no text gets the protocol's error", async () => {
+    const user = await lab.service.newUser();
+    await agentOf(user);
+    const headers = { Authorization: `Bearer ${user.key}`, Accept: ACCEPT, "Content-Type": "application/json" };
+    for (const name of [5, {}, ["run_daily_report"], null]) {
+      const message = { jsonrpc: "2.0", id: 1, method: "tools/call", params: { name, arguments: {} } };
+      const sent = { method: "POST", headers, body: JSON.stringify(message) };
+      const answer = await fetch(`${lab.service.url}/api/v1/mcp`, sent);
+      expect([name, answer.status]).toEqual([name, 200]);
+      expect(await answer.text()).toContain('"error":{"code":-32');
+    }
+  });
+
   test("with text that cannot be stored gets an error that names the argument", async () => {
     const user = await lab.service.newUser();
     await agentOf(user);
