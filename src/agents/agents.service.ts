@@ -62,6 +62,9 @@ export interface AgentsDeps {
   forgetTurns: OnPrune;
 }
 
+/** Two versions that differ in a switch may be compressed to sizes that differ by some bytes. */
+const SAME_BYTES = 64;
+
 /** Agents, their versions and their runs. Owns `agent` and `agent_version`. */
 export function createAgents(deps: AgentsDeps) {
   const { db, runs, followers } = deps;
@@ -137,14 +140,21 @@ function createCrud(
     return record;
   };
 
-  /** Adds a version and deletes versions that are no longer kept: contract 6.8.3. 409 when the rest is too large. */
+  /**
+   * Adds a version and deletes versions that are no longer kept: contract 6.8.3. A full account keeps only the newest
+   * version of the changed agent. 409 when it is larger than the versions that it replaces.
+   */
   const addVersion = async (tx: Tx, row: Parameters<AgentsStore["insertVersion"]>[1]): Promise<void> => {
     const { user_id, agent_id, version } = row;
     await store.insertVersion(tx, row);
     const pinned = await runs.pinnedVersions(tx, row);
-    await store.forgetVersions(tx, { user_id, agent_id, up_to: version - KEPT_VERSIONS, pinned });
+    const forget = (up_to: number) => store.forgetVersions(tx, { user_id, agent_id, up_to, pinned });
+    await forget(version - KEPT_VERSIONS);
     await lockInserts(tx, "agent", user_id);
-    if ((await store.versionBytes(tx, user_id)) > AGENT_BYTES) throw errors.agentStorageFull();
+    const bytes = await store.versionBytes(tx, row);
+    if (bytes.all <= AGENT_BYTES) return;
+    const freed = await forget(version - 1);
+    if (bytes.all - freed > AGENT_BYTES && bytes.added > freed + SAME_BYTES) throw errors.agentStorageFull();
   };
 
   const refuseUnusableTools = async (user_id: string, { tools_config }: AgentChanges): Promise<void> => {
@@ -222,7 +232,7 @@ function createCrud(
     /**
      * Changes the given fields and validates the whole configuration. A real change makes a new version. Enabling the
      * schedule or the agent, even if it was enabled, resumes a paused schedule. 403 for a secret's binding that the
-     * caller may not write. 409 when the user's versions are too large.
+     * caller may not write. 409 when the user's versions become too large.
      */
     async update(caller: Caller, id: string, changes: AgentChanges): Promise<AgentRecord> {
       const { user_id } = caller;

@@ -111,20 +111,28 @@ export function createAgentsStore(db: Db) {
         .insertInto("agent_version")
         .values({ ...row, config: asJson(row.config) })
         .execute(),
-    /** Deletes versions up to a number, except versions that unfinished runs pin. */
-    forgetVersions: (tx: Tx, { user_id, agent_id, up_to, pinned }: AgentKey & { up_to: number; pinned: number[] }) =>
-      tx.query({
+    /** Deletes versions up to a number, except versions that unfinished runs pin. Returns their stored size in bytes. */
+    async forgetVersions(
+      tx: Tx,
+      { user_id, agent_id, up_to, pinned }: AgentKey & { up_to: number; pinned: number[] },
+    ): Promise<number> {
+      const gone = await tx.query<{ bytes: number }>({
         text: `delete from agent_version where user_id = $1 and agent_id = $2 and version <= $3
-          and version not in (select value::integer from jsonb_array_elements_text($4::jsonb))`,
+          and version not in (select value::integer from jsonb_array_elements_text($4::jsonb))
+          returning pg_column_size(config) as bytes`,
         values: [user_id, agent_id, up_to, JSON.stringify(pinned)],
-      }),
-    /** The stored, compressed size of all versions of the user's agents. The texts themselves are not read. */
-    async versionBytes(tx: Tx, user_id: string): Promise<number> {
-      const [row] = await tx.query<{ bytes: number }>({
-        text: "select coalesce(sum(pg_column_size(config)), 0)::bigint as bytes from agent_version where user_id = $1",
-        values: [user_id],
       });
-      return row?.bytes ?? 0;
+      return gone.reduce((sum, { bytes }) => sum + bytes, 0);
+    },
+    /** The stored, compressed sizes of one version, and of all of the user's agents. The texts themselves are not read. */
+    async versionBytes(tx: Tx, { user_id, agent_id, version }: Omit<VersionRow, "config" | "created_at">) {
+      const [row] = await tx.query<{ all: number; added: number }>({
+        text: `select coalesce(sum(pg_column_size(config)), 0)::bigint as all,
+            coalesce(sum(pg_column_size(config)) filter (where agent_id = $2 and version = $3), 0)::bigint as added
+          from agent_version where user_id = $1`,
+        values: [user_id, agent_id, version],
+      });
+      return row ?? { all: 0, added: 0 };
     },
     agent: (user_id: string, id: string) => agent({ user_id, id }),
     lockAgent: (tx: Tx, user_id: string, id: string) =>

@@ -238,7 +238,7 @@ describe("versions of agents", () => {
 
   // Half a gigabyte of writes, which are the same on both storages.
   test.skipIf(inject("storage").kind === "embedded")(
-    "of one user have 256 MB together: a change and a create beyond that fail until an agent is deleted",
+    "of one user have 256 MB together: what grows beyond that fails until an agent is deleted, and an agent can be switched off",
     async () => {
       const [large, other] = [await newAgent(), await newAgent()];
       const parts = 5;
@@ -253,13 +253,20 @@ describe("versions of agents", () => {
       }
       const create = () => ask("POST", "agents", AGENT);
       const change = (description: string) => ask("PUT", `agents/${other}`, { description });
-      for (const { status, body } of [await create(), await change("more")]) {
+      const more = "more ".repeat(100);
+      for (const { status, body } of [await create(), await change(more)]) {
         expect([status, body.error.code]).toEqual([409, "agent_storage_full"]);
         expect(body.error.message).toBe("Your agents and their earlier versions have 256 MB. Delete an agent first.");
       }
       expect((await ask("GET", `agents/${other}`)).body).toMatchObject({ version: 1, description: null });
+
+      const off = await ask("PUT", `agents/${other}`, { is_active: false });
+      expect(off.body).toMatchObject({ version: 2, is_active: false });
+      expect([await versionStatus(other, 1), await versionStatus(other, 2)]).toEqual([404, 200]);
+      expect((await change("off")).body.version).toBe(3);
+
       expect((await ask("DELETE", `agents/${large}`)).status).toBe(204);
-      expect([(await create()).status, (await change("more")).status]).toEqual([201, 200]);
+      expect([(await create()).status, (await change(more)).status]).toEqual([201, 200]);
     },
   );
 });
