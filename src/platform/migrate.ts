@@ -137,12 +137,15 @@ async function stopLedger(connection: SqlConnection): Promise<"stopped" | "prepa
   return "stopped";
 }
 
-/** Waits for the statements of nodes that have begun before, but not longer than OLDER_MS for a long one. */
+/**
+ * Waits for the statements of nodes that have begun before, but not longer than OLDER_MS for a long one. Nodes are found by
+ * their user, because DATABASE_URL may name another application.
+ */
 async function waitForOlder(connection: SqlConnection): Promise<void> {
   const { rows } = await connection.query<{ now: string }>({ text: "select clock_timestamp()::text as now" });
   for (let waited_ms = 0; waited_ms < OLDER_MS; waited_ms += OLDER_POLL_MS) {
     const older = await connection.query({
-      text: `select pid from pg_stat_activity where datname = current_database() and application_name = 'purser'
+      text: `select pid from pg_stat_activity where datname = current_database() and usename = current_user
         and pid <> pg_backend_pid() and xact_start < $1::timestamptz limit 1`,
       values: [rows[0]?.now],
     });

@@ -290,7 +290,12 @@ describe("a batch of the ledger during a migration that adds a column", () => {
     });
   });
 
-  it("that a version without the ledger's lock began before it is done on the table of before", async () => {
+  it.each([
+    ["that a version without the ledger's lock began before it", ""],
+    ["the same, if DATABASE_URL names its application,", "?application_name=node-1"],
+  ])("%s is done on the table of before", async (_, parameters) => {
+    await db.close();
+    db = await openPostgres({ url: `${database.database_url}${parameters}`, log: createLog("silent") });
     const without_lock = LEDGER_LOCK.replace(/ {2}if not pg_try_advisory[\s\S]*?end if;\n/, "");
     await script(`${without_lock}; update sql_definition set sha256 = 'before' where name = 'ledger_lock'`);
     const ledger = createLedgerFixture(db);
