@@ -49,7 +49,7 @@ export const LIMITS = {
  */
 export const USER_ROWS = {
   agents: 1_000,
-  /** Keys that are not revoked. Of the revoked ones, as many are kept. */
+  /** Keys that are neither revoked nor expired. Of the others, as many are kept. */
   api_keys: 1_000,
   secrets: 1_000,
   /** A thread with a turn is not counted: its model call was paid. */

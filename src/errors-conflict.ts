@@ -58,7 +58,7 @@ export const conflictErrors = {
   apiKeyLimitReached: () =>
     conflict(
       "api_key_limit_reached",
-      tooMany(USER_ROWS.api_keys, "API keys that are not revoked", "Revoke one first."),
+      tooMany(USER_ROWS.api_keys, "API keys that are neither revoked nor expired", "Revoke one first."),
     ),
   threadLimitReached: () =>
     conflict(

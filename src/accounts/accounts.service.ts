@@ -16,6 +16,7 @@ import {
   routingBucketOf,
   type UserPage,
   type UserRow,
+  VALID_KEY,
 } from "./accounts.store.ts";
 import { createAuthentication } from "./authentication.ts";
 import {
@@ -158,7 +159,7 @@ export async function createAccounts(deps: {
         refuseBroader(caller, await ownKey(caller, tx), { ...wanted, scopes });
         refusePast(wanted.expires_at ?? null, clock.now());
         const { key, ...record } = await insertKey(tx, caller.user_id, { ...wanted, scopes });
-        await limitKeys(tx, store, caller.user_id);
+        await limitKeys(tx, store, caller.user_id, clock.now());
         await also?.(tx, record);
         return { ...record, key };
       });
@@ -291,12 +292,12 @@ function newKeyRow(user_id: string, key: string, wanted: NewApiKey, created_at: 
   };
 }
 
-/** Called after an insert. Throws 409 when the user has too many keys, and deletes the oldest revoked ones. */
-async function limitKeys(tx: Tx, store: AccountsStore, user_id: string): Promise<void> {
+/** Called after an insert. Throws 409 when the user has too many keys, and deletes the oldest that are revoked or expired. */
+async function limitKeys(tx: Tx, store: AccountsStore, user_id: string, now: Instant): Promise<void> {
   const most = USER_ROWS.api_keys;
-  const valid = { table: "api_key", user_id, where: "revoked_at is null", most };
+  const valid = { table: "api_key", user_id, where: VALID_KEY, values: [now], most };
   if (await hasMoreRows(tx, valid)) throw errors.apiKeyLimitReached();
-  await store.forgetRevokedKeys(tx, user_id, most);
+  await store.forgetEndedKeys(tx, user_id, { now, most });
 }
 
 /** The caller's own key; undefined: the console or the operator. With `tx` locked, so that it is changed before or after. */

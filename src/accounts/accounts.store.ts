@@ -101,6 +101,9 @@ const KEY_COLUMNS = Object.keys({
   revoked_at: true,
 } satisfies Record<keyof ApiKeyRow, true>);
 
+/** Condition on a key, with the time as $3. */
+export const VALID_KEY = "revoked_at is null and (expires_at is null or expires_at > $3)";
+
 const KEYS_BY_HASH = `select ${KEY_COLUMNS.map((column) => `k.${column}`).join(", ")}, u.suspended_at, u.erased_at, given.nth::integer as nth
   from ${GIVEN_HASHES}
   join api_key k on k.key_hash = decode(given.hash, 'hex') or k.previous_key_hash = decode(given.hash, 'hex')
@@ -186,15 +189,15 @@ export function createAccountsStore(db: Db) {
   return {
     ...userStatements(db),
     insertKey: (sql: Sql, key: ApiKeyRow) => tables(sql).insertInto("api_key").values(withJson(key)).execute(),
-    /** Deletes revoked keys except the `most` that were created last. A key that another transaction reads stays. */
-    forgetRevokedKeys: (tx: Tx, user_id: string, most: number) =>
+    /** Deletes revoked and expired keys except the `most` that were created last. A key that another transaction reads stays. */
+    forgetEndedKeys: (tx: Tx, user_id: string, { now, most }: { now: Instant; most: number }) =>
       tx.query({
         text: `delete from api_key where user_id = $1 and id in (
             select id from api_key where user_id = $1 and id <= (
-              select id from api_key where user_id = $1 and revoked_at is not null order by id desc offset $2 limit 1
-            ) and revoked_at is not null for update skip locked
+              select id from api_key where user_id = $1 and not (${VALID_KEY}) order by id desc offset $2 limit 1
+            ) and not (${VALID_KEY}) for update skip locked
           )`,
-        values: [user_id, most],
+        values: [user_id, most, now],
       }),
     keys: (user_id: string, page: { limit: number; before_id: string | null }) => {
       const query = tables()

@@ -41,17 +41,23 @@ export async function lockInserts(tx: Tx, table: string, user_id: string): Promi
 }
 
 /**
- * Whether the user has more than `most` rows of the table that meet the condition. Call it after an insert, in its
+ * Whether the user has more than `most` rows of the table that meet the condition, whose `values` are $3 and more. Call it after an insert, in its
  * transaction: of two concurrent inserts at the limit, the second one exceeds it.
  */
 export async function hasMoreRows(
   tx: Tx,
-  { table, user_id, where = "true", most }: { table: string; user_id: string; where?: string; most: number },
+  {
+    table,
+    user_id,
+    where = "true",
+    values = [],
+    most,
+  }: { table: string; user_id: string; where?: string; values?: readonly unknown[]; most: number },
 ): Promise<boolean> {
   await lockInserts(tx, table, user_id);
   const beyond = await tx.query({
     text: `select 1 as beyond from ${table} where user_id = $1 and ${where} offset $2 limit 1`,
-    values: [user_id, most],
+    values: [user_id, most, ...values],
   });
   return beyond.length > 0;
 }

@@ -100,10 +100,10 @@ const KINDS: Kind[] = [
     remove: ({ id }) => ask("DELETE", `agents/${id}`),
   },
   {
-    kind: "API keys that are not revoked",
+    kind: "API keys that are neither revoked nor expired",
     most: USER_ROWS.api_keys,
     code: "api_key_limit_reached",
-    says: "You have 1000 API keys that are not revoked. Revoke one first.",
+    says: "You have 1000 API keys that are neither revoked nor expired. Revoke one first.",
     fill: (count) => copyRow("api_key", { id: NEW_ID, key_hash: `sha256(${NEW_ID}::text::bytea)` }, count),
     create: () => ask("POST", "api-keys", { name: "another" }),
     remove: ({ id }) => ask("DELETE", `api-keys/${id}`),
@@ -193,6 +193,23 @@ test("of the revoked keys the newest thousand are kept", async () => {
   expect(await revoked()).toHaveLength(USER_ROWS.api_keys);
   expect(await sql("select from api_key where id = $1", [first.id])).toEqual([]);
   expect((await ask("GET", "users/me")).status).toBe(200);
+});
+
+test("keys that have expired are not counted, and are kept as revoked ones are", async () => {
+  const fill = (expires_at: string) =>
+    sql(
+      `insert into api_key (id, user_id, name, key_hash, prefix, last_four, scopes, created_at, expires_at)
+        select gen_random_uuid(), $1, 'old', sha256(gen_random_uuid()::text::bytea), '', '', '{}', now(), now() + $3::interval
+          from generate_series(1, $2)`,
+      [user_id, USER_ROWS.api_keys + 5, expires_at],
+    );
+  await fill("-1 hour");
+  expect((await ask("POST", "api-keys", { name: "another" })).status).toBe(201);
+  expect(await sql("select from api_key where user_id = $1 and expires_at <= now()", [user_id])).toHaveLength(
+    USER_ROWS.api_keys,
+  );
+  await fill("1 hour");
+  expect((await ask("POST", "api-keys", { name: "another" })).body.error.code).toBe("api_key_limit_reached");
 });
 
 describe("versions of agents", () => {
