@@ -76,9 +76,10 @@ export function createRunFollowers(deps: { runs: Runs; log: Log }) {
     generated(run_id: string, text: string): void {
       const answer = answers.get(run_id) ?? { pieces: [], characters: 0 };
       answers.set(run_id, answer);
-      if (answer.characters + text.length > MAX_PREVIEW_CHARACTERS) return;
-      answer.pieces.push(text);
-      answer.characters += text.length;
+      const piece = text.slice(0, MAX_PREVIEW_CHARACTERS - answer.characters);
+      if (piece === "") return;
+      answer.pieces.push(piece);
+      answer.characters += piece.length;
       const run = followed.get(run_id);
       if (run !== undefined) wakeAll(run);
     },

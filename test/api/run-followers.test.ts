@@ -173,6 +173,23 @@ test("a silent stream gets a comment every 15 seconds, and ends with the process
   expect(await last).toEqual({ done: true, value: undefined });
 });
 
+test("of a longer answer a preview is the beginning: no later piece follows one that was left out", async () => {
+  const { id } = await queue.enqueue();
+  const { lease } = await queue.claimOne();
+  await queue.scheduling.startStep(lease, MODEL_CALL);
+  const feed = await follow(id);
+  await read(feed, "step.started");
+  for (const text of ["a".repeat(999_990), "b".repeat(20), "c".repeat(5)]) node.generated(id, text);
+  const [preview] = await read(feed, "text");
+  expect(preview?.data.text.replace(/^a+/, "")).toBe("b".repeat(10));
+  const whole = await queue.enqueue();
+  const claimed = await queue.claimOne();
+  await queue.scheduling.startStep(claimed.lease, MODEL_CALL);
+  const late = await follow(whole.id);
+  node.generated(whole.id, "a".repeat(1_000_001));
+  expect((await read(late, "text")).at(-1)?.data.text).toHaveLength(1_000_000);
+});
+
 test("a preview has at most a million characters of an answer, and no event is missing after it", async () => {
   const { id } = await queue.enqueue();
   const claimed = await queue.claimOne();
