@@ -26,7 +26,7 @@ export function createBlockEvents(seal: (found: Envelope) => string) {
   let open_call: number | null = null;
   let details: ReasoningDetail[] = [];
   const waiting: WaitingCall[] = [];
-  /** Text and thinking that came while a call was open: more arguments of the call may follow. */
+  /** Text and thinking that came while a call was open whose arguments are not whole: more of them may follow. */
   const late: Piece[] = [];
   let calls: Record<string, unknown> = {};
 
@@ -111,7 +111,7 @@ export function createBlockEvents(seal: (found: Envelope) => string) {
   function add(piece: Piece): object[] {
     if (piece.type === "call") return call(piece);
     if (piece.type === "arguments") return addArguments(piece);
-    if (open?.kind === "tool_use") {
+    if (open?.kind === "tool_use" && (late.length > 0 || !isWhole(open.json))) {
       late.push(piece);
       return [];
     }
@@ -143,6 +143,15 @@ export function createBlockEvents(seal: (found: Envelope) => string) {
       return events;
     },
   };
+}
+
+function isWhole(json: string): boolean {
+  try {
+    JSON.parse(json);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 function inputOf(json: string): unknown {
