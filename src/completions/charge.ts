@@ -56,7 +56,7 @@ export function settleInput(
   call: CompletionCall,
   { reservation, routing }: Pick<Answered, "reservation" | "routing">,
 ): Promise<CompletionOutcome> {
-  const counts = estimateCounts(reservation.request, "");
+  const counts = estimateCounts(reservation.request, 0);
   return settle(ledger, call, { reservation, counts, routing, response: null, complete: false });
 }
 

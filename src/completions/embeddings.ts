@@ -122,7 +122,7 @@ function countsOf(
 ): Counts {
   const call = { model, request: {}, input_tokens: sizes.held_tokens };
   const report = checkedCounts({ ...ONLY_INPUT, input_tokens });
-  return believed(report, call, { received: () => "", onDisbelieved }) ?? estimatedCounts(sizes);
+  return believed(report, call, { receivedBytes: () => 0, onDisbelieved }) ?? estimatedCounts(sizes);
 }
 
 function estimatedCounts({ estimated_tokens }: Sizes): Counts {

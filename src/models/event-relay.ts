@@ -1,12 +1,12 @@
 import { isTooDeep } from "../platform/json.ts";
-import { createChoiceCompleter, FAILED_ANSWER, OTHER_SHAPE, reshapeChoices } from "./answer-shape.ts";
+import { createChoiceCompleter, FAILED_ANSWER, OTHER_SHAPE, objectsIn, reshapeChoices } from "./answer-shape.ts";
 import { newIdentity } from "./chunks.ts";
-import { generatedText } from "./generated-text.ts";
+import { generatedBytes } from "./generated-text.ts";
 import type { CallOptions, Counts, ProviderRequest } from "./models.types.ts";
 import { brokenProvider } from "./provider-errors.ts";
 import { markRoute } from "./reasoning.ts";
 import { createCallCompleter } from "./streamed-calls.ts";
-import { believed, countsOfUsage, estimateCounts, estimateTokens } from "./token-count.ts";
+import { believed, countsOfUsage, estimateCounts, tokensOfBytes } from "./token-count.ts";
 
 /**
  * Relays a provider's server-sent events as text. Most events pass through unparsed, many at once, with only the
@@ -21,8 +21,7 @@ import { believed, countsOfUsage, estimateCounts, estimateTokens } from "./token
 const MAX_EVENT_CHARACTERS = 1_048_576;
 /** Comments before the first chunk that are kept to be sent with it. A provider may send them for minutes. */
 const MAX_EARLY_CHARACTERS = 65_536;
-/** Not an empty name: Azure begins with a chunk that has neither name nor id. */
-const MODEL_FIELD = /"model"\s*:\s*"(?:[^"\\]|\\.)+"/;
+const MODEL_FIELD = /"model"\s*:\s*"(?:[^"\\]|\\.)*"/;
 const USAGE_OBJECT = /"usage"\s*:\s*\{/;
 /** A quote inside a JSON string is escaped, so this matches only the field. Some servers write an empty one in every chunk. */
 export const FINISH_REASON = /"finish_reason"\s*:\s*"[^"]/;
@@ -88,27 +87,31 @@ export function createEventRelay(request: ProviderRequest, onDisbelieved?: CallO
   let reported_blocks = 0;
   /** The number of blocks in `kept` before the last chunk with usage alone, which ends a stream; null without one. */
   let closed_blocks: number | null = null;
-  const textFrom = createTextReader(kept);
-  const receivedFrom = createTextReader(kept);
+  const bytesFrom = createByteCounter(kept);
+  const receivedFrom = createByteCounter(kept);
 
   /** Reads the stream's identity and the provider's name of the model from the first chunks, until they have both. */
   function learn(block: string): void {
     for (const event of eventsOf(block)) {
       const payload = payloadOf(event);
       if (payload === "" || payload === "[DONE]") continue;
-      const chunk = parseChunk(payload);
+      const chunk = chunkOrNull(payload);
+      // The events before it are relayed first.
+      if (chunk === null || isError(chunk)) return;
       has_begun = true;
       const { id, created } = known;
       known = { id: id || String(chunk.id ?? ""), created: created || Number(chunk.created) || 0 };
-      theirs = MODEL_FIELD.exec(payload)?.[0] ?? (completer.isDone() ? ours : null);
-      if (theirs !== null) return;
+      // Azure begins with a chunk that has neither name nor choices.
+      if (!chunk.model && objectsIn(chunk.choices).length === 0) continue;
+      theirs = MODEL_FIELD.exec(payload)?.[0] ?? ours;
+      return;
     }
   }
 
   function parseChunk(payload: string): Chunk {
     const chunk = chunkOrNull(payload);
     if (chunk === null) throw brokenProvider(model, "an event that is no chunk");
-    if (chunk.error || chunk.object === "error") throw brokenProvider(model, "an error event");
+    if (isError(chunk)) throw brokenProvider(model, "an error event");
     return chunk;
   }
 
@@ -136,8 +139,8 @@ export function createEventRelay(request: ProviderRequest, onDisbelieved?: CallO
     // Written again, the provider's name may have other spaces than in the first chunk.
     if ("model" in chunk) chunk.model = model.id;
     // Some servers end with a report of zeros or without figures, which must not replace a good one.
-    const received = () => receivedFrom(0) + generatedText(chunk.choices);
-    usage = believed(countsOfUsage(reported), request, { received, onDisbelieved }) ?? usage;
+    const receivedBytes = () => receivedFrom(0) + generatedBytes(chunk.choices);
+    usage = believed(countsOfUsage(reported), request, { receivedBytes, onDisbelieved }) ?? usage;
     const empty = reported != null && (!Array.isArray(chunk.choices) || chunk.choices.length === 0);
     if (empty) closed_blocks = kept.length;
     return empty ? "" : `data: ${JSON.stringify(chunk)}\n\n`;
@@ -216,7 +219,7 @@ export function createEventRelay(request: ProviderRequest, onDisbelieved?: CallO
     },
     end() {
       // Usage in a chunk with text is a report during the stream, not its end.
-      const is_closed = closed_blocks !== null && textFrom(closed_blocks) === "";
+      const is_closed = closed_blocks !== null && bytesFrom(closed_blocks) === 0;
       if (!finished && !is_closed && !kept.some((block) => FINISH_REASON.test(block))) {
         throw brokenProvider(model, "a stream that was cut off");
       }
@@ -229,7 +232,7 @@ export function createEventRelay(request: ProviderRequest, onDisbelieved?: CallO
     counts() {
       if (usage === null) return estimateCounts(request, receivedFrom(0));
       // Some providers report during the stream. A caller that leaves between two reports also pays for the later text.
-      const since = estimateTokens(textFrom(reported_blocks));
+      const since = tokensOfBytes(bytesFrom(reported_blocks));
       if (since === 0) return usage;
       return { ...usage, output_tokens: usage.output_tokens + since, estimated: true };
     },
@@ -237,23 +240,21 @@ export function createEventRelay(request: ProviderRequest, onDisbelieved?: CallO
 }
 
 /**
- * Reads the text generated in `kept` from a block on. Counts are asked for every second and reports may come with every
- * event, so it reads each block only once while the start is the same.
+ * Counts the bytes of the text generated in `kept` from a block on. Counts are asked for every second and reports may come
+ * with every event, so it reads each block only once while the start is the same.
  */
-function createTextReader(kept: readonly string[]): (start: number) => string {
-  let read = { start: 0, end: 0, text: "" };
+function createByteCounter(kept: readonly string[]): (start: number) => number {
+  let read = { start: 0, end: 0, bytes: 0 };
   return (start) => {
-    if (read.start !== start) read = { start, end: start, text: "" };
-    read.text += keptText(kept.slice(read.end));
+    if (read.start !== start) read = { start, end: start, bytes: 0 };
+    for (const { choices } of kept.slice(read.end).flatMap(chunksIn)) read.bytes += generatedBytes(choices);
     read.end = kept.length;
-    return read.text;
+    return read.bytes;
   };
 }
 
-function keptText(kept: readonly string[]): string {
-  let text = "";
-  for (const { choices } of kept.flatMap(chunksIn)) text += generatedText(choices);
-  return text;
+function isError({ error, object }: Chunk): boolean {
+  return Boolean(error) || object === "error";
 }
 
 /** The chunks in a block of a stream. */

@@ -28,6 +28,11 @@ export function generatedText(choices: unknown): string {
   return text;
 }
 
+/** Its UTF-8 bytes. */
+export function generatedBytes(choices: unknown): number {
+  return Buffer.byteLength(generatedText(choices));
+}
+
 function textOfMessage(message: Record<string, unknown>): string {
   let text = "";
   for (const field of TEXT_FIELDS) text += textOf(message[field]);

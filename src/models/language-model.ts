@@ -8,7 +8,7 @@ import { newId } from "../platform/ids.ts";
 import { fieldsOf, jsonBytes } from "../platform/json.ts";
 import { retryAfterSeconds } from "../platform/retry.ts";
 import { chunkEvent, newIdentity } from "./chunks.ts";
-import { generatedText } from "./generated-text.ts";
+import { generatedBytes } from "./generated-text.ts";
 import { knownOnly } from "./known-answers.ts";
 import {
   type AnswerOptions,
@@ -102,10 +102,10 @@ export function createLanguageModelProvider(
           result.finishReason.unified === "error" || dialect.isFailed?.(result.response?.body) === true;
         if (has_failed) throw brokenProvider(model, "a failed answer");
         const response = responseOf(result, { ...newIdentity(), model: model.id }, answerOptions(request, dialect));
-        const received = () => generatedText(response.choices);
+        const receivedBytes = () => generatedBytes(response.choices);
         const { onDisbelieved } = options;
-        const report = believed(countsOfResult(result.usage), request, { received, onDisbelieved });
-        return { response, counts: report ?? estimateCounts(request, received()) };
+        const report = believed(countsOfResult(result.usage), request, { receivedBytes, onDisbelieved });
+        return { response, counts: report ?? estimateCounts(request, receivedBytes()) };
       } catch (thrown) {
         throw failureOf(thrown, { model, secrets }, options.signal);
       }
@@ -139,10 +139,11 @@ function chunkStream(
 ): ProviderStream {
   const { model } = request;
   const believable = (report: Counts | null) =>
-    believed(report, request, { received: () => generatedText(kept), onDisbelieved });
+    believed(report, request, { receivedBytes: () => bytes, onDisbelieved });
   const identity = newIdentity();
   const choiceOf = createChoiceMapper(model.id, answerOptions(request, dialect));
-  const kept: ChunkChoice[] = [];
+  /** Of the generated text so far. */
+  let bytes = 0;
   let reported: Counts | null = null;
   /** The counts from an event before the end. */
   let early: Counts | null = null;
@@ -151,7 +152,7 @@ function chunkStream(
   let opening: ChunkChoice | null = null;
 
   function written(choice: ChunkChoice): string {
-    kept.push(choice);
+    bytes += generatedBytes([choice]);
     return chunkEvent(identity, model.id, [choice]);
   }
 
@@ -193,7 +194,7 @@ function chunkStream(
   }
 
   function countsUntilNow(): Counts {
-    const estimated = estimateCounts(request, generatedText(kept));
+    const estimated = estimateCounts(request, bytes);
     if (early === null) return estimated;
     // Before any output that the caller can see, a failure costs nothing. Afterwards hidden thoughts are billed too.
     const output = estimated.output_tokens === 0 ? estimated : early;

@@ -6,7 +6,7 @@ import { isTooDeep, jsonBytes } from "../platform/json.ts";
 import { retryAfterSeconds } from "../platform/retry.ts";
 import { isFailedAnswer, reshapeAnswer } from "./answer-shape.ts";
 import { createEventRelay } from "./event-relay.ts";
-import { generatedText } from "./generated-text.ts";
+import { generatedBytes } from "./generated-text.ts";
 import type {
   CallOptions,
   Completion,
@@ -111,9 +111,9 @@ function completionOf(answer: unknown, request: ProviderRequest, { onDisbelieved
   }
   if (isFailedAnswer(response)) throw brokenProvider(model, "an answer that failed");
   reshapeAnswer(response);
-  const received = () => generatedText(response.choices);
-  const report = believed(countsOfUsage(response.usage), request, { received, onDisbelieved });
-  const counts = report ?? estimateCounts(request, received());
+  const receivedBytes = () => generatedBytes(response.choices);
+  const report = believed(countsOfUsage(response.usage), request, { receivedBytes, onDisbelieved });
+  const counts = report ?? estimateCounts(request, receivedBytes());
   response.model = model.id;
   markRoute(response.choices, model);
   return { response, counts };

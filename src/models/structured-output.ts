@@ -87,7 +87,7 @@ async function checkedCompletion(
   } catch {
     // The first answer is billed. It is invalid, but it is an answer. A caller that left pays for the second input too.
     if (sent === null || !options.signal.aborted) return first;
-    return { ...first, counts: sumOfCounts([first.counts, estimateCounts(sent, "")]) };
+    return { ...first, counts: sumOfCounts([first.counts, estimateCounts(sent, 0)]) };
   }
 }
 

@@ -84,9 +84,9 @@ export function checkedStream(
   function counts(): Counts {
     const { running } = now;
     const unended =
-      running?.stream?.counts() ?? (running?.is_sent === true ? estimateCounts(running.request, "") : null);
+      running?.stream?.counts() ?? (running?.is_sent === true ? estimateCounts(running.request, 0) : null);
     const [first, ...others] = unended === null ? ended : [...ended, unended];
-    return first === undefined ? estimateCounts(call, "") : sumOfCounts([first, ...others]);
+    return first === undefined ? estimateCounts(call, 0) : sumOfCounts([first, ...others]);
   }
 
   const blocks = events();

@@ -37,21 +37,29 @@ export function heldTextTokens(text: string): number {
 
 /** Tokens billed for `text` if the provider reported none: ceil(UTF-8 bytes / 4). */
 export function estimateTokens(text: string): number {
-  return Math.ceil(Buffer.byteLength(text) / BILL_BYTES_PER_TOKEN);
+  return tokensOfBytes(Buffer.byteLength(text));
+}
+
+/** The same for a text of `bytes`. */
+export function tokensOfBytes(bytes: number): number {
+  return Math.ceil(bytes / BILL_BYTES_PER_TOKEN);
 }
 
 /**
- * The bill of a call whose provider reported no usable figures. Pictures, files and audio cost the amount of their
- * hold: there is no evidence that the provider bills less.
+ * The bill of a call whose provider reported no usable figures, for `output_bytes` of generated text. Pictures, files and
+ * audio cost the amount of their hold: there is no evidence that the provider bills less.
  */
-export function estimateCounts({ request, media_tokens, native_bytes = 0 }: ProviderRequest, output: string): Counts {
-  const native_tokens = Math.ceil(native_bytes / BILL_BYTES_PER_TOKEN);
+export function estimateCounts(
+  { request, media_tokens, native_bytes = 0 }: ProviderRequest,
+  output_bytes: number,
+): Counts {
+  const native_tokens = tokensOfBytes(native_bytes);
   return {
     input_tokens: estimateTokens(billedText(request)) + native_tokens + media_tokens,
     cached_input_tokens: 0,
     cache_write_tokens: 0,
     cache_write_1h_tokens: 0,
-    output_tokens: estimateTokens(output),
+    output_tokens: tokensOfBytes(output_bytes),
     reasoning_tokens: 0,
     estimated: true,
   };
@@ -125,23 +133,23 @@ export interface ReportedCall {
 export function isBelievable(
   { input_tokens, output_tokens, reasoning_tokens }: Counts,
   { model, request, input_tokens: held_tokens }: ReportedCall,
-  received: () => string,
+  receivedBytes: () => number,
 ): boolean {
   const choices = request.n ?? 1;
   const written_tokens = output_tokens - Math.min(reasoning_tokens, choices * model.context_window);
   if (input_tokens > BELIEVED_FACTOR * Math.max(model.context_window, held_tokens)) return false;
   if (written_tokens <= BELIEVED_FACTOR * choices * model.max_output_tokens) return true;
-  return written_tokens <= BELIEVED_FACTOR * heldTextTokens(received());
+  return written_tokens <= BELIEVED_FACTOR * Math.ceil(receivedBytes() / HOLD_BYTES_PER_TOKEN);
 }
 
-/** The report if it is believed, otherwise null. `received`: the text of the answer until then. */
+/** The report if it is believed, otherwise null. `receivedBytes`: of the answer's text until then. */
 export function believed(
   report: Counts | null,
   call: ReportedCall,
-  { received, onDisbelieved }: { received: () => string; onDisbelieved?: ((report: Counts) => void) | undefined },
+  given: { receivedBytes: () => number; onDisbelieved?: ((report: Counts) => void) | undefined },
 ): Counts | null {
-  if (report === null || isBelievable(report, call, received)) return report;
-  onDisbelieved?.(report);
+  if (report === null || isBelievable(report, call, given.receivedBytes)) return report;
+  given.onDisbelieved?.(report);
   return null;
 }
 

@@ -40,15 +40,23 @@ it("gives out the same text and counts however the network cuts the stream", () 
   );
 });
 
-it("events before a faulty one in the same piece are relayed and counted, and then the stream fails", () => {
-  const model = modelOf();
-  const relay = relayOf(model);
-  const received = relay.push(`${delta("kept")}${event({ error: { message: "secret detail" } })}`);
-  expect(contentOf(received)).toBe("kept");
-  const counts = relay.counts();
-  expect(counts).toMatchObject({ output_tokens: 1, estimated: true });
-  expect(() => relay.finished()).toThrow("did not give a usable answer");
-});
+it.each([
+  ["", delta("kept")],
+  [
+    " of a server that names no model",
+    event({ choices: [{ index: 0, delta: { content: "kept" } }], model: undefined }),
+  ],
+])(
+  "the events before a faulty one in the same piece%s are relayed and counted, and then the stream fails",
+  (_, said) => {
+    const relay = relayOf(modelOf());
+    const received = relay.push(`${said}${event({ error: { message: "secret detail" } })}`);
+    expect(contentOf(received)).toBe("kept");
+    const counts = relay.counts();
+    expect(counts).toMatchObject({ output_tokens: 1, estimated: true });
+    expect(() => relay.finished()).toThrow("did not give a usable answer");
+  },
+);
 
 it("words after a usage report in the same piece are counted", () => {
   const model = modelOf();
@@ -75,6 +83,16 @@ it("of several reports, one of more than the call can have used does not replace
   expect(disbelieved).toBe(3);
 });
 
+it("a stream of 30,000 reports that are not believed is judged in a bounded time (attack: a blocked node)", () => {
+  const relay = relayOf(modelOf());
+  const usage = { prompt_tokens: 10, completion_tokens: 90_000_000 };
+  const sent = event({ choices: [{ index: 0, delta: { content: " wörd" } }], usage });
+  const before = process.cpuUsage();
+  for (let index = 0; index < 30_000; index++) relay.push(sent);
+  expect(process.cpuUsage(before).user / 1_000).toBeLessThan(6_000);
+  expect(relay.counts()).toMatchObject({ output_tokens: 45_000, estimated: true });
+});
+
 it("a list among the events is no chunk: it does not keep the words around it from being counted", () => {
   const model = modelOf();
   const relay = relayOf(model);
@@ -84,7 +102,7 @@ it("a list among the events is no chunk: it does not keep the words around it fr
   expect(() => relayOf(model).push("data: [null]\n\n")).toThrow("did not give a usable answer");
 });
 
-it("comments do not begin a stream: they are sent with the first chunk, and an error before it is a failure", () => {
+it("comments do not begin a stream: they come with the first chunk, and an error before it fails", () => {
   const model = modelOf();
   const relay = relayOf(model);
   expect(relay.push(": processing\n\n")).toBe("");
@@ -106,14 +124,14 @@ it("of endless comments before the first chunk at most 64 KB are kept", () => {
   expect(begun).toContain("data: {");
 });
 
-it("an event of 2,000 levels is a failure of the provider (attack: neither it nor other data in its row can be stored)", () => {
+it("an event of 2,000 levels is a failure of the provider (attack: it cannot be stored, nor what is stored with it)", () => {
   const deep = `data: {"choices":[{"delta":{"reasoning_details":[${"[".repeat(2_000)}${"]".repeat(2_000)}]}}]}\n\n`;
   const relay = relayOf(modelOf());
   relay.push(delta("a"));
   expect(() => relay.push(deep)).toThrow("did not give a usable answer");
 });
 
-it("every chunk names the requested model, also if its JSON is rewritten because it has spaces", () => {
+it("every chunk names our model, also those that are written again for a provider that writes JSON with spaces", () => {
   const model = modelOf();
   const relay = relayOf(model);
   const spaced = (fields: Record<string, unknown>) => event(fields).replace('"model":"', '"model": "');
@@ -126,6 +144,14 @@ it("every chunk names the requested model, also if its JSON is rewritten because
   ].map((sent) => relay.push(sent));
   expect(contentOf(received.join(""))).toBe("abc");
   for (const chunk of received) expect(chunk).toContain(`"model":${JSON.stringify(model.id)}`);
+});
+
+it.each(["in one piece", "in many"])("every chunk names our model where each has an empty name, %s", (pieces) => {
+  const model = modelOf();
+  const relay = relayOf(model);
+  const sent = ["a", "b", "c"].map((content) => event({ choices: [{ index: 0, delta: { content } }], model: "" }));
+  const received = (pieces === "in many" ? sent : [sent.join("")]).map((text) => relay.push(text)).join("");
+  expect(chunksIn(received).map((chunk) => chunk.model)).toEqual([model.id, model.id, model.id]);
 });
 
 it("a chunk with log probabilities passes as it is written", () => {
@@ -155,7 +181,7 @@ it.each([
   },
 );
 
-it("calls are numbered from 0 and have an id and a type; complete ones are relayed unchanged", () => {
+it("calls are numbered from 0 and have an id and a type; those that are so already pass as they are written", () => {
   const piece = (fields: object) => event({ choices: [{ index: 0, delta: { tool_calls: [fields] } }] });
   const add = { type: "function", function: { name: "add", arguments: "{}" } };
   const callsOf = (...sent: string[]) => {

@@ -88,7 +88,7 @@ describe("a cancelled stream", () => {
     const tools = [{ name: "t", input_schema: {}, input_examples: [{ a: "x".repeat(40_000) }] }];
     const native = { kind: "anthropic" as const, fields: () => ({ messages: [], tools }) };
     const asked = { model, request: requestOf(), max_output_tokens: 50, stream: true };
-    const counts = estimateCounts(await provider.prepare({ ...asked, native }), "");
+    const counts = estimateCounts(await provider.prepare({ ...asked, native }), 0);
     expect(counts.input_tokens).toBeGreaterThan(9_900);
     expect(counts.input_tokens).toBeLessThan(10_500);
   });
