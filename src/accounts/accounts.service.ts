@@ -27,6 +27,7 @@ import {
   refuseLoneInterval,
   refusePast,
   settingsAfter,
+  storedLimits,
 } from "./key-rules.ts";
 import {
   ALL_BUCKETS,
@@ -284,7 +285,7 @@ function newKeyRow(user_id: string, key: string, wanted: NewApiKey, created_at: 
     budget_tokens: wanted.budget_tokens ?? null,
     budget_interval: wanted.budget_interval ?? null,
     allowed_models: wanted.allowed_models ?? null,
-    limits: wanted.limits ?? null,
+    limits: storedLimits(wanted.limits ?? null),
     created_at,
     expires_at: wanted.expires_at ?? null,
     last_used_at: null,

@@ -36,9 +36,7 @@ export function refuseBroader(
 
 /** Whether a key's use is limited. Several such keys could together use more. */
 function isLimited({ budget_tokens, allowed_models, limits }: ApiKeyRow): boolean {
-  return (
-    budget_tokens !== null || allowed_models !== null || Object.values(limits ?? {}).some((limit) => limit != null)
-  );
+  return budget_tokens !== null || allowed_models !== null || storedLimits(limits) !== null;
 }
 
 /** The settings of a key after `changes`. A budget that is removed takes its interval with it. */
@@ -48,7 +46,12 @@ export function settingsAfter(row: ApiKeyRow, changes: KeyChanges): KeySettings 
   const kept = changes.budget_tokens === null ? null : row.budget_interval;
   const { budget_interval = kept } = changes;
   const all = limits === undefined ? row.limits : limits === null ? null : { ...row.limits, ...limits };
-  return { name, expires_at, budget_tokens, budget_interval, allowed_models, limits: all };
+  return { name, expires_at, budget_tokens, budget_interval, allowed_models, limits: storedLimits(all) };
+}
+
+/** null for limits that limit nothing: calls of a key without limits are not counted. */
+export function storedLimits(limits: Limits | null): Limits | null {
+  return Object.values(limits ?? {}).some((limit) => limit != null) ? limits : null;
 }
 
 /** Throws 400 for an interval without a budget. */

@@ -67,6 +67,13 @@ it("more than ten agents are found by a part of their name, and a few need no se
   await search.fill("");
   await page.getByRole("link", { name: "Other 29", exact: true }).waitFor();
   expect(new URL(page.url()).search).toBe("");
+
+  await search.fill("nobody");
+  await shows(page, "No agents match this name");
+  await page.getByRole("button", { name: "Menu" }).click();
+  await page.getByRole("navigation", { name: "Main" }).getByRole("link", { name: "Agents" }).click();
+  await page.getByRole("link", { name: "Other 29", exact: true }).waitFor();
+  expect(await search.inputValue()).toBe("");
 });
 
 it("figures and times beside a long name are not broken into letters", async () => {

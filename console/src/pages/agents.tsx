@@ -1,5 +1,5 @@
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import { useState } from "react";
+import { useEffect, useRef, useState } from "react";
 import { type Agent, agentsQuery } from "../api/queries.ts";
 import { ago } from "../format.ts";
 import { scheduleInWords } from "../schedule-words.ts";
@@ -126,7 +126,12 @@ export function AgentsPage() {
 
 function NameSearch({ name }: { name: string }) {
   const navigate = useNavigate({ from: "/agents" });
-  const [text, setText] = useState(name); // The address follows later, and would move the cursor.
+  const [text, setText] = useState(name);
+  const input = useRef<HTMLInputElement>(null);
+  useEffect(() => {
+    // While a person types, the address follows later, and would move the cursor.
+    if (document.activeElement !== input.current) setText(name);
+  }, [name]);
   const find = (typed: string) => {
     setText(typed);
     const wanted = typed.trim();
@@ -135,6 +140,7 @@ function NameSearch({ name }: { name: string }) {
   return (
     <div className="border-b border-line px-4 py-3">
       <input
+        ref={input}
         type="search"
         aria-label="Find agents by name"
         placeholder="Find by name"

@@ -79,17 +79,11 @@ function bodyOf({ name, expires, models, requests, tokens, runs, ...budget }: Ke
     expires_at: expires === "" ? null : new Date(`${expires}T23:59:59`).toISOString(),
     ...budgetOf(budget),
     allowed_models: id === undefined ? null : id === NO_MODEL && more.length === 0 ? [] : ids,
-    limits: limitsOf({ requests, tokens, runs }),
-  };
-}
-
-/** null: no limit at all. */
-function limitsOf({ requests, tokens, runs }: Pick<KeyDraft, "requests" | "tokens" | "runs">) {
-  if (requests === "" && tokens === "" && runs === "") return null;
-  return {
-    requests_per_minute: limitOf(requests),
-    tokens_per_minute: limitOf(tokens),
-    concurrent_runs: limitOf(runs),
+    limits: {
+      requests_per_minute: limitOf(requests),
+      tokens_per_minute: limitOf(tokens),
+      concurrent_runs: limitOf(runs),
+    },
   };
 }
 
@@ -97,10 +91,15 @@ function limitsOf({ requests, tokens, runs }: Pick<KeyDraft, "requests" | "token
 function changesOf(key: ApiKey, draft: KeyDraft): Body<"PATCH /api/v1/api-keys/{id}"> {
   const before = bodyOf(draftOf(key));
   const after = bodyOf(draft);
-  const changed = Object.entries(after).filter(
-    ([name, value]) => JSON.stringify(value) !== JSON.stringify(before[name as keyof typeof before]),
-  );
-  return Object.fromEntries(changed);
+  const { limits: _, ...changes } = changedFields(before, after);
+  const limits = changedFields(before.limits, after.limits);
+  return Object.keys(limits).length === 0 ? changes : { ...changes, limits };
+}
+
+function changedFields<Fields extends object>(before: Fields, after: Fields): Partial<Fields> {
+  const is_changed = ([name, value]: [string, unknown]) =>
+    JSON.stringify(value) !== JSON.stringify(before[name as keyof Fields]);
+  return Object.fromEntries(Object.entries(after).filter(is_changed)) as Partial<Fields>;
 }
 
 interface KeyFieldsProps {
