@@ -102,7 +102,7 @@ it("a list among the events is no chunk: it does not keep the words around it fr
   expect(() => relayOf(model).push("data: [null]\n\n")).toThrow("did not give a usable answer");
 });
 
-it("comments do not begin a stream: they come with the first chunk, and an error before it fails", () => {
+it("comments do not begin a stream: they are sent with the first chunk, and an error before it is a failure", () => {
   const model = modelOf();
   const relay = relayOf(model);
   expect(relay.push(": processing\n\n")).toBe("");
@@ -124,14 +124,14 @@ it("of endless comments before the first chunk at most 64 KB are kept", () => {
   expect(begun).toContain("data: {");
 });
 
-it("an event of 2,000 levels is a failure of the provider (attack: it cannot be stored, nor what is stored with it)", () => {
+it("an event of 2,000 levels is a failure of the provider (attack: neither it nor other data in its row can be stored)", () => {
   const deep = `data: {"choices":[{"delta":{"reasoning_details":[${"[".repeat(2_000)}${"]".repeat(2_000)}]}}]}\n\n`;
   const relay = relayOf(modelOf());
   relay.push(delta("a"));
   expect(() => relay.push(deep)).toThrow("did not give a usable answer");
 });
 
-it("every chunk names our model, also those that are written again for a provider that writes JSON with spaces", () => {
+it("every chunk names the requested model, also if its JSON is rewritten because it has spaces", () => {
   const model = modelOf();
   const relay = relayOf(model);
   const spaced = (fields: Record<string, unknown>) => event(fields).replace('"model":"', '"model": "');
@@ -146,7 +146,7 @@ it("every chunk names our model, also those that are written again for a provide
   for (const chunk of received) expect(chunk).toContain(`"model":${JSON.stringify(model.id)}`);
 });
 
-it.each(["in one piece", "in many"])("every chunk names our model where each has an empty name, %s", (pieces) => {
+it.each(["in one piece", "in many"])("every chunk names the requested model if the provider's names are empty, %s", (pieces) => {
   const model = modelOf();
   const relay = relayOf(model);
   const sent = ["a", "b", "c"].map((content) => event({ choices: [{ index: 0, delta: { content } }], model: "" }));
@@ -181,7 +181,7 @@ it.each([
   },
 );
 
-it("calls are numbered from 0 and have an id and a type; those that are so already pass as they are written", () => {
+it("calls are numbered from 0 and have an id and a type; complete ones are relayed unchanged", () => {
   const piece = (fields: object) => event({ choices: [{ index: 0, delta: { tool_calls: [fields] } }] });
   const add = { type: "function", function: { name: "add", arguments: "{}" } };
   const callsOf = (...sent: string[]) => {
