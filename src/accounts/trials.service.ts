@@ -10,14 +10,14 @@ const BACKLOG_BATCH = 1000;
  */
 export async function createTrials({ db, cipher }: { db: Db; cipher: Cipher }) {
   const store = createTrialsStore(db);
-  const hashOf = (email: string) => cipher.fingerprint(Buffer.from(mailboxOf(email)), "trial");
+  const hashOf = (address: string) => cipher.fingerprint(Buffer.from(address), "trial");
 
   /** Hashes the addresses of users from before this table. It can be repeated after a crash. */
   const hashBacklog = async () => {
     while (await store.hasBacklog()) {
       await db.transaction(async (tx) => {
         const taken = await store.takeBacklog(tx, BACKLOG_BATCH);
-        const hashes = taken.flatMap(({ email }) => (email === null ? [] : hashOf(email)));
+        const hashes = taken.flatMap(({ email }) => (email === null ? [] : hashOf(mailboxOf(email))));
         await store.insertAll(tx, hashes);
       });
     }
@@ -26,7 +26,11 @@ export async function createTrials({ db, cipher }: { db: Db; cipher: Cipher }) {
 
   return {
     /** Uses the trial of the mailbox of `email`. Returns false when it was used before. */
-    take: (tx: Tx, email: string): Promise<boolean> => store.insert(tx, hashOf(email)),
+    async take(tx: Tx, email: string): Promise<boolean> {
+      const [mailbox, ...others] = spellingsOf(email);
+      // Earlier versions took some domains of a provider for several mailboxes.
+      return (await store.insert(tx, hashOf(mailbox))) && !(await store.hasAny(tx, others.map(hashOf)));
+    },
   };
 }
 
@@ -52,11 +56,18 @@ const PROVIDERS = [
  * Limits and trials treat two addresses of one mailbox as one person. Pure.
  */
 export function mailboxOf(email: string): string {
+  return spellingsOf(email)[0];
+}
+
+/** The mailbox of an address, then the same name in the other domains of its provider. */
+function spellingsOf(email: string): [string, ...string[]] {
   const address = email.toLowerCase();
   const at = address.lastIndexOf("@");
   const domain = address.slice(at + 1);
   const [name = ""] = address.slice(0, at).split("+");
   const provider = PROVIDERS.find(({ domains }) => domains.includes(domain));
-  if (provider === undefined) return `${name}@${domain}`;
-  return `${provider.canonical(name)}@${provider.domains[0]}`;
+  if (provider === undefined) return [`${name}@${domain}`];
+  const [first, ...others] = provider.domains;
+  const canonical = provider.canonical(name);
+  return [`${canonical}@${first}`, ...others.map((other) => `${canonical}@${other}`)];
 }

@@ -16,6 +16,13 @@ export function createTrialsStore(db: Db) {
       });
       return rows.length > 0;
     },
+    async hasAny(tx: Tx, hashes: readonly Buffer[]): Promise<boolean> {
+      const rows = await tx.query({
+        text: "select from trial_mailbox where hash in (select decode(h, 'hex') from unnest($1::text[]) as h) limit 1",
+        values: [hashes.map((hash) => hash.toString("hex"))],
+      });
+      return rows.length > 0;
+    },
     /** Inserts the missing hashes. */
     insertAll: (tx: Tx, hashes: readonly Buffer[]) =>
       tx.query({

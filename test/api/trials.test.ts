@@ -86,6 +86,26 @@ it("only a hash of the address is stored, which needs the service's key and stay
   await database.drop();
 });
 
+it("a trial that an earlier version recorded under another domain of the mailbox counts", async () => {
+  const database = await createTestDatabase();
+  const db = await database.open();
+  const cipher = createCipher(randomBytes(32), "trials");
+  const hashes = ["ada@me.com", "grace@ya.ru"].map((email) => cipher.fingerprint(Buffer.from(email), "trial"));
+  const trials = await createTrials({ db, cipher });
+  const values = [hashes.map((hash) => hash.toString("hex"))];
+  await db.query({
+    text: "insert into trial_mailbox select decode(hash, 'hex') from unnest($1::text[]) as hash",
+    values,
+  });
+  const takes = (email: string) => db.transaction((tx) => trials.take(tx, email));
+  expect(await takes("ada@me.com")).toBe(false);
+  expect(await takes("ada+1@icloud.com")).toBe(false);
+  expect(await takes("grace@yandex.ru")).toBe(false);
+  expect(await takes("alan@me.com")).toBe(true);
+  await db.close();
+  await database.drop();
+});
+
 it("an upgrade: earlier trials are recorded at the first start, also by nodes that start at the same time", async () => {
   const database = await createTestDatabase();
   const db = await database.open();
