@@ -378,3 +378,19 @@ describe("failures, in Anthropic's shape", () => {
     expect([status, body.error.param]).toEqual([400, "messages[0].content[0].type"]);
   });
 });
+
+it("text after a whole call is sent as it comes", async () => {
+  const call = { index: 0, id: "a", type: "function", function: { name: "add", arguments: '{"a":1}' } };
+  let end = () => {};
+  lab.upstream.answer((response) => {
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    response.write(event({ choices: [{ index: 0, delta: { tool_calls: [call] } }] }) + delta("one moment"));
+    const finish = event({ choices: [{ index: 0, delta: {}, finish_reason: "tool_calls" }] });
+    end = () => void response.end(`${finish}data: [DONE]\n\n`);
+  });
+  const messages = [{ role: "user" as const, content: "hello" }];
+  const stream = client.messages.stream({ model: "lab/plain", max_tokens: 100, messages });
+  expect(await new Promise((resolve) => stream.on("text", resolve))).toBe("one moment");
+  end();
+  expect((await stream.finalMessage()).content).toMatchObject([{ input: { a: 1 } }, { text: "one moment" }]);
+});

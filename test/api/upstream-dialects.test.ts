@@ -283,22 +283,6 @@ it("text between two pieces of a call's arguments does not end the call of a mes
   ]);
 });
 
-it("text after a whole call of a message is sent as it comes", async () => {
-  const call = { index: 0, id: "a", type: "function", function: { name: "add", arguments: '{"a":1}' } };
-  let end = () => {};
-  lab.upstream.answer((response) => {
-    response.writeHead(200, { "content-type": "text/event-stream" });
-    const piece = (said: object) => event({ choices: [{ index: 0, delta: said, finish_reason: null }] });
-    response.write(piece({ tool_calls: [call] }) + piece({ content: "one moment" }));
-    end = () => void response.end(HELLO.slice(1).join(""));
-  });
-  const anthropic = new Anthropic({ baseURL: `${lab.service.url}/api`, apiKey: user.key, maxRetries: 0 });
-  const stream = anthropic.messages.stream({ ...ask("lab/plain"), max_tokens: 100 } as never);
-  expect(await new Promise((resolve) => stream.on("text", resolve))).toBe("one moment");
-  end();
-  expect((await stream.finalMessage()).content).toMatchObject([{ input: { a: 1 } }, { text: "one moment" }]);
-});
-
 it("an agent ends with a finish reason of OpenAI's, whatever word its model's server has", async () => {
   const agent = (await user.post("/api/v1/agents", { name: "Sailor", model_id: "lab/plain" })).body.id;
   lab.upstream.answer(endingAs(TEXT, "eos"));
