@@ -146,13 +146,16 @@ it("every chunk names the requested model, also if its JSON is rewritten because
   for (const chunk of received) expect(chunk).toContain(`"model":${JSON.stringify(model.id)}`);
 });
 
-it.each(["in one piece", "in many"])("every chunk names the requested model if the provider's names are empty, %s", (pieces) => {
-  const model = modelOf();
-  const relay = relayOf(model);
-  const sent = ["a", "b", "c"].map((content) => event({ choices: [{ index: 0, delta: { content } }], model: "" }));
-  const received = (pieces === "in many" ? sent : [sent.join("")]).map((text) => relay.push(text)).join("");
-  expect(chunksIn(received).map((chunk) => chunk.model)).toEqual([model.id, model.id, model.id]);
-});
+it.each(["in one piece", "in many"])(
+  "every chunk names the requested model if the provider's names are empty, %s",
+  (pieces) => {
+    const model = modelOf();
+    const relay = relayOf(model);
+    const sent = ["a", "b", "c"].map((content) => event({ choices: [{ index: 0, delta: { content } }], model: "" }));
+    const received = (pieces === "in many" ? sent : [sent.join("")]).map((text) => relay.push(text)).join("");
+    expect(chunksIn(received).map((chunk) => chunk.model)).toEqual([model.id, model.id, model.id]);
+  },
+);
 
 it("a chunk with log probabilities passes as it is written", () => {
   const relay = relayOf(modelOf());
