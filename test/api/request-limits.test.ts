@@ -87,13 +87,13 @@ describe("a costly body", () => {
   });
 
   it("that is large keeps its Idempotency-Key if only its spaces differ", async () => {
-    const large = { kind: "text", content: "word ".repeat(80_000) };
+    const large = { name: "Large", auto_route: true, system_prompt: "word ".repeat(19_000) };
     const key = { "Idempotency-Key": "large" };
-    const first = await user.post("/api/v1/safety/sanitize", JSON.stringify(large), key);
-    const again = await user.post("/api/v1/safety/sanitize", JSON.stringify(large, null, 1), key);
-    expect([first.status, again.status]).toEqual([200, 200]);
+    const first = await user.post("/api/v1/agents", JSON.stringify(large), key);
+    const again = await user.post("/api/v1/agents", JSON.stringify(large, null, 1), key);
+    expect([first.status, again.status]).toEqual([201, 201]);
     expect(again.headers.get("Idempotent-Replayed")).toBe("true");
-    const other = await user.post("/api/v1/safety/sanitize", JSON.stringify({ ...large, kind: "html" }), key);
+    const other = await user.post("/api/v1/agents", JSON.stringify({ ...large, name: "Other" }), key);
     expect(other.body.error.code).toBe("idempotency_mismatch");
   });
 });

@@ -131,7 +131,7 @@ describe("a stream to a caller who has lost access", () => {
     upstream.answer(hanging());
     const in_one_piece = ({ key, agent_id }: Doomed) =>
       send(there, key, "POST", `/agents/${agent_id}/chat`, { messages });
-    const names = ["a chat completion", "a chat that goes on without its caller", "an agent as a model"];
+    const names = ["a chat completion", "a chat that continues without its caller", "an agent as a model"];
     for (const [stream, ask_for] of [...names.map((name) => [name, streams[name]] as const), ["chat", in_one_piece]]) {
       const doomed = await doomedCaller();
       const asked = upstream.requests.length;

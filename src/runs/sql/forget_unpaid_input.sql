@@ -8,5 +8,6 @@ begin
 end $$;
 
 create or replace trigger run_ended_unpaid before update of status on run for each row
-when (new.status in ('failed', 'cancelled') and old.finished_at is null and new.cost_tokens = 0 and new.trigger <> 'schedule')
+when (new.status <> 'succeeded' and new.finished_at is not null and old.finished_at is null and new.cost_tokens = 0
+  and new.trigger <> 'schedule')
 execute function forget_unpaid_input();
