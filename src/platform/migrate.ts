@@ -18,6 +18,7 @@ const ADVISORY_LOCK = 7_470_625;
 const LOCK_PAUSE_MS = 250;
 /** Each batch of the ledger shares it (src/ledger/sql/ledger_lock.sql), so a migration waits for them, and they for it. */
 const LEDGER_LOCK = 7_470_627;
+/** The longest wait for statements that nodes of before have begun. */
 const OLDER_MS = 30_000;
 const OLDER_POLL_MS = 25;
 /** How often a node that waits for another one's migrations says so. */
