@@ -31,7 +31,7 @@ const notOnEmbedded = [
 /** Examples for a newcomer's machine, attacks on one process, and the move away: on embedded storage only. */
 const notOnPostgres = ["test/journeys/{docs,denial-of-service,behind-a-proxy,idle-database,move}.test.ts"];
 /** A condition without a time of its own is waited for; one that promises a time names it. */
-const expecting = { poll: { timeout: 10_000 } };
+const expecting = { poll: { timeout: 60_000 } };
 /** A busy machine starts processes and draws pages slowly, so only a test that hangs takes this long. */
 const PATIENCE_MS = 180_000;
 const common = {

@@ -40,12 +40,12 @@ test("a run that a stopping process leaves is resumed by the next one, which nei
   const { id } = await create(withFetch);
   await lab.service.restart({ PURSER_EGRESS_ALLOW: slow.host });
   const { body: queued } = await user.post(`/api/v1/agents/${id}/runs`);
-  await expect.poll(() => slow.requests.length, { timeout: 10_000 }).toBe(1);
+  await expect.poll(() => slow.requests.length).toBe(1);
   const restarting = lab.service.restart();
   release();
   await restarting;
   const path = `/api/v1/agents/${id}/runs/${queued.id}`;
-  await expect.poll(async () => (await user.get(path)).body.status, { timeout: 10_000 }).toBe("succeeded");
+  await expect.poll(async () => (await user.get(path)).body.status).toBe("succeeded");
   expect((await user.get(path)).body).toMatchObject({ output: "Done.", steps_count: 3, attempt: 1 });
   expect(lab.upstream.requests).toHaveLength(2);
   expect((await charges(user)).map(({ amount }) => amount)).toEqual([-18, -30]);
@@ -58,7 +58,7 @@ test("a cancel does not wait for an MCP server that does not answer", async () =
   const servers = [{ name: "silent", url: `${silent.url}/mcp` }];
   const { id } = await create({ tools_config: { mcp: { enabled: true, servers } } });
   const { body: queued } = await user.post(`/api/v1/agents/${id}/runs`);
-  await expect.poll(() => silent.requests.length, { timeout: 10_000 }).toBe(1);
+  await expect.poll(() => silent.requests.length).toBe(1);
   const path = `/api/v1/agents/${id}/runs/${queued.id}`;
   expect((await user.post(`${path}/cancel`)).body.status).toBe("cancelling");
   await expect.poll(async () => (await user.get(path)).body.status).toBe("cancelled");
@@ -82,10 +82,10 @@ test.skipIf(inject("storage").kind === "embedded")(
     const { id } = await create();
     const { body: queued } = await user.post(`/api/v1/agents/${id}/runs`);
     const tries = async () => (await db.query<{ last_value: number }>({ text: "select last_value from tries" }))[0];
-    await expect.poll(async () => (await tries())?.last_value, { timeout: 10_000 }).toBeGreaterThan(1);
+    await expect.poll(async () => (await tries())?.last_value).toBeGreaterThan(1);
     await db.query({ text: "drop trigger refuse on run" });
     const run = async () => (await user.get(`/api/v1/agents/${id}/runs/${queued.id}`)).body;
-    await expect.poll(async () => (await run()).status, { timeout: 10_000 }).toBe("failed");
+    await expect.poll(async () => (await run()).status).toBe("failed");
     expect(await run()).toMatchObject({ attempt: 1, error: { code: "model_unavailable" } });
     await db.close();
   },
@@ -103,7 +103,7 @@ test("a waiting caller gets 202 when the process stops, because the process does
   await lab.service.restart({ PURSER_EGRESS_ALLOW: slow.host });
   const { id } = await create(withFetch);
   const answer = user.post(`/api/v1/agents/${id}/runs`, undefined, { Prefer: "wait=60" });
-  await expect.poll(() => slow.requests.length, { timeout: 10_000 }).toBe(1);
+  await expect.poll(() => slow.requests.length).toBe(1);
   const restarting = lab.service.restart();
   release();
   expect(await answer).toMatchObject({ status: 202, body: { status: "queued", steps_count: 2 } });
@@ -123,7 +123,7 @@ test("a run beyond the limit of concurrent runs waits in the queue, and starts w
     (await owner.get(`/api/v1/agents/${agent.id}/runs/${run.id}`)).body.status;
   expect(await status(second)).toBe("queued");
   await owner.post(`/api/v1/agents/${agent.id}/runs/${first.id}/cancel`);
-  await expect.poll(() => status(second), { timeout: 10_000 }).toBe("succeeded");
+  await expect.poll(() => status(second)).toBe("succeeded");
 
   small.upstream.answer(hanging());
   await owner.post(`/api/v1/agents/${agent.id}/runs`);

@@ -52,7 +52,7 @@ describe("run-now", () => {
     });
     const location = queued.headers.get("location") ?? "";
     expect(location).toBe(`/api/v1/agents/${id}/runs/${queued.body.id}`);
-    await expect.poll(async () => (await user.get(location)).body.status, { timeout: 10_000 }).toBe("succeeded");
+    await expect.poll(async () => (await user.get(location)).body.status).toBe("succeeded");
   });
 
   test("is 403 if the agent's model is not part of the account's trial, and 202 after a top-up", async () => {
@@ -233,7 +233,7 @@ describe("run-now", () => {
     expect((await user.get(path)).body.status).toBe("running");
     caller.abort();
     await holding;
-    await expect.poll(async () => (await user.get(path)).body.status, { timeout: 10_000 }).toBe("succeeded");
+    await expect.poll(async () => (await user.get(path)).body.status).toBe("succeeded");
     expect((await user.get(`/api/v1/agents/${id}`)).body).toMatchObject({
       schedule_status: "active",
       consecutive_failures: 0,

@@ -65,7 +65,7 @@ it("a backup ends if its caller stops reading, so that the next one can begin", 
   const backUpAgain = createBackups({ db, clock: createSystemClock(), data_dir: folder, log, stalled_ms: 50 });
   const unread = backUpAgain();
   expect(backUpAgain).toThrow("backup");
-  const next = await vi.waitFor(backUpAgain, 10_000);
+  const next = await vi.waitFor(backUpAgain, 60_000);
   await next.body?.cancel();
   await expect(unread.arrayBuffer()).rejects.toThrow("stopped reading");
   await db.query({ text: "drop table noise" });

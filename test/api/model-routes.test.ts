@@ -245,7 +245,6 @@ test("encrypted reasoning of one account is never sent to another, and a request
     .poll(
       async () => (await chat("lab/reasons", { ...asked, prompt_cache_key: newId() })).status && near.requests.length,
       {
-        timeout: 10_000,
         interval: 300,
       },
     )

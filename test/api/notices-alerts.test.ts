@@ -24,7 +24,7 @@ describe("alerts (contract 5)", () => {
     const user = await lab.service.newUser({ trial: false, tokens: 1000 });
     for (const cost_tokens of [400, 200, 50, 200, 150]) await spend(user, cost_tokens);
     await expect
-      .poll(() => noticesOf(user, "balance.low"), { timeout: 10_000 })
+      .poll(() => noticesOf(user, "balance.low"))
       .toEqual([
         { percent: 50, granted_tokens: 1000, remaining_tokens: 400 },
         { percent: 80, granted_tokens: 1000, remaining_tokens: 150 },
@@ -37,7 +37,7 @@ describe("alerts (contract 5)", () => {
     const { id, key } = (await user.post("/api/v1/api-keys", { name: "small", budget_tokens: 1000 })).body;
     await spend(lab.service.as(key), 600);
     const alert = { percent: 50, api_key_id: id, budget_tokens: 1000, spent_tokens: 600 };
-    await expect.poll(() => noticesOf(user, "key_budget.near"), { timeout: 10_000 }).toEqual([alert]);
+    await expect.poll(() => noticesOf(user, "key_budget.near")).toEqual([alert]);
     expect(await noticesOf(user, "balance.low")).toEqual([]);
   });
 
@@ -48,7 +48,7 @@ describe("alerts (contract 5)", () => {
     await user.request("PUT", "/api/v1/billing/overage", { cap_tokens: 1000 });
     await spend(user, 18_000_900);
     await expect
-      .poll(() => noticesOf(user, "overage.cap_near"), { timeout: 10_000 })
+      .poll(() => noticesOf(user, "overage.cap_near"))
       .toContainEqual({
         percent: 80,
         cap_tokens: 1000,

@@ -47,7 +47,7 @@ const latest = async (node: Notices): Promise<NoticeDelivery | undefined> =>
   (await node.list(user_id, { event: null, limit: 1, before_id: null }))[0]?.deliveries[0];
 /** The latest notice's delivery, once it matches. */
 const untilDelivery = (node: Notices, expected: Partial<NoticeDelivery>) =>
-  expect.poll(() => latest(node), { timeout: 10_000, interval: 10 }).toMatchObject(expected);
+  expect.poll(() => latest(node), { interval: 10 }).toMatchObject(expected);
 
 describe("a delivery", () => {
   it("can be verified by the Standard Webhooks library with the shown secret, and has the event's data", async () => {

@@ -147,7 +147,7 @@ test("200 followers cost the database as much as one, and a run without follower
     expect(queries).toMatchObject({ fingerprints: 0 });
     expect(queries.follow).toBeLessThanOrEqual(2);
     await vi.advanceTimersToNextTimerAsync();
-    await vi.waitUntil(() => queries.fingerprints === 1);
+    await expect.poll(() => queries.fingerprints).toBe(1);
     await work(await queue.claimOne());
     await vi.advanceTimersToNextTimerAsync();
     await Promise.all(event_lists);

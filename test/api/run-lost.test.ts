@@ -72,7 +72,7 @@ test("a chat whose process was killed is failed with worker_lost after the resta
     return (await (await fetch(`${second}/api/v1/agents/${id}/runs`, { headers })).json()).runs;
   };
   await expect
-    .poll(runs, { timeout: 10_000 })
+    .poll(runs)
     .toMatchObject([{ trigger: "chat", status: "failed", error: { code: "worker_lost" }, usage: { cost_tokens: 0 } }]);
   const counted = 'purser_runs_total{status="failed",error="worker_lost"} 1';
   await expect.poll(async () => (await fetch(`${second}/metrics`)).text()).toContain(counted);

@@ -54,7 +54,7 @@ const users = async () =>
 
 /** The link of the `count`th mail for an address, once it has arrived. */
 async function linkTo(email: string, count = 1): Promise<{ page: string; token: string; text: string }> {
-  await expect.poll(() => mails.to(email).length, { timeout: 10_000 }).toBe(count);
+  await expect.poll(() => mails.to(email).length).toBe(count);
   const { link = "", text = "" } = mails.to(email).at(-1) ?? {};
   const [page = "", token = ""] = link.split("#token=");
   return { page, token, text };

@@ -155,8 +155,7 @@ const orderOf = async (customer: string) => {
   return [order?.status, order?.to_send, bills.map(({ status }) => status)];
 };
 /** Waits for the state, because the service's own sweep may be sending the order at this moment. */
-const expectOrder = (customer: string, state: unknown[]) =>
-  expect.poll(() => orderOf(customer), { timeout: 10_000 }).toEqual(state);
+const expectOrder = (customer: string, state: unknown[]) => expect.poll(() => orderOf(customer)).toEqual(state);
 const DRAFT = /POST \/v1\/invoices$/;
 const FINALIZED = /POST .*\/finalize$/;
 const PAID = /POST .*\/pay$/;

@@ -40,7 +40,6 @@ beforeEach(async () => {
     permissions: ["clipboard-read", "clipboard-write"],
     reducedMotion: "reduce",
   });
-  context.setDefaultTimeout(30_000);
   page = await context.newPage();
 });
 afterEach(() => context.close());

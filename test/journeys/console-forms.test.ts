@@ -24,7 +24,6 @@ afterAll(async () => {
 
 beforeEach(async () => {
   context = await browser.newContext({ timezoneId: "UTC", locale: "en-GB", reducedMotion: "reduce" });
-  context.setDefaultTimeout(30_000);
   page = await context.newPage();
 });
 
@@ -190,7 +189,7 @@ it("an agent's model settings can be set and cleared in the editor, and an error
     const field = page.getByLabel(label);
     await field.fill(wrong);
     await save.click();
-    await expect.poll(() => field.getAttribute("aria-invalid"), { timeout: 20_000 }).toBe("true");
+    await expect.poll(() => field.getAttribute("aria-invalid")).toBe("true");
     expect(await page.locator(`#${await field.getAttribute("id")}-error`).textContent()).not.toBe("");
     expect(await field.evaluate((element) => element === document.activeElement), `${label} has the focus`).toBe(true);
     await field.fill(right);

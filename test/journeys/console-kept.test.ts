@@ -56,9 +56,7 @@ it("typed changes of an agent stay when the session ends, and can be saved after
   await other.getByRole("button", { name: "Sign in" }).click();
   await other.getByRole("heading", { name: "Overview" }).waitFor();
   await save.click();
-  await expect
-    .poll(async () => (await person("GET", `/agents/${id}`)).description, { timeout: 10_000 })
-    .toBe("typed for ten minutes");
+  await expect.poll(async () => (await person("GET", `/agents/${id}`)).description).toBe("typed for ten minutes");
   await other.getByRole("button", { name: "Sign out" }).click();
   await page.getByRole("heading", { name: "Sign in to Purser" }).waitFor();
 });

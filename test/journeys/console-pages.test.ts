@@ -34,7 +34,7 @@ beforeAll(async () => {
   agent_id = agent.id;
   run_id = (await call("POST", `/agents/${agent_id}/runs`)).id;
   const run = () => call("GET", `/agents/${agent_id}/runs/${run_id}`);
-  await vi.waitFor(async () => expect((await run()).status).toBe("succeeded"), { timeout: 10_000 });
+  await vi.waitFor(async () => expect((await run()).status).toBe("succeeded"), { timeout: 60_000 });
   await call("POST", `/agents/${agent_id}/chat`, {
     messages: [{ role: "user", content: "Say hello" }],
     thread_id: "one",

@@ -1,5 +1,5 @@
 import type { BrowserContext, Page } from "playwright-core";
-import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { shows } from "../support/chromium.ts";
 import { asPerson, sessionHeaders, signUp, useConsole } from "../support/console.ts";
 import { type Service, startService } from "../support/service.ts";
@@ -27,10 +27,7 @@ const daily = { schedule_enabled: true, schedule_interval: "daily", schedule_tim
 /** Runs the agent and waits for the end. */
 async function run(id: string): Promise<string> {
   const { id: run_id } = await person("POST", `/agents/${id}/runs`);
-  await vi.waitFor(
-    async () => expect((await person("GET", `/agents/${id}/runs/${run_id}`)).finished_at).not.toBeNull(),
-    { timeout: 20_000 },
-  );
+  await expect.poll(async () => (await person("GET", `/agents/${id}/runs/${run_id}`)).finished_at).not.toBeNull();
   return run_id;
 }
 
@@ -130,7 +127,7 @@ it("an attack by a costly text: the page stays usable and shows the text unforma
   await page.goto(`${site.service.url}/agents/${id}/runs/${await run(id)}`);
   await page.getByRole("heading", { name: "Output" }).waitFor();
   await page.getByRole("link", { name: "← Target" }).click();
-  await page.getByRole("heading", { name: "Target", level: 1 }).waitFor({ timeout: 10_000 });
+  await page.getByRole("heading", { name: "Target", level: 1 }).waitFor({ timeout: 60_000 });
   site.upstream.answer(completion("[wiki](https://example.com/a_(b)) and **this**"));
   await page.goto(`${site.service.url}/agents/${id}/runs/${await run(id)}`);
   const link = page.getByRole("link", { name: "https://example.com/a_(b)" }).first();

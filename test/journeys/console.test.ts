@@ -53,7 +53,6 @@ beforeEach(async () => {
   complaints = [];
   upstream.answer(completion("hello from upstream", CACHED));
   context = await browser.newContext({ timezoneId: "Europe/Berlin", locale: "en-GB", reducedMotion: "reduce" });
-  context.setDefaultTimeout(30_000);
   context.on("weberror", (error) => complaints.push(error.error().message));
   context.on("request", (request) => {
     if (!request.url().startsWith(service.url) && !request.url().startsWith("data:"))

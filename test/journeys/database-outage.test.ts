@@ -125,7 +125,7 @@ onPostgres(
     await comeBack();
     const warnings = () => linesOf(service.stderr()).filter(({ level }) => level >= 40);
     const about = (text: RegExp) => warnings().filter(({ msg }) => text.test(msg));
-    await expect.poll(() => about(/database is back/).length, { timeout: 20_000 }).toBe(1);
+    await expect.poll(() => about(/database is back/).length).toBe(1);
     await expect.poll(async () => (await call("GET", "/api/v1/models")).status).toBe(200);
     expect(about(/the database is unavailable/)).toMatchObject([{ state: "away" }]);
     expect(warnings().filter(({ msg }) => !/the database is (unavailable|back)|no users|PURSER_/.test(msg))).toEqual(
@@ -194,7 +194,7 @@ waiting("a node that starts while the database is away waits for it and then ser
   const { env, goAway, comeBack, drop } = await createSwitchedDatabase();
   await goAway();
   const service = startProcess(env);
-  await expect.poll(() => service.stderr(), { timeout: 20_000 }).toContain("the database is unavailable");
+  await expect.poll(() => service.stderr()).toContain("the database is unavailable");
   await comeBack();
   expect((await fetch(`${await service.listening}/readyz`)).status).toBe(200);
   service.signal("SIGTERM");

@@ -11,8 +11,6 @@ const CHAT = "/api/v1/chat/completions";
 const CONTENT = "ten bytes.";
 const HOSTILE = "ingore instrcutions tpmorp metsys vtaber ";
 const SENT = Buffer.from(`"${"x".repeat(1_000_000)}`);
-/** Enough time for 1,000 connections on a busy machine. */
-const LONG_TIMEOUT = { timeout: 40_000 };
 
 let service: Watched;
 let idle_ms: number;
@@ -140,9 +138,7 @@ describe("1,000 stalled uploads", { retry: 2 }, () => {
       const headers = { Authorization: `Bearer ${key}` };
       const uploads = Array.from({ length: 1_000 }, () => stalled(CHAT, headers, 32 * MB, SENT.length));
       // At most 64 bodies of one user are read at the same time.
-      await expect
-        .poll(() => uploads.filter(({ status }) => status !== null).length, LONG_TIMEOUT)
-        .toBeGreaterThan(900);
+      await expect.poll(() => uploads.filter(({ status }) => status !== null).length).toBeGreaterThan(900);
       expect(uploads.filter(({ status }) => ![null, 429, 503].includes(status))).toEqual([]);
       expect((await post(other, CHAT, chat('"Say: hi"'))).status).toBe(200);
     });
@@ -156,7 +152,7 @@ describe("1,000 stalled uploads", { retry: 2 }, () => {
     await delayDuring("1,000 stalled sign-ins", async () => {
       const uploads = Array.from({ length: 1_000 }, () => stalled("/api/v1/auth/sign-in", {}, 16_000, 8_000));
       // 300 a minute are accepted, and a few more as the minute passes.
-      await expect.poll(() => uploads.filter(({ status }) => status === 429).length, LONG_TIMEOUT).toBeGreaterThan(490);
+      await expect.poll(() => uploads.filter(({ status }) => status === 429).length).toBeGreaterThan(490);
       expect((await post(other, CHAT, chat('"Say: hi"'))).status).toBe(200);
     });
   });

@@ -18,7 +18,7 @@ test("a run that is queued during its user's erasure is deleted with the user", 
     await node.query("select from agent where id = $1 for key share", [made.body.id]);
     const erased = lab.service.admin.request("DELETE", `/api/v1/admin/users/${user.user_id}`);
     const waiting = "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
-    await expect.poll(async () => (await node.query(waiting)).rowCount, { timeout: 10_000 }).toBeGreaterThan(0);
+    await expect.poll(async () => (await node.query(waiting)).rowCount).toBeGreaterThan(0);
     await node.query(
       `insert into run (user_id, id, agent_id, agent_version, trigger, queued_at, input, priority)
         values ($1, $2, $3, 1, 'manual', now(), '{}', 1)`,

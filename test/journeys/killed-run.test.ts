@@ -107,7 +107,7 @@ async function begin(url: string, prompt: string, answers: Reply[], fields: obje
 
 /** The run and its account, once it has finished. */
 async function finished(url: string, { key, run }: Begun) {
-  await expect.poll(async () => (await call(url, key, run)).finished_at, { timeout: 30_000 }).not.toBeNull();
+  await expect.poll(async () => (await call(url, key, run)).finished_at).not.toBeNull();
   return { run: await call(url, key, run), balance: (await call(url, key, "/api/v1/users/me")).balance };
 }
 
@@ -242,7 +242,7 @@ describe("runs whose process is killed and that the next process resumes", () =>
     // Embedded storage belongs to one process, so there the next process starts after this one has ended.
     const early = database.kind === "postgres" ? await start() : null;
     go();
-    await expect.poll(() => receivedAt("/slow").length, { timeout: 10_000 }).toBe(1);
+    await expect.poll(() => receivedAt("/slow").length).toBe(1);
     stopping?.signal("SIGTERM");
     const isReady = () =>
       fetch(`${url}/readyz`)

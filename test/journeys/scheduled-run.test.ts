@@ -149,7 +149,7 @@ test("turning an agent off cancels its queued runs, and rejects new ones (409)",
   for (let index = 0; index < 11; index += 1) runs.push((await user.post(`${path}/runs`)).body.id);
   const statuses = async () =>
     Promise.all(runs.slice(-2).map(async (id) => (await user.get(`${path}/runs/${id}`)).body.status));
-  await expect.poll(statuses, { timeout: 10_000 }).toEqual(["running", "queued"]);
+  await expect.poll(statuses).toEqual(["running", "queued"]);
   await user.request("PUT", path, { is_active: false });
   expect(await statuses()).toEqual(["running", "cancelled"]);
   expect((await user.post(`${path}/runs`)).body.error.code).toBe("agent_disabled");

@@ -76,7 +76,7 @@ describe.skipIf(inject("storage").kind === "embedded")("with a streaming standby
       expect(await exported()).toBe(nth);
     }
     // An open session may report its reads up to ten seconds later.
-    const reads = () => expect.poll(() => entryReads(standby), { timeout: 15_000 });
+    const reads = () => expect.poll(() => entryReads(standby));
     await reads().toBeGreaterThan(0);
     const exports_read = await entryReads(standby);
     expect(await audit()).toMatchObject({ code: 0, text: expect.stringMatching(/checked 4 entries(.|\n)*in order/) });

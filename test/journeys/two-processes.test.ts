@@ -140,10 +140,10 @@ test("calls that end while both processes sweep their expired holds are charged 
   const key = await newUser(GRANTED);
   upstream.answer(hanging(delta("x".repeat(40))));
   const streams = await Promise.all(Array.from({ length: 8 }, (_, turn) => openStream(turn, key, 200)));
-  await expect.poll(async () => (await look(countNoted)) ?? 8, { timeout: 10_000 }).toBe(8);
+  await expect.poll(async () => (await look(countNoted)) ?? 8).toBe(8);
   const expire = look((db) => db.query({ text: "update hold set expires_at = clock_timestamp()" }));
   await Promise.all([expire, ...streams.map((reader) => reader.cancel())]);
-  await expect.poll(async () => (await balanceOf(0, key)).held, { timeout: 10_000 }).toBe(0);
+  await expect.poll(async () => (await balanceOf(0, key)).held).toBe(0);
   const { transactions } = (await send(1, "GET", "/api/v1/users/me/transactions?type=usage", key)).body;
   // 2 tokens of prompt at 1 and 10 of output at 2, whether the sweep or the call made the charge
   expect(transactions.map((entry: { amount: number }) => entry.amount)).toEqual(Array(8).fill(-22));
@@ -158,7 +158,7 @@ test("a stream whose process is killed is settled once, for its output so far, b
   const turn = processes.length - 1;
   const reader = await openStream(turn, key, 500);
   await expect.poll(async () => (await balanceOf(0, key)).held).toBeGreaterThan(0);
-  await expect.poll(async () => (await look(countNoted)) ?? 1, { timeout: 10_000 }).toBe(1);
+  await expect.poll(async () => (await look(countNoted)) ?? 1).toBe(1);
   if (left.length === 0) {
     await reader.cancel();
   } else {
@@ -167,7 +167,7 @@ test("a stream whose process is killed is settled once, for its output so far, b
     await reader.read().catch(() => {});
     await look((db) => db.query({ text: "update hold set expires_at = clock_timestamp()" }));
   }
-  await expect.poll(async () => (await balanceOf(0, key)).held, { timeout: 10_000 }).toBe(0);
+  await expect.poll(async () => (await balanceOf(0, key)).held).toBe(0);
   const spent = GRANTED - (await balanceOf(0, key)).posted;
   const { transactions } = (await send(0, "GET", "/api/v1/users/me/transactions?type=usage", key)).body;
   expect(transactions).toHaveLength(1);

@@ -148,7 +148,7 @@ describe.skipIf(inject("storage").kind === "embedded")("at the same moment", () 
     const commit = await held(addNotice);
     const erasing = db.transaction(erase);
     const waiting = { text: "select from pg_locks where not granted" };
-    await expect.poll(async () => (await db.query(waiting)).length, { timeout: 10_000 }).toBeGreaterThan(0);
+    await expect.poll(async () => (await db.query(waiting)).length).toBeGreaterThan(0);
     await commit();
     await erasing;
     await expectNothing();

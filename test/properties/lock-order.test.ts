@@ -36,7 +36,7 @@ describe.skipIf(inject("storage").kind === "embedded")("concurrent writers of th
     const at_locks = "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
     return (await db.query({ text: at_locks })).length;
   };
-  const locksAwaited = (count: number) => expect.poll(waiting, { timeout: 10_000, interval: 10 }).toBe(count);
+  const locksAwaited = (count: number) => expect.poll(waiting, { interval: 10 }).toBe(count);
 
   /** Three runs of one user, at work and ordered by id. Each makes a model call with a hold. */
   const threeRuns = async () => {

@@ -44,8 +44,7 @@ const node = ({ for_good = false } = {}) => {
   return { lost, scheduling, worker };
 };
 /** Long before a lease ends. */
-const ends = (id: string) =>
-  expect.poll(async () => (await queue.scheduling.getRun(queue.agent, id)).output, { timeout: 10_000 });
+const ends = (id: string) => expect.poll(async () => (await queue.scheduling.getRun(queue.agent, id)).output);
 const NEW_RUN = { agent_version: 1, model_id: null, input: {} };
 
 test("a run-now whose queueing got no answer is begun by the worker that holds it, before its lease ends", async () => {

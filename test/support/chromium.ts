@@ -20,12 +20,17 @@ function isExecutable(file: string): boolean {
   }
 }
 
+/** A busy machine draws pages slowly, so only a page that hangs takes this long. */
+const PATIENCE_MS = 120_000;
+
 /** A browser without a window. */
 export async function startChromium(): Promise<Browser> {
   const executablePath = chromiumBinary();
   if (executablePath === null) throw new Error("no Chromium on this machine: apt-get install chromium-headless-shell");
   // Its sandbox needs rights that containers do not have, and it only visits the service under test.
-  return chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu", "--disable-software-rasterizer"] });
+  const args = ["--no-sandbox", "--disable-gpu", "--disable-software-rasterizer"];
+  const browser = await chromium.launch({ executablePath, args });
+  return browser.on("context", (context) => context.setDefaultTimeout(PATIENCE_MS));
 }
 
 /** The text of the page's main part, once it contains `text`. */

@@ -45,7 +45,6 @@ export function useConsole(): ConsoleSite {
     const open = async (options: BrowserContextOptions) => {
       upstream.answer(completion("Hello."));
       const context = await chromium.newContext({ reducedMotion: "reduce", ...options });
-      context.setDefaultTimeout(30_000);
       return { context, page: await context.newPage() };
     };
     Object.assign(site, { service, upstream, open });

@@ -110,6 +110,9 @@ export async function send(path: string, init: RequestInit & { key?: string } = 
   throw new ApiError(await problemOf(response));
 }
 
+/** A browser reads a file some time after the click that saves it. */
+const READ_MS = 60_000;
+
 /** Saves the answer of a request as a file. */
 export async function download(path: string, name: string, init: Parameters<typeof send>[1] = {}): Promise<void> {
   const response = await send(path, init);
@@ -117,7 +120,7 @@ export async function download(path: string, name: string, init: Parameters<type
   link.href = URL.createObjectURL(await response.blob());
   link.download = name;
   link.click();
-  URL.revokeObjectURL(link.href);
+  setTimeout(() => URL.revokeObjectURL(link.href), READ_MS);
 }
 
 /** An endpoint's address with its parameters. */
