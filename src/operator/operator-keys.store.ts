@@ -1,6 +1,6 @@
 import type { OperatorRole } from "../contract/caller.ts";
 import type { Db, Instant, Tx } from "../platform/db.ts";
-import { GIVEN_HASHES, selectByHash } from "../platform/statements.ts";
+import { firstRow, GIVEN_HASHES, insertInto, oneRow, selectByHash } from "../platform/statements.ts";
 
 export interface OperatorKeyRow {
   id: string;
@@ -16,33 +16,34 @@ export interface OperatorKeyRow {
   revoked_at: Instant | null;
 }
 
-interface Tables {
-  operator_key: OperatorKeyRow;
-}
+const COLUMNS = `id, name, role, key_hash, previous_key_hash, previous_valid_until, last_four, created_at, expires_at,
+  last_used_at, revoked_at`;
 
 /** The new secret of a rotated key. */
 type Rotation = Pick<OperatorKeyRow, "id" | "key_hash" | "last_four" | "previous_key_hash" | "previous_valid_until">;
 
 export function createOperatorKeysStore(db: Db) {
   return {
-    insert: (tx: Tx, key: OperatorKeyRow) => tx.tables<Tables>().insertInto("operator_key").values(key).execute(),
-    list: ({ limit, before_id }: { limit: number; before_id: string | null }) => {
-      const query = db.tables<Tables>().selectFrom("operator_key").selectAll().orderBy("id", "desc").limit(limit);
-      return (before_id === null ? query : query.where("id", "<", before_id)).execute();
-    },
+    insert: (tx: Tx, key: OperatorKeyRow) => tx.query(insertInto("operator_key", key)),
+    list: ({ limit, before_id }: { limit: number; before_id: string | null }) =>
+      db.query<OperatorKeyRow>({
+        text: `select ${COLUMNS} from operator_key where $1::uuid is null or id < $1 order by id desc limit $2`,
+        values: [before_id, limit],
+      }),
     /** Returns the key and locks it until the transaction ends. */
     lock: (tx: Tx, id: string) =>
-      tx.tables<Tables>().selectFrom("operator_key").selectAll().where("id", "=", id).forUpdate().executeTakeFirst(),
+      firstRow<OperatorKeyRow>(tx, {
+        text: `select ${COLUMNS} from operator_key where id = $1 for update`,
+        values: [id],
+      }),
     revoke: (tx: Tx, id: string, revoked_at: Instant) =>
-      tx.tables<Tables>().updateTable("operator_key").set({ revoked_at }).where("id", "=", id).execute(),
-    rotate: (tx: Tx, { id, ...set }: Rotation) =>
-      tx
-        .tables<Tables>()
-        .updateTable("operator_key")
-        .set(set)
-        .where("id", "=", id)
-        .returningAll()
-        .executeTakeFirstOrThrow(),
+      tx.query({ text: "update operator_key set revoked_at = $2 where id = $1", values: [id, revoked_at] }),
+    rotate: (tx: Tx, { id, key_hash, last_four, previous_key_hash, previous_valid_until }: Rotation) =>
+      oneRow<OperatorKeyRow>(tx, {
+        text: `update operator_key set key_hash = $2, last_four = $3, previous_key_hash = $4, previous_valid_until = $5
+          where id = $1 returning ${COLUMNS}`,
+        values: [id, key_hash, last_four, previous_key_hash, previous_valid_until],
+      }),
     touch: (id: string, last_used_at: Instant) =>
       db.query({
         text: "update operator_key set last_used_at = greatest(last_used_at, $2) where id = $1",

@@ -1,4 +1,4 @@
-import type { Sql, Tx } from "./db.ts";
+import type { Reader, Sql, Statement, Tx } from "./db.ts";
 
 /** Parts of SQL statements that several stores have. */
 
@@ -16,6 +16,46 @@ export function createConditions(values: unknown[], first = "true") {
     text: () => conditions.join(" and "),
   };
 }
+
+/** The first row of the result; undefined when there is none. */
+export async function firstRow<Row>(sql: Reader, statement: Statement): Promise<Row | undefined> {
+  const [row] = await sql.query<Row>(statement);
+  return row;
+}
+
+/** The row of a statement that always has one. Throws when there is none. */
+export async function oneRow<Row>(sql: Reader, statement: Statement): Promise<Row> {
+  const row = await firstRow<Row>(sql, statement);
+  if (row === undefined) throw new Error(`a statement has no row: ${statement.name ?? statement.text}`);
+  return row;
+}
+
+/**
+ * Inserts a row. Columns of undefined fields get their defaults. `end` is the end of the statement, such as
+ * `returning id`. The driver would write a list as an array: give a list for a jsonb column as text.
+ */
+export function insertInto<Row extends object>(table: string, row: Row, end = ""): Statement {
+  const given = givenFields(row);
+  const columns = given.map(([column]) => quoted(column));
+  const parameters = given.map((_, index) => `$${index + 1}`);
+  return {
+    text: `insert into ${table} (${columns.join(", ")}) values (${parameters.join(", ")}) ${end}`,
+    values: given.map(([, value]) => value),
+  };
+}
+
+/**
+ * The assignments of an update whose columns are chosen at run time. Columns of undefined fields keep their values. Adds
+ * the new values to `values`, the parameters of the statement.
+ */
+export function assignments<Row extends object>(values: unknown[], fields: Row): string {
+  return givenFields(fields)
+    .map(([column, value]) => `${quoted(column)} = $${values.push(value)}`)
+    .join(", ");
+}
+
+const givenFields = (fields: object) => Object.entries(fields).filter(([, value]) => value !== undefined);
+const quoted = (column: string) => `"${column.replaceAll('"', '""')}"`;
 
 /** The hashes of `selectByHash` as rows of a statement. */
 export const GIVEN_HASHES = "jsonb_array_elements_text($1::jsonb) with ordinality as given(hash, nth)";
