@@ -1,4 +1,5 @@
 import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
+import { firstRow } from "../platform/statements.ts";
 
 export interface ThreadRow {
   user_id: string;
@@ -19,100 +20,86 @@ export interface TurnRow {
   turns_left_out: number;
 }
 
-interface Tables {
-  thread: ThreadRow;
-  thread_turn: TurnRow;
-}
-
 export interface ThreadKey {
   user_id: string;
   agent_id: string;
   thread_id: string;
 }
 
+const THREAD_COLUMNS = "user_id, uid, agent_id, id, last_turn, last_run_id, created_at, updated_at";
+const TURN_COLUMNS = "user_id, thread_uid, turn, run_id, turns_left_out";
+const BY_KEY = `select ${THREAD_COLUMNS} from thread where user_id = $1 and agent_id = $2 and id = $3`;
+const keyValues = ({ user_id, agent_id, thread_id }: ThreadKey) => [user_id, agent_id, thread_id];
+
 export function createThreadsStore(db: Db) {
-  const tables = (sql: Sql = db) => sql.tables<Tables>();
-  const byKey = ({ user_id, agent_id, thread_id }: ThreadKey, sql: Sql = db) =>
-    tables(sql)
-      .selectFrom("thread")
-      .selectAll()
-      .where("user_id", "=", user_id)
-      .where("agent_id", "=", agent_id)
-      .where("id", "=", thread_id);
   return {
     /** False: a thread with this id exists. */
     async insert(sql: Sql, row: ThreadRow): Promise<boolean> {
-      const query = tables(sql).insertInto("thread").values(row);
-      const inserted = await query
-        .onConflict((conflict) => conflict.columns(["user_id", "agent_id", "id"]).doNothing())
-        .returning("uid")
-        .executeTakeFirst();
-      return inserted !== undefined;
+      const { user_id, uid, agent_id, id, last_turn, last_run_id, created_at, updated_at } = row;
+      const inserted = await sql.query({
+        name: "thread_insert",
+        text: `insert into thread (${THREAD_COLUMNS}) values ($1, $2, $3, $4, $5, $6, $7, $8)
+          on conflict (user_id, agent_id, id) do nothing returning uid`,
+        values: [user_id, uid, agent_id, id, last_turn, last_run_id, created_at, updated_at],
+      });
+      return inserted.length > 0;
     },
-    thread: (key: ThreadKey) => byKey(key).executeTakeFirst(),
-    lock: (tx: Tx, key: ThreadKey) => byKey(key, tx).forUpdate().executeTakeFirst(),
+    thread: (key: ThreadKey) => firstRow<ThreadRow>(db, { name: "thread_find", text: BY_KEY, values: keyValues(key) }),
+    lock: (tx: Tx, key: ThreadKey) =>
+      firstRow<ThreadRow>(tx, { name: "thread_lock", text: `${BY_KEY} for update`, values: keyValues(key) }),
     /** Newest first. */
-    list: (agent: Omit<ThreadKey, "thread_id">, page: { limit: number; before_uid: string | null }) => {
-      const query = tables()
-        .selectFrom("thread")
-        .selectAll()
-        .where("user_id", "=", agent.user_id)
-        .where("agent_id", "=", agent.agent_id)
-        .orderBy("uid", "desc")
-        .limit(page.limit);
-      return (page.before_uid === null ? query : query.where("uid", "<", page.before_uid)).execute();
-    },
+    list: (agent: Omit<ThreadKey, "thread_id">, page: { limit: number; before_uid: string | null }) =>
+      db.query<ThreadRow>({
+        text: `select ${THREAD_COLUMNS} from thread
+          where user_id = $1 and agent_id = $2 and ($3::uuid is null or uid < $3) order by uid desc limit $4`,
+        values: [agent.user_id, agent.agent_id, page.before_uid, page.limit],
+      }),
     /** Writes the turn. It replaces a failed turn with the same number. */
     async beginTurn(tx: Tx, row: Omit<TurnRow, "turns_left_out">, now: Instant): Promise<void> {
-      await tables(tx)
-        .insertInto("thread_turn")
-        .values({ ...row, turns_left_out: 0 })
-        .onConflict((conflict) =>
-          conflict.columns(["user_id", "thread_uid", "turn"]).doUpdateSet({ run_id: row.run_id, turns_left_out: 0 }),
-        )
-        .execute();
-      await tables(tx)
-        .updateTable("thread")
-        .set({ last_turn: row.turn, last_run_id: row.run_id, updated_at: now })
-        .where("user_id", "=", row.user_id)
-        .where("uid", "=", row.thread_uid)
-        .execute();
+      const { user_id, thread_uid, turn, run_id } = row;
+      await tx.query({
+        name: "thread_turn_write",
+        text: `insert into thread_turn (${TURN_COLUMNS}) values ($1, $2, $3, $4, 0)
+          on conflict (user_id, thread_uid, turn) do update set run_id = excluded.run_id, turns_left_out = 0`,
+        values: [user_id, thread_uid, turn, run_id],
+      });
+      await tx.query({
+        name: "thread_set_last_turn",
+        text: `update thread set last_turn = $3, last_run_id = $4, updated_at = $5 where user_id = $1 and uid = $2`,
+        values: [user_id, thread_uid, turn, run_id, now],
+      });
     },
     turnOf: (user_id: string, run_id: string) =>
-      tables()
-        .selectFrom("thread_turn")
-        .selectAll()
-        .where("user_id", "=", user_id)
-        .where("run_id", "=", run_id)
-        .executeTakeFirst(),
+      firstRow<TurnRow>(db, {
+        name: "thread_turn_of_run",
+        text: `select ${TURN_COLUMNS} from thread_turn where user_id = $1 and run_id = $2`,
+        values: [user_id, run_id],
+      }),
     /** The latest turns before one, latest first. */
     turnsBefore: (
       { user_id, uid }: Pick<ThreadRow, "user_id" | "uid">,
       { before_turn, limit }: { before_turn: number; limit: number },
       sql: Sql = db,
     ) =>
-      tables(sql)
-        .selectFrom("thread_turn")
-        .selectAll()
-        .where("user_id", "=", user_id)
-        .where("thread_uid", "=", uid)
-        .where("turn", "<", before_turn)
-        .orderBy("turn", "desc")
-        .limit(limit)
-        .execute(),
+      sql.query<TurnRow>({
+        name: "thread_turns_before",
+        text: `select ${TURN_COLUMNS} from thread_turn where user_id = $1 and thread_uid = $2 and turn < $3
+          order by turn desc limit $4`,
+        values: [user_id, uid, before_turn, limit],
+      }),
     async noteLeftOut({ user_id, thread_uid, turn, turns_left_out }: Omit<TurnRow, "run_id">): Promise<void> {
-      await tables()
-        .updateTable("thread_turn")
-        .set({ turns_left_out })
-        .where("user_id", "=", user_id)
-        .where("thread_uid", "=", thread_uid)
-        .where("turn", "=", turn)
-        .execute();
+      await db.query({
+        text: "update thread_turn set turns_left_out = $4 where user_id = $1 and thread_uid = $2 and turn = $3",
+        values: [user_id, thread_uid, turn, turns_left_out],
+      });
     },
     /** False: the thread does not exist. */
-    async remove({ user_id, agent_id, thread_id }: ThreadKey): Promise<boolean> {
-      const query = tables().deleteFrom("thread").where("user_id", "=", user_id).where("agent_id", "=", agent_id);
-      return (await query.where("id", "=", thread_id).returning("uid").executeTakeFirst()) !== undefined;
+    async remove(key: ThreadKey): Promise<boolean> {
+      const removed = await db.query({
+        text: "delete from thread where user_id = $1 and agent_id = $2 and id = $3 returning uid",
+        values: keyValues(key),
+      });
+      return removed.length > 0;
     },
     /** Deletes turns by their runs, and the threads whose last turn is among them. */
     async removeTurns(tx: Tx, runs: readonly { user_id: string; run_id: string }[]): Promise<void> {
@@ -136,8 +123,10 @@ export function createThreadsStore(db: Db) {
       });
     },
     async removeAll(tx: Tx, user_id: string, agent_id: string | null): Promise<void> {
-      const query = tables(tx).deleteFrom("thread").where("user_id", "=", user_id);
-      await (agent_id === null ? query : query.where("agent_id", "=", agent_id)).execute();
+      await tx.query({
+        text: "delete from thread where user_id = $1 and ($2::uuid is null or agent_id = $2)",
+        values: [user_id, agent_id],
+      });
     },
   };
 }
