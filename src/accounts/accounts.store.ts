@@ -1,7 +1,7 @@
 import type { Scope } from "../contract/caller.ts";
 import type { BudgetInterval, Limits, UserLimits } from "../contract/key-terms.ts";
 import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
-import { GIVEN_HASHES, selectByHash } from "../platform/statements.ts";
+import { firstRow, GIVEN_HASHES, insertInto, oneRow, selectByHash } from "../platform/statements.ts";
 
 export interface UserRow {
   id: string;
@@ -50,11 +50,6 @@ export interface KeyStatus extends ApiKeyRow {
   erased_at: Instant | null;
 }
 
-interface Tables {
-  users: UserRow;
-  api_key: ApiKeyRow;
-}
-
 /** Returns a page of users. A `search` matches the address or the id; an empty one matches all. */
 export interface UserPage {
   search: string;
@@ -80,6 +75,8 @@ export async function routingBucketOf(sql: Sql, user_id: string, candidate: stri
   return set?.bucket;
 }
 
+const USER_COLUMNS = "id, email, created_at, suspended_at, erased_at, limits";
+
 /** By name: a prepared statement with `k.*` fails once a newer version has added a column. */
 const KEY_COLUMNS = Object.keys({
   user_id: true,
@@ -100,6 +97,7 @@ const KEY_COLUMNS = Object.keys({
   last_used_at: true,
   revoked_at: true,
 } satisfies Record<keyof ApiKeyRow, true>);
+const OF_KEYS = `select ${KEY_COLUMNS.join(", ")} from api_key`;
 
 /** Condition on a key, with the time as $3. */
 export const VALID_KEY = "revoked_at is null and (expires_at is null or expires_at > $3)";
@@ -111,62 +109,46 @@ const KEYS_BY_HASH = `select ${KEY_COLUMNS.map((column) => `k.${column}`).join("
 
 /** Statements about users. */
 function userStatements(db: Db) {
-  const tables = (sql: Sql = db) => sql.tables<Tables>();
   return {
-    insertUser: (tx: Tx, user: Pick<UserRow, "id" | "email" | "created_at">) =>
-      tables(tx)
-        .insertInto("users")
-        .values({ ...user, suspended_at: null, erased_at: null, limits: null })
-        .returningAll()
-        .executeTakeFirstOrThrow(),
-    user: (id: string) => tables().selectFrom("users").selectAll().where("id", "=", id).executeTakeFirst(),
-    users: ({ search, limit, before_id }: UserPage) => {
-      let query = tables()
-        .selectFrom("users")
-        .selectAll()
-        .where("erased_at", "is", null)
-        .orderBy("id", "desc")
-        .limit(limit);
-      if (search !== "") {
-        const wanted = search.toLowerCase();
-        query = query.where((is) =>
-          is.or([
-            is(is.fn<number>("strpos", [is.fn("lower", ["email"]), is.val(wanted)]), ">", 0),
-            is(is.cast<string>("id", "text"), "=", wanted),
-          ]),
-        );
-      }
-      return (before_id === null ? query : query.where("id", "<", before_id)).execute();
-    },
+    insertUser: (tx: Tx, { id, email, created_at }: Pick<UserRow, "id" | "email" | "created_at">) =>
+      oneRow<UserRow>(tx, {
+        text: `insert into users (id, email, created_at) values ($1, $2, $3) returning ${USER_COLUMNS}`,
+        values: [id, email, created_at],
+      }),
+    user: (id: string) =>
+      firstRow<UserRow>(db, {
+        name: "user_find",
+        text: `select ${USER_COLUMNS} from users where id = $1`,
+        values: [id],
+      }),
+    users: ({ search, limit, before_id }: UserPage) =>
+      db.query<UserRow>({
+        text: `select ${USER_COLUMNS} from users where erased_at is null
+            and ($1 = '' or strpos(lower(email), $1) > 0 or id::text = $1) and ($2::uuid is null or id < $2)
+          order by id desc limit $3`,
+        values: [search.toLowerCase(), before_id, limit],
+      }),
     /** Returns the user and locks the row until the transaction ends. Only erasing takes a lock that stops inserts. */
     lockUser: (tx: Tx, id: string) =>
-      tables(tx)
-        .selectFrom("users")
-        .selectAll()
-        .where("id", "=", id)
-        .where("erased_at", "is", null)
-        .forNoKeyUpdate()
-        .executeTakeFirst(),
+      firstRow<UserRow>(tx, {
+        text: `select ${USER_COLUMNS} from users where id = $1 and erased_at is null for no key update`,
+        values: [id],
+      }),
     setLimits: (tx: Tx, id: string, limits: UserLimits | null) =>
       tx.query({ text: "update users set limits = $2::jsonb where id = $1", values: [id, jsonbOrNull(limits)] }),
     setEmail: (tx: Tx, id: string, email: string) =>
-      tables(tx).updateTable("users").set({ email }).where("id", "=", id).execute(),
+      tx.query({ text: "update users set email = $2 where id = $1", values: [id, email] }),
     setSuspended: (sql: Sql, id: string, suspended_at: Instant | null) =>
-      tables(sql)
-        .updateTable("users")
-        .set({ suspended_at })
-        .where("id", "=", id)
-        .where("erased_at", "is", null)
-        .returningAll()
-        .executeTakeFirst(),
+      firstRow<UserRow>(sql, {
+        text: `update users set suspended_at = $2 where id = $1 and erased_at is null returning ${USER_COLUMNS}`,
+        values: [id, suspended_at],
+      }),
     async suspendedIds(sql: Sql, user_ids: readonly string[]): Promise<string[]> {
       if (user_ids.length === 0) return [];
-      const rows = await tables(sql)
-        .selectFrom("users")
-        .select("id")
-        .where("id", "in", user_ids)
-        .where("suspended_at", "is not", null)
-        .execute();
+      const rows = await sql.query<{ id: string }>({
+        text: "select id from users where id = any($1::uuid[]) and suspended_at is not null",
+        values: [user_ids],
+      });
       return rows.map(({ id }) => id);
     },
     /** Returns the user's erased address. */
@@ -183,12 +165,13 @@ function userStatements(db: Db) {
 }
 
 export function createAccountsStore(db: Db) {
-  const tables = (sql: Sql = db) => sql.tables<Tables>();
-  const keyOf = (sql: Sql, user_id: string, id: string) =>
-    tables(sql).selectFrom("api_key").selectAll().where("user_id", "=", user_id).where("id", "=", id);
   return {
     ...userStatements(db),
-    insertKey: (sql: Sql, key: ApiKeyRow) => tables(sql).insertInto("api_key").values(withJson(key)).execute(),
+    insertKey: (sql: Sql, key: ApiKeyRow) => {
+      const { allowed_models, limits } = key;
+      const row = { ...key, allowed_models: jsonbOrNull(allowed_models), limits: jsonbOrNull(limits) };
+      return sql.query(insertInto("api_key", row));
+    },
     /** Deletes revoked and expired keys except the `most` that were created last. A key that another transaction reads stays. */
     forgetEndedKeys: (tx: Tx, user_id: string, { now, most }: { now: Instant; most: number }) =>
       tx.query({
@@ -199,31 +182,29 @@ export function createAccountsStore(db: Db) {
           )`,
         values: [user_id, most, now],
       }),
-    keys: (user_id: string, page: { limit: number; before_id: string | null }) => {
-      const query = tables()
-        .selectFrom("api_key")
-        .selectAll()
-        .where("user_id", "=", user_id)
-        .orderBy("id", "desc")
-        .limit(page.limit);
-      return (page.before_id === null ? query : query.where("id", "<", page.before_id)).execute();
-    },
-    key: (user_id: string, id: string) => keyOf(db, user_id, id).executeTakeFirst(),
+    keys: (user_id: string, page: { limit: number; before_id: string | null }) =>
+      db.query<ApiKeyRow>({
+        text: `${OF_KEYS} where user_id = $1 and ($2::uuid is null or id < $2) order by id desc limit $3`,
+        values: [user_id, page.before_id, page.limit],
+      }),
+    key: (user_id: string, id: string) =>
+      firstRow<ApiKeyRow>(db, { text: `${OF_KEYS} where user_id = $1 and id = $2`, values: [user_id, id] }),
     /** Returns the key and locks it until the transaction ends. */
-    lockKey: (tx: Tx, user_id: string, id: string) => keyOf(tx, user_id, id).forNoKeyUpdate().executeTakeFirst(),
+    lockKey: (tx: Tx, user_id: string, id: string) =>
+      firstRow<ApiKeyRow>(tx, {
+        text: `${OF_KEYS} where user_id = $1 and id = $2 for no key update`,
+        values: [user_id, id],
+      }),
     keyNames: (user_id: string, ids: readonly string[]) =>
       db.query<{ id: string; name: string }>({
         text: "select id, name from api_key where user_id = $1 and id = any($2::uuid[])",
         values: [user_id, ids],
       }),
     revokeKey: (tx: Tx, { user_id, id }: Pick<ApiKeyRow, "user_id" | "id">, revoked_at: Instant) =>
-      tables(tx)
-        .updateTable("api_key")
-        .set((eb) => ({ revoked_at: eb.fn.coalesce("revoked_at", eb.val(revoked_at)) }))
-        .where("user_id", "=", user_id)
-        .where("id", "=", id)
-        .returning("id")
-        .executeTakeFirst(),
+      tx.query({
+        text: "update api_key set revoked_at = coalesce(revoked_at, $3) where user_id = $1 and id = $2",
+        values: [user_id, id, revoked_at],
+      }),
     /** Returns these keys and locks them until the transaction ends. */
     keepKeys: (tx: Tx, ids: readonly string[]) =>
       tx.query<KeyTermsRow>({
@@ -233,25 +214,16 @@ export function createAccountsStore(db: Db) {
         values: [JSON.stringify(ids)],
       }),
     /** Returns undefined if the key was revoked or changed after `row` was read. */
-    updateKey: (
-      tx: Tx,
-      { user_id, id, name, budget_tokens, budget_interval, allowed_models, limits, expires_at }: ApiKeyRow,
-      set: KeySettings,
-    ) =>
-      tables(tx)
-        .updateTable("api_key")
-        .set(withJson(set))
-        .where("user_id", "=", user_id)
-        .where("id", "=", id)
-        .where("revoked_at", "is", null)
-        .where("budget_interval", "is not distinct from", budget_interval)
-        .where("allowed_models", "is not distinct from", jsonbOrNull(allowed_models))
-        .where("limits", "is not distinct from", jsonbOrNull(limits))
-        .where("name", "=", name)
-        .where("budget_tokens", "is not distinct from", budget_tokens)
-        .where("expires_at", "is not distinct from", expires_at)
-        .returningAll()
-        .executeTakeFirst(),
+    updateKey: (tx: Tx, row: ApiKeyRow, set: KeySettings) =>
+      firstRow<ApiKeyRow>(tx, {
+        text: `update api_key set name = $3, budget_tokens = $4, budget_interval = $5, allowed_models = $6, limits = $7,
+            expires_at = $8
+          where user_id = $1 and id = $2 and revoked_at is null and name = $9
+            and (budget_tokens, budget_interval, allowed_models, limits, expires_at)
+              is not distinct from ($10, $11, $12, $13, $14)
+          returning ${KEY_COLUMNS.join(", ")}`,
+        values: [row.user_id, row.id, ...settingValues(set), ...settingValues(row)],
+      }),
     /** Revokes only the key or the previous secret with this hash. The secret that replaced it stays valid. */
     revokeKeyByHash: (tx: Tx, key_hash: Buffer, revoked_at: Instant) =>
       tx.query({
@@ -261,32 +233,34 @@ export function createAccountsStore(db: Db) {
         values: [key_hash, revoked_at],
       }),
     revokeKeysOf: (tx: Tx, user_id: string, revoked_at: Instant) =>
-      tables(tx)
-        .updateTable("api_key")
-        .set({ revoked_at })
-        .where("user_id", "=", user_id)
-        .where("revoked_at", "is", null)
-        .execute(),
+      tx.query({
+        text: "update api_key set revoked_at = $2 where user_id = $1 and revoked_at is null",
+        values: [user_id, revoked_at],
+      }),
     /** Removes the names of all keys, because people write names and addresses into them. */
     forgetKeyNames: (tx: Tx, user_id: string) =>
-      tables(tx).updateTable("api_key").set({ name: "" }).where("user_id", "=", user_id).execute(),
+      tx.query({ text: "update api_key set name = '' where user_id = $1", values: [user_id] }),
+    /** Returns undefined if the key's secret was replaced after it was read. */
     rotateKey: (
       tx: Tx,
       key: Pick<
         ApiKeyRow,
         "user_id" | "id" | "key_hash" | "prefix" | "last_four" | "previous_key_hash" | "previous_valid_until"
       >,
-    ) => {
-      const { user_id, id, ...set } = key;
-      return tables(tx)
-        .updateTable("api_key")
-        .set(set)
-        .where("user_id", "=", user_id)
-        .where("id", "=", id)
-        .where("key_hash", "=", key.previous_key_hash as Uint8Array)
-        .returningAll()
-        .executeTakeFirst();
-    },
+    ) =>
+      firstRow<ApiKeyRow>(tx, {
+        text: `update api_key set key_hash = $3, prefix = $4, last_four = $5, previous_key_hash = $6, previous_valid_until = $7
+          where user_id = $1 and id = $2 and key_hash = $6 returning ${KEY_COLUMNS.join(", ")}`,
+        values: [
+          key.user_id,
+          key.id,
+          key.key_hash,
+          key.prefix,
+          key.last_four,
+          key.previous_key_hash,
+          key.previous_valid_until,
+        ],
+      }),
     /** Returns the keys with these current or previous hashes, in the order of the hashes. */
     keysByHash: (hashes: readonly Buffer[]) =>
       selectByHash<KeyStatus>(db, { name: "api_key_by_hash", text: KEYS_BY_HASH }, hashes),
@@ -299,12 +273,17 @@ export function createAccountsStore(db: Db) {
 }
 
 /** A jsonb value as the driver takes it: it would send a list as a PostgreSQL array. */
-function jsonbOrNull(value: object | null): never {
-  return (value === null ? null : JSON.stringify(value)) as never;
+function jsonbOrNull(value: object | null): string | null {
+  return value === null ? null : JSON.stringify(value);
 }
 
-function withJson<Row extends Pick<ApiKeyRow, "allowed_models" | "limits">>(row: Row): Row {
-  return { ...row, allowed_models: jsonbOrNull(row.allowed_models), limits: jsonbOrNull(row.limits) };
-}
+const settingValues = ({ name, budget_tokens, budget_interval, allowed_models, limits, expires_at }: KeySettings) => [
+  name,
+  budget_tokens,
+  budget_interval,
+  jsonbOrNull(allowed_models),
+  jsonbOrNull(limits),
+  expires_at,
+];
 
 export type AccountsStore = ReturnType<typeof createAccountsStore>;
