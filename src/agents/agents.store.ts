@@ -2,6 +2,7 @@ import type { AgentKey } from "../contract/agents.ts";
 import { createBatches } from "../platform/batch-queue.ts";
 import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
 import { readStatement } from "../platform/sql-functions.ts";
+import { assignments, firstRow, insertInto } from "../platform/statements.ts";
 import { type AgentConfig, withDefaults } from "./agent-config.ts";
 
 export interface AgentRow extends AgentConfig {
@@ -22,11 +23,6 @@ interface VersionRow {
   version: number;
   config: AgentConfig;
   created_at: Instant;
-}
-
-interface Tables {
-  agent: AgentRow;
-  agent_version: VersionRow;
 }
 
 /** By name: a prepared statement with `agent.*` fails once a newer version has added a column. */
@@ -57,6 +53,8 @@ const COLUMNS = Object.keys({
   updated_at: true,
   deleted_at: true,
 } satisfies Record<keyof AgentRow, true>).join(", ");
+/** The user's agents that are not deleted. */
+const LIVE = "from agent where user_id = $1 and deleted_at is null";
 
 /** Limit of the batch that reads simultaneously requested agents in one query. */
 const BATCH_LIMIT = 64;
@@ -78,6 +76,12 @@ async function selectAgents(sql: Sql, keys: readonly AgentId[]): Promise<(AgentR
 /** A deleted agent, with the time of its deletion. */
 export type DeletedAgent = Pick<AgentRow, "user_id" | "id"> & { deleted_at: Instant };
 
+/** An agent in the list of models. */
+type ActiveAgent = Pick<
+  AgentRow,
+  "id" | "name" | "description" | "model_id" | "auto_route" | "client_tools" | "created_at"
+>;
+
 /** The approximate size of an agent in an answer. */
 export interface AgentSize {
   id: string;
@@ -95,22 +99,23 @@ interface AgentPage {
 }
 
 export function createAgentsStore(db: Db) {
-  const tables = (sql: Sql = db) => sql.tables<Tables>();
-  const live = (sql: Sql, user_id: string) =>
-    tables(sql).selectFrom("agent").selectAll().where("user_id", "=", user_id).where("deleted_at", "is", null);
   const agent = createBatches(BATCH_LIMIT, (keys: AgentId[]) => selectAgents(db, keys));
   /** Names are compared here: a database with the locale C has only ASCII's letters in lower case. */
   const idsNamed = async (user_id: string, part: string): Promise<string[]> => {
-    const rows = await live(db, user_id).clearSelect().select(["id", "name"]).execute();
+    const rows = await db.query<Pick<AgentRow, "id" | "name">>({
+      name: "agent_ids_and_names",
+      text: `select id, name ${LIVE}`,
+      values: [user_id],
+    });
     return rows.filter(({ name }) => name.toLowerCase().includes(part)).map(({ id }) => id);
   };
   return {
-    insertAgent: (tx: Tx, row: AgentRow) => tables(tx).insertInto("agent").values(stored(row)).execute(),
-    insertVersion: (tx: Tx, row: VersionRow) =>
-      tables(tx)
-        .insertInto("agent_version")
-        .values({ ...row, config: asJson(row.config) })
-        .execute(),
+    insertAgent: (tx: Tx, row: AgentRow) => tx.query(insertInto("agent", stored(row))),
+    insertVersion: (tx: Tx, { user_id, agent_id, version, config, created_at }: VersionRow) =>
+      tx.query({
+        text: "insert into agent_version (user_id, agent_id, version, config, created_at) values ($1, $2, $3, $4, $5)",
+        values: [user_id, agent_id, version, JSON.stringify(config), created_at],
+      }),
     /** Deletes versions up to a number, except versions that unfinished runs pin. Returns their stored size in bytes. */
     async forgetVersions(
       tx: Tx,
@@ -136,7 +141,10 @@ export function createAgentsStore(db: Db) {
     },
     agent: (user_id: string, id: string) => agent({ user_id, id }),
     lockAgent: (tx: Tx, user_id: string, id: string) =>
-      live(tx, user_id).where("id", "=", id).forUpdate().executeTakeFirst(),
+      firstRow<AgentRow>(tx, {
+        text: `select ${COLUMNS} ${LIVE} and id = $2 for update`,
+        values: [user_id, id],
+      }),
     /** The sizes of a page of agents, newest first; `name` is a part of the name, case-insensitive. */
     async sizes(user_id: string, { limit, before_id, name }: AgentPage): Promise<AgentSize[]> {
       const named = name === null ? null : await idsNamed(user_id, name.toLowerCase());
@@ -157,20 +165,25 @@ export function createAgentsStore(db: Db) {
       }),
     /** The agents that exist, in the order of `ids`. */
     async agents(user_id: string, ids: readonly string[]): Promise<AgentRow[]> {
-      const rows = ids.length === 0 ? [] : await live(db, user_id).where("id", "in", ids).execute();
+      if (ids.length === 0) return [];
+      const rows = await db.query<AgentRow>({
+        name: "agent_list",
+        text: `select ${COLUMNS} ${LIVE} and id = any($2::uuid[])`,
+        values: [user_id, ids],
+      });
       return ids.flatMap((id) => rows.find((row) => row.id === id) ?? []);
     },
-    ids: async (user_id: string): Promise<string[]> =>
-      (await live(db, user_id).clearSelect().select("id").execute()).map(({ id }) => id),
+    async ids(user_id: string): Promise<string[]> {
+      const rows = await db.query<{ id: string }>({ text: `select id ${LIVE}`, values: [user_id] });
+      return rows.map(({ id }) => id);
+    },
     /** The newest active agents, without their settings. */
     active: (user_id: string, limit: number) =>
-      live(db, user_id)
-        .clearSelect()
-        .select(["id", "name", "description", "model_id", "auto_route", "client_tools", "created_at"])
-        .where("is_active", "=", true)
-        .orderBy("id", "desc")
-        .limit(limit)
-        .execute(),
+      db.query<ActiveAgent>({
+        text: `select id, name, description, model_id, auto_route, client_tools, created_at ${LIVE} and is_active
+          order by id desc limit $2`,
+        values: [user_id, limit],
+      }),
     /** Includes deleted agents while their records are kept. */
     names: (user_id: string, ids: readonly string[]) =>
       db.query<{ id: string; name: string; deleted: boolean }>({
@@ -180,7 +193,11 @@ export function createAgentsStore(db: Db) {
       }),
     updateAgent: (tx: Tx, row: AgentRow) => {
       const { user_id, id, ...set } = stored(row);
-      return tables(tx).updateTable("agent").set(set).where("user_id", "=", user_id).where("id", "=", id).execute();
+      const values: unknown[] = [user_id, id];
+      return tx.query({
+        text: `update agent set ${assignments(values, set)} where user_id = $1 and id = $2`,
+        values,
+      });
     },
     /** Deletes the settings and versions of deleted agents. Their rows stay, because entries of the ledger name them. */
     forgetSettings: (sql: Sql, agents: readonly AgentId[]) =>
@@ -198,12 +215,16 @@ export function createAgentsStore(db: Db) {
       }),
     /** Locks the agents whose schedules count against the key. */
     lockAgentsOfKey: (tx: Tx, user_id: string, api_key_id: string) =>
-      live(tx, user_id).where("schedule_api_key_id", "=", api_key_id).orderBy("id").forUpdate().execute(),
+      tx.query<{ id: string }>({
+        text: `select id ${LIVE} and schedule_api_key_id = $2 order by id for update`,
+        values: [user_id, api_key_id],
+      }),
     /** Until the transaction ends, no run of the user's agents can be queued or end. */
-    lockAgents: (tx: Tx, user_id: string) => live(tx, user_id).orderBy("id").forUpdate().execute(),
+    lockAgents: (tx: Tx, user_id: string) =>
+      tx.query({ text: `select ${LIVE} order by id for update`, values: [user_id] }),
     async deleteUser(tx: Tx, user_id: string): Promise<void> {
-      await tables(tx).deleteFrom("agent_version").where("user_id", "=", user_id).execute();
-      await tables(tx).deleteFrom("agent").where("user_id", "=", user_id).execute();
+      await tx.query({ text: "delete from agent_version where user_id = $1", values: [user_id] });
+      await tx.query({ text: "delete from agent where user_id = $1", values: [user_id] });
     },
     /** Agents deleted before an instant, ordered by that time, after the cursor `after`. */
     deletedAgents: ({ before, after, limit }: { before: Instant; after: DeletedAgent; limit: number }) =>
@@ -216,17 +237,13 @@ export function createAgentsStore(db: Db) {
       }),
     /** A version's configuration and its start; absent when it does not exist or the agent was deleted. */
     async version({ user_id, agent_id, version }: Pick<VersionRow, "user_id" | "agent_id" | "version">) {
-      const found = await tables()
-        .selectFrom("agent_version as version")
-        .innerJoin("agent", (join) =>
-          join.onRef("agent.user_id", "=", "version.user_id").onRef("agent.id", "=", "version.agent_id"),
-        )
-        .select(["version.version", "version.config", "version.created_at"])
-        .where("version.user_id", "=", user_id)
-        .where("version.agent_id", "=", agent_id)
-        .where("version.version", "=", version)
-        .where("agent.deleted_at", "is", null)
-        .executeTakeFirst();
+      const found = await firstRow<Pick<VersionRow, "version" | "config" | "created_at">>(db, {
+        name: "agent_version_find",
+        text: `select v.version, v.config, v.created_at
+          from agent_version v join agent on agent.user_id = v.user_id and agent.id = v.agent_id
+          where v.user_id = $1 and v.agent_id = $2 and v.version = $3 and agent.deleted_at is null`,
+        values: [user_id, agent_id, version],
+      });
       return found === undefined ? undefined : { ...found, config: withDefaults(found.config) };
     },
   };
@@ -235,19 +252,15 @@ export function createAgentsStore(db: Db) {
 export type AgentsStore = ReturnType<typeof createAgentsStore>;
 
 /** The row with its jsonb columns as text. The drivers would write a list as an array and a number as a number. */
-function stored(row: AgentRow): AgentRow {
+function stored(row: AgentRow) {
   const { tools_config, limits, model_settings, schedule_day_of_month } = row;
   return {
     ...row,
-    tools_config: asJson(tools_config),
-    limits: asJson(limits),
-    model_settings: asJson(model_settings),
-    schedule_day_of_month: asJson(schedule_day_of_month),
+    tools_config: JSON.stringify(tools_config),
+    limits: JSON.stringify(limits),
+    model_settings: JSON.stringify(model_settings),
+    schedule_day_of_month: schedule_day_of_month === null ? null : JSON.stringify(schedule_day_of_month),
   };
-}
-
-function asJson<T>(value: T): T {
-  return (value === null ? null : JSON.stringify(value)) as T;
 }
 
 /** Statements that call functions of several modules. Each file explains the reason and the order. */
