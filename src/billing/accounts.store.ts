@@ -1,4 +1,5 @@
-import type { Db, Sql, Tx } from "../platform/db.ts";
+import type { Db, Tx } from "../platform/db.ts";
+import { assignments, firstRow, oneRow } from "../platform/statements.ts";
 
 export interface BillingAccountRow {
   user_id: string;
@@ -9,25 +10,29 @@ export interface BillingAccountRow {
   overage_invoiced_cents: number;
 }
 
-interface Tables {
-  billing_account: BillingAccountRow;
-}
+const COLUMNS = `user_id, customer_provider, customer_reference, overage_enabled, overage_cap_tokens,
+  overage_invoiced_cents`;
 
 export function createBillingAccountsStore(db: Db) {
-  const tables = (sql: Sql = db) => sql.tables<Tables>();
   return {
     /** Locks the user's billing row until the transaction ends. Creates the row if it is missing. */
     lock: (tx: Tx, user_id: string) =>
-      tables(tx)
-        .insertInto("billing_account")
-        .values({ user_id } as BillingAccountRow)
-        .onConflict((conflict) => conflict.column("user_id").doUpdateSet({ user_id }))
-        .returningAll()
-        .executeTakeFirstOrThrow(),
+      oneRow<BillingAccountRow>(tx, {
+        name: "billing_account_lock",
+        text: `insert into billing_account (user_id) values ($1)
+          on conflict (user_id) do update set user_id = excluded.user_id returning ${COLUMNS}`,
+        values: [user_id],
+      }),
     find: (user_id: string) =>
-      tables().selectFrom("billing_account").selectAll().where("user_id", "=", user_id).executeTakeFirst(),
-    update: (tx: Tx, user_id: string, set: Partial<BillingAccountRow>) =>
-      tables(tx).updateTable("billing_account").set(set).where("user_id", "=", user_id).execute(),
+      firstRow<BillingAccountRow>(db, {
+        name: "billing_account_find",
+        text: `select ${COLUMNS} from billing_account where user_id = $1`,
+        values: [user_id],
+      }),
+    update: (tx: Tx, user_id: string, set: Partial<BillingAccountRow>) => {
+      const values: unknown[] = [user_id];
+      return tx.query({ text: `update billing_account set ${assignments(values, set)} where user_id = $1`, values });
+    },
   };
 }
 

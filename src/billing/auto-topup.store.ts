@@ -1,4 +1,5 @@
 import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
+import { firstRow } from "../platform/statements.ts";
 
 /** Why automatic top-ups stopped until the user resumes them. */
 export type PauseReason = "payment_declined" | "payment_mismatch" | "payment_returned";
@@ -13,38 +14,46 @@ export interface AutoTopupRow {
   paused_at: Instant | null;
 }
 
-interface Tables {
-  auto_topup: AutoTopupRow;
-}
+const COLUMNS = "user_id, enabled, threshold_tokens, amount_cents, monthly_cap_cents, paused_reason, paused_at";
 
 export function createAutoTopupStore(db: Db) {
-  const tables = (sql: Sql = db) => sql.tables<Tables>();
   return {
-    find: (user_id: string, sql?: Sql) =>
-      tables(sql).selectFrom("auto_topup").selectAll().where("user_id", "=", user_id).executeTakeFirst(),
-    upsert: (tx: Tx, { user_id, ...set }: AutoTopupRow) =>
-      tables(tx)
-        .insertInto("auto_topup")
-        .values({ user_id, ...set })
-        .onConflict((conflict) => conflict.column("user_id").doUpdateSet(set))
-        .execute(),
+    find: (user_id: string, sql: Sql = db) =>
+      firstRow<AutoTopupRow>(sql, { text: `select ${COLUMNS} from auto_topup where user_id = $1`, values: [user_id] }),
+    upsert: (tx: Tx, row: AutoTopupRow) =>
+      tx.query({
+        text: `insert into auto_topup (${COLUMNS}) values ($1, $2, $3, $4, $5, $6, $7)
+          on conflict (user_id) do update set enabled = excluded.enabled, threshold_tokens = excluded.threshold_tokens,
+            amount_cents = excluded.amount_cents, monthly_cap_cents = excluded.monthly_cap_cents,
+            paused_reason = excluded.paused_reason, paused_at = excluded.paused_at`,
+        values: [
+          row.user_id,
+          row.enabled,
+          row.threshold_tokens,
+          row.amount_cents,
+          row.monthly_cap_cents,
+          row.paused_reason,
+          row.paused_at,
+        ],
+      }),
     /** Returns false when the settings are off or paused already. */
-    pause: async (tx: Tx, user_id: string, pause: { paused_reason: PauseReason; paused_at: Instant }) =>
-      (await tables(tx)
-        .updateTable("auto_topup")
-        .set(pause)
-        .where("user_id", "=", user_id)
-        .where("enabled", "=", true)
-        .where("paused_reason", "is", null)
-        .returning("user_id")
-        .executeTakeFirst()) !== undefined,
-    /** Settings that are on and not paused, in the order of their users. */
-    atWork: (page: { after: string | null; limit: number }) => {
-      const query = tables().selectFrom("auto_topup").selectAll().where("enabled", "=", true);
-      const from = page.after === null ? query : query.where("user_id", ">", page.after);
-      return from.where("paused_reason", "is", null).orderBy("user_id").limit(page.limit).execute();
+    async pause(tx: Tx, user_id: string, pause: { paused_reason: PauseReason; paused_at: Instant }): Promise<boolean> {
+      const paused = await tx.query({
+        text: `update auto_topup set paused_reason = $2, paused_at = $3
+          where user_id = $1 and enabled and paused_reason is null returning user_id`,
+        values: [user_id, pause.paused_reason, pause.paused_at],
+      });
+      return paused.length > 0;
     },
-    delete: (tx: Tx, user_id: string) => tables(tx).deleteFrom("auto_topup").where("user_id", "=", user_id).execute(),
+    /** Settings that are on and not paused, in the order of their users. */
+    atWork: ({ after, limit }: { after: string | null; limit: number }) =>
+      db.query<AutoTopupRow>({
+        text: `select ${COLUMNS} from auto_topup
+          where enabled and paused_reason is null and ($1::uuid is null or user_id > $1) order by user_id limit $2`,
+        values: [after, limit],
+      }),
+    delete: (tx: Tx, user_id: string) =>
+      tx.query({ text: "delete from auto_topup where user_id = $1", values: [user_id] }),
     /** What automatic top-ups ordered since `from`, declined ones left out, and whether one is open at `provider`. */
     async ordered(
       user_id: string,

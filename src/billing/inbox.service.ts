@@ -49,7 +49,7 @@ export function createInbox(context: BillingContext, periods: Periods, overage: 
       event_id: event.event_id,
       kind: event.kind,
       reference: "reference" in event ? event.reference : null,
-      event: JSON.stringify(event),
+      event,
       outcome: "applied",
       received_at: clock.now(),
     });

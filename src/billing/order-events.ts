@@ -59,7 +59,7 @@ export function createOrderEvents(context: BillingContext, overage: Overage, aut
     if (row.status === "ended") return;
     const { provider, undoes_cancellation } = payment;
     const resumed = undoes_cancellation ? { cancel_at_period_end: false } : {};
-    const taken = { plan: JSON.stringify(plan), pending_plan: null, provider, ...resumed };
+    const taken = { plan, pending_plan: null, provider, ...resumed };
     await overage.sync(tx, row.user_id, await subscriptions.update(tx, row, taken));
   };
 

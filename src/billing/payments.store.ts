@@ -1,9 +1,9 @@
-import { type Insertable, type JSONColumnType, sql as raw, type Selectable, type Updateable } from "kysely";
 import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
+import { assignments, createConditions, firstRow, insertInto, oneRow } from "../platform/statements.ts";
 import type { PaymentEvent, ProviderName, Started } from "./payments.types.ts";
 import type { Plan } from "./plan.ts";
 
-interface PaymentTable {
+export interface PaymentRow {
   user_id: string;
   id: string;
   purpose: "top_up" | "period" | "upgrade" | "overage";
@@ -15,7 +15,7 @@ interface PaymentTable {
   tokens: number;
   subscription_id: string | null;
   period_start: Instant | null;
-  plan: JSONColumnType<Plan | null, string | null, string | null>;
+  plan: Plan | null;
   checkout_url: string | null;
   bucket_id: string | null;
   paid_cents: number;
@@ -29,11 +29,11 @@ interface PaymentTable {
   automatic: boolean;
   /** An upgrade that was ordered after a cancellation, which it undoes once it is paid. */
   undoes_cancellation: boolean;
-  send_at: unknown;
+  send_at: Instant | null;
   created_at: Instant;
 }
 
-interface DisputeTable {
+interface DisputeRow {
   provider: string;
   reference: string;
   user_id: string;
@@ -42,23 +42,21 @@ interface DisputeTable {
   state: "open" | "won" | "lost";
 }
 
-interface EventTable {
+interface EventRow {
   provider: string;
   event_id: string;
   kind: string;
   reference: string | null;
-  event: JSONColumnType<PaymentEvent>;
+  event: PaymentEvent;
   outcome: "applied" | "waiting" | "ignored";
   received_at: Instant;
 }
 
-interface Tables {
-  payment: PaymentTable;
-  payment_dispute: DisputeTable;
-  payment_event: EventTable;
-}
+const COLUMNS = `user_id, id, purpose, status, provider, reference, amount_cents, currency, tokens, subscription_id,
+  period_start, plan, checkout_url, bucket_id, paid_cents, refunded_cents, refund_failed_cents, clawed_back_tokens,
+  mismatch_cents, mismatch_currency, automatic, undoes_cancellation, send_at, created_at`;
+const PAYMENTS = `select ${COLUMNS} from payment`;
 
-export type PaymentRow = Selectable<PaymentTable>;
 /** A new payment. Omitted columns start empty. */
 export type NewPayment = Pick<
   PaymentRow,
@@ -68,162 +66,174 @@ export type NewPayment = Pick<
 /** The states of purchases in the operator's list. */
 export type PurchaseState = "pending" | "succeeded" | "failed" | "refunded" | "mismatch";
 
-const IS_REFUNDED = raw<boolean>`(status = 'succeeded' and refunded_cents > refund_failed_cents
+const IS_REFUNDED = `(status = 'succeeded' and refunded_cents > refund_failed_cents
   and refunded_cents - refund_failed_cents >= paid_cents)`;
-const IN_STATE = {
-  pending: raw<boolean>`status = 'pending'`,
-  succeeded: raw<boolean>`status = 'succeeded' and not ${IS_REFUNDED}`,
-  failed: raw<boolean>`status in ('failed', 'void')`,
+const IN_STATE: Readonly<Record<PurchaseState, string>> = {
+  pending: "status = 'pending'",
+  succeeded: `status = 'succeeded' and not ${IS_REFUNDED}`,
+  failed: "status in ('failed', 'void')",
   refunded: IS_REFUNDED,
-  mismatch: raw<boolean>`status = 'mismatch'`,
-} as const;
+  mismatch: "status = 'mismatch'",
+};
+
+type PaymentKey = Pick<PaymentRow, "user_id" | "id">;
+type Page = { limit: number; before_id: string | null };
 
 export function createPaymentsStore(db: Db) {
-  const tables = (sql: Sql = db) => sql.tables<Tables>();
-  const all = (sql?: Sql) => tables(sql).selectFrom("payment").selectAll();
+  return {
+    ...paymentStatements(db),
+    ...eventStatements(db),
+  };
+}
+
+function paymentStatements(db: Db) {
   return {
     /**
      * With `send_in_seconds` (real time), the outbox sends the order after that time unless the provider has accepted
      * it.
      */
-    insert: (tx: Sql, { plan, ...row }: NewPayment, send_in_seconds: number | null) =>
-      tables(tx)
-        .insertInto("payment")
-        .values({
-          ...row,
-          status: "pending",
-          plan: plan === undefined ? null : JSON.stringify(plan),
-          send_at: send_in_seconds === null ? null : raw`now() + make_interval(secs => ${send_in_seconds})`,
-        } as Insertable<PaymentTable>)
-        .returningAll()
-        .executeTakeFirstOrThrow(),
-    byId: (id: string, sql?: Sql) => all(sql).where("id", "=", id).executeTakeFirst(),
-    byReference: (tx: Tx, money: { provider: ProviderName; reference: string }) =>
-      all(tx).where("provider", "=", money.provider).where("reference", "=", money.reference).executeTakeFirst(),
+    insert: (sql: Sql, row: NewPayment, send_in_seconds: number | null) =>
+      oneRow<PaymentRow>(sql, {
+        text: `insert into payment (user_id, id, purpose, status, provider, amount_cents, currency, tokens, created_at,
+            subscription_id, period_start, plan, automatic, undoes_cancellation, send_at)
+          values ($1, $2, $3, 'pending', $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, now() + make_interval(secs => $14))
+          returning ${COLUMNS}`,
+        values: [
+          row.user_id,
+          row.id,
+          row.purpose,
+          row.provider,
+          row.amount_cents,
+          row.currency,
+          row.tokens,
+          row.created_at,
+          row.subscription_id ?? null,
+          row.period_start ?? null,
+          row.plan === undefined ? null : JSON.stringify(row.plan),
+          row.automatic ?? false,
+          row.undoes_cancellation ?? false,
+          send_in_seconds,
+        ],
+      }),
+    byId: (id: string, sql: Sql = db) => firstRow<PaymentRow>(sql, { text: `${PAYMENTS} where id = $1`, values: [id] }),
+    byReference: (tx: Tx, { provider, reference }: { provider: ProviderName; reference: string }) =>
+      firstRow<PaymentRow>(tx, {
+        text: `${PAYMENTS} where provider = $1 and reference = $2`,
+        values: [provider, reference],
+      }),
     ofPeriod: (tx: Tx, period: { user_id: string; subscription_id: string; period_start: Instant }) =>
-      all(tx)
-        .where("purpose", "=", "period")
-        .where("user_id", "=", period.user_id)
-        .where("subscription_id", "=", period.subscription_id)
-        .where("period_start", "=", period.period_start)
-        .executeTakeFirst(),
+      firstRow<PaymentRow>(tx, {
+        text: `${PAYMENTS} where purpose = 'period' and user_id = $1 and subscription_id = $2 and period_start = $3`,
+        values: [period.user_id, period.subscription_id, period.period_start],
+      }),
     /** Whether the user has a payment with this purpose and status. */
-    some: async (user_id: string, is: Pick<PaymentRow, "purpose" | "status">, sql?: Sql) =>
-      (await all(sql)
-        .where("user_id", "=", user_id)
-        .where("purpose", "=", is.purpose)
-        .where("status", "=", is.status)
-        .limit(1)
-        .executeTakeFirst()) !== undefined,
-    update: (sql: Sql, row: Pick<PaymentRow, "user_id" | "id">, set: Updateable<PaymentTable>) =>
-      tables(sql)
-        .updateTable("payment")
-        .set(set)
-        .where("user_id", "=", row.user_id)
-        .where("id", "=", row.id)
-        .returningAll()
-        .executeTakeFirstOrThrow(),
+    async some(user_id: string, is: Pick<PaymentRow, "purpose" | "status">, sql: Sql = db): Promise<boolean> {
+      const found = await sql.query({
+        text: "select id from payment where user_id = $1 and purpose = $2 and status = $3 limit 1",
+        values: [user_id, is.purpose, is.status],
+      });
+      return found.length > 0;
+    },
+    update: (sql: Sql, { user_id, id }: PaymentKey, set: Partial<PaymentRow>) => {
+      const values: unknown[] = [user_id, id];
+      return oneRow<PaymentRow>(sql, {
+        text: `update payment set ${assignments(values, set)} where user_id = $1 and id = $2 returning ${COLUMNS}`,
+        values,
+      });
+    },
     /** The subscription is cancelled, so the upgrades that were ordered before do not undo that. */
     keepCancellation: (tx: Tx, { user_id, id }: { user_id: string; id: string }) =>
-      tables(tx)
-        .updateTable("payment")
-        .set({ undoes_cancellation: false })
-        .where("user_id", "=", user_id)
-        .where("subscription_id", "=", id)
-        .where("undoes_cancellation", "=", true)
-        .execute(),
+      tx.query({
+        text: `update payment set undoes_cancellation = false
+          where user_id = $1 and subscription_id = $2 and undoes_cancellation`,
+        values: [user_id, id],
+      }),
     topUp: (user_id: string, id: string) =>
-      all().where("user_id", "=", user_id).where("id", "=", id).where("purpose", "=", "top_up").executeTakeFirst(),
-    topUps: (user_id: string, page: { limit: number; before_id: string | null }) => {
-      const query = all().where("user_id", "=", user_id).where("purpose", "=", "top_up").orderBy("id", "desc");
-      return (page.before_id === null ? query : query.where("id", "<", page.before_id)).limit(page.limit).execute();
-    },
+      firstRow<PaymentRow>(db, {
+        text: `${PAYMENTS} where user_id = $1 and id = $2 and purpose = 'top_up'`,
+        values: [user_id, id],
+      }),
+    topUps: (user_id: string, { limit, before_id }: Page) =>
+      db.query<PaymentRow>({
+        text: `${PAYMENTS} where user_id = $1 and purpose = 'top_up' and ($2::uuid is null or id < $2)
+          order by id desc limit $3`,
+        values: [user_id, before_id, limit],
+      }),
     /** Purchases of all users without overage, newest first. Without `status` it returns every state. */
-    purchases: (status: PurchaseState | undefined, page: { limit: number; before_id: string | null }) => {
-      let query = all().where("purpose", "!=", "overage").orderBy("id", "desc").limit(page.limit);
-      if (status !== undefined) query = query.where(IN_STATE[status]);
-      return (page.before_id === null ? query : query.where("id", "<", page.before_id)).execute();
-    },
+    purchases: (status: PurchaseState | undefined, { limit, before_id }: Page) =>
+      db.query<PaymentRow>({
+        text: `${PAYMENTS} where purpose <> 'overage' and ${status === undefined ? "true" : IN_STATE[status]}
+            and ($1::uuid is null or id < $1)
+          order by id desc limit $2`,
+        values: [before_id, limit],
+      }),
     /** Overage invoices, newest first, of one user or of all users. */
-    invoices: (
-      filter: { user_id?: string; status?: PaymentRow["status"] | undefined },
-      page: { limit: number; before_id: string | null },
-    ) => {
-      let query = all().where("purpose", "=", "overage").orderBy("id", "desc").limit(page.limit);
-      if (filter.user_id !== undefined) query = query.where("user_id", "=", filter.user_id);
-      if (filter.status !== undefined) query = query.where("status", "=", filter.status);
-      return (page.before_id === null ? query : query.where("id", "<", page.before_id)).execute();
+    invoices: (filter: { user_id?: string; status?: PaymentRow["status"] | undefined }, { limit, before_id }: Page) => {
+      const values: unknown[] = [limit];
+      const wanted = createConditions(values, "purpose = 'overage'");
+      wanted.only("user_id =", filter.user_id);
+      wanted.only("status =", filter.status);
+      wanted.only("id <", before_id);
+      return db.query<PaymentRow>({ text: `${PAYMENTS} where ${wanted.text()} order by id desc limit $1`, values });
     },
     /**
      * Records that the provider accepted the order as in `row`. Changes nothing if the payment has moved on. The events of
      * the acceptance end the order themselves, so it is sent again if the process dies before they are applied.
      */
     setAccepted: (
-      row: Pick<PaymentRow, "user_id" | "id" | "status">,
+      { user_id, id, status }: Pick<PaymentRow, "user_id" | "id" | "status">,
       { checkout_url, events }: Pick<Started, "checkout_url" | "events">,
     ) =>
-      tables()
-        .updateTable("payment")
-        .set(events.length === 0 ? { send_at: null, checkout_url } : { checkout_url })
-        .where("user_id", "=", row.user_id)
-        .where("id", "=", row.id)
-        .where("status", "=", row.status)
-        .execute(),
+      db.query({
+        text: `update payment set checkout_url = $4, send_at = case when $5 then send_at end
+          where user_id = $1 and id = $2 and status = $3`,
+        values: [user_id, id, status, checkout_url, events.length > 0],
+      }),
     /** Makes the outbox send the order at once. */
-    sendNow: (tx: Tx, row: Pick<PaymentRow, "user_id" | "id">) =>
-      tables(tx)
-        .updateTable("payment")
-        .set({ send_at: raw`now()` })
-        .where("user_id", "=", row.user_id)
-        .where("id", "=", row.id)
-        .execute(),
+    sendNow: (tx: Tx, { user_id, id }: PaymentKey) =>
+      tx.query({ text: "update payment set send_at = now() where user_id = $1 and id = $2", values: [user_id, id] }),
     /** Claims due orders and sets their next send time, so that only one node sends each. */
     claimUnsent: (options: { limit: number; retry_seconds: number }) =>
       db.query<PaymentRow>({
         text: `update payment set send_at = now() + make_interval(secs => $2)
           where (user_id, id) in (
             select user_id, id from payment where send_at <= now() order by send_at limit $1 for update skip locked
-          ) returning *`,
+          ) returning ${COLUMNS}`,
         values: [options.limit, options.retry_seconds],
       }),
+  };
+}
 
+type EventKey = Pick<PaymentEvent, "provider" | "event_id">;
+
+/** Events of providers, and the disputes that they report. */
+function eventStatements(db: Db) {
+  return {
     /** Stores the event and returns whether it is new. A known event stays unchanged. */
-    insertEvent: async (tx: Tx, row: Insertable<EventTable>) =>
-      (await tables(tx)
-        .insertInto("payment_event")
-        .values(row)
-        .onConflict((conflict) => conflict.doNothing())
-        .returning("event_id")
-        .executeTakeFirst()) !== undefined,
-    setOutcome: (tx: Tx, event: Pick<PaymentEvent, "provider" | "event_id">, outcome: EventTable["outcome"]) =>
-      tables(tx)
-        .updateTable("payment_event")
-        .set({ outcome })
-        .where("provider", "=", event.provider)
-        .where("event_id", "=", event.event_id)
-        .execute(),
+    async insertEvent(tx: Tx, row: EventRow): Promise<boolean> {
+      const stored = { ...row, event: JSON.stringify(row.event) };
+      const inserted = await tx.query(insertInto("payment_event", stored, "on conflict do nothing returning event_id"));
+      return inserted.length > 0;
+    },
+    setOutcome: (tx: Tx, { provider, event_id }: EventKey, outcome: EventRow["outcome"]) =>
+      tx.query({
+        text: "update payment_event set outcome = $3 where provider = $1 and event_id = $2",
+        values: [provider, event_id, outcome],
+      }),
     /** Locks a waiting event. Returns undefined when another node has applied it. */
-    lockWaiting: (tx: Tx, event: Pick<PaymentEvent, "provider" | "event_id">) =>
-      tables(tx)
-        .selectFrom("payment_event")
-        .select("event_id")
-        .where("provider", "=", event.provider)
-        .where("event_id", "=", event.event_id)
-        .where("outcome", "=", "waiting")
-        .forUpdate()
-        .executeTakeFirst(),
+    lockWaiting: (tx: Tx, { provider, event_id }: EventKey) =>
+      firstRow<{ event_id: string }>(tx, {
+        text: `select event_id from payment_event where provider = $1 and event_id = $2 and outcome = 'waiting'
+          for update`,
+        values: [provider, event_id],
+      }),
     /** Waiting events whose payment exists now, in order of arrival. */
-    waitingEvents: async (limit: number): Promise<PaymentEvent[]> => {
-      const rows = await tables()
-        .selectFrom("payment_event as e")
-        .innerJoin("payment as p", (join) =>
-          join.onRef("p.provider", "=", "e.provider").onRef("p.reference", "=", "e.reference"),
-        )
-        .select("e.event")
-        .where("e.outcome", "=", "waiting")
-        .orderBy("e.received_at")
-        .limit(limit)
-        .execute();
+    async waitingEvents(limit: number): Promise<PaymentEvent[]> {
+      const rows = await db.query<Pick<EventRow, "event">>({
+        text: `select e.event from payment_event e join payment p on p.provider = e.provider and p.reference = e.reference
+          where e.outcome = 'waiting' order by e.received_at limit $1`,
+        values: [limit],
+      });
       return rows.map(({ event }) => event);
     },
 
@@ -231,26 +241,23 @@ export function createPaymentsStore(db: Db) {
      * Records a dispute. A closed dispute stays closed if events arrive late; only a lost one can still be won, by
      * appeal.
      */
-    upsertDispute: (tx: Tx, row: DisputeTable) =>
-      tables(tx)
-        .insertInto("payment_dispute")
-        .values(row)
-        .onConflict((conflict) =>
-          conflict
-            .columns(["provider", "reference"])
-            .doUpdateSet({ state: row.state, disputed_cents: row.disputed_cents })
-            .where("payment_dispute.state", "in", row.state === "won" ? ["open", "lost"] : ["open"]),
-        )
-        .execute(),
+    upsertDispute: (tx: Tx, row: DisputeRow) =>
+      tx.query(
+        insertInto(
+          "payment_dispute",
+          row,
+          `on conflict (provider, reference) do update
+            set state = excluded.state, disputed_cents = excluded.disputed_cents
+            where payment_dispute.state = 'open' or (payment_dispute.state = 'lost' and excluded.state = 'won')`,
+        ),
+      ),
     /** Sum of the payment's disputes that are open or lost. */
-    async disputedCents(tx: Tx, payment: Pick<PaymentRow, "user_id" | "id">): Promise<number> {
-      const { cents } = await tables(tx)
-        .selectFrom("payment_dispute")
-        .select(({ fn }) => fn.coalesce(fn.sum<number>("disputed_cents"), raw<number>`0`).as("cents"))
-        .where("user_id", "=", payment.user_id)
-        .where("payment_id", "=", payment.id)
-        .where("state", "!=", "won")
-        .executeTakeFirstOrThrow();
+    async disputedCents(tx: Tx, { user_id, id }: PaymentKey): Promise<number> {
+      const { cents } = await oneRow<{ cents: number }>(tx, {
+        text: `select coalesce(sum(disputed_cents), 0) as cents from payment_dispute
+          where user_id = $1 and payment_id = $2 and state <> 'won'`,
+        values: [user_id, id],
+      });
       return cents;
     },
   };

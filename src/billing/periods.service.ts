@@ -86,7 +86,7 @@ export function createPeriods(context: BillingContext, overage: Overage, notifyR
     if (row.current_period_start !== null) await overage.close(tx, row);
     const renewed = await subscriptions.update(tx, row, {
       status: "active",
-      plan: JSON.stringify(plan),
+      plan,
       ...(row.pending_plan?.id === plan.id ? { pending_plan: null } : {}),
       anchor: row.anchor ?? period_start,
       periods: row.periods + 1,

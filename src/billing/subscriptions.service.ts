@@ -55,9 +55,8 @@ export function createSubscriptions(
 
   const insertNew = async (tx: Tx, user_id: string, plan: Plan, by: PaymentProvider) => {
     const provider = providerNameOf(by);
-    const about = { user_id, id: newId(), provider, status: "incomplete" as const, periods: 0 };
-    const begun = { plan: JSON.stringify(plan), cancel_at_period_end: false, end_at_provider: false };
-    const row = await subscriptions.insert(tx, { ...about, ...begun, created_at: clock.now() }, OPENING_SECONDS);
+    const about = { user_id, id: newId(), provider, plan, created_at: clock.now() };
+    const row = await subscriptions.insert(tx, about, OPENING_SECONDS);
     if (!by.runs_periods) await periods.beginNext(tx, row);
     return row;
   };
@@ -149,8 +148,7 @@ export function createSubscriptions(
       const current = await subscriptions.byId(row.id, tx);
       if (current === undefined || current.periods !== row.periods || current.status === "ended")
         throw errors.planChangeInFlight();
-      const pending_plan = wanted.plan === null ? null : JSON.stringify(wanted.plan);
-      await subscriptions.update(tx, row, { cancel_at_period_end: wanted.cancel, pending_plan });
+      await subscriptions.update(tx, row, { cancel_at_period_end: wanted.cancel, pending_plan: wanted.plan });
       if (wanted.cancel) await orders.keepCancellation(tx, row);
       await also?.(tx);
     });

@@ -1,19 +1,19 @@
-import { type Insertable, type JSONColumnType, sql as raw, type Selectable, type Updateable } from "kysely";
 import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
+import { assignments, firstRow, oneRow } from "../platform/statements.ts";
 import type { ProviderName } from "./payments.types.ts";
 import type { Plan } from "./plan.ts";
 
-interface SubscriptionTable {
+export interface SubscriptionRow {
   user_id: string;
   id: string;
   provider: ProviderName;
   reference: string | null;
   checkout_reference: string | null;
   checkout_url: string | null;
-  opening_until: unknown;
+  opening_until: Instant | null;
   status: "incomplete" | "active" | "past_due" | "ended";
-  plan: JSONColumnType<Plan>;
-  pending_plan: JSONColumnType<Plan | null, string | null, string | null>;
+  plan: Plan;
+  pending_plan: Plan | null;
   anchor: Instant | null;
   periods: number;
   current_period_start: Instant | null;
@@ -23,86 +23,85 @@ interface SubscriptionTable {
   created_at: Instant;
 }
 
-interface Tables {
-  subscription: SubscriptionTable;
-}
+const COLUMNS = `user_id, id, provider, reference, checkout_reference, checkout_url, opening_until, status, plan,
+  pending_plan, anchor, periods, current_period_start, current_period_end, cancel_at_period_end, end_at_provider,
+  created_at`;
+const SUBSCRIPTIONS = `select ${COLUMNS} from subscription`;
 
-export type SubscriptionRow = Selectable<SubscriptionTable>;
-
-/** Providers whose periods Purser's own clock runs. */
-const OWN_PERIODS = ["operator", "sandbox"] as const;
+type SubscriptionKey = Pick<SubscriptionRow, "user_id" | "id">;
 
 /** Cursor of the sweep. */
 export type DuePosition = Pick<SubscriptionRow, "current_period_end" | "id">;
 
 export function createSubscriptionsStore(db: Db) {
-  const tables = (sql: Sql = db) => sql.tables<Tables>();
-  const all = (sql?: Sql) => tables(sql).selectFrom("subscription").selectAll();
   return {
-    /** `opening_seconds` is the real time that a node has to open the checkout. */
-    insert: (tx: Tx, row: Omit<Insertable<SubscriptionTable>, "opening_until">, opening_seconds: number) =>
-      tables(tx)
-        .insertInto("subscription")
-        .values({ ...row, opening_until: raw`now() + make_interval(secs => ${opening_seconds})` })
-        .returningAll()
-        .executeTakeFirstOrThrow(),
+    /** Inserts an incomplete subscription. `opening_seconds` is the real time that a node has to open the checkout. */
+    insert: (
+      tx: Tx,
+      row: Pick<SubscriptionRow, "user_id" | "id" | "provider" | "plan" | "created_at">,
+      opening_seconds: number,
+    ) =>
+      oneRow<SubscriptionRow>(tx, {
+        text: `insert into subscription (user_id, id, provider, status, plan, created_at, opening_until)
+          values ($1, $2, $3, 'incomplete', $4, $5, now() + make_interval(secs => $6)) returning ${COLUMNS}`,
+        values: [row.user_id, row.id, row.provider, JSON.stringify(row.plan), row.created_at, opening_seconds],
+      }),
     /** Whether a node is currently opening the checkout of this subscription. */
-    isOpening: async (tx: Tx, row: Pick<SubscriptionRow, "user_id" | "id">) =>
-      (await all(tx)
-        .where("user_id", "=", row.user_id)
-        .where("id", "=", row.id)
-        .where("opening_until", ">", raw`now()`)
-        .executeTakeFirst()) !== undefined,
+    async isOpening(tx: Tx, { user_id, id }: SubscriptionKey): Promise<boolean> {
+      const opening = await tx.query({
+        text: "select id from subscription where user_id = $1 and id = $2 and opening_until > now()",
+        values: [user_id, id],
+      });
+      return opening.length > 0;
+    },
     /** The user's only subscription that has not ended. Its checkout may still be open. */
-    current: (user_id: string, sql?: Sql) =>
-      all(sql).where("user_id", "=", user_id).where("status", "!=", "ended").executeTakeFirst(),
+    current: (user_id: string, sql: Sql = db) =>
+      firstRow<SubscriptionRow>(sql, {
+        name: "subscription_current",
+        text: `${SUBSCRIPTIONS} where user_id = $1 and status <> 'ended'`,
+        values: [user_id],
+      }),
     /** The user's last subscription that ran and has ended. */
     lastEnded: (tx: Tx, user_id: string) =>
-      all(tx)
-        .where("user_id", "=", user_id)
-        .where("status", "=", "ended")
-        .where("current_period_start", "is not", null)
-        .orderBy("id", "desc")
-        .limit(1)
-        .executeTakeFirst(),
-    byId: (id: string, sql?: Sql) => all(sql).where("id", "=", id).executeTakeFirst(),
-    update: (tx: Sql, row: Pick<SubscriptionRow, "user_id" | "id">, set: Updateable<SubscriptionTable>) =>
-      tables(tx)
-        .updateTable("subscription")
-        .set(set)
-        .where("user_id", "=", row.user_id)
-        .where("id", "=", row.id)
-        .returningAll()
-        .executeTakeFirstOrThrow(),
-    /** The next subscription after `last` whose period ended by `until`, among the subscriptions that Purser's clock renews. */
-    due: (until: Instant, last: DuePosition | null) => {
-      const query = tables()
-        .selectFrom("subscription")
-        .select(["user_id", "id", "current_period_end"])
-        .where("status", "=", "active")
-        .where("provider", "in", OWN_PERIODS)
-        .where("current_period_end", "<=", until)
-        .orderBy("current_period_end")
-        .orderBy("id");
-      const after = query.where((eb) =>
-        eb(eb.refTuple("current_period_end", "id"), ">", eb.tuple(last?.current_period_end ?? null, last?.id ?? "")),
-      );
-      return (last === null ? query : after).limit(1).executeTakeFirst();
+      firstRow<SubscriptionRow>(tx, {
+        text: `${SUBSCRIPTIONS} where user_id = $1 and status = 'ended' and current_period_start is not null
+          order by id desc limit 1`,
+        values: [user_id],
+      }),
+    byId: (id: string, sql: Sql = db) =>
+      firstRow<SubscriptionRow>(sql, { text: `${SUBSCRIPTIONS} where id = $1`, values: [id] }),
+    update: (sql: Sql, { user_id, id }: SubscriptionKey, set: Partial<SubscriptionRow>) => {
+      const values: unknown[] = [user_id, id];
+      return oneRow<SubscriptionRow>(sql, {
+        text: `update subscription set ${assignments(values, set)} where user_id = $1 and id = $2 returning ${COLUMNS}`,
+        values,
+      });
     },
-    toEndAtProvider: (limit: number) => all().where("end_at_provider", "=", true).orderBy("id").limit(limit).execute(),
+    /** The next subscription after `last` whose period ended by `until`, among the subscriptions that Purser's clock renews. */
+    due: (until: Instant, last: DuePosition | null) =>
+      firstRow<DuePosition & { user_id: string }>(db, {
+        text: `select user_id, id, current_period_end from subscription
+          where status = 'active' and provider in ('operator', 'sandbox') and current_period_end <= $1
+            and ($2::timestamptz is null or (current_period_end, id) > ($2, $3::uuid))
+          order by current_period_end, id limit 1`,
+        values: [until, last?.current_period_end ?? null, last?.id ?? null],
+      }),
+    toEndAtProvider: (limit: number) =>
+      db.query<SubscriptionRow>({
+        text: `${SUBSCRIPTIONS} where end_at_provider order by id limit $1`,
+        values: [limit],
+      }),
     /**
      * Records that the provider ended the subscription as in `row`. Changes nothing if an event has named another
      * reference meanwhile: that one must be ended too.
      */
     setEndedAtProvider: async ({ user_id, id, reference, checkout_reference }: SubscriptionRow): Promise<void> => {
-      await tables()
-        .updateTable("subscription")
-        .set({ end_at_provider: false })
-        .where("user_id", "=", user_id)
-        .where("id", "=", id)
-        .where("reference", "is not distinct from", reference)
-        .where("checkout_reference", "is not distinct from", checkout_reference)
-        .execute();
+      await db.query({
+        text: `update subscription set end_at_provider = false
+          where user_id = $1 and id = $2 and reference is not distinct from $3
+            and checkout_reference is not distinct from $4`,
+        values: [user_id, id, reference, checkout_reference],
+      });
     },
   };
 }
