@@ -1,5 +1,3 @@
-import type { Kysely } from "kysely";
-
 /** An instant of the domain: ISO 8601, UTC, always three decimals and `Z`, so that text order is time order. */
 export type Instant = string;
 
@@ -26,12 +24,10 @@ export interface Statement {
  */
 export interface Sql {
   query<Row>(statement: Statement): Promise<Row[]>;
-  /** Kysely over the same connection, typed by the tables that a store declares: `sql.tables<AgentTables>()`. */
-  tables<Tables>(): Kysely<Tables>;
 }
 
 /** Runs statements that only read. */
-export type Reader = Pick<Sql, "query">;
+export type Reader = Sql;
 
 /** An open transaction. Await only SQL inside it, because embedded storage has a single connection. */
 export interface Tx extends Sql {

@@ -142,7 +142,7 @@ async function openLocked(
     const release = await turns.take();
     return work().finally(release);
   };
-  const sql = sqlOver(source, async (statement) => {
+  const sql = sqlOver(async (statement) => {
     const began_ms = monotonicMs();
     const { rows } = await once(() => connection.query<never>(statement));
     onStatement?.(monotonicMs() - began_ms);

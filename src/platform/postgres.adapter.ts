@@ -85,7 +85,7 @@ export async function openPostgres(options: {
     await end();
     throw error;
   });
-  const sql = sqlOver(source, async ({ hot_path, ...statement }) => {
+  const sql = sqlOver(async ({ hot_path, ...statement }) => {
     const began_ms = monotonicMs();
     const run = () => guard(() => (hot_path ? calls : pool).query(queryConfig(statement, answer_ms)));
     const { rows } = await repeated(run);

@@ -1,4 +1,3 @@
-import { Kysely, PostgresDialect, type PostgresPoolClient } from "kysely";
 import type { Sql, Statement, Tx } from "./db.ts";
 import { isUndone } from "./sql-state.ts";
 import { type SpanStart, traced } from "./tracing.ts";
@@ -17,26 +16,8 @@ export interface SqlSource {
   connect(): Promise<SqlConnection>;
 }
 
-/** Kysely over connections from `source`. It is never destroyed, because the adapter owns the connections. */
-export function kyselyOver<Tables>(source: SqlSource): Kysely<Tables> {
-  const connect = async (): Promise<PostgresPoolClient> => {
-    const connection = await source.connect();
-    const query = (text: unknown, values?: readonly unknown[]) => {
-      if (typeof text !== "string") throw new Error("cursors are not used here");
-      const statement = { text, values: values ?? [] };
-      return traced(
-        () => spanOfStatement(statement),
-        () => connection.query<unknown>(statement),
-      );
-    };
-    return { query, release: () => connection.release() } as unknown as PostgresPoolClient;
-  };
-  const pool = { connect, end: async () => {}, options: {} };
-  return new Kysely<Tables>({ dialect: new PostgresDialect({ pool }) });
-}
-
 /** The verb and the table of a statement without a name. */
-const VERB_AND_TABLE = /^\s*(\w+)(?:[^;]*?\b(?:from|into|update)\s+"?(\w+))?/i;
+const VERB_AND_TABLE = /^\s*(\w+)(?:[^;]*?\b(?:from|into|update)\s+(\w+))?/i;
 
 /** A statement in a trace. Its values, and so what users wrote, are not in it. */
 function spanOfStatement({ name, text }: Statement): SpanStart {
@@ -99,33 +80,21 @@ async function runOnce<T>(source: SqlSource, work: (tx: Tx) => Promise<T>): Prom
 }
 
 function transactionOver(connection: SqlConnection, after_commit: (() => void)[]): Tx {
-  const borrowed: SqlConnection = { ...connection, release: () => {} };
-  let kysely: Kysely<unknown> | undefined;
   return {
+    ...sqlOver(async (statement) => (await connection.query<never>(statement)).rows),
     in_transaction: true,
     afterCommit: (work) => void after_commit.push(work),
-    query: <Row>(statement: Statement) =>
-      traced(
-        () => spanOfStatement(statement),
-        async () => (await connection.query<Row>(statement)).rows,
-      ),
-    tables: <Tables>() => {
-      kysely ??= kyselyOver<unknown>({ connect: async () => borrowed });
-      return kysely as Kysely<Tables>;
-    },
   };
 }
 
-/** `Sql` outside a transaction. Every statement uses its own connection. */
-export function sqlOver(source: SqlSource, query: Sql["query"]): Sql {
-  const kysely = kyselyOver<unknown>(source);
+/** `Sql` whose statements run by `query`. Each has a span in its trace. */
+export function sqlOver(query: Sql["query"]): Sql {
   return {
     query: <Row>(statement: Statement) =>
       traced(
         () => spanOfStatement(statement),
         () => query<Row>(statement),
       ),
-    tables: <Tables>() => kysely as Kysely<Tables>,
   };
 }
 

@@ -1,4 +1,4 @@
-import type { Reader, Sql, Statement, Tx } from "./db.ts";
+import type { Sql, Statement, Tx } from "./db.ts";
 
 /** Parts of SQL statements that several stores have. */
 
@@ -18,13 +18,13 @@ export function createConditions(values: unknown[], first = "true") {
 }
 
 /** The first row of the result; undefined when there is none. */
-export async function firstRow<Row>(sql: Reader, statement: Statement): Promise<Row | undefined> {
+export async function firstRow<Row>(sql: Sql, statement: Statement): Promise<Row | undefined> {
   const [row] = await sql.query<Row>(statement);
   return row;
 }
 
 /** The row of a statement that always has one. Throws when there is none. */
-export async function oneRow<Row>(sql: Reader, statement: Statement): Promise<Row> {
+export async function oneRow<Row>(sql: Sql, statement: Statement): Promise<Row> {
   const row = await firstRow<Row>(sql, statement);
   if (row === undefined) throw new Error(`a statement has no row: ${statement.name ?? statement.text}`);
   return row;
