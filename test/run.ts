@@ -6,7 +6,7 @@ import { postgresBinaries } from "./support/postgres-server.ts";
 import { COMPILE_CACHE, FLAGS } from "./support/process.ts";
 
 // `npm test`: the whole suite, on embedded storage, on PostgreSQL if its server binaries are installed, and with the
-// console's journeys if Chromium is installed. Vitest gets the arguments.
+// console's journeys if Chromium is installed. Vitest gets the arguments; `--project` chooses among the projects.
 const projects = ["unit", "tidy", "embedded"];
 if (postgresBinaries() !== null) {
   projects.push("postgres");
@@ -32,6 +32,10 @@ rmSync(COMPILE_CACHE, { recursive: true, force: true });
 const caching = { stdio: "ignore", env: { ...process.env, NODE_COMPILE_CACHE: COMPILE_CACHE } } as const;
 spawn(process.execPath, [...FLAGS, "--import", "./src/app.ts", "--eval", "process.exit()"], caching);
 const vitest = join(import.meta.dirname, "../node_modules/vitest/vitest.mjs");
-const args = [...FLAGS, vitest, "run", ...projects.map((name) => `--project=${name}`), ...process.argv.slice(2)];
+const given = process.argv.slice(2);
+// Vitest runs every project that is named, so all of them may be named only if the caller names none.
+const names_projects = given.some((argument) => /^--project(=|$)/.test(argument));
+const all = names_projects ? [] : projects.map((name) => `--project=${name}`);
+const args = [...FLAGS, vitest, "run", ...all, ...given];
 const { status } = spawnSync(process.execPath, args, { stdio: "inherit" });
 process.exit(status ?? 1);
