@@ -86,10 +86,26 @@ async function download(
     throw new Error(`the service at ${base} does not answer (${reason}): name its address with --url`);
   });
   if (!response.ok || response.body === null) {
-    throw new Error(`the service at ${base} answered ${response.status}: ${(await response.text()).slice(0, 300)}`);
+    throw new Error(await rejectionOf(response, base));
   }
   say(`the service at ${base} makes the backup`);
   await pipeline(Readable.fromWeb(response.body as never), await out());
+}
+
+/** The message of the service's answer, and what to do about the key. */
+async function rejectionOf(response: Response, base: string): Promise<string> {
+  const { status } = response;
+  if (status === 401) {
+    return `the service at ${base} rejects PURSER_ADMIN_KEY (401): set it to the service's PURSER_ADMIN_KEY, or to an operator key with the role admin`;
+  }
+  const text = await response.text();
+  let message = text.slice(0, 300);
+  try {
+    message = (JSON.parse(text) as { error: { message: string } }).error.message;
+  } catch {
+    // Another program answers at this address, so its text is shown.
+  }
+  return `the service at ${base} answered ${status}: ${message}`;
 }
 
 /** `purser restore FILE`: fills the empty database of the settings, compares the rows and audits the ledger. */

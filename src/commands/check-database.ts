@@ -1,15 +1,13 @@
 import { createLog } from "../platform/log.ts";
 import { readSchemaState, type SchemaState } from "../platform/migrate.ts";
 import { openDb } from "../platform/open-db.ts";
-import { readConnectionLimit, type SqlSource } from "../platform/sql-connection.ts";
+import { NODE_CONNECTIONS, readConnectionLimit, type SqlSource } from "../platform/sql-connection.ts";
 import { rejectTransfer } from "../platform/transfer.ts";
 import { createDataKeys } from "../vault/data-keys.service.ts";
 import type { Keyring } from "../vault/keyring.types.ts";
 
 /** The oldest PostgreSQL that the service supports. */
 const LEAST_VERSION = 15;
-/** Of a node: its pools and the one that listens. */
-const CONNECTIONS = 17;
 const CHANNEL = "purser_check";
 /** Codes of Node for a certificate that it rejects. */
 const CERTIFICATE = /CERT|UNABLE_TO_VERIFY/;
@@ -60,9 +58,9 @@ async function inspect(source: SqlSource, { problems, notes }: Findings): Promis
         `DATABASE_URL: the server is PostgreSQL ${version}, and Purser needs ${LEAST_VERSION} or newer: upgrade it, or name another server`,
       );
     }
-    if (most < CONNECTIONS) {
+    if (most < NODE_CONNECTIONS) {
       problems.push(
-        `DATABASE_URL: ${user} may have ${most} connections, and a node needs ${CONNECTIONS}: raise the limit of the user or the database, or max_connections`,
+        `DATABASE_URL: ${user} may have ${most} connections, and a node needs ${NODE_CONNECTIONS}: raise the limit of the user or the database, or max_connections, of which the server reserves some`,
       );
     }
     const state = await readSchemaState(connection);

@@ -75,7 +75,10 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     argument: "FILE",
     options: {},
     example: "DATABASE_URL=postgres://purser@db.example/purser purser restore /backups/purser-2026-11-23.gz",
-    exits: { 0: "complete, and all invariants hold", 1: "failed, or the audit or the master keys have problems" },
+    exits: {
+      0: "complete, and all invariants hold",
+      1: "failed, or the audit has violations, or master keys are missing (every row is restored then)",
+    },
     load: () => import("./backup.ts").then(({ restore }) => restore),
   },
   move: {

@@ -10,6 +10,7 @@ import { openDb } from "../platform/open-db.ts";
 import type { SqlSource } from "../platform/sql-connection.ts";
 import { endTransfer } from "../platform/transfer.ts";
 import { createDataKeys } from "../vault/data-keys.service.ts";
+import { createDataKeysStore } from "../vault/data-keys.store.ts";
 import { loadKeyring } from "../vault/keyring.ts";
 import type { Keyring } from "../vault/keyring.types.ts";
 import { auditOf } from "./audit.ts";
@@ -74,17 +75,20 @@ export async function fill(
 /** Says which master key is missing. The rows are complete without it, and a start needs it. */
 async function checkKeys(db: Db, keyring: Keyring | null): Promise<boolean> {
   if (keyring === null) {
+    const needed = await createDataKeysStore(db).samples();
+    if (needed.length === 0) return true;
+    const ids = needed.map(({ kek_id }) => kek_id).join(", ");
     say(
-      "master keys: not checked, because PURSER_KEK is not set and DATA_DIR has no keyring. The service needs the keys of the source: set PURSER_KEK, or copy the file keyring to DATA_DIR",
+      `MISSING master keys: ${ids}. PURSER_KEK is not set and DATA_DIR has no keyring. The rows are complete, and the service does not start without the keys of the source: set PURSER_KEK, or copy the file keyring to DATA_DIR`,
     );
-    return true;
+    return false;
   }
   try {
     await createDataKeys({ db, keyring, log: createLog("silent") }).check();
     say("master keys: they open the stored secrets");
     return true;
   } catch (error) {
-    say(`${(error as Error).message}. The rows are complete; start the service with the keys of the source`);
+    say(`${(error as Error).message}. The rows are complete, and the service starts only with the keys of the source`);
     return false;
   }
 }

@@ -1,6 +1,7 @@
 import { monotonicMs } from "./clock.ts";
 import type { DatabaseState } from "./db.ts";
 import type { Log } from "./log.ts";
+import { NODE_CONNECTIONS } from "./sql-connection.ts";
 import { isDiskFull, isOutage } from "./sql-state.ts";
 
 /** Statements that succeed when a database in that state works again. On a full disk they take new space. */
@@ -15,16 +16,16 @@ const PROBE_MS = 500;
 const QUIET_MS = 1_000;
 
 const LINES: Record<Exclude<DatabaseState, "up">, string> = {
-  away: "the database is unavailable: requests get 503 until it is back",
-  disk_full: "the disk of the database is full: free space. Until then writes get 503, and reads go on",
+  away: "the database is unavailable: statements fail until it is back",
+  disk_full: "the disk of the database is full: free space. Until then writes fail, and reads go on",
 };
 
 /** What the operator can do while the database is away. */
 function adviceOf(code = ""): string {
   if (code === "53300") {
-    return "It has no free connection, and a node needs 17: raise max_connections or the limit of the user, or stop a node";
+    return `It has no free connection, and a node needs ${NODE_CONNECTIONS}: raise max_connections or the limit of the user, or stop a node`;
   }
-  if (/^(28|3D)/.test(code)) return "It rejects this node: look at the user, the password and the name in DATABASE_URL";
+  if (/^(28|3D)/.test(code)) return "It rejects the login: look at the user, the password and the name in DATABASE_URL";
   if (/CERT|UNABLE_TO_VERIFY/.test(code)) return "Its certificate is not trusted: renew it, or correct sslrootcert";
   return "Look at its server and the network";
 }

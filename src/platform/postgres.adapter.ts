@@ -8,12 +8,16 @@ import { migrate } from "./migrate.ts";
 import { createOutage, PROBES } from "./outage.ts";
 import { createChannels, NotificationsLostError } from "./postgres-channels.ts";
 import { ROW_PARSERS } from "./row-parsers.ts";
-import { repeated, runTransaction, type SqlConnection, type SqlSource, sqlOver } from "./sql-connection.ts";
+import {
+  CONNECTIONS,
+  repeated,
+  runTransaction,
+  type SqlConnection,
+  type SqlSource,
+  sqlOver,
+} from "./sql-connection.ts";
 import { asDatabaseError, isDatabaseAway, isReadOnlyServer, isSharedSession, isUnusable } from "./sql-state.ts";
 
-const POOL_SIZE = 14;
-/** Hot-path connections: one for the ledger's batches, one for the batches of runs that begin. */
-const CALL_CONNECTIONS = 2;
 const READ_CONNECTIONS = 4;
 const CONNECT_TIMEOUT_MS = 10_000;
 /** TCP keep-alive: an idle connection is probed after this time. */
@@ -67,8 +71,8 @@ export async function openPostgres(options: {
   const { log, answer_ms = ANSWER_MS, wait_seconds = 0 } = options;
   const settings = CONNECTION;
   const hosts = createDatabaseHosts(options.url);
-  const pool = openPool({ ...settings, max: POOL_SIZE }, hosts, log);
-  const calls = openPool({ ...settings, max: CALL_CONNECTIONS, idleTimeoutMillis: 0 }, hosts, log);
+  const pool = openPool({ ...settings, max: CONNECTIONS.pool }, hosts, log);
+  const calls = openPool({ ...settings, max: CONNECTIONS.hot_path, idleTimeoutMillis: 0 }, hosts, log);
   const probe = (state: DatabaseState) => pool.query(PROBES[state]);
   const outage = createOutage({ log, probe });
   const guard = createGuard(hosts, outage.failed);
@@ -131,7 +135,7 @@ async function prepareWhenUp(prepare: () => Promise<void>, wait_seconds: number)
       if (isUnusable(error)) {
         const { message } = error as Error;
         throw new Error(
-          `the database rejects this start: ${message}. Run purser check, and correct DATABASE_URL or the rights of its user`,
+          `the database rejects this process: ${message}. Run purser check, and correct DATABASE_URL or the rights of its user`,
           { cause: error },
         );
       }

@@ -98,12 +98,28 @@ export function sqlOver(query: Sql["query"]): Sql {
   };
 }
 
-/** How many connections the user of this one may have to its database. */
+/** A node's connections to a PostgreSQL server. */
+export const CONNECTIONS = {
+  pool: 14,
+  /** One for the ledger's batches, one for the batches of runs that begin. */
+  hot_path: 2,
+  listening: 1,
+} as const;
+/** The most connections that a node has open. */
+export const NODE_CONNECTIONS = CONNECTIONS.pool + CONNECTIONS.hot_path + CONNECTIONS.listening;
+
+/**
+ * How many connections the user of this one may have to its database. Those that the server reserves for superusers and, since
+ * PostgreSQL 16, for emergencies do not count.
+ */
 export async function readConnectionLimit(connection: SqlConnection): Promise<number> {
   const { rows } = await connection.query<{ most: number }>({
-    text: `select least((select nullif(rolconnlimit, -1) from pg_roles where rolname = current_user),
+    text: `select least(nullif(rolconnlimit, -1),
         (select nullif(datconnlimit, -1) from pg_database where datname = current_database()),
-        current_setting('max_connections')::integer) as most`,
+        current_setting('max_connections')::integer - case when rolsuper then 0 else
+          current_setting('superuser_reserved_connections')::integer
+          + coalesce(current_setting('reserved_connections', true)::integer, 0) end) as most
+      from pg_roles where rolname = current_user`,
   });
   return rows[0]?.most ?? 0;
 }

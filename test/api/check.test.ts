@@ -18,7 +18,7 @@ import { createFirstKey } from "../../src/commands/maintenance.ts";
 import { knownMigrations } from "../../src/platform/migrate.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { type PostgresServer, runSql, startPostgres } from "../support/postgres-server.ts";
-import { runPurser } from "../support/process.ts";
+import { runPurser, startProcess } from "../support/process.ts";
 
 // `npm start -- --check` for a new operator: each message names the setting, the fault and the solution.
 
@@ -102,9 +102,23 @@ describe("--check of a broken configuration exits with 2 and says what to do", (
       problemsOf(onPostgres(url("name", "narrow"))),
     ]);
     expect(problems[0]).toContain(
-      "DATABASE_URL: few may have 5 connections, and a node needs 17: raise the limit of the user or the database, or max_connections",
+      "DATABASE_URL: few may have 5 connections, and a node needs 17: raise the limit of the user or the database, or max_connections, of which the server reserves some",
     );
     expect(problems[1]).toEqual([expect.stringContaining("purser may have 16 connections, and a node needs 17")]);
+  });
+
+  it("4c: a server that reserves connections of which a node needs one, unless its user is a superuser", async () => {
+    const small = await startPostgres({ settings: ["max_connections=19", "superuser_reserved_connections=3"] });
+    try {
+      await runSql(small.url("postgres"), "create role ada login");
+      await runSql(small.url("postgres"), "create database purser owner ada");
+      const { port } = new URL(small.url("postgres"));
+      const problems = await problemsOf(onPostgres(`postgres://ada@127.0.0.1:${port}/purser`));
+      expect(problems).toEqual([expect.stringContaining("ada may have 16 connections, and a node needs 17")]);
+      expect(await problemsOf(onPostgres(small.url("purser")))).toEqual([]);
+    } finally {
+      await small.stop();
+    }
   });
 
   it("5: a misspelt PURSER_ name, but not the names that Kubernetes sets", async () => {
@@ -256,6 +270,8 @@ describe("a start or a command that the database rejects", () => {
     expect(stderr).toContain(reason);
     expect(stderr).toContain("Run purser check, and correct DATABASE_URL or the rights of its user");
     expect(stderr).not.toContain("hunter2");
+    // A command answers no requests.
+    expect(stderr).not.toContain("503");
   });
 });
 
@@ -373,6 +389,28 @@ describe("commands for users", () => {
       1,
       "there is no user bob@example.com: give the whole e-mail address or the id\n",
     ]);
+  });
+
+  it("create-user and grant name the operator API while a service has the embedded database open", async () => {
+    const DATA_DIR = join(folder, "in-use");
+    const service = startProcess(withDefaults({ DATA_DIR }));
+    try {
+      await service.listening;
+      const answers = await Promise.all([
+        runPurser(["create-user", "ada@example.com"], { DATA_DIR }),
+        runPurser(["grant", "ada@example.com", "--tokens", "5"], { DATA_DIR }),
+      ]);
+      expect(answers.map(({ code, stdout }) => [code, stdout])).toEqual([
+        [1, ""],
+        [1, ""],
+      ]);
+      const asking = `the embedded database in ${DATA_DIR} open: ask it with POST /api/v1/admin/users`;
+      expect(answers[0]?.stderr).toContain(`${asking} and PURSER_ADMIN_KEY`);
+      expect(answers[1]?.stderr).toContain(`${asking}/{id}/grants and PURSER_ADMIN_KEY`);
+    } finally {
+      service.signal("SIGTERM");
+      await service.ended;
+    }
   });
 
   it("grant finds its user among two hundred newer ones whose addresses contain the same text", async () => {

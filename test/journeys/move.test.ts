@@ -25,6 +25,7 @@ let env: Record<string, string>;
 let user_key: string;
 let run_url: string;
 let failed: CommandResult;
+let denied: CommandResult;
 let databases = 0;
 
 const call = async (url: string, key: string, method: string, path: string, body?: object) => {
@@ -79,6 +80,8 @@ beforeAll(async () => {
   await upstream.until(() => upstream.requests.length === 2);
   const { code, stderr } = await runPurser(["backup", backup, "--url", `${url}/`], env);
   expect([code, stderr]).toEqual([0, ""]);
+  const as_stranger = { ...env, PURSER_ADMIN_KEY: "a-key-that-is-not-the-operators" };
+  denied = await runPurser(["backup", join(folder, "denied.gz"), "--url", url], as_stranger);
   const wrong = await startSite({ "/api/v1/admin/backup": { body: "no backup" } });
   failed = await runPurser(["backup", join(folder, "failed.gz"), "--url", wrong.url], env);
   await wrong.close();
@@ -94,6 +97,15 @@ afterAll(async () => {
 it("a backup that fails leaves no part of a file", () => {
   expect([failed.code, failed.stderr]).toEqual([1, expect.stringContaining("failed.gz.partial is no complete backup")]);
   expect(readdirSync(folder).sort()).toEqual(["purser.json", "running.gz"]);
+});
+
+it("a backup with a wrong operator key names the setting to correct, and prints no JSON", () => {
+  expect([denied.code, denied.stderr]).toEqual([
+    1,
+    expect.stringMatching(
+      /^the service at http:\S+ rejects PURSER_ADMIN_KEY \(401\): set it to the service's PURSER_ADMIN_KEY, or to an operator key with the role admin\n$/,
+    ),
+  ]);
 });
 
 describe("move", () => {
@@ -159,6 +171,25 @@ describe("restore", () => {
     );
     expect(counts).toMatchObject({ users: 1, running: 1, labels: 1 });
     expect(statSync(backup).mode & 0o777).toBe(0o600);
+  });
+
+  it("without the master keys of the backup ends with 1 and names them, although every row is there", async () => {
+    const target = await newDatabase();
+    const other = { ...env, DATABASE_URL: target, PURSER_KEK: `k2:${Buffer.alloc(32, 8).toString("base64")}` };
+    expect(await runPurser(["restore", backup], other)).toMatchObject({
+      code: 1,
+      stdout: expect.stringMatching(
+        /the key k1 is missing.* starts only with the keys of the source[\s\S]*with the problems above/,
+      ),
+    });
+    const { PURSER_KEK: _, ...without } = env;
+    const here = { ...without, DATABASE_URL: await newDatabase(), DATA_DIR: join(folder, "without-keyring") };
+    const { code, stdout, stderr } = await runPurser(["restore", backup], here);
+    expect([code, stderr]).toEqual([1, ""]);
+    expect(stdout).toContain("MISSING master keys: k1. PURSER_KEK is not set and DATA_DIR has no keyring");
+    expect(stdout).toMatch(
+      /rows are equal on both sides[\s\S]*the ledger is in order[\s\S]*restored, with the problems above/,
+    );
   });
 
   it("names a file that is missing, truncated or no backup, before it writes anything", async () => {

@@ -23,8 +23,8 @@ test.each([
 
 test.each([
   ["53300", "It has no free connection, and a node needs 17"],
-  ["28P01", "It rejects this node: look at the user, the password"],
-  ["3D000", "It rejects this node"],
+  ["28P01", "It rejects the login: look at the user, the password"],
+  ["3D000", "It rejects the login"],
   ["CERT_HAS_EXPIRED", "Its certificate is not trusted"],
   ["57P01", "Look at its server and the network"],
 ])("the line of an outage by %s names the remedy", (code, advice) => {
@@ -33,5 +33,5 @@ test.each([
   const outage = createOutage({ log, probe: async () => {} });
   outage.failed(Object.assign(new Error("away"), { code }));
   outage.close();
-  expect(lines.join()).toContain(`requests get 503 until it is back. ${advice}`);
+  expect(lines.join()).toContain(`statements fail until it is back. ${advice}`);
 });
