@@ -82,7 +82,8 @@ export function createCompletionStream(
   const charge = createCharge(ledger, call, open);
   // A run's step is recorded with the charge, so the run must have the whole answer before.
   const is_step = call.run_id !== null;
-  const last = createLastChunk(is_step || call.request.stream_options?.include_usage === true);
+  const { n, stream_options } = call.request;
+  const last = createLastChunk(is_step || stream_options?.include_usage === true, n ?? 1);
   let ahead: IteratorResult<string> | null = open.first;
   /** The reader waits for an event. */
   let is_waiting = false;

@@ -1,26 +1,62 @@
-import { CALLS, FINISH_REASON, payloadOf } from "../models/event-relay.ts";
+import { objectsIn } from "../models/answer-shape.ts";
+import { CALLS, chunksIn, FINISH_REASON, payloadOf } from "../models/event-relay.ts";
 import type { CompletionOutcome } from "./completions.types.ts";
 
 const EVENT_END = "\n\n";
 const ROLE = /"role"\s*:\s*"assistant"/;
 
+/** What the events of a choice have shown so far. */
+interface ChoiceState {
+  has_role: boolean;
+  has_calls: boolean;
+  has_finished: boolean;
+}
+
+/** Follows the choices of a stream. The text of one choice is only searched; those of several are told apart by parsing. */
+function createChoiceStates(count: number) {
+  const newState = (): ChoiceState => ({ has_role: false, has_calls: false, has_finished: false });
+  const first = newState();
+  const states = new Map<unknown, ChoiceState>([[0, first]]);
+  const note = (state: ChoiceState, text: string) => {
+    state.has_role ||= ROLE.test(text);
+    state.has_calls ||= CALLS.test(text);
+    state.has_finished ||= FINISH_REASON.test(text);
+  };
+  return {
+    see(block: string): void {
+      if (count === 1) {
+        note(first, block);
+        return;
+      }
+      for (const choice of chunksIn(block).flatMap(({ choices }) => objectsIn(choices))) {
+        const state = states.get(choice.index) ?? newState();
+        states.set(choice.index, state);
+        note(state, JSON.stringify(choice));
+      }
+    },
+    hasFinish: () => [...states.values()].some(({ has_finished }) => has_finished),
+    /** The end of each choice that has no finish reason. */
+    ends: (): object[] =>
+      [...states].flatMap(([index, { has_role, has_calls, has_finished }]) => {
+        const delta = has_role ? {} : { role: "assistant", content: "" };
+        return has_finished ? [] : [{ index, delta, finish_reason: has_calls ? "tool_calls" : "stop" }];
+      }),
+  };
+}
+
 /**
  * The end of a stream. The usage has a chunk of its own if the caller asked for it with `include_usage`. Otherwise the
- * chunk with the finish reason carries it, because many clients read `choices[0]` of every chunk. A provider that sends
- * no finish reason gets one here: OpenAI's clients need it.
+ * chunk with the finish reason carries it, because many clients read `choices[0]` of every chunk. A choice whose provider
+ * sends no finish reason gets one here: OpenAI's clients need it. `count`: the number of choices.
  */
-export function createLastChunk(has_own_chunk: boolean) {
+export function createLastChunk(has_own_chunk: boolean, count: number) {
   let held = "";
-  let has_role = false;
-  let has_calls = false;
-  let has_finished = false;
+  const choices = createChoiceStates(count);
   return {
     /** The events of a block that can be written now. */
     pass(block: string): string {
-      has_role ||= ROLE.test(block);
-      has_calls ||= CALLS.test(block);
-      has_finished ||= FINISH_REASON.test(block);
-      if (has_own_chunk || !has_finished) return block;
+      choices.see(block);
+      if (has_own_chunk || !choices.hasFinish()) return block;
       let out = "";
       let rest = block;
       for (let at = rest.search(FINISH_REASON); at !== -1; at = rest.search(FINISH_REASON)) {
@@ -39,11 +75,11 @@ export function createLastChunk(has_own_chunk: boolean) {
     withUsage(outcome: CompletionOutcome | null, identity: { id: string; created: number; model: string }): string {
       const added = { usage: outcome?.usage, routing: outcome?.routing };
       const own = (choices: object[]) => ({ ...identity, object: "chat.completion.chunk", choices });
-      const delta = has_role ? {} : { role: "assistant", content: "" };
-      const finish_reason = has_calls ? "tool_calls" : "stop";
-      const finish = held === "" ? own([{ index: 0, delta, finish_reason }]) : withId(held, identity.id);
-      if (!has_own_chunk) return `${eventOf({ ...finish, ...added })}data: [DONE]\n\n`;
-      return `${has_finished ? "" : eventOf(finish)}${eventOf({ ...own([]), ...added })}data: [DONE]\n\n`;
+      const ends = choices.ends();
+      const finish = own(ends);
+      const last = has_own_chunk ? own([]) : held === "" ? finish : withId(held, identity.id);
+      const before = last === finish || ends.length === 0 ? "" : eventOf(finish);
+      return `${before}${eventOf({ ...last, ...added })}data: [DONE]\n\n`;
     },
   };
 }

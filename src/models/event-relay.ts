@@ -31,8 +31,13 @@ const ERROR_FIELD = /"error"\s*:|"object"\s*:\s*"error"/;
 const ERROR_EVENT = /(?:^|\n)event:\s*error\s*(?:\n|$)/;
 export const CALLS = /"tool_calls"\s*:\s*\[\s*\{/;
 const DETAILS = /"reasoning_details"\s*:\s*\[/;
+const CHOICES = /"choices"\s*:\s*\[/;
+/** The line of an event whose choices are no list: some servers write null or leave them out. */
+const WITHOUT_CHOICES = new RegExp(`(?:^|\\n)data:(?!.*?${CHOICES.source})`);
 /** Text that marks a block as one that may hold an event which needs parsing. */
-const SIGN = new RegExp(`"usage"|\\[DONE\\]|"error"|${CALLS.source}|(?:^|\\n)event:\\s*error|${OTHER_SHAPE.source}`);
+const SIGN = new RegExp(
+  `"usage"|\\[DONE\\]|"error"|${CALLS.source}|(?:^|\\n)event:\\s*error|${OTHER_SHAPE.source}|${WITHOUT_CHOICES.source}`,
+);
 /** With routes, each piece of reasoning is marked with the route. */
 const SIGN_WITH_DETAILS = new RegExp(`${SIGN.source}|"reasoning_details"`);
 
@@ -127,10 +132,13 @@ export function createEventRelay(request: ProviderRequest, onDisbelieved?: CallO
     const has_details = model.route !== null && DETAILS.test(payload);
     const is_other = OTHER_SHAPE.test(payload);
     const has_calls = CALLS.test(payload);
-    const must_change = USAGE_OBJECT.test(payload) || has_details || is_other;
+    const lacks_choices = !CHOICES.test(payload) && chunkOrNull(payload) !== null;
+    const must_change = USAGE_OBJECT.test(payload) || has_details || is_other || lacks_choices;
     const is_complete = payload === "" || completer.isDone();
     if (!must_change && !has_calls && is_complete) return `${event}\n\n`;
     const { usage: reported, ...chunk } = parseChunk(payload);
+    // OpenAI's clients fail without a list.
+    if (!Array.isArray(chunk.choices)) chunk.choices = [];
     const has_completed = !is_complete && (completer.complete(chunk.choices) || chunk.model === "");
     const has_numbered = has_calls && completeCalls(chunk.choices);
     if (!must_change && !has_completed && !has_numbered) return `${event}\n\n`;
@@ -141,7 +149,7 @@ export function createEventRelay(request: ProviderRequest, onDisbelieved?: CallO
     // Some servers end with a report of zeros or without figures, which must not replace a good one.
     const receivedBytes = () => receivedFrom(0) + generatedBytes(chunk.choices);
     usage = believed(countsOfUsage(reported), request, { receivedBytes, onDisbelieved }) ?? usage;
-    const empty = reported != null && (!Array.isArray(chunk.choices) || chunk.choices.length === 0);
+    const empty = reported != null && (chunk.choices as unknown[]).length === 0;
     if (empty) closed_blocks = kept.length;
     return empty ? "" : `data: ${JSON.stringify(chunk)}\n\n`;
   }

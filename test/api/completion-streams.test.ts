@@ -1,3 +1,4 @@
+import OpenAI from "openai";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { openStream, textOf } from "../support/event-stream.ts";
 import { ask, charges, expectCleanAudit, type Lab, settledBalance, startLab } from "../support/lab.ts";
@@ -165,6 +166,39 @@ describe("the usage of a stream (contract 4)", () => {
     const { all } = await streamed();
     expect(textOf(all)).toBe(text);
     expect(JSON.parse(all.at(-2) ?? "").usage.cost_tokens).toBe(18);
+  });
+});
+
+describe("OpenAI's helper takes a stream", () => {
+  const helped = (fields: Record<string, unknown> = {}) =>
+    new OpenAI({ baseURL: `${lab.service.url}/api/v1`, apiKey: user.key, maxRetries: 0 }).chat.completions
+      .stream(ask("lab/plain", fields) as never)
+      .finalChatCompletion();
+
+  it.each([
+    ["null", null],
+    ["missing", undefined],
+  ])("with chunks whose choices are %s, and their usage is read", async (_, choices) => {
+    const usage = { prompt_tokens: 10, completion_tokens: 4 };
+    const [bare, last] = [event({ choices }), event({ choices, usage })];
+    lab.upstream.answer(events(bare, delta("a"), bare, delta("b") + bare + end, last, "data: [DONE]\n\n"));
+    const answer = await helped({ stream_options: { include_usage: true } });
+    expect(answer.choices[0]?.message.content).toBe("ab");
+    expect((await charges(user)).map((entry) => entry.amount)).toEqual([-18]);
+  });
+
+  it.each([
+    ["no choice ends", false, []],
+    ["no choice ends, with include_usage", true, []],
+    ["one choice ends", false, [end]],
+    ["one choice ends, with include_usage", true, [end]],
+  ])("of two choices although %s: the others get a finish reason each", async (_, include_usage, ends) => {
+    const call = { index: 0, id: "a", type: "function", function: { name: "add", arguments: "{}" } };
+    const calling = event({ choices: [{ index: 1, delta: { tool_calls: [call] } }] });
+    lab.upstream.answer(events(delta("hi"), calling, ...ends, usageEvent(10, 4), "data: [DONE]\n\n"));
+    const { choices, usage } = await helped({ n: 2, stream_options: { include_usage } });
+    expect(choices.map(({ finish_reason }) => finish_reason)).toEqual(["stop", "tool_calls"]);
+    expect(usage).toMatchObject({ total_tokens: 14 });
   });
 });
 
