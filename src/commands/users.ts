@@ -18,7 +18,7 @@ async function asOperator(route: string, work: (ask: Ask) => Promise<void>): Pro
   await requireExisting(read).catch((error: Error) => {
     if (error.name !== "EmbeddedInUseError") throw error;
     throw new Error(
-      `another process, probably the running service, has the embedded database in ${read.data_dir} open: ask it with POST /api/v1/admin/${route} and PURSER_ADMIN_KEY (docs/reference/api.md), or stop it first`,
+      `another process, probably the running service, has the embedded database in ${read.data_dir} open: ask it with ${route} and PURSER_ADMIN_KEY (docs/reference/api.md), or stop it first`,
     );
   });
   const config = { ...read, admin_key: read.admin_key ?? randomBytes(24).toString("hex") };
@@ -46,7 +46,7 @@ async function asOperator(route: string, work: (ask: Ask) => Promise<void>): Pro
 
 /** `purser create-user EMAIL`: prints the id and the first key. */
 export function createUser({ argument: email, options }: Call): Promise<number> {
-  return asOperator("users", async (ask) => {
+  return asOperator("POST /api/v1/admin/users", async (ask) => {
     const made = await ask("POST", "users", { email, trial: options["no-trial"] === undefined });
     const { user, api_key } = made as { user: { id: string }; api_key: { key: string } };
     say(`created ${email}: ${user.id}`);
@@ -77,7 +77,7 @@ export function grant({ argument: named = "", options }: Call): Promise<number> 
   if (!/^\d{1,16}$/.test(options.tokens ?? "") || amount_tokens < 1) {
     throw new MisuseError("--tokens needs a whole number above 0: purser grant ada@example.com --tokens 625000");
   }
-  return asOperator("users/{id}/grants", async (ask) => {
+  return asOperator("POST /api/v1/admin/users/{id}/grants", async (ask) => {
     const user = await findUser(ask, named);
     const { source = "bonus", note } = options;
     const expires_at = options["expires-at"];

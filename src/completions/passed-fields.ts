@@ -2,15 +2,22 @@ import { CHAT_FIELDS } from "../contract/completions.ts";
 import { errors } from "../errors.ts";
 
 /**
- * The fields of another API's request that chat completions gets unchanged: all but the `converted` ones. Throws 400 for
- * a field of chat completions that is not `validated` in that API: its value would move money unchecked.
+ * The fields of another API's request that chat completions gets unchanged: all but the `converted` ones and other empty
+ * lists, which ask for nothing. Throws 400 for a field of chat completions that is not `validated` in that API: its value
+ * would move money unchecked.
  */
 export function passedFields(
   asked: Readonly<Record<string, unknown>>,
   { validated, converted }: { validated: ReadonlySet<string>; converted: ReadonlySet<string> },
 ): Record<string, unknown> {
-  const passed = Object.entries(asked).filter(([field]) => !converted.has(field));
+  const passed = Object.entries(asked).filter(
+    ([field, value]) => !converted.has(field) && (validated.has(field) || !isEmptyList(value)),
+  );
   const unchecked = passed.find(([field]) => CHAT_FIELDS.has(field) && !validated.has(field));
   if (unchecked !== undefined) throw errors.unsupportedParameter(unchecked[0]);
   return Object.fromEntries(passed);
+}
+
+function isEmptyList(value: unknown): boolean {
+  return Array.isArray(value) && value.length === 0;
 }

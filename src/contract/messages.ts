@@ -219,7 +219,8 @@ export const createMessageRoute = createRoute({
   summary: "Create a message (Anthropic's Messages API)",
   description:
     "Anthropic's Messages API over every model, so that `ANTHROPIC_BASE_URL={address}/api` works. Thinking comes back " +
-    "with a signature and is sent back to the model that made it. Tools that Anthropic defines or executes are dropped.",
+    "with a signature and is sent back to the model that made it. Tools that Anthropic defines or executes are dropped, " +
+    "and blocks of tools that it executed in earlier turns are left out.",
   ...needs("chat:write"),
   request: jsonBody(requested(fieldsSchema)),
   responses: {

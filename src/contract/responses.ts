@@ -268,7 +268,7 @@ export const createResponseRoute = createRoute({
     "OpenAI's Responses API over every model. `store` is always answered `false`, so `previous_response_id`, " +
     "`conversation` and `background` are 400: send the whole conversation as `input`, or use an agent's threads. Output " +
     "items are kept for 24 hours so that `item_reference` can name them, unless `store` is `false`. Tools that OpenAI " +
-    "executes itself are dropped.",
+    "executes itself are dropped, and their items of earlier turns are left out.",
   ...needs("chat:write"),
   request: jsonBody(requestSchema),
   responses: {

@@ -12,6 +12,13 @@ interface Conversation {
 }
 type Fields = Record<string, unknown>;
 
+/** Blocks of tools that Anthropic executes. The text that follows them has what the model found. */
+const OF_HOSTED_TOOLS = /^(?:server_tool_use|mcp_tool_use|.+_tool_result)$/;
+
+export function isOfHostedTool({ type }: Block): boolean {
+  return OF_HOSTED_TOOLS.test(type);
+}
+
 /** `openEnvelope` opens the signatures of thinking blocks. */
 export function conversationOf({ system, messages }: MessagesRequest, openEnvelope: OpenEnvelope): Conversation {
   const conversation: Conversation = { messages: [], origins: [] };
@@ -25,8 +32,11 @@ export function conversationOf({ system, messages }: MessagesRequest, openEnvelo
   for (const [index, { role, content }] of messages.entries()) {
     const origin = `messages[${index}]`;
     if (typeof content === "string") push({ role, content }, origin);
-    else if (role === "assistant") push(answerOf(content, origin, openEnvelope), origin);
-    else pushUser(content as Block[], { role, origin }, push);
+    else if (role !== "assistant") pushUser(content as Block[], { role, origin }, push);
+    else if (!content.every(isOfHostedTool)) push(answerOf(content, origin, openEnvelope), origin);
+  }
+  if (conversation.origins.every((origin) => origin === "system")) {
+    throw errors.invalidValue("messages", "messages have no content. Send a message with text or blocks.");
   }
   return conversation;
 }
@@ -39,6 +49,7 @@ function pushUser(
 ): void {
   const rest: ContentPart[] = [];
   for (const [at, block] of blocks.entries()) {
+    if (isOfHostedTool(block)) continue;
     const param = `${origin}.content[${at}]`;
     if (block.type !== "tool_result") {
       rest.push(partOf(block, param));
@@ -63,6 +74,7 @@ function answerOf(blocks: readonly Block[], origin: string, openEnvelope: OpenEn
   };
   const signed: Record<string, unknown> = {};
   for (const [at, block] of blocks.entries()) {
+    if (isOfHostedTool(block)) continue;
     const fields = block as Fields;
     if (block.type === "tool_use") {
       const called = { name: String(fields.name), arguments: JSON.stringify(fields.input ?? {}) };

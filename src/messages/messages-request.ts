@@ -4,7 +4,7 @@ import type { OpenEnvelope } from "../completions/reasoning-envelope.ts";
 import type { ChatRequest, ToolChoice } from "../contract/completions.ts";
 import { MESSAGE_FIELDS, type MessagesRequest } from "../contract/messages.ts";
 import { errors } from "../errors.ts";
-import { conversationOf } from "./content-blocks.ts";
+import { conversationOf, isOfHostedTool } from "./content-blocks.ts";
 
 /** Converts a request of Anthropic's Messages API to a chat completion. Pure. */
 
@@ -58,7 +58,10 @@ function nativeOf(asked: MessagesRequest, tools: readonly Tool[]): NativeRequest
   const is_converted = tools.length === 0 || output_config?.format != null;
   const with_tools = is_converted ? {} : { tools, ...(tool_choice === undefined ? {} : { tool_choice }) };
   // Other fields of a message could change the price. Blocks of unknown types were rejected before.
-  const own = messages.map(({ role, content }) => ({ role, content }));
+  const own = messages.flatMap(({ role, content }) => {
+    const kept = typeof content === "string" ? content : content.filter((block) => !isOfHostedTool(block));
+    return Array.isArray(kept) && kept.length === 0 ? [] : [{ role, content: kept }];
+  });
   // Undefined replaces the system prompt that the conversion makes of the first system message.
   const fields = { messages: own, system: system?.length === 0 ? undefined : system, ...with_tools };
   return { kind: "anthropic", fields: () => fields };

@@ -138,7 +138,7 @@ export function createEventRelay(request: ProviderRequest, onDisbelieved?: CallO
     if (!must_change && !has_calls && is_complete) return `${event}\n\n`;
     const { usage: reported, ...chunk } = parseChunk(payload);
     // OpenAI's clients fail without a list.
-    if (!Array.isArray(chunk.choices)) chunk.choices = [];
+    chunk.choices ??= [];
     const has_completed = !is_complete && (completer.complete(chunk.choices) || chunk.model === "");
     const has_numbered = has_calls && completeCalls(chunk.choices);
     if (!must_change && !has_completed && !has_numbered) return `${event}\n\n`;
@@ -149,7 +149,7 @@ export function createEventRelay(request: ProviderRequest, onDisbelieved?: CallO
     // Some servers end with a report of zeros or without figures, which must not replace a good one.
     const receivedBytes = () => receivedFrom(0) + generatedBytes(chunk.choices);
     usage = believed(countsOfUsage(reported), request, { receivedBytes, onDisbelieved }) ?? usage;
-    const empty = reported != null && (chunk.choices as unknown[]).length === 0;
+    const empty = reported != null && (!Array.isArray(chunk.choices) || chunk.choices.length === 0);
     if (empty) closed_blocks = kept.length;
     return empty ? "" : `data: ${JSON.stringify(chunk)}\n\n`;
   }

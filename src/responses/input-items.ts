@@ -18,6 +18,29 @@ interface Conversation {
   origins: string[];
 }
 
+/** Items of tools that OpenAI executes. The answers that follow them have what the model found. */
+const OF_HOSTED_TOOLS: ReadonlySet<unknown> = new Set([
+  "web_search_call",
+  "file_search_call",
+  "computer_call",
+  "computer_call_output",
+  "code_interpreter_call",
+  "mcp_list_tools",
+  "mcp_call",
+  "mcp_approval_request",
+  "mcp_approval_response",
+  "tool_search_call",
+  "tool_search_output",
+]);
+/** No text follows an image, and models of other providers take none in an answer. */
+const GENERATED_IMAGE: InputItem = { type: "message", role: "assistant", content: "[An image was generated here.]" };
+
+/** An item of an earlier turn as a model gets it; null for one that has no effect here. */
+export function replayedItem(item: InputItem): InputItem | null {
+  if (OF_HOSTED_TOOLS.has(item.type)) return null;
+  return item.type === "image_generation_call" ? GENERATED_IMAGE : item;
+}
+
 /** `openEnvelope` opens the `encrypted_content` of reasoning items. */
 export function conversationOf({ input, instructions }: ResponseRequest, openEnvelope: OpenEnvelope): Conversation {
   const conversation: Conversation = { messages: [], origins: [] };
@@ -31,7 +54,9 @@ export function conversationOf({ input, instructions }: ResponseRequest, openEnv
     push({ role: "user", content: input }, "input");
     return conversation;
   }
-  for (const [index, item] of input.entries()) {
+  for (const [index, given] of input.entries()) {
+    const item = replayedItem(given);
+    if (item === null) continue;
     const origin = `input[${index}]`;
     const fields = item as Record<string, unknown>;
     switch (item.type ?? "message") {
@@ -63,6 +88,9 @@ export function conversationOf({ input, instructions }: ResponseRequest, openEnv
       default:
         throw unsupportedItem(item, origin);
     }
+  }
+  if (conversation.origins.every((origin) => origin === "instructions")) {
+    throw errors.invalidValue("input", "input has nothing for the model. Send a message.");
   }
   return conversation;
 }

@@ -3,6 +3,7 @@ import type { OpenEnvelope } from "../completions/reasoning-envelope.ts";
 import type { ReasoningDetail } from "../contract/completions.ts";
 import type { InputItem, ResponseRequest, ResponseTool } from "../contract/responses.ts";
 import { fieldsOf } from "../platform/json.ts";
+import { replayedItem } from "./input-items.ts";
 import { customArguments, functionName, offeredTools } from "./tool-names.ts";
 
 /**
@@ -40,7 +41,9 @@ function nativeTools(tool: ResponseTool): Fields[] {
 function nativeItems(items: readonly InputItem[], model: NativeTarget, openEnvelope: OpenEnvelope): Fields[] {
   /** The calls of custom tools in a namespace, which are functions for the provider. */
   const as_functions = new Set<unknown>();
-  return items.flatMap((item): Fields[] => {
+  return items.flatMap((sent): Fields[] => {
+    const item = replayedItem(sent);
+    if (item === null) return [];
     const { id: _, ...given } = item as Fields;
     const fields = { ...given, ...safeParts(given) };
     const { type, namespace, name, call_id } = fields;

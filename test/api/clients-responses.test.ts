@@ -370,7 +370,7 @@ describe("failures", () => {
 
   it("a field of the wrong type is named as the caller wrote it", async () => {
     for (const [fields, param] of [
-      [{ input: [{ type: "computer_call" }] }, "input[0].type"],
+      [{ input: [{ type: "compaction" }] }, "input[0].type"],
       [{ tools: [{ type: "function", name: "a b" }] }, "tools[0].name"],
       [{ max_output_tokens: 0 }, "max_output_tokens"],
       [{ no_such_field: 1 }, "no_such_field"],

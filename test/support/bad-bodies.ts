@@ -104,7 +104,7 @@ export const BODIES: Record<string, BodyRow> = {
       ...invalid("tools", {}),
       [{ input: [{ type: "message", role: "robot", content: "hi" }] }, "invalid_value", "input[0].role"],
       [{ input: [{ type: "function_call", call_id: "c", name: "f" }] }, "missing_field", "input[0].arguments"],
-      [{ input: [{ type: "computer_call" }] }, "invalid_value", "input[0].type"],
+      [{ input: [{ type: "compaction" }] }, "invalid_value", "input[0].type"],
       [{ input: [{ type: "item_reference", id: "msg_none" }] }, "invalid_value", "input[0].id"],
       [{ tool_choice: { type: "web_search" } }, "invalid_value", "tool_choice"],
     ],

@@ -1,0 +1,138 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { expectCleanAudit } from "../support/lab.ts";
+import { NATIVE_APIS, NATIVE_ENV, type NativeKind, nativeConfig } from "../support/native-apis/lab.ts";
+import { type Client, type Service, startService } from "../support/service.ts";
+import { startUpstream, type Upstream } from "../support/upstream.ts";
+
+// A conversation that began at OpenAI or Anthropic goes on here with every model (contract 4.11.4, 4.12.4).
+
+const RESPONSES = "/api/v1/responses";
+const MESSAGES = "/api/v1/messages";
+const KINDS: NativeKind[] = ["openai", "anthropic"];
+let upstream: Upstream;
+let service: Service;
+let user: Client;
+beforeAll(async () => {
+  upstream = await startUpstream();
+  service = await startService({ env: NATIVE_ENV, config: nativeConfig(upstream) });
+});
+afterAll(async () => {
+  await expectCleanAudit(service);
+  await service.stop();
+  await upstream.close();
+});
+beforeEach(async () => {
+  user = await service.newUser({ trial: false, tokens: 10_000_000 });
+});
+
+/** Sends a request to the model of each kind, and returns the conversations that their providers got, as text. */
+async function conversationsOf(path: string, fields: object): Promise<string[]> {
+  const sent: string[] = [];
+  for (const kind of KINDS) {
+    upstream.answer(NATIVE_APIS[kind].create(() => ({ text: "ok" })).reply);
+    upstream.requests = [];
+    const { status, body } = await user.post(path, { model: `native/${kind}`, ...fields });
+    expect([status, body.error ?? null]).toEqual([200, null]);
+    const request = upstream.requests[0]?.body;
+    sent.push(JSON.stringify(request?.input ?? request?.messages));
+  }
+  return sent;
+}
+
+const ASKED = { role: "user", content: "first question" };
+const AGAIN = { role: "user", content: "second question" };
+
+describe("Responses", () => {
+  const said = { type: "message", role: "assistant", content: [{ type: "output_text", text: "the answer" }] };
+
+  it.each([
+    { type: "web_search_call", id: "ws_1", status: "completed", action: { type: "search", query: "HIDDEN" } },
+    { type: "file_search_call", id: "fs_1", status: "completed", queries: ["HIDDEN"], results: null },
+    { type: "computer_call", id: "cu_1", call_id: "c", action: { type: "screenshot" }, status: "completed" },
+    { type: "computer_call_output", call_id: "c", output: { type: "computer_screenshot", file_id: "HIDDEN" } },
+    { type: "code_interpreter_call", id: "ci_1", code: "HIDDEN", container_id: "x", outputs: [], status: "completed" },
+    { type: "mcp_list_tools", id: "mcpl_1", server_label: "HIDDEN", tools: [] },
+    { type: "mcp_call", id: "mcp_1", server_label: "x", name: "f", arguments: "{}", output: "HIDDEN" },
+    { type: "mcp_approval_request", id: "mcpr_1", server_label: "x", name: "HIDDEN", arguments: "{}" },
+    { type: "mcp_approval_response", approval_request_id: "HIDDEN", approve: true },
+    { type: "tool_search_call", id: "ts_1", arguments: "HIDDEN" },
+    { type: "tool_search_output", id: "tso_1", tools: [] },
+  ])("the item $type of an earlier turn is left out", async (item) => {
+    for (const text of await conversationsOf(RESPONSES, { input: [ASKED, item, said, AGAIN] })) {
+      expect(text).toMatch(/first question.*the answer.*second question/);
+      expect(text).not.toMatch(new RegExp(`HIDDEN|${item.type}`));
+    }
+  });
+
+  it("a generated image is a sentence in its place, because nothing else answers its turn", async () => {
+    const item = { type: "image_generation_call", id: "ig_1", status: "completed", result: "aGlkZGVu" };
+    for (const text of await conversationsOf(RESPONSES, { input: [ASKED, item, AGAIN] })) {
+      expect(text).toMatch(/first question.*"assistant".*An image was generated here.*second question/);
+      expect(text).not.toContain("aGlkZGVu");
+    }
+  });
+
+  it.each(["compaction", "invented_call"])(
+    "an item %s is 400, because the model would lose its content",
+    async (type) => {
+      const { status, body } = await user.post(RESPONSES, { model: "native/openai", input: [ASKED, { type }, AGAIN] });
+      expect([status, body.error.param]).toEqual([400, "input[1].type"]);
+    },
+  );
+
+  it("an input without anything for the model is 400, and costs nothing", async () => {
+    const input = [{ type: "web_search_call", id: "ws_1", status: "completed" }];
+    const { status, body } = await user.post(RESPONSES, { model: "native/openai", input });
+    expect([status, body.error.param]).toEqual([400, "input"]);
+  });
+
+  it("empty lists count as absent", async () => {
+    await conversationsOf(RESPONSES, { input: "hello", tools: [], include: [], modalities: [] });
+  });
+});
+
+describe("Messages", () => {
+  it.each(["user", "assistant"])("a message of the role %s with empty content is left out", async (role) => {
+    const messages = [ASKED, { role, content: [] }, AGAIN];
+    for (const text of await conversationsOf(MESSAGES, { max_tokens: 500, messages })) {
+      expect(text).toMatch(/first question.*second question/);
+      expect(text).not.toMatch(/\[\]|null/);
+    }
+  });
+
+  it("blocks of tools that Anthropic executed in an earlier turn are left out", async () => {
+    const content = [
+      { type: "server_tool_use", id: "srvtoolu_1", name: "web_search", input: { query: "HIDDEN" } },
+      {
+        type: "web_search_tool_result",
+        tool_use_id: "srvtoolu_1",
+        content: [{ type: "web_search_result", url: "HIDDEN" }],
+      },
+      { type: "mcp_tool_use", id: "mcptoolu_1", name: "HIDDEN", server_name: "x", input: {} },
+      { type: "mcp_tool_result", tool_use_id: "mcptoolu_1", content: [] },
+      { type: "text", text: "the answer" },
+    ];
+    const messages = [ASKED, { role: "assistant", content }, AGAIN];
+    for (const text of await conversationsOf(MESSAGES, { max_tokens: 500, messages })) {
+      expect(text).toMatch(/first question.*the answer.*second question/);
+      expect(text).not.toMatch(/HIDDEN|srvtoolu|mcptoolu/);
+    }
+  });
+
+  it("empty lists count as absent; a list with an entry that no provider gets is 400", async () => {
+    const asked = { max_tokens: 500, messages: [ASKED] };
+    const empty = { tools: [], system: [], stop_sequences: [], mcp_servers: [], betas: [], fallbacks: [] };
+    await conversationsOf(MESSAGES, { ...asked, ...empty });
+    const mcp_servers = [{ type: "url", url: "https://mcp.example", name: "x" }];
+    const { status, body } = await user.post(MESSAGES, { model: "native/anthropic", ...asked, mcp_servers });
+    expect([status, body.error.param]).toEqual([400, "mcp_servers"]);
+  });
+
+  it("messages that all are empty are 400, and cost nothing", async () => {
+    const messages = [{ role: "user", content: [] }];
+    for (const kind of KINDS) {
+      const { status, body } = await user.post(MESSAGES, { model: `native/${kind}`, max_tokens: 500, messages });
+      expect([status, body.error.param]).toEqual([400, "messages"]);
+    }
+  });
+});
