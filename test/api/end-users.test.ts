@@ -104,6 +104,17 @@ describe("the budget of an end user", () => {
   });
 });
 
+it.each([".", ".."])(
+  "an end user named %s has no budget, because no address holds the name; its usage is counted",
+  async (name) => {
+    const escaped = name.replaceAll(".", "%2E");
+    expect((await user.request("PUT", `${BUDGETS}/${escaped}`, { budget_tokens: 5 })).status).toBe(404);
+    expect((await user.post(CHAT, ask("lab/plain", { user: name }))).status).toBe(200);
+    const { groups } = (await user.get(`${USAGE}?group_by=user`)).body;
+    expect(groups).toContainEqual(expect.objectContaining({ value: name, requests: 1 }));
+  },
+);
+
 describe("erasing a user (8.2.1)", () => {
   it("removes the names of the user's end users, also of a call in flight, and keeps the sums", async () => {
     const erased = await lab.service.newUser({ trial: false, tokens: 100_000 });

@@ -118,6 +118,13 @@ it("usage by user leads to the budgets of end users, which are set, changed and 
   await page.getByRole("link", { name: "Budgets of end users" }).click();
   await shows(page, "No budgets yet");
   await page.getByRole("button", { name: "Set budget" }).click();
+  await dialog().getByLabel("End user").fill("..");
+  await dialog().getByRole("button", { name: "Save budget" }).click();
+  expect(
+    await dialog()
+      .getByLabel("End user")
+      .evaluate((field) => field.matches(":invalid")),
+  ).toBe(true);
   await dialog().getByLabel("End user").fill(customer);
   await dialog().getByLabel("Budget in tokens").fill("20");
   await dialog().getByRole("button", { name: "Save budget" }).click();

@@ -11,7 +11,7 @@ import { confirmSaved } from "../ui/saved.tsx";
 import { WithTooltip } from "../ui/tooltip.tsx";
 import { type BudgetDraft, BudgetFields, BudgetUse, budgetDraftOf, budgetOf } from "./budget.tsx";
 
-type Open = { what: "new" } | { what: "edit" | "delete"; budget: EndUserBudget } | null;
+type Open = { what: "set"; budget: EndUserBudget | null } | { what: "delete"; budget: EndUserBudget } | null;
 
 /** Budgets of the end users that programs name in their requests. */
 export function EndUsersTab() {
@@ -32,7 +32,7 @@ export function EndUsersTab() {
     { title: "", numeric: true, cell: (budget) => <Actions budget={budget} onOpen={setOpen} /> },
   ];
   const set = (
-    <Button kind="primary" icon="plus" onClick={() => setOpen({ what: "new" })}>
+    <Button kind="primary" icon="plus" onClick={() => setOpen({ what: "set", budget: null })}>
       Set budget
     </Button>
   );
@@ -54,8 +54,7 @@ export function EndUsersTab() {
           </Empty>
         }
       />
-      {open?.what === "new" && <BudgetForm budget={null} onClose={close} />}
-      {open?.what === "edit" && <BudgetForm budget={open.budget} onClose={close} />}
+      {open?.what === "set" && <BudgetForm budget={open.budget} onClose={close} />}
       {open?.what === "delete" && (
         <Confirm
           title={`Delete the budget of ${open.budget.user}?`}
@@ -83,7 +82,7 @@ function Actions({ budget, onOpen }: { budget: EndUserBudget; onOpen: (open: Ope
           icon="edit"
           className="px-2"
           aria-label={`Edit the budget of ${budget.user}`}
-          onClick={() => onOpen({ what: "edit", budget })}
+          onClick={() => onOpen({ what: "set", budget })}
         />
       </WithTooltip>
       <WithTooltip text="Delete budget">
@@ -126,6 +125,8 @@ function BudgetForm({ budget, onClose }: { budget: EndUserBudget | null; onClose
             param="user"
             required
             maxLength={256}
+            pattern="(?!\.{1,2}$).*"
+            title="A name other than . and .., which no address can hold"
             autoComplete="off"
             value={user}
             onValue={setUser}
