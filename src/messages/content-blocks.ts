@@ -12,9 +12,9 @@ interface Conversation {
 }
 type Fields = Record<string, unknown>;
 
-/** Blocks of tools that Anthropic executes. The text that follows them has what the model found. */
 const OF_HOSTED_TOOLS = /^(?:server_tool_use|mcp_tool_use|.+_tool_result)$/;
 
+/** Whether Anthropic executed the tool of a block. The text that follows it has what the model found. */
 export function isOfHostedTool({ type }: Block): boolean {
   return OF_HOSTED_TOOLS.test(type);
 }
