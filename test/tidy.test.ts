@@ -140,7 +140,7 @@ describe("the modules", () => {
     load("src/app.ts");
     expect([...loaded]).toContain("src/safety/sanitizer.ts");
     const rare =
-      /^src\/safety\/(judging|reading)\/|^(stripe|nodemailer|htmlparser2)$|^@(ai-sdk|modelcontextprotocol)\//;
+      /^src\/safety\/(judging|reading)\/|^(kysely|stripe|nodemailer|htmlparser2)$|^@(ai-sdk|modelcontextprotocol)\//;
     expect([...loaded].filter((name) => rare.test(name))).toEqual([]);
   });
 
