@@ -31,12 +31,10 @@ const ERROR_FIELD = /"error"\s*:|"object"\s*:\s*"error"/;
 const ERROR_EVENT = /(?:^|\n)event:\s*error\s*(?:\n|$)/;
 export const CALLS = /"tool_calls"\s*:\s*\[\s*\{/;
 const DETAILS = /"reasoning_details"\s*:\s*\[/;
-const CHOICES = /"choices"\s*:\s*\[/;
-/** The line of an event whose choices are no list: some servers write null or leave them out. */
-const WITHOUT_CHOICES = new RegExp(`(?:^|\\n)data:(?!.*?${CHOICES.source})`);
+const NULL_CHOICES = /"choices"\s*:\s*null/;
 /** Text that marks a block as one that may hold an event which needs parsing. */
 const SIGN = new RegExp(
-  `"usage"|\\[DONE\\]|"error"|${CALLS.source}|(?:^|\\n)event:\\s*error|${OTHER_SHAPE.source}|${WITHOUT_CHOICES.source}`,
+  `"usage"|\\[DONE\\]|"error"|${CALLS.source}|(?:^|\\n)event:\\s*error|${OTHER_SHAPE.source}|${NULL_CHOICES.source}`,
 );
 /** With routes, each piece of reasoning is marked with the route. */
 const SIGN_WITH_DETAILS = new RegExp(`${SIGN.source}|"reasoning_details"`);
@@ -132,8 +130,7 @@ export function createEventRelay(request: ProviderRequest, onDisbelieved?: CallO
     const has_details = model.route !== null && DETAILS.test(payload);
     const is_other = OTHER_SHAPE.test(payload);
     const has_calls = CALLS.test(payload);
-    const lacks_choices = !CHOICES.test(payload) && chunkOrNull(payload) !== null;
-    const must_change = USAGE_OBJECT.test(payload) || has_details || is_other || lacks_choices;
+    const must_change = USAGE_OBJECT.test(payload) || has_details || is_other || NULL_CHOICES.test(payload);
     const is_complete = payload === "" || completer.isDone();
     if (!must_change && !has_calls && is_complete) return `${event}\n\n`;
     const { usage: reported, ...chunk } = parseChunk(payload);

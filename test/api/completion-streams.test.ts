@@ -178,14 +178,17 @@ describe("OpenAI's helper takes a stream", () => {
   it.each([
     ["null", null],
     ["missing", undefined],
-  ])("with chunks whose choices are %s, and their usage is read", async (_, choices) => {
-    const usage = { prompt_tokens: 10, completion_tokens: 4 };
-    const [bare, last] = [event({ choices }), event({ choices, usage })];
-    lab.upstream.answer(events(bare, delta("a"), bare, delta("b") + bare + end, last, "data: [DONE]\n\n"));
-    const answer = await helped({ stream_options: { include_usage: true } });
-    expect(answer.choices[0]?.message.content).toBe("ab");
-    expect((await charges(user)).map((entry) => entry.amount)).toEqual([-18]);
-  });
+  ])(
+    "whose chunk of usage has choices that are %s, and other chunks with null, and the usage is read",
+    async (_, choices) => {
+      const usage = { prompt_tokens: 10, completion_tokens: 4 };
+      const [bare, last] = [event({ choices: null }), event({ choices, usage })];
+      lab.upstream.answer(events(bare, delta("a"), bare, delta("b") + bare + end, last, "data: [DONE]\n\n"));
+      const answer = await helped({ stream_options: { include_usage: true } });
+      expect(answer.choices[0]?.message.content).toBe("ab");
+      expect((await charges(user)).map((entry) => entry.amount)).toEqual([-18]);
+    },
+  );
 
   it.each([
     ["no choice ends", false, []],
