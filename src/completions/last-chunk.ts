@@ -12,7 +12,7 @@ interface ChoiceState {
   has_finished: boolean;
 }
 
-/** Follows the choices of a stream. The text of one choice is only searched; those of several are told apart by parsing. */
+/** Follows the choices of a stream. The text of one choice is only searched; several choices are told apart by parsing. */
 function createChoiceStates(count: number) {
   const newState = (): ChoiceState => ({ has_role: false, has_calls: false, has_finished: false });
   const first = newState();

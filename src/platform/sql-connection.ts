@@ -109,8 +109,8 @@ export const CONNECTIONS = {
 export const NODE_CONNECTIONS = CONNECTIONS.pool + CONNECTIONS.hot_path + CONNECTIONS.listening;
 
 /**
- * How many connections the user of this one may have to its database. Those that the server reserves for superusers and, since
- * PostgreSQL 16, for emergencies do not count.
+ * How many connections the user of this one may have to its database. Connections that the server reserves for
+ * superusers and, since PostgreSQL 16, for emergencies do not count.
  */
 export async function readConnectionLimit(connection: SqlConnection): Promise<number> {
   const { rows } = await connection.query<{ most: number }>({
