@@ -7,6 +7,12 @@ import { costTokens } from "../../src/models/pricing.ts";
 import { BENCH_RATES } from "../support/service.ts";
 
 const MAX_WORDS = 24;
+/**
+ * A token by the service's estimate, which has four bytes. With the least input, which is more than its estimate of a
+ * request's id, a stream that was cut off is charged no more than the whole answer.
+ */
+const WORD = "one ";
+const LEAST_INPUT = 20;
 const MAX_DELAY_MS = 20;
 /** One call in ten takes this long, so that a kill finds it held for a while. */
 const SLOW_MS = 200;
@@ -16,7 +22,7 @@ export function countsOf(prompt: string): { input_tokens: number; output_tokens:
   const hash = createHash("sha256").update(prompt).digest();
   const below = (at: number, limit: number) => hash.readUInt32BE(at) % limit;
   const delay_ms = below(12, 10) === 0 ? SLOW_MS : below(8, MAX_DELAY_MS);
-  return { input_tokens: 1 + below(0, 500), output_tokens: 1 + below(4, MAX_WORDS), delay_ms };
+  return { input_tokens: LEAST_INPUT + below(0, 500), output_tokens: 1 + below(4, MAX_WORDS), delay_ms };
 }
 
 const UNCACHED = { cached_input_tokens: 0, cache_write_tokens: 0, cache_write_1h_tokens: 0 };
@@ -48,7 +54,7 @@ async function answer(response: ServerResponse, prompt: string, stream: boolean)
   await setTimeout(delay_ms);
   if (!stream) {
     const choices = [
-      { index: 0, message: { role: "assistant", content: "word ".repeat(output_tokens) }, finish_reason: "stop" },
+      { index: 0, message: { role: "assistant", content: WORD.repeat(output_tokens) }, finish_reason: "stop" },
     ];
     response.setHeader("content-type", "application/json");
     response.end(JSON.stringify({ ...about, object: "chat.completion", choices, usage }));
@@ -58,7 +64,7 @@ async function answer(response: ServerResponse, prompt: string, stream: boolean)
   const event = (fields: object) =>
     response.write(`data: ${JSON.stringify({ ...about, object: "chat.completion.chunk", ...fields })}\n\n`);
   for (let word = 0; word < output_tokens; word += 1) {
-    event({ choices: [{ index: 0, delta: { content: "word " }, finish_reason: null }] });
+    event({ choices: [{ index: 0, delta: { content: WORD }, finish_reason: null }] });
     await setTimeout(1);
   }
   event({ choices: [{ index: 0, delta: {}, finish_reason: "stop" }] });
