@@ -94,7 +94,8 @@ test.skipIf(inject("storage").kind === "embedded")(
   "a statement that the server does not answer in time fails, unless it has no timeout",
   async () => {
     const { database_url, drop } = await createTestDatabase();
-    const db = await openPostgres({ url: database_url ?? "", log: createLog("silent"), answer_ms: 100 });
+    const prepare = async () => {}; // migrations could take longer than answer_ms, and no table is needed
+    const db = await openPostgres({ url: database_url ?? "", log: createLog("silent"), answer_ms: 100, prepare });
     const slow = { text: "select pg_sleep(0.5)" };
     await expect(db.query(slow)).rejects.toThrow("timeout");
     await expect(db.transaction((tx) => tx.query(slow))).rejects.toThrow();
