@@ -65,12 +65,15 @@ async function cutWay(url: string) {
   };
 }
 
+/** No migrations: they could take longer than `answer_ms`, and these tests need no table. */
+const prepare = async () => {};
+
 test.skipIf(inject("storage").kind === "embedded").each(["reset", "silence"] as const)(
   "a connection that is cut during a transaction, by %s, fails only that transaction",
   async (how) => {
     const { database_url, drop } = await createTestDatabase();
     const way = await cutWay(database_url ?? "");
-    const db = await openPostgres({ url: way.url, log: createLog("silent"), answer_ms: 500 });
+    const db = await openPostgres({ url: way.url, log: createLog("silent"), answer_ms: 500, prepare });
     for (const text of ["select 1", "select pg_sleep(0.2)"]) {
       const cut = db.transaction(async (tx) => {
         await tx.query({ text: "select 1" });
@@ -94,7 +97,6 @@ test.skipIf(inject("storage").kind === "embedded")(
   "a statement that the server does not answer in time fails, unless it has no timeout",
   async () => {
     const { database_url, drop } = await createTestDatabase();
-    const prepare = async () => {}; // migrations could take longer than answer_ms, and no table is needed
     const db = await openPostgres({ url: database_url ?? "", log: createLog("silent"), answer_ms: 100, prepare });
     const slow = { text: "select pg_sleep(0.5)" };
     await expect(db.query(slow)).rejects.toThrow("timeout");

@@ -232,7 +232,7 @@ describe("a migration after the baseline", () => {
     await withoutNode(database, async (migrating) => {
       await migrating.script("begin; select pg_advisory_xact_lock(7470625)");
       const url = database.database_url ?? "";
-      const opening = openPostgres({ url, log, answer_ms: 200 });
+      const opening = openPostgres({ url, log });
       await expect.poll(() => waits).toEqual(["waiting: another node migrates the database"]);
       // No statement of the waiting node is open, so no timeout of a statement ends its wait.
       const locked = `select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`;
