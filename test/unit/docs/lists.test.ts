@@ -3,6 +3,7 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { expect, it } from "vitest";
 import { COMMANDS } from "../../../src/commands/commands.ts";
 import { readConfig } from "../../../src/config.ts";
+import { toolsConfigSchema } from "../../../src/contract/tools.ts";
 
 const text = (file: string) => readFileSync(file, "utf8");
 const clause = (number: string) =>
@@ -50,6 +51,17 @@ it("contract 6.6 and the developers' guide list the same error codes of a run", 
   );
   expect(contract).toEqual(expect.arrayContaining(["timeout", "internal"]));
 });
+
+it.each(Object.keys(toolsConfigSchema.shape))(
+  "the tool %s is in the guide, contract 7.5, its module's README, the README and the console's form",
+  (name) => {
+    expect(text("docs/guides/tools.md")).toContain(`\n## ${name}\n`);
+    expect(text("docs/contract.md")).toContain(`\n| \`${name}\` | `);
+    expect(text("src/tools/README.md")).toContain(`\n| \`${name}\` | `);
+    expect(text("README.md").toLowerCase()).toMatch(new RegExp(`\\b${name}\\b`));
+    expect(text("console/src/parts/tool-fields.tsx")).toContain(`tool="${name}"`);
+  },
+);
 
 it("the addresses that messages of src name are in the reference", () => {
   const address = /\b(?:GET|POST|PUT|PATCH|DELETE) \/api\/v1\/[\w/{}.-]+/g;
