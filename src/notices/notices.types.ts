@@ -2,7 +2,7 @@ import type { AlertPercent } from "../constants.ts";
 import type { NoticeEvent } from "../contract/notices.ts";
 import type { Instant } from "../platform/db.ts";
 
-/** The data of each event: flat, small, without personal data. */
+/** The data of each event, flat and small. It also goes to the user's webhook endpoints. */
 export interface NoticeData {
   /** This share of the balance after the last grant is spent. */
   "balance.low": { percent: AlertPercent; granted_tokens: number; remaining_tokens: number };

@@ -6,8 +6,8 @@ import type { Log } from "./log.ts";
 export interface DueSource {
   readonly name: string;
   /**
-   * The next instant up to `until` at which work falls due; null when there is none. A source of work that has no due
-   * instants (a repeated check) always returns null: a settable clock then does not stop for it.
+   * The next instant up to `until` at which work falls due, in the past if it is due already; null when there is none. A
+   * source of work that has no due instants (a repeated check) always returns null: a settable clock does not stop for it.
    */
   nextDueAt(until: Instant): Promise<Instant | null>;
   /** Carries out all work that is due at the clock's present instant. Idempotent, and safe on several nodes at once. */

@@ -20,28 +20,42 @@ type Event = Body<"POST /api/v1/webhook-endpoints">["events"][number];
 /** The page where the person can act. `agent`: the agent or run that the notice names. */
 type Place = "agent" | "secrets" | "keys" | "billing" | "overage";
 
-const EVENTS: Record<Event, { text: string; place: Place }> = {
-  "balance.low": { text: "The balance is low", place: "billing" },
-  "overage.cap_near": { text: "Overage nears its cap", place: "overage" },
-  "key_budget.near": { text: "A key nears its budget", place: "keys" },
-  "auto_topup.paused": { text: "Automatic top-ups were paused", place: "billing" },
-  "run.failed": { text: "A run failed", place: "agent" },
-  "schedule.paused": { text: "A schedule was paused", place: "agent" },
-  "secret.reflected": { text: "A site returned a secret", place: "secrets" },
-  "secret.disconnected": { text: "A server refuses a sign-in", place: "secrets" },
-  "subscription.renewed": { text: "The plan was renewed", place: "billing" },
+interface EventWords {
+  text: string;
+  place: Place;
+  /** The most useful detail of a notice, in one line. */
+  detail(data: Notice["data"]): string;
+}
+
+const used = ({ percent }: Notice["data"]) => (typeof percent === "number" ? `${number(percent)} % used` : "");
+const secret = ({ secret_name }: Notice["data"]) => String(secret_name);
+
+const EVENTS: Record<Event, EventWords> = {
+  "balance.low": { text: "The balance is low", place: "billing", detail: used },
+  "overage.cap_near": { text: "Overage nears its cap", place: "overage", detail: used },
+  "key_budget.near": { text: "A key nears its budget", place: "keys", detail: used },
+  "auto_topup.paused": {
+    text: "Automatic top-ups were paused",
+    place: "billing",
+    detail: ({ reason }) => words(String(reason)),
+  },
+  "run.failed": {
+    text: "A run failed",
+    place: "agent",
+    detail: ({ error_message }) => scheduleReason(String(error_message)),
+  },
+  "schedule.paused": {
+    text: "A schedule was paused",
+    place: "agent",
+    detail: ({ reason }) => scheduleReason(String(reason)),
+  },
+  "secret.reflected": { text: "A site returned a secret", place: "secrets", detail: secret },
+  "secret.disconnected": { text: "A server refuses a sign-in", place: "secrets", detail: secret },
+  "subscription.renewed": { text: "The plan was renewed", place: "billing", detail: ({ plan_id }) => String(plan_id) },
 };
 
 const EVENT_NAMES = Object.keys(EVENTS) as Event[];
 const isEvent = (name: string | undefined): name is Event => name !== undefined && Object.hasOwn(EVENTS, name);
-
-/** The most useful detail of a notice, in one line. */
-function detail({ event, data }: Notice): string {
-  if (event === "auto_topup.paused") return words(String(data.reason));
-  const text = data.error_message ?? data.reason ?? data.plan_id ?? data.secret_name;
-  if (text !== undefined) return scheduleReason(String(text));
-  return typeof data.percent === "number" ? `${number(data.percent)} % used` : "";
-}
 
 const PLACES: Record<Exclude<Place, "agent">, ReactNode> = {
   secrets: (
@@ -99,7 +113,9 @@ const NOTICES: Column<Notice>[] = [
       <>
         <span className="font-medium">{isEvent(notice.event) ? EVENTS[notice.event].text : notice.event}</span>{" "}
         <span className="text-muted">·</span> <NoticeLink notice={notice} />
-        <span className="block text-sm wrap-anywhere text-muted">{detail(notice)}</span>
+        <span className="block text-sm wrap-anywhere text-muted">
+          {isEvent(notice.event) && EVENTS[notice.event].detail(notice.data)}
+        </span>
       </>
     ),
   },
