@@ -12,11 +12,14 @@ interface ChoiceState {
   has_finished: boolean;
 }
 
-/** Follows the choices of a stream. The text of one choice is only searched; several choices are told apart by parsing. */
+/**
+ * Follows the choices of a stream. The text of one choice is only searched; several choices are told apart by parsing.
+ * Choices beyond `count` are ignored: a provider could send any number of them.
+ */
 function createChoiceStates(count: number) {
   const newState = (): ChoiceState => ({ has_role: false, has_calls: false, has_finished: false });
   const first = newState();
-  const states = new Map<unknown, ChoiceState>([[0, first]]);
+  const states = new Map([[0, first]]);
   const note = (state: ChoiceState, text: string) => {
     state.has_role ||= ROLE.test(text);
     state.has_calls ||= CALLS.test(text);
@@ -29,8 +32,10 @@ function createChoiceStates(count: number) {
         return;
       }
       for (const choice of chunksIn(block).flatMap(({ choices }) => objectsIn(choices))) {
-        const state = states.get(choice.index) ?? newState();
-        states.set(choice.index, state);
+        const index = Number.isInteger(choice.index) ? Number(choice.index) : -1;
+        if (index < 0 || index >= count) continue;
+        const state = states.get(index) ?? newState();
+        states.set(index, state);
         note(state, JSON.stringify(choice));
       }
     },

@@ -203,6 +203,16 @@ describe("OpenAI's helper takes a stream", () => {
     expect(choices.map(({ finish_reason }) => finish_reason)).toEqual(["stop", "tool_calls"]);
     expect(usage).toMatchObject({ total_tokens: 14 });
   });
+
+  it("of two choices without the choices that nobody asked for in its last chunk", async () => {
+    const of = (...indexes: unknown[]) => event({ choices: indexes.map((index) => ({ index, delta: { content: "a" } })) });
+    const many = Array.from({ length: 1_000 }, (_, at) => at + 2);
+    lab.upstream.answer(events(of(0, 1), of(-1, "x", {}, undefined, ...many), usageEvent(10, 4), "data: [DONE]\n\n"));
+    const { all } = await streamed({ n: 2 });
+    const last = JSON.parse(all.at(-2) ?? "");
+    expect(last.choices).toEqual([0, 1].map((index) => ({ index, delta: {}, finish_reason: "stop" })));
+    expect(last.usage).toMatchObject({ total_tokens: 14 });
+  });
 });
 
 describe("a caller that disconnects from a stream (contract 4)", () => {
