@@ -2,7 +2,7 @@ import type { NativeRequest } from "../completions/completions.types.ts";
 import { passedFields } from "../completions/passed-fields.ts";
 import type { OpenEnvelope } from "../completions/reasoning-envelope.ts";
 import type { ChatRequest, ToolChoice } from "../contract/completions.ts";
-import { MESSAGE_FIELDS, type MessagesRequest } from "../contract/messages.ts";
+import { type Block, MESSAGE_FIELDS, type MessagesRequest } from "../contract/messages.ts";
 import { errors } from "../errors.ts";
 import { conversationOf, isOfHostedTool } from "./content-blocks.ts";
 
@@ -59,12 +59,20 @@ function nativeOf(asked: MessagesRequest, tools: readonly Tool[]): NativeRequest
   const with_tools = is_converted ? {} : { tools, ...(tool_choice === undefined ? {} : { tool_choice }) };
   // Other fields of a message could change the price. Blocks of unknown types were rejected before.
   const own = messages.flatMap(({ role, content }) => {
-    const kept = typeof content === "string" ? content : content.filter((block) => !isOfHostedTool(block));
+    const kept =
+      typeof content === "string" ? content : content.filter((block) => !isOfHostedTool(block)).map(ownBlock);
     return Array.isArray(kept) && kept.length === 0 ? [] : [{ role, content: kept }];
   });
   // Undefined replaces the system prompt that the conversion makes of the first system message.
   const fields = { messages: own, system: system?.length === 0 ? undefined : system, ...with_tools };
   return { kind: "anthropic", fields: () => fields };
+}
+
+/** A block as the caller wrote it. The caller of a call is a program that Anthropic executed, which is left out. */
+function ownBlock(block: Block): object {
+  if (block.type !== "tool_use") return block;
+  const { caller: _caller, ...own } = block as Record<string, unknown>;
+  return own;
 }
 
 function hasSealed({ messages }: MessagesRequest, openEnvelope: OpenEnvelope): boolean {

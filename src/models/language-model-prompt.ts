@@ -58,10 +58,19 @@ function promptOf(messages: readonly ChatMessage[], target: Target): Prompt {
   for (const [index, message] of messages.entries()) {
     for (const call of message.tool_calls ?? []) tool_names.set(call.id, calledOf(call).name);
     if (message.role === "tool") appendToolResult(prompt, message, { index, tool_names, target });
-    else prompt.push(promptMessage(message, index, target));
+    else {
+      const converted = promptMessage(message, index, target);
+      if (!isEmptyAnswer(converted)) prompt.push(converted);
+    }
   }
   if (!target.dialect.hoists_system) return prompt;
   return [...prompt.filter(({ role }) => role === "system"), ...prompt.filter(({ role }) => role !== "system")];
+}
+
+/** Whether an answer has no effect, such as one whose thinking another provider made. Gemini rejects it. */
+function isEmptyAnswer({ role, content }: PromptMessage): boolean {
+  if (role !== "assistant") return false;
+  return content.every((part) => part.type === "text" && part.text === "" && part.providerOptions === undefined);
 }
 
 function promptMessage(message: ChatMessage, index: number, target: Target): PromptMessage {

@@ -31,6 +31,8 @@ const OF_HOSTED_TOOLS: ReadonlySet<unknown> = new Set([
   "mcp_approval_response",
   "tool_search_call",
   "tool_search_output",
+  "program",
+  "program_output",
 ]);
 /** No text follows an image, and models of other providers take none in an answer. */
 const GENERATED_IMAGE: InputItem = { type: "message", role: "assistant", content: "[An image was generated here.]" };
@@ -64,7 +66,8 @@ export function conversationOf({ input, instructions }: ResponseRequest, openEnv
         const role = fields.role as ChatMessage["role"];
         const content = contentOf(fields.content as string | InputPart[], origin);
         if (role === "assistant") answers.addText(content, origin);
-        else push({ role, content }, origin);
+        // An empty list has no effect, and other providers reject an empty text.
+        else if (!Array.isArray(fields.content) || fields.content.length > 0) push({ role, content }, origin);
         break;
       }
       case "function_call":

@@ -44,7 +44,8 @@ function nativeItems(items: readonly InputItem[], model: NativeTarget, openEnvel
   return items.flatMap((sent): Fields[] => {
     const item = replayedItem(sent);
     if (item === null) return [];
-    const { id: _, ...given } = item as Fields;
+    // The caller of a call is a program that OpenAI executed, which is left out.
+    const { id: _, caller: _caller, ...given } = item as Fields;
     const fields = { ...given, ...safeParts(given) };
     const { type, namespace, name, call_id } = fields;
     if (type === "reasoning") return reasoningItem(fields, model, openEnvelope);

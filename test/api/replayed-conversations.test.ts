@@ -8,7 +8,7 @@ import { startUpstream, type Upstream } from "../support/upstream.ts";
 
 const RESPONSES = "/api/v1/responses";
 const MESSAGES = "/api/v1/messages";
-const KINDS: NativeKind[] = ["openai", "anthropic"];
+const KINDS: NativeKind[] = ["openai", "anthropic", "google"];
 let upstream: Upstream;
 let service: Service;
 let user: Client;
@@ -26,15 +26,15 @@ beforeEach(async () => {
 });
 
 /** Sends a request to the model of each kind, and returns the conversations that their providers got, as text. */
-async function conversationsOf(path: string, fields: object): Promise<string[]> {
+async function conversationsOf(path: string, fields: object, kinds = KINDS): Promise<string[]> {
   const sent: string[] = [];
-  for (const kind of KINDS) {
+  for (const kind of kinds) {
     upstream.answer(NATIVE_APIS[kind].create(() => ({ text: "ok" })).reply);
     upstream.requests = [];
     const { status, body } = await user.post(path, { model: `native/${kind}`, ...fields });
     expect([status, body.error ?? null]).toEqual([200, null]);
     const request = upstream.requests[0]?.body;
-    sent.push(JSON.stringify(request?.input ?? request?.messages));
+    sent.push(JSON.stringify(request?.input ?? request?.messages ?? request?.contents));
   }
   return sent;
 }
@@ -57,6 +57,8 @@ describe("Responses", () => {
     { type: "mcp_approval_response", approval_request_id: "HIDDEN", approve: true },
     { type: "tool_search_call", id: "ts_1", arguments: "HIDDEN" },
     { type: "tool_search_output", id: "tso_1", tools: [] },
+    { type: "program", id: "p_1", call_id: "c", code: "HIDDEN", fingerprint: "x" },
+    { type: "program_output", id: "po_1", call_id: "c", result: "HIDDEN", status: "completed" },
   ])("the item $type of an earlier turn is left out", async (item) => {
     for (const text of await conversationsOf(RESPONSES, { input: [ASKED, item, said, AGAIN] })) {
       expect(text).toMatch(/first question.*the answer.*second question/);
@@ -67,12 +69,12 @@ describe("Responses", () => {
   it("a generated image is a sentence in its place, because nothing else answers its turn", async () => {
     const item = { type: "image_generation_call", id: "ig_1", status: "completed", result: "aGlkZGVu" };
     for (const text of await conversationsOf(RESPONSES, { input: [ASKED, item, AGAIN] })) {
-      expect(text).toMatch(/first question.*"assistant".*An image was generated here.*second question/);
+      expect(text).toMatch(/first question.*"(?:assistant|model)".*An image was generated here.*second question/);
       expect(text).not.toContain("aGlkZGVu");
     }
   });
 
-  it.each(["compaction", "invented_call"])(
+  it.each(["compaction", "shell_call", "local_shell_call_output", "apply_patch_call", "invented_call"])(
     "an item %s is 400, because the model would lose its content",
     async (type) => {
       const { status, body } = await user.post(RESPONSES, { model: "native/openai", input: [ASKED, { type }, AGAIN] });
@@ -80,9 +82,30 @@ describe("Responses", () => {
     },
   );
 
-  it("an input without anything for the model is 400, and costs nothing", async () => {
-    const input = [{ type: "web_search_call", id: "ws_1", status: "completed" }];
-    const { status, body } = await user.post(RESPONSES, { model: "native/openai", input });
+  it("calls that a program of OpenAI made stay with their results, without the program that is left out", async () => {
+    const caller = { type: "program", caller_id: "HIDDEN" };
+    const call = { type: "function_call", call_id: "c", name: "add", arguments: "{}", caller };
+    const result = { type: "function_call_output", call_id: "c", output: "the result", caller };
+    for (const text of await conversationsOf(RESPONSES, { input: [ASKED, call, result, AGAIN] })) {
+      expect(text).toMatch(/first question.*add.*the result.*second question/);
+      expect(text).not.toContain("HIDDEN");
+    }
+  });
+
+  it.each(["user", "assistant"])("a message of the role %s with empty content has no effect", async (role) => {
+    const [openai, ...others] = await conversationsOf(RESPONSES, { input: [ASKED, { role, content: [] }, AGAIN] });
+    expect(openai).toMatch(/first question.*second question/);
+    for (const text of others) {
+      expect(text).toMatch(/first question.*second question/);
+      expect(text).not.toMatch(/\[\]|""/);
+    }
+  });
+
+  it.each([
+    { type: "web_search_call", id: "ws_1", status: "completed" },
+    { role: "user", content: [] },
+  ])("an input without anything for the model is 400, and costs nothing", async (item) => {
+    const { status, body } = await user.post(RESPONSES, { model: "native/openai", input: [item] });
     expect([status, body.error.param]).toEqual([400, "input"]);
   });
 
@@ -116,6 +139,32 @@ describe("Messages", () => {
     for (const text of await conversationsOf(MESSAGES, { max_tokens: 500, messages })) {
       expect(text).toMatch(/first question.*the answer.*second question/);
       expect(text).not.toMatch(/HIDDEN|srvtoolu|mcptoolu/);
+    }
+  });
+
+  it("calls that a program of Anthropic made stay with their results, without the program that is left out", async () => {
+    const caller = { type: "code_execution_20250825", tool_id: "HIDDEN" };
+    const content = [
+      { type: "server_tool_use", id: "HIDDEN", name: "code_execution", input: {} },
+      { type: "tool_use", id: "toolu_1", name: "add", input: {}, caller },
+    ];
+    const result = { type: "tool_result", tool_use_id: "toolu_1", content: "the result" };
+    const messages = [ASKED, { role: "assistant", content }, { role: "user", content: [result] }];
+    for (const text of await conversationsOf(MESSAGES, { max_tokens: 500, messages })) {
+      expect(text).toMatch(/first question.*add.*the result/);
+      expect(text).not.toContain("HIDDEN");
+    }
+  });
+
+  it("an answer that has only Anthropic's thinking and such blocks is left out for other providers", async () => {
+    const content = [
+      { type: "thinking", thinking: "HIDDEN", signature: "x" },
+      { type: "server_tool_use", id: "srvtoolu_1", name: "web_search", input: {} },
+    ];
+    const messages = [ASKED, { role: "assistant", content }, AGAIN];
+    for (const text of await conversationsOf(MESSAGES, { max_tokens: 500, messages }, ["openai", "google"])) {
+      expect(text).toMatch(/first question.*second question/);
+      expect(text).not.toMatch(/HIDDEN|\[\]|""/);
     }
   });
 
