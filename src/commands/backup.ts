@@ -99,13 +99,13 @@ async function rejectionOf(response: Response, base: string): Promise<string> {
     return `the service at ${base} rejects PURSER_ADMIN_KEY (401): set it to the service's PURSER_ADMIN_KEY, or to an operator key with the role admin`;
   }
   const text = await response.text();
-  let message = text.slice(0, 300);
+  let message: unknown;
   try {
-    message = (JSON.parse(text) as { error: { message: string } }).error.message;
+    message = (JSON.parse(text) as { error: { message: unknown } }).error.message;
   } catch {
     // Another program answers at this address, so its text is shown.
   }
-  return `the service at ${base} answered ${status}: ${message}`;
+  return `the service at ${base} answered ${status}: ${typeof message === "string" ? message : text.slice(0, 300)}`;
 }
 
 /** `purser restore FILE`: fills the empty database of the settings, compares the rows and audits the ledger. */

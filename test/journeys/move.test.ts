@@ -26,6 +26,7 @@ let user_key: string;
 let run_url: string;
 let failed: CommandResult;
 let denied: CommandResult;
+let elsewhere: CommandResult;
 let databases = 0;
 
 const call = async (url: string, key: string, method: string, path: string, body?: object) => {
@@ -82,6 +83,9 @@ beforeAll(async () => {
   expect([code, stderr]).toEqual([0, ""]);
   const as_stranger = { ...env, PURSER_ADMIN_KEY: "a-key-that-is-not-the-operators" };
   denied = await runPurser(["backup", join(folder, "denied.gz"), "--url", url], as_stranger);
+  const other = await startSite({ "/api/v1/admin/backup": { status: 405, body: '{"error":"POST is not allowed"}' } });
+  elsewhere = await runPurser(["backup", join(folder, "elsewhere.gz"), "--url", other.url], env);
+  await other.close();
   const wrong = await startSite({ "/api/v1/admin/backup": { body: "no backup" } });
   failed = await runPurser(["backup", join(folder, "failed.gz"), "--url", wrong.url], env);
   await wrong.close();
@@ -105,6 +109,13 @@ it("a backup with a wrong operator key names the setting to correct, and prints 
     expect.stringMatching(
       /^the service at http:\S+ rejects PURSER_ADMIN_KEY \(401\): set it to the service's PURSER_ADMIN_KEY, or to an operator key with the role admin\n$/,
     ),
+  ]);
+});
+
+it("a backup at the address of another program shows its answer, also if it is JSON of another shape", () => {
+  expect([elsewhere.code, elsewhere.stderr]).toEqual([
+    1,
+    expect.stringMatching(/^the service at http:\S+ answered 405: {"error":"POST is not allowed"}\n$/),
   ]);
 });
 
