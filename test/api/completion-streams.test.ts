@@ -205,7 +205,8 @@ describe("OpenAI's helper takes a stream", () => {
   });
 
   it("of two choices without the choices that nobody asked for in its last chunk", async () => {
-    const of = (...indexes: unknown[]) => event({ choices: indexes.map((index) => ({ index, delta: { content: "a" } })) });
+    const of = (...indexes: unknown[]) =>
+      event({ choices: indexes.map((index) => ({ index, delta: { content: "a" } })) });
     const many = Array.from({ length: 1_000 }, (_, at) => at + 2);
     lab.upstream.answer(events(of(0, 1), of(-1, "x", {}, undefined, ...many), usageEvent(10, 4), "data: [DONE]\n\n"));
     const { all } = await streamed({ n: 2 });
