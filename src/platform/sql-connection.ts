@@ -16,8 +16,8 @@ export interface SqlSource {
   connect(): Promise<SqlConnection>;
 }
 
-/** The verb and the table of a statement without a name. */
-const VERB_AND_TABLE = /^\s*(\w+)(?:[^;]*?\b(?:from|into|update)\s+(\w+))?/i;
+/** The verb and the table of a statement without a name. `update` is the verb and precedes the table, so it is read twice. */
+const VERB_AND_TABLE = /^\s*(?=(\w+))(?:[^;]*?\b(?:from|into|update)\s+(\w+))?/i;
 
 /** A statement in a trace. Its values, and so what users wrote, are not in it. */
 function spanOfStatement({ name, text }: Statement): SpanStart {

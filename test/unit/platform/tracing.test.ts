@@ -1,7 +1,17 @@
 import { describe, expect, test } from "vitest";
 import { readTracing } from "../../../src/config-tracing.ts";
 import { ConfigError } from "../../../src/config-values.ts";
-import { activeSpan, bound, errorType, parentOf, traced, unrecorded, within } from "../../../src/platform/tracing.ts";
+import { sqlOver } from "../../../src/platform/sql-connection.ts";
+import {
+  activeSpan,
+  bound,
+  errorType,
+  parentOf,
+  type SpanStart,
+  traced,
+  unrecorded,
+  within,
+} from "../../../src/platform/tracing.ts";
 
 const TRACE = "4bf92f3577b34da6a3ce929d0e0e4736";
 const SPAN = "00f067aa0ba902b7";
@@ -35,6 +45,24 @@ test("without a trace, an operation runs without a span, and its start is not co
   };
   expect(await traced(start, async () => 1)).toBe(1);
   expect(await within(unrecorded(TRACE), () => traced(start, async () => 2))).toBe(2);
+});
+
+test.each([
+  ["select a from agent where b is not distinct from $1 for update", "select agent"],
+  ["insert into thread (a) values ($1) on conflict (a) do update set a = $1", "insert thread"],
+  ["update users set email = $2 where id = $1", "update users"],
+  ["update payment set a = $1 where id in (select id from bucket for update skip locked)", "update payment"],
+  ["delete from session where id = $1", "delete session"],
+  ["select pg_notify($1, $2)", "select"],
+])("the span of %s has its verb and its table", async (text, name) => {
+  const names: string[] = [];
+  const begin = (start: SpanStart) => {
+    names.push(start.name);
+    return unrecorded(TRACE);
+  };
+  const span = { ...unrecorded(TRACE), is_recorded: true, begin };
+  await within(span, () => sqlOver(async () => []).query({ text }));
+  expect(names).toEqual([name]);
 });
 
 test("a callback keeps the span in which it was bound", () => {
