@@ -34,6 +34,8 @@ const OF_HOSTED_TOOLS: ReadonlySet<unknown> = new Set([
   "program",
   "program_output",
 ]);
+/** Of these, what the caller adds to go on. */
+const ANSWERS_TO_HOSTED_TOOLS: ReadonlySet<unknown> = new Set(["computer_call_output", "mcp_approval_response"]);
 /** No text follows an image, and models of other providers take none in an answer. */
 const GENERATED_IMAGE: InputItem = { type: "message", role: "assistant", content: "[An image was generated here.]" };
 
@@ -56,6 +58,7 @@ export function conversationOf({ input, instructions }: ResponseRequest, openEnv
     push({ role: "user", content: input }, "input");
     return conversation;
   }
+  rejectLostAnswer(input);
   for (const [index, given] of input.entries()) {
     const item = replayedItem(given);
     if (item === null) continue;
@@ -96,6 +99,16 @@ export function conversationOf({ input, instructions }: ResponseRequest, openEnv
     throw errors.invalidValue("input", "input has nothing for the model. Send a message.");
   }
   return conversation;
+}
+
+/** Without the last item, the model would answer the turn before once more. */
+function rejectLostAnswer(input: readonly InputItem[]): void {
+  const type = input.at(-1)?.type;
+  if (!ANSWERS_TO_HOSTED_TOOLS.has(type)) return;
+  throw errors.invalidValue(
+    `input[${input.length - 1}]`,
+    `input ends with ${type}, but no model here waits for it. Use function tools, or end with a message.`,
+  );
 }
 
 /** Collects the items of one answer, which follow each other, in one message. */

@@ -66,6 +66,18 @@ describe("Responses", () => {
     }
   });
 
+  it.each(["computer_call_output", "mcp_approval_response"])(
+    "an input that ends with %s is 400, because the model would answer the turn before it",
+    async (type) => {
+      const { status, body } = await user.post(RESPONSES, {
+        model: "native/anthropic",
+        input: [ASKED, said, { type }],
+      });
+      expect([status, body.error.param]).toEqual([400, "input[2]"]);
+      expect(body.error.message).toContain(type);
+    },
+  );
+
   it("a generated image is a sentence in its place, because nothing else answers its turn", async () => {
     const item = { type: "image_generation_call", id: "ig_1", status: "completed", result: "aGlkZGVu" };
     for (const text of await conversationsOf(RESPONSES, { input: [ASKED, item, AGAIN] })) {
