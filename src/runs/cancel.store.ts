@@ -1,17 +1,17 @@
 import type { RunError } from "../contract/runs.ts";
 import type { Instant, Sql, Tx } from "../platform/db.ts";
 import { RUN_COLUMNS, type RunRow } from "./run.store.ts";
-import { FINISHED, sqlList, sqlNext, UNFINISHED } from "./run-state.ts";
+import { FINISHED, sqlList, sqlNext, UNFINISHED, WAITING } from "./run-state.ts";
 
 /**
- * Selects runs to cancel: one run, or all runs of an agent or a user. `queued`: only runs without a worker. `with`: only
+ * Selects runs to cancel: one run, or all runs of an agent or a user. `waiting`: only runs without a worker. `with`: only
  * runs whose input has these fields. `error`: why the service cancels them.
  */
 export interface RunSelection {
   user_id: string;
   agent_id: string | null;
   run_id: string | null;
-  queued?: boolean;
+  waiting?: boolean;
   with?: Readonly<Record<string, unknown>>;
   error?: RunError;
 }
@@ -22,7 +22,7 @@ export async function cancelRuns(sql: Sql, which: RunSelection, now: Instant): P
     text: `with open as materialized (
         select user_id, id from run
         where user_id = $1 and ($2::uuid is null or agent_id = $2) and ($3::uuid is null or id = $3)
-          and status in ${sqlList(UNFINISHED)} and (status = 'queued' or not $5)
+          and status in ${sqlList(UNFINISHED)} and (status in ${sqlList(WAITING)} or not $5)
           and ($6::jsonb is null or input @> $6::jsonb)
         order by user_id, id for update
       )
@@ -38,7 +38,7 @@ export async function cancelRuns(sql: Sql, which: RunSelection, now: Instant): P
       which.agent_id,
       which.run_id,
       now,
-      which.queued ?? false,
+      which.waiting ?? false,
       which.with === undefined ? null : JSON.stringify(which.with),
       which.error === undefined ? null : JSON.stringify(which.error),
     ],

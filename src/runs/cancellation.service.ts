@@ -43,7 +43,7 @@ export function createCancellation(deps: { db: Db; clock: Clock; onCancelled?(ru
     },
     /** Cancels the agent's queued runs. */
     async cancelQueued(tx: Tx, agent: AgentKey): Promise<void> {
-      await cancelIn(tx, { ...agent, run_id: null, queued: true });
+      await cancelIn(tx, { ...agent, run_id: null, waiting: true });
     },
     /** Requests the cancellation of the user's runs that count against this API key, because it was revoked. */
     async cancelOfKey(tx: Tx, user_id: string, api_key_id: string): Promise<void> {

@@ -2,7 +2,7 @@ import type { RunError, RunStatus } from "../contract/runs.ts";
 import type { Instant, Sql } from "../platform/db.ts";
 import { jsonbText } from "../platform/json.ts";
 import { DUE_INPUT, ENDED_STEPS, type EndedRow, type OpenRow, worked } from "./run.store.ts";
-import { LEASABLE, sqlList, sqlNext } from "./run-state.ts";
+import { LEASABLE, sqlBefore, sqlList, sqlNext } from "./run-state.ts";
 import type { CancelledRun } from "./runs.types.ts";
 
 /** Runs of lost workers: queued again, cancelled or failed. */
@@ -34,7 +34,7 @@ const MAX_ATTEMPTS = 20;
 /**
  * Runs that fail instead of being retried. A chat fails at once because its caller was connected to the lost worker.
  */
-const GIVEN_UP = `status = 'running' and (trigger = 'chat' or losses + ${AT_WORK} >= $3 or attempt >= ${MAX_ATTEMPTS})`;
+const GIVEN_UP = `status in ${sqlBefore("give_up")} and (trigger = 'chat' or losses + ${AT_WORK} >= $3 or attempt >= ${MAX_ATTEMPTS})`;
 
 /**
  * Takes runs from lost workers and queues them as the next attempt. A run that was being cancelled is cancelled, and so
@@ -88,7 +88,7 @@ export async function failLostRun(
   return sql.query<EndedRow>({
     text: `with ended as (
         update run set status = ${sqlNext("give_up")}, worker_id = null, lease_until = null, error = $6::jsonb, finished_at = $7::timestamptz
-        where user_id = $3 and id = $4 and epoch = $5 and status = 'running' and ${LOST} returning run.*, ${DUE_INPUT}
+        where user_id = $3 and id = $4 and epoch = $5 and status in ${sqlBefore("give_up")} and ${LOST} returning run.*, ${DUE_INPUT}
       ), steps as (${ENDED_STEPS})
       select user_id, id as run_id, agent_id, trigger, status, error, epoch, due_input from ended`,
     values: [unexpired, judged_at_ms, run.user_id, run.run_id, run.epoch, jsonbText(error), now],

@@ -4,7 +4,7 @@ import { instantOf } from "../platform/clock.ts";
 import type { Instant, Sql } from "../platform/db.ts";
 import { createConditions } from "../platform/statements.ts";
 import { RUN_COLUMNS, type RunRow } from "./run.store.ts";
-import { sqlList, UNFINISHED } from "./run-state.ts";
+import { sqlBefore, sqlList, UNFINISHED } from "./run-state.ts";
 import type { JournalStep, RunFilter } from "./runs.types.ts";
 
 /** Reads of runs and their steps. */
@@ -240,10 +240,10 @@ const MOST_COUNTED = 20_000;
 export async function selectQueue(sql: Sql): Promise<{ queued: number; oldest: Instant | null }> {
   const [row] = await sql.query<{ queued: number; oldest: Instant | null }>({
     name: "run_queue_figures",
-    text: `select (select count(*) from (select from run where status = 'queued' limit ${MOST_COUNTED}) as waiting) as queued, min(first.queued_at) as oldest
+    text: `select (select count(*) from (select from run where status in ${sqlBefore("claim")} limit ${MOST_COUNTED}) as waiting) as queued, min(first.queued_at) as oldest
       from unnest(array[0, 1, 2]) as level(priority)
       cross join lateral (
-        select queued_at from run where status = 'queued' and run.priority = level.priority order by id limit 1
+        select queued_at from run where status in ${sqlBefore("claim")} and run.priority = level.priority order by id limit 1
       ) as first`,
   });
   return row ?? { queued: 0, oldest: null };

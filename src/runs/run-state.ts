@@ -1,4 +1,4 @@
-import type { RunStatus } from "../contract/runs.ts";
+import { type RunStatus, runStatusSchema } from "../contract/runs.ts";
 
 /**
  * The states of a run and the transitions between them. Stores build their SQL from this table, and tests compare it
@@ -38,19 +38,39 @@ export const TRANSITIONS = {
 
 export type RunTransition = keyof typeof TRANSITIONS;
 
-/** Statuses of runs that a worker has claimed. */
-export const CLAIMED: readonly RunStatus[] = ["running", "cancelling"];
-/** Statuses of runs that have not ended. The index `run_open` has this list. */
-export const UNFINISHED: readonly RunStatus[] = ["queued", ...CLAIMED];
-/** Statuses of runs that can have a lease; a queued run can be reserved for a worker. The index `run_leased` has this list. */
-export const LEASABLE: readonly RunStatus[] = ["queued", ...CLAIMED];
+/**
+ * Each status is in one phase.
+ *
+ * - `waiting`: no worker executes the run. A cancel ends it at once, and a run-now counts against the queue of its user.
+ * - `claimed`: a worker executes it, and it counts against `concurrent_runs`. The lists in sql/ have these statuses.
+ * - `finished`: it never changes.
+ */
+const PHASES: Readonly<Record<RunStatus, "waiting" | "claimed" | "finished">> = {
+  queued: "waiting",
+  running: "claimed",
+  cancelling: "claimed",
+  succeeded: "finished",
+  failed: "finished",
+  cancelled: "finished",
+};
+const inPhase = (phase: string) => runStatusSchema.options.filter((status) => PHASES[status] === phase);
 
-/** Final statuses. */
-export const FINISHED: readonly RunStatus[] = ["succeeded", "failed", "cancelled"];
+export const WAITING = inPhase("waiting");
+export const CLAIMED = inPhase("claimed");
+export const FINISHED = inPhase("finished");
+/** Such runs keep their agent busy, and the settable clock waits for them. The index `run_open` has this list. */
+export const UNFINISHED = [...WAITING, ...CLAIMED];
+/** Such runs can have a lease; a waiting one can be reserved for a worker. The index `run_leased` has this list. */
+export const LEASABLE = UNFINISHED;
 
 /** The statuses as an SQL list for `in`. */
 export function sqlList(statuses: readonly RunStatus[]): string {
   return `(${statuses.map((status) => `'${status}'`).join(", ")})`;
+}
+
+/** The statuses from which the transition starts, as an SQL list for `in`. */
+export function sqlBefore(transition: RunTransition): string {
+  return sqlList(Object.keys(TRANSITIONS[transition].next) as RunStatus[]);
 }
 
 /** The next status as an SQL expression over the present one. */

@@ -2,7 +2,7 @@ import type { RunError, RunStatus, RunTrigger } from "../contract/runs.ts";
 import type { Instant, Sql, Tx } from "../platform/db.ts";
 import { jsonbText } from "../platform/json.ts";
 import { readStatement } from "../platform/sql-functions.ts";
-import { CLAIMED, sqlList, sqlNext } from "./run-state.ts";
+import { CLAIMED, sqlBefore, sqlList, sqlNext, WAITING } from "./run-state.ts";
 import type {
   ClaimLimits,
   EndedRun,
@@ -111,7 +111,7 @@ export async function insertManualRuns(
       ), waiting as materialized (
         select user_id, (
           select count(*) from (
-            select from run where run.user_id = given.user_id and status = 'queued' and priority = ${PRIORITY.manual} limit $2
+            select from run where run.user_id = given.user_id and status in ${sqlList(WAITING)} and priority = ${PRIORITY.manual} limit $2
           ) as counted
         ) as runs
         from given where nth = 1
@@ -197,7 +197,7 @@ export async function claimRuns(sql: Sql, claim: Claiming): Promise<ClaimedRow[]
 export async function hasQueued(sql: Sql): Promise<boolean> {
   const [found] = await sql.query<{ has_queued: boolean }>({
     name: "run_has_queued",
-    text: "select exists (select from run where status = 'queued') as has_queued",
+    text: `select exists (select from run where status in ${sqlBefore("claim")}) as has_queued`,
   });
   return found?.has_queued === true;
 }

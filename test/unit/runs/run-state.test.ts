@@ -7,6 +7,7 @@ import {
   FINISHED,
   LEASABLE,
   type RunTransition,
+  sqlBefore,
   sqlNext,
   TRANSITIONS,
   UNFINISHED,
@@ -68,10 +69,19 @@ test("only a claimed run can be changed with its lease", () => {
   for (const transition of of_lease) expect(Object.keys(next(transition)).sort()).toEqual([...CLAIMED].sort());
 });
 
-test("SQL of a transition names each of its statuses", () => {
-  expect(sqlNext("cancel")).toBe(
-    "case run.status when 'queued' then 'cancelled' when 'running' then 'cancelling' when 'cancelling' then 'cancelling' end",
-  );
+test.each(transitions)("SQL of %s names each status before and after it", (transition) => {
+  for (const [from, to] of Object.entries(next(transition))) {
+    expect(sqlNext(transition)).toContain(` when '${from}' then '${to}' `);
+    expect(sqlBefore(transition)).toContain(`'${from}'`);
+  }
+});
+
+test("stores take the statuses of waiting and running runs from the table, so that none misses a new one", () => {
+  const stores = readdirSync(RUNS).filter((file) => file.endsWith(".store.ts"));
+  const literal = /(?<!step\.)\bstatus (?:=|<>|in|not in) \(?'(?:queued|running)'/;
+  const lines = stores.flatMap((file) => readFileSync(join(RUNS, file), "utf8").split("\n"));
+  expect(stores.length).toBeGreaterThan(5);
+  expect(lines.filter((line) => literal.test(line))).toEqual([]);
 });
 
 /** The transitions that a file of SQL makes. */
