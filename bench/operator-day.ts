@@ -35,6 +35,9 @@ const PARTS: Record<string, (model_url: string) => Promise<Phase[]>> = {
   failover: onCluster,
 };
 const wanted = options.only?.split(",") ?? Object.keys(PARTS);
+const missing = missingIn(wanted);
+if (missing !== null)
+  throw new Error(`${missing} is not installed. Debian: apt-get install patroni etcd-server haproxy faketime`);
 const upstream = await startSlowUpstream();
 const phases: Phase[] = [];
 try {
@@ -42,6 +45,12 @@ try {
 } finally {
   await upstream.close();
   printPhases(`An operator's bad day, seed ${seed}`, phases);
+}
+
+/** A program without which one of these parts cannot run, or null. */
+function missingIn(parts: readonly string[]): string | null {
+  if (parts.includes("upgrade") && !existsSync(FAKETIME)) return "faketime";
+  return parts.includes("failover") ? missingProgram() : null;
 }
 
 function prepared(place: Place, model_url: string): Place {
@@ -140,7 +149,6 @@ async function wrongClock(
   place: Place,
   { nodes, two, present }: { nodes: Nodes; two: Supervised; present: () => ReturnType<typeof startService> },
 ): Promise<void> {
-  if (!existsSync(FAKETIME)) throw new Error("faketime is not installed. Debian: apt-get install faketime");
   const fake = {
     LD_PRELOAD: FAKETIME,
     FAKETIME: "+3600s",
@@ -184,9 +192,6 @@ async function onEmbedded(model_url: string): Promise<Phase[]> {
 
 /** The primary of a cluster is killed, then its whole machine. */
 async function onCluster(model_url: string): Promise<Phase[]> {
-  const missing = missingProgram();
-  if (missing !== null)
-    throw new Error(`${missing} is not installed. Debian: apt-get install patroni etcd-server haproxy`);
   const cluster = await startCluster();
   await runSql(cluster.url("postgres"), "create database purser");
   const place = prepared(createFolderPlace(cluster.url("purser")), model_url);

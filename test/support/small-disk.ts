@@ -26,7 +26,12 @@ export function mountSmall(megabytes: number): SmallDisk | null {
     folder,
     fill(left_bytes) {
       const { bavail, bsize } = statfsSync(folder);
-      writeFileSync(filler, Buffer.alloc(Math.max(0, bavail * bsize - left_bytes)));
+      try {
+        writeFileSync(filler, Buffer.alloc(Math.max(0, bavail * bsize - left_bytes)));
+      } catch (error) {
+        // A database on this disk has written meanwhile, so the disk is full already.
+        if ((error as NodeJS.ErrnoException).code !== "ENOSPC") throw error;
+      }
     },
     free: () => rmSync(filler, { force: true }),
     remove() {
