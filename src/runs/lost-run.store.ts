@@ -2,7 +2,7 @@ import type { RunError, RunStatus } from "../contract/runs.ts";
 import type { Instant, Sql } from "../platform/db.ts";
 import { jsonbText } from "../platform/json.ts";
 import { DUE_INPUT, ENDED_STEPS, type EndedRow, type OpenRow, worked } from "./run.store.ts";
-import { LEASABLE, sqlBefore, sqlList, sqlNext } from "./run-state.ts";
+import { sqlBefore, sqlList, sqlNext, UNFINISHED } from "./run-state.ts";
 import type { CancelledRun } from "./runs.types.ts";
 
 /** Runs of lost workers: queued again, cancelled or failed. */
@@ -48,7 +48,7 @@ export async function reapRuns(sql: Sql, reaping: Reaping): Promise<{ cancelled:
     name: "run_reap",
     text: `with lost as materialized (
         select user_id, id, ${AT_WORK} as at_work, ${sqlNext("reap", "status")} as outcome
-        from run where status in ${sqlList(LEASABLE)} and ${LOST} and lease_until is not null and not (${GIVEN_UP})
+        from run where status in ${sqlList(UNFINISHED)} and ${LOST} and lease_until is not null and not (${GIVEN_UP})
           and id not in (select value::uuid from jsonb_array_elements_text($6::jsonb))
         order by lease_until limit ${REAP_BATCH} for update skip locked
       ), ended as (
@@ -72,7 +72,7 @@ export async function selectGivenUp(sql: Sql, reaping: Reaping): Promise<OpenRow
   return sql.query<OpenRow>({
     name: "run_given_up",
     text: `select user_id, id as run_id, agent_id, trigger, epoch from run
-      where status in ${sqlList(LEASABLE)} and ${LOST} and lease_until is not null and ${GIVEN_UP}
+      where status in ${sqlList(UNFINISHED)} and ${LOST} and lease_until is not null and ${GIVEN_UP}
         and id not in (select value::uuid from jsonb_array_elements_text($4::jsonb)) limit ${REAP_BATCH}`,
     values: [unexpired, judged_at_ms, max_losses, JSON.stringify(at_work)],
   });

@@ -58,10 +58,11 @@ const inPhase = (phase: string) => runStatusSchema.options.filter((status) => PH
 export const WAITING = inPhase("waiting");
 export const CLAIMED = inPhase("claimed");
 export const FINISHED = inPhase("finished");
-/** Such runs keep their agent busy, and the settable clock waits for them. The index `run_open` has this list. */
+/**
+ * Such runs keep their agent busy, and the settable clock waits for them. They can have a lease, because a waiting one can
+ * be reserved for a worker. The indexes `run_open` and `run_leased` have this list.
+ */
 export const UNFINISHED = [...WAITING, ...CLAIMED];
-/** Such runs can have a lease; a waiting one can be reserved for a worker. The index `run_leased` has this list. */
-export const LEASABLE = UNFINISHED;
 
 /** The statuses as an SQL list for `in`. */
 export function sqlList(statuses: readonly RunStatus[]): string {

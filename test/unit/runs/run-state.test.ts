@@ -5,7 +5,6 @@ import { runStatusSchema } from "../../../src/contract/runs.ts";
 import {
   CLAIMED,
   FINISHED,
-  LEASABLE,
   type RunTransition,
   sqlBefore,
   sqlNext,
@@ -44,7 +43,7 @@ test("the final statuses are those for which the database requires finished_at",
 
 test.each([
   ["run_open", UNFINISHED],
-  ["run_leased", LEASABLE],
+  ["run_leased", UNFINISHED],
   ["run_of_limited_key", CLAIMED],
 ])("the index %s has the statuses that its statements name", (index, statuses) => {
   const schema = readFileSync(join(RUNS, "../../schema.sql"), "utf8");
