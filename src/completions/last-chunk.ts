@@ -32,8 +32,8 @@ function createChoiceStates(count: number) {
         return;
       }
       for (const choice of chunksIn(block).flatMap(({ choices }) => objectsIn(choices))) {
-        const index = Number.isInteger(choice.index) ? Number(choice.index) : -1;
-        if (index < 0 || index >= count) continue;
+        const index = choice.index as number;
+        if (!(Number.isInteger(index) && index >= 0 && index < count)) continue;
         const state = states.get(index) ?? newState();
         states.set(index, state);
         note(state, JSON.stringify(choice));

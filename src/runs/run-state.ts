@@ -45,7 +45,8 @@ export type RunTransition = keyof typeof TRANSITIONS;
  * - `claimed`: a worker executes it, and it counts against `concurrent_runs`. The lists in sql/ have these statuses.
  * - `finished`: it never changes.
  */
-const PHASES: Readonly<Record<RunStatus, "waiting" | "claimed" | "finished">> = {
+type Phase = "waiting" | "claimed" | "finished";
+const PHASES: Readonly<Record<RunStatus, Phase>> = {
   queued: "waiting",
   running: "claimed",
   cancelling: "claimed",
@@ -53,7 +54,7 @@ const PHASES: Readonly<Record<RunStatus, "waiting" | "claimed" | "finished">> = 
   failed: "finished",
   cancelled: "finished",
 };
-const inPhase = (phase: string) => runStatusSchema.options.filter((status) => PHASES[status] === phase);
+const inPhase = (phase: Phase) => runStatusSchema.options.filter((status) => PHASES[status] === phase);
 
 export const WAITING = inPhase("waiting");
 export const CLAIMED = inPhase("claimed");
