@@ -100,6 +100,7 @@ describe("the modules", () => {
 
   it("lets no module that uses tools ask for a tool's name", () => {
     const names = Object.keys(toolsConfigSchema.shape);
+    expect(names).not.toEqual([]);
     // Only modules that may import tools: elsewhere a tool's name may be an ordinary word.
     const asking = source.filter((file) => (ARROWS[moduleOf(file)] ?? []).includes("tools"));
     const asks = new RegExp(`(["'\`])(${names.join("|")})\\1|config\\??\\.(${names.join("|")})\\b`);

@@ -26,7 +26,7 @@ beforeEach(async () => {
 });
 
 /** Sends a request to the model of each kind, and returns the conversations that their providers got, as text. */
-async function conversationsOf(path: string, fields: object, kinds = KINDS): Promise<string[]> {
+async function conversationsOf(path: string, fields: object, kinds: readonly NativeKind[] = KINDS): Promise<string[]> {
   const sent: string[] = [];
   for (const kind of kinds) {
     upstream.answer(NATIVE_APIS[kind].create(() => ({ text: "ok" })).reply);
@@ -78,13 +78,19 @@ describe("Responses", () => {
     },
   );
 
-  it("a generated image is a sentence in its place, because nothing else answers its turn", async () => {
-    const item = { type: "image_generation_call", id: "ig_1", status: "completed", result: "aGlkZGVu" };
-    for (const text of await conversationsOf(RESPONSES, { input: [ASKED, item, AGAIN] })) {
-      expect(text).toMatch(/first question.*"(?:assistant|model)".*An image was generated here.*second question/);
-      expect(text).not.toContain("aGlkZGVu");
-    }
-  });
+  it.each([
+    ["assistant", ["openai", "anthropic"]],
+    ["model", ["google"]],
+  ] as const)(
+    "a generated image is a sentence of the %s, because nothing else answers its turn",
+    async (role, kinds) => {
+      const item = { type: "image_generation_call", id: "ig_1", status: "completed", result: "aGlkZGVu" };
+      for (const text of await conversationsOf(RESPONSES, { input: [ASKED, item, AGAIN] }, kinds)) {
+        expect(text).toMatch(new RegExp(`first question.*"${role}".*An image was generated here.*second question`));
+        expect(text).not.toContain("aGlkZGVu");
+      }
+    },
+  );
 
   it.each(["compaction", "shell_call", "local_shell_call_output", "apply_patch_call", "invented_call"])(
     "an item %s is 400, because the model would lose its content",

@@ -2,7 +2,7 @@ import pg from "pg";
 import { expect, test } from "vitest";
 import { newId } from "../../src/platform/ids.ts";
 import { LAB_MODELS, startLab } from "../support/lab.ts";
-import { runSql } from "../support/postgres-server.ts";
+import { waitingForLocks } from "../support/postgres-server.ts";
 
 test("a run that is queued during its user's erasure is deleted with the user", async ({ skip, onTestFinished }) => {
   const lab = await startLab(LAB_MODELS);
@@ -18,9 +18,7 @@ test("a run that is queued during its user's erasure is deleted with the user", 
     await node.query("begin");
     await node.query("select from agent where id = $1 for key share", [made.body.id]);
     const erased = lab.service.admin.request("DELETE", `/api/v1/admin/users/${user.user_id}`);
-    const waiting = "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
-    // On a connection of its own: in a transaction, this view lacks connections that were opened after it was first read.
-    await expect.poll(async () => (await runSql(database_url, waiting)).length).toBeGreaterThan(0);
+    await expect.poll(async () => (await waitingForLocks(database_url)).length).toBeGreaterThan(0);
     await node.query(
       `insert into run (user_id, id, agent_id, agent_version, trigger, queued_at, input, priority)
         values ($1, $2, $3, 1, 'manual', now(), '{}', 1)`,

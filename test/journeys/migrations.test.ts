@@ -9,7 +9,7 @@ import { openPostgres } from "../../src/platform/postgres.adapter.ts";
 import type { SqlConnection } from "../../src/platform/sql-connection.ts";
 import { createLedgerFixture } from "../properties/ledger-fixture.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { runSql } from "../support/postgres-server.ts";
+import { runSql, waitingForLocks } from "../support/postgres-server.ts";
 import { createFilledDatabase, hashOf, migrationsOf, recording, stateOf } from "../upgrades/fixture.ts";
 import { withoutNode } from "../upgrades/raw-source.ts";
 
@@ -235,8 +235,7 @@ describe("a migration after the baseline", () => {
       const opening = openPostgres({ url, log });
       await expect.poll(() => waits).toEqual(["waiting: another node migrates the database"]);
       // No statement of the waiting node is open, so no timeout of a statement ends its wait.
-      const locked = `select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`;
-      expect(await runSql(url, locked)).toEqual([]);
+      expect(await waitingForLocks(url)).toEqual([]);
       await migrating.script("commit");
       await (await opening).close();
     });
@@ -266,14 +265,7 @@ describe("a batch of the ledger during a migration that adds a column", () => {
     migrating = withoutNode(database, (connection) => migrate({ connect: async () => connection }, folder));
   };
   const untilWaiting = (sessions: number) =>
-    expect
-      .poll(() =>
-        runSql(
-          database.database_url ?? "",
-          "select pid from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'",
-        ),
-      )
-      .toHaveLength(sessions);
+    expect.poll(() => waitingForLocks(database.database_url ?? "")).toHaveLength(sessions);
 
   it("that begins meanwhile is done on the new table, because its node repeats it", async () => {
     const ledger = createLedgerFixture(db);

@@ -1,6 +1,6 @@
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
-import { runSql } from "../support/postgres-server.ts";
+import { waitingForLocks } from "../support/postgres-server.ts";
 import type { Client, Service } from "../support/service.ts";
 import { startService } from "../support/service.ts";
 
@@ -27,11 +27,7 @@ describe.skipIf(inject("storage").kind === "embedded")("a key that creates a key
     expect(made.status).toBe(201);
     return { id: made.body.id as string, ...service.as(made.body.key) };
   };
-  const waiting = async () => {
-    const at_locks = "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
-    // Not in the blocker's transaction, where this view lacks connections that were opened after it was first read.
-    return (await runSql(service.database.database_url ?? "", at_locks)).length;
-  };
+  const waiting = async () => (await waitingForLocks(service.database.database_url ?? "")).length;
   /** Starts `change` on the key without a commit, and begins `act`. Returns the answer of `act`. */
   const during = async (id: string, change: string, act: () => Promise<{ status: number; body: unknown }>) => {
     await blocker.query("begin");

@@ -9,6 +9,7 @@ import { handBackRuns } from "../../src/runs/reclaim.store.ts";
 import { finishStepArgument, startSteps } from "../../src/runs/run.store.ts";
 import type { ClaimedRun } from "../../src/runs/runs.types.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { waitingForLocks } from "../support/postgres-server.ts";
 import { createScheduling } from "../support/scheduling.ts";
 import { createLedgerFixture, settleOf } from "./ledger-fixture.ts";
 import { LIMITS, MODEL_CALL } from "./run-queue-fixture.ts";
@@ -32,10 +33,7 @@ describe.skipIf(inject("storage").kind === "embedded")("concurrent writers of th
     await client.connect();
     return client;
   };
-  const waiting = async () => {
-    const at_locks = "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
-    return (await db.query({ text: at_locks })).length;
-  };
+  const waiting = async () => (await waitingForLocks(database.database_url ?? "")).length;
   const locksAwaited = (count: number) => expect.poll(waiting, { interval: 10 }).toBe(count);
 
   /** Three runs of one user, at work and ordered by id. Each makes a model call with a hold. */

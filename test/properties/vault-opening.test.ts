@@ -4,6 +4,7 @@ import type { Db } from "../../src/platform/db.ts";
 import { newId } from "../../src/platform/ids.ts";
 import type { SecretLeak } from "../../src/vault/vault.types.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { waitingForLocks } from "../support/postgres-server.ts";
 import { newMasterKey, newSecret, usageAt, vaultNode } from "../support/vault.ts";
 
 const KEK = newMasterKey("k1");
@@ -66,11 +67,10 @@ describe("opening a secret", () => {
   ])("that is %s while it is being opened returns no value and records no use", async (_, text, expected) => {
     if (db.kind === "embedded") return; // one connection: nothing can happen in between
     const { id } = await vault.create(user, newSecret("TOKEN", "value"));
-    const blocked = "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
     const opening = await db.transaction(async (tx) => {
       await tx.query({ text, values: [user] });
       const opened = vault.open(user, "TOKEN", usageAt("https://a.example"));
-      await expect.poll(async () => (await db.query({ text: blocked })).length).toBeGreaterThan(0);
+      await expect.poll(async () => (await waitingForLocks(database.database_url ?? "")).length).toBeGreaterThan(0);
       return { opened };
     });
     expect(await opening.opened).toEqual(expected);

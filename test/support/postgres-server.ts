@@ -115,3 +115,11 @@ export async function runSql(url: string, text: string): Promise<unknown[]> {
     await client.end();
   }
 }
+
+/**
+ * The sessions of the database that wait for a lock. It has a connection of its own, because in a transaction this view
+ * lacks connections that were opened after it was first read.
+ */
+export function waitingForLocks(url: string): Promise<unknown[]> {
+  return runSql(url, "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'");
+}

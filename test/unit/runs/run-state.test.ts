@@ -68,6 +68,12 @@ test("only a claimed run can be changed with its lease", () => {
   for (const transition of of_lease) expect(Object.keys(next(transition)).sort()).toEqual([...CLAIMED].sort());
 });
 
+test("SQL of a transition names each of its statuses", () => {
+  expect(sqlNext("cancel")).toBe(
+    "case run.status when 'queued' then 'cancelled' when 'running' then 'cancelling' when 'cancelling' then 'cancelling' end",
+  );
+});
+
 test.each(transitions)("SQL of %s names each status before and after it", (transition) => {
   for (const [from, to] of Object.entries(next(transition))) {
     expect(sqlNext(transition)).toContain(` when '${from}' then '${to}' `);
