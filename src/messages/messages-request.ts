@@ -56,7 +56,9 @@ function nativeOf(asked: MessagesRequest, tools: readonly Tool[]): NativeRequest
   const { messages, system, tool_choice, output_config } = asked;
   // The conversion of a schema may be a tool of its own.
   const is_converted = tools.length === 0 || output_config?.format != null;
-  const with_tools = is_converted ? {} : { tools, ...(tool_choice === undefined ? {} : { tool_choice }) };
+  const lacks_search = asked.tools?.some(({ type }) => type?.startsWith("tool_search_tool")) === true;
+  const own_tools = tools.map((tool) => ownTool(tool, lacks_search));
+  const with_tools = is_converted ? {} : { tools: own_tools, ...(tool_choice === undefined ? {} : { tool_choice }) };
   // Other fields of a message could change the price. Blocks of unknown types were rejected before.
   const own = messages.flatMap(({ role, content }) => {
     const kept =
@@ -66,6 +68,17 @@ function nativeOf(asked: MessagesRequest, tools: readonly Tool[]): NativeRequest
   // Undefined replaces the system prompt that the conversion makes of the first system message.
   const fields = { messages: own, system: system?.length === 0 ? undefined : system, ...with_tools };
   return { kind: "anthropic", fields: () => fields };
+}
+
+/**
+ * A tool as the caller wrote it. The model would never see one that only a dropped tool can call or find: a program that
+ * Anthropic executes, or its search of tools (`lacks_search`). A caller that searches by itself keeps `defer_loading`.
+ */
+function ownTool(tool: Tool, lacks_search: boolean): object {
+  const { allowed_callers: _callers, ...own } = tool as Record<string, unknown>;
+  if (!lacks_search) return own;
+  const { defer_loading: _deferred, ...visible } = own;
+  return visible;
 }
 
 /** A block as the caller wrote it. The caller of a call is a program that Anthropic executed, which is left out. */

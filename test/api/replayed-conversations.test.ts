@@ -4,7 +4,7 @@ import { NATIVE_APIS, NATIVE_ENV, type NativeKind, nativeConfig } from "../suppo
 import { type Client, type Service, startService } from "../support/service.ts";
 import { startUpstream, type Upstream } from "../support/upstream.ts";
 
-// A conversation that began at OpenAI or Anthropic goes on here with every model (contract 4.11.4, 4.12.4).
+// A conversation that began at OpenAI or Anthropic goes on here with every model (contract 4.11.4, 4.12, 4.12.4).
 
 const RESPONSES = "/api/v1/responses";
 const MESSAGES = "/api/v1/messages";
@@ -133,6 +133,21 @@ describe("Responses", () => {
 });
 
 describe("Messages", () => {
+  it("a tool that only a dropped tool could find or call is offered like any other (attack: the model never sees it)", async () => {
+    const offered = async (tools: object[]) => {
+      upstream.answer(NATIVE_APIS.anthropic.create(() => ({ text: "ok" })).reply);
+      const request = { model: "native/anthropic", max_tokens: 9, messages: [ASKED], tools };
+      expect((await user.post(MESSAGES, request)).status).toBe(200);
+      return upstream.requests.at(-1)?.body.tools;
+    };
+    const own = { name: "f", input_schema: { type: "object" }, input_examples: [{ a: 1 }] };
+    const tool = { ...own, defer_loading: true, allowed_callers: ["code_execution_20260120"] };
+    const search = { type: "tool_search_tool_bm25_20251119", name: "tool_search_tool_bm25" };
+    expect(await offered([tool, search])).toEqual([own]);
+    // A caller that searches by a tool of its own names what it found.
+    expect(await offered([tool])).toEqual([{ ...own, defer_loading: true }]);
+  });
+
   it.each(["user", "assistant"])("a message of the role %s with empty content is left out", async (role) => {
     const messages = [ASKED, { role, content: [] }, AGAIN];
     for (const text of await conversationsOf(MESSAGES, { max_tokens: 500, messages })) {
