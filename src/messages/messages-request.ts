@@ -47,16 +47,16 @@ export function chatRequestOf(asked: MessagesRequest, openEnvelope: OpenEnvelope
       : { response_format: { type: "json_schema", json_schema: { name: "answer", schema: format.schema } } }),
     ...(asked.stream === true ? { stream_options: { include_usage: true } } : {}),
   } as unknown as ChatRequest;
-  const native = hasSealed(asked, openEnvelope) ? {} : { native: nativeOf(asked, own) };
+  const native = hasSealed(asked, openEnvelope) ? {} : { native: nativeOf(asked, own, dropped_tools) };
   return { request, dropped_tools, paramOf: (param) => paramOf(param, origins), ...native };
 }
 
 /** The conversation and the tools as the caller wrote them, without the tools that were dropped. */
-function nativeOf(asked: MessagesRequest, tools: readonly Tool[]): NativeRequest {
+function nativeOf(asked: MessagesRequest, tools: readonly Tool[], dropped_tools: readonly string[]): NativeRequest {
   const { messages, system, tool_choice, output_config } = asked;
   // The conversion of a schema may be a tool of its own.
   const is_converted = tools.length === 0 || output_config?.format != null;
-  const lacks_search = asked.tools?.some(({ type }) => type?.startsWith("tool_search_tool")) === true;
+  const lacks_search = dropped_tools.some((type) => type.startsWith("tool_search_tool"));
   const own_tools = tools.map((tool) => ownTool(tool, lacks_search));
   const with_tools = is_converted ? {} : { tools: own_tools, ...(tool_choice === undefined ? {} : { tool_choice }) };
   // Other fields of a message could change the price. Blocks of unknown types were rejected before.
