@@ -1,4 +1,4 @@
-import { execFileSync, spawnSync } from "node:child_process";
+import { spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -74,6 +74,14 @@ describe("the container", () => {
   });
 });
 
+describe("deploy/.env, which has the master key,", () => {
+  it.each([".dockerignore", ".gitignore"])("is excluded by %s", (file) => {
+    expect(readFileSync(join(deploy, "..", file), "utf8").split("\n")).toContainEqual(
+      expect.stringMatching(/^(\*\*\/)?\.env$/),
+    );
+  });
+});
+
 describe("the Kubernetes manifest", () => {
   const KINDS = { Deployment, Service, PodDisruptionBudget };
 
@@ -106,17 +114,24 @@ describe("the tools", () => {
     expect([status, stderr.split("\n").filter((line) => line.includes("purser.service"))]).toEqual([0, []]);
   });
 
-  it("docker-compose config accepts compose.yaml, and names missing variables of .env", (context) => {
+  it("docker-compose config accepts compose.yaml, gives Purser each line of .env, and names missing ones", (context) => {
     if (!has("docker-compose"))
       return in_ci ? expect.fail(missing("docker-compose")) : context.skip(missing("docker-compose"));
-    const args = ["-f", join(deploy, "compose.yaml"), "config"];
-    const env = { PATH: process.env.PATH, POSTGRES_PASSWORD: "p", PURSER_KEK: "k1:x", PURSER_ADMIN_KEY: "a" };
-    expect(execFileSync("docker-compose", args, { env, encoding: "utf8", stdio: "pipe" })).toContain(
-      "stop_grace_period: 140s",
-    );
-    const { POSTGRES_PASSWORD: _, ...without } = env;
-    expect(spawnSync("docker-compose", args, { env: without, encoding: "utf8" }).stderr).toContain(
-      "set POSTGRES_PASSWORD in .env",
-    );
+    const folder = mkdtempSync(join(tmpdir(), "purser-compose-"));
+    writeFileSync(join(folder, "compose.yaml"), text("compose.yaml"));
+    const config = (...lines: string[]) => {
+      writeFileSync(join(folder, ".env"), lines.join("\n"));
+      const args = ["-f", join(folder, "compose.yaml"), "config"];
+      return spawnSync("docker-compose", args, { env: { PATH: process.env.PATH }, encoding: "utf8" });
+    };
+    const needed = ["PURSER_KEK=k1:x", "PURSER_ADMIN_KEY=a", "OPENAI_API_KEY=sk-1"];
+    const { stdout } = config("POSTGRES_PASSWORD=p", ...needed);
+    const without = config(...needed);
+    rmSync(folder, { recursive: true });
+    expect(parse(stdout).services.purser).toMatchObject({
+      environment: { OPENAI_API_KEY: "sk-1", PURSER_DRAIN_SECONDS: "120" },
+      stop_grace_period: "140s",
+    });
+    expect(without.stderr).toContain("set POSTGRES_PASSWORD in .env");
   });
 });
