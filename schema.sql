@@ -559,6 +559,19 @@ alter table payment_event add constraint payment_event_outcome_check CHECK ((out
 alter table payment_event add constraint payment_event_pkey PRIMARY KEY (provider, event_id);
 CREATE INDEX payment_event_waiting ON public.payment_event USING btree (provider, reference) WHERE (outcome = 'waiting'::text);
 
+create table payment_event_reading (
+  provider text not null,
+  read_from timestamp(3) with time zone not null,
+  read_to timestamp(3) with time zone,
+  after_event text,
+  retry_from timestamp(3) with time zone,
+  failures integer default 0 not null,
+  next_read_at timestamp with time zone not null
+);
+alter table payment_event_reading add constraint payment_event_reading_check CHECK (((read_to IS NOT NULL) OR ((after_event IS NULL) AND (retry_from IS NULL))));
+alter table payment_event_reading add constraint payment_event_reading_provider_check CHECK ((provider = ANY (ARRAY['operator'::text, 'sandbox'::text, 'stripe'::text])));
+alter table payment_event_reading add constraint payment_event_reading_pkey PRIMARY KEY (provider);
+
 create table response_item (
   user_id uuid not null,
   id text not null,

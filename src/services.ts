@@ -87,7 +87,15 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
   const work = createAgentServices({ config, live, log, base, accounts, ...charging, vault, webhook_keys, notify });
   const { stripe, payments } = await choosePayments(config);
   const plans = () => live.plans;
-  const billing = createBilling({ ...core, ledger, users: accounts, payments, plans, ...notify.billing });
+  const billing = createBilling({
+    ...core,
+    ledger,
+    users: accounts,
+    payments,
+    plans,
+    ...notify.billing,
+    onEventsRead: metrics.paymentEventsRead,
+  });
   const acts = createActs({ db, clock });
   const operator_keys = await createOperatorKeys({ db, clock, acts, admin_key: config.admin_key });
   const sealed = createSealedStores(base);

@@ -9,6 +9,7 @@ import { createAutoTopups, type OnAutoTopupPaused } from "./auto-topup.service.t
 import { type BillingOptions, createBillingContext } from "./context.ts";
 import { createInbox } from "./inbox.service.ts";
 import { createInvoices } from "./invoices.service.ts";
+import { createMissedEvents, type OnEventsRead } from "./missed-events.service.ts";
 import { createOutbox } from "./outbox.service.ts";
 import { createOverage } from "./overage.service.ts";
 import type { ReturnUrls } from "./payments.types.ts";
@@ -29,7 +30,13 @@ export interface OperatorGrant {
 /**
  * Plans, subscriptions, purchases and overage. Billing decides what to grant and when; only the ledger writes balances.
  */
-export function createBilling(options: BillingOptions & { notify?: OnRenewed; onAutoTopupPaused?: OnAutoTopupPaused }) {
+export function createBilling(
+  options: BillingOptions & {
+    notify?: OnRenewed;
+    onAutoTopupPaused?: OnAutoTopupPaused;
+    onEventsRead?: OnEventsRead;
+  },
+) {
   const { clock, ledger, payments } = options;
   const context = createBillingContext(options);
   const overage = createOverage(context);
@@ -37,6 +44,8 @@ export function createBilling(options: BillingOptions & { notify?: OnRenewed; on
   const auto_topups = createAutoTopups(context, async (pause, tx) => options.onAutoTopupPaused?.(pause, tx));
   const inbox = createInbox(context, periods, overage, auto_topups);
   const outbox = createOutbox(context, inbox.apply);
+  const onRead: OnEventsRead = (read) => options.onEventsRead?.(read);
+  const missed = createMissedEvents(context, { apply: inbox.apply, onRead });
   const subscriptions = createSubscriptions(context, { periods, inbox, outbox });
   const purchases = createPurchases(context, inbox, auto_topups);
 
@@ -62,7 +71,14 @@ export function createBilling(options: BillingOptions & { notify?: OnRenewed; on
     auto_topups,
     invoices: createInvoices(context, inbox),
     /** The due work, in the order in which it must run. */
-    sources: [inbox.waiting, periods.renewals, thresholds, auto_topups.source, outbox.source] satisfies DueSource[],
+    sources: [
+      missed,
+      inbox.waiting,
+      periods.renewals,
+      thresholds,
+      auto_topups.source,
+      outbox.source,
+    ] satisfies DueSource[],
     /** Applies an event of a payment provider. Idempotent; events may arrive in any order. */
     applyPaymentEvent: inbox.apply,
     subscription: subscriptions.current,

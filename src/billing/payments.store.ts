@@ -215,6 +215,14 @@ function eventStatements(db: Db) {
       const inserted = await tx.query(insertInto("payment_event", stored, "on conflict do nothing returning event_id"));
       return inserted.length > 0;
     },
+    /** Those of these events that are stored already. */
+    async knownEvents(provider: ProviderName, event_ids: readonly string[]): Promise<Set<string>> {
+      const rows = await db.query<{ event_id: string }>({
+        text: "select event_id from payment_event where provider = $1 and event_id = any($2::text[])",
+        values: [provider, event_ids],
+      });
+      return new Set(rows.map(({ event_id }) => event_id));
+    },
     setOutcome: (tx: Tx, { provider, event_id }: EventKey, outcome: EventRow["outcome"]) =>
       tx.query({
         text: "update payment_event set outcome = $3 where provider = $1 and event_id = $2",

@@ -91,6 +91,8 @@ export interface Started {
  */
 export interface PaymentProvider {
   readonly provider: ProviderName | "none";
+  /** The list of events that this provider keeps; absent where there are no webhooks that can be missed. */
+  readonly event_list?: EventList;
   /**
    * true: the provider runs the periods and reports each in `period_paid`. false: Purser's clock runs them, and billing
    * never calls `subscribe`, `setCancelAtPeriodEnd` or `endSubscription`.
@@ -121,6 +123,32 @@ export interface PaymentProvider {
    * open checkout (`reference` of its Started).
    */
   endSubscription(order: RunningSubscription & { checkout_reference: string | null }): Promise<void>;
+}
+
+/** The events that a provider keeps, for reading those that its webhook did not deliver. */
+export interface EventList {
+  /** How long the provider keeps an event. */
+  readonly kept_days: number;
+  /**
+   * A page of the events created from `from` to `to`, newest first, after the event `after`. Throws the provider's failure,
+   * also when `after` is not kept any more.
+   */
+  page(options: { from: Instant; to: Instant; after: string | null; limit: number }): Promise<EventPage>;
+}
+
+export interface EventPage {
+  events: ListedEvent[];
+  has_more: boolean;
+}
+
+export interface ListedEvent {
+  event_id: string;
+  created_at: Instant;
+  /**
+   * What a webhook with this event would report: empty if it does not concern Purser, null if the provider does not have its
+   * object any more. Throws when the provider does not answer.
+   */
+  paymentEvents(): Promise<PaymentEvent[] | null>;
 }
 
 /** The return of all money of a payment that has not been returned yet. */

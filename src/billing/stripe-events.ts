@@ -11,11 +11,38 @@ export const METADATA = {
   plan_id: "purser_plan_id",
 } as const;
 
+/** The types of events that Purser handles: at most 20, the most that Stripe's list of events can be filtered by. */
+export const EVENT_TYPES = [
+  "checkout.session.completed",
+  "checkout.session.async_payment_succeeded",
+  "checkout.session.async_payment_failed",
+  "checkout.session.expired",
+  "invoice.paid",
+  "invoice.payment_failed",
+  "invoice.voided",
+  "invoice.marked_uncollectible",
+  "customer.subscription.deleted",
+  "charge.refunded",
+  "charge.refund.updated",
+  "refund.failed",
+  "charge.dispute.created",
+  "charge.dispute.updated",
+  "charge.dispute.closed",
+  "charge.dispute.funds_withdrawn",
+  "charge.dispute.funds_reinstated",
+] as const satisfies readonly Stripe.Event["type"][];
+
+type HandledEvent = Extract<Stripe.Event, { type: (typeof EVENT_TYPES)[number] }>;
+
+const isHandled = (event: Stripe.Event): event is HandledEvent =>
+  (EVENT_TYPES as readonly string[]).includes(event.type);
+
 /**
  * Translates a Stripe event; empty when it does not concern Purser. The event may be old, so its object is fetched
  * again.
  */
 export async function paymentEventsOf(stripe: Stripe, event: Stripe.Event): Promise<PaymentEvent[]> {
+  if (!isHandled(event)) return [];
   const base = { provider: "stripe" as const, event_id: event.id };
   switch (event.type) {
     case "checkout.session.completed":
@@ -50,8 +77,6 @@ export async function paymentEventsOf(stripe: Stripe, event: Stripe.Event): Prom
     case "charge.dispute.funds_reinstated":
     case "charge.dispute.closed":
       return disputed(base, await stripe.disputes.retrieve(event.data.object.id));
-    default:
-      return [];
   }
 }
 

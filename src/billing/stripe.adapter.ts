@@ -1,7 +1,11 @@
 import Stripe from "stripe";
 import { errors } from "../errors.ts";
+import { instantOf } from "../platform/clock.ts";
+import type { Instant } from "../platform/db.ts";
 import type {
   BillOrder,
+  EventList,
+  ListedEvent,
   Payer,
   PaymentEvent,
   PaymentProvider,
@@ -15,7 +19,7 @@ import type {
 } from "./payments.types.ts";
 import type { Plan } from "./plan.ts";
 import { billEvents, collectBill, withdrawBill } from "./stripe-bills.adapter.ts";
-import { METADATA, paymentEventsOf, refundTotals } from "./stripe-events.ts";
+import { EVENT_TYPES, METADATA, paymentEventsOf, refundTotals } from "./stripe-events.ts";
 
 const TIMEOUT_MS = 20_000;
 /** Retries by the SDK. Each sends the same idempotency key, so it cannot charge twice. */
@@ -29,6 +33,7 @@ const STAYS_OPEN =
 const NOT_CHANGED = "The payment provider did not confirm the change. Nothing was charged for it; retry.";
 const NOT_REFUNDED =
   "The payment provider did not confirm the refund. Retry: the money is returned once. If it stays, look at the provider.";
+const NOT_LISTED = "The payment provider did not list its events. They are read again later.";
 const NOT_ASKED = "The payment provider did not answer a query about this event. Deliver the event again.";
 
 export interface StripeSettings {
@@ -63,10 +68,36 @@ export function createStripePayments(settings: StripeSettings): StripePayments {
     provider: "stripe",
     runs_periods: true,
     ...orders,
+    event_list: createEventList(stripe),
     async eventsOf(raw_body, signature) {
       const event = verified(stripe, settings.webhook_secret, raw_body, signature);
       return mapStripeErrors(NOT_ASKED, () => paymentEventsOf(stripe, event));
     },
+  };
+}
+
+/** Stripe's list of events, which has every event of the last 30 days. */
+function createEventList(stripe: Stripe): EventList {
+  const secondsOf = (instant: Instant) => Math.floor(Date.parse(instant) / 1000);
+  const listed = (event: Stripe.Event): ListedEvent => ({
+    event_id: event.id,
+    created_at: instantOf(event.created * 1000),
+    paymentEvents: () => mapStripeErrors(NOT_ASKED, () => nullIfMissing(paymentEventsOf(stripe, event))),
+  });
+  return {
+    kept_days: 30,
+    page: ({ from, to, after, limit }) =>
+      mapStripeErrors(NOT_LISTED, async () => {
+        const created = { gte: secondsOf(from), lte: secondsOf(to) };
+        const after_event = after === null ? {} : { starting_after: after };
+        const { data, has_more } = await stripe.events.list({
+          types: [...EVENT_TYPES],
+          created,
+          limit,
+          ...after_event,
+        });
+        return { events: data.map(listed), has_more };
+      }),
   };
 }
 
@@ -245,6 +276,16 @@ async function ignoreMissing(call: Promise<unknown>): Promise<void> {
     await call;
   } catch (error) {
     if (!(error instanceof Stripe.errors.StripeInvalidRequestError)) throw error;
+  }
+}
+
+/** Resolves to null when the object does not exist. */
+async function nullIfMissing<T>(call: Promise<T>): Promise<T | null> {
+  try {
+    return await call;
+  } catch (error) {
+    if (error instanceof Stripe.errors.StripeError && error.statusCode === 404) return null;
+    throw error;
   }
 }
 

@@ -30,6 +30,8 @@ export interface OperationMetrics {
   /** A failed call of a tool, by Purser's name for the tool. */
   toolFailed(tool: string, code: string): void;
   vaultFailed(cause: string): void;
+  /** A page of the payment provider's list of events. `missed`: events that its webhook did not deliver. */
+  paymentEventsRead(read: { failed: boolean; missed: number }): void;
   statement(ms: number): void;
   /** A sweep of background work has succeeded. */
   swept(source: string): void;
@@ -77,7 +79,9 @@ export function createOperationMetrics(registers: Registry[]): OperationMetrics 
   };
 }
 
-function failureMetrics(registers: Registry[]): Pick<OperationMetrics, "toolFailed" | "vaultFailed"> {
+function failureMetrics(
+  registers: Registry[],
+): Pick<OperationMetrics, "toolFailed" | "vaultFailed" | "paymentEventsRead"> {
   const tools = new Counter({
     name: "purser_tool_failures_total",
     help: "Failed calls of tools, by error code",
@@ -90,7 +94,25 @@ function failureMetrics(registers: Registry[]): Pick<OperationMetrics, "toolFail
     labelNames: ["cause"],
     registers,
   });
-  return { toolFailed: (tool, code) => tools.inc({ tool, code }), vaultFailed: (cause) => vault.inc({ cause }) };
+  const missed_events = new Counter({
+    name: "purser_payment_events_missed_total",
+    help: "Payment events that the provider's webhook did not deliver and that Purser read from its list: should stay 0",
+    registers,
+  });
+  const reads = new Counter({
+    name: "purser_payment_event_reads_total",
+    help: "Pages of the payment provider's list of events; outcome: read, or failed in whole or in part",
+    labelNames: ["outcome"],
+    registers,
+  });
+  return {
+    toolFailed: (tool, code) => tools.inc({ tool, code }),
+    vaultFailed: (cause) => vault.inc({ cause }),
+    paymentEventsRead({ failed, missed }) {
+      reads.inc({ outcome: failed ? "failed" : "read" });
+      missed_events.inc(missed);
+    },
+  };
 }
 
 function upstreamMetrics(

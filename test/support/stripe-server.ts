@@ -46,6 +46,7 @@ export async function serveStripe(routes: Route[]) {
   const answers = new Map<string, { hash: string; status: number; body: string }>();
   const requests: { method: string; path: string; form: Form }[] = [];
   let lost_answer: RegExp | null = null;
+  let wrong_answer: { call: RegExp; status: number; body: string } | null = null;
   let before_answer: { call: RegExp; act: () => Promise<unknown> } | null = null;
 
   const handle = (request: IncomingMessage, path: string, form: Form): { status: number; body: string } => {
@@ -76,7 +77,8 @@ export async function serveStripe(routes: Route[]) {
     let text = "";
     for await (const chunk of request) text += chunk;
     const [path = "", query = ""] = (request.url ?? "").split("?");
-    const { status, body } = answer(request, path, text || query);
+    const is_wrong = wrong_answer?.call.test(`${request.method} ${path}`) ? wrong_answer : null;
+    const { status, body } = is_wrong ?? answer(request, path, text || query);
     if (before_answer?.call.test(`${request.method} ${path}`)) await before_answer.act();
     if (lost_answer?.test(`${request.method} ${path}`)) return void response.destroy();
     response.writeHead(status, { "Content-Type": "application/json", "Request-Id": "req_local" }).end(body);
@@ -89,6 +91,10 @@ export async function serveStripe(routes: Route[]) {
     /** Executes matching calls, but drops their answers; null: answers all again. */
     loseAnswers: (call: RegExp | null) => {
       lost_answer = call;
+    },
+    /** Answers matching calls with this, and does not execute them; null: executes all again. */
+    answerWith: (...[call, answer]: [call: RegExp, answer: { status: number; body: string }] | [null]) => {
+      wrong_answer = call === null || answer === undefined ? null : { call, ...answer };
     },
     /** Runs `act` before the answers to matching calls; null: answers at once again. */
     beforeAnswer: (...[call, act]: [call: RegExp, act: () => Promise<unknown>] | [null]) => {

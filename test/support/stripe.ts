@@ -22,12 +22,16 @@ export interface StripeEvent {
   id: string;
   type: string;
   data: { object: unknown };
+  /** Unix seconds of real time; absent: now. */
+  created?: number;
 }
 
 /** `now` is the time from which Stripe counts periods, as an ISO instant. */
 export async function startStripe(options: { now(): string }) {
   const objects = new Map<string, StripeObject>();
   const events: StripeEvent[] = [];
+  /** What Stripe keeps for its list of events, oldest first. */
+  const kept_events: (StripeEvent & { created: number })[] = [];
   let sequence = 0;
   /** The customers whose checkout saved their card. */
   const saved_cards = new Set<string>();
@@ -47,9 +51,13 @@ export async function startStripe(options: { now(): string }) {
     if (found === undefined) throw noSuch();
     return found as T;
   };
+  const keepEvent = (event: StripeEvent) => {
+    events.push(event);
+    kept_events.push({ created: Math.floor(Date.now() / 1000), ...event });
+  };
   const addEvent = (type: string, object: StripeObject) => {
     sequence += 1;
-    events.push({ id: `evt_${sequence}`, type, data: { object: structuredClone(object) } });
+    keepEvent({ id: `evt_${sequence}`, type, data: { object: structuredClone(object) } });
   };
   const collect = (amount: number): string => {
     if (card_declines) throw declined();
@@ -157,9 +165,20 @@ export async function startStripe(options: { now(): string }) {
     ["DELETE", /^\/v1\/invoices\/(\w+)$/, (_, id) => deleteDraft(id)],
     ["POST", /^\/v1\/refunds$/, (form) => refundAsAsked(form)],
     ["GET", /^\/v1\/refunds$/, (form) => listOf("refund", "payment_intent", form)],
+    ["GET", /^\/v1\/events$/, (form) => listEvents(form)],
     ["GET", /^\/v1\/disputes\/(\w+)$/, (_, id) => get<Dispute>(id)],
   ];
 
+  function listEvents({ types, created, limit, starting_after }: Form): object {
+    const wanted = Object.values(types as Form);
+    const { gte, lte } = created as Record<string, string>;
+    const all = kept_events.filter((each) => each.created >= Number(gte) && each.created <= Number(lte)).reverse();
+    const mine = all.filter(({ type }) => wanted.includes(type)).map((each) => ({ object: "event", ...each }));
+    const from = mine.findIndex(({ id }) => id === starting_after) + 1;
+    if (starting_after !== undefined && from === 0) throw invalid("No such event");
+    const data = mine.slice(from, from + Number(limit));
+    return { object: "list", data, has_more: from + data.length < mine.length };
+  }
   /** Newest first, in pages as Stripe gives them. */
   function listOf(object: StripeObject["object"], by: string, form: Form): object {
     const all = [...objects.values()].filter((each) => each.object === object).reverse();
@@ -366,6 +385,12 @@ export async function startStripe(options: { now(): string }) {
     },
     /** Stripe's new events since the last call, oldest first. */
     takeEvents: (): StripeEvent[] => events.splice(0),
+    /** Stripe has one more event, such as of another program. */
+    keepEvent,
+    /** Makes the events of the list older. */
+    ageEvents: (seconds: number) => {
+      for (const event of kept_events) event.created -= seconds;
+    },
     signed,
     /** Sends an event to the service like Stripe. A wrong `secret` makes a forgery. */
     deliver(service_url: string, event: StripeEvent, secret = WEBHOOK_SECRET): Promise<Response> {
