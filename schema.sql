@@ -532,6 +532,7 @@ CREATE INDEX payment_mismatched ON public.payment USING btree (id) WHERE (status
 CREATE UNIQUE INDEX payment_of_period ON public.payment USING btree (user_id, subscription_id, period_start) WHERE (purpose = 'period'::text);
 CREATE INDEX payment_of_user ON public.payment USING btree (user_id, purpose, id);
 CREATE INDEX payment_to_send ON public.payment USING btree (send_at) WHERE (send_at IS NOT NULL);
+CREATE INDEX payment_unpaid ON public.payment USING btree (user_id, created_at) WHERE (status = ANY (ARRAY['pending'::text, 'failed'::text]));
 
 create table payment_dispute (
   provider text not null,

@@ -1,4 +1,4 @@
-import { AGENT_BYTES, USER_ROWS } from "./constants.ts";
+import { AGENT_BYTES, UNPAID_ORDER_HOURS, USER_ROWS } from "./constants.ts";
 import { failure } from "./purser-error.ts";
 
 /** 409: the request is valid, but the present state does not allow it. A test compares the codes with contract 2. */
@@ -67,6 +67,11 @@ export const conflictErrors = {
     ),
   budgetLimitReached: () =>
     conflict("budget_limit_reached", tooMany(USER_ROWS.end_user_budgets, "budgets of end users")),
+  orderLimitReached: () =>
+    conflict(
+      "order_limit_reached",
+      `You have ${USER_ROWS.unpaid_orders} purchases and plan changes of the last ${UNPAID_ORDER_HOURS} hours that are not paid. Pay one at its checkout_url, or wait.`,
+    ),
   secretLimitReached: () => conflict("secret_limit_reached", tooMany(USER_ROWS.secrets, "secrets")),
   notConnectable: () =>
     conflict(

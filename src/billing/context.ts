@@ -1,7 +1,8 @@
 import type { Accounts, User } from "../accounts/accounts.service.ts";
-import { PurserError } from "../errors.ts";
+import { UNPAID_ORDER_HOURS, USER_ROWS } from "../constants.ts";
+import { errors, PurserError } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.types.ts";
-import type { Clock } from "../platform/clock.ts";
+import { addSeconds, type Clock } from "../platform/clock.ts";
 import type { Db, Tx } from "../platform/db.ts";
 import type { Log } from "../platform/log.ts";
 import { type BillingAccountsStore, createBillingAccountsStore } from "./accounts.store.ts";
@@ -96,6 +97,12 @@ export interface Applied {
 
 export const APPLIED: Applied = { outcome: "applied" };
 export const IGNORED: Applied = { outcome: "ignored" };
+
+/** Throws 409 when the user has too many orders that nobody paid. The caller holds the billing lock and then inserts one. */
+export async function limitUnpaidOrders({ clock, orders }: BillingContext, tx: Tx, user_id: string): Promise<void> {
+  const since = addSeconds(clock.now(), -UNPAID_ORDER_HOURS * 3_600);
+  if ((await orders.unpaid(tx, user_id, since)) >= USER_ROWS.unpaid_orders) throw errors.orderLimitReached();
+}
 
 /** Locks the billing of the payment's user and reads the payment again. */
 export async function lockPayment(

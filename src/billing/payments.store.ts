@@ -134,6 +134,19 @@ function paymentStatements(db: Db) {
       });
       return found.length > 0;
     },
+    /** The number of the user's orders since an instant that nobody paid: purchases, upgrades, and checkouts of plans. */
+    async unpaid(tx: Tx, user_id: string, since: Instant): Promise<number> {
+      const { count } = await oneRow<{ count: number }>(tx, {
+        text: `select (
+            select count(*) from payment where user_id = $1 and created_at > $2 and status in ('pending', 'failed')
+              and purpose in ('top_up', 'upgrade') and not automatic
+          ) + (
+            select count(*) from subscription where user_id = $1 and created_at > $2 and current_period_start is null
+          ) as count`,
+        values: [user_id, since],
+      });
+      return count;
+    },
     update: (sql: Sql, { user_id, id }: PaymentKey, set: Partial<PaymentRow>) => {
       const values: unknown[] = [user_id, id];
       return oneRow<PaymentRow>(sql, {

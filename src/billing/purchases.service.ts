@@ -3,7 +3,7 @@ import { errors } from "../errors.ts";
 import type { Instant, Tx } from "../platform/db.ts";
 import { isUuid, newId } from "../platform/ids.ts";
 import type { AutoTopups } from "./auto-topup.service.ts";
-import type { BillingContext } from "./context.ts";
+import { type BillingContext, limitUnpaidOrders } from "./context.ts";
 import type { Inbox } from "./inbox.service.ts";
 import type { PaymentRow, PurchaseState } from "./payments.store.ts";
 import type { Billed, ProviderName, ReturnUrls } from "./payments.types.ts";
@@ -39,9 +39,9 @@ interface AdminPurchase extends Omit<Purchase, "status"> {
 
 /** One-time top-ups at the standard token rate. */
 export function createPurchases(context: BillingContext, inbox: Inbox, auto_topups: Pick<AutoTopups, "isOn">) {
-  const { db, clock, orders, payments } = context;
+  const { db, clock, accounts, orders, payments } = context;
   return {
-    /** Orders a top-up. `checkout_url` is the hosted payment page, if any. Throws 400, 402 `payment_failed` or 503. */
+    /** Orders a top-up. `checkout_url` is the hosted payment page, if any. Throws 400, 402 `payment_failed`, 409 or 503. */
     async purchase(
       user_id: string,
       wanted: { amount_cents?: number | undefined; tokens?: number | undefined } & ReturnUrls,
@@ -50,7 +50,11 @@ export function createPurchases(context: BillingContext, inbox: Inbox, auto_topu
       const { provider } = payments;
       if (provider === "none") throw errors.paymentsNotConfigured();
       const about = { user_id, id: newId(), purpose: "top_up" as const, provider, created_at: clock.now() };
-      const payment = await orders.insert(db, { ...about, ...price, currency: CURRENCY }, null);
+      const payment = await db.transaction(async (tx) => {
+        await accounts.lock(tx, user_id);
+        await limitUnpaidOrders(context, tx, user_id);
+        return orders.insert(tx, { ...about, ...price, currency: CURRENCY }, null);
+      });
       const { success_url, cancel_url } = wanted;
       const order = { payment_id: payment.id, payer: await context.payerOf(user_id), ...price, currency: CURRENCY };
       const save_method = await auto_topups.isOn(user_id);

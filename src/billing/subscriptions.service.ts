@@ -1,7 +1,7 @@
 import { errors } from "../errors.ts";
 import type { InSameTx, Instant, Tx } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";
-import type { BillingContext } from "./context.ts";
+import { type BillingContext, limitUnpaidOrders } from "./context.ts";
 import type { Inbox } from "./inbox.service.ts";
 import { type Outbox, RETRY_SECONDS } from "./outbox.service.ts";
 import type { PaymentRow } from "./payments.store.ts";
@@ -55,6 +55,7 @@ export function createSubscriptions(
 
   const insertNew = async (tx: Tx, user_id: string, plan: Plan, by: PaymentProvider) => {
     const provider = providerNameOf(by);
+    if (by.runs_periods) await limitUnpaidOrders(context, tx, user_id);
     const about = { user_id, id: newId(), provider, plan, created_at: clock.now() };
     const row = await subscriptions.insert(tx, about, OPENING_SECONDS);
     if (!by.runs_periods) await periods.beginNext(tx, row);
@@ -73,6 +74,7 @@ export function createSubscriptions(
     // the next period has begun but its payment is unknown, so the difference cannot be computed
     if (end <= clock.now()) throw errors.planChangeInFlight();
     if (await orders.some(user_id, { purpose: "upgrade", status: "pending" }, tx)) throw errors.planChangeInFlight();
+    if (by.runs_periods) await limitUnpaidOrders(context, tx, user_id);
     const rest = { start, end, at: clock.now() };
     const amount_cents = prorated(plan.price_cents - row.plan.price_cents, rest);
     const tokens = prorated(Math.max(0, plan.included_tokens - row.plan.included_tokens), rest);

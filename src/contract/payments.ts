@@ -146,7 +146,7 @@ export const purchase = createRoute({
       ...returnUrls,
     }),
   ),
-  responses: { 201: json(purchaseSchema, "the purchase"), ...failures(400, 402, 403, 503) },
+  responses: { 201: json(purchaseSchema, "the purchase"), ...failures(400, 402, 403, 409, 503) },
 });
 
 export const listPurchases = createRoute({

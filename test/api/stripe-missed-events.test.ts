@@ -315,7 +315,7 @@ describe("the reading of Stripe's list", () => {
       await service.restart();
       const first = () => stripe.requests.slice(before).find(({ path }) => path === "/v1/events");
       await expect.poll(first, POLL).toBeDefined();
-      const { gte } = first()?.form.created as { gte: string };
+      const { gte } = (first()?.form.created ?? {}) as { gte?: string };
       return Math.round((Date.now() / 1000 - Number(gte)) / 86_400);
     };
     const { id } = await paidUnseen();

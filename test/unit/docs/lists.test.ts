@@ -1,6 +1,7 @@
 import { execFileSync } from "node:child_process";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { expect, it } from "vitest";
+import { EVENT_TYPES } from "../../../src/billing/stripe-events.ts";
 import { COMMANDS } from "../../../src/commands/commands.ts";
 import { readConfig } from "../../../src/config.ts";
 import { toolsConfigSchema } from "../../../src/contract/tools.ts";
@@ -75,4 +76,11 @@ it("the addresses that messages of src name are in the reference", () => {
   const named = (code.match(address) ?? []).map(shape);
   expect(named.length).toBeGreaterThan(30);
   expect(named.filter((each) => !known.has(each))).toEqual([]);
+});
+
+it("the operator's guide names each of Stripe's events that Purser handles, and Stripe can filter its list by them", () => {
+  const listed =
+    /send these events to [^:]+: ([^.]+(?:\.[^.]+)*?)\. Stripe needs/.exec(text("docs/operating/README.md"))?.[1] ?? "";
+  expect([...listed.matchAll(/`([^`]+)`/g)].map(([, name]) => name).sort()).toEqual([...EVENT_TYPES].sort());
+  expect(EVENT_TYPES.length).toBeLessThanOrEqual(20);
 });
