@@ -2,7 +2,8 @@ import { MAX_REMOVED } from "../constants.ts";
 import { fence, type Part } from "./fence.ts";
 import { type Detection, detect, type Level } from "./judging/detect.ts";
 import { normalise } from "./reading/normalise.ts";
-import { type ContentKind, evidenceOfHiding, readable } from "./reading/readable.ts";
+import type { PdfText } from "./reading/pdf-text.ts";
+import { type ContentKind, EVIDENCE, evidenceOfHiding, readable } from "./reading/readable.ts";
 import type { Hidden } from "./reading/visible.ts";
 
 export type { ContentKind };
@@ -16,6 +17,8 @@ export interface SanitizeRequest {
   readonly mark: string;
   /** The address of the content; relative links are resolved against it. */
   readonly base_url?: string;
+  /** What is known of the PDF whose text the content is. */
+  readonly pdf?: Pick<PdfText, "hidden" | "is_scan">;
   /** The longest text to return, without fences. The rest is cut, and a line says so. */
   readonly max_chars?: number;
 }
@@ -64,12 +67,13 @@ const GAP = "[passage removed]";
  */
 export function sanitize(request: SanitizeRequest, detector: Detector = detect): Sanitized {
   if (request.level === "off") return sanitize({ ...request, level: "balanced" }, NOTHING_JUDGED);
-  const { content, kind, level, mark } = request;
-  const { text: whole, hidden, links, defused, evidence } = readable(content, kind, request.base_url);
+  const { content, kind, level, mark, pdf } = request;
+  const { text: whole, hidden, links, defused, evidence: of_writing } = readable(content, kind, request.base_url);
+  const evidence = of_writing + (pdf?.is_scan === true ? EVIDENCE.scan : 0);
   // Detection is the slowest stage, so only the returned text is judged.
   const clean = whole.slice(0, request.max_chars).toWellFormed();
   const found = detector(clean, level, evidence);
-  const judged = judgeHidden(hidden, level, detector);
+  const judged = judgeHidden([...hidden, ...(pdf?.hidden ?? [])], level, detector);
   const score = Math.max(found.score, judged.score);
   const certain = found.passages.filter(({ is_doubtful }) => !is_doubtful);
   const doubtful = found.passages.filter(({ is_doubtful }) => is_doubtful);

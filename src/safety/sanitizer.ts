@@ -3,6 +3,7 @@ import { monotonicMs } from "../platform/clock.ts";
 import { untilTurn } from "../platform/event-loop-turn.ts";
 import { createFairQueue, QueueRefused } from "../platform/fair-queue.ts";
 import { createThreadPool } from "../platform/thread-pool.ts";
+import type { PdfText } from "./reading/pdf-text.ts";
 import type { Sanitized, SanitizeRequest } from "./sanitize.ts";
 import type { ThreadRequest } from "./sanitizer.worker.ts";
 
@@ -27,7 +28,7 @@ export interface Sanitizer {
   /** Returns null when the content exceeded the time or memory limit. None of it may be used then. */
   sanitize(request: SanitizeRequest): Promise<Sanitized | null | typeof BUSY>;
   /** Returns the text of a PDF, still to be sanitized. Returns null when it is not a PDF or exceeded a limit. */
-  pdfText(bytes: Uint8Array): Promise<string | null | typeof BUSY>;
+  pdfText(bytes: Uint8Array): Promise<PdfText | null | typeof BUSY>;
 }
 
 /** The safety layer of the service. It has its own threads, checks one page at a time per user, and users take turns. */
@@ -39,6 +40,10 @@ interface SanitizerLimits {
   threads?: number;
   time_limit_ms?: number;
   fair_share_ms?: number;
+}
+
+function lengthOf({ content, pdf }: SanitizeRequest): number {
+  return (pdf?.hidden ?? []).reduce((sum, { text }) => sum + text.length, content.length);
 }
 
 /** Threads start with the first long page and are reused. They do not keep the process alive. */
@@ -72,14 +77,14 @@ export function createSanitizer(limits: SanitizerLimits = {}): Sanitizers {
   return {
     of: (user_id) => ({
       async sanitize(request) {
-        if (request.content.length > MAX_INLINE_CHARS) return inThread<Sanitized>(user_id, request);
+        if (lengthOf(request) > MAX_INLINE_CHARS) return inThread<Sanitized>(user_id, request);
         // Loaded with the first page: a sixth of a start, which a node without agents never needs.
         const { sanitize } = await import("./sanitize.ts");
         // Many short pages at one time share the turns of the event loop.
         await untilTurn();
         return sanitize(request);
       },
-      pdfText: (bytes) => inThread<string>(user_id, { pdf: bytes }),
+      pdfText: (bytes) => inThread<PdfText>(user_id, { pdf_bytes: bytes }),
     }),
   };
 }

@@ -43,9 +43,10 @@ export async function safeAnswer(
   const is_pdf = mediaType(content_type) === "application/pdf";
   const kind = is_pdf ? "text" : kindOf(content_type, new URL(final_url).pathname);
   if (kind === null) return `${nameOfType(content_type)}; only HTML, text, Markdown, JSON and PDF can be read`;
-  const content = is_pdf ? await sanitizer.pdfText(new Uint8Array(body)) : await decodeText(body, content_type);
-  if (content === BUSY) return SAFETY_BUSY;
-  if (content === null) return "this PDF cannot be read; go on without it";
+  const pdf = is_pdf ? await sanitizer.pdfText(new Uint8Array(body)) : undefined;
+  if (pdf === BUSY) return SAFETY_BUSY;
+  if (pdf === null) return "this PDF cannot be read; go on without it";
+  const content = pdf?.text ?? (await decodeText(body, content_type));
   const sanitized = await sanitizer.sanitize({
     content,
     kind: kind === "text" && !is_pdf ? textKind(content) : kind,
@@ -53,6 +54,7 @@ export async function safeAnswer(
     mark,
     base_url: final_url,
     max_chars: MAX_TEXT_CHARS,
+    ...(pdf === undefined ? {} : { pdf: { hidden: pdf.hidden, is_scan: pdf.is_scan } }),
   });
   if (sanitized === BUSY) return SAFETY_BUSY;
   if (sanitized === null) return "the page is too intricate to be made safe; go on without it";

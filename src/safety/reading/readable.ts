@@ -18,7 +18,15 @@ export interface Readable {
 }
 
 /** Evidence of an attack besides the words, in the detector's logits. */
-const EVIDENCE = { hidden: 1, turned: 3, invisible_characters: 6, split_words: 1.5, many_split_words: 3 } as const;
+export const EVIDENCE = {
+  hidden: 1,
+  /** The invisible text of a scan, of which nobody knows whether the images say the same (pdf-page.ts). */
+  scan: 0.5,
+  turned: 3,
+  invisible_characters: 6,
+  split_words: 1.5,
+  many_split_words: 3,
+} as const;
 /** Fewer words split by invisible characters than this may be an editor's error. */
 const MIN_SPLIT_WORDS = 5;
 /** This many are not an error. */
