@@ -52,6 +52,7 @@ const blockSchema = z.union([
   z.discriminatedUnion("type", TYPED),
   z.looseObject({ type: z.string().refine((type) => !KNOWN.includes(type), { abort: true }) }),
 ]);
+const countedBlocks = countedList(TEXT, "blocks", () => []);
 const messageSchema = z.looseObject({
   role: z.enum(["user", "assistant", "system"]),
   content: z.union([text, z.preprocess(upToFault(blockSchema), z.array(blockSchema))]),
@@ -77,7 +78,7 @@ const formatSchema = z.looseObject({ type: z.literal("json_schema"), schema: map
 const FIELDS = {
   model: modelNameSchema,
   messages: z.preprocess(countedMessages, z.array(messageSchema).min(1)),
-  system: z.union([text, z.array(TEXT)]).nullish(),
+  system: z.union([text, z.preprocess(countedBlocks, z.array(TEXT))]).nullish(),
   tools: z.array(toolSchema).max(128).nullish().openapi({
     description: "tools with an input_schema; tools that Anthropic defines or executes are dropped",
   }),

@@ -29,6 +29,7 @@ const inputPartSchema = z.union([
 ]);
 const contentSchema = z.union([text, z.preprocess(upToFault(inputPartSchema), z.array(inputPartSchema))]);
 
+const summarySchema = z.looseObject({ type: text, text });
 const CALL = { call_id: text.min(1).max(200), name: text.min(1).max(200), namespace: text.max(200).nullish() };
 const MESSAGE = {
   role: z.enum(["user", "assistant", "system", "developer"], "one of user, assistant, system, developer"),
@@ -42,7 +43,7 @@ const TYPED_ITEMS = [
   z.looseObject({ type: z.literal("custom_tool_call_output"), call_id: text, output: contentSchema }),
   z.looseObject({
     type: z.literal("reasoning"),
-    summary: z.array(z.looseObject({ type: text, text })).nullish(),
+    summary: z.preprocess(upToFault(summarySchema), z.array(summarySchema).nullish()),
     encrypted_content: text.nullish(),
   }),
   z.looseObject({ type: z.literal("item_reference"), id: text.min(1).max(200) }),
@@ -56,7 +57,11 @@ const inputItemSchema = z.union([
 const countedInput = countedList(
   inputItemSchema,
   "items and parts of items",
-  (item: { content?: unknown; output?: unknown } | null) => [item?.content, item?.output],
+  (item: { content?: unknown; output?: unknown; summary?: unknown } | null) => [
+    item?.content,
+    item?.output,
+    item?.summary,
+  ],
 );
 
 const functionSchema = z.looseObject({
