@@ -39,7 +39,22 @@ export class PurserError extends Error {
   }
 }
 
-/** `cause`: for the log only. */
-export function failure(shape: ErrorShape, cause?: unknown): PurserError {
-  return new PurserError(shape, cause === undefined ? {} : { cause });
+/** Characters of a message. A request's field may have a name of 32 MB. */
+const MAX_MESSAGE_CHARS = 2_000;
+const MAX_PARAM_CHARS = 500;
+
+/** `cause`: for the log only. Long texts lose their middle, because a sentence ends with what to do. */
+export function failure({ message, param, ...shape }: ErrorShape, cause?: unknown): PurserError {
+  const short: ErrorShape = {
+    ...shape,
+    message: withoutMiddle(message, MAX_MESSAGE_CHARS),
+    ...(param !== undefined && { param: withoutMiddle(param, MAX_PARAM_CHARS) }),
+  };
+  return new PurserError(short, cause === undefined ? {} : { cause });
+}
+
+function withoutMiddle(text: string, max_chars: number): string {
+  if (text.length <= max_chars) return text;
+  const half = max_chars / 2 - 1;
+  return `${text.slice(0, half)}…${text.slice(-half)}`.toWellFormed();
 }

@@ -268,6 +268,19 @@ describe("hostile bodies", () => {
     expect(refusal(answer)).toEqual([400, "unknown_field", "__proto__"]);
   });
 
+  it("an error repeats only the ends of a long name, and what to do; so an Idempotency-Key keeps no copy of the name", async () => {
+    const long = "x".repeat(200_000);
+    const key = { "Idempotency-Key": "a-long-name" };
+    for (const replayed of [null, "true"]) {
+      const answer = await user.post("/api/v1/agents", `{"name":"a","${long}":1}`, key);
+      expect([answer.status, answer.body.error.code]).toEqual([400, "unknown_field"]);
+      expect(answer.headers.get("Idempotent-Replayed")).toBe(replayed);
+      const { message, param } = answer.body.error;
+      expect([message.length, param.length]).toEqual([1_999, 499]);
+      expect(message).toMatch(/^x+…x+ is not a field of this request\. Remove it or correct its spelling\.$/);
+    }
+  });
+
   it("the message about a body's syntax never quotes the body", async () => {
     const { body } = await user.post("/api/v1/api-keys", '{"name": "hunter2" oops}');
     expect(JSON.stringify(body)).not.toContain("hunter2");
