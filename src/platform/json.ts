@@ -86,7 +86,7 @@ const COPIED_BYTES = 1_048_576;
  * process runs in between: 32 MB take up to half a second.
  */
 export async function jsonBytes(value: unknown): Promise<Buffer> {
-  if (isSmall(value)) return Buffer.from(JSON.stringify(value));
+  if (isSmallJson(value)) return Buffer.from(JSON.stringify(value));
   const written: Buffer[] = [];
   let text = "";
   for (const piece of piecesOf(value)) {
@@ -113,8 +113,8 @@ async function joinedBytes(parts: readonly Buffer[]): Promise<Buffer> {
   return joined;
 }
 
-/** Whether `value` fits into one piece. Stops counting at the size of a piece. */
-function isSmall(value: unknown): boolean {
+/** Whether the JSON of `value` has about 64 KB at most. Stops counting there. */
+export function isSmallJson(value: unknown): boolean {
   let left = PIECE_CHARS;
   const fits = (part: unknown): boolean => {
     left -= VALUE_WEIGHT + (typeof part === "string" ? part.length : 0);
@@ -131,7 +131,7 @@ function isSmall(value: unknown): boolean {
 }
 
 function* piecesOf(value: unknown): Generator<string> {
-  if (isSmall(value)) yield JSON.stringify(value);
+  if (isSmallJson(value)) yield JSON.stringify(value);
   else if (typeof value === "string") yield* piecesOfText(value);
   else if (Array.isArray(value)) yield* piecesOfList(value);
   else yield* piecesOfObject(value as Record<string, unknown>);

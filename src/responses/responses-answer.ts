@@ -4,6 +4,7 @@ import type { Envelope } from "../completions/reasoning-envelope.ts";
 import type { ChatResponse, FinishReason, Routing, Usage } from "../contract/completions.ts";
 import type { ResponseRecord, ResponseRequest } from "../contract/responses.ts";
 import type { ErrorShape } from "../errors.ts";
+import { isSmallJson } from "../platform/json.ts";
 import { createItemEvents, type ItemEvents } from "./item-events.ts";
 import type { ResponseContext } from "./responses.types.ts";
 
@@ -29,6 +30,7 @@ export function createResponseWriter(context: ResponseContext): AnswerWriter {
   const piecesOf = createPieceReader();
   const seen: Seen = { model: asked.model, finish_reason: "stop", usage: null, envelope: {} };
   const items = createItemEvents(context, (found) => ({ ...found, model: seen.model }));
+  const settings = repeatedSettings(asked);
   let sequence = 0;
   let has_begun = false;
 
@@ -36,7 +38,7 @@ export function createResponseWriter(context: ResponseContext): AnswerWriter {
     ...identity,
     status,
     error,
-    ...echoed(asked),
+    ...settings,
     ...outcomeOf(seen, status),
     output: [...items.output()],
   });
@@ -135,8 +137,13 @@ function eventsOf(piece: Piece, items: ItemEvents): object[] {
   }
 }
 
-/** The request's settings, as OpenAI's answers repeat them. */
-function echoed(asked: ResponseRequest) {
+/**
+ * The request's settings, as OpenAI's answers repeat them. Each event with a response has them all, so large ones are
+ * left out: metadata and tools of 31 MB cost no tokens.
+ */
+function repeatedSettings(request: ResponseRequest) {
+  const is_repeated = ([, value]: [string, unknown]) => isSmallJson(value);
+  const asked = Object.fromEntries(Object.entries(request).filter(is_repeated)) as Partial<ResponseRequest>;
   return {
     background: false,
     instructions: asked.instructions ?? null,
