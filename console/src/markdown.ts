@@ -13,6 +13,8 @@ export interface MarkdownNode {
   start?: number;
   /** State of a task list item. */
   checked?: boolean;
+  /** Of `table`: the alignment of each column. */
+  align?: readonly ("left" | "center" | "right" | null)[];
   children?: MarkdownNode[];
 }
 type Kind =
@@ -72,7 +74,6 @@ const CONTAINERS: Partial<Record<Content["type"], Kind>> = {
   paragraph: "paragraph",
   heading: "heading",
   blockquote: "quote",
-  table: "table",
   tableRow: "row",
   tableCell: "cell",
   strong: "strong",
@@ -98,6 +99,8 @@ function convert(node: Content, definitions: Definitions, depth: number): Markdo
       return [{ kind: "rule" }];
     case "break":
       return [{ kind: "break" }];
+    case "table":
+      return [{ kind: "table", align: node.align ?? [], children: inside() }];
     case "list":
       return [
         node.ordered === true

@@ -29,6 +29,22 @@ export const scheduleReason = (reason: string): string =>
       (_all, code: keyof typeof KEY_PAUSES) => KEY_PAUSES[code],
     );
 
+const CHOICE = /^score (\d+)(?: \((.+)\))?: tier (\w+), (?:the cheapest in it|none in it, (\w+) is nearest)/;
+
+/** Why a model was chosen, without the names of the routing's parts. */
+export function routingReason(reason: string): string {
+  if (reason === "kept from earlier turns") return "It answered the earlier turns.";
+  const [, score, signs, tier, nearest] = CHOICE.exec(reason) ?? [];
+  if (score === undefined) return reason;
+  const task = `By its score of ${score}${signs === undefined ? "" : ` (${signs})`}, the task needs a model of the tier “${tier}”.`;
+  const choice =
+    nearest === undefined
+      ? "This is the cheapest one."
+      : `There is none, so this is the cheapest of the next tier, “${nearest}”.`;
+  const resting = reason.endsWith("go last") ? " Models whose provider failed recently were tried last." : "";
+  return `${task} ${choice}${resting}`;
+}
+
 /** The colours of the statuses of purchases and of invoices. */
 export const PURCHASE_TONES = {
   pending: "warn",

@@ -203,7 +203,9 @@ function recordOf({ id, agent_id, last_run_id, created_at, updated_at }: ThreadR
 }
 
 function turnOf({ run, turns_left_out }: DoneTurn): ThreadDetail["turns"][number] {
-  return { run_id: run.id, model_id: run.model_id, turns_left_out, finished_at: run.finished_at ?? run.queued_at };
+  const { id, model_id, usage, finished_at, queued_at } = run;
+  const { cost_tokens } = usage;
+  return { run_id: id, model_id, turns_left_out, cost_tokens, finished_at: finished_at ?? queued_at };
 }
 
 /** Without the opaque reasoning, which only its model can read. The turn names the model. */

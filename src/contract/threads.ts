@@ -1,6 +1,15 @@
 import { createRoute, z } from "@hono/zod-openapi";
 import { needs } from "./caller.ts";
-import { failures, instantSchema, json, jsonBody, listQuerySchema, nextCursorSchema, uuidSchema } from "./common.ts";
+import {
+  failures,
+  instantSchema,
+  json,
+  jsonBody,
+  listQuerySchema,
+  nextCursorSchema,
+  tokensSchema,
+  uuidSchema,
+} from "./common.ts";
 
 /** Threads: conversations with an agent that the service keeps. */
 
@@ -35,6 +44,7 @@ const threadTurnSchema = z
     turns_left_out: z.number().int().openapi({
       description: "how many of the oldest turns its model was not sent, because its context had no room for them",
     }),
+    cost_tokens: tokensSchema.openapi({ description: "what its run has cost" }),
     finished_at: instantSchema,
   })
   .openapi("ThreadTurn");

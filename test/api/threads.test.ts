@@ -62,9 +62,10 @@ describe("a thread", () => {
     const [run_1, run_2] = [first.body.run_id, second.body.run_id];
     expect(kept).toMatchObject({ id: "t1", agent_id: agent.split("/").at(-1), last_run_id: run_2, next_cursor: null });
     expect(kept.turns).toMatchObject([
-      { run_id: run_1, model_id: "lab/plain", turns_left_out: 0 },
-      { run_id: run_2, model_id: "lab/plain", turns_left_out: 0 },
+      { run_id: run_1, model_id: "lab/plain", turns_left_out: 0, cost_tokens: first.body.usage.cost_tokens },
+      { run_id: run_2, model_id: "lab/plain", turns_left_out: 0, cost_tokens: second.body.usage.cost_tokens },
     ]);
+    expect(first.body.usage.cost_tokens).toBeGreaterThan(0);
     expect(kept.messages).toEqual([
       { ...said("I am Ada."), run_id: run_1 },
       { role: "assistant", content: "I am Scout.", run_id: run_1 },

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, expect, it } from "vitest";
 import { shows } from "../support/chromium.ts";
 import { asPerson, PASSWORD, signUp, useConsole, violations } from "../support/console.ts";
 import { ADMIN_KEY } from "../support/service.ts";
-import { completion, delta } from "../support/upstream.ts";
+import { completion, delta, fetching } from "../support/upstream.ts";
 
 // Several tabs, a lost session, the keyboard, and the texts of a form's errors.
 
@@ -30,9 +30,10 @@ it("the page of a run explains the cost of the whole run, also when it is opened
   await signUp(context, site.service, "explained@example.com");
   await openRun(await create("Explained"));
   await page.getByRole("link", { name: "Explain the cost of the run" }).click();
-  await page.getByRole("dialog").getByText("1 call, 18 tokens in total.").waitFor();
+  const sum = page.getByRole("dialog").getByText("1 call, 18 tokens in total, worth $0.000029 at the standard rate.");
+  await sum.waitFor();
   await page.reload();
-  await page.getByRole("dialog").getByText("1 call, 18 tokens in total.").waitFor();
+  await sum.waitFor();
 });
 
 it("a form's error summary names an invalid field by its label", async () => {
@@ -127,6 +128,55 @@ it("a stopped answer shows its cost, and the balance is updated", async () => {
   await shows(page, `${new Intl.NumberFormat("en-GB").format(after)} tokens`);
 });
 
+it("the explanation of a stopped answer's cost says that its counts are estimates, and that of a whole answer does not", async () => {
+  await signUp(context, site.service, "estimated@example.com");
+  const id = await create("Estimated");
+  const estimates = page.getByText("The provider's counts did not arrive, so the counts are estimates.");
+  await openRun(id);
+  await page.getByRole("link", { name: "Explain the cost of the run" }).click();
+  await page.getByRole("dialog").getByText("1 call, 18 tokens").waitFor();
+  expect(await estimates.count()).toBe(0);
+  site.upstream.answer((response) => void response.write(delta("The beginning of a long answer.")));
+  const run = await person("POST", `/agents/${id}/runs`);
+  await page.goto(`${site.service.url}/agents/${id}/runs/${run.id}`);
+  await shows(page, "The beginning");
+  await person("POST", `/agents/${id}/runs/${run.id}/cancel`);
+  await page.getByRole("link", { name: "Explain the cost of the run" }).click();
+  await estimates.waitFor();
+});
+
+it("each answer of a conversation shows the cost of its run, also after the next one and after a reload", async () => {
+  await signUp(context, site.service, "answers@example.com");
+  await page.goto(`${site.service.url}/agents/${await create("Answers")}/chat`);
+  const costs = page.getByRole("log").getByRole("link", { name: "18 tokens, view run" });
+  for (const count of [1, 2]) {
+    await page.getByLabel("Your message").fill(`Question ${count}`);
+    await page.keyboard.press("Enter");
+    await expect.poll(() => costs.count()).toBe(count);
+    await page.getByRole("button", { name: "Send" }).waitFor();
+  }
+  await page.reload();
+  await expect.poll(() => costs.count()).toBe(2);
+});
+
+it("the page of a run shows its cost beside its status, so far while it runs", async () => {
+  await signUp(context, site.service, "so-far@example.com");
+  const tools_config = { web_fetch: { enabled: true, hosts: ["example.com"] } };
+  const agent = { name: "Reader", model_id: "lab/small", run_prompt: "Read", tools_config };
+  const { id } = await person("POST", "/agents", agent);
+  let end: () => void = () => {};
+  site.upstream.answer(fetching("http://127.0.0.1:1/news"), (response, request) => {
+    response.writeHead(200, { "content-type": "text/event-stream" }).write(delta("I read"));
+    end = () => void completion("Nothing new.")(response, request);
+  });
+  const asked = site.upstream.requests.length;
+  await page.goto(`${site.service.url}/agents/${id}`);
+  await page.getByRole("button", { name: "Run now" }).click();
+  await site.upstream.until(() => site.upstream.requests.length === asked + 2);
+  await shows(page, /, started by you · 30 tokens so far$/);
+  end();
+});
+
 it("a run that is opened in the middle of an answer shows the answer from its beginning", async () => {
   await signUp(context, site.service, "mid-answer@example.com");
   const id = await create("Talker");
@@ -179,6 +229,22 @@ it("the keyboard scrolls a wide block of code in an answer", async () => {
   await signUp(context, site.service, "wide-code@example.com");
   site.upstream.answer(completion(`\`\`\`js\nconst text = "${"a".repeat(500)}";\n\`\`\``));
   await openRun(await create("Coder"));
+  expect(await violations(page, "all but contrast")).toEqual([]);
+});
+
+it("a wide table in an answer keeps its words whole, aligns its columns, and the keyboard scrolls it", async () => {
+  await signUp(context, site.service, "wide-table@example.com");
+  await page.setViewportSize({ width: 360, height: 740 });
+  const columns = ["Port", "Price", "Tide", "Harbourmaster"];
+  const rows = [columns, ["-", "-:", "-", "-"], ["Kiel", "12.50", "low", "Constantinople"]];
+  site.upstream.answer(completion(rows.map((cells) => `| ${cells.join(" | ")} |`).join("\n")));
+  await openRun(await create("Tables"));
+  const heading = page.getByRole("columnheader", { name: "Harbourmaster" });
+  await heading.waitFor();
+  expect((await heading.boundingBox())?.height).toBeLessThan(40);
+  const alignment = (name: string) =>
+    page.getByRole("cell", { name }).evaluate((cell) => getComputedStyle(cell).textAlign);
+  expect(await alignment("12.50")).toBe("right");
   expect(await violations(page, "all but contrast")).toEqual([]);
 });
 

@@ -232,6 +232,9 @@ it("a form shows its limits before it is sent: a key without rights, a top-up ab
   await page.getByLabel("Amount in US dollars").fill("5000000");
   await shows(page, "The maximum is $999,999.99.");
   await page.goto(`${site.service.url}/billing?tab=purchases`);
+  await shows(page, "625,000 tokens are worth $1.");
+  await page.getByLabel("Threshold in tokens").fill("1250000");
+  await shows(page, "Worth $2.");
   for (const [label, value] of Object.entries({ "Threshold in tokens": "9", "Dollars per top-up": "10" }))
     await page.getByLabel(label).fill(value);
   const cap = page.getByLabel("Most dollars per month");

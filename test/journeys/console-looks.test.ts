@@ -121,4 +121,13 @@ it("the operator reads in words why runs failed", async () => {
     .getByRole("row", { name: /Failing/ })
     .getByText("The model was unavailable")
     .waitFor();
+  await openRun(await create(LONG_NAME));
+  await page.setViewportSize({ width: 1280, height: 800 });
+  await page
+    .getByRole("row", { name: /Failing/ })
+    .getByRole("link")
+    .click();
+  const runs = page.getByRole("region", { name: "Runs" });
+  await runs.getByRole("row", { name: /Failing user failed The model was unavailable/ }).waitFor();
+  expect(await heightOf(runs.getByRole("row", { name: LONG_NAME }).getByText(/[AP]M$/))).toBeLessThan(25);
 });

@@ -89,13 +89,23 @@ function after(run: RunDetail, event: string, data: Record<string, unknown>): Ru
   if (event === "step.started" && run.steps.some((step) => step.index === data.index)) return run;
   const fresh = { ...STARTED, ...data } as Step;
   const status = run.status === "queued" ? "running" : run.status;
-  return {
-    ...run,
-    status,
-    steps: [...run.steps.filter((step) => step.index !== fresh.index), fresh].sort(
-      (one, other) => one.index - other.index,
-    ),
-  };
+  const steps = [...run.steps.filter((step) => step.index !== fresh.index), fresh].sort(
+    (one, other) => one.index - other.index,
+  );
+  return { ...run, status, steps, usage: sumOf(steps) };
+}
+
+/** The usage of a run so far. Its record comes with the event of its end. */
+function sumOf(steps: readonly Step[]): RunDetail["usage"] {
+  const sum = { input_tokens: 0, output_tokens: 0, total_tokens: 0, cost_tokens: 0 };
+  for (const { usage } of steps) {
+    if (usage === null) continue;
+    sum.input_tokens += usage.input_tokens;
+    sum.output_tokens += usage.output_tokens;
+    sum.total_tokens += usage.total_tokens;
+    sum.cost_tokens += usage.cost_tokens;
+  }
+  return sum;
 }
 
 const STARTED = {

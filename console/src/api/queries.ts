@@ -200,13 +200,17 @@ export const threadsQuery = (id: string) =>
     return { rows: threads, next_cursor };
   });
 
-export type ThreadMessage = Answer<"GET /api/v1/agents/{id}/threads/{thread_id}">["messages"][number];
+type Thread = Answer<"GET /api/v1/agents/{id}/threads/{thread_id}">;
+/** A message with the cost of its whole turn. */
+export type ThreadMessage = Thread["messages"][number] & { turn_cost_tokens: number | null };
 /** The messages of a conversation. The first page is the newest; the pages after it go back to the beginning. */
 export const threadQuery = (id: string, thread_id: string) =>
   listOf<ThreadMessage>(["thread", id, thread_id], async (page, signal) => {
     const options = { params: { id, thread_id }, query: page, signal };
-    const { messages, next_cursor } = await call("GET /api/v1/agents/{id}/threads/{thread_id}", options);
-    return { rows: messages, next_cursor };
+    const { turns, messages, next_cursor } = await call("GET /api/v1/agents/{id}/threads/{thread_id}", options);
+    const costs = new Map(turns.map(({ run_id, cost_tokens }) => [run_id, cost_tokens]));
+    const rows = messages.map((message) => ({ ...message, turn_cost_tokens: costs.get(message.run_id) ?? null }));
+    return { rows, next_cursor };
   });
 
 export const secretsQuery = listOf(["secrets", "list"], async (query, signal) => {

@@ -5,7 +5,7 @@ import { call } from "../api/client.ts";
 import { agentQuery, stale, type ThreadMessage, threadQuery, threadsQuery } from "../api/queries.ts";
 import { keepOpenWhile } from "../api/session.ts";
 import { isOwnName, useTurn } from "../api/turn.ts";
-import { ago, instant, number } from "../format.ts";
+import { ago, count, instant } from "../format.ts";
 import { Button, Card, Empty, PageHeader, Spinner } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
 import { onSubmit } from "../ui/fields.tsx";
@@ -171,11 +171,11 @@ function Conversation({ id, thread, onBegun }: ConversationProps) {
             Each answer is a run of the agent. You can stop it, and you see its cost and its steps.
           </Empty>
         )}
-        {messages.map(({ role, content, run_id }, place) => (
+        {messages.map(({ role, content, run_id, turn_cost_tokens }, place) => (
           // biome-ignore lint/suspicious/noArrayIndexKey: counted from the end, so earlier messages keep the keys
           <Message key={`${run_id} ${messages.length - place}`} by={role === "user" ? "user" : "agent"}>
             {role === "user" ? String(content) : <Markdown text={String(content)} />}
-            {role === "assistant" && <RunLink id={id} run_id={run_id} />}
+            {messages[place + 1]?.run_id !== run_id && <RunLink id={id} run_id={run_id} cost={turn_cost_tokens} />}
           </Message>
         ))}
         {shown !== null && (
@@ -288,7 +288,8 @@ function Message({ by, children }: { by: "user" | "agent"; children: ReactNode }
   );
 }
 
-function RunLink({ id, run_id, cost = null }: { id: string; run_id: string | null; cost?: number | null }) {
+/** The cost of a turn, with its run. */
+function RunLink({ id, run_id, cost }: { id: string; run_id: string | null; cost: number | null }) {
   if (run_id === null) return null;
   return (
     <Link
@@ -296,7 +297,7 @@ function RunLink({ id, run_id, cost = null }: { id: string; run_id: string | nul
       params={{ id, run_id }}
       className="mt-1 flex w-fit items-center gap-1 text-xs text-muted hover:underline"
     >
-      {cost === null ? "View run" : `${number(cost)} tokens, view run`} <Icon name="arrow" className="size-3" />
+      {cost === null ? "View run" : `${count(cost, "token")}, view run`} <Icon name="arrow" className="size-3" />
     </Link>
   );
 }

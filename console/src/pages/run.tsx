@@ -4,11 +4,11 @@ import { useEffect, useState } from "react";
 import { call } from "../api/client.ts";
 import { useLiveRun } from "../api/live-run.ts";
 import { agentQuery, type Run, type RunDetail, runQuery, stale } from "../api/queries.ts";
-import { ago, count, duration, instant, number } from "../format.ts";
+import { ago, count, dollars, duration, instant, number } from "../format.ts";
 import { ExplainRun } from "../parts/explain.tsx";
 import { StepCard } from "../parts/step.tsx";
 import { cutOff, failure, hasEnded } from "../run-words.ts";
-import { inWords } from "../service-words.ts";
+import { inWords, routingReason } from "../service-words.ts";
 import { Button, Callout, Card, Facts, PageHeader, Spinner, Status } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
 import { Icon } from "../ui/icons.tsx";
@@ -93,12 +93,16 @@ function Breadcrumb({ id, name }: { id: string; name: string }) {
   );
 }
 
+function costInWords({ status, usage }: RunDetail): string {
+  return `${count(usage.cost_tokens, "token")}${hasEnded(status) ? "" : " so far"}`;
+}
+
 function State({ run }: { run: RunDetail }) {
   return (
     <span className="flex flex-wrap items-center gap-x-2" aria-live="polite">
       <Status status={run.status} />
       <span>
-        {instant(run.queued_at)}, started {STARTED_BY[run.trigger]}
+        {instant(run.queued_at)}, started {STARTED_BY[run.trigger]} · {costInWords(run)}
       </span>
     </span>
   );
@@ -194,7 +198,7 @@ function WhyThisModel({ routing: { candidates, chosen, reason, fallbacks } }: { 
   return (
     <div className="mt-4 border-t border-line pt-3">
       <h3 className="font-medium">Why {chosen}</h3>
-      <p className="text-sm text-pretty wrap-anywhere text-muted">{reason}</p>
+      <p className="text-sm text-pretty wrap-anywhere text-muted">{routingReason(reason)}</p>
       {fallbacks.map(({ model, reason: why }) => (
         <p key={model} className="text-sm text-warn">
           {model} failed before: {why}
@@ -215,10 +219,10 @@ function Figures({ run, agent_id }: { run: RunDetail; agent_id: string }) {
           [
             "Billed",
             <span key="cost">
-              <strong>{count(usage.cost_tokens, "token")}</strong>
+              <strong>{costInWords(run)}</strong>
               {usage.cost_tokens > 0 && (
                 <>
-                  {" · "}
+                  , worth {dollars(usage.cost_tokens)} ·{" "}
                   <Link
                     from="/agents/$id/runs/$run_id"
                     to="."

@@ -1,9 +1,9 @@
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { useState } from "react";
-import { PURCHASE_CENTS } from "../../../src/constants.ts";
+import { PURCHASE_CENTS, TOKENS_PER_USD } from "../../../src/constants.ts";
 import { type Answer, call } from "../api/client.ts";
 import { autoTopupQuery, queryClient } from "../api/queries.ts";
-import { money } from "../format.ts";
+import { dollars, money, number } from "../format.ts";
 import { Button, Callout, Card, Skeleton } from "../ui/basics.tsx";
 import { FormErrorProvider, onSubmit, TextField } from "../ui/fields.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
@@ -30,7 +30,7 @@ export function AutoTopup() {
 }
 
 const inDollars = (cents: number | null) => (cents === null ? "" : String(cents / 100));
-const inCents = (dollars: string) => Math.round(Number(dollars) * 100);
+const inCents = (text: string) => Math.round(Number(text) * 100);
 
 function AutoTopupForm({ settings }: { settings: Settings }) {
   const [threshold, setThreshold] = useState(String(settings.threshold_tokens ?? ""));
@@ -57,7 +57,7 @@ function AutoTopupForm({ settings }: { settings: Settings }) {
     onSuccess: stored("Automatic top-ups disabled"),
   });
   const error = save.error ?? disable.error;
-  const dollars = { type: "number", min: PURCHASE_CENTS.min / 100, step: "0.01", inputMode: "decimal" } as const;
+  const price = { type: "number", min: PURCHASE_CENTS.min / 100, step: "0.01", inputMode: "decimal" } as const;
   return (
     <FormErrorProvider value={error}>
       <form onSubmit={onSubmit(save.mutate)} className="space-y-4">
@@ -72,9 +72,14 @@ function AutoTopupForm({ settings }: { settings: Settings }) {
             required
             value={threshold}
             onValue={setThreshold}
+            hint={
+              threshold === ""
+                ? `${number(TOKENS_PER_USD)} tokens are worth $1.`
+                : `Worth ${dollars(Number(threshold))}.`
+            }
           />
           <TextField
-            {...dollars}
+            {...price}
             label="Dollars per top-up"
             param="amount_cents"
             required
@@ -82,10 +87,10 @@ function AutoTopupForm({ settings }: { settings: Settings }) {
             onValue={setAmount}
           />
           <TextField
-            {...dollars}
+            {...price}
             label="Most dollars per month"
             param="monthly_cap_cents"
-            min={amount === "" ? dollars.min : amount}
+            min={amount === "" ? price.min : amount}
             required
             value={cap}
             onValue={setCap}

@@ -62,7 +62,7 @@ function Charges({ charges }: { charges: readonly Charge[] }) {
   return (
     <>
       <p>
-        {count(charges.length, "call")}, {count(sum, "token")} in total.
+        {count(charges.length, "call")}, {count(sum, "token")} in total, worth {dollars(sum)} at the standard rate.
       </p>
       {charges.map((charge) => (
         <div key={charge.hold_id} className="border-t border-line pt-4">
@@ -129,6 +129,9 @@ function ChargeDetail({ charge }: { charge: Charge }) {
         <strong>{charge.model}</strong>
         {charge.created_at !== null && ` on ${instant(charge.created_at)}`}.
         {charge.from_progress && " The call was lost. This is the last known amount of generated text."}
+        {charge.estimated &&
+          !charge.from_progress &&
+          " The provider's counts did not arrive, so the counts are estimates."}
       </p>
       <table className="w-full">
         <caption className="sr-only">Calculation of the price</caption>

@@ -4,7 +4,8 @@ import { useState } from "react";
 import { type Answer, addressOf, call, download } from "../api/client.ts";
 import { listOf } from "../api/queries.ts";
 import { day, instant, number, words } from "../format.ts";
-import { Badge, Button, Card, Facts, PageHeader, Skeleton } from "../ui/basics.tsx";
+import { failure } from "../run-words.ts";
+import { Badge, Button, Card, Facts, PageHeader, Skeleton, Status } from "../ui/basics.tsx";
 import { type Column, ListCard } from "../ui/list.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 import { confirmSaved } from "../ui/saved.tsx";
@@ -201,10 +202,21 @@ function Keys({ id, api_key }: Props) {
 
 type Run = Answer<"GET /api/v1/admin/users/{id}/runs">["runs"][number];
 const RUN_COLUMNS: Column<Run>[] = [
-  { title: "When", cell: ({ queued_at }) => instant(queued_at) },
+  {
+    title: "When",
+    cell: ({ queued_at }) => <span className="block min-w-20 md:whitespace-nowrap">{instant(queued_at)}</span>,
+  },
   { title: "Agent", cell: ({ agent_name }) => <span className="wrap-anywhere">{agent_name ?? "deleted"}</span> },
-  { title: "Started by", wide: true, cell: ({ trigger }) => trigger },
-  { title: "Status", cell: ({ status, error }) => error?.code ?? status },
+  { title: "Started by", wide: true, cell: ({ trigger }) => (trigger === "manual" ? "user" : trigger) },
+  {
+    title: "Status",
+    cell: ({ status, error }) => (
+      <>
+        <Status status={status} />
+        {error !== null && <span className="block text-sm text-bad">{words(failure(error.code))}</span>}
+      </>
+    ),
+  },
   { title: "Tokens", wide: true, numeric: true, cell: ({ usage }) => number(usage.cost_tokens) },
 ];
 

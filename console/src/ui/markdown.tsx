@@ -128,7 +128,7 @@ function Node({ node, tight }: { node: MarkdownNode; tight: boolean }) {
     case "item":
       return <Item node={node} />;
     case "table":
-      return <Table rows={node.children ?? []} />;
+      return <Table rows={node.children ?? []} align={node.align ?? []} />;
     case "link":
       return (
         <a href={node.url} target="_blank" rel="noreferrer nofollow" className="link break-all">
@@ -164,20 +164,32 @@ function Item({ node: { checked, children = [] } }: { node: MarkdownNode }) {
   );
 }
 
-function Table({ rows }: { rows: readonly MarkdownNode[] }) {
+const ALIGNED = { left: "text-left", center: "text-center", right: "text-right" } as const;
+
+function Table({ rows, align }: { rows: readonly MarkdownNode[]; align: NonNullable<MarkdownNode["align"]> }) {
   const [head, ...body] = rows;
   const rowOf = (row: MarkdownNode, Cell: "th" | "td", key: number) => (
     <tr key={key} className="border-b border-line">
-      {(row.children ?? []).map((cell, place) => (
-        // biome-ignore lint/suspicious/noArrayIndexKey: columns keep their order
-        <Cell key={place} className="min-w-20 py-1 pe-5 text-start align-top">
-          <Nodes nodes={cell.children ?? []} />
-        </Cell>
-      ))}
+      {(row.children ?? []).map((cell, place) => {
+        const side = align[place];
+        return (
+          <Cell
+            // biome-ignore lint/suspicious/noArrayIndexKey: columns keep their order
+            key={place}
+            className={`min-w-20 py-1 pe-5 align-top wrap-break-word ${side ? ALIGNED[side] : "text-start"}`}
+          >
+            <Nodes nodes={cell.children ?? []} />
+          </Cell>
+        );
+      })}
     </tr>
   );
   return (
-    <div className="overflow-x-auto">
+    <div
+      // biome-ignore lint/a11y/noNoninteractiveTabindex: the keyboard scrolls wide tables
+      tabIndex={0}
+      className="overflow-x-auto"
+    >
       <table dir="auto">
         {head !== undefined && <thead>{rowOf(head, "th", 0)}</thead>}
         <tbody>{body.map((row, place) => rowOf(row, "td", place))}</tbody>

@@ -58,6 +58,11 @@ describe("Markdown", () => {
     expect(parsed("[go][r]\n\n[r]: javascript:alert(1)")).not.toContain("link<");
   });
 
+  it("a table knows the alignment of its columns", () => {
+    const [table] = parseMarkdown("|a|b|c|d|\n|:-|:-:|-:|-|\n|1|2|3|4|")?.children ?? [];
+    expect(table?.align).toEqual(["left", "center", "right", null]);
+  });
+
   it("an attack by HTML: it is shown as text", () => {
     expect(parsed("<img src=x onerror=alert(1)>")).toBe("<img src=x onerror=alert(1)>");
     expect(parsed("a <b>c</b>")).toBe("paragraph(a  | <b> | c | </b>)");

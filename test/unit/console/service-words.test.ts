@@ -1,7 +1,9 @@
 import { expect, test } from "vitest";
-import { inWords, scheduleReason } from "../../../console/src/service-words.ts";
+import { inWords, routingReason, scheduleReason } from "../../../console/src/service-words.ts";
 import { KEY_PAUSE_REASON } from "../../../src/agents/schedule-key.ts";
 import { errors } from "../../../src/errors.ts";
+import { rankModels } from "../../../src/models/routing.ts";
+import { modelOf, requestOf } from "../models/model-fixture.ts";
 
 test("a message about a limit names it as the editor does", () => {
   expect(inWords(errors.runBudgetExceeded().message)).toMatch(/^The remaining “Tokens per run” does/);
@@ -21,4 +23,29 @@ test("the reason for a paused schedule is shown without codes and fields", () =>
       `paused since 2026-03-01T09:00:00.000Z: ${text}`,
     );
   }
+});
+
+test("the reason for a model is a sentence, for each reason that the routing has", () => {
+  const reasonFor = (
+    content: string,
+    fields: { sticky_model_id?: string; resting?: boolean; tier?: "standard" } = {},
+  ) => {
+    const { sticky_model_id = null, resting = false, tier = "economy" } = fields;
+    const request = requestOf({ model: "auto", messages: [{ role: "user", content }] });
+    const models = [modelOf({ tier })];
+    return routingReason(
+      rankModels({ request, models, is_trial: false, sticky_model_id, isResting: () => resting }).reason,
+    );
+  };
+  const simple = "By its score of 0, the task needs a model of the tier “economy”.";
+  expect(reasonFor("hello")).toBe(`${simple} This is the cheapest one.`);
+  expect(reasonFor("hello", { tier: "standard" })).toBe(
+    `${simple} There is none, so this is the cheapest of the next tier, “standard”.`,
+  );
+  expect(reasonFor("Compare ```a```", { tier: "standard", resting: true })).toBe(
+    "By its score of 3 (code, reasoning), the task needs a model of the tier “standard”. This is the cheapest one. " +
+      "Models whose provider failed recently were tried last.",
+  );
+  expect(reasonFor("hello", { sticky_model_id: modelOf().id })).toBe("It answered the earlier turns.");
+  expect(routingReason("any other reason")).toBe("any other reason");
 });
