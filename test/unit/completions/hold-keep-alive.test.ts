@@ -75,6 +75,18 @@ it("stores progress again in the next second after a failure", async () => {
   expect(noted).toEqual([[{ user_id: "u", hold_id: "one", charge: charge(5) }]]);
 });
 
+it("sends one statement at a time, also while the database is slow", async () => {
+  let sent = 0;
+  const progress = () => {
+    sent += 1;
+    return settled.promise;
+  };
+  const keep_alive = createHoldKeepAlive({ ...ledger, progress } as unknown as Ledger);
+  await hold(keep_alive, "one");
+  await vi.advanceTimersByTimeAsync(10_000);
+  expect(sent).toBe(1);
+});
+
 it("keeps a call's hold while its charge waits for the database, and stores the charge as its progress", async () => {
   const keep_alive = createHoldKeepAlive(ledger);
   for (const hold_id of ["one", "two"]) await hold(keep_alive, hold_id);

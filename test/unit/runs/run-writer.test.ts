@@ -57,6 +57,12 @@ test("a process that stops tries once more, without a pause", async () => {
   expect(tries).toBe(6);
 });
 
+test("a write that fails while the process stops is tried once more", async () => {
+  const stopping = new AbortController();
+  stopping.abort();
+  expect(await unanswered("succeeded", stopping).finishRun(lease, FINISH)).toBe(true);
+});
+
 test.each([
   ["the database rejects permanently", Object.assign(new Error("invalid input"), { code: "22P02" })],
   ["has no row any more", errors.notFound("This run")],

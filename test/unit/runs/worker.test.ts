@@ -87,6 +87,23 @@ test("a worker that stops returns each run as soon as its execution ends, withou
   expect(handed_back).toEqual(["quick", "slow", "what is left"]);
 });
 
+test("a worker that stops waits for the answer of its claim, and returns the runs in it after their execution", async () => {
+  const handed_back: string[] = [];
+  const answer = Promise.withResolvers<ClaimedRun[]>();
+  const { worker, attempts } = await started({
+    claim: () => answer.promise,
+    handBack: async () => void handed_back.push("what is left"),
+    handBackOne: async (_worker_id: string, { run_id }: { run_id: string }) => void handed_back.push(run_id),
+  });
+  const stopped = worker.stop();
+  answer.resolve([{ lease: { run_id: "claimed", epoch: 1 } } as ClaimedRun]);
+  await new Promise(setImmediate);
+  expect(handed_back).toEqual([]);
+  attempts[0]?.end();
+  await stopped;
+  expect(handed_back).toEqual(["claimed", "what is left"]);
+});
+
 test("a worker also stops while the database is away, and open settles continue", async () => {
   const { worker, signals_seen } = await started({ handBack: () => Promise.reject(new Error("connect ECONNREFUSED")) });
   await worker.stop();

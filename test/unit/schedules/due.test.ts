@@ -79,7 +79,7 @@ test.each([
 const DOWN = "the service was down; ";
 const OVERTAKEN = `${DOWN}a later due time had already passed`;
 const TOO_OLD = "the service was down for 12 hours or more: runs missed for so long are not started";
-const OUT_OF_TOKENS = { reason: "out of tokens", since: "2026-01-02T08:00:00.000Z" };
+const OUT_OF_TOKENS = { reason: "out of tokens", since: "2026-01-02T09:00:00.000Z" };
 
 // the answer to an owner's question "Why didn't it run?"
 test.each<[string, Partial<DueSchedule>, string, (string | null)[]]>([
@@ -104,8 +104,8 @@ test.each<[string, Partial<DueSchedule>, string, (string | null)[]]>([
     "2026-01-03T09:00:00.000Z",
     [
       OVERTAKEN,
-      "paused since 2026-01-02T08:00:00.000Z: out of tokens",
-      "paused since 2026-01-02T08:00:00.000Z: out of tokens",
+      "paused since 2026-01-02T09:00:00.000Z: out of tokens",
+      "paused since 2026-01-02T09:00:00.000Z: out of tokens",
     ],
   ],
   [
