@@ -1,10 +1,15 @@
 import { rmSync } from "node:fs";
+import { PassThrough } from "node:stream";
+import { buffer } from "node:stream/consumers";
 import { gunzipSync } from "node:zlib";
+import pg from "pg";
 import { afterAll, beforeAll, expect, it, vi } from "vitest";
+import { writeArchive } from "../../src/backup/archive.ts";
 import { createBackups } from "../../src/backup/backup.service.ts";
 import { createSystemClock } from "../../src/platform/clock.ts";
 import { createLog } from "../../src/platform/log.ts";
 import { newDatabaseFolder } from "../support/folder.ts";
+import { waitingForLocks } from "../support/postgres-server.ts";
 import { ADMIN_KEY, type Service, startService } from "../support/service.ts";
 
 // contract 8.12: the operator's backup.
@@ -55,6 +60,24 @@ it("a backup and a user's export are never stored for an Idempotency-Key, in mem
   const db = await service.database.open();
   expect(await db.query({ text: "select key from idempotency_key where key = 'once'" })).toEqual([]);
   await db.close();
+});
+
+it("a backup has one state of all tables, also if they change while it is made", async () => {
+  const url = service.database.database_url ?? "";
+  const db = await service.database.open();
+  const writer = new pg.Client(url);
+  await writer.connect();
+  await writer.query("create table noise (id integer)");
+  await writer.query("begin; lock table noise; insert into noise values (1)");
+  const out = new PassThrough();
+  const written = writeArchive(db, createSystemClock().now(), out);
+  const file = buffer(out);
+  await expect.poll(async () => (await waitingForLocks(url)).length, { interval: 10 }).toBe(1);
+  await writer.query("commit");
+  await written;
+  await writer.query("drop table noise");
+  await Promise.all([writer.end(), db.close()]);
+  expect(gunzipSync(await file).toString()).toContain('"noise":{"rows":0,');
 });
 
 it("a backup ends if its caller stops reading, so that the next one can begin", async () => {

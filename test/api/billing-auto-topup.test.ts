@@ -1,3 +1,4 @@
+import pg from "pg";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import type { AutoTopupPaused } from "../../src/billing/auto-topup.service.ts";
 import { createStripePayments, type StripePayments } from "../../src/billing/stripe.adapter.ts";
@@ -6,6 +7,7 @@ import type { Db } from "../../src/platform/db.ts";
 import { createBillingFixture, forgetPayments } from "../support/billing.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { ask, expectCleanAudit, type Lab, startLab, WIDE_MODELS } from "../support/lab.ts";
+import { waitingForLocks } from "../support/postgres-server.ts";
 import type { Answer, Client } from "../support/service.ts";
 import { startStripe, WEBHOOK_SECRET } from "../support/stripe.ts";
 import { STRIPE_KEY } from "../support/stripe-server.ts";
@@ -186,7 +188,15 @@ describe("automatic top-ups over nodes, crashes and declines", () => {
   it("order once if several nodes sweep at the same moment, and not again while the order is open", async () => {
     const user_id = await low();
     const nodes = [node, createBillingFixture(db), createBillingFixture(db)];
-    await Promise.all(nodes.map((each) => each.sweep()));
+    const url = database.database_url ?? "";
+    const blocker = new pg.Client(url);
+    await blocker.connect();
+    // No order can be stored until all nodes want one.
+    await blocker.query("begin; lock table payment in share mode");
+    const swept = Promise.all(nodes.map((each) => each.sweep()));
+    await expect.poll(async () => (await waitingForLocks(url)).length, { interval: 10 }).toBe(nodes.length);
+    await blocker.query("commit");
+    await Promise.all([swept, blocker.end()]);
     await Promise.all(nodes.map((each) => each.sweep()));
     const asked = nodes.flatMap(({ payments }) => payments.asked.filter(({ what }) => what === "chargeTopUp"));
     const { id } = await onlyPayment();

@@ -6,7 +6,7 @@ import { startService } from "../support/service.ts";
 
 // contract 3.7: a key cannot create a broader key, not even while it is being narrowed or revoked itself.
 
-describe.skipIf(inject("storage").kind === "embedded")("a key that creates a key while it is being changed", () => {
+describe.skipIf(inject("storage").kind === "embedded")("a key that changes keys while it is being changed", () => {
   let service: Service;
   let user: Client;
   let blocker: pg.Client;
@@ -56,6 +56,18 @@ describe.skipIf(inject("storage").kind === "embedded")("a key that creates a key
     const [own, other] = [await newKey(), await newKey()];
     const rotated = () => own.post(`${KEYS}/${other.id}/rotate`, {});
     expect(await during(own.id, "budget_tokens = 10", rotated)).toEqual(NARROWED);
+  });
+
+  test("does not undo a change at the same moment", async () => {
+    const own = await newKey();
+    const renamed = () => own.request("PATCH", `${KEYS}/${own.id}`, { name: "renamed" });
+    expect(await during(own.id, "budget_tokens = 10", renamed)).toEqual([409, "key_changed"]);
+  });
+
+  test("gets no secret that replaces the one of a rotation at the same moment", async () => {
+    const own = await newKey();
+    const rotated = () => own.post(`${KEYS}/${own.id}/rotate`, {});
+    expect(await during(own.id, "key_hash = '\\x01'", rotated)).toEqual([409, "key_rotated"]);
   });
 
   test("creates no key after it was revoked", async () => {

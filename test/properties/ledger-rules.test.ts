@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { applyOperations, type Operation } from "../../src/ledger/ledger.store.ts";
 import type { HoldOutcome } from "../../src/ledger/ledger.types.ts";
 import { addSeconds } from "../../src/platform/clock.ts";
-import type { Db } from "../../src/platform/db.ts";
+import type { Db, Sql } from "../../src/platform/db.ts";
 import { newId } from "../../src/platform/ids.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { applyWithHooks, createLedgerFixture, holdOf, settleOf } from "./ledger-fixture.ts";
@@ -112,6 +113,32 @@ test("the oldest bucket pays first, with one entry for each bucket", async () =>
     ["usage", -100, 100, buckets[1]?.id],
     ["usage", -60, 40, buckets[2]?.id],
   ]);
+});
+
+test("the bucket that was granted first pays first, also if it was stored last", async () => {
+  const user_id = await fixture.account(100);
+  const granted_at = addSeconds(fixture.clock.now(), -60);
+  const lasting = { granted_at, expires_at: addSeconds(granted_at, 5_000), note: null };
+  const older = await fixture.ledger.grant({ user_id, amount_tokens: 100, source: "subscription", ...lasting });
+  const hold_id = await heldBy(fixture.hold(user_id, 30));
+  await fixture.settle(user_id, hold_id, 50);
+  const usage = (await entriesOf(user_id)).slice(2);
+  expect(usage.map(({ amount, bucket_id }) => [amount, bucket_id])).toEqual([[-50, older.id]]);
+});
+
+test("a charge waits for the disk, and a batch of holds alone does not", async () => {
+  const durability = async (sql: Sql) =>
+    (await sql.query({ text: "select current_setting('synchronous_commit') as is_waited_for" }))[0];
+  const durabilityOf = (operation: Operation) =>
+    db.transaction(async (tx) => {
+      await applyOperations(tx, [operation], fixture.clock.now());
+      return durability(tx);
+    });
+  const user_id = await fixture.account(100);
+  const request = holdOf(user_id, 10);
+  expect(await durabilityOf({ kind: "hold", ...request })).toEqual({ is_waited_for: "off" });
+  const charge = settleOf(user_id, request.hold_id, 5);
+  expect(await durabilityOf({ kind: "settle", ...charge })).toEqual(await durability(db));
 });
 
 test("a second settle of the same hold charges nothing and answers the same (lago-api#5870)", async () => {

@@ -84,6 +84,16 @@ it("a node that dies during a refresh delays the others only until its lease end
   expect((await nodes[1]?.open(user, "BERTHS", usage(version)))?.status).toBe("opened");
 });
 
+it("a refresh that fails does not delay the next request", async () => {
+  const { user, id } = await connectedSecret();
+  const version = (await nodes[0]?.get(user, id))?.version ?? 0;
+  server.expire();
+  server.conduct.onToken = (_request, response) => response.writeHead(503).end();
+  expect((await nodes[0]?.open(user, "BERTHS", usage(version)))?.status).toBe("no_token");
+  server.conduct.onToken = null;
+  expect((await nodes[1]?.open(user, "BERTHS", usage(version)))?.status).toBe("opened");
+});
+
 it("a token that arrives after the owner changed the secret is not stored", async () => {
   const user = newId();
   const [one, other] = nodes as [(typeof nodes)[number], (typeof nodes)[number]];

@@ -77,6 +77,17 @@ test("a due instant becomes one occurrence and one queued run, and the schedule 
   expect(await scheduling.nextDueAt("2026-03-03T00:00:00.000Z")).toBe("2026-03-02T09:00:00.000Z");
 });
 
+test("an instant that is due again after its run queues no second run", async () => {
+  await setSchedule(DAILY);
+  now = "2026-03-01T09:00:00.500Z";
+  await scheduling.tick(everyAgentRuns);
+  await db.transaction((tx) => scheduling.cancelQueued(tx, agent));
+  await db.query({ text: "update schedule set next_run_at = $1", values: ["2026-03-01T09:00:00.000Z"] });
+  await scheduling.tick(everyAgentRuns);
+  expect(await runs()).toMatchObject([{ status: "cancelled" }]);
+  expect(await nextRunAt()).toBe("2026-03-02T09:00:00.000Z");
+});
+
 test("concurrent ticks of several nodes queue each due run once (n8n-io/n8n#7045)", async () => {
   const agents = Array.from({ length: 450 }, () => ({ user_id: newId(), agent_id: newId() }));
   await db.transaction(async (tx) => {

@@ -34,8 +34,8 @@ test("operations that queue during a batch are the next batch, limited in size a
 test.each([
   ["the database refuses", refusal],
   ["cannot be written as JSON", new RangeError("Maximum call stack size exceeded")],
-])("an operation that %s fails alone; the rest of its batch succeeds", async (_why, error) => {
-  const { commit } = recorded((batch) => {
+])("an operation that %s fails alone, without a retry; the rest of its batch succeeds", async (_why, error) => {
+  const { batches, commit } = recorded((batch) => {
     if (batch.includes("poison")) throw error;
   });
   const outcomes = await Promise.allSettled(["a", "b", "poison", "c", "d"].map((name) => commit(name)));
@@ -46,6 +46,7 @@ test.each([
     "fulfilled",
     "fulfilled",
   ]);
+  expect(batches.map((batch) => batch.length)).toEqual([5, 3, 2, 1, 2]);
 });
 
 test("a batch whose answer was lost is sent again unchanged", async () => {

@@ -10,6 +10,10 @@ describe("the output view", () => {
     expect(normalise("a\ud800b").text).toBe("a\ufffdb");
   });
 
+  it("removes noncharacters, which it uses as placeholders itself", () => {
+    expect(normalise("pay\ufdd1pal a\ufdd0b \u{1f469}\ufdd2").text).toBe("paypal ab \u{1f469}");
+  });
+
   it("reports the text that invisible characters spell", () => {
     const bytes = Array.from("spy!", (char) => String.fromCodePoint(0xe0100 + char.charCodeAt(0) - 16)).join("");
     expect(normalise(`x\u{e0068}\u{e0069}\u{e0020}\u{e0079}${bytes}`)).toMatchObject({

@@ -155,6 +155,12 @@ describe("once tainted, a call", () => {
     expect(await fetched(undefined, false)).toBe("succeeded");
   });
 
+  it("web_fetch reaches no composed address at a host that is only trusted with a secret", async () => {
+    const auth = [{ secret: "KEY", hosts: [site.host], inject: { type: "bearer" as const } }];
+    const web_fetch = { enabled: true, auth };
+    expect(await outcome("web_fetch", { url: `${site.url}/?q=the-page` }, { web_fetch })).toBe("egress_refused");
+  });
+
   it("send_webhook and MCP can use only the owner's configured addresses", async () => {
     const send_webhook = { enabled: true, urls: [`${site.url}/`] };
     expect(await outcome("send_webhook", { url: `${site.url}/?x=1`, payload: 1 }, { send_webhook })).toBe(

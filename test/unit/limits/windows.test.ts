@@ -1,0 +1,37 @@
+import { expect, test } from "vitest";
+import type { Ask } from "../../../src/limits/limits.store.ts";
+import { createWindows } from "../../../src/limits/windows.ts";
+
+/** Windows whose database gives each request two more ahead, and what reached the database. */
+function recorded() {
+  const asked: Ask[] = [];
+  const database = { is_away: false };
+  const windows = createWindows({
+    async exchange(asks) {
+      if (database.is_away) throw new Error("connect ECONNREFUSED");
+      asked.push(...asks);
+      const answer = { used: 0, slot: 1, frees_in_ms: 0 };
+      return asks.map(({ place, needed }) => ({ place, granted: needed === 0 ? 0 : needed + 2, ...answer }));
+    },
+  });
+  return { windows, database, asked };
+}
+
+test("the tokens of calls that end while the database is away are counted later", async () => {
+  const { windows, database, asked } = recorded();
+  await windows.mayBegin("tokens:user:u", 100);
+  database.is_away = true;
+  windows.spend("tokens:user:u", 5);
+  await new Promise(setImmediate);
+  database.is_away = false;
+  windows.spend("tokens:user:u", 7);
+  await windows.close();
+  expect(asked.reduce((sum, { spent }) => sum + spent, 0)).toBe(12);
+});
+
+test("a node that stops returns the requests that it has taken ahead", async () => {
+  const { windows, asked } = recorded();
+  await windows.take("requests:key:k", 100);
+  await windows.close();
+  expect(asked.at(-1)).toMatchObject({ subject: "requests:key:k", returned: 2, slot: 1 });
+});
