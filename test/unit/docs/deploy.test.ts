@@ -1,5 +1,8 @@
-import { spawnSync } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Deployment } from "kubernetes-models/apps/v1";
@@ -71,6 +74,33 @@ describe("the container", () => {
     expect(pod.containers[0].ports).toEqual([{ name: "http", containerPort: 3000 }]);
     expect(text("Dockerfile")).toMatch(/ PORT=3000 /);
     expect(pod.enableServiceLinks).toBe(false);
+  });
+});
+
+describe("the image's health check", () => {
+  const command: string[] = JSON.parse(
+    /CMD (\["\/opt\/purser\/node_modules.*\])$/m.exec(text("Dockerfile"))?.[1] ?? "[]",
+  );
+  const check = async (env: NodeJS.ProcessEnv) => {
+    const child = spawn(process.execPath, command.slice(1), { env, stdio: "ignore" });
+    const [code] = await once(child, "exit");
+    return code;
+  };
+
+  it("passes while /readyz answers 200, at PURSER_METRICS_ADDRESS where that is set", async () => {
+    let status = 200;
+    const server = createServer((request, response) =>
+      response.writeHead(request.url === "/readyz" ? status : 404).end(),
+    );
+    await once(server.listen(0, "127.0.0.1"), "listening");
+    const { port } = server.address() as AddressInfo;
+    const metrics = `127.0.0.1:${port}`;
+    expect(await check({ PORT: String(port) })).toBe(0);
+    expect(await check({ PORT: "1", PURSER_METRICS_ADDRESS: metrics })).toBe(0);
+    status = 503;
+    expect(await check({ PORT: String(port) })).toBe(1);
+    expect(await check({ PORT: "1", PURSER_METRICS_ADDRESS: metrics })).toBe(1);
+    server.close();
   });
 });
 
