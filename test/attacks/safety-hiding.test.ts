@@ -161,6 +161,62 @@ describe("a selector with ancestors hides the elements that it selects, and no o
   ])("%s", expectShown);
 });
 
+describe("a selector with siblings or places hides the elements that it selects, and no others", () => {
+  const among = (css: string, inner: string) => page(`<main>${inner}</main>`, `<style>${css}</style>`);
+  const second = (css: string) => among(css, `<p class=a>One</p><p class=x>${HIDDEN}</p>`);
+  const third = (css: string) => among(css, `<p class=a>One</p><i>Two</i><p class=x>${HIDDEN}</p>`);
+  const row = (css: string) =>
+    among(css, `<table><caption>T</caption><tr><td>One<tr class=x><td>${HIDDEN}<tr><td>Three</table>`);
+  it.each([
+    second(".a + .x{display:none}"),
+    second("p+p{display:none}"),
+    third(".a ~ .x{display:none}"),
+    third(".a + i + .x{display:none}"),
+    third(".a ~ i ~ p{display:none}"),
+    third("main > .a ~ p{display:none}"),
+    third("i + p:not(.a){display:none}"),
+    second("p:nth-child(2){display:none}"),
+    second(".x:nth-child(even){display:none}"),
+    third("main p:nth-child(2n+3){display:none}"),
+    third("main p:nth-child(n + 2){display:none}"),
+    third("main p:nth-of-type(2){display:none}"),
+    third("main p:not(:first-child){display:none}"),
+    third("main p:not(:first-of-type){display:none}"),
+    third("main p:not(:nth-child(-n+2)){display:none}"),
+    third("main p:not(:is(.a, .b)){display:none}"),
+    third(".x:is(:nth-child(3)){display:none}"),
+    row("tr:nth-child(even){display:none}"),
+    row("tr + tr:not(tr + tr + tr), tr:nth-child(2){display:none}"),
+    among(".tab-pane ~ .tab-pane{display:none}", `<div class=tab-pane>One</div><div class=tab-pane>${HIDDEN}</div>`),
+    among("p + p b{display:none}", `<p>One<p>Two <b>${HIDDEN}</b>`),
+    among("ul > li:nth-child(n+3){display:none}", `<ul><li>One<li>Two<li>${HIDDEN}</ul>`),
+    `<title>t</title><style>p:first-child{display:none}</style><p>${HIDDEN}<p>Before<p>After`,
+  ])("%s", expectHidden);
+
+  it.each([
+    second(".x + .a{display:none}"),
+    third(".a + .x{display:none}"),
+    third(".x ~ .a{display:none}"),
+    third("p:nth-child(2), p:nth-of-type(3), p:nth-child(even){display:none}"),
+    third(".x:first-child{display:none}"),
+    third("p:not(:nth-child(3)){display:none}"),
+    row("tr:nth-child(odd){display:none}"),
+    second("li + li{display:none}"),
+    second("p + p{margin-left:1em}p:nth-child(even){color:#111;background:#eee}"),
+    // What comes later is not known.
+    second("p:last-child{display:none}"),
+    second("p:has(b), p:only-child, p:nth-last-child(1){display:none}"),
+    second("p:nth-child(2 of .x){display:none}"),
+    among("b + b{display:none}", `<p><b>One</b></p><p><b>${HIDDEN}</b></p>`),
+    among(".a:hover + .x{display:none}", `<p class=a>One</p><p class=x>${HIDDEN}</p>`),
+    `<title>t</title><style>p:nth-child(2){display:none}</style><p>${HIDDEN}`,
+  ])("%s", expectShown);
+
+  it("a part of a table ends the hidden one before it", () => {
+    expectShown(page(`<table><thead hidden><tr><th>One<tbody><tr><td>${HIDDEN}</table>`));
+  });
+});
+
 describe("a custom property hides by its value", () => {
   it.each([
     styled(":root{--d:none}.x{display:var(--d)}"),

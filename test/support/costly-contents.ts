@@ -67,6 +67,24 @@ const HTML_SHAPES: readonly Shape[] = [
       numbered((at) => `<b k${at} class=x${at}>`)(length / 2),
   ],
   [
+    "siblings that have all begun the same selectors",
+    following("<style>b~b~b{color:red}b+b+b{top:1}b:nth-child(3n+1){top:1}</style>", "<b></b>"),
+  ],
+  [
+    "many selectors with one sibling each, and as many siblings",
+    (length) =>
+      `<style>${numbered((at) => `.k${at}~b,.k${at}+b{color:red}`)(length / 2)}</style>${numbered((at) => `<b class=k${at}></b>`)(length / 2)}`,
+  ],
+  [
+    "many places, and many siblings",
+    (length) =>
+      `<style>${numbered((at) => `b:nth-child(${at}n+${at >> 1}),b:nth-of-type(${at}){color:red}`)(length / 2)}</style>${repeated("<b></b>")(length / 2)}`,
+  ],
+  [
+    "siblings in siblings",
+    following("<style>b~i b:first-child~b{color:red}b+b i{top:1}</style>", "<b></b><i><b></b><b>"),
+  ],
+  [
     "elements of many classes within others",
     (length) =>
       "<style>.k1 .k2 .k3 .k4 p{top:1}</style>" +

@@ -2,7 +2,7 @@ import { type Declarations, declared, NOTHING_DECLARED } from "./declarations.ts
 
 /**
  * The part of CSS that decides whether a reader sees text. Approximate on purpose: text counts as visible when the
- * answer needs layout (media queries, external sheets, selectors with siblings or places).
+ * answer needs layout (media queries, external sheets).
  */
 
 /** A technique that hides an element with all its children. `null`: not hidden. */

@@ -37,6 +37,8 @@ const CLOSES_P = new Set(
 );
 const BARRIERS = new Set("table td th caption template object marquee applet button".split(" "));
 const TABLE_PARTS = new Set("table tr td th tbody thead tfoot caption".split(" "));
+/** The parts of a table that end each other. */
+const PARTS_OF_ROWS = new Set("tbody thead tfoot".split(" "));
 const FORMATTING = new Set("a b big code em font i nobr s small strike strong tt u".split(" "));
 /** SVG and MathML elements whose content is HTML again. */
 const HTML_AGAIN = new Set("foreignobject desc title mi mo mn ms mtext annotation-xml".split(" "));
@@ -118,7 +120,8 @@ export function createOpenElements<State>(root: State, { isHidden, isHiddenWhole
     } else if (name === "li" && scope.li >= 0) popFrom(scope.li);
     else if ((name === "dd" || name === "dt") && scope.dd >= 0) popFrom(scope.dd);
     else if ((name === "td" || name === "th") && scope.cell >= 0) popFrom(scope.cell);
-    else if (scope.row >= 0 && /^(tr|tbody|thead|tfoot)$/.test(name)) popFrom(scope.row);
+    else if (PARTS_OF_ROWS.has(name) && entries[scope.table]?.name === "table") popFrom(scope.table + 1);
+    else if (scope.row >= 0 && name === "tr") popFrom(scope.row);
     else if (CLOSES_P.has(name) && scope.p >= 0) popFrom(scope.p);
   }
 
@@ -156,7 +159,12 @@ export function createOpenElements<State>(root: State, { isHidden, isHiddenWhole
     return name === "svg" || name === "math" || (entries.at(-1)?.scope.foreign ?? -1) >= 0;
   }
 
-  return { push, closeImplied, close, state, isForeign };
+  /** The innermost open element. The same object is always the same element. */
+  function innermost(): { readonly name: string } | null {
+    return entries.at(-1) ?? null;
+  }
+
+  return { push, closeImplied, close, state, isForeign, innermost };
 }
 
 function scopeWithin(outer: Scope, name: string, index: number): Scope {

@@ -1,15 +1,24 @@
 import { unescaped } from "./declarations.ts";
 
-/** A selector without combinators, such as `p.note[lang]:not(.a)`. Case counts as browsers say. */
+/** A selector without combinators, such as `p.note[lang]:not(.a):nth-child(2)`. Case counts as browsers say. */
 export interface Compound {
   /** Lower case; "" is any. */
   readonly name: string;
   readonly ids: readonly string[];
   readonly classes: readonly string[];
   readonly attributes: readonly AttributeTest[];
+  readonly places: readonly Place[];
   /** The element must match none of these. */
   readonly excluded: readonly Compound[];
   readonly specificity: number;
+}
+
+/** Places among siblings: `step` times 0, 1, 2, …, plus `first`. */
+export interface Place {
+  readonly step: number;
+  readonly first: number;
+  /** Whether only siblings of the same name count. */
+  readonly of_type: boolean;
 }
 
 interface AttributeTest {
@@ -24,6 +33,10 @@ export interface Selectable {
   readonly name: string;
   readonly classes: ReadonlySet<string>;
   readonly attributes: ReadonlyMap<string, string>;
+  /** Its place among its siblings, from 1. */
+  readonly place: number;
+  /** Its place among its siblings of the same name, from 1. */
+  readonly place_of_type: number;
 }
 
 /** Longer selectors are not read. */
@@ -33,7 +46,8 @@ const STRING = "\"(?:[^\"\\\\]|\\\\.)*\"|'(?:[^'\\\\]|\\\\.)*'";
 const PART = new RegExp(
   `(?<type>\\*|${IDENT})|\\.(?<class>${IDENT})|#(?<id>${IDENT})|` +
     `\\[\\s*(?<attribute>${IDENT})\\s*(?:(?<operator>[~|^$*]?=)\\s*(?<value>${IDENT}|${STRING})\\s*(?<flag>[is])?\\s*)?\\]|` +
-    ":(?<pseudo>not|is|where|matches|-webkit-any)\\(\\s*(?<inner>[^()]*)\\)",
+    ":(?<pseudo>not|is|where|matches|-webkit-any)\\(\\s*(?<inner>(?:[^()]|\\([^()]*\\))*)\\)|" +
+    ":(?:(?<first>first-(?:child|of-type))(?![\\w(-])|(?<nth>nth-(?:child|of-type))\\((?<formula>[^()]*)\\))",
   "iy",
 );
 /** Ancestors that every element has. */
@@ -44,7 +58,7 @@ const CASELESS = new Set(
 );
 
 /** Between an ancestor or parent and the rest of a selector. */
-const COMBINATOR = /\s*>\s*|\s+/y;
+const COMBINATOR = /\s*[>+~]\s*|\s+/y;
 /** `:root` is the element html. */
 const ROOT = /(^|[\s>]):root\b/gi;
 /** States that no element has before a person does something: `.a:not(:hover)`. */
@@ -54,16 +68,19 @@ const NO_CLASS = ":not(.\\20 )";
 /** Selectors with more parts are not read. */
 const MAX_PARTS = 16;
 
+/** What an element is to the one of the part before: `a b`, `a > b`, `a + b`, `a ~ b`. */
+export type Relation = "descendant" | "child" | "next" | "later";
+const RELATIONS: Readonly<Record<string, Relation>> = { ">": "child", "+": "next", "~": "later" };
+
 /** A compound of a selector with combinators. */
 export interface Part {
   readonly compound: Compound;
-  /** Whether the part before is its parent (`a > b`), not any ancestor (`a b`). */
-  readonly is_child: boolean;
+  readonly relation: Relation;
 }
 
 /**
- * The parts of one selector, from the outermost ancestor to the element itself. Null: siblings, states and places are
- * not read, so it is not known what matches.
+ * The parts of one selector, from the outermost ancestor to the element itself. Null: states, and places counted
+ * from the end, are not read, so it is not known what matches.
  */
 export function partsOf(selector: string): readonly [...Part[], Part] | null {
   if (selector.length > MAX_SELECTOR) return null;
@@ -73,7 +90,7 @@ export function partsOf(selector: string): readonly [...Part[], Part] | null {
   const combinator = new RegExp(COMBINATOR);
   let found = emptyCompound();
   let from = 0;
-  let is_child = false;
+  let relation: Relation = "descendant";
   while (simple.lastIndex < text.length) {
     const at = simple.lastIndex;
     const groups = simple.exec(text)?.groups;
@@ -84,13 +101,13 @@ export function partsOf(selector: string): readonly [...Part[], Part] | null {
     combinator.lastIndex = at;
     const between = combinator.exec(text)?.[0];
     if (between === undefined || at === from || parts.length >= MAX_PARTS) return null;
-    parts.push({ compound: found, is_child });
-    is_child = between.includes(">");
+    parts.push({ compound: found, relation });
+    relation = RELATIONS[between.trim()] ?? "descendant";
     found = emptyCompound();
     from = combinator.lastIndex;
     simple.lastIndex = from;
   }
-  return from === text.length ? null : [...parts, { compound: found, is_child }];
+  return from === text.length ? null : [...parts, { compound: found, relation }];
 }
 
 const emptyCompound = (): Writable => ({
@@ -98,6 +115,7 @@ const emptyCompound = (): Writable => ({
   ids: [],
   classes: [],
   attributes: [],
+  places: [],
   excluded: [],
   specificity: 0,
 });
@@ -130,15 +148,33 @@ function add(found: Writable, groups: Record<string, string | undefined>, at: nu
     const ignores_case = flag?.toLowerCase() === "i" || CASELESS.has(name);
     found.attributes.push({ name, operator, value: ignores_case ? plain.toLowerCase() : plain, ignores_case });
     found.specificity += CLASS;
-  } else return addInner(found, groups);
+  } else if (groups.pseudo !== undefined) return addInner(found, groups);
+  else return addPlace(found, groups);
   return true;
 }
 
+const FORMULA = /^\s*(?:([+-]?\d{0,6})n\s*(?:([+-])\s*(\d{1,6}))?|([+-]?\d{1,6}))\s*$/i;
+
+function addPlace(found: Writable, { first, nth, formula = "" }: Record<string, string | undefined>): boolean {
+  const written = first === undefined ? formula.replace(/even/i, "2n").replace(/odd/i, "2n+1") : "1";
+  const [all, step, sign = "+", offset = "0", only] = FORMULA.exec(written) ?? [];
+  if (all === undefined) return false;
+  found.places.push({
+    step: step === undefined ? 0 : /\d/.test(step) ? Number(step) : Number(`${step}1`),
+    first: Number(only ?? sign + offset),
+    of_type: (first ?? nth ?? "").toLowerCase().endsWith("type"),
+  });
+  found.specificity += CLASS;
+  return true;
+}
+
+/** `:not(:is(.a, .b))` is `:not(.a, .b)`. */
+const INNER_CHOICE = /^\s*:(?:is|matches|-webkit-any)\(([^()]*)\)\s*$/i;
 const CLASS = 1_000;
 const ID = 1_000_000;
 
 function addInner(found: Writable, { pseudo = "", inner = "" }: Record<string, string | undefined>): boolean {
-  const lists = inner.split(",").map(compoundOf);
+  const lists = selectorsIn(inner.replace(INNER_CHOICE, "$1")).map(compoundOf);
   const known = lists.filter((each) => each !== null);
   const [only] = known;
   if (only === undefined || known.length < lists.length) return false;
@@ -153,6 +189,7 @@ function addInner(found: Writable, { pseudo = "", inner = "" }: Record<string, s
   found.ids.push(...only.ids);
   found.classes.push(...only.classes);
   found.attributes.push(...only.attributes);
+  found.places.push(...only.places);
   found.excluded.push(...only.excluded);
   found.specificity += pseudo.toLowerCase() === "where" ? 0 : only.specificity;
   return true;
@@ -160,14 +197,21 @@ function addInner(found: Writable, { pseudo = "", inner = "" }: Record<string, s
 
 /** Whether the element matches. */
 export function matches(element: Selectable, compound: Compound): boolean {
-  const { name, ids, classes, attributes, excluded } = compound;
+  const { name, ids, classes, attributes, places, excluded } = compound;
   return (
     (name === "" || name === element.name) &&
     ids.every((id) => element.attributes.get("id") === id) &&
     classes.every((each) => element.classes.has(each)) &&
     attributes.every((test) => passes(element.attributes.get(test.name), test)) &&
+    places.every((each) => isAt(each.of_type ? element.place_of_type : element.place, each)) &&
     !excluded.some((each) => matches(element, each))
   );
+}
+
+/** Whether `place` is one of these. */
+export function isAt(place: number, { step, first }: Place): boolean {
+  const past = place - first;
+  return step === 0 ? past === 0 : past % step === 0 && past / step >= 0;
 }
 
 function passes(written: string | undefined, { operator, value, ignores_case }: AttributeTest): boolean {
@@ -192,21 +236,30 @@ function passes(written: string | undefined, { operator, value, ignores_case }: 
 }
 
 /** A choice between several selectors: `:is(.a, .b)`. */
-const CHOICE = /:(?:is|where|matches|-webkit-any)\(([^()]*,[^()]*)\)/i;
+const CHOICE = /:(?:is|where|matches|-webkit-any)\(([^()]*,[^()]*)\)/gi;
 const MAX_CHOICES = 64;
 
 /** The selectors that one with choices stands for: `:is(.a, .b) p` is `:is(.a) p` and `:is(.b) p`. */
 export function choicesOf(selector: string): readonly string[] {
   if (selector.length > MAX_SELECTOR) return [selector];
   let all = [selector];
-  for (let round = 0; round < MAX_PARTS && all.length < MAX_CHOICES && all.some((each) => CHOICE.test(each)); round++) {
-    all = all.flatMap((each) => {
-      const [choice, list] = CHOICE.exec(each) ?? [];
-      if (choice === undefined || list === undefined) return [each];
-      return list.split(",").map((one) => each.replace(choice, () => choice.replace(list, () => one)));
-    });
+  for (let round = 0; round < MAX_PARTS && all.length < MAX_CHOICES; round++) {
+    const split = all.flatMap(withoutFirstChoice);
+    if (split.length === all.length) break;
+    all = split;
   }
   return all.length <= MAX_CHOICES ? all : [selector];
+}
+
+/** A choice in `:not()` stays: the element must match none of it. */
+function withoutFirstChoice(selector: string): readonly string[] {
+  for (const { 0: choice, 1: list = "", index } of selector.matchAll(CHOICE)) {
+    const before = selector.slice(0, index);
+    if (before.split("(").length !== before.split(")").length) continue;
+    const after = selector.slice(index + choice.length);
+    return list.split(",").map((one) => before + choice.replace(list, () => one) + after);
+  }
+  return [selector];
 }
 
 /** Splits a list of selectors at its commas, not at those in brackets or strings. */

@@ -1,5 +1,5 @@
 import { withVariables } from "./declarations.ts";
-import type { Compound, Part } from "./selectors.ts";
+import type { Compound, Part, Relation } from "./selectors.ts";
 
 /**
  * What the ancestors of an element contribute to its style: how far they match selectors with combinators, and the
@@ -22,7 +22,7 @@ export interface StyleContext<Rule> {
 export interface Rest<Rule> {
   readonly key: string;
   readonly compound: Compound;
-  readonly is_child: boolean;
+  readonly relation: Relation;
   /** null: this part is the element itself. */
   readonly next: Rest<Rule> | null;
   readonly rule: Rule;
@@ -50,8 +50,8 @@ export const emptyContext = <Rule>(): StyleContext<Rule> => ({
 /** A selector's parts as a chain. */
 export function restOf<Rule>(parts: readonly Part[], rule: Rule): Rest<Rule> | null {
   let rest: Rest<Rule> | null = null;
-  for (const { compound, is_child } of parts.toReversed()) {
-    rest = { key: keyOf(compound), compound, is_child, next: rest, rule };
+  for (const { compound, relation } of parts.toReversed()) {
+    rest = { key: keyOf(compound), compound, relation, next: rest, rule };
   }
   return rest;
 }
@@ -67,8 +67,8 @@ export function contextWithin<Rule>(
   begun: readonly Rest<Rule>[],
   customs: ReadonlyMap<string, string>,
 ): StyleContext<Rule> {
-  const fresh = begun.filter((rest) => !rest.is_child);
-  const for_children = begun.filter((rest) => rest.is_child);
+  const fresh = begun.filter(({ relation }) => relation === "descendant");
+  const for_children = begun.filter(({ relation }) => relation === "child");
   const base = context.for_children === null ? context : withoutChildren(context);
   if (fresh.length === 0 && for_children.length === 0 && customs.size === 0) return base;
   const { variables } = base;
@@ -104,13 +104,18 @@ function withoutChildren<Rule>(context: StyleContext<Rule>): StyleContext<Rule> 
   return !adds && outer !== null ? outer : { ...context, for_children: null };
 }
 
-/** Whether an ancestor has begun this already. */
-export function isBegun<Rule>(context: StyleContext<Rule>, rest: Rest<Rule>): boolean {
-  for (let at: StyleContext<Rule> | null = context; at !== null; at = at.outer) if (at.has.has(rest)) return true;
+interface Chain<Rule> {
+  readonly outer: Chain<Rule> | null;
+  readonly has: ReadonlySet<Rest<Rule>>;
+}
+
+/** Whether an ancestor or an earlier sibling has begun this already. */
+export function isBegun<Rule>(context: Chain<Rule>, rest: Rest<Rule>): boolean {
+  for (let at: Chain<Rule> | null = context; at !== null; at = at.outer) if (at.has.has(rest)) return true;
   return false;
 }
 
-function byKey<Rule>(all: readonly Rest<Rule>[]): ReadonlyMap<string, readonly Rest<Rule>[]> {
+export function byKey<Rule>(all: readonly Rest<Rule>[]): ReadonlyMap<string, readonly Rest<Rule>[]> {
   if (all.length === 0) return NOTHING;
   return Map.groupBy(all, (rest) => rest.key);
 }

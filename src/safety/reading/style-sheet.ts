@@ -15,10 +15,12 @@ import {
   isCertain,
   matches,
   type Part,
+  type Place,
   partsOf,
   type Selectable,
   selectorsIn,
 } from "./selectors.ts";
+import { type Begun, createSiblings, type Earlier, type Siblings } from "./siblings.ts";
 import {
   changedVariables,
   contextWithin,
@@ -42,11 +44,23 @@ export interface Matched {
   readonly customs: ReadonlyMap<string, string>;
   /** Selectors whose beginning the element matches, for its children. */
   readonly begun: readonly Rest<Rule>[];
+  /** The same for the siblings after it. */
+  readonly for_siblings: Begun<Rule>;
 }
 
-/** The rules of a page's own `<style>` elements whose selectors need no siblings, places or states. */
+/** The children of one element until now. */
+export type Among = Siblings<Rule>;
+
+/** The rules of a page's own `<style>` elements whose selectors need no states, and nothing that comes later. */
 export interface StyleSheet {
-  match(element: { name: string; attributes: ReadonlyMap<string, string> }, context: Context): Matched;
+  /** @param among the siblings until now, with the element itself */
+  match(
+    element: { name: string; attributes: ReadonlyMap<string, string> },
+    context: Context,
+    among: Among | null,
+  ): Matched;
+  /** Counts siblings; null if no selector reads them. */
+  readonly siblings: ReturnType<typeof createSiblings<Rule>> | null;
   /** The value of a custom property. Undefined, too, on a page that has asked too often. */
   variableOf(variables: Variables | null, name: string): string | undefined;
   /** The context of the page's outermost elements: browsers add `html` and `body`. */
@@ -99,6 +113,7 @@ const HIDDEN: Matched = {
   declarations: parseDeclarations("display:none!important"),
   customs: new Map(),
   begun: [],
+  for_siblings: { next: [], later: [] },
 };
 
 /** Reads the sheets of a page in one forward scan. */
@@ -116,17 +131,34 @@ export function readStyleSheet(tokens: readonly HtmlToken[]): StyleSheet {
   let checks = FIRST_CHECKS + CHECKS_PER_TOKEN * tokens.length;
   let steps = FIRST_STEPS + STEPS_PER_TOKEN * tokens.length;
 
+  const places = all.flatMap(({ parts }) => parts.flatMap(({ compound }) => placesOf(compound)));
+  const reads_siblings = places.length > 0 || chains.some(({ next }) => readsSiblings(next));
+
   /** The chains whose next part has this key. */
-  function* chainsFor(key: string, context: Context): Generator<Rest<Rule>> {
-    steps -= context.depth + 1;
+  function* chainsFor(key: string, context: Context, among: Among | null): Generator<Rest<Rule>> {
+    steps -= context.depth + (among?.later.depth ?? 0) + 1;
     yield* starts.get(key) ?? [];
     yield* context.for_children?.get(key) ?? [];
     for (let at: Context | null = context; at !== null; at = at.outer) yield* at.begun.get(key) ?? [];
+    yield* among?.next.begun.get(key) ?? [];
+    for (let at: Earlier<Rule> | null = among?.later ?? null; at !== null; at = at.outer)
+      yield* at.begun.get(key) ?? [];
   }
 
-  function match({ name, attributes }: Pick<Selectable, "name" | "attributes">, context: Context): Matched {
+  /** Whether the elements around or before this one have begun the selector already. */
+  function isKnown(next: Rest<Rule>, context: Context, among: Among | null): boolean {
+    if (next.relation === "descendant") return isBegun(context, next);
+    return next.relation === "later" && among !== null && isBegun(among.later, next);
+  }
+
+  function match(
+    { name, attributes }: Pick<Selectable, "name" | "attributes">,
+    context: Context,
+    among: Among | null,
+  ): Matched {
     const classes = new Set((attributes.get("class") ?? "").split(/\s+/));
-    const element = { name, classes, attributes };
+    const place = among?.count ?? (name === "body" ? 2 : 1);
+    const element = { name, classes, attributes, place, place_of_type: among?.of_type.get(name) ?? 1 };
     const keys = ["*", name, `#${attributes.get("id") ?? ""}`, ...[...classes].map((each) => `.${each}`)];
     const found: Rule[] = [];
     const begun = new Set<Rest<Rule>>();
@@ -137,27 +169,45 @@ export function readStyleSheet(tokens: readonly HtmlToken[]): StyleSheet {
         if (matches(element, compound)) found.push(rule);
       }
       if (!has_chains) continue;
-      for (const { compound, next, rule } of chainsFor(key, context)) {
+      for (const { compound, next, rule } of chainsFor(key, context, among)) {
         if (steps-- <= 0) return HIDDEN;
         if (!matches(element, compound)) continue;
         if (next === null) found.push(rule);
-        else if (next.is_child || !isBegun(context, next)) begun.add(next);
+        else if (!isKnown(next, context, among)) begun.add(next);
       }
     }
-    steps -= begun.size * context.depth;
-    if (begun.size > 0 && (steps <= 0 || context.depth > MAX_CONTEXTS)) return HIDDEN;
-    return { ...strongest(found), begun: [...begun] };
+    const depth = Math.max(context.depth, among?.later.depth ?? 0);
+    steps -= begun.size * depth;
+    if (begun.size > 0 && (steps <= 0 || depth > MAX_CONTEXTS)) return HIDDEN;
+    return { ...strongest(found), ...byRelation([...begun]) };
   }
 
   let look_ups = FIRST_LOOK_UPS + LOOK_UPS_PER_TOKEN * tokens.length;
   const lookUp = (variables: Variables | null, name: string) =>
     look_ups-- > 0 ? variableOf(variables, name) : undefined;
   const root = ["html", "body"].reduce((context: Context, name) => {
-    const { begun, customs } = match({ name, attributes: new Map() }, context);
+    const { begun, customs } = match({ name, attributes: new Map() }, context, null);
     const inherited = (variable: string) => lookUp(context.variables, variable);
     return contextWithin(context, begun, changedVariables(customs, inherited));
   }, emptyContext<Rule>());
-  return { match, variableOf: lookUp, root, is_empty: rules.size === 0, reads };
+  const siblings = reads_siblings ? createSiblings<Rule>(places) : null;
+  return { match, siblings, variableOf: lookUp, root, is_empty: rules.size === 0, reads };
+}
+
+function byRelation(begun: readonly Rest<Rule>[]): Pick<Matched, "begun" | "for_siblings"> {
+  if (begun.length === 0) return NOTHING_BEGUN;
+  const { next = [], later = [], ...others } = Object.groupBy(begun, ({ relation }) => relation);
+  return { begun: Object.values(others).flat(), for_siblings: { next, later } };
+}
+const NOTHING_BEGUN = { begun: [], for_siblings: { next: [], later: [] } };
+
+function readsSiblings(rest: Rest<Rule> | null): boolean {
+  for (let at = rest; at !== null; at = at.next) if (at.relation === "next" || at.relation === "later") return true;
+  return false;
+}
+
+function placesOf({ places, excluded }: Compound): readonly Place[] {
+  return [...places, ...excluded.flatMap(placesOf)];
 }
 
 /** The rules that can hide something, by their selectors. */
@@ -213,8 +263,11 @@ function addRule(
   }
 }
 
-function isSimple({ name, ids, classes, attributes, excluded }: Compound): boolean {
-  return attributes.length + excluded.length === 0 && ids.length + classes.length + (name === "" ? 0 : 1) <= 1;
+function isSimple({ name, ids, classes, attributes, places, excluded }: Compound): boolean {
+  return (
+    attributes.length + places.length + excluded.length === 0 &&
+    ids.length + classes.length + (name === "" ? 0 : 1) <= 1
+  );
 }
 
 function attributesOf({ ids, attributes, excluded }: Compound): string[] {

@@ -14,8 +14,9 @@ import { type HtmlToken, TOO_MANY, tokenizeHtml } from "./html-tokens.ts";
 import { createOpenElements, isVoid } from "./open-elements.ts";
 import { createOverrideReader } from "./override.ts";
 import { createShadowLooks, type ShadowLook, type ShadowRoots, type Slots, shadowRootsOf } from "./shadow-roots.ts";
+import { createPlaces } from "./siblings.ts";
 import { changedVariables, contextWithin } from "./style-context.ts";
-import { type Context, readStyleSheet, type StyleSheet } from "./style-sheet.ts";
+import { type Among, type Context, type Matched, readStyleSheet, type StyleSheet } from "./style-sheet.ts";
 import { breaksLine, createTextWriter } from "./text-writer.ts";
 
 /** Hidden content and the technique that hides it. */
@@ -100,6 +101,14 @@ const PLAIN: OwnLook = {
   direction: null,
   overrides_bidi: null,
 };
+/** Browsers add this around rows of a table. */
+const BODY_OF_TABLE = {
+  type: "open",
+  name: "tbody",
+  attributes: new Map<string, string>(),
+  source: "",
+  is_self_closed: false,
+} as const;
 /** Shorter attribute texts cannot instruct a model. */
 const MIN_PROSE = 16;
 
@@ -140,12 +149,15 @@ function createReader(tokens: readonly HtmlToken[], { keep_lines, shadows, slots
     isHidden: (look) => hiddenBy(look) !== null,
     isHiddenWhole: (look) => look.hidden_by !== null,
   });
-  const lookOf = createLooks(sheet);
+  const placeOf = createPlaces(sheet.siblings, elements.innermost);
+  const lookOf = createLooks(sheet, placeOf);
   const shadow_looks = createShadowLooks({ shadows, slots, lookOf });
 
   function readOpen(token: HtmlToken & { type: "open" }, index: number): void {
     noteAttributes(token.attributes, hidden);
     elements.closeImplied(token.name);
+    if (sheet.siblings !== null && token.name === "tr" && elements.innermost()?.name === "table")
+      readOpen(BODY_OF_TABLE, -1);
     const look = shadow_looks.lookAt(token, index, elements.state());
     const seen = hiddenBy(look) === null;
     if (seen && breaksLine(token.name)) overrides.end();
@@ -172,6 +184,7 @@ function createReader(tokens: readonly HtmlToken[], { keep_lines, shadows, slots
       else {
         const look = shadow_looks.inside(elements.state(), "");
         const technique = hiddenBy(look);
+        if (/\S/.test(token.text)) placeOf("");
         if (technique === null) overrides.text(token.text, look.override);
         else if (technique !== "style") note(hidden, technique, token.text);
       }
@@ -237,15 +250,21 @@ interface OwnLook {
 interface Styled {
   readonly own: OwnLook;
   readonly context: Context;
+  readonly for_siblings: Matched["for_siblings"];
 }
 
 /** Caches the look per kind of element and context, because a hostile page may repeat an element a million times. */
-function createLooks(sheet: StyleSheet): (token: HtmlToken & { type: "open" }, outer: Look) => Look {
+function createLooks(
+  sheet: StyleSheet,
+  placeOf: (name: string) => Among | null,
+): (token: HtmlToken & { type: "open" }, outer: Look) => Look {
   const known = new Map<Context, Map<string, Styled>>();
   const merged = new Map<Styled, { outer: Look; look: Look }>();
 
   function styledIn(context: Context, token: HtmlToken & { type: "open" }): Styled {
-    const key = lookKey(token.name, token.attributes, sheet.reads);
+    const among = placeOf(token.name);
+    const place = among === null ? "" : `\0${sheet.siblings?.add(among, token.name)}`;
+    const key = lookKey(token.name, token.attributes, sheet.reads) + place;
     let kinds = known.get(context);
     if (kinds === undefined) {
       kinds = new Map();
@@ -253,9 +272,10 @@ function createLooks(sheet: StyleSheet): (token: HtmlToken & { type: "open" }, o
     }
     let found = kinds.get(key);
     if (found === undefined) {
-      found = styledOf(token, sheet, context);
+      found = styledOf(token, { sheet, outer: context, among });
       kinds.set(key, found);
     }
+    if (among !== null) sheet.siblings?.note(among, found.for_siblings);
     return found;
   }
 
@@ -283,9 +303,9 @@ function lookKey(name: string, attributes: ReadonlyMap<string, string>, reads: R
   return key;
 }
 
-function styledOf({ name, attributes }: HtmlToken & { type: "open" }, sheet: StyleSheet, outer: Context): Styled {
-  const { block, context } = styleFor(name, attributes, { sheet, outer });
-  return { own: ownLookOf(name, attributes, block), context };
+function styledOf({ name, attributes }: HtmlToken & { type: "open" }, around: Around): Styled {
+  const { block, context, for_siblings } = styleFor(name, attributes, around);
+  return { own: ownLookOf(name, attributes, block), context, for_siblings };
 }
 
 function ownLookOf(name: string, attributes: ReadonlyMap<string, string>, block: Declarations): OwnLook {
@@ -322,23 +342,35 @@ function within(own: OwnLook, outer: Look): Omit<Look, "context"> {
   };
 }
 
+/** What surrounds an element: the page's rules, its ancestors, and the siblings before it. */
+interface Around {
+  readonly sheet: StyleSheet;
+  readonly outer: Context;
+  readonly among: Among | null;
+}
+
 /** The declarations for an element, and the context of its children. */
 function styleFor(
   name: string,
   attributes: ReadonlyMap<string, string>,
-  { sheet, outer }: { sheet: StyleSheet; outer: Context },
-): { block: Declarations; context: Context } {
+  { sheet, outer, among }: Around,
+): { block: Declarations } & Pick<Styled, "context" | "for_siblings"> {
   const style = attributes.get("style");
   const isPainted = SVG.has(name);
-  if (sheet.is_empty && style === undefined && !isPainted) return { block: NOTHING_DECLARED, context: outer };
-  const matched = sheet.match({ name, attributes }, outer);
+  if (sheet.is_empty && style === undefined && !isPainted)
+    return { block: NOTHING_DECLARED, context: outer, for_siblings: { next: [], later: [] } };
+  const matched = sheet.match({ name, attributes }, outer, among);
   const written = style === undefined ? [] : declarationTexts(style);
   const customs = new Map([...matched.customs, ...customProperties(written)]);
   const changed = changedVariables(customs, (variable) => sheet.variableOf(outer.variables, variable));
   const context = contextWithin(outer, matched.begun, changed);
   const painted = isPainted ? cascade([svgDeclarations(attributes), matched.declarations]) : matched.declarations;
   const block = written.length === 0 ? painted : cascade([painted, declarationsOf(written)]);
-  return { block: resolved(block, (variable) => sheet.variableOf(context.variables, variable)), context };
+  return {
+    block: resolved(block, (variable) => sheet.variableOf(context.variables, variable)),
+    context,
+    for_siblings: matched.for_siblings,
+  };
 }
 
 function svgDeclarations(attributes: ReadonlyMap<string, string>): Declarations {
