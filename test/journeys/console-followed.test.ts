@@ -3,7 +3,7 @@ import { afterEach, beforeEach, expect, it } from "vitest";
 import { shows } from "../support/chromium.ts";
 import { asPerson, PASSWORD, signUp, useConsole, violations } from "../support/console.ts";
 import { ADMIN_KEY } from "../support/service.ts";
-import { completion, delta, fetching } from "../support/upstream.ts";
+import { completion, delta, fetching, hanging } from "../support/upstream.ts";
 
 // Several tabs, a lost session, the keyboard, and the texts of a form's errors.
 
@@ -164,17 +164,15 @@ it("the page of a run shows its cost beside its status, so far while it runs", a
   const tools_config = { web_fetch: { enabled: true, hosts: ["example.com"] } };
   const agent = { name: "Reader", model_id: "lab/small", run_prompt: "Read", tools_config };
   const { id } = await person("POST", "/agents", agent);
-  let end: () => void = () => {};
-  site.upstream.answer(fetching("http://127.0.0.1:1/news"), (response, request) => {
-    response.writeHead(200, { "content-type": "text/event-stream" }).write(delta("I read"));
-    end = () => void completion("Nothing new.")(response, request);
-  });
+  site.upstream.answer(fetching("http://127.0.0.1:1/news"), hanging(delta("I read")));
   const asked = site.upstream.requests.length;
   await page.goto(`${site.service.url}/agents/${id}`);
   await page.getByRole("button", { name: "Run now" }).click();
   await site.upstream.until(() => site.upstream.requests.length === asked + 2);
   await shows(page, /, started by you · 30 tokens so far$/);
-  end();
+  await page.getByRole("button", { name: "Cancel run" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Cancel run" }).click();
+  await shows(page, /, started by you · \d+ tokens$/);
 });
 
 it("a run that is opened in the middle of an answer shows the answer from its beginning", async () => {
