@@ -84,9 +84,7 @@ export function createWindows({ exchange }: { exchange(asks: readonly Ask[]): Pr
 
   function ask(window: Window): void {
     due.add(window);
-    exchanging ??= run().finally(() => {
-      exchanging = null;
-    });
+    exchanging ??= run();
   }
 
   /** One exchange at a time: the subjects that come meanwhile share the next one. */
@@ -111,6 +109,8 @@ export function createWindows({ exchange }: { exchange(asks: readonly Ask[]): Pr
         }
       }
     }
+    // At once: a caller that continues after its answer may ask for another subject before a later microtask.
+    exchanging = null;
   }
 
   return {

@@ -35,3 +35,10 @@ test("a node that stops returns the requests that it has taken ahead", async () 
   await windows.close();
   expect(asked.at(-1)).toMatchObject({ subject: "requests:key:k", returned: 2, slot: 1 });
 });
+
+test("a request that is counted by two limits gets both answers, also on an idle node", async () => {
+  const { windows } = recorded();
+  for (const subject of ["requests:key:k", "requests:user:u"]) {
+    expect(await windows.take(subject, 100)).toMatchObject({ granted: true });
+  }
+});
