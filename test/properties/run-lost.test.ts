@@ -168,6 +168,19 @@ describe("a lost worker", () => {
     expect(lost).toEqual([2]);
   });
 
+  test("that fails two runs of which one cannot be failed fails the other, and the failure is reported", async () => {
+    const [first, second] = [await queue.enqueue(queue.agent, "chat"), await queue.enqueue(queue.agent, "chat")];
+    await queue.scheduling.claim("worker-1", 2, LIMITS);
+    await queue.expireLeases();
+    queue.calls.notify = async (event) => {
+      if ("run_id" in event && event.run_id === first.id) throw new Error("a notice was not stored");
+    };
+    await expect(queue.scheduling.reap()).rejects.toThrow("a notice was not stored");
+    queue.calls.notify = async () => {};
+    const status = async ({ id }: { id: string }) => (await queue.scheduling.getRun(queue.agent, id)).status;
+    expect([await status(first), await status(second)]).toEqual(["running", "failed"]);
+  });
+
   test("returns a run that is then claimed again as the same attempt", async () => {
     await queue.enqueue();
     const first = await queue.claimOne();

@@ -274,6 +274,14 @@ test("a schedule that is switched off or deleted never fires again (n8n#30607)",
   expect([await runs(), await occurrences()]).toEqual([[], []]);
 });
 
+test("a schedule that is switched off and on again runs at its next instant", async () => {
+  await setSchedule(DAILY);
+  await setSchedule(null);
+  now = "2026-03-01T12:00:00.000Z";
+  await setSchedule(DAILY);
+  expect(await nextRunAt()).toBe("2026-03-02T09:00:00.000Z");
+});
+
 test("an edit takes effect at once; setting the same schedule again loses no due instant", async () => {
   await setSchedule(DAILY);
   now = "2026-03-01T09:00:01.000Z";
