@@ -33,8 +33,8 @@ const STRIPE_BYTES = TEXT_BYTES;
 const SANITIZE_BYTES = 1_048_576;
 const MODEL_BYTES = 33_554_432;
 const DEPTH = 64;
-const ORDINARY: JsonLimits = { depth: DEPTH, keys: 10_000, values: 100_000 };
-const MODEL: JsonLimits = { depth: DEPTH, keys: 100_000, values: 200_000 };
+const ORDINARY: JsonLimits = { depth: DEPTH, keys: 10_000, elements: 100_000 };
+const MODEL: JsonLimits = { depth: DEPTH, keys: 100_000, elements: 200_000 };
 
 /** `ordinary_bytes`: limits.body_bytes of PURSER_CONFIG. Where a path's own limit is lower, the lower one counts. */
 export function bodyLimitsOf(path: string, ordinary_bytes: number): BodyLimits {

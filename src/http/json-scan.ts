@@ -6,11 +6,11 @@ export interface JsonLimits {
   depth: number;
   /** Keys of objects, each occurrence counted. */
   keys: number;
-  /** Elements of lists and values of objects. */
-  values: number;
+  /** Elements of lists. */
+  elements: number;
 }
 
-const [QUOTE, COMMA, COLON, BACKSLASH] = [0x22, 0x2c, 0x3a, 0x5c];
+const [SPACE, QUOTE, COMMA, COLON, BACKSLASH] = [0x20, 0x22, 0x2c, 0x3a, 0x5c];
 const [OPEN_LIST, CLOSE_LIST, OPEN_OBJECT, CLOSE_OBJECT] = [0x5b, 0x5d, 0x7b, 0x7d];
 
 interface Scan {
@@ -19,6 +19,10 @@ interface Scan {
   keys: number;
   commas: number;
   opened: number;
+  /** Lists and objects with nothing in them. */
+  empty: number;
+  /** Nothing but white space has followed the latest opening bracket. */
+  is_empty: boolean;
   is_in_string: boolean;
   is_escaped: boolean;
 }
@@ -29,6 +33,8 @@ const NOTHING: Scan = {
   keys: 0,
   commas: 0,
   opened: 0,
+  empty: 0,
+  is_empty: false,
   is_in_string: false,
   is_escaped: false,
 };
@@ -54,29 +60,40 @@ export function scanOnce(text: Uint8Array, limits: JsonLimits): { fault: string 
   return { fault: faultOf(scan, limits), is_short: scan.commas < SHORT.values && scan.opened < SHORT.opened };
 }
 
-function faultOf({ deepest, keys, commas }: Scan, limits: JsonLimits): string | null {
+/** A closed list or object has one member more than commas, unless it is empty. The members of objects are the keys. */
+const elementsOf = ({ commas, opened, depth, empty, keys }: Scan) => commas + opened - depth - empty - keys;
+
+function faultOf(scan: Scan, limits: JsonLimits): string | null {
+  const { deepest, keys } = scan;
   if (deepest > limits.depth) return `more than ${limits.depth} levels of lists and objects`;
   if (keys > limits.keys) return `more than ${limits.keys} keys`;
-  return commas > limits.values ? `more than ${limits.values} values` : null;
+  return elementsOf(scan) > limits.elements ? `more than ${limits.elements} list elements` : null;
 }
 
 /** Runs for each byte. Local variables and no calls keep it at a few nanoseconds. */
 function scanned(chunk: Uint8Array, before: Scan): Scan {
-  let { depth, deepest, keys, commas, opened, is_in_string, is_escaped } = before;
+  let { depth, deepest, keys, commas, opened, empty, is_empty, is_in_string, is_escaped } = before;
   for (let at = 0; at < chunk.length; at += 1) {
     const byte = chunk[at];
     if (is_in_string) {
       if (is_escaped) is_escaped = false;
       else if (byte === BACKSLASH) is_escaped = true;
       else if (byte === QUOTE) is_in_string = false;
-    } else if (byte === QUOTE) is_in_string = true;
-    else if (byte === COLON) keys += 1;
+    } else if (byte === QUOTE) {
+      is_in_string = true;
+      is_empty = false;
+    } else if (byte === COLON) keys += 1;
     else if (byte === COMMA) commas += 1;
     else if (byte === OPEN_LIST || byte === OPEN_OBJECT) {
       depth += 1;
       opened += 1;
+      is_empty = true;
       if (depth > deepest) deepest = depth;
-    } else if (byte === CLOSE_LIST || byte === CLOSE_OBJECT) depth -= 1;
+    } else if (byte === CLOSE_LIST || byte === CLOSE_OBJECT) {
+      depth -= 1;
+      if (is_empty) empty += 1;
+      is_empty = false;
+    } else if (byte !== undefined && byte > SPACE) is_empty = false;
   }
-  return { depth, deepest, keys, commas, opened, is_in_string, is_escaped };
+  return { depth, deepest, keys, commas, opened, empty, is_empty, is_in_string, is_escaped };
 }

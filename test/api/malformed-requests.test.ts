@@ -50,6 +50,14 @@ describe("a body with very many faults", { retry: 2 }, () => {
     expect([status, body.error.code]).toEqual([400, "invalid_json"]);
   });
 
+  it("may have as many list elements as the limit says, and not one more", async () => {
+    const codes = [];
+    for (const count of [100_000, 100_001]) {
+      codes.push((await user.post("/api/v1/agents", { name: "a", other: many(0, count), more: {} })).body.error.code);
+    }
+    expect(codes).toEqual(["unknown_field", "invalid_json"]);
+  });
+
   it("is rejected at once: scopes of a key", async () => {
     const { status, body } = await user.post("/api/v1/api-keys", { name: "k", scopes: many("chat", 90_000) });
     expect([status, body.error.code, body.error.param]).toEqual([400, "invalid_value", "scopes"]);

@@ -5,7 +5,7 @@ import { createBodyBudget } from "../../../src/http/body-budget.ts";
 import { joinPieces, piecesOf } from "../../../src/http/json-pieces.ts";
 import { createJsonScan } from "../../../src/http/json-scan.ts";
 
-const LIMITS = { depth: 3, keys: 4, values: 5 };
+const LIMITS = { depth: 3, keys: 4, elements: 5 };
 /** The fault that the scan finds in `text`, in chunks of `size` bytes. */
 function found(text: string, size = 1_000): string | null {
   const scan = createJsonScan(LIMITS);
@@ -23,8 +23,10 @@ describe("the scan of a body before it is parsed", () => {
     ["[[[[1]]]]", "more than 3 levels of lists and objects"],
     ['{"a":{"b":1,"c":2},"d":3}', null],
     ['{"a":{"b":1,"c":2},"d":3,"e":4}', "more than 4 keys"],
-    ["[1,2,3,4,5,6]", null],
-    ["[1,2,3,4,5,6,7]", "more than 5 values"],
+    ["[1,2,3,4,5]", null],
+    ["[1,2,3,4,5,6]", "more than 5 list elements"],
+    ['{"a":[1,2],"b":[3,4,[ ]],"c":5,"d":{ }}', null],
+    ['{"a":[1,2],"b":[3,4,{}],"c":5,"d":[6]}', "more than 5 list elements"],
     ['["[[[[[[", ":::::::", ",,,,,,,,"]', null],
     ['["\\"[[[[", "\\\\", "\\\\\\":::::"]', null],
     ['["\\\\", [[[', "more than 3 levels of lists and objects"],
