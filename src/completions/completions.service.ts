@@ -252,11 +252,18 @@ function worstOf(failures: readonly unknown[]): unknown {
   return mayFallBack(last) ? (failures.findLast(isProviderFailure) ?? last) : last;
 }
 
+/** Absent for a model that was named and answered by its first route. */
 function routingOf(
   { candidates, reason }: Choice,
   chosen: Model,
   fallbacks: Routing["fallbacks"],
 ): Routing | undefined {
-  if (reason === null) return undefined;
-  return { candidates: candidates.map((model) => model.id), chosen: chosen.id, reason, fallbacks };
+  if (reason === null && fallbacks.length === 0) return undefined;
+  const ids = candidates.map((model) => model.id);
+  return {
+    candidates: ids,
+    chosen: chosen.id,
+    reason: reason ?? "the named model, by another of its routes",
+    fallbacks,
+  };
 }

@@ -100,9 +100,11 @@ test.each([false, true])(
     if (!stream) {
       expect(answer.body.choices[0].message.content).toBe("from far");
       expect(answer.body.model).toBe(model);
-    }
-    await chat(model);
+      expect(answer.body.routing).toMatchObject({ chosen: model, fallbacks: [{ model, route: "near" }] });
+    } else expect(answer.body).toContain('"route":"near"');
+    const next = await chat(model);
     expect(calls()).toEqual([1, 2]);
+    expect(next.body).not.toHaveProperty("routing");
     const charges = await user.get("/api/v1/users/me/transactions?type=usage");
     // 10 × 1 + 4 × 2: the price is the model's, by each route.
     expect(charges.body.transactions.map(({ amount }: { amount: number }) => amount)).toEqual([-18, -18]);
