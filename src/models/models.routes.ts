@@ -34,22 +34,24 @@ export function modelRoutes(deps: {
     if (list !== known.list) known = made(list);
     return known;
   };
-  /** Only a key that may call agents sees them. */
-  const agentRecords = async ({ user_id, scopes, allowed_models }: Caller): Promise<ModelRecord[]> => {
-    const { records, auto } = current();
-    if (auto === null || !scopes.includes("chat:write")) return [];
-    const baseOf = (model_id: string | null) =>
-      records.find(({ id, uuid }) => id === model_id || uuid === model_id) ?? auto;
-    const agents = (await agentsOf(user_id)).map((agent) => ({ agent, base: baseOf(agent.model_id) }));
-    const callable = agents.filter(({ base }) => base === auto || allows(allowed_models, base));
-    return callable.map(({ agent, base }) => agentModelRecord(agent, base));
-  };
   /** The models that the caller's key may use. `auto` has the rates of the dearest of them. */
   const offeredTo = ({ allowed_models }: Caller) => {
     if (allowed_models == null) return current();
     const list = models.list().filter((model) => allows(allowed_models, model));
     const embeddings = models.embeddings().filter((model) => allows(allowed_models, model));
     return { records: list.map(modelRecord), auto: autoRecord(list), embeddings: embeddings.map(modelRecord) };
+  };
+  /** Only a key that may call agents sees them. */
+  const agentRecords = async (caller: Caller): Promise<ModelRecord[]> => {
+    const { user_id, scopes, allowed_models } = caller;
+    const { records } = current();
+    const { auto } = offeredTo(caller);
+    if (auto === null || !scopes.includes("chat:write")) return [];
+    const baseOf = (model_id: string | null) =>
+      records.find(({ id, uuid }) => id === model_id || uuid === model_id) ?? auto;
+    const agents = (await agentsOf(user_id)).map((agent) => ({ agent, base: baseOf(agent.model_id) }));
+    const callable = agents.filter(({ base }) => base === auto || allows(allowed_models, base));
+    return callable.map(({ agent, base }) => agentModelRecord(agent, base));
   };
   const recordOf = async (c: Context<HttpEnv>, id: string): Promise<ModelRecord> => {
     const model = models.find(id) ?? models.findEmbedding(id);

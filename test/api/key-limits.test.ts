@@ -122,6 +122,15 @@ describe("a key's allowed models", () => {
     expect((await user.post(`/api/v1/agents/${made.body.id}/runs`)).status).toBe(202);
   });
 
+  it("set the listed price of an agent that routes by itself: the dearest of them, as for auto", async () => {
+    const made = await user.post("/api/v1/agents", { name: "Router", auto_route: true });
+    const key = await newKey({ allowed_models: ["lab/odd"] });
+    const models = (await key.get("/api/v1/models")).body.data as { id: string; input_rate: number }[];
+    const rateOf = (id: string) => models.find((model) => model.id === id)?.input_rate;
+    expect(rateOf(`agent/${made.body.id}`)).toBe(rateOf("lab/odd"));
+    expect(rateOf("auto")).toBe(rateOf("lab/odd"));
+  });
+
   it("cannot be widened by the key itself, nor by a key that it creates", async () => {
     const key = await newKey({ allowed_models: ["lab/odd"], limits: { requests_per_minute: 1_000 } });
     for (const changes of [
