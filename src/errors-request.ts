@@ -92,7 +92,7 @@ export const requestErrors = {
     missing(
       nearest === null
         ? `${asked} is not an address of this API. GET /openapi.json lists them.`
-        : `${asked} is not an address of this API. Use ${nearest}, and correct the base URL of your client.`,
+        : `${asked} is not an address of this API. Use ${nearest}, and correct the address or the base URL of your client.`,
     ),
   /** `nearest`: names that may have been meant. */
   modelNotFound: (model: string, nearest: readonly string[] = [], param = "model") => {

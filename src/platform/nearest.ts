@@ -25,7 +25,7 @@ function distance(a: string, b: string): number {
 }
 
 /** The Levenshtein distance: letters to insert, remove or replace. */
-function editDistance(a: string, b: string): number {
+export function editDistance(a: string, b: string): number {
   let row = Array.from({ length: b.length + 1 }, (_, index) => index);
   for (let i = 1; i <= a.length; i += 1) {
     const next = [i];
