@@ -1,4 +1,4 @@
-import { type Declarations, declared, NOTHING_DECLARED } from "./declarations.ts";
+import { type Declarations, declared, NOTHING_DECLARED, parseDeclarations } from "./declarations.ts";
 
 /**
  * The part of CSS that decides whether a reader sees text. Approximate on purpose: text counts as visible when the
@@ -212,6 +212,13 @@ export function backgroundColour(css: Declarations): Colour | "unknown" | null {
   const painted = colour(value) ?? colour(value.split(/\s+/)[0]);
   if (painted === "none") return null;
   return painted ?? "unknown";
+}
+
+/** The colour in an attribute such as `bgcolor`; null: none, or not a known one. */
+export function attributeColour(value: string | undefined): Colour | null {
+  if (value === undefined) return null;
+  const colour = backgroundColour(parseDeclarations(`background-color:${value.replaceAll(";", " ")}`));
+  return colour === "unknown" ? null : colour;
 }
 
 /** Whether text and background have the same colour to the eye. */

@@ -92,6 +92,15 @@ export function tokenizeHtml(html: string, { self_closing } = { self_closing: fa
   return tokens;
 }
 
+/** The address of the first `<base>`, as written. */
+export function baseOf(tokens: readonly HtmlToken[]): string | undefined {
+  for (const token of tokens) {
+    const href = token.type === "open" && token.name === "base" ? token.attributes.get("href") : undefined;
+    if (href !== undefined) return href;
+  }
+  return undefined;
+}
+
 function nameIn(html: string, start: number, end: number): string {
   const name = html.slice(start, end);
   return COMMON_NAMES.get(name) ?? name.toLowerCase();

@@ -64,6 +64,7 @@ export interface State {
 
 export const PLAIN_FONT: Font = { is_vertical: false, is_drawn: false, unit: 0.001 };
 
+/** The state at the beginning of a page. */
 export function firstState(view: Box): State {
   return {
     matrix: UNCHANGED,

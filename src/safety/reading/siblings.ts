@@ -81,6 +81,14 @@ const root = <Rule>(id: number): Earlier<Rule> => ({
   grown: new Map(),
 });
 
+/** Browsers add this around rows of a table. */
+export const BODY_OF_TABLE = {
+  type: "open",
+  name: "tbody",
+  attributes: new Map<string, string>(),
+  source: "",
+  is_self_closed: false,
+} as const;
 /** Elements of a page's head, as long as nothing of its body has come. */
 const OF_HEAD = new Set("base link meta noscript script style template title".split(" "));
 

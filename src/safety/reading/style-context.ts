@@ -115,6 +115,7 @@ export function isBegun<Rule>(context: Chain<Rule>, rest: Rest<Rule>): boolean {
   return false;
 }
 
+/** Selectors by the id, class or name that their next part needs. */
 export function byKey<Rule>(all: readonly Rest<Rule>[]): ReadonlyMap<string, readonly Rest<Rule>[]> {
   if (all.length === 0) return NOTHING;
   return Map.groupBy(all, (rest) => rest.key);

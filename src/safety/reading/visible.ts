@@ -6,15 +6,14 @@ import {
   declarationTexts,
   declared,
   NOTHING_DECLARED,
-  parseDeclarations,
   resolved,
 } from "./declarations.ts";
 import * as css from "./hiding-css.ts";
-import { type HtmlToken, TOO_MANY, tokenizeHtml } from "./html-tokens.ts";
+import { baseOf, type HtmlToken, TOO_MANY, tokenizeHtml } from "./html-tokens.ts";
 import { createOpenElements, isVoid } from "./open-elements.ts";
 import { createOverrideReader } from "./override.ts";
 import { createShadowLooks, type ShadowLook, type ShadowRoots, type Slots, shadowRootsOf } from "./shadow-roots.ts";
-import { createPlaces } from "./siblings.ts";
+import { BODY_OF_TABLE, createPlaces } from "./siblings.ts";
 import { changedVariables, contextWithin } from "./style-context.ts";
 import { type Among, type Context, type Matched, readStyleSheet, type StyleSheet } from "./style-sheet.ts";
 import { breaksLine, createTextWriter } from "./text-writer.ts";
@@ -101,14 +100,6 @@ const PLAIN: OwnLook = {
   direction: null,
   overrides_bidi: null,
 };
-/** Browsers add this around rows of a table. */
-const BODY_OF_TABLE = {
-  type: "open",
-  name: "tbody",
-  attributes: new Map<string, string>(),
-  source: "",
-  is_self_closed: false,
-} as const;
 /** Shorter attribute texts cannot instruct a model. */
 const MIN_PROSE = 16;
 
@@ -194,14 +185,6 @@ function createReader(tokens: readonly HtmlToken[], { keep_lines, shadows, slots
       return { ...writer.result(), hidden, base: baseOf(tokens) };
     },
   };
-}
-
-function baseOf(tokens: readonly HtmlToken[]): string | undefined {
-  for (const token of tokens) {
-    const href = token.type === "open" && token.name === "base" ? token.attributes.get("href") : undefined;
-    if (href !== undefined) return href;
-  }
-  return undefined;
 }
 
 /** Black on white, unless an external sheet may change the page's colours. */
@@ -304,14 +287,14 @@ function lookKey(name: string, attributes: ReadonlyMap<string, string>, reads: R
 }
 
 function styledOf({ name, attributes }: HtmlToken & { type: "open" }, around: Around): Styled {
-  const { block, context, for_siblings } = styleFor(name, attributes, around);
-  return { own: ownLookOf(name, attributes, block), context, for_siblings };
+  const { block, ...rest } = styleFor(name, attributes, around);
+  return { own: ownLookOf(name, attributes, block), ...rest };
 }
 
 function ownLookOf(name: string, attributes: ReadonlyMap<string, string>, block: Declarations): OwnLook {
   const visibility = declared(block, "visibility");
-  const background = css.backgroundColour(block) ?? attributeColour(attributes.get("bgcolor"));
-  const colour = css.textColour(block) ?? attributeColour(attributes.get(COLOUR_ATTRIBUTE[name] ?? ""));
+  const background = css.backgroundColour(block) ?? css.attributeColour(attributes.get("bgcolor"));
+  const colour = css.textColour(block) ?? css.attributeColour(attributes.get(COLOUR_ATTRIBUTE[name] ?? ""));
   const own: OwnLook = {
     hidden_by: hiddenByAttributes(name, attributes, block) ?? css.hidesSubtree(block),
     invisible: visibility === undefined ? null : visibility === "hidden" || visibility === "collapse",
@@ -376,12 +359,6 @@ function styleFor(
 function svgDeclarations(attributes: ReadonlyMap<string, string>): Declarations {
   const written = SVG_ATTRIBUTES.filter((name) => attributes.has(name));
   return declarationsOf(written.map((name) => `${name}:${attributes.get(name)}`));
-}
-
-function attributeColour(value: string | undefined): css.Colour | null {
-  if (value === undefined) return null;
-  const colour = css.backgroundColour(parseDeclarations(`background-color:${value.replaceAll(";", " ")}`));
-  return colour === "unknown" ? null : colour;
 }
 
 function hiddenByAttributes(name: string, attributes: ReadonlyMap<string, string>, block: Declarations): string | null {
