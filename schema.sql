@@ -202,6 +202,7 @@ alter table auto_topup add constraint auto_topup_paused_reason_check CHECK ((pau
 alter table auto_topup add constraint auto_topup_threshold_tokens_check CHECK ((threshold_tokens > 0));
 alter table auto_topup add constraint auto_topup_pkey PRIMARY KEY (user_id);
 CREATE INDEX auto_topup_at_work ON public.auto_topup USING btree (user_id) WHERE (enabled AND (paused_reason IS NULL));
+CREATE TRIGGER auto_topup_of_erased BEFORE INSERT ON public.auto_topup FOR EACH ROW EXECUTE FUNCTION refuse_erased('fail');
 
 create table billing_account (
   user_id uuid not null,
@@ -330,6 +331,7 @@ create table idempotency_key (
 );
 alter table idempotency_key add constraint idempotency_key_pkey PRIMARY KEY (user_id, key);
 CREATE INDEX idempotency_key_by_age ON public.idempotency_key USING btree (created_at);
+CREATE TRIGGER answer_of_erased BEFORE INSERT ON public.idempotency_key FOR EACH ROW EXECUTE FUNCTION refuse_erased('fail');
 
 create table key_spend (
   user_id uuid not null,
@@ -581,6 +583,7 @@ create table response_item (
 );
 alter table response_item add constraint response_item_pkey PRIMARY KEY (user_id, id);
 CREATE INDEX response_item_by_age ON public.response_item USING btree (created_at);
+CREATE TRIGGER item_of_erased BEFORE INSERT ON public.response_item FOR EACH ROW EXECUTE FUNCTION refuse_erased('drop');
 
 create table reversal (
   user_id uuid not null,

@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { afterAll, beforeAll, beforeEach, describe, expect, inject, test } from "vitest";
 import { createAccounts } from "../../src/accounts/accounts.service.ts";
+import { createAutoTopupStore } from "../../src/billing/auto-topup.store.ts";
 import { SCOPES } from "../../src/contract/caller.ts";
 import { asPurserError } from "../../src/errors.ts";
 import { createIdempotencyStore } from "../../src/http/idempotency.store.ts";
@@ -121,6 +122,24 @@ describe.skipIf(inject("storage").kind === "embedded")("at the same moment", () 
     expect(asPurserError(await newKey.catch((error) => error)).shape).toMatchObject({ status: 404, code: "not_found" });
     await commit();
     await expectNothing();
+  });
+
+  test("no answer, response item or automatic top-up is stored for a user who is being erased", async () => {
+    const cipher = createCipher(randomBytes(32), "kept");
+    const [items, keys] = [createItemsStore({ db, clock, cipher }), createIdempotencyStore({ db, clock, cipher })];
+    const commit = await held(async (tx) => {
+      await erase(tx);
+      await items.forgetUser(tx, user_id);
+      await keys.forgetUser(tx, user_id);
+    });
+    const settings = { enabled: true, threshold_tokens: 1, amount_cents: 100, monthly_cap_cents: 100 };
+    const row = { user_id, ...settings, paused_reason: null, paused_at: null };
+    const setting = db.transaction((tx) => createAutoTopupStore(db).upsert(tx, row));
+    const claim = keys.claim({ user_id, key: "late", request: randomBytes(8) });
+    await Promise.all([expect(claim).rejects.toThrow("erased"), expect(setting).rejects.toThrow("erased")]);
+    await items.keep(user_id, [{ type: "message", id: "late" } as Parameters<typeof items.keep>[1][number]]);
+    await commit();
+    for (const table of ["idempotency_key", "response_item", "auto_topup"]) expect(await rowsOf(table), table).toBe(0);
   });
 
   test("an operator's change of a user does not stop writes for this user", async () => {

@@ -23,3 +23,6 @@ create or replace trigger agent_of_erased before insert on agent for each row ex
 create or replace trigger thread_of_erased before insert on thread for each row execute function refuse_erased('fail');
 create or replace trigger api_key_of_erased before insert on api_key for each row execute function refuse_erased('fail');
 create or replace trigger password_of_erased before insert on password for each row execute function refuse_erased('fail');
+create or replace trigger answer_of_erased before insert on idempotency_key for each row execute function refuse_erased('fail');
+create or replace trigger auto_topup_of_erased before insert on auto_topup for each row execute function refuse_erased('fail');
+create or replace trigger item_of_erased before insert on response_item for each row execute function refuse_erased('drop');
