@@ -40,3 +40,19 @@ it("the log has the number of tools that an agent ignores, and no line for a req
     { request_id: headers.get("x-request-id"), agent_id, tools: 1 },
   ]);
 });
+
+it("answers of Responses repeat no setting of over 64 KB: each event would have it, and dropped tools and metadata cost no tokens", async () => {
+  const long = "x".repeat(100_000);
+  const large = { tools: [{ type: "web_search", long }], metadata: { long } };
+  for (const [settings, repeated] of [
+    [large, { tools: [], metadata: {} }],
+    [{ metadata: { run: "7" } }, { tools: [], metadata: { run: "7" } }],
+  ]) {
+    const asked = { model: "lab/plain", input: "go", ...settings };
+    expect((await user.post("/api/v1/responses", asked)).body).toMatchObject(repeated as object);
+    const { body: events } = await user.post("/api/v1/responses", { ...asked, stream: true });
+    expect(events.length).toBeLessThan(20_000);
+    const last = JSON.parse(/^event: response\.completed\ndata: (.*)$/m.exec(events)?.[1] ?? "null");
+    expect(last.response).toMatchObject(repeated as object);
+  }
+});
