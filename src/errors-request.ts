@@ -38,6 +38,13 @@ export const requestErrors = {
       `${param} is not sent to this model's provider. Remove it; the operator may allow it with forward in PURSER_CONFIG.`,
       param,
     ),
+  /** `details` of this error in Anthropic's shape: contract/messages-error.ts. */
+  noMessageThreads: () =>
+    invalid(
+      "unsupported_parameter",
+      'Threads of messages are not kept here. Send all messages in each request, without thread; Anthropic\'s SDK does so with unsupportedRequestBehavior: "continue_unthreaded".',
+      "thread",
+    ),
   invalidCursor: () =>
     invalid("invalid_cursor", "cursor is not one that this list returned. Start again without it.", "cursor"),
   contextLengthExceeded: (limit: number, param = "messages") =>

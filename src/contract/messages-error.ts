@@ -17,6 +17,9 @@ const BY_CODE: Readonly<Record<string, string>> = {
   body_too_large: "request_too_large",
 };
 
+/** Anthropic's SDK reads these details, and repeats the request without a thread. */
+const NO_THREADS = { error_code: "thread_unsupported_request", unsupported: ["thread"] };
+
 /** An error in the shape of Anthropic's API, with our code and metadata beside it. Pure. */
 export function anthropicError(
   shape: Pick<ErrorShape, "type" | "code" | "message" | "param" | "metadata">,
@@ -24,9 +27,10 @@ export function anthropicError(
 ) {
   const { type, code, message, param, metadata } = shape;
   const error = { type: BY_CODE[code] ?? TYPES[type], message, code, param: param ?? null };
+  const details = param === "thread" ? { details: NO_THREADS } : {};
   return {
     type: "error" as const,
-    error: { ...error, ...(metadata ? { metadata } : {}) },
+    error: { ...error, ...(metadata ? { metadata } : {}), ...details },
     ...(request_id === null ? {} : { request_id }),
   };
 }

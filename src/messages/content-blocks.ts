@@ -2,6 +2,7 @@ import type { OpenEnvelope } from "../completions/reasoning-envelope.ts";
 import type { ChatMessage, ContentPart, ReasoningDetail, ToolCall } from "../contract/completions.ts";
 import type { Block, MessagesRequest, ResultPart } from "../contract/messages.ts";
 import { errors } from "../errors.ts";
+import { fieldsOf } from "../platform/json.ts";
 
 /** Converts messages of Anthropic's API to messages of a chat completion. Pure. */
 
@@ -146,6 +147,11 @@ function partOf(block: Block | ResultPart, param: string): ContentPart {
         return { type: "file", file: { file_data, filename }, ...hint };
       }
       break;
+    case "search_result": {
+      const texts = Array.isArray(fields.content) ? fields.content.map((each) => fieldsOf(each).text) : [];
+      const lines = [fields.title, fields.source, ...texts].filter((line) => typeof line === "string");
+      return { type: "text", text: lines.join("\n"), ...hint };
+    }
     default:
       throw errors.invalidValue(
         `${param}.type`,

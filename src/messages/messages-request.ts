@@ -31,6 +31,7 @@ type Tool = NonNullable<MessagesRequest["tools"]>[number];
 
 /** The chat completion for a message. `openEnvelope` opens the caller's thinking blocks. Throws 400 for unknown blocks. */
 export function chatRequestOf(asked: MessagesRequest, openEnvelope: OpenEnvelope): TranslatedMessage {
+  if (asked.thread !== undefined) throw errors.noMessageThreads();
   const { messages, origins } = conversationOf(asked, openEnvelope);
   const own = (asked.tools ?? []).filter((tool) => tool.type == null || tool.type === "custom");
   const dropped_tools = (asked.tools ?? []).flatMap((tool) => (own.includes(tool) ? [] : String(tool.type)));

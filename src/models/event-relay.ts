@@ -31,6 +31,7 @@ const ERROR_FIELD = /"error"\s*:|"object"\s*:\s*"error"/;
 const ERROR_EVENT = /(?:^|\n)event:\s*error\s*(?:\n|$)/;
 export const CALLS = /"tool_calls"\s*:\s*\[\s*\{/;
 const DETAILS = /"reasoning_details"\s*:\s*\[/;
+const CHOICES = '"choices"';
 const NULL_CHOICES = /"choices"\s*:\s*null/;
 /** Text that marks a block as one that may hold an event which needs parsing. */
 const SIGN = new RegExp(
@@ -83,6 +84,8 @@ export function createEventRelay(request: ProviderRequest, onDisbelieved?: CallO
   let usage: Counts | null = null;
   const completeCalls = createCallCompleter();
   const completer = createChoiceCompleter(request.request.n ?? 1);
+  /** Where the latest chunk has its choices. The next one mostly has them at the same place, and needs no search. */
+  let usual_place = 0;
   let finished = false;
   let fault: unknown = null;
   const kept: string[] = [];
@@ -94,8 +97,8 @@ export function createEventRelay(request: ProviderRequest, onDisbelieved?: CallO
   const receivedFrom = createByteCounter(kept);
 
   /** Reads the stream's identity and the provider's name of the model from the first chunks, until they have both. */
-  function learn(block: string): void {
-    for (const event of eventsOf(block)) {
+  function learn(all: readonly string[]): void {
+    for (const event of all) {
       const payload = payloadOf(event);
       if (payload === "" || payload === "[DONE]") continue;
       const chunk = chunkOrNull(payload);
@@ -118,6 +121,13 @@ export function createEventRelay(request: ProviderRequest, onDisbelieved?: CallO
     return chunk;
   }
 
+  /** Whether an event may be a chunk without choices, which OpenAI's clients fail on. */
+  function lacksChoices(event: string): boolean {
+    if (event.startsWith(CHOICES, usual_place)) return false;
+    usual_place = event.indexOf(CHOICES);
+    return usual_place === -1;
+  }
+
   function relayEvent(event: string): string {
     const payload = payloadOf(event);
     if (finished || payload === "[DONE]") {
@@ -130,7 +140,8 @@ export function createEventRelay(request: ProviderRequest, onDisbelieved?: CallO
     const has_details = model.route !== null && DETAILS.test(payload);
     const is_other = OTHER_SHAPE.test(payload);
     const has_calls = CALLS.test(payload);
-    const must_change = USAGE_OBJECT.test(payload) || has_details || is_other || NULL_CHOICES.test(payload);
+    const lacks_choices = (payload !== "" && lacksChoices(event)) || NULL_CHOICES.test(payload);
+    const must_change = USAGE_OBJECT.test(payload) || has_details || is_other || lacks_choices;
     const is_complete = payload === "" || completer.isDone();
     if (!must_change && !has_calls && is_complete) return `${event}\n\n`;
     const { usage: reported, ...chunk } = parseChunk(payload);
@@ -152,11 +163,12 @@ export function createEventRelay(request: ProviderRequest, onDisbelieved?: CallO
   }
 
   function relayBlock(block: string): string {
+    const all = eventsOf(block);
     // Event by event, because most are too short to nest deeply.
-    if (eventsOf(block).some(isTooDeep)) throw brokenProvider(model, "an event that nests too deeply");
-    if (theirs !== null) return relayed(block);
-    learn(block);
-    const text = relayed(block);
+    if (all.some(isTooDeep)) throw brokenProvider(model, "an event that nests too deeply");
+    if (theirs !== null) return relayed(block, all);
+    learn(all);
+    const text = relayed(block, all);
     if (has_begun || early.length + text.length <= MAX_EARLY_CHARACTERS) early += text;
     if (!has_begun) return "";
     const begun = early;
@@ -164,9 +176,9 @@ export function createEventRelay(request: ProviderRequest, onDisbelieved?: CallO
     return begun;
   }
 
-  function relayed(block: string): string {
+  function relayed(block: string, all: readonly string[]): string {
     if (finished) return "";
-    const start = startOfChange(block);
+    const start = startOfChange(block, all);
     if (start === -1) return keep(block);
     const out = keep(block.slice(0, start)) + relayEvents(eventsOf(block.slice(start)));
     if (fault !== null && out === "") throw fault;
@@ -174,8 +186,8 @@ export function createEventRelay(request: ProviderRequest, onDisbelieved?: CallO
   }
 
   /** The start of the first event that may need parsing; -1: the block passes through. */
-  function startOfChange(block: string): number {
-    if (!completer.isDone()) return 0;
+  function startOfChange(block: string, all: readonly string[]): number {
+    if (!completer.isDone() || all.some(lacksChoices)) return 0;
     const sign = block.search(model.route === null ? SIGN : SIGN_WITH_DETAILS);
     return sign === -1 ? -1 : startOfEvent(block, sign);
   }

@@ -175,18 +175,23 @@ function messageOf(message: ChatMessage, param: string, model: Target): ChatMess
   const kept = is_answer ? { ...given, ...reasoningFor(message, model) } : given;
   if (message.tool_calls != null) kept.tool_calls = message.tool_calls.map((call) => callOf(call, message, model));
   if (!Array.isArray(message.content)) return kept;
-  const content = message.content.map((part, index) => partOf(part, `${param}.content[${index}]`, model));
+  const content = message.content.map((part, index) =>
+    partOf(part, { param: `${param}.content[${index}]`, model, is_answer }),
+  );
   return { ...kept, content };
 }
 
-function partOf(part: ContentPart, param: string, model: Target): ContentPart {
+function partOf(
+  part: ContentPart,
+  { param, model, is_answer }: { param: string; model: Target; is_answer: boolean },
+): ContentPart {
   const { type } = part;
   const allowed = Object.hasOwn(PART_FIELDS, type) ? PART_FIELDS[type] : undefined;
   const declared_by = DECLARED_BY[type as keyof typeof DECLARED_BY];
   if (allowed === undefined || (declared_by !== undefined && !model.supports[declared_by])) {
     throw errors.invalidValue(param, `${model.id} takes no parts of type ${type.slice(0, 40)}. ${takenParts(model)}`);
   }
-  const kept = keep(part, hinted(allowed, model), param);
+  const kept = keep(part, hinted(allowed, model), param, is_answer);
   const inner = MEDIA_FIELDS[type];
   if (inner === undefined) return kept;
   const value = part[type];

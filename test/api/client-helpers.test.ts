@@ -1,0 +1,74 @@
+import Anthropic from "@anthropic-ai/sdk";
+import { betaTool } from "@anthropic-ai/sdk/helpers/beta/json-schema";
+import OpenAI from "openai";
+import { beforeEach, describe, expect, it } from "vitest";
+import { useLab } from "../support/lab.ts";
+import type { Client } from "../support/service.ts";
+import { calling, completion, delta, event, events } from "../support/upstream.ts";
+
+// What the helpers of official clients send and need beside the documented fields (contract 4).
+
+let user: Client;
+const lab = useLab();
+beforeEach(async () => {
+  lab.upstream.requests = [];
+  lab.upstream.answer(completion());
+  user = await lab.service.newUser({ trial: false, tokens: 1_000_000 });
+});
+const sent = () => lab.upstream.requests.at(-1)?.body;
+
+describe("message threads of Anthropic", () => {
+  const anthropic = () => new Anthropic({ baseURL: `${lab.service.url}/api`, apiKey: user.key, maxRetries: 0 });
+  const hello = { model: "lab/plain", max_tokens: 100, messages: [{ role: "user" as const, content: "hello" }] };
+
+  it("the tool runner, which asks for one, goes on without it: each request has the whole conversation", async () => {
+    lab.upstream.answer(calling("weather", { city: "Oslo" }), completion("it rains"));
+    const inputSchema = { type: "object", properties: { city: { type: "string" } } } as const;
+    const weather = betaTool({ name: "weather", description: "d", inputSchema, run: () => "rain" });
+    const final = await anthropic().beta.messages.toolRunner({ ...hello, tools: [weather] });
+    expect(final.content).toMatchObject([{ type: "text", text: "it rains" }]);
+    expect(lab.upstream.requests.map(({ body }) => body.messages.length)).toEqual([1, 3]);
+  });
+
+  it("are 400 for a caller who asks for one, and the message says what to do", async () => {
+    const { status, body } = await user.post("/api/v1/messages", { ...hello, thread: { type: "create" } });
+    expect(status).toBe(400);
+    expect(body.error).toMatchObject({
+      code: "unsupported_parameter",
+      param: "thread",
+      message: expect.stringContaining("Send all messages"),
+      details: { error_code: "thread_unsupported_request", unsupported: ["thread"] },
+    });
+    expect(lab.upstream.requests).toEqual([]);
+  });
+});
+
+it("search results of the caller are text for models of other providers", async () => {
+  const found = { type: "search_result", source: "https://example.com/a", title: "Berths" };
+  const result = { ...found, content: [{ type: "text", text: "berth 7 is free" }] };
+  const asked = { role: "user", content: [{ type: "text", text: "which?" }, result] };
+  const { status } = await user.post("/api/v1/messages", { model: "lab/plain", max_tokens: 100, messages: [asked] });
+  expect(status).toBe(200);
+  expect(sent().messages[0].content[1].text).toBe("Berths\nhttps://example.com/a\nberth 7 is free");
+});
+
+it("parts of an answer that a client sends back lose the fields of the answer's message (Agents SDK)", async () => {
+  const said = { type: "text", text: "I will call.", role: "assistant", annotations: [], reasoning_content: "thought" };
+  const answer = { role: "assistant", content: [said] };
+  const ask = (message: object) =>
+    user.post("/api/v1/chat/completions", { model: "lab/plain", messages: [message, { role: "user", content: "go" }] });
+  expect((await ask(answer)).status).toBe(200);
+  expect(sent().messages[0].content).toEqual([{ type: "text", text: "I will call." }]);
+  const { body } = await ask({ ...answer, role: "user" });
+  expect(body.error).toMatchObject({ code: "unsupported_parameter", param: "messages[0].content[0].role" });
+});
+
+it("a chunk without choices or usage does not break OpenAI's helper for streams", async () => {
+  const end = event({ choices: [{ index: 0, delta: {}, finish_reason: "stop" }] });
+  lab.upstream.answer(
+    events(delta("one "), event({ obfuscation: "x" }), ": keep-alive\n\n", delta("two"), end, "data: [DONE]\n\n"),
+  );
+  const openai = new OpenAI({ baseURL: `${lab.service.url}/api/v1`, apiKey: user.key, maxRetries: 0 });
+  const stream = openai.chat.completions.stream({ model: "lab/plain", messages: [{ role: "user", content: "hello" }] });
+  expect((await stream.finalChatCompletion()).choices[0]?.message.content).toBe("one two");
+});
