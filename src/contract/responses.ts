@@ -30,7 +30,10 @@ const inputPartSchema = z.union([
 const contentSchema = z.union([text, z.preprocess(upToFault(inputPartSchema), z.array(inputPartSchema))]);
 
 const summarySchema = z.looseObject({ type: text, text });
-const CALL = { call_id: text.min(1).max(200), name: text.min(1).max(200), namespace: text.max(200).nullish() };
+const callIdSchema = text.min(1).max(200);
+/** Of a tool that OpenAI defines and the caller executes. */
+const LOCAL_CALL = { call_id: callIdSchema };
+const CALL = { call_id: callIdSchema, name: text.min(1).max(200), namespace: text.max(200).nullish() };
 const MESSAGE = {
   role: z.enum(["user", "assistant", "system", "developer"], "one of user, assistant, system, developer"),
   content: contentSchema,
@@ -41,6 +44,13 @@ const TYPED_ITEMS = [
   z.looseObject({ type: z.literal("function_call_output"), call_id: text, output: contentSchema }),
   z.looseObject({ type: z.literal("custom_tool_call"), ...CALL, input: text }),
   z.looseObject({ type: z.literal("custom_tool_call_output"), call_id: text, output: contentSchema }),
+  z.looseObject({ type: z.literal("shell_call"), ...LOCAL_CALL, action: mapSchema }),
+  z.looseObject({ type: z.literal("shell_call_output"), ...LOCAL_CALL, output: z.array(z.unknown()) }),
+  z.looseObject({ type: z.literal("local_shell_call"), ...LOCAL_CALL, action: mapSchema }),
+  // Its `id` is the id of the call.
+  z.looseObject({ type: z.literal("local_shell_call_output"), call_id: callIdSchema.nullish(), output: text }),
+  z.looseObject({ type: z.literal("apply_patch_call"), ...LOCAL_CALL, operation: mapSchema }),
+  z.looseObject({ type: z.literal("apply_patch_call_output"), ...LOCAL_CALL, output: text.nullish() }),
   z.looseObject({
     type: z.literal("reasoning"),
     summary: z.preprocess(upToFault(summarySchema), z.array(summarySchema).nullish()),
@@ -118,7 +128,8 @@ const fieldsSchema = z
     input: z.preprocess(countedInput, z.union([text, z.array(inputItemSchema).min(1)])),
     instructions: text.nullish(),
     tools: z.array(toolSchema).max(128).nullish().openapi({
-      description: "functions, custom tools and namespaces of both; tools that OpenAI executes are dropped",
+      description:
+        "functions, custom tools, namespaces of both, shell (local), local_shell and apply_patch; tools that OpenAI executes are dropped",
     }),
     tool_choice: toolChoiceSchema.nullish(),
     parallel_tool_calls: z.boolean().nullish(),
@@ -194,6 +205,9 @@ export const outputItemSchema = z
     }),
     z.looseObject({ type: z.literal("function_call"), id: text, ...CALL, arguments: text, status }),
     z.looseObject({ type: z.literal("custom_tool_call"), id: text, ...CALL, input: text, status }),
+    z.looseObject({ type: z.literal("shell_call"), id: text, ...LOCAL_CALL, action: mapSchema, status }),
+    z.looseObject({ type: z.literal("local_shell_call"), id: text, ...LOCAL_CALL, action: mapSchema, status }),
+    z.looseObject({ type: z.literal("apply_patch_call"), id: text, ...LOCAL_CALL, operation: mapSchema, status }),
   ])
   .openapi("ResponseOutputItem");
 export type OutputItem = z.infer<typeof outputItemSchema>;

@@ -2,6 +2,7 @@ import { type Envelope, isEmpty, type OpenEnvelope } from "../completions/reason
 import type { ChatMessage, ContentPart, ToolCall } from "../contract/completions.ts";
 import type { InputItem, InputPart, ResponseRequest } from "../contract/responses.ts";
 import { errors } from "../errors.ts";
+import { asFunctionItem } from "./local-tools.ts";
 import { customArguments, functionName } from "./tool-names.ts";
 
 /** Converts the input items of the Responses API to messages of a chat completion. Pure. */
@@ -42,7 +43,7 @@ const GENERATED_IMAGE: InputItem = { type: "message", role: "assistant", content
 /** An item of an earlier turn as a model gets it; null for one that has no effect here. */
 export function replayedItem(item: InputItem): InputItem | null {
   if (OF_HOSTED_TOOLS.has(item.type)) return null;
-  return item.type === "image_generation_call" ? GENERATED_IMAGE : item;
+  return item.type === "image_generation_call" ? GENERATED_IMAGE : asFunctionItem(item);
 }
 
 /** `openEnvelope` opens the `encrypted_content` of reasoning items. */
@@ -163,6 +164,12 @@ function joined(pieces: readonly Envelope[]): Envelope {
 }
 
 function unsupportedItem({ type }: InputItem, origin: string): Error {
+  if (type === "compaction") {
+    throw errors.invalidValue(
+      `${origin}.type`,
+      `${origin} is a compaction, which only OpenAI can read. Send the messages themselves, or a summary as a message.`,
+    );
+  }
   const shown = JSON.stringify(String(type).slice(0, 40));
   return errors.invalidValue(
     `${origin}.type`,

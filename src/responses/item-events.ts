@@ -1,6 +1,7 @@
 import type { Piece } from "../completions/answer-pieces.ts";
 import { type Envelope, isEmpty } from "../completions/reasoning-envelope.ts";
 import type { OutputItem } from "../contract/responses.ts";
+import { isLocalToolType, type LocalToolType, localCall } from "./local-tools.ts";
 import type { ResponseContext } from "./responses.types.ts";
 import { customInput } from "./tool-names.ts";
 
@@ -98,6 +99,9 @@ function openCall(
   place: <Item extends OutputItem>(item: Item) => Placed<Item>,
 ): OpenItem {
   const { type, name: own, namespace } = callees.get(name) ?? { type: "function", name, namespace: null };
+  if (isLocalToolType(type)) {
+    return localItem(type, { id: `lc_${newId()}`, call_id }, place);
+  }
   const named = { call_id, name: own, ...(namespace === null ? {} : { namespace }), status: "in_progress" as const };
   return type === "custom"
     ? customItem(place({ type: "custom_tool_call", id: `ctc_${newId()}`, ...named, input: "" }))
@@ -181,6 +185,28 @@ function functionItem(placed: Placed<ItemOf<"function_call">>): OpenItem {
       if (item.arguments === "") item.arguments = "{}";
       const { name, arguments: text } = item;
       return [{ type: "response.function_call_arguments.done", ...at, name, arguments: text }, done(placed)];
+    },
+  };
+}
+
+/** Its action or operation is known with the last piece of the JSON, and the item that is done has it. */
+function localItem(
+  type: LocalToolType,
+  call: { id: string; call_id: string },
+  place: <Item extends OutputItem>(item: Item) => Placed<Item>,
+): OpenItem {
+  const placed = place(localCall(type, { ...call, status: "in_progress" }, ""));
+  let json = "";
+  return {
+    kind: "call",
+    opening: [added(placed)],
+    append(text) {
+      json += text;
+      return [];
+    },
+    close() {
+      Object.assign(placed.item, localCall(type, { ...call, status: "completed" }, json));
+      return [done(placed)];
     },
   };
 }

@@ -33,7 +33,6 @@ export function nativeRequest(
 
 function nativeTools(tool: ResponseTool): Fields[] {
   if (tool.type === "function" || tool.type === "custom") return [tool as Fields];
-  if (tool.type !== "namespace") return [];
   const { tools } = offeredTools([tool]) as { tools: { function: Fields }[] };
   return tools.map((each) => ({ type: "function", ...each.function }));
 }

@@ -5,6 +5,7 @@ import type { ChatRequest, ResponseFormat, ToolChoice } from "../contract/comple
 import { RESPONSE_FIELDS, type ResponseRequest } from "../contract/responses.ts";
 import { errors } from "../errors.ts";
 import { conversationOf } from "./input-items.ts";
+import { isLocalToolType } from "./local-tools.ts";
 import { nativeRequest } from "./native-request.ts";
 import { type Callee, functionName, offeredTools } from "./tool-names.ts";
 
@@ -111,17 +112,18 @@ function toolChoiceOf(
   if (typeof choice === "string") return { tools, choice: { tool_choice: choice as ToolChoice } };
   if (choice.type === "allowed_tools") {
     const { mode, tools: allowed } = choice as { mode: "auto" | "required"; tools: Chosen[] };
-    const names = new Set(allowed.map(({ name, namespace }) => functionName(name ?? "", namespace)));
+    const names = new Set(allowed.map(({ type, name, namespace }) => functionName(name ?? type, namespace)));
     return { tools: tools.filter((tool) => names.has(tool.function.name)), choice: { tool_choice: mode } };
   }
   const { type, name, namespace } = choice as Chosen;
-  if (type !== "function" && type !== "custom") {
+  const is_local = isLocalToolType(type) && tools.some((tool) => tool.function.name === type);
+  if (type !== "function" && type !== "custom" && !is_local) {
     throw errors.invalidValue(
       "tool_choice",
       `The tool ${type.slice(0, 40)} is executed by OpenAI and does not exist here. Choose a function, or use an agent with tools.`,
     );
   }
-  const called = functionName(name ?? "", namespace);
+  const called = functionName(is_local ? type : (name ?? ""), namespace);
   return { tools, choice: { tool_choice: { type: "function", function: { name: called } } } };
 }
 

@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import type { ResponseRequest, ResponseTool } from "../contract/responses.ts";
+import { type LocalToolType, localFunction, localToolType } from "./local-tools.ts";
 
 /**
  * Tools of the Responses API as functions, which every provider has. A namespace becomes part of the function's name; a
@@ -8,7 +9,7 @@ import type { ResponseRequest, ResponseTool } from "../contract/responses.ts";
 
 /** A tool that the caller offered, under the name that its function has for the provider. */
 export interface Callee {
-  type: "function" | "custom";
+  type: "function" | "custom" | LocalToolType;
   name: string;
   namespace: string | null;
 }
@@ -32,7 +33,7 @@ export interface OfferedTools {
   dropped: string[];
 }
 
-/** The request's tools as functions. Tools that are neither functions nor custom tools are dropped. */
+/** The request's tools as functions. Tools that OpenAI executes itself are dropped. */
 export function offeredTools(tools: ResponseRequest["tools"]): OfferedTools {
   const callees = new Map<string, Callee>();
   const dropped: string[] = [];
@@ -44,6 +45,11 @@ export function offeredTools(tools: ResponseRequest["tools"]): OfferedTools {
   return { tools: offered, callees, dropped };
 
   function one(tool: ResponseTool, namespace: string | null): object[] {
+    const local = localToolType(tool);
+    if (local !== null) {
+      callees.set(local, { type: local, name: local, namespace: null });
+      return [{ type: "function", function: localFunction(local) }];
+    }
     if (tool.type !== "function" && tool.type !== "custom") {
       dropped.push(tool.type);
       return [];

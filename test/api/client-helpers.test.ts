@@ -72,3 +72,63 @@ it("a chunk without choices or usage does not break OpenAI's helper for streams"
   const stream = openai.chat.completions.stream({ model: "lab/plain", messages: [{ role: "user", content: "hello" }] });
   expect((await stream.finalChatCompletion()).choices[0]?.message.content).toBe("one two");
 });
+
+describe("tools that OpenAI defines and the caller executes", () => {
+  const openai = () => new OpenAI({ baseURL: `${lab.service.url}/api/v1`, apiKey: user.key, maxRetries: 0 });
+  const fields = { model: "lab/plain", store: false };
+  const tools = [{ type: "shell" as const, environment: { type: "local" as const } }, { type: "apply_patch" as const }];
+
+  it.each([false, true])(
+    "come back as their own calls, and the model gets their output (streamed: %s)",
+    async (is_streamed) => {
+      lab.upstream.answer(calling("shell", { commands: ["ls"] }), completion("two files"));
+      const input: OpenAI.Responses.ResponseInputItem[] = [{ role: "user", content: "how many files?" }];
+      const asked = { ...fields, input, tools };
+      const first: { output: unknown[] } = is_streamed
+        ? await openai().responses.stream(asked).finalResponse()
+        : await openai().responses.create(asked);
+      const items = first.output as OpenAI.Responses.ResponseFunctionShellToolCall[];
+      const call = items.find(({ type }) => type === "shell_call");
+      expect(call).toMatchObject({ status: "completed", action: { commands: ["ls"], timeout_ms: null } });
+      expect(sent().tools.map((tool: { function: { name: string } }) => tool.function.name)).toEqual([
+        "shell",
+        "apply_patch",
+      ]);
+      const output = [{ stdout: "a b", stderr: "", outcome: { type: "exit" as const, exit_code: 0 } }];
+      const result = { type: "shell_call_output" as const, call_id: call?.call_id ?? "", output };
+      const second = await openai().responses.create({ ...asked, input: [...input, ...items, result] });
+      expect(second.output_text).toBe("two files");
+      expect(sent().messages.slice(-2)).toMatchObject([
+        { role: "assistant", tool_calls: [{ function: { name: "shell" } }] },
+        { role: "tool", tool_call_id: call?.call_id, content: expect.stringContaining("a b") },
+      ]);
+    },
+  );
+
+  it("of the other types come back in their form, also if the model's arguments are no JSON", async () => {
+    const called = async (name: string, given: unknown) => {
+      lab.upstream.answer(calling(name, given));
+      const { output } = await openai().responses.create({
+        ...fields,
+        input: "go",
+        tools: [{ type: "local_shell" }, { type: "apply_patch" }],
+      });
+      return output[0];
+    };
+    expect(await called("local_shell", { command: ["ls"] })).toMatchObject({
+      type: "local_shell_call",
+      action: { type: "exec", command: ["ls"], env: {} },
+    });
+    const operation = { type: "delete_file", path: "a.txt" };
+    expect(await called("apply_patch", operation)).toMatchObject({ type: "apply_patch_call", operation });
+    expect(await called("local_shell", "no object")).toMatchObject({ action: { type: "exec", command: [] } });
+  });
+
+  it("can be forced, but a shell in a container of OpenAI is dropped", async () => {
+    const asked = { ...fields, input: "go" };
+    await openai().responses.create({ ...asked, tools, tool_choice: { type: "apply_patch" } });
+    expect(sent().tool_choice).toMatchObject({ type: "function", function: { name: "apply_patch" } });
+    await openai().responses.create({ ...asked, tools: [{ type: "shell", environment: { type: "container_auto" } }] });
+    expect(sent().tools).toBeUndefined();
+  });
+});

@@ -92,13 +92,51 @@ describe("Responses", () => {
     },
   );
 
-  it.each(["compaction", "shell_call", "local_shell_call_output", "apply_patch_call", "invented_call"])(
-    "an item %s is 400, because the model would lose its content",
-    async (type) => {
-      const { status, body } = await user.post(RESPONSES, { model: "native/openai", input: [ASKED, { type }, AGAIN] });
-      expect([status, body.error.param]).toEqual([400, "input[1].type"]);
+  it.each([
+    ["compaction", "Send the messages themselves, or a summary"],
+    ["invented_call", "Send messages, calls"],
+  ])("an item %s is 400, because the model would lose its content", async (type, advice) => {
+    const { status, body } = await user.post(RESPONSES, { model: "native/openai", input: [ASKED, { type }, AGAIN] });
+    expect([status, body.error.param]).toEqual([400, "input[1].type"]);
+    expect(body.error.message).toContain(advice);
+  });
+
+  it.each([
+    [
+      { type: "shell_call", id: "sh_1", call_id: "c", action: { commands: ["ls /srv"] }, status: "completed" },
+      { type: "shell_call_output", call_id: "c", output: [{ stdout: "the result", outcome: { type: "exit" } }] },
+      /"shell".*ls \/srv/,
+    ],
+    [
+      { type: "local_shell_call", call_id: "c", action: { type: "exec", command: ["ls", "/srv"], env: {} } },
+      { type: "local_shell_call_output", id: "c", output: "the result" },
+      /"local_shell".*ls.*\/srv/,
+    ],
+    [
+      {
+        type: "apply_patch_call",
+        call_id: "c",
+        operation: { type: "delete_file", path: "a.txt" },
+        status: "completed",
+      },
+      { type: "apply_patch_call_output", call_id: "c", status: "failed", output: "the result" },
+      /"apply_patch".*delete_file.*a\.txt/,
+    ],
+  ])(
+    "a call of a tool that the caller executed, and its output, reach every model (%j)",
+    async (call, output, shown) => {
+      for (const text of await conversationsOf(RESPONSES, { input: [ASKED, call, output, AGAIN] })) {
+        expect(text).toMatch(/first question.*the result.*second question/);
+        expect(text).toMatch(shown);
+      }
     },
   );
+
+  it("a call of such a tool without its action is 400 that names it", async () => {
+    const call = { type: "shell_call", call_id: "c" };
+    const { status, body } = await user.post(RESPONSES, { model: "native/openai", input: [ASKED, call, AGAIN] });
+    expect([status, body.error.param]).toEqual([400, "input[1].action"]);
+  });
 
   it("calls that a program of OpenAI made stay with their results, without the program that is left out", async () => {
     const caller = { type: "program", caller_id: "HIDDEN" };
