@@ -14,6 +14,11 @@ export const accessErrors = {
       "Send your API key as `Authorization: Bearer <API_KEY>` or `x-api-key: <API_KEY>`.",
     ),
   invalidApiKey: () => unauthenticated("invalid_api_key", "This API key is not valid. Check it, or create another."),
+  noBearerKey: () =>
+    unauthenticated(
+      "invalid_api_key",
+      "The Authorization header has no Bearer key. Send `Authorization: Bearer <API_KEY>`.",
+    ),
   expiredApiKey: () =>
     unauthenticated("expired_api_key", "This API key has expired. Create another, or give it a later expires_at."),
   revokedApiKey: () => unauthenticated("revoked_api_key", "This API key was revoked. Create another."),

@@ -94,13 +94,9 @@ export const requestErrors = {
       undefined,
       405,
     ),
-  /** `nearest`: the address that was probably meant. */
-  noSuchPath: (asked: string, nearest: string | null) =>
-    missing(
-      nearest === null
-        ? `${asked} is not an address of this API. GET /openapi.json lists them.`
-        : `${asked} is not an address of this API. Use ${nearest}, and correct the address or the base URL of your client.`,
-    ),
+  /** `advice`: what to do instead, if that is known. */
+  noSuchPath: (asked: string, advice: string | null) =>
+    missing(`${asked} is not an address of this API. ${advice ?? "GET /openapi.json lists them."}`),
   /** `nearest`: names that may have been meant. */
   modelNotFound: (model: string, nearest: readonly string[] = [], param = "model") => {
     const meant = nearest.length === 0 ? "" : ` Did you mean ${nearest.join(" or ")}?`;

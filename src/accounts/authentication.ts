@@ -62,7 +62,7 @@ export async function createAuthentication(deps: { db: Db; clock: Clock; store: 
     async authenticate(authorization: string | undefined): Promise<Caller> {
       if (authorization === undefined || authorization === "") throw errors.missingApiKey();
       const key = BEARER.exec(authorization)?.[1];
-      if (key === undefined) throw errors.invalidApiKey();
+      if (key === undefined) throw errors.noBearerKey();
       const key_hash = hashApiKey(key);
       const caller = judgeKey(await statusOf(key, key_hash), key_hash, clock.now());
       used.add(caller.api_key_id as string);

@@ -157,7 +157,7 @@ export function parsedModelBody(bytes: Uint8Array): { value: unknown; is_short: 
 /**
  * Reads and parses a JSON body before any handler, within its path's limits and the node's memory. Throws 413 for its
  * size, 415 for another content type, 400 for invalid or too complex JSON, 503 when the budget is used up. A missing
- * body counts as `{}`.
+ * body counts as `{}`. An unreadable body for an address that does not exist is that address's 404.
  *
  * After a body that arrives behind its headers, `checkCaller` runs: the caller may have lost access meanwhile.
  */
@@ -166,11 +166,13 @@ export function jsonBodies({
   shareOf,
   callerOf,
   checkCaller,
+  wrongAddress,
 }: {
   ordinaryBytes(): number;
   shareOf(caller: string): BodyShare;
   callerOf(c: Context<HttpEnv>): string;
   checkCaller(c: Context<HttpEnv>): Promise<void>;
+  wrongAddress(c: Context<HttpEnv>): PurserError | null;
 }): MiddlewareHandler<HttpEnv> {
   const parseInThread = createJsonParser();
 
@@ -211,7 +213,8 @@ export function jsonBodies({
     const is_whole = incoming?.complete === true;
     try {
       await read(c, share).catch((error: unknown) => {
-        throw error instanceof JsonError ? errors.invalidJson(error.message) : error;
+        // A body that no route reads is not what is wrong, such as a file that is uploaded.
+        throw wrongAddress(c) ?? (error instanceof JsonError ? errors.invalidJson(error.message) : error);
       });
       if (!is_whole) await checkCaller(c);
       await next();

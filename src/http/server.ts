@@ -93,7 +93,8 @@ export function createHttp(options: HttpOptions, routers: HttpRouter[], endpoint
   const callers = createLiveCallers(cut_off);
   const shareOf = createBodyBudget();
   const limitKeys = createRateLimit(() => options.limits().requests_per_minute);
-  const app = createBareHttp(options, (c) => wrongAddress(c));
+  // A route that takes the method has declined: it serves another kind of client.
+  const app = createBareHttp(options, (c) => wrongAddress(c) ?? errors.notFound(`${c.req.method} ${c.req.path}`));
   const wrongAddress = createWrongAddress(app);
   app.use(compressJson());
   if (options.cors_origins.length > 0) app.use("/api/v1/*", allowOrigins(options.cors_origins));
@@ -125,6 +126,7 @@ export function createHttp(options: HttpOptions, routers: HttpRouter[], endpoint
       shareOf,
       callerOf,
       checkCaller: (c) => checkCaller(c, options),
+      wrongAddress,
     }),
   );
   app.use("/api/v1/*", idempotency(options.idempotency, log));

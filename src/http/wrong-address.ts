@@ -6,6 +6,25 @@ import { editDistance } from "../platform/nearest.ts";
 
 const API = "/api/v1";
 
+/** Addresses of OpenAI's older API and of Ollama, by the one that serves the same here. */
+const ALIASES: ReadonlyMap<string, string> = new Map([
+  ["/completions", "/chat/completions"],
+  ["/chat", "/chat/completions"],
+  ["/generate", "/chat/completions"],
+  ["/tags", "/models"],
+]);
+/** Azure's paths name a deployment. */
+const AZURE = /^\/openai(?:\/deployments\/[^/]+|\/v1)?(?=\/)/;
+
+/** What OpenAI and Anthropic store, by the first part of its address. */
+const NOT_STORED: ReadonlyMap<string, string> = new Map([
+  ["responses", "Responses are not stored or compacted here: POST /api/v1/responses with the whole conversation."],
+  ["conversations", "Conversations are kept by agents here: POST /api/v1/agents/{id}/chat with thread_id."],
+  ["threads", "Conversations are kept by agents here: POST /api/v1/agents/{id}/chat with thread_id."],
+  ["assistants", "Use an agent: POST /api/v1/agents, and the model agent/{id}."],
+  ["files", "Files are not stored here: send them in the request, in base64."],
+]);
+
 const PLAIN_PATH = /^\/[a-z.]+$/;
 
 /** An address that differs in more letters is not meant. */
@@ -19,19 +38,23 @@ interface Address {
   pattern: RegExp;
 }
 
-/** Names what is wrong with an address that no route answers: its method, or its path. */
-export function createWrongAddress(app: HttpRouter): (c: Context<HttpEnv>) => PurserError {
+/**
+ * Names what is wrong with an address that no route answers: its method, or its path. Null if a route takes the address
+ * and the method.
+ */
+export function createWrongAddress(app: HttpRouter): (c: Context<HttpEnv>) => PurserError | null {
   let known: Address[] | null = null;
   return (c) => {
     known ??= addressesOf(app);
     const { method, path } = c.req;
     const asked = `${method} ${path}`;
     const here = known.filter(({ pattern }) => pattern.test(path));
-    if (here.length === 0)
-      return errors.noSuchPath(asked, atRightBase(known, method, path) ?? nearest(known, method, path));
+    if (here.length === 0) {
+      const advice = atRightBase(known, method, path) ?? notStored(path) ?? nearest(known, method, path);
+      return errors.noSuchPath(asked, advice);
+    }
     const allowed = [...new Set(here.map((address) => address.method))].sort();
-    // A route that takes this method has declined: it serves another kind of client.
-    if (allowed.includes(method)) return errors.notFound(asked);
+    if (allowed.includes(method)) return null;
     c.header("Allow", allowed.join(", "));
     return errors.methodNotAllowed(asked, allowed);
   };
@@ -47,13 +70,22 @@ function addressesOf(app: HttpRouter): Address[] {
   });
 }
 
-/** The usual slips of a base URL: a slash too many, `/v1` twice or missing, `/api` missing. */
+/** The usual slips of a base URL: a slash too many, `/v1` twice or missing, `/api` missing, Azure's or Ollama's paths. */
 function atRightBase(known: readonly Address[], method: string, path: string): string | null {
   const clean = path.replace(/\/{2,}/g, "/").replace(/\/+$/, "");
-  const rest = clean.replace(/^\/api(?=\/|$)/, "").replace(/^(\/v1)+(?=\/|$)/, "");
-  const meant = `${API}${rest}`;
+  const rest = clean
+    .replace(/^\/api(?=\/|$)/, "")
+    .replace(/^(\/v1)+(?=\/|$)/, "")
+    .replace(AZURE, "");
+  const meant = `${API}${ALIASES.get(rest) ?? rest}`;
   const found = known.find((address) => address.method === method && address.pattern.test(meant));
-  return found === undefined || meant === path ? null : `${method} ${meant}`;
+  if (found === undefined || meant === path) return null;
+  return `Use ${method} ${meant}, and correct the base URL of your client or its kind of API.`;
+}
+
+function notStored(path: string): string | null {
+  const [, kind = ""] = /^\/api\/v1\/([a-z]+)/.exec(path) ?? [];
+  return NOT_STORED.get(kind) ?? null;
 }
 
 /** The address whose words differ in the fewest letters, with the ids of `path`. */
@@ -64,7 +96,8 @@ function nearest(known: readonly Address[], method: string, path: string): strin
     .filter((address) => address.method === method && address.path.split("/").length === parts.length)
     .map((address) => address.path.split("/").map((word, at) => (word.startsWith("{") ? (parts[at] ?? "") : word)))
     .map((words) => words.join("/"))
+    .filter((meant) => Math.abs(meant.length - path.length) <= MOST_WRONG_LETTERS)
     .map((meant) => ({ meant, wrong_letters: editDistance(meant, path) }))
     .toSorted((a, b) => a.wrong_letters - b.wrong_letters);
-  return best === undefined || best.wrong_letters > MOST_WRONG_LETTERS ? null : `${method} ${best.meant}`;
+  return best === undefined || best.wrong_letters > MOST_WRONG_LETTERS ? null : `Did you mean ${method} ${best.meant}?`;
 }

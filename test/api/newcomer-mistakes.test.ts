@@ -1,0 +1,53 @@
+import { beforeAll, describe, expect, it } from "vitest";
+import { useLab } from "../support/lab.ts";
+import type { Client } from "../support/service.ts";
+
+// The messages of a newcomer's mistakes say what to do (contract 2.10, 2.11).
+
+let user: Client;
+const lab = useLab();
+beforeAll(async () => {
+  user = await lab.service.newUser();
+});
+
+describe("an address that does not exist", () => {
+  it.each([
+    ["POST", "/api/v1/completions", "Use POST /api/v1/chat/completions"],
+    ["POST", "/api/chat", "Use POST /api/v1/chat/completions"],
+    ["GET", "/api/tags", "Use GET /api/v1/models"],
+    ["POST", "/openai/deployments/gpt/chat/completions?api-version=2024-10-21", "Use POST /api/v1/chat/completions"],
+    ["POST", "/api/v1/openai/v1/responses", "Use POST /api/v1/responses"],
+    ["POST", "/api/v1/v1/messages/", "Use POST /api/v1/messages"],
+    ["GET", "/api/v1/responses/resp_1", "with the whole conversation"],
+    ["POST", "/api/v1/responses/compact", "with the whole conversation"],
+    ["POST", "/api/v1/threads", "/api/v1/agents/{id}/chat"],
+    ["POST", "/api/v1/nothing", "GET /openapi.json lists them"],
+  ])("%s %s is 404 and says what to use", async (method, path, advice) => {
+    const { status, body } = await user.request(method, path, method === "GET" ? undefined : {});
+    expect([status, body.error.code]).toEqual([404, "not_found"]);
+    expect(body.error.message).toContain(advice);
+  });
+
+  it("is 404 also with a body that is not JSON, such as an uploaded file", async () => {
+    const form = new FormData();
+    form.set("file", new Blob(["text"]), "a.txt");
+    const headers = { Authorization: `Bearer ${user.key}` };
+    const answer = await fetch(`${lab.service.url}/api/v1/files`, { method: "POST", headers, body: form });
+    expect([answer.status, await answer.json()]).toMatchObject([
+      404,
+      { error: { code: "not_found", message: expect.stringContaining("in base64") } },
+    ]);
+  });
+});
+
+it.each(["KEY", "Basic KEY", "Bearer "])(
+  "an Authorization header %j without a Bearer key says how to send one",
+  async (given) => {
+    const headers = { Authorization: given.replace("KEY", user.key) };
+    const answer = await fetch(`${lab.service.url}/api/v1/models`, { headers });
+    expect([answer.status, await answer.json()]).toMatchObject([
+      401,
+      { error: { code: "invalid_api_key", message: expect.stringContaining("`Authorization: Bearer <API_KEY>`") } },
+    ]);
+  },
+);
