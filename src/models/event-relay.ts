@@ -84,8 +84,7 @@ export function createEventRelay(request: ProviderRequest, onDisbelieved?: CallO
   let usage: Counts | null = null;
   const completeCalls = createCallCompleter();
   const completer = createChoiceCompleter(request.request.n ?? 1);
-  /** Where the latest chunk has its choices. The next one mostly has them at the same place, and needs no search. */
-  let usual_place = 0;
+  const lacksChoices = createChoicesSearch();
   let finished = false;
   let fault: unknown = null;
   const kept: string[] = [];
@@ -121,13 +120,6 @@ export function createEventRelay(request: ProviderRequest, onDisbelieved?: CallO
     return chunk;
   }
 
-  /** Whether an event may be a chunk without choices, which OpenAI's clients fail on. */
-  function lacksChoices(event: string): boolean {
-    if (event.startsWith(CHOICES, usual_place)) return false;
-    usual_place = event.indexOf(CHOICES);
-    return usual_place === -1;
-  }
-
   function relayEvent(event: string): string {
     const payload = payloadOf(event);
     if (finished || payload === "[DONE]") {
@@ -140,7 +132,7 @@ export function createEventRelay(request: ProviderRequest, onDisbelieved?: CallO
     const has_details = model.route !== null && DETAILS.test(payload);
     const is_other = OTHER_SHAPE.test(payload);
     const has_calls = CALLS.test(payload);
-    const lacks_choices = (payload !== "" && lacksChoices(event)) || NULL_CHOICES.test(payload);
+    const lacks_choices = (lacksChoices(event) && chunkOrNull(payload) !== null) || NULL_CHOICES.test(payload);
     const must_change = USAGE_OBJECT.test(payload) || has_details || is_other || lacks_choices;
     const is_complete = payload === "" || completer.isDone();
     if (!must_change && !has_calls && is_complete) return `${event}\n\n`;
@@ -253,6 +245,19 @@ export function createEventRelay(request: ProviderRequest, onDisbelieved?: CallO
       if (since === 0) return usage;
       return { ...usage, output_tokens: usage.output_tokens + since, estimated: true };
     },
+  };
+}
+
+/**
+ * Tells whether an event may be a chunk without choices, which OpenAI's clients fail on. Most chunks have them at the
+ * place of the chunk before, and need no search.
+ */
+function createChoicesSearch(): (event: string) => boolean {
+  let usual_place = 0;
+  return (event) => {
+    if (event.startsWith(CHOICES, usual_place)) return false;
+    usual_place = event.indexOf(CHOICES);
+    return usual_place === -1;
   };
 }
 

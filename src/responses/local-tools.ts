@@ -68,6 +68,7 @@ export function localToolType(tool: ResponseTool): LocalToolType | null {
   return place === "local" ? type : null;
 }
 
+/** Whether a type is one of these tools'. */
 export function isLocalToolType(type: string): type is LocalToolType {
   return Object.hasOwn(LOCAL_TOOLS, type);
 }
