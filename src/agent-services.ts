@@ -88,6 +88,7 @@ export function createAgentServices(deps: AgentServicesDeps) {
     suspended: accounts.suspended,
     secretNames: vault.names,
     forgetThreads: threads.forget,
+    forgetWebhookKeys: webhook_keys.forgetAgents,
     forgetTurns: threads.forgetTurns,
   });
   const worker_id = newId();

@@ -1,6 +1,6 @@
 import { AGENT_BYTES, KEPT_VERSIONS, USER_ROWS } from "../constants.ts";
 import type { AgentNames } from "../contract/agent-name.ts";
-import type { AgentChanges, AgentRecord, AgentVersion } from "../contract/agents.ts";
+import type { AgentChanges, AgentKey, AgentRecord, AgentVersion } from "../contract/agents.ts";
 import type { Caller } from "../contract/caller.ts";
 import { thatFit } from "../contract/common.ts";
 import type { RunDetail, RunRecord } from "../contract/runs.ts";
@@ -45,7 +45,7 @@ export interface AgentsDeps {
   runs: Runs;
   schedules: Schedules;
   schedule_keys: ScheduleKeys;
-  ledger: Pick<Ledger, "accountStatus" | "keySpends" | "refills">;
+  ledger: Pick<Ledger, "accountStatus" | "keySpends" | "refills" | "chargedAgents">;
   meansOf: MeansOf;
   /** The suspended users among these. Their agents do not run. */
   suspended(tx: Tx, user_ids: readonly string[]): Promise<ReadonlySet<string>>;
@@ -58,6 +58,8 @@ export interface AgentsDeps {
   followers: Pick<RunFollowers, "follow">;
   /** Deletes the threads of an agent; with null, of all the user's agents. */
   forgetThreads(tx: Tx, user_id: string, agent_id: string | null): Promise<void>;
+  /** Deletes the webhook keys of deleted agents. */
+  forgetWebhookKeys(tx: Tx, agents: readonly AgentKey[]): Promise<void>;
   /** Deletes the turns of these runs from their threads. */
   forgetTurns: OnPrune;
 }
@@ -115,13 +117,8 @@ export function createAgents(deps: AgentsDeps) {
 
 export type Agents = ReturnType<typeof createAgents>;
 
-function createCrud(
-  deps: Pick<
-    AgentsDeps,
-    "db" | "clock" | "runs" | "schedules" | "models" | "secretNames" | "safety_off" | "forgetThreads"
-  > & { store: AgentsStore },
-) {
-  const { db, clock, runs, schedules, models, store, secretNames, forgetThreads } = deps;
+function createCrud(deps: AgentsDeps & { store: AgentsStore }) {
+  const { db, clock, runs, schedules, models, store, secretNames, forgetThreads, forgetWebhookKeys } = deps;
 
   const records = async (user_id: string, rows: AgentRow[]): Promise<AgentRecord[]> => {
     const ids = rows.map(({ id }) => id);
@@ -272,7 +269,7 @@ function createCrud(
       });
       return get(user_id, id);
     },
-    /** Deletes the agent and its schedule, and cancels its runs. Later requests about it are answered 404. */
+    /** Deletes the agent and its schedule, and cancels its runs. Its row stays if it has run. Later requests about it are answered 404. */
     async remove(user_id: string, id: string): Promise<void> {
       if (!isUuid(id)) throw errors.notFound("This agent");
       await db.transaction(async (tx) => {
@@ -280,9 +277,13 @@ function createCrud(
         if (row === undefined) throw errors.notFound("This agent");
         await store.updateAgent(tx, { ...row, deleted_at: clock.now() });
         await store.forgetSettings(tx, [row]);
-        await schedules.forgetAgent(tx, { user_id, agent_id: id });
-        await runs.cancelAgent(tx, { user_id, agent_id: id });
+        const key = { user_id, agent_id: id };
+        await schedules.forgetAgent(tx, key);
+        await runs.cancelAgent(tx, key);
         await forgetThreads(tx, user_id, id);
+        if ((await runs.agentsWithRuns([key], tx)).has(id)) return;
+        await forgetWebhookKeys(tx, [key]);
+        await store.deleteAgents(tx, [row]);
       });
     },
     /** Deletes all agents and runs of a user during erasure. */

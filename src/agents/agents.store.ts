@@ -199,7 +199,7 @@ export function createAgentsStore(db: Db) {
         values,
       });
     },
-    /** Deletes the settings and versions of deleted agents. Their rows stay, because entries of the ledger name them. */
+    /** Deletes the settings and versions of deleted agents. Their rows stay while runs or charges name them. */
     forgetSettings: (sql: Sql, agents: readonly AgentId[]) =>
       sql.query({
         text: `with gone as (
@@ -211,6 +211,13 @@ export function createAgentsStore(db: Db) {
             schedule_enabled = false, schedule_api_key_id = null
           from (select distinct user_id, agent_id from gone) as deleted
           where agent.user_id = deleted.user_id and agent.id = deleted.agent_id`,
+        values: [JSON.stringify(agents)],
+      }),
+    /** Deletes the rows of deleted agents, whose settings are forgotten. */
+    deleteAgents: (tx: Tx, agents: readonly AgentId[]) =>
+      tx.query({
+        text: `delete from agent using jsonb_to_recordset($1::jsonb) as gone(user_id uuid, id uuid)
+          where agent.user_id = gone.user_id and agent.id = gone.id and deleted_at is not null`,
         values: [JSON.stringify(agents)],
       }),
     /** Locks the agents whose schedules count against the key. */

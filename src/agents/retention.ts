@@ -1,12 +1,14 @@
+import type { AgentKey } from "../contract/agents.ts";
+import type { Ledger } from "../ledger/ledger.types.ts";
 import { addDays, addSeconds, type Clock } from "../platform/clock.ts";
-import type { Db, Instant } from "../platform/db.ts";
+import type { Db, Instant, Tx } from "../platform/db.ts";
 import { NIL_ID } from "../platform/ids.ts";
 import type { OnPrune } from "../runs/pruning.ts";
 import type { Runs } from "../runs/runs.service.ts";
 import type { Schedules } from "../schedules/schedules.service.ts";
 import type { AgentsStore, DeletedAgent } from "./agents.store.ts";
 
-/** Runs of a deleted agent are kept this long. No request can read them. */
+/** A deleted agent is kept this long with its runs, and its name longer if charges name it. No request can read the runs. */
 const DELETED_DAYS = 30;
 /** Interval between two searches for old data. */
 const SEARCH_SECONDS = 3_600;
@@ -16,20 +18,22 @@ const BATCHES = 10;
 const AGENTS = 100;
 
 /**
- * Deletes runs older than `keep_days` (null: no limit) with their occurrences and turns, and the runs of deleted
- * agents.
+ * Deletes runs older than `keep_days` (null: no limit) with their occurrences and turns, the runs of deleted
+ * agents, and deleted agents that no charge names.
  */
 export function createRetention(deps: {
   db: Db;
   clock: Clock;
-  runs: Pick<Runs, "pruneRuns" | "pruneRunsOf">;
+  runs: Pick<Runs, "pruneRuns" | "pruneRunsOf" | "agentsWithRuns">;
   schedules: Pick<Schedules, "pruneOccurrences">;
   /** Deletes the turns of these runs from their threads. */
   forgetTurns: OnPrune;
-  store: Pick<AgentsStore, "deletedAgents" | "forgetSettings">;
+  ledger: Pick<Ledger, "chargedAgents">;
+  forgetWebhookKeys(tx: Tx, agents: readonly AgentKey[]): Promise<void>;
+  store: Pick<AgentsStore, "deletedAgents" | "forgetSettings" | "deleteAgents">;
   keep_days: number | null;
 }) {
-  const { db, clock, runs, schedules, forgetTurns, store, keep_days } = deps;
+  const { db, clock, runs, schedules, ledger, forgetTurns, forgetWebhookKeys, store, keep_days } = deps;
   let next_search_at: Instant | null = null;
   let pruned_to: Parameters<Runs["pruneRuns"]>[0]["after"] = null;
   /** Cursor of the search for deleted agents. A deleted agent is never restored, so none is searched twice. */
@@ -40,9 +44,16 @@ export function createRetention(deps: {
     const before = addDays(clock.now(), -Math.min(DELETED_DAYS, keep_days ?? DELETED_DAYS));
     const agents = await store.deletedAgents({ before, after: deleted_to, limit: AGENTS });
     if (agents.length === 0) return false;
-    if (await runs.pruneRunsOf(agents.map(({ user_id, id }) => ({ user_id, agent_id: id })))) return true;
+    const keys = agents.map(({ user_id, id }) => ({ user_id, agent_id: id }));
+    if (await runs.pruneRunsOf(keys)) return true;
     // An earlier release kept them.
     await store.forgetSettings(db, agents);
+    const named = [await runs.agentsWithRuns(keys), await ledger.chargedAgents(keys)];
+    const unnamed = agents.filter(({ id }) => !named.some((ids) => ids.has(id)));
+    await db.transaction(async (tx) => {
+      await forgetWebhookKeys(tx, keys);
+      await store.deleteAgents(tx, unnamed);
+    });
     deleted_to = agents.at(-1) ?? deleted_to;
     return agents.length === AGENTS;
   };

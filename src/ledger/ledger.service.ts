@@ -41,7 +41,7 @@ import {
 } from "./ledger.types.ts";
 import { closePeriod, findOverage, listAccountsBelow, listAccountsWithOverage, updateCap } from "./overage.store.ts";
 import { type OnCrossing, sweepLedger } from "./sweep.ts";
-import { listUsageGroups, readUsage, readUsageLines } from "./usage.store.ts";
+import { findChargedAgents, listUsageGroups, readUsage, readUsageLines } from "./usage.store.ts";
 
 /** Most operations of one batch. A larger batch would lock the accounts for too long. */
 const BATCH_LIMIT = 256;
@@ -133,6 +133,7 @@ export function createLedger(deps: LedgerDeps): Ledger {
       if (free < -amount_tokens) throw errors.adjustmentTooLarge(free);
       return { bucket_id: null };
     },
+    chargedAgents: (agents) => findChargedAgents(db, agents),
     requests: (user_id, page) => listRequests(db, user_id, page),
     closeBucket: (tx, close) => closeBucket(tx, close, clock.now()),
     adjustedTokens: findAdjusted,

@@ -326,6 +326,8 @@ export interface Ledger extends Adjustments {
    * expired: it settles the hold at its last progress, or releases it without one. A later settle charges the rest.
    */
   progress(calls: Progress[]): Promise<void>;
+  /** The ids of those agents that a charge names. */
+  chargedAgents(agents: readonly { user_id: string; agent_id: string }[]): Promise<ReadonlySet<string>>;
   /** Without `tx`, it calls `onGrant` before it resolves. With `tx`, the caller calls `notifyGrant` after the commit. */
   grant(request: GrantRequest, tx?: Tx): Promise<Bucket>;
   /** Calls `onGrant`. Call it after the commit of your transaction that made a grant or allowed more overage. */

@@ -1,4 +1,4 @@
-import type { Instant, Reader, Sql } from "../platform/db.ts";
+import type { Db, Instant, Reader, Sql } from "../platform/db.ts";
 import { NIL_ID } from "../platform/ids.ts";
 import type { UsageGroup, UsageGrouping, UsageLine, UsageSummary } from "./usage.types.ts";
 
@@ -107,4 +107,18 @@ function eachDay(sums: Omit<Sum, "by">[], days: number, now: Instant): UsageSumm
     const { tokens = 0, cost_tokens = 0, requests = 0 } = by_date.get(date) ?? {};
     return { date, tokens, cost_tokens, requests };
   });
+}
+
+/** The ids of those agents that an entry or a day's usage names. Days stay when their entries are archived. */
+export async function findChargedAgents(
+  db: Db,
+  agents: readonly { user_id: string; agent_id: string }[],
+): Promise<Set<string>> {
+  const rows = await db.query<{ agent_id: string }>({
+    text: `select agent_id from jsonb_to_recordset($1::jsonb) as given(user_id uuid, agent_id uuid)
+      where exists (select from entry where entry.user_id = given.user_id and entry.agent_id = given.agent_id)
+        or exists (select from usage_daily as day where day.user_id = given.user_id and day.agent_id = given.agent_id)`,
+    values: [JSON.stringify(agents)],
+  });
+  return new Set(rows.map(({ agent_id }) => agent_id));
 }

@@ -1,5 +1,5 @@
 import type { AgentKey } from "../contract/agents.ts";
-import type { Instant, Tx } from "../platform/db.ts";
+import type { Instant, Sql, Tx } from "../platform/db.ts";
 import { NIL_ID } from "../platform/ids.ts";
 import type { RunKey } from "./run-history.store.ts";
 
@@ -52,6 +52,16 @@ export async function selectRunsOf(tx: Tx, agents: readonly AgentKey[], limit: n
       limit $2`,
     values: [JSON.stringify(agents), limit],
   });
+}
+
+/** The ids of those agents that have runs. */
+export async function selectAgentsWithRuns(sql: Sql, agents: readonly AgentKey[]): Promise<Set<string>> {
+  const rows = await sql.query<{ agent_id: string }>({
+    text: `select agent_id from jsonb_to_recordset($1::jsonb) as given(user_id uuid, agent_id uuid)
+      where exists (select from run where run.user_id = given.user_id and run.agent_id = given.agent_id)`,
+    values: [JSON.stringify(agents)],
+  });
+  return new Set(rows.map(({ agent_id }) => agent_id));
 }
 
 /** Deletes the runs with their steps. */

@@ -1,6 +1,14 @@
 import type { AgentKey } from "../contract/agents.ts";
-import type { Db, Instant, Tx } from "../platform/db.ts";
-import { deleteRuns, NO_RUN, type OldRun, selectOldRuns, selectRunsOf, takePruningLock } from "./prune.store.ts";
+import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
+import {
+  deleteRuns,
+  NO_RUN,
+  type OldRun,
+  selectAgentsWithRuns,
+  selectOldRuns,
+  selectRunsOf,
+  takePruningLock,
+} from "./prune.store.ts";
 import type { RunKey } from "./run-history.store.ts";
 
 /** Runs examined in one transaction. A run has many steps, and some are large. */
@@ -30,6 +38,9 @@ export function createPruning(db: Db) {
         }
         return old.length < BATCH ? null : (old.at(-1) ?? null);
       }),
+    /** The ids of those agents that have runs. The newest run of an agent is kept until the agent is deleted. */
+    agentsWithRuns: (agents: readonly AgentKey[], sql: Sql = db): Promise<ReadonlySet<string>> =>
+      selectAgentsWithRuns(sql, agents),
     /** Deletes all finished runs of deleted agents, with their steps. True: there may be more. */
     pruneRunsOf: (agents: readonly AgentKey[]): Promise<boolean> =>
       db.transaction(async (tx) => {

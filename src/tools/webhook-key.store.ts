@@ -25,6 +25,13 @@ export function createWebhookKeyStore(db: Db) {
       });
       return row;
     },
+    async deleteAgents(tx: Tx, agents: readonly Pick<WebhookKeyRow, "user_id" | "agent_id">[]): Promise<void> {
+      await tx.query({
+        text: `delete from agent_webhook_key as key using jsonb_to_recordset($1::jsonb) as gone(user_id uuid, agent_id uuid)
+          where key.user_id = gone.user_id and key.agent_id = gone.agent_id`,
+        values: [JSON.stringify(agents)],
+      });
+    },
     async deleteUser(tx: Tx, user_id: string): Promise<void> {
       await tx.query({ text: "delete from agent_webhook_key where user_id = $1", values: [user_id] });
     },

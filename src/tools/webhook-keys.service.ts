@@ -20,6 +20,8 @@ export interface WebhookKey {
 export interface WebhookKeys {
   /** null: the key was sealed under a master key that is no longer available, or its user was erased. */
   keyOf(agent: AgentRef): Promise<WebhookKey | null>;
+  /** Deletes the keys of deleted agents. */
+  forgetAgents(tx: Tx, agents: readonly AgentRef[]): Promise<void>;
   /** Deletes the keys of a user who is being erased. */
   forgetUser(tx: Tx, user_id: string): Promise<void>;
 }
@@ -40,6 +42,7 @@ export function createWebhookKeys({ db, clock, cipher }: { db: Db; clock: Clock;
       const key = cipher.open(row.sealed, context)?.toString();
       return key === undefined ? null : { key, created_at: row.created_at };
     },
+    forgetAgents: store.deleteAgents,
     forgetUser: store.deleteUser,
   };
 }

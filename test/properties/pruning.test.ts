@@ -2,8 +2,10 @@ import { beforeEach, describe, expect, inject, test } from "vitest";
 import { createAgentsStore } from "../../src/agents/agents.store.ts";
 import { createRetention } from "../../src/agents/retention.ts";
 import { createThreads } from "../../src/chat/threads.service.ts";
+import { findChargedAgents } from "../../src/ledger/usage.store.ts";
 import { addDays } from "../../src/platform/clock.ts";
 import { newId } from "../../src/platform/ids.ts";
+import { createWebhookKeyStore } from "../../src/tools/webhook-key.store.ts";
 import { MODEL_CALL, START, useQueue } from "./run-queue-fixture.ts";
 
 // Runs are deleted from a database of this file's own.
@@ -12,7 +14,9 @@ const queue = useQueue();
 const DONE = { status: "succeeded", output: "Done." } as const;
 const clock = { now: () => queue.now };
 beforeEach(async () => {
-  await queue.db.query({ text: "truncate occurrence, agent, agent_version, thread, thread_turn" });
+  await queue.db.query({
+    text: "truncate occurrence, agent, agent_version, thread, thread_turn, usage_daily, agent_webhook_key",
+  });
 });
 
 const threads = () => createThreads({ db: queue.db, clock, runs: queue.scheduling, models: {} as never });
@@ -24,6 +28,8 @@ const retention = (keep_days: number | null) => {
     runs: queue.scheduling,
     schedules: queue.scheduling,
     forgetTurns: threads().forgetTurns,
+    ledger: { chargedAgents: (agents) => findChargedAgents(queue.db, agents) },
+    forgetWebhookKeys: createWebhookKeyStore(queue.db).deleteAgents,
     store,
     keep_days,
   });
@@ -89,7 +95,10 @@ describe("the operator's retention", () => {
   });
 });
 
-test("runs of a deleted agent, the last one too, go 30 days after it, and so do versions that an earlier release left", async () => {
+test.each([
+  ["and its row, and versions that an earlier release left", false],
+  ["and not its row, whose name a charge needs", true],
+])("runs and the webhook key of a deleted agent go 30 days after it, %s", async (_what, is_charged) => {
   await ended();
   const { user_id, agent_id } = queue.agent;
   await queue.db.query({
@@ -102,13 +111,31 @@ test("runs of a deleted agent, the last one too, go 30 days after it, and so do 
     text: "insert into agent_version (user_id, agent_id, version, config, created_at) values ($1, $2, 1, '{}', $3)",
     values: [user_id, agent_id, START],
   });
+  await queue.db.query({
+    text: "insert into agent_webhook_key (user_id, agent_id, sealed, created_at) values ($1, $2, '', $3)",
+    values: [user_id, agent_id, START],
+  });
+  if (is_charged) {
+    await queue.db.query({
+      text: `insert into usage_daily (user_id, day, model, agent_id, api_key_id, requests, input_tokens, cached_input_tokens,
+          output_tokens, cost)
+        values ($1, '2026-03-01', 'lab/small', $2, $3, 1, 1, 0, 1, 1)`,
+      values: [user_id, agent_id, newId()],
+    });
+  }
   const kept = retention(null);
+  const rows = async () => [
+    (await ids()).length,
+    await counted("agent_version"),
+    await counted("agent_webhook_key"),
+    await counted("agent"),
+  ];
   queue.now = addDays(START, 29);
   await kept.pruneOld();
-  expect([(await ids()).length, await counted("agent_version")]).toEqual([1, 1]);
+  expect(await rows()).toEqual([1, 1, 1, 1]);
   queue.now = addDays(START, 31);
   await kept.pruneOld();
-  expect([(await ids()).length, await counted("agent_version"), await counted("agent")]).toEqual([0, 0, 1]);
+  expect(await rows()).toEqual([0, 0, 0, is_charged ? 1 : 0]);
 });
 
 describe("conversations", () => {

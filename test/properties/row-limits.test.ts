@@ -239,8 +239,9 @@ describe("versions of agents", () => {
     expect(await versionStatus(id, 2)).toBe(404);
   });
 
-  test("and settings of a deleted agent are deleted with it; its name stays for the ledger", async () => {
+  test("and settings of a deleted agent are deleted with it; its name stays for its runs and the ledger", async () => {
     const id = await newAgent();
+    expect((await ask("POST", `agents/${id}/runs`)).status).toBe(202);
     await ask("PUT", `agents/${id}`, {
       system_prompt: "Private",
       schedule_enabled: true,
@@ -251,6 +252,18 @@ describe("versions of agents", () => {
     expect(await sql("select from agent_version where agent_id = $1", [id])).toEqual([]);
     const left = await sql("select name, system_prompt, run_prompt, schedule_enabled from agent where id = $1", [id]);
     expect(left).toEqual([{ name: "A", system_prompt: null, run_prompt: null, schedule_enabled: false }]);
+  });
+
+  test("and everything else of an agent that never ran are deleted with it: a loop of creates and deletes leaves no row", async () => {
+    const id = await newAgent();
+    expect((await ask("GET", `agents/${id}/webhook-key`)).status).toBe(200);
+    await ask("PUT", `agents/${id}`, { schedule_enabled: true, schedule_interval: "daily", schedule_time: "09:00" });
+    await ask("POST", `agents/${id}/threads`, { id: "empty" });
+    expect((await ask("DELETE", `agents/${id}`)).status).toBe(204);
+    expect((await ask("DELETE", `agents/${id}`)).status).toBe(404);
+    for (const table of ["agent", "agent_version", "agent_webhook_key", "schedule", "thread"]) {
+      expect.soft(await sql(`select from ${table} where user_id = $1`, [user_id]), table).toEqual([]);
+    }
   });
 
   // Half a gigabyte of writes, which are the same on both storages.

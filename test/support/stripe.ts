@@ -1,4 +1,4 @@
-import Stripe from "stripe";
+import { createEventLog } from "./stripe-event-log.ts";
 import type {
   Charge,
   Customer,
@@ -10,28 +10,18 @@ import type {
   StripeObject,
   Subscription,
 } from "./stripe-objects.ts";
-import { declined, type Form, invalid, noSuch, type Route, STRIPE_KEY, serveStripe } from "./stripe-server.ts";
+import { declined, type Form, invalid, noSuch, type Route, serveStripe } from "./stripe-server.ts";
 
 // A local fake of the part of Stripe that Purser uses: the same paths, form bodies, idempotency keys and objects.
 // The test acts for the payer and the bank: pay, expire, renew, refund, dispute. It also delivers the events itself,
 // signed, in any order and as often as it likes.
 
-export const WEBHOOK_SECRET = "whsec_local";
-
-export interface StripeEvent {
-  id: string;
-  type: string;
-  data: { object: unknown };
-  /** Unix seconds of real time; absent: now. */
-  created?: number;
-}
+export { type StripeEvent, WEBHOOK_SECRET } from "./stripe-event-log.ts";
 
 /** `now` is the time from which Stripe counts periods, as an ISO instant. */
 export async function startStripe(options: { now(): string }) {
   const objects = new Map<string, StripeObject>();
-  const events: StripeEvent[] = [];
-  /** What Stripe keeps for its list of events, oldest first. */
-  const kept_events: (StripeEvent & { created: number })[] = [];
+  const log = createEventLog();
   let sequence = 0;
   /** The customers whose checkout saved their card. */
   const saved_cards = new Set<string>();
@@ -51,13 +41,9 @@ export async function startStripe(options: { now(): string }) {
     if (found === undefined) throw noSuch();
     return found as T;
   };
-  const keepEvent = (event: StripeEvent) => {
-    events.push(event);
-    kept_events.push({ created: Math.floor(Date.now() / 1000), ...event });
-  };
   const addEvent = (type: string, object: StripeObject) => {
     sequence += 1;
-    keepEvent({ id: `evt_${sequence}`, type, data: { object: structuredClone(object) } });
+    log.keepEvent({ id: `evt_${sequence}`, type, data: { object: structuredClone(object) } });
   };
   const collect = (amount: number): string => {
     if (card_declines) throw declined();
@@ -165,20 +151,10 @@ export async function startStripe(options: { now(): string }) {
     ["DELETE", /^\/v1\/invoices\/(\w+)$/, (_, id) => deleteDraft(id)],
     ["POST", /^\/v1\/refunds$/, (form) => refundAsAsked(form)],
     ["GET", /^\/v1\/refunds$/, (form) => listOf("refund", "payment_intent", form)],
-    ["GET", /^\/v1\/events$/, (form) => listEvents(form)],
+    ["GET", /^\/v1\/events$/, (form) => log.listEvents(form)],
     ["GET", /^\/v1\/disputes\/(\w+)$/, (_, id) => get<Dispute>(id)],
   ];
 
-  function listEvents({ types, created, limit, starting_after }: Form): object {
-    const wanted = Object.values(types as Form);
-    const { gte, lte } = created as Record<string, string>;
-    const all = kept_events.filter((each) => each.created >= Number(gte) && each.created <= Number(lte)).reverse();
-    const mine = all.filter(({ type }) => wanted.includes(type)).map((each) => ({ object: "event", ...each }));
-    const from = mine.findIndex(({ id }) => id === starting_after) + 1;
-    if (starting_after !== undefined && from === 0) throw invalid("No such event");
-    const data = mine.slice(from, from + Number(limit));
-    return { object: "list", data, has_more: from + data.length < mine.length };
-  }
   /** Newest first, in pages as Stripe gives them. */
   function listOf(object: StripeObject["object"], by: string, form: Form): object {
     const all = [...objects.values()].filter((each) => each.object === object).reverse();
@@ -383,36 +359,8 @@ export async function startStripe(options: { now(): string }) {
       dispute.status = status;
       addEvent("charge.dispute.closed", dispute);
     },
-    /** Stripe's new events since the last call, oldest first. */
-    takeEvents: (): StripeEvent[] => events.splice(0),
-    /** Stripe has one more event, such as of another program. */
-    keepEvent,
-    /** Makes the events of the list older. */
-    ageEvents: (seconds: number) => {
-      for (const event of kept_events) event.created -= seconds;
-    },
-    signed,
-    /** Sends an event to the service like Stripe. A wrong `secret` makes a forgery. */
-    deliver(service_url: string, event: StripeEvent, secret = WEBHOOK_SECRET): Promise<Response> {
-      const { payload, signature } = signed(event, secret);
-      return fetch(`${service_url}/api/v1/billing/stripe/webhook`, {
-        method: "POST",
-        headers: { "Content-Type": "application/json", "Stripe-Signature": signature },
-        body: payload,
-      });
-    },
+    ...log,
   };
-}
-
-/** An event in the form that Stripe sends. */
-function signed(event: StripeEvent, secret = WEBHOOK_SECRET): { payload: string; signature: string } {
-  const payload = JSON.stringify({
-    object: "event",
-    api_version: "2026-10-28.endive",
-    created: Math.floor(Date.now() / 1000),
-    ...event,
-  });
-  return { payload, signature: new Stripe(STRIPE_KEY).webhooks.generateTestHeaderString({ payload, secret }) };
 }
 
 /** A month later, with the day limited to the month's last day, as Stripe counts. */
