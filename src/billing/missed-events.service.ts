@@ -16,6 +16,8 @@ const OVERLAP_SECONDS = 300;
 const INTERVAL_SECONDS = 300;
 /** Longer than a turn with its last requests. */
 const LEASE_SECONDS = 300;
+/** A window begins again after each so many failures. */
+const RESTART_FAILURES = 3;
 const BACKOFF_SECONDS = { first: 60, most: 3_600 } as const;
 
 /** A page was read, or not. `missed` is the number of events that no webhook delivered and that had an effect. */
@@ -127,10 +129,14 @@ function progressAfter(
   return { ...window, read_from: retry_from, failures, next_seconds: backoff(failures) };
 }
 
-/** The page was not read: the window begins again, because the provider may not keep the event at its position any more. */
+/**
+ * The page was not read. After some failures the window begins again, because the provider may not keep the event at its
+ * position any more. Not at once: a long window would never end.
+ */
 function progressAfterFailure(row: ReadingRow): ReadingProgress {
   const failures = row.failures + 1;
-  return { ...row, after_event: null, failures, next_seconds: backoff(failures) };
+  const after_event = failures % RESTART_FAILURES === 0 ? null : row.after_event;
+  return { ...row, after_event, failures, next_seconds: backoff(failures) };
 }
 
 function backoff(failures: number): number {

@@ -38,6 +38,15 @@ const isHandled = (event: Stripe.Event): event is HandledEvent =>
   (EVENT_TYPES as readonly string[]).includes(event.type);
 
 /**
+ * Whether Purser's names are in the event. Sessions and invoices of other programs on the same Stripe account have none.
+ * The whole text is searched, because the place in an invoice depends on the account's API version.
+ */
+export function mayConcernPurser(event: Stripe.Event): boolean {
+  const is_named = event.type.startsWith("checkout.session.") || event.type.startsWith("invoice.");
+  return !is_named || JSON.stringify(event.data.object).includes('"purser_');
+}
+
+/**
  * Translates a Stripe event; empty when it does not concern Purser. The event may be old, so its object is fetched
  * again.
  */

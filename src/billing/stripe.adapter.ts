@@ -19,7 +19,7 @@ import type {
 } from "./payments.types.ts";
 import type { Plan } from "./plan.ts";
 import { billEvents, collectBill, withdrawBill } from "./stripe-bills.adapter.ts";
-import { EVENT_TYPES, METADATA, paymentEventsOf, refundTotals } from "./stripe-events.ts";
+import { EVENT_TYPES, METADATA, mayConcernPurser, paymentEventsOf, refundTotals } from "./stripe-events.ts";
 
 const TIMEOUT_MS = 20_000;
 /** Retries by the SDK. Each sends the same idempotency key, so it cannot charge twice. */
@@ -82,7 +82,10 @@ function createEventList(stripe: Stripe): EventList {
   const listed = (event: Stripe.Event): ListedEvent => ({
     event_id: event.id,
     created_at: instantOf(event.created * 1000),
-    paymentEvents: () => mapStripeErrors(NOT_ASKED, () => nullIfMissing(paymentEventsOf(stripe, event))),
+    paymentEvents: async () => {
+      if (!mayConcernPurser(event)) return [];
+      return mapStripeErrors(NOT_ASKED, () => nullIfMissing(paymentEventsOf(stripe, event)));
+    },
   });
   return {
     kept_days: 30,

@@ -54,12 +54,13 @@ afterAll(async () => {
 
 interface Reading {
   read_to: string | null;
+  after_event: string | null;
   failures: number;
   waits_seconds: number;
 }
 const readings = async () =>
   db.query<Reading>({
-    text: `select read_to, failures, extract(epoch from next_read_at - now())::integer as waits_seconds
+    text: `select read_to, after_event, failures, extract(epoch from next_read_at - now())::integer as waits_seconds
       from payment_event_reading`,
   });
 const setClock = () => service.admin.request("PUT", "/api/v1/admin/clock", { now: NOW });
@@ -161,6 +162,17 @@ describe("an event that Stripe's webhook did not deliver", () => {
     expect((await user.get("/api/v1/billing/subscription")).body.status).toBe("none");
   });
 
+  it("of a subscription's whole life is applied in any order, also newest first", async () => {
+    const { checkout_url } = (await user.post("/api/v1/billing/subscription", { plan_id: "starter" })).body;
+    const subscription = stripe.pay(checkout_url).subscription ?? "";
+    stripe.renew(subscription);
+    stripe.cancelSubscription(subscription);
+    loseEvents();
+    await readAll();
+    expect(await posted()).toBe(2 * STARTER);
+    expect((await user.get("/api/v1/billing/subscription")).body.status).toBe("none");
+  });
+
   it("takes back refunded and disputed tokens, and closes an expired checkout", async () => {
     const first = await paidUnseen();
     const second = await paidUnseen();
@@ -199,6 +211,29 @@ describe("the reading of Stripe's list", () => {
     await deliver(...loseEvents());
     await readAll();
     expect(asked(new RegExp(`^GET .*/${id}$`))).toBe(1);
+  });
+
+  it("asks for no session and no invoice of another program", async () => {
+    const { id } = await paidUnseen();
+    const object = { metadata: { order: "1" } };
+    stripe.keepEvent({
+      id: `evt_${newId()}`,
+      type: "checkout.session.completed",
+      data: { object: { id: "cs_other", ...object } },
+    });
+    stripe.keepEvent({ id: `evt_${newId()}`, type: "invoice.paid", data: { object: { id: "in_other", ...object } } });
+    loseEvents();
+    await readAll();
+    expect(await statusOf(id)).toBe("succeeded");
+    expect(asked(/^GET .*_other$/)).toBe(0);
+  });
+
+  it("goes on where it was after a failure that passes", async () => {
+    await paidUnseen();
+    stripe.answerWith(LIST, { status: 429, body: '{"error": {"type": "rate_limit_error"}}' });
+    await db.query({ text: "update payment_event_reading set read_to = now(), after_event = 'evt_known'" });
+    await readPage();
+    await expect.poll(readings, POLL).toMatchObject([{ failures: 1, after_event: "evt_known" }]);
   });
 
   it("continues page by page on any node, and repeats a page whose position was lost with its process", async () => {
