@@ -70,10 +70,16 @@ export function createMissedEvents(
       if (known.has(event.event_id)) continue;
       unfinished.add(event);
       await attempt(
-        applyListed(event).then((count) => {
-          unfinished.delete(event);
-          missed += count;
-        }),
+        applyListed(event).then(
+          (count) => {
+            unfinished.delete(event);
+            missed += count;
+          },
+          (error: unknown) => {
+            log.warn({ event_id: event.event_id, error: reasonOf(error) }, "a payment event failed; it is read again");
+            throw error;
+          },
+        ),
       );
     }
     // the newest comes first, so the last one that failed is the oldest
@@ -105,7 +111,10 @@ export function createMissedEvents(
       } catch (error) {
         // changes nothing if the page was read and only some of its events failed
         const is_stored = await store.advance(row, progressAfterFailure(row));
-        if (is_stored) deps.onRead({ failed: true, missed: 0 });
+        if (is_stored) {
+          log.warn({ error: reasonOf(error) }, "the payment provider's list of events was not read");
+          deps.onRead({ failed: true, missed: 0 });
+        }
         throw error;
       }
     },
@@ -137,6 +146,11 @@ function progressAfterFailure(row: ReadingRow): ReadingProgress {
   const failures = row.failures + 1;
   const after_event = failures % RESTART_FAILURES === 0 ? null : row.after_event;
   return { ...row, after_event, failures, next_seconds: backoff(failures) };
+}
+
+/** The provider's own reason, such as a right that the key lacks: the error around it has a text for users. */
+function reasonOf(error: unknown): unknown {
+  return (error instanceof Error ? error.cause : undefined) ?? error;
 }
 
 function backoff(failures: number): number {

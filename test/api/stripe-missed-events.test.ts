@@ -297,13 +297,21 @@ describe("the reading of Stripe's list", () => {
   });
 
   it.each([
-    ["429", () => stripe.answerWith(LIST, { status: 429, body: '{"error": {"type": "rate_limit_error"}}' })],
-    ["500", () => stripe.answerWith(LIST, { status: 500, body: "" })],
-    ["403", () => stripe.answerWith(LIST, { status: 403, body: '{"error": {"type": "invalid_request_error"}}' })],
-    ["no JSON", () => stripe.answerWith(LIST, { status: 200, body: "<html>" })],
-    ["no list", () => stripe.answerWith(LIST, { status: 200, body: '{"object": "list"}' })],
-    ["nothing", () => stripe.loseAnswers(LIST)],
-  ])("waits longer after each failure, and misses nothing, if Stripe answers %s", async (_what, fail) => {
+    [
+      "429",
+      /RateLimit/,
+      () => stripe.answerWith(LIST, { status: 429, body: '{"error": {"type": "rate_limit_error"}}' }),
+    ],
+    ["500", /StripeAPIError/, () => stripe.answerWith(LIST, { status: 500, body: "" })],
+    [
+      "403",
+      /Permission/,
+      () => stripe.answerWith(LIST, { status: 403, body: '{"error": {"type": "invalid_request_error"}}' }),
+    ],
+    ["no JSON", /StripeAPIError/, () => stripe.answerWith(LIST, { status: 200, body: "<html>" })],
+    ["no list", /./, () => stripe.answerWith(LIST, { status: 200, body: '{"object": "list"}' })],
+    ["nothing", /StripeConnection/, () => stripe.loseAnswers(LIST)],
+  ])("waits longer after each failure, and misses nothing, if Stripe answers %s", async (_what, reason, fail) => {
     const { id } = await paidUnseen();
     fail();
     await readPage();
@@ -313,6 +321,9 @@ describe("the reading of Stripe's list", () => {
     await expect.poll(readings, POLL).toMatchObject([{ failures: 2 }]);
     const [second] = await readings();
     expect(second?.waits_seconds).toBeGreaterThan((first?.waits_seconds ?? 0) + 30);
+    expect(service.warned("list of events was not read").at(-1)?.error).toMatchObject({
+      message: expect.stringMatching(reason),
+    });
     stripe.answerWith(null);
     stripe.loseAnswers(null);
     await readAll();
@@ -329,6 +340,11 @@ describe("the reading of Stripe's list", () => {
     await readPage();
     await expect.poll(readings, POLL).toMatchObject([{ read_to: null, failures: 1 }]);
     expect([await statusOf(first.id), await statusOf(abandoned.id)]).toEqual(["pending", "failed"]);
+    const [failed] = service.warned("a payment event failed");
+    expect(failed).toMatchObject({
+      event_id: first.events[0]?.id,
+      error: { message: expect.stringMatching(/StripeAPIError/) },
+    });
     stripe.answerWith(null);
     await db.query({ text: "update payment_event_reading set next_read_at = now()" });
     await expect.poll(() => statusOf(first.id), POLL).toBe("succeeded");
