@@ -190,7 +190,11 @@ export function webhookKeyRoutes(deps: {
     const { user_id } = c.get("caller");
     const { id: agent_id } = await deps.agents.get(user_id, c.req.valid("param").id);
     const key = await deps.webhook_keys.keyOf({ user_id, agent_id });
-    if (key === null) throw errors.webhookKeyUnreadable();
+    if (key === null) {
+      // 404 if the agent was deleted meanwhile
+      await deps.agents.get(user_id, agent_id);
+      throw errors.webhookKeyUnreadable();
+    }
     return c.json(key, 200, { "Cache-Control": "no-store" });
   });
   return router;

@@ -9,10 +9,11 @@ export interface WebhookKeyRow {
 
 export function createWebhookKeyStore(db: Db) {
   return {
-    /** Inserts the row, unless the agent already has one. */
+    /** Inserts the row, unless the agent already has one. A deletion of the agent deletes it, or comes first: then no row. */
     async insertOnce({ user_id, agent_id, sealed, created_at }: WebhookKeyRow): Promise<void> {
       await db.query({
-        text: `insert into agent_webhook_key (user_id, agent_id, sealed, created_at) values ($1, $2, $3, $4)
+        text: `insert into agent_webhook_key (user_id, agent_id, sealed, created_at)
+          select user_id, id, $3, $4 from agent where user_id = $1 and id = $2 and deleted_at is null for key share
           on conflict do nothing`,
         values: [user_id, agent_id, sealed, created_at],
       });

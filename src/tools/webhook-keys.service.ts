@@ -18,7 +18,7 @@ export interface WebhookKey {
 
 /** The signing keys of agents' webhooks: one for each agent, created when it is first needed. */
 export interface WebhookKeys {
-  /** null: the key was sealed under a master key that is no longer available, or its user was erased. */
+  /** null: the key was sealed under a master key that is no longer available, or the agent was deleted. */
   keyOf(agent: AgentRef): Promise<WebhookKey | null>;
   /** Deletes the keys of deleted agents. */
   forgetAgents(tx: Tx, agents: readonly AgentRef[]): Promise<void>;

@@ -12,7 +12,7 @@ import type { Db, Sql, Tx } from "../../src/platform/db.ts";
 import { newId } from "../../src/platform/ids.ts";
 import { createItemsStore } from "../../src/responses/items.store.ts";
 import { createWebhookKeys } from "../../src/tools/webhook-keys.service.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { createTestDatabase, insertAgent, type TestDatabase } from "../support/database.ts";
 
 // A run, a settle or a request may still write for a user who was erased while it was in progress.
 
@@ -21,6 +21,7 @@ let database: TestDatabase;
 let db: Db;
 let accounts: Awaited<ReturnType<typeof createAccounts>>;
 let user_id: string;
+let agent_id: string;
 
 beforeAll(async () => {
   database = await createTestDatabase();
@@ -36,6 +37,8 @@ beforeEach(async () => {
   const email = `${newId()}@example.com`;
   const made = await db.transaction((tx) => accounts.createUser(tx, { email, key_name: "first key" }));
   user_id = made.user.id;
+  agent_id = newId();
+  await insertAgent(db, { user_id, agent_id });
 });
 
 const webhookKeys = () => createWebhookKeys({ db, clock, cipher: createCipher(randomBytes(32), "agent webhooks") });
@@ -78,7 +81,7 @@ const held = async (work: (tx: Tx) => Promise<void>) => {
 test("all rows of an existing user are written", async () => {
   await addNotice(db);
   await addEndpoint();
-  expect((await webhookKeys().keyOf({ user_id, agent_id: newId() }))?.key).toMatch(/^whsec_/);
+  expect((await webhookKeys().keyOf({ user_id, agent_id }))?.key).toMatch(/^whsec_/);
   expect([await rowsOf("notice"), await rowsOf("webhook_endpoint"), await rowsOf("agent_webhook_key")]).toEqual([
     1, 1, 1,
   ]);
@@ -87,7 +90,7 @@ test("all rows of an existing user are written", async () => {
 test("an erased user gets no notice, no signing key and no endpoint", async () => {
   await db.transaction(erase);
   await addNotice(db);
-  expect(await webhookKeys().keyOf({ user_id, agent_id: newId() })).toBeNull();
+  expect(await webhookKeys().keyOf({ user_id, agent_id })).toBeNull();
   await expect(addEndpoint()).rejects.toThrow("erased");
   await expectNothing();
 });
@@ -115,7 +118,7 @@ describe.skipIf(inject("storage").kind === "embedded")("at the same moment", () 
   test("who comes while a user is being erased waits a moment at most, and leaves nothing", async () => {
     const commit = await held(erase);
     await addNotice(db);
-    expect(await webhookKeys().keyOf({ user_id, agent_id: newId() })).toBeNull();
+    expect(await webhookKeys().keyOf({ user_id, agent_id })).toBeNull();
     await expect(addEndpoint()).rejects.toThrow("erased");
     const caller = { user_id, api_key_id: null, key_budget_tokens: null, scopes: SCOPES };
     const newKey = accounts.createApiKey(caller, { name: "second key" });
