@@ -38,6 +38,21 @@ const withForm = (drawn: string, entries: string, resources = ""): PdfPage => ({
   resources: `/XObject << /Fm 6 0 R >> ${resources}`,
   objects: [streamOf(`/Type /XObject /Subtype /Form /BBox [0 0 600 800] ${entries}`, ORDER)],
 });
+/** HIDDEN, and over it a group with the first state, which draws a box in the second. */
+const withGroup = (outer: string, inner: string): PdfPage => ({
+  drawn: `${ORDER} q /G gs /Fm Do Q`,
+  resources: `/XObject << /Fm 6 0 R >> /ExtGState << /G << ${outer} >> >>`,
+  objects: [
+    streamOf(
+      `${FORM} /Group << /S /Transparency >> /Resources << /ExtGState << /N << ${inner} >> >> >>`,
+      `/N gs ${box("1 1 0")}`,
+    ),
+    streamOf(`${FORM} /Group << /S /Transparency /CS /DeviceGray >>`, "0 g 0 0 600 800 re f"),
+  ],
+});
+const FORM = "/Type /XObject /Subtype /Form /BBox [0 0 600 800]";
+const FRAME = "10 10 580 780 re 20 20 560 760 re";
+const WHOLE = "0 0 600 800 re f";
 const box = (colour: string) => `${colour} rg 40 490 300 30 re f`;
 
 const HIDING: readonly (readonly [name: string, technique: string, page: PdfPage])[] = [
@@ -173,6 +188,12 @@ const SHOWING: readonly (readonly [name: string, page: PdfPage])[] = [
   ["under a highlight that mixes", withState(`${ORDER} q /G gs ${box("1 1 0")} Q`, "/BM /Multiply")],
   ["under a half transparent box", withState(`${ORDER} q /G gs ${box("0 0 0")} Q`, "/ca 0.3")],
   ["under a box that is clipped away", { drawn: `${ORDER} q 0 0 9 9 re W n ${box("1 1 1")} Q` }],
+  ["in the hole of a shape that clips a fill", { drawn: `${ORDER} q ${FRAME} W* n 1 g 0 0 600 800 re f Q` }],
+  ["beside a turned shape that clips a fill", { drawn: `${ORDER} q 0.7 0.7 -0.7 0.7 50 600 cm 0 0 300 9 re W n 0.7 -0.7 0.7 0.7 0 0 cm -900 -900 1800 1800 re f Q` }],
+  ["under a highlight in a group that mixes", withGroup("/BM /Multiply", "/BM /Normal")],
+  ["under a box in a group with a mask", withGroup("/SMask << /S /Luminosity /G 7 0 R >>", "/SMask /None")],
+  ["as a window on a plain colour", { drawn: `q ${ORDER.replace("BT", "BT 7 Tr")} 0 0 1 rg ${WHOLE} Q` }],
+  ["filled, and a window on a plain colour", { drawn: `q ${ORDER.replace("BT", "BT 4 Tr")} 0 0 1 rg ${WHOLE} Q` }],
   ["under the frame of the page", { drawn: `${ORDER} q 10 10 580 780 re 20 20 560 760 re f* Q` }],
   ["under an image, which may be transparent", withImage(`${ORDER} q 400 0 0 60 40 480 cm /Im Do Q`)],
   ["in a layer that is on", withLayer(`/OC /L BDC ${ORDER} EMC`, "ON")],

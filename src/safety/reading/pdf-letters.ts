@@ -83,6 +83,7 @@ export function createLetters(paint: Paint, { view, user_unit }: { view: Box; us
       hidden_by: unseenBy(state, at, points),
       is_left_out: !MARK.test(text) && (x + width < view[0] || x > view[2] || y < view[1] || y > view[3]),
     };
+    state.is_partial ||= state.mode > MODE_INVISIBLE;
     if (glyph.hidden_by === "clipped" && state.mode === MODE_CLIP) state.outlines = { glyph, before: state.outlines };
     glyphs.push(glyph);
     const [end_x, end_y] = point(2 * middle, 0);

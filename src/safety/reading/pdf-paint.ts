@@ -48,7 +48,7 @@ export function createPaint({ view, isLayerShown }: { view: Box; isLayerShown: (
   function fillRectangle(box: Box): void {
     const alpha = state.fill_alpha * state.group_alpha;
     if (state.fill === "none" || alpha <= SEEN_ALPHA || !isOnPage()) return;
-    if (state.fill === null || alpha < 1 || state.is_blended || state.is_masked) {
+    if (state.fill === null || alpha < 1 || state.is_blended || state.is_masked || state.is_partial) {
       blur(box, false);
       return;
     }
@@ -64,10 +64,15 @@ export function createPaint({ view, isLayerShown }: { view: Box; isLayerShown: (
     state.is_waiting = false;
   }
 
+  const isUpright = ([a, b, c, d]: pdf.Matrix) => (b === 0 && c === 0) || (a === 0 && d === 0);
+
+  /** The rectangles of a path if they are upright on the page, or null. */
+  const uprightOf = (data: unknown): Box[] | null =>
+    isUpright(state.matrix) && data instanceof Float32Array ? pdf.rectanglesOf(data) : null;
+
   function fillPath(data: unknown, bounds: Box | null): void {
     const { matrix } = state;
-    const is_upright = (matrix[1] === 0 && matrix[2] === 0) || (matrix[0] === 0 && matrix[3] === 0);
-    const rectangles = is_upright && data instanceof Float32Array ? pdf.rectanglesOf(data) : null;
+    const rectangles = uprightOf(data);
     if (bounds !== null) state.is_waiting = false;
     if (rectangles !== null) for (const each of rectangles) fillRectangle(pdf.placed(matrix, each));
     else if (bounds !== null && state.fill !== "none") blur(pdf.placed(matrix, bounds), true);
@@ -84,7 +89,9 @@ export function createPaint({ view, isLayerShown }: { view: Box; isLayerShown: (
   }
 
   function clipTo(box: Box | null, matrix = state.matrix): void {
-    if (box !== null) state.clip = pdf.shared(state.clip, pdf.placed(matrix, box));
+    if (box === null) return;
+    state.clip = pdf.shared(state.clip, pdf.placed(matrix, box));
+    state.is_partial ||= !isUpright(matrix);
   }
 
   function save(): void {
@@ -130,7 +137,10 @@ export function createPaint({ view, isLayerShown }: { view: Box; isLayerShown: (
     path({ fills, strokes }: { fills: boolean; strokes: boolean }, data: unknown, bounds: Box | null): void {
       if (fills) fillPath(data, bounds);
       if (strokes) strokePath(bounds);
-      if (clips) clipTo(bounds);
+      if (clips) {
+        clipTo(bounds);
+        state.is_partial ||= uprightOf(data)?.length !== 1;
+      }
       clips = false;
     },
     beginGroup({ smask, matrix, bbox }: Group): void {
@@ -138,6 +148,7 @@ export function createPaint({ view, isLayerShown }: { view: Box; isLayerShown: (
       if (smask || masks > 0) masks++;
       clipTo(pdf.boxOf(bbox), pdf.combined(state.matrix, pdf.matrixOf(matrix) ?? pdf.UNCHANGED));
       state.group_alpha *= state.fill_alpha;
+      state.is_partial ||= state.is_blended || state.is_masked;
       state.fill_alpha = 1;
       state.stroke_alpha = 1;
     },

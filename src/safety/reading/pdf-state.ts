@@ -47,6 +47,8 @@ export interface State {
   /** Whether what is painted mixes with what is below. */
   is_blended: boolean;
   is_masked: boolean;
+  /** Whether paint may leave out parts of `clip`, or mix with what is below, because of its clipping shape or group. */
+  is_partial: boolean;
   line_width: number;
   mode: number;
   font: Font;
@@ -76,6 +78,7 @@ export function firstState(view: Box): State {
     group_alpha: 1,
     is_blended: false,
     is_masked: false,
+    is_partial: false,
     line_width: 1,
     mode: 0,
     font: PLAIN_FONT,
