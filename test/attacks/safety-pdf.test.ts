@@ -142,11 +142,41 @@ describe("text that a PDF hides is not in its text, and is judged as hidden", ()
     expect(hidden).toHaveLength(1);
   });
 
+  it("in vertical text", async () => {
+    const { text, hidden } = await read(withVertical(`${VERTICAL} q 1 g 80 500 40 140 re f Q`));
+    expect(text).toContain("zeb");
+    expect(text).not.toContain("ra");
+    expect(hidden).toEqual([{ technique: "covered", text: "ra" }]);
+  });
+
+  it("in more pieces than a call has arguments", { timeout: 60_000 }, async () => {
+    const { hidden } = await read({ drawn: `q BT /F1 9 Tf 50 500 Td ${"3 Tr (a) Tj 7 Tr (b) Tj ".repeat(80_000)}ET Q` });
+    expect(hidden.length).toBeGreaterThan(150_000);
+  });
+
   it("as an annotation is not read at all", async () => {
     const note = `<< /Type /Annot /Subtype /Text /Rect [50 500 70 520] /Contents (${HIDDEN}) >>`;
     const { text } = await read({ drawn: "", page: "/Annots [6 0 R]", objects: [note] });
     expect(text).not.toContain("zebra");
   });
+});
+
+/** Letters of a vertical font, 20 points each, below 700. */
+const VERTICAL = "BT /F2 20 Tf 100 700 Td <007a0065006200720061> Tj ET";
+const withVertical = (drawn: string): PdfPage => ({
+  drawn,
+  resources: "/Font << /F1 5 0 R /F2 6 0 R >>",
+  objects: [
+    "<< /Type /Font /Subtype /Type0 /BaseFont /Arial /Encoding /Identity-V /ToUnicode 7 0 R /DescendantFonts [8 0 R] >>",
+    streamOf(
+      "",
+      "begincmap 1 begincodespacerange <0000> <ffff> endcodespacerange 1 beginbfrange <0061> <007a> <0061> endbfrange endcmap",
+    ),
+    "<< /Type /Font /Subtype /CIDFontType2 /BaseFont /Arial /FontDescriptor 9 0 R " +
+      "/CIDSystemInfo << /Registry (Adobe) /Ordering (Identity) /Supplement 0 >> >>",
+    "<< /Type /FontDescriptor /FontName /Arial /Flags 4 /FontBBox [0 0 1000 1000] /Ascent 880 /Descent -120 " +
+      "/ItalicAngle 0 /CapHeight 700 /StemV 80 >>",
+  ],
 });
 
 const SHOWING: readonly (readonly [name: string, page: PdfPage])[] = [
@@ -207,6 +237,14 @@ describe("text that a PDF shows stays", () => {
   it.each(SHOWING)("%s", async (_name, page) => {
     const { text, hidden } = await read(page);
     expect(text).toContain(HIDDEN);
+    expect(hidden).toEqual([]);
+  });
+});
+
+describe("vertical text that a PDF shows stays", () => {
+  it("in white on a dark box", async () => {
+    const { text, hidden } = await read(withVertical(`q 0 g 85 598 30 102 re f 1 g ${VERTICAL} Q`));
+    expect(text).toContain("zebra");
     expect(hidden).toEqual([]);
   });
 });

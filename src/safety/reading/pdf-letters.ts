@@ -3,7 +3,9 @@ import { type Paint, SEEN_ALPHA } from "./pdf-paint.ts";
 import { combined, type Glyph, type Matrix, matrixOf, type State, UNCHANGED } from "./pdf-state.ts";
 
 /** A letter as the parser gives it, or a number: how far the next one moves back, in thousandths of the size. */
-type Shown = number | { readonly unicode: string; readonly width: number; readonly isSpace: boolean };
+type Shown =
+  | number
+  | { readonly unicode: string; readonly width: number; readonly isSpace: boolean; readonly vmetric?: readonly number[] };
 
 /** Text lower than this, in points, is not meant for people. */
 export const MIN_HEIGHT = 2;
@@ -18,6 +20,8 @@ const LINE_GAP = 0.5;
 /** The points of a letter that are looked at, above its base line, in sizes of the font. */
 const LOW = 0.15;
 const HIGH = 0.5;
+/** How far the base line of vertical text is below the place of its letters, in sizes of the font. */
+const DROP = 0.88;
 /** Characters that the layout writes itself, or that nobody sees. */
 const UNWRITTEN = /^[\s\p{Cf}]*$/u;
 const MARK = /^\p{Mn}$/u;
@@ -48,13 +52,13 @@ export function createLetters(paint: Paint, { view, user_unit }: { view: Box; us
 
   function show(shown: Shown): void {
     const state = paint.state();
+    const { is_vertical, unit } = state.font;
     if (typeof shown === "number") {
-      advance(state, (-shown / 1000) * state.font_size);
+      advance(state, ((is_vertical ? shown : -shown) / 1000) * state.font_size);
       return;
     }
-    const { unicode, width, isSpace } = shown;
-    const { is_vertical, unit } = state.font;
-    const own = is_vertical ? 0 : width * unit * state.font_size;
+    const { unicode, width, isSpace, vmetric } = shown;
+    const own = (is_vertical ? -(vmetric?.[0] ?? -width) : width) * unit * state.font_size;
     const is_mark = MARK.test(unicode);
     if (UNWRITTEN.test(unicode)) has_space ||= /\s/.test(unicode);
     else add(state, unicode, is_mark ? 0 : own);
@@ -68,12 +72,16 @@ export function createLetters(paint: Paint, { view, user_unit }: { view: Box; us
     );
   }
 
-  function add(state: State, text: string, width: number): void {
+  /** @param advanced how far the letter moves the next one */
+  function add(state: State, text: string, advanced: number): void {
+    const { is_vertical } = state.font;
+    const [width, height] = is_vertical ? [0, advanced] : [advanced, 0];
     const scale: Matrix = [state.font_size * state.h_scale, 0, 0, state.font_size, 0, state.rise];
     const at = combined(state.matrix, combined(matrix, scale));
-    const middle = state.font_size === 0 ? 0 : width / state.font_size / 2;
+    const sizes = (length: number) => (state.font_size === 0 ? 0 : length / state.font_size);
+    const base = is_vertical ? -DROP : 0;
     const point = (x: number, y: number) => [at[0] * x + at[2] * y + at[4], at[1] * x + at[3] * y + at[5]] as const;
-    const points = [point(middle, LOW), point(middle, HIGH)];
+    const points = [LOW, HIGH].map((above) => point(sizes(width) / 2, base + above));
     const [x, y] = point(0, 0);
     const glyph: Glyph = {
       text,
@@ -81,12 +89,12 @@ export function createLetters(paint: Paint, { view, user_unit }: { view: Box; us
       points,
       moment: paint.grid.now(),
       hidden_by: unseenBy(state, at, points),
-      is_left_out: !MARK.test(text) && (x + width < view[0] || x > view[2] || y < view[1] || y > view[3]),
+      is_left_out: !MARK.test(text) && (x + width < view[0] || x > view[2] || y - height < view[1] || y > view[3]),
     };
     state.is_partial ||= state.mode > MODE_INVISIBLE;
     if (glyph.hidden_by === "clipped" && state.mode === MODE_CLIP) state.outlines = { glyph, before: state.outlines };
     glyphs.push(glyph);
-    const [end_x, end_y] = point(2 * middle, 0);
+    const [end_x, end_y] = point(sizes(width), -sizes(height));
     end = { x: end_x, y: end_y, size: Math.hypot(at[2], at[3]) };
     has_space = false;
   }

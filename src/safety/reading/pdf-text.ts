@@ -44,7 +44,7 @@ export async function pdfText(bytes: Uint8Array): Promise<PdfText | null> {
       const read = await textOf(page, OPS, layers);
       length += read.text.length + read.hidden.reduce((sum, { text }) => sum + text.length, 0);
       pages.push(read.text.trim());
-      hidden.push(...read.hidden);
+      for (const each of read.hidden) hidden.push(each);
       is_scan ||= read.is_scan;
       page.cleanup();
     }
