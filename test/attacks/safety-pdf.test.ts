@@ -101,6 +101,11 @@ const HIDING: readonly (readonly [name: string, technique: string, page: PdfPage
   ["a white box over it", "covered", { drawn: `${ORDER} q ${box("1 1 1")} Q` }],
   ["a black box over it", "covered", { drawn: `${ORDER} q ${box("0 0 0")} Q` }],
   ["a box of lines over it", "covered", { drawn: `${ORDER} q 1 g 40 490 m 400 490 l 400 520 l 40 520 l h f Q` }],
+  [
+    "a white box over it on a huge page",
+    "covered",
+    { drawn: `${ORDER} q 1 g 0 400 600 200 re f Q`, page: "/MediaBox [0 0 14400 14400]" },
+  ],
   ["two boxes over it", "covered", { drawn: `${ORDER} q 1 g 40 490 60 30 re 100 490 300 30 re f Q` }],
 ];
 
@@ -228,6 +233,14 @@ const SHOWING: readonly (readonly [name: string, page: PdfPage])[] = [
   ["under an image, which may be transparent", withImage(`${ORDER} q 400 0 0 60 40 480 cm /Im Do Q`)],
   ["in a layer that is on", withLayer(`/OC /L BDC ${ORDER} EMC`, "ON")],
   ["as a window on an image", withImage(`q ${ORDER.replace("BT", "BT 7 Tr")} 400 0 0 60 40 480 cm /Im Do Q`)],
+  [
+    "white on a dark box of a huge page",
+    { drawn: `q 0 g 40 495 300 20 re f 1 g ${ORDER} Q`, page: "/MediaBox [0 0 14400 14400]" },
+  ],
+  [
+    "beside a box of a huge page",
+    { drawn: `${textAt(50, 491, HIDDEN)} q 1 g 40 501 300 100 re f Q`, page: "/MediaBox [0 0 14400 14400]" },
+  ],
   ["in a clipping path", { drawn: `q 40 480 400 60 re W n ${ORDER} Q` }],
   ["turned by a quarter", { drawn: `q 0 1 -1 0 300 400 cm ${textAt(0, 0, HIDDEN)} Q` }],
   ["wide at a small size", { drawn: `q 20 0 0 20 50 500 cm ${textAt(0, 0, HIDDEN, 0.6)} Q` }],

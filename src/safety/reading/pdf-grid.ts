@@ -8,6 +8,8 @@ const WHITE = 0xffffff;
 const CELLS = 250_000;
 /** Narrower rectangles, in cells, are lines: they neither cover text nor are its background. */
 const MIN_THICKNESS = 1.5;
+/** Cells larger than this, in points, are of a page larger than A2. They may be partly in a rectangle that matters. */
+const COARSE = 3;
 
 /**
  * What is painted where on a page, in cells. It takes the place of a picture of the page: a paint costs at most as many
@@ -44,9 +46,8 @@ export function createGrid([left, bottom, right, top]: Box): Grid {
   const cellAt = (x: number, y: number) =>
     Math.min(Math.floor(row(y)), rows - 1) * columns + Math.min(Math.floor(column(x)), columns - 1);
 
-  /** Calls `paint` with the cells of each row whose middle is in the box, or that the box touches. */
-  function eachRow([x0, y0, x1, y1]: Box, touches: boolean, paint: (from: number, to: number) => void): void {
-    const edge = touches ? 0 : 0.5;
+  /** Calls `paint` with the cells of each row of which the box has more than `edge`: 0 if it touches them, 1 if whole. */
+  function eachRow([x0, y0, x1, y1]: Box, edge: 0 | 0.5 | 1, paint: (from: number, to: number) => void): void {
     const first = Math.max(0, Math.floor(column(x0) + edge));
     const last = Math.min(columns, Math.ceil(column(x1) - edge));
     const end = Math.min(rows, Math.ceil(row(y1) - edge));
@@ -55,21 +56,23 @@ export function createGrid([left, bottom, right, top]: Box): Grid {
       paint(at * columns + first, at * columns + last);
   }
 
+  const blur: Grid["blur"] = (box, { is_picture }) =>
+    eachRow(box, 0, (from, to) => {
+      colours.fill(UNKNOWN, from, to);
+      if (is_picture) pictured.fill(1, from, to);
+    });
+
   return {
     fill(box, colour) {
+      if (cell > COARSE) blur(box, { is_picture: false });
       if (Math.min(box[2] - box[0], box[3] - box[1]) < MIN_THICKNESS * cell) return;
       moment++;
-      eachRow(box, false, (from, to) => {
+      eachRow(box, cell > COARSE ? 1 : 0.5, (from, to) => {
         colours.fill(colour, from, to);
         moments.fill(moment, from, to);
       });
     },
-    blur(box, { is_picture }) {
-      eachRow(box, true, (from, to) => {
-        colours.fill(UNKNOWN, from, to);
-        if (is_picture) pictured.fill(1, from, to);
-      });
-    },
+    blur,
     colourAt: (x, y) => colours[cellAt(x, y)] ?? UNKNOWN,
     isCovered: (x, y, since) => (moments[cellAt(x, y)] ?? 0) > since,
     isPictured: (x, y) => pictured[cellAt(x, y)] === 1,
