@@ -155,7 +155,9 @@ describe("text that a PDF hides is not in its text, and is judged as hidden", ()
   });
 
   it("in more pieces than a call has arguments", { timeout: 60_000 }, async () => {
-    const { hidden } = await read({ drawn: `q BT /F1 9 Tf 50 500 Td ${"3 Tr (a) Tj 7 Tr (b) Tj ".repeat(80_000)}ET Q` });
+    const { hidden } = await read({
+      drawn: `q BT /F1 9 Tf 50 500 Td ${"3 Tr (a) Tj 7 Tr (b) Tj ".repeat(80_000)}ET Q`,
+    });
     expect(hidden.length).toBeGreaterThan(150_000);
   });
 
@@ -224,7 +226,12 @@ const SHOWING: readonly (readonly [name: string, page: PdfPage])[] = [
   ["under a half transparent box", withState(`${ORDER} q /G gs ${box("0 0 0")} Q`, "/ca 0.3")],
   ["under a box that is clipped away", { drawn: `${ORDER} q 0 0 9 9 re W n ${box("1 1 1")} Q` }],
   ["in the hole of a shape that clips a fill", { drawn: `${ORDER} q ${FRAME} W* n 1 g 0 0 600 800 re f Q` }],
-  ["beside a turned shape that clips a fill", { drawn: `${ORDER} q 0.7 0.7 -0.7 0.7 50 600 cm 0 0 300 9 re W n 0.7 -0.7 0.7 0.7 0 0 cm -900 -900 1800 1800 re f Q` }],
+  [
+    "beside a turned shape that clips a fill",
+    {
+      drawn: `${ORDER} q 0.7 0.7 -0.7 0.7 50 600 cm 0 0 300 9 re W n 0.7 -0.7 0.7 0.7 0 0 cm -900 -900 1800 1800 re f Q`,
+    },
+  ],
   ["under a highlight in a group that mixes", withGroup("/BM /Multiply", "/BM /Normal")],
   ["under a box in a group with a mask", withGroup("/SMask << /S /Luminosity /G 7 0 R >>", "/SMask /None")],
   ["as a window on a plain colour", { drawn: `q ${ORDER.replace("BT", "BT 7 Tr")} 0 0 1 rg ${WHOLE} Q` }],

@@ -5,7 +5,12 @@ import { combined, type Glyph, type Matrix, matrixOf, type State, UNCHANGED } fr
 /** A letter as the parser gives it, or a number: how far the next one moves back, in thousandths of the size. */
 type Shown =
   | number
-  | { readonly unicode: string; readonly width: number; readonly isSpace: boolean; readonly vmetric?: readonly number[] };
+  | {
+      readonly unicode: string;
+      readonly width: number;
+      readonly isSpace: boolean;
+      readonly vmetric?: readonly number[];
+    };
 
 /** Text lower than this, in points, is not meant for people. */
 export const MIN_HEIGHT = 2;
