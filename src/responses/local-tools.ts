@@ -1,5 +1,5 @@
 import type { InputItem, OutputItem, ResponseTool } from "../contract/responses.ts";
-import { fieldsOf } from "../platform/json.ts";
+import { fieldsOf, isJsonObject } from "../platform/json.ts";
 
 /**
  * Tools that OpenAI defines and the caller executes: `shell`, `local_shell` and `apply_patch`. Models get them as
@@ -14,7 +14,7 @@ interface LocalTool {
   /** The field of a call's item with its arguments. */
   field: "action" | "operation";
   /** What that field has at least. */
-  least: object;
+  least: Readonly<Record<string, unknown>>;
 }
 
 const text = { type: "string" };
@@ -88,12 +88,23 @@ export function localCall(
   arguments_text: string,
 ): LocalCall {
   const { field, least } = LOCAL_TOOLS[type];
-  return { type: `${type}_call`, ...call, [field]: { ...least, ...parsed(arguments_text) } } as LocalCall;
+  const given = Object.entries(parsed(arguments_text)).map(([name, value]) => [
+    name,
+    Array.isArray(least[name]) ? listOf(value) : value,
+  ]);
+  return { type: `${type}_call`, ...call, [field]: { ...least, ...Object.fromEntries(given) } } as LocalCall;
+}
+
+/** A client would execute a text in place of a list letter by letter. */
+function listOf(value: unknown): unknown[] {
+  if (Array.isArray(value)) return value;
+  return typeof value === "string" ? [value] : [];
 }
 
 function parsed(arguments_text: string): Record<string, unknown> {
   try {
-    return fieldsOf(JSON.parse(arguments_text));
+    const given: unknown = JSON.parse(arguments_text);
+    return isJsonObject(given) ? given : {};
   } catch {
     return {};
   }

@@ -4,6 +4,7 @@ import type { ReasoningDetail } from "../contract/completions.ts";
 import type { InputItem, ResponseRequest, ResponseTool } from "../contract/responses.ts";
 import { fieldsOf } from "../platform/json.ts";
 import { replayedItem } from "./input-items.ts";
+import { localFunction, localToolType } from "./local-tools.ts";
 import { customArguments, functionName, offeredTools } from "./tool-names.ts";
 
 /**
@@ -33,6 +34,9 @@ export function nativeRequest(
 
 function nativeTools(tool: ResponseTool): Fields[] {
   if (tool.type === "function" || tool.type === "custom") return [tool as Fields];
+  // OpenAI makes a schema strict by itself, and then its optional fields are required.
+  const local = localToolType(tool);
+  if (local !== null) return [{ type: "function", strict: false, ...localFunction(local) }];
   const { tools } = offeredTools([tool]) as { tools: { function: Fields }[] };
   return tools.map((each) => ({ type: "function", ...each.function }));
 }

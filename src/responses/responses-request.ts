@@ -57,7 +57,7 @@ export function chatRequestOf(asked: ResponseRequest, openEnvelope: OpenEnvelope
   }
   const { tools, callees, dropped } = offeredTools(asked.tools);
   const { messages, origins } = conversationOf(asked, openEnvelope);
-  const chosen = toolChoiceOf(asked.tool_choice, tools as NamedTool[]);
+  const chosen = toolChoiceOf(asked.tool_choice, tools as NamedTool[], callees);
   const { effort, summary } = asked.reasoning ?? {};
   const { format, verbosity } = asked.text ?? {};
   const request = {
@@ -107,24 +107,29 @@ interface NamedTool {
 function toolChoiceOf(
   choice: ResponseRequest["tool_choice"],
   tools: NamedTool[],
+  callees: ReadonlyMap<string, Callee>,
 ): { tools: NamedTool[]; choice: { tool_choice?: ToolChoice } } {
   if (choice === undefined) return { tools, choice: {} };
   if (typeof choice === "string") return { tools, choice: { tool_choice: choice as ToolChoice } };
   if (choice.type === "allowed_tools") {
     const { mode, tools: allowed } = choice as { mode: "auto" | "required"; tools: Chosen[] };
-    const names = new Set(allowed.map(({ type, name, namespace }) => functionName(name ?? type, namespace)));
+    const names = new Set(allowed.map((each) => calledName(each, callees)));
     return { tools: tools.filter((tool) => names.has(tool.function.name)), choice: { tool_choice: mode } };
   }
-  const { type, name, namespace } = choice as Chosen;
-  const is_local = isLocalToolType(type) && tools.some((tool) => tool.function.name === type);
-  if (type !== "function" && type !== "custom" && !is_local) {
+  const called = calledName(choice as Chosen, callees);
+  if (called === null) {
     throw errors.invalidValue(
       "tool_choice",
-      `The tool ${type.slice(0, 40)} is executed by OpenAI and does not exist here. Choose a function, or use an agent with tools.`,
+      `The tool ${choice.type.slice(0, 40)} is executed by OpenAI and does not exist here. Choose a function, or use an agent with tools.`,
     );
   }
-  const called = functionName(is_local ? type : (name ?? ""), namespace);
   return { tools, choice: { tool_choice: { type: "function", function: { name: called } } } };
+}
+
+/** The name of a chosen tool's function; null for a tool that OpenAI executes. */
+function calledName({ type, name, namespace }: Chosen, callees: ReadonlyMap<string, Callee>): string | null {
+  if (isLocalToolType(type)) return callees.get(type)?.type === type ? type : null;
+  return type === "function" || type === "custom" ? functionName(name ?? "", namespace) : null;
 }
 
 interface Chosen {

@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import type { ResponseRequest, ResponseTool } from "../contract/responses.ts";
-import { type LocalToolType, localFunction, localToolType } from "./local-tools.ts";
+import { errors } from "../errors.ts";
+import { isLocalToolType, type LocalToolType, localFunction, localToolType } from "./local-tools.ts";
 
 /**
  * Tools of the Responses API as functions, which every provider has. A namespace becomes part of the function's name; a
@@ -33,7 +34,10 @@ export interface OfferedTools {
   dropped: string[];
 }
 
-/** The request's tools as functions. Tools that OpenAI executes itself are dropped. */
+/**
+ * The request's tools as functions. Tools that OpenAI executes itself are dropped. Throws 400 for a tool with the name of
+ * another one that OpenAI defines.
+ */
 export function offeredTools(tools: ResponseRequest["tools"]): OfferedTools {
   const callees = new Map<string, Callee>();
   const dropped: string[] = [];
@@ -44,10 +48,21 @@ export function offeredTools(tools: ResponseRequest["tools"]): OfferedTools {
   });
   return { tools: offered, callees, dropped };
 
+  function add(called: string, callee: Callee): void {
+    const taken = callees.get(called);
+    if (taken !== undefined && [taken, callee].some(({ type }) => isLocalToolType(type))) {
+      throw errors.invalidValue(
+        "tools",
+        `Two tools are called ${called}, and one is of OpenAI's type ${called}. Rename or leave out the other one.`,
+      );
+    }
+    callees.set(called, callee);
+  }
+
   function one(tool: ResponseTool, namespace: string | null): object[] {
     const local = localToolType(tool);
     if (local !== null) {
-      callees.set(local, { type: local, name: local, namespace: null });
+      add(local, { type: local, name: local, namespace: null });
       return [{ type: "function", function: localFunction(local) }];
     }
     if (tool.type !== "function" && tool.type !== "custom") {
@@ -56,7 +71,7 @@ export function offeredTools(tools: ResponseRequest["tools"]): OfferedTools {
     }
     const { name, description, parameters, strict, format } = tool as Record<string, unknown> & { name: string };
     const called = functionName(name, namespace);
-    callees.set(called, { type: tool.type, name, namespace });
+    add(called, { type: tool.type, name, namespace });
     const described =
       tool.type === "custom"
         ? { description: customDescription(description, format), parameters: CUSTOM_PARAMETERS }

@@ -124,6 +124,41 @@ describe("tools that OpenAI defines and the caller executes", () => {
     expect(await called("local_shell", "no object")).toMatchObject({ action: { type: "exec", command: [] } });
   });
 
+  it("whose command the model wrote as a text have it as one command, which a client would execute letter by letter", async () => {
+    lab.upstream.answer(calling("shell", { commands: "ls /srv" }));
+    const { output } = await openai().responses.create({ ...fields, input: "go", tools });
+    expect(output).toMatchObject([{ type: "shell_call", action: { commands: ["ls /srv"] } }]);
+  });
+
+  it.each([
+    ["a function", { type: "function" as const, name: "shell", parameters: {}, strict: false }],
+    ["a custom tool", { type: "custom" as const, name: "apply_patch" }],
+    ["another such tool", { type: "shell" as const, environment: { type: "local" as const } }],
+  ])("beside %s of the same name are 400, because the model could not tell them apart", async (_kind, other) => {
+    for (const offered of [
+      [...tools, other],
+      [other, ...tools],
+    ]) {
+      const { status, body } = await user.post("/api/v1/responses", { ...fields, input: "go", tools: offered });
+      expect([status, body.error?.param]).toEqual([400, "tools"]);
+      expect(body.error.message).toContain("Rename");
+    }
+  });
+
+  it("are chosen by their type only where they are offered, and a function of their name only by its name", async () => {
+    const shell = { type: "function", name: "shell", parameters: {}, strict: false };
+    const web_search = { ...shell, name: "web_search" };
+    const asked = { ...fields, input: "go", tools: [shell, web_search] };
+    const { body } = await user.post("/api/v1/responses", { ...asked, tool_choice: { type: "shell" } });
+    expect(body.error?.param).toBe("tool_choice");
+    const allowed = [{ type: "function", name: "shell" }, { type: "web_search" }];
+    await user.post("/api/v1/responses", {
+      ...asked,
+      tool_choice: { type: "allowed_tools", mode: "auto", tools: allowed },
+    });
+    expect(sent().tools).toMatchObject([{ function: { name: "shell" } }]);
+  });
+
   it("can be forced, but a shell in a container of OpenAI is dropped", async () => {
     const asked = { ...fields, input: "go" };
     await openai().responses.create({ ...asked, tools, tool_choice: { type: "apply_patch" } });
