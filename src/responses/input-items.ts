@@ -2,7 +2,6 @@ import { type Envelope, isEmpty, type OpenEnvelope } from "../completions/reason
 import type { ChatMessage, ContentPart, ToolCall } from "../contract/completions.ts";
 import type { InputItem, InputPart, ResponseRequest } from "../contract/responses.ts";
 import { errors } from "../errors.ts";
-import { asFunctionItem } from "./local-tools.ts";
 import { customArguments, functionName } from "./tool-names.ts";
 
 /** Converts the input items of the Responses API to messages of a chat completion. Pure. */
@@ -43,7 +42,7 @@ const GENERATED_IMAGE: InputItem = { type: "message", role: "assistant", content
 /** An item of an earlier turn as a model gets it; null for one that has no effect here. */
 export function replayedItem(item: InputItem): InputItem | null {
   if (OF_HOSTED_TOOLS.has(item.type)) return null;
-  return item.type === "image_generation_call" ? GENERATED_IMAGE : asFunctionItem(item);
+  return item.type === "image_generation_call" ? GENERATED_IMAGE : item;
 }
 
 /** `openEnvelope` opens the `encrypted_content` of reasoning items. */

@@ -1,9 +1,10 @@
 import type { InputItem, OutputItem, ResponseTool } from "../contract/responses.ts";
-import { fieldsOf, isJsonObject } from "../platform/json.ts";
+import { isTurnUsed, untilTurn } from "../platform/event-loop-turn.ts";
+import { fieldsOf, isJsonObject, jsonBytes } from "../platform/json.ts";
 
 /**
  * Tools that OpenAI defines and the caller executes: `shell`, `local_shell` and `apply_patch`. Models get them as
- * functions whose arguments are the call's action or operation. Their calls come back as OpenAI's own items. Pure.
+ * functions whose arguments are the call's action or operation. Their calls come back as OpenAI's own items.
  */
 
 export type LocalToolType = "shell" | "local_shell" | "apply_patch";
@@ -112,15 +113,32 @@ function parsed(arguments_text: string): Record<string, unknown> {
 
 const ITEM = /^(shell|local_shell|apply_patch)_call(_output)?$/;
 
-/** An item of such a tool as the function's call or output; other items as they are. */
-export function asFunctionItem(item: InputItem): InputItem {
+/**
+ * The input with items of such tools as calls and outputs of functions. Writes their JSON in slices: 30 MB at once take
+ * up to half a second.
+ */
+export async function withFunctionItems(input: string | InputItem[]): Promise<string | InputItem[]> {
+  if (typeof input === "string" || !input.some(({ type }) => ITEM.test(String(type)))) return input;
+  const items: InputItem[] = [];
+  for (const item of input) {
+    if (isTurnUsed()) await untilTurn();
+    items.push(await asFunctionItem(item));
+  }
+  return items;
+}
+
+async function asFunctionItem(item: InputItem): Promise<InputItem> {
   const [, type, is_output] = ITEM.exec(String(item.type)) ?? [];
   if (type === undefined) return item;
   const { id, call_id = id, output, status, ...fields } = item as Record<string, unknown>;
   if (is_output !== undefined) {
-    const shown = typeof output === "string" ? output : JSON.stringify(output ?? { status });
+    const shown = typeof output === "string" ? output : await jsonText(output ?? { status });
     return { type: "function_call_output", call_id, output: shown } as InputItem;
   }
   const { field } = LOCAL_TOOLS[type as LocalToolType];
-  return { type: "function_call", call_id, name: type, arguments: JSON.stringify(fields[field]) } as InputItem;
+  return { type: "function_call", call_id, name: type, arguments: await jsonText(fields[field]) } as InputItem;
+}
+
+async function jsonText(value: unknown): Promise<string> {
+  return (await jsonBytes(value)).toString();
 }

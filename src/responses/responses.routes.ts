@@ -8,6 +8,7 @@ import { realNowMs } from "../platform/clock.ts";
 import { newId } from "../platform/ids.ts";
 import type { Log } from "../platform/log.ts";
 import type { ItemsStore } from "./items.store.ts";
+import { withFunctionItems } from "./local-tools.ts";
 import { createResponseWriter } from "./responses-answer.ts";
 import { chatRequestOf } from "./responses-request.ts";
 
@@ -23,7 +24,8 @@ export function responseEndpoint(deps: {
   async function answer(http: EndpointRequest, sent: ResponseRequest): Promise<EndpointAnswer> {
     const { request_id } = http;
     const { user_id } = http.caller;
-    const asked = await withReferences(sent, (ids) => items.find(user_id, ids));
+    const resolved = await withReferences(sent, (ids) => items.find(user_id, ids));
+    const asked = { ...resolved, input: await withFunctionItems(resolved.input) };
     const { request, callees, dropped_tools, paramOf, native } = chatRequestOf(asked, (sealed) =>
       envelopes.open(user_id, sealed),
     );

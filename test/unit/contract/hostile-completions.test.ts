@@ -2,6 +2,7 @@ import { expect, it } from "vitest";
 import { createCompletionRoute } from "../../../src/contract/completions.ts";
 import { createMessageRoute } from "../../../src/contract/messages.ts";
 import { createResponseRoute } from "../../../src/contract/responses.ts";
+import { withFunctionItems } from "../../../src/responses/local-tools.ts";
 import { heldDuring } from "../../support/held.ts";
 
 const schema = createCompletionRoute.request.body.content["application/json"].schema;
@@ -70,4 +71,18 @@ it("maps with the caller's own keys and long valid lists are accepted", async ()
   const parameters = { type: "object", properties: wide };
   const tools = [{ type: "function", function: { name: "f", parameters } }];
   expect((await schema.safeParseAsync({ model: "m", messages: list(user), tools, metadata: wide })).success).toBe(true);
+});
+
+it("30 MB of shell calls and their outputs become texts, and do not block the event loop", { retry: 2 }, async () => {
+  const lines = "\n".repeat(2_400);
+  const input = Array.from({ length: 3_000 }, (_, n) => [
+    { type: "shell_call" as const, call_id: `c${n}`, action: { commands: [lines] } },
+    { type: "shell_call_output" as const, call_id: `c${n}`, output: [{ stdout: lines }] },
+  ]).flat();
+  const held_ms = await heldDuring(async () => {
+    const [call] = (await withFunctionItems(input)) as object[];
+    expect(call).toMatchObject({ type: "function_call", arguments: JSON.stringify({ commands: [lines] }) });
+  });
+  console.log(`shell calls: held for ${held_ms.toFixed(0)} ms`);
+  expect(held_ms).toBeLessThan(150);
 });
