@@ -259,16 +259,10 @@ describe("Responses to OpenAI", () => {
     },
   );
 
-  it("tools that the caller executes are functions with optional arguments, which OpenAI's strict schemas do not have", async () => {
-    answerAs("openai", () => ({ text: "ok" }));
-    const body = { model: "native/openai", input: "go", tools: [{ type: "shell" }, { type: "apply_patch" }] };
-    expect((await user.post(RESPONSES, body)).status).toBe(200);
-    expect(sent().tools).toMatchObject([
-      { type: "function", name: "shell", strict: false, parameters: { required: ["commands"] } },
-      { type: "function", name: "apply_patch", strict: false, parameters: { required: ["type", "path"] } },
-    ]);
+  it("a tool that the caller executes is a function with optional arguments, which OpenAI's strict schemas lack", async () => {
+    await user.post(RESPONSES, { model: "native/openai", input: "go", tools: [{ type: "shell" }] });
+    expect(sent().tools).toMatchObject([{ name: "shell", strict: false, parameters: { required: ["commands"] } }]);
   });
-
   it("a custom tool's call is plain text, streamed and not", async () => {
     const call = { type: "custom_tool_call", id: "ctc_1", call_id: "c9", name: "apply_patch", input: 'say "a"' };
     const usage = {
