@@ -32,7 +32,10 @@ export function createAnswerReader() {
     calls[at] = { index: place, call };
   };
   const add = (chunk: Chunk): string => {
-    if (chunk.error != null) throw new PurserError({ status: 502, ...chunk.error });
+    if (chunk.error != null) {
+      const { type, code, message } = chunk.error;
+      throw new PurserError({ status: 502, type, code, message });
+    }
     const choice = chunk.choices?.[0];
     if (choice?.finish_reason != null) finish_reason = finishReasonOf(choice.finish_reason);
     for (const call of choice?.delta?.tool_calls ?? []) addCall(call);

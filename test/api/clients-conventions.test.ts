@@ -124,10 +124,10 @@ describe("addresses", () => {
   });
 
   it.each([
-    ["GET", "/api/v1/agentz", "GET /api/v1/agents,"],
-    ["GET", "/api/v1/billing/plan", "GET /api/v1/billing/plans,"],
-    ["POST", "/api/v1/agents/0190/run", "POST /api/v1/agents/0190/runs,"],
-    ["GET", "/api/v1/user/me", "GET /api/v1/users/me,"],
+    ["GET", "/api/v1/agentz", "GET /api/v1/agents?"],
+    ["GET", "/api/v1/billing/plan", "GET /api/v1/billing/plans?"],
+    ["POST", "/api/v1/agents/0190/run", "POST /api/v1/agents/0190/runs?"],
+    ["GET", "/api/v1/user/me", "GET /api/v1/users/me?"],
   ])("a misspelt path names the right one: %s %s", async (method, path, right) => {
     const { status, body } = await user.request(method, path);
     expect([status, body.error.code]).toEqual([404, "not_found"]);

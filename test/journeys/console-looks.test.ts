@@ -114,6 +114,8 @@ it("the operator reads in words why runs failed", async () => {
   await signUp(context, site.service, "failed@example.com");
   site.upstream.answer(json({ error: { message: "bad" } }, 400));
   await openRun(await create("Failing"));
+  await openRun(await create(LONG_NAME));
+  await page.setViewportSize({ width: 1280, height: 800 });
   await page.goto(`${site.service.url}/operator`);
   await page.getByLabel("Operator key").fill(ADMIN_KEY);
   await page.getByRole("button", { name: "Enter" }).click();
@@ -121,8 +123,6 @@ it("the operator reads in words why runs failed", async () => {
     .getByRole("row", { name: /Failing/ })
     .getByText("The model was unavailable")
     .waitFor();
-  await openRun(await create(LONG_NAME));
-  await page.setViewportSize({ width: 1280, height: 800 });
   await page
     .getByRole("row", { name: /Failing/ })
     .getByRole("link")
