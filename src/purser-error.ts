@@ -48,7 +48,7 @@ export function failure({ message, param, ...shape }: ErrorShape, cause?: unknow
   const short: ErrorShape = {
     ...shape,
     message: withoutMiddle(message, MAX_MESSAGE_CHARS),
-    ...(param !== undefined && { param: withoutMiddle(param, MAX_PARAM_CHARS) }),
+    param: param === undefined ? undefined : withoutMiddle(param, MAX_PARAM_CHARS),
   };
   return new PurserError(short, cause === undefined ? {} : { cause });
 }

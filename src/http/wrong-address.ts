@@ -25,7 +25,8 @@ const NOT_STORED: ReadonlyMap<string, string> = new Map([
   ["files", "Files are not stored here: send them in the request, in base64."],
 ]);
 
-const PLAIN_PATH = /^\/[a-z.]+$/;
+/** Of routes that the reference leaves out: health, metrics, sign-in, Stripe's webhook. */
+const PLAIN_PATH = /^\/(?:api\/v1\/[a-z/-]+|[a-z.]+)$/;
 
 /** An address that differs in more letters is not meant. */
 const MOST_WRONG_LETTERS = 2;
@@ -62,8 +63,8 @@ export function createWrongAddress(app: HttpRouter): (c: Context<HttpEnv>) => Pu
 
 function addressesOf(app: HttpRouter): Address[] {
   const documented = app.openAPIRegistry.definitions.flatMap((each) => (each.type === "route" ? each.route : []));
-  // Health, metrics and the reference are not in the reference.
-  const plain = app.routes.filter(({ method, path }) => method === "GET" && PLAIN_PATH.test(path));
+  // Middlewares have the method ALL.
+  const plain = app.routes.filter(({ method, path }) => method !== "ALL" && PLAIN_PATH.test(path));
   return [...documented, ...plain].map(({ method, path }) => {
     const escaped = path.replace(/[.*+?^$()|[\]\\]/g, "\\$&").replace(/\{[^}]+\}/g, "[^/]+");
     return { method: method.toUpperCase(), path, pattern: new RegExp(`^${escaped}$`) };

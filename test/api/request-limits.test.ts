@@ -35,8 +35,8 @@ function answerWithoutBody(path: string): Promise<string> {
 
 describe("bodies on paths that need no key", () => {
   it.each([
-    ["/api/v1/auth/sign-in", 16_384],
-    ["/api/v1/auth/sign-up", 16_384],
+    ["/api/v1/auth/sign-in/email", 16_384],
+    ["/api/v1/auth/sign-up/email", 16_384],
     ["/api/v1/api-keys/revoke-leaked", 16_384],
     ["/api/v1/billing/stripe/webhook", 262_144],
   ])("%s: more than %i bytes are rejected, declared or not", async (path, limit) => {
