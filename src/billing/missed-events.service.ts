@@ -104,8 +104,9 @@ export function createMissedEvents(
     nextDueAt: async () => null,
     async carryOut() {
       const list = payments.event_list;
-      const row = list === undefined ? undefined : await claim(list);
-      if (list === undefined || row === undefined) return;
+      if (list === undefined) return;
+      const row = await claim(list);
+      if (row === undefined) return;
       try {
         await readPage(list, row);
       } catch (error) {

@@ -2,9 +2,8 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import type { Db } from "../../src/platform/db.ts";
 import { expectCleanAudit } from "../support/lab.ts";
 import { type Client, type Service, startService } from "../support/service.ts";
-import { startStripe, WEBHOOK_SECRET } from "../support/stripe.ts";
+import { startStripe, stripeSettings } from "../support/stripe.ts";
 import type { Subscription } from "../support/stripe-objects.ts";
-import { STRIPE_KEY } from "../support/stripe-server.ts";
 
 // Events and orders that arrive at Purser or at Stripe after their subscription or their user has ended.
 
@@ -19,13 +18,7 @@ let user: Client;
 beforeAll(async () => {
   stripe = await startStripe({ now: () => NOW });
   service = await startService({
-    env: {
-      PURSER_TEST_CLOCK: NOW,
-      PURSER_PAYMENTS: "stripe",
-      STRIPE_SECRET_KEY: STRIPE_KEY,
-      STRIPE_WEBHOOK_SECRET: WEBHOOK_SECRET,
-      STRIPE_API_BASE: stripe.url,
-    },
+    env: stripeSettings(stripe, NOW),
   });
   db = await service.database.open();
 });

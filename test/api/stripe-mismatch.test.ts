@@ -3,9 +3,8 @@ import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { expectCleanAudit } from "../support/lab.ts";
 import { type Client, type Service, startService } from "../support/service.ts";
-import { startStripe, WEBHOOK_SECRET } from "../support/stripe.ts";
+import { startStripe, stripeSettings } from "../support/stripe.ts";
 import type { Subscription } from "../support/stripe-objects.ts";
-import { STRIPE_KEY } from "../support/stripe-server.ts";
 
 // Stripe reports a payment. The order decides its right amount.
 
@@ -17,13 +16,7 @@ beforeAll(async () => {
   stripe = await startStripe({ now: () => now });
   service = await startService({
     config: {},
-    env: {
-      PURSER_TEST_CLOCK: now,
-      PURSER_PAYMENTS: "stripe",
-      STRIPE_SECRET_KEY: STRIPE_KEY,
-      STRIPE_WEBHOOK_SECRET: WEBHOOK_SECRET,
-      STRIPE_API_BASE: stripe.url,
-    },
+    env: stripeSettings(stripe, now),
   });
 });
 beforeEach(async () => {

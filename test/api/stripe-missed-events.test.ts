@@ -5,7 +5,7 @@ import { newId } from "../../src/platform/ids.ts";
 import { createBillingFixture } from "../support/billing.ts";
 import { expectCleanAudit } from "../support/lab.ts";
 import { type Client, type Service, startService } from "../support/service.ts";
-import { type StripeEvent, startStripe, WEBHOOK_SECRET } from "../support/stripe.ts";
+import { type StripeEvent, startStripe, stripeSettings, WEBHOOK_SECRET } from "../support/stripe.ts";
 import { STRIPE_KEY } from "../support/stripe-server.ts";
 
 // contract 5.8.1: events that Stripe's webhook did not deliver are read from Stripe's list of events.
@@ -26,13 +26,7 @@ let user: Client;
 beforeAll(async () => {
   stripe = await startStripe({ now: () => NOW });
   service = await startService({
-    env: {
-      PURSER_TEST_CLOCK: NOW,
-      PURSER_PAYMENTS: "stripe",
-      STRIPE_SECRET_KEY: STRIPE_KEY,
-      STRIPE_WEBHOOK_SECRET: WEBHOOK_SECRET,
-      STRIPE_API_BASE: stripe.url,
-    },
+    env: stripeSettings(stripe, NOW),
   });
   db = await service.database.open();
 });

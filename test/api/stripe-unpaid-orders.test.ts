@@ -1,8 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { USER_ROWS } from "../../src/constants.ts";
 import { type Client, type Service, startService } from "../support/service.ts";
-import { startStripe, WEBHOOK_SECRET } from "../support/stripe.ts";
-import { STRIPE_KEY } from "../support/stripe-server.ts";
+import { startStripe, stripeSettings } from "../support/stripe.ts";
 
 // contract 5.6.1: a user, or a stolen key, does not open checkout pages without end.
 
@@ -14,13 +13,7 @@ let user: Client;
 beforeAll(async () => {
   stripe = await startStripe({ now: () => now });
   service = await startService({
-    env: {
-      PURSER_TEST_CLOCK: now,
-      PURSER_PAYMENTS: "stripe",
-      STRIPE_SECRET_KEY: STRIPE_KEY,
-      STRIPE_WEBHOOK_SECRET: WEBHOOK_SECRET,
-      STRIPE_API_BASE: stripe.url,
-    },
+    env: stripeSettings(stripe, now),
   });
 });
 beforeEach(async () => {

@@ -1,7 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type Client, type Service, startService } from "../support/service.ts";
-import { type StripeEvent, startStripe, WEBHOOK_SECRET } from "../support/stripe.ts";
-import { STRIPE_KEY } from "../support/stripe-server.ts";
+import { type StripeEvent, startStripe, stripeSettings } from "../support/stripe.ts";
 
 // contract 5: payments through a local fake of Stripe. Events arrive in any order and may repeat.
 
@@ -11,13 +10,7 @@ let service: Service;
 beforeAll(async () => {
   stripe = await startStripe({ now: () => now });
   service = await startService({
-    env: {
-      PURSER_TEST_CLOCK: now,
-      PURSER_PAYMENTS: "stripe",
-      STRIPE_SECRET_KEY: STRIPE_KEY,
-      STRIPE_WEBHOOK_SECRET: WEBHOOK_SECRET,
-      STRIPE_API_BASE: stripe.url,
-    },
+    env: stripeSettings(stripe, now),
   });
 });
 afterAll(async () => {

@@ -1,4 +1,4 @@
-import { createEventLog } from "./stripe-event-log.ts";
+import { createEventLog, WEBHOOK_SECRET } from "./stripe-event-log.ts";
 import type {
   Charge,
   Customer,
@@ -10,13 +10,22 @@ import type {
   StripeObject,
   Subscription,
 } from "./stripe-objects.ts";
-import { declined, type Form, invalid, noSuch, type Route, serveStripe } from "./stripe-server.ts";
+import { declined, type Form, invalid, noSuch, type Route, STRIPE_KEY, serveStripe } from "./stripe-server.ts";
 
 // A local fake of the part of Stripe that Purser uses: the same paths, form bodies, idempotency keys and objects.
 // The test acts for the payer and the bank: pay, expire, renew, refund, dispute. It also delivers the events itself,
 // signed, in any order and as often as it likes.
 
 export { type StripeEvent, WEBHOOK_SECRET } from "./stripe-event-log.ts";
+
+/** The settings of a service that uses the fake, with the clock at `now`. */
+export const stripeSettings = (stripe: { url: string }, now: string) => ({
+  PURSER_TEST_CLOCK: now,
+  PURSER_PAYMENTS: "stripe",
+  STRIPE_SECRET_KEY: STRIPE_KEY,
+  STRIPE_WEBHOOK_SECRET: WEBHOOK_SECRET,
+  STRIPE_API_BASE: stripe.url,
+});
 
 /** `now` is the time from which Stripe counts periods, as an ISO instant. */
 export async function startStripe(options: { now(): string }) {

@@ -128,17 +128,19 @@ export function shared(one: Box, other: Box): Box {
   ];
 }
 
+function numbersOf(value: unknown): number[] {
+  return ArrayBuffer.isView(value) || Array.isArray(value) ? Array.from(value as ArrayLike<unknown>, Number) : [];
+}
+
 /** A transformation that the parser gives, or null. */
 export function matrixOf(value: unknown): Matrix | null {
-  const numbers =
-    ArrayBuffer.isView(value) || Array.isArray(value) ? Array.from(value as ArrayLike<unknown>, Number) : [];
+  const numbers = numbersOf(value);
   return numbers.length === 6 && numbers.every(Number.isFinite) ? (numbers as unknown as Matrix) : null;
 }
 
 /** A rectangle that the parser gives, or null. */
 export function boxOf(value: unknown): Box | null {
-  const numbers =
-    ArrayBuffer.isView(value) || Array.isArray(value) ? Array.from(value as ArrayLike<unknown>, Number) : [];
+  const numbers = numbersOf(value);
   const [x0, y0, x1, y1] = numbers;
   if (x0 === undefined || y0 === undefined || x1 === undefined || y1 === undefined) return null;
   if (![x0, y0, x1, y1].every(Number.isFinite)) return null;
