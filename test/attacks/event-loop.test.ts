@@ -3,22 +3,17 @@ import type { AuthSettings, ToolsConfig } from "../../src/contract/tools.ts";
 import { createSecretScanner } from "../../src/platform/secret-scanner.ts";
 import { newMark } from "../../src/safety/fence.ts";
 import { createSanitizer } from "../../src/safety/sanitizer.ts";
-import { heldDuring } from "../support/held.ts";
+import { expectShortTurn, heldDuring } from "../support/held.ts";
 import { answerAsMcp, mcpTool } from "../support/mcp-messages.ts";
-import { measureEventLoopDelay } from "../support/measure-loop-delay.ts";
 import { type Site, startSite } from "../support/sites.ts";
 import { aCall, toolsWith, UNSTOPPED } from "../support/tools.ts";
 
-// A costly page or MCP server would block the service's event loop, and so every other user's request. The delay should
-// stay under 50 ms and is printed. The test asserts this thread's processor time in one turn, because other processes
-// do not count in it. That time also varies on a busy machine, so the bound is wider and each test has three attempts.
+// A costly page or MCP server would block the service's event loop, and so every other user's request.
 
-const BOUND_MS = 150;
 const BYTES = 4_900_000;
 const SECRETS = Object.fromEntries(
   Array.from({ length: 20 }, (_, n) => [`KEY_${n}`, `sk_live_${n}_0123456789abcdefghijklmnop`]),
 );
-const delays: string[] = [];
 let site: Site;
 let page: { type: string; body: Buffer } = { type: "", body: Buffer.alloc(0) };
 let answer_mcp: (method: string, id: unknown) => { type: string; body: string } | null = () => null;
@@ -41,20 +36,15 @@ beforeAll(async () => {
     },
   });
 });
-afterAll(async () => {
-  await site.close();
-  console.log(`worst delay of the event loop:\n${delays.join("\n")}`);
-});
+afterAll(() => site.close());
 
-/** Returns the result of `work`. Prints its worst delay, and asserts the processor time that it blocked the event loop. */
+/** Returns the result of `work`, which may not block the event loop for long. */
 async function within<T>(name: string, work: () => Promise<T>): Promise<T> {
-  const measured = measureEventLoopDelay();
   let result: T | undefined;
   const held_ms = await heldDuring(async () => {
     result = await work();
   });
-  delays.push(`${name} ${measured.stop().toFixed(0)} ms (held ${held_ms.toFixed(0)} ms)`);
-  expect(held_ms, name).toBeLessThan(BOUND_MS);
+  await expectShortTurn(name, held_ms);
   return result as T;
 }
 

@@ -2,7 +2,7 @@ import type { ServerResponse } from "node:http";
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import type { McpServer, ToolsConfig } from "../../../src/contract/tools.ts";
-import { heldDuring } from "../../support/held.ts";
+import { expectShortTurn, heldDuring } from "../../support/held.ts";
 import { answerAsMcp, mcpTool } from "../../support/mcp-messages.ts";
 import { type Site, startSite } from "../../support/sites.ts";
 import { aCall, toolsWith, UNSTOPPED } from "../../support/tools.ts";
@@ -272,13 +272,14 @@ describe("the result of a call", () => {
     expect(repeated.result.match(/"berth"/g)).toHaveLength(1);
   });
 
-  it("whose text has 900,000 levels, with structured content, does not block the event loop", async () => {
+  it("whose text has 900,000 levels, with structured content, does not block the event loop", {
+    retry: 2,
+  }, async () => {
     const text = "[".repeat(900_000) + "]".repeat(900_000);
     const held_ms = await heldDuring(async () => {
       await calling({ content: [{ type: "text", text }], structuredContent: { berth: 7 } });
     });
-    console.log(`a text of 900,000 levels: event loop held for ${held_ms.toFixed(0)} ms at most`);
-    expect(held_ms).toBeLessThan(500);
+    await expectShortTurn("a text of 900,000 levels", held_ms);
   });
 
   it("passes on real pictures, and no other data that is declared as a picture", async () => {

@@ -3,7 +3,7 @@ import { newConfig } from "../../../src/agents/agent-config.ts";
 import type { ToolsConfig, WebFetchSettings } from "../../../src/contract/tools.ts";
 import { taintOf } from "../../../src/runs/tool-step.ts";
 import { isUrlKnown } from "../../../src/tools/destinations.ts";
-import { heldDuring } from "../../support/held.ts";
+import { expectShortTurn, heldDuring } from "../../support/held.ts";
 import { type Site, startSite } from "../../support/sites.ts";
 import { aCall, toolsWith } from "../../support/tools.ts";
 
@@ -47,12 +47,14 @@ describe("once tainted, an address", () => {
     ["with a listed host in its user name", "https://api.example@evil.example/", ["api.example"], false],
   ])("%s: %s", async (_what, url, hosts, known) => expect(await isUrlKnown(new URL(url), tainted, hosts)).toBe(known));
 
-  it("is searched without blocking the event loop (attack: 400,000 addresses in the owner's text)", async () => {
+  it("is searched without blocking the event loop (attack: 400,000 addresses in the owner's text)", {
+    retry: 2,
+  }, async () => {
     const owner_text = Array.from({ length: 400_000 }, (_, n) => `http://a.example/${n}`).join(" ");
     const held_ms = await heldDuring(async () => {
       expect(await isUrlKnown(new URL("http://a.example/x"), { ...tainted, owner_text }, [])).toBe(false);
     });
-    expect(held_ms).toBeLessThan(100);
+    await expectShortTurn("400,000 addresses", held_ms);
   });
 });
 
