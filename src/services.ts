@@ -13,6 +13,7 @@ import type { StripePayments } from "./billing/stripe.adapter.ts";
 import { createCompletions } from "./completions/completions.service.ts";
 import { createEnvelopes } from "./completions/reasoning-envelope.ts";
 import type { Config } from "./config.ts";
+import type { AgentNamesOf } from "./contract/agent-name.ts";
 import { OAUTH_CALLBACK, OAUTH_CLIENT_METADATA } from "./contract/oauth-secrets.ts";
 import { createIdempotencyStore } from "./http/idempotency.store.ts";
 import { withChargeMetrics } from "./ledger/charge-metrics.ts";
@@ -22,6 +23,7 @@ import { createLimits } from "./limits/limits.service.ts";
 import { createModels } from "./models/models.service.ts";
 import { isProviderFailure } from "./models/provider-errors.ts";
 import { createNotifiers } from "./notice-mappers.ts";
+import type { MailDeps } from "./notices/mail-delivery.ts";
 import { createNotices } from "./notices/notices.service.ts";
 import { createActs } from "./operator/acts.service.ts";
 import { ACT_INVARIANTS } from "./operator/acts.store.ts";
@@ -29,7 +31,7 @@ import { createOperatorKeys } from "./operator/operator-keys.service.ts";
 import { addDays, type Clock } from "./platform/clock.ts";
 import type { Db, InSameTx, Tx } from "./platform/db.ts";
 import { describeUnexpected, type Log } from "./platform/log.ts";
-import { createMailer } from "./platform/mail.ts";
+import { createMailer, type Mailer } from "./platform/mail.ts";
 import type { Metrics } from "./platform/metrics.ts";
 import { createPublicAddress, type PublicAddress } from "./platform/public-address.ts";
 import { createReads } from "./platform/standby.ts";
@@ -49,10 +51,14 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
   const live: LiveSettings = { limits: config.limits, plans: config.plans, trial: config.trial };
   const base = await openBase(config, log);
   const { db, clock, outbound, cipherFor, metrics, tracer, settable, standby } = base;
-  const { egress_allow, routing_buckets } = config;
+  const { routing_buckets } = config;
   const core = { db, clock, log };
-  const notices = createNotices({ ...core, outbound, metrics, egress_allow, cipher: cipherFor("webhook endpoints") });
-  const notify = createNotifiers(notices);
+  const mailer = createMailer(config.mail, log);
+  const address = createPublicAddress(config);
+  const addressOf = (user_id: string) => sign_in.signIn.provenAddress(user_id);
+  const agentNames: AgentNamesOf = (user_id, ids) => work.agents.names(user_id, ids);
+  const mail = { mailer, url: address.url, addressOf, agentNames };
+  const { notices, notify } = createNoticeServices({ config, log, base, mail });
   const onKeyChange: OnKeyChange = (key, tx) => work.schedule_keys.onKeyChange(key, tx);
   const accounts = await createAccounts({ ...core, routing_buckets, onKeyChange });
   const ledger = createLedger({
@@ -68,8 +74,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
   const modelId = (name: string) => (models.find(name) ?? models.findEmbedding(name))?.id ?? name;
   const limits = await createLimits({ db, plans: () => live.plans, modelId });
   const charges = withChargeMetrics(ledger, { metrics, log, countTokens: limits.countTokens });
-  const address = createPublicAddress(config);
-  const sign_in = await createSignInServices({ config, live, log, base, address, ledger, passwords });
+  const sign_in = await createSignInServices({ config, live, log, base, mailer, address, ledger, passwords });
   const meansOf = (user_id: string) => billing.means(user_id);
   const completions = createCompletions({
     models,
@@ -104,25 +109,35 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
   const eraseUser = createEraseUser({ db, accounts, others, signIn: sign_in.signIn, vault });
   const reload = createReload({ config, live, models, log });
   const process_wide = { config, live, reload, log, metrics, tracer, db, clock, settable, standby, address };
-  const of_users = { accounts, ...sign_in, eraseUser, limits, notices, vault, webhook_keys };
+  const of_users = { accounts, mailer, ...sign_in, eraseUser, limits, notices, vault, webhook_keys };
   const of_money = { ledger, models, completions, stripe, billing, acts, operator_keys };
   return { ...process_wide, ...of_users, ...of_money, ...work, ...sealed, oauth_identity: oauth.identity };
 }
 
-/** Sign-in with its mails, and the trials that sign-ups get. */
+/** Notices, and the functions by which other modules create them. */
+function createNoticeServices(parts: { config: Config; log: Log; base: Base; mail: MailDeps }) {
+  const { config, log, base, mail } = parts;
+  const { db, clock, outbound, metrics } = base;
+  const { egress_allow } = config;
+  const cipher = base.cipherFor("webhook endpoints");
+  const notices = createNotices({ db, clock, log, outbound, metrics, egress_allow, cipher, mail });
+  return { notices, notify: createNotifiers(notices) };
+}
+
+/** Sign-in, and the trials that sign-ups get. */
 async function createSignInServices(parts: {
   config: Config;
   live: LiveSettings;
   log: Log;
   base: Base;
+  mailer: Mailer;
   address: PublicAddress;
   ledger: Ledger;
   passwords: Passwords;
 }) {
-  const { config, live, log, base, address, ledger, passwords } = parts;
+  const { config, live, log, base, mailer, address, ledger, passwords } = parts;
   const { db, clock } = base;
   const { routing_buckets, signup, verification } = config;
-  const mailer = createMailer(config.mail, log);
   const trials = await createTrials({ db, cipher: base.cipherFor("trials") });
   const signIn = await createSignIn({
     db,
@@ -136,7 +151,7 @@ async function createSignInServices(parts: {
     url: address.url,
     openAccount: trialGiver({ trials, clock, ledger, live }),
   });
-  return { mailer, trials, signIn };
+  return { trials, signIn };
 }
 
 /** The stores of callers' requests and answers, which are encrypted. */

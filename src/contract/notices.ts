@@ -34,25 +34,28 @@ export const webhookEndpointSchema = z
     id: uuidSchema,
     url: z.string(),
     events: z.array(eventSchema),
-    status: z.enum(["enabled", "disabled"]).openapi({ description: "disabled once it has answered 410 Gone" }),
+    status: z
+      .enum(["enabled", "disabled"])
+      .openapi({ description: "disabled once it has answered 410 Gone, or its e-mail address is no longer yours" }),
     created_at: instantSchema,
     disabled_at: instantSchema.nullable(),
   })
   .openapi("WebhookEndpoint");
 export type WebhookEndpoint = z.infer<typeof webhookEndpointSchema>;
 
-const shownOnce = z
-  .string()
-  .openapi({ description: "`whsec_…`, for any Standard Webhooks library: shown once, never again" });
+const shownOnce = z.string().nullable().openapi({
+  description: "`whsec_…`, for any Standard Webhooks library: shown once, never again; null: an e-mail is not signed",
+});
 const createdWebhookEndpointSchema = webhookEndpointSchema
   .extend({ secret: shownOnce })
   .openapi("CreatedWebhookEndpoint");
 
 export const createWebhookEndpointSchema = z
   .strictObject({
-    url: textSchema(2048)
-      .min(1)
-      .openapi({ description: "https; http where the operator allows the host", example: "https://example.com/hook" }),
+    url: textSchema(2048).min(1).openapi({
+      description: "https; http where the operator allows the host; or mailto: and your own address",
+      example: "https://example.com/hook",
+    }),
     events: z.array(eventSchema).min(1).max(100),
   })
   .openapi("CreateWebhookEndpoint");
@@ -63,7 +66,11 @@ export const noticeDeliverySchema = z
     status: z.enum(["pending", "delivered", "failed"]),
     attempts: z.number().int(),
     last_attempt_at: instantSchema.nullable(),
-    last_status: z.number().int().nullable().openapi({ description: "HTTP status of the last answer" }),
+    last_status: z
+      .number()
+      .int()
+      .nullable()
+      .openapi({ description: "HTTP status of the last answer; of an e-mail, the mail server's" }),
     last_error: z.string().nullable().openapi({ description: "why there was no answer, as a code" }),
     next_attempt_at: instantSchema.nullable(),
     delivered_at: instantSchema.nullable(),
@@ -106,7 +113,7 @@ export const createWebhookEndpoint = createRoute({
   method: "post",
   path: "/api/v1/webhook-endpoints",
   tags,
-  summary: "Have events delivered to a URL, signed by Standard Webhooks",
+  summary: "Have events delivered to a URL, signed by Standard Webhooks, or to your own e-mail address",
   ...needs("billing:write"),
   request: jsonBody(createWebhookEndpointSchema),
   responses: {

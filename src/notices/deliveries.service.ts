@@ -11,6 +11,7 @@ import { backoff } from "../platform/retry.ts";
 import { webhookHeaders } from "../platform/standard-webhooks.ts";
 import { type ClaimedDelivery, createDeliveryStore } from "./delivery.store.ts";
 import { isSecureEnough } from "./destination.ts";
+import { createMailDelivery, isMailUrl, type MailDeps } from "./mail-delivery.ts";
 import type { TryResult, Verdict } from "./notices.types.ts";
 
 /** Seconds from each failed try to the next: from 5 s to 8 h. The last value repeats. */
@@ -40,6 +41,7 @@ export interface DeliveriesDeps {
   allowance: EgressAllowance;
   log: Log;
   metrics: Pick<Metrics, "noticeTry">;
+  mail: MailDeps;
 }
 
 /** Binds a sealed secret to its row. */
@@ -51,6 +53,7 @@ export function secretContext({ user_id, endpoint_id }: { user_id: string; endpo
 export function createDeliveries(deps: DeliveriesDeps) {
   const { db, clock, log, metrics } = deps;
   const store = createDeliveryStore(db);
+  const mails = createMailDelivery(deps.mail, store);
   const stopping = new AbortController();
   /** The running tries of this node, by endpoint. */
   const tries = new Map<string, { delivery: ClaimedDelivery; done: Promise<void> }>();
@@ -58,7 +61,9 @@ export function createDeliveries(deps: DeliveriesDeps) {
   let timer: NodeJS.Timeout | undefined;
 
   const carryOut = async (delivery: ClaimedDelivery) => {
-    const result = await attempt(deps, delivery, stopping.signal);
+    const result = isMailUrl(delivery.url)
+      ? await mails.attempt(delivery, stopping.signal)
+      : await post(deps, delivery, stopping.signal);
     if (result === null) return store.release(delivery);
     const verdict = verdictOf(result, { attempt: delivery.attempts, age_s: delivery.age_s });
     await store.settle(delivery, result, verdict);
@@ -94,6 +99,7 @@ export function createDeliveries(deps: DeliveriesDeps) {
   );
 
   return {
+    mailUrlProblem: mails.urlProblem,
     /** Starts delivering. */
     async start(): Promise<void> {
       stopListening = await db.listen("notice_due", filling.run, filling.run);
@@ -111,8 +117,8 @@ export function createDeliveries(deps: DeliveriesDeps) {
   };
 }
 
-/** Sends a delivery once. Returns null when `signal` aborted it without a result. */
-async function attempt(
+/** Posts a delivery once. Returns null when `signal` aborted it without a result. */
+async function post(
   { cipher, outbound, allowance }: DeliveriesDeps,
   delivery: ClaimedDelivery,
   signal: AbortSignal,

@@ -64,6 +64,16 @@ export function createDeliveryStore(db: Db) {
         ],
       });
     },
+    /** The mails to the user of the last 24 hours. */
+    async mailsOfDay(user_id: string): Promise<number> {
+      const [row] = await db.query<{ count: number }>({
+        text: `select count(*)::integer as count from notice_delivery d
+          join webhook_endpoint e on e.user_id = d.user_id and e.id = d.endpoint_id
+          where d.user_id = $1 and e.url like 'mailto:%' and d.delivered_at > clock_timestamp() - interval '1 day'`,
+        values: [user_id],
+      });
+      return row?.count ?? 0;
+    },
     /** Releases the claim of an aborted try, so that another node can claim it. */
     async release(delivery: ClaimedDelivery): Promise<void> {
       await db.query({
@@ -87,3 +97,5 @@ export function createDeliveryStore(db: Db) {
     },
   };
 }
+
+export type DeliveryStore = ReturnType<typeof createDeliveryStore>;

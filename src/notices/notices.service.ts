@@ -13,6 +13,7 @@ import { newWebhookSecret } from "../platform/standard-webhooks.ts";
 import { hasMoreRows } from "../platform/statements.ts";
 import { createDeliveries, secretContext } from "./deliveries.service.ts";
 import { urlProblem } from "./destination.ts";
+import { isMailUrl, type MailDeps } from "./mail-delivery.ts";
 import { createNoticesStore, type EndpointRow } from "./notices.store.ts";
 import type { NewNotice } from "./notices.types.ts";
 
@@ -29,6 +30,7 @@ export interface NoticesDeps {
   egress_allow: readonly string[];
   log: Log;
   metrics: Pick<Metrics, "noticeTry">;
+  mail: MailDeps;
 }
 
 /** Notices to users and their endpoints. Owns `webhook_endpoint`, `notice` and `notice_delivery`. */
@@ -58,14 +60,17 @@ export function createNotices(deps: NoticesDeps) {
     },
 
     /**
-     * Creates an endpoint; its secret is shown only in this answer. Throws 400 for an invalid URL, 409 beyond the
-     * limit.
+     * Creates an endpoint; its secret is shown only in this answer, and null for e-mail, which is not signed. Throws
+     * 400 for an invalid URL, 409 beyond the limit.
      */
     async createEndpoint(
       user_id: string,
       wanted: { url: string; events: readonly NoticeEvent[] },
-    ): Promise<WebhookEndpoint & { secret: string }> {
-      const problem = urlProblem(wanted.url, allowance);
+    ): Promise<WebhookEndpoint & { secret: string | null }> {
+      const is_mail = isMailUrl(wanted.url);
+      const problem = is_mail
+        ? await deliveries.mailUrlProblem(user_id, wanted.url)
+        : urlProblem(wanted.url, allowance);
       if (problem !== null) throw errors.invalidValue("url", problem);
       const id = newId();
       const secret = newWebhookSecret();
@@ -76,7 +81,7 @@ export function createNotices(deps: NoticesDeps) {
         const most = USER_ROWS.webhook_endpoints;
         if (await hasMoreRows(tx, { table: "webhook_endpoint", user_id, most })) throw errors.endpointLimitReached();
       });
-      return { ...endpointRecord({ ...row, disabled_at: null }), secret };
+      return { ...endpointRecord({ ...row, disabled_at: null }), secret: is_mail ? null : secret };
     },
     /** Lists endpoints, newest first. `before_id` is the last one of the previous page. */
     async endpoints(user_id: string, page: { limit: number; before_id: string | null }): Promise<WebhookEndpoint[]> {

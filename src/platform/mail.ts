@@ -8,6 +8,14 @@ export interface Mail {
   text: string;
   /** The link in the text. Without a mail server, the log shows it. */
   link: string;
+  /** The same for each try, so that a mail program shows a repeated mail once. */
+  id?: string;
+}
+
+/** `error`: why the mail was not sent, as a code; null: it was. `status`: the mail server's answer, if it gave one. */
+export interface MailResult {
+  status: number | null;
+  error: string | null;
 }
 
 export interface Mailer {
@@ -15,11 +23,14 @@ export interface Mailer {
   readonly delivery: "mail" | "log";
   /** Sends in the background and logs failures. So the response time does not reveal whether a mail is sent. */
   send(mail: Mail): void;
+  /** Sends a mail once. */
+  trySend(mail: Mail): Promise<MailResult>;
   /** Waits for mails in progress. Gives up on mails that wait for a retry. */
   close(): Promise<void>;
 }
 
 const TIMEOUT_MS = 10_000;
+const SENT_STATUS = 250;
 /** Pause before each try. They outlast greylisting and short outages, while the person still waits for the mail. */
 const TRIES_MS = [0, ...backoff({ first: 1_000, max: 60_000, retries: 4 })];
 
@@ -28,30 +39,43 @@ export function createMailer(settings: { smtp_url: string; from: string } | null
   if (settings === null) {
     const send = ({ to, link }: Mail) =>
       log.warn({ to, link }, "SMTP_URL is not set: hand this link to who it is for, once you know them");
-    return { delivery: "log", send, close: async () => {} };
+    const trySend = async () => ({ status: null, error: "no_mail_server" });
+    return { delivery: "log", send, trySend, close: async () => {} };
   }
   let opening: Promise<Transporter> | undefined;
   const closing = new AbortController();
   const sending = new Set<Promise<void>>();
 
-  const deliver = async ({ to, subject, text }: Mail) => {
+  const trySend = async ({ to, subject, text, id }: Mail): Promise<MailResult> => {
+    try {
+      opening ??= openTransport(settings);
+      // As an object, the address is a single recipient and is never parsed into several.
+      const mail = {
+        to: { name: "", address: to },
+        subject,
+        text,
+        ...(id !== undefined && { messageId: `<${id}@purser>` }),
+      };
+      await (await opening).sendMail(mail);
+      return { status: SENT_STATUS, error: null };
+    } catch (error) {
+      const { code, responseCode } = error as { code?: string; responseCode?: number };
+      return { status: responseCode ?? null, error: code ?? "mail_failed" };
+    }
+  };
+  const deliver = async (mail: Mail) => {
     for (const [tries, pause_ms] of TRIES_MS.entries()) {
       await pause(pause_ms, closing.signal);
       if (tries > 0 && closing.signal.aborted) return;
-      try {
-        // As an object, the address is a single recipient and is never parsed into several.
-        opening ??= openTransport(settings);
-        await (await opening).sendMail({ to: { name: "", address: to }, subject, text });
-        return;
-      } catch (error) {
-        const { code, responseCode } = error as { code?: string; responseCode?: number };
-        log.error({ code, smtp_status: responseCode, try: tries + 1, of: TRIES_MS.length }, "a mail was not sent");
-        if (responseCode !== undefined && responseCode >= 500) return;
-      }
+      const { status, error } = await trySend(mail);
+      if (error === null) return;
+      log.error({ code: error, smtp_status: status, try: tries + 1, of: TRIES_MS.length }, "a mail was not sent");
+      if (status !== null && status >= 500) return;
     }
   };
   return {
     delivery: "mail",
+    trySend,
     send(mail) {
       const sent = deliver(mail).finally(() => sending.delete(sent));
       sending.add(sent);

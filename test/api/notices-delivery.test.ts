@@ -41,8 +41,10 @@ async function startNode(options: Parameters<typeof noticesNode>[1] = {}): Promi
   return node;
 }
 
-const endpoint = (node: Notices, path = "/hook", base = receiver.url) =>
-  node.createEndpoint(user_id, { url: base + path, events: ["run.failed"] });
+const endpoint = async (node: Notices, path = "/hook", base = receiver.url) => {
+  const { id, secret } = await node.createEndpoint(user_id, { url: base + path, events: ["run.failed"] });
+  return { id, secret: secret ?? "" };
+};
 const latest = async (node: Notices): Promise<NoticeDelivery | undefined> =>
   (await node.list(user_id, { event: null, limit: 1, before_id: null }))[0]?.deliveries[0];
 /** The latest notice's delivery, once it matches. */

@@ -2,6 +2,7 @@ import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest";
 import { shows, startChromium } from "../support/chromium.ts";
 import { asPerson, buildConsole, choose, PASSWORD, signUp } from "../support/console.ts";
+import { startMailServer } from "../support/mail-server.ts";
 import { ADMIN_KEY, type Service, startService } from "../support/service.ts";
 
 // The two pages with the most fields: the agent editor, and the operator's page.
@@ -368,4 +369,25 @@ it("a person signs up by a link and sets the password on its page; another spell
   await page.getByRole("heading", { name: "Overview" }).waitFor();
   expect((await asPerson(context, service, "GET", "/users/me")).token_balance).toBe(0);
   await service.restart();
+});
+
+it("a person with a confirmed address has their notices mailed", async () => {
+  const mails = await startMailServer();
+  await service.restart({ SMTP_URL: mails.url });
+  await context.clearCookies();
+  await page.goto(`${service.url}/sign-up`);
+  await page.getByLabel("E-mail").fill("mailed@example.com");
+  await page.getByRole("button", { name: "Create account" }).click();
+  await expect.poll(() => mails.to("mailed@example.com").length).toBe(1);
+  await page.goto(mails.received[0]?.link ?? "");
+  await page.getByLabel("Password").fill(PASSWORD);
+  await page.getByRole("button", { name: "Set the password and enter" }).click();
+  await page.getByRole("heading", { name: "Overview" }).waitFor();
+  await page.goto(`${service.url}/notices`);
+  await page.getByRole("button", { name: "New endpoint" }).click();
+  await page.getByLabel("Send to").getByText("my e-mail address (mailed@example.com)").waitFor();
+  await page.getByRole("button", { name: "Create endpoint" }).click();
+  await page.getByRole("cell", { name: "mailed@example.com", exact: true }).waitFor();
+  await service.restart();
+  await mails.stop();
 });

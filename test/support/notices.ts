@@ -5,6 +5,7 @@ import { createSystemClock } from "../../src/platform/clock.ts";
 import type { Db } from "../../src/platform/db.ts";
 import { newId } from "../../src/platform/ids.ts";
 import { createLog } from "../../src/platform/log.ts";
+import { createMailer } from "../../src/platform/mail.ts";
 import { createMetrics } from "../../src/platform/metrics.ts";
 import { createOutbound } from "../../src/platform/outbound.ts";
 import type { Resolve } from "../../src/platform/resolver.ts";
@@ -14,14 +15,21 @@ const KEY = randomBytes(32);
 /** The notices of one node over `db`. Deliveries begin after a start. All nodes of a test share the key. */
 export function noticesNode(db: Db, options: { allow?: string[]; resolve?: Resolve; key?: Buffer } = {}): Notices {
   const { allow = [], resolve, key = KEY } = options;
+  const log = createLog("silent");
   return createNotices({
     db,
     clock: createSystemClock(),
     cipher: createCipher(key, "webhook endpoints"),
     outbound: createOutbound({ allow, ...(resolve === undefined ? {} : { resolve }) }),
     egress_allow: allow,
-    log: createLog("silent"),
+    log,
     metrics: createMetrics(),
+    mail: {
+      mailer: createMailer(null, log),
+      addressOf: async () => null,
+      agentNames: async () => new Map(),
+      url: () => "http://127.0.0.1",
+    },
   });
 }
 

@@ -1,8 +1,8 @@
-import { useMutation } from "@tanstack/react-query";
+import { useMutation, useQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { type ReactNode, useState } from "react";
 import { type Answer, type Body, call } from "../api/client.ts";
-import { endpointsQuery, noticesQuery, stale } from "../api/queries.ts";
+import { endpointsQuery, noticesQuery, profileQuery, sessionQuery, stale } from "../api/queries.ts";
 import { instant, number, words } from "../format.ts";
 import { scheduleReason } from "../service-words.ts";
 import { Badge, Button, Card, Empty, PageHeader } from "../ui/basics.tsx";
@@ -10,6 +10,7 @@ import { ShownOnce } from "../ui/copy.tsx";
 import { Confirm, Dialog, DialogForm } from "../ui/dialog.tsx";
 import { TextField } from "../ui/fields.tsx";
 import { type Column, PagedTable } from "../ui/list.tsx";
+import { confirmSaved } from "../ui/saved.tsx";
 import { SelectField } from "../ui/select.tsx";
 import { WithTooltip } from "../ui/tooltip.tsx";
 
@@ -141,7 +142,7 @@ const NOTICES: Column<Notice>[] = [
   },
 ];
 
-/** Notices, and the webhook endpoints that receive them. */
+/** Notices, and where they are sent. */
 export function NoticesPage() {
   const { event } = useSearch({ from: "/signed-in/notices" });
   const navigate = useNavigate({ from: "/notices" });
@@ -182,7 +183,7 @@ function Endpoints() {
   const [creating, setCreating] = useState(false);
   const [deleted, setDeleted] = useState<Endpoint | null>(null);
   const endpoints: Column<Endpoint>[] = [
-    { title: "Address", cell: ({ url }) => <code className="text-sm break-all">{url}</code> },
+    { title: "Address", cell: ({ url }) => <code className="text-sm break-all">{addressOf(url)}</code> },
     { title: "Events", wide: true, cell: ({ events }) => events.map((event) => EVENTS[event].text).join(", ") },
     { title: "Status", cell: ({ status }) => <Badge tone={status === "enabled" ? "good" : "warn"}>{status}</Badge> },
     {
@@ -194,7 +195,7 @@ function Endpoints() {
             kind="quiet"
             icon="trash"
             className="px-2"
-            aria-label={`Delete ${endpoint.url}`}
+            aria-label={`Delete ${addressOf(endpoint.url)}`}
             onClick={() => setDeleted(endpoint)}
           />
         </WithTooltip>
@@ -209,13 +210,13 @@ function Endpoints() {
   return (
     <>
       <Card
-        title="Webhook endpoints"
-        note="Your programs that receive notices, signed by Standard Webhooks"
+        title="Endpoints"
+        note="Where notices are sent: to your e-mail address, or to your programs, signed by Standard Webhooks"
         actions={create}
         flush
       >
         <PagedTable
-          label="Webhook endpoints"
+          label="Endpoints"
           query={endpointsQuery}
           columns={endpoints}
           keyOf={({ id }) => id}
@@ -234,41 +235,67 @@ function Endpoints() {
             await stale("endpoints", "notices");
           }}
         >
-          {deleted.url} receives no more notices. Pending deliveries are cancelled.
+          {addressOf(deleted.url)} receives no more notices. Pending deliveries are cancelled.
         </Confirm>
       )}
     </>
   );
 }
 
+const MAIL = "mailto:";
+const addressOf = (url: string) => (url.startsWith(MAIL) ? url.slice(MAIL.length) : url);
+
 function NewEndpoint({ onClose }: { onClose: () => void }) {
+  const { data: profile } = useSuspenseQuery(profileQuery);
+  const sends_mail = useQuery(sessionQuery).data?.delivery === "mail";
+  const [chosen, setChosen] = useState<"mail" | "webhook">("mail");
+  const by_mail = sends_mail && chosen === "mail";
   const [url, setUrl] = useState("");
   const [events, setEvents] = useState<Event[]>(["run.failed", "schedule.paused", "balance.low"]);
   const [secret, setSecret] = useState<string | null>(null);
   const save = useMutation({
-    mutationFn: () => call("POST /api/v1/webhook-endpoints", { body: { url, events } }),
+    mutationFn: () =>
+      call("POST /api/v1/webhook-endpoints", { body: { url: by_mail ? MAIL + profile.email : url, events } }),
     onSuccess: (created) => {
       setSecret(created.secret);
+      if (created.secret === null) {
+        confirmSaved("Notices are sent to your e-mail address");
+        onClose();
+      }
       return stale("endpoints");
     },
   });
   const toggle = (event: Event) =>
     setEvents(events.includes(event) ? events.filter((other) => other !== event) : [...events, event]);
   return (
-    <Dialog title="New webhook endpoint" onClose={onClose}>
+    <Dialog title="New endpoint" onClose={onClose}>
       {secret !== null ? (
         <ShownOnce label="Signing secret" text={secret} onDone={onClose} />
       ) : (
         <DialogForm save={save} action="Create endpoint" onCancel={onClose} disabled={events.length === 0}>
-          <TextField
-            label="Address"
-            param="url"
-            type="url"
-            required
-            value={url}
-            onValue={setUrl}
-            placeholder="https://example.com/hook"
-          />
+          {sends_mail && (
+            <SelectField
+              label="Send to"
+              {...(by_mail && { param: "url" })}
+              value={chosen}
+              options={[
+                ["mail", `my e-mail address (${profile.email})`],
+                ["webhook", "a program of mine (webhook)"],
+              ]}
+              onValue={setChosen}
+            />
+          )}
+          {!by_mail && (
+            <TextField
+              label="Address"
+              param="url"
+              type="url"
+              required
+              value={url}
+              onValue={setUrl}
+              placeholder="https://example.com/hook"
+            />
+          )}
           <fieldset>
             <legend className="mb-1 font-medium">Events</legend>
             <div className="space-y-1.5">

@@ -1,0 +1,55 @@
+import type { AgentNamesOf } from "../contract/agent-name.ts";
+import type { Mailer } from "../platform/mail.ts";
+import { raceAbort } from "../platform/race-abort.ts";
+import type { ClaimedDelivery, DeliveryStore } from "./delivery.store.ts";
+import { noticeMail } from "./notice-mail.ts";
+import type { TryResult } from "./notices.types.ts";
+
+const SCHEME = "mailto:";
+/** Mails to one user within a day. An agent that fails every minute must not fill a mailbox. */
+const MAILS_A_DAY = 20;
+
+export interface MailDeps {
+  mailer: Mailer;
+  /** The user's address, if they have proved that it is theirs. */
+  addressOf(user_id: string): Promise<string | null>;
+  agentNames: AgentNamesOf;
+  /** The console's origin. */
+  url(): string;
+}
+
+export const isMailUrl = (url: string): boolean => url.toLowerCase().startsWith(SCHEME);
+
+/** Notices to the user's own e-mail address: endpoints whose URL is `mailto:` and that address. */
+export function createMailDelivery({ mailer, addressOf, agentNames, url }: MailDeps, store: DeliveryStore) {
+  const urlOf = async (user_id: string) => {
+    const address = await addressOf(user_id);
+    return address === null ? null : `${SCHEME}${address}`;
+  };
+  return {
+    /** The reason why an endpoint of the user cannot have this URL, as a sentence for them, or null. */
+    async urlProblem(user_id: string, wanted: string): Promise<string | null> {
+      if (mailer.delivery === "log") return "This service sends no e-mail: give an https URL.";
+      const own = await urlOf(user_id);
+      if (own === null) {
+        return "Your e-mail address is not confirmed. Set a password through “Forgot your password?” on the sign-in page, and repeat this.";
+      }
+      return wanted.toLowerCase() === own ? null : `Notices are mailed to your own address only: give ${own}`;
+    },
+    /** Sends a notice once. An address that is no longer the user's counts as gone. Null: `signal` ended the wait. */
+    async attempt(delivery: ClaimedDelivery, signal: AbortSignal): Promise<TryResult | null> {
+      const { user_id, notice_id: id, event, data } = delivery;
+      const own = await urlOf(user_id);
+      if (own !== delivery.url.toLowerCase()) return { status: 410, error: "address_changed" };
+      if ((await store.mailsOfDay(user_id)) >= MAILS_A_DAY) return { status: null, error: "mail_limit" };
+      const { agent_id } = data as { agent_id?: string };
+      const names = agent_id === undefined ? null : await agentNames(user_id, [agent_id]);
+      const agent = names?.get(agent_id ?? "")?.name ?? null;
+      const mail = noticeMail({ id, event, data }, { to: own.slice(SCHEME.length), url: url(), agent });
+      return raceAbort(mailer.trySend(mail), signal).catch((error) => {
+        if (signal.aborted) return null;
+        throw error;
+      });
+    },
+  };
+}

@@ -1,0 +1,155 @@
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import type { Notice } from "../../src/contract/notices.ts";
+import type { Db } from "../../src/platform/db.ts";
+import { type Browser, openBrowser } from "../support/browser.ts";
+import { type MailServer, startMailServer } from "../support/mail-server.ts";
+import { makeDue } from "../support/notices.ts";
+import { type Service, startService } from "../support/service.ts";
+import { tokenOf } from "../support/sign-up.ts";
+
+const PUBLIC_URL = "https://purser.example";
+const ENDPOINTS = "/webhook-endpoints";
+const EVENTS = ["run.failed", "schedule.paused"];
+
+let mails: MailServer;
+let service: Service;
+let db: Db;
+beforeAll(async () => {
+  mails = await startMailServer();
+  service = await startService({
+    env: { PURSER_PUBLIC_URL: PUBLIC_URL, PURSER_TRUSTED_PROXIES: "127.0.0.0/8", SMTP_URL: mails.url },
+  });
+  db = await service.database.open();
+});
+afterAll(async () => {
+  await db.close();
+  await service.stop();
+  await mails.stop();
+});
+afterEach(() => void mails.received.splice(0));
+
+let sequence = 0;
+/** A person who has confirmed their address, and the mails of their notices. */
+async function newPerson(): Promise<{ email: string; person: Browser }> {
+  sequence += 1;
+  const email = `person${sequence}@example.org`;
+  const browser = openBrowser(service.url, PUBLIC_URL);
+  const headers = { Origin: PUBLIC_URL, "X-Forwarded-For": `192.0.2.${sequence}` };
+  const person = { ...browser, post: (path: string, body?: unknown) => browser.post(path, body, headers) };
+  await person.post("/auth/sign-up/email", { email });
+  await expect.poll(() => mails.to(email).length).toBe(1);
+  const token = tokenOf(mails.to(email)[0]?.link);
+  const verified = await person.post("/auth/verify-email", { token, password: "correct horse battery" });
+  expect(verified.status).toBe(201);
+  mails.received.splice(0);
+  return { email, person };
+}
+/** An agent of which each run fails, because it may cost less than its prompt. */
+const newAgent = async (person: Browser, fields: object = {}): Promise<string> => {
+  const limits = { max_cost_tokens_per_run: 1, max_consecutive_failures: 1 };
+  const agent = {
+    name: "Harbour watch",
+    model_id: "purser/rehearsal",
+    run_prompt: "Say hello to all",
+    limits,
+    ...fields,
+  };
+  return (await person.post("/agents", agent)).body.id;
+};
+const run = async (person: Browser, agent_id: string): Promise<string> =>
+  (await person.post(`/agents/${agent_id}/runs`)).body.id;
+const latest = async (person: Browser): Promise<Notice> =>
+  (await person.get("/notices?event=run.failed&limit=1")).body.notices[0];
+const lastDelivery = async (person: Browser) => (await latest(person))?.deliveries[0];
+
+describe("notices by e-mail (contract 5.13.1)", () => {
+  it("name the agent and link to the page, without text of the run", async () => {
+    const { email, person } = await newPerson();
+    const made = await person.post(ENDPOINTS, { url: `mailto:${email.toUpperCase()}`, events: EVENTS });
+    expect([made.status, made.body.secret, made.body.status]).toEqual([201, null, "enabled"]);
+    const schedule = { schedule_enabled: true, schedule_interval: "daily", schedule_time: "09:00" };
+    const agent_id = await newAgent(person, schedule);
+    const run_id = await run(person, agent_id);
+    await expect
+      .poll(() =>
+        mails
+          .to(email)
+          .map(({ link }) => link)
+          .toSorted(),
+      )
+      .toEqual([`${PUBLIC_URL}/agents/${agent_id}/runs/${run_id}`, `${PUBLIC_URL}/agents/${agent_id}?tab=schedule`]);
+    const texts = mails
+      .to(email)
+      .map(({ text }) => text)
+      .join("\n");
+    expect(texts.match(/Harbour watch/g)).toHaveLength(2);
+    expect(texts).toContain(`${PUBLIC_URL}/notices`);
+    const { error_message } = (await latest(person)).data;
+    expect(texts).not.toContain(error_message);
+    await expect
+      .poll(() => lastDelivery(person))
+      .toMatchObject({ status: "delivered", last_status: 250, last_error: null });
+  });
+
+  it("are sent to the caller's own address only, and only after they have confirmed it", async () => {
+    const { email, person } = await newPerson();
+    const unconfirmed = await service.newUser();
+    const refused = async (
+      answer: Promise<{ status: number; body: { error: { message: string; param: string } } }>,
+    ) => {
+      const { status, body } = await answer;
+      expect([status, body.error.param]).toEqual([400, "url"]);
+      return body.error.message;
+    };
+    for (const url of [
+      "mailto:other@example.org",
+      `mailto:${email},other@example.org`,
+      `mailto:${email}?bcc=a@b.example`,
+    ]) {
+      expect(await refused(person.post(ENDPOINTS, { url, events: EVENTS }))).toContain(`give mailto:${email}`);
+    }
+    const own = { url: "mailto:user1@example.com", events: EVENTS };
+    expect(await refused(unconfirmed.post(`/api/v1${ENDPOINTS}`, own))).toContain("is not confirmed");
+  });
+
+  it("end when the operator changes the address, and disable their endpoint", async () => {
+    const { email, person } = await newPerson();
+    await person.post(ENDPOINTS, { url: `mailto:${email}`, events: EVENTS });
+    const agent_id = await newAgent(person);
+    const key = (await person.post("/api-keys", { name: "k" })).body.key;
+    const user = service.as(key);
+    const { id } = (await user.get("/api/v1/users/me")).body;
+    await service.admin.request("PATCH", `/api/v1/admin/users/${id}`, { email: `new-${email}` });
+    await user.post(`/api/v1/agents/${agent_id}/runs`);
+    const endpoints = async () => (await user.get(`/api/v1${ENDPOINTS}`)).body.webhook_endpoints;
+    await expect.poll(endpoints).toMatchObject([{ status: "disabled" }]);
+    const { notices } = (await user.get("/api/v1/notices?event=run.failed")).body;
+    expect(notices[0].deliveries).toMatchObject([{ status: "failed", last_error: "address_changed" }]);
+    expect(mails.received).toEqual([]);
+  });
+
+  it("are retried with the same Message-ID after a refusal of the mail server", async () => {
+    const { email, person } = await newPerson();
+    await person.post(ENDPOINTS, { url: `mailto:${email}`, events: ["run.failed"] });
+    mails.refuse(451);
+    await run(person, await newAgent(person));
+    await expect.poll(() => lastDelivery(person)).toMatchObject({ status: "pending", attempts: 1, last_status: 451 });
+    await makeDue(db);
+    await expect.poll(() => mails.to(email).length).toBe(1);
+    expect(mails.to(email)[0]?.text).toContain(`Message-ID: <${(await latest(person)).id}@purser>`);
+    await expect.poll(() => lastDelivery(person)).toMatchObject({ status: "delivered", attempts: 2 });
+  });
+
+  it("are at most 20 a day; the others wait", async () => {
+    const { email, person } = await newPerson();
+    await person.post(ENDPOINTS, { url: `mailto:${email}`, events: ["run.failed"] });
+    const agent_id = await newAgent(person);
+    for (let sent = 1; sent <= 20; sent += 1) {
+      await run(person, agent_id);
+      await expect.poll(() => mails.to(email).length).toBe(sent);
+    }
+    await run(person, agent_id);
+    await expect.poll(() => lastDelivery(person)).toMatchObject({ status: "pending", last_error: "mail_limit" });
+    expect(mails.to(email)).toHaveLength(20);
+  });
+});
