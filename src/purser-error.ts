@@ -18,6 +18,8 @@ export interface ErrorShape {
   readonly param?: string | undefined;
   readonly metadata?: Record<string, unknown> | undefined;
   readonly retry_after_s?: number | undefined;
+  /** The limit per minute that is used up, if it is not the one that every answer shows. */
+  readonly used_up_limit?: number | undefined;
   /** The request has cost something or had effects, and a retry would do so again. */
   readonly has_acted?: boolean | undefined;
 }

@@ -48,19 +48,26 @@ interface Failed {
  */
 export function errorAnswer(thrown: unknown, { path, request_id, facts, headerOf }: Failed, log: Log) {
   const error = failureOf(thrown);
-  const { status, retry_after_s, has_acted, metadata } = error.shape;
+  const { status, has_acted, metadata } = error.shape;
   Object.assign(facts, { code: error.code, provider_error: metadata?.provider });
   // One line for the whole outage says that the database is away (platform/outage.ts).
   if (error.code === "internal" || (error.cause !== undefined && !isDatabaseAway(error))) {
     const cause = error.cause instanceof Error ? causeOf(error.cause, error.code) : {};
     log.error({ request_id, code: error.code, ...cause }, error.message);
   }
-  const headers: Record<string, string> = {};
-  if (retry_after_s !== undefined) headers["Retry-After"] = String(Math.max(1, Math.ceil(retry_after_s)));
+  const headers = retryHeaders(error);
   if (has_acted) headers[SHOULD_RETRY] = "false";
   const is_for_anthropic = isForAnthropic(path, headerOf("anthropic-version"));
   const body = is_for_anthropic ? anthropicError(error.shape, request_id) : errorBody(error, request_id);
   return { status, headers, body };
+}
+
+function retryHeaders({ shape: { retry_after_s, used_up_limit } }: PurserError): Record<string, string> {
+  if (retry_after_s === undefined) return {};
+  const seconds = String(Math.max(1, Math.ceil(retry_after_s)));
+  if (used_up_limit === undefined) return { "Retry-After": seconds };
+  const of_limit = { "RateLimit-Limit": String(used_up_limit), "RateLimit-Remaining": "0", "RateLimit-Reset": seconds };
+  return { "Retry-After": seconds, ...of_limit };
 }
 
 /** Answers with the error's status and body. */

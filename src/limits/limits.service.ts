@@ -70,7 +70,7 @@ export async function createLimits(deps: {
       for (const { subject, limit } of subjectsOf(payer, of_user, "tokens_per_minute")) {
         const answer = windows.mayBegin(subject, limit);
         const taken = answer instanceof Promise ? await answer : answer;
-        if (!taken.granted) throw errors.rateLimited(taken.frees_in_s, TOKENS);
+        if (!taken.granted) throw errors.rateLimited(taken.frees_in_s, TOKENS).with({ used_up_limit: limit });
       }
       return withModels(payer, of_user, deps.modelId);
     },

@@ -32,7 +32,7 @@ interface Window {
   /** Requests that this node may still grant, and the slot that they were taken from. */
   left: number;
   slot: number | null;
-  /** Used in the window by all nodes, at the last exchange; tokens of this node since then. */
+  /** Used in the window by all nodes, at the last exchange; tokens of this node that are not in it. */
   used: number;
   spent: number;
   asked: number;
@@ -98,15 +98,14 @@ export function createWindows({ exchange }: { exchange(asks: readonly Ask[]): Pr
         const answers = await exchange(asks);
         for (const answer of answers) {
           const window = batch[answer.place] as Window;
+          // Until now they counted as spent here, because calls may begin meanwhile.
+          window.spent -= asks[answer.place]?.spent ?? 0;
           apply(window, answer);
           // They came while the database was asked.
           if (window.waiting.length > 0) due.add(window);
         }
       } catch (error) {
-        for (const [place, window] of batch.entries()) {
-          window.spent += asks[place]?.spent ?? 0;
-          for (const { reject } of window.waiting.splice(0)) reject(errors.databaseAway(error));
-        }
+        for (const { waiting } of batch) for (const { reject } of waiting.splice(0)) reject(errors.databaseAway(error));
       }
     }
     // At once: a caller that continues after its answer may ask for another subject before a later microtask.
@@ -175,11 +174,9 @@ export function createWindows({ exchange }: { exchange(asks: readonly Ask[]): Pr
 const isOfTokens = ({ subject }: Window) => subject.startsWith("tokens:");
 
 function askOf(window: Window, place: number): Ask {
-  const { subject, limit, returned, slot } = window;
-  const spent = window.spent;
+  const { subject, limit, spent, returned, slot } = window;
   const needed = isOfTokens(window) ? 0 : Math.max(0, window.waiting.length - window.left);
   const wanted = isOfTokens(window) || returned > 0 ? 0 : expectedOf(window);
-  window.spent = 0;
   window.returned = 0;
   return { place, subject, most: limit, needed, wanted, spent, returned, slot };
 }

@@ -126,6 +126,20 @@ describe("tokens per minute", () => {
       expect(Number(anthropic.headers.get("retry-after"))).toBeGreaterThan(0);
     }
   });
+
+  it("are the limit in the headers of their 429, and two quick calls use them up", async () => {
+    // A call of the lab has 12 tokens.
+    const { key } = await newKey({ tokens_per_minute: 20, requests_per_minute: 500 });
+    const caller = lab.service.as(key);
+    const statuses = [];
+    for (let call = 0; call < 2; call += 1) statuses.push((await caller.post(CHAT, ask("lab/plain"))).status);
+    const refused = await caller.post(CHAT, ask("lab/plain"));
+    expect([...statuses, refused.status]).toEqual([200, 200, 429]);
+    const header = (name: string) => refused.headers.get(name);
+    expect([header("ratelimit-limit"), header("ratelimit-remaining")]).toEqual(["20", "0"]);
+    expect(header("ratelimit-reset")).toBe(header("retry-after"));
+    expect(header("x-ratelimit-limit-requests")).toBe("500");
+  });
 });
 
 describe("allowed models", () => {

@@ -29,6 +29,29 @@ test("the tokens of calls that end while the database is away are counted later"
   expect(asked.reduce((sum, { spent }) => sum + spent, 0)).toBe(12);
 });
 
+test("the tokens of a call that has ended count while they are sent to the database", async () => {
+  const stored = Promise.withResolvers<void>();
+  let used = 0;
+  const windows = createWindows({
+    async exchange(asks) {
+      const spent = asks.reduce((sum, ask) => sum + ask.spent, 0);
+      if (spent > 0) await stored.promise;
+      used += spent;
+      return asks.map(({ place }) => ({ place, granted: 0, used, slot: 1, frees_in_ms: 60_000 }));
+    },
+  });
+  await windows.mayBegin("tokens:user:u", 20);
+  windows.spend("tokens:user:u", 15);
+  await new Promise(setImmediate);
+  windows.spend("tokens:user:u", 15);
+  const next = windows.mayBegin("tokens:user:u", 20);
+  stored.resolve();
+  expect(await next).toMatchObject({ granted: false, left: 0 });
+  await windows.close();
+  expect(used).toBe(30);
+  expect(await windows.mayBegin("tokens:user:u", 31)).toMatchObject({ granted: true, left: 1 });
+});
+
 test("a node that stops returns the requests that it has taken ahead", async () => {
   const { windows, asked } = recorded();
   await windows.take("requests:key:k", 100);
