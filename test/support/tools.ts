@@ -23,7 +23,7 @@ export function heldSecrets(values: Record<string, string>) {
       if (value === undefined) return { status: "not_found" };
       if (reflected.has(name)) return { status: "reflected" };
       opened.push(`${name} ${url.host}`);
-      const secret = { id: name, name, version: 1, allowed_hosts: null, value: new SecretValue(value) };
+      const secret = { id: name, name, version: 1, value: new SecretValue(value) };
       return { status: "opened", secret };
     },
     async setReflected({ id }) {
