@@ -79,7 +79,7 @@ function firstDate(spec: ScheduleSpec, from: Temporal.PlainDate): Temporal.Plain
     case "monthly": {
       const this_month = dayOfMonth(from, spec.day_of_month);
       const passed = Temporal.PlainDate.compare(this_month, from) < 0;
-      return passed ? dayOfMonth(from.with({ day: 1 }).add({ months: 1 }), spec.day_of_month) : this_month;
+      return passed ? dayOfMonth(from.add({ months: 1 }), spec.day_of_month) : this_month;
     }
   }
 }

@@ -60,6 +60,8 @@ test("a downtime of years is handled in several batches, and only its last insta
 test.each([
   ["earlier than the wall clock has it now", "2026-12-01T13:00:00.000Z"],
   ["later", "2026-12-01T15:00:00.000Z"],
+  ["three hours earlier", "2026-12-01T11:00:00.000Z"],
+  ["three hours later", "2026-12-01T17:00:00.000Z"],
 ])("an instant that was stored by former rules of its zone, %s, makes one run a day", (_, stored) => {
   let schedule: DueSchedule = {
     ...DAILY,
@@ -74,6 +76,14 @@ test.each([
     schedule = { ...schedule, next_run_at };
   }
   expect(runs).toEqual(["2026-12-01T14:00:00.000Z run", "2026-12-02T14:00:00.000Z run"]);
+});
+
+test("a zone that moves over the date line loses no run that was stored before", () => {
+  const stored = "2026-01-01T15:00:00.000Z";
+  expect(decideDue({ ...DAILY, next_run_at: stored }, stored)).toMatchObject({
+    instants: [{ at: stored, state: "run" }],
+    next_run_at: "2026-01-02T09:00:00.000Z",
+  });
 });
 
 const DOWN = "the service was down; ";
@@ -116,6 +126,13 @@ test.each<[string, Partial<DueSchedule>, string, (string | null)[]]>([
   ],
 ])("the reason of an instant %s", (_, change, now, expected) => {
   expect(decideDue({ ...DAILY, ...change }, now).instants.map(({ reason }) => reason)).toEqual(expected);
+});
+
+test("the first of the shown runs has its note, because it is the planned one", () => {
+  const spec = { interval: "daily", time: "02:30", timezone: "America/New_York" } as const;
+  const schedule = { spec, next_run_at: "2026-03-08T07:30:00.000Z" };
+  const [first] = upcomingRuns(schedule, "2026-03-07T12:00:00.000Z", 2);
+  expect(first?.note).toBe("Clocks skip 2026-03-08 02:30: runs at 2026-03-08 03:30.");
 });
 
 // A new version of the service has new rules for a zone. The shown runs are the runs that will happen.

@@ -36,6 +36,12 @@ describe("known cases", () => {
       ["2026-03-07T07:30Z", "2026-03-08T07:30Z", "2026-03-09T06:30Z"],
     ],
     [
+      "Nuuk, gap before midnight on 28 March 2026: 23:30 becomes 00:30 of the next day",
+      daily("23:30", "America/Nuuk"),
+      "2026-03-29T01:10:00Z",
+      ["2026-03-29T01:30Z", "2026-03-30T00:30Z"],
+    ],
+    [
       "New York, overlap on 1 November 2026: 01:30 EDT only",
       daily("01:30", "America/New_York"),
       "2026-10-31T12:00:00Z",
