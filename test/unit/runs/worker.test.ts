@@ -67,6 +67,16 @@ test("a run that its worker lost and claims again stops the old attempt, and can
   await worker.stop();
 });
 
+test("a claimed run that the worker gets a second time is executed once", async () => {
+  const { worker, attempts, signals_seen } = await started();
+  const claimed = { lease: { run_id: "r", epoch: 1 } } as ClaimedRun;
+  signals_seen.signals?.offer()?.begin([claimed]);
+  signals_seen.signals?.offer()?.begin([claimed]);
+  expect(attempts.map(({ control }) => control.signal.aborted)).toEqual([false]);
+  attempts[0]?.end();
+  await worker.stop();
+});
+
 test("a worker that stops returns each run as soon as its execution ends, without waiting for the slowest", async () => {
   const handed_back: string[] = [];
   const { worker, attempts, signals_seen } = await started({
