@@ -1,4 +1,5 @@
 import { expect, it } from "vitest";
+import { EVIDENCE } from "../../../src/safety/reading/readable.ts";
 import { type Detector, sanitize } from "../../../src/safety/sanitize.ts";
 
 // Contract 7.8.1 to 7.8.3: doubtful passages stay, between warnings that no page can write.
@@ -84,4 +85,28 @@ it("an isolate in a bidi override stays, because readers see it as written", () 
   expect(text).toContain("12 euros for two");
   expect(text).toContain("per day.");
   expect(text).not.toMatch(/sdrawkcab|dedda/);
+});
+
+it("at most 200,000 hidden characters of a page are judged", () => {
+  let judged_chars = 0;
+  const counting: Detector = (text) => {
+    judged_chars += text.length;
+    return { passages: [], score: 0 };
+  };
+  const hidden = Array.from({ length: 300 }, (_, nth) => `<p hidden>${`part ${nth} `.repeat(200)}</p>`);
+  sanitize({ content: hidden.join(""), kind: "html", level: "balanced", mark: MARK }, counting);
+  expect(judged_chars).toBeGreaterThan(190_000);
+  expect(judged_chars).toBeLessThanOrEqual(200_000);
+});
+
+it("words that are hidden in two ways are judged by the evidence of each", () => {
+  const evidences: number[] = [];
+  const noting: Detector = (text, _level, evidence) => {
+    if (text.trim() === "the same words") evidences.push(evidence);
+    return { passages: [], score: 0 };
+  };
+  const in_tags = Array.from("the same words", (letter) => String.fromCodePoint(0xe0000 + letter.charCodeAt(0)));
+  const content = `<p hidden>the same words</p><p>Prices${in_tags.join("")}</p>`;
+  sanitize({ content, kind: "html", level: "balanced", mark: MARK }, noting);
+  expect(evidences).toEqual([EVIDENCE.hidden, EVIDENCE.invisible_characters]);
 });
