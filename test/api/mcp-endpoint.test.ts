@@ -1,6 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { newId } from "../../src/platform/ids.ts";
 import { expectCleanAudit, type Lab, settledBalance, startLab } from "../support/lab.ts";
 import type { Client as User } from "../support/service.ts";
 import { completion } from "../support/upstream.ts";
@@ -120,6 +121,40 @@ describe("a call", () => {
     const talker = (await poor.post("/api/v1/api-keys", { name: "talker", scopes: ["chat:write"] })).body.key;
     const listed = await post(lab.service.as(talker), { method: "tools/list" });
     expect([listed.status, listed.body.error.code]).toEqual([403, "insufficient_scope"]);
+  });
+
+  test("is not cancelled by a key that may only read", async () => {
+    const user = await lab.service.newUser();
+    const { id } = await agentOf(user);
+    const reader = (await user.post("/api/v1/api-keys", { name: "reader", scopes: ["agents:read"] })).body.key;
+    lab.upstream.answer(async () => {
+      await delay(30_000, undefined, { ref: false });
+    });
+    const session = { "Mcp-Session-Id": newId() };
+    const begun = lab.upstream.requests.length;
+    const call = post(user, { ...running, id: 7 }, session);
+    await expect.poll(() => lab.upstream.requests.length).toBeGreaterThan(begun);
+    const cancel = { method: "notifications/cancelled", params: { requestId: 7 }, id: undefined };
+    const status = async () => (await user.get(`/api/v1/agents/${id}/runs`)).body.runs[0]?.status;
+    await post(lab.service.as(reader), cancel, session);
+    expect(await status()).toBe("running");
+    await post(user, cancel, session);
+    await call;
+    expect(await status()).toBe("cancelled");
+  });
+
+  test("has the id of its session only if the service can have given it", async () => {
+    const user = await lab.service.newUser();
+    await agentOf(user);
+    lab.upstream.answer(completion("The report."));
+    const request_ids = async () =>
+      (await user.get("/api/v1/users/me/requests")).body.requests.map(
+        (each: { request_id: string }) => each.request_id,
+      );
+    await post(user, running, { "Mcp-Session-Id": "x".repeat(5_000) });
+    const session = newId();
+    await post(user, running, { "Mcp-Session-Id": session });
+    await expect.poll(request_ids).toEqual([`mcp-${session}-1`, expect.stringMatching(/^[0-9a-f-]{36}$/)]);
   });
 
   test("cannot read another user's run, and the model gets an error that says so", async () => {
