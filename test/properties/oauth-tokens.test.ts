@@ -120,6 +120,34 @@ it("a token that arrives after the owner changed the secret is not stored", asyn
   expect(token).toMatch(/^access-token/);
 });
 
+it("a sign-in is ended only by the session that began it", async () => {
+  const { node, user, id, answered } = await signIn();
+  expect((await node.finishConnect(user, { ...answered, bound_to: "another session" })).problem).toBe("expired");
+  expect((await node.get(user, id)).oauth?.status).toBe("not_connected");
+  expect((await node.finishConnect(user, answered)).problem).toBeNull();
+});
+
+it("the token goes to the sealed address, also if the row names another one", async () => {
+  const { user, id } = await connectedSecret();
+  const other = new URL("/other", server.mcp);
+  await db.query({
+    text: "update secret set oauth = oauth || jsonb_build_object('server', $2::text) where id = $1",
+    values: [id, other.href],
+  });
+  expect((await nodes[0]?.open(user, "BERTHS", { ...usage(), url: other }))?.status).toBe("no_token");
+});
+
+it("a secret that a site sent back stays disabled after another description and a begun sign-in", async () => {
+  const { user, id } = await connectedSecret();
+  const [node] = nodes as [(typeof nodes)[number]];
+  const { version } = await node.get(user, id);
+  await node.setReflected({ user_id: user, id, version, run_id: null });
+  await node.update(user, id, { description: "the berths" });
+  expect((await node.get(user, id)).reflected_at).not.toBeNull();
+  await node.connect(user, id, "session");
+  expect((await node.get(user, id)).reflected_at).not.toBeNull();
+});
+
 it("a sign-in that ends after the owner changed the client stores no token of the former client", async () => {
   const { node, user, id, answered } = await signIn();
   server.conduct.onToken = async (_request, response) => {
