@@ -6,7 +6,7 @@ import type { Db, Sql } from "../../src/platform/db.ts";
 import { newId } from "../../src/platform/ids.ts";
 import { cancelRuns } from "../../src/runs/cancel.store.ts";
 import { handBackRuns } from "../../src/runs/reclaim.store.ts";
-import { finishStepArgument, startSteps } from "../../src/runs/run.store.ts";
+import { finishRuns, finishStepArgument, startSteps } from "../../src/runs/run.store.ts";
 import type { ClaimedRun } from "../../src/runs/runs.types.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { waitingForLocks } from "../support/postgres-server.ts";
@@ -67,6 +67,11 @@ describe.skipIf(inject("storage").kind === "embedded")("concurrent writers of th
     "the end of all runs of a user": (sql, { user_id }) =>
       cancelRuns(sql, { user_id, agent_id: null, run_id: null }, NOW),
     "a worker that returns its runs": (sql) => handBackRuns(sql, { worker_id: "worker", lease: null }, NOW),
+    "a batch of ends": (sql, { runs }) =>
+      finishRuns(
+        sql,
+        leases(runs).map((lease) => ({ lease, finish: { status: "succeeded" as const, output: "" }, now: NOW })),
+      ),
     "a batch of intents": (sql, { runs }) =>
       startSteps(
         sql,
@@ -89,6 +94,20 @@ describe.skipIf(inject("storage").kind === "embedded")("concurrent writers of th
     await locksAwaited(2);
     await blocker.query("commit");
     await Promise.all([before, after]);
+  });
+
+  test("a claim does not wait for a run that another transaction has locked: it takes the others", async () => {
+    await db.query({ text: "truncate run, run_step, runs_at_work, runs_at_work_change" });
+    const scheduling = createScheduling({ db, clock: { now: () => NOW } });
+    const agent = { user_id: newId(), agent_id: newId(), agent_version: 1, model_id: null, input: {} };
+    const queued = [await scheduling.enqueue(agent), await scheduling.enqueue(agent)];
+    const [locked, free] = queued.map((answer) => (answer.refusal === null ? answer.run.id : ""));
+    const blocker = await connect();
+    onTestFinished(() => blocker.end());
+    await blocker.query("begin");
+    await blocker.query("select from run where id = $1 for update", [locked]);
+    const claimed = await scheduling.claim("worker", 2, LIMITS);
+    expect(claimed.map(({ lease }) => lease.run_id)).toEqual([free]);
   });
 
   test("a transaction that lost a deadlock is retried, and both transactions commit", async () => {

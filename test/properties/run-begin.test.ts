@@ -74,6 +74,13 @@ test("run-nows beyond their user's limit or the free slots wait in the queue", a
   expect(new Set(given.map(({ lease }) => lease.run_id)).size).toBe(4);
 });
 
+test("a run-now does not take the place of a run of its user that waits", async () => {
+  const before = await ask();
+  const given = await worker(5, { concurrent_runs: 4, concurrent_runs_per_user: 1 });
+  expect(await ask()).toMatchObject({ has_begun: false });
+  expect(given.map(({ lease }) => lease.run_id)).toEqual(before.refusal === null ? [before.run.id] : []);
+});
+
 test("a run-now beyond the limit of its key or of its user waits in the queue", async () => {
   const given = await worker(5);
   const { user_id } = queue.agent;

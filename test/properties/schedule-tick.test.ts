@@ -287,6 +287,7 @@ test("an edit takes effect at once; setting the same schedule again loses no due
   now = "2026-03-01T09:00:01.000Z";
   await setSchedule(DAILY);
   expect(await nextRunAt()).toBe("2026-03-01T09:00:00.000Z");
+  expect(await occurrences()).toEqual([]);
   await setSchedule({ interval: "monthly", time: "10:30", timezone: "Asia/Kolkata", day_of_month: "last" });
   expect(await nextRunAt()).toBe("2026-03-31T05:00:00.000Z");
   await setSchedule({ interval: "monthly", time: "10:30", timezone: "Asia/Kolkata", day_of_month: 5 });
