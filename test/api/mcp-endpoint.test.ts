@@ -119,8 +119,16 @@ describe("a call", () => {
     const reader = await post(lab.service.as(key), running);
     expect([reader.status, reader.body.error.code]).toEqual([403, "insufficient_scope"]);
     const talker = (await poor.post("/api/v1/api-keys", { name: "talker", scopes: ["chat:write"] })).body.key;
-    const listed = await post(lab.service.as(talker), { method: "tools/list" });
-    expect([listed.status, listed.body.error.code]).toEqual([403, "insufficient_scope"]);
+    const runner = (await poor.post("/api/v1/api-keys", { name: "runner", scopes: ["agents:write"] })).body.key;
+    const talking = { ...running, params: { ...running.params, arguments: { input: "hello" } } };
+    for (const [other, message] of [
+      [talker, { method: "tools/list" }],
+      [talker, running],
+      [runner, talking],
+    ] as const) {
+      const answer = await post(lab.service.as(other), message);
+      expect([answer.status, answer.body.error.code]).toEqual([403, "insufficient_scope"]);
+    }
   });
 
   test("is not cancelled by a key that may only read", async () => {
@@ -141,6 +149,18 @@ describe("a call", () => {
     await post(user, cancel, session);
     await call;
     expect(await status()).toBe("cancelled");
+  });
+
+  test("with a message that no model answers gets an error, and the service goes on", async () => {
+    const user = await lab.service.newUser();
+    await agentOf(user);
+    const client = await connected(user.key);
+    lab.upstream.answer((response) => void response.writeHead(400).end("{}"));
+    const asked = { name: "run_daily_report", arguments: { input: "hello" } };
+    expect((await client.callTool(asked)).isError).toBe(true);
+    lab.upstream.answer(completion("Hello back."));
+    expect(textOf(await client.callTool(asked))).toBe("Hello back.");
+    await client.close();
   });
 
   test("has the id of its session only if the service can have given it", async () => {

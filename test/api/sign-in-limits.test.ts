@@ -81,6 +81,18 @@ describe("limits on signing in (contract 3)", () => {
     expect((await owner.post("/auth/change-password", change)).status).toBe(200);
   });
 
+  it("guessing the present password in a session: 30 attempts", async () => {
+    const email = "joan@example.org";
+    await person("192.0.2.9", email);
+    const owner = openBrowser(service.url);
+    await owner.post("/auth/sign-in/email", { email, password: PASSWORD });
+    const change = (current_password: string) =>
+      owner.post("/auth/change-password", { current_password, new_password: "another horse entirely" });
+    const guesses = await Promise.all(Array.from({ length: 40 }, () => change("wrong password")));
+    expect(statuses(guesses).filter((status) => status === 400)).toHaveLength(30);
+    expect((await change(PASSWORD)).status).toBe(429);
+  });
+
   it("mails, resets and sign-ins have separate token buckets", async () => {
     const email = "mary@example.org";
     await person("192.0.2.5", email);

@@ -229,6 +229,15 @@ describe("a forgotten password (contract 3)", () => {
     expect((await reset(token)).body.error.param).toBe("token");
   });
 
+  it("a link that was mailed to a former address of the user is invalid", async () => {
+    const email = await verified();
+    const { id } = (await users()).find((user) => user.email === email) ?? {};
+    await askReset(email);
+    const { token } = await linkTo(email, 2);
+    await service.admin.request("PATCH", `/api/v1/admin/users/${id}`, { email: newAddress() });
+    expect((await reset(token)).body.error.param).toBe("token");
+  });
+
   it("an unknown address gets the same answer and no mail; a suspended or erased user cannot return by it", async () => {
     const email = await verified();
     const { id } = (await users()).find((user) => user.email === email) ?? {};

@@ -32,3 +32,28 @@ it("a failure of the service while it lists tools does not show its cause to the
   expect(logged).toEqual(Array(2).fill({ request_id: "r", ...describeUnexpected(cause) }));
   expect(JSON.stringify(logged)).not.toContain("10.0.0.7");
 });
+
+it("a call stops watching its caller when it ends, and a call whose client has left cancels its run", async () => {
+  const agent = { id: "a", name: "Report" };
+  const run = { id: "r", agent_id: "a", status: "succeeded", output: "Done.", usage: {}, error: null };
+  const cancelled: string[] = [];
+  let watches = 0;
+  const agents = {
+    asModels: async () => [agent],
+    runNow: async () => run,
+    follow: async () => null,
+    run: async () => run,
+    cancelRun: async (_user_id: string, _agent_id: string, run_id: string) => void cancelled.push(run_id),
+  };
+  const tools = createMcpTools({ agents } as unknown as McpServerDeps);
+  const live = () => {
+    watches += 1;
+    return { refused: new AbortController().signal, leave: () => void (watches -= 1) };
+  };
+  const caller = { user_id: "u", scopes: ["agents:write"] };
+  const asker = (hung_up: AbortSignal | null) => ({ caller, live, request_id: "r", hung_up }) as unknown as Asker;
+  expect((await tools.call(asker(null), "run_report", {}, null)).isError).toBe(false);
+  expect([watches, cancelled]).toEqual([0, []]);
+  await tools.call(asker(AbortSignal.abort()), "run_report", {}, null);
+  expect([watches, cancelled]).toEqual([0, ["r"]]);
+});
