@@ -48,7 +48,10 @@ it("a call stops watching its caller when it ends, and a call whose client has l
   const tools = createMcpTools({ agents } as unknown as McpServerDeps);
   const live = () => {
     watches += 1;
-    return { refused: new AbortController().signal, leave: () => void (watches -= 1) };
+    const leave = () => {
+      watches -= 1;
+    };
+    return { refused: new AbortController().signal, leave };
   };
   const caller = { user_id: "u", scopes: ["agents:write"] };
   const asker = (hung_up: AbortSignal | null) => ({ caller, live, request_id: "r", hung_up }) as unknown as Asker;
