@@ -242,6 +242,14 @@ describe("automatic top-ups over nodes, crashes and declines", () => {
     expect(await node.billing.auto_topups.get(user_id)).toMatchObject({ ordered_this_month_cents: 100 });
   });
 
+  it("go on when a purchase that the user made is declined", async () => {
+    const user_id = await low();
+    const { purchase } = await node.orderTopUp(user_id, 500);
+    await node.billing.applyPaymentEvent({ ...node.named(), kind: "failed", payment_id: purchase.id });
+    expect(await node.billing.auto_topups.get(user_id)).toMatchObject({ status: "active" });
+    expect(paused).toEqual([]);
+  });
+
   it("pause when the bill differs from the order", async () => {
     const user_id = await low();
     await node.sweep();

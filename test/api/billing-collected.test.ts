@@ -139,4 +139,10 @@ describe("an invoice that the operator collects", () => {
     expect(await invoicesOf(other)).toEqual([]);
     await expectCleanAudit(lab.service);
   });
+
+  it("is not subtracted from the next period's overage", async () => {
+    const { user } = await invoiced();
+    await setClock(NEXT_PERIOD);
+    expect(await overageOf(user)).toMatchObject({ period_start: expect.stringContaining("02-28"), invoiced_cents: 0 });
+  });
 });

@@ -236,6 +236,14 @@ describe("a subscription that its provider runs", () => {
     expect(ended[1]?.order).toMatchObject({ subscription_reference });
   });
 
+  it("keeps a downgrade that waits when a period of the present plan is paid", async () => {
+    const { periodPaid } = await fixture.orderSubscription(user_id, "pro");
+    await apply(periodPaid(1));
+    await fixture.billing.subscribe(user_id, "starter");
+    await apply(periodPaid(2));
+    expect(await fixture.billing.subscription(user_id)).toMatchObject({ plan_id: "pro", pending_plan_id: "starter" });
+  });
+
   it("reports its renewals in their transaction, and does not report its start", async () => {
     const notified: unknown[] = [];
     fixture.calls.notify = async (renewal) => void notified.push(renewal);

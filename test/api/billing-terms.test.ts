@@ -41,6 +41,16 @@ it("a subscription keeps its terms when the plans in the configuration change", 
   expect(await amountsOf(before, user_id)).toEqual([18_000_000, 18_000_000, 18_000_000]);
 });
 
+it("the tokens of an upgrade last as long as those of its new plan", async () => {
+  const plans = PLANS.map((plan) => ({ ...plan, rollover_months: plan.id === "pro" ? 5 : 1 }));
+  const fixture = createBillingFixture(db, { plans });
+  const user_id = await fixture.account();
+  await fixture.billing.subscribeWithoutPayment(user_id, "starter");
+  await fixture.billing.subscribeWithoutPayment(user_id, "pro");
+  const { buckets } = await fixture.ledger.buckets(user_id, { include_closed: true, limit: 100, after: null });
+  expect(buckets.map(({ expires_at }) => expires_at)).toEqual(["2026-03-28T00:00:00.000Z", "2026-07-28T00:00:00.000Z"]);
+});
+
 it("a subscription changes to no plan in another currency, because their prices cannot be subtracted", async () => {
   const before = createBillingFixture(db);
   const user_id = await before.account();
