@@ -290,6 +290,13 @@ test("an end user's budget counts open holds, also those of the same batch, and 
   const [first] = outcomes;
   if (first?.status !== "held") throw new Error("not held");
   await fixture.settle(user_id, first.hold_id, 20, { labels });
-  expect(await fixture.hold(user_id, 80, { labels })).toMatchObject({ status: "held" });
+  const second = await heldBy(fixture.hold(user_id, 80, { labels }));
+  // The charge and the hold of one batch: the ended hold no longer counts, and its charge does.
+  const [, next] = await Promise.all([
+    fixture.settle(user_id, second, 60, { labels }),
+    fixture.hold(user_id, 21, { labels }),
+  ]);
+  expect(next).toMatchObject({ code: "end_user_budget_exceeded", available: 20 });
+  expect(await fixture.hold(user_id, 20, { labels })).toMatchObject({ status: "held" });
   expect(await fixture.hold(user_id, 1, { labels })).toMatchObject({ code: "end_user_budget_exceeded", available: 0 });
 });
