@@ -46,11 +46,16 @@ async function signIn() {
   const user = newId();
   const oauth = { server: server.mcp, grant: "authorization_code" as const };
   const { id } = await node.create(user, { name: "BERTHS", description: "", allowed_hosts: null, oauth });
+  return { node, user, id, answered: await answerOf(node, user, id) };
+}
+
+/** Signs in for a stored secret. Returns the parameters with which the browser comes back. */
+async function answerOf(node: (typeof nodes)[number], user: string, id: string) {
   const { authorization_url } = await node.connect(user, id, "session");
   const answer = await fetch(authorization_url, { redirect: "manual" });
   const { searchParams } = new URL(answer.headers.get("location") ?? "");
   const given = { state: searchParams.get("state") ?? "", code: searchParams.get("code") ?? "", iss: server.site.url };
-  return { node, user, id, answered: { ...given, bound_to: "session" } };
+  return { ...given, bound_to: "session" };
 }
 
 /** A secret that a person has connected. */
@@ -146,6 +151,23 @@ it("a secret that a site sent back stays disabled after another description and 
   expect((await node.get(user, id)).reflected_at).not.toBeNull();
   await node.connect(user, id, "session");
   expect((await node.get(user, id)).reflected_at).not.toBeNull();
+});
+
+it("a new sign-in drops the refresh token of the former one", async () => {
+  const { user, id } = await connectedSecret();
+  const [node] = nodes as [(typeof nodes)[number]];
+  server.conduct.onToken = (_request, response) => {
+    server.conduct.onToken = null;
+    response.writeHead(200, { "content-type": "application/json" });
+    response.end(JSON.stringify({ access_token: "of-the-new-sign-in", token_type: "Bearer", expires_in: 600 }));
+  };
+  expect((await node.finishConnect(user, await answerOf(node, user, id))).problem).toBeNull();
+  const opened = await node.open(user, "BERTHS", usage());
+  const version = opened.status === "opened" ? opened.secret.version : 0;
+  expect([tokenOf(opened), (await node.open(user, "BERTHS", usage(version))).status]).toEqual([
+    "of-the-new-sign-in",
+    "no_token",
+  ]);
 });
 
 it("a sign-in that ends after the owner changed the client stores no token of the former client", async () => {
