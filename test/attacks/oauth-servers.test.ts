@@ -2,7 +2,7 @@ import { generateKeyPairSync } from "node:crypto";
 import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
 import { createOutbound } from "../../src/platform/outbound.ts";
 import { createOAuthRequests } from "../../src/vault/oauth.adapter.ts";
-import { newState, type OAuthState } from "../../src/vault/oauth-state.ts";
+import { hashOfState, isEndOf, newState, type OAuthState, type Pending } from "../../src/vault/oauth-state.ts";
 import { CLIENT_SECRET, type OAuthServer, startOAuthServer } from "../support/oauth-server.ts";
 import { type Site, startSite } from "../support/sites.ts";
 
@@ -178,4 +178,13 @@ it("private_key_jwt: the client proves its key, and the key is not sent", async 
   const [form] = server.asked;
   expect(form?.get("client_assertion")?.split(".")).toHaveLength(3);
   expect(JSON.stringify(server.site.requests)).not.toContain("PRIVATE");
+});
+
+it.each([
+  ["2026-01-01T00:09:59.999Z", true],
+  ["2026-01-01T00:10:00.000Z", false],
+])("a sign-in that expires at 00:10 ends at %s: %s", (now, ends) => {
+  const expires_at = "2026-01-01T00:10:00.000Z";
+  const pending = { state_hash: hashOfState("s"), bound_to: "session", expires_at } as Pending;
+  expect(isEndOf(pending, { state: "s", bound_to: "session", now })).toBe(ends);
 });
