@@ -81,11 +81,12 @@ export function createThreads(deps: { db: Db; clock: Clock; runs: Runs; models: 
   }
 
   return {
-    /** Creates an empty thread. 409 when the id exists, or when the user has too many empty threads. */
+    /** Creates an empty thread. 404 when the agent is deleted. 409 when the id exists, or when the user has too many empty threads. */
     async create(key: ThreadKey): Promise<ThreadRecord> {
       const row = newThread(key);
       const empty = { table: "thread", user_id: key.user_id, where: "last_turn = 0", most: USER_ROWS.empty_threads };
       await db.transaction(async (tx) => {
+        if (!(await store.keepAgent(tx, key))) throw errors.notFound("This agent");
         if (!(await store.insert(tx, row))) throw errors.threadExists();
         if (await hasMoreRows(tx, empty)) throw errors.threadLimitReached();
       });

@@ -44,6 +44,15 @@ export function createThreadsStore(db: Db) {
       });
       return inserted.length > 0;
     },
+    /** False: the agent does not exist. A deletion of the agent waits until the transaction ends, and then finds its threads. */
+    async keepAgent(tx: Tx, { user_id, agent_id }: ThreadKey): Promise<boolean> {
+      const kept = await tx.query({
+        name: "thread_keep_agent",
+        text: "select from agent where user_id = $1 and id = $2 and deleted_at is null for key share",
+        values: [user_id, agent_id],
+      });
+      return kept.length > 0;
+    },
     thread: (key: ThreadKey) => firstRow<ThreadRow>(db, { name: "thread_find", text: BY_KEY, values: keyValues(key) }),
     lock: (tx: Tx, key: ThreadKey) =>
       firstRow<ThreadRow>(tx, { name: "thread_lock", text: `${BY_KEY} for update`, values: keyValues(key) }),

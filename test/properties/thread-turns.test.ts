@@ -1,7 +1,8 @@
-import { expect, test } from "vitest";
+import { expect, inject, test } from "vitest";
 import { createThreads } from "../../src/chat/threads.service.ts";
 import { newId } from "../../src/platform/ids.ts";
 import type { RunConfig } from "../../src/runs/transcript.ts";
+import { insertAgent } from "../support/database.ts";
 import { useQueue } from "./run-queue-fixture.ts";
 
 // The earlier turns of a thread can have megabytes each, and a model's context has room for a few of them.
@@ -52,3 +53,23 @@ test("a turn after many turns sends those that fit, and reads few more", async (
   expect(sent).toBe(19);
   expect(read).toBeLessThanOrEqual(20);
 });
+
+test.skipIf(inject("storage").kind === "embedded")(
+  "a thread of an agent that is deleted at the same moment is not created: it would stay until the user is erased",
+  async () => {
+    const { user_id, agent_id } = queue.agent;
+    await insertAgent(queue.db, queue.agent);
+    const threads = createThreads({ db: queue.db, clock: { now: () => queue.now }, models, runs: queue.scheduling });
+    const created = await queue.db.transaction(async (tx) => {
+      await tx.query({ text: "delete from agent where user_id = $1 and id = $2", values: [user_id, agent_id] });
+      await threads.forget(tx, user_id, agent_id);
+      const creation = threads.create({ user_id, agent_id, thread_id: "t1" }).catch((error) => error);
+      const waiting = "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+      await Promise.race([creation, expect.poll(() => queue.db.query({ text: waiting })).toHaveLength(1)]);
+      return { creation };
+    });
+    expect(await created.creation).toMatchObject({ shape: { status: 404 } });
+    const left = { text: "select from thread where agent_id = $1", values: [agent_id] };
+    expect(await queue.db.query(left)).toEqual([]);
+  },
+);
