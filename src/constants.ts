@@ -56,11 +56,13 @@ export const USER_ROWS = {
   empty_threads: 10_000,
   end_user_budgets: 100_000,
   webhook_endpoints: 10,
-  /** Purchases and choices of plans that were not paid, of the last UNPAID_ORDER_HOURS. */
+  /** Purchases and choices of plans that were not paid: open ones of UNPAID_ORDER_HOURS, failed ones of FAILED_ORDER_HOURS. */
   unpaid_orders: 50,
 } as const;
 /** contract 2.16: Stripe closes a checkout page that is not paid after a day. */
 export const UNPAID_ORDER_HOURS = 24;
+/** contract 2.16: an order that failed is over, but a declined card must not be tried without end. */
+export const FAILED_ORDER_HOURS = 1;
 /** contract 6.8.3: the latest versions of an agent that are kept, beside versions of unfinished runs. */
 export const KEPT_VERSIONS = 50;
 /** contract 2.16: the stored size of all kept versions of a user's agents. One version may have 4 MB. */

@@ -1,4 +1,4 @@
-import { AGENT_BYTES, UNPAID_ORDER_HOURS, USER_ROWS } from "./constants.ts";
+import { AGENT_BYTES, FAILED_ORDER_HOURS, UNPAID_ORDER_HOURS, USER_ROWS } from "./constants.ts";
 import { failure } from "./purser-error.ts";
 
 /** 409: the request is valid, but the present state does not allow it. A test compares the codes with contract 2. */
@@ -70,7 +70,7 @@ export const conflictErrors = {
   orderLimitReached: () =>
     conflict(
       "order_limit_reached",
-      `You have ${USER_ROWS.unpaid_orders} purchases and plan changes of the last ${UNPAID_ORDER_HOURS} hours that are not paid. Pay one at its checkout_url, or wait.`,
+      `You have ${USER_ROWS.unpaid_orders} purchases and plan changes that are not paid: open ones of the last ${UNPAID_ORDER_HOURS} hours, failed ones of the last ${FAILED_ORDER_HOURS === 1 ? "hour" : `${FAILED_ORDER_HOURS} hours`}. Pay one at its checkout_url, or wait.`,
     ),
   secretLimitReached: () => conflict("secret_limit_reached", tooMany(USER_ROWS.secrets, "secrets")),
   notConnectable: () =>

@@ -1,5 +1,5 @@
 import type { Accounts, User } from "../accounts/accounts.service.ts";
-import { UNPAID_ORDER_HOURS, USER_ROWS } from "../constants.ts";
+import { FAILED_ORDER_HOURS, UNPAID_ORDER_HOURS, USER_ROWS } from "../constants.ts";
 import { errors, PurserError } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.types.ts";
 import { addSeconds, type Clock } from "../platform/clock.ts";
@@ -100,7 +100,8 @@ export const IGNORED: Applied = { outcome: "ignored" };
 
 /** Throws 409 when the user has too many orders that nobody paid. The caller holds the billing lock and then inserts one. */
 export async function limitUnpaidOrders({ clock, orders }: BillingContext, tx: Tx, user_id: string): Promise<void> {
-  const since = addSeconds(clock.now(), -UNPAID_ORDER_HOURS * 3_600);
+  const hoursAgo = (hours: number) => addSeconds(clock.now(), -hours * 3_600);
+  const since = { open: hoursAgo(UNPAID_ORDER_HOURS), failed: hoursAgo(FAILED_ORDER_HOURS) };
   if ((await orders.unpaid(tx, user_id, since)) >= USER_ROWS.unpaid_orders) throw errors.orderLimitReached();
 }
 

@@ -135,15 +135,16 @@ function paymentStatements(db: Db) {
       return found.length > 0;
     },
     /** The number of the user's orders since an instant that nobody paid: purchases, upgrades, and checkouts of plans. */
-    async unpaid(tx: Tx, user_id: string, since: Instant): Promise<number> {
+    async unpaid(tx: Tx, user_id: string, since: { open: Instant; failed: Instant }): Promise<number> {
       const { count } = await oneRow<{ count: number }>(tx, {
         text: `select (
             select count(*) from payment where user_id = $1 and created_at > $2 and status in ('pending', 'failed')
-              and purpose in ('top_up', 'upgrade') and not automatic
+              and purpose in ('top_up', 'upgrade') and not automatic and (status = 'pending' or created_at > $3)
           ) + (
             select count(*) from subscription where user_id = $1 and created_at > $2 and current_period_start is null
+              and (status <> 'ended' or checkout_reference is not null or created_at > $3)
           ) as count`,
-        values: [user_id, since],
+        values: [user_id, since.open, since.failed],
       });
       return count;
     },

@@ -46,7 +46,7 @@ const LIMIT = {
     error: {
       code: "order_limit_reached",
       message:
-        "You have 50 purchases and plan changes of the last 24 hours that are not paid. Pay one at its checkout_url, or wait.",
+        "You have 50 purchases and plan changes that are not paid: open ones of the last 24 hours, failed ones of the last hour. Pay one at its checkout_url, or wait.",
     },
   },
 };
@@ -98,6 +98,23 @@ describe("a user with 50 unpaid orders", () => {
     expect((await service.admin.post(path, { plan_id: "starter" })).status).toBe(201);
     user = await service.newUser({ trial: false });
     expect((await order()).status).toBe(201);
+  });
+
+  it("orders again an hour later if they failed because Stripe rejected them", async () => {
+    const rejected = '{"error": {"type": "invalid_request_error", "message": "Your account cannot make charges."}}';
+    stripe.answerWith(/^POST \/v1\/checkout\/sessions$/, { status: 400, body: rejected });
+    for (let count = 0; count < USER_ROWS.unpaid_orders; count += 1) {
+      const { status } = count % 10 === 0 ? await choose("starter") : await order();
+      expect(status).toBe(502);
+    }
+    expect(await order()).toMatchObject(LIMIT);
+    stripe.answerWith(null);
+    expect(await choose("starter")).toMatchObject(LIMIT);
+    now = new Date(Date.parse(now) + 3_600_000).toISOString();
+    await service.admin.request("PUT", "/api/v1/admin/clock", { now });
+    expect((await choose("starter")).status).toBe(201);
+    await fill(1);
+    expect(await order()).toMatchObject(LIMIT);
   });
 
   it("has tried to upgrade with a card that is declined", async () => {
