@@ -92,7 +92,7 @@ export function createMissedEvents(
     const from = addSeconds(row.read_from, -OVERLAP_SECONDS);
     const page = await list.page({ from, to: row.read_to, after: row.after_event, limit: PAGE });
     const { throwAny, missed, ...result } = await applyPage(row, page);
-    await store.advance(row, progressAfter(row, result));
+    await store.advance(row, progressAfter({ ...row, read_to: readTo(row, page) }, result));
     if (missed > 0)
       log.warn({ missed }, "the payment provider's webhook did not deliver events; they were read from its list");
     deps.onRead({ failed: result.failed_at !== null, missed });
@@ -120,6 +120,12 @@ export function createMissedEvents(
       }
     },
   };
+}
+
+/** The end of the window. The provider's clock counts: if the database's is ahead, the events between them are still to come. */
+function readTo({ read_to }: ReadingRow, { listed_at }: EventPage): Instant {
+  const listed_to = listed_at === null ? read_to : addSeconds(listed_at, -DELAY_SECONDS);
+  return listed_to < read_to ? listed_to : read_to;
 }
 
 /** The position after a page. `failed_at`: the oldest event that failed; `continues_after`: null at the end of the window. */

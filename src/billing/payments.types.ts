@@ -139,6 +139,8 @@ export interface EventList {
 export interface EventPage {
   events: ListedEvent[];
   has_more: boolean;
+  /** The provider's clock when it answered; null if the answer has no time. */
+  listed_at: Instant | null;
 }
 
 export interface ListedEvent {

@@ -93,13 +93,14 @@ function createEventList(stripe: Stripe): EventList {
       mapStripeErrors(NOT_LISTED, async () => {
         const created = { gte: secondsOf(from), lte: secondsOf(to) };
         const after_event = after === null ? {} : { starting_after: after };
-        const { data, has_more } = await stripe.events.list({
+        const { data, has_more, lastResponse } = await stripe.events.list({
           types: [...EVENT_TYPES],
           created,
           limit,
           ...after_event,
         });
-        return { events: data.map(listed), has_more };
+        const date_ms = Date.parse(lastResponse.headers.date ?? "");
+        return { events: data.map(listed), has_more, listed_at: Number.isNaN(date_ms) ? null : instantOf(date_ms) };
       }),
   };
 }

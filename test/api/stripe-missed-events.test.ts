@@ -37,6 +37,7 @@ afterEach(async () => {
   stripe.answerWith(null);
   stripe.loseAnswers(null);
   stripe.beforeAnswer(null);
+  stripe.runBehind(0);
   await readAll();
 });
 afterAll(async () => {
@@ -342,6 +343,18 @@ describe("the reading of Stripe's list", () => {
     stripe.answerWith(null);
     await db.query({ text: "update payment_event_reading set next_read_at = now()" });
     await expect.poll(() => statusOf(first.id), POLL).toBe("succeeded");
+  });
+
+  it("misses nothing if the database's clock is 20 minutes ahead of Stripe's", async () => {
+    stripe.runBehind(1_200);
+    await readAll();
+    const { id, checkout_url } = await order();
+    stripe.pay(checkout_url);
+    stripe.takeEvents();
+    stripe.ageEvents(1_200);
+    await db.query({ text: "update payment_event_reading set next_read_at = now()" });
+    await setClock();
+    await expect.poll(() => statusOf(id), POLL).toBe("succeeded");
   });
 
   it("begins again when Stripe has deleted the event at its position", async () => {

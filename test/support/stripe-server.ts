@@ -47,6 +47,7 @@ export async function serveStripe(routes: Route[]) {
   const requests: { method: string; path: string; form: Form }[] = [];
   let lost_answer: RegExp | null = null;
   let wrong_answer: { call: RegExp; status: number; body: string } | null = null;
+  let behind_ms = 0;
   let before_answer: { call: RegExp; act: () => Promise<unknown> } | null = null;
 
   const handle = (request: IncomingMessage, path: string, form: Form): { status: number; body: string } => {
@@ -81,7 +82,8 @@ export async function serveStripe(routes: Route[]) {
     const { status, body } = is_wrong ?? answer(request, path, text || query);
     if (before_answer?.call.test(`${request.method} ${path}`)) await before_answer.act();
     if (lost_answer?.test(`${request.method} ${path}`)) return void response.destroy();
-    response.writeHead(status, { "Content-Type": "application/json", "Request-Id": "req_local" }).end(body);
+    const date = new Date(Date.now() - behind_ms).toUTCString();
+    response.writeHead(status, { "Content-Type": "application/json", "Request-Id": "req_local", Date: date }).end(body);
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
 
@@ -99,6 +101,10 @@ export async function serveStripe(routes: Route[]) {
     /** Runs `act` before the answers to matching calls; null: answers at once again. */
     beforeAnswer: (...[call, act]: [call: RegExp, act: () => Promise<unknown>] | [null]) => {
       before_answer = call === null || act === undefined ? null : { call, act };
+    },
+    /** Sets Stripe's clock this much behind the machine's. */
+    runBehind: (seconds: number) => {
+      behind_ms = seconds * 1_000;
     },
     /** A day passes: Stripe forgets idempotency keys. */
     forgetKeys: () => answers.clear(),
