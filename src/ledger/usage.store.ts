@@ -1,4 +1,4 @@
-import type { Db, Instant, Reader, Sql } from "../platform/db.ts";
+import type { Instant, Reader, Sql } from "../platform/db.ts";
 import { NIL_ID } from "../platform/ids.ts";
 import type { UsageGroup, UsageGrouping, UsageLine, UsageSummary } from "./usage.types.ts";
 
@@ -109,15 +109,23 @@ function eachDay(sums: Omit<Sum, "by">[], days: number, now: Instant): UsageSumm
   });
 }
 
-/** The ids of those agents that an entry or a day's usage names. Days stay when their entries are archived. */
+/**
+ * The ids of those agents that an entry or a day's usage names. Days stay when their entries are archived. No index has the
+ * days of an agent, so the days of each user are read once for all of their agents.
+ */
 export async function findChargedAgents(
-  db: Db,
+  sql: Sql,
   agents: readonly { user_id: string; agent_id: string }[],
 ): Promise<Set<string>> {
-  const rows = await db.query<{ agent_id: string }>({
-    text: `select agent_id from jsonb_to_recordset($1::jsonb) as given(user_id uuid, agent_id uuid)
+  const rows = await sql.query<{ agent_id: string }>({
+    text: `with given as materialized (
+        select user_id, agent_id from jsonb_to_recordset($1::jsonb) as agent(user_id uuid, agent_id uuid)
+      )
+      select agent_id from given
       where exists (select from entry where entry.user_id = given.user_id and entry.agent_id = given.agent_id)
-        or exists (select from usage_daily as day where day.user_id = given.user_id and day.agent_id = given.agent_id)`,
+        or (user_id, agent_id) in (
+          select distinct user_id, agent_id from usage_daily where user_id in (select user_id from given)
+        )`,
     values: [JSON.stringify(agents)],
   });
   return new Set(rows.map(({ agent_id }) => agent_id));

@@ -6,6 +6,7 @@ import { findChargedAgents } from "../../src/ledger/usage.store.ts";
 import { addDays } from "../../src/platform/clock.ts";
 import { newId } from "../../src/platform/ids.ts";
 import { createWebhookKeyStore } from "../../src/tools/webhook-key.store.ts";
+import { insertAgent } from "../support/database.ts";
 import { MODEL_CALL, START, useQueue } from "./run-queue-fixture.ts";
 
 // Runs are deleted from a database of this file's own.
@@ -148,6 +149,7 @@ describe("conversations", () => {
   }
 
   test("lose the turns whose runs are too old, and are deleted with their last turn; one without turns stays", async () => {
+    await insertAgent(queue.db, queue.agent);
     await threads().create(key("never-begun"));
     await turn("old");
     await turn("going-on");
@@ -188,4 +190,25 @@ describe("conversations", () => {
       expect(await counted("thread_turn")).toBe(1);
     },
   );
+});
+
+test("the search for charges of 50 deleted agents reads their user's days of usage once, not once per agent", async () => {
+  const { user_id } = queue.agent;
+  await queue.db.query({
+    text: `insert into usage_daily (user_id, day, model, agent_id, api_key_id, requests, input_tokens, cached_input_tokens,
+        output_tokens, cost)
+      select $1, date '2026-01-01' + n, 'lab/small', $2, $2, 1, 1, 0, 1, 1 from generate_series(1, 2000) n`,
+    values: [user_id, queue.agent.agent_id],
+  });
+  await queue.db.query({ text: "analyze usage_daily" });
+  const agents = Array.from({ length: 50 }, () => ({ user_id, agent_id: newId() }));
+  const [found, read] = await queue.db.transaction(async (tx) => [
+    await findChargedAgents(tx, [...agents, queue.agent]),
+    await tx.query<{ rows: number }>({
+      text: `select (seq_tup_read + idx_tup_fetch)::integer as rows from pg_stat_xact_user_tables
+        where relname = 'usage_daily'`,
+    }),
+  ]);
+  expect([...found]).toEqual([queue.agent.agent_id]);
+  expect(read[0]?.rows).toBeLessThanOrEqual(4_000);
 });
