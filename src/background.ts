@@ -55,6 +55,7 @@ export async function startBackground(services: Services) {
       notices.sweep,
       vault.sweep,
       signIn.sweep,
+      billing.sweep,
       ledger.end_users.sweep,
     ])
       sweep().catch((error: Error) => log.warn({ error }, "old data could not be deleted; the next turn tries again"));

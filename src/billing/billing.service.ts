@@ -81,6 +81,8 @@ export function createBilling(
     ] satisfies DueSource[],
     /** Applies an event of a payment provider. Idempotent; events may arrive in any order. */
     applyPaymentEvent: inbox.apply,
+    /** Deletes old events of payment providers; called periodically. */
+    sweep: inbox.sweep,
     subscription: subscriptions.current,
     cancelSubscription: subscriptions.cancel,
     /** The user subscribes or changes plans, and pays for it. */

@@ -1,3 +1,4 @@
+import { addDays } from "../platform/clock.ts";
 import type { InSameTx, Tx } from "../platform/db.ts";
 import type { DueSource } from "../platform/sweeper.ts";
 import type { AutoTopups } from "./auto-topup.service.ts";
@@ -11,6 +12,11 @@ import { createSubscriptionEvents } from "./subscription-events.ts";
 
 /** The number of waiting events that one step applies. */
 const BATCH = 50;
+/**
+ * contract 5.8.2. Stripe sends an event again for 3 days and lists it for 30. So by then an event does not come again, and
+ * the payment of a waiting one does not come any more: another program on the same Stripe account took it.
+ */
+const KEPT_DAYS = 35;
 
 /**
  * Applies provider events, each once, in one transaction with all of its effects. The order of events does not matter:
@@ -89,6 +95,8 @@ export function createInbox(context: BillingContext, periods: Periods, overage: 
       nextDueAt: async () => null,
       carryOut: applyWaiting,
     } satisfies DueSource,
+    /** Deletes old events; called periodically. */
+    sweep: () => orders.deleteEventsBefore(addDays(clock.now(), -KEPT_DAYS)),
   };
 }
 

@@ -258,6 +258,13 @@ function eventStatements(db: Db) {
       });
       return rows.map(({ event }) => event);
     },
+    /** Deletes events received before an instant, except those that wait and can be applied now. */
+    deleteEventsBefore: (instant: Instant) =>
+      db.query({
+        text: `delete from payment_event as e where received_at < $1 and not (outcome = 'waiting'
+          and exists (select from payment p where p.provider = e.provider and p.reference = e.reference))`,
+        values: [instant],
+      }),
 
     /**
      * Records a dispute. A closed dispute stays closed if events arrive late; only a lost one can still be won, by

@@ -216,6 +216,43 @@ describe("a dispute", () => {
   });
 });
 
+describe("events older than 35 days", () => {
+  const DAY_SECONDS = 86_400;
+  const kept = async () =>
+    (await db.query<{ kind: string }>({ text: "select kind from payment_event order by kind" })).map(
+      ({ kind }) => kind,
+    );
+
+  it("are deleted, also refunds and disputes of payments that are not Purser's, and their repeats change nothing", async () => {
+    const { paid, reference } = await fixture.orderTopUp(user_id, 200);
+    const [back, dispute] = [refunded(reference, 50), disputed(reference, 50)];
+    await applyAll(paid, back, dispute, closed(reference, 50, true));
+    const foreign = [refunded("money-of-another-shop", 100), disputed("money-of-another-shop", 100)];
+    expect(await applyAll(...foreign)).toEqual(["waiting", "waiting"]);
+    fixture.pass(35 * DAY_SECONDS);
+    await fixture.billing.sweep();
+    expect(await kept()).toHaveLength(6);
+    fixture.pass(DAY_SECONDS);
+    await fixture.billing.sweep();
+    expect(await kept()).toEqual([]);
+    await applyAll(dispute, back, paid);
+    expect(await fixture.balance(user_id)).toEqual({ posted: 937_500, debt: 0 });
+    await expectCleanBooks();
+  });
+
+  it("are kept while they wait to be applied to a payment of Purser's", async () => {
+    const { purchase, paid, reference } = await fixture.orderTopUp(user_id, 200);
+    await apply({ ...paid, reference: "money-1" });
+    await apply(refunded(reference, 200));
+    await db.query({ text: "update payment set reference = $1 where id = $2", values: [reference, purchase.id] });
+    fixture.pass(36 * DAY_SECONDS);
+    await fixture.billing.sweep();
+    expect(await kept()).toEqual(["refunded"]);
+    await fixture.sweep();
+    expect(await fixture.balance(user_id)).toEqual({ posted: 0, debt: 0 });
+  });
+});
+
 describe("events out of order (langfuse#17388, llmgateway#2911)", () => {
   it("paid, refunded, disputed and closed have the same result in each of their 24 orders, each event twice", async () => {
     for (const order of permutations([0, 1, 2, 3])) {
