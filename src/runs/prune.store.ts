@@ -14,10 +14,11 @@ export interface OldRun extends RunKey {
 export const NO_RUN: OldRun = { finished_at: "1970-01-01T00:00:00.000Z", user_id: NIL_ID, run_id: NIL_ID };
 
 /**
- * Takes the lock under which only one node prunes, until the transaction ends. False: another node has it.
+ * Takes the lock under which only one node prunes, until the transaction ends. False: another node has it. The number is
+ * its own: the ledger shares 7470627.
  */
 export async function takePruningLock(tx: Tx): Promise<boolean> {
-  const [row] = await tx.query<{ mine: boolean }>({ text: "select pg_try_advisory_xact_lock(7470627) as mine" });
+  const [row] = await tx.query<{ mine: boolean }>({ text: "select pg_try_advisory_xact_lock(7470629) as mine" });
   return row?.mine === true;
 }
 

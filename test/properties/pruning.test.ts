@@ -4,7 +4,9 @@ import { createRetention } from "../../src/agents/retention.ts";
 import { createThreads } from "../../src/chat/threads.service.ts";
 import { findChargedAgents } from "../../src/ledger/usage.store.ts";
 import { addDays } from "../../src/platform/clock.ts";
+import type { Tx } from "../../src/platform/db.ts";
 import { newId } from "../../src/platform/ids.ts";
+import type { OnPrune } from "../../src/runs/pruning.ts";
 import { createWebhookKeyStore } from "../../src/tools/webhook-key.store.ts";
 import { insertAgent } from "../support/database.ts";
 import { MODEL_CALL, START, useQueue } from "./run-queue-fixture.ts";
@@ -21,14 +23,14 @@ beforeEach(async () => {
 });
 
 const threads = () => createThreads({ db: queue.db, clock, runs: queue.scheduling, models: {} as never });
-const retention = (keep_days: number | null) => {
+const retention = (keep_days: number | null, forgetTurns: OnPrune = threads().forgetTurns) => {
   const store = createAgentsStore(queue.db);
   return createRetention({
     db: queue.db,
     clock,
     runs: queue.scheduling,
     schedules: queue.scheduling,
-    forgetTurns: threads().forgetTurns,
+    forgetTurns,
     ledger: { chargedAgents: (agents) => findChargedAgents(queue.db, agents) },
     forgetWebhookKeys: createWebhookKeyStore(queue.db).deleteAgents,
     store,
@@ -71,6 +73,20 @@ describe("the operator's retention", () => {
     queue.now = addDays(START, 10_000);
     await retention(null).pruneOld();
     expect(await ids()).toHaveLength(2);
+  });
+
+  test("goes on while a batch of the ledger is at work, and lets the next batch begin", async () => {
+    await ended();
+    await ended();
+    queue.now = addDays(START, 8);
+    const beginBatch = (tx: Tx) => tx.query({ text: "select ledger_lock('{}', now())" });
+    const clear = threads().forgetTurns;
+    const pruning = retention(7, (tx, runs) => queue.db.transaction(beginBatch).then(() => clear(tx, runs)));
+    await queue.db.transaction(async (tx) => {
+      await beginBatch(tx);
+      await pruning.pruneOld();
+    });
+    expect(await ids()).toHaveLength(1);
   });
 
   test("deletes a long backlog in batches of bounded size, one after the other, and then rests for an hour", async () => {
