@@ -245,6 +245,14 @@ describe("the migrations", () => {
     expect(unexplained).toEqual([]);
   });
 
+  it("build indexes of large tables by themselves, each in the file of its name, while nodes write", () => {
+    const indexes = files.filter((file) => file.startsWith("migrations/indexes/"));
+    const ofFile = (file: string) =>
+      new RegExp(`^(--.*\\n)+create index concurrently if not exists ${file.slice(19, -4)} on [^;]+;\\n$`);
+    expect(indexes.length).toBeGreaterThan(0);
+    expect(indexes.filter((file) => !ofFile(file).test(text(file)))).toEqual([]);
+  });
+
   it("give the reason for each table in a comment above it", () => {
     const silent = migrations.flatMap((file) =>
       [...text(file).matchAll(/(.*)\ncreate table (\w+)/g)]

@@ -242,6 +242,60 @@ describe("a migration after the baseline", () => {
   });
 });
 
+describe("an index of migrations/indexes", () => {
+  const isValid = async () => {
+    const state = "select indisvalid as is_valid from pg_index where indexrelid = to_regclass('payment_unpaid')";
+    return runSql(database.database_url ?? "", state);
+  };
+  beforeEach(async () => {
+    database = await createTestDatabase();
+    await script("drop index payment_unpaid");
+  });
+
+  it("is built while other nodes write to its table, also if a transaction that has written is still open", async () => {
+    const url = database.database_url ?? "";
+    const write = "lock table payment in row exclusive mode";
+    await withoutNode(database, async (writer) => {
+      await writer.script(`begin; ${write}`);
+      const starting = start();
+      await expect
+        .poll(async () => [await isValid(), (await waitingForLocks(url)).length])
+        .toEqual([[{ is_valid: false }], 1]);
+      await script(`begin; ${write} nowait; commit`);
+      await writer.script("commit");
+      await starting;
+    });
+    expect(await isValid()).toEqual([{ is_valid: true }]);
+  });
+
+  it("is built again at the next start if its node died meanwhile", async () => {
+    await start();
+    await script("update pg_index set indisvalid = false where indexrelid = 'payment_unpaid'::regclass");
+    await start();
+    expect(await isValid()).toEqual([{ is_valid: true }]);
+  });
+
+  it("is built once by nodes that start at the same moment", async () => {
+    const nodes = await Promise.all([1, 2, 3].map(() => database.open()));
+    await Promise.all(nodes.map((db) => db.close()));
+    expect(await isValid()).toEqual([{ is_valid: true }]);
+  });
+
+  it("does not keep a node from its start if it cannot be built, and the log names it", async () => {
+    const folder = mkdtempSync(join(tmpdir(), "purser-migrations-"));
+    cpSync(FOLDER, folder, { recursive: true });
+    writeFileSync(
+      join(folder, "indexes/of_the_test.sql"),
+      "create index concurrently of_the_test on payment ((1 / 0))",
+    );
+    const warned: unknown[] = [];
+    const log = Object.assign(createLog("silent"), { warn: (about: object) => void warned.push(about) });
+    await withoutNode(database, (connection) => migrate({ connect: async () => connection }, folder, log));
+    expect(warned).toEqual([{ index: "of_the_test" }]);
+    rmSync(folder, { recursive: true, force: true });
+  });
+});
+
 describe("a batch of the ledger during a migration that adds a column", () => {
   const SQL = join(FOLDER, "../src/ledger/sql");
   const LEDGER_LOCK = readFileSync(join(SQL, "ledger_lock.sql"), "utf8");

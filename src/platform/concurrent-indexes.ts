@@ -1,0 +1,54 @@
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import type { Log } from "./log.ts";
+import type { SqlConnection } from "./sql-connection.ts";
+
+/** The folder beside the migrations with the indexes of large tables, each in the file of its name. */
+const FOLDER = "indexes";
+/** Nodes that build the same index may end each other's statement. */
+const MOST_TRIES = 3;
+
+type IndexState = "valid" | "missing" | "broken" | "building";
+
+/**
+ * Builds the missing indexes of `migrations/indexes`, outside of any transaction. A migration that builds an index stops all
+ * writes to its table until its transaction ends; here they go on. The service works without these indexes, so a failure
+ * is only logged: the next start tries again.
+ */
+export async function buildIndexes(connection: SqlConnection, migrations: string, log?: Log): Promise<void> {
+  const folder = join(migrations, FOLDER);
+  const files = existsSync(folder) ? readdirSync(folder).filter((file) => file.endsWith(".sql")) : [];
+  for (const file of files.sort()) {
+    const index = { name: file.replace(/\.sql$/, ""), text: readFileSync(join(folder, file), "utf8") };
+    for (let tries = 1; !(await isBuilt(connection, index)); tries += 1) {
+      if (tries < MOST_TRIES) continue;
+      log?.warn({ index: index.name }, "an index was not built; the next start tries again");
+      break;
+    }
+  }
+}
+
+/** Builds the index unless another node does. False: it failed. */
+async function isBuilt(connection: SqlConnection, { name, text }: { name: string; text: string }): Promise<boolean> {
+  const state = await readState(connection, name);
+  if (state === "valid" || state === "building") return true;
+  try {
+    if (state === "broken") await connection.script(`drop index concurrently if exists ${name}`);
+    await connection.script(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** `broken`: the node that built it has died, or its statement failed. Such an index is written, but not read. */
+async function readState(connection: SqlConnection, name: string): Promise<IndexState> {
+  const { rows } = await connection.query<{ state: IndexState }>({
+    text: `select case when indisvalid then 'valid'
+        when exists (select from pg_stat_progress_create_index as progress where progress.index_relid = indexrelid)
+          then 'building' else 'broken' end as state
+      from pg_index where indexrelid = to_regclass($1)`,
+    values: [name],
+  });
+  return rows[0]?.state ?? "missing";
+}
