@@ -652,6 +652,7 @@ CREATE INDEX run_open ON public.run USING btree (user_id, agent_id) WHERE (statu
 CREATE INDEX run_queue_order ON public.run USING btree (priority, id) WHERE (status = 'queued'::text);
 CREATE INDEX run_queued ON public.run USING btree (user_id, priority, id) WHERE (status = 'queued'::text);
 CREATE INDEX run_queued_limited ON public.run USING btree (user_id) WHERE ((limited_key IS NOT NULL) AND (status = 'queued'::text));
+CREATE INDEX run_unsuccessful ON public.run USING btree (user_id, id) WHERE ((finished_at IS NOT NULL) AND (status <> 'succeeded'::text) AND (trigger <> 'schedule'::text));
 CREATE TRIGGER run_at_work_changed AFTER UPDATE OF status ON public.run FOR EACH ROW WHEN (((old.status = ANY (ARRAY['running'::text, 'cancelling'::text])) <> (new.status = ANY (ARRAY['running'::text, 'cancelling'::text])))) EXECUTE FUNCTION note_run_at_work();
 CREATE TRIGGER run_begun AFTER INSERT ON public.run FOR EACH ROW WHEN ((new.status = ANY (ARRAY['running'::text, 'cancelling'::text]))) EXECUTE FUNCTION note_run_at_work();
 CREATE TRIGGER run_changed AFTER UPDATE OF status ON public.run FOR EACH ROW WHEN (((new.status <> old.status) AND (new.status <> 'running'::text))) EXECUTE FUNCTION tell_run_changed();

@@ -54,6 +54,8 @@ export const USER_ROWS = {
   secrets: 1_000,
   /** A thread with a turn is not counted: its model call was paid. */
   empty_threads: 10_000,
+  /** Failed and cancelled runs. Older ones that cost nothing are deleted. */
+  unpaid_runs: 10_000,
   end_user_budgets: 100_000,
   webhook_endpoints: 10,
   /** Purchases and choices of plans that were not paid: open ones of UNPAID_ORDER_HOURS, failed ones of FAILED_ORDER_HOURS. */

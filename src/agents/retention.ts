@@ -18,13 +18,13 @@ const BATCHES = 10;
 const AGENTS = 100;
 
 /**
- * Deletes runs older than `keep_days` (null: no limit) with their occurrences and turns, the runs of deleted
- * agents, and deleted agents that no charge names.
+ * Deletes runs older than `keep_days` (null: no limit) with their occurrences and turns, a user's runs that cost nothing
+ * beyond a number, the runs of deleted agents, and deleted agents that no charge names.
  */
 export function createRetention(deps: {
   db: Db;
   clock: Clock;
-  runs: Pick<Runs, "pruneRuns" | "pruneRunsOf" | "agentsWithRuns">;
+  runs: Pick<Runs, "pruneRuns" | "pruneUnpaidRuns" | "pruneRunsOf" | "agentsWithRuns">;
   schedules: Pick<Schedules, "pruneOccurrences">;
   /** Deletes the turns of these runs from their threads. */
   forgetTurns: OnPrune;
@@ -65,6 +65,7 @@ export function createRetention(deps: {
     pruned_to = await runs.pruneRuns(which, forgetTurns);
     return pruned_to !== null;
   };
+  const pruneUnpaid = () => runs.pruneUnpaidRuns(forgetTurns);
 
   return {
     /**
@@ -76,7 +77,7 @@ export function createRetention(deps: {
       if (next_search_at !== null && now < next_search_at) return;
       let left = BATCHES;
       // Occurrences first, so that no occurrence names a deleted run.
-      for (const prune of [pruneDeleted, pruneOccurrences, pruneRuns]) {
+      for (const prune of [pruneDeleted, pruneOccurrences, pruneRuns, pruneUnpaid]) {
         while (left > 0 && (await prune())) left -= 1;
       }
       if (left > 0) next_search_at = addSeconds(now, SEARCH_SECONDS);

@@ -40,6 +40,27 @@ export async function selectOldRuns(
   });
 }
 
+/** Failed and cancelled runs, as the index run_unsuccessful has them. Those of a schedule were not asked for. */
+const UNSUCCESSFUL = "finished_at is not null and status <> 'succeeded' and trigger <> 'schedule'";
+
+/** Runs that cost nothing, older than the newest `kept` failed and cancelled ones of their user; no agent's newest run. */
+export async function selectUnpaidRuns(tx: Tx, { kept, limit }: { kept: number; limit: number }): Promise<RunKey[]> {
+  return tx.query({
+    name: "run_unpaid",
+    text: `select old.user_id, old.id as run_id
+      from (select user_id, count(*) as runs from run where ${UNSUCCESSFUL} group by user_id having count(*) > $1) as crowded
+      cross join lateral (
+        select user_id, id, agent_id, cost_tokens from run where user_id = crowded.user_id and ${UNSUCCESSFUL}
+        order by id limit crowded.runs - $1
+      ) as old
+      where cost_tokens = 0 and exists (
+        select from run newer where newer.user_id = old.user_id and newer.agent_id = old.agent_id and newer.id > old.id
+      )
+      limit $2`,
+    values: [kept, limit],
+  });
+}
+
 /** Finished runs of these agents. */
 export async function selectRunsOf(tx: Tx, agents: readonly AgentKey[], limit: number): Promise<RunKey[]> {
   return tx.query({

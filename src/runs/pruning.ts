@@ -1,3 +1,4 @@
+import { USER_ROWS } from "../constants.ts";
 import type { AgentKey } from "../contract/agents.ts";
 import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
 import {
@@ -7,6 +8,7 @@ import {
   selectAgentsWithRuns,
   selectOldRuns,
   selectRunsOf,
+  selectUnpaidRuns,
   takePruningLock,
 } from "./prune.store.ts";
 import type { RunKey } from "./run-history.store.ts";
@@ -37,6 +39,20 @@ export function createPruning(db: Db) {
           await deleteRuns(tx, runs);
         }
         return old.length < BATCH ? null : (old.at(-1) ?? null);
+      }),
+    /**
+     * Deletes runs that cost nothing and are older than the newest `USER_ROWS.unpaid_runs` failed and cancelled ones of
+     * their user, except each agent's newest run. True: there may be more.
+     */
+    pruneUnpaidRuns: (onPrune: OnPrune): Promise<boolean> =>
+      db.transaction(async (tx) => {
+        if (!(await takePruningLock(tx))) return false;
+        const runs = await selectUnpaidRuns(tx, { kept: USER_ROWS.unpaid_runs, limit: BATCH });
+        if (runs.length > 0) {
+          await onPrune(tx, runs);
+          await deleteRuns(tx, runs);
+        }
+        return runs.length === BATCH;
       }),
     /** The ids of those agents that have runs. The newest run of an agent is kept until the agent is deleted. */
     agentsWithRuns: (agents: readonly AgentKey[], sql: Sql = db): Promise<ReadonlySet<string>> =>

@@ -112,6 +112,31 @@ describe("the operator's retention", () => {
   });
 });
 
+test("of a user's failed and cancelled runs the newest 10,000 stay, and older ones that cost something or were scheduled", async () => {
+  const [crowded, other] = [queue.agent, { user_id: newId(), agent_id: newId() }];
+  const insert = ({ user_id, agent_id }: typeof crowded, runs: number) =>
+    queue.db.query({
+      text: `insert into run (user_id, id, agent_id, agent_version, trigger, status, queued_at, finished_at, input, priority,
+          cost_tokens, scheduled_for)
+        select $1, ('00000000-0000-7000-8000-' || lpad(n::text, 12, '0'))::uuid, $2, 1,
+          case when n <= 20 then 'schedule' else 'manual' end, 'cancelled', $3, $3, '{}', 1,
+          case when n % 10 = 0 then 5 else 0 end, case when n <= 20 then timestamptz '2026-01-01' end
+        from generate_series(1, $4::integer) n`,
+      values: [user_id, agent_id, START, runs],
+    });
+  await insert(crowded, 10_320);
+  await insert(other, 100);
+  await retention(null).pruneOld();
+  const left = await queue.db.query<{ old: number; all: number }>({
+    text: `select count(*) filter (where id <= '00000000-0000-7000-8000-000000000320') as old, count(*) as all
+      from run group by user_id order by count(*)`,
+  });
+  expect(left).toEqual([
+    { old: 100, all: 100 },
+    { old: 20 + 30, all: 10_050 },
+  ]);
+});
+
 test.each([
   ["and its row, and versions that an earlier release left", false],
   ["and not its row, whose name a charge needs", true],
