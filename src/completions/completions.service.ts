@@ -27,6 +27,8 @@ const MAX_ATTEMPTS = 4;
 /** Limit of the cache of users past their trial. A trial never returns, so entries need no expiry. */
 const MAX_REMEMBERED_USERS = 100_000;
 const AUTO_WITH_FALLBACKS = "models names fallbacks of a named model; auto chooses its own. Leave models out.";
+const NO_VISION =
+  "takes no pictures, but your tool computer answers with screenshots. Name a model with supports.vision (GET /api/v1/models).";
 /** Errors that a cheaper model, or one that accepts other fields, may avoid. */
 const PASSED_OVER = new Set([
   "insufficient_balance",
@@ -78,16 +80,21 @@ export function createCompletions(options: {
   /** Throws 429, 403 for a model that is not allowed or not part of the trial, 404, and 400 without a suitable model. */
   async function choose(call: CompletionCall): Promise<Choice> {
     const caller = await admit(call.caller);
-    return call.request.model === "auto" ? chooseAuto(call, caller) : chooseNamed(call.request, caller);
+    return call.request.model === "auto" ? chooseAuto(call, caller) : chooseNamed(call, caller);
   }
 
   async function chooseAuto(
-    { request, sticky_model_id = null }: CompletionCall,
+    { request, sticky_model_id = null, needs_vision = false }: CompletionCall,
     { user_id, allowed_models }: CompletionCall["caller"],
   ): Promise<Choice> {
     if (request.models != null) throw errors.invalidValue("models", AUTO_WITH_FALLBACKS);
     const is_trial = await isTrial(user_id);
-    const wanted = { request, sticky_model_id, isAllowed: (model: Model) => allows(allowed_models, model) };
+    const wanted = {
+      request,
+      sticky_model_id,
+      needs_vision,
+      isAllowed: (model: Model) => allows(allowed_models, model),
+    };
     const { candidates, reason } = models.route({ ...wanted, is_trial });
     if (candidates.length > 0) return { candidates, reason };
     if (is_trial && models.route({ ...wanted, is_trial: false }).candidates.length > 0) {
@@ -99,7 +106,10 @@ export function createCompletions(options: {
   }
 
   /** The model that the request names, and its fallbacks. */
-  async function chooseNamed(request: ChatRequest, caller: CompletionCall["caller"]): Promise<Choice> {
+  async function chooseNamed(
+    { request, needs_vision }: CompletionCall,
+    caller: CompletionCall["caller"],
+  ): Promise<Choice> {
     const { user_id, allowed_models } = caller;
     const fallbacks = request.models ?? [];
     const named = namedModels(models, request.model, fallbacks);
@@ -109,6 +119,8 @@ export function createCompletions(options: {
     for (const [at, { id, trial_eligible }] of named.entries()) {
       if (!trial_eligible && (await isTrial(user_id))) throw errors.modelNotTrialEligible(id, fieldOf(at));
     }
+    const blind = needs_vision === true ? named.findIndex(({ supports }) => !supports.vision) : -1;
+    if (blind >= 0) throw errors.invalidValue(fieldOf(blind), `${named[blind]?.id} ${NO_VISION}`);
     if (fallbacks.length === 0) return { candidates: named, reason: null };
     const isResting = (model: Model) => Number(models.isResting(model));
     const candidates = [...new Set(named)].toSorted((a, b) => isResting(a) - isResting(b));

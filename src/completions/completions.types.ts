@@ -14,6 +14,8 @@ export interface CompletionCall {
   provider_headers?: Readonly<Record<string, string>>;
   /** The caller's own request, for a provider with the same API as the caller's endpoint. */
   native?: NativeRequest;
+  /** The model must accept pictures, because results of the caller's tools are pictures. */
+  needs_vision?: boolean;
   agent_id: string | null;
   run_id: string | null;
   /** Permanent id of the charge, so that it is made once: new for each call, or a run step's recorded id. */

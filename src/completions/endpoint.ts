@@ -35,7 +35,10 @@ export async function answerCall(
     request,
     writer,
     ...of_provider
-  }: { request: ChatRequest; writer: AnswerWriter | null } & Pick<CompletionCall, "provider_headers" | "native">,
+  }: { request: ChatRequest; writer: AnswerWriter | null } & Pick<
+    CompletionCall,
+    "provider_headers" | "native" | "needs_vision"
+  >,
 ): Promise<EndpointAnswer> {
   // After a long validation, other requests have their turn.
   if (isTurnUsed()) await untilTurn();

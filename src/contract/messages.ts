@@ -71,7 +71,11 @@ const toolSchema = z.union([
     input_schema: mapSchema,
     ...cacheHint,
   }),
-  z.looseObject({ type: z.string().refine((type) => type !== "custom", { abort: true }), name: text.nullish() }),
+  z.looseObject({
+    type: z.string().refine((type) => type !== "custom", { abort: true }),
+    name: text.nullish(),
+    ...cacheHint,
+  }),
 ]);
 const formatSchema = z.looseObject({ type: z.literal("json_schema"), schema: mapSchema });
 
@@ -79,9 +83,15 @@ const FIELDS = {
   model: modelNameSchema,
   messages: z.preprocess(countedMessages, z.array(messageSchema).min(1)),
   system: z.union([text, z.preprocess(countedBlocks, z.array(TEXT))]).nullish(),
-  tools: z.array(toolSchema).max(128).nullish().openapi({
-    description: "tools with an input_schema; tools that Anthropic defines or executes are dropped",
-  }),
+  tools: z
+    .array(toolSchema)
+    .max(128)
+    .nullish()
+    .openapi({
+      description:
+        "tools with an input_schema, and bash, text editor, memory and computer of Anthropic, which the caller executes; " +
+        "tools that Anthropic executes are dropped",
+    }),
   tool_choice: z
     .looseObject({
       type: z.enum(["auto", "any", "tool", "none"]),
@@ -220,8 +230,9 @@ export const createMessageRoute = createRoute({
   summary: "Create a message (Anthropic's Messages API)",
   description:
     "Anthropic's Messages API over every model, so that `ANTHROPIC_BASE_URL={address}/api` works. Thinking comes back " +
-    "with a signature and is sent back to the model that made it. Tools that Anthropic defines or executes are dropped, " +
-    "and blocks of tools that it executed in earlier turns are left out.",
+    "with a signature and is sent back to the model that made it. Tools that Anthropic executes are dropped, and blocks " +
+    "of tools that it executed in earlier turns are left out. Its tools that the caller executes (bash, text editor, " +
+    "memory, computer) work with every model.",
   ...needs("chat:write"),
   request: jsonBody(requested(fieldsSchema)),
   responses: {

@@ -4,6 +4,7 @@ import type { OpenEnvelope } from "../completions/reasoning-envelope.ts";
 import type { ChatRequest, ToolChoice } from "../contract/completions.ts";
 import { type Block, MESSAGE_FIELDS, type MessagesRequest } from "../contract/messages.ts";
 import { errors } from "../errors.ts";
+import { betasOf, isClientTool, needsVision, type Tool, withSchema } from "./client-tools.ts";
 import { conversationOf, isOfHostedTool } from "./content-blocks.ts";
 
 /** Converts a request of Anthropic's Messages API to a chat completion. Pure. */
@@ -11,6 +12,9 @@ import { conversationOf, isOfHostedTool } from "./content-blocks.ts";
 export interface TranslatedMessage {
   request: ChatRequest;
   dropped_tools: string[];
+  /** The names in `anthropic-beta` that the tools need. */
+  betas: string[];
+  needs_vision: boolean;
   paramOf(param: string): string;
   /** For a provider with Anthropic's API; absent when the request has thinking that we sealed for another model. */
   native?: NativeRequest;
@@ -27,19 +31,19 @@ const CONVERTED = new Set([
   "service_tier",
 ]);
 
-type Tool = NonNullable<MessagesRequest["tools"]>[number];
-
 /** The chat completion for a message. `openEnvelope` opens the caller's thinking blocks. Throws 400 for unknown blocks. */
 export function chatRequestOf(asked: MessagesRequest, openEnvelope: OpenEnvelope): TranslatedMessage {
   if (asked.thread !== undefined) throw errors.noMessageThreads();
   const { messages, origins } = conversationOf(asked, openEnvelope);
-  const own = (asked.tools ?? []).filter((tool) => tool.type == null || tool.type === "custom");
+  const own = (asked.tools ?? []).filter((tool) => tool.type == null || tool.type === "custom" || isClientTool(tool));
+  const functions = own.map(withSchema);
+  refuseSameName(own, functions);
   const dropped_tools = (asked.tools ?? []).flatMap((tool) => (own.includes(tool) ? [] : String(tool.type)));
   const { format, ...output_config } = asked.output_config ?? {};
   const request = {
     ...passedFields(asked, { validated: MESSAGE_FIELDS, converted: CONVERTED }),
     messages,
-    ...(own.length === 0 ? {} : { tools: own.map(functionOf), ...choiceOf(asked.tool_choice, own) }),
+    ...(own.length === 0 ? {} : { tools: functions.map(functionOf), ...choiceOf(asked.tool_choice, functions) }),
     ...(asked.stop_sequences === undefined ? {} : { stop: asked.stop_sequences }),
     ...(Object.keys(output_config).length === 0 ? {} : { output_config }),
     ...(typeof output_config.effort === "string" ? { reasoning_effort: output_config.effort } : {}),
@@ -49,7 +53,8 @@ export function chatRequestOf(asked: MessagesRequest, openEnvelope: OpenEnvelope
     ...(asked.stream === true ? { stream_options: { include_usage: true } } : {}),
   } as unknown as ChatRequest;
   const native = hasSealed(asked, openEnvelope) ? {} : { native: nativeOf(asked, own, dropped_tools) };
-  return { request, dropped_tools, paramOf: (param) => paramOf(param, origins), ...native };
+  const needs = { betas: betasOf(own), needs_vision: own.some(needsVision) };
+  return { request, dropped_tools, ...needs, paramOf: (param) => paramOf(param, origins), ...native };
 }
 
 /** The conversation and the tools as the caller wrote them, without the tools that were dropped. */
@@ -100,6 +105,19 @@ function hasSealed({ messages }: MessagesRequest, openEnvelope: OpenEnvelope): b
   );
 }
 
+/** Throws 400 for a tool with the name of one that Anthropic defines: a model could not tell them apart. */
+function refuseSameName(own: readonly Tool[], functions: readonly Tool[]): void {
+  const names = functions.map(({ name }) => name);
+  for (const [at, tool] of own.entries()) {
+    const name = names[at];
+    if (!isClientTool(tool) || names.indexOf(name) === names.lastIndexOf(name)) continue;
+    throw errors.invalidValue(
+      "tools",
+      `Two tools are called ${name}, and one is of Anthropic's type ${tool.type}. Rename or leave out the other one.`,
+    );
+  }
+}
+
 function functionOf(tool: Tool): object {
   const { name, description, input_schema, strict, cache_control } = tool as Record<string, unknown>;
   const given = Object.entries({ description, parameters: input_schema, strict }).filter(([, value]) => value != null);
@@ -118,7 +136,7 @@ function chosen(type: string, name: string | null, own: readonly Tool[]): ToolCh
   if (name !== null && own.some((tool) => tool.name === name)) return { type: "function", function: { name } };
   throw errors.invalidValue(
     "tool_choice.name",
-    "tool_choice.name must name a tool with an input_schema. Tools that Anthropic executes do not exist here.",
+    "tool_choice.name must name one of your tools. Tools that Anthropic executes do not exist here.",
   );
 }
 

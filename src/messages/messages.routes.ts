@@ -27,10 +27,10 @@ export function messageEndpoint({ completions, envelopes, log }: MessagesDeps): 
     route: createMessageRoute,
     async answer(http, asked: MessagesRequest) {
       const { user_id } = http.caller;
-      const provider_headers = providerHeaders(http.headerOf);
-      const { request, dropped_tools, paramOf, native } = chatRequestOf(asked, (sealed) =>
+      const { request, dropped_tools, betas, needs_vision, paramOf, native } = chatRequestOf(asked, (sealed) =>
         envelopes.open(user_id, sealed),
       );
+      const provider_headers = providerHeaders(http.headerOf, betas);
       if (dropped_tools.length > 0) {
         const { request_id } = http;
         log.info({ request_id, tools: shownTypes(dropped_tools) }, "tools that Anthropic executes itself were dropped");
@@ -38,7 +38,7 @@ export function messageEndpoint({ completions, envelopes, log }: MessagesDeps): 
       const seal = envelopes.seal.bind(null, user_id);
       const stop_sequences = asked.stop_sequences ?? [];
       const writer = createMessageWriter({ model: asked.model, stop_sequences, newId, paramOf, seal });
-      const of_provider = { provider_headers, ...(native === undefined ? {} : { native }) };
+      const of_provider = { provider_headers, needs_vision, ...(native === undefined ? {} : { native }) };
       return await answerCall(http, completions, { request, writer, ...of_provider });
     },
   };
@@ -58,9 +58,12 @@ export function countTokensRoutes({ completions, envelopes }: Omit<MessagesDeps,
 /**
  * The headers of a caller that a provider with Anthropic's API gets: `anthropic-version` and `anthropic-beta`. Programs
  * need betas that this service does not know, so any name is sent, but only names and not too many. Throws the 400 that
- * names a header with anything else in it. Absent and empty headers are left out.
+ * names a header with anything else in it. Absent and empty headers are left out. `needed`: betas of the caller's tools.
  */
-export function providerHeaders(headerOf: (name: string) => string | undefined): Record<string, string> {
+export function providerHeaders(
+  headerOf: (name: string) => string | undefined,
+  needed: readonly string[] = [],
+): Record<string, string> {
   const version = headerOf("anthropic-version")?.trim() ?? "";
   if (version !== "" && !VERSION.test(version)) {
     throw errors.invalidValue(
@@ -76,8 +79,9 @@ export function providerHeaders(headerOf: (name: string) => string | undefined):
       `The header anthropic-beta must be a list of at most ${MAX_BETAS} names, each of 1 to 100 letters, digits, ".", "-" and "_", separated by commas.`,
     );
   }
+  const sent = [...new Set([...betas, ...needed])];
   return {
     ...(version === "" ? {} : { "anthropic-version": version }),
-    ...(betas.length === 0 ? {} : { "anthropic-beta": betas.join(",") }),
+    ...(sent.length === 0 ? {} : { "anthropic-beta": sent.join(",") }),
   };
 }

@@ -27,6 +27,8 @@ export interface RouteRequest {
   is_trial: boolean;
   /** The model of earlier turns of this thread or run. It is kept while it qualifies. */
   sticky_model_id: string | null;
+  /** Later turns will have pictures. */
+  needs_vision?: boolean;
   /** Whether the caller's key and account may use a model; absent: all. */
   isAllowed?(model: Model): boolean;
   /** Whether a model's provider failed recently. Such models are tried last. */
@@ -46,6 +48,7 @@ export function rankModels({
   is_trial,
   isAllowed = () => true,
   sticky_model_id,
+  needs_vision = false,
   isResting,
 }: RouteRequest): RoutingDecision {
   // The rehearsal model never replaces a real model, even if no real model qualifies.
@@ -56,7 +59,10 @@ export function rankModels({
     return { candidates: [], reason: "the prompt is longer than every model's context" };
   const prompt_tokens = estimateTokens(promptText(request));
   const qualified = offered.filter(
-    (model) => isAllowed(model) && qualifies(model, request, { prompt_tokens, is_trial }),
+    (model) =>
+      isAllowed(model) &&
+      (model.supports.vision || !needs_vision) &&
+      qualifies(model, request, { prompt_tokens, is_trial }),
   );
   const task = judge(request, prompt_tokens);
   const ordered = qualified.toSorted(
