@@ -2,7 +2,8 @@ import type { OpenEnvelope } from "../completions/reasoning-envelope.ts";
 import type { ChatMessage, ContentPart, ReasoningDetail, ToolCall } from "../contract/completions.ts";
 import type { Block, MessagesRequest, ResultPart } from "../contract/messages.ts";
 import { errors } from "../errors.ts";
-import { fieldsOf } from "../platform/json.ts";
+import { isTurnUsed, untilTurn } from "../platform/event-loop-turn.ts";
+import { fieldsOf, jsonBytes } from "../platform/json.ts";
 
 /** Converts messages of Anthropic's API to messages of a chat completion. Pure. */
 
@@ -20,8 +21,14 @@ export function isOfHostedTool({ type }: Block): boolean {
   return OF_HOSTED_TOOLS.test(type);
 }
 
-/** `openEnvelope` opens the signatures of thinking blocks. */
-export function conversationOf({ system, messages }: MessagesRequest, openEnvelope: OpenEnvelope): Conversation {
+/**
+ * `openEnvelope` opens the signatures of thinking blocks. Writes the inputs of calls in slices: 10 MB at once take up to
+ * 0.3 s.
+ */
+export async function conversationOf(
+  { system, messages }: MessagesRequest,
+  openEnvelope: OpenEnvelope,
+): Promise<Conversation> {
   const conversation: Conversation = { messages: [], origins: [] };
   const push = (message: ChatMessage, origin: string) => {
     conversation.messages.push(message);
@@ -34,7 +41,7 @@ export function conversationOf({ system, messages }: MessagesRequest, openEnvelo
     const origin = `messages[${index}]`;
     if (typeof content === "string") push({ role, content }, origin);
     else if (role !== "assistant") pushUser(content as Block[], { role, origin }, push);
-    else if (!content.every(isOfHostedTool)) push(answerOf(content, origin, openEnvelope), origin);
+    else if (!content.every(isOfHostedTool)) push(await answerOf(content, origin, openEnvelope), origin);
   }
   if (conversation.origins.every((origin) => origin === "system")) {
     throw errors.invalidValue("messages", "messages have no content. Send a message with text or blocks.");
@@ -65,7 +72,7 @@ function pushUser(
   if (rest.length > 0) push({ role, content: simplified(rest) }, origin);
 }
 
-function answerOf(blocks: readonly Block[], origin: string, openEnvelope: OpenEnvelope): ChatMessage {
+async function answerOf(blocks: readonly Block[], origin: string, openEnvelope: OpenEnvelope): Promise<ChatMessage> {
   const parts: ContentPart[] = [];
   const calls: ToolCall[] = [];
   const reasoning: { text: string; details: ReasoningDetail[]; model: string | null } = {
@@ -78,7 +85,9 @@ function answerOf(blocks: readonly Block[], origin: string, openEnvelope: OpenEn
     if (isOfHostedTool(block)) continue;
     const fields = block as Fields;
     if (block.type === "tool_use") {
-      const called = { name: String(fields.name), arguments: JSON.stringify(fields.input ?? {}) };
+      if (isTurnUsed()) await untilTurn();
+      const input = await jsonBytes(fields.input ?? {});
+      const called = { name: String(fields.name), arguments: input.toString() };
       calls.push({ id: String(fields.id), type: "function", function: called });
     } else if (block.type === "thinking" || block.type === "redacted_thinking") {
       const sealed = String(fields.signature ?? fields.data ?? "");

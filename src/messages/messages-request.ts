@@ -32,9 +32,9 @@ const CONVERTED = new Set([
 ]);
 
 /** The chat completion for a message. `openEnvelope` opens the caller's thinking blocks. Throws 400 for unknown blocks. */
-export function chatRequestOf(asked: MessagesRequest, openEnvelope: OpenEnvelope): TranslatedMessage {
+export async function chatRequestOf(asked: MessagesRequest, openEnvelope: OpenEnvelope): Promise<TranslatedMessage> {
   if (asked.thread !== undefined) throw errors.noMessageThreads();
-  const { messages, origins } = conversationOf(asked, openEnvelope);
+  const { messages, origins } = await conversationOf(asked, openEnvelope);
   const own = (asked.tools ?? []).filter((tool) => tool.type == null || tool.type === "custom" || isClientTool(tool));
   const functions = own.map(withSchema);
   refuseSameName(own, functions);

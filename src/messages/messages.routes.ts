@@ -27,7 +27,7 @@ export function messageEndpoint({ completions, envelopes, log }: MessagesDeps): 
     route: createMessageRoute,
     async answer(http, asked: MessagesRequest) {
       const { user_id } = http.caller;
-      const { request, dropped_tools, betas, needs_vision, paramOf, native } = chatRequestOf(asked, (sealed) =>
+      const { request, dropped_tools, betas, needs_vision, paramOf, native } = await chatRequestOf(asked, (sealed) =>
         envelopes.open(user_id, sealed),
       );
       const provider_headers = providerHeaders(http.headerOf, betas);
@@ -49,7 +49,7 @@ export function countTokensRoutes({ completions, envelopes }: Omit<MessagesDeps,
   const router = createRouter();
   router.openapi(countTokensRoute, async (c) => {
     const caller = c.get("caller");
-    const { request } = chatRequestOf(c.req.valid("json"), (sealed) => envelopes.open(caller.user_id, sealed));
+    const { request } = await chatRequestOf(c.req.valid("json"), (sealed) => envelopes.open(caller.user_id, sealed));
     return c.json({ input_tokens: completions.estimate(request, caller) }, 200);
   });
   return router;

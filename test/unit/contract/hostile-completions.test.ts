@@ -2,6 +2,7 @@ import { expect, it } from "vitest";
 import { createCompletionRoute } from "../../../src/contract/completions.ts";
 import { createMessageRoute } from "../../../src/contract/messages.ts";
 import { createResponseRoute } from "../../../src/contract/responses.ts";
+import { conversationOf } from "../../../src/messages/content-blocks.ts";
 import { withFunctionItems } from "../../../src/responses/local-tools.ts";
 import { expectShortTurn, heldDuring } from "../../support/held.ts";
 
@@ -80,4 +81,20 @@ it("30 MB of shell calls and their outputs become texts, and do not block the ev
     expect(call).toMatchObject({ type: "function_call", arguments: JSON.stringify({ commands: [lines] }) });
   });
   await expectShortTurn("shell calls", held_ms);
+});
+
+it("a tool_use block with 7 MB of line breaks becomes a text, and does not block the event loop", {
+  retry: 2,
+}, async () => {
+  const arguments_text = JSON.stringify({ file_text: "\n".repeat(7_000_000) });
+  const called = { type: "tool_use" as const, id: "c", name: "f", input: JSON.parse(arguments_text) };
+  const messages = [{ role: "assistant" as const, content: [called] }];
+  let written = "";
+  const held_ms = await heldDuring(async () => {
+    const [answer] = (await conversationOf({ model: "m", messages }, () => null)).messages;
+    written = answer?.tool_calls?.[0]?.type === "function" ? answer.tool_calls[0].function.arguments : "";
+  });
+  expect(written === arguments_text).toBe(true);
+  console.log(`input of a call: held for ${held_ms.toFixed(0)} ms`);
+  expect(held_ms).toBeLessThan(150);
 });
