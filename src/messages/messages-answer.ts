@@ -83,7 +83,7 @@ export function createMessageWriter({ model, stop_sequences, newId, paramOf, sea
       const routing = seen.routing === undefined ? {} : { routing: seen.routing };
       const ended = {
         type: "message_delta",
-        delta: stopOf(seen, blocks.content()),
+        delta: stopOf(seen, blocks.hasCall()),
         usage: seen.usage,
         ...routing,
       };
@@ -101,14 +101,14 @@ export function createMessageWriter({ model, stop_sequences, newId, paramOf, sea
       );
       take((choice?.message ?? {}) as Delta);
       blocks.close();
-      return record(blocks.content(), stopOf(seen, blocks.content()));
+      return record(blocks.content(), stopOf(seen, blocks.hasCall()));
     },
   };
 }
 
 /** Some providers end an answer that has calls with `stop`; OpenAI does so after a forced call. */
-function stopOf({ finish_reason, stop_sequence }: Seen, content: readonly AnswerBlock[]): Stop {
-  if (finish_reason === "stop" && content.some(({ type }) => type === "tool_use")) {
+function stopOf({ finish_reason, stop_sequence }: Seen, has_call: boolean): Stop {
+  if (finish_reason === "stop" && has_call) {
     return { stop_reason: "tool_use", stop_sequence: null };
   }
   if (finish_reason === "stop" && stop_sequence !== null) return { stop_reason: "stop_sequence", stop_sequence };

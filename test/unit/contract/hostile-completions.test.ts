@@ -3,6 +3,7 @@ import { createCompletionRoute } from "../../../src/contract/completions.ts";
 import { createMessageRoute } from "../../../src/contract/messages.ts";
 import { createResponseRoute } from "../../../src/contract/responses.ts";
 import { conversationOf } from "../../../src/messages/content-blocks.ts";
+import { createMessageWriter } from "../../../src/messages/messages-answer.ts";
 import { withFunctionItems } from "../../../src/responses/local-tools.ts";
 import { expectShortTurn, heldDuring } from "../../support/held.ts";
 
@@ -97,4 +98,27 @@ it("a tool_use block with 7 MB of line breaks becomes a text, and does not block
   expect(written === arguments_text).toBe(true);
   console.log(`input of a call: held for ${held_ms.toFixed(0)} ms`);
   expect(held_ms).toBeLessThan(150);
+});
+
+it("the end of a streamed call with 10 MB of arguments does not block the event loop", async () => {
+  const asked = {
+    model: "m",
+    stop_sequences: [],
+    newId: () => "n",
+    paramOf: (param: string) => param,
+    seal: () => "s",
+  };
+  const writer = createMessageWriter(asked);
+  const chunk = (called: object) =>
+    writer.chunk({ choices: [{ delta: { tool_calls: [{ index: 0, ...called }] }, finish_reason: null }] } as never);
+  chunk({ id: "c", type: "function", function: { name: "f", arguments: '{"file_text":"' } });
+  for (let sent = 0; sent < 1_000; sent += 1) chunk({ function: { arguments: "\\n".repeat(5_000) } });
+  chunk({ function: { arguments: '"}' } });
+  let end = "";
+  const held_ms = await heldDuring(async () => {
+    end = await writer.end();
+  });
+  expect(end).toContain('"stop_reason":"tool_use"');
+  console.log(`end of a streamed call: held for ${held_ms.toFixed(0)} ms`);
+  expect(held_ms).toBeLessThan(25);
 });
