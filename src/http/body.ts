@@ -32,9 +32,9 @@ const PUBLIC_BYTES = 16_384;
 const STRIPE_BYTES = TEXT_BYTES;
 const SANITIZE_BYTES = 1_048_576;
 const MODEL_BYTES = 33_554_432;
-const DEPTH = 64;
-const ORDINARY: JsonLimits = { depth: DEPTH, keys: 10_000, elements: 100_000 };
-const MODEL: JsonLimits = { depth: DEPTH, keys: 100_000, elements: 200_000 };
+const EVERYWHERE = { depth: 64, key_bytes: 65_536 };
+const ORDINARY: JsonLimits = { ...EVERYWHERE, keys: 10_000, elements: 100_000 };
+const MODEL: JsonLimits = { ...EVERYWHERE, keys: 100_000, elements: 200_000 };
 
 /** `ordinary_bytes`: limits.body_bytes of PURSER_CONFIG. Where a path's own limit is lower, the lower one counts. */
 export function bodyLimitsOf(path: string, ordinary_bytes: number): BodyLimits {

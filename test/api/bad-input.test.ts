@@ -269,7 +269,7 @@ describe("hostile bodies", () => {
   });
 
   it("an error repeats only the ends of a long name, and what to do; so an Idempotency-Key keeps no copy of the name", async () => {
-    const long = "x".repeat(200_000);
+    const long = "x".repeat(60_000);
     const key = { "Idempotency-Key": "a-long-name" };
     for (const replayed of [null, "true"]) {
       const answer = await user.post("/api/v1/agents", `{"name":"a","${long}":1}`, key);

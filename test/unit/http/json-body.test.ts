@@ -5,7 +5,7 @@ import { createBodyBudget } from "../../../src/http/body-budget.ts";
 import { joinPieces, piecesOf } from "../../../src/http/json-pieces.ts";
 import { createJsonScan } from "../../../src/http/json-scan.ts";
 
-const LIMITS = { depth: 3, keys: 4, elements: 5 };
+const LIMITS = { depth: 3, keys: 4, elements: 5, key_bytes: 9 };
 /** The fault that the scan finds in `text`, in chunks of `size` bytes. */
 function found(text: string, size = 1_000): string | null {
   const scan = createJsonScan(LIMITS);
@@ -30,6 +30,8 @@ describe("the scan of a body before it is parsed", () => {
     ['["[[[[[[", ":::::::", ",,,,,,,,"]', null],
     ['["\\"[[[[", "\\\\", "\\\\\\":::::"]', null],
     ['["\\\\", [[[', "more than 3 levels of lists and objects"],
+    ['{"nine \\"by" : "a text of more bytes"}', null],
+    ['{"b":"a text of more bytes","ten bytes." :1}', "a key of more than 9 bytes"],
   ])("%s: %s, in chunks of every size", (text, fault) => {
     for (const size of [1, 2, 3, 5, 1_000]) expect(found(text, size)).toBe(fault);
   });
@@ -43,6 +45,15 @@ describe("a value from the parsing thread", () => {
         expect(await joinPieces(piecesOf(value))).toEqual(value);
       }),
     );
+  });
+
+  it("arrives with long texts in parts, also in places that cut a character in two or are named __proto__", async () => {
+    const long = `x${"🐬".repeat(200_000)}`;
+    const text = JSON.stringify({ long, list: ["a", long, "b"], more: long }).replace('"more"', '"__proto__"');
+    const pieces = piecesOf(JSON.parse(text));
+    expect(Math.max(...pieces.map(({ length }) => length))).toBeLessThan(300_000);
+    expect(JSON.stringify(await joinPieces(pieces)) === text).toBe(true);
+    expect(await joinPieces(piecesOf(long))).toBe(long);
   });
 
   it("arrives in many pieces with its order, its empty parts and a key named __proto__", async () => {
