@@ -54,10 +54,13 @@ export function acceptedAt(schema: z.ZodType, path: readonly PropertyKey[], valu
   let here = alternatives(schema as unknown as Schema);
   let given = value;
   for (const key of path) {
-    here = meant(here, given).flatMap((each) => alternatives(childOf(each, key)));
+    const containers = here.filter((each) => childOf(each, key) !== undefined);
+    here = meant(containers, given).flatMap((each) => alternatives(childOf(each, key)));
     given = given !== null && typeof given === "object" ? (given as Record<PropertyKey, unknown>)[key] : undefined;
   }
-  const phrases = [...new Set(oneOfMany(here).map(phraseOf))];
+  // An alternative that accepts any value here was not meant: it would not have failed.
+  const failed = here.filter(({ _zod: { def } }) => def.type !== "unknown");
+  const phrases = [...new Set(oneOfMany(failed).map(phraseOf))];
   const known = phrases.filter((phrase) => phrase !== null).sort((one, other) => rank(one) - rank(other));
   return known.length === 0 || known.length < phrases.length ? null : known.join(", or ");
 }

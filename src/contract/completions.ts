@@ -12,10 +12,14 @@ export type * from "./chat-completion.types.ts";
  */
 
 const text = z.string();
+const imageSchema = z.looseObject(
+  { url: text, detail: text.nullish() },
+  'an object such as {"url": "https://example.com/a.png"}',
+);
 const partSchema = z.union([
   z.discriminatedUnion("type", [
     z.looseObject({ type: z.literal("text"), text }),
-    z.looseObject({ type: z.literal("image_url"), image_url: z.looseObject({ url: text, detail: text.nullish() }) }),
+    z.looseObject({ type: z.literal("image_url"), image_url: imageSchema }),
   ]),
   z.looseObject({ type: z.string().refine((type) => type !== "text" && type !== "image_url", { abort: true }) }),
 ]);

@@ -51,3 +51,23 @@ it.each(["KEY", "Basic KEY", "Bearer "])(
     ]);
   },
 );
+
+describe("a value of another type in a chat completion", () => {
+  const asked = (content: unknown) => ({ messages: [{ role: "user", content }] });
+  it.each<[string, object]>([
+    [
+      'messages[0].content[0].image_url must be an object such as {"url": "https://example.com/a.png"}.',
+      asked([{ type: "image_url", image_url: "https://example.com/a.png" }]),
+    ],
+    ["messages[0].content[0].text must be text.", asked([{ type: "text", text: 5 }])],
+    ["messages[0].content must be text, or a list of at least 1 entries.", asked(null)],
+    ['tool_choice.type must be "function", or "custom".', { ...asked("x"), tool_choice: { type: "any" } }],
+    ["max_tokens must be a whole number of 1 or more, or null.", { ...asked("x"), max_tokens: "100" }],
+    ["temperature must be a number from 0 to 2, or null.", { ...asked("x"), temperature: "0.7" }],
+    ["stream must be true or false, or null.", { ...asked("x"), stream: "true" }],
+    ["messages is required. Add it to the request.", {}],
+  ])("%s", async (message, fields) => {
+    const { status, body } = await user.post("/api/v1/chat/completions", { model: "lab/plain", ...fields });
+    expect([status, body.error.message]).toEqual([400, message]);
+  });
+});
