@@ -2,6 +2,7 @@ import type { ServerResponse } from "node:http";
 import { Webhook } from "standardwebhooks";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import type { NoticeDelivery } from "../../src/contract/notices.ts";
+import { type ClaimedDelivery, createDeliveryStore } from "../../src/notices/delivery.store.ts";
 import type { Notices } from "../../src/notices/notices.service.ts";
 import type { Db } from "../../src/platform/db.ts";
 import { newId } from "../../src/platform/ids.ts";
@@ -232,6 +233,21 @@ describe("a delivery", () => {
     expect(new Set(tries).size).toBe(100);
     await second.stop();
     if (other_db !== db) await other_db.close();
+  });
+
+  it("takes no result of a try whose claim has expired", async () => {
+    const node = noticesNode(db, { allow: [receiver.host] });
+    await endpoint(node);
+    await node.emit(failedRun(user_id));
+    const store = createDeliveryStore(db);
+    const claim = async () => (await store.claim({ most: 1, at_work: [], claim_s: 60 }))[0] as ClaimedDelivery;
+    const late = await claim();
+    await makeDue(db);
+    const present = await claim();
+    await store.settle(late, { status: 204, error: null }, { outcome: "delivered" });
+    expect(await latest(node)).toMatchObject({ status: "pending", attempts: 2, last_status: null });
+    await store.settle(present, { status: 500, error: null }, { outcome: "failed" });
+    expect(await latest(node)).toMatchObject({ status: "failed", last_status: 500 });
   });
 
   it("to a deleted endpoint is no longer sent, also if it was queued", async () => {
