@@ -224,8 +224,7 @@ export async function createSignIn(options: SignInOptions) {
     /** The address of a user who has set a password through a link that was mailed to it; otherwise null. */
     async provenAddress(user_id: string): Promise<string | null> {
       const person = await store.personById(user_id, db);
-      if (person === undefined || person.password_hash === null || person.suspended_at !== null) return null;
-      return person.email.toLowerCase();
+      return person === undefined || person.password_hash === null ? null : person.email.toLowerCase();
     },
     /** Deletes expired rows. Called periodically. */
     sweep: () => store.sweep(clock.now()),

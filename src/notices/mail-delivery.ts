@@ -40,7 +40,7 @@ export function createMailDelivery({ mailer, addressOf, agentNames, url }: MailD
     async attempt(delivery: ClaimedDelivery, signal: AbortSignal): Promise<TryResult | null> {
       const { user_id, notice_id: id, event, data } = delivery;
       const own = await urlOf(user_id);
-      if (own !== delivery.url.toLowerCase()) return { status: 410, error: "address_changed" };
+      if (own !== delivery.url) return { status: 410, error: "address_changed" };
       if ((await store.mailsOfDay(user_id)) >= MAILS_A_DAY) return { status: null, error: "mail_limit" };
       const { agent_id } = data as { agent_id?: string };
       const names = agent_id === undefined ? null : await agentNames(user_id, [agent_id]);

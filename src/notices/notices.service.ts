@@ -75,7 +75,8 @@ export function createNotices(deps: NoticesDeps) {
       const id = newId();
       const secret = newWebhookSecret();
       const sealed = cipher.seal(Buffer.from(secret), secretContext({ user_id, endpoint_id: id }));
-      const row = { user_id, id, url: wanted.url, events: [...new Set(wanted.events)], created_at: clock.now() };
+      const url = is_mail ? wanted.url.toLowerCase() : wanted.url;
+      const row = { user_id, id, url, events: [...new Set(wanted.events)], created_at: clock.now() };
       await db.transaction(async (tx) => {
         await store.insertEndpoint(tx, { ...row, secret: sealed });
         const most = USER_ROWS.webhook_endpoints;
