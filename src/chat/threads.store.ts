@@ -110,7 +110,7 @@ export function createThreadsStore(db: Db) {
       });
       return removed.length > 0;
     },
-    /** Deletes turns by their runs, and the threads whose last turn is among them. */
+    /** Deletes turns by their runs, and the threads that have no other turn. */
     async removeTurns(tx: Tx, runs: readonly { user_id: string; run_id: string }[]): Promise<void> {
       const given = "jsonb_to_recordset($1::jsonb) as old(user_id uuid, run_id uuid)";
       const values = [JSON.stringify(runs)];
@@ -126,8 +126,10 @@ export function createThreadsStore(db: Db) {
             delete from thread_turn turn using ${given} where turn.user_id = old.user_id and turn.run_id = old.run_id
             returning turn.user_id, turn.thread_uid, turn.run_id
           )
-          delete from thread using gone
-          where thread.user_id = gone.user_id and thread.uid = gone.thread_uid and thread.last_run_id = gone.run_id`,
+          delete from thread where (user_id, uid) in (select user_id, thread_uid from gone) and not exists (
+            select from thread_turn turn where turn.user_id = thread.user_id and turn.thread_uid = thread.uid
+              and (turn.user_id, turn.run_id) not in (select user_id, run_id from gone)
+          )`,
         values,
       });
     },

@@ -2,6 +2,7 @@ import { beforeEach, describe, expect, inject, test } from "vitest";
 import { createAgentsStore } from "../../src/agents/agents.store.ts";
 import { createRetention } from "../../src/agents/retention.ts";
 import { createThreads } from "../../src/chat/threads.service.ts";
+import type { AgentKey } from "../../src/contract/agents.ts";
 import { findChargedAgents } from "../../src/ledger/usage.store.ts";
 import { addDays } from "../../src/platform/clock.ts";
 import type { Tx } from "../../src/platform/db.ts";
@@ -9,7 +10,7 @@ import { newId } from "../../src/platform/ids.ts";
 import type { OnPrune } from "../../src/runs/pruning.ts";
 import { createWebhookKeyStore } from "../../src/tools/webhook-key.store.ts";
 import { insertAgent } from "../support/database.ts";
-import { MODEL_CALL, START, useQueue } from "./run-queue-fixture.ts";
+import { FAILED, MODEL_CALL, START, useQueue } from "./run-queue-fixture.ts";
 
 // Runs are deleted from a database of this file's own.
 
@@ -112,20 +113,22 @@ describe("the operator's retention", () => {
   });
 });
 
+/** The first 20 are scheduled, and each tenth has cost something. */
+function insertCancelled({ user_id, agent_id }: AgentKey, runs: number, id_prefix = "00000000-0000-7000-8000-") {
+  return queue.db.query({
+    text: `insert into run (user_id, id, agent_id, agent_version, trigger, status, queued_at, finished_at, input, priority,
+        cost_tokens, scheduled_for)
+      select $1, ($5 || lpad(n::text, 12, '0'))::uuid, $2, 1,
+        case when n <= 20 then 'schedule' else 'manual' end, 'cancelled', $3, $3, '{}', 1,
+        case when n % 10 = 0 then 5 else 0 end, case when n <= 20 then timestamptz '2026-01-01' end
+      from generate_series(1, $4::integer) n`,
+    values: [user_id, agent_id, START, runs, id_prefix],
+  });
+}
+
 test("of a user's failed and cancelled runs the newest 10,000 stay, and older ones that cost something or were scheduled", async () => {
-  const [crowded, other] = [queue.agent, { user_id: newId(), agent_id: newId() }];
-  const insert = ({ user_id, agent_id }: typeof crowded, runs: number) =>
-    queue.db.query({
-      text: `insert into run (user_id, id, agent_id, agent_version, trigger, status, queued_at, finished_at, input, priority,
-          cost_tokens, scheduled_for)
-        select $1, ('00000000-0000-7000-8000-' || lpad(n::text, 12, '0'))::uuid, $2, 1,
-          case when n <= 20 then 'schedule' else 'manual' end, 'cancelled', $3, $3, '{}', 1,
-          case when n % 10 = 0 then 5 else 0 end, case when n <= 20 then timestamptz '2026-01-01' end
-        from generate_series(1, $4::integer) n`,
-      values: [user_id, agent_id, START, runs],
-    });
-  await insert(crowded, 10_320);
-  await insert(other, 100);
+  await insertCancelled(queue.agent, 10_320);
+  await insertCancelled({ user_id: newId(), agent_id: newId() }, 100);
   await retention(null).pruneOld();
   const left = await queue.db.query<{ old: number; all: number }>({
     text: `select count(*) filter (where id <= '00000000-0000-7000-8000-000000000320') as old, count(*) as all
@@ -203,6 +206,21 @@ describe("conversations", () => {
     expect((await threads().detail(key("never-begun"), page)).record.turns).toEqual([]);
     await expect(threads().detail(key("old"), page)).rejects.toThrow("This thread");
     expect(await counted("thread_turn")).toBe(1);
+  });
+
+  test("keep their answered turns when a later turn that failed is deleted, and the next turn follows them", async () => {
+    const answered = await turn("going-on");
+    const failed = await queue.enqueue(queue.agent, "chat");
+    const { lease } = await queue.claimOne();
+    expect(await queue.scheduling.finishRun(lease, FAILED)).toBe(true);
+    await queue.db.transaction((tx) => threads().begin(tx, key("going-on"), failed.id));
+    await insertCancelled(queue.agent, 10_020, "ffffffff-0000-7000-8000-");
+    await retention(null).pruneOld();
+    expect((await ids()).slice(0, 2)).toEqual([answered, "ffffffff-0000-7000-8000-000000000001"]);
+    const page = { limit: 10, before_turn: null };
+    expect((await threads().detail(key("going-on"), page)).record.turns).toMatchObject([{ run_id: answered }]);
+    await turn("going-on");
+    expect(await queue.db.query({ text: "select last_turn from thread" })).toEqual([{ last_turn: 2 }]);
   });
 
   test.skipIf(inject("storage").kind === "embedded")(
