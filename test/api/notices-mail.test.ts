@@ -141,6 +141,21 @@ describe("notices by e-mail (contract 5.13.1)", () => {
     await expect.poll(() => lastDelivery(person)).toMatchObject({ status: "delivered", attempts: 2 });
   });
 
+  it("keep the endpoint of a user who is suspended, for the time after it", async () => {
+    const { email, person } = await newPerson();
+    await person.post(ENDPOINTS, { url: `mailto:${email}`, events: ["run.failed"] });
+    const { id } = (await person.get("/users/me")).body;
+    mails.refuse(451);
+    await run(person, await newAgent(person));
+    await expect.poll(() => lastDelivery(person)).toMatchObject({ status: "pending", last_status: 451 });
+    await service.admin.post(`/api/v1/admin/users/${id}/suspend`);
+    await makeDue(db);
+    const text = "select attempts from notice_delivery where user_id = $1 and status <> 'pending'";
+    await expect.poll(() => db.query({ text, values: [id] })).toEqual([{ attempts: 2 }]);
+    await service.admin.post(`/api/v1/admin/users/${id}/resume`);
+    expect((await person.get(ENDPOINTS)).body.webhook_endpoints).toMatchObject([{ status: "enabled" }]);
+  });
+
   it("are at most 20 a day; the others wait", async () => {
     const { email, person } = await newPerson();
     await person.post(ENDPOINTS, { url: `mailto:${email}`, events: ["run.failed"] });
