@@ -31,6 +31,7 @@ export interface Mailer {
 
 const TIMEOUT_MS = 10_000;
 const SENT_STATUS = 250;
+const REFUSED_FROM = 400;
 /** Pause before each try. They outlast greylisting and short outages, while the person still waits for the mail. */
 const TRIES_MS = [0, ...backoff({ first: 1_000, max: 60_000, retries: 4 })];
 
@@ -60,7 +61,9 @@ export function createMailer(settings: { smtp_url: string; from: string } | null
       return { status: SENT_STATUS, error: null };
     } catch (error) {
       const { code, responseCode } = error as { code?: string; responseCode?: number };
-      return { status: responseCode ?? null, error: code ?? "mail_failed" };
+      // A reply that says yes at the wrong moment is no acceptance of the mail.
+      const is_refusal = responseCode !== undefined && responseCode >= REFUSED_FROM;
+      return { status: is_refusal ? responseCode : null, error: code ?? "mail_failed" };
     }
   };
   const deliver = async (mail: Mail) => {

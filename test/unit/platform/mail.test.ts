@@ -1,3 +1,4 @@
+import { type AddressInfo, createServer } from "node:net";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { createLog } from "../../../src/platform/log.ts";
 import { createMailer, type Mailer } from "../../../src/platform/mail.ts";
@@ -48,6 +49,16 @@ describe("mail", () => {
     await expect.poll(() => logged.length).toBe(1);
     expect(logged[0]).toMatchObject({ smtp_status: 535 });
     expect(JSON.stringify(logged)).not.toContain("hunter2");
+  });
+
+  it("is not taken as sent if the server says yes to something else", async () => {
+    const confused = createServer((socket) => void socket.on("error", () => {}).write("250 OK\r\n"));
+    await new Promise<void>((resolve) => confused.listen(0, "127.0.0.1", resolve));
+    const { port } = confused.address() as AddressInfo;
+    mailer = createMailer({ smtp_url: `smtp://127.0.0.1:${port}`, from: "purser@example.com" }, createLog("silent"));
+    const result = await mailer.trySend({ to: "ada@example.org", subject: "Hello", text: "Hello", link: "" });
+    expect(result).toEqual({ status: null, error: "EPROTOCOL" });
+    await new Promise((resolve) => confused.close(resolve));
   });
 
   it("treats an address with any content as one address", async () => {
