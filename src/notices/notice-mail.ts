@@ -44,7 +44,7 @@ const WORDS: { [Event in NoticeEvent]: (data: NoticeData[Event], agent: string) 
   }),
   "schedule.paused": ({ agent_id }, agent) => ({
     subject: `The schedule of ${agent} is paused`,
-    text: "It does not run again until you resume its schedule.",
+    text: "Its page says why, and what resumes it.",
     path: `/agents/${agent_id}?tab=schedule`,
   }),
   "secret.reflected": ({ secret_name }) => ({
