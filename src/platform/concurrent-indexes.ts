@@ -20,24 +20,26 @@ export async function buildIndexes(connection: SqlConnection, migrations: string
   const files = existsSync(folder) ? readdirSync(folder).filter((file) => file.endsWith(".sql")) : [];
   for (const file of files.sort()) {
     const index = { name: file.replace(/\.sql$/, ""), text: readFileSync(join(folder, file), "utf8") };
-    for (let tries = 1; !(await isBuilt(connection, index)); tries += 1) {
+    for (let tries = 1; ; tries += 1) {
+      const error = await build(connection, index);
+      if (error === null) break;
       if (tries < MOST_TRIES) continue;
-      log?.warn({ index: index.name }, "an index was not built; the next start tries again");
+      log?.warn({ index: index.name, error }, "an index was not built; the next start tries again");
       break;
     }
   }
 }
 
-/** Builds the index unless another node does. False: it failed. */
-async function isBuilt(connection: SqlConnection, { name, text }: { name: string; text: string }): Promise<boolean> {
+/** Builds the index unless another node does. Resolves to the error if it failed. */
+async function build(connection: SqlConnection, { name, text }: { name: string; text: string }): Promise<unknown> {
   const state = await readState(connection, name);
-  if (state === "valid" || state === "building") return true;
+  if (state === "valid" || state === "building") return null;
   try {
     if (state === "broken") await connection.script(`drop index concurrently if exists ${name}`);
     await connection.script(text);
-    return true;
-  } catch {
-    return false;
+    return null;
+  } catch (error) {
+    return error;
   }
 }
 

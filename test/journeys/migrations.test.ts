@@ -281,7 +281,7 @@ describe("an index of migrations/indexes", () => {
     expect(await isValid()).toEqual([{ is_valid: true }]);
   });
 
-  it("does not keep a node from its start if it cannot be built, and the log names it", async () => {
+  it("does not keep a node from its start if it cannot be built, and the log names it and the reason", async () => {
     const folder = mkdtempSync(join(tmpdir(), "purser-migrations-"));
     cpSync(FOLDER, folder, { recursive: true });
     writeFileSync(
@@ -291,7 +291,7 @@ describe("an index of migrations/indexes", () => {
     const warned: unknown[] = [];
     const log = Object.assign(createLog("silent"), { warn: (about: object) => void warned.push(about) });
     await withoutNode(database, (connection) => migrate({ connect: async () => connection }, folder, log));
-    expect(warned).toEqual([{ index: "of_the_test" }]);
+    expect(warned).toMatchObject([{ index: "of_the_test", error: { message: "division by zero" } }]);
     rmSync(folder, { recursive: true, force: true });
   });
 });
