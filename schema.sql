@@ -358,12 +358,14 @@ create table notice (
   event text not null,
   dedupe_key text not null,
   data jsonb not null,
-  created_at timestamp(3) with time zone not null
+  created_at timestamp(3) with time zone not null,
+  mailed_at timestamp(3) with time zone
 );
 alter table notice add constraint notice_pkey PRIMARY KEY (user_id, id);
 alter table notice add constraint notice_user_id_event_dedupe_key_key UNIQUE (user_id, event, dedupe_key);
 CREATE INDEX notice_by_age ON public.notice USING btree (created_at);
 CREATE INDEX notice_by_event ON public.notice USING btree (user_id, event, id);
+CREATE INDEX notice_mailed ON public.notice USING btree (user_id, mailed_at) WHERE (mailed_at IS NOT NULL);
 CREATE TRIGGER notice_of_erased BEFORE INSERT ON public.notice FOR EACH ROW EXECUTE FUNCTION refuse_erased('drop');
 
 create table notice_delivery (
@@ -465,7 +467,8 @@ CREATE TRIGGER operator_key_changed AFTER DELETE OR UPDATE OF key_hash, previous
 create table password (
   user_id uuid not null,
   hash text not null,
-  changed_at timestamp(3) with time zone not null
+  changed_at timestamp(3) with time zone not null,
+  proven_email text
 );
 alter table password add constraint password_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id);
 alter table password add constraint password_pkey PRIMARY KEY (user_id);

@@ -78,6 +78,7 @@ export const conflictErrors = {
       "not_connectable",
       "Only a secret of type oauth with the grant authorization_code is connected by a person.",
     ),
+  mailEndpointExists: () => conflict("endpoint_limit_reached", tooMany(1, "endpoint for e-mail"), "url"),
   endpointLimitReached: () => conflict("endpoint_limit_reached", tooMany(USER_ROWS.webhook_endpoints, "endpoints")),
   purchaseNotRefundable: (status: string) =>
     conflict(

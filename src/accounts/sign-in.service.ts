@@ -86,17 +86,22 @@ export async function createSignIn(options: SignInOptions) {
     if (begun === null) throw errors.invalidCredentials();
     return begun;
   };
-  const makeUser = async (tx: Tx, email: string, hash: string): Promise<SignedUpBegun> => {
+  const makeUser = async (tx: Tx, email: string, hash: string, is_proven: boolean): Promise<SignedUpBegun> => {
     const user = { id: newId(), email, created_at: clock.now() };
     if (!(await store.insertUser(tx, user))) throw errors.emailTaken();
-    await store.setPassword(tx, { user_id: user.id, hash, now: user.created_at });
+    const proven_email = is_proven ? email : null;
+    await store.setPassword(tx, { user_id: user.id, hash, now: user.created_at, proven_email });
     const trial = await options.openAccount(tx, user);
     const { token, signed_in } = await begin(tx, user, hash);
     return { token, signed_in: { ...signed_in, trial } };
   };
   /** A new password ends every session and all links that would set another password. */
-  const renewPassword = async (tx: Tx, user: { id: string; email: string }, hash: string): Promise<Begun> => {
-    await store.setPassword(tx, { user_id: user.id, hash, now: clock.now() });
+  const renewPassword = async (
+    tx: Tx,
+    user: { id: string; email: string },
+    { hash, proven_email }: { hash: string; proven_email: string | null },
+  ): Promise<Begun> => {
+    await store.setPassword(tx, { user_id: user.id, hash, now: clock.now(), proven_email });
     await sessions.endAll(tx, user.id);
     await store.deleteResets(tx, user.id);
     return begin(tx, user, hash);
@@ -148,7 +153,7 @@ export async function createSignIn(options: SignInOptions) {
       if (options.verification === "none") {
         if (password === undefined) throw errors.missingField("password");
         const hash = await passwords.hash(password);
-        return db.transaction((tx) => makeUser(tx, email, hash));
+        return db.transaction((tx) => makeUser(tx, email, hash, false));
       }
       limitSignUpMails({ client, account: mailboxOf(email) });
       mailer.send(await prepareSignUp(email));
@@ -163,7 +168,7 @@ export async function createSignIn(options: SignInOptions) {
       return db.transaction(async (tx) => {
         const email = await store.takeSignUp(tx, token_hash, clock.now());
         if (email === undefined) throw deadLink();
-        return makeUser(tx, email, hash);
+        return makeUser(tx, email, hash, true);
       });
     },
     /** Throws the same 401 for a wrong password and for an unknown address. */
@@ -194,14 +199,14 @@ export async function createSignIn(options: SignInOptions) {
         const person = user_id === undefined ? undefined : await store.personById(user_id, tx);
         if (person === undefined) throw deadLink();
         if (person.suspended_at !== null) throw errors.accountSuspended();
-        return renewPassword(tx, person, hash);
+        return renewPassword(tx, person, { hash, proven_email: person.email });
       });
     },
     /** Throws 400 with `param` current_password when that is wrong. */
     async changePassword(token: string, current_password: string, new_password: string): Promise<Begun> {
       const user = await prove(token, current_password);
       const hash = await passwords.hash(new_password);
-      return db.transaction((tx) => renewPassword(tx, user, hash));
+      return db.transaction((tx) => renewPassword(tx, user, { hash, proven_email: null }));
     },
     async signOutEverywhere(token: string): Promise<void> {
       const { user } = await sessions.who(token);
@@ -224,7 +229,7 @@ export async function createSignIn(options: SignInOptions) {
     /** The address of a user who has set a password through a link that was mailed to it; otherwise null. */
     async provenAddress(user_id: string): Promise<string | null> {
       const person = await store.personById(user_id, db);
-      return person === undefined || person.password_hash === null ? null : person.email.toLowerCase();
+      return person !== undefined && person.proven_email === person.email ? person.email.toLowerCase() : null;
     },
     /** Deletes expired rows. Called periodically. */
     sweep: () => store.sweep(clock.now()),

@@ -16,6 +16,16 @@ export interface Person {
   email: string;
   suspended_at: Instant | null;
   password_hash: string | null;
+  /** The address whose mailed link has set the password. */
+  proven_email: string | null;
+}
+
+interface NewPassword {
+  user_id: string;
+  hash: string;
+  now: Instant;
+  /** Null: no mailed link set it. An address that was proved before stays. */
+  proven_email: string | null;
 }
 
 interface NewSession {
@@ -28,7 +38,7 @@ interface NewSession {
 export function createSignInStore(db: Db) {
   const person = async (sql: Sql, condition: string, value: string): Promise<Person | undefined> => {
     const rows = await sql.query<Person>({
-      text: `select u.id, u.email, u.suspended_at, p.hash as password_hash
+      text: `select u.id, u.email, u.suspended_at, p.hash as password_hash, p.proven_email
         from users u left join password p on p.user_id = u.id where ${condition} and u.erased_at is null`,
       values: [value],
     });
@@ -47,11 +57,12 @@ export function createSignInStore(db: Db) {
       return rows.length > 0;
     },
     /** Locks the password's row until the transaction ends, so that no session starts concurrently. */
-    async setPassword(tx: Tx, { user_id, hash, now }: { user_id: string; hash: string; now: Instant }): Promise<void> {
+    async setPassword(tx: Tx, { user_id, hash, now, proven_email }: NewPassword): Promise<void> {
       await tx.query({
-        text: `insert into password (user_id, hash, changed_at) values ($1, $2, $3)
-          on conflict (user_id) do update set hash = excluded.hash, changed_at = excluded.changed_at`,
-        values: [user_id, hash, now],
+        text: `insert into password (user_id, hash, changed_at, proven_email) values ($1, $2, $3, $4)
+          on conflict (user_id) do update set hash = excluded.hash, changed_at = excluded.changed_at,
+            proven_email = coalesce(excluded.proven_email, password.proven_email)`,
+        values: [user_id, hash, now, proven_email],
       });
     },
 

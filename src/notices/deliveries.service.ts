@@ -152,9 +152,13 @@ async function post(
  * Decides after try number `attempt` (from 1) of a delivery queued `age_s` seconds ago. Only 2xx is success; a redirect
  * is a failure.
  */
-export function verdictOf({ status }: TryResult, { attempt, age_s }: { attempt: number; age_s: number }): Verdict {
+export function verdictOf(
+  { status, is_final }: TryResult,
+  { attempt, age_s }: { attempt: number; age_s: number },
+): Verdict {
   if (status !== null && status >= 200 && status < 300) return { outcome: "delivered" };
   if (status === 410) return { outcome: "gone" };
+  if (is_final === true) return { outcome: "failed" };
   const delay_s = DELAYS_S[Math.min(attempt, DELAYS_S.length) - 1] ?? 0;
   return age_s + delay_s <= RETRY_FOR_S ? { outcome: "retry", delay_s } : { outcome: "failed" };
 }

@@ -1,6 +1,7 @@
 import type { NoticeEvent } from "../contract/notices.ts";
 import type { Db, Instant } from "../platform/db.ts";
 import { readStatement } from "../platform/sql-functions.ts";
+import { oneRow } from "../platform/statements.ts";
 import type { TryResult, Verdict } from "./notices.types.ts";
 
 /** A delivery that this node has claimed, with its content. */
@@ -64,15 +65,21 @@ export function createDeliveryStore(db: Db) {
         ],
       });
     },
-    /** The mails to the user of the last 24 hours. */
+    /** The mails to the user of the last 24 hours, also to endpoints that were deleted. */
     async mailsOfDay(user_id: string): Promise<number> {
-      const [row] = await db.query<{ count: number }>({
-        text: `select count(*)::integer as count from notice_delivery d
-          join webhook_endpoint e on e.user_id = d.user_id and e.id = d.endpoint_id
-          where d.user_id = $1 and e.url like 'mailto:%' and d.delivered_at > clock_timestamp() - interval '1 day'`,
+      const { count } = await oneRow<{ count: number }>(db, {
+        text: `select count(*)::integer as count from notice
+          where user_id = $1 and mailed_at > clock_timestamp() - interval '1 day'`,
         values: [user_id],
       });
-      return row?.count ?? 0;
+      return count;
+    },
+    /** Records that the notice was mailed. */
+    async setMailed({ user_id, notice_id }: ClaimedDelivery): Promise<void> {
+      await db.query({
+        text: "update notice set mailed_at = clock_timestamp() where user_id = $1 and id = $2",
+        values: [user_id, notice_id],
+      });
     },
     /** Releases the claim of an aborted try, so that another node can claim it. */
     async release(delivery: ClaimedDelivery): Promise<void> {

@@ -1,5 +1,5 @@
 import type { AgentNamesOf } from "../contract/agent-name.ts";
-import type { Mailer } from "../platform/mail.ts";
+import { isRefusedForGood, type Mail, type Mailer } from "../platform/mail.ts";
 import { raceAbort } from "../platform/race-abort.ts";
 import type { ClaimedDelivery, DeliveryStore } from "./delivery.store.ts";
 import { noticeMail } from "./notice-mail.ts";
@@ -8,6 +8,8 @@ import type { TryResult } from "./notices.types.ts";
 const SCHEME = "mailto:";
 /** Mails to one user within a day. An agent that fails every minute must not fill a mailbox. */
 const MAILS_A_DAY = 20;
+/** Below the time of a claim. A mail that is sent after it may come twice, with the same Message-ID. */
+const TRY_TIMEOUT_MS = 30_000;
 
 export interface MailDeps {
   mailer: Mailer;
@@ -46,10 +48,21 @@ export function createMailDelivery({ mailer, addressOf, agentNames, url }: MailD
       const names = agent_id === undefined ? null : await agentNames(user_id, [agent_id]);
       const agent = names?.get(agent_id ?? "")?.name ?? null;
       const mail = noticeMail({ id, event, data }, { to: own.slice(SCHEME.length), url: url(), agent });
-      return raceAbort(mailer.trySend(mail), signal).catch((error) => {
-        if (signal.aborted) return null;
-        throw error;
-      });
+      const result = await send(mail, delivery.attempts, signal);
+      if (result?.error === null) await store.setMailed(delivery);
+      return result;
     },
   };
+
+  async function send(mail: Mail, nth: number, signal: AbortSignal): Promise<TryResult | null> {
+    const waiting = AbortSignal.any([signal, AbortSignal.timeout(TRY_TIMEOUT_MS)]);
+    try {
+      const result = await raceAbort(mailer.trySend(mail, nth), waiting);
+      return { ...result, is_final: isRefusedForGood(result) };
+    } catch (error) {
+      if (signal.aborted) return null;
+      if (waiting.aborted) return { status: null, error: "timeout" };
+      throw error;
+    }
+  }
 }

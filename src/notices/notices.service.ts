@@ -14,11 +14,12 @@ import { hasMoreRows } from "../platform/statements.ts";
 import { createDeliveries, secretContext } from "./deliveries.service.ts";
 import { urlProblem } from "./destination.ts";
 import { isMailUrl, type MailDeps } from "./mail-delivery.ts";
-import { createNoticesStore, type EndpointRow } from "./notices.store.ts";
+import { createNoticesStore, type EndpointRow, IS_MAIL } from "./notices.store.ts";
 import type { NewNotice } from "./notices.types.ts";
 
-/** How long notices are listed. */
+/** How long notices are listed, and how many of a user. */
 const KEPT_DAYS = 90;
+const KEPT_NOTICES = 10_000;
 
 export interface NoticesDeps {
   db: Db;
@@ -61,7 +62,7 @@ export function createNotices(deps: NoticesDeps) {
 
     /**
      * Creates an endpoint; its secret is shown only in this answer, and null for e-mail, which is not signed. Throws
-     * 400 for an invalid URL, 409 beyond the limit.
+     * 400 for an invalid URL, 409 beyond the limit and for a second e-mail endpoint.
      */
     async createEndpoint(
       user_id: string,
@@ -81,6 +82,9 @@ export function createNotices(deps: NoticesDeps) {
         await store.insertEndpoint(tx, { ...row, secret: sealed });
         const most = USER_ROWS.webhook_endpoints;
         if (await hasMoreRows(tx, { table: "webhook_endpoint", user_id, most })) throw errors.endpointLimitReached();
+        if (is_mail && (await hasMoreRows(tx, { table: "webhook_endpoint", user_id, where: IS_MAIL, most: 1 }))) {
+          throw errors.mailEndpointExists();
+        }
       });
       return { ...endpointRecord({ ...row, disabled_at: null }), secret: is_mail ? null : secret };
     },
@@ -93,8 +97,11 @@ export function createNotices(deps: NoticesDeps) {
       if (!isUuid(id) || !(await store.deleteEndpoint(user_id, id))) throw errors.notFound("This webhook endpoint");
     },
 
-    /** Deletes old notices; called periodically. */
-    sweep: () => store.deleteBefore(addDays(clock.now(), -KEPT_DAYS)),
+    /** Deletes old notices and those beyond a user's newest; called periodically. */
+    async sweep(): Promise<void> {
+      await store.deleteBefore(addDays(clock.now(), -KEPT_DAYS));
+      await store.deleteBeyond(KEPT_NOTICES);
+    },
     /** Deletes endpoints, notices and deliveries of a user who is being erased. */
     forgetUser: (tx: Tx, user_id: string) => store.deleteUser(tx, user_id),
   };

@@ -18,6 +18,8 @@ interface NoticePage {
   before_id: string | null;
 }
 
+/** The condition of an endpoint that is an e-mail address in use. */
+export const IS_MAIL = "url like 'mailto:%' and disabled_at is null";
 const ENDPOINT_COLUMNS = "user_id, id, url, events, created_at, disabled_at";
 
 /** Endpoints and notices. delivery.store.ts stores the deliveries. */
@@ -88,6 +90,19 @@ export function createNoticesStore(db: Db) {
     /** Deletes notices created before `instant`, with their deliveries. */
     async deleteBefore(instant: Instant): Promise<void> {
       await db.query({ text: "delete from notice where created_at < $1", values: [instant] });
+    },
+    /** Deletes all but the newest `most` notices of each user: a user can cause failed runs that cost nothing. */
+    async deleteBeyond(most: number): Promise<void> {
+      await db.query({
+        text: `delete from notice using (
+            select user_id, (
+              select id from notice newer where newer.user_id = crowded.user_id order by id desc offset $1 - 1 limit 1
+            ) as oldest_kept
+            from (select user_id from notice group by user_id having count(*) > $1) as crowded
+          ) as kept
+          where notice.user_id = kept.user_id and notice.id < kept.oldest_kept`,
+        values: [most],
+      });
     },
     /** Deletes all rows of a user who is being erased. */
     async deleteUser(tx: Tx, user_id: string): Promise<void> {

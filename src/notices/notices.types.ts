@@ -43,6 +43,8 @@ export type NewNotice = {
 export interface TryResult {
   readonly status: number | null;
   readonly error: string | null;
+  /** No other try can succeed. */
+  readonly is_final?: boolean;
 }
 
 /** The next state of a delivery. `gone`: the receiver wants no more deliveries (410). */

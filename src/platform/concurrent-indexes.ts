@@ -7,6 +7,9 @@ import type { SqlConnection } from "./sql-connection.ts";
 const FOLDER = "indexes";
 /** Nodes that build the same index may end each other's statement. */
 const MOST_TRIES = 3;
+/** A build waits for transactions that are open, such as a backup's. The start of a node must not wait for all of it. */
+const WAIT_SECONDS = 20;
+const LINE_MS = 5_000;
 
 type IndexState = "valid" | "missing" | "broken" | "building";
 
@@ -20,14 +23,21 @@ export async function buildIndexes(connection: SqlConnection, migrations: string
   const files = existsSync(folder) ? readdirSync(folder).filter((file) => file.endsWith(".sql")) : [];
   for (const file of files.sort()) {
     const index = { name: file.replace(/\.sql$/, ""), text: readFileSync(join(folder, file), "utf8") };
-    for (let tries = 1; ; tries += 1) {
-      const error = await build(connection, index);
-      if (error === null) break;
-      if (tries < MOST_TRIES) continue;
-      log?.warn({ index: index.name, error }, "an index was not built; the next start tries again");
-      break;
-    }
+    const line = setInterval(() => log?.info({ index: index.name }, "waiting: an index is built"), LINE_MS);
+    const error = await buildInTries(connection, index);
+    clearInterval(line);
+    if (error !== null) log?.warn({ index: index.name, error }, "an index was not built; the next start tries again");
   }
+}
+
+/** Resolves to the error of the last try, or null. */
+async function buildInTries(connection: SqlConnection, index: { name: string; text: string }): Promise<unknown> {
+  let error: unknown = null;
+  for (let tries = 1; tries <= MOST_TRIES; tries += 1) {
+    error = await build(connection, index);
+    if (error === null) break;
+  }
+  return error;
 }
 
 /** Builds the index unless another node does. Resolves to the error if it failed. */
@@ -35,11 +45,14 @@ async function build(connection: SqlConnection, { name, text }: { name: string; 
   const state = await readState(connection, name);
   if (state === "valid" || state === "building") return null;
   try {
+    await connection.script(`set lock_timeout = '${WAIT_SECONDS}s'`);
     if (state === "broken") await connection.script(`drop index concurrently if exists ${name}`);
     await connection.script(text);
     return null;
   } catch (error) {
     return error;
+  } finally {
+    await connection.script("reset lock_timeout");
   }
 }
 

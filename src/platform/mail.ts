@@ -23,8 +23,8 @@ export interface Mailer {
   readonly delivery: "mail" | "log";
   /** Sends in the background and logs failures. So the response time does not reveal whether a mail is sent. */
   send(mail: Mail): void;
-  /** Sends a mail once. */
-  trySend(mail: Mail): Promise<MailResult>;
+  /** Sends a mail once, and logs a failure. `nth`: the number of this try. */
+  trySend(mail: Mail, nth: number): Promise<MailResult>;
   /** Waits for mails in progress. Gives up on mails that wait for a retry. */
   close(): Promise<void>;
 }
@@ -47,7 +47,7 @@ export function createMailer(settings: { smtp_url: string; from: string } | null
   const closing = new AbortController();
   const sending = new Set<Promise<void>>();
 
-  const trySend = async ({ to, subject, text, id }: Mail): Promise<MailResult> => {
+  const trySend = async ({ to, subject, text, id }: Mail, nth: number): Promise<MailResult> => {
     try {
       opening ??= openTransport(settings);
       // As an object, the address is a single recipient and is never parsed into several.
@@ -62,18 +62,17 @@ export function createMailer(settings: { smtp_url: string; from: string } | null
     } catch (error) {
       const { code, responseCode } = error as { code?: string; responseCode?: number };
       // A reply that says yes at the wrong moment is no acceptance of the mail.
-      const is_refusal = responseCode !== undefined && responseCode >= REFUSED_FROM;
-      return { status: is_refusal ? responseCode : null, error: code ?? "mail_failed" };
+      const status = responseCode !== undefined && responseCode >= REFUSED_FROM ? responseCode : null;
+      log.error({ code, smtp_status: status, try: nth }, "a mail was not sent");
+      return { status, error: code ?? "mail_failed" };
     }
   };
   const deliver = async (mail: Mail) => {
     for (const [tries, pause_ms] of TRIES_MS.entries()) {
       await pause(pause_ms, closing.signal);
       if (tries > 0 && closing.signal.aborted) return;
-      const { status, error } = await trySend(mail);
-      if (error === null) return;
-      log.error({ code: error, smtp_status: status, try: tries + 1, of: TRIES_MS.length }, "a mail was not sent");
-      if (status !== null && status >= 500) return;
+      const result = await trySend(mail, tries + 1);
+      if (result.error === null || isRefusedForGood(result)) return;
     }
   };
   return {
@@ -89,6 +88,11 @@ export function createMailer(settings: { smtp_url: string; from: string } | null
       (await opening)?.close();
     },
   };
+}
+
+/** Whether the server will never take this mail. A rejected password is the operator's mistake, which they can mend. */
+export function isRefusedForGood({ status, error }: MailResult): boolean {
+  return status !== null && status >= 500 && error !== "EAUTH";
 }
 
 /** Loads the library at the first mail, because most services send no mail on most days. */

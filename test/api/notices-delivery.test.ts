@@ -4,6 +4,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import type { NoticeDelivery } from "../../src/contract/notices.ts";
 import { type ClaimedDelivery, createDeliveryStore } from "../../src/notices/delivery.store.ts";
 import type { Notices } from "../../src/notices/notices.service.ts";
+import { createNoticesStore } from "../../src/notices/notices.store.ts";
 import type { Db } from "../../src/platform/db.ts";
 import { newId } from "../../src/platform/ids.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
@@ -322,6 +323,16 @@ describe("a notice", () => {
     });
     await node.sweep();
     expect(await node.list(user_id, { event: null, limit: 9, before_id: null })).toHaveLength(1);
+  });
+
+  it("is deleted beyond a user's newest ones", async () => {
+    const node = noticesNode(db);
+    const other_id = newId();
+    for (const id of [user_id, user_id, user_id, other_id]) await node.emit(failedRun(id));
+    const [newest, second] = await node.list(user_id, { event: null, limit: 9, before_id: null });
+    await createNoticesStore(db).deleteBeyond(2);
+    expect(await node.list(user_id, { event: null, limit: 9, before_id: null })).toEqual([newest, second]);
+    expect(await node.list(other_id, { event: null, limit: 9, before_id: null })).toHaveLength(1);
   });
 
   it("is deleted when its user is erased, and no endpoint's secret is stored in plain text", async () => {

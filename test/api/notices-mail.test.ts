@@ -127,6 +127,24 @@ describe("notices by e-mail (contract 5.13.1)", () => {
     const { notices } = (await user.get("/api/v1/notices?event=run.failed")).body;
     expect(notices[0].deliveries).toMatchObject([{ status: "failed", last_error: "address_changed" }]);
     expect(mails.received).toEqual([]);
+    const unproven = await user.post(`/api/v1${ENDPOINTS}`, { url: `mailto:new-${email}`, events: EVENTS });
+    expect([unproven.status, unproven.body.error.message]).toEqual([400, expect.stringContaining("is not confirmed")]);
+  });
+
+  it("go to one endpoint of the user", async () => {
+    const { email, person } = await newPerson();
+    const again = () => person.post(ENDPOINTS, { url: `mailto:${email}`, events: EVENTS });
+    expect((await again()).status).toBe(201);
+    const { status, body } = await again();
+    expect([status, body.error.code, body.error.param]).toEqual([409, "endpoint_limit_reached", "url"]);
+  });
+
+  it("are not retried after the mail server has refused the mail for good", async () => {
+    const { email, person } = await newPerson();
+    await person.post(ENDPOINTS, { url: `mailto:${email}`, events: ["run.failed"] });
+    mails.refuse(550);
+    await run(person, await newAgent(person));
+    await expect.poll(() => lastDelivery(person)).toMatchObject({ status: "failed", attempts: 1, last_status: 550 });
   });
 
   it("are retried with the same Message-ID after a refusal of the mail server", async () => {
@@ -156,14 +174,20 @@ describe("notices by e-mail (contract 5.13.1)", () => {
     expect((await person.get(ENDPOINTS)).body.webhook_endpoints).toMatchObject([{ status: "enabled" }]);
   });
 
-  it("are at most 20 a day; the others wait", async () => {
+  it("are at most 20 a day, also to another endpoint after the first was deleted; the others wait", async () => {
     const { email, person } = await newPerson();
-    await person.post(ENDPOINTS, { url: `mailto:${email}`, events: ["run.failed"] });
+    const endpoint = async () =>
+      (await person.post(ENDPOINTS, { url: `mailto:${email}`, events: ["run.failed"] })).body;
+    const { id } = await endpoint();
     const agent_id = await newAgent(person);
     for (let sent = 1; sent <= 20; sent += 1) {
       await run(person, agent_id);
       await expect.poll(() => mails.to(email).length).toBe(sent);
     }
+    await service
+      .as((await person.post("/api-keys", { name: "k" })).body.key)
+      .request("DELETE", `/api/v1${ENDPOINTS}/${id}`);
+    await endpoint();
     await run(person, agent_id);
     await expect.poll(() => lastDelivery(person)).toMatchObject({ status: "pending", last_error: "mail_limit" });
     expect(mails.to(email)).toHaveLength(20);

@@ -145,7 +145,7 @@ describe("a session", () => {
     const session = { token_hash: Buffer.from("raced"), user_id, created_at: now, expires_at: now };
     let begun: Promise<boolean> | undefined;
     await db.transaction(async (tx) => {
-      await store.setPassword(tx, { user_id, hash: "another", now });
+      await store.setPassword(tx, { user_id, hash: "another", now, proven_email: null });
       begun = store.insertSession(db, session, old);
       await tx.query({ text: "select pg_sleep(0.2)" });
       await store.deleteSessions(tx, user_id);

@@ -100,7 +100,9 @@ describe("a changed session or operator key", () => {
       await sessions.who(begun?.token ?? "");
       return begun?.token ?? "";
     };
-    await db.transaction((tx) => store.setPassword(tx, { user_id, hash: "hash", now: clock.now() }));
+    await db.transaction((tx) =>
+      store.setPassword(tx, { user_id, hash: "hash", now: clock.now(), proven_email: null }),
+    );
     const [one, two] = [await begin(), await begin()];
     await sessions.end(one);
     await expect(sessions.who(one)).rejects.toMatchObject({ code: "session_expired" });

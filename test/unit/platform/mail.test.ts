@@ -56,7 +56,7 @@ describe("mail", () => {
     await new Promise<void>((resolve) => confused.listen(0, "127.0.0.1", resolve));
     const { port } = confused.address() as AddressInfo;
     mailer = createMailer({ smtp_url: `smtp://127.0.0.1:${port}`, from: "purser@example.com" }, createLog("silent"));
-    const result = await mailer.trySend({ to: "ada@example.org", subject: "Hello", text: "Hello", link: "" });
+    const result = await mailer.trySend({ to: "ada@example.org", subject: "Hello", text: "Hello", link: "" }, 1);
     expect(result).toEqual({ status: null, error: "EPROTOCOL" });
     await new Promise((resolve) => confused.close(resolve));
   });
