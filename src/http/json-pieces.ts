@@ -7,11 +7,14 @@ import { untilTurn } from "../platform/event-loop-turn.ts";
  */
 
 type Container = unknown[] | Record<string, unknown>;
-/** The path from the root to a container, and the members of that container. `is_rest`: they continue texts. */
+/**
+ * Members of a container, which is named by its number: a path of long keys in each piece would take a gigabyte.
+ * `opened`: the member is a container, and the next number is its own. `rest`: the members continue texts.
+ */
 type Piece = readonly [
-  path: readonly (string | number)[],
+  into: number,
   entries: readonly (readonly [string | number, unknown])[],
-  is_rest?: boolean,
+  kind: "members" | "opened" | "rest",
 ];
 
 /** The approximate bytes of one piece. */
@@ -19,17 +22,18 @@ const PIECE_WEIGHT = 131_072;
 const VALUE_WEIGHT = 32;
 const PLAIN = { configurable: true, enumerable: true, writable: true };
 
-/** Returns `value` as serialized pieces. `{}` holds it under "root". */
+/** Returns `value` as serialized pieces. Container 0 holds it under "root". */
 export function piecesOf(value: unknown): Uint8Array<ArrayBuffer>[] {
   const weights = new Map<object, number>();
   const pieces: Uint8Array<ArrayBuffer>[] = [];
-  const add = (path: Piece[0], entries: Piece[1], is_rest = false) => {
-    if (entries.length > 0) pieces.push(new Uint8Array(serialize([path, entries, is_rest] satisfies Piece)));
+  let opened = 0;
+  const add = (into: number, entries: Piece[1], kind: Piece[2] = "members") => {
+    if (entries.length > 0) pieces.push(new Uint8Array(serialize([into, entries, kind] satisfies Piece)));
   };
   /** To allocate 31 MB takes up to 0.2 s. Parts are joined when the text is read, and it is rejected before if too long. */
-  const addText = (path: Piece[0], key: string | number, text: string) => {
+  const addText = (into: number, key: string | number, text: string) => {
     for (let at = 0; at < text.length; at += PIECE_WEIGHT) {
-      add(path, [[key, text.slice(at, at + PIECE_WEIGHT)]], at > 0);
+      add(into, [[key, text.slice(at, at + PIECE_WEIGHT)]], at > 0 ? "rest" : "members");
     }
   };
 
@@ -44,7 +48,7 @@ export function piecesOf(value: unknown): Uint8Array<ArrayBuffer>[] {
     return weight;
   }
 
-  function split(path: Piece[0], container: Container): void {
+  function split(into: number, container: Container): void {
     let batch: (readonly [string | number, unknown])[] = [];
     let weight = 0;
     for (const [name, child] of Object.entries(container)) {
@@ -52,37 +56,40 @@ export function piecesOf(value: unknown): Uint8Array<ArrayBuffer>[] {
       const own_weight = key.toString().length + weightOf(child);
       const is_large = own_weight > PIECE_WEIGHT && child !== null && ["object", "string"].includes(typeof child);
       if (weight + own_weight > PIECE_WEIGHT || is_large) {
-        add(path, batch);
+        add(into, batch);
         [batch, weight] = [[], 0];
       }
-      if (is_large && typeof child === "string") addText(path, key, child);
+      if (is_large && typeof child === "string") addText(into, key, child);
       else if (is_large) {
-        add(path, [[key, Array.isArray(child) ? [] : {}]]);
-        split([...path, key], child as Container);
+        add(into, [[key, Array.isArray(child) ? [] : {}]], "opened");
+        opened += 1;
+        split(opened, child as Container);
       } else {
         batch.push([key, child]);
         weight += own_weight;
       }
     }
-    add(path, batch);
+    add(into, batch);
   }
 
-  split([], { root: value });
+  split(0, { root: value });
   return pieces;
 }
 
 /** Joins the pieces in slices. */
 export async function joinPieces(pieces: readonly Uint8Array[]): Promise<unknown> {
   const all: Record<string, unknown> = {};
+  const containers: Record<string | number, unknown>[] = [all];
   for (const bytes of pieces) {
     await untilTurn();
-    const [path, entries, is_rest] = deserialize(bytes) as Piece;
-    const container = path.reduce<Record<string | number, unknown>>((at, key) => at[key] as never, all);
+    const [into, entries, kind] = deserialize(bytes) as Piece;
+    const container = containers[into] ?? all;
     for (const [key, part] of entries) {
-      const value = is_rest === true ? `${container[key]}${part}` : part;
+      const value = kind === "rest" ? `${container[key]}${part}` : part;
       // An assignment would set the prototype.
       if (key === "__proto__") Object.defineProperty(container, key, { ...PLAIN, value });
       else container[key] = value;
+      if (kind === "opened") containers.push(value as never);
     }
   }
   return all.root;

@@ -56,6 +56,13 @@ describe("a value from the parsing thread", () => {
     expect(await joinPieces(piecesOf(long))).toBe(long);
   });
 
+  it("takes little more memory than its text, also below long keys (attack: each piece repeated the keys above it)", () => {
+    let value: unknown = Array.from({ length: 40 }, () => "x".repeat(131_072));
+    for (let level = 0; level < 20; level += 1) value = { ["k".repeat(30_000)]: value };
+    const bytes = piecesOf(value).reduce((sum, { length }) => sum + length, 0);
+    expect(bytes).toBeLessThan(2 * JSON.stringify(value).length);
+  });
+
   it("arrives in many pieces with its order, its empty parts and a key named __proto__", async () => {
     const long = "x".repeat(3_000);
     const list = Array.from({ length: 500 }, (_, at) => ({ at, long, none: [], nothing: {} }));
