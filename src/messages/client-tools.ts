@@ -132,7 +132,8 @@ export function withSchema(tool: Tool): Tool {
   if (known === undefined) return tool;
   const { name, description, properties, required } = known;
   const { cache_control, display_width_px: width, display_height_px: height } = tool as Record<string, unknown>;
-  const screen = width === undefined ? "" : ` The screen has ${Number(width)} x ${Number(height)} pixels.`;
+  const is_known = typeof width === "number" && typeof height === "number";
+  const screen = is_known ? ` The screen has ${width} x ${height} pixels.` : "";
   return {
     name,
     description: description + screen,

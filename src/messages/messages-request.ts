@@ -34,6 +34,7 @@ const CONVERTED = new Set([
 /** The chat completion for a message. `openEnvelope` opens the caller's thinking blocks. Throws 400 for unknown blocks. */
 export async function chatRequestOf(asked: MessagesRequest, openEnvelope: OpenEnvelope): Promise<TranslatedMessage> {
   if (asked.thread !== undefined) throw errors.noMessageThreads();
+  refuseOpenAiForm(asked.tools ?? []);
   const { messages, origins } = await conversationOf(asked, openEnvelope);
   const own = (asked.tools ?? []).filter((tool) => tool.type == null || tool.type === "custom" || isClientTool(tool));
   const functions = own.map(withSchema);
@@ -99,9 +100,20 @@ function hasSealed({ messages }: MessagesRequest, openEnvelope: OpenEnvelope): b
     ({ role, content }) =>
       role === "assistant" &&
       Array.isArray(content) &&
-      (content as { signature?: unknown; data?: unknown }[]).some(
-        ({ signature, data }) => openEnvelope(String(signature ?? data ?? "")) !== null,
-      ),
+      (content as { signature?: unknown; data?: unknown }[]).some(({ signature, data }) => {
+        const sealed = signature ?? data;
+        return typeof sealed === "string" && openEnvelope(sealed) !== null;
+      }),
+  );
+}
+
+/** Throws 400 for a tool in OpenAI's form: it would be dropped like one that Anthropic executes. */
+function refuseOpenAiForm(tools: readonly Tool[]): void {
+  const at = tools.findIndex(({ type }) => type === "function");
+  if (at < 0) return;
+  throw errors.invalidValue(
+    `tools[${at}].type`,
+    `tools[${at}] has OpenAI's form. Send {"name", "description", "input_schema"}: leave out type and function, and call parameters input_schema.`,
   );
 }
 

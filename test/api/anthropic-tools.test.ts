@@ -155,6 +155,31 @@ describe("other models", () => {
   });
 });
 
+it.each([
+  { type: "function", function: { name: "f", parameters: { type: "object" } } },
+  { type: "function", name: "f", parameters: { type: "object" } },
+])(
+  "a tool in OpenAI's form is 400 and tells the form that is accepted, because it would be dropped: %j",
+  async (tool) => {
+    for (const path of ["/api/v1/messages", "/api/v1/messages/count_tokens"]) {
+      const { status, body } = await user.post(path, asked("native/openai", [SHELL, tool]));
+      expect([status, body.error.param, body.error.code]).toEqual([400, "tools[1].type", "invalid_value"]);
+      expect(body.error.message).toContain("input_schema");
+    }
+  },
+);
+
+it("fields that are objects in place of texts and numbers are no error of the service", async () => {
+  answerAs("openai");
+  const object = { toString: 1, valueOf: 1 };
+  const text = { type: "text", text: "hm", signature: object };
+  const messages = [...asked("", []).messages, { role: "assistant", content: [text] }, ...asked("", []).messages];
+  const screen = { ...COMPUTER, display_width_px: object };
+  const { status } = await user.post("/api/v1/messages", { ...asked("native/openai", [screen]), messages });
+  expect(status).toBe(200);
+  expect(sent().tools[0].description).not.toContain("pixels");
+});
+
 it("beside another tool of the same name they are 400, because the model could not tell them apart", async () => {
   const own = { name: "bash", input_schema: { type: "object" } };
   const { status, body } = await user.post("/api/v1/messages", asked("native/openai", [own, SHELL]));
