@@ -6,7 +6,7 @@ import type { Models } from "../models/models.service.ts";
 import type { Model } from "../models/models.types.ts";
 import { isProviderFailure } from "../models/provider-errors.ts";
 import { routeOfReasoning } from "../models/reasoning.ts";
-import { estimateTokens, promptText } from "../models/token-count.ts";
+import { promptTokens } from "../models/token-count.ts";
 import { monotonicMs } from "../platform/clock.ts";
 import { agentIdOf } from "./agent-name.ts";
 import { type AttemptDeps, attemptModel, type Send } from "./attempt.ts";
@@ -211,14 +211,14 @@ export function createCompletions(options: {
     return agent;
   }
 
-  function estimate(
+  async function estimate(
     request: ChatRequest,
     { allowed_models }: Pick<CompletionCall["caller"], "allowed_models">,
-  ): number {
+  ): Promise<number> {
     const { model } = request;
     const named = model === "auto" || agentIdOf(model) !== null ? null : chatModel(models, model);
     if (named !== null && !allows(allowed_models, named)) throw errors.modelNotAllowed(named.id);
-    return estimateTokens(promptText(request));
+    return promptTokens(request);
   }
 
   const embed = createEmbeddings({ models, ledger: charges, meansOf, isTrial, admit, onDisbelieved });

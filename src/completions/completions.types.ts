@@ -114,7 +114,7 @@ export interface Completions {
   /** Creates vectors. A PurserError means that no charge was made. */
   embed(call: EmbeddingsCall): Promise<EmbeddingsAnswer>;
   /** Estimates the input tokens of a request. Throws 404 for an unknown model, and 403 for one that is not allowed. */
-  estimate(request: ChatRequest, caller: Pick<CompletionCall["caller"], "allowed_models">): number;
+  estimate(request: ChatRequest, caller: Pick<CompletionCall["caller"], "allowed_models">): Promise<number>;
   /**
    * Called when the process stops; resolves once no charge is pending. A charge outlives the request of a caller that
    * left.

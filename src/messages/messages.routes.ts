@@ -50,7 +50,7 @@ export function countTokensRoutes({ completions, envelopes }: Omit<MessagesDeps,
   router.openapi(countTokensRoute, async (c) => {
     const caller = c.get("caller");
     const { request } = await chatRequestOf(c.req.valid("json"), (sealed) => envelopes.open(caller.user_id, sealed));
-    return c.json({ input_tokens: completions.estimate(request, caller) }, 200);
+    return c.json({ input_tokens: await completions.estimate(request, caller) }, 200);
   });
   return router;
 }

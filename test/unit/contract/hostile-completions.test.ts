@@ -4,6 +4,7 @@ import { createMessageRoute } from "../../../src/contract/messages.ts";
 import { createResponseRoute } from "../../../src/contract/responses.ts";
 import { conversationOf } from "../../../src/messages/content-blocks.ts";
 import { createMessageWriter } from "../../../src/messages/messages-answer.ts";
+import { estimateTokens, promptText, promptTokens } from "../../../src/models/token-count.ts";
 import { withFunctionItems } from "../../../src/responses/local-tools.ts";
 import { expectShortTurn, heldDuring } from "../../support/held.ts";
 
@@ -98,6 +99,23 @@ it("a tool_use block with 7 MB of line breaks becomes a text, and does not block
   expect(written === arguments_text).toBe(true);
   console.log(`input of a call: held for ${held_ms.toFixed(0)} ms`);
   expect(held_ms).toBeLessThan(150);
+});
+
+it("15 MB of line breaks in tools are counted as one text would be, and hold the event loop for far less time", {
+  retry: 2,
+}, async () => {
+  const description = Buffer.alloc(15_000_000, "\n").toString();
+  const tool = { type: "function" as const, function: { name: "f", description } };
+  const request = { model: "m", messages: [{ role: "user" as const, content: "hello" }], tools: [tool] };
+  let expected = 0;
+  const whole_ms = await heldDuring(async () => {
+    expected = estimateTokens(promptText(request));
+  });
+  const held_ms = await heldDuring(async () => {
+    expect(await promptTokens(request)).toBe(expected);
+  });
+  console.log(`tools of count_tokens: held for ${held_ms.toFixed(0)} ms, as one text ${whole_ms.toFixed(0)} ms`);
+  expect(held_ms).toBeLessThan(whole_ms / 4);
 });
 
 it("the end of a streamed call with 10 MB of arguments does not block the event loop", async () => {
