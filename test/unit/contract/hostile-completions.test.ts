@@ -118,7 +118,7 @@ it("15 MB of line breaks in tools are counted as one text would be, and hold the
   expect(held_ms).toBeLessThan(whole_ms / 4);
 });
 
-it("the end of a streamed call with 10 MB of arguments does not block the event loop", async () => {
+it("the end of a streamed call with 10 MB of arguments does not block the event loop", { retry: 2 }, async () => {
   const asked = {
     model: "m",
     stop_sequences: [],
