@@ -9,7 +9,7 @@ import type { Mail, Mailer } from "../platform/mail.ts";
 import { createTokenBuckets } from "../platform/token-bucket.ts";
 import type { Passwords } from "./password.ts";
 import { createSessions } from "./sessions.ts";
-import { createSignInStore } from "./sign-in.store.ts";
+import { createSignInStore, type NewPassword, type Person } from "./sign-in.store.ts";
 import { confirmationMail, knownAddressMail, resetMail } from "./sign-in-mail.ts";
 import { ALL_BUCKETS, hashToken, newToken, type RoutingBuckets } from "./tokens.ts";
 import { mailboxOf } from "./trials.service.ts";
@@ -40,6 +40,8 @@ export interface Begun {
 interface SignedUpBegun extends Begun {
   signed_in: SignedUp;
 }
+
+type Hashed = Pick<NewPassword, "hash" | "proven_email">;
 
 interface Credentials {
   email: string;
@@ -96,15 +98,11 @@ export async function createSignIn(options: SignInOptions) {
     return { token, signed_in: { ...signed_in, trial } };
   };
   /** A new password ends every session and all links that would set another password. */
-  const renewPassword = async (
-    tx: Tx,
-    user: { id: string; email: string },
-    { hash, proven_email }: { hash: string; proven_email: string | null },
-  ): Promise<Begun> => {
-    await store.setPassword(tx, { user_id: user.id, hash, now: clock.now(), proven_email });
+  const renewPassword = async (tx: Tx, user: Pick<Person, "id" | "email">, password: Hashed): Promise<Begun> => {
+    await store.setPassword(tx, { user_id: user.id, now: clock.now(), ...password });
     await sessions.endAll(tx, user.id);
     await store.deleteResets(tx, user.id);
-    return begin(tx, user, hash);
+    return begin(tx, user, password.hash);
   };
   /** Returns the signed-in user after a password check. Throws 400 with `param` current_password when it is wrong. */
   const prove = async (token: string, current_password: string) => {

@@ -20,7 +20,7 @@ export interface Person {
   proven_email: string | null;
 }
 
-interface NewPassword {
+export interface NewPassword {
   user_id: string;
   hash: string;
   now: Instant;

@@ -135,7 +135,7 @@ function translated(events: CompletionStream, writer: AnswerWriter): EventFeed {
   return { next, leave: () => events.return() };
 }
 
-/** Types of tools that OpenAI and Anthropic execute, with their versions (`web_search_20250305`). */
+/** Types of tools that OpenAI and Anthropic define, with their versions (`web_search_20250305`). */
 const HOSTED_TOOL =
   /^(web_search|web_fetch|file_search|code_interpreter|code_execution|computer|computer_use|image_generation|mcp|mcp_toolset|memory|local_shell|shell|bash|text_editor|apply_patch|tool_search_tool_(regex|bm25))(_preview)?(_\d{4}_?\d{2}_?\d{2})?$/;
 

@@ -13,6 +13,8 @@ const sourceSchema = z.looseObject({
   data: text.nullish(),
   url: text.nullish(),
 });
+/** Short, because it is searched for names such as `web_search_tool_result`. */
+const typeSchema = z.string().max(100);
 const cacheHint = { cache_control: z.looseObject({ type: text }).nullish() };
 const TEXT = z.looseObject({ type: z.literal("text"), text, ...cacheHint });
 const IMAGE = z.looseObject({ type: z.literal("image"), source: sourceSchema, ...cacheHint });
@@ -24,7 +26,7 @@ const DOCUMENT = z.looseObject({
 });
 const resultPartSchema = z.union([
   z.discriminatedUnion("type", [TEXT, IMAGE, DOCUMENT]),
-  z.looseObject({ type: z.string().refine((type) => !["text", "image", "document"].includes(type), { abort: true }) }),
+  z.looseObject({ type: typeSchema.refine((type) => !["text", "image", "document"].includes(type), { abort: true }) }),
 ]);
 const TYPED = [
   TEXT,
@@ -50,7 +52,7 @@ const TYPED = [
 const KNOWN: readonly string[] = TYPED.map(({ shape }) => shape.type.value);
 const blockSchema = z.union([
   z.discriminatedUnion("type", TYPED),
-  z.looseObject({ type: z.string().refine((type) => !KNOWN.includes(type), { abort: true }) }),
+  z.looseObject({ type: typeSchema.refine((type) => !KNOWN.includes(type), { abort: true }) }),
 ]);
 const countedBlocks = countedList(TEXT, "blocks", () => []);
 const messageSchema = z.looseObject({
@@ -72,7 +74,7 @@ const toolSchema = z.union([
     ...cacheHint,
   }),
   z.looseObject({
-    type: z.string().refine((type) => type !== "custom", { abort: true }),
+    type: typeSchema.refine((type) => type !== "custom", { abort: true }),
     name: text.nullish(),
     ...cacheHint,
   }),

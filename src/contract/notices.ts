@@ -66,14 +66,10 @@ export const noticeDeliverySchema = z
     status: z.enum(["pending", "delivered", "failed"]),
     attempts: z.number().int(),
     last_attempt_at: instantSchema.nullable(),
-    last_status: z
-      .number()
-      .int()
-      .nullable()
-      .openapi({
-        description:
-          "HTTP status of the last answer; of an e-mail the mail server's, or 410 once the address is no longer yours",
-      }),
+    last_status: z.number().int().nullable().openapi({
+      description:
+        "HTTP status of the last answer; of an e-mail the mail server's, or 410 once the address is no longer yours",
+    }),
     last_error: z.string().nullable().openapi({ description: "why there was no answer, as a code" }),
     next_attempt_at: instantSchema.nullable(),
     delivered_at: instantSchema.nullable(),

@@ -41,21 +41,31 @@ it.each<[string, object, string]>([
   await expectShortTurn(name, held_ms);
 });
 
+const LONG_TYPE = { type: `${"x".repeat(30_000_000)}_tool_result` };
 it.each([
-  ["system of Messages", createMessageRoute, { max_tokens: 1, messages: [user], system: Array(190_000).fill(1) }],
-  ["summary of Responses", createResponseRoute, { input: [{ type: "reasoning", summary: Array(190_000).fill(1) }] }],
-])(
-  "190,000 numbers as the %s are rejected, and do not block the event loop",
-  { retry: 2 },
-  async (name, route, body) => {
-    const schema = route.request.body.content["application/json"].schema;
-    await schema.safeParseAsync({ model: "m", max_tokens: 1, messages: [user], input: "x" });
-    const held_ms = await heldDuring(async () => {
-      expect((await schema.safeParseAsync({ model: "m", ...body })).success).toBe(false);
-    });
-    await expectShortTurn(name, held_ms);
-  },
-);
+  [
+    "190,000 numbers as the system of Messages",
+    createMessageRoute,
+    { max_tokens: 1, messages: [user], system: Array(190_000).fill(1) },
+  ],
+  [
+    "190,000 numbers as the summary of Responses",
+    createResponseRoute,
+    { input: [{ type: "reasoning", summary: Array(190_000).fill(1) }] },
+  ],
+  [
+    "30 MB as the type of a block",
+    createMessageRoute,
+    { max_tokens: 1, messages: [{ ...user, content: [LONG_TYPE] }] },
+  ],
+])("%s: rejected, and the event loop is not blocked", { retry: 2 }, async (name, route, body) => {
+  const schema = route.request.body.content["application/json"].schema;
+  await schema.safeParseAsync({ model: "m", max_tokens: 1, messages: [user], input: "x" });
+  const held_ms = await heldDuring(async () => {
+    expect((await schema.safeParseAsync({ model: "m", ...body })).success).toBe(false);
+  });
+  await expectShortTurn(name, held_ms);
+});
 
 it("10,000 messages are accepted, and do not block the event loop", { retry: 2 }, async () => {
   const messages = Array(10_000).fill(user);
