@@ -34,7 +34,7 @@ export function createMailDelivery({ mailer, addressOf, agentNames, url }: MailD
       if (mailer.delivery === "log") return "This service sends no e-mail: give an https URL.";
       const own = await urlOf(user_id);
       if (own === null) {
-        return "Your e-mail address is not confirmed. Set a password through “Forgot your password?” on the sign-in page, and repeat this.";
+        return "Your e-mail address is not confirmed. Set a password through “Forgot the password?” on the sign-in page, and repeat this.";
       }
       return wanted.toLowerCase() === own ? null : `Notices are mailed to your own address only: give ${own}`;
     },
