@@ -30,12 +30,13 @@ const HISTORY_TABLE =
 
 /**
  * Former texts of migrations, which development versions before 1.0 have applied. They made the same tables; that of
- * 1017 also made `erased_account`, which nothing reads.
+ * 1017 also made `erased_account`, which nothing reads, and that of 1022 an index of migrations/indexes.
  */
 const FORMER: Readonly<Record<string, string>> = {
   "1001_price_classes.sql": "86ff9a7739908ceaf43fee9ae93ca8fa943ffcc83387d52145728b48f508c02b",
   "1004_cancelled_runs.sql": "b1e6077a50dd0b2fdedcc147b683b8c6a413faa24ebd2b1f448a4f44d7392fd3",
   "1017_growth.sql": "8cf9372d44e006ee5f68257394f8a99d979d127c802e51ff32db1ce384494f1f",
+  "1022_unpaid_orders.sql": "9937e8479f6f77f72abc7348da730d73408a0ab3e0a2fbbacddb6cf4aa1c131d",
 };
 
 /** A migration as the table schema_migration has it. */
