@@ -20,6 +20,13 @@ export const requestErrors = {
     invalid("invalid_json", `${detail}. Send a JSON object with Content-Type: application/json.`),
   /** `param`: undefined if the field is not known. */
   invalidValue: (param: string | undefined, message: string) => invalid("invalid_value", message, param),
+  /** `type`: of the one that the provider defines. A model could not tell the two apart. */
+  sameToolName: (name: string, type: string) =>
+    invalid(
+      "invalid_value",
+      `Two tools are called ${name}, and one is of ${type}. Rename or leave out the other one.`,
+      "tools",
+    ),
   nulInPath: () =>
     invalid("invalid_value", "The path contains a NUL character (%00). Remove it and send the request again."),
   missingField: (param: string) => invalid("missing_field", `${param} is required. Add it to the request.`, param),

@@ -227,7 +227,7 @@ export async function createSignIn(options: SignInOptions) {
     /** The address of a user who has set a password through a link that was mailed to it; otherwise null. */
     async provenAddress(user_id: string): Promise<string | null> {
       const person = await store.personById(user_id, db);
-      return person !== undefined && person.proven_email === person.email ? person.email.toLowerCase() : null;
+      return person !== undefined && person.proven_email === person.email ? person.email : null;
     },
     /** Deletes expired rows. Called periodically. */
     sweep: () => store.sweep(clock.now()),

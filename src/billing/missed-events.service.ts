@@ -16,7 +16,7 @@ const OVERLAP_SECONDS = 300;
 const INTERVAL_SECONDS = 300;
 /** Longer than a turn with its last requests. */
 const LEASE_SECONDS = 300;
-/** A window begins again after each so many failures. */
+/** A window begins again after this number of failures, and after each multiple of it. */
 const RESTART_FAILURES = 3;
 const BACKOFF_SECONDS = { first: 60, most: 3_600 } as const;
 

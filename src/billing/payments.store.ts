@@ -258,7 +258,7 @@ function eventStatements(db: Db) {
       });
       return rows.map(({ event }) => event);
     },
-    /** Deletes events received before an instant, except those that wait and can be applied now. */
+    /** Deletes events received before an instant, except waiting ones that can be applied now. */
     deleteEventsBefore: (instant: Instant) =>
       db.query({
         text: `delete from payment_event as e where received_at < $1 and not (outcome = 'waiting'

@@ -3,7 +3,7 @@ import type { ChatMessage, ContentPart, ReasoningDetail, ToolCall } from "../con
 import type { Block, MessagesRequest, ResultPart } from "../contract/messages.ts";
 import { errors } from "../errors.ts";
 import { isTurnUsed, untilTurn } from "../platform/event-loop-turn.ts";
-import { fieldsOf, jsonBytes } from "../platform/json.ts";
+import { fieldsOf, jsonText } from "../platform/json.ts";
 
 /** Converts messages of Anthropic's API to messages of a chat completion. Pure. */
 
@@ -86,8 +86,7 @@ async function answerOf(blocks: readonly Block[], origin: string, openEnvelope: 
     const fields = block as Fields;
     if (block.type === "tool_use") {
       if (isTurnUsed()) await untilTurn();
-      const input = await jsonBytes(fields.input ?? {});
-      const called = { name: String(fields.name), arguments: input.toString() };
+      const called = { name: String(fields.name), arguments: await jsonText(fields.input ?? {}) };
       calls.push({ id: String(fields.id), type: "function", function: called });
     } else if (block.type === "thinking" || block.type === "redacted_thinking") {
       const sealed = String(fields.signature ?? fields.data ?? "");

@@ -117,16 +117,13 @@ function refuseOpenAiForm(tools: readonly Tool[]): void {
   );
 }
 
-/** Throws 400 for a tool with the name of one that Anthropic defines: a model could not tell them apart. */
+/** Throws 400 for a tool with the name of one that Anthropic defines. */
 function refuseSameName(own: readonly Tool[], functions: readonly Tool[]): void {
   const names = functions.map(({ name }) => name);
   for (const [at, tool] of own.entries()) {
     const name = names[at];
     if (!isClientTool(tool) || names.indexOf(name) === names.lastIndexOf(name)) continue;
-    throw errors.invalidValue(
-      "tools",
-      `Two tools are called ${name}, and one is of Anthropic's type ${tool.type}. Rename or leave out the other one.`,
-    );
+    throw errors.sameToolName(String(name), `Anthropic's type ${tool.type}`);
   }
 }
 

@@ -29,14 +29,14 @@ export function createMailDelivery({ mailer, addressOf, agentNames, url }: MailD
     return address === null ? null : `${SCHEME}${address}`;
   };
   return {
-    /** The reason why an endpoint of the user cannot have this URL, as a sentence for them, or null. */
+    /** The reason why an endpoint of the user cannot have this URL, in lower case, as a sentence for them, or null. */
     async urlProblem(user_id: string, wanted: string): Promise<string | null> {
       if (mailer.delivery === "log") return "This service sends no e-mail: give an https URL.";
       const own = await urlOf(user_id);
       if (own === null) {
         return "Your e-mail address is not confirmed. Set a password through “Forgot the password?” on the sign-in page, and repeat this.";
       }
-      return wanted.toLowerCase() === own ? null : `Notices are mailed to your own address only: give ${own}`;
+      return wanted === own ? null : `Notices are mailed to your own address only: give ${own}`;
     },
     /** Sends a notice once. An address that is no longer the user's counts as gone. Null: `signal` ended the wait. */
     async attempt(delivery: ClaimedDelivery, signal: AbortSignal): Promise<TryResult | null> {

@@ -69,14 +69,12 @@ export function createNotices(deps: NoticesDeps) {
       wanted: { url: string; events: readonly NoticeEvent[] },
     ): Promise<WebhookEndpoint & { secret: string | null }> {
       const is_mail = isMailUrl(wanted.url);
-      const problem = is_mail
-        ? await deliveries.mailUrlProblem(user_id, wanted.url)
-        : urlProblem(wanted.url, allowance);
+      const url = is_mail ? wanted.url.toLowerCase() : wanted.url;
+      const problem = is_mail ? await deliveries.mailUrlProblem(user_id, url) : urlProblem(url, allowance);
       if (problem !== null) throw errors.invalidValue("url", problem);
       const id = newId();
       const secret = newWebhookSecret();
       const sealed = cipher.seal(Buffer.from(secret), secretContext({ user_id, endpoint_id: id }));
-      const url = is_mail ? wanted.url.toLowerCase() : wanted.url;
       const row = { user_id, id, url, events: [...new Set(wanted.events)], created_at: clock.now() };
       await db.transaction(async (tx) => {
         await store.insertEndpoint(tx, { ...row, secret: sealed });

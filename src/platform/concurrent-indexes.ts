@@ -24,8 +24,7 @@ export async function buildIndexes(connection: SqlConnection, migrations: string
   for (const file of files.sort()) {
     const index = { name: file.replace(/\.sql$/, ""), text: readFileSync(join(folder, file), "utf8") };
     const line = setInterval(() => log?.info({ index: index.name }, "waiting: an index is built"), LINE_MS);
-    const error = await buildInTries(connection, index);
-    clearInterval(line);
+    const error = await buildInTries(connection, index).finally(() => clearInterval(line));
     if (error !== null) log?.warn({ index: index.name, error }, "an index was not built; the next start tries again");
   }
 }

@@ -81,6 +81,11 @@ const VALUE_WEIGHT = 8;
 /** Bytes copied without a pause. */
 const COPIED_BYTES = 1_048_576;
 
+/** The text of `jsonBytes`. */
+export async function jsonText(value: unknown): Promise<string> {
+  return (await jsonBytes(value)).toString();
+}
+
 /**
  * The bytes of JSON.stringify(value), for plain values. Writes a large value in pieces, so that other work of the
  * process runs in between: 32 MB take up to half a second.

@@ -1,6 +1,6 @@
 import type { InputItem, OutputItem, ResponseTool } from "../contract/responses.ts";
 import { isTurnUsed, untilTurn } from "../platform/event-loop-turn.ts";
-import { fieldsOf, isJsonObject, jsonBytes } from "../platform/json.ts";
+import { fieldsOf, isJsonObject, jsonText } from "../platform/json.ts";
 
 /**
  * Tools that OpenAI defines and the caller executes: `shell`, `local_shell` and `apply_patch`. Models get them as
@@ -137,8 +137,4 @@ async function asFunctionItem(item: InputItem): Promise<InputItem> {
   }
   const { field } = LOCAL_TOOLS[type as LocalToolType];
   return { type: "function_call", call_id, name: type, arguments: await jsonText(fields[field]) } as InputItem;
-}
-
-async function jsonText(value: unknown): Promise<string> {
-  return (await jsonBytes(value)).toString();
 }

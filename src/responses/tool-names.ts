@@ -51,10 +51,7 @@ export function offeredTools(tools: ResponseRequest["tools"]): OfferedTools {
   function add(called: string, callee: Callee): void {
     const taken = callees.get(called);
     if (taken !== undefined && [taken, callee].some(({ type }) => isLocalToolType(type))) {
-      throw errors.invalidValue(
-        "tools",
-        `Two tools are called ${called}, and one is of OpenAI's type ${called}. Rename or leave out the other one.`,
-      );
+      throw errors.sameToolName(called, `OpenAI's type ${called}`);
     }
     callees.set(called, callee);
   }

@@ -40,7 +40,7 @@ export async function selectOldRuns(
   });
 }
 
-/** Failed and cancelled runs, as the index run_unsuccessful has them. Those of a schedule were not asked for. */
+/** Failed and cancelled runs, as the index run_unsuccessful has them. Runs of a schedule do not count: their user did not start them. */
 const UNSUCCESSFUL = "finished_at is not null and status <> 'succeeded' and trigger <> 'schedule'";
 
 /** Runs that cost nothing, older than the newest `kept` failed and cancelled ones of their user; no agent's newest run. */

@@ -34,10 +34,7 @@ export function createPruning(db: Db) {
         if (!(await takePruningLock(tx))) return null;
         const old = await selectOldRuns(tx, { before, after: after ?? NO_RUN, limit: BATCH });
         const runs = old.flatMap(({ is_last, user_id, run_id }) => (is_last ? [] : [{ user_id, run_id }]));
-        if (runs.length > 0) {
-          await onPrune(tx, runs);
-          await deleteRuns(tx, runs);
-        }
+        await pruneNow(tx, runs, onPrune);
         return old.length < BATCH ? null : (old.at(-1) ?? null);
       }),
     /**
@@ -48,10 +45,7 @@ export function createPruning(db: Db) {
       db.transaction(async (tx) => {
         if (!(await takePruningLock(tx))) return false;
         const runs = await selectUnpaidRuns(tx, { kept: USER_ROWS.unpaid_runs, limit: BATCH });
-        if (runs.length > 0) {
-          await onPrune(tx, runs);
-          await deleteRuns(tx, runs);
-        }
+        await pruneNow(tx, runs, onPrune);
         return runs.length === BATCH;
       }),
     /** The ids of those agents that have runs. The newest run of an agent is kept until the agent is deleted. */
@@ -65,4 +59,10 @@ export function createPruning(db: Db) {
         return runs.length === BATCH;
       }),
   };
+}
+
+async function pruneNow(tx: Tx, runs: readonly RunKey[], onPrune: OnPrune): Promise<void> {
+  if (runs.length === 0) return;
+  await onPrune(tx, runs);
+  await deleteRuns(tx, runs);
 }

@@ -44,7 +44,13 @@ async function newPerson(): Promise<{ email: string; person: Browser }> {
   mails.received.splice(0);
   return { email, person };
 }
-/** An agent of which each run fails, because it may cost less than its prompt. */
+/** The same, with mails about failed runs. */
+async function newMailedPerson(): Promise<{ email: string; person: Browser }> {
+  const { email, person } = await newPerson();
+  await person.post(ENDPOINTS, { url: `mailto:${email}`, events: ["run.failed"] });
+  return { email, person };
+}
+/** An agent whose runs all fail, because they may cost less than its prompt. */
 const newAgent = async (person: Browser, fields: object = {}): Promise<string> => {
   const limits = { max_cost_tokens_per_run: 1, max_consecutive_failures: 1 };
   const agent = {
@@ -140,16 +146,14 @@ describe("notices by e-mail (contract 5.13.1)", () => {
   });
 
   it("are not retried after the mail server has refused the mail for good", async () => {
-    const { email, person } = await newPerson();
-    await person.post(ENDPOINTS, { url: `mailto:${email}`, events: ["run.failed"] });
+    const { person } = await newMailedPerson();
     mails.refuse(550);
     await run(person, await newAgent(person));
     await expect.poll(() => lastDelivery(person)).toMatchObject({ status: "failed", attempts: 1, last_status: 550 });
   });
 
   it("are retried with the same Message-ID after a refusal of the mail server", async () => {
-    const { email, person } = await newPerson();
-    await person.post(ENDPOINTS, { url: `mailto:${email}`, events: ["run.failed"] });
+    const { email, person } = await newMailedPerson();
     mails.refuse(451);
     await run(person, await newAgent(person));
     await expect.poll(() => lastDelivery(person)).toMatchObject({ status: "pending", attempts: 1, last_status: 451 });
@@ -160,8 +164,7 @@ describe("notices by e-mail (contract 5.13.1)", () => {
   });
 
   it("keep the endpoint of a user who is suspended, for the time after it", async () => {
-    const { email, person } = await newPerson();
-    await person.post(ENDPOINTS, { url: `mailto:${email}`, events: ["run.failed"] });
+    const { person } = await newMailedPerson();
     const { id } = (await person.get("/users/me")).body;
     mails.refuse(451);
     await run(person, await newAgent(person));

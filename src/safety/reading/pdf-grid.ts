@@ -46,7 +46,7 @@ export function createGrid([left, bottom, right, top]: Box): Grid {
   const cellAt = (x: number, y: number) =>
     Math.min(Math.floor(row(y)), rows - 1) * columns + Math.min(Math.floor(column(x)), columns - 1);
 
-  /** Calls `paint` with the cells of each row of which the box has more than `edge`: 0 if it touches them, 1 if whole. */
+  /** Calls `paint` with each row's cells in the box. `edge`: the part of a cell that must be in it, 0 if the box only touches it. */
   function eachRow([x0, y0, x1, y1]: Box, edge: 0 | 0.5 | 1, paint: (from: number, to: number) => void): void {
     const first = Math.max(0, Math.floor(column(x0) + edge));
     const last = Math.min(columns, Math.ceil(column(x1) - edge));
