@@ -81,7 +81,7 @@ function beginning(text: string): { reply: Reply; sent: Promise<void> } {
   return { reply, sent };
 }
 
-describe("a run that is cancelled", () => {
+describe("a run that is cancelled", { retry: 2 }, () => {
   test("during a model call aborts the provider's call within 2 s, and is billed for the output so far", async () => {
     const { reply, sent } = beginning("x".repeat(40));
     lab.upstream.answer(reply);

@@ -65,7 +65,7 @@ test.each<[string, string, (doomed: Doomed) => Promise<unknown>]>([
     (d) => call(here, ADMIN_KEY, "POST", `/admin/users/${d.user_id}/suspend`),
   ],
   ["its user erased", "invalid_api_key", (d) => call(here, ADMIN_KEY, "DELETE", `/admin/users/${d.user_id}`)],
-])("a key that is %s on one node answers %s on the other within a second", async (_, code, end) => {
+])("a key that is %s on one node answers %s on the other within a second", { retry: 2 }, async (_, code, end) => {
   const doomed = await doomedKey();
   await end(doomed);
   await expect
@@ -73,7 +73,9 @@ test.each<[string, string, (doomed: Doomed) => Promise<unknown>]>([
     .toBe(code);
 });
 
-test("a node rejects an operator key within a second after another node revokes or rotates it", async () => {
+test("a node rejects an operator key within a second after another node revokes or rotates it", {
+  retry: 2,
+}, async () => {
   for (const end of [
     (id: string) => call(here, ADMIN_KEY, "DELETE", `/admin/keys/${id}`),
     (id: string) => call(here, ADMIN_KEY, "POST", `/admin/keys/${id}/rotate`, { grace_seconds: 0 }),

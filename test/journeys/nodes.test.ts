@@ -94,7 +94,9 @@ describe.runIf(storage.kind === "postgres")("two api nodes and a worker on one P
     }
   });
 
-  test("execute a run that an api node queued on the worker within a second, and answer the waiting caller", async () => {
+  test("execute a run that an api node queued on the worker within a second, and answer the waiting caller", {
+    retry: 2,
+  }, async () => {
     const agent = await newAgent();
     upstream.answer(completion());
     const before = await finishedRuns(nodes.worker);
@@ -123,7 +125,7 @@ describe.runIf(storage.kind === "postgres")("two api nodes and a worker on one P
     expect(await finishedRuns(nodes.worker)).toBe(before);
   });
 
-  test("cancel a run of one node from another node within two seconds", async () => {
+  test("cancel a run of one node from another node within two seconds", { retry: 2 }, async () => {
     const agent = await newAgent();
     upstream.answer(hanging());
     const asked = upstream.requests.length;
@@ -140,7 +142,7 @@ describe.runIf(storage.kind === "postgres")("two api nodes and a worker on one P
     upstream.answer(completion());
   });
 
-  test("reject a key on one node within a second after the other node revoked it", async () => {
+  test("reject a key on one node within a second after the other node revoked it", { retry: 2 }, async () => {
     const made = await send(nodes.first, "POST", "/api/v1/api-keys", { name: "short-lived" });
     const other = made.body.key;
     expect((await send(nodes.second, "GET", "/api/v1/users/me", undefined, other)).status).toBe(200);

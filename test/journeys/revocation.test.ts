@@ -161,6 +161,7 @@ describe("a revoked key", () => {
 
   it.runIf(inject("storage").kind === "postgres")(
     "is rejected within a second by a node whose listening connection has silently died",
+    { retry: 2 },
     async () => {
       const [here, there] = [await database.open(), await database.open()];
       const accounts = await createAccounts({ db: here, clock });

@@ -161,7 +161,9 @@ describe("waiting", () => {
     expect(await waiting).toBe("idle");
   });
 
-  test("a worker learns within 2 s that it must stop a run, although the notification was lost", async () => {
+  test("a worker learns within 2 s that it must stop a run, although the notification was lost", {
+    retry: 2,
+  }, async () => {
     const { id } = await queue.enqueue();
     await queue.claimOne();
     await queue.scheduling.requestCancel(queue.agent, id);

