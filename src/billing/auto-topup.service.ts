@@ -1,10 +1,11 @@
 import { PURCHASE_CENTS, TOKENS_PER_CENT } from "../constants.ts";
+import type { PauseReason } from "../contract/payments.ts";
 import { errors } from "../errors.ts";
 import { startOfMonth } from "../platform/clock.ts";
 import type { Instant, Tx } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";
 import type { DueSource } from "../platform/sweeper.ts";
-import { type AutoTopupRow, createAutoTopupStore, type PauseReason } from "./auto-topup.store.ts";
+import { type AutoTopupRow, createAutoTopupStore } from "./auto-topup.store.ts";
 import type { BillingContext } from "./context.ts";
 import type { PaymentRow } from "./payments.store.ts";
 

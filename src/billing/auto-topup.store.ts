@@ -1,8 +1,6 @@
+import type { PauseReason } from "../contract/payments.ts";
 import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
 import { firstRow } from "../platform/statements.ts";
-
-/** Why automatic top-ups stopped until the user resumes them. */
-export type PauseReason = "payment_declined" | "payment_mismatch" | "payment_returned";
 
 export interface AutoTopupRow {
   user_id: string;

@@ -225,6 +225,10 @@ export const disableOverage = createRoute({
   responses: { 200: overageAnswer, ...failures(400, 403) },
 });
 
+const pauseReasonSchema = z.enum(["payment_declined", "payment_mismatch", "payment_returned"]);
+/** Why automatic top-ups stopped until the user resumes them. */
+export type PauseReason = z.infer<typeof pauseReasonSchema>;
+
 export const autoTopupSchema = z
   .object({
     enabled: z.boolean(),
@@ -232,10 +236,7 @@ export const autoTopupSchema = z
     amount_cents: centsSchema.nullable(),
     monthly_cap_cents: centsSchema.nullable(),
     status: z.enum(["off", "active", "paused", "cap_reached"]),
-    paused_reason: z
-      .enum(["payment_declined", "payment_mismatch", "payment_returned"])
-      .nullable()
-      .openapi({ description: "why nothing is bought until the next PUT" }),
+    paused_reason: pauseReasonSchema.nullable().openapi({ description: "why nothing is bought until the next PUT" }),
     paused_at: instantSchema.nullable(),
     ordered_this_month_cents: centsSchema.openapi({ description: "of this UTC month, declined orders left out" }),
   })

@@ -1,4 +1,5 @@
 import type { NoticeEvent } from "../contract/notices.ts";
+import type { PauseReason } from "../contract/payments.ts";
 import type { Mail } from "../platform/mail.ts";
 import type { NoticeData } from "./notices.types.ts";
 
@@ -16,6 +17,13 @@ interface Words {
 
 const tokens = (count: number) => `${count.toLocaleString("en")} tokens`;
 
+/** What happened to the payment. */
+const PAUSED_BY: { [Reason in PauseReason]: string } = {
+  payment_declined: "was declined, or no card is saved",
+  payment_mismatch: "had another amount than ordered",
+  payment_returned: "was refunded or disputed",
+};
+
 const WORDS: { [Event in NoticeEvent]: (data: NoticeData[Event], agent: string) => Words } = {
   "balance.low": ({ percent, granted_tokens, remaining_tokens }) => ({
     subject: `${percent}% of your tokens are used`,
@@ -32,9 +40,9 @@ const WORDS: { [Event in NoticeEvent]: (data: NoticeData[Event], agent: string) 
     text: `${tokens(spent_tokens)} of ${tokens(budget_tokens)} are used.`,
     path: "/keys",
   }),
-  "auto_topup.paused": () => ({
+  "auto_topup.paused": ({ reason, amount_cents }) => ({
     subject: "Your automatic top-ups are paused",
-    text: "A payment was declined or returned. No further top-up is bought until you resume them.",
+    text: `The payment of $${(amount_cents / 100).toFixed(2)} ${PAUSED_BY[reason]}. No further one is ordered until you resume them.`,
     path: "/billing",
   }),
   "run.failed": ({ agent_id, run_id }, agent) => ({

@@ -1,5 +1,6 @@
 import type { AlertPercent } from "../constants.ts";
 import type { NoticeEvent } from "../contract/notices.ts";
+import type { PauseReason } from "../contract/payments.ts";
 import type { Instant } from "../platform/db.ts";
 
 /** The data of each event, flat and small. It also goes to the user's webhook endpoints. */
@@ -11,7 +12,7 @@ export interface NoticeData {
   /** This share of an API key's budget is spent. */
   "key_budget.near": { percent: AlertPercent; api_key_id: string; budget_tokens: number; spent_tokens: number };
   /** An automatic top-up was declined or returned. No further one is bought until the user resumes. */
-  "auto_topup.paused": { reason: string; payment_id: string; amount_cents: number };
+  "auto_topup.paused": { reason: PauseReason; payment_id: string; amount_cents: number };
   "run.failed": {
     agent_id: string;
     run_id: string;
