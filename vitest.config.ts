@@ -17,10 +17,11 @@ const inTheBrowser = "test/journeys/console*.test.ts";
  */
 const onEmbedded = [
   "test/{journeys,properties}/**/*.test.ts",
-  "test/api/{billing-audit,start-up}.test.ts",
+  "test/api/billing-audit.test.ts",
   "test/attacks/vault-plaintext.test.ts",
 ];
 const notOnEmbedded = [
+  "test/journeys/{check,logs,notices-crash,run-lost,user-commands}.test.ts",
   "test/journeys/{drain,keys-across-nodes,killed-reasoning,revoked-streams,upgrade,vault-keys}.test.ts",
   "test/properties/{ledger-reading,oauth-tokens,pricing-end-to-end,run-transitions}.test.ts",
   "test/properties/{unusable-servers,vault-key-service,vault-opening}.test.ts",

@@ -5,8 +5,11 @@ import { chromiumBinary } from "./support/chromium.ts";
 import { postgresBinaries } from "./support/postgres-server.ts";
 import { COMPILE_CACHE, FLAGS } from "./support/process.ts";
 
-// `npm test`: the whole suite, on embedded storage, on PostgreSQL if its server binaries are installed, and with the
+// `npm test` and `npm run journeys`, on embedded storage, on PostgreSQL if its server binaries are installed, and with the
 // console's journeys if Chromium is installed. Vitest gets the arguments; `--project` chooses among the projects.
+
+/** What runs without arguments. The journeys take longer than all of it: they start, kill and upgrade whole programs. */
+const SUITE = ["test/api", "test/attacks", "test/properties", "test/tidy", "test/unit"];
 const projects = ["unit", "tidy", "embedded"];
 if (postgresBinaries() !== null) {
   projects.push("postgres");
@@ -32,7 +35,8 @@ rmSync(COMPILE_CACHE, { recursive: true, force: true });
 const caching = { stdio: "ignore", env: { ...process.env, NODE_COMPILE_CACHE: COMPILE_CACHE } } as const;
 spawn(process.execPath, [...FLAGS, "--import", "./src/app.ts", "--eval", "process.exit()"], caching);
 const vitest = join(import.meta.dirname, "../node_modules/vitest/vitest.mjs");
-const given = process.argv.slice(2);
+const named = process.argv.slice(2);
+const given = named.length > 0 ? named : SUITE;
 // Vitest runs every project that is named, so all of them may be named only if the caller names none.
 const names_projects = given.some((argument) => /^--project(=|$)/.test(argument));
 const all = names_projects ? [] : projects.map((name) => `--project=${name}`);

@@ -6,6 +6,7 @@ const LONGEST = [
   "test/attacks/safety-scaling.test.ts",
   "test/unit/models/large-vectors.test.ts",
   "test/journeys/bench.test.ts",
+  "test/journeys/check.test.ts",
   "test/api/bad-input.test.ts",
 ];
 
