@@ -99,7 +99,9 @@ const NULL: Schema = { _zod: { def: { type: "null" } } };
 
 function childOf({ _zod: { def } }: Schema, key: PropertyKey): Schema | undefined {
   if (def.type === "array") return def.element;
-  if (def.type === "object") return def.shape?.[String(key)] ?? def.catchall;
+  // Callers choose the keys, and every object has `constructor`.
+  const { shape = {}, catchall } = def;
+  if (def.type === "object") return Object.hasOwn(shape, key) ? shape[String(key)] : catchall;
   return def.type === "record" ? def.valueType : undefined;
 }
 
@@ -108,13 +110,16 @@ function meant(schemas: Schema[], given: unknown): Schema[] {
   const fields = given !== null && typeof given === "object" ? (given as Record<string, unknown>) : {};
   const fitting = schemas.filter(
     ({ _zod: { def } }) =>
-      def.type !== "null" &&
-      Object.entries(def.shape ?? {}).every(([key, field]) => {
-        const { type, values = [] } = field._zod.def;
-        return type !== "literal" || values.includes(fields[key]);
-      }),
+      def.type !== "null" && Object.entries(def.shape ?? {}).every(([key, field]) => mayHave(field, fields[key])),
   );
   return fitting.length === 0 ? schemas : fitting;
+}
+
+/** False: the field is a fixed value, and this is another one. A field that may be absent is a fixed one, too. */
+function mayHave(field: Schema, given: unknown): boolean {
+  if (given == null && field._zod.def.type !== "literal") return true;
+  const accepted = alternatives(field).map(({ _zod: { def } }) => def);
+  return accepted.some(({ type, values = [] }) => (type === "literal" ? values.includes(given) : type !== "null"));
 }
 
 function phraseOf({ _zod: { def } }: Schema): string | null {

@@ -28,9 +28,13 @@ function valueAt(value: unknown, path: readonly PropertyKey[]): unknown {
   }, value);
 }
 
-/** Of a union's alternatives, the issue that got furthest is what the caller meant. */
+/** Of a union's alternatives, those with the given `type` are what the caller meant; of these, the issue that got furthest. */
 function deepest(issue: Issue): Issue {
-  const inner = (issue.errors ?? []).flat().map((each) => deepest({ ...each, path: [...issue.path, ...each.path] }));
+  const alternatives = issue.errors ?? [];
+  const of_type = alternatives.filter((issues) => !issues.some(({ path }) => path.length === 1 && path[0] === "type"));
+  const inner = (of_type.length > 0 ? of_type : alternatives)
+    .flat()
+    .map((each) => deepest({ ...each, path: [...issue.path, ...each.path] }));
   return inner.reduce((best, each) => (each.path.length > best.path.length ? each : best), issue);
 }
 

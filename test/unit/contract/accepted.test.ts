@@ -1,7 +1,9 @@
 import { z } from "@hono/zod-openapi";
 import { describe, expect, test } from "vitest";
+import { acceptedAt } from "../../../src/contract/accepted.ts";
 import { createAgentSchema } from "../../../src/contract/agents.ts";
 import { instantInput, listQuerySchema } from "../../../src/contract/common.ts";
+import { createMessageRoute } from "../../../src/contract/messages.ts";
 import { validationError } from "../../../src/contract/validation.ts";
 
 const messageOf = (schema: z.ZodType, value: unknown) => {
@@ -70,4 +72,30 @@ describe("an error names the accepted values", () => {
       instant,
     ]);
   });
+});
+
+describe("an error of a tool in Messages names the field at fault, and not the type of another kind of tool", () => {
+  const schema = createMessageRoute.request.body.content["application/json"].schema;
+  const bash = { type: "bash_20250124", name: "bash" };
+  const own = { name: "f", input_schema: {} };
+  test.each<[object, string]>([
+    [{ ...bash, name: 5 }, "tools[0].name must be text, or null."],
+    [{ ...bash, cache_control: "x" }, "tools[0].cache_control must be an object, or null."],
+    [{ ...bash, cache_control: {} }, "tools[0].cache_control.type is required."],
+    [{ ...own, name: "a b" }, "tools[0].name must be 1 to 64 letters, digits, _ and -."],
+    [{ ...own, type: "custom", cache_control: "x" }, "tools[0].cache_control must be an object, or null."],
+    [{ ...own, type: 5 }, "tools[0].type"],
+    [{ name: "f" }, "tools[0].input_schema must be an object."],
+  ])("%j", (tool, message) => {
+    const request = { model: "m", max_tokens: 1, messages: [{ role: "user", content: "go" }], tools: [tool] };
+    expect(messageOf(schema, request)).toContain(message);
+  });
+});
+
+test("a key that every object has, such as constructor, is no field of a schema", () => {
+  const rest = z.object({ name: z.string() }).catchall(z.number());
+  for (const key of ["constructor", "toString", "__proto__"]) {
+    expect(acceptedAt(rest, [key], {}), key).toBe("a number");
+    expect(acceptedAt(z.object({ name: z.string() }), [key, "name"], {}), key).toBeNull();
+  }
 });
