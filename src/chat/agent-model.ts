@@ -61,16 +61,13 @@ export function createAgentModel(deps: {
         const events = createChatEvents(call.request_id, call.request.stream_options?.include_usage === true);
         const signal = AbortSignal.any([call.signal, events.left]);
         const begun = await turn(call, { request_id: call.request_id, signal, onText: events.onText });
-        return completionStream(begun, { ...(await events.open(begun)), failure: events.failure });
+        return completionStream(begun, await events.open(begun));
       },
     };
   };
 }
 
-function completionStream(
-  { finished }: Turn,
-  events: EventFeed & Required<Pick<CompletionStream, "failure">>,
-): CompletionStream {
+function completionStream({ finished }: Turn, events: Required<EventFeed>): CompletionStream {
   let outcome: ReturnType<CompletionStream["outcome"]> = null;
   const over = finished.then(
     (turn) => {

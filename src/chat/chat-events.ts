@@ -46,13 +46,11 @@ export function createChatEvents(request_id: string, include_usage = false) {
     /** Aborted when the caller hangs up. */
     left: left.signal,
     onText,
-    /** The code of the error event that ended the stream; null without one. */
-    failure: () => failure,
     /** Resolves with the first text. Throws the turn's error if it fails before any text. */
-    async open(turn: Turn): Promise<EventFeed> {
+    async open(turn: Turn): Promise<Required<EventFeed>> {
       turn.finished.catch(() => {}); // A failure is thrown to the reader later.
       const events = eventsOf(turn, await nextText(turn.finished));
-      return { next: () => events.next(), leave: () => left.abort() };
+      return { next: () => events.next(), leave: () => left.abort(), failure: () => failure };
     },
   };
 }

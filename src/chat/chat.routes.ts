@@ -38,7 +38,7 @@ function addChat(router: HttpRouter, chat: Chat): void {
     const signal = AbortSignal.any([request.signal, events.left, live.refused]);
     const turn = await chat.turn(c.get("caller"), id, asked, { ...request, signal, onText: events.onText });
     const feed = await unlessRefused(events.open(turn), live);
-    c.get("facts").broken = () => lostAccess(live) ?? events.failure();
+    c.get("facts").broken = () => lostAccess(live) ?? feed.failure();
     void turn.finished.then(
       (finished) => noteTurn(c, finished),
       () => {},

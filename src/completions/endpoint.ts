@@ -48,10 +48,11 @@ export async function answerCall(
     if (request.stream === true && live !== null) {
       const events = await completions.stream(call);
       noteAnswer(http.facts, () => events.outcome());
-      http.facts.broken = () => lostAccess(live) ?? events.failure?.() ?? null;
-      const feed = writer === null ? feedOf(events) : translated(events, writer);
-      const failure = writer === null ? {} : { errorText: ({ shape }: PurserError) => writer.failed(shape) };
-      const listener = { live, request_id: call.request_id, ...failure };
+      const failure = () => events.failure?.() ?? null;
+      http.facts.broken = () => lostAccess(live) ?? failure();
+      const feed = { ...(writer === null ? feedOf(events) : translated(events, writer)), failure };
+      const errorText = writer === null ? {} : { errorText: ({ shape }: PurserError) => writer.failed(shape) };
+      const listener = { live, request_id: call.request_id, ...errorText };
       if (!call.signal.aborted) return { kind: "events", feed, listener };
       await feed.leave();
       live.refused.throwIfAborted();

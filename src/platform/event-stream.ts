@@ -8,6 +8,8 @@ export interface EventFeed {
   next(): Promise<IteratorResult<string, undefined>>;
   /** The listener has disconnected. A pending `next` need not answer any more. May return a promise. */
   leave(): unknown;
+  /** The code of the error event that ends the stream; null without one. */
+  failure?(): string | null;
 }
 
 export interface Listener {
@@ -70,10 +72,9 @@ export function eventStream(source: EventFeed, listener: Listener): Response {
         throw error;
       });
       if (over) return;
-      if (done !== true) return controller.enqueue(Buffer.from(value));
-      // A suspension or an erasure also ends the followed run. The listener must learn which of the two it was.
-      await live.check();
+      if (done === true || hasFailed(source)) await live.check();
       if (over) return;
+      if (done !== true) return controller.enqueue(Buffer.from(value));
       end();
       controller.close();
     },
@@ -112,10 +113,9 @@ export async function writeEvents(outgoing: ServerResponse, source: EventFeed, l
     while (!over) {
       const { done, value } = await source.next();
       if (over) return;
+      if (done === true || hasFailed(source)) await live.check();
+      if (over) return;
       if (done === true) {
-        // A suspension or an erasure also ends the followed run. The listener must learn which of the two it was.
-        await live.check();
-        if (over) return;
         end();
         outgoing.end();
       } else if (!outgoing.write(value)) await drained(outgoing);
@@ -125,6 +125,11 @@ export async function writeEvents(outgoing: ServerResponse, source: EventFeed, l
     if (!over) leave();
     outgoing.destroy();
   }
+}
+
+/** A lost access also ends the followed run. The listener must learn the cause: its stream is checked before that error. */
+function hasFailed({ failure }: EventFeed): boolean {
+  return failure !== undefined && failure() !== null;
 }
 
 /** Resolves when the listener has read what was written, or has left. */

@@ -201,3 +201,23 @@ it.each([
   }
   expect(await runs()).toEqual([]);
 });
+
+it.each(["as a model", "by its chat"])(
+  "the stream of a caller whose key is revoked names that, and not the run that ends with it: %s",
+  async (way) => {
+    const { body: key } = await user.post("/api/v1/api-keys", { name: "short", scopes: ["chat:write"] });
+    lab.upstream.answer(hanging(delta("some words")));
+    const body = way === "as a model" ? named({ stream: true }) : { ...ask("x"), model: undefined, stream: true };
+    const path = way === "as a model" ? CHAT : `/api/v1/agents/${agent}/chat`;
+    const response = await fetch(`${lab.service.url}${path}`, {
+      method: "POST",
+      headers: { Authorization: `Bearer ${key.key}`, "Content-Type": "application/json" },
+      body: JSON.stringify(body),
+    });
+    await user.request("DELETE", `/api/v1/api-keys/${key.id}`);
+    const text = await response.text();
+    expect(text).toContain("some words");
+    expect(text).toContain("revoked_api_key");
+    expect(text).not.toContain("run_cancelled");
+  },
+);

@@ -18,5 +18,5 @@ test.each([
   expect(text).toContain("Hello");
   expect(text).toContain(`"code":"${code}"`);
   expect(text).not.toContain(thrown.message);
-  expect(events.failure()).toBe(code);
+  expect(feed.failure()).toBe(code);
 });
