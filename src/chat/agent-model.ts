@@ -15,6 +15,8 @@ import type { Chat, Turn, TurnOptions, TurnRequest } from "./chat.service.ts";
 import { chatAnswer, type FinishedTurn } from "./chat-answer.ts";
 import { createChatEvents } from "./chat-events.ts";
 
+const NO_PICTURES =
+  "An agent takes no pictures, but your tool computer answers with screenshots. Name a model with supports.vision (GET /api/v1/models).";
 const DONE = { done: true, value: undefined } as const;
 /**
  * Fields that any provider supports are accepted and ignored. Fields that no provider supports without an extra price
@@ -42,6 +44,7 @@ export function createAgentModel(deps: {
     if (agent === undefined) return null;
     const takes_tools = agent.client_tools === "pass";
     const turn = (call: CompletionCall, options: TurnOptions): Promise<Turn> => {
+      if (takes_tools && call.needs_vision === true) throw errors.invalidValue("model", NO_PICTURES);
       const tools = call.request.tools?.length ?? 0;
       if (tools > 0 && !takes_tools) {
         const { request_id } = call;

@@ -21,3 +21,17 @@ export function passedFields(
 function isEmptyList(value: unknown): boolean {
   return Array.isArray(value) && value.length === 0;
 }
+
+/**
+ * The caller's name of a field in `messages` or `tools` of the chat completion: `tools[0].function.name` is
+ * `tools[2].name` if two tools before it were left out. `origins` has the caller's name of each entry. Null: the field
+ * is in no such list.
+ */
+export function callersParam(
+  param: string,
+  origins: { messages: readonly string[]; tools: readonly string[] },
+): string | null {
+  const [, list, index, rest = ""] = /^(messages|tools)\[(\d+)\](?:\.function(?=\.|$))?(.*)$/.exec(param) ?? [];
+  const origin = origins[list as keyof typeof origins]?.[Number(index)];
+  return origin === undefined ? null : `${origin}${rest}`;
+}

@@ -116,6 +116,12 @@ export function isClientTool({ type }: Tool): boolean {
   return CLIENT_TOOLS.has(String(type));
 }
 
+/** The types that are the same tool as this one in other versions: `bash_20241022` and another for `bash_20990101`. */
+export function versionsOf(type: string): string[] {
+  const nameOf = (each: string) => each.replace(/_\d{8}$/, "");
+  return [...CLIENT_TOOLS.keys()].filter((known) => nameOf(known) === nameOf(type));
+}
+
 /** The names in `anthropic-beta` that these tools need. */
 export function betasOf(tools: readonly Tool[]): string[] {
   return tools.flatMap(({ type }) => BETAS.get(String(type)) ?? []);

@@ -1,10 +1,10 @@
 import type { NativeRequest } from "../completions/completions.types.ts";
-import { passedFields } from "../completions/passed-fields.ts";
+import { callersParam, passedFields } from "../completions/passed-fields.ts";
 import type { OpenEnvelope } from "../completions/reasoning-envelope.ts";
 import type { ChatRequest, ToolChoice } from "../contract/completions.ts";
 import { type Block, MESSAGE_FIELDS, type MessagesRequest } from "../contract/messages.ts";
 import { errors } from "../errors.ts";
-import { betasOf, isClientTool, needsVision, type Tool, withSchema } from "./client-tools.ts";
+import { betasOf, isClientTool, needsVision, type Tool, versionsOf, withSchema } from "./client-tools.ts";
 import { conversationOf, isOfHostedTool } from "./content-blocks.ts";
 
 /** Converts a request of Anthropic's Messages API to a chat completion. Pure. */
@@ -34,12 +34,12 @@ const CONVERTED = new Set([
 /** The chat completion for a message. `openEnvelope` opens the caller's thinking blocks. Throws 400 for unknown blocks. */
 export async function chatRequestOf(asked: MessagesRequest, openEnvelope: OpenEnvelope): Promise<TranslatedMessage> {
   if (asked.thread !== undefined) throw errors.noMessageThreads();
-  refuseOpenAiForm(asked.tools ?? []);
   const { messages, origins } = await conversationOf(asked, openEnvelope);
-  const own = (asked.tools ?? []).filter((tool) => tool.type == null || tool.type === "custom" || isClientTool(tool));
+  const own = (asked.tools ?? []).filter(isExecutedByCaller);
   const functions = own.map(withSchema);
   refuseSameName(own, functions);
   const dropped_tools = (asked.tools ?? []).flatMap((tool) => (own.includes(tool) ? [] : String(tool.type)));
+  const tools = (asked.tools ?? []).flatMap((tool, at) => (own.includes(tool) ? `tools[${at}]` : []));
   const { format, ...output_config } = asked.output_config ?? {};
   const request = {
     ...passedFields(asked, { validated: MESSAGE_FIELDS, converted: CONVERTED }),
@@ -55,7 +55,13 @@ export async function chatRequestOf(asked: MessagesRequest, openEnvelope: OpenEn
   } as unknown as ChatRequest;
   const native = hasSealed(asked, openEnvelope) ? {} : { native: nativeOf(asked, own, dropped_tools) };
   const needs = { betas: betasOf(own), needs_vision: own.some(needsVision) };
-  return { request, dropped_tools, ...needs, paramOf: (param) => paramOf(param, origins), ...native };
+  return {
+    request,
+    dropped_tools,
+    ...needs,
+    paramOf: (param) => paramOf(param, { messages: origins, tools }),
+    ...native,
+  };
 }
 
 /** The conversation and the tools as the caller wrote them, without the tools that were dropped. */
@@ -107,14 +113,23 @@ function hasSealed({ messages }: MessagesRequest, openEnvelope: OpenEnvelope): b
   );
 }
 
-/** Throws 400 for a tool in OpenAI's form: it would be dropped like one that Anthropic executes. */
-function refuseOpenAiForm(tools: readonly Tool[]): void {
-  const at = tools.findIndex(({ type }) => type === "function");
-  if (at < 0) return;
-  throw errors.invalidValue(
-    `tools[${at}].type`,
-    `tools[${at}] has OpenAI's form. Send {"name", "description", "input_schema"}: leave out type and function, and call parameters input_schema.`,
-  );
+/**
+ * Whether the caller executes the tool. Other tools are dropped, because Anthropic executes them. Throws 400 for a tool
+ * that Anthropic cannot mean to execute: in OpenAI's form, in a version that is not known here, or with a schema.
+ */
+function isExecutedByCaller(tool: Tool, at: number): boolean {
+  if (tool.type == null || tool.type === "custom" || isClientTool(tool)) return true;
+  const param = `tools[${at}].type`;
+  if (tool.type === "function") {
+    throw errors.invalidValue(
+      param,
+      `tools[${at}] has OpenAI's form. Send {"name", "description", "input_schema"}: leave out type and function, and call parameters input_schema.`,
+    );
+  }
+  const versions = versionsOf(tool.type);
+  if (versions.length > 0) throw errors.invalidValue(param, `${param} must be ${versions.join(" or ")}.`);
+  if (tool.input_schema == null) return false;
+  throw errors.invalidValue(param, `${param} must be custom, or absent, because the tool has an input_schema.`);
 }
 
 /** Throws 400 for a tool with the name of one that Anthropic defines. */
@@ -158,8 +173,6 @@ const PARAMS: ReadonlyMap<string, string> = new Map([
   ["parallel_tool_calls", "tool_choice.disable_parallel_tool_use"],
 ]);
 
-function paramOf(param: string, origins: readonly string[]): string {
-  const [, index, rest = ""] = /^messages\[(\d+)\](.*)$/.exec(param) ?? [];
-  if (index !== undefined) return `${origins[Number(index)] ?? "messages"}${rest}`;
-  return PARAMS.get(param) ?? param.replace(/^(tools\[\d+\])\.function/, "$1");
+function paramOf(param: string, origins: Parameters<typeof callersParam>[1]): string {
+  return callersParam(param, origins) ?? PARAMS.get(param) ?? param;
 }

@@ -1,5 +1,5 @@
 import type { NativeRequest } from "../completions/completions.types.ts";
-import { passedFields } from "../completions/passed-fields.ts";
+import { callersParam, passedFields } from "../completions/passed-fields.ts";
 import type { OpenEnvelope } from "../completions/reasoning-envelope.ts";
 import type { ChatRequest, ResponseFormat, ToolChoice } from "../contract/completions.ts";
 import { RESPONSE_FIELDS, type ResponseRequest } from "../contract/responses.ts";
@@ -55,7 +55,7 @@ export function chatRequestOf(asked: ResponseRequest, openEnvelope: OpenEnvelope
   for (const [field, alternative] of Object.entries(ALTERNATIVES)) {
     if (asked[field] != null && asked[field] !== false) throw errors.invalidValue(field, alternative);
   }
-  const { tools, callees, dropped } = offeredTools(asked.tools);
+  const { tools, origins: names, callees, dropped } = offeredTools(asked.tools);
   const { messages, origins } = conversationOf(asked, openEnvelope);
   const chosen = toolChoiceOf(asked.tool_choice, tools as NamedTool[], callees);
   const { effort, summary } = asked.reasoning ?? {};
@@ -73,7 +73,8 @@ export function chatRequestOf(asked: ResponseRequest, openEnvelope: OpenEnvelope
   } as unknown as ChatRequest;
   const offered = new Set(chosen.tools.map((tool) => tool.function.name));
   const native = nativeRequest(asked, offered, openEnvelope);
-  return { request, callees, dropped_tools: dropped, paramOf: (param) => paramOf(param, origins), native };
+  const callers = { messages: origins, tools: chosen.tools.map((tool) => names.get(tool) ?? "tools") };
+  return { request, callees, dropped_tools: dropped, paramOf: (param) => paramOf(param, callers), native };
 }
 
 /** A map, because callers choose the names of fields: `constructor` is in every object. */
@@ -85,14 +86,9 @@ const PARAMS: ReadonlyMap<string, string> = new Map([
   ["messages", "input"],
 ]);
 
-function paramOf(param: string, origins: readonly string[]): string {
-  const [, index, rest = ""] = /^messages\[(\d+)\](.*)$/.exec(param) ?? [];
-  if (index !== undefined) {
-    const origin = origins[Number(index)] ?? "input";
-    // `input` and `instructions` as text have no parts.
-    return origin.includes("[") ? `${origin}${rest}` : origin;
-  }
-  return PARAMS.get(param) ?? param.replace(/^(tools\[\d+\])\.function/, "$1");
+function paramOf(param: string, origins: Parameters<typeof callersParam>[1]): string {
+  // `input` and `instructions` as text have no parts.
+  return callersParam(param, origins)?.replace(/^(input|instructions)\..*/, "$1") ?? PARAMS.get(param) ?? param;
 }
 
 function responseFormat({ type, ...json_schema }: { type: string; [field: string]: unknown }): ResponseFormat {

@@ -29,6 +29,8 @@ export function functionName(name: string, namespace: string | null | undefined)
 export interface OfferedTools {
   /** In the shape of chat completions. */
   tools: object[];
+  /** The caller's name of each of these. */
+  origins: ReadonlyMap<object, string>;
   callees: ReadonlyMap<string, Callee>;
   /** Types of tools that were dropped, because OpenAI executes them itself. */
   dropped: string[];
@@ -41,12 +43,17 @@ export interface OfferedTools {
 export function offeredTools(tools: ResponseRequest["tools"]): OfferedTools {
   const callees = new Map<string, Callee>();
   const dropped: string[] = [];
-  const offered = (tools ?? []).flatMap((tool) => {
-    if (tool.type !== "namespace") return one(tool, null);
+  const origins = new Map<object, string>();
+  for (const [at, tool] of (tools ?? []).entries()) {
     const { name, tools: inner } = tool as { name: string; tools: ResponseTool[] };
-    return inner.flatMap((each) => one(each, name));
-  });
-  return { tools: offered, callees, dropped };
+    if (tool.type !== "namespace") offer(one(tool, null), `tools[${at}]`);
+    else for (const [nth, each] of inner.entries()) offer(one(each, name), `tools[${at}].tools[${nth}]`);
+  }
+  return { tools: [...origins.keys()], origins, callees, dropped };
+
+  function offer(tool: object | null, origin: string): void {
+    if (tool !== null) origins.set(tool, origin);
+  }
 
   function add(called: string, callee: Callee): void {
     const taken = callees.get(called);
@@ -56,15 +63,15 @@ export function offeredTools(tools: ResponseRequest["tools"]): OfferedTools {
     callees.set(called, callee);
   }
 
-  function one(tool: ResponseTool, namespace: string | null): object[] {
+  function one(tool: ResponseTool, namespace: string | null): object | null {
     const local = localToolType(tool);
     if (local !== null) {
       add(local, { type: local, name: local, namespace: null });
-      return [{ type: "function", function: localFunction(local) }];
+      return { type: "function", function: localFunction(local) };
     }
     if (tool.type !== "function" && tool.type !== "custom") {
       dropped.push(tool.type);
-      return [];
+      return null;
     }
     const { name, description, parameters, strict, format } = tool as Record<string, unknown> & { name: string };
     const called = functionName(name, namespace);
@@ -74,7 +81,7 @@ export function offeredTools(tools: ResponseRequest["tools"]): OfferedTools {
         ? { description: customDescription(description, format), parameters: CUSTOM_PARAMETERS }
         : { description, parameters, strict };
     const given = Object.entries(described).filter(([, value]) => value != null);
-    return [{ type: "function", function: { name: called, ...Object.fromEntries(given) } }];
+    return { type: "function", function: { name: called, ...Object.fromEntries(given) } };
   }
 }
 

@@ -189,7 +189,25 @@ it("beside another tool of the same name they are 400, because the model could n
 
 it("tools that Anthropic executes, and types that are not known here, are still dropped", async () => {
   answerAs("anthropic");
-  const tools = [SHELL, { type: "code_execution_20260521", name: "code_execution" }, { type: "bash_20990101" }];
+  const types = ["code_execution_20260521", "computer_toolset_20260801", "new_20990101", "constructor"];
+  const tools = [SHELL, ...types.map((type) => ({ type, name: "other" }))];
   expect((await user.post("/api/v1/messages", asked("native/anthropic", tools))).status).toBe(200);
   expect(sent().tools).toEqual([SHELL]);
+});
+
+it.each<[object, string]>([
+  [{ type: "bash_20990101", name: "bash" }, "tools[1].type must be bash_20241022 or bash_20250124."],
+  [{ type: "memory", name: "memory" }, "tools[1].type must be memory_20250818."],
+  [
+    { type: "costum", name: "f", input_schema: { type: "object" } },
+    "tools[1].type must be custom, or absent, because the tool has an input_schema.",
+  ],
+])("a tool that only the caller can execute is not dropped for a wrong type, but 400: %j", async (tool, message) => {
+  const search = { type: "web_search_20250305", name: "web_search" };
+  for (const path of ["/api/v1/messages", "/api/v1/messages/count_tokens"]) {
+    const { status, body } = await user.post(path, asked("native/openai", [search, tool]));
+    expect([status, body.error.param, body.error.code]).toEqual([400, "tools[1].type", "invalid_value"]);
+    expect(body.error.message).toBe(message);
+  }
+  expect(upstream.requests).toEqual([]);
 });

@@ -130,6 +130,35 @@ describe("an agent with client_tools: pass", () => {
     expect(await settledBalance(user)).toBe(GRANT);
   });
 
+  it("names a tool by its place in the caller's list, in which dropped tools count", async () => {
+    const own = { name: "web_fetch", description: "Fetches." };
+    const input_schema = { type: "object" };
+    const search = { type: "web_search_20250305", name: "web_search" };
+    const message = { model: `agent/${agent}`, max_tokens: 500, messages: [asked] };
+    const of_messages = await user.post("/api/v1/messages", { ...message, tools: [search, { ...own, input_schema }] });
+    expect([of_messages.status, of_messages.body.error.param]).toEqual([400, "tools[1].name"]);
+    expect(of_messages.body.error.message).toContain("web_fetch");
+    const response = { model: `agent/${agent}`, input: "edit it" };
+    const space = { type: "namespace", name: "files", tools: [{ type: "function", name: "edit_file" }] };
+    const tools = [{ type: "web_search" }, space, { type: "function", ...own }];
+    const of_responses = await user.post("/api/v1/responses", { ...response, tools });
+    expect([of_responses.status, of_responses.body.error.param]).toEqual([400, "tools[2].name"]);
+    expect(lab.upstream.requests).toEqual([]);
+  });
+
+  it("rejects a computer, because an agent takes no pictures", async () => {
+    const computer = { type: "computer_20250124", name: "computer", display_width_px: 800, display_height_px: 600 };
+    const message = { model: `agent/${agent}`, max_tokens: 500, messages: [asked], tools: [computer] };
+    for (const stream of [false, true]) {
+      const { status, body } = await user.post("/api/v1/messages", { ...message, stream });
+      expect([status, body.error.param, body.error.code]).toEqual([400, "model", "invalid_value"]);
+      expect(body.error.message).toContain("screenshots");
+    }
+    expect(lab.upstream.requests).toEqual([]);
+    await user.request("PUT", `/api/v1/agents/${agent}`, { client_tools: "ignore" });
+    expect((await user.post("/api/v1/messages", message)).status).toBe(200);
+  });
+
   it("offers no tool of the caller with tool_choice none, and accepts only functions", async () => {
     lab.upstream.answer(completion());
     await user.post(CHAT, named({ tool_choice: "none" }));
