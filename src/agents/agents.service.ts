@@ -51,8 +51,8 @@ export interface AgentsDeps {
   suspended(tx: Tx, user_ids: readonly string[]): Promise<ReadonlySet<string>>;
   /** Whether tools may be set to `safety: off`. */
   safety_off: "refused" | "allowed";
-  /** The names of the user's secrets that tools_config may refer to. */
-  secretNames(user_id: string): Promise<ReadonlySet<string>>;
+  /** The names of the user's secrets, with the only tool that may use the secret; null: every tool. */
+  secretNames(user_id: string): Promise<ReadonlyMap<string, string | null>>;
   /** The number of days for which finished runs are kept; null: no limit. */
   keep_runs_days: number | null;
   followers: Pick<RunFollowers, "follow">;
@@ -166,9 +166,14 @@ function createCrud(deps: AgentsDeps & { store: AgentsStore }) {
     if (referred.length === 0) return;
     const names = await secretNames(user_id);
     for (const { name, path } of referred) {
-      if (names.has(name)) continue;
+      const only_tool = names.get(name);
+      if (only_tool === null || only_tool === path[0]) continue;
       const param = paramOf(["tools_config", ...path]);
-      throw errors.invalidValue(param, `${param}: you have no secret named ${name}. POST /api/v1/secrets stores one.`);
+      const why =
+        only_tool === undefined
+          ? `you have no secret named ${name}. POST /api/v1/secrets stores one`
+          : `${name} is a secret of type oauth, which only the tool ${only_tool} can use. Name a secret of type value`;
+      throw errors.invalidValue(param, `${param}: ${why}.`);
     }
   };
 

@@ -34,7 +34,7 @@ const WAIT_MS = 15_000;
 const POLL_MS = 100;
 const MASK = "••••••••";
 /** The only tool that may use an oauth secret. */
-const TOOL = "mcp";
+export const OAUTH_TOOL = "mcp";
 
 /** An oauth secret that a tool wants to use, opened. */
 interface ToUse {
@@ -230,7 +230,7 @@ export function createOAuthSecrets(deps: {
 
 /** Whether a tool may use the secret for this request: the MCP tool, for the secret's own server. */
 export function isForServer({ server }: Pick<ShownOAuth, "server">, { tool, url }: SecretUsage): boolean {
-  return tool === TOOL && url.href === server;
+  return tool === OAUTH_TOOL && url.href === server;
 }
 
 type SealedRowRef = Pick<SealedRow, "user_id" | "id">;

@@ -9,7 +9,7 @@ import type { Outbound } from "../platform/outbound.ts";
 import { SecretValue } from "../platform/secret-value.ts";
 import type { DataKeys } from "./data-keys.service.ts";
 import { createOAuthRequests, type OAuthIdentity } from "./oauth.adapter.ts";
-import { createOAuthSecrets, isForServer } from "./oauth.service.ts";
+import { createOAuthSecrets, isForServer, OAUTH_TOOL } from "./oauth.service.ts";
 import { type DataKey, seal, unseal } from "./seal.ts";
 import { createVaultStore, type SealedRow, type SecretRow } from "./vault.store.ts";
 import type { OnSecretLeak, OpenedSecret, Opening, SecretDisconnected, SecretUsage } from "./vault.types.ts";
@@ -105,8 +105,10 @@ export function createVault(deps: {
     },
     /** 404 when it is not the user's. */
     get: async (user_id: string, id: string): Promise<Secret> => recordOf(await own(user_id, id)),
-    /** The names that the user's tools can refer to. */
-    names: async (user_id: string): Promise<ReadonlySet<string>> => new Set(await store.names(user_id)),
+    /** The names that the user's tools can refer to, with the only tool that may use the secret; null: every tool. */
+    async names(user_id: string): Promise<ReadonlyMap<string, string | null>> {
+      return new Map((await store.names(user_id)).map(({ name, is_oauth }) => [name, is_oauth ? OAUTH_TOOL : null]));
+    },
 
     /** Changes the given fields. Throws 404, or 400 when more hosts are allowed without sending the value again. */
     async update(user_id: string, id: string, wanted: SecretChange): Promise<Secret> {

@@ -43,12 +43,11 @@ export function createVaultStore(db: Db) {
       });
       return rows[0];
     },
-    async names(user_id: string): Promise<string[]> {
-      const rows = await db.query<{ name: string }>({
-        text: "select name from secret where user_id = $1 order by name",
+    async names(user_id: string): Promise<{ name: string; is_oauth: boolean }[]> {
+      return db.query({
+        text: "select name, oauth is not null as is_oauth from secret where user_id = $1 order by name",
         values: [user_id],
       });
-      return rows.map(({ name }) => name);
     },
     /** Reads the secret and the user's key in one snapshot. Otherwise a concurrent change would look like tampering. */
     async toOpen(user_id: string, name: string): Promise<{ secret: SealedRow; held: HeldKey } | undefined> {

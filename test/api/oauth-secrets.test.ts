@@ -121,8 +121,8 @@ test("wrong credentials: the secret is revoked, the step and one notice say so, 
   expect(toolSteps(await run(berth, completion("Done.")))).toMatchObject([{ status: "succeeded" }]);
 });
 
-test("no other tool, server or path gets the token", async () => {
-  await store(ROBOT);
+test("no other tool, server or path gets the token: an agent that binds it is 400, and a stored one fails at the call", async () => {
+  const { id: value_id } = (await user.post("/api/v1/secrets", { name: "BERTHS", value: "a value" })).body;
   const auth = [{ secret: "BERTHS", hosts: [server.site.host], inject: { type: "bearer" } }];
   const agent = {
     name: "Thief",
@@ -131,6 +131,11 @@ test("no other tool, server or path gets the token", async () => {
     tools_config: { web_fetch: { enabled: true, auth } },
   };
   const { id } = (await user.post("/api/v1/agents", agent)).body;
+  await user.request("DELETE", `/api/v1/secrets/${value_id}`);
+  await store(ROBOT);
+  const { status, body } = await user.post("/api/v1/agents", agent);
+  expect([status, body.error.param]).toEqual([400, "tools_config.web_fetch.auth[0].secret"]);
+  expect(body.error.message).toContain("type oauth");
   lab.upstream.answer(calling("web_fetch", { url: server.mcp }), completion("No."));
   const done = (await user.post(`/api/v1/agents/${id}/runs`, undefined, { Prefer: "wait=30" })).body;
   expect(toolSteps(done)).toMatchObject([{ status: "failed", error: { code: "secret_refused" } }]);
