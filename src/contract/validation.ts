@@ -31,7 +31,9 @@ function valueAt(value: unknown, path: readonly PropertyKey[]): unknown {
 /** Of a union's alternatives, those with the given `type` are what the caller meant; of these, the issue that got furthest. */
 function deepest(issue: Issue): Issue {
   const alternatives = issue.errors ?? [];
-  const of_type = alternatives.filter((issues) => !issues.some(({ path }) => path.length === 1 && path[0] === "type"));
+  const of_type = alternatives.filter((issues) =>
+    issues.every(({ path }) => path.length > 0 && !(path.length === 1 && path[0] === "type")),
+  );
   const inner = (of_type.length > 0 ? of_type : alternatives)
     .flat()
     .map((each) => deepest({ ...each, path: [...issue.path, ...each.path] }));

@@ -78,7 +78,7 @@ describe("an error of a tool in Messages names the field at fault, and not the t
   const schema = createMessageRoute.request.body.content["application/json"].schema;
   const bash = { type: "bash_20250124", name: "bash" };
   const own = { name: "f", input_schema: {} };
-  test.each<[object, string]>([
+  test.each<[unknown, string]>([
     [{ ...bash, name: 5 }, "tools[0].name must be text, or null."],
     [{ ...bash, cache_control: "x" }, "tools[0].cache_control must be an object, or null."],
     [{ ...bash, cache_control: {} }, "tools[0].cache_control.type is required."],
@@ -86,6 +86,7 @@ describe("an error of a tool in Messages names the field at fault, and not the t
     [{ ...own, type: "custom", cache_control: "x" }, "tools[0].cache_control must be an object, or null."],
     [{ ...own, type: 5 }, "tools[0].type"],
     [{ name: "f" }, "tools[0].input_schema must be an object."],
+    ["f", "tools[0] must be an object."],
   ])("%j", (tool, message) => {
     const request = { model: "m", max_tokens: 1, messages: [{ role: "user", content: "go" }], tools: [tool] };
     expect(messageOf(schema, request)).toContain(message);
