@@ -39,10 +39,11 @@ export const requestErrors = {
         : `${listed(params)} are not fields of this request. Remove them or correct their spelling.`;
     return invalid("unknown_field", message, param);
   },
-  unsupportedParameter: (param: string) =>
+  /** `advice`: what else the caller can do. */
+  unsupportedParameter: (param: string, advice?: string) =>
     invalid(
       "unsupported_parameter",
-      `${param} is not sent to this model's provider. Remove it; the operator may allow it with forward in PURSER_CONFIG.`,
+      `${param} is not sent to this model's provider. Remove it${advice === undefined ? "" : `; ${advice}`}.`,
       param,
     ),
   /** `details` of this error in Anthropic's shape: contract/messages-error.ts. */

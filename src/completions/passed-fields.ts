@@ -22,16 +22,21 @@ function isEmptyList(value: unknown): boolean {
   return Array.isArray(value) && value.length === 0;
 }
 
+/** The caller's names of lists of the chat completion, and of fields at the end of a name, such as `.tool_call_id`. */
+export interface Origins {
+  messages: readonly string[];
+  tools: readonly string[];
+  fields: ReadonlyMap<string, string>;
+}
+
 /**
  * The caller's name of a field in `messages` or `tools` of the chat completion: `tools[0].function.name` is
  * `tools[2].name` if two tools before it were left out. `origins` has the caller's name of each entry. Null: the field
  * is in no such list.
  */
-export function callersParam(
-  param: string,
-  origins: { messages: readonly string[]; tools: readonly string[] },
-): string | null {
+export function callersParam(param: string, { fields, ...origins }: Origins): string | null {
   const [, list, index, rest = ""] = /^(messages|tools)\[(\d+)\](?:\.function(?=\.|$))?(.*)$/.exec(param) ?? [];
   const origin = origins[list as keyof typeof origins]?.[Number(index)];
-  return origin === undefined ? null : `${origin}${rest}`;
+  const [of_part, field] = [...fields].find(([end]) => rest.endsWith(end)) ?? ["", ""];
+  return origin === undefined ? null : `${origin}${rest.slice(0, rest.length - of_part.length)}${field}`;
 }

@@ -22,6 +22,7 @@ const NOT_STORED: ReadonlyMap<string, string> = new Map([
   ["conversations", "Conversations are kept by agents here: POST /api/v1/agents/{id}/chat with thread_id."],
   ["threads", "Conversations are kept by agents here: POST /api/v1/agents/{id}/chat with thread_id."],
   ["assistants", "Use an agent: POST /api/v1/agents, and the model agent/{id}."],
+  ["batches", "Batches are not kept here: send each of their requests by itself."],
   ["files", "Files are not stored here: send them in the request, in base64."],
 ]);
 
@@ -85,7 +86,7 @@ function atRightBase(known: readonly Address[], method: string, path: string): s
 }
 
 function notStored(path: string): string | null {
-  const [, kind = ""] = /^\/api\/v1\/([a-z]+)/.exec(path) ?? [];
+  const [, kind = ""] = /^\/api\/v1\/(?:messages\/)?([a-z]+)/.exec(path) ?? [];
   return NOT_STORED.get(kind) ?? null;
 }
 

@@ -148,7 +148,7 @@ function partOf(block: Block | ResultPart, param: string): ContentPart {
       break;
     case "document":
       if (type === "text") return { type: "text", text: String(data), ...hint };
-      if (type === "content" && typeof content === "string") return { type: "text", text: content, ...hint };
+      if (type === "content" && isOfTexts(content)) return { type: "text", text: textOf(content), ...hint };
       if (type === "base64") {
         const file_data = `data:${String(media_type)};base64,${String(data)}`;
         const filename = typeof fields.title === "string" ? fields.title : "document.pdf";
@@ -160,6 +160,8 @@ function partOf(block: Block | ResultPart, param: string): ContentPart {
       const lines = [fields.title, fields.source, ...texts].filter((line) => typeof line === "string");
       return { type: "text", text: lines.join("\n"), ...hint };
     }
+    case "tool_reference":
+      return { type: "text", text: `The tool ${String(fields.tool_name)} can be called now.`, ...hint };
     default:
       throw errors.invalidValue(
         `${param}.type`,
@@ -168,8 +170,18 @@ function partOf(block: Block | ResultPart, param: string): ContentPart {
   }
   throw errors.invalidValue(
     `${param}.source.type`,
-    `${param}.source.type must be base64, url (images) or text (documents).`,
+    `${param}.source.type must be base64, or url (images), or text or content with texts (documents). Files are not stored here.`,
   );
+}
+
+function isOfTexts(content: unknown): content is string | { text: string }[] {
+  return (
+    typeof content === "string" || (Array.isArray(content) && content.every((each) => fieldsOf(each).type === "text"))
+  );
+}
+
+function textOf(content: string | { text: string }[]): string {
+  return typeof content === "string" ? content : content.map(({ text }) => String(text)).join("\n");
 }
 
 function hintOf(cache_control: unknown): Pick<ContentPart, "cache_control"> {

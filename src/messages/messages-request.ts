@@ -1,5 +1,5 @@
 import type { NativeRequest } from "../completions/completions.types.ts";
-import { callersParam, passedFields } from "../completions/passed-fields.ts";
+import { callersParam, type Origins, passedFields } from "../completions/passed-fields.ts";
 import type { OpenEnvelope } from "../completions/reasoning-envelope.ts";
 import type { ChatRequest, ToolChoice } from "../contract/completions.ts";
 import { type Block, MESSAGE_FIELDS, type MessagesRequest } from "../contract/messages.ts";
@@ -59,7 +59,7 @@ export async function chatRequestOf(asked: MessagesRequest, openEnvelope: OpenEn
     request,
     dropped_tools,
     ...needs,
-    paramOf: (param) => paramOf(param, { messages: origins, tools }),
+    paramOf: (param) => paramOf(param, { messages: origins, tools, fields: PART_FIELDS }),
     ...native,
   };
 }
@@ -173,6 +173,12 @@ const PARAMS: ReadonlyMap<string, string> = new Map([
   ["parallel_tool_calls", "tool_choice.disable_parallel_tool_use"],
 ]);
 
-function paramOf(param: string, origins: Parameters<typeof callersParam>[1]): string {
+const PART_FIELDS: ReadonlyMap<string, string> = new Map([
+  [".tool_call_id", ".tool_use_id"],
+  [".image_url.url", ".source"],
+  [".file.file_data", ".source"],
+]);
+
+function paramOf(param: string, origins: Origins): string {
   return callersParam(param, origins) ?? PARAMS.get(param) ?? param;
 }

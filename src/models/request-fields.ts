@@ -117,6 +117,14 @@ const HINTED = new Map(
 );
 
 type Fields = Record<string, unknown>;
+const OPERATOR_MAY_ALLOW = "the operator may allow it with forward in PURSER_CONFIG";
+/** What serves in place of fields that clients often send. A map, because callers choose the names of fields. */
+const ALTERNATIVES: ReadonlyMap<string, string> = new Map([
+  ["mcp_servers", "an agent can use MCP servers (its tool mcp), and your program can offer their tools as its own"],
+  ["functions", "send tools"],
+  ["function_call", "send tool_choice"],
+]);
+
 type Target = Pick<Model, "id" | "kind" | "forward" | "route" | "supports">;
 
 /** The request with the fields that `model` accepts. Throws a 400 that names the first field that is not allowed. */
@@ -139,14 +147,17 @@ export function forwardedRequest(request: ChatRequest, model: Target): ChatReque
 }
 
 /** The fields beside model and input that the provider of an embedding model gets. Throws a 400 as for chat. */
-export function forwardedEmbeddingFields(request: EmbeddingRequest, { forward }: Pick<Model, "forward">): Fields {
+export function forwardedEmbeddingFields(
+  request: EmbeddingRequest,
+  { forward, kind }: Pick<Model, "forward" | "kind">,
+): Fields {
   const { model: _model, input: _input, ...fields } = request;
   const forwarded: Fields = {};
   for (const [field, value] of Object.entries(fields)) {
     if (value == null) continue;
     const is_known = (EMBEDDING_FIELDS as readonly string[]).includes(field);
     if (is_known || forward.includes(field)) forwarded[field] = value;
-    else if (!isDefault(field, value) && !advisory.has(field)) throw errors.unsupportedParameter(field);
+    else if (!isDefault(field, value) && !advisory.has(field)) throw unsupported(field, kind);
   }
   return forwarded;
 }
@@ -160,7 +171,12 @@ function isForwarded(field: string, value: unknown, { kind, forward }: Target): 
   // Several providers reject `n`, also for one choice.
   if (forwarded_fields.includes(field) && !(field === "n" && value === 1)) return true;
   if (isDefault(field, value) || advisory.has(field)) return false;
-  throw errors.unsupportedParameter(field);
+  throw unsupported(field, kind);
+}
+
+function unsupported(field: string, kind: Model["kind"]): Error {
+  const by_operator = traitsOf(kind).takes_other_fields ? OPERATOR_MAY_ALLOW : undefined;
+  return errors.unsupportedParameter(field, ALTERNATIVES.get(field) ?? by_operator);
 }
 
 /** Whether a field requests only what holds without it. */

@@ -1,5 +1,5 @@
 import type { NativeRequest } from "../completions/completions.types.ts";
-import { callersParam, passedFields } from "../completions/passed-fields.ts";
+import { callersParam, type Origins, passedFields } from "../completions/passed-fields.ts";
 import type { OpenEnvelope } from "../completions/reasoning-envelope.ts";
 import type { ChatRequest, ResponseFormat, ToolChoice } from "../contract/completions.ts";
 import { RESPONSE_FIELDS, type ResponseRequest } from "../contract/responses.ts";
@@ -73,7 +73,11 @@ export function chatRequestOf(asked: ResponseRequest, openEnvelope: OpenEnvelope
   } as unknown as ChatRequest;
   const offered = new Set(chosen.tools.map((tool) => tool.function.name));
   const native = nativeRequest(asked, offered, openEnvelope);
-  const callers = { messages: origins, tools: chosen.tools.map((tool) => names.get(tool) ?? "tools") };
+  const callers = {
+    messages: origins,
+    tools: chosen.tools.map((tool) => names.get(tool) ?? "tools"),
+    fields: PART_FIELDS,
+  };
   return { request, callees, dropped_tools: dropped, paramOf: (param) => paramOf(param, callers), native };
 }
 
@@ -86,7 +90,13 @@ const PARAMS: ReadonlyMap<string, string> = new Map([
   ["messages", "input"],
 ]);
 
-function paramOf(param: string, origins: Parameters<typeof callersParam>[1]): string {
+const PART_FIELDS: ReadonlyMap<string, string> = new Map([
+  [".tool_call_id", ".call_id"],
+  [".image_url.url", ".image_url"],
+  [".file.file_data", ".file_data"],
+]);
+
+function paramOf(param: string, origins: Origins): string {
   // `input` and `instructions` as text have no parts.
   return callersParam(param, origins)?.replace(/^(input|instructions)\..*/, "$1") ?? PARAMS.get(param) ?? param;
 }

@@ -20,6 +20,9 @@ describe("an address that does not exist", () => {
     ["POST", "/api/v1/v1/messages/", "Use POST /api/v1/messages"],
     ["GET", "/api/v1/responses/resp_1", "with the whole conversation"],
     ["POST", "/api/v1/responses/compact", "with the whole conversation"],
+    ["POST", "/api/v1/batches", "send each of their requests by itself"],
+    ["GET", "/api/v1/messages/batches/msgbatch_1", "send each of their requests by itself"],
+    ["POST", "/api/v1/messages/count_token", "Did you mean POST /api/v1/messages/count_tokens?"],
     ["POST", "/api/v1/threads", "/api/v1/agents/{id}/chat"],
     ["POST", "/api/v1/nothing", "GET /openapi.json lists them"],
   ])("%s %s is 404 and says what to use", async (method, path, advice) => {

@@ -246,6 +246,35 @@ describe("Messages", () => {
     const mcp_servers = [{ type: "url", url: "https://mcp.example", name: "x" }];
     const { status, body } = await user.post(MESSAGES, { model: "native/anthropic", ...asked, mcp_servers });
     expect([status, body.error.param]).toEqual([400, "mcp_servers"]);
+    expect(body.error.message).toContain("an agent can use MCP servers");
+    // Fields of this provider's API are fixed, so the operator could allow none.
+    const other = await user.post(MESSAGES, { model: "native/anthropic", ...asked, inference_geo: "us" });
+    expect(other.body.error.message).toBe("inference_geo is not sent to this model's provider. Remove it.");
+  });
+
+  it("tools that a caller's own search found are named to each model, and Anthropic's get the references", async () => {
+    const call = { role: "assistant", content: [{ type: "tool_use", id: "t1", name: "find", input: {} }] };
+    const reference = { type: "tool_reference", tool_name: "berths" };
+    const found = { role: "user", content: [{ type: "tool_result", tool_use_id: "t1", content: [reference] }] };
+    const input_schema = { type: "object" };
+    const tools = [
+      { name: "find", input_schema },
+      { name: "berths", input_schema, defer_loading: true },
+    ];
+    const asked = { max_tokens: 500, messages: [ASKED, call, found], tools };
+    const [openai, anthropic, google] = await conversationsOf(MESSAGES, asked);
+    expect(anthropic).toContain(JSON.stringify(reference));
+    for (const sent of [openai, google]) expect(sent).toContain("The tool berths can be called now.");
+  });
+
+  it("a document of texts reaches each model", async () => {
+    const texts = ["berth 7", "berth 8"].map((text) => ({ type: "text", text }));
+    const document = { type: "document", title: "Berths", source: { type: "content", content: texts } };
+    const sent = await conversationsOf(MESSAGES, {
+      max_tokens: 500,
+      messages: [{ role: "user", content: [document] }],
+    });
+    for (const each of sent) expect(each).toMatch(/berth 7.*berth 8/);
   });
 
   it("messages that all are empty are 400, and cost nothing", async () => {
@@ -255,4 +284,29 @@ describe("Messages", () => {
       expect([status, body.error.param]).toEqual([400, "messages"]);
     }
   });
+});
+
+it.each([
+  [RESPONSES, { type: "function_call_output", call_id: "x", output: "r" }, "input[1].call_id"],
+  [
+    RESPONSES,
+    { role: "user", content: [{ type: "input_image", image_url: "https://a.example/a.png" }] },
+    "input[1].content[0].image_url",
+  ],
+  [
+    MESSAGES,
+    { role: "user", content: [{ type: "tool_result", tool_use_id: "x", content: "r" }] },
+    "messages[1].content[0].tool_use_id",
+  ],
+  [
+    MESSAGES,
+    { role: "user", content: [{ type: "image", source: { type: "url", url: "https://a.example/a.png" } }] },
+    "messages[1].content[0].source",
+  ],
+])("%s: an error about a part names the caller's own field: %j", async (path, message, param) => {
+  const list = [ASKED, message];
+  const fields = path === RESPONSES ? { input: list } : { max_tokens: 500, messages: list };
+  const { status, body } = await user.post(path, { model: "native/google", ...fields });
+  expect([status, body.error.param]).toEqual([400, param]);
+  expect(body.error.message).toContain(`${param} `);
 });
