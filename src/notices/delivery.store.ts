@@ -1,7 +1,8 @@
 import type { NoticeEvent } from "../contract/notices.ts";
 import type { Db, Instant } from "../platform/db.ts";
 import { readStatement } from "../platform/sql-functions.ts";
-import { oneRow } from "../platform/statements.ts";
+import { lockInserts } from "../platform/statements.ts";
+import { MAIL_DAY } from "./notices.store.ts";
 import type { TryResult, Verdict } from "./notices.types.ts";
 
 /** A delivery that this node has claimed, with its content. */
@@ -65,19 +66,26 @@ export function createDeliveryStore(db: Db) {
         ],
       });
     },
-    /** The mails to the user of the last 24 hours, also to endpoints that were deleted. */
-    async mailsOfDay(user_id: string): Promise<number> {
-      const { count } = await oneRow<{ count: number }>(db, {
-        text: `select count(*)::integer as count from notice
-          where user_id = $1 and mailed_at > clock_timestamp() - interval '1 day'`,
-        values: [user_id],
-      });
-      return count;
-    },
-    /** Records that the notice was mailed. */
-    async setMailed({ user_id, notice_id }: ClaimedDelivery): Promise<void> {
+    /**
+     * Counts the notice as mailed, unless `most` other notices were mailed to the user within 24 hours, also to endpoints
+     * that were deleted. False: it must not be mailed now.
+     */
+    countMail: ({ user_id, notice_id }: ClaimedDelivery, most: number): Promise<boolean> =>
+      db.transaction(async (tx) => {
+        await lockInserts(tx, "notice", user_id);
+        const counted = await tx.query({
+          text: `update notice set mailed_at = clock_timestamp() where user_id = $1 and id = $2 and $3 > (
+              select count(*) from notice other
+              where other.user_id = $1 and other.id <> $2 and other.mailed_at > clock_timestamp() - ${MAIL_DAY}
+            ) returning id`,
+          values: [user_id, notice_id, most],
+        });
+        return counted.length > 0;
+      }),
+    /** Takes the count back: the mail was not sent. */
+    async uncountMail({ user_id, notice_id }: ClaimedDelivery): Promise<void> {
       await db.query({
-        text: "update notice set mailed_at = clock_timestamp() where user_id = $1 and id = $2",
+        text: "update notice set mailed_at = null where user_id = $1 and id = $2",
         values: [user_id, notice_id],
       });
     },

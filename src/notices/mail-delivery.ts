@@ -10,6 +10,7 @@ const SCHEME = "mailto:";
 const MAILS_A_DAY = 20;
 /** Below the time of a claim. A mail that is sent after it may come twice, with the same Message-ID. */
 const TRY_TIMEOUT_MS = 30_000;
+const TIMEOUT = "timeout";
 
 export interface MailDeps {
   mailer: Mailer;
@@ -43,13 +44,14 @@ export function createMailDelivery({ mailer, addressOf, agentNames, url }: MailD
       const { user_id, notice_id: id, event, data } = delivery;
       const own = await urlOf(user_id);
       if (own !== delivery.url) return { status: 410, error: "address_changed" };
-      if ((await store.mailsOfDay(user_id)) >= MAILS_A_DAY) return { status: null, error: "mail_limit" };
+      if (!(await store.countMail(delivery, MAILS_A_DAY))) return { status: null, error: "mail_limit" };
       const { agent_id } = data as { agent_id?: string };
       const names = agent_id === undefined ? null : await agentNames(user_id, [agent_id]);
       const agent = names?.get(agent_id ?? "")?.name ?? null;
       const mail = noticeMail({ id, event, data }, { to: own.slice(SCHEME.length), url: url(), agent });
       const result = await send(mail, delivery.attempts, signal);
-      if (result?.error === null) await store.setMailed(delivery);
+      // After a timeout or an abort the server may still send the mail, so it stays counted.
+      if (result !== null && result.error !== null && result.error !== TIMEOUT) await store.uncountMail(delivery);
       return result;
     },
   };
@@ -61,7 +63,7 @@ export function createMailDelivery({ mailer, addressOf, agentNames, url }: MailD
       return { ...result, is_final: isRefusedForGood(result) };
     } catch (error) {
       if (signal.aborted) return null;
-      if (waiting.aborted) return { status: null, error: "timeout" };
+      if (waiting.aborted) return { status: null, error: TIMEOUT };
       throw error;
     }
   }

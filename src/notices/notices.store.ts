@@ -20,6 +20,8 @@ interface NoticePage {
 
 /** The condition of an endpoint that is an e-mail address in use. */
 export const IS_MAIL = "url like 'mailto:%' and disabled_at is null";
+/** How long a mail counts toward the limit of mails to its user. */
+export const MAIL_DAY = "interval '1 day'";
 const ENDPOINT_COLUMNS = "user_id, id, url, events, created_at, disabled_at";
 
 /** Endpoints and notices. delivery.store.ts stores the deliveries. */
@@ -91,7 +93,10 @@ export function createNoticesStore(db: Db) {
     async deleteBefore(instant: Instant): Promise<void> {
       await db.query({ text: "delete from notice where created_at < $1", values: [instant] });
     },
-    /** Deletes all but the newest `most` notices of each user: a user can cause failed runs that cost nothing. */
+    /**
+     * Deletes all but the newest `most` notices of each user, because a user can cause failed runs that cost nothing. Those
+     * that count toward the limit of mails stay.
+     */
     async deleteBeyond(most: number): Promise<void> {
       await db.query({
         text: `delete from notice using (
@@ -100,7 +105,8 @@ export function createNoticesStore(db: Db) {
             ) as oldest_kept
             from (select user_id from notice group by user_id having count(*) > $1) as crowded
           ) as kept
-          where notice.user_id = kept.user_id and notice.id < kept.oldest_kept`,
+          where notice.user_id = kept.user_id and notice.id < kept.oldest_kept
+            and (notice.mailed_at is null or notice.mailed_at <= clock_timestamp() - ${MAIL_DAY})`,
         values: [most],
       });
     },

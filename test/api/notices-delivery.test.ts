@@ -335,6 +335,15 @@ describe("a notice", () => {
     expect(await node.list(other_id, { event: null, limit: 9, before_id: null })).toHaveLength(1);
   });
 
+  it("that was mailed within a day stays, because it counts toward the limit of mails", async () => {
+    const node = noticesNode(db);
+    for (const id of [user_id, user_id, user_id]) await node.emit(failedRun(id));
+    const [newest, , oldest] = await node.list(user_id, { event: null, limit: 9, before_id: null });
+    await db.query({ text: "update notice set mailed_at = clock_timestamp() where id = $1", values: [oldest?.id] });
+    await createNoticesStore(db).deleteBeyond(1);
+    expect(await node.list(user_id, { event: null, limit: 9, before_id: null })).toEqual([newest, oldest]);
+  });
+
   it("is deleted when its user is erased, and no endpoint's secret is stored in plain text", async () => {
     const node = noticesNode(db, { allow: [receiver.host] });
     const { id, secret } = await endpoint(node);

@@ -1,9 +1,13 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import type { Notice } from "../../src/contract/notices.ts";
 import type { Db } from "../../src/platform/db.ts";
+import { newId } from "../../src/platform/ids.ts";
+import { createLog } from "../../src/platform/log.ts";
+import { createMailer } from "../../src/platform/mail.ts";
 import { type Browser, openBrowser } from "../support/browser.ts";
+import { createTestDatabase } from "../support/database.ts";
 import { type MailServer, startMailServer } from "../support/mail-server.ts";
-import { makeDue } from "../support/notices.ts";
+import { failedRun, makeDue, noticesNode } from "../support/notices.ts";
 import { type Service, startService } from "../support/service.ts";
 import { tokenOf } from "../support/sign-up.ts";
 
@@ -194,5 +198,29 @@ describe("notices by e-mail (contract 5.13.1)", () => {
     await run(person, agent_id);
     await expect.poll(() => lastDelivery(person)).toMatchObject({ status: "pending", last_error: "mail_limit" });
     expect(mails.to(email)).toHaveLength(20);
+  });
+
+  it("are at most 20 a day, also of several nodes at the same moment", async () => {
+    const database = await createTestDatabase();
+    const own = await database.open();
+    const mailer = createMailer({ smtp_url: mails.url, from: "purser@example.org" }, createLog("silent"));
+    const mail = { mailer, addressOf: async () => "nodes@example.org" };
+    const nodes = [noticesNode(own, { mail }), noticesNode(own, { mail })] as const;
+    const user_id = newId();
+    await nodes[0].createEndpoint(user_id, { url: "mailto:nodes@example.org", events: ["run.failed"] });
+    for (let count = 1; count <= 21; count += 1) await nodes[0].emit(failedRun(user_id));
+    const sent = `id in (select id from notice order by id limit 19)`;
+    await own.query({ text: `update notice set mailed_at = clock_timestamp() where ${sent}` });
+    await own.query({ text: `delete from notice_delivery where notice_${sent}` });
+    const answer = mails.hold();
+    for (const node of nodes) await node.start();
+    const waiting = { text: "select notice_id from notice_delivery where last_error = 'mail_limit'" };
+    await expect.poll(() => own.query(waiting)).toHaveLength(1);
+    answer();
+    await expect.poll(() => mails.to("nodes@example.org").length).toBe(1);
+    for (const node of nodes) await node.stop();
+    await mailer.close();
+    await own.close();
+    await database.drop();
   });
 });

@@ -16,6 +16,8 @@ export interface MailServer {
   to(address: string): ReceivedMail[];
   /** Answers the next messages with these SMTP codes, and does not accept them. */
   refuse(...codes: number[]): void;
+  /** Answers no message until the returned function is called. */
+  hold(): () => void;
   stop(): Promise<void>;
 }
 
@@ -23,6 +25,7 @@ export interface MailServer {
 export async function startMailServer(login?: { user: string; password: string }): Promise<MailServer> {
   const received: ReceivedMail[] = [];
   const refusals: number[] = [];
+  let free = Promise.resolve();
   const server = new SMTPServer({
     authOptional: login === undefined,
     disabledCommands: ["STARTTLS", ...(login === undefined ? ["AUTH"] : [])],
@@ -31,7 +34,8 @@ export async function startMailServer(login?: { user: string; password: string }
       else done(Object.assign(new Error("no"), { responseCode: 535 }));
     },
     onData(stream, session, done) {
-      Array.fromAsync(stream as AsyncIterable<Buffer>).then((chunks) => {
+      Array.fromAsync(stream as AsyncIterable<Buffer>).then(async (chunks) => {
+        await free;
         const code = refusals.shift();
         if (code !== undefined) return done(Object.assign(new Error("not now"), { responseCode: code }));
         const { mailFrom, rcptTo } = session.envelope;
@@ -48,6 +52,11 @@ export async function startMailServer(login?: { user: string; password: string }
     received,
     to: (address) => received.filter((mail) => mail.to.includes(address)),
     refuse: (...codes) => void refusals.push(...codes),
+    hold() {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      free = promise;
+      return resolve;
+    },
     stop: () => new Promise((resolve) => server.close(() => resolve())),
   };
 }

@@ -1,4 +1,5 @@
 import { randomBytes } from "node:crypto";
+import type { MailDeps } from "../../src/notices/mail-delivery.ts";
 import { createNotices, type Notices } from "../../src/notices/notices.service.ts";
 import { createCipher } from "../../src/platform/cipher.ts";
 import { createSystemClock } from "../../src/platform/clock.ts";
@@ -13,8 +14,11 @@ import type { Resolve } from "../../src/platform/resolver.ts";
 const KEY = randomBytes(32);
 
 /** The notices of one node over `db`. Deliveries begin after a start. All nodes of a test share the key. */
-export function noticesNode(db: Db, options: { allow?: string[]; resolve?: Resolve; key?: Buffer } = {}): Notices {
-  const { allow = [], resolve, key = KEY } = options;
+export function noticesNode(
+  db: Db,
+  options: { allow?: string[]; resolve?: Resolve; key?: Buffer; mail?: Pick<MailDeps, "mailer" | "addressOf"> } = {},
+): Notices {
+  const { allow = [], resolve, key = KEY, mail } = options;
   const log = createLog("silent");
   return createNotices({
     db,
@@ -29,6 +33,7 @@ export function noticesNode(db: Db, options: { allow?: string[]; resolve?: Resol
       addressOf: async () => null,
       agentNames: async () => new Map(),
       url: () => "http://127.0.0.1",
+      ...mail,
     },
   });
 }
