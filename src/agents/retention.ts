@@ -10,12 +10,17 @@ import type { AgentsStore, DeletedAgent } from "./agents.store.ts";
 
 /** A deleted agent is kept this long with its runs, and its name longer if charges name it. No request can read the runs. */
 const DELETED_DAYS = 30;
+/** One that cost nothing: a loop of creates, runs and deletes would fill the disk. The charge of a call may come until then. */
+const UNCHARGED_SECONDS = 3_600;
 /** Interval between two searches for old data. */
 const SEARCH_SECONDS = 3_600;
 /** Limit of batches in one turn, so that a shutdown does not wait for a long backlog. The next turn continues. */
 const BATCHES = 10;
 /** Deleted agents whose runs are deleted together. */
 const AGENTS = 100;
+
+const NO_AGENT: DeletedAgent = { deleted_at: "1970-01-01T00:00:00.000Z", user_id: NIL_ID, id: NIL_ID };
+const keyOf = ({ user_id, id }: DeletedAgent): AgentKey => ({ user_id, agent_id: id });
 
 /**
  * Deletes runs older than `keep_days` (null: no limit) with their occurrences and turns, a user's runs that cost nothing
@@ -36,15 +41,13 @@ export function createRetention(deps: {
   const { db, clock, runs, schedules, ledger, forgetTurns, forgetWebhookKeys, store, keep_days } = deps;
   let next_search_at: Instant | null = null;
   let pruned_to: Parameters<Runs["pruneRuns"]>[0]["after"] = null;
-  /** Cursor of the search for deleted agents. A deleted agent is never restored, so none is searched twice. */
-  let deleted_to: DeletedAgent = { deleted_at: "1970-01-01T00:00:00.000Z", user_id: NIL_ID, id: NIL_ID };
+  /** Cursors of the searches for deleted agents. A deleted agent is never restored, so neither search finds one twice. */
+  let deleted_to = NO_AGENT;
+  let uncharged_to = NO_AGENT;
 
-  /** Each function resolves to true when there may be more. */
-  const pruneDeleted = async (): Promise<boolean> => {
-    const before = addDays(clock.now(), -Math.min(DELETED_DAYS, keep_days ?? DELETED_DAYS));
-    const agents = await store.deletedAgents({ before, after: deleted_to, limit: AGENTS });
-    if (agents.length === 0) return false;
-    const keys = agents.map(({ user_id, id }) => ({ user_id, agent_id: id }));
+  /** Deletes runs and settings of deleted agents, and their names if nothing needs them. True: runs remain. */
+  const forget = async (agents: readonly DeletedAgent[]): Promise<boolean> => {
+    const keys = agents.map(keyOf);
     if (await runs.pruneRunsOf(keys)) return true;
     // An earlier release kept them.
     await store.forgetSettings(db, agents);
@@ -54,7 +57,23 @@ export function createRetention(deps: {
       await forgetWebhookKeys(tx, keys);
       await store.deleteAgents(tx, unnamed);
     });
+    return false;
+  };
+  /** This function and the next ones resolve to true when there may be more. */
+  const pruneDeleted = async (): Promise<boolean> => {
+    const before = addDays(clock.now(), -Math.min(DELETED_DAYS, keep_days ?? DELETED_DAYS));
+    const agents = await store.deletedAgents({ before, after: deleted_to, limit: AGENTS });
+    if (agents.length > 0 && (await forget(agents))) return true;
     deleted_to = agents.at(-1) ?? deleted_to;
+    return agents.length === AGENTS;
+  };
+  const pruneUncharged = async (): Promise<boolean> => {
+    const before = addSeconds(clock.now(), -UNCHARGED_SECONDS);
+    const agents = await store.deletedAgents({ before, after: uncharged_to, limit: AGENTS });
+    const charged = await ledger.chargedAgents(agents.map(keyOf));
+    const uncharged = agents.filter(({ id }) => !charged.has(id));
+    if (uncharged.length > 0 && (await forget(uncharged))) return true;
+    uncharged_to = agents.at(-1) ?? uncharged_to;
     return agents.length === AGENTS;
   };
   const pruneOccurrences = async (): Promise<boolean> =>
@@ -77,7 +96,7 @@ export function createRetention(deps: {
       if (next_search_at !== null && now < next_search_at) return;
       let left = BATCHES;
       // Occurrences first, so that no occurrence names a deleted run.
-      for (const prune of [pruneDeleted, pruneOccurrences, pruneRuns, pruneUnpaid]) {
+      for (const prune of [pruneDeleted, pruneUncharged, pruneOccurrences, pruneRuns, pruneUnpaid]) {
         while (left > 0 && (await prune())) left -= 1;
       }
       if (left > 0) next_search_at = addSeconds(now, SEARCH_SECONDS);

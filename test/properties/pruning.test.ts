@@ -141,9 +141,9 @@ test("of a user's failed and cancelled runs the newest 10,000 stay, and older on
 });
 
 test.each([
-  ["and its row, and versions that an earlier release left", false],
-  ["and not its row, whose name a charge needs", true],
-])("runs and the webhook key of a deleted agent go 30 days after it, %s", async (_what, is_charged) => {
+  ["30 days after it, and not its row, whose name a charge needs", true, 29, 31],
+  ["an hour after it if it cost nothing, and its row, and versions that an earlier release left", false, 0.04, 0.09],
+])("runs and the webhook key of a deleted agent go %s", async (_what, is_charged, days_before, days_after) => {
   await ended();
   const { user_id, agent_id } = queue.agent;
   await queue.db.query({
@@ -175,10 +175,10 @@ test.each([
     await counted("agent_webhook_key"),
     await counted("agent"),
   ];
-  queue.now = addDays(START, 29);
+  queue.now = addDays(START, days_before);
   await kept.pruneOld();
   expect(await rows()).toEqual([1, 1, 1, 1]);
-  queue.now = addDays(START, 31);
+  queue.now = addDays(START, days_after);
   await kept.pruneOld();
   expect(await rows()).toEqual([0, 0, 0, is_charged ? 1 : 0]);
 });
