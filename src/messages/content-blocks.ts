@@ -64,12 +64,17 @@ function pushUser(
       continue;
     }
     const { tool_use_id, content, is_error, cache_control } = block as Fields;
-    const text = contentOf((content ?? "") as string | ResultPart[], param);
-    const shown = is_error === true && typeof text === "string" ? `Error: ${text}` : text;
+    const result = contentOf((content ?? "") as string | ResultPart[], param);
+    const shown = is_error === true ? markedAsError(result) : result;
     const message = { role: "tool" as const, tool_call_id: String(tool_use_id), content: shown };
     push({ ...message, ...hintOf(cache_control) } as ChatMessage, param);
   }
   if (rest.length > 0) push({ role, content: simplified(rest) }, origin);
+}
+
+/** The mark of a list is last, so that a fault in a part is reported at the part's own place. */
+function markedAsError(result: string | ContentPart[]): string | ContentPart[] {
+  return typeof result === "string" ? `Error: ${result}` : [...result, { type: "text", text: "Error" }];
 }
 
 async function answerOf(blocks: readonly Block[], origin: string, openEnvelope: OpenEnvelope): Promise<ChatMessage> {

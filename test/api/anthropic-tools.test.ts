@@ -140,6 +140,25 @@ describe("other models", () => {
     expect(with_tool).toBeGreaterThan(plain + 50);
   });
 
+  it("learn that a call failed, also from a result with a picture", async () => {
+    answerAs("openai");
+    const data = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+    const picture = {
+      type: "image" as const,
+      source: { type: "base64" as const, media_type: "image/png" as const, data },
+    };
+    const call = { type: "tool_use" as const, id: "toolu_1", name: "computer", input: { action: "screenshot" } };
+    const failed = { type: "tool_result" as const, tool_use_id: "toolu_1", is_error: true, content: [picture] };
+    const request = asked("native/openai", [COMPUTER]);
+    const messages = [
+      ...request.messages,
+      { role: "assistant" as const, content: [call] },
+      { role: "user" as const, content: [failed] },
+    ];
+    await anthropic.beta.messages.create({ ...request, messages });
+    expect(sent().input.at(-1).output).toMatchObject([{ type: "input_image" }, { type: "input_text", text: "Error" }]);
+  });
+
   it("that take no pictures are rejected before a charge for the computer, and auto does not choose them", async () => {
     const { status, body } = await user.post("/api/v1/messages", asked(BLIND, [COMPUTER]));
     expect([status, body.error.param, body.error.code]).toEqual([400, "model", "invalid_value"]);
