@@ -88,10 +88,14 @@ export async function createSignIn(options: SignInOptions) {
     if (begun === null) throw errors.invalidCredentials();
     return begun;
   };
-  const makeUser = async (tx: Tx, email: string, hash: string, is_proven: boolean): Promise<SignedUpBegun> => {
+  /** The address that a used link proves. None without a mail server: the operator read the link in the log and handed it on. */
+  const provenByLink = (email: string) => (mailer.delivery === "mail" ? email : null);
+  const makeUser = async (
+    tx: Tx,
+    { email, hash, proven_email }: Hashed & { email: string },
+  ): Promise<SignedUpBegun> => {
     const user = { id: newId(), email, created_at: clock.now() };
     if (!(await store.insertUser(tx, user))) throw errors.emailTaken();
-    const proven_email = is_proven ? email : null;
     await store.setPassword(tx, { user_id: user.id, hash, now: user.created_at, proven_email });
     const trial = await options.openAccount(tx, user);
     const { token, signed_in } = await begin(tx, user, hash);
@@ -151,7 +155,7 @@ export async function createSignIn(options: SignInOptions) {
       if (options.verification === "none") {
         if (password === undefined) throw errors.missingField("password");
         const hash = await passwords.hash(password);
-        return db.transaction((tx) => makeUser(tx, email, hash, false));
+        return db.transaction((tx) => makeUser(tx, { email, hash, proven_email: null }));
       }
       limitSignUpMails({ client, account: mailboxOf(email) });
       mailer.send(await prepareSignUp(email));
@@ -166,7 +170,7 @@ export async function createSignIn(options: SignInOptions) {
       return db.transaction(async (tx) => {
         const email = await store.takeSignUp(tx, token_hash, clock.now());
         if (email === undefined) throw deadLink();
-        return makeUser(tx, email, hash, true);
+        return makeUser(tx, { email, hash, proven_email: provenByLink(email) });
       });
     },
     /** Throws the same 401 for a wrong password and for an unknown address. */
@@ -187,7 +191,7 @@ export async function createSignIn(options: SignInOptions) {
         if (mail !== null) mailer.send(mail);
       });
     },
-    /** Throws 400 when the link was used or has expired. The link proves the address; the account stays unchanged. */
+    /** Throws 400 when the link was used or has expired. A mailed link proves the address; the account stays unchanged. */
     async resetPassword(token: string, new_password: string): Promise<Begun> {
       const token_hash = hashToken(token);
       if (token_hash === null) throw deadLink();
@@ -197,7 +201,7 @@ export async function createSignIn(options: SignInOptions) {
         const person = user_id === undefined ? undefined : await store.personById(user_id, tx);
         if (person === undefined) throw deadLink();
         if (person.suspended_at !== null) throw errors.accountSuspended();
-        return renewPassword(tx, person, { hash, proven_email: person.email });
+        return renewPassword(tx, person, { hash, proven_email: provenByLink(person.email) });
       });
     },
     /** Throws 400 with `param` current_password when that is wrong. */

@@ -123,6 +123,25 @@ describe("notices by e-mail (contract 5.13.1)", () => {
     expect(await refused(unconfirmed.post(`/api/v1${ENDPOINTS}`, own))).toContain("is not confirmed");
   });
 
+  it("do not go to an address whose link was written to the log, because nobody showed that they read its mail", async () => {
+    const proxied = { PURSER_PUBLIC_URL: PUBLIC_URL, PURSER_TRUSTED_PROXIES: "127.0.0.0/8" };
+    const own = await startService({ env: proxied });
+    const email = "logged@example.org";
+    const browser = openBrowser(own.url, PUBLIC_URL);
+    const headers = { Origin: PUBLIC_URL, "X-Forwarded-For": "192.0.2.250" };
+    await browser.post("/auth/sign-up/email", { email }, headers);
+    const password = "correct horse battery";
+    await browser.post("/auth/verify-email", { token: tokenOf(own.linkTo(email)), password }, headers);
+    await browser.post("/auth/request-password-reset", { email }, headers);
+    await expect.poll(() => own.linkTo(email)).toContain("reset");
+    await browser.post("/auth/reset-password", { token: tokenOf(own.linkTo(email)), new_password: password }, headers);
+    const user = own.as((await browser.post("/api-keys", { name: "k" }, headers)).body.key);
+    await own.restart({ SMTP_URL: mails.url });
+    const answer = await user.post(`/api/v1${ENDPOINTS}`, { url: `mailto:${email}`, events: EVENTS });
+    expect([answer.status, answer.body.error?.message]).toEqual([400, expect.stringContaining("is not confirmed")]);
+    await own.stop();
+  });
+
   it("end when the operator changes the address, and disable their endpoint", async () => {
     const { email, person } = await newPerson();
     await person.post(ENDPOINTS, { url: `mailto:${email}`, events: EVENTS });
