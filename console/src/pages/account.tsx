@@ -6,7 +6,7 @@ import { changePassword, deleteAccount, signOutEverywhere } from "../api/session
 import { day } from "../format.ts";
 import { Button, Card, Facts, PageHeader } from "../ui/basics.tsx";
 import { Confirm, Dialog, DialogForm } from "../ui/dialog.tsx";
-import { FormErrorProvider, onSubmit, TextField } from "../ui/fields.tsx";
+import { FormErrorProvider, sending, TextField } from "../ui/fields.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 import { confirmSaved } from "../ui/saved.tsx";
 
@@ -126,7 +126,7 @@ function PasswordCard() {
   return (
     <Card title="Password" note="A new password ends your other sessions.">
       <FormErrorProvider value={change.error}>
-        <form onSubmit={onSubmit(change.mutate)} className="space-y-4">
+        <form {...sending(change)} className="space-y-4">
           <TextField
             label="Current password"
             param="current_password"

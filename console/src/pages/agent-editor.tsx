@@ -10,7 +10,7 @@ import { ScheduleFields } from "../parts/schedule-fields.tsx";
 import { ToolFields } from "../parts/tool-fields.tsx";
 import { Button, buttonClass, Callout, Card, PageHeader } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
-import { AreaField, FormErrorProvider, onSubmit, TextField, Toggle } from "../ui/fields.tsx";
+import { AreaField, FormErrorProvider, sending, TextField, Toggle } from "../ui/fields.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 import { confirmSaved } from "../ui/saved.tsx";
 import { SelectField } from "../ui/select.tsx";
@@ -66,7 +66,7 @@ function Editor({ agent, openNewest }: EditorProps) {
   return (
     <FormErrorProvider value={save.error}>
       <PageHeader title={agent === null ? "New agent" : `Edit ${agent.name}`} />
-      <form onSubmit={onSubmit(save.mutate)} className="max-w-3xl space-y-4">
+      <form {...sending(save)} className="max-w-3xl space-y-4">
         <NameFields draft={draft} change={change} />
         <InstructionFields draft={draft} change={change} />
         <ModelFields draft={draft} change={change} />

@@ -6,7 +6,7 @@ import { overageQuery, queryClient, stale } from "../api/queries.ts";
 import { day, dollars, money, number } from "../format.ts";
 import { Button, buttonClass, Card, Empty, Facts, Skeleton } from "../ui/basics.tsx";
 import { Meter } from "../ui/chart.tsx";
-import { FormErrorProvider, onSubmit, TextField, Toggle } from "../ui/fields.tsx";
+import { FormErrorProvider, sending, TextField, Toggle } from "../ui/fields.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 import { confirmSaved } from "../ui/saved.tsx";
 
@@ -93,7 +93,7 @@ function OverageSettings({ overage }: { overage: Overage }) {
           hint="You pay one cent for 6,250 tokens, never more than the cap."
         />
         <FormErrorProvider value={error}>
-          <form onSubmit={onSubmit(saveCap.mutate)} className="flex items-end gap-2">
+          <form {...sending(saveCap)} className="flex items-end gap-2">
             <TextField
               label="Cap per period, in tokens"
               param="cap_tokens"

@@ -11,7 +11,7 @@ import {
 } from "react";
 import { keepOpenWhile } from "../api/session.ts";
 import { Button } from "./basics.tsx";
-import { FormErrorProvider, onSubmit, TextField } from "./fields.tsx";
+import { FormErrorProvider, onSubmit, sending, TextField } from "./fields.tsx";
 import { Icon } from "./icons.tsx";
 import { ProblemNotice } from "./problem.tsx";
 import { confirmSaved } from "./saved.tsx";
@@ -68,7 +68,7 @@ export function Dialog({ title, onClose, children, wide = false }: DialogProps) 
       }}
       // Browsers close on a second Escape although the first one was prevented.
       closedby={is_kept ? "none" : "closerequest"}
-      className={`m-auto max-h-[90dvh] w-[calc(100%-2rem)] overflow-auto rounded-2xl border border-line bg-panel p-0 shadow-2xl ${wide ? "max-w-2xl" : "max-w-md"}`}
+      className={`m-auto max-h-[90dvh] w-[calc(100%-2rem)] overflow-auto rounded-2xl border border-line bg-panel p-0 text-left shadow-2xl ${wide ? "max-w-2xl" : "max-w-md"}`}
     >
       <div className="flex items-center justify-between gap-4 border-b border-line px-5 py-3.5">
         <h2 id={title_id} tabIndex={-1} className="min-w-0 text-base font-semibold wrap-anywhere outline-none">
@@ -166,7 +166,7 @@ export function DialogForm({ save, action, kind, disabled, autoComplete, onCance
   return (
     <FormErrorProvider value={save.error}>
       <form
-        onSubmit={onSubmit(save.mutate)}
+        {...sending(save)}
         onChange={() => {
           is_changed.current = true;
         }}

@@ -41,6 +41,8 @@ interface FieldProps {
   param?: string;
   className?: string;
   children: (props: { id: string; "aria-describedby": string | undefined; "aria-invalid": boolean }) => ReactNode;
+  /** The form was sent without a value, and the browser cannot say so at this control. */
+  is_missing?: boolean;
 }
 
 /** Whether an error concerns the field or a part of it: `hosts[1]` is a part of `hosts`. */
@@ -56,7 +58,7 @@ function atField({ code, param, message }: Problem, label: string): string {
 }
 
 /** A label, its control, a hint and the error. */
-export function Field({ label, hint, param, className = "", children }: FieldProps) {
+export function Field({ label, hint, param, is_missing = false, className = "", children }: FieldProps) {
   const id = useId();
   const { error, tell } = useContext(FormError);
   const problem = error === null ? null : asProblem(error);
@@ -64,6 +66,7 @@ export function Field({ label, hint, param, className = "", children }: FieldPro
   const text = wrong && problem !== null ? atField(problem, label) : null;
   useEffect(() => {
     if (text !== null) tell(text.startsWith(label) ? text : `${label}: ${text}`);
+  const shown = is_missing ? "This field is required." : text;
   }, [text, label, tell]);
   useEffect(() => {
     if (!wrong || error === null) return;
@@ -71,16 +74,16 @@ export function Field({ label, hint, param, className = "", children }: FieldPro
     control?.scrollIntoView({ block: "center" }); // away from the fixed bars at the edges
     control?.focus({ preventScroll: true });
   }, [wrong, error, id]);
-  const described = [hint !== undefined && `${id}-hint`, wrong && `${id}-error`].filter(Boolean).join(" ");
+  const described = [hint !== undefined && `${id}-hint`, shown !== null && `${id}-error`].filter(Boolean).join(" ");
   return (
     <div className={className}>
       <label htmlFor={id} className="mb-1 block font-medium">
         {label}
       </label>
-      {children({ id, "aria-describedby": described === "" ? undefined : described, "aria-invalid": wrong })}
-      {wrong && (
+      {children({ id, "aria-describedby": described === "" ? undefined : described, "aria-invalid": shown !== null })}
+      {shown !== null && (
         <p id={`${id}-error`} className="mt-1 text-sm text-bad">
-          {text}
+          {shown}
         </p>
       )}
       {hint !== undefined && (
@@ -200,3 +203,9 @@ export const onSubmit = (submit: () => void) => (event: FormEvent) => {
   event.preventDefault();
   submit();
 };
+
+/** The events of a form that sends `save`. The browser's own error about a field replaces the error of the last attempt. */
+export const sending = (save: { mutate: () => void; reset: () => void }) => ({
+  onSubmit: onSubmit(save.mutate),
+  onInvalidCapture: save.reset,
+});

@@ -1,5 +1,5 @@
 import { Select as RadixSelect } from "radix-ui";
-import type { ReactNode } from "react";
+import { type FormEvent, type ReactNode, useState } from "react";
 import { Field } from "./fields.tsx";
 import { Icon } from "./icons.tsx";
 
@@ -78,14 +78,26 @@ export function SelectField<Value extends string>({
   className,
   ...select
 }: SelectFieldProps<Value>) {
+  const [was_missing, setMissing] = useState(false);
+  // The browser would focus the hidden select beside the button, and the person would not see the focus.
+  const onInvalid = (event: FormEvent<HTMLElement>) => {
+    event.preventDefault();
+    setMissing(true);
+    event.currentTarget.querySelector("button")?.focus();
+  };
   return (
     <Field
       label={label}
+      is_missing={was_missing && select.value === ""}
       {...(hint === undefined ? {} : { hint })}
       {...(param === undefined ? {} : { param })}
       className={className ?? ""}
     >
-      {(props) => <Select {...select} {...props} />}
+      {(props) => (
+        <div className="contents" onInvalidCapture={onInvalid}>
+          <Select {...select} {...props} />
+        </div>
+      )}
     </Field>
   );
 }
