@@ -42,6 +42,12 @@ export function money(cents: number, currency: string): string {
   }).format(cents / 100);
 }
 
+/** Typed dollars in cents, with a point or a comma: "12.50", "12,5". NaN: no amount, or one that reads two ways: "1,250". */
+export function centsOf(typed: string): number {
+  const text = typed.trim();
+  return /^\d+([.,]\d{1,2})?$/.test(text) ? Math.round(Number(text.replace(",", ".")) * 100) : Number.NaN;
+}
+
 const dateTime = new Intl.DateTimeFormat(LOCALE, { dateStyle: "medium", timeStyle: "short" });
 const thisYear = new Intl.DateTimeFormat(LOCALE, {
   month: "short",

@@ -52,3 +52,28 @@ it("a list in which nothing was chosen says so, and gets the focus", async () =>
   await page.getByRole("button", { name: "Create agent" }).click();
   await page.getByRole("heading", { name: "No model", level: 1 }).waitFor();
 });
+
+it("dollars that are typed with a comma are those dollars, and an amount that reads two ways is not bought", async () => {
+  await signUp(context, site.service, "comma@example.com");
+  await page.goto(`${site.service.url}/billing?top_up=true`);
+  const amount = page.getByLabel("Amount in US dollars");
+  const buy = page.getByRole("dialog").getByRole("button", { name: "Buy tokens" });
+  await amount.fill("");
+  await amount.pressSequentially("1,250");
+  await shows(page, "Enter an amount such as 1250 or 12.50.");
+  expect(await buy.isDisabled()).toBe(true);
+  await amount.fill("");
+  await amount.pressSequentially("12,50");
+  await shows(page, "for $12.50, valid for 12 months");
+  await buy.click();
+  await shows(page, "Your account has 7,812,500 more tokens.");
+
+  await page.goto(`${site.service.url}/billing?tab=purchases`);
+  await page.getByLabel("Threshold in tokens").fill("1000");
+  await page.getByLabel("Dollars per top-up").pressSequentially("12,50");
+  await page.getByLabel("Most dollars per month").pressSequentially("30,5");
+  await page.getByRole("button", { name: "Enable automatic top-ups" }).click();
+  await shows(page, "Automatic top-ups enabled");
+  const { amount_cents, monthly_cap_cents } = await person("GET", "/billing/auto-topup");
+  expect({ amount_cents, monthly_cap_cents }).toEqual({ amount_cents: 1250, monthly_cap_cents: 3050 });
+});

@@ -3,9 +3,9 @@ import { useState } from "react";
 import { PURCHASE_CENTS, TOKENS_PER_USD } from "../../../src/constants.ts";
 import { type Answer, call } from "../api/client.ts";
 import { autoTopupQuery, queryClient } from "../api/queries.ts";
-import { dollars, money, number } from "../format.ts";
+import { centsOf, dollars, money, number } from "../format.ts";
 import { Button, Callout, Card, Skeleton } from "../ui/basics.tsx";
-import { FormErrorProvider, onSubmit, TextField } from "../ui/fields.tsx";
+import { DollarField, FormErrorProvider, sending, TextField } from "../ui/fields.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 import { confirmSaved } from "../ui/saved.tsx";
 
@@ -30,7 +30,6 @@ export function AutoTopup() {
 }
 
 const inDollars = (cents: number | null) => (cents === null ? "" : String(cents / 100));
-const inCents = (text: string) => Math.round(Number(text) * 100);
 
 function AutoTopupForm({ settings }: { settings: Settings }) {
   const [threshold, setThreshold] = useState(String(settings.threshold_tokens ?? ""));
@@ -46,8 +45,8 @@ function AutoTopupForm({ settings }: { settings: Settings }) {
         body: {
           enabled: true,
           threshold_tokens: Number(threshold),
-          amount_cents: inCents(amount),
-          monthly_cap_cents: inCents(cap),
+          amount_cents: centsOf(amount),
+          monthly_cap_cents: centsOf(cap),
         },
       }),
     onSuccess: stored("Automatic top-ups enabled"),
@@ -57,10 +56,10 @@ function AutoTopupForm({ settings }: { settings: Settings }) {
     onSuccess: stored("Automatic top-ups disabled"),
   });
   const error = save.error ?? disable.error;
-  const price = { type: "number", min: PURCHASE_CENTS.min / 100, step: "0.01", inputMode: "decimal" } as const;
+  const least_cents = PURCHASE_CENTS.min;
   return (
     <FormErrorProvider value={error}>
-      <form onSubmit={onSubmit(save.mutate)} className="space-y-4">
+      <form {...sending(save)} className="space-y-4">
         <StatusNote settings={settings} />
         <div className="grid items-start gap-4 md:grid-cols-3">
           <TextField
@@ -78,20 +77,17 @@ function AutoTopupForm({ settings }: { settings: Settings }) {
                 : `Worth ${dollars(Number(threshold))}.`
             }
           />
-          <TextField
-            {...price}
+          <DollarField
             label="Dollars per top-up"
             param="amount_cents"
-            required
+            least_cents={least_cents}
             value={amount}
             onValue={setAmount}
           />
-          <TextField
-            {...price}
+          <DollarField
             label="Most dollars per month"
             param="monthly_cap_cents"
-            min={amount === "" ? price.min : amount}
-            required
+            least_cents={Math.max(least_cents, centsOf(amount) || 0)}
             value={cap}
             onValue={setCap}
           />

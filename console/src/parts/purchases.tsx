@@ -3,11 +3,11 @@ import { useRef, useState } from "react";
 import { PURCHASE_CENTS, TOKENS_PER_CENT } from "../../../src/constants.ts";
 import { type Answer, call } from "../api/client.ts";
 import { invoicesQuery, purchasesQuery, stale } from "../api/queries.ts";
-import { instant, money, number } from "../format.ts";
+import { centsOf, instant, money, number } from "../format.ts";
 import { INVOICE_TONES, PURCHASE_TONES } from "../service-words.ts";
 import { Badge, Button, Callout, Card, Empty } from "../ui/basics.tsx";
 import { Dialog, DialogForm } from "../ui/dialog.tsx";
-import { TextField } from "../ui/fields.tsx";
+import { DollarField, wrongDollars } from "../ui/fields.tsx";
 import { type Column, PagedTable } from "../ui/list.tsx";
 import { AutoTopup } from "./auto-topup.tsx";
 
@@ -122,8 +122,9 @@ export function TopUp({ onClose }: { onClose: () => void }) {
   const [amount, setAmount] = useState("10");
   const [bought, setBought] = useState<Purchase | null>(null);
   const attempt = useRef({ amount, key: newKey() });
-  const cents = Math.round(Number(amount) * 100);
-  const valid = Number.isFinite(cents) && cents >= PURCHASE_CENTS.min && cents <= PURCHASE_CENTS.max;
+  const cents = centsOf(amount);
+  const wrong = wrongDollars(amount === "" ? "0" : amount, PURCHASE_CENTS.min);
+  const valid = wrong === null && cents <= PURCHASE_CENTS.max;
   const buy = useMutation({
     mutationFn: () => {
       if (attempt.current.amount !== amount) attempt.current = { amount, key: newKey() };
@@ -172,28 +173,20 @@ export function TopUp({ onClose }: { onClose: () => void }) {
             </Button>
           ))}
         </div>
-        <TextField
+        <DollarField
           label="Amount in US dollars"
           param="amount_cents"
-          type="number"
-          min={PURCHASE_CENTS.min / 100}
-          step="0.01"
-          inputMode="decimal"
-          required
+          least_cents={PURCHASE_CENTS.min}
           value={amount}
           onValue={setAmount}
         />
         <p aria-live="polite">
           {valid ? (
             <>
-              <strong>{number(cents * TOKENS_PER_CENT)} tokens</strong>, valid for 12 months.
+              <strong>{number(cents * TOKENS_PER_CENT)} tokens</strong> for {money(cents, "usd")}, valid for 12 months.
             </>
           ) : (
-            <span className="text-muted">
-              {cents > PURCHASE_CENTS.max
-                ? `The maximum is ${money(PURCHASE_CENTS.max, "usd")}.`
-                : `The minimum is ${money(PURCHASE_CENTS.min, "usd")}.`}
-            </span>
+            <span className="text-muted">{wrong ?? `The maximum is ${money(PURCHASE_CENTS.max, "usd")}.`}</span>
           )}
         </p>
       </DialogForm>

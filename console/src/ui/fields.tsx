@@ -4,6 +4,7 @@ import {
   type FormEvent,
   type InputHTMLAttributes,
   type ReactNode,
+  type Ref,
   useCallback,
   useContext,
   useEffect,
@@ -11,6 +12,7 @@ import {
   useState,
 } from "react";
 import { asProblem, type Problem } from "../api/problem.ts";
+import { centsOf, money } from "../format.ts";
 
 interface FormErrorValue {
   error: unknown;
@@ -39,10 +41,10 @@ interface FieldProps {
   hint?: ReactNode;
   /** The API's name for the field. The field shows errors about it. */
   param?: string;
-  className?: string;
-  children: (props: { id: string; "aria-describedby": string | undefined; "aria-invalid": boolean }) => ReactNode;
   /** The form was sent without a value, and the browser cannot say so at this control. */
   is_missing?: boolean;
+  className?: string;
+  children: (props: { id: string; "aria-describedby": string | undefined; "aria-invalid": boolean }) => ReactNode;
 }
 
 /** Whether an error concerns the field or a part of it: `hosts[1]` is a part of `hosts`. */
@@ -52,7 +54,7 @@ const isWithin = (wrong: string | null, param: string) =>
 /** The error message beside its field, with the field's label in place of its name in the API. */
 function atField({ code, param, message }: Problem, label: string): string {
   if (code === "missing_field") return "This field is required.";
-  const text = message.replace(`${param} is not valid: `, "").replace(", or null.", ".");
+  const text = message.replace(`${param} is not valid: `, "").replace(`${param}: `, "").replace(", or null.", ".");
   if (param !== null && text.startsWith(`${param} `)) return `${label}${text.slice(param.length)}`;
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
@@ -64,9 +66,9 @@ export function Field({ label, hint, param, is_missing = false, className = "", 
   const problem = error === null ? null : asProblem(error);
   const wrong = param !== undefined && isWithin(problem?.param ?? null, param);
   const text = wrong && problem !== null ? atField(problem, label) : null;
+  const shown = is_missing ? "This field is required." : text;
   useEffect(() => {
     if (text !== null) tell(text.startsWith(label) ? text : `${label}: ${text}`);
-  const shown = is_missing ? "This field is required." : text;
   }, [text, label, tell]);
   useEffect(() => {
     if (!wrong || error === null) return;
@@ -102,6 +104,7 @@ interface TextFieldProps extends Omit<InputHTMLAttributes<HTMLInputElement>, "va
   label: string;
   hint?: ReactNode;
   param?: string;
+  ref?: Ref<HTMLInputElement>;
   value: string;
   onValue: (value: string) => void;
 }
@@ -126,6 +129,19 @@ export function TextField({ label, hint, param, value, onValue, className, ...re
       )}
     </Field>
   );
+}
+
+/** What is wrong with typed dollars; null: nothing. An empty field is the browser's to report. */
+export function wrongDollars(typed: string, least_cents: number): string | null {
+  const cents = centsOf(typed);
+  if (Number.isNaN(cents)) return typed === "" ? null : "Enter an amount such as 1250 or 12.50.";
+  return cents < least_cents ? `The minimum is ${money(least_cents, "usd")}.` : null;
+}
+
+/** Dollars, as text: a browser's field for numbers drops the comma of "12,50", which would buy for $1,250. */
+export function DollarField({ least_cents, ...field }: TextFieldProps & { least_cents: number }) {
+  const wrong = wrongDollars(field.value, least_cents) ?? "";
+  return <TextField {...field} required inputMode="decimal" ref={(input) => input?.setCustomValidity(wrong)} />;
 }
 
 interface AreaFieldProps extends Omit<TextFieldProps, "onInput" | "type"> {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { ago } from "../../../console/src/format.ts";
+import { ago, centsOf } from "../../../console/src/format.ts";
 
 const local = (day: number, hour: number, month = 10) => new Date(2026, month, day, hour);
 
@@ -14,4 +14,21 @@ test.each([
   [local(24, 20), local(24, 20), "just now"],
 ])("from %s the time %s is %s", (now, at, words) => {
   expect(ago(at.toISOString(), now)).toBe(words);
+});
+
+// German and other keyboards have a comma for the decimal point. "1,250" is an amount in English and another in German.
+test.each([
+  ["12.50", 1250],
+  ["12,50", 1250],
+  ["12,5", 1250],
+  [" 10 ", 1000],
+  ["0", 0],
+  ["1,250", Number.NaN],
+  ["1.250,00", Number.NaN],
+  ["12.505", Number.NaN],
+  ["-5", Number.NaN],
+  ["1e3", Number.NaN],
+  ["", Number.NaN],
+])("typed dollars %j are %s cents", (typed, cents) => {
+  expect(centsOf(typed)).toBe(cents);
 });
