@@ -53,6 +53,56 @@ it("a list in which nothing was chosen says so, and gets the focus", async () =>
   await page.getByRole("heading", { name: "No model", level: 1 }).waitFor();
 });
 
+it("errors about secrets are in the console's words, without names of the API", async () => {
+  await signUp(context, site.service, "words@example.com");
+  const secret = await person("POST", "/secrets", { name: "PORT", value: "v", allowed_hosts: ["a.example"] });
+  const auth = [{ secret: "PORT", inject: { type: "bearer" }, hosts: ["a.example"] }];
+  const tools_config = { web_fetch: { enabled: true, auth } };
+  const { id } = await person("POST", "/agents", { name: "A", model_id: "lab/small", tools_config });
+  await page.goto(`${site.service.url}/secrets`);
+  await page.getByRole("button", { name: "Edit PORT" }).click();
+  await page.getByLabel("Allowed hosts").fill("a.example, b.example");
+  await page.getByRole("button", { name: "Save secret" }).click();
+  await page.getByRole("alert").getByText("To confirm that, enter its value.").waitFor();
+  expect(await page.getByRole("alert").textContent()).not.toContain("_");
+
+  await person("DELETE", `/secrets/${secret.id}`);
+  await page.goto(`${site.service.url}/agents/${id}/edit`);
+  await page.getByLabel("Description").fill("changed");
+  await page.getByRole("button", { name: "Save agent" }).click();
+  await page.getByRole("alert").getByText("Secret: You have no secret named PORT.", { exact: true }).waitFor();
+  expect(await labelOfFocus()).toContain("This secret does not exist: create a secret.");
+});
+
+it("a connected sign-in is not disconnected by a save without changes, and its form says what a change does", async () => {
+  await signUp(context, site.service, "connected@example.com");
+  await page.goto(`${site.service.url}/secrets`);
+  await page.getByRole("button", { name: "New sign-in" }).click();
+  await page.getByLabel("Name").fill("CALENDAR");
+  await page.getByLabel("Address of the MCP server").fill(oauth.mcp);
+  await page.getByRole("button", { name: "Save sign-in" }).click();
+  await page.getByRole("button", { name: "Connect" }).click();
+  await shows(page, "CALENDAR is connected.");
+
+  await page.getByRole("button", { name: "Edit CALENDAR" }).click();
+  await shows(page, "A change ends the present connection.");
+  expect(await page.getByRole("button", { name: "Save sign-in" }).isDisabled()).toBe(true);
+  await page.getByLabel("Scope").fill("berths");
+  await page.getByRole("button", { name: "Save sign-in" }).click();
+  await page.getByRole("button", { name: "Connect", exact: true }).waitFor();
+  expect(await page.getByText("CALENDAR is connected.").count()).toBe(0);
+});
+
+it("after a sign-in that could not begin, the focus returns to its button", async () => {
+  await signUp(context, site.service, "nowhere@example.com");
+  await person("POST", "/secrets", { name: "GONE", type: "oauth", oauth: { server: "https://gone.invalid/mcp" } });
+  await page.goto(`${site.service.url}/secrets`);
+  await page.getByRole("button", { name: "Connect" }).press("Enter");
+  await page.getByRole("dialog", { name: "GONE could not be connected" }).waitFor();
+  await page.keyboard.press("Escape");
+  await expect.poll(() => page.evaluate(() => document.activeElement?.textContent)).toBe("Connect");
+});
+
 it("dollars that are typed with a comma are those dollars, and an amount that reads two ways is not bought", async () => {
   await signUp(context, site.service, "comma@example.com");
   await page.goto(`${site.service.url}/billing?top_up=true`);

@@ -49,11 +49,19 @@ const FOR_PEOPLE: Record<string, string | undefined> = {
 
 const NO_TASK = "The agent has no task. Edit the agent, and enter the “Task of each run”.";
 
+/** A sentence of a message that names a request: "POST /api/v1/secrets stores one." */
+const NAMES_A_REQUEST = / [A-Z]+ \/api\/v1\/[^ ]+ (lists|makes|stores) (it|one|them|those)\./;
+
 /** The message as a person reads it, who does not see the headers of an answer. */
 function forPeople({ code = "", param, message }: Partial<Problem>): string | undefined {
   const text = code === "missing_field" && param === "run_prompt" ? NO_TASK : (FOR_PEOPLE[code] ?? message);
   return text
     ?.replace(/^Too many requests\./, "You have sent too many requests in a short time.")
+    .replace(NAMES_A_REQUEST, "")
+    .replace(
+      /^allowed_hosts allows more hosts\..*/,
+      "More hosts can get this secret now. To confirm that, enter its value.",
+    )
     .replace("Give a later instant, or null for none.", "Choose a later day.")
     .replace("Retry after the time in Retry-After.", "Wait a moment, then try again.");
 }

@@ -62,7 +62,12 @@ function Value({ secret: { oauth, masked_value } }: { secret: Secret }) {
 export function SecretsPage() {
   const { uses, connected, connect_error } = useSearch({ from: "/signed-in/secrets" });
   const navigate = useNavigate();
-  const [open, setOpen] = useState<Open>(null);
+  const [open, setOpened] = useState<Open>(null);
+  const setOpen = (next: Open) => {
+    setOpened(next);
+    // What the person does next can make the outcome of the sign-in untrue.
+    if (connected !== undefined || connect_error !== undefined) void navigate({ to: "/secrets", replace: true });
+  };
   const close = () => setOpen(null);
   const actions: Column<Secret> = {
     title: "",

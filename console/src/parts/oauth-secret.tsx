@@ -41,7 +41,7 @@ export function ConnectButton({ secret }: { secret: Secret }) {
   });
   return (
     <>
-      <Button icon="provider" disabled={connect.isPending} onClick={() => connect.mutate()}>
+      <Button icon="provider" aria-busy={connect.isPending} onClick={() => connect.isPending || connect.mutate()}>
         {secret.oauth?.status === "not_connected" ? "Connect" : "Connect again"}
       </Button>
       {connect.error !== null && (
@@ -88,9 +88,9 @@ export function OAuthForm({ secret, onClose }: { secret: Secret | null; onClose:
   const [client_id, setClientId] = useState("");
   const [client_secret, setClientSecret] = useState("");
   const [scope, setScope] = useState("");
+  const given = filledIn({ client_id, client_secret, scope });
   const save = useMutation({
     mutationFn: () => {
-      const given = filledIn({ client_id, client_secret, scope });
       if (secret === null) {
         const oauth = { server, grant, ...given };
         return call("POST /api/v1/secrets", { body: { name, type: "oauth", oauth } });
@@ -109,7 +109,20 @@ export function OAuthForm({ secret, onClose }: { secret: Secret | null; onClose:
       title={secret === null ? "New sign-in for an MCP server" : `Change the sign-in of ${secret.name}`}
       onClose={onClose}
     >
-      <DialogForm save={save} action="Save sign-in" autoComplete="off" onCancel={onClose}>
+      <DialogForm
+        save={save}
+        action="Save sign-in"
+        autoComplete="off"
+        // New credentials drop the tokens, so a save without any would end the connection for nothing.
+        disabled={secret !== null && Object.keys(given).length === 0}
+        onCancel={onClose}
+      >
+        {secret?.oauth?.status === "connected" && (
+          <p className="text-pretty text-muted">
+            A change ends the present connection.{" "}
+            {is_robot ? "The agent then signs in with the new credentials." : "After it, choose Connect again."}
+          </p>
+        )}
         {secret === null && (
           <>
             <NewFields name={name} setName={setName} server={server} setServer={setServer} />
