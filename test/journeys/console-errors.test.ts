@@ -103,6 +103,19 @@ it("after a sign-in that could not begin, the focus returns to its button", asyn
   await expect.poll(() => page.evaluate(() => document.activeElement?.textContent)).toBe("Connect");
 });
 
+it("a typed address is still there on the pages for a forgotten password and a new account, also to send another link", async () => {
+  await page.goto(`${site.service.url}/sign-in`);
+  await page.getByLabel("E-mail").fill("forgotten@example.com");
+  await page.getByRole("link", { name: "Create an account" }).click();
+  await page.getByRole("heading", { name: "Create your account" }).waitFor();
+  expect(await page.getByLabel("E-mail").inputValue()).toBe("forgotten@example.com");
+  await page.getByRole("link", { name: "Sign in" }).click();
+  await page.getByRole("link", { name: "Forgot the password?" }).click();
+  await page.getByRole("button", { name: "Send me a link" }).click();
+  await page.getByRole("button", { name: "send another link" }).click();
+  expect(await page.getByLabel("E-mail").inputValue()).toBe("forgotten@example.com");
+});
+
 it("dollars that are typed with a comma are those dollars, and an amount that reads two ways is not bought", async () => {
   await signUp(context, site.service, "comma@example.com");
   await page.goto(`${site.service.url}/billing?top_up=true`);

@@ -1,6 +1,6 @@
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useRouterState, useSearch } from "@tanstack/react-router";
-import { type FormEvent, type ReactNode, useEffect, useRef, useState } from "react";
+import { type ReactNode, useEffect, useRef, useState } from "react";
 import { sessionQuery } from "../api/queries.ts";
 import {
   inside,
@@ -12,7 +12,7 @@ import {
   verifyEmail,
 } from "../api/session.ts";
 import { Button, Callout } from "../ui/basics.tsx";
-import { FormErrorProvider, TextField } from "../ui/fields.tsx";
+import { FormErrorProvider, sending, TextField } from "../ui/fields.tsx";
 import { Logo } from "../ui/icons.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 
@@ -43,12 +43,8 @@ function Form({ act: label, onAct, children }: FormProps) {
   const submission = useMutation({ mutationFn: onAct });
   const form = useRef<HTMLFormElement>(null);
   useEffect(() => form.current?.querySelector("input")?.focus(), []);
-  const submit = (event: FormEvent) => {
-    event.preventDefault();
-    submission.mutate();
-  };
   return (
-    <form ref={form} onSubmit={submit} className="space-y-4">
+    <form ref={form} {...sending(submission)} className="space-y-4">
       <FormErrorProvider value={submission.error}>
         {children}
         {submission.error !== null && <ProblemNotice error={submission.error} />}
@@ -60,15 +56,27 @@ function Form({ act: label, onAct, children }: FormProps) {
   );
 }
 
+/** The typed address, which stays when the person opens another of these pages. */
+let typed_email = "";
+function useEmail() {
+  const [email, setEmail] = useState(typed_email);
+  const change = (text: string) => {
+    typed_email = text;
+    setEmail(text);
+  };
+  return [email, change] as const;
+}
+
 export function SignInPage() {
   const { next } = useSearch({ strict: false });
   const navigate = useNavigate();
   const [with_key, setWithKey] = useState(false);
-  const [email, setEmail] = useState("");
+  const [email, setEmail] = useEmail();
   const [password, setPassword] = useState("");
   const [key, setKey] = useState("");
   const enter = async () => {
     await (with_key ? signInWithKey(key.trim()) : signIn({ email, password }));
+    typed_email = "";
     await navigate({ to: inside(next), replace: true });
   };
   const foot = (
@@ -142,33 +150,51 @@ const back = (
   </p>
 );
 
-/** Says where the person finds the link. */
-function LinkSent({ email, delivery, children }: { email: string; delivery: "mail" | "log"; children: ReactNode }) {
+interface LinkSentProps {
+  email: string;
+  delivery: "mail" | "log";
+  /** Returns to the form, which keeps the address. */
+  onBack: () => void;
+  children: ReactNode;
+}
+
+/** Says where the person finds the link, and how to get another one. */
+function LinkSent({ email, delivery, onBack, children }: LinkSentProps) {
   return (
-    <p className="text-pretty">
-      {delivery === "mail" ? (
-        <>
-          We have sent a link to <strong>{email}</strong>.
-        </>
-      ) : (
-        "This service has no mail server. The operator finds your link in the service's log."
-      )}{" "}
-      {children}
-    </p>
+    <div className="space-y-3 text-pretty" role="status">
+      <p>
+        {delivery === "mail" ? (
+          <>
+            We have sent a link to <strong className="wrap-anywhere">{email}</strong>.
+          </>
+        ) : (
+          "This service has no mail server. The operator finds your link in the service's log."
+        )}{" "}
+        {children}
+      </p>
+      <p className="text-muted">
+        {delivery === "mail" ? "No mail? Look in your spam folder, or " : "Is the address wrong? Then "}
+        <button type="button" className="link" onClick={onBack}>
+          send another link
+        </button>
+        .
+      </p>
+    </div>
   );
 }
 
 export function SignUpPage() {
   const entered = useEntered();
   const { data: here } = useQuery(sessionQuery);
-  const [email, setEmail] = useState("");
+  const [email, setEmail] = useEmail();
   const [password, setPassword] = useState("");
   const [sent, setSent] = useState<"mail" | "log" | null>(null);
   const by_link = here?.verification !== "none";
   const create = async () => {
     const answer = await signUp(by_link ? { email } : { email, password });
-    if ("user" in answer) await entered.enter(answer.trial);
-    else setSent(answer.delivery);
+    if (!("user" in answer)) return setSent(answer.delivery);
+    typed_email = "";
+    await entered.enter(answer.trial);
   };
   if (entered.without_trial) return <WithoutTrial />;
   if (here?.signup === "closed") {
@@ -181,7 +207,7 @@ export function SignUpPage() {
   if (sent !== null) {
     return (
       <Frame title="Confirm your address" foot={back}>
-        <LinkSent email={email} delivery={sent}>
+        <LinkSent email={email} delivery={sent} onBack={() => setSent(null)}>
           Open it and set your password: then your account is made.
         </LinkSent>
       </Frame>
@@ -297,7 +323,7 @@ export function VerifyEmailPage() {
 }
 
 export function ForgotPasswordPage() {
-  const [email, setEmail] = useState("");
+  const [email, setEmail] = useEmail();
   const [sent, setSent] = useState<"mail" | "log" | null>(null);
   return (
     <Frame title="Reset your password" foot={back}>
@@ -314,7 +340,7 @@ export function ForgotPasswordPage() {
           />
         </Form>
       ) : (
-        <LinkSent email={email} delivery={sent}>
+        <LinkSent email={email} delivery={sent} onBack={() => setSent(null)}>
           It sets a new password, if there is an account with this address.
         </LinkSent>
       )}
