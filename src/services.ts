@@ -172,11 +172,12 @@ function noteCalls({
   log: Log;
 }): Pick<Parameters<typeof createCompletions>[0], "onAttempt" | "onDisbelieved" | "onUncounted"> {
   return {
-    onAttempt({ id: model, owned_by: provider }, { error, ...attempt }) {
+    onAttempt({ id: model, owned_by: provider }, { error, request_id, run_id, ...attempt }) {
       metrics.upstream({ provider, model }, { ...attempt, code: error?.code ?? null });
       if (!isProviderFailure(error)) return;
       const cause = (error.cause as Error | undefined)?.message;
-      log.warn({ model, provider, code: error.code, cause }, "a model's provider failed");
+      const caller = run_id === null ? { request_id } : { run_id };
+      log.warn({ ...caller, model, provider, code: error.code, cause }, "a model's provider failed");
     },
     onDisbelieved({ id: model, owned_by: provider }, { input_tokens, output_tokens }) {
       metrics.usageDisbelieved({ provider, model });

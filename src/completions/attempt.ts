@@ -30,12 +30,19 @@ export type Attempted<T> =
   /** Nothing is charged. `was_held`: the model was affordable, so its provider may have been asked. */
   | { kind: "failed"; was_held: boolean; thrown: unknown };
 
+/** How a provider answered, and for whose request or run. */
+export interface Attempt extends Pick<CompletionCall, "request_id" | "run_id"> {
+  ms: number;
+  error: PurserError | null;
+  streamed: boolean;
+}
+
 export interface AttemptDeps {
   models: Models;
   ledger: ChargingLedger;
   meansOf: MeansOf;
   /** Called after each attempt at a provider. The caller may not notice a failure, because another one answers. */
-  onAttempt(model: Model, attempt: { ms: number; error: PurserError | null; streamed: boolean }): void;
+  onAttempt(model: Model, attempt: Attempt): void;
   /** Called once for an attempt whose provider reports more tokens than the call can have used. */
   onDisbelieved(model: Model, report: Counts): void;
 }
@@ -49,8 +56,15 @@ export async function attemptModel<T>(
 ): Promise<Attempted<T>> {
   const patience = patienceOf(call.signal, wait_ms);
   const began_ms = monotonicMs();
+  const { request_id, run_id } = call;
   const note = (error: PurserError | null) =>
-    onAttempt(model, { ms: monotonicMs() - began_ms, error, streamed: call.request.stream === true });
+    onAttempt(model, {
+      request_id,
+      run_id,
+      ms: monotonicMs() - began_ms,
+      error,
+      streamed: call.request.stream === true,
+    });
   let reservation: Reservation | null = null;
   let is_sent = false;
   const onSent = () => {

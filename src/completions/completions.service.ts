@@ -221,7 +221,7 @@ export function createCompletions(options: {
     return promptTokens(request);
   }
 
-  const embed = createEmbeddings({ models, ledger: charges, meansOf, isTrial, admit, onDisbelieved });
+  const embed = createEmbeddings({ models, ledger: charges, meansOf, isTrial, admit, onAttempt, onDisbelieved });
   return { complete, stream, embed, estimate, idle };
 }
 

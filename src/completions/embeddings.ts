@@ -1,6 +1,6 @@
 import { type EmbeddingInput, type EmbeddingUsage, inputsOf } from "../contract/embeddings.ts";
 import { allows } from "../contract/key-terms.ts";
-import { errors, type MeansOf } from "../errors.ts";
+import { errors, type MeansOf, PurserError } from "../errors.ts";
 import type { ChargingLedger } from "../ledger/ledger.types.ts";
 import type { Models } from "../models/models.service.ts";
 import type { Counts, EmbeddingCall, Model, Vectors } from "../models/models.types.ts";
@@ -11,6 +11,7 @@ import { believed, checkedCounts, estimateTokens, heldTextTokens } from "../mode
 import { monotonicMs } from "../platform/clock.ts";
 import { untilTurn } from "../platform/event-loop-turn.ts";
 import { agentIdOf } from "./agent-name.ts";
+import type { AttemptDeps } from "./attempt.ts";
 import { CALL_MS, chargeOf, heldCall, release } from "./charge.ts";
 import type { EmbeddingsAnswer, EmbeddingsCall } from "./completions.types.ts";
 
@@ -31,6 +32,7 @@ export function createEmbeddings(deps: {
   meansOf: MeansOf;
   isTrial(user_id: string): Promise<boolean>;
   admit(caller: EmbeddingsCall["caller"]): Promise<EmbeddingsCall["caller"]>;
+  onAttempt: AttemptDeps["onAttempt"];
   onDisbelieved(model: Model, report: Counts): void;
 }): (call: EmbeddingsCall) => Promise<EmbeddingsAnswer> {
   const { models, ledger } = deps;
@@ -63,10 +65,21 @@ export function createEmbeddings(deps: {
     throw errors.payment(code, { ...figures, max_affordable_output_tokens: 0 }, means);
   }
 
-  async function vectorsOf(request: EmbeddingCall, signal: AbortSignal): Promise<Vectors> {
-    const { embed } = models.provider(request.model);
-    if (embed === undefined) throw new Error(`the provider of ${request.model.id} sells no embeddings`);
-    return embed(request, { signal, deadline_ms: monotonicMs() + CALL_MS });
+  async function vectorsOf(request: EmbeddingCall, { request_id, signal }: EmbeddingsCall): Promise<Vectors> {
+    const { model } = request;
+    const { embed } = models.provider(model);
+    if (embed === undefined) throw new Error(`the provider of ${model.id} sells no embeddings`);
+    const began_ms = monotonicMs();
+    const note = (error: PurserError | null) =>
+      deps.onAttempt(model, { request_id, run_id: null, ms: monotonicMs() - began_ms, error, streamed: false });
+    try {
+      const answer = await embed(request, { signal, deadline_ms: began_ms + CALL_MS });
+      note(null);
+      return answer;
+    } catch (thrown) {
+      if (thrown instanceof PurserError && !signal.aborted) note(thrown);
+      throw thrown;
+    }
   }
 
   return async (call) => {
@@ -80,7 +93,7 @@ export function createEmbeddings(deps: {
     let answer: Vectors;
     try {
       const encoding_format = call.request.encoding_format ?? "float";
-      answer = await vectorsOf({ model, inputs, fields, encoding_format }, call.signal);
+      answer = await vectorsOf({ model, inputs, fields, encoding_format }, call);
     } catch (error) {
       // A provider that was asked bills the input even if this node stops before the answer.
       await (call.signal.aborted ? settle(estimatedCounts(sizes)) : release(ledger, call));

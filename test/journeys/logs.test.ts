@@ -79,6 +79,9 @@ const lineOf = async (request_id: string | null) => {
   return find();
 };
 
+const hasFields = (line: Omit<Line, "msg">, fields: object) =>
+  Object.entries(fields).every(([name, value]) => line[name] === value);
+
 test("every line has its node, its role and the version, and the first line is that of the start", async () => {
   const started = () => lines().find(({ msg }) => msg === "started");
   await expect.poll(started).toBeDefined();
@@ -227,6 +230,20 @@ test("a run has a line at its end", async () => {
     code: null,
     tokens: expect.any(Number),
   });
+});
+
+test("a failed call of a provider has a line with its request or its run, so that a failed run leads to its cause", async () => {
+  const failuresOf = (caller: object) => () =>
+    lines().filter(({ msg, ...line }) => msg === "a model's provider failed" && hasFields(line, caller));
+  upstream.answer(json({ error: { message: "busy" } }, 500));
+  const { request_id } = await send("POST", "/chat/completions", ask("lab/plain"));
+  await expect.poll(failuresOf({ request_id, provider: "lab", model: "lab/plain" })).toHaveLength(1);
+
+  const agent = await send("POST", "/agents", { name: "Failing", model_id: "lab/plain", run_prompt: "Go" });
+  upstream.answer(json({ error: { message: "busy" } }, 500));
+  const run = await send("POST", `/agents/${agent.body.id}/runs`, undefined, { headers: { Prefer: "wait=20" } });
+  expect(run.body.error.code).toBe("model_unavailable");
+  await expect.poll(failuresOf({ run_id: run.body.id, code: "upstream_error" })).not.toHaveLength(0);
 });
 
 test("an MCP server that cannot be used leaves a line without its name and its path, which may hold a key", async () => {
