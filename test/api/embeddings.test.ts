@@ -203,7 +203,7 @@ describe("POST /api/v1/embeddings (contract 4.14)", () => {
     const read = async () => (await fetch(`${service.url}/metrics`)).text();
     const of_model = 'provider="native",model="native/vectors"';
     const errors = `purser_upstream_errors_total{${of_model},code="upstream_error"}`;
-    const valueOf = (text: string, name: string) =>
+    const figureOf = (text: string, name: string) =>
       Number(
         text
           .split("\n")
@@ -216,7 +216,7 @@ describe("POST /api/v1/embeddings (contract 4.14)", () => {
     expect((await user.post(EMBEDDINGS, ask({ model: "native/vectors" }))).status).toBe(502);
     const after = await read();
     for (const name of [errors, `purser_upstream_duration_seconds_count{${of_model}}`]) {
-      expect.soft([name, valueOf(after, name) - valueOf(before, name)]).toEqual([name, 1]);
+      expect.soft([name, figureOf(after, name) - figureOf(before, name)]).toEqual([name, 1]);
     }
   });
 
