@@ -34,7 +34,7 @@ import { type AgentRow, type AgentsStore, createAgentsStore } from "./agents.sto
 import { createRetention } from "./retention.ts";
 import { scheduleKeyAfter } from "./schedule-key.ts";
 import type { ScheduleKeys } from "./schedule-keys.service.ts";
-import { permittedTools } from "./secret-bindings.ts";
+import { permittedTools, refuseUnusableSecrets } from "./secret-bindings.ts";
 import { createWaitingSchedules } from "./waiting-schedules.ts";
 
 export interface AgentsDeps {
@@ -162,19 +162,7 @@ function createCrud(deps: AgentsDeps & { store: AgentsStore }) {
       const why = "the operator has not allowed off (PURSER_SAFETY_OFF=allowed). Use strict or balanced";
       throw errors.invalidValue(param, `${param}: ${why}.`);
     }
-    const referred = secretsReferred(tools_config);
-    if (referred.length === 0) return;
-    const names = await secretNames(user_id);
-    for (const { name, path } of referred) {
-      const only_tool = names.get(name);
-      if (only_tool === null || only_tool === path[0]) continue;
-      const param = paramOf(["tools_config", ...path]);
-      const why =
-        only_tool === undefined
-          ? `you have no secret named ${name}. POST /api/v1/secrets stores one`
-          : `${name} is a secret of type oauth, which only the tool ${only_tool} can use. Name a secret of type value`;
-      throw errors.invalidValue(param, `${param}: ${why}.`);
-    }
+    if (secretsReferred(tools_config).length > 0) refuseUnusableSecrets(tools_config, await secretNames(user_id));
   };
 
   return {

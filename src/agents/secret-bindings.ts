@@ -1,12 +1,18 @@
 import { isDeepStrictEqual } from "node:util";
 import type { Caller } from "../contract/caller.ts";
 import { isWithinHosts } from "../contract/hosts.ts";
-import { type ShownToolsConfig, secretBindings, type ToolSecretBinding, type ToolsConfig } from "../contract/tools.ts";
+import {
+  type ShownToolsConfig,
+  secretBindings,
+  secretsReferred,
+  type ToolSecretBinding,
+  type ToolsConfig,
+} from "../contract/tools.ts";
 import { paramOf } from "../contract/validation.ts";
 import { errors } from "../errors.ts";
 import { stableJson } from "../platform/json.ts";
 
-/** Which bindings of secrets a caller may see, keep and write in an agent's tools_config: contract 3. */
+/** Which bindings of secrets a caller may see, keep and write in an agent's tools_config, and which can work: contract 3, 7. */
 
 type Scopes = Pick<Caller, "scopes">;
 
@@ -32,6 +38,23 @@ export function shownTo<Shown extends { tools_config: ShownToolsConfig; secrets_
   if (scopes.includes("secrets:read")) return shown;
   const hidden = { ...shown, tools_config: withoutNames(shown.tools_config) };
   return shown.secrets_used === undefined ? hidden : { ...hidden, secrets_used: [] };
+}
+
+/**
+ * Throws 400 for a secret that its tool cannot use. `only_tools`: the names of the user's secrets, with the only tool that
+ * may use the secret; null: every tool.
+ */
+export function refuseUnusableSecrets(config: ShownToolsConfig, only_tools: ReadonlyMap<string, string | null>): void {
+  for (const { name, path } of secretsReferred(config)) {
+    const only_tool = only_tools.get(name);
+    if (only_tool === null || only_tool === path[0]) continue;
+    const param = paramOf(["tools_config", ...path]);
+    const why =
+      only_tool === undefined
+        ? `you have no secret named ${name}. POST /api/v1/secrets stores one`
+        : `${name} is a secret of type oauth, which only the tool ${only_tool} can use. Name a secret of type value`;
+    throw errors.invalidValue(param, `${param}: ${why}.`);
+  }
 }
 
 function unknownBinding(path: readonly PropertyKey[]): Error {
