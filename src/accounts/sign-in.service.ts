@@ -42,6 +42,7 @@ interface SignedUpBegun extends Begun {
 }
 
 type Hashed = Pick<NewPassword, "hash" | "proven_email">;
+type NewUser = Hashed & { email: string };
 
 interface Credentials {
   email: string;
@@ -90,15 +91,12 @@ export async function createSignIn(options: SignInOptions) {
   };
   /** The address that a used link proves. None without a mail server: the operator read the link in the log and handed it on. */
   const provenByLink = (email: string) => (mailer.delivery === "mail" ? email : null);
-  const makeUser = async (
-    tx: Tx,
-    { email, hash, proven_email }: Hashed & { email: string },
-  ): Promise<SignedUpBegun> => {
+  const makeUser = async (tx: Tx, { email, ...password }: NewUser): Promise<SignedUpBegun> => {
     const user = { id: newId(), email, created_at: clock.now() };
     if (!(await store.insertUser(tx, user))) throw errors.emailTaken();
-    await store.setPassword(tx, { user_id: user.id, hash, now: user.created_at, proven_email });
+    await store.setPassword(tx, { user_id: user.id, now: user.created_at, ...password });
     const trial = await options.openAccount(tx, user);
-    const { token, signed_in } = await begin(tx, user, hash);
+    const { token, signed_in } = await begin(tx, user, password.hash);
     return { token, signed_in: { ...signed_in, trial } };
   };
   /** A new password ends every session and all links that would set another password. */
