@@ -39,6 +39,9 @@ const FORMER: Readonly<Record<string, string>> = {
   "1022_unpaid_orders.sql": "9937e8479f6f77f72abc7348da730d73408a0ab3e0a2fbbacddb6cf4aa1c131d",
 };
 
+/** Former names of migrations, under which development versions have applied them. */
+const RENAMED: Readonly<Record<string, string>> = { "1022_notice_mails.sql": "1023_notice_mails.sql" };
+
 /** A migration as the table schema_migration has it. */
 export interface AppliedMigration {
   name: string;
@@ -248,9 +251,12 @@ async function readHistory(connection: SqlConnection): Promise<AppliedMigration[
   return readMigrationHistory((statement) => connection.query<never>(statement).then(({ rows }) => rows));
 }
 
-/** The migrations that a database has, for a copy of it. */
-export function readMigrationHistory(run: RunSql): Promise<AppliedMigration[]> {
-  return run<AppliedMigration>({ text: `select name, sha256 from schema_migration order by name collate "C"` });
+/** The migrations that a database has, by their present names, for a copy of it. */
+export async function readMigrationHistory(run: RunSql): Promise<AppliedMigration[]> {
+  const rows = await run<AppliedMigration>({ text: "select name, sha256 from schema_migration" });
+  return rows
+    .map(({ name, sha256 }) => ({ name: RENAMED[name] ?? name, sha256 }))
+    .sort((a, b) => (a.name < b.name ? -1 : 1));
 }
 
 /**

@@ -385,3 +385,11 @@ it.each(["1001_price_classes.sql", "1004_cancelled_runs.sql"])(
     expect(text.match(/ not valid\b/g)).toHaveLength(text.match(/\bcheck \(/g)?.length ?? 0);
   },
 );
+
+it("a database that a development version has migrated under the former name of a migration starts", async () => {
+  database = await createTestDatabase();
+  await script("delete from schema_migration where name = '1022_unpaid_orders.sql'");
+  await script("update schema_migration set name = '1022_notice_mails.sql' where name = '1023_notice_mails.sql'");
+  await start();
+  await start();
+});
