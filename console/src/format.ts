@@ -67,6 +67,15 @@ export function dayForInput(at: string): string {
   const [month, day] = [date.getMonth() + 1, date.getDate()].map((part) => String(part).padStart(2, "0"));
   return `${String(date.getFullYear()).padStart(4, "0")}-${month}-${day}`;
 }
+/** The instants of a filter's days in the browser's zone: from the start of the first to the end of the last. */
+export function period(from: string | undefined, to: string | undefined) {
+  const midnight = (date: string | undefined, days: number) => {
+    const at = new Date(`${date}T00:00:00`);
+    at.setDate(at.getDate() + days);
+    return Number.isNaN(at.getTime()) ? undefined : at.toISOString();
+  };
+  return { from: midnight(from, 0), to: midnight(to, 1) };
+}
 export const day = (at: string): string => dateOnly.format(new Date(at));
 const monthAndDay = new Intl.DateTimeFormat(LOCALE, { month: "short", day: "numeric", timeZone: "UTC" });
 /** A UTC day such as `2026-03-01`, without its year. */

@@ -106,6 +106,8 @@ const agent = createRoute({
     ...choice(search, "tab", ["runs", "schedule", "settings"]),
     ...choice(search, "status", FILTER_STATUSES),
     ...choice(search, "trigger", ["schedule", "manual", "chat"]),
+    ...text(search, "from"),
+    ...text(search, "to"),
   }),
 });
 const editAgent = createRoute({

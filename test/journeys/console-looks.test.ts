@@ -131,3 +131,19 @@ it("the operator reads in words why runs failed", async () => {
   await runs.getByRole("row", { name: /Failing user failed The model was unavailable/ }).waitFor();
   expect(await heightOf(runs.getByRole("row", { name: LONG_NAME }).getByText(/[AP]M$/))).toBeLessThan(25);
 });
+
+it("the runs of a day are found by its date", async () => {
+  await signUp(context, site.service, "day@example.com");
+  const id = await create("Daily");
+  await person("POST", `/agents/${id}/runs`);
+  await page.goto(`${site.service.url}/agents/${id}?from=2020-01-01&to=2020-01-31`);
+  await shows(page, "No runs match these filters");
+  await page.getByLabel("To").fill(new Date(Date.now() + 86_400_000).toISOString().slice(0, 10));
+  await page
+    .getByRole("row")
+    .getByText(/queued|running|succeeded/)
+    .first()
+    .waitFor();
+  await page.getByLabel("From").fill("2999-01-01");
+  await shows(page, "No runs match these filters");
+});

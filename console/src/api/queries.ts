@@ -176,7 +176,10 @@ export const agentsQuery = (name: string) =>
     ({ last_run }) => last_run?.status,
   );
 
-type RunFilters = Pick<NonNullable<CallOptions<"GET /api/v1/agents/{id}/runs">["query"]>, "status" | "trigger">;
+type RunFilters = Pick<
+  NonNullable<CallOptions<"GET /api/v1/agents/{id}/runs">["query"]>,
+  "status" | "trigger" | "from" | "to"
+>;
 export const runsQuery = (id: string, filters: RunFilters): List<Run> =>
   liveList(
     listOf(["runs", id, "list", filters], async (page, signal) => {

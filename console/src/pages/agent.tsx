@@ -3,13 +3,14 @@ import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router"
 import { useState } from "react";
 import { call } from "../api/client.ts";
 import { type Agent, agentQuery, occurrencesQuery, type Run, runsQuery, stale } from "../api/queries.ts";
-import { ago, duration, instant, number } from "../format.ts";
+import { ago, duration, instant, number, period } from "../format.ts";
 import { AgentSettings } from "../parts/agent-settings.tsx";
 import { FILTER_STATUSES } from "../run-words.ts";
 import { OWN_ZONE, ownTime, scheduleInWords, wallTime } from "../schedule-words.ts";
 import { scheduleReason } from "../service-words.ts";
 import { Badge, Button, buttonClass, Callout, Card, Empty, PageHeader, Status, Tabs } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
+import { DayField } from "../ui/fields.tsx";
 import { Icon } from "../ui/icons.tsx";
 import { type Column, PagedTable } from "../ui/list.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
@@ -163,47 +164,38 @@ const STATUSES = [ANY, ...FILTER_STATUSES.map((status) => [status, status] as co
 const TRIGGERS = [ANY, ["manual", "you"], ["schedule", "schedule"], ["chat", "chat"]] as const;
 
 function Runs({ id, onRun, busy }: { id: string; onRun: () => void; busy: boolean }) {
-  const { status, trigger } = useSearch({ from: "/signed-in/agents/$id" });
+  const { status, trigger, from, to } = useSearch({ from: "/signed-in/agents/$id" });
   const navigate = useNavigate({ from: "/agents/$id" });
-  const filtered = status !== undefined || trigger !== undefined;
+  const chosen = Object.entries({ status, trigger, ...period(from, to) }).filter(([, value]) => value !== undefined);
+  const set = (name: string) => (value: string) =>
+    void navigate({ search: (old) => ({ ...old, [name]: value === "" ? undefined : value }) as never, replace: true });
   return (
     <Card flush>
-      <div className="flex flex-wrap gap-3 border-b border-line px-4 py-3">
+      <div className="grid grid-cols-2 gap-3 border-b border-line px-4 py-3 sm:flex sm:flex-wrap">
         <SelectField
           label="Status"
-          className="w-36"
+          className="w-full sm:w-36"
           value={status ?? ""}
           options={STATUSES}
-          onValue={(value) =>
-            void navigate({
-              search: (old) => ({ ...old, status: value === "" ? undefined : value }) as never,
-              replace: true,
-            })
-          }
+          onValue={set("status")}
         />
         <SelectField
           label="Started by"
-          className="w-36"
+          className="w-full sm:w-36"
           value={trigger ?? ""}
           options={TRIGGERS}
-          onValue={(value) =>
-            void navigate({
-              search: (old) => ({ ...old, trigger: value === "" ? undefined : value }) as never,
-              replace: true,
-            })
-          }
+          onValue={set("trigger")}
         />
+        <DayField label="From" value={from ?? ""} onValue={set("from")} />
+        <DayField label="To" value={to ?? ""} onValue={set("to")} />
       </div>
       <PagedTable
         label="Runs"
-        query={runsQuery(id, {
-          ...(status === undefined ? {} : { status }),
-          ...(trigger === undefined ? {} : { trigger }),
-        })}
+        query={runsQuery(id, Object.fromEntries(chosen))}
         columns={runColumns(id)}
         keyOf={(run) => run.id}
         empty={
-          filtered ? (
+          chosen.length > 0 ? (
             <Empty icon="play" title="No runs match these filters">
               Choose other filters.
             </Empty>

@@ -1,12 +1,11 @@
 import { useMutation } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import { useEffect, useState } from "react";
 import { addressOf, download } from "../api/client.ts";
 import { type LedgerFilters, type Transaction, transactionsQuery } from "../api/queries.ts";
-import { instant, number, words } from "../format.ts";
+import { instant, number, period, words } from "../format.ts";
 import { AgentPicker } from "../ui/agent-picker.tsx";
 import { Button, Card, Empty } from "../ui/basics.tsx";
-import { LAST_DAY, TextField } from "../ui/fields.tsx";
+import { DayField } from "../ui/fields.tsx";
 import { type Column, PagedTable } from "../ui/list.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 import { confirmSaved } from "../ui/saved.tsx";
@@ -69,53 +68,13 @@ const COLUMNS: Column<Transaction>[] = [
   { title: "Balance", wide: true, numeric: true, cell: ({ balance_after }) => number(balance_after) },
 ];
 
-/** The days in the address as instants. `to` includes the whole day. */
-function filtersOf(search: {
-  type?: string;
-  agent_id?: string;
-  run_id?: string;
-  from?: string;
-  to?: string;
-}): LedgerFilters {
-  const { from, to, ...rest } = search;
-  const midnight = (date: string, days: number) => {
-    const at = new Date(`${date}T00:00:00`);
-    at.setDate(at.getDate() + days);
-    return Number.isNaN(at.getTime()) ? undefined : at.toISOString();
-  };
-  const instants = {
-    from: from === undefined ? undefined : midnight(from, 0),
-    to: to === undefined ? undefined : midnight(to, 1),
-  };
-  return Object.fromEntries(
-    Object.entries({ ...rest, ...instants }).filter(([, value]) => value !== undefined),
-  ) as LedgerFilters;
-}
-
-interface DayProps {
-  label: string;
-  value: string;
-  onValue: (value: string) => void;
-}
-/** A day of the filter. A year that is half typed is a date too, such as 0020: the filter waits for the rest. */
-function DayField({ label, value, onValue }: DayProps) {
-  const [text, setText] = useState(value);
-  useEffect(() => setText(value), [value]);
-  const take = (typed: string) => {
-    setText(typed);
-    if (typed === "" || typed >= "1000") onValue(typed);
-  };
-  return <TextField label={label} type="date" max={LAST_DAY} className="w-full sm:w-40" value={text} onValue={take} />;
-}
-
 /** All ledger lines, with filters and a CSV download. */
 export function LedgerTab() {
   const { type, agent_id, run_id, from, to, why, line } = useSearch({ from: "/signed-in/billing" });
   const navigate = useNavigate({ from: "/billing" });
-  const search = Object.fromEntries(
-    Object.entries({ type, agent_id, run_id, from, to }).filter(([, value]) => value !== undefined),
-  );
-  const filters = filtersOf(search);
+  const filters = Object.fromEntries(
+    Object.entries({ type, agent_id, run_id, ...period(from, to) }).filter(([, value]) => value !== undefined),
+  ) as LedgerFilters;
   const set = (name: string) => (value: string) =>
     void navigate({ search: (old) => ({ ...old, [name]: value === "" ? undefined : value }) as never, replace: true });
   const save = useMutation({

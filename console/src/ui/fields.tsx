@@ -144,6 +144,22 @@ export function DollarField({ least_cents, ...field }: TextFieldProps & { least_
   return <TextField {...field} required inputMode="decimal" ref={(input) => input?.setCustomValidity(wrong)} />;
 }
 
+interface DayProps {
+  label: string;
+  value: string;
+  onValue: (value: string) => void;
+}
+/** A day of a filter. A year that is half typed is a date too, such as 0020: the filter waits for the rest. */
+export function DayField({ label, value, onValue }: DayProps) {
+  const [text, setText] = useState(value);
+  useEffect(() => setText(value), [value]);
+  const take = (typed: string) => {
+    setText(typed);
+    if (typed === "" || typed >= "1000") onValue(typed);
+  };
+  return <TextField label={label} type="date" max={LAST_DAY} className="w-full sm:w-40" value={text} onValue={take} />;
+}
+
 interface AreaFieldProps extends Omit<TextFieldProps, "onInput" | "type"> {
   rows?: number;
   mono?: boolean;
