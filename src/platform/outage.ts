@@ -2,7 +2,7 @@ import { monotonicMs } from "./clock.ts";
 import type { DatabaseState } from "./db.ts";
 import type { Log } from "./log.ts";
 import { NODE_CONNECTIONS } from "./sql-connection.ts";
-import { isDiskFull, isOutage } from "./sql-state.ts";
+import { exceededLimit, isDiskFull, isOutage } from "./sql-state.ts";
 
 /** Statements that succeed when a database in that state works again. On a full disk they take new space. */
 export const PROBES: Record<DatabaseState, string> = {
@@ -20,6 +20,12 @@ const LINES: Record<Exclude<DatabaseState, "up">, string> = {
   disk_full: "the disk of the database is full: free space. Until then writes fail, and reads go on",
 };
 
+const LIMITS = {
+  shared_memory:
+    "a query needs more shared memory than the database has: enlarge its /dev/shm (of a container: shm_size, --shm-size)",
+  temporary_files: "a query needs larger temporary files than temp_file_limit of the database allows: raise it",
+};
+
 /** What the operator can do while the database is away. */
 function adviceOf(code = ""): string {
   if (code === "53300") {
@@ -32,7 +38,7 @@ function adviceOf(code = ""): string {
 
 /**
  * The state of the database as this node sees it. Logs one line when the database becomes unavailable, one when its disk
- * is the cause, and one when it is back; failed statements are not logged. `probe` resolves when the database works again.
+ * is the cause, and one when it is back. Of failed statements, those that exceeded a limit of the server are logged. `probe` resolves when the database works again.
  */
 export function createOutage({ log, probe }: { log: Log; probe(state: DatabaseState): Promise<unknown> }) {
   let state: DatabaseState = "up";
@@ -60,6 +66,8 @@ export function createOutage({ log, probe }: { log: Log; probe(state: DatabaseSt
     state: () => state,
     /** Counts a failed statement or connection. Errors of the statement itself are no outage. */
     failed(error: unknown): void {
+      const limit = exceededLimit(error);
+      if (limit !== null) log.error({ code: (error as { code?: string }).code }, LIMITS[limit]);
       if (!isOutage(error)) return;
       failed_ms = monotonicMs();
       failures += 1;

@@ -43,7 +43,17 @@ export function isUndone(error: unknown): boolean {
 
 /** disk_full */
 export function isDiskFull(error: unknown): boolean {
-  return codeOf(error) === "53100";
+  return codeOf(error) === "53100" && exceededLimit(error) === null;
+}
+
+/**
+ * The limit of the server that one large query exceeded: configuration_limit_exceeded (`temp_file_limit`), or the shared
+ * memory of parallel queries, 64 MB in most containers. PostgreSQL reports that as disk_full, from its `dsm_impl_posix`.
+ */
+export function exceededLimit(error: unknown): "shared_memory" | "temporary_files" | null {
+  if (codeOf(error) === "53400") return "temporary_files";
+  const routine = (error as { routine?: unknown } | null)?.routine;
+  return typeof routine === "string" && routine.startsWith("dsm_impl") ? "shared_memory" : null;
 }
 
 /**
@@ -77,7 +87,8 @@ function isProgramError(error: unknown): boolean {
 
 /** Whether the error shows that the database as a whole does not work now. */
 export function isOutage(error: unknown): boolean {
-  return !isRefusal(error) && !isProgramError(error) && !ONE_STATEMENT.test(codeOf(error));
+  const is_one_statement = ONE_STATEMENT.test(codeOf(error)) || exceededLimit(error) !== null;
+  return !isRefusal(error) && !isProgramError(error) && !is_one_statement;
 }
 
 /**

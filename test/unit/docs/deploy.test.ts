@@ -77,6 +77,16 @@ describe("the container", () => {
   });
 });
 
+describe("compose.yaml", () => {
+  it("gives PostgreSQL the shared memory of its largest query: three processes with twice 64 MB each", () => {
+    expect(Number.parseInt(compose.services.postgres.shm_size, 10)).toBeGreaterThan(3 * 2 * 64);
+  });
+
+  it.each(["purser", "postgres"])("limits the log of %s, so that it does not fill the database's disk", (name) => {
+    expect(compose.services[name].logging).toMatchObject({ driver: "json-file", options: { "max-size": "50m" } });
+  });
+});
+
 describe("the image's health check", () => {
   const command: string[] = JSON.parse(
     /CMD (\["\/opt\/purser\/node_modules.*\])$/m.exec(text("Dockerfile"))?.[1] ?? "[]",

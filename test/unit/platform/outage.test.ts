@@ -35,3 +35,16 @@ test.each([
   outage.close();
   expect(lines.join()).toContain(`statements fail until it is back. ${advice}`);
 });
+
+test.each([
+  ["shared memory", { code: "53100", routine: "dsm_impl_posix" }, /enlarge its \/dev\/shm/],
+  ["temporary files", { code: "53400", routine: "FileWrite" }, /temp_file_limit/],
+])("a query that exceeds the server's %s is no outage, and its line names the remedy", (_, fields, advice) => {
+  const lines: { msg: string }[] = [];
+  const log = createLog("info", null, (line) => void lines.push(JSON.parse(line)));
+  const outage = createOutage({ log, probe: async () => {} });
+  outage.failed(Object.assign(new Error("could not resize shared memory segment"), fields));
+  expect(outage.state()).toBe("up");
+  outage.close();
+  expect(lines).toEqual([expect.objectContaining({ level: 50, code: fields.code, msg: expect.stringMatching(advice) })]);
+});
