@@ -51,7 +51,12 @@ async function cancel(source: Db): Promise<number> {
     return 0;
   }
   await endTransfer(source.query);
-  say(`cancelled: the service starts on embedded storage again. Delete the database ${transfer.other}`);
+  // A copy that is not complete cannot have been in use.
+  say(
+    transfer.phase === "finished"
+      ? `cancelled: the service starts on embedded storage again, as it was at the move. If it has started on ${transfer.other} since then, stop it there and keep that database: its charges, payments, runs and users since the move are only there`
+      : `cancelled: the service starts on embedded storage again. Delete the database ${transfer.other}`,
+  );
   return 0;
 }
 

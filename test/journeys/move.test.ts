@@ -151,6 +151,15 @@ describe("move", () => {
     expect((await service.ended).code).toBe(0);
   });
 
+  it("that is cancelled after its end says what is only in the new database, and does not say to delete it", async () => {
+    const { code, stdout } = await runPurser(["move", "--cancel"], env);
+    expect([code, stdout]).toEqual([
+      0,
+      expect.stringMatching(/^cancelled: .* If it has started on postgres:\S+ since then, stop it there and keep that/),
+    ]);
+    expect(stdout).not.toMatch(/delete/i);
+  });
+
   it("rejects a target that has tables, and changes nothing", async () => {
     const target = await newDatabase();
     await runSql(target, "create table another (id integer)");
