@@ -1,6 +1,7 @@
 import { flushCompileCache } from "node:module";
 import { hostname } from "node:os";
 import type { App } from "./app.ts";
+import { watchNames } from "./commands/setting-faults.ts";
 import { type Config, ConfigError, listeningError, metricsListeningError, readConfig } from "./config.ts";
 import { SHUTDOWN_SECONDS } from "./constants.ts";
 import type { listen as Listen } from "./http/listen.ts";
@@ -27,7 +28,9 @@ function fail(code: number, message: string): never {
 
 function configuration() {
   try {
-    return readConfig(process.env);
+    const { watched, unknown } = watchNames(process.env);
+    const config = readConfig(watched);
+    return { config, warnings: [...config.warnings, ...unknown()] };
   } catch (error) {
     if (error instanceof ConfigError) fail(2, error.message);
     throw error;
@@ -35,12 +38,12 @@ function configuration() {
 }
 
 async function main(): Promise<void> {
-  const config = configuration();
+  const { config, warnings } = configuration();
   const node = `${hostname()}-${process.pid}`;
   const log = createLog(config.log_level, { node, role: config.role, version: RELEASE });
   exitOnUncaught(log);
   const signals = createSignals(log);
-  for (const warning of config.warnings) log.warn(warning);
+  for (const warning of warnings) log.warn(warning);
   // Imported late, so that a wrong Node version or setting is reported before a module fails to load.
   const [{ createApp }, { checkAddress, listen }] = await Promise.all([import("./app.ts"), import("./http/listen.ts")]);
   await checkAddress(config).catch((error: Error) => {

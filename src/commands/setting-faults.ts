@@ -27,18 +27,11 @@ export function checkSettings(env: Env): CheckedSettings {
   const left: Record<string, string | undefined> = { ...env };
   const replaced = new Set<string>();
   const faults: string[] = [];
-  const names = new Set<string>();
-  // The names of all settings are the ones that are read.
-  const watched = new Proxy(left, {
-    get: (target, name) => {
-      names.add(String(name));
-      return target[String(name)];
-    },
-  });
+  const { watched, unknown } = watchNames(left);
   for (;;) {
     try {
       const config = readConfig(watched);
-      return { config, faults: [...faults, ...unknownNames(env, names), ...contradictions(config)], replaced };
+      return { config, faults: [...faults, ...unknown(), ...contradictions(config)], replaced };
     } catch (error) {
       if (!(error instanceof ConfigError)) throw error;
       faults.push(error.message, ...error.others);
@@ -48,6 +41,19 @@ export function checkSettings(env: Env): CheckedSettings {
       left[variable] = STAND_INS[variable];
     }
   }
+}
+
+/** `watched` is `env`. `unknown` has one line for each `PURSER_` variable that was not read from it: misspelt settings. */
+export function watchNames(env: Env): { watched: Env; unknown(): string[] } {
+  // The names of all settings are the ones that are read.
+  const names = new Set<string>();
+  const watched = new Proxy(env, {
+    get: (target, name) => {
+      names.add(String(name));
+      return target[String(name)];
+    },
+  });
+  return { watched, unknown: () => unknownNames(env, names) };
 }
 
 function unknownNames(env: Env, names: ReadonlySet<string>): string[] {
