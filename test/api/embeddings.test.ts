@@ -199,27 +199,6 @@ describe("POST /api/v1/embeddings (contract 4.14)", () => {
     expect(await settledBalance(user)).toBe(GRANT);
   });
 
-  it("calls of a provider are in its metrics, the failed ones by their code", async () => {
-    const read = async () => (await fetch(`${service.url}/metrics`)).text();
-    const of_model = 'provider="native",model="native/vectors"';
-    const errors = `purser_upstream_errors_total{${of_model},code="upstream_error"}`;
-    const figureOf = (text: string, name: string) =>
-      Number(
-        text
-          .split("\n")
-          .find((line) => line.startsWith(`${name} `))
-          ?.split(" ")[1] ?? 0,
-      );
-    const before = await read();
-    await user.post(EMBEDDINGS, ask({ model: "native/vectors" }));
-    upstream.answer(json({}, 500));
-    expect((await user.post(EMBEDDINGS, ask({ model: "native/vectors" }))).status).toBe(502);
-    const after = await read();
-    for (const name of [errors, `purser_upstream_duration_seconds_count{${of_model}}`]) {
-      expect.soft([name, figureOf(after, name) - figureOf(before, name)]).toEqual([name, 1]);
-    }
-  });
-
   it("a rejection of the provider names the field", async () => {
     const error = { message: "This model does not support specifying dimensions.", type: "invalid_request_error" };
     upstream.answer(json({ error: { ...error, param: null, code: null } }, 400));

@@ -4,7 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { parse } from "yaml";
-import { ask, type Lab, startLab } from "../support/lab.ts";
+import { openAiVectors } from "../support/embeddings.ts";
+import { ask, LAB_MODELS, type Lab, startLab } from "../support/lab.ts";
 import { completion, delta, events, json } from "../support/upstream.ts";
 
 const DEPLOY = join(import.meta.dirname, "../../deploy");
@@ -20,9 +21,18 @@ const queries = [
   ...rules.map(({ expr }) => expr),
 ];
 
+const VECTORS = {
+  id: "lab/vectors",
+  kind: "embedding",
+  input_rate: 1,
+  output_rate: 0,
+  max_output_tokens: undefined,
+  supports: undefined,
+};
+
 let lab: Lab;
 beforeAll(async () => {
-  lab = await startLab();
+  lab = await startLab([...LAB_MODELS, VECTORS]);
 });
 afterAll(() => lab.service.stop());
 const metrics = async () => (await fetch(`${lab.service.url}/metrics`)).text();
@@ -55,6 +65,19 @@ test("metrics have the route, the provider, the model, codes, holds, the databas
     expect.soft(text).toMatch(line);
   }
   await expect.poll(metrics).toMatch(/^purser_sweep_age_seconds\{source="expiries"\} \d/m);
+});
+
+test("metrics have the calls of embedding models, the failed ones by their code", async () => {
+  const user = await lab.service.newUser();
+  const asked = { model: "lab/vectors", input: "hello" };
+  lab.upstream.answer(openAiVectors(), json({ error: { message: "busy" } }, 500));
+  expect((await user.post("/api/v1/embeddings", asked)).status).toBe(200);
+  expect((await user.post("/api/v1/embeddings", asked)).status).toBe(502);
+  const text = await metrics();
+  expect(text).toMatch(/^purser_upstream_duration_seconds_count\{provider="lab",model="lab\/vectors"\} 1$/m);
+  expect(text).toMatch(
+    /^purser_upstream_errors_total\{provider="lab",model="lab\/vectors",code="upstream_error"\} 1$/m,
+  );
 });
 
 test("a running node has every metric that the dashboard and the alerts read", async () => {
