@@ -235,11 +235,16 @@ describe("SIGTERM (contract 1)", () => {
 });
 
 describe("a bad setting (contract 1)", () => {
-  it.runIf(!is_embedded)("with a misspelt name is named in the log of the start, because it has no effect", async () => {
-    const child = start({ ...place(), PURSER_SIGN_UP: "closed" });
-    await child.listening;
-    expect(child.stderr()).toContain('"PURSER_SIGN_UP: this is no setting, so it has no effect: did you mean PURSER_SIGNUP?"');
-  });
+  it.runIf(!is_embedded)(
+    "with a misspelt name is named in the log of the start, because it has no effect",
+    async () => {
+      const child = start({ ...place(), PURSER_SIGN_UP: "closed" });
+      await child.listening;
+      expect(child.stderr()).toContain(
+        '"PURSER_SIGN_UP: this is no setting, so it has no effect: did you mean PURSER_SIGNUP?"',
+      );
+    },
+  );
 
   const NEGATIVE_RATE = `providers:
   - { name: p, kind: openai-compatible, base_url: "http://x/v1" }

@@ -46,5 +46,7 @@ test.each([
   outage.failed(Object.assign(new Error("could not resize shared memory segment"), fields));
   expect(outage.state()).toBe("up");
   outage.close();
-  expect(lines).toEqual([expect.objectContaining({ level: 50, code: fields.code, msg: expect.stringMatching(advice) })]);
+  expect(lines).toEqual([
+    expect.objectContaining({ level: 50, code: fields.code, msg: expect.stringMatching(advice) }),
+  ]);
 });
