@@ -31,7 +31,7 @@ const PUBLIC_BYTES = 16_384;
 /** Far above Stripe's largest events (an invoice with many lines). Their signature covers the body's text. */
 const STRIPE_BYTES = TEXT_BYTES;
 const SANITIZE_BYTES = 1_048_576;
-const MODEL_BYTES = 33_554_432;
+export const MODEL_BYTES = 33_554_432;
 const EVERYWHERE = { depth: 64, key_bytes: 65_536 };
 const ORDINARY: JsonLimits = { ...EVERYWHERE, keys: 10_000, elements: 100_000 };
 const MODEL: JsonLimits = { ...EVERYWHERE, keys: 100_000, elements: 200_000 };

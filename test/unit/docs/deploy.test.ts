@@ -10,7 +10,9 @@ import { PodDisruptionBudget } from "kubernetes-models/policy/v1";
 import { Service } from "kubernetes-models/v1";
 import { describe, expect, it } from "vitest";
 import { parse, parseAllDocuments } from "yaml";
+import { CALL_MS } from "../../../src/completions/charge.ts";
 import { SHUTDOWN_SECONDS } from "../../../src/constants.ts";
+import { MODEL_BYTES } from "../../../src/http/body.ts";
 
 // The files of deploy/, checked by the tools that read them. Continuous integration installs the tools (.ci/run).
 
@@ -84,6 +86,23 @@ describe("compose.yaml", () => {
 
   it.each(["purser", "postgres"])("limits the log of %s, so that it does not fill the database's disk", (name) => {
     expect(compose.services[name].logging).toMatchObject({ driver: "json-file", options: { "max-size": "50m" } });
+  });
+});
+
+describe("the proxy of the installation guide", () => {
+  const nginx = () => /```nginx\n([\s\S]*?)```/.exec(text("../docs/operating/install.md"))?.[1] ?? "";
+
+  it("takes the largest body of a request", () => {
+    const [, megabytes] = /client_max_body_size (\d+)m;/.exec(nginx()) ?? [];
+    expect(Number(megabytes) * 1024 * 1024).toBeGreaterThanOrEqual(MODEL_BYTES);
+  });
+
+  it("waits longer than the longest call", () => {
+    expect(Number(/proxy_read_timeout (\d+)s;/.exec(nginx())?.[1])).toBeGreaterThan(CALL_MS / 1000);
+  });
+
+  it("hides the metrics", () => {
+    expect(nginx()).toContain("location = /metrics { return 404; }");
   });
 });
 

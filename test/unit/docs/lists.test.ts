@@ -84,3 +84,12 @@ it("the operator's guide names each of Stripe's events that Purser handles, and 
   expect([...listed.matchAll(/`([^`]+)`/g)].map(([, name]) => name).sort()).toEqual([...EVENT_TYPES].sort());
   expect(EVENT_TYPES.length).toBeLessThanOrEqual(20);
 });
+
+it("the operator's guide to causes quotes lines that the code logs", () => {
+  const section = text("docs/operating/README.md").split("### Find the cause")[1]?.split("\n### ")[0] ?? "";
+  const quoted = [...section.matchAll(/`((?:a|the) [^`]+?)(?: …)?`/g)].map((match) => match[1] ?? "");
+  const files = readdirSync("src", { recursive: true, encoding: "utf8" }).filter((file) => file.endsWith(".ts"));
+  const source = files.map((file) => text(`src/${file}`)).join("\n");
+  expect(quoted.length).toBeGreaterThan(3);
+  expect(quoted.filter((line) => !source.includes(line))).toEqual([]);
+});
