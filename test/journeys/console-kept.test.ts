@@ -62,7 +62,7 @@ it("typed changes of an agent stay when the session ends, and can be saved after
 });
 
 it("typed changes of an agent stay when another tab saves the agent, and the page says so; an untouched form is updated", async () => {
-  await signUp(context, site.service, "elsewhere@example.com");
+  await signUp(context, site.service, "two-editors@example.com");
   const id = await create("Shared");
   /** Returns to the tab again and again, until it shows `said`. */
   const looksUntil = (said: () => Promise<unknown>, expected: unknown) =>
@@ -243,4 +243,20 @@ it("the usage of agents beyond the first eight is shown as a sum, so that the ro
   const figures = (await rows.allTextContents()).map((text) => Number(/^(?:Agent \d|2 others)(\d+)$/.exec(text)?.[1]));
   expect(figures).toHaveLength(9);
   expect(figures.reduce((sum, figure) => sum + figure, 0)).toBe(total_cost_tokens);
+});
+
+it("a save does not replace changes from elsewhere before the person has seen that there are any", async () => {
+  await signUp(context, site.service, "unseen-changes@example.com");
+  const id = await create("Shared");
+  await page.goto(`${site.service.url}/agents/${id}/edit`);
+  await page.getByLabel("Description").fill("mine");
+  await person("PUT", `/agents/${id}`, { description: "theirs" });
+  const save = page.getByRole("button", { name: "Save agent" });
+  await save.click();
+  await shows(page, "Nothing was saved yet. To replace the other changes, save again.");
+  await shows(page, "This agent was changed elsewhere after you opened it.");
+  expect((await person("GET", `/agents/${id}`)).description).toBe("theirs");
+  expect(await page.getByLabel("Description").inputValue()).toBe("mine");
+  await save.click();
+  await expect.poll(async () => (await person("GET", `/agents/${id}`)).description).toBe("mine");
 });

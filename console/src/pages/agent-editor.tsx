@@ -48,11 +48,11 @@ function Editor({ agent, openNewest }: EditorProps) {
   const changed = useCallback(() => JSON.stringify(saved_as.current) !== JSON.stringify(draft), [draft]);
   const change: Change = (changes) => setDraft((old) => ({ ...old, ...changes }));
   const save = useMutation({
-    mutationFn: () => {
+    mutationFn: async () => {
       const body = bodyOf(draft);
-      return agent === null
-        ? call("POST /api/v1/agents", { body })
-        : call("PUT /api/v1/agents/{id}", { params: { id: agent.id }, body });
+      if (agent === null) return call("POST /api/v1/agents", { body });
+      if (openNewest === undefined) await checkNewest(agent);
+      return call("PUT /api/v1/agents/{id}", { params: { id: agent.id }, body });
     },
     onSuccess: async (saved) => {
       saved_as.current = draft;
@@ -94,6 +94,12 @@ function Editor({ agent, openNewest }: EditorProps) {
       <LeaveGuard changed={changed} />
     </FormErrorProvider>
   );
+}
+
+/** Rejects if the agent was changed after it was opened, because a save would replace changes that the person has not seen. */
+async function checkNewest({ id, version }: Agent): Promise<void> {
+  const newest = await queryClient.fetchQuery({ ...agentQuery(id), staleTime: 0, retry: false });
+  if (newest.version > version) throw new Error("Nothing was saved yet. To replace the other changes, save again.");
 }
 
 /** Says that somebody else saved the agent meanwhile. Without changes here, the newer version is opened at once. */

@@ -23,3 +23,9 @@ test("messages about actions in the console name no fields, headers or addresses
   for (const error of shown_errors)
     expect(await shown(error), error.code).not.toMatch(/is_active|\/api\/|Authorization|-After/);
 });
+
+test("an adjustment of more tokens than the user has is explained without the name of a field", async () => {
+  expect(await shown(errors.adjustmentTooLarge(18))).toBe(
+    "The user has 18 tokens that no call holds, so no more can be taken. Enter at least -18.",
+  );
+});
