@@ -50,9 +50,13 @@ export interface KeyStatus extends ApiKeyRow {
   erased_at: Instant | null;
 }
 
-/** Returns a page of users. A `search` matches the address or the id; an empty one matches all. */
+/**
+ * A page of users. `search` matches a part of the address or the whole id, `email` the whole address; empty ones match
+ * all users.
+ */
 export interface UserPage {
   search: string;
+  email: string;
   limit: number;
   before_id: string | null;
 }
@@ -121,12 +125,13 @@ function userStatements(db: Db) {
         text: `select ${USER_COLUMNS} from users where id = $1`,
         values: [id],
       }),
-    users: ({ search, limit, before_id }: UserPage) =>
+    users: ({ search, email, limit, before_id }: UserPage) =>
       db.query<UserRow>({
         text: `select ${USER_COLUMNS} from users where erased_at is null
-            and ($1 = '' or strpos(lower(email), $1) > 0 or id::text = $1) and ($2::uuid is null or id < $2)
-          order by id desc limit $3`,
-        values: [search.toLowerCase(), before_id, limit],
+            and ($1 = '' or strpos(lower(email), $1) > 0 or id::text = $1)
+            and ($2 = '' or lower(email) = $2) and ($3::uuid is null or id < $3)
+          order by id desc limit $4`,
+        values: [search.toLowerCase(), email.toLowerCase(), before_id, limit],
       }),
     /** Returns the user and locks the row until the transaction ends. Only erasing takes a lock that stops inserts. */
     lockUser: (tx: Tx, id: string) =>

@@ -77,8 +77,9 @@ function userRoutes(router: HttpRouter, options: OperatorOptions): void {
     return c.json({ user: await userRecord(created.user), api_key }, 201);
   });
   router.openapi(contract.listUsers, async (c) => {
-    const { limit, cursor, search = "" } = c.req.valid("query");
-    const users = await accounts.users({ search, limit: limit + 1, before_id: decodeCursor(cursor, UUID_KEY) });
+    const { limit, cursor, search = "", email = "" } = c.req.valid("query");
+    const before_id = decodeCursor(cursor, UUID_KEY);
+    const users = await accounts.users({ search, email, limit: limit + 1, before_id });
     const { page, next_cursor } = pageOf(users, limit, (user) => user.id);
     return c.json({ users: await Promise.all(page.map(userRecord)), next_cursor }, 200);
   });
