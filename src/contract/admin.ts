@@ -58,7 +58,7 @@ export const listUsers = createRoute({
   request: {
     query: listQuerySchema.extend({
       search: textSchema(254).optional().openapi({ description: "a part of the address, or the whole id" }),
-      email: textSchema(254).optional().openapi({ description: "the whole address, in upper or lower case" }),
+      email: textSchema(254).min(1).optional().openapi({ description: "the whole address, in upper or lower case" }),
     }),
   },
   responses: {

@@ -227,6 +227,8 @@ describe("the operator API (contract 8)", () => {
     expect((await find("search=nobody@")).ids).toEqual([]);
     expect((await find("email=FINDX3@found.example")).ids).toEqual([made[0]]);
     expect((await find("email=X3@found.example")).ids, "a part of an address").toEqual([]);
+    const { status, body } = await service.admin.get("/api/v1/admin/users?email=");
+    expect([status, body.error?.param], "an unset variable of a script").toEqual([400, "email"]);
     const first = await find("search=found.example&limit=2");
     const rest = await find(`search=found.example&limit=2&cursor=${first.next_cursor}`);
     expect([...first.ids, ...rest.ids]).toEqual(made);
