@@ -10,8 +10,11 @@ const STAND_INS: Env = {
   STRIPE_SECRET_KEY: "sk_check",
   STRIPE_WEBHOOK_SECRET: "whsec_check",
 };
-/** Kubernetes sets these for each Service in the namespace, also for one with the name purser. */
-const OF_KUBERNETES = /^PURSER_(SERVICE|PORT)(_|$)/;
+/** Kubernetes sets these for each Service in the namespace, also for purser and purser-postgresql. */
+const OF_KUBERNETES = /^PURSER_(SERVICE|PORT)(_|$)|_SERVICE_(HOST|PORT)(_|$)|_PORT_\d+_(TCP|UDP|SCTP)(_|$)/;
+const ADDRESS_OF_KUBERNETES = /^(tcp|udp|sctp):\/\//;
+/** The guides store a client's API key in it. */
+const OF_CLIENTS = "PURSER_KEY";
 
 /** The settings, and every fault in them as one line. */
 export interface CheckedSettings {
@@ -58,14 +61,18 @@ export function watchNames(env: Env): { watched: Env; unknown(): string[] } {
 
 function unknownNames(env: Env, names: ReadonlySet<string>): string[] {
   const known = [...names].filter((name) => name.startsWith("PURSER_"));
-  const unknown = Object.keys(env).filter((name) => /^PURSER_[A-Z]/.test(name) && !OF_KUBERNETES.test(name));
+  const unknown = Object.keys(env).filter((name) => /^PURSER_[A-Z]/.test(name) && !names.has(name));
   return unknown
-    .filter((name) => !names.has(name))
+    .filter((name) => !isOfOthers(name, env[name]))
     .map((name) => {
       const [near] = nearestNames(name, known);
       const advice = near === undefined ? `remove it; settings are ${known.join(", ")}` : `did you mean ${near}?`;
       return `${name}: this is no setting, so it has no effect: ${advice}`;
     });
+}
+
+function isOfOthers(name: string, value = ""): boolean {
+  return OF_KUBERNETES.test(name) || ADDRESS_OF_KUBERNETES.test(value) || name === OF_CLIENTS;
 }
 
 /** Settings that do not fit together. A start only warns about some of them, or cannot know the intention. */

@@ -121,8 +121,16 @@ describe("--check of a broken configuration exits with 2 and says what to do", (
     }
   });
 
-  it("5: a misspelt PURSER_ name, but not the names that Kubernetes sets", async () => {
-    const problems = await problemsOf({ PURSER_DRAIN_SECOND: "60", PURSER_PORT_3000_TCP: "tcp://10.0.0.1:3000" });
+  it("5: a misspelt PURSER_ name, but not the names that Kubernetes sets, and not the key of a client", async () => {
+    const problems = await problemsOf({
+      PURSER_DRAIN_SECOND: "60",
+      PURSER_PORT_3000_TCP: "tcp://10.0.0.1:3000",
+      PURSER_POSTGRESQL_SERVICE_HOST: "10.0.0.2",
+      PURSER_POSTGRESQL_SERVICE_PORT_TCP_POSTGRESQL: "5432",
+      PURSER_POSTGRESQL_PORT: "tcp://10.0.0.2:5432",
+      PURSER_POSTGRESQL_PORT_5432_TCP_ADDR: "10.0.0.2",
+      PURSER_KEY: "purser_live_x",
+    });
     expect(problems).toEqual([
       "PURSER_DRAIN_SECOND: this is no setting, so it has no effect: did you mean PURSER_DRAIN_SECONDS?",
     ]);
