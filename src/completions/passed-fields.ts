@@ -25,6 +25,8 @@ function isEmptyList(value: unknown): boolean {
 /** The caller's names of lists of the chat completion, and of fields at the end of a name, such as `.tool_call_id`. */
 export interface Origins {
   messages: readonly string[];
+  /** The caller's indexes of a message's parts, if some of its parts are not in it. */
+  parts?: readonly (readonly number[] | undefined)[];
   tools: readonly string[];
   fields: ReadonlyMap<string, string>;
 }
@@ -34,9 +36,14 @@ export interface Origins {
  * `tools[2].name` if two tools before it were left out. `origins` has the caller's name of each entry. Null: the field
  * is in no such list.
  */
-export function callersParam(param: string, { fields, ...origins }: Origins): string | null {
-  const [, list, index, rest = ""] = /^(messages|tools)\[(\d+)\](?:\.function(?=\.|$))?(.*)$/.exec(param) ?? [];
+export function callersParam(param: string, { fields, parts, ...origins }: Origins): string | null {
+  const [, list, index, inside = ""] = /^(messages|tools)\[(\d+)\](?:\.function(?=\.|$))?(.*)$/.exec(param) ?? [];
   const origin = origins[list as keyof typeof origins]?.[Number(index)];
+  const places = list === "messages" ? parts?.[Number(index)] : undefined;
+  const rest = inside.replace(/^\.content\[(\d+)\]/, (own, at) => {
+    const place = places?.[Number(at)];
+    return place === undefined ? own : `.content[${place}]`;
+  });
   const [of_part, field] = [...fields].find(([end]) => rest.endsWith(end)) ?? ["", ""];
   return origin === undefined ? null : `${origin}${rest.slice(0, rest.length - of_part.length)}${field}`;
 }

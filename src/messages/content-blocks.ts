@@ -11,7 +11,10 @@ interface Conversation {
   messages: ChatMessage[];
   /** The caller's name of each message. */
   origins: string[];
+  /** The caller's indexes of a user message's parts. */
+  parts: (number[] | undefined)[];
 }
+type Push = (message: ChatMessage, origin: string, parts?: number[]) => void;
 type Fields = Record<string, unknown>;
 
 const OF_HOSTED_TOOLS = /^(?:server_tool_use|mcp_tool_use|.+_tool_result)$/;
@@ -29,10 +32,11 @@ export async function conversationOf(
   { system, messages }: MessagesRequest,
   openEnvelope: OpenEnvelope,
 ): Promise<Conversation> {
-  const conversation: Conversation = { messages: [], origins: [] };
-  const push = (message: ChatMessage, origin: string) => {
+  const conversation: Conversation = { messages: [], origins: [], parts: [] };
+  const push: Push = (message, origin, parts) => {
     conversation.messages.push(message);
     conversation.origins.push(origin);
+    conversation.parts.push(parts);
   };
   if (system !== undefined && system.length > 0) {
     push({ role: "system", content: contentOf(system as string | Block[], "system") }, "system");
@@ -53,14 +57,16 @@ export async function conversationOf(
 function pushUser(
   blocks: Block[],
   { role, origin }: { role: "user" | "system"; origin: string },
-  push: (message: ChatMessage, origin: string) => void,
+  push: Push,
 ): void {
   const rest: ContentPart[] = [];
+  const places: number[] = [];
   for (const [at, block] of blocks.entries()) {
     if (isOfHostedTool(block)) continue;
     const param = `${origin}.content[${at}]`;
     if (block.type !== "tool_result") {
       rest.push(partOf(block, param));
+      places.push(at);
       continue;
     }
     const { tool_use_id, content, is_error, cache_control } = block as Fields;
@@ -69,7 +75,7 @@ function pushUser(
     const message = { role: "tool" as const, tool_call_id: String(tool_use_id), content: shown };
     push({ ...message, ...hintOf(cache_control) } as ChatMessage, param);
   }
-  if (rest.length > 0) push({ role, content: simplified(rest) }, origin);
+  if (rest.length > 0) push({ role, content: simplified(rest) }, origin, places);
 }
 
 /** The mark of a list is last, so that a fault in a part is reported at the part's own place. */

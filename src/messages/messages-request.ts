@@ -34,7 +34,7 @@ const CONVERTED = new Set([
 /** The chat completion for a message. `openEnvelope` opens the caller's thinking blocks. Throws 400 for unknown blocks. */
 export async function chatRequestOf(asked: MessagesRequest, openEnvelope: OpenEnvelope): Promise<TranslatedMessage> {
   if (asked.thread !== undefined) throw errors.noMessageThreads();
-  const { messages, origins } = await conversationOf(asked, openEnvelope);
+  const { messages, origins, parts } = await conversationOf(asked, openEnvelope);
   const own = (asked.tools ?? []).filter(isExecutedByCaller);
   const functions = own.map(withSchema);
   refuseSameName(own, functions);
@@ -59,7 +59,7 @@ export async function chatRequestOf(asked: MessagesRequest, openEnvelope: OpenEn
     request,
     dropped_tools,
     ...needs,
-    paramOf: (param) => paramOf(param, { messages: origins, tools, fields: PART_FIELDS }),
+    paramOf: (param) => paramOf(param, { messages: origins, parts, tools, fields: PART_FIELDS }),
     ...native,
   };
 }

@@ -303,6 +303,18 @@ it.each([
     { role: "user", content: [{ type: "image", source: { type: "url", url: "https://a.example/a.png" } }] },
     "messages[1].content[0].source",
   ],
+  [
+    MESSAGES,
+    {
+      role: "user",
+      content: [
+        { type: "web_search_tool_result", tool_use_id: "x", content: [] },
+        { type: "text", text: "look" },
+        { type: "image", source: { type: "url", url: "https://a.example/a.png" } },
+      ],
+    },
+    "messages[1].content[2].source",
+  ],
 ])("%s: an error about a part names the caller's own field: %j", async (path, message, param) => {
   const list = [ASKED, message];
   const fields = path === RESPONSES ? { input: list } : { max_tokens: 500, messages: list };
