@@ -124,7 +124,8 @@ export async function findChargedAgents(
       select agent_id from given
       where exists (select from entry where entry.user_id = given.user_id and entry.agent_id = given.agent_id)
         or (user_id, agent_id) in (
-          select distinct user_id, agent_id from usage_daily where user_id in (select user_id from given)
+          select user_id, agent_id from usage_daily
+          where user_id in (select user_id from given) and agent_id in (select agent_id from given)
         )`,
     values: [JSON.stringify(agents)],
   });
