@@ -49,11 +49,12 @@ export function isDiskFull(error: unknown): boolean {
 /**
  * The limit of the server that one large query exceeded: configuration_limit_exceeded (`temp_file_limit`), or the shared
  * memory of parallel queries, 64 MB in most containers. PostgreSQL reports that as disk_full, from its `dsm_impl_posix`.
+ * Its `dsm_impl_mmap` writes files beside the data, so there the disk is full.
  */
 export function exceededLimit(error: unknown): "shared_memory" | "temporary_files" | null {
   if (codeOf(error) === "53400") return "temporary_files";
   const routine = (error as { routine?: unknown } | null)?.routine;
-  return typeof routine === "string" && routine.startsWith("dsm_impl") ? "shared_memory" : null;
+  return typeof routine === "string" && /^dsm_impl_(posix|sysv)/.test(routine) ? "shared_memory" : null;
 }
 
 /**

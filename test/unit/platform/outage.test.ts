@@ -4,11 +4,14 @@ import { createOutage } from "../../../src/platform/outage.ts";
 
 const refused = Object.assign(new Error("connect"), { code: "ECONNREFUSED" });
 const full = Object.assign(new Error("could not extend file"), { code: "53100" });
+/** With `dynamic_shared_memory_type = mmap`. */
+const full_memory_file = Object.assign(new Error("could not resize"), { code: "53100", routine: "dsm_impl_mmap" });
 const wrong = Object.assign(new Error("duplicate key"), { code: "23505" });
 
 test.each([
   ["that is away", [refused, refused], ["away"]],
   ["whose disk is full", [full, full], ["disk_full"]],
+  ["whose shared memory is files on a full disk", [full_memory_file], ["disk_full"]],
   ["that is away because its disk is full", [refused, full, refused, full], ["away", "disk_full"]],
   ["that rejects a statement", [wrong], []],
 ])("a database %s has one log line for each cause, with the remedy", (_, failures, expected) => {
