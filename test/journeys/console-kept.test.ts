@@ -260,3 +260,22 @@ it("a save does not replace changes from elsewhere before the person has seen th
   await save.click();
   await expect.poll(async () => (await person("GET", `/agents/${id}`)).description).toBe("mine");
 });
+
+it("a save whose answer was lost is no change from elsewhere: the next save succeeds", async () => {
+  await signUp(context, site.service, "lost-answer@example.com");
+  const id = await create("Lost");
+  await page.goto(`${site.service.url}/agents/${id}/edit`);
+  await page.getByLabel("Description").fill("mine");
+  await context.route(/\/api\/v1\/agents\/[^/]+$/, async (route) => {
+    if (route.request().method() !== "PUT") return route.fallback();
+    await route.fetch();
+    await route.abort();
+  });
+  const save = page.getByRole("button", { name: "Save agent" });
+  await save.click();
+  await shows(page, "The service cannot be reached.");
+  expect((await person("GET", `/agents/${id}`)).description).toBe("mine");
+  await context.unroute(/\/api\/v1\/agents\/[^/]+$/);
+  await save.click();
+  await page.getByRole("heading", { name: "Lost", exact: true, level: 1 }).waitFor();
+});

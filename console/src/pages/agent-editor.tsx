@@ -51,7 +51,7 @@ function Editor({ agent, openNewest }: EditorProps) {
     mutationFn: async () => {
       const body = bodyOf(draft);
       if (agent === null) return call("POST /api/v1/agents", { body });
-      if (openNewest === undefined) await checkNewest(agent);
+      if (openNewest === undefined) await checkNewest(agent, body);
       return call("PUT /api/v1/agents/{id}", { params: { id: agent.id }, body });
     },
     onSuccess: async (saved) => {
@@ -96,10 +96,14 @@ function Editor({ agent, openNewest }: EditorProps) {
   );
 }
 
-/** Rejects if the agent was changed after it was opened, because a save would replace changes that the person has not seen. */
-async function checkNewest({ id, version }: Agent): Promise<void> {
+/**
+ * Rejects if the agent was changed after it was opened, because a save would replace changes that the person has not seen.
+ * The same fields are the person's own: the answer to an earlier save was lost.
+ */
+async function checkNewest({ id, version }: Agent, body: ReturnType<typeof bodyOf>): Promise<void> {
   const newest = await queryClient.fetchQuery({ ...agentQuery(id), staleTime: 0, retry: false });
-  if (newest.version > version) throw new Error("Nothing was saved yet. To replace the other changes, save again.");
+  if (newest.version <= version || JSON.stringify(bodyOf(draftOf(newest))) === JSON.stringify(body)) return;
+  throw new Error("Nothing was saved yet. To replace the other changes, save again.");
 }
 
 /** Says that somebody else saved the agent meanwhile. Without changes here, the newer version is opened at once. */
