@@ -72,7 +72,8 @@ export function period(from: string | undefined, to: string | undefined) {
   const midnight = (date: string | undefined, days: number) => {
     const at = new Date(`${date}T00:00:00`);
     at.setDate(at.getDate() + days);
-    return Number.isNaN(at.getTime()) ? undefined : at.toISOString();
+    // The API takes years of four digits.
+    return Number.isNaN(at.getTime()) || at.getFullYear() > 9999 ? undefined : at.toISOString();
   };
   return { from: midnight(from, 0), to: midnight(to, 1) };
 }

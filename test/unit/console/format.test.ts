@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { ago, centsOf } from "../../../console/src/format.ts";
+import { ago, centsOf, period } from "../../../console/src/format.ts";
 
 const local = (day: number, hour: number, month = 10) => new Date(2026, month, day, hour);
 
@@ -31,4 +31,13 @@ test.each([
   ["", Number.NaN],
 ])("typed dollars %j are %s cents", (typed, cents) => {
   expect(centsOf(typed)).toBe(cents);
+});
+
+test("the days of a filter are those of the browser's zone, and the last day of a date field is no limit", () => {
+  expect(period("2026-03-01", "2026-03-01")).toEqual({
+    from: new Date(2026, 2, 1).toISOString(),
+    to: new Date(2026, 2, 2).toISOString(),
+  });
+  expect(period(undefined, "9999-12-31")).toEqual({ from: undefined, to: undefined });
+  expect(period("soon", "")).toEqual({ from: undefined, to: undefined });
 });
