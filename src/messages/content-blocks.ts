@@ -54,11 +54,7 @@ export async function conversationOf(
 }
 
 /** Results of tools are messages of their own, before the rest of the user's message. */
-function pushUser(
-  blocks: Block[],
-  { role, origin }: { role: "user" | "system"; origin: string },
-  push: Push,
-): void {
+function pushUser(blocks: Block[], { role, origin }: { role: "user" | "system"; origin: string }, push: Push): void {
   const rest: ContentPart[] = [];
   const places: number[] = [];
   for (const [at, block] of blocks.entries()) {
