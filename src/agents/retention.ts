@@ -10,7 +10,7 @@ import type { AgentsStore, DeletedAgent } from "./agents.store.ts";
 
 /** A deleted agent is kept this long with its runs, and its name longer if charges name it. No request can read the runs. */
 const DELETED_DAYS = 30;
-/** One that cost nothing: a loop of creates, runs and deletes would fill the disk. The charge of a call may come until then. */
+/** One without usage: a loop of creates, runs and deletes would fill the disk. The charge of a call may come until then. */
 const UNCHARGED_SECONDS = 3_600;
 /** Interval between two searches for old data. */
 const SEARCH_SECONDS = 3_600;
@@ -19,7 +19,8 @@ const BATCHES = 10;
 /** Deleted agents whose runs are deleted together. */
 const AGENTS = 100;
 
-const NO_AGENT: DeletedAgent = { deleted_at: "1970-01-01T00:00:00.000Z", user_id: NIL_ID, id: NIL_ID };
+/** A cursor before all agents that were deleted at this instant or later. */
+const cursorAt = (deleted_at: Instant): DeletedAgent => ({ deleted_at, user_id: NIL_ID, id: NIL_ID });
 const keyOf = ({ user_id, id }: DeletedAgent): AgentKey => ({ user_id, agent_id: id });
 
 /**
@@ -42,8 +43,9 @@ export function createRetention(deps: {
   let next_search_at: Instant | null = null;
   let pruned_to: Parameters<Runs["pruneRuns"]>[0]["after"] = null;
   /** Cursors of the searches for deleted agents. A deleted agent is never restored, so neither search finds one twice. */
-  let deleted_to = NO_AGENT;
-  let uncharged_to = NO_AGENT;
+  let deleted_to = cursorAt("1970-01-01T00:00:00.000Z");
+  // The first search finds those that were deleted before.
+  let uncharged_to = cursorAt(addDays(clock.now(), -DELETED_DAYS));
 
   /** Deletes runs and settings of deleted agents, and their names if nothing needs them. True: runs remain. */
   const forget = async (agents: readonly DeletedAgent[]): Promise<boolean> => {

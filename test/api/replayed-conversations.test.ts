@@ -315,6 +315,11 @@ it.each([
     },
     "messages[1].content[2].source",
   ],
+  [
+    MESSAGES,
+    { role: "user", content: [{ type: "tool_result", tool_use_id: "x", content: [{ type: "tool_reference" }] }] },
+    "messages[1].content[0].content[0].tool_name",
+  ],
 ])("%s: an error about a part names the caller's own field: %j", async (path, message, param) => {
   const list = [ASKED, message];
   const fields = path === RESPONSES ? { input: list } : { max_tokens: 500, messages: list };

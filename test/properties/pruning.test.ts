@@ -142,7 +142,7 @@ test("of a user's failed and cancelled runs the newest 10,000 stay, and older on
 
 test.each([
   ["30 days after it, and not its row, whose name a charge needs", true, 29, 31],
-  ["an hour after it if it cost nothing, and its row, and versions that an earlier release left", false, 0.04, 0.09],
+  ["an hour after it if it has no usage, and its row, and versions that an earlier release left", false, 0.04, 0.09],
 ])("runs and the webhook key of a deleted agent go %s", async (_what, is_charged, days_before, days_after) => {
   await ended();
   const { user_id, agent_id } = queue.agent;
