@@ -162,7 +162,8 @@ function createCrud(deps: AgentsDeps & { store: AgentsStore }) {
       const why = "the operator has not allowed off (PURSER_SAFETY_OFF=allowed). Use strict or balanced";
       throw errors.invalidValue(param, `${param}: ${why}.`);
     }
-    if (secretsReferred(tools_config).length > 0) refuseUnusableSecrets(tools_config, await secretNames(user_id));
+    const referred = secretsReferred(tools_config);
+    if (referred.length > 0) refuseUnusableSecrets(referred, await secretNames(user_id));
   };
 
   return {

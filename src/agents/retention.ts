@@ -44,7 +44,7 @@ export function createRetention(deps: {
   let pruned_to: Parameters<Runs["pruneRuns"]>[0]["after"] = null;
   /** Cursors of the searches for deleted agents. A deleted agent is never restored, so neither search finds one twice. */
   let deleted_to = cursorAt("1970-01-01T00:00:00.000Z");
-  // The first search finds those that were deleted before.
+  // `pruneDeleted` finds agents that were deleted before this.
   let uncharged_to = cursorAt(addDays(clock.now(), -DELETED_DAYS));
 
   /** Deletes runs and settings of deleted agents, and their names if nothing needs them. True: runs remain. */

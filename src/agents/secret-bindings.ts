@@ -4,7 +4,7 @@ import { isWithinHosts } from "../contract/hosts.ts";
 import {
   type ShownToolsConfig,
   secretBindings,
-  secretsReferred,
+  type secretsReferred,
   type ToolSecretBinding,
   type ToolsConfig,
 } from "../contract/tools.ts";
@@ -44,8 +44,11 @@ export function shownTo<Shown extends { tools_config: ShownToolsConfig; secrets_
  * Throws 400 for a secret that its tool cannot use. `only_tools`: the names of the user's secrets, with the only tool that
  * may use the secret; null: every tool.
  */
-export function refuseUnusableSecrets(config: ShownToolsConfig, only_tools: ReadonlyMap<string, string | null>): void {
-  for (const { name, path } of secretsReferred(config)) {
+export function refuseUnusableSecrets(
+  referred: ReturnType<typeof secretsReferred>,
+  only_tools: ReadonlyMap<string, string | null>,
+): void {
+  for (const { name, path } of referred) {
     const only_tool = only_tools.get(name);
     if (only_tool === null || only_tool === path[0]) continue;
     const param = paramOf(["tools_config", ...path]);

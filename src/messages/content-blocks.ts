@@ -169,7 +169,7 @@ function partOf(block: Block | ResultPart, param: string): ContentPart {
     }
     case "tool_reference":
       if (typeof fields.tool_name !== "string") throw errors.missingField(`${param}.tool_name`);
-      return { type: "text", text: `The tool ${String(fields.tool_name)} can be called now.`, ...hint };
+      return { type: "text", text: `The tool ${fields.tool_name} can be called now.`, ...hint };
     default:
       throw errors.invalidValue(
         `${param}.type`,

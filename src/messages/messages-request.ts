@@ -35,11 +35,13 @@ const CONVERTED = new Set([
 export async function chatRequestOf(asked: MessagesRequest, openEnvelope: OpenEnvelope): Promise<TranslatedMessage> {
   if (asked.thread !== undefined) throw errors.noMessageThreads();
   const { messages, origins, parts } = await conversationOf(asked, openEnvelope);
-  const own = (asked.tools ?? []).filter(isExecutedByCaller);
+  const asked_tools = asked.tools ?? [];
+  const are_own = asked_tools.map(isExecutedByCaller);
+  const own = asked_tools.filter((_, at) => are_own[at]);
   const functions = own.map(withSchema);
   refuseSameName(own, functions);
-  const dropped_tools = (asked.tools ?? []).flatMap((tool) => (own.includes(tool) ? [] : String(tool.type)));
-  const tools = (asked.tools ?? []).flatMap((tool, at) => (own.includes(tool) ? `tools[${at}]` : []));
+  const dropped_tools = asked_tools.flatMap(({ type }, at) => (are_own[at] ? [] : String(type)));
+  const tools = asked_tools.flatMap((_, at) => (are_own[at] ? `tools[${at}]` : []));
   const { format, ...output_config } = asked.output_config ?? {};
   const request = {
     ...passedFields(asked, { validated: MESSAGE_FIELDS, converted: CONVERTED }),

@@ -38,7 +38,8 @@ function adviceOf(code = ""): string {
 
 /**
  * The state of the database as this node sees it. Logs one line when the database becomes unavailable, one when its disk
- * is the cause, and one when it is back. Of failed statements, those that exceeded a limit of the server are logged. `probe` resolves when the database works again.
+ * is the cause, and one when it is back. A failed statement is logged only if it exceeded a limit of the server. `probe`
+ * resolves when the database works again.
  */
 export function createOutage({ log, probe }: { log: Log; probe(state: DatabaseState): Promise<unknown> }) {
   let state: DatabaseState = "up";

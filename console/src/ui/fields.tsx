@@ -131,7 +131,7 @@ export function TextField({ label, hint, param, value, onValue, className, ...re
   );
 }
 
-/** What is wrong with typed dollars; null: nothing. An empty field is the browser's to report. */
+/** The fault of typed dollars, as a sentence, or null. The browser reports an empty field. */
 export function wrongDollars(typed: string, least_cents: number): string | null {
   const cents = centsOf(typed);
   if (Number.isNaN(cents)) return typed === "" ? null : "Enter an amount such as 1250 or 12.50.";
