@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { type SanitizeRequest, sanitize } from "../../src/safety/sanitize.ts";
 import { COSTLY, repeated } from "../support/costly-contents.ts";
+import { threadMs } from "../support/held.ts";
 
 // A content of eight times the length takes about eight times as long; a quadratic step would take 64 times as long. The
 // test measures this thread's own time, so other processes do not count.
@@ -14,15 +15,10 @@ const LEAST_MS = 5;
 
 type Kind = SanitizeRequest["kind"];
 
-const cpuMs = () => {
-  const { user, system } = process.threadCpuUsage();
-  return (user + system) / 1000;
-};
-
 function takenMs(content: string, kind: Kind): number {
-  const from_ms = cpuMs();
+  const from_ms = threadMs();
   sanitize({ content, kind, level: "balanced", mark: "5f".repeat(12), base_url: "https://page.example/" });
-  return cpuMs() - from_ms;
+  return threadMs() - from_ms;
 }
 
 function expectLinear(kind: Kind, contentOf: (length: number) => string) {
@@ -33,11 +29,11 @@ function expectLinear(kind: Kind, contentOf: (length: number) => string) {
   expect(long).toBeLessThan(BOUND * short);
 }
 
-describe("costly content takes time linear in its length", () => {
+describe("costly content takes time linear in its length", { retry: 2 }, () => {
   it.each(COSTLY)("$kind: $name", ({ kind, contentOf }) => expectLinear(kind, contentOf));
 });
 
-describe("text that the safety layer reads in several ways", () => {
+describe("text that the safety layer reads in several ways", { retry: 2 }, () => {
   const PROSE = "The committee met on Tuesday and agreed that the new bridge will open to traffic in the spring. ";
   /** The most time that a text may take, in multiples of the time of prose of the same length. */
   const MAX_RATIO = 15;
