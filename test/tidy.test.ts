@@ -3,7 +3,6 @@ import { existsSync, readFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
 import { describe, expect, it } from "vitest";
 import { toolsConfigSchema } from "../src/contract/tools.ts";
-import { functionsOf } from "./support/functions.ts";
 
 // Rules of the code, kept by a test (CONTRIBUTING.md says why each is there).
 
@@ -212,19 +211,6 @@ describe("the SQL files", () => {
     const unnamed = /\binsert\s+into\s+\w+\s+(?!as\s+\w+\s*\(|\()/i;
     expect(sql.filter((file) => unnamed.test(code(file)))).toEqual([]);
   });
-
-  it("have functions of at most 70 lines and 15 variables", () => {
-    // The decisions of a batch cost 1.75 times as much apart: its file says so.
-    const together = new Set(["src/ledger/sql/ledger_apply_batch.sql"]);
-    const wrong = sql.filter(isFunction).filter((file) => {
-      const body = code(file)
-        .split("\n")
-        .filter((line) => line.trim() !== "");
-      const declared = /\bdeclare\b([\s\S]*?)\bbegin\b/.exec(code(file))?.[1] ?? "";
-      return body.length > 70 || declared.split(";").length - 1 > 15;
-    });
-    expect(wrong.filter((file) => !together.has(file))).toEqual([]);
-  });
 });
 
 describe("the migrations", () => {
@@ -294,27 +280,6 @@ describe("the style", () => {
   it("writes an object's fields directly, without spreading an object literal", () => {
     const code = files.filter((file) => /^(src|test|bench|demo|console)\/.*\.tsx?$/.test(file));
     expect(code.filter((file) => /\.\.\.\{/.test(text(file)))).toEqual([]);
-  });
-
-  it("keeps files under 400 lines", () => {
-    const code = files.filter((file) => /^(src|test|bench|demo|console\/src)\/.*\.tsx?$/.test(file));
-    expect(code.filter((file) => text(file).split("\n").length > 400)).toEqual([]);
-  });
-
-  it("has at most 45 files under 40 lines, except tools: a small file belongs in the file that uses it", () => {
-    // A tool has its own two files, however small it is.
-    const isTool = (file: string) => /^src\/(contract\/)?tools\//.test(file);
-    const small = source.filter((file) => !isTool(file) && text(file).split("\n").length <= 40);
-    expect(small.length, small.join(" ")).toBeLessThanOrEqual(45);
-  });
-
-  it("keeps functions, closures and components under 70 lines of their own, and under 180 with nested functions", () => {
-    const code = files.filter((file) => /^(src|console\/src)\/.*\.tsx?$/.test(file));
-    const measured = code.flatMap((file) => functionsOf(file, text(file)).map((each) => ({ file, ...each })));
-    const long = measured.filter(({ lines, own_lines }) => own_lines > 70 || lines > 180);
-    expect(long.map(({ file, name, lines, own_lines }) => `${file}: ${name}, ${own_lines} of ${lines} lines`)).toEqual(
-      [],
-    );
   });
 
   it("uses the field's terms: transaction hook, token bucket, retry, notice mappers", () => {
