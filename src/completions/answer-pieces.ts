@@ -44,7 +44,7 @@ export function createPieceReader(): (delta: Delta) => Piece[] {
   }
 
   return ({ content, refusal, reasoning_content, reasoning, reasoning_details, tool_calls }) => {
-    const thought = reasoning_content ?? reasoning;
+    const thought = reasoning_content || reasoning;
     const pieces: Piece[] = [];
     if (typeof thought === "string" && thought !== "") pieces.push({ type: "reasoning", text: thought });
     if (Array.isArray(reasoning_details)) pieces.push({ type: "details", details: reasoning_details });

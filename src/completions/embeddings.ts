@@ -7,7 +7,8 @@ import type { Counts, EmbeddingCall, Model, Vectors } from "../models/models.typ
 import { costTokens, dearestRates, worstCaseTokens } from "../models/pricing.ts";
 import { traitsOf } from "../models/providers.ts";
 import { forwardedEmbeddingFields } from "../models/request-fields.ts";
-import { believed, checkedCounts, estimateTokens, heldTextTokens } from "../models/token-count.ts";
+import { estimateTokens, heldTextTokens } from "../models/token-count.ts";
+import { believed, checkedCounts } from "../models/usage-report.ts";
 import { monotonicMs } from "../platform/clock.ts";
 import { untilTurn } from "../platform/event-loop-turn.ts";
 import { agentIdOf } from "./agent-name.ts";

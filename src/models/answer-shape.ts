@@ -2,6 +2,7 @@ import type { ChatResponse, FinishReason } from "../contract/completions.ts";
 import { newId } from "../platform/ids.ts";
 import { fieldsOf, isJsonObject } from "../platform/json.ts";
 import { newIdentity } from "./chunks.ts";
+import { endingOf, finishReasonOfEnding } from "./dialects.ts";
 
 /**
  * Puts answers of OpenAI-compatible servers into OpenAI's shape. Some give text as a list of parts, arguments of a call
@@ -10,43 +11,46 @@ import { newIdentity } from "./chunks.ts";
 
 /**
  * Text of an event that may have to be changed: a list as `content`, but not of log probabilities, an object as
- * `arguments`, or a finish reason that OpenAI does not have.
+ * `arguments`, `reasoning`, a `delta` or a choice that is null, or a finish reason that OpenAI does not have.
  */
 export const OTHER_SHAPE =
-  /(?<!"logprobs"\s*:\s*\{\s*)"content"\s*:\s*\[|"arguments"\s*:\s*\{|"finish_reason"\s*:\s*"(?!(?:stop|length|tool_calls|content_filter|error)")[^"]/;
-/** Text of an event in which the provider says that its answer failed (OpenRouter). */
-export const FAILED_ANSWER = /"finish_reason"\s*:\s*"error"/;
-
-/** A map, because providers choose the words: `constructor` is in every object. */
-const FINISH_REASONS: ReadonlyMap<unknown, FinishReason> = new Map([
-  ["length", "length"],
-  ["max_tokens", "length"],
-  ["tool_calls", "tool_calls"],
-  ["function_call", "tool_calls"],
-  ["content_filter", "content_filter"],
-]);
+  /(?<!"logprobs"\s*:\s*\{\s*)"content"\s*:\s*\[|"arguments"\s*:\s*\{|"reasoning"\s*:\s*"[^"]|"delta"\s*:\s*null|"choices"\s*:\s*\[\s*null|"finish_reason"\s*:\s*"(?!(?:stop|length|tool_calls|content_filter)")[^"]/;
 
 type Fields = Record<string, unknown>;
 
-/** A provider's finish reason as one of OpenAI's. Unknown ones, such as `eos`, are `stop`. */
+/** A provider's finish reason as one of OpenAI's. */
 export function finishReasonOf(reason: unknown): FinishReason {
-  return FINISH_REASONS.get(reason) ?? "stop";
+  return finishReasonOfEnding(endingOf(reason));
 }
 
 /** Changes `choices`, in place, where their content, their calls or their finish reason have another shape. */
 export function reshapeChoices(choices: unknown): void {
   for (const choice of objectsIn(choices)) {
-    const { finish_reason } = choice;
     // Some servers write an empty one in every chunk.
-    if (typeof finish_reason === "string" && finish_reason !== "") choice.finish_reason = finishReasonOf(finish_reason);
+    if (typeof choice.finish_reason === "string") {
+      choice.finish_reason = endingOf(choice.finish_reason) === null ? null : finishReasonOf(choice.finish_reason);
+    }
     const said = choice.message ?? choice.delta;
     if (!isJsonObject(said)) continue;
+    // Clients read one field or the other.
+    if (typeof said.reasoning === "string") said.reasoning_content ||= said.reasoning;
     if (Array.isArray(said.content)) Object.assign(said, spokenIn(said.content, said.reasoning_content));
     for (const call of objectsIn(said.tool_calls)) {
       const called = call.function;
       if (isJsonObject(called) && isJsonObject(called.arguments)) called.arguments = JSON.stringify(called.arguments);
     }
   }
+}
+
+/**
+ * The choices of a chunk that say something: a list without nulls, and without choices that have neither a delta nor a
+ * finish reason. Some servers end with a choice whose `message` repeats the whole answer instead of a delta.
+ */
+export function saidChoices(choices: unknown): Fields[] {
+  return objectsIn(choices).flatMap<Fields>(({ message: _, ...choice }) => {
+    if (isJsonObject(choice.delta)) return choice;
+    return endingOf(choice.finish_reason) === null ? [] : { ...choice, delta: {} };
+  });
 }
 
 /**
@@ -79,10 +83,10 @@ export function createChoiceCompleter(count: number) {
   };
 }
 
-/** Whether the provider itself says that its whole answer failed. */
+/** Whether the provider itself says that its answer failed. */
 export function isFailedAnswer(answer: object): boolean {
   const { error, choices } = answer as Fields;
-  return Boolean(error) || objectsIn(choices).some((choice) => choice.finish_reason === "error");
+  return Boolean(error) || objectsIn(choices).some((choice) => endingOf(choice.finish_reason) === "failed");
 }
 
 /** Completes a whole answer whose choices all have a message: changes it in place. */

@@ -3,7 +3,7 @@ import { fieldsOf } from "../platform/json.ts";
 import { createLanguageModelProvider } from "./language-model.ts";
 import { type Body, type Dialect, effortOf, options } from "./language-model-dialect.ts";
 import type { Provider } from "./models.types.ts";
-import { checkedCounts } from "./token-count.ts";
+import { checkedCounts } from "./usage-report.ts";
 
 /** The smallest thinking budget that Anthropic accepts. */
 const LEAST_THINKING_TOKENS = 1_024;

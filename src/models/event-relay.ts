@@ -1,12 +1,20 @@
-import { isTooDeep } from "../platform/json.ts";
-import { createChoiceCompleter, FAILED_ANSWER, OTHER_SHAPE, objectsIn, reshapeChoices } from "./answer-shape.ts";
+import { isJsonObject, isTooDeep } from "../platform/json.ts";
+import {
+  createChoiceCompleter,
+  isFailedAnswer,
+  OTHER_SHAPE,
+  objectsIn,
+  reshapeChoices,
+  saidChoices,
+} from "./answer-shape.ts";
 import { newIdentity } from "./chunks.ts";
 import { generatedBytes } from "./generated-text.ts";
 import type { CallOptions, Counts, ProviderRequest } from "./models.types.ts";
 import { brokenProvider } from "./provider-errors.ts";
 import { markRoute } from "./reasoning.ts";
 import { createCallCompleter } from "./streamed-calls.ts";
-import { believed, countsOfUsage, estimateCounts, tokensOfBytes } from "./token-count.ts";
+import { estimateCounts, tokensOfBytes } from "./token-count.ts";
+import { createUsageReports } from "./usage-report.ts";
 
 /**
  * Relays a provider's server-sent events as text. Most events pass through unparsed, many at once, with only the
@@ -31,11 +39,12 @@ const ERROR_FIELD = /"error"\s*:|"object"\s*:\s*"error"/;
 const ERROR_EVENT = /(?:^|\n)event:\s*error\s*(?:\n|$)/;
 export const CALLS = /"tool_calls"\s*:\s*\[\s*\{/;
 const DETAILS = /"reasoning_details"\s*:\s*\[/;
-const CHOICES = '"choices"';
 const NULL_CHOICES = /"choices"\s*:\s*null/;
+/** Data that is no object: `[DONE]`, or `null`, with which some servers keep a connection open. */
+const NO_OBJECT = /(?:^|\n)data:[ \t]*[^{\s]/;
 /** Text that marks a block as one that may hold an event which needs parsing. */
 const SIGN = new RegExp(
-  `"usage"|\\[DONE\\]|"error"|${CALLS.source}|(?:^|\\n)event:\\s*error|${OTHER_SHAPE.source}|${NULL_CHOICES.source}`,
+  `"usage"|"error"|${CALLS.source}|(?:^|\\n)event:\\s*error|${OTHER_SHAPE.source}|${NULL_CHOICES.source}|${NO_OBJECT.source}`,
 );
 /** With routes, each piece of reasoning is marked with the route. */
 const SIGN_WITH_DETAILS = new RegExp(`${SIGN.source}|"reasoning_details"`);
@@ -55,6 +64,8 @@ export interface EventRelay {
   identity(): { id: string; created: number };
   counts(): Counts;
 }
+
+type Fields = Record<string, unknown>;
 
 interface Chunk {
   id?: unknown;
@@ -80,11 +91,11 @@ export function createEventRelay(request: ProviderRequest, onDisbelieved?: CallO
   /** The provider's identity of the stream. Some servers send none. */
   let known = { id: "", created: 0 };
   const own = newIdentity();
-  /** The last usable report. */
-  let usage: Counts | null = null;
+  const reports = createUsageReports(request, onDisbelieved);
   const completeCalls = createCallCompleter();
   const completer = createChoiceCompleter(request.request.n ?? 1);
-  const lacksChoices = createChoicesSearch();
+  const lacksChoices = createFieldSearch('"choices"');
+  const lacksDelta = createFieldSearch('"delta"');
   let finished = false;
   let fault: unknown = null;
   const kept: string[] = [];
@@ -99,7 +110,7 @@ export function createEventRelay(request: ProviderRequest, onDisbelieved?: CallO
   function learn(all: readonly string[]): void {
     for (const event of all) {
       const payload = payloadOf(event);
-      if (payload === "" || payload === "[DONE]") continue;
+      if (payload === "[DONE]" || saysNothing(payload)) continue;
       const chunk = chunkOrNull(payload);
       // The events before it are relayed first.
       if (chunk === null || isError(chunk)) return;
@@ -127,31 +138,36 @@ export function createEventRelay(request: ProviderRequest, onDisbelieved?: CallO
       return "";
     }
     if (ERROR_EVENT.test(event)) throw brokenProvider(model, "an error event");
+    if (payload !== "" && saysNothing(payload)) return "";
     if (ERROR_FIELD.test(payload)) parseChunk(payload);
-    if (FAILED_ANSWER.test(payload)) throw brokenProvider(model, "an answer that failed");
     const has_details = model.route !== null && DETAILS.test(payload);
     const is_other = OTHER_SHAPE.test(payload);
     const has_calls = CALLS.test(payload);
-    const lacks_choices = (lacksChoices(event) && chunkOrNull(payload) !== null) || NULL_CHOICES.test(payload);
+    const lacks_field = lacksChoices(event) || lacksDelta(event);
+    const lacks_choices = (lacks_field && chunkOrNull(payload) !== null) || NULL_CHOICES.test(payload);
     const must_change = USAGE_OBJECT.test(payload) || has_details || is_other || lacks_choices;
     const is_complete = payload === "" || completer.isDone();
     if (!must_change && !has_calls && is_complete) return `${event}\n\n`;
-    const { usage: reported, ...chunk } = parseChunk(payload);
+    const chunk = parseChunk(payload);
+    if (isFailedAnswer(chunk)) throw brokenProvider(model, "an answer that failed");
+    // Some servers end with a report of zeros or without figures, which must not replace a good one.
+    const has_report = reports.take(chunk as Fields, () => receivedFrom(0) + generatedBytes(chunk.choices));
+    const said = saidChoices(chunk.choices);
+    const is_empty = said.length === 0 && (has_report || (Array.isArray(chunk.choices) && chunk.choices.length > 0));
+    if (is_empty) {
+      if (has_report) closed_blocks = kept.length;
+      return "";
+    }
     // OpenAI's clients fail without a list.
-    chunk.choices ??= [];
-    const has_completed = !is_complete && (completer.complete(chunk.choices) || chunk.model === "");
-    const has_numbered = has_calls && completeCalls(chunk.choices);
+    chunk.choices = said;
+    const has_completed = !is_complete && (completer.complete(said) || chunk.model === "");
+    if (is_other) reshapeChoices(said);
+    const has_numbered = has_calls && completeCalls(said);
     if (!must_change && !has_completed && !has_numbered) return `${event}\n\n`;
-    if (is_other) reshapeChoices(chunk.choices);
-    if (has_details) markRoute(chunk.choices, model);
+    if (has_details) markRoute(said, model);
     // Written again, the provider's name may have other spaces than in the first chunk.
     if ("model" in chunk) chunk.model = model.id;
-    // Some servers end with a report of zeros or without figures, which must not replace a good one.
-    const receivedBytes = () => receivedFrom(0) + generatedBytes(chunk.choices);
-    usage = believed(countsOfUsage(reported), request, { receivedBytes, onDisbelieved }) ?? usage;
-    const empty = reported != null && (!Array.isArray(chunk.choices) || chunk.choices.length === 0);
-    if (empty) closed_blocks = kept.length;
-    return empty ? "" : `data: ${JSON.stringify(chunk)}\n\n`;
+    return `data: ${JSON.stringify(chunk)}\n\n`;
   }
 
   function relayBlock(block: string): string {
@@ -179,7 +195,7 @@ export function createEventRelay(request: ProviderRequest, onDisbelieved?: CallO
 
   /** The start of the first event that may need parsing; -1: the block passes through. */
   function startOfChange(block: string, all: readonly string[]): number {
-    if (!completer.isDone() || all.some(lacksChoices)) return 0;
+    if (!completer.isDone() || all.some(lacksChoices) || all.some(lacksDelta)) return 0;
     const sign = block.search(model.route === null ? SIGN : SIGN_WITH_DETAILS);
     return sign === -1 ? -1 : startOfEvent(block, sign);
   }
@@ -189,9 +205,9 @@ export function createEventRelay(request: ProviderRequest, onDisbelieved?: CallO
     let out = "";
     try {
       for (const event of events) {
-        const usage_before = usage;
+        const before = reports.counts();
         out += keep(relayEvent(event));
-        if (usage !== usage_before) reported_blocks = kept.length;
+        if (reports.counts() !== before) reported_blocks = kept.length;
       }
     } catch (error) {
       fault = error;
@@ -239,6 +255,7 @@ export function createEventRelay(request: ProviderRequest, onDisbelieved?: CallO
     },
     identity: () => ({ id: known.id || own.id, created: known.created || own.created }),
     counts() {
+      const usage = reports.counts();
       if (usage === null) return estimateCounts(request, receivedFrom(0));
       // Some providers report during the stream. A caller that leaves between two reports also pays for the later text.
       const since = tokensOfBytes(bytesFrom(reported_blocks));
@@ -249,14 +266,14 @@ export function createEventRelay(request: ProviderRequest, onDisbelieved?: CallO
 }
 
 /**
- * Tells whether an event may be a chunk without choices, which OpenAI's clients fail on. Most chunks have them at the
- * place of the chunk before, and need no search.
+ * Tells whether an event may be a chunk without a field that OpenAI's clients need. Most chunks have it at the place of
+ * the chunk before, and need no search.
  */
-function createChoicesSearch(): (event: string) => boolean {
+function createFieldSearch(name: string): (event: string) => boolean {
   let usual_place = 0;
   return (event) => {
-    if (event.startsWith(CHOICES, usual_place)) return false;
-    usual_place = event.indexOf(CHOICES);
+    if (event.startsWith(name, usual_place)) return false;
+    usual_place = event.indexOf(name);
     return usual_place === -1;
   };
 }
@@ -298,6 +315,18 @@ export function payloadOf(event: string): string {
   if (event.startsWith("data: ") && !event.includes("\n")) return event.slice(6);
   const data = event.split("\n").filter((line) => line.startsWith("data:"));
   return data.map((line) => line.slice(5).trimStart()).join("\n");
+}
+
+/** Whether the data of an event is empty or a JSON value that is no object. */
+function saysNothing(payload: string): boolean {
+  if (payload.startsWith("{")) return false;
+  if (payload === "") return true;
+  try {
+    const value: unknown = JSON.parse(payload);
+    return !isJsonObject(value);
+  } catch {
+    return false;
+  }
 }
 
 /** The object in a JSON text; null for any other value or text. */

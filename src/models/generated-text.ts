@@ -11,8 +11,8 @@ export function nameOfTool(tool: Tool): string {
   return tool.type === "custom" ? tool.custom.name : tool.function.name;
 }
 
-/** The fields of a message or of a stream's delta that hold generated text. */
-const TEXT_FIELDS = ["content", "reasoning_content", "reasoning", "refusal"] as const;
+/** The fields of a message or of a stream's delta that hold generated text, beside its reasoning. */
+const TEXT_FIELDS = ["content", "refusal"] as const;
 
 /**
  * All generated text in `choices` of a completion or a chunk: text, reasoning, tool calls. Accepts any value, because a
@@ -34,7 +34,8 @@ export function generatedBytes(choices: unknown): number {
 }
 
 function textOfMessage(message: Record<string, unknown>): string {
-  let text = "";
+  // Some servers write their reasoning into both fields.
+  let text = textOf(message.reasoning_content) || textOf(message.reasoning);
   for (const field of TEXT_FIELDS) text += textOf(message[field]);
   if (!Array.isArray(message.tool_calls)) return text;
   for (const call of message.tool_calls) {

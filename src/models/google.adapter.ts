@@ -2,7 +2,7 @@ import { fieldsOf } from "../platform/json.ts";
 import { createLanguageModelProvider } from "./language-model.ts";
 import { type Dialect, effortOf, options } from "./language-model-dialect.ts";
 import type { Provider } from "./models.types.ts";
-import { checkedCounts } from "./token-count.ts";
+import { checkedCounts } from "./usage-report.ts";
 
 /** Google's Gemini API. */
 export function createGoogleProvider(settings: { base_url: string | null; api_key: string }): Provider {

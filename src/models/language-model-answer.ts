@@ -7,9 +7,10 @@ import type {
   ToolCallDelta,
 } from "../contract/completions.ts";
 import { fieldsOf } from "../platform/json.ts";
+import { type Ending, endingOf, finishReasonOfEnding } from "./dialects.ts";
 import type { Dialect, LanguageModel } from "./language-model-dialect.ts";
 import type { Counts } from "./models.types.ts";
-import { checkedCounts } from "./token-count.ts";
+import { checkedCounts } from "./usage-report.ts";
 
 /** Converts answers of the AI SDK's language models (their specification v4) to OpenAI's shape. Pure. */
 
@@ -17,16 +18,23 @@ type Result = Awaited<ReturnType<LanguageModel["doGenerate"]>>;
 export type StreamPart =
   Awaited<ReturnType<LanguageModel["doStream"]>>["stream"] extends ReadableStream<infer Part> ? Part : never;
 
-/** `error` and `interrupted` end no answer: the provider fails then. */
-const FINISH: Record<Result["finishReason"]["unified"], FinishReason> = {
+type SdkReason = Result["finishReason"];
+
+const FINISH: Record<Exclude<SdkReason["unified"], "other">, Ending> = {
   stop: "stop",
   length: "length",
   "content-filter": "content_filter",
   "tool-calls": "tool_calls",
-  error: "stop",
-  interrupted: "stop",
-  other: "stop",
+  error: "failed",
+  interrupted: "failed",
 };
+
+/** How the answer ended; null: the provider did not say. A word that the SDK does not know is in our table. */
+export function endingOfResult({ unified, raw }: SdkReason): Ending | null {
+  return unified === "other" ? endingOf(raw) : FINISH[unified];
+}
+
+const finishOf = (reason: SdkReason) => finishReasonOfEnding(endingOfResult(reason));
 
 export interface AnswerOptions {
   dialect: Dialect;
@@ -65,7 +73,7 @@ export function responseOf(
     ...(reasoning_details.length === 0 ? {} : { reasoning_details }),
     ...(tool_calls.length === 0 ? {} : { tool_calls }),
   };
-  const ended = { finish_reason: FINISH[result.finishReason.unified], ...stopOf(result.providerMetadata, options) };
+  const ended = { finish_reason: finishOf(result.finishReason), ...stopOf(result.providerMetadata, options) };
   const choices = [{ index: 0, message, logprobs: null, ...ended }];
   return { ...identity, object: "chat.completion", choices };
 }
@@ -271,7 +279,7 @@ export function createChoiceMapper(model_id: string, options: AnswerOptions): (p
         if (part.providerExecuted === true || tools.has(part.toolCallId)) return null;
         return called(part.toolCallId, part.toolName, part.input, part.providerMetadata);
       case "finish":
-        return { ...choice({}, FINISH[part.finishReason.unified]), ...stopOf(part.providerMetadata, options) };
+        return { ...choice({}, finishOf(part.finishReason)), ...stopOf(part.providerMetadata, options) };
       default:
         return null;
     }

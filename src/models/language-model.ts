@@ -15,6 +15,7 @@ import {
   type ChunkChoice,
   countsOfResult,
   createChoiceMapper,
+  endingOfResult,
   responseOf,
   type StreamPart,
 } from "./language-model-answer.ts";
@@ -32,7 +33,8 @@ import type {
 import { connections, noteSent } from "./provider-connections.ts";
 import { brokenProvider, failureOfStatus, failureOfThrown, secretsOf } from "./provider-errors.ts";
 import { isDefault } from "./request-fields.ts";
-import { believed, estimateCounts, heldInput } from "./token-count.ts";
+import { estimateCounts, heldInput } from "./token-count.ts";
+import { believed } from "./usage-report.ts";
 
 /** No completion is larger. Reading stops at this size. */
 const MAX_ANSWER_BYTES = 33_554_432;
@@ -99,7 +101,7 @@ export function createLanguageModelProvider(
         const ask = () => long_data.run(data, () => language_model.doGenerate(call));
         const result = await noteSent(options.onSent, ask);
         const has_failed =
-          result.finishReason.unified === "error" || dialect.isFailed?.(result.response?.body) === true;
+          endingOfResult(result.finishReason) === "failed" || dialect.isFailed?.(result.response?.body) === true;
         if (has_failed) throw brokenProvider(model, "a failed answer");
         const response = responseOf(result, { ...newIdentity(), model: model.id }, answerOptions(request, dialect));
         const receivedBytes = () => generatedBytes(response.choices);
@@ -175,8 +177,8 @@ function chunkStream(
         }
         if (part.type === "finish") {
           // The SDK also ends a stream that its provider cut off or that failed.
-          const { unified, raw } = part.finishReason;
-          if (["interrupted", "error"].includes(unified) || (unified === "other" && raw === undefined)) break;
+          const ending = endingOfResult(part.finishReason);
+          if (ending === null || ending === "failed") break;
           reported = believable(countsOfResult(part.usage));
           finished = true;
         }
@@ -213,7 +215,7 @@ function chunkStream(
 /** Whether the SDK rejected an event because it does not know its type, and the stream goes on without it. */
 function isUnknownEvent(error: unknown, { isIgnored }: Dialect): boolean {
   const { name, value } = fieldsOf(error);
-  return name === "AI_TypeValidationError" && isIgnored?.(value) === true;
+  return name === "AI_TypeValidationError" && (value === null || isIgnored?.(value) === true);
 }
 
 /** The fields that are read from the AI SDK's errors, which carry the provider's whole answer. */

@@ -18,7 +18,8 @@ import type {
 import { type ProviderAnswer, post, readText } from "./provider-connections.ts";
 import { brokenProvider, failureOfStatus, failureOfThrown, secretsOf } from "./provider-errors.ts";
 import { markRoute } from "./reasoning.ts";
-import { believed, countsOfUsage, estimateCounts, heldInput } from "./token-count.ts";
+import { estimateCounts, heldInput } from "./token-count.ts";
+import { createUsageReports } from "./usage-report.ts";
 
 /** Timeout of a stream before its first byte and between two bytes. */
 export const SILENCE_MS = 60_000;
@@ -112,8 +113,9 @@ function completionOf(answer: unknown, request: ProviderRequest, { onDisbelieved
   if (isFailedAnswer(response)) throw brokenProvider(model, "an answer that failed");
   reshapeAnswer(response);
   const receivedBytes = () => generatedBytes(response.choices);
-  const report = believed(countsOfUsage(response.usage), request, { receivedBytes, onDisbelieved });
-  const counts = report ?? estimateCounts(request, receivedBytes());
+  const reports = createUsageReports(request, onDisbelieved);
+  reports.take(response as unknown as Record<string, unknown>, receivedBytes);
+  const counts = reports.counts() ?? estimateCounts(request, receivedBytes());
   response.model = model.id;
   markRoute(response.choices, model);
   return { response, counts };

@@ -23,9 +23,11 @@ export function reasoningFor(message: ChatMessage, model: Target): Partial<ChatM
   if (isForeign(message, model)) return {};
   const { reasoning_content, reasoning, reasoning_details } = message;
   const details = returned(reasoning_details, model);
+  // A provider gets its own field back. The answer has `reasoning` in both, and some servers reject the other field.
+  const readable = reasoning_content === reasoning ? { reasoning } : { reasoning_content, reasoning };
   return {
     // A provider with its own format reads only that.
-    ...(traitsOf(model.kind).reasoning_format === null ? present({ reasoning_content, reasoning }) : {}),
+    ...(traitsOf(model.kind).reasoning_format === null ? present(readable) : {}),
     ...(details === undefined ? {} : { reasoning_details: details }),
   };
 }

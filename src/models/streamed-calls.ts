@@ -7,35 +7,58 @@ import { objectsIn } from "./answer-shape.ts";
 
 /**
  * Numbers the calls of an answer from 0, by their streamed pieces. Some providers give all parallel calls the index 0:
- * another id with a name begins another call. Without an index, another id begins a call, and a piece without it continues the last.
+ * another id or another name begins another call there, and so does a name after complete arguments. Without an index,
+ * another id begins a call, and a piece without it continues the last.
  */
 export function createCallNumbers(): (piece: ToolCallDelta) => number {
   interface Begun {
     at: number;
     id: string;
-    has_name: boolean;
+    name: string;
+    text: string;
   }
   const by_index = new Map<number, Begun>();
   let last: Begun | undefined;
   let count = 0;
 
   function begin(index: number): Begun {
-    last = { at: count, id: "", has_name: false };
+    last = { at: count, id: "", name: "", text: "" };
     by_index.set(index, last);
     count += 1;
     return last;
   }
-  return ({ index, id, function: called }) => {
-    const has_name = (called?.name ?? "") !== "";
+  /** Whether a piece with a name begins a call after `known`, and is not a piece of it that repeats the name. */
+  function isOther(known: Begun, id: string, name: string, text: string): boolean {
+    if (known.name === "" || name === "") return false;
+    if (known.id !== "" && id !== "" && known.id !== id) return true;
+    if ((known.id === "") !== (id === "")) return false;
+    return known.name !== name || (id === "" && text !== "" && isJsonObjectText(known.text));
+  }
+  return ({ index, id: given_id, function: called }) => {
+    const id = given_id ?? "";
+    const name = called?.name ?? "";
+    const text = called?.arguments ?? "";
     // Calls without any id are whole ones.
-    const is_whole = (Boolean(id) && id !== last?.id) || (has_name && last?.has_name === true && last.id === "");
+    const is_whole =
+      (id !== "" && id !== last?.id) || (name !== "" && last !== undefined && last.name !== "" && last.id === "");
     const known = index == null ? (is_whole ? undefined : last) : by_index.get(index);
-    const is_other = known?.has_name === true && has_name && Boolean(known.id && id) && known.id !== id;
-    const call = known === undefined || is_other ? begin(index ?? count) : known;
-    call.id ||= id ?? "";
-    call.has_name ||= has_name;
+    const call = known === undefined || isOther(known, id, name, text) ? begin(index ?? count) : known;
+    call.id ||= id;
+    call.name ||= name;
+    if (call.id === "") call.text += text;
     return call.at;
   };
+}
+
+/** Whether the arguments of a call are complete. Most pieces do not end with a brace, and are not parsed. */
+function isJsonObjectText(text: string): boolean {
+  if (!text.trimEnd().endsWith("}")) return false;
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 /**
@@ -58,18 +81,21 @@ export function createCallCompleter(): (choices: unknown) => boolean {
 
 function createChoiceCompleter(): (call: ToolCallDelta) => boolean {
   const numberOf = createCallNumbers();
-  let begun = 0;
+  const taken = new Set<string>();
   return (call) => {
     const index = numberOf(call);
-    const is_first = index === begun;
-    if (is_first) begun += 1;
-    const is_named = Boolean(call.id && call.type);
-    if (call.index === index && (is_named || !is_first)) return false;
+    let has_changed = call.index !== index;
     call.index = index;
-    if (is_first) {
-      call.id ||= `call_${newId()}`;
-      call.type ||= call.custom == null ? "function" : "custom";
+    if (index < taken.size) return has_changed;
+    if (!call.id || taken.has(call.id)) {
+      call.id = `call_${newId()}`;
+      has_changed = true;
     }
-    return true;
+    if (!call.type) {
+      call.type = call.custom == null ? "function" : "custom";
+      has_changed = true;
+    }
+    taken.add(call.id);
+    return has_changed;
   };
 }

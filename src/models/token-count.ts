@@ -2,7 +2,7 @@ import type { ChatRequest } from "../contract/completions.ts";
 import { jsonBytes } from "../platform/json.ts";
 import { calledOf } from "./generated-text.ts";
 import { mediaOf } from "./media-tokens.ts";
-import type { Counts, Model, ModelRequest, ProviderRequest } from "./models.types.ts";
+import type { Counts, ModelRequest, ProviderRequest } from "./models.types.ts";
 import { REASONING_FIELDS } from "./reasoning.ts";
 
 /**
@@ -13,8 +13,6 @@ const HOLD_BYTES_PER_TOKEN = 2;
 const BILL_BYTES_PER_TOKEN = 4;
 /** The fields of a message that its provider bills beside content and tool calls. */
 const BILLED_FIELDS = ["name", "refusal", ...REASONING_FIELDS];
-/** A report of more than this many times what a call can use is a fault of its provider. */
-const BELIEVED_FACTOR = 2;
 
 /**
  * The hold for the input of a request of `bytes`: ceil(bytes / 2) for its text, the worst case for its other parts, and
@@ -125,93 +123,6 @@ export function billedText(request: ChatRequest): string {
   return texts.join("\n");
 }
 
-/** The call that a report is about. `ProviderRequest` has these fields. */
-export interface ReportedCall {
-  model: Pick<Model, "context_window" | "max_output_tokens">;
-  request: Pick<ChatRequest, "n">;
-  /** The hold for the input. */
-  input_tokens: number;
-}
-
-/**
- * Whether a call can have used what its provider reports: at most twice the input that the model reads or the hold has,
- * and twice the output that the model writes in all choices or that was received. Reasoning is not received, and some
- * providers do not count it against the cap, so the context window bounds it.
- */
-export function isBelievable(
-  { input_tokens, output_tokens, reasoning_tokens }: Counts,
-  { model, request, input_tokens: held_tokens }: ReportedCall,
-  receivedBytes: () => number,
-): boolean {
-  const choices = request.n ?? 1;
-  const written_tokens = output_tokens - Math.min(reasoning_tokens, choices * model.context_window);
-  if (input_tokens > BELIEVED_FACTOR * Math.max(model.context_window, held_tokens)) return false;
-  if (written_tokens <= BELIEVED_FACTOR * choices * model.max_output_tokens) return true;
-  return written_tokens <= BELIEVED_FACTOR * Math.ceil(receivedBytes() / HOLD_BYTES_PER_TOKEN);
-}
-
-/** The report if it is believed, otherwise null. `receivedBytes`: of the answer's text until then. */
-export function believed(
-  report: Counts | null,
-  call: ReportedCall,
-  given: { receivedBytes: () => number; onDisbelieved?: ((report: Counts) => void) | undefined },
-): Counts | null {
-  if (report === null || isBelievable(report, call, given.receivedBytes)) return report;
-  given.onDisbelieved?.(report);
-  return null;
-}
-
-/**
- * OpenAI's usage object as counts, or null if it is missing or invalid: negative, fractional or all zero. A provider's
- * mistake must not move money.
- */
-export function countsOfUsage(usage: unknown): Counts | null {
-  if (typeof usage !== "object" || usage === null) return null;
-  const reported = usage as Record<string, unknown>;
-  const prompt_details = detailsOf(reported.prompt_tokens_details);
-  const completion_details = detailsOf(reported.completion_tokens_details);
-  const { prompt_tokens, completion_tokens, total_tokens } = reported;
-  const reasoning_tokens = completion_details.reasoning_tokens ?? 0;
-  // Some providers (xAI) count reasoning in addition to completion_tokens; their total shows this.
-  const with_reasoning = Number(completion_tokens) + Number(reasoning_tokens);
-  const is_beside = total_tokens === Number(prompt_tokens) + with_reasoning;
-  return checkedCounts({
-    input_tokens: prompt_tokens,
-    cached_input_tokens: prompt_details.cached_tokens ?? 0,
-    cache_write_tokens: prompt_details.cache_write_tokens ?? 0,
-    cache_write_1h_tokens: prompt_details.cache_write_1h_tokens ?? 0,
-    output_tokens: is_beside ? with_reasoning : completion_tokens,
-    reasoning_tokens,
-  });
-}
-
-/**
- * The counts that a provider reported, or null unless input and output are whole numbers and not both 0. A part that is
- * invalid counts as 0, and a part is at most what the parts before it leave of the whole. `believed` judges the result.
- */
-export function checkedCounts(
-  reported: Record<keyof Omit<Counts, "estimated" | "call_input_tokens">, unknown>,
-): Counts | null {
-  const { input_tokens, output_tokens } = reported;
-  const isCount = (value: unknown): value is number =>
-    typeof value === "number" && Number.isSafeInteger(value) && value >= 0;
-  if (!isCount(input_tokens) || !isCount(output_tokens)) return null;
-  // Servers that do not count report 0 and 0, but every prompt has at least one token.
-  if (input_tokens + output_tokens === 0) return null;
-  const partOf = (whole: number, part: unknown) => (isCount(part) ? Math.min(part, whole) : 0);
-  const cached_input_tokens = partOf(input_tokens, reported.cached_input_tokens);
-  const cache_write_tokens = partOf(input_tokens - cached_input_tokens, reported.cache_write_tokens);
-  return {
-    input_tokens,
-    cached_input_tokens,
-    cache_write_tokens,
-    cache_write_1h_tokens: partOf(cache_write_tokens, reported.cache_write_1h_tokens),
-    output_tokens,
-    reasoning_tokens: partOf(output_tokens, reported.reasoning_tokens),
-    estimated: false,
-  };
-}
-
 /** The sum of the calls of one answer. The first one, whose input is the shortest, decides the tier. */
 export function sumOfCounts([first, ...others]: readonly [Counts, ...Counts[]]): Counts {
   const all = [first, ...others];
@@ -226,8 +137,4 @@ export function sumOfCounts([first, ...others]: readonly [Counts, ...Counts[]]):
     ...(others.length === 0 ? {} : { call_input_tokens: first.input_tokens }),
     estimated: all.some(({ estimated }) => estimated),
   };
-}
-
-function detailsOf(details: unknown): Record<string, unknown> {
-  return typeof details === "object" && details !== null ? (details as Record<string, unknown>) : {};
 }

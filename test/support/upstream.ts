@@ -221,9 +221,9 @@ export function anthropicStream(pieces: string[], usage: { input_tokens: number;
 }
 
 /** Google's answer: `parts` of one candidate, plain or as a stream of one event. */
-export function googleAnswer(parts: unknown[], usage: Record<string, number>): Reply {
+export function googleAnswer(parts: unknown[], usage: Record<string, number>, finishReason = "STOP"): Reply {
   const body = {
-    candidates: [{ content: { role: "model", parts }, finishReason: "STOP", index: 0 }],
+    candidates: [{ content: { role: "model", parts }, finishReason, index: 0 }],
     usageMetadata: usage,
   };
   return (response, request) =>

@@ -99,7 +99,8 @@ it("a list among the events is no chunk: it does not keep the words around it fr
   relay.push(`${delta("twelve bytes")}data: [null]\n\n${delta("four")}`);
   const counts = relay.counts();
   expect(counts).toMatchObject({ output_tokens: 4, estimated: true });
-  expect(() => relayOf(model).push("data: [null]\n\n")).toThrow("did not give a usable answer");
+  expect(relayOf(model).push("data: [null]\n\n")).toBe("");
+  expect(() => relayOf(model).push("data: no JSON\n\n")).toThrow("did not give a usable answer");
 });
 
 it("comments do not begin a stream: they are sent with the first chunk, and an error before it is a failure", () => {
@@ -219,7 +220,7 @@ it("calls are numbered from 0 and have an id and a type; complete ones are relay
   expect(relay.push(sent)).toContain('"index" : 0');
 });
 
-it("a finish reason that OpenAI does not have is stop, and an empty one stays empty", () => {
+it("a finish reason that OpenAI does not have becomes one of OpenAI's, and an empty one stays empty", () => {
   const relay = relayOf(modelOf());
   const ended = (finish_reason: string) => relay.push(event({ choices: [{ index: 0, delta: {}, finish_reason }] }));
   expect(

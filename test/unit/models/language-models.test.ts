@@ -251,6 +251,47 @@ describe("Google", () => {
   });
 });
 
+describe("the end of an answer", () => {
+  const google = () =>
+    callerOf(createGoogleProvider({ base_url: upstream.url, api_key: "key" }), modelOf({ id: "gemini-test" }));
+  const claude = () =>
+    callerOf(createAnthropicProvider({ base_url: upstream.url, api_key: "key" }), modelOf({ id: "claude-test" }));
+  const usage = { promptTokenCount: 8, candidatesTokenCount: 3 };
+
+  it.each([
+    ["MAX_TOKENS", "length"],
+    ["OTHER", "length"],
+    ["SAFETY", "content_filter"],
+    ["LANGUAGE", "content_filter"],
+    ["STOP", "stop"],
+  ])("of Gemini with %s is %s, in one piece and as a stream", async (word, finish_reason) => {
+    upstream.answer(googleAnswer([{ text: "a" }], usage, word));
+    expect((await google().complete()).response.choices[0]?.finish_reason).toBe(finish_reason);
+    const chunks = chunksOf(await textOfStream(await google().stream()));
+    expect(chunks.at(-1).choices[0].finish_reason).toBe(finish_reason);
+  });
+
+  it.each(["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS"])(
+    "of Gemini with %s is a failure of the provider",
+    async (word) => {
+      upstream.answer(googleAnswer([{ text: "a" }], usage, word));
+      expect((await failureOf(google().complete())).shape.code).toBe("upstream_error");
+      expect((await failureOf(google().stream().then(textOfStream))).shape.code).toBe("upstream_error");
+    },
+  );
+
+  it.each([
+    ["max_tokens", "length"],
+    ["model_context_window_exceeded", "length"],
+    ["refusal", "content_filter"],
+    ["a word that nobody knows", "length"],
+    ["end_turn", "stop"],
+  ])("of Claude with %s is %s", async (word, finish_reason) => {
+    upstream.answer(anthropicMessage([{ type: "text", text: "a" }], { input_tokens: 8, output_tokens: 3 }, word));
+    expect((await claude().complete()).response.choices[0]?.finish_reason).toBe(finish_reason);
+  });
+});
+
 describe("a request that a provider's format cannot express", () => {
   const provider = () => callerOf(createAnthropicProvider({ base_url: upstream.url, api_key: "key" }));
   const call = (input: string): ChatMessage => ({

@@ -1,11 +1,6 @@
 import { expect, test } from "vitest";
-import {
-  countsOfUsage,
-  estimateCounts,
-  heldInput,
-  isBelievable,
-  type ReportedCall,
-} from "../../../src/models/token-count.ts";
+import { estimateCounts, heldInput } from "../../../src/models/token-count.ts";
+import { countsOfUsage, isBelievable, type ReportedCall } from "../../../src/models/usage-report.ts";
 import { modelOf, requestOf } from "./model-fixture.ts";
 
 test.each([
