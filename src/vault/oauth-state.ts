@@ -80,7 +80,10 @@ export function newState({ server, grant, token_endpoint, resource, scope, ...cr
   };
 }
 
-/** The state after the owner has changed the credentials or the scope: without tokens. */
+/**
+ * The state after the owner has changed the credentials or the scope: without tokens. The authorization server stays unless
+ * the owner stored the client again: otherwise the MCP server could name another one, which would get the client's secret.
+ */
 export function changedState(state: OAuthState, change: OAuthChange): OAuthState {
   const { scope = state.given.scope, ...credentials } = change;
   const { client_id = state.given.client?.client_id, client_secret, private_key } = credentials;
@@ -90,6 +93,7 @@ export function changedState(state: OAuthState, change: OAuthChange): OAuthState
     ...state,
     given: { ...state.given, scope, client },
     ...disconnected(client),
+    issuer: is_new ? null : state.issuer,
     scope: scope ?? null,
   };
 }

@@ -11,13 +11,17 @@ import { calling, completion, type Reply } from "../support/upstream.ts";
 
 let lab: Lab;
 let server: OAuthServer;
+/** Another authorization server, which an MCP server may name. */
+let other: OAuthServer;
 let user: Client;
 beforeAll(async () => {
   server = await startOAuthServer();
-  lab = await startLab(undefined, { env: { PURSER_EGRESS_ALLOW: server.site.host } });
+  other = await startOAuthServer();
+  lab = await startLab(undefined, { env: { PURSER_EGRESS_ALLOW: `${server.site.host},${other.site.host}` } });
 });
 beforeEach(async () => {
   server.reset();
+  other.reset();
   lab.upstream.requests.length = 0;
   user = await lab.service.newUser({ trial: false, tokens: 1_000_000 });
 });
@@ -25,6 +29,7 @@ afterAll(async () => {
   await expectCleanAudit(lab.service);
   await lab.stop();
   await server.site.close();
+  await other.site.close();
 });
 
 const ROBOT = { grant: "client_credentials", client_id: "robot", client_secret: CLIENT_SECRET };
@@ -119,6 +124,40 @@ test("wrong credentials: the secret is revoked, the step and one notice say so, 
     body: { oauth: { status: "not_connected", client_id: "robot" } },
   });
   expect(toolSteps(await run(berth, completion("Done.")))).toMatchObject([{ status: "succeeded" }]);
+});
+
+test.each([
+  ["the scope", { scope: "berths tides" }, false],
+  ["nothing", {}, false],
+  ["the client", { client_id: "robot", client_secret: CLIENT_SECRET }, true],
+])(
+  "after a change of %s, only a client that was stored again goes to another authorization server",
+  async (_, change, goes) => {
+    const { id } = (await store(ROBOT)).body;
+    await run(berth, completion("Done."));
+    expect(server.asked).toHaveLength(1);
+    server.conduct.resource = { authorization_servers: [other.site.url] };
+    expect((await user.request("PATCH", `/api/v1/secrets/${id}`, { oauth: change })).status).toBe(200);
+    await run(berth, completion("Done."));
+    expect(other.asked.length > 0).toBe(goes);
+  },
+);
+
+test("after a change of the scope, a sign-in at another authorization server is an error", async () => {
+  const person = { client_id: "robot", client_secret: CLIENT_SECRET };
+  const { id } = (await store(person)).body;
+  const connect = () => user.post(`/api/v1/secrets/${id}/oauth/connect`);
+  const { authorization_url } = (await connect()).body;
+  const callback = (await fetch(authorization_url, { redirect: "manual" })).headers.get("location") ?? "";
+  const { pathname, search } = new URL(callback);
+  await user.get(pathname + search);
+  expect(await shown()).toMatchObject({ oauth: { status: "connected" } });
+  server.conduct.resource = { authorization_servers: [other.site.url] };
+  expect((await user.request("PATCH", `/api/v1/secrets/${id}`, { oauth: { scope: "tides" } })).status).toBe(200);
+  const refused = await connect();
+  expect([refused.status, refused.body.error?.code]).toEqual([502, "oauth_failed"]);
+  expect(refused.body.error.message).toContain("another one than before");
+  expect(other.asked).toEqual([]);
 });
 
 test("no other tool, server or path gets the token: an agent that binds it is 400, and a stored one fails at the call", async () => {

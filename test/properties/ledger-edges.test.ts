@@ -300,3 +300,22 @@ test("an end user's budget counts open holds, also those of the same batch, and 
   expect(await fixture.hold(user_id, 20, { labels })).toMatchObject({ status: "held" });
   expect(await fixture.hold(user_id, 1, { labels })).toMatchObject({ code: "end_user_budget_exceeded", available: 0 });
 });
+
+test("a call that ends after the erasure of its user is charged without labels, beside a labelled call in its batch", async () => {
+  const [erased, other] = [await fixture.account(1_000), await fixture.account(1_000)];
+  const labels = { user: "ada", "metadata.team": "red" };
+  const holds = [await heldBy(fixture.hold(erased, 50, { labels })), await heldBy(fixture.hold(other, 50, { labels }))];
+  const values = [erased, fixture.clock.now()];
+  await db.query({ text: "insert into users (id, created_at, erased_at) values ($1, $2, $2)", values });
+  await Promise.all([erased, other].map((id, nth) => fixture.settle(id, holds[nth] as string, 20, { labels })));
+  const labelled = async (id: string) => {
+    const [row] = await db.query({
+      text: `select (select jsonb_agg(labels) from usage_event where user_id = $1) as of_calls,
+        (select count(*)::int from usage_label_daily where user_id = $1) as of_days`,
+      values: [id],
+    });
+    return row;
+  };
+  expect(await labelled(erased)).toEqual({ of_calls: [null], of_days: 0 });
+  expect(await labelled(other)).toEqual({ of_calls: [labels], of_days: 2 });
+});

@@ -86,6 +86,7 @@ declare
   entries entry[];
   events usage_event[];
   labelled usage_event[];
+  erased uuid[];
   crossings crossing[];
   -- each API key once: the tokens that this batch adds; if it has a budget, also its use before the batch
   key_users uuid[];
@@ -466,6 +467,19 @@ begin
     raise exception 'two operations on one hold in one batch';
   end if;
 
+  -- A call that ends after the erasure of its user keeps no labels. An erasure that commits later waits for the accounts
+  -- of this batch before it removes the labels.
+  if labelled is not null then
+    erased := array(select id from users where id = any (account_ids) and erased_at is not null);
+    if cardinality(erased) > 0 then
+      for i in 1 .. cardinality(events) loop
+        if events[i].user_id = any (erased) then
+          events[i].labels := null;
+        end if;
+      end loop;
+      labelled := array(select event from unnest(labelled) as event where event.user_id <> all (erased));
+    end if;
+  end if;
   -- WRITE: each table once.
   perform ledger_write_accounts(accounts, bucket_owners, bucket_ids, bucket_remaining, bucket_held, bucket_recalled,
     bucket_ends);
