@@ -1,5 +1,6 @@
 import { type Document, isMap, isNode, isScalar, LineCounter, parseDocument, visit } from "yaml";
 import type { z } from "zod";
+import { payableUnits } from "./billing/currency.ts";
 import { configFileSchema, type FileSettings } from "./config-file.schema.ts";
 import { OPEN_KINDS } from "./config-file-models.schema.ts";
 import { ConfigError } from "./config-values.ts";
@@ -92,9 +93,12 @@ function contradictions(settings: FileSettings): Problem[] {
 /** An upgrade costs the difference of two prices, so all plans have one currency. */
 function currencyContradictions({ plans }: FileSettings): Problem[] {
   const first = plans[0]?.currency;
-  return plans.flatMap(({ currency }, index) => {
+  return plans.flatMap(({ currency, price_cents }, index) => {
     const reason = `is ${currency}, but the first plan's is ${first}: all plans must have the same currency`;
-    return currency === first ? [] : [{ path: ["plans", index, "currency"], reason }];
+    if (currency !== first) return [{ path: ["plans", index, "currency"], reason }];
+    const step = payableUnits(currency);
+    const uneven = `must be a multiple of ${step} in ${currency}: cards cannot pay smaller amounts`;
+    return price_cents % step === 0 ? [] : [{ path: ["plans", index, "price_cents"], reason: uneven }];
   });
 }
 

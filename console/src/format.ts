@@ -1,3 +1,4 @@
+import { currencyDigits } from "../../src/billing/currency.ts";
 import { TOKENS_PER_CENT } from "../../src/constants.ts";
 
 /** Numbers, times and words for people. */
@@ -21,25 +22,20 @@ export function dollars(tokens: number): string {
   return money(tokens / TOKENS_PER_CENT, "usd");
 }
 
-/** An amount in cents. Amounts below a dollar have more digits. */
+/** An amount in cents, or in the smallest units of another currency. Amounts below a dollar have more digits. */
 export function money(cents: number, currency: string): string {
-  const small = cents !== 0 && Math.abs(cents) < 100;
-  if (small && Math.abs(cents) < 1) {
-    const digits = {
-      style: "currency",
-      currency,
-      currencyDisplay: "narrowSymbol",
-      maximumSignificantDigits: 2,
-    } as const;
-    return new Intl.NumberFormat(LOCALE, digits).format(cents / 100);
+  const digits = currencyDigits(currency);
+  const unit = 10 ** digits;
+  const style = { style: "currency", currency, currencyDisplay: "narrowSymbol" } as const;
+  if (cents !== 0 && Math.abs(cents) < 1) {
+    return new Intl.NumberFormat(LOCALE, { ...style, maximumSignificantDigits: 2 }).format(cents / unit);
   }
+  const is_small = cents !== 0 && Math.abs(cents) < unit;
   return new Intl.NumberFormat(LOCALE, {
-    style: "currency",
-    currency,
-    currencyDisplay: "narrowSymbol",
-    minimumFractionDigits: cents % 100 === 0 && cents >= 100 ? 0 : 2,
-    maximumFractionDigits: small ? 4 : 2,
-  }).format(cents / 100);
+    ...style,
+    minimumFractionDigits: cents % unit === 0 && cents >= unit ? 0 : digits,
+    maximumFractionDigits: is_small ? digits + 2 : digits,
+  }).format(cents / unit);
 }
 
 /** Typed dollars in cents, with a point or a comma: "12.50", "12,5". NaN: no amount, or one that reads two ways: "1,250". */

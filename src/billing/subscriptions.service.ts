@@ -2,6 +2,7 @@ import { errors } from "../errors.ts";
 import type { InSameTx, Instant, Tx } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";
 import { type BillingContext, limitUnpaidOrders } from "./context.ts";
+import { payableUnits } from "./currency.ts";
 import type { Inbox } from "./inbox.service.ts";
 import { type Outbox, RETRY_SECONDS } from "./outbox.service.ts";
 import type { PaymentRow } from "./payments.store.ts";
@@ -76,7 +77,8 @@ export function createSubscriptions(
     if (await orders.some(user_id, { purpose: "upgrade", status: "pending" }, tx)) throw errors.planChangeInFlight();
     if (by.runs_periods) await limitUnpaidOrders(context, tx, user_id);
     const rest = { start, end, at: clock.now() };
-    const amount_cents = prorated(plan.price_cents - row.plan.price_cents, rest);
+    const difference_cents = prorated(plan.price_cents - row.plan.price_cents, rest);
+    const amount_cents = difference_cents - (difference_cents % payableUnits(plan.currency));
     const tokens = prorated(Math.max(0, plan.included_tokens - row.plan.included_tokens), rest);
     const order = { amount_cents, currency: plan.currency, tokens, subscription_id, plan };
     const about = { user_id, id: newId(), purpose: "upgrade" as const, provider, created_at: clock.now() };

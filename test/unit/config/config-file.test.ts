@@ -223,6 +223,14 @@ describe("any other error is rejected with its line and the reason", () => {
       "purser.yaml:3: plans[1].currency is usd, but the first plan's is eur: all plans must have the same currency",
     ],
     [
+      "plans: [{ id: a, name: A, price_cents: 1505, currency: kwd, included_tokens: 1 }]",
+      "purser.yaml:1: plans[0].price_cents must be a multiple of 10 in kwd: cards cannot pay smaller amounts",
+    ],
+    [
+      "plans: [{ id: a, name: A, price_cents: 1500, currency: isk, included_tokens: 1 }, { id: b, name: B, price_cents: 1550, currency: isk, included_tokens: 1 }]",
+      "plans[1].price_cents must be a multiple of 100 in isk",
+    ],
+    [
       "plans: [{ id: a, name: A, price_cents: 1.5, included_tokens: 1 }]",
       "plans[0].price_cents must be a whole number",
     ],

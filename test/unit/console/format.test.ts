@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { ago, centsOf, period } from "../../../console/src/format.ts";
+import { ago, centsOf, money, period } from "../../../console/src/format.ts";
 
 const local = (day: number, hour: number, month = 10) => new Date(2026, month, day, hour);
 
@@ -31,6 +31,31 @@ test.each([
   ["", Number.NaN],
 ])("typed dollars %j are %s cents", (typed, cents) => {
   expect(centsOf(typed)).toBe(cents);
+});
+
+// Stripe's units: hundredths, whole units, thousandths. ICU shows forints without decimals, but Stripe counts hundredths.
+test.each([
+  [1500, "usd", "$15"],
+  [1550, "usd", "$15.50"],
+  [7, "usd", "$0.07"],
+  [0.012, "usd", "$0.00012"],
+  [0, "usd", "$0.00"],
+  [1500, "jpy", "¥1,500"],
+  [1, "jpy", "¥1"],
+  [0, "jpy", "¥0"],
+  [-1500, "JPY", "-¥1,500"],
+  [29_000, "krw", "₩29,000"],
+  [9_900, "clp", "$9,900"],
+  [1500, "kwd", "KWD 1.500"],
+  [12_000, "kwd", "KWD 12"],
+  [50, "bhd", "BHD 0.050"],
+  [150_000, "isk", "kr 1,500"],
+  [150_000, "ugx", "UGX 1,500"],
+  [150_000, "huf", "Ft 1,500"],
+  [150_050, "huf", "Ft 1,500.50"],
+  [150_050, "twd", "$1,500.50"],
+])("%s units of %s are shown as %s", (units, currency, shown) => {
+  expect(money(units, currency).replaceAll("\u00a0", " ")).toBe(shown);
 });
 
 test("the days of a filter are those of the browser's zone, and the last day of a date field is no limit", () => {
