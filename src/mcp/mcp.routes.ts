@@ -6,6 +6,7 @@ import { createRouter, type HttpRouter } from "../contract/router.ts";
 import { errors } from "../errors.ts";
 import { isEventStream } from "../platform/event-stream.ts";
 import { newId } from "../platform/ids.ts";
+import { withoutNulls } from "../platform/null-fields.ts";
 import type { PublicAddress } from "../platform/public-address.ts";
 import { type Asker, createMcpTools, type McpServerDeps, serverFactory } from "./mcp-server.ts";
 
@@ -25,7 +26,7 @@ export function mcpRoutes(
     if (origin !== undefined && !deps.address.isOurs(origin) && !deps.cors_origins.includes(origin)) {
       throw errors.originRefused();
     }
-    const message = (await c.req.json()) as Message;
+    const message = withoutNulls(await c.req.json()) as Message;
     const session = c.req.header(SESSION);
     c.set("only_reads", !startsRun(message));
     const asker = askerOf(c, message, session);

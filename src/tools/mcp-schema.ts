@@ -92,6 +92,9 @@ async function safeSchema(node: unknown, judge: Judge, depth: number): Promise<u
     if (key === "description" && typeof value === "string") {
       const text = await safeText(value, MAX_PARAMETER_CHARS, judge);
       if (text !== null) entries.push([key, text]);
+    } else if (value === null) {
+      // Some servers write null for a keyword that they leave out.
+      if (key === "const") entries.push([key, null]);
     } else if (KEYWORDS.has(key) && isWellFormed(key, value)) {
       const safe = await (NAMING.has(key) ? safeNames(value, judge, depth) : safeValue(key, value, judge, depth));
       if (safe === null) return null;

@@ -1,3 +1,4 @@
+import { withoutNullFields } from "../platform/null-fields.ts";
 import type { Outbound, OutboundStream } from "../platform/outbound.ts";
 import { type OutboundCode, OutboundError } from "../platform/outbound-errors.ts";
 import type { OpenedCredential } from "./credentials.ts";
@@ -210,7 +211,8 @@ function asResponse({ status, headers, content_type, body, events }: OutboundStr
   const session = headers["mcp-session-id"];
   if (session !== undefined) shown.set("mcp-session-id", session);
   if (events !== null) return new Response(streamOf(events, state), { status, headers: shown });
-  return new Response(BODILESS.has(status) ? null : new Uint8Array(body), { status, headers: shown });
+  const read = BODILESS.has(status) ? null : new Uint8Array(withoutNullFields(body, content_type));
+  return new Response(read, { status, headers: shown });
 }
 
 /** Passes the events on as they come, within the operation's limits. */
@@ -236,7 +238,7 @@ function streamOf(events: AsyncGenerator<Buffer, void>, state: OperationState): 
             return controller.close();
           }
           await noteEvent(value, state);
-          if (!is_over) controller.enqueue(value);
+          if (!is_over) controller.enqueue(withoutNullFields(value, "text/event-stream"));
         } catch (thrown) {
           if (is_over) return;
           is_over = true;

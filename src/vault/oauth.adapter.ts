@@ -1,4 +1,5 @@
 import type { AuthorizationServerMetadata, OAuthClientProvider, OAuthTokens } from "@modelcontextprotocol/client";
+import { withoutNullFields } from "../platform/null-fields.ts";
 import type { Outbound } from "../platform/outbound.ts";
 import { OutboundError } from "../platform/outbound-errors.ts";
 import type { Issuer, OAuthClient, OAuthState, Pending } from "./oauth-state.ts";
@@ -361,7 +362,7 @@ function guardedFetch(outbound: Outbound, signal: AbortSignal, named: HostNames)
     if (!outbound.isConfidential(url)) {
       throw new OAuthError(`${named(url.host)} is to be asked over http; tokens are asked for over https only`);
     }
-    const { status, headers, body } = await outbound.request({
+    const { status, headers, content_type, body } = await outbound.request({
       url: url.href,
       method: init.method ?? "GET",
       headers: Object.fromEntries(new Headers(init.headers)),
@@ -372,7 +373,8 @@ function guardedFetch(outbound: Outbound, signal: AbortSignal, named: HostNames)
       signal,
     });
     const bodiless = status === 204 || status === 205 || status === 304;
-    return new Response(bodiless ? null : new Uint8Array(body), { status, headers });
+    const read = bodiless ? null : new Uint8Array(withoutNullFields(body, content_type));
+    return new Response(read, { status, headers });
   };
 }
 

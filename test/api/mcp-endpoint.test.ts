@@ -278,6 +278,20 @@ describe("a call", () => {
     }
   });
 
+  test("with null for absent fields is answered as one without these fields", async () => {
+    const user = await lab.service.newUser();
+    await agentOf(user);
+    for (const message of [
+      { method: "tools/list", params: null },
+      { method: "tools/list", params: { cursor: null, _meta: null } },
+      { method: "tools/call", params: { name: "list_runs", arguments: { agent: "run_daily_report" }, _meta: null } },
+      { method: "ping", params: null, result: null, error: null },
+    ]) {
+      const answer = await post(user, message);
+      expect([answer.status, JSON.stringify(answer.body)]).toEqual([200, expect.stringMatching(/\\?"result\\?":\{/)]);
+    }
+  });
+
   test("with text that cannot be stored gets an error that names the argument", async () => {
     const user = await lab.service.newUser();
     await agentOf(user);

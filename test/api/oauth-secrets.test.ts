@@ -80,6 +80,14 @@ test("client credentials: the server's authorization server is discovered, and i
   expect(leaksIn(Buffer.from(seen), [CLIENT_SECRET, ...server.tokens()])).toEqual([]);
 });
 
+test("servers that write null for absent fields of their metadata and tokens can be used", async () => {
+  server.conduct.metadata = { scopes_supported: null, revocation_endpoint: null, service_documentation: null };
+  server.conduct.resource = { scopes_supported: null, resource_name: null };
+  server.conduct.onGrant = () => ({ refresh_token: null, scope: null, id_token: null });
+  await store(ROBOT);
+  expect(await run(berth, completion("Done."))).toMatchObject({ status: "succeeded", output: "Done." });
+});
+
 test("a token that expires during a run is refreshed once, and the call is repeated once", async () => {
   await store(ROBOT);
   // Its arguments look like a notification, which would not be repeated.

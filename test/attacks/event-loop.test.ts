@@ -180,6 +180,7 @@ describe("an MCP server whose answer is costly to parse", { retry: 2 }, () => {
     ["as many values as are parsed", `{"content":[],"structuredContent":{"a":[${"[],".repeat(24_000)}[]]}}`],
     ["as many parts as are parsed", `{"content":[${'{"type":"text","text":"a"},'.repeat(9_000)}{"type":"b"}]}`],
     ["escapes", `{"content":[{"type":"text","text":"${"\\u0041".repeat(300_000)}"}]}`],
+    ["as many nulls as are parsed", `{"content":[],"a":[${'{"b":null},'.repeat(16_000)}{}]}`],
   ])("does not block the event loop with a valid answer: %s", async (name, result) => {
     expect((await calling(name, inAnswerTo("tools/call", result))).result.status).toBe("succeeded");
   });
