@@ -1009,10 +1009,13 @@ CREATE TRIGGER endpoint_of_erased BEFORE INSERT ON public.webhook_endpoint FOR E
 -- function append_act(of_id uuid, of_operator uuid, of_name text, of_what text, of_type text, of_target text, of_user uuid, of_before json, of_after json, of_reason text, of_request text, instant timestamp with time zone) returns bigint
 -- function begin_runs(runs jsonb, refusals text[], domain_now timestamp with time zone, claimer text, most integer, total_limit integer, user_limit integer, lease_ms integer, of_plans jsonb) returns json
 -- function claim_runs(claimer text, most integer, total_limit integer, user_limit integer, lease_ms integer, domain_now timestamp with time zone, reserved_only boolean, of_plans jsonb) returns SETOF run
+-- function count_queued_run_nows(of_user uuid, most integer) returns bigint
 -- function count_runs_at_work() returns integer
 -- function entry_hash(previous bytea, user_id uuid, seq bigint, type text, amount bigint, balance_after bigint, bucket_id uuid, source text, hold_id uuid, model text, agent_id uuid, run_id uuid, request_id text, api_key_id uuid, description text, created_at timestamp with time zone) returns bytea
+-- function expired_leases(before timestamp with time zone) returns TABLE(user_id uuid, id uuid)
 -- function finish_steps(steps jsonb) returns jsonb
 -- function forget_unpaid_input() returns trigger
+-- function has_queued_runs() returns boolean
 -- function keep_acts() returns trigger
 -- function leave_failing_ends(steps jsonb) returns jsonb
 -- function ledger_adjust_down(of_user uuid, asked bigint, of_bucket uuid, of_reason text, instant timestamp with time zone) returns bigint
@@ -1048,7 +1051,9 @@ CREATE TRIGGER endpoint_of_erased BEFORE INSERT ON public.webhook_endpoint FOR E
 -- function ledger_write_keys(user_ids uuid[], ids uuid[], spent bigint[], held bigint[]) returns void
 -- function ledger_write_labels(events usage_event[], instant timestamp with time zone) returns void
 -- function limit_take(asks jsonb) returns jsonb
+-- function lock_leased_runs(leases jsonb) returns tid[]
 -- function note_run_at_work() returns trigger
+-- function queue_figures(most integer, OUT queued bigint, OUT oldest timestamp with time zone) returns record
 -- function refuse_erased() returns trigger
 -- function refuse_run_nows(runs jsonb, payers uuid[]) returns text[]
 -- function run_details(of_user uuid, of_run uuid) returns SETOF jsonb

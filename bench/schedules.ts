@@ -26,6 +26,8 @@ const USERS = 1_000;
 const CLAIM = 500;
 const NO_LIMIT = 2_000_000_000;
 const NO_LIMITS = { concurrent_runs: NO_LIMIT, concurrent_runs_per_user: NO_LIMIT };
+/** Schedules due at the same instant. */
+const BURSTS = [5_110, 51_100, 100_000] as const;
 /** As a service's, when there is room for ten more. */
 const USUAL_LIMITS = { concurrent_runs: 50, concurrent_runs_per_user: 10 };
 const FEW_CLAIMED = 10;
@@ -125,6 +127,8 @@ async function measure(bench: Bench, { rounds, scale }: Effort): Promise<Outcome
   ] as const) {
     claims.push(await claimFew(bench, users, queued));
   }
+  const bursts: number[] = [];
+  for (const due of BURSTS) bursts.push(await claimAfterBurst(bench, due * scale));
   const beside = await inTurn(
     new Map(AT_WORK.map((runs) => [`${runs}`, () => repeatBeside(bench, runs * scale, herd)])),
     rounds,
@@ -137,6 +141,8 @@ async function measure(bench: Bench, { rounds, scale }: Effort): Promise<Outcome
     dispatched,
     claimed,
     claims,
+    due: BURSTS.map((due) => due * scale),
+    bursts,
     at_work: AT_WORK.map((runs) => runs * scale),
     beside: [...beside.values()].map((rounds) => medianRepeated(rounds)),
     schedules: SCHEDULES.map((size) => size * scale),
@@ -200,6 +206,18 @@ async function claimAll(
 async function claimFew(bench: Bench, users: number, queued: number): Promise<number> {
   await bare.empty(bench.db);
   await bare.insertRuns(bench.db, { runs: queued, users, now: clock.now() });
+  return repeatClaim(bench);
+}
+
+/** The median milliseconds of one claim of a few runs, after `due` schedules of many users were due at the same instant. */
+async function claimAfterBurst(bench: Bench, due: number): Promise<number> {
+  await seed(bench, due, USERS);
+  await bare.setDue(bench.db, clock.now(), due);
+  await bench.scheduling.tick(bench.onDue);
+  return repeatClaim(bench);
+}
+
+async function repeatClaim(bench: Bench): Promise<number> {
   const times: number[] = [];
   for (let turn = 0; turn < 9; turn += 1) {
     times.push(await timed(() => bench.scheduling.claim("bench", FEW_CLAIMED, USUAL_LIMITS)));
@@ -272,6 +290,8 @@ function outcomeOf(found: {
   dispatched: Map<string, Dispatch[]>;
   claimed: Map<string, number[]>;
   claims: number[];
+  due: number[];
+  bursts: number[];
   at_work: number[];
   beside: Repeated[];
   schedules: number[];
@@ -313,6 +333,11 @@ function outcomeOf(found: {
         rows: [{ name: "Purser", values: found.claims }],
       },
       {
+        caption: `One claim of ${FEW_CLAIMED} after a burst of due schedules, with the statistics of an idle queue, ms`,
+        columns: found.due.map((due) => `${count(due)} due`),
+        rows: [{ name: "Purser", values: found.bursts }],
+      },
+      {
         caption: `A worker's statements beside runs at work, ms`,
         columns: found.at_work.map((runs) => `${count(runs)} at work`),
         rows: [
@@ -347,6 +372,12 @@ function outcomeOf(found: {
         goal: "≤ 2",
       },
       { of: `a claim, ${count(found.herd)} queued`, to: "100 queued", value: many / few, goal: "about 1" },
+      {
+        of: `a claim, ${count(found.due.at(-1) ?? 0)} due`,
+        to: `${count(found.due[0] ?? 0)} due`,
+        value: (found.bursts.at(-1) ?? Number.NaN) / (found.bursts[0] ?? Number.NaN),
+        goal: "≤ 2",
+      },
       {
         of: `a claim, ${count(found.at_work.at(-1) ?? 0)} at work`,
         to: `${count(found.at_work[0] ?? 0)}`,

@@ -2,7 +2,7 @@ import type { RunError, RunStatus } from "../contract/runs.ts";
 import type { Instant, Sql } from "../platform/db.ts";
 import { jsonbText } from "../platform/json.ts";
 import { DUE_INPUT, ENDED_STEPS, type EndedRow, type OpenRow, worked } from "./run.store.ts";
-import { sqlBefore, sqlList, sqlNext, UNFINISHED } from "./run-state.ts";
+import { STATUS_OF_ONE, sqlBefore, sqlList, sqlNext, UNFINISHED } from "./run-state.ts";
 import type { CancelledRun } from "./runs.types.ts";
 
 /** Runs of lost workers: queued again, cancelled or failed. */
@@ -24,8 +24,16 @@ export interface Reaping {
   now: Instant;
 }
 
-/** The first condition is a range of the index on lease_until, so that valid leases are not read. */
-const LOST = `lease_until < coalesce(to_timestamp($2::float8 / 1000), 'infinity') and (lease_until < clock_timestamp() or $1)`;
+/** Leases that ended before this time are lost. */
+const LOST_BEFORE = `least(to_timestamp($2::float8 / 1000), case when $1 then 'infinity' else clock_timestamp() end)`;
+/** Each run is looked up by its key, so the plan does not depend on statistics (README.md, "Plans"). */
+const lostRuns = (condition: string, at_work: string, lock = "") => `expired_leases(${LOST_BEFORE}) as expired
+  cross join lateral (
+    select * from run where user_id = expired.user_id and id = expired.id and ${STATUS_OF_ONE} in ${sqlList(UNFINISHED)}
+      and lease_until < ${LOST_BEFORE} and ${condition}
+      and id not in (select value::uuid from jsonb_array_elements_text(${at_work}::jsonb)) limit 1 ${lock}
+  ) as run
+  limit ${REAP_BATCH}`;
 /** A run can only have caused its worker's loss while one of its steps is running. Other runs only waited beside it. */
 const AT_WORK = `exists (select from run_step step
   where step.user_id = run.user_id and step.run_id = run.id and step.status = 'running')::integer`;
@@ -45,12 +53,9 @@ const GIVEN_UP = `status in ${sqlBefore("give_up")} and (trigger = 'chat' or los
 export async function reapRuns(sql: Sql, reaping: Reaping): Promise<{ cancelled: CancelledRun[]; has_more: boolean }> {
   const { max_losses, lease_ms, unexpired, at_work, judged_at_ms, now } = reaping;
   const rows = await sql.query<CancelledRun & { status: RunStatus }>({
-    name: "run_reap",
     text: `with lost as materialized (
-        select user_id, id, ${AT_WORK} as at_work, ${sqlNext("reap", "status")} as outcome
-        from run where status in ${sqlList(UNFINISHED)} and ${LOST} and lease_until is not null and not (${GIVEN_UP})
-          and id not in (select value::uuid from jsonb_array_elements_text($6::jsonb))
-        order by lease_until limit ${REAP_BATCH} for update skip locked
+        select run.user_id, run.id, ${AT_WORK} as at_work, ${sqlNext("reap", "status")} as outcome
+        from ${lostRuns(`not (${GIVEN_UP})`, "$6", "for update skip locked")}
       ), ended as (
         update run set status = outcome, worker_id = null, lease_until = null,
           attempt = attempt + case outcome when 'queued' then 1 else 0 end,
@@ -70,10 +75,7 @@ export async function reapRuns(sql: Sql, reaping: Reaping): Promise<{ cancelled:
 export async function selectGivenUp(sql: Sql, reaping: Reaping): Promise<OpenRow[]> {
   const { unexpired, judged_at_ms, max_losses, at_work } = reaping;
   return sql.query<OpenRow>({
-    name: "run_given_up",
-    text: `select user_id, id as run_id, agent_id, trigger, epoch from run
-      where status in ${sqlList(UNFINISHED)} and ${LOST} and lease_until is not null and ${GIVEN_UP}
-        and id not in (select value::uuid from jsonb_array_elements_text($4::jsonb)) limit ${REAP_BATCH}`,
+    text: `select run.user_id, run.id as run_id, agent_id, trigger, epoch from ${lostRuns(GIVEN_UP, "$4")}`,
     values: [unexpired, judged_at_ms, max_losses, JSON.stringify(at_work)],
   });
 }
@@ -88,7 +90,7 @@ export async function failLostRun(
   return sql.query<EndedRow>({
     text: `with ended as (
         update run set status = ${sqlNext("give_up")}, worker_id = null, lease_until = null, error = $6::jsonb, finished_at = $7::timestamptz
-        where user_id = $3 and id = $4 and epoch = $5 and status in ${sqlBefore("give_up")} and ${LOST} returning run.*, ${DUE_INPUT}
+        where user_id = $3 and id = $4 and epoch = $5 and ${STATUS_OF_ONE} in ${sqlBefore("give_up")} and lease_until < ${LOST_BEFORE} returning run.*, ${DUE_INPUT}
       ), steps as (${ENDED_STEPS})
       select user_id, id as run_id, agent_id, trigger, status, error, epoch, due_input from ended`,
     values: [unexpired, judged_at_ms, run.user_id, run.run_id, run.epoch, jsonbText(error), now],

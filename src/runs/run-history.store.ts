@@ -4,7 +4,7 @@ import { instantOf } from "../platform/clock.ts";
 import type { Instant, Sql } from "../platform/db.ts";
 import { createConditions } from "../platform/statements.ts";
 import { RUN_COLUMNS, type RunRow } from "./run.store.ts";
-import { sqlBefore, sqlList, UNFINISHED } from "./run-state.ts";
+import { sqlList, UNFINISHED } from "./run-state.ts";
 import type { JournalStep, RunFilter } from "./runs.types.ts";
 
 /** Reads of runs and their steps. */
@@ -233,18 +233,12 @@ export async function selectOpen(sql: Sql): Promise<{ open: boolean; attended: b
 /** The count of queued runs stops here, so a longer queue costs no more. */
 const MOST_COUNTED = 20_000;
 
-/**
- * The number of queued runs, and when the oldest was queued. Only the first run of each priority is read for the
- * latter.
- */
+/** The number of queued runs, and when the oldest was queued. */
 export async function selectQueue(sql: Sql): Promise<{ queued: number; oldest: Instant | null }> {
   const [row] = await sql.query<{ queued: number; oldest: Instant | null }>({
     name: "run_queue_figures",
-    text: `select (select count(*) from (select from run where status in ${sqlBefore("claim")} limit ${MOST_COUNTED}) as waiting) as queued, min(first.queued_at) as oldest
-      from unnest(array[0, 1, 2]) as level(priority)
-      cross join lateral (
-        select queued_at from run where status in ${sqlBefore("claim")} and run.priority = level.priority order by id limit 1
-      ) as first`,
+    text: "select queued, oldest from queue_figures($1)",
+    values: [MOST_COUNTED],
   });
   return row ?? { queued: 0, oldest: null };
 }

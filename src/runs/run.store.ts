@@ -2,7 +2,7 @@ import type { RunError, RunStatus, RunTrigger } from "../contract/runs.ts";
 import type { Instant, Sql, Tx } from "../platform/db.ts";
 import { jsonbText } from "../platform/json.ts";
 import { readStatement } from "../platform/sql-functions.ts";
-import { CLAIMED, sqlBefore, sqlList, sqlNext, WAITING } from "./run-state.ts";
+import { CLAIMED, STATUS_OF_ONE, sqlList, sqlNext } from "./run-state.ts";
 import type {
   ClaimLimits,
   EndedRun,
@@ -109,12 +109,7 @@ export async function insertManualRuns(
         select *, row_number() over (partition by user_id order by id) as nth
         from jsonb_to_recordset($1::jsonb) as given(user_id uuid, id uuid, agent_id uuid, agent_version integer, model_id text, input jsonb)
       ), waiting as materialized (
-        select user_id, (
-          select count(*) from (
-            select from run where run.user_id = given.user_id and status in ${sqlList(WAITING)} and priority = ${PRIORITY.manual} limit $2
-          ) as counted
-        ) as runs
-        from given where nth = 1
+        select user_id, count_queued_run_nows(user_id, $2) as runs from given where nth = 1
       )
       insert into run (user_id, id, agent_id, agent_version, trigger, queued_at, model_id, input, priority, limited_key, key_limit)
       select user_id, id, agent_id, agent_version, 'manual', $3::timestamptz, model_id, input, ${PRIORITY.manual}, ${LIMITED_KEY}
@@ -197,14 +192,17 @@ export async function claimRuns(sql: Sql, claim: Claiming): Promise<ClaimedRow[]
 export async function hasQueued(sql: Sql): Promise<boolean> {
   const [found] = await sql.query<{ has_queued: boolean }>({
     name: "run_has_queued",
-    text: `select exists (select from run where status in ${sqlBefore("claim")}) as has_queued`,
+    text: "select has_queued_runs() as has_queued",
   });
   return found?.has_queued === true;
 }
 
-const GIVEN_LEASES = "jsonb_to_recordset($1::jsonb) as mine(user_id uuid, run_id uuid, epoch integer)";
+/** The limit tells the planner how many leases there are. Otherwise it expects 100 and prefers to scan the runs. */
+const GIVEN_LEASES = `(
+    select * from jsonb_to_recordset($1::jsonb) as given(user_id uuid, run_id uuid, epoch integer) limit $3
+  ) as mine`;
 const OWNED = `run.user_id = mine.user_id and run.id = mine.run_id and run.epoch = mine.epoch
-  and run.status in ${sqlList(CLAIMED)}`;
+  and ${STATUS_OF_ONE} in ${sqlList(CLAIMED)}`;
 
 /**
  * Renews the valid leases and returns them. It never waits for a lock, so it cannot deadlock with a batch of settles
@@ -212,7 +210,6 @@ const OWNED = `run.user_id = mine.user_id and run.id = mine.run_id and run.epoch
  */
 export async function renewLeases(sql: Sql, leases: readonly RunLease[], lease_ms: number) {
   return sql.query<{ run_id: string; epoch: number; status: Exclude<LeaseState, "lost"> }>({
-    name: "run_renew",
     text: `with free as materialized (
         select run.user_id, run.id from run join ${GIVEN_LEASES} on ${OWNED} for update of run skip locked
       ), renewed as (
@@ -220,7 +217,7 @@ export async function renewLeases(sql: Sql, leases: readonly RunLease[], lease_m
           from free where run.user_id = free.user_id and run.id = free.id
       )
       select run.id as run_id, run.epoch, run.status from run join ${GIVEN_LEASES} on ${OWNED}`,
-    values: [jsonbText(leases), lease_ms],
+    values: [jsonbText(leases), lease_ms, leases.length],
   });
 }
 
@@ -297,10 +294,9 @@ export const DUE_INPUT = "case when run.trigger = 'schedule' then run.input end 
 export async function finishRuns(sql: Sql, finishes: readonly FinishedRun[]): Promise<EndedRow[]> {
   const given = finishes.map(({ lease, finish, now }) => ({ ...lease, ...finish, finished_at: now }));
   return sql.query<EndedRow>({
-    name: "run_finish",
     text: `with mine as materialized (
         select * from jsonb_to_recordset($1::jsonb) as mine(user_id uuid, run_id uuid, epoch integer, status text, output text,
-          error jsonb, finished_at timestamptz)
+          error jsonb, finished_at timestamptz) limit $2
       ), owned as materialized (
         select mine.* from run join mine on ${OWNED} order by run.user_id, run.id for update of run
       ), ended as (
@@ -311,6 +307,6 @@ export async function finishRuns(sql: Sql, finishes: readonly FinishedRun[]): Pr
         returning run.user_id, run.id, run.agent_id, run.trigger, run.status, run.error, run.epoch, run.finished_at, ${DUE_INPUT}
       ), steps as (${ENDED_STEPS})
       select user_id, id as run_id, agent_id, trigger, status, error, epoch, due_input from ended order by user_id, id`,
-    values: [jsonbText(given)],
+    values: [jsonbText(given), given.length],
   });
 }

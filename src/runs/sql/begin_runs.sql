@@ -9,7 +9,8 @@ create or replace function begin_runs(
   lease_ms integer, of_plans jsonb
 ) returns json language plpgsql
 set plan_cache_mode = force_generic_plan
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off
+set enable_sort = off set enable_incremental_sort = off set jit = off
 as $$
 declare
   asked integer := jsonb_array_length(runs);
@@ -17,7 +18,9 @@ declare
 begin
   perform pg_advisory_xact_lock(7470626);
   places := least(most, total_limit - count_runs_at_work()) - asked;
-  if places < 0 or places < (select count(*) from (select from run where status = 'queued' limit places + 1) as waiting) then
+  if places < 0 or places < (select count(*) from (
+    select from run where status = 'queued' order by priority, id limit places + 1
+  ) as waiting) then
     return null;
   end if;
   if exists (

@@ -10,23 +10,21 @@ set plan_cache_mode = force_generic_plan
 set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
 declare
+  places tid[] := lock_leased_runs(steps);
   answers jsonb;
 begin
   with given as materialized (
-    select * from rows from (jsonb_to_recordset(steps) as (user_id uuid, run_id uuid, epoch integer, index integer, status text,
+    select *, places[ordinality] as place from rows from (jsonb_to_recordset(steps) as (user_id uuid, run_id uuid, epoch integer, index integer, status text,
       result jsonb, error jsonb, safety jsonb, usage jsonb, internal jsonb, chosen jsonb, ends boolean, told boolean, output text,
       finished_at timestamptz)) with ordinality as step
-  ), owned as materialized (
-    select given.* from given join run on run.user_id = given.user_id and run.id = given.run_id
-    where run.epoch = given.epoch and run.status in ('running', 'cancelling')
-    order by run.user_id, run.id for no key update of run
   ), finished as (
-    update run_step set status = owned.status, result = owned.result, error = owned.error, safety = owned.safety,
-      usage = owned.usage, internal = coalesce(owned.internal, run_step.internal), finished_at = owned.finished_at
-    from owned
-    where run_step.user_id = owned.user_id and run_step.run_id = owned.run_id and run_step.index = owned.index
-      and run_step.status = 'running'
-    returning owned.*
+    update run_step set status = given.status, result = given.result, error = given.error, safety = given.safety,
+      usage = given.usage, internal = coalesce(given.internal, run_step.internal), finished_at = given.finished_at
+    from given
+    -- a range instead of an equality, so that the planner cannot read all steps in the order of their key
+    where run_step.user_id = any (array[given.user_id]) and run_step.run_id >= given.run_id and run_step.run_id <= given.run_id
+      and run_step.index = given.index and given.place is not null and run_step.status = 'running'
+    returning given.*
   ), counted as (
     update run set
       input_tokens = run.input_tokens + coalesce((finished.usage->>'input_tokens')::bigint, 0),
@@ -39,7 +37,7 @@ begin
       output = case when finished.ends and run.status = 'running' then finished.output else run.output end,
       finished_at = case when finished.ends and run.status = 'running' then finished.finished_at else run.finished_at end,
       lease_until = case when finished.ends and run.status = 'running' then null else run.lease_until end
-    from finished where run.user_id = finished.user_id and run.id = finished.run_id
+    from finished where run.ctid = finished.place
     returning finished.ordinality, run.status = 'succeeded' as ended
   )
   select jsonb_agg(jsonb_build_object('done', counted.ordinality is not null, 'ended', coalesce(counted.ended, false))

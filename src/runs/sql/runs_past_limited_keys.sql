@@ -1,8 +1,12 @@
 -- The first queued runs of a user that a claim may begin, at most `most`. A run of a limited API key waits while as many runs of
 -- the key are at work, and the runs behind it pass. The first 100 queued runs are considered; all of them are read only if
--- the first few are too few.
+-- the first few are too few. The plan does not depend on statistics (runs/README.md, "Plans").
 create or replace function runs_past_limited_keys(of_user uuid, claimer text, reserved_only boolean, most integer)
-returns table (id uuid, priority smallint) language plpgsql stable as $$
+returns table (id uuid, priority smallint) language plpgsql stable
+set plan_cache_mode = force_generic_plan
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off
+set enable_sort = off set enable_incremental_sort = off set jit = off
+as $$
 declare
   front integer := least(100, 2 * most);
   free uuid[];
@@ -13,13 +17,17 @@ begin
   loop
     with first as materialized (
       select run.id, run.priority, run.limited_key, run.key_limit from run
-        where run.user_id = of_user and run.status = 'queued'
+        where run.status = 'queued' and run.user_id = any (array[of_user])
           and (run.worker_id = claimer or (run.worker_id is null and not reserved_only))
-        order by run.priority, run.id limit front
+        order by run.user_id, run.priority, run.id limit front
     ), busy as materialized (
       select key.limited_key, (
-          select count(*) from run
-            where run.user_id = of_user and run.limited_key = key.limited_key and run.status in ('running', 'cancelling')
+          select count(*) from (
+            select from run
+            where run.user_id = any (array[of_user]) and run.limited_key >= key.limited_key and run.limited_key <= key.limited_key
+              and run.status in ('running', 'cancelling')
+            order by run.user_id, run.limited_key
+          ) as at_work
         ) as runs
         from (select distinct first.limited_key from first) as key
     ), numbered as (

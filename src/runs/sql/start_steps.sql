@@ -6,15 +6,15 @@ set plan_cache_mode = force_generic_plan
 set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
 declare
+  places tid[] := lock_leased_runs(steps);
   answers jsonb;
 begin
   with given as materialized (
-    select * from rows from (jsonb_to_recordset(steps) as (user_id uuid, run_id uuid, epoch integer, index integer, type text,
+    select *, places[ordinality] as place from rows from (jsonb_to_recordset(steps) as (user_id uuid, run_id uuid, epoch integer, index integer, type text,
       name text, arguments jsonb, internal jsonb, started_at timestamptz)) with ordinality as step
-    order by user_id, run_id
   ), counted as (
     update run set steps_count = greatest(run.steps_count, given.index + 1)
-    from given where run.user_id = given.user_id and run.id = given.run_id and run.epoch = given.epoch and run.status = 'running'
+    from given where run.ctid = given.place and run.status || '' = 'running'
     returning given.*
   ), step as (
     insert into run_step (user_id, run_id, index, type, name, status, arguments, internal, started_at)
@@ -23,13 +23,9 @@ begin
       internal = coalesce(excluded.internal, run_step.internal)
     where run_step.status = 'running'
   )
-  -- A run that was read as running but was not written has changed since: it is being cancelled, or the lease is lost.
   select jsonb_agg(jsonb_build_object('done', counted.ordinality is not null, 'state', case
         when counted.ordinality is not null then 'running'
-        when exists (
-          select from run where user_id = given.user_id and id = given.run_id and epoch = given.epoch
-            and status in ('running', 'cancelling')
-        ) then 'cancelling'
+        when given.place is not null then 'cancelling'
         else 'lost'
       end) order by given.ordinality)
     into strict answers from given left join counted on counted.ordinality = given.ordinality;

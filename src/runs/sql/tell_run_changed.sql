@@ -7,7 +7,7 @@ begin
     when 'queued' then perform pg_notify('run_queued', '');
     when 'cancelling' then perform pg_notify('run_cancelling', new.id::text);
     when 'succeeded', 'failed', 'cancelled' then
-      if not new.at_home or exists (select from run where status = 'queued') then
+      if not new.at_home or has_queued_runs() then
         perform pg_notify('run_finished', new.id::text);
       end if;
     else null; -- no subscriber waits for it

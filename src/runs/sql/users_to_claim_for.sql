@@ -1,7 +1,8 @@
 -- The users whose queued runs a claim considers: the next `considered` users in turn, and those at the front of the queue.
 create or replace function users_to_claim_for(considered integer) returns uuid[] language plpgsql
 set plan_cache_mode = force_generic_plan
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off
+set enable_sort = off set enable_incremental_sort = off set jit = off
 as $$
 declare
   turn uuid;
