@@ -2,12 +2,13 @@ import { type EmbeddingInput, type EmbeddingUsage, inputsOf } from "../contract/
 import { allows } from "../contract/key-terms.ts";
 import { errors, type MeansOf, PurserError } from "../errors.ts";
 import type { ChargingLedger } from "../ledger/ledger.types.ts";
+import { heldTextTokens } from "../models/held-text.ts";
 import type { Models } from "../models/models.service.ts";
 import type { Counts, EmbeddingCall, Model, Vectors } from "../models/models.types.ts";
 import { costTokens, dearestRates, worstCaseTokens } from "../models/pricing.ts";
 import { traitsOf } from "../models/providers.ts";
 import { forwardedEmbeddingFields } from "../models/request-fields.ts";
-import { estimateTokens, heldTextTokens } from "../models/token-count.ts";
+import { estimateTokens } from "../models/token-count.ts";
 import { believed, checkedCounts } from "../models/usage-report.ts";
 import { monotonicMs } from "../platform/clock.ts";
 import { untilTurn } from "../platform/event-loop-turn.ts";

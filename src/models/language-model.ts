@@ -88,7 +88,9 @@ export function createLanguageModelProvider(
       const native_bytes = native_fields === undefined ? 0 : await nativeBytes(call, native_fields, length);
       const native = native_fields === undefined ? {} : { native_fields, native_bytes };
       const added_tokens = (call.request.tools ?? []).length === 0 ? 0 : dialect.tool_prompt_tokens;
-      const held = { ...call, ...native, ...heldInput(call, length + native_bytes, added_tokens) };
+      // The caller's own fields may be any text, so each byte of them is held as a token.
+      const input = await heldInput(call, length, native_bytes + added_tokens);
+      const held = { ...call, ...native, ...input };
       if (dialect.name !== "anthropic") return held;
       return { ...held, cache_writes: longestCache([...hintsOf(call.request), ...nativeHints(native_fields)]) };
     },

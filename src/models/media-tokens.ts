@@ -1,4 +1,5 @@
 import type { ChatRequest, ContentPart } from "../contract/completions.ts";
+import { fieldsOf } from "../platform/json.ts";
 import type { Model, PartTokens } from "./models.types.ts";
 
 /**
@@ -13,51 +14,57 @@ export const UNBOUNDED_PART_TOKENS: PartTokens = { image: null, file: null, audi
 const LIKELY_PART_TOKENS = 4_096;
 const DATA_URL = /^data:[a-z0-9.+-]{1,64}\/[a-z0-9.+-]{1,64};base64,/;
 const KINDS = { image_url: "image", file: "file", input_audio: "audio" } as const;
+/** The fields of parts that may hold data. The provider reads invalid data as text, so it counts as text. */
+const DATA_FIELDS = [
+  ["image_url", "url"],
+  ["file", "file_data"],
+  ["input_audio", "data"],
+] as const;
 
 /** A request's pictures, files and audio. */
 export interface Media {
-  /** Their worst case; never more than the context window leaves beside the text. */
-  media_tokens: number;
+  /** The worst case of those with a documented bound. */
+  known_tokens: number;
+  /** One has no documented bound, so it may fill the context window. */
+  is_unbounded: boolean;
   /** The part of the context window that they are likely to need. */
   likely_tokens: number;
   /** Bytes of the request that are media data, not text. */
   data_bytes: number;
+  /** The request without this data. */
+  text: ChatRequest;
 }
 
-const NO_MEDIA: Media = { media_tokens: 0, likely_tokens: 0, data_bytes: 0 };
-
-/** `textTokens`: returns the worst case of the request's text, given the number of bytes that are media data. */
-export function mediaOf(
-  request: ChatRequest,
-  model: Pick<Model, "part_tokens" | "context_window">,
-  textTokens: (data_bytes: number) => number,
-): Media {
-  const parts = mediaParts(request);
-  if (parts.length === 0) return NO_MEDIA;
-  const bounds = parts.map((part) => model.part_tokens[KINDS[part.type as keyof typeof KINDS]]);
-  const data_bytes = parts.reduce((sum, part) => sum + dataBytes(part), 0);
-  const rest = Math.max(0, model.context_window - textTokens(data_bytes));
-  const known = bounds.reduce<number>((sum, bound) => sum + (bound ?? 0), 0);
-  const likely_tokens = bounds.reduce<number>((sum, bound) => sum + Math.min(bound ?? Infinity, LIKELY_PART_TOKENS), 0);
-  return { media_tokens: bounds.includes(null) ? Math.max(rest, known) : known, likely_tokens, data_bytes };
+/** The pictures, files and audio of a request. */
+export function mediaOf(request: ChatRequest, { part_tokens }: Pick<Model, "part_tokens">): Media {
+  const bounds: (number | null)[] = [];
+  let data_bytes = 0;
+  const withoutData = (part: ContentPart): ContentPart => {
+    if (!Object.hasOwn(KINDS, part.type)) return part;
+    bounds.push(part_tokens[KINDS[part.type as keyof typeof KINDS]]);
+    const copy: Record<string, unknown> = { ...part };
+    for (const [place, field] of DATA_FIELDS) {
+      const holder = fieldsOf(part[place]);
+      const { [field]: data } = holder;
+      if (!isData(data)) continue;
+      data_bytes += data.length;
+      copy[place] = { ...holder, [field]: "" };
+    }
+    return copy as ContentPart;
+  };
+  const messages = request.messages.map((message) => {
+    const { content } = message;
+    const has_media = Array.isArray(content) && content.some(({ type }) => Object.hasOwn(KINDS, type));
+    return has_media ? { ...message, content: content.map(withoutData) } : message;
+  });
+  return {
+    known_tokens: bounds.reduce<number>((sum, bound) => sum + (bound ?? 0), 0),
+    is_unbounded: bounds.includes(null),
+    likely_tokens: bounds.reduce<number>((sum, bound) => sum + Math.min(bound ?? Infinity, LIKELY_PART_TOKENS), 0),
+    data_bytes,
+    text: { ...request, messages },
+  };
 }
-
-function mediaParts({ messages }: ChatRequest): ContentPart[] {
-  const parts: ContentPart[] = [];
-  for (const { content } of messages) {
-    if (typeof content === "string") continue;
-    for (const part of content ?? []) if (Object.hasOwn(KINDS, part.type)) parts.push(part);
-  }
-  return parts;
-}
-
-/** Bytes of valid media data. The provider reads invalid data as text, so it counts as text. */
-function dataBytes({ image_url, file, input_audio }: ContentPart): number {
-  const candidates = [image_url?.url, (file as Fields)?.file_data, (input_audio as Fields)?.data];
-  return candidates.reduce<number>((sum, data) => sum + (isData(data) ? data.length : 0), 0);
-}
-
-type Fields = Record<string, unknown> | undefined;
 
 function isData(value: unknown): value is string {
   return typeof value === "string" && isBase64(value.slice(DATA_URL.exec(value)?.[0].length ?? 0));

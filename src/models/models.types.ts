@@ -252,7 +252,7 @@ export interface ModelRequest {
 
 /** One request in a provider's own terms. It is built before the hold, because its size determines the hold. */
 export interface ProviderRequest extends ModelRequest {
-  /** The hold for the input. It is above the real count, except for adversarial text. */
+  /** The hold for the input. It is above the real count, except for text that was built against one tokenizer. */
   readonly input_tokens: number;
   /** The part of it for one call, if it is for two: it decides the tiers that the request can reach. */
   readonly call_input_tokens?: number;

@@ -62,7 +62,7 @@ export function createOpenAiCompatible(settings: { base_url: string; api_key: st
     async prepare(call) {
       const body_start = (await jsonBytes(forwardedOf(call.request))).subarray(0, -1);
       const length = body_start.length + bodyEnd(call).length;
-      return { ...call, body_start, ...heldInput(call, length) };
+      return { ...call, body_start, ...(await heldInput(call, length)) };
     },
 
     async complete(request, options) {

@@ -1,37 +1,39 @@
 import type { ChatRequest } from "../contract/completions.ts";
 import { jsonBytes } from "../platform/json.ts";
 import { calledOf } from "./generated-text.ts";
+import { heldJsonTokens } from "./held-text.ts";
 import { mediaOf } from "./media-tokens.ts";
 import type { Counts, ModelRequest, ProviderRequest } from "./models.types.ts";
 import { REASONING_FIELDS } from "./reasoning.ts";
 
 /**
- * Tokens are estimated from bytes: tokenisers are slow, and quadratic on hostile input. A hold takes half a token per
- * byte, more than any natural text; a bill without the provider's figures takes the usual quarter.
+ * A bill without the provider's figures takes a quarter of a token per byte, and expects half a token per byte at most
+ * in the context window. A hold takes more (`held-text.ts`).
  */
-const HOLD_BYTES_PER_TOKEN = 2;
 const BILL_BYTES_PER_TOKEN = 4;
+const LIKELY_BYTES_PER_TOKEN = 2;
 /** The fields of a message that its provider bills beside content and tool calls. */
 const BILLED_FIELDS = ["name", "refusal", ...REASONING_FIELDS];
 
 /**
- * The hold for the input of a request of `bytes`: ceil(bytes / 2) for its text, the worst case for its other parts, and
- * `added_tokens` for what the provider adds itself.
+ * The hold for the input of a request of `bytes`: for its texts by script and kind, and half a token per byte at least;
+ * the worst case for its other parts; and `added_tokens` for what is sent besides the request.
  */
-export function heldInput(
-  { request, model }: ModelRequest,
+export async function heldInput(
+  { request, model }: Pick<ModelRequest, "request" | "model">,
   bytes: number,
   added_tokens = 0,
-): Pick<ProviderRequest, "input_tokens" | "media_tokens" | "likely_tokens"> {
-  const textTokens = (data_bytes: number) => Math.ceil((bytes - data_bytes) / HOLD_BYTES_PER_TOKEN);
-  const { media_tokens, likely_tokens, data_bytes } = mediaOf(request, model, textTokens);
-  const text_tokens = textTokens(data_bytes) + added_tokens;
-  return { input_tokens: text_tokens + media_tokens, media_tokens, likely_tokens: text_tokens + likely_tokens };
-}
-
-/** The hold for one text. */
-export function heldTextTokens(text: string): number {
-  return Math.ceil(Buffer.byteLength(text) / HOLD_BYTES_PER_TOKEN);
+): Promise<Pick<ProviderRequest, "input_tokens" | "media_tokens" | "likely_tokens">> {
+  const { known_tokens, is_unbounded, likely_tokens, data_bytes, text } = mediaOf(request, model);
+  const least_tokens = Math.ceil((bytes - data_bytes) / LIKELY_BYTES_PER_TOKEN);
+  const text_tokens = Math.max(await heldJsonTokens(text), least_tokens) + added_tokens;
+  const rest_tokens = Math.max(0, model.context_window - text_tokens);
+  const media_tokens = is_unbounded ? Math.max(rest_tokens, known_tokens) : known_tokens;
+  return {
+    input_tokens: text_tokens + media_tokens,
+    media_tokens,
+    likely_tokens: least_tokens + added_tokens + likely_tokens,
+  };
 }
 
 /** Tokens billed for `text` if the provider reported none: ceil(UTF-8 bytes / 4). */

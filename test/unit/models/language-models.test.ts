@@ -146,7 +146,7 @@ describe("Anthropic", () => {
     const tools = [{ type: "function" as const, function: { name: "now", parameters: {} } }];
     const held = async (request: ReturnType<typeof requestOf>) =>
       (await provider.prepare({ model, request, max_output_tokens: 10, stream: false })).input_tokens;
-    const definition_tokens = JSON.stringify({ tools }).length / 2;
+    const definition_tokens = JSON.stringify({ tools }).length;
     const added = (await held(requestOf({ tools }))) - (await held(requestOf({})));
     expect(added).toBeGreaterThan(530);
     expect(added).toBeLessThan(1_000 + definition_tokens);

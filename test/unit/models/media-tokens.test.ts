@@ -60,34 +60,36 @@ function tiles(width: number, height: number): number {
 }
 
 describe("the hold of a picture", () => {
-  it("is never below the provider's bill, for a picture of any size", () => {
+  it("is never below the provider's bill, for a picture of any size", async () => {
     const side = fc.integer({ min: 1, max: 65_535 });
-    fc.assert(
-      fc.property(side, side, fc.constantFrom(...Object.keys(BILLS)), (width, height, id) => {
+    await fc.assert(
+      fc.asyncProperty(side, side, fc.constantFrom(...Object.keys(BILLS)), async (width, height, id) => {
         const model = models.find(id);
         if (model === null) throw new Error(`${id} is not in the catalogue`);
         for (const part of [picture, inline]) {
-          expect(held([part], model).media_tokens).toBeGreaterThanOrEqual(BILLS[id]?.(width, height) ?? Infinity);
+          expect((await held([part], model)).media_tokens).toBeGreaterThanOrEqual(
+            BILLS[id]?.(width, height) ?? Infinity,
+          );
         }
       }),
       { numRuns: 2_000 },
     );
   });
 
-  it("is the rest of the context window if no bound is documented, for every model of the catalogue", () => {
+  it("is the rest of the context window if no bound is documented, for every model of the catalogue", async () => {
     for (const { id, supports } of CATALOGUE) {
       const model = models.find(id);
       if (model === null || !supports.vision || id in BILLS) continue;
-      expect(held([picture], model).input_tokens).toBe(model.context_window);
+      expect((await held([picture], model)).input_tokens).toBe(model.context_window);
     }
   });
 });
 
-it("the hold of a file or audio is the rest of the context window, or the provider's documented maximum", () => {
+it("the hold of a file or audio is the rest of the context window, or the provider's documented maximum", async () => {
   const unbounded = modelOf({ part_tokens: { image: null, file: null, audio: null } });
   for (const part of [file, audio, picture]) {
-    expect(held([part], unbounded).input_tokens).toBe(unbounded.context_window);
-    expect(held([part, part, part], unbounded).input_tokens).toBe(unbounded.context_window);
+    expect((await held([part], unbounded)).input_tokens).toBe(unbounded.context_window);
+    expect((await held([part, part, part], unbounded)).input_tokens).toBe(unbounded.context_window);
   }
   for (const { id, supports } of CATALOGUE.filter((entry) => entry.supports.files)) {
     const model = models.find(id);
@@ -95,25 +97,25 @@ it("the hold of a file or audio is the rest of the context window, or the provid
     if (model === null) continue;
     // Gemini 3: 1,000 pages of 560 tokens
     const least = id.startsWith("gemini-3") ? 560_000 : model.context_window;
-    expect(held([file], model).input_tokens).toBeGreaterThanOrEqual(least);
+    expect((await held([file], model)).input_tokens).toBeGreaterThanOrEqual(least);
   }
   expect(CATALOGUE.filter(({ supports }) => supports.audio)).toEqual([]);
 });
 
-it("the hold of a request never falls with more parts, and has a bound for the sum", () => {
+it("the hold of a request never falls with more parts, and has a bound for the sum", async () => {
   const bound = fc.option(fc.integer({ min: 1, max: 200_000 }), { nil: null });
   const parts = fc.array(fc.constantFrom(picture, inline, file, audio), { minLength: 1, maxLength: 12 });
-  fc.assert(
-    fc.property(parts, fc.record({ image: bound, file: bound, audio: bound }), (content, part_tokens) => {
+  await fc.assert(
+    fc.asyncProperty(parts, fc.record({ image: bound, file: bound, audio: bound }), async (content, part_tokens) => {
       const model = modelOf({ part_tokens: part_tokens as PartTokens });
-      const { input_tokens, media_tokens } = held(content, model);
+      const { input_tokens, media_tokens } = await held(content, model);
       const of = { image_url: part_tokens.image, file: part_tokens.file, input_audio: part_tokens.audio };
       const bounds = content.map(({ type }) => of[type as keyof typeof of]);
       const sum = bounds.reduce<number>((total, each) => total + (each ?? 0), 0);
       expect(media_tokens).toBeGreaterThanOrEqual(sum);
       if (bounds.includes(null)) expect(input_tokens).toBeGreaterThanOrEqual(model.context_window);
       else expect(media_tokens).toBe(sum);
-      expect(held(content.slice(1), model).input_tokens).toBeLessThanOrEqual(input_tokens);
+      expect((await held(content.slice(1), model)).input_tokens).toBeLessThanOrEqual(input_tokens);
     }),
   );
 });

@@ -284,7 +284,7 @@ describe("a stream", () => {
   });
 });
 
-it("a prompt is held at half a token per byte and a fixed amount per image", async () => {
+it("a prompt is held at half a token per byte at least and a fixed amount per image", async () => {
   const provider = createOpenAiCompatible({ base_url: upstream.url, api_key: null });
   const image = { type: "image_url", image_url: { url: "https://pictures.test/a.png" } };
   const prepare = (content: string | (typeof image)[]) =>
