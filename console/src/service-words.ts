@@ -29,6 +29,13 @@ export const scheduleReason = (reason: string): string =>
       (_all, code: keyof typeof KEY_PAUSES) => KEY_PAUSES[code],
     );
 
+const AGENT_WARNINGS: Record<string, string> = {
+  no_destination: "“Send webhooks” is on, but has no address, so each webhook fails. Edit the agent to enter one.",
+};
+
+/** A warning of an agent's record, without the API's fields. */
+export const agentWarning = (code: string, message: string): string => AGENT_WARNINGS[code] ?? message;
+
 const CHOICE = /^score (\d+)(?: \((.+)\))?: tier (\w+), (?:the cheapest in it|none in it, (\w+) is nearest)/;
 
 /** Why a model was chosen, without the names of the routing's parts. */

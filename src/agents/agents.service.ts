@@ -4,7 +4,7 @@ import type { AgentChanges, AgentKey, AgentRecord, AgentVersion } from "../contr
 import type { Caller } from "../contract/caller.ts";
 import { thatFit } from "../contract/common.ts";
 import type { RunDetail, RunRecord } from "../contract/runs.ts";
-import { secretsReferred, unjudgedTools } from "../contract/tools.ts";
+import { secretsReferred, toolProblems, unjudgedTools } from "../contract/tools.ts";
 import { paramOf } from "../contract/validation.ts";
 import { errors, type MeansOf } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.types.ts";
@@ -379,5 +379,10 @@ export function agentRecord(
     last_run:
       last_run === undefined ? null : { id: last_run.id, status: last_run.status, finished_at: last_run.finished_at },
     secrets_used: [...new Set(secretsReferred(row.tools_config).map(({ name }) => name))],
+    warnings: toolProblems(row.tools_config).map(({ code, path, message }) => ({
+      code,
+      param: paramOf(["tools_config", ...path]),
+      message,
+    })),
   };
 }

@@ -101,6 +101,9 @@ const agentSchema = z
     consecutive_failures: z.number().int(),
     last_run: z.object({ id: uuidSchema, status: runStatusSchema, finished_at: instantSchema.nullable() }).nullable(),
     secrets_used: z.array(z.string()).openapi({ description: "names of the secrets that tools_config refers to" }),
+    warnings: z
+      .array(z.object({ code: z.string(), param: z.string(), message: z.string() }))
+      .openapi({ description: "settings that are accepted and cannot work; a call fails with the same code" }),
   })
   .openapi("Agent");
 /** An agent of a user. */

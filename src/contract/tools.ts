@@ -1,5 +1,5 @@
 import { z } from "@hono/zod-openapi";
-import type { CommonSettings, SecretBinding } from "./tools/fields.ts";
+import type { CommonSettings, SecretBinding, ToolContract, ToolProblem } from "./tools/fields.ts";
 import { mcp } from "./tools/mcp.ts";
 import { sendWebhook } from "./tools/send-webhook.ts";
 import { webFetch } from "./tools/web-fetch.ts";
@@ -64,6 +64,15 @@ export function secretBindings(config: ShownToolsConfig): ToolSecretBinding[] {
 /** Returns the names of secrets in `tools_config` with their paths, without nulls. */
 export function secretsReferred(config: ShownToolsConfig): { name: string; path: readonly PropertyKey[] }[] {
   return secretBindings(config).flatMap(({ secret, path }) => (secret === null ? [] : { name: secret, path }));
+}
+
+/** The problems of enabled tools, with their paths from `tools_config`. */
+export function toolProblems(config: ShownToolsConfig): ToolProblem[] {
+  return TOOL_CONTRACTS.flatMap((tool: ToolContract) => {
+    const settings: CommonSettings | undefined = config[tool.name as ToolName];
+    const problem = settings?.enabled ? tool.problem?.(settings) : null;
+    return problem == null ? [] : { ...problem, path: [tool.name, ...problem.path] };
+  });
 }
 
 /** The tools whose settings have `safety: off`, which the operator must have allowed. */

@@ -32,16 +32,19 @@ export const sendWebhookTool: Tool<SendWebhookSettings, SendWebhookArguments> = 
   }),
 };
 
-function definition({ urls = [] }: SendWebhookSettings): ToolDefinition {
+function definition(settings: SendWebhookSettings): ToolDefinition {
+  const { urls = [] } = settings;
+  const problem = sendWebhook.problem(settings);
   return {
     type: "function",
     function: {
       name: sendWebhook.name,
-      description: "Sends a payload as JSON, by POST, to one of the listed webhook URLs, and returns what it answers.",
+      description: `Sends a payload as JSON, by POST, to one of the listed webhook URLs, and returns what it answers.${problem === null ? "" : ` Do not call it now: ${problem.message}`}`,
       parameters: {
         type: "object",
         properties: {
-          url: { type: "string", enum: urls },
+          // An empty enum is no valid schema.
+          url: { type: "string", ...(problem === null ? { enum: urls } : {}) },
           payload: { description: "any JSON value: what is sent" },
         },
         required: ["url", "payload"],

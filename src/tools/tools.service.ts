@@ -57,6 +57,8 @@ export function createTools(deps: ToolDeps): Tools {
     const settings = tool === undefined ? null : settingsOf(tool, call.tools_config);
     const called = tool === undefined ? undefined : running.get(tool);
     if (tool === undefined || called === undefined || settings === null) return unknownTool(call.name);
+    const problem = tool.contract.problem?.(settings) ?? null;
+    if (problem !== null) return failedCall(problem.code, problem.message);
     const given = parsedArguments(call.arguments_json, tool.contract);
     if ("problem" in given) return failedCall("invalid_arguments", given.problem);
     const { name, default_max_calls } = tool.contract;

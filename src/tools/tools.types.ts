@@ -55,6 +55,7 @@ export type ToolErrorCode =
   | "unknown_tool"
   | "invalid_arguments"
   | "max_calls_reached"
+  | "no_destination"
   | "egress_refused"
   | "fetch_failed"
   | "webhook_failed"

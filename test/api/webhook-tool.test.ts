@@ -60,6 +60,38 @@ test("a run sends a webhook that its owner can verify with the agent's key", asy
   expect(tools[1].function.parameters.properties.url.enum).toEqual([`${receiver.url}/hook`]);
 });
 
+test("an agent whose webhooks have no destination is stored with a warning, its model is told, and a call fails", async () => {
+  const tools_config = { web_fetch: { enabled: true }, send_webhook: { enabled: true } };
+  const warnings = [
+    {
+      code: "no_destination",
+      param: "tools_config.send_webhook.urls",
+      message: expect.stringContaining("has no destination"),
+    },
+  ];
+  const agent = { name: "Herald", model_id: "lab/plain", run_prompt: "Tell.", tools_config };
+  const made = await user.post("/api/v1/agents", agent);
+  expect(made).toMatchObject({ status: 201, body: { tools_config, warnings } });
+  const other = await create();
+  const changed = await user.request("PUT", other, { tools_config });
+  expect(changed).toMatchObject({ status: 200, body: { tools_config, warnings } });
+  expect((await user.get("/api/v1/agents")).body.agents).toMatchObject([{ warnings }, { warnings }]);
+
+  const url = `${receiver.url}/hook`;
+  lab.upstream.answer(calling("send_webhook", { url, payload: 1 }), completion("Not told."));
+  const run = await runNow(other);
+  expect(run.steps[1]).toMatchObject({ name: "send_webhook", status: "failed", error: { code: "no_destination" } });
+  expect(receiver.received).toEqual([]);
+  const { description, parameters } = lab.upstream.requests[0]?.body.tools[1].function ?? {};
+  expect(description).toContain("has no destination");
+  expect(parameters.properties.url).toEqual({ type: "string" });
+
+  const mended = { ...tools_config, send_webhook: { enabled: true, urls: [url] } };
+  expect((await user.request("PUT", other, { tools_config: mended })).body.warnings).toEqual([]);
+  const off = { ...tools_config, send_webhook: { enabled: false } };
+  expect((await user.request("PUT", other, { tools_config: off })).body.warnings).toEqual([]);
+});
+
 test("each call of a run has a webhook-id of its own", async () => {
   const send = (n: number) => calling("send_webhook", { url: `${receiver.url}/hook`, payload: n });
   lab.upstream.answer(send(1), send(2), completion("Told."));

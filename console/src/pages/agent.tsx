@@ -7,7 +7,7 @@ import { ago, duration, instant, number, period } from "../format.ts";
 import { AgentSettings } from "../parts/agent-settings.tsx";
 import { FILTER_STATUSES } from "../run-words.ts";
 import { OWN_ZONE, ownTime, scheduleInWords, wallTime } from "../schedule-words.ts";
-import { scheduleReason } from "../service-words.ts";
+import { agentWarning, scheduleReason } from "../service-words.ts";
 import { Badge, Button, buttonClass, Callout, Card, Empty, PageHeader, Status, Tabs } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
 import { DayField } from "../ui/fields.tsx";
@@ -59,6 +59,11 @@ export function AgentPage() {
           </Callout>
         )}
         {agent.schedule_status === "paused" && <Paused agent={agent} />}
+        {agent.warnings.map(({ code, message }) => (
+          <Callout key={code} tone="warn" icon="warning">
+            {agentWarning(code, message)}
+          </Callout>
+        ))}
       </div>
       <AgentTabs id={id} tab={tab} />
       {tab === "runs" && <Runs id={id} onRun={run} busy={start.isPending} />}

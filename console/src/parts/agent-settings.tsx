@@ -11,7 +11,7 @@ import { ProblemNotice } from "../ui/problem.tsx";
 function toolsInWords({ web_fetch, send_webhook, mcp, ...others }: Agent["tools_config"]): string[] {
   const tools = Object.entries(others).flatMap(([name, settings]) => (isEnabled(settings) ? [name] : []));
   if (web_fetch?.enabled === true) tools.push(`reads ${web_fetch.hosts?.join(", ") ?? "any public site"}`);
-  if (send_webhook?.enabled === true) tools.push(`sends webhooks to ${send_webhook.urls?.join(", ")}`);
+  if (send_webhook?.enabled === true) tools.push(`sends webhooks to ${send_webhook.urls?.join(", ") || "no address"}`);
   for (const { name, tools: offered, effects } of mcp?.enabled === true ? (mcp.servers ?? []) : []) {
     tools.push(`uses ${offered?.join(", ") ?? "all tools"} of ${name}${effects === "none" ? ", read only" : ""}`);
   }

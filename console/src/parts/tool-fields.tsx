@@ -153,12 +153,11 @@ function WebhookFields({ draft, change }: Omit<Props, "agent_id">) {
       <AreaField
         label="Addresses"
         param="tools_config.send_webhook.urls"
-        required
         rows={2}
         value={draft.webhook_urls}
         onValue={(webhook_urls) => change({ webhook_urls })}
         placeholder="https://example.com/hook"
-        hint="Exact addresses, one per line."
+        hint="Exact addresses, one per line. Without any, each webhook fails."
       />
       <div className="grid gap-4 sm:grid-cols-2">
         <SecretChoice

@@ -32,6 +32,17 @@ export interface ToolContract {
   /** Where the settings name secrets, also when the tool is disabled. */
   // biome-ignore lint/suspicious/noExplicitAny: each tool takes its own settings
   secretBindings(settings: any): SecretBinding[];
+  /** Why each call fails under these settings, which are otherwise valid; null: it need not. */
+  // biome-ignore lint/suspicious/noExplicitAny: each tool takes its own settings
+  problem?(settings: any): ToolProblem | null;
+}
+
+/** Settings under which a tool cannot work. Its owner and the model read the message. */
+export interface ToolProblem {
+  readonly code: "no_destination";
+  /** The path in the tool's settings to what has to change. */
+  readonly path: readonly PropertyKey[];
+  readonly message: string;
 }
 
 /** Where a tool may use a secret, and how. A null list is no limit. */

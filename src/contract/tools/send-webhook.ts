@@ -2,34 +2,29 @@ import { z } from "@hono/zod-openapi";
 import {
   addressSchema,
   maxCalls,
-  requireList,
   type SecretBinding,
   safety,
   secretName,
   type ToolContract,
+  type ToolProblem,
 } from "./fields.ts";
 
 const MAX_CALLS = 5;
 
-const settings = z
-  .strictObject({
-    enabled: z.boolean(),
-    urls: z
-      .array(addressSchema("webhooks are signed"))
-      .min(1)
-      .max(100)
-      .optional()
-      .openapi({ description: "required: only to exactly these is anything sent" }),
-    secret: secretName.optional().openapi({
-      description:
-        "a secret's name: signs what is sent; absent: the agent's own key does. Null as in `web_fetch.auth`: a secret that is kept",
-    }),
-    max_calls: maxCalls(MAX_CALLS),
-    safety: safety.openapi({ description: "of what receivers answer; default balanced" }),
-  })
-  .superRefine(({ enabled, urls }, context) => {
-    if (enabled && urls === undefined) requireList(context, "urls");
-  });
+const settings = z.strictObject({
+  enabled: z.boolean(),
+  urls: z
+    .array(addressSchema("webhooks are signed"))
+    .max(100)
+    .optional()
+    .openapi({ description: "only to exactly these is anything sent; without any, each call fails" }),
+  secret: secretName.optional().openapi({
+    description:
+      "a secret's name: signs what is sent; absent: the agent's own key does. Null as in `web_fetch.auth`: a secret that is kept",
+  }),
+  max_calls: maxCalls(MAX_CALLS),
+  safety: safety.openapi({ description: "of what receivers answer; default balanced" }),
+});
 type Settings = z.infer<typeof settings>;
 
 const argumentsSchema = z.strictObject({
@@ -53,5 +48,11 @@ export const sendWebhook = {
     // No other setting must stay the same: an added URL counts as a wider binding.
     const place = { path: ["secret"], kept_with: null, inject: null, urls };
     return [{ secret, ...place, hosts: null, methods: null, paths: null, tools: null }];
+  },
+  problem({ urls = [] }: Settings): ToolProblem | null {
+    if (urls.length > 0) return null;
+    const message =
+      "send_webhook has no destination, so each call of it fails. The agent's owner has to list its URLs in tools_config.send_webhook.urls.";
+    return { code: "no_destination", path: ["urls"], message };
   },
 } as const satisfies ToolContract;

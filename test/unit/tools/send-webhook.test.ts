@@ -51,6 +51,21 @@ describe("send_webhook", () => {
     expect(receiver.received[0]?.body).toBe(JSON.stringify(value));
   });
 
+  it.each([
+    ["of the model's choice", { url: "https://example.com/", payload }],
+    ["without a url", { payload }],
+    ["without arguments", {}],
+    ["that is no JSON", "{"],
+  ])("fails a call %s with no_destination when no URL is listed", async (_name, args) => {
+    for (const urls of [undefined, []]) {
+      expect(await send(args, { urls })).toMatchObject({
+        status: "failed",
+        error: { code: "no_destination", message: expect.stringContaining("tools_config.send_webhook.urls") },
+      });
+    }
+    expect(receiver.received).toEqual([]);
+  });
+
   it("refuses a URL that is not exactly a listed one, and sends nothing", async () => {
     const others = ["/hook", "/hook?a=1&b=2", "/hook?a=2", "/HOOK?a=1", "/hook?a=1#x"].map(
       (path) => receiver.url + path,

@@ -37,6 +37,8 @@ describe("tools_config", () => {
     },
     { send_webhook: { enabled: false }, mcp: { enabled: false } },
     { send_webhook: { enabled: false, urls: ["https://a.example/x"] } },
+    { send_webhook: { enabled: true } },
+    { send_webhook: { enabled: true, urls: [] } },
     { send_webhook: { enabled: true, urls: ["https://a.example/x"], max_calls: 2, safety: "strict", secret: "HOOK" } },
     { web_fetch: { enabled: true, auth: [auth, { ...auth, methods: ["POST"], paths: ["/v1/*"] }] } },
     // A request takes at most three: one place has one secret, and methods, hosts and paths separate requests.
@@ -92,8 +94,6 @@ describe("tools_config", () => {
       "unknown_field",
       "tools_config.web_fetch.auth[0].secrets",
     ],
-    [{ send_webhook: { enabled: true } }, "missing_field", "tools_config.send_webhook.urls"],
-    [{ send_webhook: { enabled: true, urls: [] } }, "invalid_value", "tools_config.send_webhook.urls"],
     [{ send_webhook: { enabled: true, urls: ["a.example"] } }, "invalid_value", "tools_config.send_webhook.urls[0]"],
     [
       { send_webhook: { enabled: true, urls: ["https://me:pass@a.example/"] } },
