@@ -25,7 +25,7 @@ export const USAGE_DAYS = { default: 30, min: 1, max: 365 } as const;
 /** contract 5.13: the used share of a balance, an overage cap or a key's budget that gives an alert, in per cent. */
 export const ALERT_PERCENTS = [50, 80, 100] as const;
 export type AlertPercent = (typeof ALERT_PERCENTS)[number];
-/** contract 2: bounds and default of `limit` in lists. */
+/** contract 2.5: bounds of `limit` in lists, and its default in most of them. */
 export const LIST_LIMIT = { default: 20, min: 1, max: 100 } as const;
 /** contract 2: how long an idempotency key replays its first answer. */
 export const IDEMPOTENCY_HOURS = 24;

@@ -4,6 +4,7 @@ import type { AgentChanges, AgentKey, AgentRecord, AgentVersion } from "../contr
 import type { Caller } from "../contract/caller.ts";
 import { thatFit } from "../contract/common.ts";
 import type { RunDetail, RunRecord } from "../contract/runs.ts";
+import type { NamedSecret } from "../contract/secrets.ts";
 import { secretsReferred, toolProblems, unjudgedTools } from "../contract/tools.ts";
 import { paramOf } from "../contract/validation.ts";
 import { errors, type MeansOf } from "../errors.ts";
@@ -34,7 +35,7 @@ import { type AgentRow, type AgentsStore, createAgentsStore } from "./agents.sto
 import { createRetention } from "./retention.ts";
 import { scheduleKeyAfter } from "./schedule-key.ts";
 import type { ScheduleKeys } from "./schedule-keys.service.ts";
-import { permittedTools, refuseUnusableSecrets } from "./secret-bindings.ts";
+import { permittedTools, withUsableSecrets } from "./secret-bindings.ts";
 import { createWaitingSchedules } from "./waiting-schedules.ts";
 
 export interface AgentsDeps {
@@ -51,8 +52,8 @@ export interface AgentsDeps {
   suspended(tx: Tx, user_ids: readonly string[]): Promise<ReadonlySet<string>>;
   /** Whether tools may be set to `safety: off`. */
   safety_off: "refused" | "allowed";
-  /** The names of the user's secrets, with the only tool that may use the secret; null: every tool. */
-  secretNames(user_id: string): Promise<ReadonlyMap<string, string | null>>;
+  /** The secrets that the user's tools can refer to. */
+  secretNames(user_id: string): Promise<NamedSecret[]>;
   /** The number of days for which finished runs are kept; null: no limit. */
   keep_runs_days: number | null;
   followers: Pick<RunFollowers, "follow">;
@@ -154,16 +155,18 @@ function createCrud(deps: AgentsDeps & { store: AgentsStore }) {
     if (bytes.all - freed > AGENT_BYTES && bytes.added > freed + SAME_BYTES) throw errors.agentStorageFull();
   };
 
-  const refuseUnusableTools = async (user_id: string, { tools_config }: AgentChanges): Promise<void> => {
-    if (tools_config === undefined) return;
+  /** `changes` with each secret's name in its own spelling. Throws 400 for tools that cannot be used. */
+  const withUsableTools = async <Changes extends AgentChanges>(user_id: string, changes: Changes): Promise<Changes> => {
+    const { tools_config } = changes;
+    if (tools_config === undefined) return changes;
     const [unjudged] = deps.safety_off === "allowed" ? [] : unjudgedTools(tools_config);
     if (unjudged !== undefined) {
       const param = paramOf(["tools_config", unjudged, "safety"]);
       const why = "the operator has not allowed off (PURSER_SAFETY_OFF=allowed). Use strict or balanced";
       throw errors.invalidValue(param, `${param}: ${why}.`);
     }
-    const referred = secretsReferred(tools_config);
-    if (referred.length > 0) refuseUnusableSecrets(referred, await secretNames(user_id));
+    if (secretsReferred(tools_config).length === 0) return changes;
+    return { ...changes, tools_config: withUsableSecrets(tools_config, await secretNames(user_id)) };
   };
 
   return {
@@ -189,11 +192,12 @@ function createCrud(deps: AgentsDeps & { store: AgentsStore }) {
       return new Map((await store.names(user_id, ids)).map(({ id, name, deleted }) => [id, { name, deleted }]));
     },
     /** 400 for settings that do not fit together and for an unavailable model. 409 beyond the limit. */
-    async create(caller: Caller, wanted: AgentChanges & { name: string }): Promise<AgentRecord> {
+    async create(caller: Caller, given: AgentChanges & { name: string }): Promise<AgentRecord> {
       const { user_id } = caller;
-      const config = newConfig({ ...wanted, tools_config: permittedTools(caller, wanted.tools_config ?? {}, {}) });
+      // Denied before names are looked up, so a caller who may not bind secrets does not learn which exist.
+      const permitted = { ...given, tools_config: permittedTools(caller, given.tools_config ?? {}, {}) };
+      const config = newConfig(await withUsableTools(user_id, permitted));
       refuseUnknownModel(models, config.model_id);
-      await refuseUnusableTools(user_id, wanted);
       const now = clock.now();
       const id = newId();
       const state = {
@@ -225,12 +229,12 @@ function createCrud(deps: AgentsDeps & { store: AgentsStore }) {
      * schedule or the agent, even if it was enabled, resumes a paused schedule. 403 for a secret's binding that the
      * caller may not write. 409 when the user's versions become too large.
      */
-    async update(caller: Caller, id: string, changes: AgentChanges): Promise<AgentRecord> {
+    async update(caller: Caller, id: string, given: AgentChanges): Promise<AgentRecord> {
       const { user_id } = caller;
-      if (changes.model_id !== undefined) refuseUnknownModel(models, changes.model_id);
-      // Denied before names are looked up, so a caller who may not bind secrets does not learn which exist.
-      withNamedTools(caller, changes, await find(user_id, id));
-      await refuseUnusableTools(user_id, changes);
+      if (given.model_id !== undefined) refuseUnknownModel(models, given.model_id);
+      // Denied before names are looked up, as in `create`.
+      withNamedTools(caller, given, await find(user_id, id));
+      const changes = await withUsableTools(user_id, given);
       await db.transaction(async (tx) => {
         const row = await store.lockAgent(tx, user_id, id);
         if (row === undefined) throw errors.notFound("This agent");

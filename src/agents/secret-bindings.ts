@@ -1,10 +1,11 @@
 import { isDeepStrictEqual } from "node:util";
 import type { Caller } from "../contract/caller.ts";
 import { isWithinHosts } from "../contract/hosts.ts";
+import { findNamed, type NamedSecret } from "../contract/secrets.ts";
 import {
   type ShownToolsConfig,
   secretBindings,
-  type secretsReferred,
+  secretsReferred,
   type ToolSecretBinding,
   type ToolsConfig,
 } from "../contract/tools.ts";
@@ -40,24 +41,21 @@ export function shownTo<Shown extends { tools_config: ShownToolsConfig; secrets_
   return shown.secrets_used === undefined ? hidden : { ...hidden, secrets_used: [] };
 }
 
-/**
- * Throws 400 for a secret that its tool cannot use. `only_tools`: the names of the user's secrets, with the only tool that
- * may use the secret; null: every tool.
- */
-export function refuseUnusableSecrets(
-  referred: ReturnType<typeof secretsReferred>,
-  only_tools: ReadonlyMap<string, string | null>,
-): void {
-  for (const { name, path } of referred) {
-    const only_tool = only_tools.get(name);
-    if (only_tool === null || only_tool === path[0]) continue;
+/** `config` with each secret's name in its own spelling. Throws 400 for a secret that its tool cannot use. */
+export function withUsableSecrets(config: ShownToolsConfig, secrets: readonly NamedSecret[]): ShownToolsConfig {
+  const names = secretsReferred(config).map(({ name, path }) => {
+    const secret = findNamed(secrets, name);
+    if (secret !== undefined && (secret.only_tool === null || secret.only_tool === path[0])) {
+      return { path, secret: secret.name };
+    }
     const param = paramOf(["tools_config", ...path]);
     const why =
-      only_tool === undefined
+      secret === undefined
         ? `you have no secret named ${name}. POST /api/v1/secrets stores one`
-        : `${name} is a secret of type oauth, which only the tool ${only_tool} can use. Name a secret of type value`;
+        : `${secret.name} is a secret of type oauth, which only the tool ${secret.only_tool} can use. Name a secret of type value`;
     throw errors.invalidValue(param, `${param}: ${why}.`);
-  }
+  });
+  return withNames(config, names);
 }
 
 function unknownBinding(path: readonly PropertyKey[]): Error {

@@ -8,7 +8,7 @@ import {
   instantSchema,
   json,
   jsonBody,
-  listQuerySchema,
+  longListQuerySchema,
   nextCursorSchema,
   textSchema,
   tokensSchema,
@@ -40,7 +40,7 @@ const runsAnswer = json(
   z.object({ runs: z.array(operatorsRunSchema), next_cursor: nextCursorSchema }),
   "a page of runs, those of deleted agents included",
 );
-export const runsQuery = listQuerySchema.extend({
+export const runsQuery = longListQuerySchema.extend({
   user_id: z.uuid().optional(),
   agent_id: z.uuid().optional(),
   status: runStatusSchema.optional(),

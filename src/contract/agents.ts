@@ -8,7 +8,7 @@ import {
   instantSchema,
   json,
   jsonBody,
-  listQuerySchema,
+  longListQuerySchema,
   nextCursorSchema,
   textSchema,
   timeZoneSchema,
@@ -168,7 +168,7 @@ export const listAgents = createRoute({
   summary: "The caller's agents, newest first",
   ...needs("agents:read"),
   request: {
-    query: listQuerySchema.extend({
+    query: longListQuerySchema.extend({
       name: textSchema(200).optional().openapi({ description: "a part of the name, in upper or lower case" }),
       sort: z.literal("next_run_at").optional().openapi({
         description:

@@ -6,7 +6,7 @@ import {
   failures,
   instantSchema,
   json,
-  listQuerySchema,
+  longListQuerySchema,
   nextCursorSchema,
   tokensSchema,
   uuidSchema,
@@ -124,7 +124,7 @@ export const listBuckets = createRoute({
   tags,
   summary: "Token buckets, oldest first: the order in which they are spent",
   ...needs("billing:read"),
-  request: { query: listQuerySchema.extend({ include: z.literal("closed").optional() }) },
+  request: { query: longListQuerySchema.extend({ include: z.literal("closed").optional() }) },
   responses: {
     200: json(
       z.object({ buckets: z.array(bucketSchema), total_remaining: tokensSchema, next_cursor: nextCursorSchema }),

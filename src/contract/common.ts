@@ -110,17 +110,21 @@ export function failures(...statuses: (keyof typeof STATUS_MEANING)[]) {
   return Object.fromEntries(all.map((status) => [status, json(errorSchema, STATUS_MEANING[status])]));
 }
 
-/** `limit` and `cursor` of every list. Query text comes as strings. */
-export const listQuerySchema = z.object({
-  limit: z.coerce
-    .number()
-    .int()
-    .min(LIST_LIMIT.min)
-    .max(LIST_LIMIT.max)
-    .default(LIST_LIMIT.default)
-    .openapi({ description: "entries a page" }),
-  cursor: z.string().optional().openapi({ description: "`next_cursor` of the page before" }),
-});
+/** `limit` and `cursor` of a list. Query text comes as strings. */
+const listQuery = (default_limit: number) =>
+  z.object({
+    limit: z.coerce
+      .number()
+      .int()
+      .min(LIST_LIMIT.min)
+      .max(LIST_LIMIT.max)
+      .default(default_limit)
+      .openapi({ description: "entries a page" }),
+    cursor: z.string().optional().openapi({ description: "`next_cursor` of the page before" }),
+  });
+export const listQuerySchema = listQuery(LIST_LIMIT.default);
+/** For agents, runs, secrets and buckets: clients that read one page see all of an ordinary account. */
+export const longListQuerySchema = listQuery(LIST_LIMIT.max);
 
 export const nextCursorSchema = z.string().nullable().openapi({ description: "null at the end" });
 

@@ -7,7 +7,7 @@ import {
   failures,
   instantSchema,
   json,
-  listQuerySchema,
+  longListQuerySchema,
   nextCursorSchema,
   streamErrorSchema,
   uuidSchema,
@@ -129,7 +129,7 @@ export const listRuns = createRoute({
   ...needs("agents:read"),
   request: {
     params: agentParams,
-    query: listQuerySchema.extend({
+    query: longListQuerySchema.extend({
       status: runStatusSchema.optional(),
       trigger: triggerSchema.optional(),
       from: boundInput

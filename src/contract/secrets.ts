@@ -6,6 +6,7 @@ import {
   json,
   jsonBody,
   listQuerySchema,
+  longListQuerySchema,
   nextCursorSchema,
   textSchema,
   uuidSchema,
@@ -15,7 +16,42 @@ import { createOAuthSchema, oauthSchema, updateOAuthSchema } from "./oauth-secre
 
 /** The vault: contract 7. */
 
-export const SECRET_NAME = /^[A-Za-z_][A-Za-z0-9_]{0,63}$/;
+/** contract 7.1: in Unicode code points. */
+const NAME_CHARACTERS = 64;
+/** A name is one line: it stands in messages, subjects of mails and descriptions for models. */
+const NOT_IN_A_NAME = /[\p{Cc}\u2028\u2029]/u;
+/** A secret's name: any text, without the white space around it. */
+export const secretNameSchema = z
+  .string()
+  .trim()
+  .refine(
+    (text) =>
+      text !== "" &&
+      text.length <= 2 * NAME_CHARACTERS &&
+      [...text].length <= NAME_CHARACTERS &&
+      text.isWellFormed() &&
+      !NOT_IN_A_NAME.test(text),
+    `one line of text of 1 to ${NAME_CHARACTERS} characters that is not blank`,
+  )
+  .openapi({ minLength: 1, maxLength: NAME_CHARACTERS });
+
+/** Equal for two names exactly when they differ in nothing but case, also ß and SS, and the composition of accents. */
+function foldedName(name: string): string {
+  return name.normalize("NFC").toUpperCase().toLowerCase().normalize("NFC");
+}
+
+/** Finds a secret by its name, ignoring case. Names that were stored before can differ in case only: the exact one is first. */
+export function findNamed<Named extends { name: string }>(secrets: readonly Named[], name: string): Named | undefined {
+  const folded = foldedName(name);
+  return secrets.find((each) => each.name === name) ?? secrets.find((each) => foldedName(each.name) === folded);
+}
+
+/** A secret that tools_config can name. */
+export interface NamedSecret {
+  name: string;
+  /** The only tool that may use it; null: every tool. */
+  only_tool: string | null;
+}
 /** contract 7: bytes of UTF-8. */
 const VALUE_BYTES = 65_536;
 const SECRET_TYPES = ["value", "oauth"] as const;
@@ -60,7 +96,6 @@ export const secretUseSchema = z
   .openapi("SecretUse");
 export type SecretUse = z.infer<typeof secretUseSchema>;
 
-const name = z.string().regex(SECRET_NAME, "1 to 64 letters, digits and _, not beginning with a digit");
 const description = textSchema(2000);
 const value = z
   .string()
@@ -78,7 +113,7 @@ const allowedHosts = z
 
 export const createSecretSchema = z
   .strictObject({
-    name,
+    name: secretNameSchema.openapi({ description: "unique, ignoring case" }),
     type: z.enum(SECRET_TYPES).default("value"),
     description: description.default(""),
     value: value.optional(),
@@ -120,7 +155,7 @@ export const listSecrets = createRoute({
   tags,
   summary: "The caller's secrets, masked, newest first",
   ...needs("secrets:read"),
-  request: { query: listQuerySchema },
+  request: { query: longListQuerySchema },
   responses: {
     200: json(z.object({ secrets: z.array(secretSchema), next_cursor: nextCursorSchema }), "a page of secrets"),
     ...failures(400, 403),

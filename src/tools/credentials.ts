@@ -96,7 +96,7 @@ export async function openCredentials(
     const secret = await openSecret(binding.secret, intended, vault);
     if ("status" in secret) return secret;
     credentials.push({
-      name: secret.name,
+      name: binding.secret,
       user_id: intended.run.user_id,
       value: secret.value,
       unsent: secret.unsent ?? [],

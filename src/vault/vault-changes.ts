@@ -1,4 +1,5 @@
 import { USER_ROWS } from "../constants.ts";
+import { findNamed } from "../contract/secrets.ts";
 import { errors } from "../errors.ts";
 import type { Db, Tx } from "../platform/db.ts";
 import { isUuid } from "../platform/ids.ts";
@@ -47,9 +48,12 @@ export function createVaultChanges({ db, store, keys, log }: { db: Db; store: Va
     opened,
     /** Stores a new secret. Throws 409 name_taken or secret_limit_reached. */
     async insert(row: SealedRow, key: DataKey): Promise<void> {
-      await change(row.user_id, key, async (tx, count) => {
+      const { user_id } = row;
+      await change(user_id, key, async (tx, count) => {
         if (count >= USER_ROWS.secrets) throw errors.secretLimitReached();
-        if (!(await store.insert(tx, row))) throw errors.nameTaken(`A secret named ${row.name}`);
+        const taken = findNamed(await store.names(user_id, tx), row.name);
+        if (taken !== undefined) throw errors.nameTaken(`A secret named ${taken.name}`);
+        await store.insert(tx, row);
       });
     },
     /** The secret as listed. Throws 404 when it is not the user's. */

@@ -1,5 +1,12 @@
 import { isListedHost, isWithinHosts, normalHost } from "../contract/hosts.ts";
-import type { NewSecret, Secret, SecretChange, SecretUse } from "../contract/secrets.ts";
+import {
+  findNamed,
+  type NamedSecret,
+  type NewSecret,
+  type Secret,
+  type SecretChange,
+  type SecretUse,
+} from "../contract/secrets.ts";
 import { errors } from "../errors.ts";
 import { addDays, type Clock } from "../platform/clock.ts";
 import type { Db, Instant, Tx } from "../platform/db.ts";
@@ -60,8 +67,15 @@ export function createVault(deps: {
       allowed_hosts: secret.allowed_hosts,
     });
   };
-  const open = async (user_id: string, name: string, usage: SecretUsage, is_renewed = false): Promise<Opening> => {
+  /** The secret of that name, ignoring case: it may have been deleted and stored again. */
+  const toOpen = async (user_id: string, name: string) => {
     const found = await store.toOpen(user_id, name);
+    if (found !== undefined) return found;
+    const other = findNamed(await store.names(user_id), name);
+    return other === undefined ? undefined : store.toOpen(user_id, other.name);
+  };
+  const open = async (user_id: string, name: string, usage: SecretUsage, is_renewed = false): Promise<Opening> => {
+    const found = await toOpen(user_id, name);
     if (found === undefined || found.held.wrapped === null) return { status: "not_found" };
     const { secret, held } = found;
     const opened = await changes.opened(secret, held);
@@ -105,9 +119,12 @@ export function createVault(deps: {
     },
     /** 404 when it is not the user's. */
     get: async (user_id: string, id: string): Promise<Secret> => recordOf(await own(user_id, id)),
-    /** The names that the user's tools can refer to, with the only tool that may use the secret; null: every tool. */
-    async names(user_id: string): Promise<ReadonlyMap<string, string | null>> {
-      return new Map((await store.names(user_id)).map(({ name, is_oauth }) => [name, is_oauth ? OAUTH_TOOL : null]));
+    /** The secrets that the user's tools can refer to. */
+    async names(user_id: string): Promise<NamedSecret[]> {
+      return (await store.names(user_id)).map(({ name, is_oauth }) => ({
+        name,
+        only_tool: is_oauth ? OAUTH_TOOL : null,
+      }));
     },
 
     /** Changes the given fields. Throws 404, or 400 when more hosts are allowed without sending the value again. */

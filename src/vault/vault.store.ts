@@ -43,12 +43,11 @@ export function createVaultStore(db: Db) {
       });
       return rows[0];
     },
-    async names(user_id: string): Promise<{ name: string; is_oauth: boolean }[]> {
-      return db.query({
+    names: (user_id: string, sql: Sql = db) =>
+      sql.query<{ name: string; is_oauth: boolean }>({
         text: "select name, oauth is not null as is_oauth from secret where user_id = $1 order by name",
         values: [user_id],
-      });
-    },
+      }),
     /** Reads the secret and the user's key in one snapshot. Otherwise a concurrent change would look like tampering. */
     async toOpen(user_id: string, name: string): Promise<{ secret: SealedRow; held: HeldKey } | undefined> {
       const [row] = await db.query<SealedRow & { key_version: number; kek_id: string } & Omit<HeldKey, "version">>({
@@ -103,12 +102,11 @@ export function createVaultStore(db: Db) {
       });
       return rows[0];
     },
-    /** Returns false when the user already has a secret with this name. */
-    async insert(tx: Tx, row: SealedRow): Promise<boolean> {
-      const inserted = await tx.query({
+    async insert(tx: Tx, row: SealedRow): Promise<void> {
+      await tx.query({
         text: `insert into secret (user_id, id, name, description, masked_value, allowed_hosts, version, sealed, created_at,
             updated_at, oauth)
-          values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) on conflict (user_id, name) do nothing returning id`,
+          values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
         values: [
           row.user_id,
           row.id,
@@ -123,7 +121,6 @@ export function createVaultStore(db: Db) {
           row.oauth === null ? null : jsonbText(row.oauth),
         ],
       });
-      return inserted.length > 0;
     },
     async update(tx: Tx, row: SealedRow): Promise<void> {
       await tx.query({

@@ -85,6 +85,7 @@ describe("an agent", () => {
       },
       model_settings: { temperature: null, top_p: null, reasoning_effort: null, max_output_tokens: null },
       secrets_used: [],
+      warnings: [],
     });
     expect((await user.get(`/api/v1/agents/${id}`)).body).toEqual({ id, created_at, updated_at, ...rest });
   });

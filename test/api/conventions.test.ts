@@ -244,7 +244,27 @@ describe("lists (contract 2)", () => {
     expect([page.buckets.length, page.total_remaining]).toEqual([1, 1000]);
   });
 
-  it("have 20 items unless the request says otherwise", async () => {
+  it("of agents, runs, secrets and buckets have up to 100 items unless the request says otherwise", async () => {
+    const owner = await service.newUser();
+    const agent = { name: "a", model_id: "purser/rehearsal", run_prompt: "Say hello", is_active: true };
+    const { id } = (await owner.post("/api/v1/agents", agent)).body;
+    for (let index = 0; index < 24; index += 1) {
+      await owner.post("/api/v1/secrets", { name: `S${index}`, value: "value" });
+      await owner.post("/api/v1/agents", agent);
+      await owner.post(`/api/v1/agents/${id}/runs`);
+      const grant = { amount_tokens: 1 + index, source: "bonus" };
+      await service.admin.post(`/api/v1/admin/users/${owner.user_id}/grants`, grant);
+    }
+    const lengths = [];
+    for (const path of ["agents", "secrets", `agents/${id}/runs`, "users/me/buckets"]) {
+      const { body } = await owner.get(`/api/v1/${path}`);
+      expect(body.next_cursor).toBeNull();
+      lengths.push(body[path.split("/").at(-1) as string].length);
+    }
+    expect(lengths).toEqual([25, 24, 24, 25]);
+  });
+
+  it("of other things have 20 items unless the request says otherwise", async () => {
     const owner = await service.newUser();
     for (let index = 0; index < 21; index += 1) await owner.post("/api/v1/api-keys", { name: `k${index}` });
     const { api_keys, next_cursor } = (await owner.get("/api/v1/api-keys")).body;

@@ -60,6 +60,41 @@ describe("secrets (contract 7)", () => {
     expect((await other.post(SECRETS, { name: "TOKEN", value: "three" })).status).toBe(201);
   });
 
+  it.each<[string, string?]>([
+    ["Stripe key"],
+    ["stripe-key/live.v2"],
+    ["1"],
+    ["Zugang für Prüfung"],
+    ["支付密钥"],
+    ["🔑".repeat(64)],
+    ["a".repeat(64)],
+    ["constructor"],
+    ["  around ", "around"],
+  ])("can have the name %j", async (name, stored = name) => {
+    const made = await user.post(SECRETS, { name, value: "one" });
+    expect(made).toMatchObject({ status: 201, body: { name: stored } });
+    expect((await user.get(SECRETS)).body.secrets).toMatchObject([{ name: stored }]);
+  });
+
+  it.each([
+    ["Stripe Key", "stripe kEY"],
+    ["ÉTÉ", "e\u0301te\u0301"],
+    ["Straße", "STRASSE"],
+    ["ΟΔΟΣ", "οδος"],
+    ["ключ", "КЛЮЧ"],
+    ["key", " key "],
+  ])("have names that are unique ignoring case: beside %j no %j", async (name, other) => {
+    await user.post(SECRETS, { name, value: "one" });
+    const again = await user.post(SECRETS, { name: other, value: "two" });
+    expect(refusal(again)).toEqual([409, "name_taken", "name"]);
+    expect(again.body.error.message).toContain(name);
+  });
+
+  it("of two that are stored at once with names of different case, one is stored", async () => {
+    const made = await Promise.all(["KEY", "key", "Key"].map((name) => user.post(SECRETS, { name, value: "one" })));
+    expect(made.map(({ status }) => status).sort()).toEqual([201, 409, 409]);
+  });
+
   it("accept values of 1 byte to 64 KiB of UTF-8", async () => {
     const store = (name: string, value: string) => user.post(SECRETS, { name, value });
     expect((await store("one", "x")).status).toBe(201);

@@ -102,6 +102,28 @@ test("an echo ends the run, disables the secret until its value changes, and is 
   expect(site.requests.at(-1)?.headers.authorization).toBe(`Bearer ${VALUE}-new`);
 });
 
+test("an agent names a secret in any case and keeps the secret's own spelling, also of one that was stored again", async () => {
+  const name = "Prüf-Schlüssel der API";
+  const secret = await store(name, VALUE);
+  const named = (spelled: string) => ({
+    web_fetch: { enabled: true, auth: [{ secret: spelled, hosts: [site.host], inject }] },
+  });
+  const agent = (await create(named(name.toUpperCase()))).body;
+  expect(agent).toMatchObject({ tools_config: named(name), secrets_used: [name] });
+  const path = `/api/v1/agents/${agent.id}`;
+  const changed = await user.request("PUT", path, { tools_config: named(`${name.toLowerCase()} `) });
+  expect(changed).toMatchObject({ status: 200, body: { version: 1, tools_config: named(name) } });
+  const fetched = async () => {
+    lab.upstream.answer(fetching(`${site.url}/data`), completion("Done."));
+    await run(agent.id);
+    return site.requests.at(-1)?.headers.authorization;
+  };
+  expect(await fetched()).toBe(`Bearer ${VALUE}`);
+  await user.request("DELETE", secret);
+  await store(name.toLowerCase(), `${VALUE}-new`);
+  expect(await fetched()).toBe(`Bearer ${VALUE}-new`);
+});
+
 test("a missing secret is reported when the agent is saved, and by the run's step if it was deleted later", async () => {
   const config = toolsConfig();
   const cases = [

@@ -82,7 +82,7 @@ describe("opening a secret", () => {
     await vault.create(user, newSecret("TOKEN", "value"));
     expect(await vault.open(newId(), "TOKEN", usageAt("https://a.example"))).toEqual({ status: "not_found" });
     expect(await vault.open(user, "TOKENS", usageAt("https://a.example"))).toEqual({ status: "not_found" });
-    expect([...(await vault.names(user)).keys()]).toEqual(["TOKEN"]);
+    expect(await vault.names(user)).toEqual([{ name: "TOKEN", only_tool: null }]);
   });
 
   it.each([

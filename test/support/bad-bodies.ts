@@ -261,7 +261,11 @@ export const BODIES: Record<string, BodyRow> = {
   "POST /api/v1/auth/sign-out-everywhere": { valid: {}, bad: [] },
   "POST /api/v1/secrets": {
     valid: { name: "STRIPE", value: "sk_test_abcdefghijklmnop" },
-    bad: [...missing("name", "value"), ...invalid("name", 5, "", "1A", "A-B", "A B", "É", text(65)), ...secretFields],
+    bad: [
+      ...missing("name", "value"),
+      ...invalid("name", 5, "", " ", text(65), "two\nlines", "nul \0", "half \ud800"),
+      ...secretFields,
+    ],
   },
   "PATCH /api/v1/secrets/{id}": {
     valid: { description: "new" },

@@ -190,12 +190,10 @@ function SecretForm({ secret, onClose }: { secret: Secret | null; onClose: () =>
             label="Name"
             param="name"
             required
-            pattern="[A-Za-z_][A-Za-z0-9_]{0,63}"
-            title="Letters, digits and _; the first character is not a digit"
             value={name}
             onValue={setName}
-            placeholder="STRIPE_KEY"
-            hint="Agents use the secret by this name."
+            placeholder="Stripe key"
+            hint="Agents use the secret by this name. At most 64 characters."
           />
         )}
         <AreaField

@@ -1,7 +1,7 @@
 import { z } from "@hono/zod-openapi";
 import { mayCarrySecret } from "../../platform/credentials.ts";
 import { hostSchema, isPlainAddress } from "../hosts.ts";
-import { SECRET_NAME } from "../secrets.ts";
+import { secretNameSchema } from "../secrets.ts";
 
 /** Settings that several tools have, and the form in which each tool describes itself. */
 
@@ -74,8 +74,9 @@ export function maxCalls(fallback: number) {
   return whole.openapi({ description: `per run; default ${fallback}` });
 }
 
-export const secretName = z.string().regex(SECRET_NAME, "the name of a secret").nullable().openapi({
-  description: "a secret's name. Null in answers without `secrets:read`; null in a PUT keeps that binding unchanged",
+export const secretName = secretNameSchema.nullable().openapi({
+  description:
+    "a secret's name, in any case. Null in answers without `secrets:read`; null in a PUT keeps that binding unchanged",
 });
 
 const header = z
