@@ -631,7 +631,9 @@ create table run (
   losses integer default 0 not null,
   at_home boolean default false not null,
   limited_key uuid,
-  key_limit integer
+  key_limit integer,
+  failed_steps integer default 0 not null,
+  failed_calls integer default 0 not null
 ) with (fillfactor=70);
 alter table run add constraint run_check CHECK (((scheduled_for IS NOT NULL) = (trigger = 'schedule'::text)));
 alter table run add constraint run_check1 CHECK (((finished_at IS NOT NULL) = (status = ANY (ARRAY['succeeded'::text, 'failed'::text, 'cancelled'::text]))));
@@ -656,6 +658,7 @@ CREATE INDEX run_queue_order ON public.run USING btree (priority, id) WHERE (sta
 CREATE INDEX run_queued ON public.run USING btree (user_id, priority, id) WHERE (status = 'queued'::text);
 CREATE INDEX run_queued_limited ON public.run USING btree (user_id) WHERE ((limited_key IS NOT NULL) AND (status = 'queued'::text));
 CREATE INDEX run_unsuccessful ON public.run USING btree (user_id, id) WHERE ((finished_at IS NOT NULL) AND (status <> 'succeeded'::text) AND (trigger <> 'schedule'::text));
+CREATE INDEX run_with_errors ON public.run USING btree (id) WHERE ((status = 'failed'::text) OR (failed_calls > 0));
 CREATE TRIGGER run_at_work_changed AFTER UPDATE OF status ON public.run FOR EACH ROW WHEN (((old.status = ANY (ARRAY['running'::text, 'cancelling'::text])) <> (new.status = ANY (ARRAY['running'::text, 'cancelling'::text])))) EXECUTE FUNCTION note_run_at_work();
 CREATE TRIGGER run_begun AFTER INSERT ON public.run FOR EACH ROW WHEN ((new.status = ANY (ARRAY['running'::text, 'cancelling'::text]))) EXECUTE FUNCTION note_run_at_work();
 CREATE TRIGGER run_changed AFTER UPDATE OF status ON public.run FOR EACH ROW WHEN (((new.status <> old.status) AND (new.status <> 'running'::text))) EXECUTE FUNCTION tell_run_changed();

@@ -65,7 +65,7 @@ export function createAgentServices(deps: AgentServicesDeps) {
   });
   const runs = createRuns({
     ...core,
-    notify: notify.runs,
+    ...notify.runs,
     onRunEnd: createRunOutcomes({ schedules, schedule_keys, log }),
     ...logEnds({ metrics, log }),
     run_now_statements: RUN_NOW_STATEMENTS,

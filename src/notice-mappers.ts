@@ -5,7 +5,7 @@ import type { Notices } from "./notices/notices.service.ts";
 import type { NewNotice } from "./notices/notices.types.ts";
 import type { Tx } from "./platform/db.ts";
 import { newId } from "./platform/ids.ts";
-import type { RunFailed } from "./runs/runs.types.ts";
+import type { RunFailed, RunHasErrors } from "./runs/runs.types.ts";
 import type { SchedulePaused } from "./schedules/schedules.service.ts";
 import type { SecretDisconnected, SecretLeak } from "./vault/vault.types.ts";
 
@@ -28,8 +28,13 @@ export function createNotifiers(notices: Pick<Notices, "emit">) {
     },
     schedules: (pause: SchedulePaused, tx: Tx) => notices.emit(pauseNotice(pause), tx),
     /** A chat's failure is already in its answer. */
-    runs: async ({ trigger, ...failure }: RunFailed, tx: Tx): Promise<void> => {
-      if (trigger !== "chat") await notices.emit(runFailureNotice({ ...failure, trigger }), tx);
+    runs: {
+      notify: async ({ trigger, ...failure }: RunFailed, tx: Tx): Promise<void> => {
+        if (trigger !== "chat") await notices.emit(runFailureNotice({ ...failure, trigger }), tx);
+      },
+      onErrors: async ({ trigger, ...run }: RunHasErrors, tx: Tx): Promise<void> => {
+        if (trigger !== "chat") await notices.emit(runErrorsNotice({ ...run, trigger }), tx);
+      },
     },
   };
 }
@@ -39,12 +44,29 @@ function pauseNotice({ user_id, agent_id, reason }: SchedulePaused): NewNotice {
   return { user_id, event: "schedule.paused", dedupe_key: newId(), data: { agent_id, reason } };
 }
 
-type AttendedRun = Omit<RunFailed, "trigger"> & { trigger: Exclude<RunFailed["trigger"], "chat"> };
+type Attended<Event extends { trigger: RunFailed["trigger"] }> = Omit<Event, "trigger"> & {
+  trigger: Exclude<RunFailed["trigger"], "chat">;
+};
 
-function runFailureNotice({ user_id, agent_id, run_id, trigger, error }: AttendedRun): NewNotice {
-  const error_message = error.message.slice(0, MESSAGE_CHARS).toWellFormed();
-  const data = { agent_id, run_id, trigger, error_code: error.code, error_message };
+function runFailureNotice({ user_id, agent_id, run_id, trigger, error }: Attended<RunFailed>): NewNotice {
+  const data = { agent_id, run_id, trigger, ...shownError(error) };
   return { user_id, event: "run.failed", dedupe_key: run_id, data };
+}
+
+function runErrorsNotice({
+  user_id,
+  agent_id,
+  run_id,
+  trigger,
+  failed_steps,
+  call,
+}: Attended<RunHasErrors>): NewNotice {
+  const data = { agent_id, run_id, trigger, failed_steps, tool: call.name, ...shownError(call.error) };
+  return { user_id, event: "run.has_errors", dedupe_key: run_id, data };
+}
+
+function shownError({ code, message }: RunFailed["error"]) {
+  return { error_code: code, error_message: message.slice(0, MESSAGE_CHARS).toWellFormed() };
 }
 
 /** A subscription's next period is paid. */

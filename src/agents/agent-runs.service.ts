@@ -192,12 +192,12 @@ export function createAgentRuns(deps: {
 }
 
 /**
- * The first step of a run is a model call. Agents with MCP servers are the exception: missing servers are recorded
- * first.
+ * The first step of a run is a model call. Exceptions are agents with MCP servers, whose missing servers are recorded
+ * first, and agents whose model is chosen at the call.
  */
 function firstStep({ tools_config }: AgentRow, { model_id }: NewRun): { first_step?: StepStart } {
-  if (usesServers(tools_config)) return {};
-  return { first_step: modelCallStart({ index: 0, name: model_id ?? "auto", hold_id: newId() }) };
+  if (usesServers(tools_config) || model_id === null) return {};
+  return { first_step: modelCallStart({ index: 0, name: model_id, hold_id: newId() }) };
 }
 
 /** The key that a due run's model calls count against. */

@@ -380,8 +380,7 @@ export function agentRecord(
     upcoming_runs,
     schedule_status: spec === null ? "off" : paused_reason === null ? "active" : "paused",
     schedule_paused_reason: spec === null ? null : paused_reason,
-    last_run:
-      last_run === undefined ? null : { id: last_run.id, status: last_run.status, finished_at: last_run.finished_at },
+    last_run: last_run === undefined ? null : lastRun(last_run),
     secrets_used: [...new Set(secretsReferred(row.tools_config).map(({ name }) => name))],
     warnings: toolProblems(row.tools_config).map(({ code, path, message }) => ({
       code,
@@ -389,4 +388,8 @@ export function agentRecord(
       message,
     })),
   };
+}
+
+function lastRun({ id, status, finished_at, has_errors }: RunRecord): AgentRecord["last_run"] {
+  return { id, status, finished_at, has_errors };
 }

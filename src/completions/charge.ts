@@ -17,6 +17,8 @@ export interface Answered {
   response: ChatResponse | null;
   /** False for a stream that ended early. */
   complete: boolean;
+  /** The error that ended it. */
+  thrown?: unknown;
 }
 
 /** The part of a call that its hold and its charge share. */
@@ -26,7 +28,7 @@ type HeldCall = Pick<CompletionCall, "hold_id" | "request_id" | "caller" | "agen
 export async function settle(
   ledger: ChargingLedger,
   call: CompletionCall,
-  { reservation, counts, routing, response, complete }: Answered,
+  { reservation, counts, routing, response, complete, thrown }: Answered,
 ): Promise<CompletionOutcome> {
   const { model } = reservation;
   const usage = usageOf(model, counts);
@@ -41,7 +43,7 @@ export async function settle(
   };
   const settled = await ledger.settle({
     ...chargeOf(call, reservation, counts),
-    ...(call.hook === undefined ? {} : { hook: call.hook({ ...answer, response }) }),
+    ...(call.hook === undefined ? {} : { hook: call.hook({ ...answer, response, thrown }) }),
   });
   const hook = settled.status === "settled" ? settled.hook : undefined;
   return { ...answer, settlement: settled.status, ...(hook === undefined ? {} : { hook }) };

@@ -45,7 +45,7 @@ function createCharge(ledger: ChargingLedger, call: CompletionCall, { reservatio
     }
   }
 
-  async function charge(end: StreamEnd): Promise<CompletionOutcome | null> {
+  async function charge(end: StreamEnd, thrown: unknown): Promise<CompletionOutcome | null> {
     if (end !== "complete") stream.cancel();
     const counts = countsOrNull();
     if (counts === null || (end === "broken" && counts.output_tokens === 0)) {
@@ -53,14 +53,14 @@ function createCharge(ledger: ChargingLedger, call: CompletionCall, { reservatio
       return null;
     }
     const complete = end === "complete";
-    outcome = await settle(ledger, call, { reservation, counts, routing, response: null, complete });
+    outcome = await settle(ledger, call, { reservation, counts, routing, response: null, complete, thrown });
     return outcome;
   }
 
   return {
     /** Resolves to null if nothing is charged. */
-    make(end: StreamEnd): Promise<CompletionOutcome | null> {
-      charging ??= charge(end);
+    make(end: StreamEnd, thrown?: unknown): Promise<CompletionOutcome | null> {
+      charging ??= charge(end, thrown);
       return charging;
     },
     hasBegun: () => charging !== null,
@@ -92,10 +92,10 @@ export function createCompletionStream(
   let failure: string | null = null;
 
   /** The first call decides how the stream ended. */
-  function close(end: StreamEnd): Promise<CompletionOutcome | null> {
+  function close(end: StreamEnd, thrown?: unknown): Promise<CompletionOutcome | null> {
     call.signal.removeEventListener("abort", leave);
     clearTimeout(deadline);
-    return charge.make(end);
+    return charge.make(end, thrown);
   }
 
   /** A call that the service itself will repeat was not left by its reader. */
@@ -122,7 +122,7 @@ export function createCompletionStream(
 
   /** The error event; null for a caller that has hung up. */
   async function failed(error: unknown): Promise<string | null> {
-    const charged = await close("broken");
+    const charged = await close("broken", error);
     if (call.signal.aborted) return null;
     const shown = shownError(error, charged !== null);
     failure = shown.code;
@@ -190,5 +190,5 @@ function shownError(error: unknown, charged: boolean): PurserError {
     "The model's provider broke off. What it had generated is charged; retry, or use another model.",
   );
   if (!(error instanceof PurserError)) return errors.internal();
-  return charged ? broken : error;
+  return charged ? broken.with({ metadata: error.shape.metadata }) : error;
 }

@@ -26,8 +26,11 @@ export interface CompletionCall {
   signal: AbortSignal;
   /** Called if `signal` is aborted before any output: true if the service itself will repeat this call. */
   isHandedBack?: () => boolean;
-  /** A statement in the hold's transaction. If it does not agree, the call throws the ledger's HoldSupersededError. */
-  intent?: { hook: TransactionHook; onWritten(): void };
+  /**
+   * Makes the statement in the hold's transaction, for the model that is called. If it does not agree, the call throws
+   * the ledger's HoldSupersededError.
+   */
+  intent?: { hookOf(model_id: string): TransactionHook; onWritten(): void };
   /** Creates the statement that runs in the settle's transaction, from the answer that is settled. */
   hook?: (answer: CompletionAnswer) => TransactionHook;
   /** The most that the call may cost, independent of the balance; null or absent: no such limit. */
@@ -56,6 +59,8 @@ export interface CompletionAnswer {
   usage: Usage;
   /** False for a stream that ended early: its provider broke off, or its caller left. */
   complete: boolean;
+  /** The error that ended an incomplete answer, if it was one of the provider. */
+  thrown?: unknown;
   /** Set if `auto` chose the model. */
   routing?: Routing;
   /** The model was not sent reasoning of another model that was in the request. */
@@ -65,7 +70,7 @@ export interface CompletionAnswer {
 }
 
 /** The result of a finished call. */
-export interface CompletionOutcome extends Omit<CompletionAnswer, "response"> {
+export interface CompletionOutcome extends Omit<CompletionAnswer, "response" | "thrown"> {
   /** `superseded`: the hook refused, no charge was made and the answer must not be used. */
   settlement: "settled" | "superseded";
   /** The hook's answer. */

@@ -110,7 +110,7 @@ function holdRequest(
       ...dearestRates(model, input),
       price_version: model.price_version,
     },
-    ...(call.intent === undefined ? {} : { hook: call.intent.hook }),
+    ...(call.intent === undefined ? {} : { hook: call.intent.hookOf(model.id) }),
   };
 }
 

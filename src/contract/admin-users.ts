@@ -18,7 +18,7 @@ import { explainCharge, getUsage, listRequests, listTransactions } from "./ledge
 import { reasonQuery, reasonSchema } from "./operators.ts";
 import { subscriptionSchema } from "./payments.ts";
 import { ofUser } from "./router.ts";
-import { runSchema, runStatusSchema, triggerSchema } from "./runs.ts";
+import { hasErrorsInput, runSchema, runStatusSchema, triggerSchema } from "./runs.ts";
 
 /** What the operator sees and corrects of one user: contract 8.7. */
 
@@ -45,6 +45,7 @@ export const runsQuery = longListQuerySchema.extend({
   agent_id: z.uuid().optional(),
   status: runStatusSchema.optional(),
   trigger: triggerSchema.optional(),
+  has_errors: hasErrorsInput.optional(),
   from: boundInput.optional().openapi({ description: "queued then or later" }),
   to: boundInput.optional().openapi({ description: "queued before" }),
 });
@@ -63,7 +64,7 @@ export const runsOfAll = createRoute({
   method: "get",
   path: "/api/v1/admin/runs",
   tags,
-  summary: "Runs of all users, newest first; `status=failed` finds failing agents",
+  summary: "Runs of all users, newest first; `has_errors=true` finds failing agents",
   security,
   request: { query: runsQuery },
   responses: { 200: runsAnswer, ...failures(400, 404) },

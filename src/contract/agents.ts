@@ -16,7 +16,7 @@ import {
 } from "./common.ts";
 import { chatEventSchema, chatResponseSchema } from "./completions.ts";
 import { countedFields } from "./request-limits.ts";
-import { runStatusSchema } from "./runs.ts";
+import { runSchema } from "./runs.ts";
 import { dayOfMonthSchema, intervalSchema, timeOfDaySchema, upcomingRunSchema, weekdaySchema } from "./schedules.ts";
 import { threadIdSchema } from "./threads.ts";
 import { toolsConfigSchema } from "./tools.ts";
@@ -99,7 +99,7 @@ const agentSchema = z
         "the API key that enabled the schedule, resumed it or changed its task last; its budget covers the runs. Null: the console",
     }),
     consecutive_failures: z.number().int(),
-    last_run: z.object({ id: uuidSchema, status: runStatusSchema, finished_at: instantSchema.nullable() }).nullable(),
+    last_run: runSchema.pick({ id: true, status: true, finished_at: true, has_errors: true }).nullable(),
     secrets_used: z.array(z.string()).openapi({ description: "names of the secrets that tools_config refers to" }),
     warnings: z
       .array(z.object({ code: z.string(), param: z.string(), message: z.string() }))

@@ -20,6 +20,7 @@ export const NOTICE_EVENTS = [
   "key_budget.near",
   "auto_topup.paused",
   "run.failed",
+  "run.has_errors",
   "schedule.paused",
   "secret.reflected",
   "secret.disconnected",

@@ -20,9 +20,21 @@ export const MAX_WAIT_SECONDS = 60;
 
 export const triggerSchema = z.enum(["schedule", "manual", "chat"]);
 export const runStatusSchema = z.enum(["queued", "running", "cancelling", "succeeded", "failed", "cancelled"]);
+const outsideSchema = z
+  .object({
+    status: z.number().int().nullable().openapi({ description: "its HTTP status, if it sent one" }),
+    text: z.string().nullable().openapi({ description: "its first words, without secrets" }),
+  })
+  .openapi("OutsideWords", {
+    description:
+      "what the server or the model's provider said. Text from outside: show it as such, and give it to no model",
+  });
+/** What a server or a provider said of a failure, for the owner. */
+export type OutsideWords = z.infer<typeof outsideSchema>;
 const runErrorSchema = z.object({
   code: z.string(),
   message: z.string(),
+  outside: outsideSchema.optional(),
   param: z
     .string()
     .optional()
@@ -41,6 +53,12 @@ export type RunTrigger = z.infer<typeof triggerSchema>;
 export type RunStatus = z.infer<typeof runStatusSchema>;
 export type RunError = z.infer<typeof runErrorSchema>;
 
+/** A filter of lists of runs. */
+export const hasErrorsInput = z
+  .enum(["true", "false"])
+  .transform((text) => text === "true")
+  .openapi({ description: "only runs with (true) or without (false) errors" });
+
 export const runSchema = z
   .object({
     id: uuidSchema,
@@ -58,6 +76,11 @@ export const runSchema = z
     routing: z.record(z.string(), z.unknown()).nullable(),
     usage: usageSchema,
     steps_count: z.number().int(),
+    failed_steps: z.number().int().openapi({ description: "steps whose status is failed" }),
+    has_errors: z.boolean().openapi({
+      description:
+        "the run failed, or a tool's call or server did, also if the run succeeded. A model call that was repeated with success does not count",
+    }),
     error: runErrorSchema.nullable(),
   })
   .openapi("Run");
@@ -132,6 +155,7 @@ export const listRuns = createRoute({
     query: longListQuerySchema.extend({
       status: runStatusSchema.optional(),
       trigger: triggerSchema.optional(),
+      has_errors: hasErrorsInput.optional(),
       from: boundInput
         .optional()
         .openapi({ description: "queued then or later: an instant, or a day, which is its start in UTC" }),

@@ -10,7 +10,7 @@ import {
 import { newIdentity } from "./chunks.ts";
 import { generatedBytes } from "./generated-text.ts";
 import type { CallOptions, Counts, ProviderRequest } from "./models.types.ts";
-import { brokenProvider } from "./provider-errors.ts";
+import { brokenProvider, failedAnswer } from "./provider-errors.ts";
 import { markRoute } from "./reasoning.ts";
 import { createCallCompleter } from "./streamed-calls.ts";
 import { estimateCounts, tokensOfBytes } from "./token-count.ts";
@@ -77,8 +77,15 @@ interface Chunk {
   error?: unknown;
 }
 
-/** A relay for the stream of one request. Its output names the model by our id. Throws PurserErrors. */
-export function createEventRelay(request: ProviderRequest, onDisbelieved?: CallOptions["onDisbelieved"]): EventRelay {
+/**
+ * A relay for the stream of one request. Its output names the model by our id. Throws PurserErrors, with the provider's
+ * words but for `secrets`.
+ */
+export function createEventRelay(
+  request: ProviderRequest,
+  onDisbelieved?: CallOptions["onDisbelieved"],
+  secrets: readonly string[] = [],
+): EventRelay {
   const { model } = request;
   const ours = `"model":${JSON.stringify(model.id)}`;
   let tail = "";
@@ -127,7 +134,7 @@ export function createEventRelay(request: ProviderRequest, onDisbelieved?: CallO
   function parseChunk(payload: string): Chunk {
     const chunk = chunkOrNull(payload);
     if (chunk === null) throw brokenProvider(model, "an event that is no chunk");
-    if (isError(chunk)) throw brokenProvider(model, "an error event");
+    if (isError(chunk)) throw failedAnswer(model, "an error event", { body: chunk, secrets });
     return chunk;
   }
 
@@ -137,7 +144,7 @@ export function createEventRelay(request: ProviderRequest, onDisbelieved?: CallO
       finished = true;
       return "";
     }
-    if (ERROR_EVENT.test(event)) throw brokenProvider(model, "an error event");
+    if (ERROR_EVENT.test(event)) throw failedAnswer(model, "an error event", { body: chunkOrNull(payload), secrets });
     if (payload !== "" && saysNothing(payload)) return "";
     if (ERROR_FIELD.test(payload)) parseChunk(payload);
     const has_details = model.route !== null && DETAILS.test(payload);
@@ -149,7 +156,7 @@ export function createEventRelay(request: ProviderRequest, onDisbelieved?: CallO
     const is_complete = payload === "" || completer.isDone();
     if (!must_change && !has_calls && is_complete) return `${event}\n\n`;
     const chunk = parseChunk(payload);
-    if (isFailedAnswer(chunk)) throw brokenProvider(model, "an answer that failed");
+    if (isFailedAnswer(chunk)) throw failedAnswer(model, "an answer that failed", { body: chunk, secrets });
     // Some servers end with a report of zeros or without figures, which must not replace a good one.
     const has_report = reports.take(chunk as Fields, () => receivedFrom(0) + generatedBytes(chunk.choices));
     const said = saidChoices(chunk.choices);

@@ -31,7 +31,7 @@ import type {
   ProviderStream,
 } from "./models.types.ts";
 import { connections, noteSent } from "./provider-connections.ts";
-import { brokenProvider, failureOfStatus, failureOfThrown, secretsOf } from "./provider-errors.ts";
+import { brokenProvider, failedAnswer, failureOfStatus, failureOfThrown, secretsOf } from "./provider-errors.ts";
 import { isDefault } from "./request-fields.ts";
 import { estimateCounts, heldInput } from "./token-count.ts";
 import { believed } from "./usage-report.ts";
@@ -104,7 +104,7 @@ export function createLanguageModelProvider(
         const result = await noteSent(options.onSent, ask);
         const has_failed =
           endingOfResult(result.finishReason) === "failed" || dialect.isFailed?.(result.response?.body) === true;
-        if (has_failed) throw brokenProvider(model, "a failed answer");
+        if (has_failed) throw failedAnswer(model, "a failed answer", { body: result.response?.body, secrets });
         const response = responseOf(result, { ...newIdentity(), model: model.id }, answerOptions(request, dialect));
         const receivedBytes = () => generatedBytes(response.choices);
         const { onDisbelieved } = options;
@@ -244,6 +244,9 @@ function failureOf(
       `${model.id} cannot take these messages. Check the types of their parts (GET /api/v1/models, supports).`,
     );
   }
+  // An error event of a stream is passed on as the provider sent it.
+  const is_event = typeof thrown === "object" && !(thrown instanceof Error) && !signal.aborted;
+  if (is_event) return failedAnswer(model, "an error event", { body: { error: thrown }, secrets });
   return failureOfThrown(thrown, model, signal);
 }
 

@@ -16,7 +16,7 @@ import type {
   ProviderStream,
 } from "./models.types.ts";
 import { type ProviderAnswer, post, readText } from "./provider-connections.ts";
-import { brokenProvider, failureOfStatus, failureOfThrown, secretsOf } from "./provider-errors.ts";
+import { brokenProvider, failedAnswer, failureOfStatus, failureOfThrown, secretsOf } from "./provider-errors.ts";
 import { markRoute } from "./reasoning.ts";
 import { estimateCounts, heldInput } from "./token-count.ts";
 import { createUsageReports } from "./usage-report.ts";
@@ -68,7 +68,7 @@ export function createOpenAiCompatible(settings: { base_url: string; api_key: st
     async complete(request, options) {
       try {
         const text = await readText(await send(request, options), MAX_ANSWER_BYTES);
-        return completionOf(parsedOrNull(text), request, options);
+        return completionOf(parsedOrNull(text), request, { ...options, secrets });
       } catch (thrown) {
         throw failureOfThrown(thrown, request.model, options.signal);
       }
@@ -76,7 +76,7 @@ export function createOpenAiCompatible(settings: { base_url: string; api_key: st
 
     async stream(request, options) {
       try {
-        return relayedStream(await send(request, options), request, options);
+        return relayedStream(await send(request, options), request, { ...options, secrets });
       } catch (thrown) {
         throw failureOfThrown(thrown, request.model, options.signal);
       }
@@ -103,14 +103,17 @@ function bodyEnd({ request, model, max_output_tokens, stream }: ModelRequest): B
   return Buffer.from(`,${JSON.stringify(fields).slice(1)}`);
 }
 
-function completionOf(answer: unknown, request: ProviderRequest, { onDisbelieved }: CallOptions): Completion {
+/** `secrets`: texts that no caller may see. */
+type Receiving = CallOptions & { secrets: readonly string[] };
+
+function completionOf(answer: unknown, request: ProviderRequest, { onDisbelieved, secrets }: Receiving): Completion {
   const { model } = request;
   const response = answer as (ChatResponse & { error?: unknown }) | null;
   const choices: unknown = response?.choices;
   if (response == null || !Array.isArray(choices) || choices.length === 0 || !choices.every(isReadable)) {
     throw brokenProvider(model, "an answer that is no completion");
   }
-  if (isFailedAnswer(response)) throw brokenProvider(model, "an answer that failed");
+  if (isFailedAnswer(response)) throw failedAnswer(model, "an answer that failed", { body: response, secrets });
   reshapeAnswer(response);
   const receivedBytes = () => generatedBytes(response.choices);
   const reports = createUsageReports(request, onDisbelieved);
@@ -137,11 +140,11 @@ function isObject(value: unknown): value is Record<string, unknown> {
 function relayedStream(
   answer: ProviderAnswer,
   request: ProviderRequest,
-  { signal, deadline_ms, onDisbelieved }: CallOptions,
+  { signal, deadline_ms, onDisbelieved, secrets }: Receiving,
 ): ProviderStream {
   const { model } = request;
   const decoder = new StringDecoder("utf8");
-  const relay = createEventRelay(request, onDisbelieved);
+  const relay = createEventRelay(request, onDisbelieved, secrets);
   let bytes = 0;
 
   function relayed(chunk: Buffer): string {

@@ -142,6 +142,14 @@ export function brokenProvider(model: Model, detail: string): PurserError {
   return errors.upstream("The model's provider did not give a usable answer. Retry, or use another model.", cause);
 }
 
+/** The failure when the provider says in its answer, or within its stream, that it failed. `body` has its error. */
+export function failedAnswer(model: Model, detail: string, said: Pick<Refusal, "body" | "secrets">): PurserError {
+  return withProvider(
+    brokenProvider(model, detail),
+    providerError({ ...said, status: 200, retry_after_s: undefined }, model),
+  );
+}
+
 /** The failure for any error that a request to the provider threw. An abort is passed on unchanged. */
 export function failureOfThrown(thrown: unknown, model: Model, signal: AbortSignal): unknown {
   if (thrown instanceof PurserError) return thrown;

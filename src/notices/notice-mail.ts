@@ -50,6 +50,11 @@ const WORDS: { [Event in NoticeEvent]: (data: NoticeData[Event], agent: string) 
     text: "Its steps show what happened.",
     path: `/agents/${agent_id}/runs/${run_id}`,
   }),
+  "run.has_errors": ({ agent_id, run_id, failed_steps }, agent) => ({
+    subject: `A run of ${agent} succeeded with errors`,
+    text: failed_steps === 1 ? "One of its steps failed." : `${failed_steps} of its steps failed.`,
+    path: `/agents/${agent_id}/runs/${run_id}`,
+  }),
   "schedule.paused": ({ agent_id }, agent) => ({
     subject: `The schedule of ${agent} is paused`,
     text: "Its page says why, and what resumes it.",

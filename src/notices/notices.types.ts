@@ -20,6 +20,16 @@ export interface NoticeData {
     error_code: string;
     error_message: string;
   };
+  /** A run succeeded although calls of its tools failed. The error is of the last one. */
+  "run.has_errors": {
+    agent_id: string;
+    run_id: string;
+    trigger: "schedule" | "manual";
+    failed_steps: number;
+    tool: string;
+    error_code: string;
+    error_message: string;
+  };
   "schedule.paused": { agent_id: string; reason: string };
   "secret.reflected": { secret_id: string; secret_name: string; run_id: string | null };
   "secret.disconnected": { secret_id: string; secret_name: string; server: string };

@@ -149,6 +149,8 @@ function queuedRow(
     output_tokens: 0,
     cost_tokens: 0,
     steps_count: 0,
+    failed_steps: 0,
+    failed_calls: 0,
     error: null,
   };
 }

@@ -1,7 +1,7 @@
 import type { RunError, RunStatus } from "../contract/runs.ts";
 import type { Instant, Sql } from "../platform/db.ts";
 import { jsonbText } from "../platform/json.ts";
-import { DUE_INPUT, ENDED_STEPS, type EndedRow, type OpenRow, worked } from "./run.store.ts";
+import { DUE_INPUT, ENDED_STEPS, type EndedRow, OPEN_STEPS, type OpenRow, worked } from "./run.store.ts";
 import { STATUS_OF_ONE, sqlBefore, sqlList, sqlNext, UNFINISHED } from "./run-state.ts";
 import type { CancelledRun } from "./runs.types.ts";
 
@@ -89,10 +89,11 @@ export async function failLostRun(
 ): Promise<EndedRow[]> {
   return sql.query<EndedRow>({
     text: `with ended as (
-        update run set status = ${sqlNext("give_up")}, worker_id = null, lease_until = null, error = $6::jsonb, finished_at = $7::timestamptz
+        update run set status = ${sqlNext("give_up")}, worker_id = null, lease_until = null, error = $6::jsonb, finished_at = $7::timestamptz,
+          failed_steps = run.failed_steps + ${OPEN_STEPS}
         where user_id = $3 and id = $4 and epoch = $5 and ${STATUS_OF_ONE} in ${sqlBefore("give_up")} and lease_until < ${LOST_BEFORE} returning run.*, ${DUE_INPUT}
       ), steps as (${ENDED_STEPS})
-      select user_id, id as run_id, agent_id, trigger, status, error, epoch, due_input from ended`,
+      select user_id, id as run_id, agent_id, trigger, status, error, epoch, failed_steps, failed_calls, due_input from ended`,
     values: [unexpired, judged_at_ms, run.user_id, run.run_id, run.epoch, jsonbText(error), now],
   });
 }

@@ -57,7 +57,8 @@ export function createModelStep(deps: EngineDeps) {
       deps.onStepStarted(work.run.lease.run_id);
     };
     try {
-      const intent = is_written ? null : { hook: runs.startStepHook(work.run.lease, begun), onWritten };
+      const hookOf = (name: string) => runs.startStepHook(work.run.lease, { ...begun, name });
+      const intent = is_written ? null : { hookOf, onWritten };
       const call = await callOf(work, past, { hold_id: begun.internal.hold_id, intent });
       const outcome = await callModel(completions, call, {
         in_one_piece: isWithoutStream(work),
@@ -207,6 +208,8 @@ function chosenBy({ model_id: known, run }: Work, { model_id, routing }: Pick<Mo
 function lastOutput({ config, input }: Work, steps: PastStep[]): string | null {
   const client_tools = toolNames(clientToolsOf(config, input));
   const next = nextAction({ limits: config.limits, steps, elapsed_ms: 0, client_tools });
+  // The end of a run with errors is told to its owner, so it is no part of the charge.
+  if (steps.some(({ type, status }) => type === "tool" && status === "failed")) return null;
   return next.do === "succeed" ? next.output : null;
 }
 
@@ -214,11 +217,14 @@ function lastOutput({ config, input }: Work, steps: PastStep[]): string | null {
  * The outcome of a step. A cancelled or broken-off answer is charged for the text received. A broken-off answer is
  * retried, unless a chat's caller has received its beginning.
  */
-function outcomeOf({ run, signal }: Work, { complete, message }: Pick<ModelAnswer, "complete" | "message">) {
+function outcomeOf(
+  { run, signal }: Work,
+  { complete, message, thrown }: Pick<ModelAnswer, "complete" | "message" | "thrown">,
+) {
   if (complete) return { status: "succeeded" as const, error: null };
   if (signal.aborted) return { status: "cancelled" as const, error: null };
   const was_heard = run.trigger === "chat" && typeof message.content === "string";
-  return { status: "failed" as const, ...brokenAnswer(was_heard) };
+  return { status: "failed" as const, ...brokenAnswer(thrown, { was_heard }) };
 }
 
 const DROPPED_REASONING =

@@ -24,10 +24,16 @@ const BROKEN_MAX = 1;
 /** contract 6: error codes of steps that end the run. */
 const ENDS_THE_RUN: ReadonlySet<string> = new Set(["secret_reflected", "unsafe_content"]);
 
+/** Characters of a server's words in the message of a run that failed with a call. */
+const MAX_SAID_CHARS = 200;
+
 /** The progress of a run. */
 export interface Progress {
   limits: RunConfig["limits"];
-  /** `retry_in_ms` in a failed model step's `internal`: the earliest time of a retry; null: no retry. */
+  /**
+   * `retry_in_ms` in a failed model step's `internal`: the earliest time of a retry; null: no retry. `fails_run` in a
+   * failed tool step's: the run fails with it.
+   */
   steps: readonly (PastStep & { internal?: unknown })[];
   elapsed_ms: number;
   /** The names of tools that the caller executes. A call to one ends the run. */
@@ -54,6 +60,8 @@ export function nextAction(progress: Progress): NextAction {
   }
   const last = steps.at(-1);
   if (last?.error != null && ENDS_THE_RUN.has(last.error.code)) return { do: "fail", error: last.error };
+  const fatal = steps.find(({ internal }) => (internal as { fails_run?: true } | null | undefined)?.fails_run);
+  if (fatal !== undefined) return { do: "fail", error: fatalCall(fatal) };
   const over = overCap(progress, steps);
   if (last?.type === "model" && last.status === "failed") return afterFailure(progress, steps, over);
   const answer_at = steps.findLastIndex(isAnswer);
@@ -65,6 +73,14 @@ export function nextAction(progress: Progress): NextAction {
   if (over !== null) return { do: "fail", error: over };
   const call = calls[steps.length - answer_at - 1];
   return call === undefined ? { do: "call_model", after_ms: 0 } : toolCall(call, steps);
+}
+
+/** The error of a run whose agent says that a failed call of this tool fails it. */
+function fatalCall({ name, error }: PastStep): RunError {
+  const { message = "it failed", outside } = error ?? {};
+  const said = outside?.text == null ? "" : ` It said: "${outside.text.slice(0, MAX_SAID_CHARS).toWellFormed()}"`;
+  const why = `${name} failed, and on_tool_failure of this tool is "fail": ${message}.${said}`;
+  return { code: "tool_failed", message: why, ...(outside === undefined ? {} : { outside }) };
 }
 
 /** Retries a failed model call while retries and time remain. */

@@ -10,6 +10,7 @@ import {
   type OnRunEnd,
   type RunFailed,
   type RunFinish,
+  type RunHasErrors,
   type RunLease,
 } from "./runs.types.ts";
 
@@ -17,6 +18,8 @@ import {
 export interface RunEndDeps {
   /** Called in the transaction that fails a run. It may await SQL only. */
   notify(event: RunFailed, tx: Tx): Promise<void>;
+  /** Called in the transaction that ends a run as succeeded with errors. It may await SQL only. */
+  onErrors(event: RunHasErrors, tx: Tx): Promise<void>;
   onRunEnd: OnRunEnd;
 }
 
@@ -25,7 +28,7 @@ export interface RunEndDeps {
  * come here.
  */
 export function createRunEnds(deps: RunEndDeps & { db: Db; clock: Clock; signals: RunSignals }) {
-  const { db, clock, notify, onRunEnd, signals } = deps;
+  const { db, clock, notify, onErrors, onRunEnd, signals } = deps;
   /**
    * Ends runs and applies the effects on other modules in one transaction. Resolves to the leases of the ended runs.
    */
@@ -38,8 +41,12 @@ export function createRunEnds(deps: RunEndDeps & { db: Db; clock: Clock; signals
     const rows = await endThem();
     const ended = rows.map(({ epoch: _, ...run }) => run);
     await followUp(ended);
-    for (const { user_id, agent_id, run_id, trigger, status, error } of ended) {
-      if (status === "failed" && error !== null) await notify({ user_id, agent_id, run_id, trigger, error }, tx);
+    for (const { user_id, agent_id, run_id, trigger, status, error, failed_steps, failed_calls } of ended) {
+      const run = { user_id, agent_id, run_id, trigger };
+      if (status === "failed" && error !== null) await notify({ ...run, error }, tx);
+      if (status !== "succeeded" || failed_calls === 0) continue;
+      const call = await runStore.selectFailedCall(tx, { user_id, run_id });
+      if (call !== undefined) await onErrors({ ...run, failed_steps, call }, tx);
     }
     return new Set(rows.map(leaseKey));
   };

@@ -1,6 +1,6 @@
-import type { RunError } from "../contract/runs.ts";
+import type { OutsideWords, RunError } from "../contract/runs.ts";
 import { errors, PurserError } from "../errors.ts";
-import { isProviderFailure } from "../models/provider-errors.ts";
+import { isProviderFailure, type ProviderError } from "../models/provider-errors.ts";
 
 /** The error of a completion mentions max_tokens, which an agent's owner cannot set. */
 const NOT_COVERED =
@@ -15,6 +15,18 @@ const MAX_RETRY_MS = 60_000;
  * adds detail that `model_unavailable` lacks, such as a prompt that is too long.
  */
 export function modelCallError(thrown: unknown): RunError {
+  const outside = providersWords(thrown);
+  return { ...inOurWords(thrown), ...(outside === null ? {} : { outside }) };
+}
+
+/** What the model's provider said of its failure, without keys; null if it said nothing. */
+export function providersWords(thrown: unknown): OutsideWords | null {
+  const provider =
+    thrown instanceof PurserError ? (thrown.shape.metadata?.provider as ProviderError | undefined) : undefined;
+  return provider === undefined ? null : { status: provider.status, text: provider.message ?? provider.code };
+}
+
+function inOurWords(thrown: unknown): RunError {
   if (!(thrown instanceof PurserError)) return internalError();
   const { status, code, message, param = null } = thrown.shape;
   if (code === "secret_reflected") return { code, message };
@@ -47,11 +59,16 @@ export function retryDelay(thrown: unknown): number | null {
 }
 
 /** The error of a step whose answer the provider broke off. The partial answer has been charged and stays on record. */
-export function brokenAnswer(was_heard: boolean): { error: RunError; internal: { retry_in_ms: number | null } } {
+export function brokenAnswer(
+  thrown: unknown,
+  { was_heard }: { was_heard: boolean },
+): { error: RunError; internal: { retry_in_ms: number | null } } {
+  const outside = providersWords(thrown);
   const error = {
     code: "model_unavailable",
     message:
       "The model's provider broke off its answer. What it had generated is charged. Run the agent again, or use another model.",
+    ...(outside === null ? {} : { outside }),
   };
   return { error, internal: { retry_in_ms: was_heard ? null : 0 } };
 }

@@ -9,6 +9,9 @@ import type { JournalStep, RunFilter } from "./runs.types.ts";
 
 /** Reads of runs and their steps. */
 
+/** `has_errors` of a run's record, as the index run_with_errors has it. */
+const HAS_ERRORS = "status = 'failed' or failed_calls > 0";
+
 export async function selectRuns(
   sql: Sql,
   agent: AgentKey,
@@ -20,8 +23,8 @@ export async function selectRuns(
     text: `select ${RUN_COLUMNS} from run
       where user_id = $1 and agent_id = $2 and ($3::uuid is null or id < $3) and ($4::text is null or status = $4)
         and ($5::text is null or trigger = $5) and ($6::timestamptz is null or queued_at >= $6)
-        and ($7::timestamptz is null or queued_at < $7)
-      order by id desc limit $8`,
+        and ($7::timestamptz is null or queued_at < $7) and ($8::boolean is null or (${HAS_ERRORS}) = $8)
+      order by id desc limit $9`,
     values: [
       agent.user_id,
       agent.agent_id,
@@ -30,6 +33,7 @@ export async function selectRuns(
       filter.trigger ?? null,
       filter.from ?? null,
       filter.to ?? null,
+      filter.has_errors ?? null,
       page.limit,
     ],
   });
@@ -50,6 +54,7 @@ export async function selectAllRuns(
   only("trigger =", filter.trigger);
   only("queued_at >=", filter.from);
   only("queued_at <", filter.to);
+  if (filter.has_errors !== undefined) add(filter.has_errors ? `(${HAS_ERRORS})` : `not (${HAS_ERRORS})`);
   // Written out, so that the planner uses the index of failed runs.
   if (filter.status === "failed") add("status = 'failed'");
   else only("status =", filter.status);

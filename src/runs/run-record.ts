@@ -22,6 +22,8 @@ export function recordOf(row: RunRow): RunRecord {
     routing: row.routing,
     usage: { input_tokens, output_tokens, total_tokens: input_tokens + output_tokens, cost_tokens },
     steps_count: row.steps_count,
+    failed_steps: row.failed_steps,
+    has_errors: row.status === "failed" || row.failed_calls > 0,
     error: row.error,
   };
 }

@@ -40,6 +40,9 @@ export interface RunRow {
   output_tokens: number;
   cost_tokens: number;
   steps_count: number;
+  failed_steps: number;
+  /** Failed calls of tools, and tools' servers that were not usable. */
+  failed_calls: number;
   error: RunError | null;
 }
 
@@ -52,7 +55,7 @@ export interface ClaimedRow extends RunRow {
 
 /** The columns of a run's record. */
 export const RUN_COLUMNS = `user_id, id, agent_id, agent_version, trigger, status, scheduled_for, queued_at, started_at,
-  finished_at, attempt, model_id, routing, input_tokens, output_tokens, cost_tokens, steps_count, error`;
+  finished_at, attempt, model_id, routing, input_tokens, output_tokens, cost_tokens, steps_count, failed_steps, failed_calls, error`;
 
 /**
  * Ends the open steps of ended runs. A step's error is its intent's error for a call that was cut off, or the run's
@@ -63,6 +66,10 @@ export const ENDED_STEPS = `update run_step set finished_at = ended.finished_at,
     status = case ended.status when 'failed' then 'failed' else 'cancelled' end
   from ended where run_step.user_id = ended.user_id and run_step.run_id = ended.id and run_step.status = 'running'
     and ended.finished_at is not null`;
+
+/** The number of a run's open steps, which fail with it. */
+export const OPEN_STEPS = `(select count(*) from run_step as open
+  where open.user_id = run.user_id and open.run_id = run.id and open.finished_at is null)::integer`;
 
 /** Milliseconds from the claim to an instant. */
 export const worked = (until: string) => `greatest(0, extract(epoch from ${until} - run.claimed_at) * 1000)::bigint`;
@@ -268,6 +275,18 @@ export async function finishStep(sql: Sql, argument: ReturnType<typeof finishSte
   return row?.answers[0]?.done === true;
 }
 
+/** The last failed call of a tool in a run. */
+export async function selectFailedCall(tx: Tx, { user_id, run_id }: { user_id: string; run_id: string }) {
+  const [row] = await tx.query<{ name: string; error: RunError }>({
+    name: "step_failed_call",
+    text: `select name, error from run_step
+      where user_id = $1 and run_id = $2 and type = 'tool' and status = 'failed' and error is not null
+      order by index desc limit 1`,
+    values: [user_id, run_id],
+  });
+  return row;
+}
+
 /** A running run that is about to end. */
 export type OpenRow = Omit<EndingRun, "fails"> & { epoch: number };
 
@@ -302,11 +321,13 @@ export async function finishRuns(sql: Sql, finishes: readonly FinishedRun[]): Pr
       ), ended as (
         update run set lease_until = null, finished_at = owned.finished_at, output = owned.output,
           status = case owned.status when 'succeeded' then ${sqlNext("succeed")} when 'failed' then ${sqlNext("fail")} else ${sqlNext("stop")} end,
-          error = case run.status when 'cancelling' then run.error else owned.error end
+          error = case run.status when 'cancelling' then run.error else owned.error end,
+          failed_steps = run.failed_steps + case when owned.status = 'failed' and run.status <> 'cancelling' then ${OPEN_STEPS} else 0 end
         from owned where run.user_id = owned.user_id and run.id = owned.run_id
-        returning run.user_id, run.id, run.agent_id, run.trigger, run.status, run.error, run.epoch, run.finished_at, ${DUE_INPUT}
+        returning run.user_id, run.id, run.agent_id, run.trigger, run.status, run.error, run.epoch, run.finished_at, run.failed_steps, run.failed_calls, ${DUE_INPUT}
       ), steps as (${ENDED_STEPS})
-      select user_id, id as run_id, agent_id, trigger, status, error, epoch, due_input from ended order by user_id, id`,
+      select user_id, id as run_id, agent_id, trigger, status, error, epoch, failed_steps, failed_calls, due_input
+      from ended order by user_id, id`,
     values: [jsonbText(given), given.length],
   });
 }

@@ -127,12 +127,23 @@ export interface RunFailed extends AgentKey {
   error: RunError;
 }
 
+/** A run that has succeeded although calls of its tools failed. */
+export interface RunHasErrors extends AgentKey {
+  run_id: string;
+  trigger: RunTrigger;
+  failed_steps: number;
+  /** The last of these calls: its tool, or the server of a tool, and the error. */
+  call: { name: string; error: RunError };
+}
+
 /** A run that has ended: succeeded, failed (lost workers included) or cancelled. */
 export interface EndedRun extends AgentKey {
   run_id: string;
   trigger: RunTrigger;
   status: RunStatus;
   error: RunError | null;
+  failed_steps: number;
+  failed_calls: number;
   /** The input of a due run, unchanged; null for other runs. */
   due_input: unknown;
 }
@@ -156,6 +167,7 @@ export type OnRunEnd = (ending: readonly EndingRun[], tx: Tx) => Promise<(ended:
 export interface RunFilter {
   status?: RunStatus | undefined;
   trigger?: RunTrigger | undefined;
+  has_errors?: boolean | undefined;
   /** Start of the range of queued_at, inclusive. */
   from?: Instant | undefined;
   /** End of the range of queued_at, exclusive. */

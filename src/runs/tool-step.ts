@@ -45,8 +45,9 @@ export function createToolSteps({ runs, tools }: Pick<EngineDeps, "runs" | "tool
         until_ms: work.until_ms,
       };
       const answer = await tracedCall(work, call, () => tools.call(asked));
-      const { status, error = null, safety } = answer;
-      const { result, internal } = keptOf(answer, steps);
+      const { status, error = null, safety, fails_run } = answer;
+      const { result, internal: kept } = keptOf(answer, steps);
+      const internal = fails_run === true ? { ...kept, fails_run } : kept;
       const finish = { status, result, error, safety, internal };
       if (!(await runs.finishStep(run.lease, { index: step.index, ...finish }))) return "lost";
       steps[step.index] = { ...step, ...finish };

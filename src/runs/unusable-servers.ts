@@ -1,3 +1,4 @@
+import type { RunError } from "../contract/runs.ts";
 import { errors } from "../errors.ts";
 import { usesServers } from "../tools/registry.ts";
 import { type EngineDeps, nextIndex, type StopReason, stopReason, type Work } from "./run-work.ts";
@@ -22,16 +23,18 @@ export function createServerNotes({ runs, tools }: Pick<EngineDeps, "runs" | "to
     const stop = stopReason(work);
     if (stop !== null) return stop;
     // A lost process may have left an open step here. Its server may answer now.
-    const begun = steps.filter(({ status }) => status === "running").map(({ name }) => ({ name, error: null }));
+    const begun = steps
+      .filter(({ status }) => status === "running")
+      .map(({ name }) => ({ name, error: null, fails_run: undefined }));
     const noted = new Set(steps.filter(({ status }) => status !== "running").map(({ name }) => name));
     const taken_up = begun.map((each) => unusable.find(({ name }) => name === each.name) ?? each);
     const [ending = [], others = []] = [true, false].map((ends) =>
       unusable.filter(({ error }) => (error.code === "secret_reflected") === ends),
     );
-    for (const { name, error } of [...taken_up, ...others, ...ending]) {
+    for (const { name, error, fails_run } of [...taken_up, ...others, ...ending]) {
       if (noted.has(name)) continue;
       noted.add(name);
-      const stop = await note(work, name, error);
+      const stop = await note(work, name, { error, internal: fails_run === true ? { fails_run } : null });
       if (stop !== null) return stop;
       if (error?.code === "secret_reflected") {
         // This last step ends the run.
@@ -45,14 +48,14 @@ export function createServerNotes({ runs, tools }: Pick<EngineDeps, "runs" | "to
   async function note(
     { run, steps }: Work,
     name: string,
-    error: { code: string; message: string } | null,
+    { error, internal }: { error: RunError | null; internal: { fails_run: true } | null },
   ): Promise<StopReason | null> {
     const step = { index: nextIndex(steps), type: "tool" as const, name, arguments: {} };
     const state = await runs.startStep(run.lease, step);
     if (state !== "running") return state;
     const status = error === null ? ("succeeded" as const) : ("failed" as const);
-    if (!(await runs.finishStep(run.lease, { index: step.index, status, error }))) return "lost";
-    steps[step.index] = { ...step, status, result: null, error, safety: null, internal: null };
+    if (!(await runs.finishStep(run.lease, { index: step.index, status, error, internal }))) return "lost";
+    steps[step.index] = { ...step, status, result: null, error, safety: null, internal };
     return null;
   }
 }

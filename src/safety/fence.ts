@@ -5,6 +5,11 @@ export function newMark(): string {
   return randomBytes(12).toString("hex");
 }
 
+/** A fenced text without the fence and its warnings, for people. */
+export function unfenced(text: string, mark: string): string {
+  return text.replaceAll(new RegExp(`\\[${mark} [^\\]]*\\]`, "g"), "");
+}
+
 /** A part of a text. A doubtful part may instruct a model. */
 export interface Part {
   readonly text: string;

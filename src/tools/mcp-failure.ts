@@ -1,7 +1,9 @@
 import type { McpServer } from "../contract/tools.ts";
 import { OutboundError } from "../platform/outbound-errors.ts";
-import { type CredentialsDeps, type OpenedCredential, reflected } from "./credentials.ts";
+import { type OpenedCredential, reflected } from "./credentials.ts";
 import type { Operation, OperationRequest } from "./mcp-traffic.ts";
+import { wordsOfAnswer } from "./outside-words.ts";
+import type { ToolDeps } from "./tool.ts";
 import { failedCall, type ToolResult } from "./tools.types.ts";
 
 /** Why an MCP server could not be used, in a sentence that tells its owner what to do. */
@@ -31,7 +33,7 @@ export function isServersError(error: unknown): error is Error & { code: number 
   return typeof code === "number" && code !== STREAM_ENDED;
 }
 
-/** The failed step of an operation that broke off. It repeats no text of the server. */
+/** The failed step of an operation that broke off. Its message repeats no text of the server. */
 export async function failedOperation(
   error: unknown,
   given: {
@@ -40,7 +42,7 @@ export async function failedOperation(
     credentials: readonly OpenedCredential[];
     operation: Operation;
   },
-  deps: CredentialsDeps,
+  deps: ToolDeps,
 ): Promise<ToolResult> {
   const { server, asked, credentials, operation } = given;
   const cause = operation.failure() ?? error;
@@ -49,9 +51,13 @@ export async function failedOperation(
   }
   const is_refused = cause instanceof OutboundError && cause.code === "egress_refused";
   const why = cause instanceof OutboundError ? cause.message : reasonOf(error as ClientError, given);
+  const refusal = cause instanceof OutboundError ? null : operation.refusal();
+  const words = refusal === null ? undefined : await wordsOfAnswer(refusal, { credentials, run: asked.run }, deps);
+  if (words !== undefined && "result" in words) return words;
   return failedCall(
     is_refused ? "egress_refused" : "mcp_failed",
     `the MCP server ${server.name} could not be used: ${why}`,
+    words,
   );
 }
 

@@ -4,6 +4,7 @@ import type { Sanitized, SanitizeRequest } from "../safety/sanitize.ts";
 import { BUSY } from "../safety/sanitizer.ts";
 import { leakIn, type OpenedCredential } from "./credentials.ts";
 import { kindOf, textKind } from "./fetched-text.ts";
+import { outsideWords } from "./outside-words.ts";
 import { findingsOf, MAX_TEXT_CHARS, SAFETY_BUSY, textsOf } from "./safe-answer.ts";
 import type { ToolDeps } from "./tool.ts";
 import { failedCall, type Picture, type ToolCall, type ToolResult } from "./tools.types.ts";
@@ -57,7 +58,8 @@ export async function resultOf(
   if (leak !== null) return leak;
   const outcome = { result: text, safety, links: [], pictures: [...pictures.values()] };
   if (!answer.isError) return { status: "succeeded", ...outcome };
-  const error = { code: "mcp_failed" as const, message: "the tool says that it failed" };
+  const outside = outsideWords(null, text, call.mark);
+  const error = { code: "mcp_failed" as const, message: "the tool says that it failed", outside };
   return { status: "failed", error, ...outcome };
 }
 

@@ -1,11 +1,11 @@
 import type { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { mcp } from "../contract/tools/mcp.ts";
 import type { McpServer } from "../contract/tools.ts";
-import type { Outbound } from "../platform/outbound.ts";
 import { raceAbort } from "../platform/race-abort.ts";
-import { type Binding, type CredentialsDeps, type OpenedCredential, openCredentials } from "./credentials.ts";
+import { type Binding, type OpenedCredential, openCredentials } from "./credentials.ts";
 import { failedOperation, isLate, isSessionLost, STREAM_ENDED } from "./mcp-failure.ts";
 import { createTraffic, isReflection, type Operation, type OperationRequest } from "./mcp-traffic.ts";
+import type { ToolDeps } from "./tool.ts";
 import type { RunRef, ToolResult } from "./tools.types.ts";
 
 const CLIENT = { name: "purser", version: "1" };
@@ -21,10 +21,6 @@ const RECONNECTION = {
 };
 /** The methods that the protocol sends with. GET resumes a stream that broke off. */
 const METHODS: NonNullable<Binding["methods"]> = ["GET", "POST", "DELETE"];
-
-export interface McpDeps extends CredentialsDeps {
-  outbound: Outbound;
-}
 
 /** What one listing or call works with. */
 export interface McpAccess {
@@ -49,7 +45,7 @@ interface Session {
 }
 
 /** The sessions with MCP servers over streamable HTTP: one for each run and server, closed at the run's end. */
-export function createMcpSessions(deps: McpDeps) {
+export function createMcpSessions(deps: ToolDeps) {
   const sessions = new Map<string, Session>();
 
   /**

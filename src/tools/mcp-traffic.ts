@@ -43,6 +43,8 @@ export interface Operation {
   readonly broken: Promise<never>;
   /** The status of the last answer; null if it was a success. */
   status(): number | null;
+  /** The last answer if it was a failure by its status. */
+  refusal(): Pick<OutboundStream, "status" | "content_type" | "body"> | null;
   /** Whether the server answered a request with 401. It has not carried out that request. */
   isUnauthorized(): boolean;
   /** Whether the last answer was neither JSON nor a stream. */
@@ -67,6 +69,7 @@ export function createTraffic(outbound: Outbound, url: URL) {
       const answer = await send(outbound, { url, input, init, state });
       if (answer === null) return new Response(null, { status: 405 });
       state.status = answer.status < 400 ? null : answer.status;
+      state.refusal = answer.status < 400 ? null : answer;
       state.is_unauthorized ||= answer.status === 401 && !is_notification && isRequest(init);
       state.is_page = answer.body.length > 0 && !answer.content_type.toLowerCase().includes("json");
       return asResponse(answer, state);
@@ -86,6 +89,7 @@ export function createTraffic(outbound: Outbound, url: URL) {
         failure: () => state.failure,
         broken: state.broken.promise,
         status: () => state.status,
+        refusal: () => state.refusal,
         isUnauthorized: () => state.is_unauthorized,
         isPage: () => state.is_page,
         end() {
@@ -114,6 +118,7 @@ interface OperationState {
   sent: number;
   received: number;
   status: number | null;
+  refusal: ReturnType<Operation["refusal"]>;
   is_unauthorized: boolean;
   is_page: boolean;
   failure: unknown;
@@ -133,6 +138,7 @@ function newState({ credentials, max_bytes }: OperationLimits): OperationState {
     sent: 0,
     received: 0,
     status: null,
+    refusal: null,
     is_unauthorized: false,
     is_page: false,
     failure: null,

@@ -8,6 +8,7 @@ import { backoff, retryAfterSeconds } from "../platform/retry.ts";
 import type { SecretValue } from "../platform/secret-value.ts";
 import { webhookHeaders } from "../platform/standard-webhooks.ts";
 import { leakIn, type OpenedCredential, openSigningSecret, reflected } from "./credentials.ts";
+import { outsideWords } from "./outside-words.ts";
 import { levelOf, safeAnswer, textsOf, WITHHELD } from "./safe-answer.ts";
 import type { Tool, ToolDeps } from "./tool.ts";
 import { failedCall, type ToolCall, type ToolDefinition, type ToolResult } from "./tools.types.ts";
@@ -65,7 +66,8 @@ async function send(
   const url = listedUrl(parsed.url, settings.urls ?? []);
   if (url === null) {
     const listed = (settings.urls ?? []).join(", ");
-    return failedCall("egress_refused", `webhooks go to exactly the URLs that the owner listed: ${listed}`);
+    const refused = failedCall("egress_refused", `webhooks go to exactly the URLs that the owner listed: ${listed}`);
+    return { ...refused, is_models_mistake: true };
   }
   const body = JSON.stringify(parsed.payload);
   if (Buffer.byteLength(body) > MAX_BODY_BYTES) {
@@ -182,13 +184,14 @@ async function resultOf({ answer, tries, asked_s }: Delivery, call: ToolCall, us
   const read = answer instanceof OutboundError ? "" : await readBody(answer, call, using);
   const leak = typeof read === "string" ? null : await leakIn(textsOf(read), { credentials, run: call.run }, deps);
   if (leak !== null) return leak;
+  const words = outsideWords(answer.status, typeof read === "string" ? null : read.text, call.mark);
   const { text, safety } = typeof read === "string" ? { text: read, safety: null } : read;
   const result = `HTTP ${answer.status}, ${id}${text === "" ? "" : `\n${text}`}`;
   const status = answer.status ?? 0;
   if (status >= 200 && status < 300) return { status: "succeeded", result, safety, links: [] };
   const asked = asked_s === undefined ? "" : `; retry after ${asked_s} s`;
   const message = `the receiver answered ${status}${after} (${id})${asked}`;
-  return { status: "failed", result, error: { code: "http_error", message }, safety, links: [] };
+  return { status: "failed", result, error: { code: "http_error", message, outside: words }, safety, links: [] };
 }
 
 /** The body of the receiver's answer. */

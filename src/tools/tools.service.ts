@@ -10,6 +10,7 @@ import {
   type ServerTools,
   type ToolCall,
   type ToolDefinition,
+  type ToolErrorCode,
   type ToolResult,
   type UnusableServer,
   unknownTool,
@@ -43,11 +44,11 @@ export function createTools(deps: ToolDeps): Tools {
   /** The results of `ask` for each enabled tool, in the registry's order. */
   async function ofEnabled<T>(
     tools_config: ToolsConfig,
-    ask: (tool: RunningTool, settings: CommonSettings) => Promise<T[]> | undefined,
+    ask: (tool: RunningTool, settings: CommonSettings, contract: Tool["contract"]) => Promise<T[]> | undefined,
   ): Promise<T[]> {
     const asked = [...running].map(([tool, each]) => {
       const settings = settingsOf(tool, tools_config);
-      return settings === null ? [] : (ask(each, settings) ?? []);
+      return settings === null ? [] : (ask(each, settings, tool.contract) ?? []);
     });
     return (await Promise.all(asked)).flat();
   }
@@ -66,15 +67,19 @@ export function createTools(deps: ToolDeps): Tools {
     if (call.earlier_calls >= max_calls) {
       return failedCall("max_calls_reached", `${name} may be called ${max_calls} times in a run; go on without it`);
     }
-    return strictly(settings.safety, await called.call(given.arguments, call, settings));
+    const result = strictly(settings.safety, await called.call(given.arguments, call, settings));
+    return withOutcome(result, tool.contract, settings);
   }
 
   return {
     definitions(tools_config, run, signal) {
       return ofEnabled(tools_config, (tool, settings) => tool.define(settings, run, signal));
     },
-    unusableServers(tools_config, run, signal) {
-      return ofEnabled(tools_config, (tool, settings) => tool.unusableServers?.(settings, run, signal));
+    async unusableServers(tools_config, run, signal) {
+      return await ofEnabled(tools_config, async (tool, settings, contract) => {
+        const unusable = (await tool.unusableServers?.(settings, run, signal)) ?? [];
+        return unusable.map((server) => withOutcome(server, contract, settings));
+      });
     },
     async call(call) {
       const result = await carriedOut(call);
@@ -103,6 +108,22 @@ function settingsOf({ contract }: Tool, tools_config: ToolsConfig): CommonSettin
   const settings: CommonSettings | undefined = tools_config[contract.name];
   return settings?.enabled ? settings : null;
 }
+
+/**
+ * A result, with `fails_run` if the tool's `on_tool_failure` says so. A mistake of the model never fails the run: the
+ * model can call again.
+ */
+function withOutcome<Result extends Pick<ToolResult, "error" | "is_models_mistake" | "fails_run">>(
+  result: Result,
+  { default_on_tool_failure }: Tool["contract"],
+  { on_tool_failure = default_on_tool_failure }: CommonSettings,
+): Result {
+  const { error, is_models_mistake = false } = result;
+  const may_go_on = error === undefined || is_models_mistake || MODELS_MISTAKES.has(error.code);
+  return may_go_on || on_tool_failure === "continue" ? result : { ...result, fails_run: true };
+}
+
+const MODELS_MISTAKES: ReadonlySet<ToolErrorCode> = new Set(["invalid_arguments", "unknown_tool"]);
 
 /** With `strict`, an answer with an attack is dropped completely, also the text around the attack. */
 function strictly(level: SafetyLevel | undefined, result: ToolResult): ToolResult {

@@ -1,3 +1,4 @@
+import type { OutsideWords } from "../contract/runs.ts";
 import type { ToolsConfig } from "../contract/tools.ts";
 import type { Removal, Sanitized } from "../safety/sanitize.ts";
 import type { Taint } from "./destinations.ts";
@@ -70,6 +71,13 @@ export type ToolErrorCode =
   | "http_error"
   | "unsupported_content";
 
+/** `outside`: what the server said, without secrets. */
+export interface ToolError {
+  readonly code: ToolErrorCode;
+  readonly message: string;
+  readonly outside?: OutsideWords;
+}
+
 /** A picture for models that read pictures. */
 export interface Picture {
   readonly media_type: "image/png" | "image/jpeg" | "image/gif" | "image/webp";
@@ -81,7 +89,11 @@ export interface ToolResult {
   readonly status: "succeeded" | "failed";
   /** The text for the model: fenced content, or a sentence about the error. */
   readonly result: string;
-  readonly error?: { readonly code: ToolErrorCode; readonly message: string };
+  readonly error?: ToolError;
+  /** Nothing was sent because of the model's arguments, and other ones can be sent. */
+  readonly is_models_mistake?: true;
+  /** Of a failed call: the owner's settings say that the run fails with it. */
+  readonly fails_run?: true;
   /** The safety layer's findings; null when no content came back. */
   readonly safety: {
     readonly verdict: Sanitized["verdict"];
@@ -97,12 +109,15 @@ export interface ToolResult {
 /** A configured server whose tools the agent cannot use, by its name. */
 export interface UnusableServer {
   readonly name: string;
-  readonly error: NonNullable<ToolResult["error"]>;
+  readonly error: ToolError;
+  readonly is_models_mistake?: never;
+  readonly fails_run?: true;
 }
 
 /** A failed step without content. The model also reads the message. */
-export function failedCall(code: ToolErrorCode, message: string): ToolResult {
-  return { status: "failed", result: `Error: ${message}`, error: { code, message }, safety: null, links: [] };
+export function failedCall(code: ToolErrorCode, message: string, outside?: OutsideWords): ToolResult {
+  const error = { code, message, ...(outside === undefined ? {} : { outside }) };
+  return { status: "failed", result: `Error: ${message}`, error, safety: null, links: [] };
 }
 
 /** The failed step of a call to a tool that is disabled or does not exist. */

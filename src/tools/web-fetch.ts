@@ -5,6 +5,7 @@ import type { OutboundResponse } from "../platform/outbound.ts";
 import { OutboundError } from "../platform/outbound-errors.ts";
 import { leakIn, type OpenedCredential, openCredentials, reflected } from "./credentials.ts";
 import { isUrlKnown, mayBeComposed } from "./destinations.ts";
+import { outsideWords } from "./outside-words.ts";
 import { levelOf, SAFETY_BUSY, safeAnswer, textsOf, WITHHELD } from "./safe-answer.ts";
 import type { Tool, ToolDeps } from "./tool.ts";
 import { failedCall, type ToolCall, type ToolDefinition, type ToolResult } from "./tools.types.ts";
@@ -153,12 +154,15 @@ async function resultOf(
         mark: call.mark,
       });
   if (typeof answer === "string") {
-    return failedCall(answer === SAFETY_BUSY ? "fetch_failed" : "unsupported_content", answer);
+    const words = status < 400 ? undefined : outsideWords(status, null, call.mark);
+    return failedCall(answer === SAFETY_BUSY ? "fetch_failed" : "unsupported_content", answer, words);
   }
   const leak = await leakIn(textsOf(answer), { credentials, run: call.run }, deps);
   if (leak !== null) return leak;
   const { text, safety, links } = answer;
   const outcome = { result: `HTTP ${status}\n${text}`, safety, links };
   if (status < 400) return { status: "succeeded", ...outcome };
-  return { status: "failed", error: { code: "http_error", message: `the server answered ${status}` }, ...outcome };
+  const words = outsideWords(status, withheld ? null : text, call.mark);
+  const error = { code: "http_error" as const, message: `the server answered ${status}`, outside: words };
+  return { status: "failed", error, ...outcome };
 }

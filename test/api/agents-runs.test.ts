@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { charges, expectCleanAudit, type Lab, settledBalance, startLab } from "../support/lab.ts";
+import { charges, expectCleanAudit, LAB_KEY, type Lab, settledBalance, startLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
 import { type Site, startSite } from "../support/sites.ts";
 import { completion, event, fetching, hanging, json } from "../support/upstream.ts";
@@ -263,11 +263,11 @@ describe("run-now", () => {
 
 describe("a run fails", () => {
   test("as model_unavailable when the provider fails, and costs nothing", async () => {
-    lab.upstream.answer(json({ error: { message: "boom" } }, 500));
+    lab.upstream.answer(json({ error: { message: `boom for ${LAB_KEY}` } }, 500));
     const { id } = await create();
     const { body: run } = await runNow(id);
     expect(run).toMatchObject({ status: "failed", error: { code: "model_unavailable" }, usage: { cost_tokens: 0 } });
-    expect(JSON.stringify(run)).not.toContain("boom");
+    expect(run.error.outside).toEqual({ status: 500, text: "boom for [redacted]" });
     expect((await user.get(`/api/v1/agents/${id}`)).body.consecutive_failures).toBe(1);
     expect(await settledBalance(user)).toBe(1_000_000);
   });

@@ -66,12 +66,14 @@ describe("the end of a run", () => {
         ends.push(...ended);
       },
     });
-    const ended = (run: { id: string }, status: string, error: unknown = null) => ({
+    const ended = (run: { id: string }, status: string, error: unknown = null, failed_steps = 0) => ({
       ...queue.agent,
       run_id: run.id,
       trigger: "manual",
       status,
       error,
+      failed_steps,
+      failed_calls: 0,
       due_input: null,
     });
     const good = await queue.enqueue();
@@ -95,7 +97,7 @@ describe("the end of a run", () => {
     }
     await scheduling.reap();
     const worker_lost = expect.objectContaining({ code: "worker_lost" });
-    expect(ends).toEqual([ended(good, "succeeded"), ended(lost, "failed", worker_lost)]);
+    expect(ends).toEqual([ended(good, "succeeded"), ended(lost, "failed", worker_lost, 1)]);
   });
 });
 

@@ -25,6 +25,8 @@ describe("a run", () => {
       routing: null,
       usage: { input_tokens: 0, output_tokens: 0, total_tokens: 0, cost_tokens: 0 },
       steps_count: 0,
+      failed_steps: 0,
+      has_errors: false,
       error: null,
     });
     expect(await queue.scheduling.getRun(queue.agent, id)).toEqual({ id, ...record, output: null, steps: [] });
@@ -68,6 +70,8 @@ describe("a run", () => {
       routing: { reason: "size" },
       usage: { input_tokens: 10, output_tokens: 5, total_tokens: 15, cost_tokens: 9 },
       steps_count: 2,
+      failed_steps: 1,
+      has_errors: true,
       steps: [
         {
           index: 0,

@@ -14,6 +14,7 @@ export type SchedulingOptions = Pick<RunsDeps, "db" | "clock"> &
 export function createScheduling(options: SchedulingOptions) {
   const deps = {
     notify: async () => {},
+    onErrors: async () => {},
     onRunEnd: async () => async () => {},
     onLost: () => {},
     run_now_statements: null,

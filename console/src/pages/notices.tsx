@@ -45,6 +45,11 @@ const EVENTS: Record<Event, EventWords> = {
     place: "agent",
     detail: ({ error_message }) => scheduleReason(String(error_message)),
   },
+  "run.has_errors": {
+    text: "A run succeeded with errors",
+    place: "agent",
+    detail: ({ tool, error_message }) => `${tool}: ${scheduleReason(String(error_message))}`,
+  },
   "schedule.paused": {
     text: "A schedule was paused",
     place: "agent",
@@ -251,7 +256,7 @@ function NewEndpoint({ onClose }: { onClose: () => void }) {
   const [chosen, setChosen] = useState<"mail" | "webhook">("mail");
   const by_mail = sends_mail && chosen === "mail";
   const [url, setUrl] = useState("");
-  const [events, setEvents] = useState<Event[]>(["run.failed", "schedule.paused", "balance.low"]);
+  const [events, setEvents] = useState<Event[]>(["run.failed", "run.has_errors", "schedule.paused", "balance.low"]);
   const [secret, setSecret] = useState<string | null>(null);
   const save = useMutation({
     mutationFn: () =>

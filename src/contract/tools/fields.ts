@@ -11,10 +11,15 @@ export type SafetyLevel = (typeof SAFETY_LEVELS)[number];
 /** Bounds of `max_calls`, per run. */
 const MAX_CALLS = { min: 1, max: 1000 } as const;
 
+/** What a failed call does to its run: the model reads of it and the run goes on, or the run fails. */
+const ON_TOOL_FAILURE = ["continue", "fail"] as const;
+type OnToolFailure = (typeof ON_TOOL_FAILURE)[number];
+
 /** Settings that the service reads for every tool. */
 export interface CommonSettings {
   enabled: boolean;
   max_calls?: number | undefined;
+  on_tool_failure?: OnToolFailure | undefined;
   /** Only tools that bring text back have it. */
   safety?: SafetyLevel | undefined;
 }
@@ -24,6 +29,7 @@ export interface ToolContract {
   /** Its key in `tools_config`. */
   readonly name: string;
   readonly default_max_calls: number;
+  readonly default_on_tool_failure: OnToolFailure;
   readonly settings: z.ZodType<CommonSettings>;
   /** What the model gives to one call. */
   readonly arguments: z.ZodType;
@@ -72,6 +78,16 @@ export const safety = z.enum(SAFETY_LEVELS).optional();
 export function maxCalls(fallback: number) {
   const whole = z.number().int().min(MAX_CALLS.min).max(MAX_CALLS.max).optional();
   return whole.openapi({ description: `per run; default ${fallback}` });
+}
+
+/** `on_tool_failure`, by default `fallback`. */
+export function onToolFailure(fallback: OnToolFailure) {
+  return z
+    .enum(ON_TOOL_FAILURE)
+    .optional()
+    .openapi({
+      description: `\`fail\`: a call that fails ends the run as failed; \`continue\`: the model reads of it and goes on. Default ${fallback}`,
+    });
 }
 
 export const secretName = secretNameSchema.nullable().openapi({

@@ -1,6 +1,14 @@
 import { z } from "@hono/zod-openapi";
 import { isListedHost } from "../hosts.ts";
-import { addressSchema, authSchema, maxCalls, requireList, type SecretBinding, type ToolContract } from "./fields.ts";
+import {
+  addressSchema,
+  authSchema,
+  maxCalls,
+  onToolFailure,
+  requireList,
+  type SecretBinding,
+  type ToolContract,
+} from "./fields.ts";
 
 const MAX_CALLS = 20;
 const MAX_TIMEOUT_SECONDS = 600;
@@ -43,6 +51,7 @@ const settings = z
     enabled: z.boolean(),
     servers: z.array(serverSchema).min(1).max(20).optional().openapi({ description: "required" }),
     max_calls: maxCalls(MAX_CALLS),
+    on_tool_failure: onToolFailure("continue"),
   })
   .superRefine(({ enabled, servers = [] }, context) => {
     if (enabled && servers.length === 0) requireList(context, "servers");
@@ -63,6 +72,7 @@ type Settings = z.infer<typeof settings>;
 export const mcp = {
   name: "mcp",
   default_max_calls: MAX_CALLS,
+  default_on_tool_failure: "continue",
   settings,
   /** Each tool of a server has a schema of its own, by which the server checks. */
   arguments: z.record(z.string(), z.unknown()),

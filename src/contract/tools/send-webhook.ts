@@ -2,6 +2,7 @@ import { z } from "@hono/zod-openapi";
 import {
   addressSchema,
   maxCalls,
+  onToolFailure,
   type SecretBinding,
   safety,
   secretName,
@@ -23,6 +24,7 @@ const settings = z.strictObject({
       "a secret's name: signs what is sent; absent: the agent's own key does. Null as in `web_fetch.auth`: a secret that is kept",
   }),
   max_calls: maxCalls(MAX_CALLS),
+  on_tool_failure: onToolFailure("fail"),
   safety: safety.openapi({ description: "of what receivers answer; default balanced" }),
 });
 type Settings = z.infer<typeof settings>;
@@ -40,6 +42,7 @@ export type SendWebhookArguments = z.infer<typeof argumentsSchema>;
 export const sendWebhook = {
   name: "send_webhook",
   default_max_calls: MAX_CALLS,
+  default_on_tool_failure: "fail",
   settings,
   arguments: argumentsSchema,
   example: '{"url": "https://…", "payload": {}}',

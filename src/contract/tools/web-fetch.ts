@@ -7,6 +7,7 @@ import {
   hosts,
   maxCalls,
   methods,
+  onToolFailure,
   type SecretBinding,
   safety,
   type ToolContract,
@@ -21,6 +22,7 @@ const settings = z
     hosts: hosts.optional().openapi({ description: "only these; absent: any public host" }),
     methods: methods.optional().openapi({ description: "default GET" }),
     max_calls: maxCalls(MAX_CALLS),
+    on_tool_failure: onToolFailure("continue"),
     safety: safety.openapi({ description: "default balanced" }),
   })
   .superRefine(({ auth = [] }, context) => {
@@ -43,6 +45,7 @@ export type WebFetchArguments = z.infer<typeof argumentsSchema>;
 export const webFetch = {
   name: "web_fetch",
   default_max_calls: MAX_CALLS,
+  default_on_tool_failure: "continue",
   settings,
   arguments: argumentsSchema,
   example: '{"url": "https://…"}',

@@ -1,4 +1,4 @@
--- Records steps' outcomes, adds their usage to the runs, and records the chosen model on the run. A step that `ends`
+-- Records steps' outcomes, adds their usage and failures to the runs, and records the chosen model on the run. A step that `ends`
 -- its run successfully ends it here, unless the run is being cancelled.
 --
 -- Returns for each step, in order: {"done", "ended"}. Not done, and nothing written, if another worker has claimed the
@@ -24,12 +24,15 @@ begin
     -- a range instead of an equality, so that the planner cannot read all steps in the order of their key
     where run_step.user_id = any (array[given.user_id]) and run_step.run_id >= given.run_id and run_step.run_id <= given.run_id
       and run_step.index = given.index and given.place is not null and run_step.status = 'running'
-    returning given.*
+    returning given.*, (given.status = 'failed')::integer as failed,
+      (given.status = 'failed' and run_step.type = 'tool')::integer as failed_call
   ), counted as (
     update run set
       input_tokens = run.input_tokens + coalesce((finished.usage->>'input_tokens')::bigint, 0),
       output_tokens = run.output_tokens + coalesce((finished.usage->>'output_tokens')::bigint, 0),
       cost_tokens = run.cost_tokens + coalesce((finished.usage->>'cost_tokens')::bigint, 0),
+      failed_steps = run.failed_steps + finished.failed,
+      failed_calls = run.failed_calls + finished.failed_call,
       losses = 0,
       model_id = coalesce(finished.chosen->>'model_id', run.model_id),
       routing = case when finished.chosen is null then run.routing else nullif(finished.chosen->'routing', 'null') end,

@@ -19,7 +19,7 @@ begin
   ), step as (
     insert into run_step (user_id, run_id, index, type, name, status, arguments, internal, started_at)
     select user_id, run_id, index, type, name, 'running', arguments, internal, started_at from counted
-    on conflict (user_id, run_id, index) do update set started_at = excluded.started_at, arguments = excluded.arguments,
+    on conflict (user_id, run_id, index) do update set started_at = excluded.started_at, name = excluded.name, arguments = excluded.arguments,
       internal = coalesce(excluded.internal, run_step.internal)
     where run_step.status = 'running'
   )

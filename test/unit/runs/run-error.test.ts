@@ -19,5 +19,5 @@ test("other messages of a 402 are the same for a run", () => {
 });
 
 test("an interrupted answer's error says what to do", () => {
-  expect(brokenAnswer(true).error.message).toContain("Run the agent again");
+  expect(brokenAnswer(null, { was_heard: true }).error.message).toContain("Run the agent again");
 });

@@ -139,7 +139,8 @@ describe("send_webhook", () => {
   it.each([400, 404, 410])("is not retried after %i, and the model reads the status", async (status) => {
     receiver.treat(status);
     const { result, error } = await send({ url: url(), payload });
-    expect(error).toEqual({ code: "http_error", message: `the receiver answered ${status} (webhook-id msg_run_1)` });
+    const message = `the receiver answered ${status} (webhook-id msg_run_1)`;
+    expect(error).toEqual({ code: "http_error", message, outside: { status, text: null } });
     expect(result).toContain(`HTTP ${status}`);
     expect(receiver.received).toHaveLength(1);
   });
