@@ -38,16 +38,18 @@ export async function startBackground(services: Services) {
   const old: DueSource = { name: "old runs", nextDueAt: async () => null, carryOut: agents.pruneOld };
   const sources = [expiries, ...billing.sources, waiting, due, old];
   const swept = config.role === "api" ? sources.filter((source) => source !== due) : sources;
-  // An embedded database has this machine's clock.
-  const clock_check =
-    db.kind === "embedded" ? null : await startClockCheck({ clocks: systemClocks(db), log, metrics: services.metrics });
-  const isClockWrong = () => clock_check?.isExcessive() ?? false;
-  const sweeper = startSweeper({ sources: swept, log, isPaused: isClockWrong, onSwept: services.metrics.swept });
+  const clocks = await startClockCheck({ clocks: systemClocks(db), log, metrics: services.metrics });
+  const isPaused = async () => {
+    await clocks.check();
+    return clocks.isExcessive();
+  };
+  const sweeper = startSweeper({ sources: swept, log, isPaused, onSwept: services.metrics.swept });
   // Embedded storage has one process, so no worker executes the runs of the process before.
   if (db.kind === "embedded") await runs.takeBackAll();
   await runner.start();
   await notices.start();
   const housekeeping = setInterval(() => {
+    if (clocks.isExcessive()) return;
     for (const sweep of [
       idempotency.sweep,
       limits.sweep,
@@ -70,11 +72,10 @@ export async function startBackground(services: Services) {
   return {
     sources,
     stopRuns,
-    isClockWrong,
+    isClockWrong: clocks.isExcessive,
     async stop(): Promise<void> {
       await stopRuns();
       clearInterval(housekeeping);
-      clock_check?.stop();
       await sweeper.stop();
       await notices.stop();
     },

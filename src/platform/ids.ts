@@ -1,5 +1,6 @@
 import { createHash, randomFillSync } from "node:crypto";
 import { v7 } from "uuid";
+import { machine_time } from "./clock.ts";
 
 /** Random bytes are fetched for hundreds of ids at once. One fetch per id would take longer than all other steps. */
 const random = Buffer.alloc(4_096);
@@ -28,7 +29,7 @@ export function randomHex(bytes: number): string {
  */
 export function newId(): string {
   const own = nextRandom(RANDOM_BYTES);
-  last = after(last, Date.now(), own);
+  last = after(last, machine_time.nowMs(), own);
   return v7({ random: own, ...last });
 }
 

@@ -1,4 +1,5 @@
 import { realNowMs } from "./clock.ts";
+import { coalesced } from "./coalesced.ts";
 import type { Instant } from "./db.ts";
 import type { Log } from "./log.ts";
 
@@ -36,16 +37,16 @@ const TIMER_MARGIN_MS = 5;
 
 /**
  * Carries out due work at every whole second of real time, because work falls due then. Each source runs separately:
- * one that fails or hangs does not delay the others. Nothing is carried out while `isPaused`.
+ * one that fails or hangs does not delay the others. `isPaused` is asked before each turn; then nothing is carried out.
  */
 export function startSweeper(deps: {
   sources: readonly DueSource[];
   log: Log;
-  isPaused?: () => boolean;
+  isPaused?: () => Promise<boolean>;
   /** Called for each source at the start and at each success: one that never succeeds has an age too. */
   onSwept?: (source: string) => void;
 }) {
-  const { sources, log, isPaused = () => false, onSwept } = deps;
+  const { sources, log, isPaused = async () => false, onSwept } = deps;
   const busy = new Map<string, Promise<void>>();
   for (const { name } of sources) onSwept?.(name);
   const sweep = (source: DueSource) => {
@@ -57,18 +58,24 @@ export function startSweeper(deps: {
       .finally(() => busy.delete(source.name));
     busy.set(source.name, work);
   };
+  let is_stopped = false;
+  const turn = coalesced(async () => {
+    if (!(await isPaused()) && !is_stopped) sources.forEach(sweep);
+  });
   const afterNextSecond = (): NodeJS.Timeout =>
     setTimeout(
       () => {
         timer = afterNextSecond();
-        if (!isPaused()) sources.forEach(sweep);
+        turn.run();
       },
       SWEEP_MS - (realNowMs() % SWEEP_MS) + TIMER_MARGIN_MS,
     );
   let timer = afterNextSecond();
   return {
     async stop() {
+      is_stopped = true;
       clearTimeout(timer);
+      await turn.done();
       await Promise.all(busy.values());
     },
   };

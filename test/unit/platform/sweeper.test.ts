@@ -17,3 +17,27 @@ test("background work that has never succeeded has an age since the start, so th
   await sweeper.stop();
   expect(swept).toEqual(["broken"]);
 });
+
+test("before each turn the sweeper asks whether it is paused, and then carries nothing out", async () => {
+  let carried_out = 0;
+  let is_paused = false;
+  let asked = 0;
+  const source = {
+    name: "counted",
+    nextDueAt: async () => null,
+    carryOut: async () => {
+      carried_out += 1;
+    },
+  };
+  const isPaused = async () => {
+    asked += 1;
+    return is_paused;
+  };
+  const sweeper = startSweeper({ sources: [source], log: createLog("silent"), isPaused });
+  await expect.poll(() => carried_out, { timeout: 3_000 }).toBe(1);
+  is_paused = true;
+  const before = asked;
+  await expect.poll(() => asked, { timeout: 4_000 }).toBeGreaterThan(before + 1);
+  expect(carried_out).toBe(1);
+  await sweeper.stop();
+});
