@@ -51,7 +51,13 @@ place.env.PURSER_PAYMENTS = "sandbox";
 const service = await startService(place);
 const config = {
   global: { scrape_interval: "1s" },
-  scrape_configs: [{ job_name: "purser", static_configs: [{ targets: [`127.0.0.1:${service.port}`] }] }],
+  scrape_configs: [
+    {
+      job_name: "purser",
+      authorization: { credentials: place.env.PURSER_ADMIN_KEY },
+      static_configs: [{ targets: [`127.0.0.1:${service.port}`] }],
+    },
+  ],
 };
 writeFileSync(join(folder, "prometheus.yml"), JSON.stringify(config));
 const url = `http://127.0.0.1:${port}`;

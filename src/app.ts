@@ -1,25 +1,26 @@
 import type { Passwords } from "./accounts/password.ts";
 import { startBackground } from "./background.ts";
 import type { Config } from "./config.ts";
-import type { HttpRouter } from "./contract/router.ts";
 import { errors } from "./errors.ts";
 import { createProbesHttp, createWorkerHttp, type HttpApp } from "./http/server.ts";
-import { type NotReady, probeRoutes } from "./http/system.routes.ts";
+import { healthRoutes, metricsRoutes, type NotReady } from "./http/system.routes.ts";
 import type { Log } from "./platform/log.ts";
-import { serveApi } from "./routes.ts";
+import { publicOptions, serveApi } from "./routes.ts";
 import { createServices } from "./services.ts";
 
 /** The service, wired but not listening. */
 export interface App {
   http: HttpApp;
-  /** Health and metrics for PURSER_METRICS_ADDRESS. Null: `http` serves them. */
-  probes: HttpRouter | null;
+  /** Health and metrics without a key, for PURSER_METRICS_ADDRESS. Where that is set, `http` has no metrics. */
+  probes: HttpApp;
   /** For the line of the start. */
   about: { storage: string; models: number };
   /** Sets the address that the server listens on, before any request. */
   listeningAt(url: string): void;
   /** Reads PURSER_CONFIG and the catalogue again. Rejects with the reason, and then nothing has changed. */
   reload(): Promise<void>;
+  /** Ends readiness: load balancers send no further requests. Everything else works as before. */
+  refuseReadiness(): void;
   /** Ends readiness and the execution of runs. */
   beginStop(): void;
   /** Ends calls that are still in flight at the end of the drain: streams with an error event, others with 503. */
@@ -42,20 +43,23 @@ export async function createApp(config: Config, log: Log, passwords?: Passwords)
     await db.query({ text: "select 1" });
     return null;
   };
-  const probes = probeRoutes({ metrics, ready });
-  const public_probes = config.metrics_address === null ? [probes] : [];
+  const all_probes = [healthRoutes(ready), metricsRoutes(metrics)];
+  const probes = config.metrics_address === null ? all_probes : all_probes.slice(0, 1);
   const http =
     config.role === "worker"
-      ? createWorkerHttp({ log, metrics }, public_probes)
-      : serveApi(services, { probes: public_probes, sources: background.sources, cut_off: cut_off.signal });
+      ? createWorkerHttp(publicOptions(services), probes)
+      : serveApi(services, { probes, sources: background.sources, cut_off: cut_off.signal });
 
   return {
     http,
     about: { storage: db.kind, models: services.models.list().length },
-    probes: config.metrics_address === null ? null : createProbesHttp({ log, metrics }, probes),
+    probes: createProbesHttp({ log, metrics }, all_probes),
     listeningAt: address.listeningAt,
     async reload() {
       services.reload();
+    },
+    refuseReadiness() {
+      stopping = true;
     },
     beginStop() {
       stopping = true;

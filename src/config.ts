@@ -63,6 +63,8 @@ export interface Config extends ReadFileSettings {
   readonly db_wait_seconds: number;
   /** Time for calls in flight after SIGTERM. */
   readonly drain_seconds: number;
+  /** From SIGTERM, `/readyz` answers 503 for this time before the node closes its listener. */
+  readonly lame_duck_seconds: number;
   readonly data_dir: string;
   /** null: the operator API answers 404. */
   readonly admin_key: string | null;
@@ -155,6 +157,7 @@ export function readConfig(env: Env): Config {
     ...readServers(env, database_url),
     db_wait_seconds: readSeconds(env, "PURSER_DB_WAIT_SECONDS") ?? DB_WAIT_SECONDS,
     drain_seconds: readSeconds(env, "PURSER_DRAIN_SECONDS") ?? SHUTDOWN_SECONDS.drain,
+    lame_duck_seconds: readSeconds(env, "PURSER_LAME_DUCK_SECONDS") ?? 0,
     data_dir: read(env, "DATA_DIR", parseDirectory, "a directory that is there or can be made") ?? "./data",
     admin_key,
     keyring: readKeyring(env, database_url),

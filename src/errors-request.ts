@@ -119,6 +119,22 @@ export const requestErrors = {
   noTestClock: () =>
     missing("This service runs on real time. Start it with PURSER_TEST_CLOCK, an ISO instant, to have a clock to set."),
   noSubscription: () => missing("There is no subscription to cancel. POST /api/v1/billing/subscription makes one."),
+  tooManyStreams: (retry_after_s: number, open: number) =>
+    failure({
+      status: 429,
+      type: "rate_limit_error",
+      code: "rate_limited",
+      message: `You have ${open} open streams on this node, the most at once. End some, or retry after the time in Retry-After.`,
+      retry_after_s,
+    }),
+  tooManyConnections: (retry_after_s: number, most: number) =>
+    failure({
+      status: 429,
+      type: "rate_limit_error",
+      code: "rate_limited",
+      message: `Your network address has ${most} open connections, the most at once. Reuse or close some, and retry after the time in Retry-After.`,
+      retry_after_s,
+    }),
   rateLimited: (retry_after_s: number, message = "Too many requests. Retry after the time in Retry-After.") =>
     failure({ status: 429, type: "rate_limit_error", code: "rate_limited", message, retry_after_s }),
 };

@@ -51,6 +51,14 @@ export const serviceErrors = {
         "The service's database has no space left, so nothing can be saved. Retry later; if it stays, tell the operator of this service.",
       retry_after_s: 5,
     }),
+  starting: (retry_after_s: number) =>
+    failure({
+      status: 503,
+      type: "api_error",
+      code: "overloaded",
+      message: "The service starts: /readyz says when it is ready. Retry after the time in Retry-After.",
+      retry_after_s,
+    }),
   stopping: () =>
     failure({
       status: 503,

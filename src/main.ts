@@ -1,10 +1,9 @@
 import { flushCompileCache } from "node:module";
 import { hostname } from "node:os";
-import type { App } from "./app.ts";
+import { setTimeout as delay } from "node:timers/promises";
 import { watchNames } from "./commands/setting-faults.ts";
-import { type Config, ConfigError, listeningError, metricsListeningError, readConfig } from "./config.ts";
+import { ConfigError, listeningError, metricsListeningError, readConfig } from "./config.ts";
 import { SHUTDOWN_SECONDS } from "./constants.ts";
-import type { listen as Listen } from "./http/listen.ts";
 import { createLog, exitOnUncaught, type Log } from "./platform/log.ts";
 import { NotificationsLostError } from "./platform/postgres-channels.ts";
 import { RELEASE } from "./platform/release.ts";
@@ -45,27 +44,23 @@ async function main(): Promise<void> {
   const signals = createSignals(log);
   for (const warning of warnings) log.warn(warning);
   // Imported late, so that a wrong Node version or setting is reported before a module fails to load.
-  const [{ createApp }, { checkAddress, listen }] = await Promise.all([import("./app.ts"), import("./http/listen.ts")]);
-  await checkAddress(config).catch((error: Error) => {
+  const { listen } = await import("./http/listen.ts");
+  // Before anything is created. A start may migrate for minutes, and a supervisor must not take that for a dead process.
+  const server = await listen(null, config).catch((error: Error) => {
     throw listeningError(error, config);
   });
   const { metrics_address } = config;
-  if (metrics_address !== null) {
-    await checkAddress(metrics_address).catch((error: Error) => {
-      throw metricsListeningError(error, metrics_address);
-    });
-  }
+  const metrics_server =
+    metrics_address === null
+      ? null
+      : await listen(null, metrics_address).catch((error: Error) => {
+          throw metricsListeningError(error, metrics_address);
+        });
+  const { createApp } = await import("./app.ts");
   const app = await createApp(config, log);
-  const server = await listen(app.http, config).catch(async (error: Error) => {
-    await app.stop();
-    throw listeningError(error, config);
-  });
-  const metrics_server = await listenForMetrics(app, metrics_address, listen).catch(async (error: Error) => {
-    await server.stop();
-    await app.stop();
-    throw error;
-  });
   app.listeningAt(server.url);
+  server.serve(app.http);
+  metrics_server?.serve(app.probes);
   process.stdout.write(`listening on ${server.url}\n`);
   log.info({ ...app.about, url: server.url, metrics_url: metrics_server?.url }, "started");
   if (metrics_server !== null) process.stdout.write(`metrics on ${metrics_server.url}\n`);
@@ -74,10 +69,15 @@ async function main(): Promise<void> {
   flushCompileCache();
 
   let stopping = false;
-  const { drain_seconds } = config;
+  const { drain_seconds, lame_duck_seconds } = config;
   const stop = async (signal: string) => {
     if (stopping) return;
     stopping = true;
+    app.refuseReadiness();
+    if (lame_duck_seconds > 0) {
+      log.info({ signal, lame_duck_seconds }, "stopping: not ready any more, and still accepting requests");
+      await delay(lame_duck_seconds * 1000);
+    }
     log.info({ signal, drain_seconds }, "stopping: calls in flight may end");
     setTimeout(app.cutOff, drain_seconds * 1000).unref();
     const close_s = drain_seconds + SHUTDOWN_SECONDS.streams;
@@ -131,14 +131,6 @@ function createSignals(log: Log) {
       if (is_reload_due) next.reload();
     },
   };
-}
-
-/** Serves health and metrics at PURSER_METRICS_ADDRESS, if it is set. */
-async function listenForMetrics(app: App, address: Config["metrics_address"], listen: typeof Listen) {
-  if (app.probes === null || address === null) return null;
-  return await listen(app.probes, address).catch((error: Error) => {
-    throw metricsListeningError(error, address);
-  });
 }
 
 /** Stops when npm was killed: otherwise the process would continue unseen and keep the port. */

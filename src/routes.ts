@@ -41,13 +41,26 @@ function localWrites({ local_only, payments }: Services["config"]): string[] {
   return payments === "sandbox" ? ["/api/v1/auth/sign-up/*", "/api/v1/billing/*"] : ["/api/v1/auth/sign-up/*"];
 }
 
+/** What the public port of every node needs to know. */
+export function publicOptions({ config, log, metrics, tracer, address, operator_keys }: Services) {
+  return {
+    address,
+    authenticateOperator: operator_keys.authenticate,
+    has_metrics: config.metrics_address === null,
+    trusted_proxies: config.trusted_proxies,
+    log,
+    metrics,
+    tracer,
+  };
+}
+
 /** The public API, the reference and the console. `sources`: what a settable clock carries out on its way. */
 export function serveApi(
   services: Services,
   { probes, sources, cut_off }: { probes: readonly HttpRouter[]; sources: readonly DueSource[]; cut_off: AbortSignal },
 ): HttpApp {
-  const { limits, response_items, envelopes, idempotency, operator_keys, eraseUser } = services;
-  const { config, live, log, metrics, db, clock, settable, address, accounts, signIn } = services;
+  const { limits, response_items, envelopes, idempotency, eraseUser } = services;
+  const { config, live, log, db, clock, settable, address, accounts, signIn } = services;
   const { ledger, models, completions, notices, vault, webhook_keys, stripe, billing, runs, agents, chat } = services;
   const untilIdle = async (timeout_ms: number): Promise<boolean> => {
     const state = await runs.untilIdle(timeout_ms, config.role === "api" ? NO_WORKER_MS : Infinity);
@@ -59,21 +72,16 @@ export function serveApi(
   const http: HttpApp = createHttp(
     {
       authenticate: accounts.authenticate,
+      ...publicOptions(services),
       authenticateSession: signIn.authenticate,
-      address,
-      authenticateOperator: operator_keys.authenticate,
       findUser: async (id) => (await accounts.user(id)).id,
       idempotency,
       admitRequest: limits.admitRequest,
       databaseState: db.state,
       cut_off,
       limits: () => live.limits,
-      trusted_proxies: config.trusted_proxies,
       local_writes: localWrites(config),
       cors_origins: config.cors_origins,
-      log,
-      metrics,
-      tracer: services.tracer,
     },
     [
       ...probes,

@@ -168,9 +168,10 @@ function addEvents(router: HttpRouter, agents: Agents): void {
   router.openapi(runContract.runEvents, async (c) => {
     const { id, run_id } = c.req.valid("param");
     const after = lastEventId(c.req.valid("header")["last-event-id"]);
+    const live = c.get("live_caller")();
     const events = await agents.follow(c.get("caller").user_id, id, { run_id, after });
     if (events === null) return c.body(null, 204) as never;
-    return eventStream(events, { live: c.get("live_caller")(), request_id: c.get("request_id"), named: true }) as never;
+    return eventStream(events, { live, request_id: c.get("request_id"), named: true }) as never;
   });
 }
 

@@ -50,6 +50,8 @@ export interface LiveCaller {
 export interface RequestFacts {
   /** The error's code. */
   code?: string;
+  /** The request had no key, or a wrong one. */
+  is_keyless?: boolean;
   /** What the provider said of its error. */
   provider_error?: { status: number; code: string | null } | undefined;
   /** The model that answered and what it cost. Null: not known yet, or no charge. */

@@ -10,11 +10,21 @@ type Address = ipaddr.IPv4 | ipaddr.IPv6;
 /** The part of an IPv6 address that a subscriber owns: they can call from any address in it. */
 const SUBSCRIBER_PARTS = 4;
 
+function trustIn(trusted_cidrs: readonly string[]): (address: Address) => boolean {
+  const trusted = trusted_cidrs.map((cidr) => ipaddr.parseCIDR(cidr));
+  return (address) =>
+    trusted.some(([network, bits]) => address.kind() === network.kind() && address.match([network, bits] as never));
+}
+
+/** The address of a connection, by which connections count; null for a trusted proxy, which has those of all its clients. */
+export function createPeerAddress(trusted_cidrs: readonly string[]): (peer: string) => string | null {
+  const isTrusted = trustIn(trusted_cidrs);
+  return (peer) => (ipaddr.isValid(peer) && isTrusted(ipaddr.process(peer)) ? null : subscriberOf(peer));
+}
+
 /** Returns the network address of the caller: the peer, or the client that `trusted` proxies name. */
 export function createClientAddress(trusted_cidrs: readonly string[]): (c: Context) => string {
-  const trusted = trusted_cidrs.map((cidr) => ipaddr.parseCIDR(cidr));
-  const isTrusted = (address: Address) =>
-    trusted.some(([network, bits]) => address.kind() === network.kind() && address.match([network, bits] as never));
+  const isTrusted = trustIn(trusted_cidrs);
   return (c) => {
     const forwarded = (c.req.header("X-Forwarded-For") ?? "").split(",").map((part) => part.trim());
     // From the right: each entry was written by the next proxy, and counts only if that proxy is trusted.

@@ -20,7 +20,7 @@ export const compressors = {
 export function compressJson(): MiddlewareHandler {
   return async (c, next) => {
     await next();
-    if (c.req.method !== "GET" || c.res.body === null) return;
+    if (c.req.method !== "GET" || c.res.body === null || c.res.headers.has("Content-Encoding")) return;
     if (!(c.res.headers.get("Content-Type") ?? "").startsWith("application/json")) return;
     c.res.headers.append("Vary", "Accept-Encoding");
     const encoding = acceptedEncoding(c.req.header("Accept-Encoding"));

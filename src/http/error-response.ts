@@ -62,7 +62,8 @@ export function errorAnswer(thrown: unknown, { path, request_id, facts, headerOf
   return { status, headers, body };
 }
 
-function retryHeaders({ shape: { retry_after_s, used_up_limit } }: PurserError): Record<string, string> {
+/** When to retry, and the limit that is used up. */
+export function retryHeaders({ shape: { retry_after_s, used_up_limit } }: PurserError): Record<string, string> {
   if (retry_after_s === undefined) return {};
   const seconds = String(Math.max(1, Math.ceil(retry_after_s)));
   if (used_up_limit === undefined) return { "Retry-After": seconds };

@@ -15,7 +15,6 @@ import { errorAnswer } from "./error-response.ts";
 import { type LiveCallers, watchCaller } from "./live-callers.ts";
 import type { Limited } from "./rate-limit.ts";
 import { type LoggedRequest, requestIdOf, requestSpan } from "./request-log.ts";
-import { SECURITY_HEADERS } from "./security-headers.ts";
 
 /**
  * Serves ordinary model calls and run-nows directly on Node's HTTP server. Hono's middlewares, Request, Response and web
@@ -40,11 +39,12 @@ interface Shared extends Pick<Authentication, "authenticate"> {
   logRequest(request: LoggedRequest): void;
   tracer: Tracer | null;
   log: Log;
+  /** Of every answer. */
+  security_headers: Readonly<Record<string, string>>;
 }
 
 type Head = Readonly<Record<string, string>>;
 
-const FIXED_HEADERS = Object.entries(SECURITY_HEADERS).flat();
 const EVENT_HEADERS = Object.entries(EVENT_STREAM_HEADERS).flat();
 /** Headers that a middleware of Hono works on. */
 const SPECIAL = ["content-encoding", "expect", "idempotency-key", "origin", "transfer-encoding", "upgrade"];
@@ -89,14 +89,15 @@ export function createHotPath(shared: Shared, endpoints: readonly HotEndpoint[])
     const facts: RequestFacts = {};
     const watched: LiveCaller[] = [];
     const watch = () => {
-      const live = watchCaller(shared.callers, keyCredential(shared, authorization), facts);
+      const { user_id } = with_key;
+      const live = watchCaller(shared.callers, { user_id, credential: keyCredential(shared, authorization) }, facts);
       watched.push(live);
       return live;
     };
     // A write to a connection that has just ended must not end the process.
     outgoing.on("error", () => {});
     const hungUp = () => hangUpOf(outgoing);
-    let head: Head = { "X-Request-Id": request_id };
+    let head: Head = { ...shared.security_headers, "X-Request-Id": request_id };
     const share = shared.shareOf(with_key.user_id);
     let status: number;
     let is_stream = false;
@@ -232,7 +233,7 @@ function sendJson(outgoing: ServerResponse, status: number, head: Head, body: ob
 
 /** Names and values in turn, as Node writes them without a copy. */
 function linesOf(head: Head, own: readonly string[]): string[] {
-  const lines = [...FIXED_HEADERS, ...own];
+  const lines = [...own];
   for (const name in head) lines.push(name, head[name] as string);
   return lines;
 }

@@ -4,13 +4,17 @@ import { getRequestListener } from "@hono/node-server";
 import { SHUTDOWN_SECONDS } from "../constants.ts";
 import { monotonicMs } from "../platform/clock.ts";
 import { untilTurn } from "../platform/event-loop-turn.ts";
-import { refusal, refuse } from "./client-error.ts";
+import { createEarlyAnswers } from "./client-error.ts";
+import { CONNECTIONS_PER_ADDRESS, limitConnections } from "./connection-limit.ts";
+import { securityHeaders } from "./security-headers.ts";
 import type { HttpApp } from "./server.ts";
 import { cutUnreadAnswers, UNREAD_LIMITS } from "./unread-answers.ts";
 
 /** A listening server. `url` is `http://HOST:PORT` with the actual port. */
 export interface Listening {
   url: string;
+  /** The application that answers from now on. Before the first one, only health is answered. */
+  serve(app: HttpApp): void;
   /** Accepts the requests that were sent before, waits for running ones (`limit_ms` at most), then closes. */
   stop(limit_ms?: number): Promise<void>;
 }
@@ -26,6 +30,7 @@ const LIMITS = {
   check_ms: 1_000,
   /** Open connections, with the streams. Further ones are closed at once. */
   connections: 10_000,
+  connections_per_address: CONNECTIONS_PER_ADDRESS,
   unread: UNREAD_LIMITS,
 };
 /** Connections that wait to be accepted. */
@@ -49,32 +54,52 @@ async function bind(server: NetServer, { host, port }: { host: string; port: num
   });
 }
 
-/** Listens on `address`. Rejects when that fails. */
+interface ListeningAddress {
+  host: string;
+  port: number;
+  trusted_proxies?: readonly string[];
+  public_url?: string | null;
+}
+
+/** Listens on `address`. Without an application, it answers that the service starts. Rejects when it cannot listen. */
 export async function listen(
-  app: HttpApp,
-  address: { host: string; port: number },
-  limits = LIMITS,
+  first_app: HttpApp | null,
+  address: ListeningAddress,
+  limits: Partial<typeof LIMITS> = {},
 ): Promise<Listening> {
-  // It replaces the global Response by a light one that is written without a web stream.
-  const byHono = getRequestListener(app.fetch, { errorHandler: refusal });
-  const answer = inTurn(app.hotPath, byHono);
+  const { trusted_proxies = [], public_url = null } = address;
+  const { headers_ms, request_ms, check_ms, connections, connections_per_address, unread } = { ...LIMITS, ...limits };
+  const early = createEarlyAnswers(securityHeaders({ is_https: public_url?.startsWith("https:") === true }));
+  let answerRequest: RequestListener = early.starting;
+  const answer: RequestListener = (incoming, outgoing) => {
+    if (isExcess(incoming)) early.tooManyConnections(outgoing, connections_per_address);
+    else answerRequest(incoming, outgoing);
+  };
   const options = {
     keepAliveTimeout: KEEP_ALIVE_MS,
-    headersTimeout: limits.headers_ms,
-    requestTimeout: limits.request_ms,
-    connectionsCheckingInterval: limits.check_ms,
+    headersTimeout: headers_ms,
+    requestTimeout: request_ms,
+    connectionsCheckingInterval: check_ms,
     // Otherwise Node itself answers a request without a host, with an empty body.
     requireHostHeader: false,
   };
   const server = createServer(options, answer);
-  server.maxConnections = limits.connections;
-  cutUnreadAnswers(server, limits.unread);
+  server.maxConnections = connections;
+  const isExcess = limitConnections(server, { most: connections_per_address, trusted_proxies });
+  cutUnreadAnswers(server, unread);
   server.on("checkExpectation", answer);
-  server.on("clientError", refuse);
+  server.on("clientError", early.refuse);
+  const serve = (app: HttpApp) => {
+    // It replaces the global Response by a light one that is written without a web stream.
+    const byHono = getRequestListener(app.fetch, { errorHandler: early.refusal });
+    answerRequest = inTurn(app.hotPath, byHono);
+  };
+  if (first_app !== null) serve(first_app);
   await bind(server, address);
   const { port } = server.address() as AddressInfo;
   const host = address.host.includes(":") ? `[${address.host}]` : address.host;
-  return { url: `http://${host}:${port}`, stop: (limit_ms = SHUTDOWN_SECONDS.drain * 1000) => drain(server, limit_ms) };
+  const stop = (limit_ms = SHUTDOWN_SECONDS.drain * 1000) => drain(server, limit_ms);
+  return { url: `http://${host}:${port}`, serve, stop };
 }
 
 /**

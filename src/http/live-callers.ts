@@ -1,11 +1,14 @@
 import type { Context, MiddlewareHandler } from "hono";
 import type { HttpEnv, LiveCaller, RequestFacts } from "../contract/caller.ts";
-import { PurserError } from "../errors.ts";
+import { errors, PurserError } from "../errors.ts";
 import { isEventStream } from "../platform/event-stream.ts";
 import type { CallerCredential } from "./credential.ts";
 
 /** contract 3: a revoked key is refused within a second on every node; this leaves time for the notification. */
 const CHECK_MS = 250;
+/** contract 2.12.4: open streams of a user on this node. A reseller's customers share a user. */
+export const STREAMS_PER_USER = 1_000;
+const RETRY_STREAM_S = 5;
 
 interface Watched {
   credential: CallerCredential;
@@ -20,6 +23,7 @@ interface Watched {
  */
 export function createLiveCallers(cut_off: AbortSignal) {
   const watched = new Map<string, Watched>();
+  const open_of_user = new Map<string, number>();
   let timer: NodeJS.Timeout | undefined;
 
   const check = async ({ credential, streams }: Watched): Promise<void> => {
@@ -44,7 +48,11 @@ export function createLiveCallers(cut_off: AbortSignal) {
   cut_off.addEventListener("abort", cutAll, { once: true });
 
   return {
-    watch(credential: CallerCredential): LiveCaller {
+    /** Throws 429 if the user has too many streams. */
+    watch(user_id: string, credential: CallerCredential): LiveCaller {
+      const open = open_of_user.get(user_id) ?? 0;
+      if (open >= STREAMS_PER_USER) throw errors.tooManyStreams(RETRY_STREAM_S, open);
+      open_of_user.set(user_id, open + 1);
       const stream = new AbortController();
       if (cut_off.aborted) stream.abort(cut_off.reason);
       const entry = watched.get(credential.name) ?? { credential, streams: new Set(), checking: null };
@@ -52,7 +60,10 @@ export function createLiveCallers(cut_off: AbortSignal) {
       watched.set(credential.name, entry);
       timer ??= setInterval(checkAll, CHECK_MS).unref();
       const leave = () => {
-        entry.streams.delete(stream);
+        if (!entry.streams.delete(stream)) return;
+        const left = (open_of_user.get(user_id) ?? 1) - 1;
+        if (left > 0) open_of_user.set(user_id, left);
+        else open_of_user.delete(user_id);
         if (entry.streams.size > 0 || watched.get(credential.name) !== entry) return;
         watched.delete(credential.name);
         if (watched.size > 0) return;
@@ -67,8 +78,12 @@ export function createLiveCallers(cut_off: AbortSignal) {
 export type LiveCallers = ReturnType<typeof createLiveCallers>;
 
 /** Watches the caller of one request. Its log line waits for the end of the watch. */
-export function watchCaller(callers: LiveCallers, credential: CallerCredential, facts: RequestFacts): LiveCaller {
-  const live = callers.watch(credential);
+export function watchCaller(
+  callers: LiveCallers,
+  { user_id, credential }: { user_id: string; credential: CallerCredential },
+  facts: RequestFacts,
+): LiveCaller {
+  const live = callers.watch(user_id, credential);
   const ended = Promise.withResolvers<void>();
   facts.ended = ended.promise;
   const leave = () => {
@@ -91,7 +106,8 @@ export function watchCallers(
     c.set("cut_off", cut_off);
     const watched: LiveCaller[] = [];
     c.set("live_caller", () => {
-      const live = watchCaller(callers, credentialOf(c), c.get("facts"));
+      const { user_id } = c.get("caller");
+      const live = watchCaller(callers, { user_id, credential: credentialOf(c) }, c.get("facts"));
       watched.push(live);
       return live;
     });

@@ -27,6 +27,19 @@ export function routePattern(c: Context<HttpEnv>): string {
   return (endpoint?.path ?? routePath(c)).replace(/:(\w+)(\{[^}]*\})?/g, "{$1}");
 }
 
+/** Any other method is a word of the caller's, of which there are many. */
+const METHODS = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]);
+const API_ROUTE = "/api/v1/*";
+
+/** The labels of a request in the metrics and traces. Callers without a key add none by requests to other routes. */
+function labelsOf({ method, route, status, facts }: LoggedRequest) {
+  return {
+    method: METHODS.has(method) ? method : "other",
+    route: facts.is_keyless === true ? API_ROUTE : route,
+    status,
+  };
+}
+
 /** An answered request. */
 export interface LoggedRequest {
   request_id: string;
@@ -52,7 +65,8 @@ export function requestSpan(tracer: Tracer | null, path: string, traceparent: st
 const starts = new Map<string, SpanStart>();
 
 /** Paths contain names that users chose, so the span has the route only. */
-function startOf({ method, route, status }: LoggedRequest): SpanStart {
+function startOf(request: LoggedRequest): SpanStart {
+  const { method, route, status } = labelsOf(request);
   const name = `${method} ${route}`;
   const key = `${name} ${status}`;
   let start = starts.get(key);
@@ -109,8 +123,8 @@ export function createRequestLog({ log, metrics }: { log: Log; metrics: Metrics 
     endSpan(request);
   };
   return (request: LoggedRequest): void => {
-    const { method, route, status, facts } = request;
-    metrics.request({ method, route, status }, monotonicMs() - request.started_ms);
+    const { facts } = request;
+    metrics.request(labelsOf(request), monotonicMs() - request.started_ms);
     if (facts.ended === undefined) write(request);
     else void facts.ended.then(() => write(request));
   };

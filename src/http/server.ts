@@ -21,6 +21,7 @@ import { errorResponse } from "./error-response.ts";
 import { createHotPath, type HotPath } from "./hot-path.ts";
 import { type IdempotencyStore, OPERATOR_ID } from "./idempotency.store.ts";
 import { idempotency } from "./idempotency.ts";
+import { createKeylessLimit } from "./keyless-limit.ts";
 import { createLiveCallers, watchCallers } from "./live-callers.ts";
 import { allowOrigins, rejectOtherOrigins, sessionToken } from "./origins.ts";
 import {
@@ -32,7 +33,8 @@ import {
   rateLimit,
 } from "./rate-limit.ts";
 import { createRequestLog, requestIdOf, requestSpan, routePattern } from "./request-log.ts";
-import { SECURITY_HEADERS } from "./security-headers.ts";
+import { SECURITY_HEADERS, securityHeaders } from "./security-headers.ts";
+import { METRICS } from "./system.routes.ts";
 import { createWrongAddress } from "./wrong-address.ts";
 
 const PUBLIC_POSTS = new Set([STRIPE_WEBHOOK, LEAKED_KEYS]);
@@ -53,7 +55,6 @@ const WRONG_OPERATOR_KEY = new Set(["invalid_api_key", "expired_api_key", "revok
 const READS = new Set(["GET", "HEAD", "OPTIONS"]);
 /** They write nothing, so they work on a full disk too. */
 const READING_POSTS = new Set(["/api/v1/messages/count_tokens", "/api/v1/safety/sanitize"]);
-const FIXED_HEADERS = Object.entries(SECURITY_HEADERS);
 const OPERATOR = "/api/v1/admin/";
 
 export interface HttpOptions extends Authentication {
@@ -63,6 +64,8 @@ export interface HttpOptions extends Authentication {
   cors_origins: readonly string[];
   /** Returns the operator of a key. Throws 401; 404 when the operator API is off. */
   authenticateOperator(key: string): Promise<Operator>;
+  /** Whether operators read the metrics here, and not at PURSER_METRICS_ADDRESS. */
+  has_metrics: boolean;
   /** Returns the id of a user. Throws 404 for unknown and erased users. */
   findUser(id: string): Promise<string>;
   idempotency: IdempotencyStore;
@@ -84,6 +87,12 @@ export interface HttpOptions extends Authentication {
 /** An application, and its way past Hono for ordinary model calls. */
 export type HttpApp = HttpRouter & { hotPath?: HotPath };
 
+/** What the public port of every node needs, also of one that serves no API. */
+type PublicOptions = Pick<
+  HttpOptions,
+  "address" | "authenticateOperator" | "has_metrics" | "trusted_proxies" | "log" | "metrics" | "tracer"
+>;
+
 /**
  * The HTTP application: request ids, error bodies, authentication, limits, idempotency, then the modules' routers. It
  * authenticates the caller before it reads a body. Ordinary requests to `endpoints` take the hot path.
@@ -93,12 +102,19 @@ export function createHttp(options: HttpOptions, routers: HttpRouter[], endpoint
   const callers = createLiveCallers(cut_off);
   const shareOf = createBodyBudget();
   const limitKeys = createRateLimit(() => options.limits().requests_per_minute);
+  const security_headers = securityHeaders({ is_https: options.address.secure });
   // A route that takes the method has declined: it serves another kind of client.
-  const app = createBareHttp(options, (c) => wrongAddress(c) ?? errors.notFound(`${c.req.method} ${c.req.path}`));
+  const missing = (c: Context<HttpEnv>) => wrongAddress(c) ?? errors.notFound(`${c.req.method} ${c.req.path}`);
+  const edge = createEdge(options);
+  const { clientAddress } = edge;
+  // The guard counts requests whose key is missing or wrong. Sign-in and other public requests have limits of their own.
+  const has_preflights = options.cors_origins.length > 0;
+  const is_guarded = ({ path, method }: HonoRequest) =>
+    path.startsWith("/api/v1/") && !(has_preflights && method === "OPTIONS");
+  const app = createPublicHttp({ ...options, security_headers, missing, edge, isCountedLater: is_guarded });
   const wrongAddress = createWrongAddress(app);
   app.use(compressJson());
   if (options.cors_origins.length > 0) app.use("/api/v1/*", allowOrigins(options.cors_origins));
-  const clientAddress = createClientAddress(options.trusted_proxies);
   const byAddress = (per_minute: number) =>
     rateLimit(
       createRateLimit(() => per_minute),
@@ -106,7 +122,7 @@ export function createHttp(options: HttpOptions, routers: HttpRouter[], endpoint
     );
   for (const path of options.local_writes) app.use(path, rejectForwardedWrites());
   app.use("/api/v1/*", rejectWritesWhenFull(databaseState));
-  app.use("/api/v1/*", guard(options, clientAddress));
+  app.use("/api/v1/*", guard(options, edge));
   app.use(
     "/api/v1/*",
     watchCallers(callers, (c) => credentialOf(c, options), cut_off),
@@ -135,33 +151,93 @@ export function createHttp(options: HttpOptions, routers: HttpRouter[], endpoint
   const logRequest = createRequestLog(options);
   const { authenticate, admitRequest, tracer = null } = options;
   const limit = (caller: Caller) => limitCaller(caller, limitKeys, admitRequest);
-  const shared = { authenticate, isWritable, limit, shareOf, callers, cut_off, logRequest, tracer, log };
+  const shared = {
+    authenticate,
+    isWritable,
+    limit,
+    shareOf,
+    callers,
+    cut_off,
+    logRequest,
+    tracer,
+    log,
+    security_headers,
+  };
   return Object.assign(app, { hotPath: createHotPath(shared, endpoints) });
 }
 
 /** The HTTP application of a node that serves no API. */
-export function createWorkerHttp(options: Pick<HttpOptions, "log" | "metrics">, routers: HttpRouter[]): HttpRouter {
-  const app = createBareHttp(options, () => errors.notFound("The API (PURSER_ROLE is worker here: ask another node)"));
+export function createWorkerHttp(options: PublicOptions, routers: HttpRouter[]): HttpRouter {
+  const security_headers = securityHeaders({ is_https: options.address.secure });
+  const missing = () => errors.notFound("The API (PURSER_ROLE is worker here: ask another node)");
+  const edge = createEdge(options);
+  const app = createPublicHttp({ ...options, security_headers, missing, edge, isCountedLater: () => false });
   for (const router of routers) app.route("/", router);
   return app;
 }
 
 /** The HTTP application at PURSER_METRICS_ADDRESS: only health and metrics. */
-export function createProbesHttp(options: Pick<HttpOptions, "log" | "metrics">, probes: HttpRouter): HttpRouter {
-  const app = createBareHttp(options, ({ req }) => errors.notFound(`${req.path} (health and metrics are served here)`));
-  app.route("/", probes);
+export function createProbesHttp(options: Pick<HttpOptions, "log" | "metrics">, probes: HttpRouter[]): HttpRouter {
+  const missing = ({ req }: Context<HttpEnv>) => errors.notFound(`${req.path} (health and metrics are served here)`);
+  const app = createBareHttp({ ...options, security_headers: SECURITY_HEADERS, missing });
+  for (const router of probes) app.route("/", router);
   return app;
 }
 
-/** Adds request ids and error bodies. `missing` is the error of an address without a route. */
-function createBareHttp(
-  { log, metrics, tracer = null }: Pick<HttpOptions, "log" | "metrics" | "tracer">,
-  missing: (c: Context<HttpEnv>) => PurserError,
+/** What the public port needs before it knows the caller. */
+interface Edge {
+  clientAddress(c: Context<HttpEnv>): string;
+  keyless: ReturnType<typeof createKeylessLimit>;
+  /** Returns the operator of a request, with their role. Throws 401, 403, 404 or 429. */
+  findOperator(c: Context<HttpEnv>): Promise<Operator>;
+}
+
+function createEdge(options: PublicOptions): Edge {
+  const clientAddress = createClientAddress(options.trusted_proxies);
+  const keyless = createKeylessLimit(clientAddress);
+  return { clientAddress, keyless, findOperator: operatorFinder(options, { clientAddress, keyless }) };
+}
+
+/** Limits requests without a key, and lets only operators read the metrics. */
+function createPublicHttp(
+  options: BareOptions & { has_metrics: boolean; edge: Edge; isCountedLater(request: HonoRequest): boolean },
 ): HttpRouter {
+  const { has_metrics, isCountedLater } = options;
+  const { keyless, findOperator } = options.edge;
+  const is_for_operators = ({ path, method }: HonoRequest) =>
+    has_metrics && path === METRICS && (method === "GET" || method === "HEAD");
+  const limit = keyless.before((request) => is_for_operators(request) || isCountedLater(request));
+  const app = createBareHttp({ ...options, before: [limit] });
+  if (!has_metrics) return app;
+  app.get(METRICS, async (c, next) => {
+    await findOperator(c);
+    await next();
+  });
+  return app;
+}
+
+interface BareOptions extends Pick<HttpOptions, "log" | "metrics" | "tracer"> {
+  security_headers: Readonly<Record<string, string>>;
+  /** The error of an address without a route. */
+  missing(c: Context<HttpEnv>): PurserError;
+  /** What comes before everything but the request's id. */
+  before?: MiddlewareHandler<HttpEnv>[];
+}
+
+/** Adds request ids and error bodies. */
+function createBareHttp({
+  log,
+  metrics,
+  tracer = null,
+  security_headers,
+  missing,
+  before = [],
+}: BareOptions): HttpRouter {
   const app = createRouter();
   app.onError((error, c) => errorResponse(c as Context<HttpEnv>, error, log));
   app.notFound((c) => errorResponse(c as Context<HttpEnv>, missing(c as Context<HttpEnv>), log));
-  app.use(identify({ log, metrics, tracer }));
+  app.use(identify({ log, metrics, tracer, fixed_headers: Object.entries(security_headers) }));
+  for (const middleware of before) app.use(middleware);
   app.use(rejectNul);
   return app;
 }
@@ -182,37 +258,48 @@ function rejectWritesWhenFull(databaseState: HttpOptions["databaseState"]): Midd
   };
 }
 
-/** Identifies the caller: a user, the operator, or no one on public paths. */
-function guard(options: HttpOptions, clientAddress: (c: Context<HttpEnv>) => string): MiddlewareHandler<HttpEnv> {
+/** Counts a rejected key in `buckets`, so a stranger cannot lock out the operator or a user. Returns the error to answer. */
+function limitedBy(buckets: ReturnType<typeof createTokenBuckets>, client_address: string, error: PurserError) {
+  const { retry_after_s } = buckets.take(client_address);
+  return retry_after_s === null ? error : errors.rateLimited(retry_after_s);
+}
+
+function operatorFinder(
+  { authenticateOperator, log }: Pick<HttpOptions, "authenticateOperator" | "log">,
+  { clientAddress, keyless }: Pick<Edge, "clientAddress" | "keyless">,
+) {
   const wrong_keys = createTokenBuckets({ size: WRONG_KEYS_PER_MINUTE, refill_s: 60 });
-  const unknown_keys = createTokenBuckets({ size: UNKNOWN_KEYS_PER_MINUTE, refill_s: 60 });
-  /** Counts only wrong keys, so a stranger cannot lock out the operator or a user. */
-  const limited = (c: Context<HttpEnv>, error: unknown, buckets: typeof wrong_keys) => {
-    const { retry_after_s } = buckets.take(clientAddress(c));
-    return retry_after_s === null ? error : errors.rateLimited(retry_after_s);
-  };
   const logged_addresses = createTokenBuckets({ size: 1, refill_s: 60 });
-  const operatorOf = (c: Context<HttpEnv>): Promise<Operator> =>
-    operator(options.authenticateOperator, keyHeader(c)).catch((error: unknown) => {
-      const is_wrong = error instanceof PurserError && WRONG_OPERATOR_KEY.has(error.code);
-      if (!is_wrong) throw error;
-      const answer = limited(c, error, wrong_keys);
+  return async (c: Context<HttpEnv>): Promise<Operator> => {
+    const found = await operator(authenticateOperator, keyHeader(c)).catch((error: unknown) => {
+      if (!(error instanceof PurserError)) throw error;
+      c.get("facts").is_keyless = true;
+      if (!WRONG_OPERATOR_KEY.has(error.code)) throw keyless.count(c, error);
       const client_address = clientAddress(c);
+      const answer = limitedBy(wrong_keys, client_address, error);
       if (answer !== error && logged_addresses.take(client_address).retry_after_s === null)
-        options.log.warn({ client_address }, "wrong operator keys from this address are answered 429");
+        log.warn({ client_address }, "wrong operator keys from this address are answered 429");
       throw answer;
     });
+    requireRole(c, found);
+    return found;
+  };
+}
+
+/** Identifies the caller: a user, the operator, or no one on public paths. */
+function guard(options: HttpOptions, { clientAddress, keyless, findOperator }: Edge): MiddlewareHandler<HttpEnv> {
+  const unknown_keys = createTokenBuckets({ size: UNKNOWN_KEYS_PER_MINUTE, refill_s: 60 });
   const userOf = (c: Context<HttpEnv>): Promise<Caller> =>
     credentialOf(c, options)
       .authenticate()
       .catch((error: unknown) => {
-        const is_unknown = error instanceof PurserError && UNKNOWN_KEY.has(error.code);
-        throw is_unknown ? limited(c, error, unknown_keys) : error;
+        if (!(error instanceof PurserError)) throw error;
+        c.get("facts").is_keyless = true;
+        throw UNKNOWN_KEY.has(error.code) ? limitedBy(unknown_keys, clientAddress(c), error) : keyless.count(c, error);
       });
   return async (c, next) => {
     if (c.req.path.startsWith(OPERATOR)) {
-      const found = await operatorOf(c);
-      requireRole(c, found);
+      const found = await findOperator(c);
       c.set("operator", found);
       c.set("findUser", options.findUser);
       c.set("caller", { user_id: found.id ?? OPERATOR_ID, api_key_id: null, key_budget_tokens: null, scopes: [] });
@@ -265,7 +352,12 @@ function usersOnly(middleware: MiddlewareHandler<HttpEnv>): MiddlewareHandler<Ht
   return (c, next) => (isPublic(c.req) || c.req.path.startsWith(OPERATOR) ? next() : middleware(c, next));
 }
 
-function identify(options: { log: Log; metrics: Metrics; tracer: Tracer | null }): MiddlewareHandler<HttpEnv> {
+function identify(options: {
+  log: Log;
+  metrics: Metrics;
+  tracer: Tracer | null;
+  fixed_headers: readonly [string, string][];
+}): MiddlewareHandler<HttpEnv> {
   const logRequest = createRequestLog(options);
   return (c, next) => {
     const span = requestSpan(options.tracer, c.req.path, c.req.header("traceparent"));
@@ -281,7 +373,7 @@ function identify(options: { log: Log; metrics: Metrics; tracer: Tracer | null }
     await next();
     const { headers } = c.res;
     headers.set("X-Request-Id", request_id);
-    for (const [name, value] of FIXED_HEADERS) if (!headers.has(name)) headers.set(name, value);
+    for (const [name, value] of options.fixed_headers) if (!headers.has(name)) headers.set(name, value);
     const { method } = c.req;
     const { status } = c.res;
     logRequest({ request_id, caller: c.var.caller, method, route: routePattern(c), status, facts, started_ms });

@@ -1,6 +1,8 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { createRouter, type HttpRouter } from "../contract/router.ts";
+import { monotonicMs } from "../platform/clock.ts";
 import type { Metrics } from "../platform/metrics.ts";
+import { acceptedEncoding, compressors } from "./compress.ts";
 import { securitySchemes, withConventions } from "./openapi.ts";
 import type { OpenApiDocument } from "./reference.ts";
 import { REFERENCE_PAGE_POLICY, referencePage } from "./reference-page.ts";
@@ -24,9 +26,16 @@ export function serveReference(app: HttpRouter, session_cookie: string): void {
   }
   // Both need no key and take tens of milliseconds, so they are built once.
   const documentOf = once(() => withConventions(app.getOpenAPI31Document(ABOUT) as unknown as OpenApiDocument));
-  const jsonOf = once(() => JSON.stringify(documentOf()));
+  const jsonOf = once(() => Buffer.from(JSON.stringify(documentOf())));
   const pageOf = once(() => String(referencePage(documentOf())));
-  app.get("/openapi.json", (c) => c.body(jsonOf(), 200, { "Content-Type": "application/json" }));
+  const compressed = { br: once(() => compressors.br(jsonOf())), gzip: once(() => compressors.gzip(jsonOf())) };
+  app.get("/openapi.json", async (c) => {
+    const headers = { "Content-Type": "application/json" };
+    const encoding = acceptedEncoding(c.req.header("Accept-Encoding"));
+    if (encoding === null) return c.body(jsonOf(), 200, headers);
+    const body = await compressed[encoding]();
+    return c.body(body, 200, { ...headers, "Content-Encoding": encoding, Vary: "Accept-Encoding" });
+  });
   app.get("/docs", (c) => c.html(pageOf(), 200, { "Content-Security-Policy": REFERENCE_PAGE_POLICY }));
 }
 
@@ -38,23 +47,43 @@ function once<Value>(make: () => Value): () => Value {
   };
 }
 
+export const METRICS = "/metrics";
+/** contract 1.6.3: the text of the metrics takes tens of milliseconds, and a check of readiness a query. */
+const METRICS_MS = 1_000;
+
 /** contract 1.6: `/readyz` answers within this time, also when the database does not. */
 const READY_MS = 2_000;
 
 /** Why a node cannot work. */
 export type NotReady = "stopping" | "database_away" | "database_disk_full" | "clock_skew";
 
-/** Health and metrics of every node. `ready` resolves to null when the node can work. */
-export function probeRoutes(deps: { metrics: Metrics; ready(): Promise<NotReady | null> }): HttpRouter {
+/** Health of a node. `ready` resolves to null when the node can work; requests that arrive together share one check. */
+export function healthRoutes(ready: () => Promise<NotReady | null>): HttpRouter {
   const router = createRouter();
+  let checking: Promise<NotReady | null> | null = null;
+  const check = () => {
+    const late = delay(READY_MS, "database_away" as const, { ref: false });
+    return Promise.race([ready().catch(() => "database_away" as const), late]).finally(() => {
+      checking = null;
+    });
+  };
   router.get("/livez", (c) => c.json({ status: "ok" }));
   router.get("/readyz", async (c) => {
-    const late = delay(READY_MS, "database_away" as const, { ref: false });
-    const reason = await Promise.race([deps.ready().catch(() => "database_away" as const), late]);
+    checking ??= check();
+    const reason = await checking;
     return reason === null ? c.json({ status: "ready" }) : c.json({ status: "not ready", reason }, 503);
   });
-  router.get("/metrics", async (c) =>
-    c.body(await deps.metrics.text(), 200, { "Content-Type": deps.metrics.content_type }),
-  );
+  return router;
+}
+
+/** The metrics as text, made at most once a second however often they are read. */
+export function metricsRoutes(metrics: Pick<Metrics, "text" | "content_type">): HttpRouter {
+  const router = createRouter();
+  let made: { text: Promise<string>; at_ms: number } | null = null;
+  router.get(METRICS, async (c) => {
+    const now_ms = monotonicMs();
+    if (made === null || now_ms - made.at_ms >= METRICS_MS) made = { text: metrics.text(), at_ms: now_ms };
+    return c.body(await made.text, 200, { "Content-Type": metrics.content_type });
+  });
   return router;
 }

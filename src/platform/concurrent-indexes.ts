@@ -1,6 +1,7 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Log } from "./log.ts";
+import { loggingProgress } from "./progress-log.ts";
 import type { SqlConnection } from "./sql-connection.ts";
 
 /** The folder beside the migrations with the indexes of large tables, each in the file of its name. */
@@ -9,7 +10,11 @@ const FOLDER = "indexes";
 const MOST_TRIES = 3;
 /** A build waits for transactions that are open, such as a backup's. The start of a node must not wait for all of it. */
 const WAIT_SECONDS = 20;
-const LINE_MS = 5_000;
+
+interface Index {
+  name: string;
+  text: string;
+}
 
 type IndexState = "valid" | "missing" | "broken" | "building";
 
@@ -23,30 +28,31 @@ export async function buildIndexes(connection: SqlConnection, migrations: string
   const files = existsSync(folder) ? readdirSync(folder).filter((file) => file.endsWith(".sql")) : [];
   for (const file of files.sort()) {
     const index = { name: file.replace(/\.sql$/, ""), text: readFileSync(join(folder, file), "utf8") };
-    const line = setInterval(() => log?.info({ index: index.name }, "waiting: an index is built"), LINE_MS);
-    const error = await buildInTries(connection, index).finally(() => clearInterval(line));
+    const error = await buildInTries(connection, index, log);
     if (error !== null) log?.warn({ index: index.name, error }, "an index was not built; the next start tries again");
   }
 }
 
 /** Resolves to the error of the last try, or null. */
-async function buildInTries(connection: SqlConnection, index: { name: string; text: string }): Promise<unknown> {
+async function buildInTries(connection: SqlConnection, index: Index, log: Log | undefined): Promise<unknown> {
   let error: unknown = null;
   for (let tries = 1; tries <= MOST_TRIES; tries += 1) {
-    error = await build(connection, index);
+    error = await build(connection, index, log);
     if (error === null) break;
   }
   return error;
 }
 
 /** Builds the index unless another node does. Resolves to the error if it failed. */
-async function build(connection: SqlConnection, { name, text }: { name: string; text: string }): Promise<unknown> {
+async function build(connection: SqlConnection, { name, text }: Index, log: Log | undefined): Promise<unknown> {
   const state = await readState(connection, name);
   if (state === "valid" || state === "building") return null;
   try {
     await connection.script(`set lock_timeout = '${WAIT_SECONDS}s'`);
-    if (state === "broken") await connection.script(`drop index concurrently if exists ${name}`);
-    await connection.script(text);
+    await loggingProgress(log, { step: "building an index", about: { index: name } }, async () => {
+      if (state === "broken") await connection.script(`drop index concurrently if exists ${name}`);
+      await connection.script(text);
+    });
     return null;
   } catch (error) {
     return error;

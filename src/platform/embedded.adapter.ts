@@ -85,7 +85,7 @@ async function openDirectory(options: EmbeddedOptions): Promise<Db> {
 async function openLocked(
   directory: string,
   lock: DatabaseSync,
-  { log, onStuck, onStatement, prepare = migrate }: EmbeddedOptions,
+  { log, onStuck, onStatement, prepare }: EmbeddedOptions,
 ): Promise<Db> {
   if (!existsSync(join(directory, "PG_VERSION"))) {
     // Creating a new cluster takes 500 MB once. A separate thread frees this memory when it ends.
@@ -131,12 +131,13 @@ async function openLocked(
       return { ...connection, release };
     },
   };
-  await prepare(source).catch((error: unknown) => {
+  const prepareSource = prepare ?? ((source: SqlSource) => migrate(source, undefined, log));
+  await prepareSource(source).catch((error: unknown) => {
     outage.close();
     stopWatchdog();
     throw error;
   });
-  const is_current = prepare === migrate || (await readSchemaState(connection)).missing.length === 0;
+  const is_current = prepare === undefined || (await readSchemaState(connection)).missing.length === 0;
   if (is_current) noteSchema(dirname(directory));
   const once = async <T>(work: () => Promise<T>) => {
     const release = await turns.take();

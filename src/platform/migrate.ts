@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { buildIndexes } from "./concurrent-indexes.ts";
 import type { Log } from "./log.ts";
+import { loggingProgress } from "./progress-log.ts";
 import { RELEASE } from "./release.ts";
 import type { SqlConnection, SqlSource } from "./sql-connection.ts";
 import { applyDefinitions, readDefinitions } from "./sql-functions.ts";
@@ -82,7 +83,7 @@ export async function bringUpToDate(source: SqlSource, folder = FOLDER, log?: Lo
   const connection = await source.connect();
   try {
     for (let waited_ms = 0; ; ) {
-      const outcome = await migrateAlone(connection, folder);
+      const outcome = await migrateAlone(connection, folder, log);
       if (outcome === "migrated") break;
       if (outcome === "prepared") {
         await waitForOlder(connection);
@@ -92,7 +93,7 @@ export async function bringUpToDate(source: SqlSource, folder = FOLDER, log?: Lo
       await delay(LOCK_PAUSE_MS);
       waited_ms += LOCK_PAUSE_MS;
     }
-    await validateConstraints(connection);
+    await validateConstraints(connection, log);
     await buildIndexes(connection, folder, log);
   } finally {
     connection.release();
@@ -100,7 +101,11 @@ export async function bringUpToDate(source: SqlSource, folder = FOLDER, log?: Lo
 }
 
 /** `locked`: another node holds the lock, and nothing was done. `prepared`: call it again to migrate. */
-async function migrateAlone(connection: SqlConnection, folder: string): Promise<"migrated" | "locked" | "prepared"> {
+async function migrateAlone(
+  connection: SqlConnection,
+  folder: string,
+  log: Log | undefined,
+): Promise<"migrated" | "locked" | "prepared"> {
   return inTransaction(connection, async () => {
     const lock = { text: "select pg_try_advisory_xact_lock($1) as mine", values: [ADVISORY_LOCK] };
     const { rows } = await connection.query<{ mine: boolean }>(lock);
@@ -115,11 +120,18 @@ async function migrateAlone(connection: SqlConnection, folder: string): Promise<
     if (missing.length > 0 && (await stopLedger(connection)) === "prepared") return "prepared";
     // One transaction with the functions: functions of the release before may fail on the new tables.
     await explained("the migrations failed and changed nothing", async () => {
-      for (const migration of missing) await applyOne(connection, migration);
+      await applyAll(connection, missing, log);
       await applyDefinitions(connection);
     });
     return "migrated";
   });
+}
+
+async function applyAll(connection: SqlConnection, missing: readonly Migration[], log: Log | undefined): Promise<void> {
+  for (const [index, migration] of missing.entries()) {
+    const about = { migration: migration.name, nth: index + 1, of: missing.length };
+    await loggingProgress(log, { step: "migrating the database", about }, () => applyOne(connection, migration));
+  }
 }
 
 /**
@@ -165,13 +177,15 @@ async function waitForOlder(connection: SqlConnection): Promise<void> {
  * Checks the rows that are older than a constraint. Migrations add checks of existing tables as not valid, because a
  * check under their exclusive lock would stop all nodes while it reads the table. This lock lets them read and write.
  */
-async function validateConstraints(connection: SqlConnection): Promise<void> {
+async function validateConstraints(connection: SqlConnection, log: Log | undefined): Promise<void> {
   const { rows } = await connection.query<{ table: string; name: string }>({
     text: `select conrelid::regclass::text as table, quote_ident(conname) as name from pg_constraint
       where not convalidated and contype in ('c', 'f') and connamespace = 'public'::regnamespace order by 1, 2`,
   });
   for (const { table, name } of rows) {
-    await connection.script(`alter table ${table} validate constraint ${name}`).catch((error: Error) => {
+    const validate = () => connection.script(`alter table ${table} validate constraint ${name}`);
+    const step = { step: "checking the rows of a table", about: { table, constraint: name } };
+    await loggingProgress(log, step, validate).catch((error: Error) => {
       throw new Error(`the rows of ${table} were not checked against the constraint ${name}: ${error.message}`, {
         cause: error,
       });

@@ -9,6 +9,7 @@ import {
   settledBalance,
   startLab,
 } from "../support/lab.ts";
+import { metricsOf } from "../support/metrics.ts";
 import type { Client } from "../support/service.ts";
 import { completion, json } from "../support/upstream.ts";
 
@@ -127,7 +128,7 @@ describe("the price of a completion (contract 4)", () => {
       expect((await charges(user)).map(({ amount }) => amount)).toEqual([-8]);
       const report = { model: "lab/plain", provider: "lab", input_tokens: 90_000_000, output_tokens: 4 };
       expect(warned().slice(before)).toMatchObject([report]);
-      const metrics = await (await fetch(`${lab.service.url}/metrics`)).text();
+      const metrics = await metricsOf(lab.service.url);
       expect(metrics).toMatch(/^purser_usage_reports_disbelieved_total\{provider="lab",model="lab\/plain"\} [12]$/m);
     },
   );

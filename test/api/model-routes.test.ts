@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { newId } from "../../src/platform/ids.ts";
 import { ask, expectCleanAudit } from "../support/lab.ts";
+import { metricsOf } from "../support/metrics.ts";
 import { NATIVE_APIS } from "../support/native-apis/lab.ts";
 import { type Client, type Service, startService } from "../support/service.ts";
 import { completion, event, events, json, type Reply, startUpstream, type Upstream } from "../support/upstream.ts";
@@ -184,7 +185,7 @@ test("the operator sees the failures of a route behind the answers of another on
   near.answer(json({ error: { message: "no such key" } }, 401));
   expect((await chat("lab/keyed")).status).toBe(200);
   expect(calls()).toEqual([1, 1]);
-  const text = await (await fetch(`${service.url}/metrics`)).text();
+  const text = await metricsOf(service.url);
   expect(text).toContain('purser_upstream_errors_total{provider="near",model="lab/keyed",code="upstream_error"} 1');
 });
 

@@ -6,6 +6,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { parse } from "yaml";
 import { openAiVectors } from "../support/embeddings.ts";
 import { ask, LAB_MODELS, type Lab, startLab } from "../support/lab.ts";
+import { metricsOf } from "../support/metrics.ts";
 import { completion, delta, events, json } from "../support/upstream.ts";
 
 const DEPLOY = join(import.meta.dirname, "../../deploy");
@@ -35,7 +36,7 @@ beforeAll(async () => {
   lab = await startLab([...LAB_MODELS, VECTORS]);
 });
 afterAll(() => lab.service.stop());
-const metrics = async () => (await fetch(`${lab.service.url}/metrics`)).text();
+const metrics = () => metricsOf(lab.service.url);
 
 test("metrics have the route, the provider, the model, codes, holds, the database and the version", async () => {
   const user = await lab.service.newUser();

@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { metricsOf } from "../support/metrics.ts";
 import { NATIVE_APIS, NATIVE_ENV, type NativeKind, nativeConfig } from "../support/native-apis/lab.ts";
 import type { Tokens } from "../support/native-apis/turn.ts";
 import { type Service, startService } from "../support/service.ts";
@@ -85,7 +86,7 @@ test("on OpenAI the calls of an agent share a cache key, so that each call finds
   expect(keys.size).toBe(1);
   expect([...keys][0]).toMatch(/^[0-9a-f-]{36}$/);
   expect(sum(tokens.slice(1), "cached")).toBeGreaterThan(sum(tokens.slice(1), "input") * 0.5);
-  const text = await (await fetch(`${service.url}/metrics`)).text();
+  const text = await metricsOf(service.url);
   expect(text).toMatch(/purser_model_input_tokens_total\{model="native\/openai",cache="read"\} [1-9]/);
 });
 

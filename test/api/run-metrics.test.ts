@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Lab, startLab } from "../support/lab.ts";
+import { metricsOf } from "../support/metrics.ts";
 import { completion, hanging } from "../support/upstream.ts";
 
 // The metrics of runs at /metrics.
@@ -15,7 +16,7 @@ afterAll(() => lab.stop());
 
 /** The values of a metric, by its labels as text. */
 async function metric(name: string): Promise<Record<string, number>> {
-  const lines = (await (await fetch(`${lab.service.url}/metrics`)).text()).split("\n");
+  const lines = (await metricsOf(lab.service.url)).split("\n");
   const values = lines.filter((line) => line.startsWith(`${name}{`) || line.startsWith(`${name} `));
   return Object.fromEntries(
     values.map((line) => [line.slice(name.length, line.lastIndexOf(" ")), Number(line.slice(line.lastIndexOf(" ")))]),

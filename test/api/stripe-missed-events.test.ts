@@ -4,6 +4,7 @@ import type { Db } from "../../src/platform/db.ts";
 import { newId } from "../../src/platform/ids.ts";
 import { createBillingFixture } from "../support/billing.ts";
 import { expectCleanAudit } from "../support/lab.ts";
+import { metricsOf } from "../support/metrics.ts";
 import { type Client, type Service, startService } from "../support/service.ts";
 import { type StripeEvent, startStripe, stripeSettings, WEBHOOK_SECRET } from "../support/stripe.ts";
 import { STRIPE_KEY } from "../support/stripe-server.ts";
@@ -92,7 +93,7 @@ const statusOf = async (id: string) => (await user.get(`/api/v1/billing/purchase
 const posted = async () => (await user.get("/api/v1/users/me")).body.balance.posted;
 const asked = (call: RegExp) => stripe.requests.filter(({ method, path }) => call.test(`${method} ${path}`)).length;
 const missedEvents = async () => {
-  const text = await (await fetch(`${service.url}/metrics`)).text();
+  const text = await metricsOf(service.url);
   return Number(/^purser_payment_events_missed_total (\d+)/m.exec(text)?.[1]);
 };
 /** Another program on the same Stripe account has an event. */

@@ -5,7 +5,7 @@ import { createTestDatabase } from "../support/database.ts";
 import { ask, LAB_KEY, LAB_MODELS, labConfig } from "../support/lab.ts";
 import { startProcess } from "../support/process.ts";
 import { ADMIN_KEY } from "../support/service.ts";
-import { delta, event, hanging, startUpstream } from "../support/upstream.ts";
+import { completion, delta, event, hanging, startUpstream } from "../support/upstream.ts";
 import { newMasterKey } from "../support/vault.ts";
 
 const messages = [{ role: "user", content: "Hello?" }];
@@ -99,6 +99,51 @@ test("calls that outlast PURSER_DRAIN_SECONDS end with an error in their shape, 
   });
   expect(asked).toEqual([{ input_tokens: 4 }]);
   await db.close();
+  await upstream.close();
+  await database.drop();
+});
+
+test("for PURSER_LAME_DUCK_SECONDS a stopping node is not ready and serves everything; then it closes its listener", async () => {
+  const [database, upstream] = await Promise.all([createTestDatabase(), startUpstream()]);
+  const config = join(database.data_dir, "purser.json");
+  writeFileSync(config, JSON.stringify(labConfig(upstream)));
+  const service = startProcess({
+    PORT: "0",
+    DATA_DIR: database.data_dir,
+    PURSER_ADMIN_KEY: ADMIN_KEY,
+    PURSER_KEK: newMasterKey("k1"),
+    PURSER_CONFIG: config,
+    PURSER_LAME_DUCK_SECONDS: "4",
+    LAB_KEY,
+    ...(database.database_url === null ? {} : { DATABASE_URL: database.database_url }),
+  });
+  const url = await service.listening;
+  /** On a connection of its own, as a new caller has. */
+  const send = async (key: string, path: string, body?: object) => {
+    const headers = { "Content-Type": "application/json", Authorization: `Bearer ${key}`, Connection: "close" };
+    const sent = body === undefined ? {} : { method: "POST", body: JSON.stringify(body) };
+    const answer = await fetch(url + path, { headers, ...sent });
+    return { status: answer.status, body: await answer.json() };
+  };
+  const made = await send(ADMIN_KEY, "/api/v1/admin/users", { email: "user@example.com" });
+  const key: string = made.body.api_key.key;
+  const agent = { name: "Scout", model_id: MODEL, run_prompt: "Look" };
+  const { id } = (await send(key, "/api/v1/agents", agent)).body;
+  upstream.answer(completion("Here."));
+  const began_ms = performance.now();
+  service.signal("SIGTERM");
+  await expect
+    .poll(async () => (await send(key, "/readyz")).body, { interval: 20 })
+    .toMatchObject({ reason: "stopping" });
+  expect((await send(key, "/livez")).status).toBe(200);
+  expect((await send(key, "/api/v1/chat/completions", ask(MODEL))).status).toBe(200);
+  const turn = await send(key, `/api/v1/agents/${id}/chat`, { messages });
+  expect([turn.status, turn.body.choices[0].message.content]).toEqual([200, "Here."]);
+  await expect
+    .poll(() => send(key, "/livez").catch((error: Error) => (error.cause as { code?: string }).code), { interval: 20 })
+    .toBe("ECONNREFUSED");
+  expect(performance.now() - began_ms).toBeGreaterThan(3_900);
+  expect(await service.ended).toMatchObject({ code: 0 });
   await upstream.close();
   await database.drop();
 });

@@ -8,8 +8,11 @@ import { migrate } from "../../src/platform/migrate.ts";
 import { openPostgres } from "../../src/platform/postgres.adapter.ts";
 import type { SqlConnection } from "../../src/platform/sql-connection.ts";
 import { createLedgerFixture } from "../properties/ledger-fixture.ts";
+import { freePort } from "../support/cell-router.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { runSql, waitingForLocks } from "../support/postgres-server.ts";
+import { startProcess } from "../support/process.ts";
+import { newMasterKey } from "../support/vault.ts";
 import { createFilledDatabase, hashOf, migrationsOf, recording, stateOf } from "../upgrades/fixture.ts";
 import { withoutNode } from "../upgrades/raw-source.ts";
 
@@ -239,6 +242,72 @@ describe("a migration after the baseline", () => {
       await migrating.script("commit");
       await (await opening).close();
     });
+  });
+});
+
+describe("a start that takes long", () => {
+  it("logs the migration and the index that it works on, and their ends", async () => {
+    database = await createTestDatabase();
+    await start();
+    const folder = mkdtempSync(join(tmpdir(), "purser-migrations-"));
+    cpSync(FOLDER, folder, { recursive: true });
+    writeFileSync(join(folder, "9998_of_the_test.sql"), "select pg_sleep(1.2)");
+    writeFileSync(join(folder, "9999_of_the_test.sql"), "select 1");
+    const index = "create index concurrently if not exists of_the_test on payment (created_at)";
+    writeFileSync(join(folder, "indexes/of_the_test.sql"), index);
+    const lines: unknown[] = [];
+    const info = (about: object, text: string) => void lines.push([text, about]);
+    const log = Object.assign(createLog("silent"), { info });
+    await withoutNode(database, async (writing) => {
+      // A build waits for a transaction that has written.
+      await writing.script("begin; lock table payment in row exclusive mode");
+      const migrating = withoutNode(database, (connection) =>
+        migrate({ connect: async () => connection }, folder, log),
+      );
+      await expect.poll(() => lines.length).toBe(3);
+      await writing.script("commit");
+      await migrating;
+    });
+    rmSync(folder, { recursive: true });
+    const migration = { migration: "9998_of_the_test.sql", nth: 1, of: 2, ms: expect.any(Number) };
+    expect(lines).toEqual([
+      ["migrating the database: at work", migration],
+      ["migrating the database: done", migration],
+      ["building an index: at work", { index: "of_the_test", ms: expect.any(Number) }],
+      ["building an index: done", { index: "of_the_test", ms: expect.any(Number) }],
+    ]);
+  });
+
+  it("lives and is not ready until it is complete, and then serves on the same port", async () => {
+    database = await createTestDatabase();
+    const port = await freePort();
+    const env = {
+      PORT: String(port),
+      DATA_DIR: database.data_dir,
+      PURSER_KEK: newMasterKey("k1"),
+      DATABASE_URL: database.database_url ?? "",
+    };
+    const url = `http://127.0.0.1:${port}`;
+    const read = async (path: string) => {
+      const answer = await fetch(url + path).catch(() => null);
+      return answer === null ? null : [answer.status, await answer.json()];
+    };
+    const service = await withoutNode(database, async (migrating) => {
+      await migrating.script("begin; select pg_advisory_xact_lock(7470625)");
+      const starting = startProcess(env);
+      await expect
+        .poll(() => read("/readyz"), { interval: 20 })
+        .toEqual([503, { status: "not ready", reason: "starting" }]);
+      expect(await read("/livez")).toEqual([200, { status: "ok" }]);
+      expect(await read("/api/v1/models")).toMatchObject([503, { error: { code: "overloaded" } }]);
+      expect(starting.stdout()).toBe("");
+      await migrating.script("commit");
+      return starting;
+    });
+    expect(await service.listening).toBe(url);
+    expect(await read("/readyz")).toEqual([200, { status: "ready" }]);
+    service.signal("SIGTERM");
+    expect((await service.ended).code).toBe(0);
   });
 });
 

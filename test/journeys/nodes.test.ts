@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { newId } from "../../src/platform/ids.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { ask, LAB_KEY, labConfig } from "../support/lab.ts";
+import { metricsOf } from "../support/metrics.ts";
 import { runSql } from "../support/postgres-server.ts";
 import { type RunningProcess, startProcess } from "../support/process.ts";
 import { ADMIN_KEY } from "../support/service.ts";
@@ -68,7 +69,7 @@ describe.runIf(storage.kind === "postgres")("two api nodes and a worker on one P
     return { status: response.status, body: text === "" ? null : JSON.parse(text) } as Answer;
   }
   const finishedRuns = async (node: string) => {
-    const lines = (await (await fetch(`${node}/metrics`)).text()).split("\n");
+    const lines = (await metricsOf(node)).split("\n");
     const counts = lines.filter((line) => line.startsWith("purser_runs_total{")).map((line) => line.split(" ").at(-1));
     return counts.reduce((sum, count) => sum + Number(count), 0);
   };
@@ -84,9 +85,9 @@ describe.runIf(storage.kind === "postgres")("two api nodes and a worker on one P
   });
 
   test("include a worker that serves its probes and metrics, and answers API requests with the API's address", async () => {
-    for (const path of ["/livez", "/readyz", "/metrics"]) {
-      expect((await fetch(`${nodes.worker}${path}`)).status).toBe(200);
-    }
+    for (const path of ["/livez", "/readyz"]) expect((await fetch(`${nodes.worker}${path}`)).status).toBe(200);
+    expect((await fetch(`${nodes.worker}/metrics`)).status).toBe(401);
+    expect(await metricsOf(nodes.worker)).toContain("purser_build_info");
     for (const path of ["/api/v1/users/me", "/api/v1/admin/users", "/openapi.json", "/"]) {
       const { status, body } = await send(nodes.worker, "GET", path);
       expect([status, body.error.code]).toEqual([404, "not_found"]);

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { LAB_KEY, labConfig } from "../support/lab.ts";
+import { metricsOf } from "../support/metrics.ts";
 import { type RunningProcess, startProcess } from "../support/process.ts";
 import { ADMIN_KEY } from "../support/service.ts";
 import { hanging, startUpstream, type Upstream } from "../support/upstream.ts";
@@ -75,5 +76,5 @@ test("a chat whose process was killed is failed with worker_lost after the resta
     .poll(runs)
     .toMatchObject([{ trigger: "chat", status: "failed", error: { code: "worker_lost" }, usage: { cost_tokens: 0 } }]);
   const counted = 'purser_runs_total{status="failed",error="worker_lost"} 1';
-  await expect.poll(async () => (await fetch(`${second}/metrics`)).text()).toContain(counted);
+  await expect.poll(() => metricsOf(second)).toContain(counted);
 });

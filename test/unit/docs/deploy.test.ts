@@ -23,6 +23,8 @@ const manifests = parseAllDocuments(text("kubernetes/purser.yaml")).map((documen
 const manifest = (kind: string) => manifests.find((each) => each.kind === kind);
 const pod = manifest("Deployment").spec.template.spec;
 const has = (tool: string) => spawnSync(tool, ["--version"]).error === undefined;
+/** Debian's package installs it there, which is not in every user's PATH. */
+const HAPROXY = "/usr/sbin/haproxy";
 /** In continuous integration a missing tool is a failure. */
 const missing = (tool: string) => `${tool} is not installed: run .ci/run, which installs it`;
 const in_ci = process.env.CI !== undefined;
@@ -44,11 +46,13 @@ describe("the time to stop", () => {
     expect(Number(/^TimeoutStopSec=(\d+)$/m.exec(unit)?.[1])).toBeGreaterThan(drainOf(drain));
   });
 
-  it("of the Kubernetes manifest exceeds PURSER_DRAIN_SECONDS, the time after it and the preStop hook", () => {
-    const [container] = pod.containers;
-    const drain = container.env.find(({ name }: { name: string }) => name === "PURSER_DRAIN_SECONDS").value;
-    const hook = Number(container.lifecycle.preStop.exec.command[1]);
-    expect(pod.terminationGracePeriodSeconds).toBeGreaterThan(drainOf(drain) + hook);
+  it("of the Kubernetes manifest exceeds PURSER_LAME_DUCK_SECONDS, PURSER_DRAIN_SECONDS and the time after it", () => {
+    const [{ env }] = pod.containers;
+    const secondsOf = (variable: string) =>
+      Number(env.find(({ name }: { name: string }) => name === variable)?.value ?? Number.NaN);
+    const lame_duck = secondsOf("PURSER_LAME_DUCK_SECONDS");
+    expect(lame_duck).toBeGreaterThan(0);
+    expect(pod.terminationGracePeriodSeconds).toBeGreaterThan(drainOf(secondsOf("PURSER_DRAIN_SECONDS")) + lame_duck);
   });
 
   it("of the image is named for docker stop", () => {
@@ -100,10 +104,6 @@ describe("the proxy of the installation guide", () => {
   it("waits longer than the longest call", () => {
     expect(Number(/proxy_read_timeout (\d+)s;/.exec(nginx())?.[1])).toBeGreaterThan(CALL_MS / 1000);
   });
-
-  it("hides the metrics", () => {
-    expect(nginx()).toContain("location = /metrics { return 404; }");
-  });
 });
 
 describe("the image's health check", () => {
@@ -116,19 +116,16 @@ describe("the image's health check", () => {
     return code;
   };
 
-  it("passes while /readyz answers 200, at PURSER_METRICS_ADDRESS where that is set", async () => {
+  it("passes while /readyz answers 200 on the public port", async () => {
     let status = 200;
     const server = createServer((request, response) =>
       response.writeHead(request.url === "/readyz" ? status : 404).end(),
     );
     await once(server.listen(0, "127.0.0.1"), "listening");
     const { port } = server.address() as AddressInfo;
-    const metrics = `127.0.0.1:${port}`;
     expect(await check({ PORT: String(port) })).toBe(0);
-    expect(await check({ PORT: "1", PURSER_METRICS_ADDRESS: metrics })).toBe(0);
     status = 503;
     expect(await check({ PORT: String(port) })).toBe(1);
-    expect(await check({ PORT: "1", PURSER_METRICS_ADDRESS: metrics })).toBe(1);
     server.close();
   });
 });
@@ -142,6 +139,15 @@ describe("deploy/.env, which has the master key,", () => {
 });
 
 describe("the Kubernetes manifest", () => {
+  it("restarts no node that migrates: the probes of a start and of life ask /livez, which answers during the start", () => {
+    const [{ startupProbe, livenessProbe, readinessProbe }] = pod.containers;
+    const port = "http";
+    expect(startupProbe.httpGet).toEqual({ path: "/livez", port });
+    expect(livenessProbe.httpGet).toEqual({ path: "/livez", port });
+    expect(readinessProbe.httpGet).toEqual({ path: "/readyz", port });
+    expect(manifest("Deployment").spec.progressDeadlineSeconds).toBeGreaterThanOrEqual(3_600);
+  });
+
   const KINDS = { Deployment, Service, PodDisruptionBudget };
 
   it.each(Object.entries(KINDS))("has a %s that Kubernetes' own schema accepts", (kind, Kind) => {
@@ -171,6 +177,22 @@ describe("the tools", () => {
     });
     rmSync(folder, { recursive: true });
     expect([status, stderr.split("\n").filter((line) => line.includes("purser.service"))]).toEqual([0, []]);
+  });
+
+  it("haproxy accepts the examples of several nodes and of cells", (context) => {
+    if (!has(HAPROXY)) return in_ci ? expect.fail(missing(HAPROXY)) : context.skip(missing(HAPROXY));
+    const addresses = { NODE_1: "127.0.0.1:3001", NODE_2: "127.0.0.1:3002", CELL_A: "127.0.0.1:3001" };
+    const env = {
+      PATH: process.env.PATH,
+      PURSER_ROUTER: "127.0.0.1:8080",
+      ...addresses,
+      CELL_B: addresses.NODE_2,
+      CELLS_MAP: join(deploy, "haproxy-cells.map"),
+    };
+    for (const file of ["haproxy-nodes.cfg", "haproxy-cells.cfg"]) {
+      const { status, stderr } = spawnSync(HAPROXY, ["-c", "-f", join(deploy, file)], { env, encoding: "utf8" });
+      expect([file, status, stderr]).toEqual([file, 0, ""]);
+    }
   });
 
   it("docker-compose config accepts compose.yaml, gives Purser each line of .env, and names missing ones", (context) => {

@@ -1,6 +1,6 @@
 import type { Context } from "hono";
 import { describe, expect, it } from "vitest";
-import { createClientAddress } from "../../../src/http/client-address.ts";
+import { createClientAddress, createPeerAddress } from "../../../src/http/client-address.ts";
 
 const requestFrom = (peer: string, forwarded?: string) =>
   ({
@@ -27,5 +27,19 @@ describe("the address by which limits count", () => {
     ["IPv6 counts by its network of 64 bits", [], "2001:db8:1:2:aaaa::1", undefined, "8193:3512:1:2"],
   ])("%s", (_, trusted, peer, forwarded, expected) => {
     expect(createClientAddress(trusted)(requestFrom(peer, forwarded))).toBe(expected);
+  });
+});
+
+describe("the address by which connections count", () => {
+  it.each([
+    ["a peer", [], "203.0.113.9", "203.0.113.9"],
+    ["IPv4 in IPv6", [], "::ffff:203.0.113.9", "203.0.113.9"],
+    ["IPv6, by its network of 64 bits", [], "2001:db8:1:2:aaaa::1", "8193:3512:1:2"],
+    ["a trusted proxy, which has those of many callers", ["10.0.0.0/8"], "10.0.0.1", null],
+    ["a trusted proxy as IPv4 in IPv6", ["10.0.0.0/8"], "::ffff:10.0.0.1", null],
+    ["a peer beside the proxies", ["10.0.0.0/8"], "11.0.0.1", "11.0.0.1"],
+    ["a connection that has ended already", ["10.0.0.0/8"], "", ""],
+  ])("%s", (_, trusted, peer, expected) => {
+    expect(createPeerAddress(trusted)(peer)).toBe(expected);
   });
 });

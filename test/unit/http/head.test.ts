@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { createRouter } from "../../../src/contract/router.ts";
-import { createWorkerHttp } from "../../../src/http/server.ts";
+import { createProbesHttp } from "../../../src/http/server.ts";
 import { createLog } from "../../../src/platform/log.ts";
 import { createMetrics } from "../../../src/platform/metrics.ts";
 
@@ -16,7 +16,7 @@ test("a stream that is requested with HEAD is cancelled, because the client neit
     });
     return new Response(body, { headers: { "Content-Type": "text/event-stream" } });
   });
-  const http = createWorkerHttp({ log: createLog("silent"), metrics: createMetrics() }, [router]);
+  const http = createProbesHttp({ log: createLog("silent"), metrics: createMetrics() }, [router]);
   const answer = await http.request("/events", { method: "HEAD" });
   expect([answer.status, answer.headers.get("content-type"), answer.body]).toEqual([200, "text/event-stream", null]);
   expect(open).toBe(0);

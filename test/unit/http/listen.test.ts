@@ -26,6 +26,20 @@ function opened() {
   return { socket, received: () => received };
 }
 
+/** A connection that stays open after its first answer, whose beginning is returned. */
+async function asking({ url }: Listening, path = "/") {
+  const { hostname, port } = new URL(url);
+  const socket = connect(Number(port), hostname);
+  socket.on("error", () => {});
+  onTestFinished(() => void socket.destroy());
+  const ask = async () => {
+    socket.write(`GET ${path} HTTP/1.1\r\nHost: x\r\n\r\n`);
+    const [bytes] = await Promise.race([once(socket, "data"), once(socket, "close").then(() => [""])]);
+    return String(bytes);
+  };
+  return { socket, ask, answer: await ask() };
+}
+
 describe("a connection that stalls", () => {
   it.each([
     ["in its headers", "POST / HTTP/1.1\r\nHost: x\r\n"],
@@ -48,6 +62,74 @@ describe("a connection that stalls", () => {
   });
 });
 
+describe("the connections of one address", () => {
+  async function serving(trusted_proxies: string[] = []) {
+    const router = createRouter();
+    router.get("/", (c) => c.text("hello"));
+    const address = { host: "127.0.0.1", port: 0, trusted_proxies };
+    const limited = await listen(router, address, { connections_per_address: 3 });
+    onTestFinished(() => limited.stop(0));
+    return limited;
+  }
+
+  it("beyond their limit are answered 429 with Retry-After and closed; the others stay, and a closed one makes room", async () => {
+    const limited = await serving();
+    const open = [await asking(limited), await asking(limited), await asking(limited)];
+    for (const { answer } of open) expect(answer).toMatch(/^HTTP\/1\.1 200 /);
+    const { socket, answer } = await asking(limited);
+    expect(answer).toMatch(/^HTTP\/1\.1 429 /);
+    expect(answer).toMatch(/\r\nRetry-After: \d+\r\n/);
+    expect(answer).toContain("\r\nConnection: close\r\n");
+    expect(answer).toContain('"code":"rate_limited"');
+    if (!socket.closed) await once(socket, "close");
+    expect(await open[0]?.ask()).toMatch(/^HTTP\/1\.1 200 /);
+    open[1]?.socket.destroy();
+    await expect.poll(async () => (await asking(limited)).answer).toMatch(/^HTTP\/1\.1 200 /);
+  });
+
+  it("far beyond their limit are closed at once, so that they take no memory", async () => {
+    const limited = await serving();
+    const { hostname, port } = new URL(limited.url);
+    const sockets = Array.from({ length: 150 }, () => connect(Number(port), hostname).on("error", () => {}));
+    onTestFinished(() => sockets.forEach((socket) => void socket.destroy()));
+    await expect.poll(() => sockets.filter(({ closed }) => closed).length).toBeGreaterThanOrEqual(47);
+    expect(sockets.filter(({ closed }) => !closed).length).toBeGreaterThan(0);
+  });
+
+  it("of a trusted proxy are those of many callers, and are not limited", async () => {
+    const limited = await serving(["127.0.0.0/8"]);
+    for (let nth = 0; nth < 10; nth += 1) expect((await asking(limited)).answer).toMatch(/^HTTP\/1\.1 200 /);
+  });
+});
+
+describe("a server without an application yet", () => {
+  it("lives, is not ready, and asks callers to repeat their requests, until it gets one", async () => {
+    const starting = await listen(null, { host: "127.0.0.1", port: 0, public_url: "https://purser.example" });
+    onTestFinished(() => starting.stop(0));
+    const read = async (path: string, method = "GET") => {
+      const answer = await fetch(starting.url + path, { method });
+      return { status: answer.status, headers: answer.headers, text: await answer.text() };
+    };
+    expect(await read("/livez?full=1")).toMatchObject({ status: 200, text: '{"status":"ok"}' });
+    expect(await read("/readyz")).toMatchObject({ status: 503, text: '{"status":"not ready","reason":"starting"}' });
+    for (const [path, method] of [
+      ["/", "GET"],
+      ["/metrics", "GET"],
+      ["/api/v1/chat/completions", "POST"],
+    ] as const) {
+      const { status, headers, text } = await read(path, method);
+      expect([status, JSON.parse(text).error.code]).toEqual([503, "overloaded"]);
+      expect(Number(headers.get("Retry-After"))).toBeGreaterThan(0);
+      expect(headers.get("Strict-Transport-Security")).toMatch(/^max-age=/);
+      expect(headers.get("X-Request-Id")).toBe(JSON.parse(text).error.request_id);
+    }
+    const router = createRouter();
+    router.get("/livez", (c) => c.text("served"));
+    starting.serve(router);
+    expect((await read("/livez")).text).toBe("served");
+  });
+});
+
 describe("a large answer that its caller does not read", () => {
   const MB = 1_048_576;
   const LIMITS = { headers_ms: 10_000, request_ms: 60_000, check_ms: 1_000, connections: 100 };
@@ -61,7 +143,7 @@ describe("a large answer that its caller does not read", () => {
     return server;
   }
   /** A caller that does not read before `read` is called, and then reads a piece after each pause. */
-  async function asking({ url }: Listening) {
+  async function reading({ url }: Listening) {
     const { hostname, port } = new URL(url);
     const socket = connect(Number(port), hostname).pause();
     socket.on("error", () => {});
@@ -82,9 +164,9 @@ describe("a large answer that its caller does not read", () => {
 
   it("is cut when the node's unread answers exceed their limit, the longest waiting ones first", async () => {
     const server = await serving({ bytes: 40 * MB });
-    const before: Awaited<ReturnType<typeof asking>>[] = [];
+    const before: Awaited<ReturnType<typeof reading>>[] = [];
     for (let n = 0; n < 5; n += 1) {
-      before.push(await asking(server));
+      before.push(await reading(server));
       await new Promise((resolve) => setTimeout(resolve, 150));
     }
     const bytes = await Promise.all(before.map(({ read }) => read()));
@@ -94,7 +176,7 @@ describe("a large answer that its caller does not read", () => {
 
   it("is cut when its caller reads nothing for a minute, but not when it reads slowly", async () => {
     const server = await serving({ stalled_ms: 500 });
-    const [stalled, slow] = [await asking(server), await asking(server)];
+    const [stalled, slow] = [await reading(server), await reading(server)];
     const whole = await slow.read(5);
     expect(await stalled.read()).toBeLessThan(16 * MB);
     expect(whole).toBeGreaterThan(16 * MB);
