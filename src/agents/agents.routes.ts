@@ -64,6 +64,10 @@ function addAgents(router: HttpRouter, agents: Agents): void {
     const caller = c.get("caller");
     return c.json(shownTo(caller, await agents.update(caller, c.req.valid("param").id, c.req.valid("json"))), 200);
   });
+  router.openapi(contract.resumeSchedule, async (c) => {
+    const caller = c.get("caller");
+    return c.json(shownTo(caller, await agents.update(caller, c.req.valid("param").id, {}, { resumes: true })), 200);
+  });
   router.openapi(contract.deleteAgent, async (c) => {
     await agents.remove(c.get("caller").user_id, c.req.valid("param").id);
     return c.body(null, 204);

@@ -225,11 +225,16 @@ function createCrud(deps: AgentsDeps & { store: AgentsStore }) {
       return get(user_id, id);
     },
     /**
-     * Changes the given fields and validates the whole configuration. A real change makes a new version. Enabling the
-     * schedule or the agent, even if it was enabled, resumes a paused schedule. 403 for a secret's binding that the
-     * caller may not write. 409 when the user's versions become too large.
+     * Changes the given fields and validates the whole configuration. A real change makes a new version. Only a write
+     * that enables the schedule or the agent, or that `resumes`, resumes a paused schedule. 403 for a secret's binding
+     * that the caller may not write. 409 when the user's versions become too large.
      */
-    async update(caller: Caller, id: string, given: AgentChanges): Promise<AgentRecord> {
+    async update(
+      caller: Caller,
+      id: string,
+      given: AgentChanges,
+      { resumes: is_resume = isResume(given) } = {},
+    ): Promise<AgentRecord> {
       const { user_id } = caller;
       if (given.model_id !== undefined) refuseUnknownModel(models, given.model_id);
       // Denied before names are looked up, as in `create`.
@@ -240,7 +245,8 @@ function createCrud(deps: AgentsDeps & { store: AgentsStore }) {
         if (row === undefined) throw errors.notFound("This agent");
         const before = configFields(row);
         const config = changedConfig(before, withNamedTools(caller, changes, row));
-        const resumes = changes.schedule_enabled === true || changes.is_active === true;
+        const resumes =
+          is_resume || isEnabled(before, config, "schedule_enabled") || isEnabled(before, config, "is_active");
         const changed = !sameConfig(before, config);
         if (!changed && !resumes) return;
         const now = clock.now();
@@ -328,6 +334,15 @@ function createLists({
       return { agents: await records(user_id, rows), next: fit.length < due.length ? (fit.at(-1) ?? null) : null };
     },
   };
+}
+
+/** Whether a write has no other purpose: it says that the schedule is enabled, and nothing else. */
+function isResume(changes: AgentChanges): boolean {
+  return changes.schedule_enabled === true && Object.keys(changes).length === 1;
+}
+
+function isEnabled(before: AgentConfig, after: AgentConfig, name: "schedule_enabled" | "is_active"): boolean {
+  return after[name] && !before[name];
 }
 
 /** `changes` with the names that nulls in its tools keep. Throws 403 and 400 as `permittedTools` does. */

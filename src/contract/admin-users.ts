@@ -106,7 +106,7 @@ export const adjustBalance = createRoute({
   tags,
   summary: "Correct a user's balance by an entry of the ledger",
   description:
-    "A positive amount becomes a bonus bucket that lasts 12 months, and repays debt first. A negative amount takes tokens that no call holds, oldest bucket first; 400 when there are fewer.",
+    "A positive amount becomes a bonus bucket that lasts 12 months, and repays debt first. A negative amount takes tokens that no call holds: bonuses before paid tokens, of each the oldest first; 400 when there are fewer.",
   security,
   request: {
     params: idParams,

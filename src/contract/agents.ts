@@ -2,6 +2,7 @@ import { createRoute, z } from "@hono/zod-openapi";
 import { AGENT_LIMITS, REASONING_EFFORTS } from "../constants.ts";
 import { needs } from "./caller.ts";
 import {
+  emptyBody,
   errorSchema,
   eventContent,
   failures,
@@ -209,11 +210,24 @@ export const updateAgent = createRoute({
   summary: "Change the fields given; the others stay. Null clears what can be empty",
   description:
     "tools_config is replaced as a whole; of limits and model_settings only the given ones change. Adding or widening a secret's binding needs " +
-    "`secrets:write`; `secret: null` keeps the binding that is otherwise the same. A write that enables or resumes the " +
+    "`secrets:write`; `secret: null` keeps the binding that is otherwise the same. A paused schedule stays paused, unless the write turns " +
+    "the schedule or the agent on, or consists of `schedule_enabled: true` alone. A write that enables or resumes the " +
     "schedule, or changes what its runs do, has them count against the key that wrote it.",
   ...needs("agents:write"),
   request: { params: idParams, ...jsonBody(updateAgentSchema) },
   responses: { 200: json(agentSchema, "the agent as it is now"), ...failures(400, 403, 404, 409) },
+});
+
+export const resumeSchedule = createRoute({
+  method: "post",
+  path: "/api/v1/agents/{id}/resume",
+  tags,
+  summary: "Resume the agent's paused schedule",
+  description:
+    "Its runs then count against the key that resumed it, and `consecutive_failures` restarts at 0. A schedule that is off stays off.",
+  ...needs("agents:write"),
+  request: { params: idParams, ...emptyBody },
+  responses: { 200: json(agentSchema, "the agent as it is now"), ...failures(400, 403, 404) },
 });
 
 export const deleteAgent = createRoute({

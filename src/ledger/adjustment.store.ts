@@ -13,7 +13,7 @@ export async function insertAdjustment(tx: Tx, id: string, adjustment: Adjustmen
   return id;
 }
 
-/** Takes free tokens, oldest bucket first. Returns the free tokens before it; if they are too few, nothing changes. */
+/** Takes free tokens, bonuses before paid buckets. Returns the free tokens before it; if they are too few, nothing changes. */
 export async function takeTokens(tx: Tx, { user_id, amount_tokens, reason }: Adjustment, now: Instant) {
   const [row] = await tx.query<{ free: number }>({
     text: "select ledger_adjust_down($1, $2, null, $3, $4) as free",

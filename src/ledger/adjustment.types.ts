@@ -24,7 +24,7 @@ export interface BucketClosing {
  */
 export interface Adjustments {
   /**
-   * Corrects a balance. A positive amount becomes a bonus bucket; a negative one takes free tokens, oldest bucket first.
+   * Corrects a balance. A positive amount becomes a bonus bucket; a negative one takes free tokens, bonuses before paid buckets.
    * Throws 400 when there are fewer. After the commit of a positive amount, call `notifyGrant`.
    */
   adjust(tx: Tx, adjustment: Adjustment): Promise<{ bucket_id: string | null }>;

@@ -75,7 +75,7 @@ describe("corrections", () => {
     expect(await lastAct()).toMatchObject({ what: "api_key.revoke", reason: "found" });
   });
 
-  it("adjust a balance exactly, in entries of the ledger, once per Idempotency-Key, and never below 0", async () => {
+  it("adjust a balance exactly, bonuses before paid tokens, in entries of the ledger, once per Idempotency-Key, and never below 0", async () => {
     const { user_id, get } = await service.newUser({ trial: false, tokens: 1_000 });
     const adjust = (amount_tokens: number, key: string) =>
       service.admin.post(of(user_id, "adjustments"), { amount_tokens, reason: "mistake" }, { "Idempotency-Key": key });
@@ -84,7 +84,7 @@ describe("corrections", () => {
     expect([down.status, down.body.balance]).toEqual([201, { posted: 300, held: 0, available: 300, debt: 0 }]);
     expect((await adjust(-1_200, "down")).headers.get("Idempotent-Replayed")).toBe("true");
     const { transactions } = (await get("/api/v1/users/me/transactions?type=adjustment")).body;
-    expect(transactions.map((entry: { amount: number }) => entry.amount)).toEqual([-200, -1_000, 500]);
+    expect(transactions.map((entry: { amount: number }) => entry.amount)).toEqual([-700, -500, 500]);
     expect(transactions[0].description).toBe("mistake");
     const before = await lastAct();
     expect(before).toMatchObject({ what: "tokens.adjust", user_id, after: { amount_tokens: -1_200 } });

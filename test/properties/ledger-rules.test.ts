@@ -1,3 +1,4 @@
+import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { applyOperations, type Operation } from "../../src/ledger/ledger.store.ts";
 import type { HoldOutcome } from "../../src/ledger/ledger.types.ts";
@@ -113,6 +114,49 @@ test("the oldest bucket pays first, with one entry for each bucket", async () =>
     ["usage", -100, 100, buckets[1]?.id],
     ["usage", -60, 40, buckets[2]?.id],
   ]);
+});
+
+test("a negative adjustment takes free bonuses before paid tokens, of each the oldest first, and all or nothing", async () => {
+  const account = fc.record({
+    buckets: fc.array(
+      fc.record({
+        amount: fc.integer({ min: 1, max: 50 }),
+        source: fc.constantFrom("bonus", "top_up", "subscription"),
+      }),
+      { minLength: 1, maxLength: 6 },
+    ),
+    held: fc.integer({ min: 0, max: 60 }),
+    asked: fc.integer({ min: 1, max: 200 }),
+  });
+  await fc.assert(
+    fc.asyncProperty(account, async ({ buckets, held, asked }) => {
+      const user_id = await fixture.account();
+      for (const { amount, source } of buckets) {
+        fixture.pass(1);
+        const granted_at = fixture.clock.now();
+        const lasting = { granted_at, expires_at: addSeconds(granted_at, 5_000_000), note: null };
+        await fixture.ledger.grant({ user_id, amount_tokens: amount, source, ...lasting });
+      }
+      await fixture.hold(user_id, held);
+      const before = (await fixture.ledger.buckets(user_id, allBuckets)).buckets;
+      const free = before.map(({ remaining, held: in_use }) => remaining - in_use);
+      const order = [...before.keys()].toSorted(
+        (a, b) => Number(before[a]?.source !== "bonus") - Number(before[b]?.source !== "bonus") || a - b,
+      );
+      const expected = new Map<string, number>();
+      let left = asked <= free.reduce((sum, each) => sum + each, 0) ? asked : 0;
+      for (const nth of order) {
+        const taken = Math.min(left, free[nth] ?? 0);
+        if (taken > 0) expected.set(before[nth]?.id ?? "", -taken);
+        left -= taken;
+      }
+      const adjustment = { user_id, amount_tokens: -asked, reason: "taken", expires_at: fixture.clock.now() };
+      await db.transaction((tx) => fixture.ledger.adjust(tx, adjustment)).catch(() => {});
+      const entries = (await entriesOf(user_id)).filter(({ type }) => type === "adjustment");
+      expect(entries.map(({ bucket_id, amount }) => [bucket_id, amount])).toEqual([...expected]);
+    }),
+    { numRuns: 60 },
+  );
 });
 
 test("the bucket that was granted first pays first, also if it was stored last", async () => {

@@ -1,5 +1,5 @@
--- Takes `asked` free tokens, from one bucket or from the oldest ones first, as an operator's adjustment. Returns the free
--- tokens before it; if they are fewer than `asked`, nothing changes.
+-- Takes `asked` free tokens as an operator's adjustment: from one bucket, or from bonuses before paid buckets, and of each
+-- the oldest ones first. Returns the free tokens before it; if they are fewer than `asked`, nothing changes.
 create or replace function ledger_adjust_down(
   of_user uuid, asked bigint, of_bucket uuid, of_reason text, instant timestamptz
 ) returns bigint language plpgsql as $$
@@ -19,7 +19,7 @@ begin
   for b in
     select * from bucket
       where user_id = of_user and closed_reason is null and remaining > held and (of_bucket is null or id = of_bucket)
-      order by granted_at, id
+      order by source <> 'bonus', granted_at, id
   loop
     taken := least(rest, b.remaining - b.held);
     exit when taken = 0;
