@@ -92,7 +92,8 @@ export function createAgentServices(deps: AgentServicesDeps) {
     forgetTurns: threads.forgetTurns,
   });
   const worker_id = newId();
-  const chat = createChat({ agents, runs, threads, worker_id });
+  const takesPictures = (model_id: string) => models.find(model_id)?.supports.vision ?? null;
+  const chat = createChat({ agents, runs, threads, worker_id, takesPictures });
   const runner = createRunner({
     ...core,
     metrics,

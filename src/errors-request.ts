@@ -1,3 +1,4 @@
+import { nearestNames } from "./platform/nearest.ts";
 import { failure } from "./purser-error.ts";
 
 /** 4xx: the request must be changed, or names something that does not exist. */
@@ -15,6 +16,17 @@ function listed(names: readonly string[]): string {
   return `${shown.slice(0, -1).join(", ")} and ${shown.at(-1)}`;
 }
 
+/** Fewer names than this are listed when none is similar. */
+const FEW = 12;
+
+/** What may have been meant by the last part of `param`, among the names that are known at its place. */
+function suggestion(param: string, known: readonly string[]): string | null {
+  const wanted = param.slice(param.lastIndexOf(".") + 1);
+  const near = nearestNames(wanted, known);
+  if (near.length > 0) return `Did you mean ${near.join(" or ")}?`;
+  return known.length === 0 || known.length >= FEW ? null : `Known here: ${known.join(", ")}.`;
+}
+
 export const requestErrors = {
   invalidJson: (detail = "The body is not valid JSON") =>
     invalid("invalid_json", `${detail}. Send a JSON object with Content-Type: application/json.`),
@@ -29,16 +41,25 @@ export const requestErrors = {
     ),
   nulInPath: () =>
     invalid("invalid_value", "The path contains a NUL character (%00). Remove it and send the request again."),
-  missingField: (param: string) => invalid("missing_field", `${param} is required. Add it to the request.`, param),
+  /** `advice`: a sentence in place of "Add it to the request." */
+  missingField: (param: string, advice = "Add it to the request.") =>
+    invalid("missing_field", `${param} is required. ${advice}`, param),
   /** Names all unknown fields, because a caller that sends a whole record back must remove several. */
-  unknownFields: (params: readonly [string, ...string[]]) => {
+  unknownFields: (params: readonly [string, ...string[]], known: readonly string[] = []) => {
     const [param] = params;
     const message =
       params.length === 1
-        ? `${param} is not a field of this request. Remove it or correct its spelling.`
+        ? `${param} is not a field of this request. ${suggestion(param, known) ?? "Remove it or correct its spelling."}`
         : `${listed(params)} are not fields of this request. Remove them or correct their spelling.`;
     return invalid("unknown_field", message, param);
   },
+  /** `known`: the parameters that the address takes. */
+  unknownParameter: (param: string, known: readonly string[]) =>
+    invalid(
+      "unknown_parameter",
+      `${param} is not a parameter of this address. ${suggestion(param, known) ?? "Remove it."}`,
+      param,
+    ),
   /** `advice`: what else the caller can do. */
   unsupportedParameter: (param: string, advice?: string) =>
     invalid(

@@ -12,6 +12,9 @@ export type AgentConfig = Omit<Pick<AgentRecord, keyof typeof DEFAULTS | "name">
 /** Changes of a configuration, with the names of all secrets. */
 export type NamedChanges = Omit<AgentChanges, "tools_config"> & { tools_config?: ToolsConfig | undefined };
 
+/** The name of automatic routing in the place of a model. */
+export const AUTO_MODEL = "auto";
+
 /** contract 6: the defaults of an agent that was created with only a name. */
 const DEFAULTS = {
   description: null,
@@ -48,6 +51,8 @@ export function newConfig(wanted: NamedChanges & { name: string }): AgentConfig 
  */
 export function changedConfig(config: AgentConfig, changes: NamedChanges): AgentConfig {
   const given = withoutUndefined(changes);
+  // As in model calls, `auto` asks the service to choose.
+  if (given.model_id === AUTO_MODEL) Object.assign(given, { model_id: null, auto_route: true });
   const limits = { ...config.limits, ...withoutUndefined(changes.limits ?? {}) };
   const model_settings = { ...config.model_settings, ...withoutUndefined(changes.model_settings ?? {}) };
   const changed: AgentConfig = { ...config, ...given, limits, model_settings };
@@ -84,7 +89,9 @@ function checked<T>(value: T | null): T {
 function check(config: AgentConfig): void {
   if (!config.auto_route && config.model_id === null) throw errors.missingField("model_id");
   if (!config.schedule_enabled) return;
-  if (config.run_prompt === null || config.run_prompt.trim() === "") throw errors.missingField("run_prompt");
+  if (config.run_prompt === null || config.run_prompt.trim() === "") {
+    throw errors.missingField("run_prompt", "It says what a scheduled run does.");
+  }
   if (config.schedule_interval === null) throw errors.missingField("schedule_interval");
   if (config.schedule_time === null) throw errors.missingField("schedule_time");
   if (config.schedule_interval === "weekly" && config.schedule_day_of_week === null) {

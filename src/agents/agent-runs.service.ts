@@ -21,6 +21,15 @@ import { type DueAgent, keepActive, selectDueAgents } from "./outcome.store.ts";
 import { KEY_PAUSE_REASON, type ScheduleKey } from "./schedule-key.ts";
 import type { ScheduleKeys } from "./schedule-keys.service.ts";
 
+/** A run-now. `run_prompt`: what this run does in place of the agent's own. */
+interface RunNow {
+  request_id: string;
+  wait_ms: number;
+  run_prompt?: string | undefined;
+}
+
+const NO_PROMPT = "Set it in the agent (PUT /api/v1/agents/{id}), or send it in this request for this run alone.";
+
 /** Tries of a run-now whose agent is changed at the same time. */
 const MAX_LOOKS = 5;
 
@@ -93,23 +102,24 @@ export function createAgentRuns(deps: {
 
   const cache = createAgentCache();
   /** The cached agent when it probably may run. In doubt it reads again and answers 404, 409, 402 or 400. */
-  const likelyReady = async (caller: Caller, id: string, is_doubtful: boolean): Promise<AgentRow> => {
+  const likelyReady = async (
+    caller: Caller,
+    id: string,
+    { is_doubtful, has_prompt }: { is_doubtful: boolean; has_prompt: boolean },
+  ): Promise<AgentRow> => {
     const known = is_doubtful || isLimited(caller) ? undefined : cache.get(caller.user_id, id);
-    if (known?.is_active && hasPrompt(known)) return known;
+    if (known?.is_active && (has_prompt || hasPrompt(known))) return known;
     const agent = await ready(caller, id);
-    if (!hasPrompt(agent)) throw errors.missingField("run_prompt");
+    if (!has_prompt && !hasPrompt(agent)) throw errors.missingField("run_prompt", NO_PROMPT);
     cache.keep(agent);
     return agent;
   };
-  const runNow = async (
-    caller: Caller,
-    id: string,
-    { request_id, wait_ms }: { request_id: string; wait_ms: number },
-  ) => {
-    const input = { messages: null, request_id, ...keyTermsOf(caller), ticket: null };
+  const runNow = async (caller: Caller, id: string, { request_id, wait_ms, run_prompt }: RunNow) => {
+    const messages = run_prompt === undefined ? null : [{ role: "user" as const, content: run_prompt }];
+    const input = { messages, request_id, ...keyTermsOf(caller), ticket: null };
     let refusal = "";
     for (let look = 0; look < MAX_LOOKS; look += 1) {
-      const agent = await likelyReady(caller, id, look > 0);
+      const agent = await likelyReady(caller, id, { is_doubtful: look > 0, has_prompt: messages !== null });
       // After a full check the user can pay. The check at queueing knows less.
       const precondition = { version: agent.version, is_free: look > 0 || isFree(agent) };
       const run = newRun(agent, input);
@@ -133,11 +143,7 @@ export function createAgentRuns(deps: {
      * Queues a run of the agent's run_prompt. With `wait_ms`, resolves to the finished run, or to its state after that
      * time. 400, 402, 404, 409, and 429 when too many runs are queued.
      */
-    async runNow(
-      caller: Caller,
-      id: string,
-      asked: { request_id: string; wait_ms: number },
-    ): Promise<RunRecord | RunDetail> {
+    async runNow(caller: Caller, id: string, asked: RunNow): Promise<RunRecord | RunDetail> {
       const { wait_ms } = asked;
       const { run, has_begun } = await runNow(caller, id, asked);
       if (wait_ms === 0) return run;

@@ -10,6 +10,7 @@ import * as runContract from "../contract/runs.ts";
 import { listOccurrences } from "../contract/schedules.ts";
 import { errors } from "../errors.ts";
 import { eventStream } from "../platform/event-stream.ts";
+import { stableJson } from "../platform/json.ts";
 import { lastEventId } from "../runs/run-followers.ts";
 import type { Runs } from "../runs/runs.service.ts";
 import type { Tools } from "../tools/tools.service.ts";
@@ -62,7 +63,12 @@ function addAgents(router: HttpRouter, agents: Agents): void {
   });
   router.openapi(contract.updateAgent, async (c) => {
     const caller = c.get("caller");
-    return c.json(shownTo(caller, await agents.update(caller, c.req.valid("param").id, c.req.valid("json"))), 200);
+    const { changes, repeated } = withoutReadOnly(c.req.valid("json"));
+    const { id } = c.req.valid("param");
+    if (Object.keys(repeated).length > 0) {
+      refuseChanged(repeated, shownTo(caller, await agents.get(caller.user_id, id)));
+    }
+    return c.json(shownTo(caller, await agents.update(caller, id, changes)), 200);
   });
   router.openapi(contract.resumeSchedule, async (c) => {
     const caller = c.get("caller");
@@ -84,6 +90,29 @@ function addAgents(router: HttpRouter, agents: Agents): void {
   });
 }
 
+/** The fields of a PUT that change something, and the read-only ones that it repeats. */
+function withoutReadOnly(given: contract.AgentChanges & contract.RepeatedFields) {
+  const is_read_only = ([name]: [string, unknown]) => (contract.READ_ONLY_FIELDS as readonly string[]).includes(name);
+  const { changes = [], repeated = [] } = Object.groupBy(Object.entries(given), (entry) =>
+    is_read_only(entry) ? "repeated" : "changes",
+  );
+  return {
+    changes: Object.fromEntries(changes) as contract.AgentChanges,
+    repeated: Object.fromEntries(repeated) as contract.RepeatedFields,
+  };
+}
+
+/** Throws 400 for a read-only field that differs from the record. */
+function refuseChanged(repeated: contract.RepeatedFields, record: contract.AgentRecord): void {
+  for (const [name, value] of Object.entries(repeated)) {
+    if (stableJson(value) === stableJson(record[name as keyof contract.AgentRecord])) continue;
+    throw errors.invalidValue(
+      name,
+      `${name} is read-only, and it is not the agent's present one. Leave it out, or read the agent again and send its value.`,
+    );
+  }
+}
+
 const NEXT_RUN_KEY = {
   test(key: string): boolean {
     const [at = "", id = "", ...rest] = key.split(" ");
@@ -102,9 +131,9 @@ export function runNowEndpoint(agents: Pick<Agents, "runNow">): HotEndpoint {
   return {
     route: runContract.runNow,
     ordinary_bytes: RUN_NOW_BYTES,
-    async answer({ caller, request_id, params, headerOf }) {
+    async answer({ caller, request_id, params, headerOf }, { run_prompt }: runContract.RunNow) {
       const wait_ms = waitSeconds(headerOf("prefer")) * 1000;
-      const run = await agents.runNow(caller, params.id ?? "", { request_id, wait_ms });
+      const run = await agents.runNow(caller, params.id ?? "", { request_id, wait_ms, run_prompt });
       if ("steps" in run && run.finished_at !== null) return { kind: "json", body: run };
       const headers = { Location: `/api/v1/agents/${run.agent_id}/runs/${run.id}` };
       return { kind: "json", status: 202, headers, body: run };

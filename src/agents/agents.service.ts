@@ -24,6 +24,7 @@ import type { NextRun, ScheduleState, Schedules } from "../schedules/schedules.s
 import { createConfigCache } from "./agent-caches.ts";
 import {
   type AgentConfig,
+  AUTO_MODEL,
   changedConfig,
   type NamedChanges,
   newConfig,
@@ -352,7 +353,7 @@ function withNamedTools(caller: Caller, { tools_config, ...changes }: AgentChang
 }
 
 function refuseUnknownModel(models: Models, model_id: string | null): void {
-  if (model_id === null || models.find(model_id) !== null) return;
+  if (model_id === null || model_id === AUTO_MODEL || models.find(model_id) !== null) return;
   if (models.findEmbedding(model_id) !== null) {
     throw errors.invalidValue("model_id", `${model_id} only creates embeddings. Name a model of kind chat.`);
   }

@@ -43,19 +43,31 @@ export function shownTo<Shown extends { tools_config: ShownToolsConfig; secrets_
 
 /** `config` with each secret's name in its own spelling. Throws 400 for a secret that its tool cannot use. */
 export function withUsableSecrets(config: ShownToolsConfig, secrets: readonly NamedSecret[]): ShownToolsConfig {
-  const names = secretsReferred(config).map(({ name, path }) => {
+  const names = secretsReferred(config).map(({ name, path, hosts }) => {
     const secret = findNamed(secrets, name);
-    if (secret !== undefined && (secret.only_tool === null || secret.only_tool === path[0])) {
-      return { path, secret: secret.name };
-    }
     const param = paramOf(["tools_config", ...path]);
-    const why =
-      secret === undefined
-        ? `you have no secret named ${name}. POST /api/v1/secrets stores one`
-        : `${secret.name} is a secret of type oauth, which only the tool ${secret.only_tool} can use. Name a secret of type value`;
-    throw errors.invalidValue(param, `${param}: ${why}.`);
+    if (secret === undefined) {
+      throw errors.invalidValue(param, `${param}: you have no secret named ${name}. POST /api/v1/secrets stores one.`);
+    }
+    const why = unusableBecause(secret, { tool: path[0], hosts });
+    if (why !== null) throw errors.invalidValue(param, `${param}: ${why}.`);
+    return { path, secret: secret.name };
   });
   return withNames(config, names);
+}
+
+function unusableBecause(
+  { name, only_tool, allowed_hosts }: NamedSecret,
+  { tool, hosts }: { tool: PropertyKey | undefined; hosts: readonly string[] | null },
+): string | null {
+  if (only_tool !== null && only_tool !== tool) {
+    return `${name} is a secret of type oauth, which only the tool ${only_tool} can use. Name a secret of type value`;
+  }
+  if (allowed_hosts === null || hosts === null) return null;
+  const outside = hosts.find((host) => !isWithinHosts([host], allowed_hosts));
+  if (outside === undefined) return null;
+  const allowed = allowed_hosts.length === 0 ? "nowhere" : `only to ${allowed_hosts.join(", ")}`;
+  return `${name} may be sent ${allowed} (its allowed_hosts), not to ${outside}. Bind it to an allowed host, or change the secret's allowed_hosts`;
 }
 
 function unknownBinding(path: readonly PropertyKey[]): Error {

@@ -26,7 +26,7 @@ const AS_MODEL = {
   kind: "openai-compatible",
   forward: [],
   route: null,
-  supports: { tools: false, streaming: true, json_schema: false, vision: false, files: false, audio: false },
+  supports: { tools: false, streaming: true, json_schema: false, vision: true, files: false, audio: false },
 } as const;
 
 /**
@@ -154,14 +154,17 @@ function ownMessage(message: ChatMessage, index: number): ChatMessage {
 function textMessage({ role, content, tool_calls }: ChatMessage, index: number): ChatMessage {
   if (content == null && tool_calls != null && tool_calls.length > 0) return { role, content: null };
   const parts = typeof content === "string" ? [{ type: "text", text: content }] : (content ?? []);
-  const texts = parts.map(({ type, text }, at) => {
-    if (type === "text" && text !== undefined) return stored(text, `messages[${index}].content`);
-    throw errors.invalidValue(
-      `messages[${index}].content[${at}]`,
-      "An agent reads text. Send parts of type text only.",
-    );
+  const read = parts.map((part, at) => {
+    const param = `messages[${index}].content[${at}]`;
+    const { type, text } = part;
+    if (type === "text" && text !== undefined)
+      return { type: "text", text: stored(text, `messages[${index}].content`) };
+    if (type === "image_url" && role === "user") return part;
+    throw errors.invalidValue(param, "An agent reads text and pictures. Send parts of type text or image_url.");
   });
-  return { role: role === "developer" ? "system" : role, content: texts.join("\n") };
+  const has_pictures = read.some(({ type }) => type === "image_url");
+  const content_of_turn = has_pictures ? read : read.map(({ text }) => text).join("\n");
+  return { role: role === "developer" ? "system" : role, content: content_of_turn } as ChatMessage;
 }
 
 /** A turn is stored, and PostgreSQL stores neither. */

@@ -1,4 +1,5 @@
 import type { Agents } from "../agents/agents.service.ts";
+import { labelsOf } from "../completions/labels.ts";
 import type { AgentChat } from "../contract/agents.ts";
 import type { Caller } from "../contract/caller.ts";
 import type { ChatMessage } from "../contract/completions.ts";
@@ -71,6 +72,8 @@ export function createChat(deps: {
   runs: Pick<Runs, "enqueueChat" | "requestCancel" | "waitFinished" | "getRun">;
   threads: Threads;
   worker_id: string;
+  /** Whether a model reads pictures; null: there is no such model. */
+  takesPictures(model_id: string): boolean | null;
 }) {
   const { agents, runs, threads, worker_id } = deps;
   const listeners = new Map<string, Listener>();
@@ -94,6 +97,7 @@ export function createChat(deps: {
   /** Queues a turn. A caller that disconnects cancels the run, unless the request asks it to continue. */
   async function turn(caller: Caller, id: string, chat: TurnRequest, options: TurnOptions): Promise<Turn> {
     const agent = await agents.ready(caller, id);
+    refusePictures(agent, chat.messages, deps.takesPictures);
     const ticket = newId();
     const started = new AbortController();
     const ended = Promise.withResolvers<RunResult | null>();
@@ -104,7 +108,7 @@ export function createChat(deps: {
     const input = {
       messages,
       request_id: options.request_id,
-      ...keyTermsOf(caller),
+      ...keyTermsOf({ ...caller, labels: labelsOf(chat) ?? caller.labels ?? null }),
       ticket,
       ...(tools === undefined ? {} : { tools, ...(tool_choice === undefined ? {} : { tool_choice }) }),
     };
@@ -168,6 +172,23 @@ export function createChat(deps: {
 }
 
 export type Chat = ReturnType<typeof createChat>;
+
+/** Throws 400 for a picture to an agent whose model reads none. With automatic routing a model that does is chosen. */
+function refusePictures(
+  { auto_route, model_id }: ReadyAgent,
+  messages: readonly ChatMessage[],
+  takesPictures: (model_id: string) => boolean | null,
+): void {
+  if (auto_route || model_id === null || takesPictures(model_id) !== false) return;
+  for (const [index, { content }] of messages.entries()) {
+    const at = Array.isArray(content) ? content.findIndex(({ type }) => type === "image_url") : -1;
+    if (at === -1) continue;
+    throw errors.invalidValue(
+      `messages[${index}].content[${at}]`,
+      `The agent's model ${model_id} reads no pictures. Send text only, or give the agent a model with supports.vision (GET /api/v1/models).`,
+    );
+  }
+}
 
 /** What the answer to a caller depends on, beside the run. */
 interface Waited {

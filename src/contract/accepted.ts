@@ -51,6 +51,16 @@ export function isPhrase(message: string): boolean {
 
 /** What `schema` accepts at `path` of `value`: "a whole number from 1 to 31, or \"last\"". Null: it does not tell. */
 export function acceptedAt(schema: z.ZodType, path: readonly PropertyKey[], value: unknown): string | null {
+  const { here } = alternativesAt(schema, path, value);
+  // An alternative that accepts any value here was not meant: it would not have failed.
+  const failed = here.filter(({ _zod: { def } }) => def.type !== "unknown");
+  const phrases = [...new Set(oneOfMany(failed).map(phraseOf))];
+  const known = phrases.filter((phrase) => phrase !== null).sort((one, other) => rank(one) - rank(other));
+  return known.length === 0 || known.length < phrases.length ? null : known.join(", or ");
+}
+
+/** The schemas that the value at `path` may follow. */
+function alternativesAt(schema: z.ZodType, path: readonly PropertyKey[], value: unknown) {
   let here = alternatives(schema as unknown as Schema);
   let given = value;
   for (const key of path) {
@@ -58,11 +68,13 @@ export function acceptedAt(schema: z.ZodType, path: readonly PropertyKey[], valu
     here = meant(containers, given).flatMap((each) => alternatives(childOf(each, key)));
     given = given !== null && typeof given === "object" ? (given as Record<PropertyKey, unknown>)[key] : undefined;
   }
-  // An alternative that accepts any value here was not meant: it would not have failed.
-  const failed = here.filter(({ _zod: { def } }) => def.type !== "unknown");
-  const phrases = [...new Set(oneOfMany(failed).map(phraseOf))];
-  const known = phrases.filter((phrase) => phrase !== null).sort((one, other) => rank(one) - rank(other));
-  return known.length === 0 || known.length < phrases.length ? null : known.join(", or ");
+  return { here, given };
+}
+
+/** The names of the fields that `schema` has at `path` of `value`. */
+export function fieldsAt(schema: z.ZodType, path: readonly PropertyKey[], value: unknown): string[] {
+  const { here, given } = alternativesAt(schema, path, value);
+  return [...new Set(meant(here, given).flatMap(({ _zod: { def } }) => Object.keys(def.shape ?? {})))];
 }
 
 /** Fixed values, when there are many, as one list of them. */

@@ -78,6 +78,34 @@ export const updateAgentSchema = z
   .openapi("UpdateAgent");
 export const createAgentSchema = updateAgentSchema.required({ name: true }).openapi("CreateAgent");
 export type AgentChanges = z.infer<typeof updateAgentSchema>;
+/** Fields of the record that a PUT may repeat but not change. */
+export const READ_ONLY_FIELDS = [
+  "id",
+  "version",
+  "created_at",
+  "updated_at",
+  "next_run_at",
+  "upcoming_runs",
+  "schedule_status",
+  "schedule_paused_reason",
+  "schedule_api_key_id",
+  "consecutive_failures",
+  "last_run",
+  "secrets_used",
+  "warnings",
+] as const;
+export type RepeatedFields = Partial<Record<(typeof READ_ONLY_FIELDS)[number], unknown>>;
+/** A record that was read, edited and sent back is a change of the edited fields. */
+const putAgentSchema = updateAgentSchema
+  .extend(
+    Object.fromEntries(
+      READ_ONLY_FIELDS.map((name) => [
+        name,
+        z.unknown().optional().openapi({ description: "read-only: accepted when unchanged" }),
+      ]),
+    ) as { [Field in keyof RepeatedFields]: z.ZodOptional<z.ZodUnknown> },
+  )
+  .openapi("PutAgent");
 
 const agentSchema = z
   .object({
@@ -127,12 +155,29 @@ const agentVersionSchema = z
   .openapi("AgentVersion");
 export type AgentVersion = z.infer<typeof agentVersionSchema>;
 
+/** A picture's data is part of the request, like its text. */
+const PICTURE_CHARS = 16_000_000;
+const chatPartSchema = z.discriminatedUnion("type", [
+  z.strictObject({ type: z.literal("text"), text: textSchema(1_000_000) }),
+  z.strictObject({
+    type: z.literal("image_url"),
+    image_url: z.strictObject({ url: textSchema(PICTURE_CHARS), detail: textSchema(20).optional() }),
+  }),
+]);
+const chatContentSchema = z.union([textSchema(1_000_000), z.array(chatPartSchema).min(1).max(100)]).openapi({
+  description: "text, or parts: `text`, and `image_url` for agents whose model has `supports.vision`",
+});
 const chatFields = z
   .strictObject({
     messages: z
-      .array(z.strictObject({ role: z.enum(["system", "user", "assistant"]), content: textSchema(1_000_000) }))
+      .array(z.strictObject({ role: z.enum(["system", "user", "assistant"]), content: chatContentSchema }))
       .min(1)
       .max(1000),
+    user: textSchema(256).nullish().openapi({ description: "your own customer: usage and budgets are by it" }),
+    metadata: z
+      .record(z.string(), z.unknown())
+      .nullish()
+      .openapi({ description: "up to 16 names and values, as in chat completions: usage can be summed by them" }),
     stream: z.boolean().default(false),
     thread_id: threadIdSchema.optional().openapi({
       description: "of your choice; the thread's earlier turns come before these messages. Created at its first use",
@@ -214,7 +259,7 @@ export const updateAgent = createRoute({
     "the schedule or the agent on, or consists of `schedule_enabled: true` alone. A write that enables or resumes the " +
     "schedule, or changes what its runs do, has them count against the key that wrote it.",
   ...needs("agents:write"),
-  request: { params: idParams, ...jsonBody(updateAgentSchema) },
+  request: { params: idParams, ...jsonBody(putAgentSchema) },
   responses: { 200: json(agentSchema, "the agent as it is now"), ...failures(400, 403, 404, 409) },
 });
 

@@ -61,11 +61,17 @@ export const putEndUserBudget = createRoute({
     ...jsonBody(
       z
         .strictObject({
-          budget_tokens: z.number().int().min(0).max(Number.MAX_SAFE_INTEGER),
+          budget_tokens: z
+            .number()
+            .int()
+            .min(0)
+            .max(Number.MAX_SAFE_INTEGER)
+            .optional()
+            .openapi({ description: "required for a new budget; omitted fields keep their value" }),
           budget_interval: z
             .enum(BUDGET_INTERVALS)
             .nullable()
-            .default(null)
+            .optional()
             .openapi({ description: "the budget starts again with each interval, in UTC; null: it does not" }),
         })
         .openapi("SetEndUserBudget"),

@@ -88,12 +88,16 @@ const eitherFailures = (...statuses: (403 | 404)[]) =>
     ]),
   );
 
+/** Anthropic's clients ask for pages. The list has one. */
+const unread = z.string().optional().openapi({ description: "accepted and not read: the list is whole" });
+
 export const listModelsRoute = createRoute({
   method: "get",
   path: "/api/v1/models",
   tags: ["Models"],
   summary: "List the models on offer",
   ...needs(),
+  request: { query: z.object({ limit: unread, after_id: unread, before_id: unread }) },
   responses: {
     200: json(
       eitherListSchema,

@@ -2,7 +2,7 @@ import { createRoute, OpenAPIHono, type RouteConfig, type RouteHandler, z } from
 import type { MiddlewareHandler } from "hono";
 import { type HttpEnv, SCOPES } from "./caller.ts";
 import { failures } from "./common.ts";
-import { validationError } from "./validation.ts";
+import { rejectUnknownParameters, validationError } from "./validation.ts";
 
 export type HttpRouter = OpenAPIHono<HttpEnv>;
 
@@ -10,12 +10,19 @@ export type HttpRouter = OpenAPIHono<HttpEnv>;
 export function createRouter(): HttpRouter {
   const router = new OpenAPIHono<HttpEnv>();
   const { openapi } = router;
-  const checked: typeof openapi = (route, handler) =>
-    openapi(route, handler, (result) => {
+  const checked: typeof openapi = (route, handler) => {
+    const { query } = route.request ?? {};
+    const answer = (c: Parameters<typeof handler>[0], next: Parameters<typeof handler>[1]) => {
+      // A sign-in's server adds parameters of its own when it sends the browser back.
+      if (route.hide !== true) rejectUnknownParameters(query as z.ZodType, Object.keys(c.req.query()));
+      return handler(c, next);
+    };
+    return openapi(route, answer as typeof handler, (result) => {
       if (result.success) return;
       const { target, error, data } = result as typeof result & { data?: unknown };
       throw validationError(error.issues as never, data, schemaOf(route, target));
     });
+  };
   return Object.assign(router, { openapi: checked });
 }
 

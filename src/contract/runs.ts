@@ -10,12 +10,14 @@ import {
   longListQuerySchema,
   nextCursorSchema,
   streamErrorSchema,
+  textSchema,
   uuidSchema,
 } from "./common.ts";
 
 /** Runs of an agent: contract 6. */
 
 /** How long run-now may wait for the finished run (`Prefer: wait=N`). */
+const RUN_PROMPT_MAX = 100_000;
 export const MAX_WAIT_SECONDS = 60;
 
 export const triggerSchema = z.enum(["schedule", "manual", "chat"]);
@@ -168,6 +170,16 @@ export const listRuns = createRoute({
   },
 });
 
+const runNowSchema = z
+  .strictObject({
+    run_prompt: textSchema(RUN_PROMPT_MAX)
+      .regex(/\S/, "text that is not blank")
+      .optional()
+      .openapi({ description: "what this run executes; without it, the agent's own run_prompt" }),
+  })
+  .openapi("RunNow");
+export type RunNow = z.infer<typeof runNowSchema>;
+
 export const runNow = createRoute({
   method: "post",
   path: "/api/v1/agents/{id}/runs",
@@ -176,7 +188,7 @@ export const runNow = createRoute({
   ...needs("agents:write"),
   request: {
     params: agentParams,
-    ...emptyBody,
+    body: { required: false, content: { "application/json": { schema: runNowSchema } } },
     headers: z.object({
       prefer: z
         .string()

@@ -51,6 +51,8 @@ export interface NamedSecret {
   name: string;
   /** The only tool that may use it; null: every tool. */
   only_tool: string | null;
+  /** Null: every host that a tool binds it to. */
+  allowed_hosts: readonly string[] | null;
 }
 /** contract 7: bytes of UTF-8. */
 const VALUE_BYTES = 65_536;

@@ -61,9 +61,15 @@ export function secretBindings(config: ShownToolsConfig): ToolSecretBinding[] {
   });
 }
 
-/** Returns the names of secrets in `tools_config` with their paths, without nulls. */
-export function secretsReferred(config: ShownToolsConfig): { name: string; path: readonly PropertyKey[] }[] {
-  return secretBindings(config).flatMap(({ secret, path }) => (secret === null ? [] : { name: secret, path }));
+/** The names of secrets in `tools_config` with their paths and hosts, without nulls. Hosts are null where they are not listed. */
+export function secretsReferred(
+  config: ShownToolsConfig,
+): { name: string; path: readonly PropertyKey[]; hosts: readonly string[] | null }[] {
+  return secretBindings(config).flatMap(({ secret, path, hosts, urls }) => {
+    if (secret === null) return [];
+    const of_urls = urls.flatMap((url) => URL.parse(url)?.host ?? []);
+    return { name: secret, path, hosts: hosts ?? (of_urls.length > 0 ? of_urls : null) };
+  });
 }
 
 /** The problems of enabled tools, with their paths from `tools_config`. */

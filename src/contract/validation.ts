@@ -1,6 +1,6 @@
 import type { z } from "@hono/zod-openapi";
 import { errors, type PurserError } from "../errors.ts";
-import { acceptedAt, isPhrase } from "./accepted.ts";
+import { acceptedAt, fieldsAt, isPhrase } from "./accepted.ts";
 
 /** The parts of a zod 4 issue that we read. */
 interface Issue {
@@ -9,6 +9,16 @@ interface Issue {
   readonly message: string;
   readonly keys?: readonly string[];
   readonly errors?: readonly (readonly Issue[])[];
+}
+
+/** Parameters that clients add to every address: Anthropic's and Azure's. */
+const OF_CLIENTS = new Set(["beta", "api-version"]);
+
+/** Throws 400 for a query parameter that `schema` does not have; undefined: the address takes none. */
+export function rejectUnknownParameters(schema: z.ZodType | undefined, given: readonly string[]): void {
+  const known = Object.keys((schema as z.ZodObject | undefined)?.shape ?? {});
+  const unknown = given.find((name) => !known.includes(name) && !OF_CLIENTS.has(name));
+  if (unknown !== undefined) throw errors.unknownParameter(unknown, known);
 }
 
 /** Unknown fields that an error names, and one more that tells that there are others. A request may have 90,000. */
@@ -51,7 +61,7 @@ export function validationError(issues: readonly Issue[], value: unknown, schema
   if (first.code === "unrecognized_keys") {
     const [key = "", ...others] = (first.keys ?? []).slice(0, MOST_NAMED);
     const param = (name: string) => paramOf([...first.path, name]);
-    return errors.unknownFields([param(key), ...others.map(param)]);
+    return errors.unknownFields([param(key), ...others.map(param)], fieldsAt(schema, first.path, value));
   }
   const param = paramOf(first.path);
   if (param === "") return errors.invalidJson("The body is not a JSON object");

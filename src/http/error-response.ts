@@ -57,6 +57,8 @@ export function errorAnswer(thrown: unknown, { path, request_id, facts, headerOf
   }
   const headers = retryHeaders(error);
   if (has_acted) headers[SHOULD_RETRY] = "false";
+  // Clients repeat no 402 by themselves, and this one passes when a call in flight ends.
+  if (error.code === "in_flight_exhausted") headers[SHOULD_RETRY] = "true";
   const is_for_anthropic = isForAnthropic(path, headerOf("anthropic-version"));
   const body = is_for_anthropic ? anthropicError(error.shape, request_id) : errorBody(error, request_id);
   return { status, headers, body };

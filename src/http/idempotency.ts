@@ -11,8 +11,6 @@ const PRINTABLE = /^[\x20-\x7e]{1,255}$/;
 const USER_IN_PATH = /^\/api\/v1\/admin\/users\/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:\/|$)/i;
 /** Headers that belong to the answer, not to one exchange. */
 const KEPT_HEADERS = ["content-type", "location", SHOULD_RETRY];
-/** Statuses that are not stored if the request did nothing, so a retry runs. 499: the caller disconnected early. */
-const PASSING = new Set([401, 402, 403, 409, 429, 499]);
 
 /** Its answer repeats the settings of the request, which may have 4 MB and cost nothing. */
 const CREATES_AGENT = "/api/v1/agents";
@@ -57,7 +55,8 @@ export function idempotency(store: IdempotencyStore, log: Log, renew_ms = RENEW_
       // A backup or an export changes nothing and can be larger than the memory, so a retry makes a new one.
       const is_file = headers.has("Content-Disposition");
       const is_kept = !is_file && c.get("only_reads") !== true;
-      if (!is_kept || (did_nothing && (status >= 500 || PASSING.has(status)))) return await store.release(key);
+      // An error of a request that did nothing depends on what is stored or set: a retry may succeed.
+      if (!is_kept || (did_nothing && status >= 400)) return await store.release(key);
       if (c.req.path === CREATES_AGENT && !(await store.hasRoom(key.user_id, await answerOf(c.res)))) {
         return await store.release(key);
       }

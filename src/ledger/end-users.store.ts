@@ -11,6 +11,12 @@ const FORGET_LABELS = readStatement(import.meta.dirname, "forget-labels");
 /** Usage events that one transaction changes. */
 const FORGOTTEN = 1_000;
 
+/** What a change sets of a budget. */
+interface BudgetChange {
+  budget_tokens?: number | undefined;
+  budget_interval?: EndUserBudget["budget_interval"] | undefined;
+}
+
 const BUDGETS = `select b.end_user as "user", b.budget_tokens, b.budget_interval, coalesce((
     select sum(cost) from usage_label_daily d where d.user_id = b.user_id and d.name = 'user' and d.value = b.end_user
       and (b.budget_interval is null or d.day >= date_trunc(b.budget_interval, $2::timestamptz at time zone 'UTC')::date)
@@ -33,20 +39,21 @@ export function createEndUsersStore(db: Db) {
         text: `${BUDGETS} and ($3::text is null or b.end_user > $3) order by b.end_user limit $4`,
         values: [user_id, now, page.after, page.limit],
       }),
-    /** Throws 409 for a new budget beyond the limit. */
-    put: (user_id: string, end_user: string, to: Pick<EndUserBudget, "budget_tokens" | "budget_interval">) =>
+    /** Omitted fields keep their value. Throws 400 for a new budget without tokens, 409 for one beyond the limit. */
+    put: (user_id: string, end_user: string, { budget_tokens, budget_interval }: BudgetChange) =>
       db.transaction(async (tx) => {
-        const values = [user_id, end_user, to.budget_tokens, to.budget_interval];
         const known = await tx.query({
-          text: `update end_user_budget set budget_tokens = $3, budget_interval = $4
+          text: `update end_user_budget set budget_tokens = coalesce($3, budget_tokens),
+              budget_interval = case when $5 then $4 else budget_interval end
             where user_id = $1 and end_user = $2 returning end_user`,
-          values,
+          values: [user_id, end_user, budget_tokens ?? null, budget_interval ?? null, budget_interval !== undefined],
         });
         if (known.length > 0) return;
+        if (budget_tokens === undefined) throw errors.missingField("budget_tokens");
         await tx.query({
           text: `insert into end_user_budget (user_id, end_user, budget_tokens, budget_interval) values ($1, $2, $3, $4)
             on conflict (user_id, end_user) do update set budget_tokens = $3, budget_interval = $4`,
-          values,
+          values: [user_id, end_user, budget_tokens, budget_interval ?? null],
         });
         const most = USER_ROWS.end_user_budgets;
         if (await hasMoreRows(tx, { table: "end_user_budget", user_id, most })) throw errors.budgetLimitReached();

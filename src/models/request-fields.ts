@@ -10,6 +10,7 @@ import type {
 } from "../contract/completions.ts";
 import type { EmbeddingRequest } from "../contract/embeddings.ts";
 import { errors } from "../errors.ts";
+import { editDistance } from "../platform/nearest.ts";
 import type { Model } from "./models.types.ts";
 import { traitsOf } from "./providers.ts";
 import { callFor, reasoningFor } from "./reasoning.ts";
@@ -117,12 +118,15 @@ const HINTED = new Map(
 );
 
 type Fields = Record<string, unknown>;
+/** A name that differs in more letters is not meant. */
+const MOST_WRONG_LETTERS = 2;
 const OPERATOR_MAY_ALLOW = "the operator may allow it with forward in PURSER_CONFIG";
 /** What serves in place of fields that clients often send. A map, because callers choose the names of fields. */
 const ALTERNATIVES: ReadonlyMap<string, string> = new Map([
   ["mcp_servers", "an agent can use MCP servers (its tool mcp), and your program can offer their tools as its own"],
   ["functions", "send tools"],
   ["function_call", "send tool_choice"],
+  ["thread_id", "POST /api/v1/agents/{id}/chat keeps conversations: send thread_id there"],
 ]);
 
 type Target = Pick<Model, "id" | "kind" | "forward" | "route" | "supports">;
@@ -175,8 +179,16 @@ function isForwarded(field: string, value: unknown, { kind, forward }: Target): 
 }
 
 function unsupported(field: string, kind: Model["kind"]): Error {
-  const by_operator = traitsOf(kind).takes_other_fields ? OPERATOR_MAY_ALLOW : undefined;
-  return errors.unsupportedParameter(field, ALTERNATIVES.get(field) ?? by_operator);
+  const traits = traitsOf(kind);
+  const by_operator = traits.takes_other_fields ? OPERATOR_MAY_ALLOW : undefined;
+  return errors.unsupportedParameter(field, ALTERNATIVES.get(field) ?? misspelt(field, traits) ?? by_operator);
+}
+
+/** The field that a misspelt one may mean. */
+function misspelt(field: string, { forwarded_fields }: ReturnType<typeof traitsOf>): string | null {
+  const names = [...SERVED_FIELDS, ...ADVISORY_FIELDS, ...forwarded_fields];
+  const meant = names.find((name) => editDistance(name, field) <= MOST_WRONG_LETTERS && field.length > 4);
+  return meant === undefined ? null : `did you mean ${meant}?`;
 }
 
 /** Whether a field requests only what holds without it. */

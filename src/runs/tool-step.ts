@@ -155,12 +155,17 @@ function cutOffError(name: string, effect: Effect): RunError | undefined {
   };
 }
 
+/** The text of a message, without its pictures. */
+function textIn(content: ChatMessage["content"]): string {
+  return typeof content === "string" ? content : (content ?? []).flatMap(({ text }) => text ?? []).join("\n");
+}
+
 /** Roles whose text comes from the owner, not from a tool or a model. */
 const OWN = new Set<ChatMessage["role"]>(["system", "user"]);
 
 /** The outside content in the run, rebuilt from its steps, so that a resumed run has the same taint. */
 export function taintOf(config: RunConfig, input: RunInput, steps: readonly RunStep[]): Taint {
-  const own = (input.messages ?? []).filter(({ role }) => OWN.has(role)).map(({ content }) => content);
+  const own = (input.messages ?? []).filter(({ role }) => OWN.has(role)).map(({ content }) => textIn(content));
   // Earlier turns can contain tool results, and assistant messages may repeat them.
   const has_history = own.length < (input.messages ?? []).length;
   return {

@@ -39,6 +39,19 @@ export function isBound({ hosts, methods = ["GET"], paths }: Binding, url: URL, 
   return paths === undefined || (!isAmbiguous(url.pathname) && paths.some((path) => matches(url.pathname, path)));
 }
 
+/** Why the owner's secrets were not sent with a request, one sentence each; empty if it carries one. */
+export function explainUnsent(bindings: readonly Binding[], url: URL, method: string): string[] {
+  if (bindings.some((binding) => isBound(binding, url, method))) return [];
+  return bindings.map(({ secret, hosts, methods = ["GET"], paths }) => {
+    const because = !isListedHost(url, hosts)
+      ? `to ${hosts.join(", ")}, not to ${url.host}`
+      : !methods.some((each) => each === method)
+        ? `to the methods ${methods.join(", ")}, not to ${method}`
+        : `to the paths ${(paths ?? []).join(", ")}`;
+    return `The secret ${secret} was not sent: the agent's settings bind it ${because}.`;
+  });
+}
+
 /**
  * Whether some servers may read this path as another one: encoded slashes, dots and controls, `..;`, empty segments,
  * invalid UTF-8 (`%c0%ae`, `%u002e`), or characters that normalization turns into a dot or slash (U+FF0E).

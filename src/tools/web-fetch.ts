@@ -3,7 +3,7 @@ import { type WebFetchArguments, webFetch } from "../contract/tools/web-fetch.ts
 import type { WebFetchSettings } from "../contract/tools.ts";
 import type { OutboundResponse } from "../platform/outbound.ts";
 import { OutboundError } from "../platform/outbound-errors.ts";
-import { leakIn, type OpenedCredential, openCredentials, reflected } from "./credentials.ts";
+import { explainUnsent, leakIn, type OpenedCredential, openCredentials, reflected } from "./credentials.ts";
 import { isUrlKnown, mayBeComposed } from "./destinations.ts";
 import { outsideWords } from "./outside-words.ts";
 import { levelOf, SAFETY_BUSY, safeAnswer, textsOf, WITHHELD } from "./safe-answer.ts";
@@ -82,7 +82,8 @@ async function fetchPage(
       signal: call.signal,
       ...LIMITS,
     });
-    return await resultOf(response, call, { settings, credentials, deps });
+    const unsent = explainUnsent(settings.auth ?? [], intended.url, method);
+    return await resultOf(response, call, { settings, credentials, deps, unsent });
   } catch (error) {
     if (!(error instanceof OutboundError)) throw error;
     if (call.signal.aborted) call.signal.throwIfAborted();
@@ -142,10 +143,15 @@ function contentTypeOf(body: string): string {
 async function resultOf(
   response: OutboundResponse,
   call: ToolCall,
-  using: { settings: WebFetchSettings; credentials: readonly OpenedCredential[]; deps: ToolDeps },
+  using: {
+    settings: WebFetchSettings;
+    credentials: readonly OpenedCredential[];
+    deps: ToolDeps;
+    unsent: readonly string[];
+  },
 ): Promise<ToolResult> {
   const { status, withheld } = response;
-  const { settings, credentials, deps } = using;
+  const { settings, credentials, deps, unsent } = using;
   const answer = withheld
     ? { text: WITHHELD, safety: null, links: [] }
     : await safeAnswer(response, {
@@ -160,9 +166,13 @@ async function resultOf(
   const leak = await leakIn(textsOf(answer), { credentials, run: call.run }, deps);
   if (leak !== null) return leak;
   const { text, safety, links } = answer;
-  const outcome = { result: `HTTP ${status}\n${text}`, safety, links };
+  const outcome = { result: [`HTTP ${status}`, ...unsent, text].join("\n"), safety, links };
   if (status < 400) return { status: "succeeded", ...outcome };
   const words = outsideWords(status, withheld ? null : text, call.mark);
-  const error = { code: "http_error" as const, message: `the server answered ${status}`, outside: words };
+  const error = {
+    code: "http_error" as const,
+    message: [`the server answered ${status}`, ...unsent].join(". "),
+    outside: words,
+  };
   return { status: "failed", error, ...outcome };
 }

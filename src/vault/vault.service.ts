@@ -121,9 +121,11 @@ export function createVault(deps: {
     get: async (user_id: string, id: string): Promise<Secret> => recordOf(await own(user_id, id)),
     /** The secrets that the user's tools can refer to. */
     async names(user_id: string): Promise<NamedSecret[]> {
-      return (await store.names(user_id)).map(({ name, is_oauth }) => ({
+      return (await store.names(user_id)).map(({ name, is_oauth, allowed_hosts }) => ({
         name,
         only_tool: is_oauth ? OAUTH_TOOL : null,
+        // The server of an oauth secret decides, and it is checked when it is sent.
+        allowed_hosts: is_oauth ? null : allowed_hosts,
       }));
     },
 

@@ -44,8 +44,8 @@ export function createVaultStore(db: Db) {
       return rows[0];
     },
     names: (user_id: string, sql: Sql = db) =>
-      sql.query<{ name: string; is_oauth: boolean }>({
-        text: "select name, oauth is not null as is_oauth from secret where user_id = $1 order by name",
+      sql.query<{ name: string; is_oauth: boolean; allowed_hosts: string[] | null }>({
+        text: "select name, oauth is not null as is_oauth, allowed_hosts, allowed_hosts from secret where user_id = $1 order by name",
         values: [user_id],
       }),
     /** Reads the secret and the user's key in one snapshot. Otherwise a concurrent change would look like tampering. */

@@ -99,6 +99,9 @@ async function expectNothingWritten(act: () => Promise<void>): Promise<void> {
   expect(await snapshot(service, user)).toEqual(before);
 }
 
+/** Takes the parameters of pages that Anthropic's clients send, and reads none of them. */
+const WHOLE_LIST = "GET /api/v1/models";
+
 describe("bad input (contract 2)", () => {
   it("is tested for every endpoint that takes a body or a filter", () => {
     expect(
@@ -106,7 +109,9 @@ describe("bad input (contract 2)", () => {
         .map((operation) => operation.route)
         .sort(),
     ).toEqual(Object.keys(BODIES).sort());
-    const filtered = operations.filter(({ query }) => query.some((name) => name !== "limit" && name !== "cursor"));
+    const filtered = operations.filter(
+      ({ query, route }) => route !== WHOLE_LIST && query.some((name) => name !== "limit" && name !== "cursor"),
+    );
     expect(filtered.map((operation) => operation.route).sort()).toEqual(Object.keys(QUERIES).sort());
   });
 
@@ -162,7 +167,7 @@ describe("bad input (contract 2)", () => {
   });
 
   it("every list: a limit outside 1 to 100 and a cursor of another list", async () => {
-    const lists = operations.filter(({ query }) => query.includes("limit"));
+    const lists = operations.filter(({ query, route }) => query.includes("limit") && route !== WHOLE_LIST);
     expect(lists.length).toBeGreaterThanOrEqual(7);
     const forged = [`1.${"-".repeat(36)}`, "1.9999-99-99T99:99:99.999Z", "1.99999999999999999999", "2.5", "1."];
     const cursors = ["nonsense", "", "%00", "MQ", ...forged.map((text) => Buffer.from(text).toString("base64url"))];
@@ -271,10 +276,10 @@ describe("hostile bodies", () => {
   it("an error repeats only the ends of a long name, and what to do; so an Idempotency-Key keeps no copy of the name", async () => {
     const long = "x".repeat(60_000);
     const key = { "Idempotency-Key": "a-long-name" };
-    for (const replayed of [null, "true"]) {
+    for (const _ of ["first", "second"]) {
       const answer = await user.post("/api/v1/agents", `{"name":"a","${long}":1}`, key);
       expect([answer.status, answer.body.error.code]).toEqual([400, "unknown_field"]);
-      expect(answer.headers.get("Idempotent-Replayed")).toBe(replayed);
+      expect(answer.headers.get("Idempotent-Replayed")).toBe(null);
       const { message, param } = answer.body.error;
       expect([message.length, param.length]).toEqual([1_999, 499]);
       expect(message).toMatch(/^x+…x+ is not a field of this request\. Remove it or correct its spelling\.$/);

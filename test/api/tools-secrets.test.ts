@@ -163,9 +163,10 @@ test("a missing secret is reported when the agent is saved, and by the run's ste
 });
 
 test("a secret is sent to no host outside its allowed_hosts, also if an agent binds it there (n8n#29082)", async () => {
-  const made = await user.post("/api/v1/secrets", { name: "NARROW", value: VALUE, allowed_hosts: ["api.example.com"] });
+  const made = await user.post("/api/v1/secrets", { name: "NARROW", value: VALUE });
   const auth = [{ secret: "NARROW", hosts: [site.host], inject }];
   const agent = (await create({ web_fetch: { enabled: true, auth } })).body.id;
+  await user.request("PATCH", `/api/v1/secrets/${made.body.id}`, { allowed_hosts: ["api.example.com"] });
   lab.upstream.answer(fetching(`${site.url}/data`), completion("Refused."));
   expect((await run(agent)).steps[1]).toMatchObject({ status: "failed", error: { code: "secret_refused" } });
   expect(site.requests).toEqual([]);

@@ -17,6 +17,7 @@ async function failureOf(scheduling: (chat: () => Chat) => object): Promise<Purs
     runs: scheduling(() => chat),
     threads: {},
     worker_id: "w",
+    takesPictures: () => true,
   } as unknown as Deps);
   const caller = { user_id: "u", api_key_id: null, key_budget_tokens: null, scopes: [] };
   const asked = {
