@@ -8,9 +8,12 @@ import type {
   ToolChoice,
 } from "../contract/completions.ts";
 import { errors } from "../errors.ts";
+import { parseDataUrl } from "../platform/media-type.ts";
+import { requestDialect } from "./dialects.ts";
 import { calledOf } from "./generated-text.ts";
 import type { AssistantPart, Dialect, LanguageModelCall, PromptMessage } from "./language-model-dialect.ts";
 import type { Model } from "./models.types.ts";
+import { isBlank, NO_OUTPUT, NO_TEXT } from "./native-blocks.ts";
 import { traitsOf } from "./providers.ts";
 
 /** Converts OpenAI's request to a call of the AI SDK's language models (their specification v4). Pure. */
@@ -22,18 +25,25 @@ type Output = Extract<ResultPart, { type: "tool-result" }>["output"];
 type Tools = NonNullable<LanguageModelCall["tools"]>;
 type Schema = Extract<Tools[number], { type: "function" }>["inputSchema"];
 
-const DATA_URL = /^data:([a-z0-9.+-]+\/[a-z0-9.+-]+);base64,(.+)$/is;
 const AUDIO_TYPES: Readonly<Record<string, string>> = { wav: "audio/wav", mp3: "audio/mpeg" };
 
 /** The model that a call is converted for. */
 interface Target {
   model: Model;
   dialect: Dialect;
+  takes_blank_texts: boolean;
 }
 
 /** The whole call, without signal and output cap. Throws 400 for content that cannot be converted. */
-export function languageModelCall(request: ChatRequest, target: Target): Omit<LanguageModelCall, "abortSignal"> {
-  const { model, dialect } = target;
+export function languageModelCall(
+  request: ChatRequest,
+  { model, dialect }: Pick<Target, "model" | "dialect">,
+): Omit<LanguageModelCall, "abortSignal"> {
+  const { takes_blank_texts } = requestDialect(
+    { name: model.owned_by, kind: model.kind, base_url: null },
+    model.provider_model,
+  );
+  const target = { model, dialect, takes_blank_texts };
   const { temperature, top_p, presence_penalty, frequency_penalty, seed, stop, response_format, tool_choice } = request;
   const effort = dialect.effort(request);
   return {
@@ -59,8 +69,8 @@ function promptOf(messages: readonly ChatMessage[], target: Target): Prompt {
     for (const call of message.tool_calls ?? []) tool_names.set(call.id, calledOf(call).name);
     if (message.role === "tool") appendToolResult(prompt, message, { index, tool_names, target });
     else {
-      const converted = promptMessage(message, index, target);
-      if (!isEmptyAnswer(converted)) prompt.push(converted);
+      const converted = withoutBlanks(promptMessage(message, index, target), target, index === messages.length - 1);
+      if (converted !== null && !isEmptyAnswer(converted)) prompt.push(converted);
     }
   }
   if (!target.dialect.hoists_system) return prompt;
@@ -71,6 +81,16 @@ function promptOf(messages: readonly ChatMessage[], target: Target): Prompt {
 function isEmptyAnswer({ role, content }: PromptMessage): boolean {
   if (role !== "assistant") return false;
   return content.every((part) => part.type === "text" && part.text === "" && part.providerOptions === undefined);
+}
+
+/** The message without blank texts, which Claude rejects. Null: nothing is left of it. */
+function withoutBlanks(message: PromptMessage, { takes_blank_texts }: Target, is_last: boolean): PromptMessage | null {
+  if (takes_blank_texts) return message;
+  if (message.role === "system") return isBlank(message.content) ? null : message;
+  if (message.role === "tool") return message;
+  const content = message.content.filter((part) => part.type !== "text" || !isBlank(part.text));
+  if (content.length > 0) return { ...message, content } as PromptMessage;
+  return message.role === "user" && is_last ? { ...message, content: [{ type: "text", text: NO_TEXT }] } : null;
 }
 
 function promptMessage(message: ChatMessage, index: number, target: Target): PromptMessage {
@@ -117,10 +137,15 @@ function appendToolResult(
 
 /** A tool's result: a text, or parts when it has others than texts. */
 function outputOf(message: ChatMessage, index: number, target: Target): Output {
-  const parts = typeof message.content === "string" ? [] : (message.content ?? []);
-  if (parts.every(({ type }) => type === "text")) return { type: "text", value: textOf(message) };
-  const value = parts.map((part, at) => userPart(part, `messages[${index}].content[${at}]`, target));
-  return { type: "content", value };
+  const { takes_blank_texts } = target;
+  const given = typeof message.content === "string" ? [] : (message.content ?? []);
+  if (given.every(({ type }) => type === "text")) {
+    const text = textOf(message);
+    return { type: "text", value: takes_blank_texts || !isBlank(text) ? text : NO_OUTPUT };
+  }
+  const value = given.map((part, at) => userPart(part, `messages[${index}].content[${at}]`, target));
+  const kept = value.filter((part) => takes_blank_texts || part.type !== "text" || !isBlank(part.text));
+  return { type: "content", value: kept };
 }
 
 function userParts(message: ChatMessage, index: number, target: Target): UserPart[] {
@@ -148,11 +173,12 @@ function userPart(part: ContentPart, param: string, target: Target): UserPart {
 
 function imagePart({ image_url }: ContentPart, param: string, { dialect, model }: Target): UserPart {
   const { url: address = "", detail } = image_url ?? {};
+  const inline = parseDataUrl(address);
   const shown =
     dialect.name === "openai" && detail !== undefined ? { providerOptions: { openai: { imageDetail: detail } } } : {};
-  const [, mediaType, data] = DATA_URL.exec(address) ?? [];
-  if (mediaType !== undefined && data !== undefined) {
-    if (/^image\//i.test(mediaType)) return { type: "file", mediaType, data: { type: "data", data }, ...shown };
+  if (inline !== null && inline.data !== "") {
+    const { media_type: mediaType, data } = inline;
+    if (mediaType.startsWith("image/")) return { type: "file", mediaType, data: { type: "data", data }, ...shown };
     throw errors.invalidValue(param, `${param} must be a picture: its media type must begin with image/.`);
   }
   if (!traitsOf(model.kind).takes_image_addresses) {
@@ -166,11 +192,12 @@ function imagePart({ image_url }: ContentPart, param: string, { dialect, model }
 }
 
 function filePart({ file_data, filename }: Record<string, unknown>, param: string): UserPart {
-  const [, mediaType, data] = DATA_URL.exec(typeof file_data === "string" ? file_data : "") ?? [];
-  if (data === undefined || mediaType?.toLowerCase() !== "application/pdf") {
+  const inline = typeof file_data === "string" ? parseDataUrl(file_data) : null;
+  if (inline === null || inline.data === "" || inline.media_type !== "application/pdf") {
     const message = `${param}.file_data must be a PDF as a URL that begins with data:application/pdf;base64, for this model.`;
     throw errors.invalidValue(`${param}.file_data`, message);
   }
+  const { data } = inline;
   const named = typeof filename === "string" ? { filename } : {};
   return { type: "file", mediaType: "application/pdf", data: { type: "data", data }, ...named };
 }

@@ -9,6 +9,7 @@ import { costMultiplier } from "./pricing.ts";
 import { withSpans } from "./provider-spans.ts";
 import { BUILT_IN_PROVIDERS } from "./providers.ts";
 import { createRehearsal, REHEARSAL } from "./rehearsal.ts";
+import { withDialect } from "./request-dialect.ts";
 import { type RouteRequest, type RoutingDecision, rankModels } from "./routing.ts";
 import { withStructuredOutput } from "./structured-output.ts";
 
@@ -138,7 +139,9 @@ function providersOf(config: ModelsConfig): Map<string, Provider> {
   const providers = new Map<string, Provider>([[REHEARSAL.owned_by, withSpans(createRehearsal())]]);
   for (const settings of [...BUILT_IN_PROVIDERS, ...config.providers]) {
     const provider = createProvider(settings, config.provider_keys);
-    if (provider !== null) providers.set(settings.name, withSpans(withStructuredOutput(provider)));
+    if (provider !== null) {
+      providers.set(settings.name, withSpans(withDialect(withStructuredOutput(provider), settings)));
+    }
   }
   return providers;
 }

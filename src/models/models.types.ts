@@ -2,6 +2,7 @@ import type { ChatRequest, ChatResponse } from "../contract/completions.ts";
 import type { EmbeddingInput } from "../contract/embeddings.ts";
 import type { Instant } from "../platform/db.ts";
 import type { ProviderKind, ProviderSettings } from "./providers.ts";
+import type { Renaming } from "./tool-schema.ts";
 
 /** The quality class of a model, for `auto`. */
 export type Tier = "economy" | "standard" | "premium";
@@ -238,6 +239,14 @@ export interface NativeRequest {
 }
 export type NativeTarget = Pick<Model, "id" | "route">;
 
+/** Names of the caller that a provider does not take, so it got others. */
+export interface CallersNames {
+  /** The caller's ids of calls, by the provider's. */
+  ids: ReadonlyMap<string, string>;
+  /** The tools whose arguments have other names, by the tool's name. */
+  tools: ReadonlyMap<string, Renaming>;
+}
+
 /** A request and the model that should answer it. */
 export interface ModelRequest {
   readonly model: Model;
@@ -273,6 +282,8 @@ export interface ProviderRequest extends ModelRequest {
   readonly native_fields?: Readonly<Record<string, unknown>>;
   /** The bytes of `native_fields` that `request` does not have. They are billed as text if the provider reports nothing. */
   readonly native_bytes?: number;
+  /** What the answer has under other names than the caller's. Absent: nothing. */
+  readonly callers_names?: CallersNames;
   /** For providers that get our JSON: the body without its last fields, which depend on `max_output_tokens`. */
   readonly body_start?: Buffer;
 }

@@ -10,6 +10,7 @@ import type {
 } from "../contract/completions.ts";
 import type { EmbeddingRequest } from "../contract/embeddings.ts";
 import { errors } from "../errors.ts";
+import { parseDataUrl, usualDataUrl } from "../platform/media-type.ts";
 import { editDistance } from "../platform/nearest.ts";
 import type { Model } from "./models.types.ts";
 import { traitsOf } from "./providers.ts";
@@ -80,6 +81,9 @@ export const DEFAULT_VALUES: Readonly<Record<string, readonly unknown[]>> = {
 /** The fields of an embeddings request that the service reads. */
 export const EMBEDDING_FIELDS = ["model", "input", "dimensions", "encoding_format", "user"] as const;
 
+/** Fields without effect unless a request has tools. Many providers reject them then, and an empty list of tools. */
+const OF_TOOLS: readonly string[] = ["tools", "tool_choice", "parallel_tool_calls"];
+
 const served = new Set<string>(SERVED_FIELDS);
 const advisory = new Set<string>(ADVISORY_FIELDS);
 
@@ -110,6 +114,13 @@ const MEDIA_FIELDS: Readonly<Record<string, ReadonlySet<string>>> = {
   file: new Set(["file_id", "file_data", "filename"]),
   input_audio: new Set(["data", "format"]),
 };
+const FILE_ID = /^[\w.-]{1,200}$/;
+const BASE64 = /^[A-Za-z0-9+/=_\s-]*$/;
+const INLINE_START_CHARS = 200;
+const AUDIO_FORMATS: ReadonlyMap<string, string> = new Map([
+  ...["wav", "x-wav", "wave", "vnd.wave"].map((format) => [format, "wav"] as const),
+  ...["mp3", "mpeg", "mpga", "x-mp3"].map((format) => [format, "mp3"] as const),
+]);
 /** The field of `supports` that a model must declare to receive a part. */
 const DECLARED_BY = { image_url: "vision", file: "files", input_audio: "audio" } as const;
 
@@ -134,15 +145,21 @@ type Target = Pick<Model, "id" | "kind" | "forward" | "route" | "supports">;
 /** The request with the fields that `model` accepts. Throws a 400 that names the first field that is not allowed. */
 export function forwardedRequest(request: ChatRequest, model: Target): ChatRequest {
   const forwarded: Fields = {};
+  const has_tools = (request.tools ?? []).length > 0;
   for (const [field, value] of Object.entries(request)) {
     if (value === undefined || value === null) continue;
-    if (isForwarded(field, value, model)) forwarded[field] = value;
+    if (has_tools || !OF_TOOLS.includes(field)) {
+      if (isForwarded(field, value, model)) forwarded[field] = value;
+    }
   }
   forwarded.messages = request.messages.map((message, index) => messageOf(message, `messages[${index}]`, model));
-  if (request.tools != null) {
-    forwarded.tools = request.tools.map((tool, index) => toolOf(tool, `tools[${index}]`, model));
+  if (has_tools) {
+    forwarded.tools = request.tools?.map((tool, index) => toolOf(tool, `tools[${index}]`, model));
   }
-  if (request.tool_choice != null) forwarded.tool_choice = choiceOf(request.tool_choice, model);
+  if (request.tool_choice != null) {
+    const choice = choiceOf(request.tool_choice, model);
+    if (has_tools) forwarded.tool_choice = choice;
+  }
   if (request.response_format != null) forwarded.response_format = formatOf(request.response_format);
   if (request.stream_options != null) {
     forwarded.stream_options = keep(request.stream_options, STREAM_FIELDS, "stream_options");
@@ -226,7 +243,50 @@ function partOf(
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
     throw errors.invalidValue(`${param}.${type}`, `${param}.${type} must be an object.`);
   }
-  return { ...kept, [type]: keep(value as Fields, inner, `${param}.${type}`) };
+  return { ...kept, [type]: mediaOf(type, keep(value as Fields, inner, `${param}.${type}`), `${param}.${type}`) };
+}
+
+/**
+ * A picture, a file or audio with its usual media type. Throws 400 for an address of another scheme than http(s), and
+ * for any address of a file or audio: the provider's server could open it (`file://`, its own network).
+ */
+function mediaOf(type: string, fields: Fields, param: string): Fields {
+  if (type === "image_url") {
+    const url = usualDataUrl(String(fields.url));
+    if (/^(?:data:|https?:\/\/)/i.test(url)) return { ...fields, url };
+    throw errors.invalidValue(`${param}.url`, `${param}.url must be a data: URL in base64 or an http(s) address.`);
+  }
+  if (type === "file") {
+    const { file_data, file_id } = fields;
+    if (file_id !== undefined && !FILE_ID.test(String(file_id))) {
+      throw errors.invalidValue(`${param}.file_id`, `${param}.file_id must be the id of a file, not an address.`);
+    }
+    if (file_data === undefined) return fields;
+    const data = usualDataUrl(String(file_data));
+    if (isInline(data)) return { ...fields, file_data: data };
+    throw errors.invalidValue(
+      `${param}.file_data`,
+      `${param}.file_data must be a data: URL in base64. Files are not fetched from addresses.`,
+    );
+  }
+  return audioOf(fields, param);
+}
+
+/** Audio as its data and one of OpenAI's formats. Clients also send a data: URL, or the media type as the format. */
+function audioOf({ data, format }: Fields, param: string): Fields {
+  const parsed = typeof data === "string" ? parseDataUrl(data) : null;
+  const plain = parsed?.data ?? data;
+  if (typeof plain === "string" && (plain.startsWith("data:") || !isInline(plain))) {
+    throw errors.invalidValue(`${param}.data`, `${param}.data must be in base64. Audio is not fetched from addresses.`);
+  }
+  const named = String(format ?? parsed?.media_type ?? "").toLowerCase();
+  const usual = AUDIO_FORMATS.get(named.replace(/^audio\//, "").split(";")[0] ?? "") ?? format;
+  return { ...(plain === undefined ? {} : { data: plain }), ...(usual === undefined ? {} : { format: usual }) };
+}
+
+/** Whether a text is data: a data: URL, or base64. Addresses have a colon or a dot near their beginning. */
+function isInline(text: string): boolean {
+  return /^data:/i.test(text) || BASE64.test(text.slice(0, INLINE_START_CHARS));
 }
 
 function takenParts({ supports }: Target): string {

@@ -1,5 +1,6 @@
 import { z } from "@hono/zod-openapi";
 import { MAX_REMOVED } from "../constants.ts";
+import { pictureType } from "../platform/media-type.ts";
 import type { Sanitized, SanitizeRequest } from "../safety/sanitize.ts";
 import { BUSY } from "../safety/sanitizer.ts";
 import { leakIn, type OpenedCredential } from "./credentials.ts";
@@ -24,14 +25,6 @@ const MAX_PICTURE_BYTES = 1_000_000;
 const MAX_DOCUMENTS = 10;
 /** Longer texts are not parsed: a million levels take a second. */
 const MAX_COMPARED_CHARS = 65_536;
-/** The first bytes of the types that every provider takes. A server may name a type that the data does not have. */
-const SIGNATURES: readonly [media_type: Picture["media_type"], at: number, signature: string][] = [
-  ["image/png", 0, "89504e470d0a1a0a"],
-  ["image/jpeg", 0, "ffd8ff"],
-  ["image/gif", 0, "47494638"],
-  ["image/webp", 8, "57454250"],
-];
-
 /** Passes an answer's text through the safety layer. Its pictures cannot be judged: they are handed on as data. */
 export async function resultOf(
   answer: CallAnswer,
@@ -113,10 +106,10 @@ function picturesOf({ content }: CallAnswer): Map<Record<string, unknown>, Pictu
 function pictureOf({ data }: Record<string, unknown>): Picture | null {
   if (typeof data !== "string" || data.length > Math.ceil((MAX_PICTURE_BYTES * 4) / 3)) return null;
   const bytes = Buffer.from(data, "base64");
-  const start = bytes.subarray(0, 16).toString("hex");
-  const [media_type] = SIGNATURES.find(([, at, signature]) => start.startsWith(signature, 2 * at)) ?? [];
+  // A server may name a type that the data does not have.
+  const media_type = pictureType(bytes);
   // Written again, because the server's text may hold characters that are no base64.
-  return media_type === undefined ? null : { media_type, data: bytes.toString("base64") };
+  return media_type === null ? null : { media_type, data: bytes.toString("base64") };
 }
 
 /** The text of an answer; a placeholder for each part that is not text or is read on its own. */

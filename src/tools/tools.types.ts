@@ -1,5 +1,6 @@
 import type { OutsideWords } from "../contract/runs.ts";
 import type { ToolsConfig } from "../contract/tools.ts";
+import type { PictureType } from "../platform/media-type.ts";
 import type { Removal, Sanitized } from "../safety/sanitize.ts";
 import type { Taint } from "./destinations.ts";
 import type { AgentRef } from "./webhook-keys.service.ts";
@@ -80,7 +81,7 @@ export interface ToolError {
 
 /** A picture for models that read pictures. */
 export interface Picture {
-  readonly media_type: "image/png" | "image/jpeg" | "image/gif" | "image/webp";
+  readonly media_type: PictureType;
   /** base64 */
   readonly data: string;
 }

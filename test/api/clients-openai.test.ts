@@ -131,7 +131,7 @@ describe("the openai client with only baseURL changed: completions (contract 4)"
       type: "json_schema" as const,
       json_schema: { name: "city", strict: true, schema: { type: "object", additionalProperties: false } },
     };
-    const free = { logit_bias: { "50256": -100 }, parallel_tool_calls: false };
+    const free = { logit_bias: { "50256": -100 }, tools: [WEATHER], parallel_tool_calls: false };
     const hints = { metadata: { a: "b" }, prompt_cache_key: "k", store: false, n: 1, service_tier: "auto" };
     await clientOf(user.key).chat.completions.create({
       ...ask("lab/plain"),

@@ -107,8 +107,8 @@ export function fetching(url: string, name = "web_fetch"): Reply {
 }
 
 /** An answer in which the model calls a tool, streamed if the request asks for it. */
-export function calling(name: string, given: unknown): Reply {
-  const call = { id: "call_1", type: "function", function: { name, arguments: JSON.stringify(given) } };
+export function calling(name: string, given: unknown, id = "call_1"): Reply {
+  const call = { id, type: "function", function: { name, arguments: JSON.stringify(given) } };
   const usage = { prompt_tokens: 20, completion_tokens: 5 };
   const finish_reason = "tool_calls";
   const message = { role: "assistant", content: null, tool_calls: [call] };

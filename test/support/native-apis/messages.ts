@@ -6,6 +6,7 @@ import type {
   RawMessageStreamEvent,
 } from "@anthropic-ai/sdk/resources/messages";
 import { events, json, type Reply } from "../upstream.ts";
+import { claudeFault } from "./claude-rules.ts";
 import {
   createSeals,
   LEAST_CACHED,
@@ -67,6 +68,8 @@ function checkRequest(path: string, body: MessageCreateParams, seals: Seals): vo
     reject("`temperature` may only be set to 1 when thinking is enabled.");
   }
   if (breakpointsOf(body).length > 4) reject("A maximum of 4 blocks with cache_control may be provided.");
+  const fault = claudeFault(body);
+  if (fault !== null) reject(fault);
   let called: string[] = [];
   for (const { role, content } of body.messages) {
     const blocks: ContentBlockParam[] = typeof content === "string" ? [{ type: "text", text: content }] : content;
@@ -107,7 +110,13 @@ function messageOf({
   if (text !== undefined) content.push({ type: "text", text, citations: null });
   for (const [at, call] of (turn.calls ?? []).entries()) {
     const input = call.arguments as Record<string, unknown>;
-    content.push({ type: "tool_use", id: `toolu_${id}_${at}`, name: call.name, input, caller: { type: "direct" } });
+    content.push({
+      type: "tool_use",
+      id: call.id ?? `toolu_${id}_${at}`,
+      name: call.name,
+      input,
+      caller: { type: "direct" },
+    });
   }
   return {
     id: `msg_${id}`,

@@ -7,7 +7,7 @@ export interface Turn {
   /** Reasoning that only the provider can read. */
   hidden?: boolean;
   text?: string;
-  calls?: { name: string; arguments: object }[];
+  calls?: { name: string; arguments: object; id?: string | undefined }[];
   /** Why the answer ended; "length": it was cut off. */
   end?: "length";
 }

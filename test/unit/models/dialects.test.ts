@@ -1,5 +1,25 @@
 import { expect, it } from "vitest";
+import type { ChatRequest } from "../../../src/contract/completions.ts";
 import { type Ending, endingOf } from "../../../src/models/dialects.ts";
+import type { Provider } from "../../../src/models/models.types.ts";
+import { withDialect } from "../../../src/models/request-dialect.ts";
+import { REQUEST_ROWS } from "../../support/request-dialects.ts";
+import { modelOf, requestOf } from "./model-fixture.ts";
+
+it.each(REQUEST_ROWS)(
+  "a request in the dialect of its server: %s",
+  async (_, { model = "m", ...server }, asked, sent) => {
+    const passing = { prepare: async (call: object) => call } as unknown as Provider;
+    const at = { name: "lab", kind: "openai-compatible", base_url: "http://127.0.0.1:8000/v1", ...server };
+    const { request } = await withDialect(passing, at).prepare({
+      model: modelOf({ provider_model: model }),
+      request: requestOf(asked as Partial<ChatRequest>),
+      max_output_tokens: 100,
+      stream: false,
+    });
+    for (const [field, value] of Object.entries(sent)) expect([field, request[field]]).toEqual([field, value]);
+  },
+);
 
 const WORDS: Record<Ending, string[]> = {
   stop: [

@@ -1,0 +1,64 @@
+/** Media types of pictures and files, as providers take them. Pure. */
+
+export type PictureType = "image/png" | "image/jpeg" | "image/gif" | "image/webp";
+
+/** The first bytes of the pictures that every provider takes. */
+const SIGNATURES: readonly [type: PictureType, at: number, signature: string][] = [
+  ["image/png", 0, "89504e470d0a1a0a"],
+  ["image/jpeg", 0, "ffd8ff"],
+  ["image/gif", 0, "47494638"],
+  ["image/webp", 8, "57454250"],
+];
+const SIGNATURE_BYTES = 16;
+/** Base64 characters that hold the signature. */
+const SIGNATURE_CHARS = 24;
+
+/** Other names of types that providers know by one name. A map, because callers choose the names. */
+const ALIASES: ReadonlyMap<string, string> = new Map([
+  ["image/jpg", "image/jpeg"],
+  ["image/pjpeg", "image/jpeg"],
+  ["image/jfif", "image/jpeg"],
+  ["image/x-png", "image/png"],
+  ["image/apng", "image/png"],
+  ["application/x-pdf", "application/pdf"],
+]);
+
+/** Types that say nothing of the content. */
+const UNSPECIFIC: ReadonlySet<string> = new Set(["", "application/octet-stream", "binary/octet-stream", "image/*"]);
+
+/** The longest part of a data: URL before its data. */
+const MAX_HEAD_CHARS = 1_000;
+const HEAD = /^data:((?:[^,"]|"[^"]*")*),/i;
+
+/** The type of a picture by its first bytes; null: none of the usual ones. */
+export function pictureType(bytes: Uint8Array): PictureType | null {
+  const start = Buffer.from(bytes.subarray(0, SIGNATURE_BYTES)).toString("hex");
+  return SIGNATURES.find(([, at, signature]) => start.startsWith(signature, 2 * at))?.[0] ?? null;
+}
+
+/**
+ * A media type as providers know it: in lower case, without parameters, by its usual name. `data`: in base64. What the
+ * data is counts more than its name, because providers compare both.
+ */
+export function mediaTypeOf(type: string, data: string): string {
+  const plain = (type.split(";")[0] ?? "").trim().toLowerCase();
+  const named = ALIASES.get(plain) ?? plain;
+  if (!named.startsWith("image/") && !UNSPECIFIC.has(named)) return named;
+  return pictureType(Buffer.from(data.slice(0, SIGNATURE_CHARS), "base64")) ?? named;
+}
+
+/** The type and the data of a data: URL in base64; null for any other text. */
+export function parseDataUrl(url: string): { media_type: string; data: string } | null {
+  const [start, head] = HEAD.exec(url.slice(0, MAX_HEAD_CHARS)) ?? [];
+  if (start === undefined || head === undefined) return null;
+  const [type = "", ...parameters] = head.split(";").map((part) => part.trim());
+  if (!parameters.some((parameter) => parameter.toLowerCase() === "base64")) return null;
+  const data = url.slice(start.length);
+  return { media_type: mediaTypeOf(type, data), data };
+}
+
+/** A data: URL in its usual form. Other texts are returned as they are. */
+export function usualDataUrl(url: string): string {
+  const parsed = parseDataUrl(url);
+  return parsed === null ? url : `data:${parsed.media_type};base64,${parsed.data}`;
+}
