@@ -79,7 +79,8 @@ export const requestErrors = {
   contextLengthExceeded: (limit: number, param = "messages") =>
     invalid(
       "context_length_exceeded",
-      `The prompt is longer than the model's context of ${limit} tokens. Shorten it.`,
+      // Clients find these words, and then shorten the conversation by themselves.
+      `The prompt is too long: this model's maximum context length is ${limit} tokens. Shorten it.`,
       param,
     ),
   /** `free`: tokens that no call holds. */

@@ -4,9 +4,8 @@ import { errors } from "../errors.ts";
 import { monotonicMs } from "../platform/clock.ts";
 import { untilTurn } from "../platform/event-loop-turn.ts";
 import { jsonBytes } from "../platform/json.ts";
-import { retryAfterSeconds } from "../platform/retry.ts";
 import type { CallOptions, Embed, EmbeddingCall, Model, Vectors } from "./models.types.ts";
-import { MAX_ERROR_BYTES, PLAIN, parsedOrNull, SILENCE_MS } from "./openai-compatible.adapter.ts";
+import { MAX_ERROR_BYTES, PLAIN, SILENCE_MS } from "./openai-compatible.adapter.ts";
 import { type ProviderAnswer, post, readText } from "./provider-connections.ts";
 import { failureOfStatus, failureOfThrown, secretsOf } from "./provider-errors.ts";
 import { createVectorReader, type ReadAnswer, vectorText } from "./vectors.ts";
@@ -112,8 +111,7 @@ function createEmbed({ base_url, api_key }: Connection, shape: Shape): Embed {
     });
     if (answer.status !== 200) {
       const text = await readText(answer, MAX_ERROR_BYTES).catch(() => "");
-      const retry_after_s = retryAfterSeconds(answer.headers["retry-after"]);
-      const refused = { status: answer.status, body: parsedOrNull(text), retry_after_s, secrets };
+      const refused = { status: answer.status, body: text, headers: answer.headers, secrets };
       throw failureOfStatus(refused, call.model, "input");
     }
     const read = await readAnswer(answer, options);

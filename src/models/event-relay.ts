@@ -75,6 +75,11 @@ interface Chunk {
   choices?: unknown;
   usage?: unknown;
   error?: unknown;
+  message?: unknown;
+  Message?: unknown;
+  msg?: unknown;
+  detail?: unknown;
+  errors?: unknown;
 }
 
 /**
@@ -144,7 +149,7 @@ export function createEventRelay(
       finished = true;
       return "";
     }
-    if (ERROR_EVENT.test(event)) throw failedAnswer(model, "an error event", { body: chunkOrNull(payload), secrets });
+    if (ERROR_EVENT.test(event)) throw failedAnswer(model, "an error event", { body: payload, secrets });
     if (payload !== "" && saysNothing(payload)) return "";
     if (ERROR_FIELD.test(payload)) parseChunk(payload);
     const has_details = model.route !== null && DETAILS.test(payload);
@@ -253,6 +258,9 @@ export function createEventRelay(
       // Usage in a chunk with text is a report during the stream, not its end.
       const is_closed = closed_blocks !== null && bytesFrom(closed_blocks) === 0;
       if (!finished && !is_closed && !kept.some((block) => FINISH_REASON.test(block))) {
+        // Some servers answer an error in one piece.
+        if (kept.length === 0 && tail.trim() !== "")
+          throw failedAnswer(model, "an answer with an error", { body: tail, secrets });
         throw brokenProvider(model, "a stream that was cut off");
       }
     },
@@ -299,8 +307,9 @@ function createByteCounter(kept: readonly string[]): (start: number) => number {
   };
 }
 
-function isError({ error, object }: Chunk): boolean {
-  return Boolean(error) || object === "error";
+function isError({ error, object, choices, message, Message, msg, detail, errors }: Chunk): boolean {
+  const has_words = Boolean(message ?? Message ?? msg ?? detail ?? errors);
+  return Boolean(error) || object === "error" || (choices === undefined && has_words);
 }
 
 /** The chunks in a block of a stream. */

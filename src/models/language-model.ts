@@ -6,7 +6,6 @@ import { monotonicMs } from "../platform/clock.ts";
 import { untilTurn } from "../platform/event-loop-turn.ts";
 import { newId } from "../platform/ids.ts";
 import { fieldsOf, jsonBytes } from "../platform/json.ts";
-import { retryAfterSeconds } from "../platform/retry.ts";
 import { chunkEvent, newIdentity } from "./chunks.ts";
 import { generatedBytes } from "./generated-text.ts";
 import { knownOnly } from "./known-answers.ts";
@@ -225,6 +224,8 @@ interface SdkError {
   name?: string;
   statusCode?: unknown;
   data?: unknown;
+  /** The SDK reads errors of the usual shape only. */
+  responseBody?: string;
   responseHeaders?: Record<string, string>;
 }
 
@@ -233,10 +234,10 @@ function failureOf(
   { model, secrets }: { model: Model; secrets: readonly string[] },
   signal: AbortSignal,
 ): unknown {
-  const { name, statusCode, data, responseHeaders } = thrown as SdkError;
+  const { name, statusCode, data, responseBody, responseHeaders = {} } = thrown as SdkError;
   if (typeof statusCode === "number" && statusCode !== 200) {
-    const retry_after_s = retryAfterSeconds(responseHeaders?.["retry-after"]);
-    return failureOfStatus({ status: statusCode, body: data, retry_after_s, secrets }, model);
+    const body = responseBody ?? data;
+    return failureOfStatus({ status: statusCode, body, headers: responseHeaders, secrets }, model);
   }
   if (REFUSED_HERE.has(name ?? "")) {
     return errors.invalidValue(

@@ -3,7 +3,6 @@ import type { ChatRequest, ChatResponse } from "../contract/completions.ts";
 import { errors } from "../errors.ts";
 import { monotonicMs } from "../platform/clock.ts";
 import { isTooDeep, jsonBytes } from "../platform/json.ts";
-import { retryAfterSeconds } from "../platform/retry.ts";
 import { isFailedAnswer, reshapeAnswer } from "./answer-shape.ts";
 import { createEventRelay } from "./event-relay.ts";
 import { generatedBytes } from "./generated-text.ts";
@@ -54,8 +53,7 @@ export function createOpenAiCompatible(settings: { base_url: string; api_key: st
     });
     if (answer.status === 200) return answer;
     const text = await readText(answer, MAX_ERROR_BYTES).catch(() => "");
-    const retry_after_s = retryAfterSeconds(answer.headers["retry-after"]);
-    throw failureOfStatus({ status: answer.status, body: parsedOrNull(text), retry_after_s, secrets }, request.model);
+    throw failureOfStatus({ status: answer.status, body: text, headers: answer.headers, secrets }, request.model);
   }
 
   return {
@@ -110,6 +108,9 @@ function completionOf(answer: unknown, request: ProviderRequest, { onDisbelieved
   const { model } = request;
   const response = answer as (ChatResponse & { error?: unknown }) | null;
   const choices: unknown = response?.choices;
+  if (isObject(answer) && (!Array.isArray(choices) || Boolean(answer.error))) {
+    throw failedAnswer(model, "an answer with an error", { body: answer, secrets });
+  }
   if (response == null || !Array.isArray(choices) || choices.length === 0 || !choices.every(isReadable)) {
     throw brokenProvider(model, "an answer that is no completion");
   }

@@ -1,4 +1,7 @@
 import { errors, PurserError } from "../errors.ts";
+import { retryAfterSeconds } from "../platform/retry.ts";
+import { saysTooLong } from "./dialects.ts";
+import { type ErrorFields, errorFields } from "./error-fields.ts";
 import type { Model } from "./models.types.ts";
 
 /**
@@ -6,7 +9,6 @@ import type { Model } from "./models.types.ts";
  * sent the request, without keys. The log gets the status and the code only, because messages may quote prompts.
  */
 
-const CONTEXT_LENGTH = /context.?length|context.?window|maximum context|too long|too many (input )?tokens/i;
 /** A request field in `error.param` of a provider. Other values are not repeated. */
 const FIELD_NAME = /^[A-Za-z_][A-Za-z0-9_]*(\[\d{1,4}\]|\.[A-Za-z_][A-Za-z0-9_]*){0,8}$/;
 
@@ -47,6 +49,9 @@ const LONG = /[\w*-]{20,}/g;
 /** A shorter key is a placeholder such as EMPTY or none, which is also a word of messages. */
 const MIN_KEY_CHARACTERS = 8;
 
+/** Codes and types of a provider at its limit. */
+const BUSY = /rate.?limit|too.?many.?requests|resource.?exhausted|overloaded|unavailable/i;
+
 /** What the provider said of its error. */
 export interface ProviderError {
   status: number;
@@ -54,12 +59,13 @@ export interface ProviderError {
   message: string | null;
 }
 
-/** A provider's answer that is not a completion. Only the code and the field name in `body` are read. */
+/** A provider's answer that is not a completion. */
 export interface Refusal {
   status: number;
+  /** A text, or what was read from it. */
   body: unknown;
-  /** The seconds of the Retry-After header, if any. */
-  retry_after_s: number | undefined;
+  /** In lower case. Absent: unknown. */
+  headers?: Readonly<Record<string, string | string[] | undefined>>;
   /** Texts that no caller may see, from `secretsOf`. */
   secrets: readonly string[];
 }
@@ -75,18 +81,36 @@ export function secretsOf({ api_key, base_url }: { api_key: string | null; base_
 
 /** The failure for an HTTP status other than 200. `main`: the field with the prompt. */
 export function failureOfStatus(refused: Refusal, model: Model, main: "messages" | "input" = "messages"): PurserError {
-  const provider = providerError(refused, model);
-  return withProvider(failureInOurWords(refused, { model, main, code: provider.code }), provider);
-}
-
-function withProvider(failure: PurserError, provider: ProviderError): PurserError {
+  const fields = errorFields(refused.body);
+  const provider = providerError(refused, fields, model);
+  const failure = failureInOurWords(refused, { model, main, fields, code: provider.code });
   return failure.with({ metadata: { ...failure.shape.metadata, provider } });
 }
 
-function providerError({ status, body, secrets }: Refusal, { provider_model }: Model): ProviderError {
-  const { code, type, message } = errorFields(body);
+/**
+ * The failure that a provider reports in an answer of status 200: in a body, or in an event of a stream. A prompt that is
+ * too long and a limit count as with their own status; everything else is a broken answer.
+ */
+export function failedAnswer(
+  model: Model,
+  detail: string,
+  { body, secrets }: Pick<Refusal, "body" | "secrets">,
+): PurserError {
+  const fields = errorFields(body);
+  const is_busy = [429, 503, 529].includes(fields.status ?? 0) || BUSY.test(`${fields.type} ${fields.code}`);
+  if (is_busy || saysTooLong(fields)) return failureOfStatus({ status: fields.status ?? 429, body, secrets }, model);
+  const failure = brokenProvider(model, detail);
+  const provider = providerError({ status: 200, secrets }, fields, model);
+  return failure.with({ metadata: { ...failure.shape.metadata, provider } });
+}
+
+function providerError(
+  { status, secrets }: Pick<Refusal, "status" | "secrets">,
+  { codes, message }: ErrorFields,
+  { provider_model }: Model,
+): ProviderError {
   const shown = (text: string) => withoutKeys(text, { provider_model, secrets });
-  const named = [code, type].find((text) => CODE.test(text) && shown(text) === text) ?? null;
+  const named = codes.find((text) => CODE.test(text) && shown(text) === text) ?? null;
   return { status, code: named, message: message === "" ? null : shown(message).slice(0, MAX_SHOWN) };
 }
 
@@ -107,12 +131,17 @@ function withoutKeys(
 }
 
 function failureInOurWords(
-  { status, body, retry_after_s }: Refusal,
-  { model, main, code }: { model: Model; main: "messages" | "input"; code: string | null },
+  { status, headers = {} }: Refusal,
+  { model, main, fields, code }: { model: Model; main: "messages" | "input"; fields: ErrorFields; code: string | null },
 ): PurserError {
   const cause = new Error(`provider ${model.owned_by} answered ${status}${code === null ? "" : ` ${code}`}`);
+  const retry_after_s = waitSeconds(headers, fields);
+  // llama.cpp and gateways say so with a status of the server's own failures.
+  if (![401, 403, 404].includes(status) && saysTooLong(fields)) {
+    return errors.contextLengthExceeded(model.context_window, main);
+  }
   if (status === 408 || status === 504) return errors.upstreamTimeout();
-  if (status === 400 || status === 413 || status === 422) return refusal(body, model, main);
+  if (status === 400 || status === 413 || status === 422) return refusal(fields, model);
   if (status === 401 || status === 403) {
     return errors.upstream(
       "The model's provider refused this service. Use another model, and tell the operator.",
@@ -142,14 +171,6 @@ export function brokenProvider(model: Model, detail: string): PurserError {
   return errors.upstream("The model's provider did not give a usable answer. Retry, or use another model.", cause);
 }
 
-/** The failure when the provider says in its answer, or within its stream, that it failed. `body` has its error. */
-export function failedAnswer(model: Model, detail: string, said: Pick<Refusal, "body" | "secrets">): PurserError {
-  return withProvider(
-    brokenProvider(model, detail),
-    providerError({ ...said, status: 200, retry_after_s: undefined }, model),
-  );
-}
-
 /** The failure for any error that a request to the provider threw. An abort is passed on unchanged. */
 export function failureOfThrown(thrown: unknown, model: Model, signal: AbortSignal): unknown {
   if (thrown instanceof PurserError) return thrown;
@@ -168,11 +189,16 @@ function isTimeout(name: string | undefined): boolean {
   return name === "TimeoutError" || (name?.startsWith("UND_ERR_") === true && name.includes("TIMEOUT"));
 }
 
-function refusal(body: unknown, model: Model, main: "messages" | "input"): PurserError {
-  const { code, message, param } = errorFields(body);
-  if (code === "context_length_exceeded" || CONTEXT_LENGTH.test(message)) {
-    return errors.contextLengthExceeded(model.context_window, main);
-  }
+/** The seconds that the provider asks to wait. OpenAI and Azure name milliseconds too, Gemini only writes it in the body. */
+function waitSeconds(headers: NonNullable<Refusal["headers"]>, { retry_delay }: ErrorFields): number | undefined {
+  const in_header = retryAfterSeconds(headers["retry-after"]);
+  if (in_header !== undefined) return in_header;
+  const ms = Number(headers["retry-after-ms"] ?? Number.NaN);
+  if (Number.isFinite(ms) && ms >= 0) return Math.ceil(ms / 1_000);
+  return retryAfterSeconds(retry_delay.replace(/s$/, ""));
+}
+
+function refusal({ param, message }: ErrorFields, model: Model): PurserError {
   const named = FIELD_NAME.test(param) ? param : namedIn(message);
   return errors.invalidValue(
     named ?? undefined,
@@ -184,17 +210,4 @@ function refusal(body: unknown, model: Model, main: "messages" | "input"): Purse
 function namedIn(message: string): string | null {
   const words = message.slice(0, MAX_MESSAGE).toLowerCase();
   return SETTINGS.find((field) => words.includes(field) || words.includes(field.replaceAll("_", ""))) ?? null;
-}
-
-function errorFields(body: unknown): Record<"code" | "type" | "message" | "param", string> {
-  const error = (body as { error?: unknown } | null)?.error;
-  const fields = (typeof error === "object" && error !== null ? error : {}) as Record<string, unknown>;
-  const textOf = (value: unknown) => (typeof value === "string" ? value : "");
-  return {
-    // Google's code is the status, and its word is in `status`.
-    code: textOf(fields.code) || textOf(fields.status),
-    type: textOf(fields.type),
-    message: textOf(fields.message),
-    param: textOf(fields.param),
-  };
 }

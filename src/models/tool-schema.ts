@@ -63,11 +63,6 @@ export function adaptedSchema(
   return { parameters, note, renaming };
 }
 
-/** Whether calls with these arguments are objects, as models write them. */
-export function isObjectSchema(given: Schema): boolean {
-  return argumentsOf(given, { root: given, left: MAX_SCHEMAS }) !== null;
-}
-
 /** The text of a call's arguments after `change`. A text that is no JSON stays as it is. */
 export function changedArguments(text: string, change: (value: unknown) => unknown): string {
   if (isTooDeep(text)) return text;

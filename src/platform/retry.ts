@@ -20,7 +20,7 @@ const HTTP_DATE = /^[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT$/
  */
 export function retryAfterSeconds(header: string | string[] | undefined | null): number | undefined {
   if (typeof header !== "string") return undefined;
-  if (/^\d{1,9}$/.test(header)) return Number(header);
+  if (/^\d{1,9}(?:\.\d{1,9})?$/.test(header)) return Math.ceil(Number(header));
   const seconds = HTTP_DATE.test(header) ? (Date.parse(header) - realNowMs()) / 1_000 : Number.NaN;
   return Number.isFinite(seconds) ? Math.max(0, Math.ceil(seconds)) : undefined;
 }
