@@ -35,7 +35,7 @@ const MAX_LOOKS = 5;
 
 /** Starts the runs of agents and shows them to their users. */
 export function createAgentRuns(deps: {
-  runs: Pick<Runs, "enqueue" | "finishedRun" | "listRuns" | "getRun" | "getRunInParts" | "requestCancel">;
+  runs: Pick<Runs, "enqueue" | "finishedRun" | "listRuns" | "getRun" | "getRunInParts" | "requestCancel" | "outcomes">;
   schedules: Pick<Schedules, "occurrences">;
   ledger: Pick<Ledger, "accountStatus" | "keySpends" | "refills">;
   schedule_keys: Pick<ScheduleKeys, "judge">;
@@ -174,7 +174,12 @@ export function createAgentRuns(deps: {
       id: string,
       page: { limit: number; before: Instant | null },
     ): Promise<OccurrenceRecord[]> {
-      return schedules.occurrences(await keyOf(user_id, id), page);
+      const occurrences = await schedules.occurrences(await keyOf(user_id, id), page);
+      const outcomes = await runs.outcomes(
+        user_id,
+        occurrences.flatMap(({ run_id }) => run_id ?? []),
+      );
+      return occurrences.map((occurrence) => ({ ...occurrence, run: outcomes.get(occurrence.run_id ?? "") ?? null }));
     },
 
     /** For the tick: the content of each agent's due run. */

@@ -171,6 +171,10 @@ function addRuns(router: HttpRouter, agents: Agents): void {
     if (rest === null) return c.json(run, 200);
     return c.body(textStream(textOf(run, rest)), 200, { "Content-Type": "application/json" }) as never;
   });
+  router.openapi(runContract.getRunPrompt, async (c) => {
+    const { id, run_id } = c.req.valid("param");
+    return c.json({ messages: await agents.sentMessages(c.get("caller").user_id, id, run_id) }, 200);
+  });
   router.openapi(runContract.cancelRun, async (c) => {
     const { id, run_id } = c.req.valid("param");
     return c.json(await agents.cancelRun(c.get("caller").user_id, id, run_id), 200);

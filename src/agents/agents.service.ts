@@ -3,7 +3,7 @@ import type { AgentNames } from "../contract/agent-name.ts";
 import type { AgentChanges, AgentKey, AgentRecord, AgentVersion } from "../contract/agents.ts";
 import type { Caller } from "../contract/caller.ts";
 import { thatFit } from "../contract/common.ts";
-import type { RunDetail, RunRecord } from "../contract/runs.ts";
+import type { RunDetail, RunRecord, SentMessage } from "../contract/runs.ts";
 import type { NamedSecret } from "../contract/secrets.ts";
 import { secretsReferred, toolProblems, unjudgedTools } from "../contract/tools.ts";
 import { paramOf } from "../contract/validation.ts";
@@ -19,6 +19,7 @@ import { hasMoreRows, lockInserts } from "../platform/statements.ts";
 import type { OnPrune } from "../runs/pruning.ts";
 import type { RunFollowers } from "../runs/run-followers.ts";
 import type { Runs } from "../runs/runs.service.ts";
+import { type RunInput, sentMessages } from "../runs/transcript.ts";
 import { upcomingRuns } from "../schedules/due.ts";
 import type { NextRun, ScheduleState, Schedules } from "../schedules/schedules.service.ts";
 import { createConfigCache } from "./agent-caches.ts";
@@ -74,13 +75,14 @@ export function createAgents(deps: AgentsDeps) {
   const { db, runs, followers } = deps;
   const store = createAgentsStore(db);
   const crud = createCrud({ ...deps, store });
+  const configOf = createConfigCache(store);
   return {
     ...crud,
     ...createAgentRuns({ ...deps, find: crud.find }),
     ...createWaitingSchedules({ ...deps, store }),
     ...createRetention({ ...deps, store, keep_days: deps.keep_runs_days }),
     /** The configuration of a version; absent when the agent was deleted. */
-    configOf: createConfigCache(store),
+    configOf,
     /** The agents that can be named as a model, the newest first. */
     async asModels(user_id: string) {
       const active = await store.active(user_id, USER_ROWS.agents);
@@ -99,6 +101,14 @@ export function createAgents(deps: AgentsDeps) {
       if (found === undefined) throw errors.notFound("This run");
       const { id } = await crud.find(user_id, found.run.agent_id);
       return runs.getRun({ user_id, agent_id: id }, run_id);
+    },
+    /** The messages that a run began with. 404. */
+    async sentMessages(user_id: string, id: string, run_id: string): Promise<SentMessage[]> {
+      const agent = await crud.find(user_id, id);
+      const found = isUuid(run_id) ? (await runs.begunRuns(user_id, [run_id])).get(run_id) : undefined;
+      if (found?.run.agent_id !== agent.id) throw errors.notFound("This run");
+      const config = await configOf({ user_id, agent_id: agent.id, version: found.run.agent_version });
+      return sentMessages(config, found.input as Partial<RunInput>);
     },
     unfinishedRun: runs.unfinishedRun,
     /** The latest runs of all of the user's agents, newest first. Deleted agents have no records. */

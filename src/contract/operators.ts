@@ -90,6 +90,7 @@ export const actSchema = z
     what: z.enum(ACTS),
     target: z.object({ type: z.string(), id: z.string().nullable() }),
     user_id: uuidSchema.nullable().openapi({ description: "the user whom the act concerns" }),
+    user_email: z.string().nullable().openapi({ description: "the user's present address; null once erased" }),
     before: stateSchema,
     after: stateSchema.openapi({ description: "an e-mail address is null once its user is erased" }),
     reason: z.string().nullable(),

@@ -114,6 +114,9 @@ export const runDetailSchema = runSchema
   .openapi("RunDetail");
 export type RunDetail = z.infer<typeof runDetailSchema>;
 
+/** A message that a run began with, as text. */
+const sentMessageSchema = z.object({ role: z.string(), content: z.string().nullable() }).openapi("SentMessage");
+export type SentMessage = z.infer<typeof sentMessageSchema>;
 const ofRun = { run_id: uuidSchema };
 /** The data of a run's events. The event's name tells which one it is. */
 const runEventSchema = z
@@ -213,6 +216,18 @@ export const getRun = createRoute({
   ...needs("agents:read"),
   request: { params: runParams },
   responses: { 200: json(runDetailSchema, "the run"), ...failures(403, 404) },
+});
+
+export const getRunPrompt = createRoute({
+  method: "get",
+  path: "/api/v1/agents/{id}/runs/{run_id}/prompt",
+  tags,
+  summary: "The messages that the run began with, as text",
+  description:
+    "The instructions of the agent's version (role system), then the run_prompt or the chat's own messages. Messages that are not kept are left out.",
+  ...needs("agents:read"),
+  request: { params: runParams },
+  responses: { 200: json(z.object({ messages: z.array(sentMessageSchema) }), "the messages"), ...failures(403, 404) },
 });
 
 export const cancelRun = createRoute({

@@ -2,6 +2,7 @@ import { createRoute, z } from "@hono/zod-openapi";
 import { WEEKDAYS } from "../constants.ts";
 import { needs } from "./caller.ts";
 import { failures, instantSchema, json, listQuerySchema, nextCursorSchema, uuidSchema } from "./common.ts";
+import { runSchema } from "./runs.ts";
 
 /** Schedules and their occurrences: contract 6. The schedule itself is set through the agent's fields. */
 
@@ -31,6 +32,10 @@ const occurrenceSchema = z
         "in words for its owner: why it was late, skipped (since when it is paused and why, which run was still going) or missed",
     }),
     run_id: uuidSchema.nullable(),
+    run: runSchema
+      .pick({ status: true, has_errors: true })
+      .nullable()
+      .openapi({ description: "what became of its run; null without one, and once the run is deleted" }),
     recorded_at: instantSchema,
   })
   .openapi("Occurrence");

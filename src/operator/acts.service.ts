@@ -110,7 +110,7 @@ function shownState(state: Record<string, unknown> | null, email: string | null)
 const COLUMNS = ["seq", "id", "at", "key_id", "operator", "what", "target_type", "target_id", "user_id"] as const;
 
 /** The header line of an export of acts. */
-export const actsHead = csvLine([...COLUMNS, "before", "after", "reason", "request_id", "hash"]);
+export const actsHead = csvLine([...COLUMNS, "before", "after", "reason", "request_id", "hash", "user_email"]);
 
 /** Acts as lines of CSV. */
 export function actLines(acts: readonly ActRecord[]): string {
@@ -118,7 +118,7 @@ export function actLines(acts: readonly ActRecord[]): string {
   const lines = acts.map(({ who, target, before, after, ...act }) => {
     const states = [before, after].map((state) => (state === null ? null : JSON.stringify(state)));
     const about = [act.seq, act.id, act.at, who.key_id, who.name, act.what, target.type, target.id, act.user_id];
-    return csvLine([...about, ...states, act.reason, act.request_id, act.hash].map(cell));
+    return csvLine([...about, ...states, act.reason, act.request_id, act.hash, act.user_email].map(cell));
   });
   return lines.join("");
 }

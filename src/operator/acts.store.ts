@@ -20,9 +20,14 @@ export interface ActRow {
   /** null: the act has no address, or its user was erased. */
   email_before: string | null;
   email_after: string | null;
+  /** The present address of the user; null: no user, or an erased one. */
+  user_email: string | null;
 }
 
-export type NewAct = Omit<ActRow, "seq" | "hash" | "email_before" | "email_after" | "before" | "after"> & {
+export type NewAct = Omit<
+  ActRow,
+  "seq" | "hash" | "email_before" | "email_after" | "user_email" | "before" | "after"
+> & {
   before: string | null;
   after: string | null;
 };
@@ -59,8 +64,8 @@ export function createActsStore(db: Db) {
     return db.query<ActRow>({
       text: `select a.seq, a.id, a.operator_id, a.operator_name, a.what, a.target_type, a.target_id, a.user_id,
           a.before, a.after, a.reason, a.request_id, a.created_at, encode(a.hash, 'hex') as hash,
-          m.email_before, m.email_after
-        from operator_act a left join operator_act_email m on m.seq = a.seq
+          m.email_before, m.email_after, u.email as user_email
+        from operator_act a left join operator_act_email m on m.seq = a.seq left join users u on u.id = a.user_id
         where ${conditions()} order by a.seq ${page.order} limit $1`,
       values,
     });

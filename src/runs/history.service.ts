@@ -137,6 +137,14 @@ export function createHistory({ db, clock, signals, batch_limit }: HistoryDeps) 
     },
     /** The unfinished run that the request with this id began; null if there is none. */
     unfinishedRun: (user_id: string, request_id: string) => history.selectUnfinished(db, user_id, request_id),
+    /** What became of runs, by id. Deleted runs are absent. */
+    async outcomes(
+      user_id: string,
+      run_ids: readonly string[],
+    ): Promise<Map<string, Pick<RunRecord, "status" | "has_errors">>> {
+      const rows = run_ids.length === 0 ? [] : await history.selectOutcomes(db, user_id, run_ids);
+      return new Map(rows.map(({ id, status, has_errors }) => [id, { status, has_errors }]));
+    },
     /** The approximate sizes of runs with their steps, in bytes, by id. */
     async sizes(user_id: string, run_ids: readonly string[]): Promise<Map<string, number>> {
       return new Map((await progress.selectSizes(db, user_id, run_ids)).map(({ id, bytes }) => [id, bytes]));

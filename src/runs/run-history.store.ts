@@ -62,6 +62,15 @@ export async function selectAllRuns(
   return sql.query<RunRow>({ text, values });
 }
 
+/** What became of these runs. */
+export async function selectOutcomes(sql: Sql, user_id: string, run_ids: readonly string[]) {
+  return sql.query<Pick<RunRow, "id" | "status"> & { has_errors: boolean }>({
+    name: "run_outcomes",
+    text: `select id, status, (${HAS_ERRORS}) as has_errors from run where user_id = $1 and id = any($2::uuid[])`,
+    values: [user_id, run_ids],
+  });
+}
+
 /** The versions of an agent that its unfinished runs pin. */
 export async function selectPinnedVersions(sql: Sql, { user_id, agent_id }: AgentKey): Promise<number[]> {
   const rows = await sql.query<{ version: number }>({

@@ -1,7 +1,7 @@
 import type { AgentRecord } from "../contract/agents.ts";
 import type { ChatMessage, FinishReason, FunctionTool, ToolCall, ToolChoice } from "../contract/completions.ts";
 import type { KeyTerms } from "../contract/key-terms.ts";
-import type { StepRecord } from "../contract/runs.ts";
+import type { SentMessage, StepRecord } from "../contract/runs.ts";
 import type { ToolsConfig } from "../contract/tools.ts";
 import type { Picture } from "../tools/tools.types.ts";
 
@@ -81,6 +81,27 @@ export function transcript(
   }
   messages.push(...picturesMessage(pictures));
   return messages;
+}
+
+/** Characters of a message that are shown. */
+const SHOWN_CHARACTERS = 100_000;
+
+/** The messages that a run began with, as text for its owner. A run that ended without cost keeps only its task. */
+export function sentMessages(config: RunConfig | undefined, { messages }: Partial<RunInput>): SentMessage[] {
+  const instructions = config?.system_prompt ?? null;
+  const task = config?.run_prompt ?? null;
+  const own = messages === null ? (task === null ? [] : [{ role: "user", content: task }]) : (messages ?? []);
+  const sent = [...(instructions === null ? [] : [{ role: "system", content: instructions }]), ...own];
+  return sent.map(({ role, content }) => ({ role, content: shownText(content) }));
+}
+
+function shownText(content: ChatMessage["content"]): string | null {
+  if (content == null) return null;
+  const parts =
+    typeof content === "string"
+      ? [content]
+      : content.map((part) => (part.type === "text" ? String(part.text) : `[${part.type}]`));
+  return parts.join("\n").slice(0, SHOWN_CHARACTERS).toWellFormed();
 }
 
 /** The safety layer cannot read pictures, so the model is told that they are data. */

@@ -214,7 +214,7 @@ export async function selectNextDue(sql: Sql, until: Instant): Promise<Instant |
   return row?.at ?? null;
 }
 
-export interface OccurrenceRow extends Omit<OccurrenceRecord, "scheduled_for" | "status"> {
+export interface OccurrenceRow extends Omit<OccurrenceRecord, "scheduled_for" | "status" | "run"> {
   user_id: string;
   agent_id: string;
 }
@@ -236,8 +236,8 @@ export async function selectOccurrences(
   sql: Sql,
   agent: AgentKey,
   page: { limit: number; before: Instant | null },
-): Promise<OccurrenceRecord[]> {
-  return sql.query<OccurrenceRecord>({
+): Promise<Omit<OccurrenceRecord, "run">[]> {
+  return sql.query({
     name: "occurrence_list",
     text: `select at, state, at as scheduled_for, state as status, reason, run_id, recorded_at from occurrence
       where user_id = $1 and agent_id = $2 and ($3::timestamptz is null or at < $3) order by at desc limit $4`,

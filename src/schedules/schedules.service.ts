@@ -1,5 +1,4 @@
 import type { AgentKey } from "../contract/agents.ts";
-import type { OccurrenceRecord } from "../contract/schedules.ts";
 import type { Clock } from "../platform/clock.ts";
 import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
 import { nextRun, type ScheduleSpec } from "./next-run.ts";
@@ -77,7 +76,7 @@ export function createSchedules(deps: { db: Db; clock: Clock; notify(event: Sche
     nextRuns: (user_id: string, page: Parameters<typeof scheduleStore.selectNextRuns>[2]) =>
       scheduleStore.selectNextRuns(db, user_id, page),
     /** The agent's occurrences, newest first; `before` is the `at` of the last one of the page before. */
-    occurrences: (agent: AgentKey, page: { limit: number; before: Instant | null }): Promise<OccurrenceRecord[]> =>
+    occurrences: (agent: AgentKey, page: { limit: number; before: Instant | null }) =>
       scheduleStore.selectOccurrences(db, agent, page),
     /** Deletes the agent's schedule and its occurrences. */
     forgetAgent: (tx: Tx, agent: AgentKey): Promise<void> => scheduleStore.deleteSchedule(tx, agent),

@@ -3,7 +3,7 @@ import { beforeEach, expect, test } from "vitest";
 import { useLab } from "../support/lab.ts";
 import { runSql } from "../support/postgres-server.ts";
 import type { Client } from "../support/service.ts";
-import { completion, hanging } from "../support/upstream.ts";
+import { completion, hanging, json } from "../support/upstream.ts";
 
 // Lists of runs and occurrences, and waiting for a run: contract 2 and 6.
 
@@ -113,4 +113,46 @@ test("a run with many steps is answered whole, as one with few", async () => {
   expect((await user.get(`/api/v1/agents/${randomUUID()}/runs/${short.id}`)).status).toBe(404);
   const stranger = await lab.service.newUser();
   expect((await stranger.get(address)).status).toBe(404);
+});
+
+test("each past due time tells what became of its run", async () => {
+  await setClock("2026-03-04T10:00:00Z");
+  lab.upstream.answer(json({ error: { message: "no" } }, 400));
+  await setClock("2026-03-05T10:00:00Z");
+  const { occurrences } = (await user.get(`${agent}/occurrences`)).body;
+  expect(occurrences.map(({ state, run }: { state: string; run: object | null }) => [state, run])).toEqual([
+    ["run", { status: "failed", has_errors: true }],
+    ["run", { status: "succeeded", has_errors: false }],
+  ]);
+});
+
+test("a run shows its owner the instructions and the messages that it began with", async () => {
+  const promptOf = async (run_id: string, by: Pick<Client, "get"> = user) => by.get(`${agent}/runs/${run_id}/prompt`);
+  await user.request("PUT", agent, { system_prompt: "You scout." });
+  const { id } = (await runNow(30)).body;
+  const sent = [
+    { role: "system", content: "You scout." },
+    { role: "user", content: "Go." },
+  ];
+  expect((await promptOf(id)).body).toEqual({ messages: sent });
+  await user.request("PUT", agent, { system_prompt: null, run_prompt: "Stay." });
+  expect((await promptOf(id)).body).toEqual({ messages: sent });
+
+  const own = await user.post(`${agent}/runs`, { run_prompt: "Look." }, { Prefer: "wait=30" });
+  expect((await promptOf(own.body.id)).body).toEqual({ messages: [{ role: "user", content: "Look." }] });
+
+  lab.upstream.answer(json({ error: { message: "no" } }, 400));
+  const failed = (await runNow(30)).body;
+  expect(failed.status).toBe("failed");
+  expect((await promptOf(failed.id)).body).toEqual({ messages: [{ role: "user", content: "Stay." }] });
+
+  lab.upstream.answer(completion());
+  const turn = { messages: [{ role: "user", content: "Hello?" }], thread_id: "t" };
+  const { run_id } = (await user.post(`${agent}/chat`, turn)).body;
+  const again = await user.post(`${agent}/chat`, { ...turn, messages: [{ role: "user", content: "And?" }] });
+  expect((await promptOf(run_id)).body).toEqual({ messages: [{ role: "user", content: "Hello?" }] });
+  expect((await promptOf(again.body.run_id)).body).toEqual({ messages: [{ role: "user", content: "And?" }] });
+
+  expect((await promptOf(id, await lab.service.newUser())).status).toBe(404);
+  expect((await promptOf(randomUUID())).status).toBe(404);
 });

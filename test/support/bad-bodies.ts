@@ -151,6 +151,7 @@ export const BODIES: Record<string, BodyRow> = {
     bad: [...agentFields, [{ model_id: null }, "missing_field", "model_id"]],
   },
   "POST /api/v1/agents/{id}/runs": { valid: {}, bad: [] },
+  "POST /api/v1/agents/{id}/resume": { valid: {}, bad: [] },
   "POST /api/v1/agents/{id}/runs/{run_id}/cancel": { valid: {}, bad: [] },
   "POST /api/v1/agents/{id}/chat": {
     valid: message({}),

@@ -1,9 +1,10 @@
 -- A run that failed or was cancelled, and cost nothing, loses the conversation of its request when it ends: up to 32 MB
--- without a payment, which no answer shows. The input of a due run stays, because it is small and decides what becomes of
+-- without a payment. The input of a due run stays, because it is small and decides what becomes of
 -- the schedule.
 create or replace function forget_unpaid_input() returns trigger language plpgsql as $$
 begin
-  new.input := new.input - array['messages', 'tools', 'tool_choice', 'allowed_models', 'labels'];
+  new.input := new.input - array['tools', 'tool_choice', 'allowed_models', 'labels']
+    - case when new.input->'messages' = 'null' then '' else 'messages' end;
   return new;
 end $$;
 
