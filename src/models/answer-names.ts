@@ -1,8 +1,8 @@
 import { fieldsOf, isJsonObject } from "../platform/json.ts";
+import { changedArguments } from "../platform/tool-schema.ts";
 import { objectsIn } from "./answer-shape.ts";
 import { CALLS, payloadOf } from "./event-relay.ts";
 import type { CallersNames } from "./models.types.ts";
-import { changedArguments } from "./tool-schema.ts";
 
 /** Puts the caller's own ids and names of arguments into an answer. */
 

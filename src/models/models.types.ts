@@ -1,8 +1,8 @@
 import type { ChatRequest, ChatResponse } from "../contract/completions.ts";
 import type { EmbeddingInput } from "../contract/embeddings.ts";
 import type { Instant } from "../platform/db.ts";
+import type { Renaming } from "../platform/tool-schema.ts";
 import type { ProviderKind, ProviderSettings } from "./providers.ts";
-import type { Renaming } from "./tool-schema.ts";
 
 /** The quality class of a model, for `auto`. */
 export type Tier = "economy" | "standard" | "premium";

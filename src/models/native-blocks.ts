@@ -1,7 +1,7 @@
 import { fieldsOf, isJsonObject } from "../platform/json.ts";
 import { mediaTypeOf, usualDataUrl } from "../platform/media-type.ts";
+import { adaptedSchema, type Renaming } from "../platform/tool-schema.ts";
 import type { RequestDialect } from "./dialects.ts";
-import { adaptedSchema, type Renaming } from "./tool-schema.ts";
 
 /**
  * The caller's own blocks and items, for a provider with the same API, in its dialect: what the provider would reject is

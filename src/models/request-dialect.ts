@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import type { AnyToolCall, ChatMessage, ChatRequest, ContentPart, Tool } from "../contract/completions.ts";
 import { isJsonObject } from "../platform/json.ts";
+import { adaptedSchema, changedArguments, type Renaming } from "../platform/tool-schema.ts";
 import { createAnswerNames } from "./answer-names.ts";
 import { type RequestDialect, requestDialect, type Server } from "./dialects.ts";
 import { nameOfTool } from "./generated-text.ts";
@@ -14,7 +15,6 @@ import {
   NO_TEXT,
   withNote,
 } from "./native-blocks.ts";
-import { adaptedSchema, changedArguments, type Renaming } from "./tool-schema.ts";
 
 /**
  * Requests in the dialect of their server (`dialects.ts`), and the caller's own ids and names of arguments in its

@@ -122,11 +122,13 @@ export function setUpOf<Step extends Pick<PastStep, "type">>(steps: readonly Ste
 }
 
 function missingTools(steps: readonly PastStep[]): string[] {
-  return setUpOf(steps).flatMap(({ name, error }) =>
-    error === null
-      ? []
-      : `The tools of the MCP server ${name} are missing in this run: ${error.message}. Go on without them, and say what you could not do.`,
-  );
+  return setUpOf(steps).flatMap(({ name, error, result }) => {
+    if (error !== null) {
+      return `The tools of the MCP server ${name} are missing in this run: ${error.message}. Go on without them, and say what you could not do.`;
+    }
+    if (typeof result !== "string") return [];
+    return `Some tools of the MCP server ${name} are left out in this run: ${result}. Go on without them, and say what you could not do.`;
+  });
 }
 
 /** The tool calls that a model step requests. */

@@ -4,7 +4,7 @@ import { errors } from "../errors.ts";
 import { leakIn } from "./credentials.ts";
 import { type ArgumentHeader, argumentHeaders } from "./mcp-headers.ts";
 import { mcpToolName } from "./mcp-names.ts";
-import { type ListedTool, safeTool } from "./mcp-schema.ts";
+import { type LeftOutTool, type ListedTool, safeTool } from "./mcp-schema.ts";
 import type { createMcpSessions, McpAccess } from "./mcp-session.ts";
 import type { OperationRequest } from "./mcp-traffic.ts";
 import type { ToolDeps } from "./tool.ts";
@@ -36,8 +36,8 @@ export interface KnownTool extends ListedTool {
 /** A server's tools. `failure` is the reason why the server could not be asked, and then there are no tools. */
 export interface Listing {
   readonly tools: readonly KnownTool[];
-  /** Tools that the owner allows and the model does not get: without a name, unsafe, too large, or too many. */
-  readonly left_out: number;
+  /** Tools that the owner allows and the model does not get. */
+  readonly left_out: readonly LeftOutTool[];
   readonly failure: ToolResult | null;
 }
 
@@ -59,26 +59,37 @@ export async function listTools(server: McpServer, run: RunRef, deps: ToolDeps &
     if (error?.code === "secret_reflected") throw errors.secretReflected(error.message);
     // The run's step has the message. It names the server and its path, which may hold a key.
     deps.log.warn({ run_id: run.run_id, code: error?.code }, "an MCP server has no tools now");
-    return { tools: [], left_out: 0, failure: asked };
+    return { tools: [], left_out: [], failure: asked };
   }
   const { listed, credentials } = asked;
   const { nameless } = listed;
   const wanted = listed.tools.filter(({ name }) => server.tools?.includes(name) ?? true);
   const { sanitize } = deps.sanitizer.of(run.user_id);
   const tools: KnownTool[] = [];
+  const left_out: LeftOutTool[] = Array.from({ length: nameless }, () => ({ name: null, reason: "it has no name" }));
   for (const tool of wanted.slice(0, MAX_TOOLS)) {
     const safe = await safeTool(tool, sanitize);
+    if ("reason" in safe) {
+      left_out.push(safe);
+      continue;
+    }
     // After the limit of a schema's size.
-    const headers = safe === null ? null : argumentHeaders(tool.inputSchema);
-    if (safe === null || headers === null) continue;
+    const headers = argumentHeaders(tool.inputSchema);
+    if (headers === null) {
+      left_out.push({ name: safe.name, reason: "its schema asks for headers in a way that the protocol forbids" });
+      continue;
+    }
     const { read_only_hint } = tool;
     tools.push({ ...safe, headers, read_only_hint, definition: definitionOf(server, safe) });
   }
+  for (const _ of wanted.slice(MAX_TOOLS)) {
+    left_out.push({ name: null, reason: `the server has more than ${MAX_TOOLS} tools` });
+  }
   // The safety layer joins text that the server had split, so a secret may appear only now.
-  const leak = await leakIn([JSON.stringify(tools)], { credentials, run }, deps);
+  const leak = await leakIn([JSON.stringify([tools, left_out])], { credentials, run }, deps);
   if (leak?.error?.code === "secret_reflected") throw errors.secretReflected(leak.error.message);
-  if (leak !== null) return { tools: [], left_out: 0, failure: leak };
-  return { tools, left_out: nameless + wanted.length - tools.length, failure: null };
+  if (leak !== null) return { tools: [], left_out: [], failure: leak };
+  return { tools, left_out, failure: null };
 }
 
 type Claiming = ListedTool & Pick<KnownTool, "read_only_hint">;

@@ -1,3 +1,5 @@
+import { isJsonObject } from "../platform/json.ts";
+import { isObjectSchema } from "../platform/tool-schema.ts";
 import { newMark } from "../safety/fence.ts";
 import { BUSY, type Sanitizer } from "../safety/sanitizer.ts";
 
@@ -16,7 +18,8 @@ const MAX_SCHEMA_CHARS = 10_000;
 /** Limit for the description of one parameter. */
 const MAX_PARAMETER_CHARS = 300;
 const MAX_DEPTH = 12;
-const PROPERTY_NAME = /^[\w.$:@/-]{1,64}$/;
+/** Models get other names for those that their provider does not take. */
+const ARGUMENT_NAME = /^[^\p{C}\p{Zl}\p{Zp}]{1,128}$/u;
 /** The JSON Schema keywords that define a tool's arguments. All others, titles and examples too, are left out. */
 const KEYWORDS = new Set([
   "$schema",
@@ -59,31 +62,48 @@ const TYPES = new Set<unknown>(["array", "boolean", "integer", "null", "number",
 /** In place of a description that gives instructions. Without it the tool stays usable if the layer was wrong. */
 const WITHHELD = "Its description is withheld, because the safety layer takes it for instructions to a model.";
 
+/** Why a model cannot get a tool. `name`: the server's name for it; null: it is not safe to repeat. */
+export interface LeftOutTool {
+  readonly name: string | null;
+  readonly reason: string;
+}
+
+/** The reason is a sentence of our own. */
+class SchemaError extends Error {}
+
 /**
- * A tool with safe texts: the server writes the texts, and the model reads them in every call. null for a tool whose
- * name or values give instructions, or whose schema is too large or too odd to pass on.
+ * A tool with safe texts: the server writes the texts, and the model reads them in every call. A tool whose name or values
+ * give orders, or whose schema is too large or too odd to pass on, is left out with the reason.
  */
-export async function safeTool(tool: ListedTool, judge: Judge): Promise<ListedTool | null> {
-  if (JSON.stringify(tool.inputSchema).length > MAX_SCHEMA_CHARS) return null;
-  const description = (await safeText(tool.description, MAX_DESCRIPTION_CHARS, judge)) ?? WITHHELD;
-  const schema = await safeSchema(tool.inputSchema, judge, 0);
-  // The server also writes the names and enum values in the schema and the tool's own name. They cannot be changed,
-  // since calls repeat them: a tool with an unsafe name or value is left out.
-  const written = JSON.stringify(schema);
-  if (schema === null || (await safeText(written, MAX_SCHEMA_CHARS, judge)) !== written) return null;
-  if ((await safeText(tool.name.replaceAll(/[_.:/-]+/g, " "), MAX_DESCRIPTION_CHARS, judge)) === null) return null;
-  return { name: tool.name, description, inputSchema: { ...(schema as Record<string, unknown>), type: "object" } };
+export async function safeTool(tool: ListedTool, judge: Judge): Promise<ListedTool | LeftOutTool> {
+  const { inputSchema } = tool;
+  const is_safe = (await safeText(tool.name.replaceAll(/[_.:/-]+/g, " "), MAX_DESCRIPTION_CHARS, judge)) !== null;
+  const leftOut = (reason: string) => ({ name: is_safe ? tool.name : null, reason });
+  if (!is_safe) return leftOut("its name gives orders to a model");
+  if (JSON.stringify(inputSchema).length > MAX_SCHEMA_CHARS) {
+    return leftOut(`its schema has more than ${MAX_SCHEMA_CHARS} characters`);
+  }
+  if (!isObjectSchema(inputSchema)) return leftOut("its arguments are no object");
+  try {
+    const schema = await safeSchema(inputSchema, judge, 0);
+    // The server also writes the names and values in the schema. They cannot be changed, since calls repeat them.
+    const written = JSON.stringify(schema);
+    if ((await safeText(written, MAX_SCHEMA_CHARS, judge)) !== written) {
+      return leftOut("a name or a value in its schema gives orders to a model, or has hidden characters");
+    }
+    const description = (await safeText(tool.description, MAX_DESCRIPTION_CHARS, judge)) ?? WITHHELD;
+    return { name: tool.name, description, inputSchema: { ...(schema as Record<string, unknown>), type: "object" } };
+  } catch (error) {
+    if (error instanceof SchemaError) return leftOut(error.message);
+    throw error;
+  }
 }
 
 async function safeSchema(node: unknown, judge: Judge, depth: number): Promise<unknown> {
-  if (depth > MAX_DEPTH) return null;
+  if (depth > MAX_DEPTH) throw new SchemaError(`its schema has more than ${MAX_DEPTH} levels`);
   if (Array.isArray(node)) {
     const items: unknown[] = [];
-    for (const each of node) {
-      const item = await safeSchema(each, judge, depth + 1);
-      if (item === null) return null;
-      items.push(item);
-    }
+    for (const each of node) items.push(await safeSchema(each, judge, depth + 1));
     return items;
   }
   if (node === null || typeof node !== "object") return node;
@@ -96,9 +116,8 @@ async function safeSchema(node: unknown, judge: Judge, depth: number): Promise<u
       // Some servers write null for a keyword that they leave out.
       if (key === "const") entries.push([key, null]);
     } else if (KEYWORDS.has(key) && isWellFormed(key, value)) {
-      const safe = await (NAMING.has(key) ? safeNames(value, judge, depth) : safeValue(key, value, judge, depth));
-      if (safe === null) return null;
-      entries.push([key, safe]);
+      const safe = NAMING.has(key) ? safeNames(value, judge, depth) : safeValue(key, value, judge, depth);
+      entries.push([key, await safe]);
     }
   }
   return Object.fromEntries(entries);
@@ -128,13 +147,34 @@ function isWellFormed(key: string, value: unknown): boolean {
     case "then":
     case "else":
       return isSchema(value);
+    case "properties":
+    case "$defs":
+    case "definitions":
+      return isJsonObject(value);
+    case "minimum":
+    case "maximum":
+    case "exclusiveMinimum":
+    case "exclusiveMaximum":
+    case "multipleOf":
+    case "minLength":
+    case "maxLength":
+    case "minItems":
+    case "maxItems":
+      return typeof value === "number";
+    case "uniqueItems":
+      return typeof value === "boolean";
+    case "$schema":
+    case "$ref":
+    case "$anchor":
+    case "format":
+      return typeof value === "string";
     default:
       return true;
   }
 }
 
 function isSchema(value: unknown): boolean {
-  return typeof value === "boolean" || (typeof value === "object" && value !== null && !Array.isArray(value));
+  return typeof value === "boolean" || isJsonObject(value);
 }
 
 /** The values of `enum` and similar keywords are data, not schemas. */
@@ -143,13 +183,12 @@ async function safeValue(key: string, value: unknown, judge: Judge, depth: numbe
 }
 
 async function safeNames(value: unknown, judge: Judge, depth: number): Promise<unknown> {
-  if (value === null || typeof value !== "object" || Array.isArray(value)) return null;
   const entries: [string, unknown][] = [];
-  for (const [name, schema] of Object.entries(value)) {
-    const known = isSchema(schema) ? schema : {};
-    const safe = PROPERTY_NAME.test(name) ? await safeSchema(known, judge, depth + 2) : null;
-    if (safe === null) return null;
-    entries.push([name, safe]);
+  for (const [name, schema] of Object.entries(value as object)) {
+    if (!ARGUMENT_NAME.test(name)) {
+      throw new SchemaError("an argument's name is empty, has over 128 characters or hidden ones");
+    }
+    entries.push([name, await safeSchema(isSchema(schema) ? schema : {}, judge, depth + 2)]);
   }
   return Object.fromEntries(entries);
 }

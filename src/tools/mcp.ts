@@ -8,11 +8,13 @@ import { headersOf } from "./mcp-headers.ts";
 import { type KnownTool, type Listing, listTools, type Use } from "./mcp-listing.ts";
 import { effectsOf, isMcpName, serverOf } from "./mcp-names.ts";
 import { type CallAnswer, callAnswerSchema, resultOf } from "./mcp-result.ts";
+import type { LeftOutTool } from "./mcp-schema.ts";
 import { createMcpSessions } from "./mcp-session.ts";
 import type { OperationRequest } from "./mcp-traffic.ts";
 import type { RunningTool, Tool, ToolDeps } from "./tool.ts";
 import {
   failedCall,
+  type LeftOutTools,
   type RunRef,
   type ToolCall,
   type ToolResult,
@@ -24,6 +26,8 @@ import {
 const LISTED_MS = 300_000;
 const FAILED_MS = 30_000;
 const LISTINGS_KEPT = 500;
+/** The most tools that are named for one reason. */
+const MAX_NAMED = 10;
 const CALL_SECONDS = 60;
 /** Limit for all answers to one call. */
 const CALL_BYTES = 2_000_000;
@@ -100,6 +104,18 @@ function createMcpTools(deps: ToolDeps): RunningTool<McpSettings, Record<string,
       return (await Promise.all(asked)).flat();
     },
 
+    /** The servers some of whose tools the model does not get, with the reasons. */
+    async leftOutTools({ servers = [] }, run, signal) {
+      const asked = servers.map(async (server): Promise<LeftOutTools[]> => {
+        const { left_out } = await awaitedListing(server, run, signal).catch((error: Error & { code?: string }) => {
+          if (error.code === "secret_reflected") return { left_out: [] };
+          throw error;
+        });
+        return left_out.length === 0 ? [] : [{ name: server.name, text: textOfLeftOut(left_out) }];
+      });
+      return (await Promise.all(asked)).flat();
+    },
+
     async call(given, call, settings) {
       const server = serverOf(settings, call.name);
       if (server === undefined) return unknownTool(call.name);
@@ -134,9 +150,22 @@ function createMcpTools(deps: ToolDeps): RunningTool<McpSettings, Record<string,
         const effects = effectsOf(server, definition.function.name);
         return { name, description, read_only_hint, effects };
       });
-      return { tools: shown, left_out };
+      return { tools: shown, left_out: left_out.length };
     },
   };
+}
+
+/** Which tools are left out, and why. Tools with the same reason are named together. */
+function textOfLeftOut(left_out: readonly LeftOutTool[]): string {
+  const by_reason = [...Map.groupBy(left_out, ({ reason }) => reason)];
+  return by_reason
+    .map(([reason, tools]) => {
+      const names = tools.flatMap(({ name }) => name ?? []).slice(0, MAX_NAMED);
+      const others = tools.length - names.length;
+      const unnamed = others === 0 ? [] : [names.length === 0 ? `${others} of its tools` : `${others} others`];
+      return `${[...names, ...unnamed].join(", ")} (${reason})`;
+    })
+    .join("; ");
 }
 
 /** The step of a call that outside content could have asked for. It says how the owner can allow the call. */

@@ -5,7 +5,15 @@ import type { Log } from "../platform/log.ts";
 import type { Outbound } from "../platform/outbound.ts";
 import type { CredentialsDeps } from "./credentials.ts";
 import type { SafetyDeps } from "./safe-answer.ts";
-import type { RunRef, ServerTools, ToolCall, ToolDefinition, ToolResult, UnusableServer } from "./tools.types.ts";
+import type {
+  LeftOutTools,
+  RunRef,
+  ServerTools,
+  ToolCall,
+  ToolDefinition,
+  ToolResult,
+  UnusableServer,
+} from "./tools.types.ts";
 import type { AgentRef, WebhookKeys } from "./webhook-keys.service.ts";
 
 /**
@@ -49,6 +57,8 @@ export interface RunningTool<Settings = unknown, Arguments = unknown> {
   call(given: Arguments, call: ToolCall, settings: Settings): Promise<ToolResult>;
   /** The servers that cannot be used now. Throws when `signal` is aborted. */
   unusableServers?(settings: Settings, run: RunRef, signal: AbortSignal): Promise<UnusableServer[]>;
+  /** The servers some of whose tools no model can get. Throws when `signal` is aborted. */
+  leftOutTools?(settings: Settings, run: RunRef, signal: AbortSignal): Promise<LeftOutTools[]>;
   /**
    * The tools of the server with this name, asked for now; null: the settings name no such server. Throws 502 when the
    * server cannot be used.

@@ -6,6 +6,7 @@ import type { RunningTool, Tool, ToolDeps } from "./tool.ts";
 import { parsedArguments } from "./tool-arguments.ts";
 import {
   failedCall,
+  type LeftOutTools,
   type RunRef,
   type ServerTools,
   type ToolCall,
@@ -23,6 +24,8 @@ export interface Tools {
   definitions(tools_config: ToolsConfig, run: RunRef, signal: AbortSignal): Promise<ToolDefinition[]>;
   /** The servers whose tools cannot be used now, and why. Throws when `signal` is aborted. */
   unusableServers(tools_config: ToolsConfig, run: RunRef, signal: AbortSignal): Promise<UnusableServer[]>;
+  /** The servers some of whose tools the model does not get, and why. Throws when `signal` is aborted. */
+  leftOutTools(tools_config: ToolsConfig, run: RunRef, signal: AbortSignal): Promise<LeftOutTools[]>;
   /**
    * Executes one call. Errors that a model, a page or a network can cause are returned as a failed result that tells
    * the model what to do; only an abort of `signal` throws.
@@ -80,6 +83,9 @@ export function createTools(deps: ToolDeps): Tools {
         const unusable = (await tool.unusableServers?.(settings, run, signal)) ?? [];
         return unusable.map((server) => withOutcome(server, contract, settings));
       });
+    },
+    leftOutTools(tools_config, run, signal) {
+      return ofEnabled(tools_config, (tool, settings) => tool.leftOutTools?.(settings, run, signal));
     },
     async call(call) {
       const result = await carriedOut(call);

@@ -115,6 +115,12 @@ export interface UnusableServer {
   readonly fails_run?: true;
 }
 
+/** A configured server some of whose tools no model can get. `text` names them and the reasons. */
+export interface LeftOutTools {
+  readonly name: string;
+  readonly text: string;
+}
+
 /** A failed step without content. The model also reads the message. */
 export function failedCall(code: ToolErrorCode, message: string, outside?: OutsideWords): ToolResult {
   const error = { code, message, ...(outside === undefined ? {} : { outside }) };

@@ -3,9 +3,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { type Lab, startLab } from "../support/lab.ts";
+import { LAB_MODELS, type Lab, startLab } from "../support/lab.ts";
 import { answerAsMcp, mcpTool } from "../support/mcp-messages.ts";
 import { type McpServerProcess, startMcpServer } from "../support/mcp-server.ts";
+import { claudeFault } from "../support/native-apis/claude-rules.ts";
 import type { Client } from "../support/service.ts";
 import { type Site, startSite } from "../support/sites.ts";
 import { type StdioBridge, startStdioBridge } from "../support/stdio-bridge.ts";
@@ -41,7 +42,9 @@ beforeAll(async () => {
     startSite(site_pages),
   ]);
   const allow = [everything, filesystem, memory, site].map(({ host }) => host).join(",");
-  lab = await startLab(undefined, { env: { PURSER_EGRESS_ALLOW: allow } });
+  lab = await startLab([...LAB_MODELS, { id: "lab/claude", input_rate: 1, output_rate: 2 }], {
+    env: { PURSER_EGRESS_ALLOW: allow },
+  });
 });
 beforeEach(async () => {
   user = await lab.service.newUser({ trial: false, tokens: 1_000_000 });
@@ -60,9 +63,9 @@ interface Step {
   error: { code: string; message: string } | null;
 }
 
-async function agentOf(server: object, more: object = {}): Promise<string> {
+async function agentOf(server: object, more: object = {}, model_id = "lab/plain"): Promise<string> {
   const mcp = { enabled: true, servers: [server], ...more };
-  const agent = { name: "Clerk", model_id: "lab/plain", run_prompt: "Work.", tools_config: { mcp } };
+  const agent = { name: "Clerk", model_id, run_prompt: "Work.", tools_config: { mcp } };
   const { status, body } = await user.post("/api/v1/agents", agent);
   expect(status).toBe(201);
   return body.id;
@@ -122,6 +125,44 @@ describe("a run with three calls of", () => {
     for (const { result } of steps) expect(result).toContain("is free");
     await expect.poll(() => memory.sessions).toEqual({ begun: 1, ended: 1 });
   });
+});
+
+test("a run of Claude uses tools with names and schemas that Claude rejects, and says which tools are left out and why", async () => {
+  const given = { $filter: "free", "a:b": "c", 日付: "2026-11-28", rows: [{ "filter[id]": 7 }] };
+  const text = { type: "string" };
+  const rows = { type: "array", items: { type: "object", properties: { "filter[id]": { type: "integer" } } } };
+  listed = [
+    mcpTool("search", {
+      inputSchema: {
+        type: "object",
+        properties: { $filter: text, "a:b": text, 日付: text, rows, tags: { type: "array" } },
+        anyOf: [{ required: ["$filter"] }, { required: ["日付"] }],
+      },
+    }),
+    mcpTool("plain"),
+    mcpTool("listing", { inputSchema: { type: "array", items: text } }),
+    mcpTool("one_or_other", { inputSchema: { anyOf: [{ type: "string" }, { type: "number" }] } }),
+    mcpTool("huge", { inputSchema: { type: "object", properties: { a: { enum: ["x".repeat(10_000)] } } } }),
+  ];
+  const id = await agentOf({ name: "harbour", url: `${site.url}/mcp`, effects: "none" }, {}, "lab/claude");
+  site.requests.length = 0;
+  const renamed = { _filter: "free", a_b: "c", argument: "2026-11-28", rows: [{ filter_id_: 7 }] };
+  const steps = await run(id, [["harbour__search", renamed]]);
+  const reasons =
+    "listing, one_or_other (its arguments are no object); huge (its schema has more than 10000 characters)";
+  expect(steps).toMatchObject([
+    { name: "harbour", status: "succeeded", error: null, result: reasons },
+    { name: "harbour__search", status: "succeeded", arguments: given, result: expect.stringContaining("Berth 7") },
+  ]);
+  const call = site.requests.map(({ body }) => JSON.parse(body || "{}")).find(({ method }) => method === "tools/call");
+  expect(call.params).toMatchObject({ name: "search", arguments: given });
+  const [first] = lab.upstream.requests.slice(-2);
+  expect(first?.body.messages[0].content).toContain(reasons);
+  expect(first?.body.tools.map((tool: { function: { name: string } }) => tool.function.name)).toEqual([
+    "harbour__search",
+    "harbour__plain",
+  ]);
+  expect(claudeFault(first?.body)).toBeNull();
 });
 
 describe("the list of a server's tools", () => {

@@ -138,6 +138,21 @@ describe("a hostile server", () => {
     expect(JSON.stringify(definitions)).not.toMatch(/ignore|evil/i);
     expect(definitions[0]?.function.description).not.toContain("\u200b");
     expect(definitions[0]?.function.description.length).toBeLessThan(1200);
+    const [left] = await tools.leftOutTools(tools_config, run, UNSTOPPED);
+    expect(left?.name).toBe("h");
+    // Not one word of the server's orders.
+    expect(left?.text).toBe(
+      "enumerated, anchored, named (a name or a value in its schema gives orders to a model, or has hidden characters); " +
+        "large (its schema has more than 10000 characters); deep (its schema has more than 12 levels)",
+    );
+  });
+
+  it("cannot put orders into the reasons why its tools are left out", async () => {
+    const { tools, tools_config, run } = setUp();
+    const name = orders.replaceAll(/[^a-z]+/gi, "_");
+    listed = [mcpTool("good"), mcpTool(name), mcpTool(name, { inputSchema: { type: "string" } }), { name: 7 }];
+    const [left] = await tools.leftOutTools(tools_config, run, UNSTOPPED);
+    expect(left?.text).toBe("1 of its tools (it has no name); 1 of its tools (its name gives orders to a model)");
   });
 
   it("keeps the keywords of its schemas that relate arguments", async () => {

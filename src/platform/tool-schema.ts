@@ -1,4 +1,4 @@
-import { isJsonObject, isTooDeep } from "../platform/json.ts";
+import { isJsonObject, isTooDeep } from "./json.ts";
 
 /**
  * Schemas of tools' arguments as providers take them. Claude, Gemini and OpenAI reject a whole request for one schema
@@ -61,6 +61,11 @@ export function adaptedSchema(
     forTool: (value: unknown) => renamedValue(value, [parameters], { root: parameters, names: back, left: MAX_CHECKS }),
   };
   return { parameters, note, renaming };
+}
+
+/** Whether calls with these arguments are objects, as models write them. */
+export function isObjectSchema(given: Schema): boolean {
+  return argumentsOf(given, { root: given, left: MAX_SCHEMAS }) !== null;
 }
 
 /** The text of a call's arguments after `change`. A text that is no JSON stays as it is. */
