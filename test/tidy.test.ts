@@ -126,7 +126,7 @@ describe("the modules", () => {
     expect(cycles).toEqual([]);
   });
 
-  it("loads at a start nothing that only some nodes need: the detector, mail, payments, MCP, providers' SDKs", () => {
+  it("loads at a start nothing that only some nodes need: the detector, charsets, mail, payments, MCP, providers' SDKs", () => {
     const loaded = new Set<string>();
     const load = (name: string): void => {
       if (loaded.has(name)) return;
@@ -139,7 +139,7 @@ describe("the modules", () => {
     load("src/app.ts");
     expect([...loaded]).toContain("src/safety/sanitizer.ts");
     const rare =
-      /^src\/safety\/(judging|reading)\/|^(kysely|stripe|nodemailer|htmlparser2)$|^@(ai-sdk|modelcontextprotocol)\//;
+      /^src\/safety\/(judging|reading)\/|^(kysely|stripe|nodemailer|htmlparser2|html-encoding-sniffer|file-type)$|^@exodus\/|^@(ai-sdk|modelcontextprotocol)\//;
     expect([...loaded].filter((name) => rare.test(name))).toEqual([]);
   });
 

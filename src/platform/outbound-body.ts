@@ -21,17 +21,35 @@ export interface BodyLimit {
   readonly status: number;
 }
 
+/** Names that servers write for a body that has no coding. */
+const IDENTITY =
+  /^(identity|none|null|binary|[78]bit|plain|raw|text|utf-?8|unicode|chunked|aws-chunked|amz-1\.0|\*|.*\/.*)$/;
+
+/** The codings of a Content-Encoding header. Some servers write a charset or a word for "not encoded" there. */
+export function codingsIn(header: string): string[] {
+  return header
+    .toLowerCase()
+    .split(",")
+    .map((name) => name.split(";", 1).join("").replaceAll('"', "").trim())
+    .filter((name) => name !== "" && !IDENTITY.test(name) && !isCharset(name));
+}
+
+function isCharset(name: string): boolean {
+  try {
+    new TextDecoder(name);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 /**
  * Reads a body to its end and undoes its Content-Encoding. A decompression bomb stops at the limit and does not fill
  * memory.
  * Errors: OutboundError `too_large` and `bad_response` (damaged, or in too many pieces); errors of the stream.
  */
-export async function readBody(body: AsyncIterable<Buffer>, coding: string, limit: BodyLimit): Promise<Buffer> {
-  const codings = coding
-    .toLowerCase()
-    .split(",")
-    .map((name) => name.trim())
-    .filter((name) => name !== "");
+export async function readBody(body: AsyncIterable<Buffer>, encoding: string, limit: BodyLimit): Promise<Buffer> {
+  const codings = codingsIn(encoding);
   if (codings.length > MAX_CODINGS) throw badCoding(limit);
   let bytes = await collect(body, limit);
   for (const name of codings.reverse()) bytes = await decode(bytes, name, limit);
@@ -60,7 +78,7 @@ function grown(bytes: Buffer, min_bytes: number): Buffer {
 }
 
 async function decode(bytes: Buffer, coding: string, limit: BodyLimit): Promise<Buffer> {
-  if (coding === "identity" || bytes.length === 0) return bytes;
+  if (bytes.length === 0) return bytes;
   const maxOutputLength = limit.max_bytes;
   try {
     switch (coding) {

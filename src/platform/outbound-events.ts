@@ -1,13 +1,12 @@
 import { isTurnUsed, untilTurn } from "./event-loop-turn.ts";
-import { type BodyLimit, MAX_PIECES } from "./outbound-body.ts";
+import { type BodyLimit, codingsIn, MAX_PIECES } from "./outbound-body.ts";
 import { OutboundError } from "./outbound-errors.ts";
 
 const [LINE_FEED, CARRIAGE_RETURN] = [0x0a, 0x0d];
 
 /** Whether an answer is a stream of events that is not compressed. */
-export function isUncompressedEventStream(headers: Readonly<Record<string, string>>): boolean {
-  const [coding, type] = [headers["content-encoding"] ?? "identity", headers["content-type"] ?? ""];
-  return coding === "identity" && type.toLowerCase().startsWith("text/event-stream");
+export function isUncompressedEventStream(headers: Readonly<Record<string, string>>, content_type: string): boolean {
+  return codingsIn(headers["content-encoding"] ?? "").length === 0 && content_type.startsWith("text/event-stream");
 }
 
 /**

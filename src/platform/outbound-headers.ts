@@ -1,3 +1,4 @@
+import { isUtf8 } from "node:buffer";
 import { OutboundError } from "./outbound-errors.ts";
 
 /** Headers of guarded requests and their answers. Pure. */
@@ -31,4 +32,16 @@ export function flattened(headers: Record<string, string | string[] | undefined>
     if (value !== undefined) flat[name] = typeof value === "string" ? value : value.join(", ");
   }
   return flat;
+}
+
+/**
+ * The target of a redirect, as browsers read it: bytes that are not ASCII are UTF-8, or are kept as they are. The URL
+ * parser encodes spaces. `header` has one character per byte.
+ */
+export function locationIn(header: string): string {
+  const bytes = Buffer.from(header, "latin1");
+  const text = isUtf8(bytes)
+    ? bytes.toString("utf8")
+    : header.replace(/[\x80-\xff]/g, (each) => `%${each.charCodeAt(0).toString(16).toUpperCase()}`);
+  return text.replace(/^[\t ]+|[\t ]+$/g, "");
 }

@@ -10,11 +10,13 @@ import {
   portOf,
 } from "./address.ts";
 import { monotonicMs } from "./clock.ts";
+import { contentTypeIn } from "./content-type.ts";
 import { type Credential, withCredentials } from "./credentials.ts";
+import { createCookies } from "./fetch-cookies.ts";
 import { ACCEPT_ENCODING, readBody } from "./outbound-body.ts";
 import { OutboundError } from "./outbound-errors.ts";
 import { eventsOf, isUncompressedEventStream } from "./outbound-events.ts";
-import { assertSendable, flattened, lowerCased } from "./outbound-headers.ts";
+import { assertSendable, flattened, locationIn, lowerCased } from "./outbound-headers.ts";
 import { raceAbort } from "./race-abort.ts";
 import { createResolver, type Resolve } from "./resolver.ts";
 import { isScrubbed } from "./scrub.ts";
@@ -52,6 +54,7 @@ export interface OutboundResponse {
   readonly status: number;
   /** Lower-case names. */
   readonly headers: Readonly<Record<string, string>>;
+  /** The last valid Content-Type, normalised; "" if there is none. */
   readonly content_type: string;
   readonly body: Buffer;
   readonly final_url: string;
@@ -100,6 +103,7 @@ const AHEAD_MS = 5_000;
 const METHODS = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]);
 /** Matches a space or an ASCII control character. */
 const SPACE_OR_CONTROL = /[^!-~\u0080-\u{10ffff}]/u;
+const CONTROL = /[^ -~\u0080-\u{10ffff}]/u;
 /**
  * Creates the guarded client. It uses no proxy from the environment, because undici's Client does not support that.
  * @param options.allow entries of PURSER_EGRESS_ALLOW. A wrong entry throws an Error that names it.
@@ -184,6 +188,7 @@ export function createOutbound(options: {
     let hop = firstHop(request);
     const { origin } = hop.url;
     let is_home = true;
+    const cookies = createCookies();
     for (let hops = 0; ; hops++) {
       if (!permits(hop.url))
         throw new OutboundError("egress_refused", "the host is not one that may be reached", at(hop.url));
@@ -193,9 +198,10 @@ export function createOutbound(options: {
       if (carried.length > 0 && !isConfidential(hop.url)) {
         throw new OutboundError("egress_refused", "secrets are sent over https only", at(hop.url));
       }
-      const sent = { ...hop, ...withCredentials(hop, carried) };
+      const sent = withCookies({ ...hop, ...withCredentials(hop, carried) }, cookies.header(hop.url));
       const addresses = await checkedAddresses(hop.url, { allowance, resolve: resolveOnce, signal });
-      const { events, leave, ...answer } = await send(sent, addresses, { signal, max_bytes, streamed });
+      const { events, leave, set_cookies, ...answer } = await send(sent, addresses, { signal, max_bytes, streamed });
+      cookies.note(hop.url, set_cookies);
       if (carried.some(({ value }) => !isScrubbed(value))) {
         leave();
         return { ...answer, ...NOTHING, final_url: hop.url.href, hops, withheld: true, events: null };
@@ -247,7 +253,7 @@ function firstHop({ url, method, headers, body }: OutboundRequest): Hop {
  * text saw another host.
  */
 function destination(text: string, base?: URL): URL {
-  const url = SPACE_OR_CONTROL.test(text) ? null : URL.parse(text, base);
+  const url = (base === undefined ? SPACE_OR_CONTROL : CONTROL).test(text) ? null : URL.parse(text, base);
   if (url === null) throw new OutboundError("egress_refused", "the URL cannot be read");
   if (url.protocol !== "http:" && url.protocol !== "https:") {
     throw new OutboundError("egress_refused", "only http and https URLs are fetched");
@@ -289,13 +295,23 @@ async function resolved(url: URL, resolve: Resolve, signal: AbortSignal): Promis
 }
 
 type Answer = Omit<OutboundResponse, "final_url" | "hops" | "withheld">;
+/** The answer of one hop. `leave` closes its connection. */
+type Sent = Answer & Pick<OutboundStream, "events"> & { set_cookies: string[]; leave(): void };
+
+/** Adds the cookies that this request's earlier hops got to one that the caller may send itself. */
+function withCookies(hop: Hop, cookies: string): Hop {
+  if (cookies === "") return hop;
+  const own = Object.entries(hop.headers).find(([name]) => name.toLowerCase() === "cookie");
+  const others = Object.entries(hop.headers).filter((each) => each !== own);
+  return { ...hop, headers: { ...Object.fromEntries(others), cookie: [own?.[1] ?? [], cookies].flat().join("; ") } };
+}
 
 /** Sends one hop over a new connection, to `addresses` only. With `streamed`, the events keep the connection. */
 async function send(
   hop: Hop,
   addresses: readonly string[],
   { signal, max_bytes, streamed }: { signal: AbortSignal; max_bytes: number; streamed: boolean },
-): Promise<Answer & Pick<OutboundStream, "events"> & { leave(): void }> {
+): Promise<Sent> {
   // Set explicitly: NODE_TLS_REJECT_UNAUTHORIZED, set for another purpose, must not send secrets to unverified hosts.
   const connect = { lookup: pinned(addresses), rejectUnauthorized: true };
   // `signal` ends a request in time, so a stream needs no timeouts of its own.
@@ -320,8 +336,10 @@ async function send(
     });
     status = response.statusCode;
     const headers = flattened(response.headers);
+    const content_type = contentTypeIn(headers["content-type"] ?? "");
+    const set_cookies = [response.headers["set-cookie"] ?? []].flat();
     const limit = { max_bytes, host: hop.url.host, status };
-    if (streamed && isUncompressedEventStream(headers)) {
+    if (streamed && isUncompressedEventStream(headers, content_type)) {
       events = eventsOf(response.body.on("error", leave), limit, {
         leave,
         broken: () => ended(signal, hop.url) ?? new OutboundError("bad_response", "the answer broke off", limit),
@@ -329,7 +347,7 @@ async function send(
     }
     const unread = events !== null || isRedirect(status, headers) || hop.method === "HEAD";
     const body = unread ? Buffer.alloc(0) : await readBody(response.body, headers["content-encoding"] ?? "", limit);
-    return { status, headers, content_type: headers["content-type"] ?? "", body, events, leave };
+    return { status, headers, content_type, body, events, set_cookies, leave };
   } catch (error) {
     if (error instanceof OutboundError) throw error;
     const code = status === null ? "connect_failed" : "bad_response";
@@ -362,7 +380,7 @@ function isRedirect(status: number, headers: Readonly<Record<string, string>>): 
  */
 function redirectTarget(hop: Hop, { status, headers }: Answer): Hop | null {
   if (!isRedirect(status, headers)) return null;
-  const url = destination(headers.location ?? "", hop.url);
+  const url = destination(locationIn(headers.location ?? ""), hop.url);
   const method = hop.method === "HEAD" ? "HEAD" : "GET";
   if (url.origin !== hop.url.origin) return { url, method, headers: {}, body: undefined };
   if (status === 307 || status === 308) return { ...hop, url };

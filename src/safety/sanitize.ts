@@ -3,14 +3,14 @@ import { fence, type Part } from "./fence.ts";
 import { type Detection, detect, type Level } from "./judging/detect.ts";
 import { normalise } from "./reading/normalise.ts";
 import type { PdfText } from "./reading/pdf-text.ts";
-import { type ContentKind, EVIDENCE, evidenceOfHiding, readable } from "./reading/readable.ts";
+import { type ContentKind, EVIDENCE, evidenceOfHiding, type Readable, readable } from "./reading/readable.ts";
 import type { Hidden } from "./reading/visible.ts";
 
 export type { ContentKind };
 
 export interface SanitizeRequest {
   readonly content: string;
-  readonly kind: ContentKind | "json";
+  readonly kind: ContentKind;
   /** `off` skips detection. Hidden text is still removed and the rest is still fenced. */
   readonly level: Level | "off";
   /** The run's mark (fence.ts). */
@@ -21,6 +21,8 @@ export interface SanitizeRequest {
   readonly pdf?: Pick<PdfText, "hidden" | "is_scan">;
   /** The longest text to return, without fences. The rest is cut, and a line says so. */
   readonly max_chars?: number;
+  /** Returns the list of the links from this one on, instead of the text. */
+  readonly links_from?: number | undefined;
 }
 
 /** Something that was removed, and how it was hidden or why. */
@@ -46,6 +48,8 @@ export interface Sanitized {
   readonly marker: string;
   /** Absolute http(s) addresses of the visible links. */
   readonly links: readonly string[];
+  /** How many more links there are than the text shows, and the number of the first one. Absent: there are none. */
+  readonly unlisted?: Readable["unlisted"];
 }
 
 /** The detector to use. Tests replace it with one that finds nothing, to check the other defences. */
@@ -68,7 +72,8 @@ const GAP = "[passage removed]";
 export function sanitize(request: SanitizeRequest, detector: Detector = detect): Sanitized {
   if (request.level === "off") return sanitize({ ...request, level: "balanced" }, NOTHING_JUDGED);
   const { content, kind, level, mark, pdf } = request;
-  const { text: whole, hidden, links, defused, evidence: of_writing } = readable(content, kind, request.base_url);
+  const read = readable(content, kind, request.base_url, request);
+  const { text: whole, cut_chars, hidden, links, unlisted, defused, evidence: of_writing } = read;
   const evidence = of_writing + (pdf?.is_scan === true ? EVIDENCE.scan : 0);
   // Detection is the slowest stage, so only the returned text is judged.
   const clean = whole.slice(0, request.max_chars).toWellFormed();
@@ -78,12 +83,13 @@ export function sanitize(request: SanitizeRequest, detector: Detector = detect):
   const certain = found.passages.filter(({ is_doubtful }) => !is_doubtful);
   const doubtful = found.passages.filter(({ is_doubtful }) => is_doubtful);
   return {
-    text: fence(partsOf(clean, found), cutNotice(whole.length - clean.length), mark),
+    text: fence(partsOf(clean, found), cutNotice(cut_chars + whole.length - clean.length), mark),
     verdict: { injected: score >= 0.5, suspicious: doubtful.length > 0, score: Math.round(score * 1000) / 1000 },
     removed: [...instructions(clean, certain), ...judged.removed, ...defused].slice(0, MAX_REMOVED),
     marked: instructions(clean, doubtful).slice(0, MAX_REMOVED),
     marker: mark,
     links: links.map((link) => link.url),
+    ...(unlisted === undefined ? {} : { unlisted }),
   };
 }
 

@@ -1,5 +1,6 @@
 import { isListedHost } from "../contract/hosts.ts";
 import { isTurnUsed, untilTurn } from "../platform/event-loop-turn.ts";
+import { writtenUrls } from "../platform/written-urls.ts";
 
 /** The destinations that the user's configuration and the run's taint allow a tool. Outbound checks addresses. */
 
@@ -15,11 +16,6 @@ export interface Taint {
   readonly links: ReadonlySet<string>;
 }
 
-/** An address, up to the length that web_fetch accepts. */
-const OWNER_URL = /https?:\/\/[^\s<>"'`]{1,4000}/gi;
-/** Characters that end a sentence, not the address in it. */
-const TRAILING = new Set(").,;:!?]}*");
-
 /** Whether outside text can have asked for an address: a tool's result, or the description of a server's tool. */
 export function mayBeComposed({ tainted, described = false }: Taint): boolean {
   return tainted || described;
@@ -33,10 +29,9 @@ export async function isUrlKnown(url: URL, taint: Taint, hosts: readonly string[
   if (!mayBeComposed(taint) || isListedHost(url, hosts)) return true;
   const wanted = withoutFragment(url.href);
   for (const link of taint.links) if (withoutFragment(link) === wanted) return true;
-  for (const [text] of taint.owner_text.matchAll(OWNER_URL)) {
+  for (const readings of writtenUrls(taint.owner_text, { all: true })) {
     if (isTurnUsed()) await untilTurn();
-    const spellings = new Set([text, withoutTrailing(text)]);
-    for (const own of spellings) if (withoutFragment(URL.parse(own)?.href ?? "") === wanted) return true;
+    for (const own of readings) if (withoutFragment(URL.parse(own)?.href ?? "") === wanted) return true;
   }
   return false;
 }
@@ -44,10 +39,4 @@ export async function isUrlKnown(url: URL, taint: Taint, hosts: readonly string[
 /** The fragment is never sent: two addresses that differ only in the fragment are one destination. */
 function withoutFragment(href: string): string {
   return href.split("#", 1)[0] ?? href;
-}
-
-function withoutTrailing(text: string): string {
-  let end = text.length;
-  while (end > 0 && TRAILING.has(text[end - 1] ?? "")) end--;
-  return text.slice(0, end);
 }

@@ -4,7 +4,7 @@ import { pictureType } from "../platform/media-type.ts";
 import type { Sanitized, SanitizeRequest } from "../safety/sanitize.ts";
 import { BUSY } from "../safety/sanitizer.ts";
 import { leakIn, type OpenedCredential } from "./credentials.ts";
-import { kindOf, textKind } from "./fetched-text.ts";
+import { documentKind, textKind } from "./fetched-text.ts";
 import { outsideWords } from "./outside-words.ts";
 import { findingsOf, MAX_TEXT_CHARS, SAFETY_BUSY, textsOf } from "./safe-answer.ts";
 import type { ToolDeps } from "./tool.ts";
@@ -63,17 +63,16 @@ function documentsOf({ content }: CallAnswer): Map<Record<string, unknown>, Docu
   const documents = new Map<Record<string, unknown>, Document>();
   for (const part of content) {
     if (part.type !== "resource" || documents.size === MAX_DOCUMENTS) continue;
-    const kind = documentKind(part);
+    const kind = kindOfDocument(part);
     const { text } = resourceOf(part);
     if (kind !== null && typeof text === "string") documents.set(part, { content: text, kind });
   }
   return documents;
 }
 
-function documentKind(part: Record<string, unknown>): "html" | "markdown" | null {
+function kindOfDocument(part: Record<string, unknown>): "html" | "markdown" | null {
   const { mimeType } = resourceOf(part);
-  const kind = typeof mimeType === "string" && mimeType.trim() !== "" ? kindOf(mimeType, "") : null;
-  return kind === "html" || kind === "markdown" ? kind : null;
+  return typeof mimeType === "string" ? documentKind(mimeType) : null;
 }
 
 function resourceOf(part: Record<string, unknown>): { uri?: unknown; text?: unknown; mimeType?: unknown } {
@@ -150,7 +149,7 @@ function partText(part: Record<string, unknown>): string {
       return typeof part.text === "string" ? part.text : "[cannot be read]";
     case "resource": {
       const { uri, text } = resourceOf(part);
-      if (documentKind(part) !== null && typeof text === "string") return "[a document: left out, too many]";
+      if (kindOfDocument(part) !== null && typeof text === "string") return "[a document: left out, too many]";
       return typeof text === "string" ? text : `[a resource that is no text: ${textsIn(uri)}]`;
     }
     case "resource_link":

@@ -2,7 +2,7 @@ import type { OutsideWords } from "../contract/runs.ts";
 import { newMark, unfenced } from "../safety/fence.ts";
 import { BUSY } from "../safety/sanitizer.ts";
 import { leakIn, type OpenedCredential } from "./credentials.ts";
-import { kindOf, textKind } from "./fetched-text.ts";
+import { readFetched } from "./fetched-text.ts";
 import type { ToolDeps } from "./tool.ts";
 import type { RunRef, ToolResult } from "./tools.types.ts";
 
@@ -27,13 +27,11 @@ export async function wordsOfAnswer(
   { credentials, run }: { credentials: readonly OpenedCredential[]; run: RunRef },
   deps: ToolDeps,
 ): Promise<OutsideWords | ToolResult> {
-  const kind = kindOf(content_type, "");
-  if (body.length === 0 || kind === null) return { status, text: null };
-  const content = body.subarray(0, MAX_READ_BYTES).toString("utf8");
+  const read = body.length === 0 ? "pdf" : await readFetched(body.subarray(0, MAX_READ_BYTES), content_type, "");
+  if (read === "pdf" || "problem" in read) return { status, text: null };
   const mark = newMark();
   const sanitizer = deps.sanitizer.of(run.user_id);
-  const as = kind === "text" ? textKind(content) : kind;
-  const safe = await sanitizer.sanitize({ content, kind: as, level: "balanced", mark, max_chars: MAX_WORDS_CHARS * 2 });
+  const safe = await sanitizer.sanitize({ ...read, level: "balanced", mark, max_chars: MAX_WORDS_CHARS * 2 });
   if (safe === BUSY || safe === null) return { status, text: null };
   const words = outsideWords(status, safe.text, mark);
   return (await leakIn([words.text ?? ""], { credentials, run }, deps)) ?? words;

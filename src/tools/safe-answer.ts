@@ -2,14 +2,14 @@ import type { SafetyLevel } from "../contract/tools/fields.ts";
 import type { OutboundResponse } from "../platform/outbound.ts";
 import type { Sanitized } from "../safety/sanitize.ts";
 import { BUSY, type Sanitizer, type Sanitizers } from "../safety/sanitizer.ts";
-import { decodeText, kindOf, mediaType, textKind } from "./fetched-text.ts";
+import { readFetched } from "./fetched-text.ts";
 import type { ToolResult } from "./tools.types.ts";
 
 /** The most text of one answer that goes to the model: more would fill its context and raise its owner's bill. */
 export const MAX_TEXT_CHARS = 100_000;
 
 /** A server's answer, safe for the model. */
-export type SafeAnswer = { text: string } & Pick<ToolResult, "safety" | "links">;
+export type SafeAnswer = { text: string } & Pick<ToolResult, "safety" | "links"> & Pick<Sanitized, "unlisted">;
 
 /** All texts of an answer that are kept or shown. */
 export function textsOf({ text, safety, links }: SafeAnswer): string[] {
@@ -38,37 +38,36 @@ export interface SafetyDeps {
 /** Passes an answer through the safety layer. Returns a sentence for the model if it cannot be read or made safe. */
 export async function safeAnswer(
   { content_type, body, final_url }: OutboundResponse,
-  { sanitizer, level, mark }: { sanitizer: Sanitizer; level: SafetyLevel; mark: string },
+  {
+    sanitizer,
+    level,
+    mark,
+    links_from,
+  }: { sanitizer: Sanitizer; level: SafetyLevel; mark: string; links_from?: number | undefined },
 ): Promise<SafeAnswer | string> {
-  const is_pdf = mediaType(content_type) === "application/pdf";
-  const kind = is_pdf ? "text" : kindOf(content_type, new URL(final_url).pathname);
-  if (kind === null) return `${nameOfType(content_type)}; only HTML, text, Markdown, JSON and PDF can be read`;
-  const pdf = is_pdf ? await sanitizer.pdfText(new Uint8Array(body)) : undefined;
+  const fetched = await readFetched(body, content_type, new URL(final_url).pathname);
+  if (typeof fetched === "object" && "problem" in fetched) return fetched.problem;
+  const pdf = fetched === "pdf" ? await sanitizer.pdfText(new Uint8Array(body)) : undefined;
   if (pdf === BUSY) return SAFETY_BUSY;
   if (pdf === null) return "this PDF cannot be read; go on without it";
-  const content = pdf?.text ?? (await decodeText(body, content_type));
+  const { kind, content } = fetched === "pdf" ? { kind: "text" as const, content: pdf?.text ?? "" } : fetched;
   const sanitized = await sanitizer.sanitize({
     content,
-    kind: kind === "text" && !is_pdf ? textKind(content) : kind,
+    kind,
     level,
     mark,
     base_url: final_url,
     max_chars: MAX_TEXT_CHARS,
+    links_from,
     ...(pdf === undefined ? {} : { pdf: { hidden: pdf.hidden, is_scan: pdf.is_scan } }),
   });
   if (sanitized === BUSY) return SAFETY_BUSY;
   if (sanitized === null) return "the page is too intricate to be made safe; go on without it";
-  const { text, links } = sanitized;
-  return { text, safety: findingsOf(sanitized), links };
+  const { text, links, unlisted } = sanitized;
+  return { text, safety: findingsOf(sanitized), links, unlisted };
 }
 
 /** The layer's findings for the step. `marked` is there only if a passage was marked. */
 export function findingsOf({ verdict, removed, marked }: Sanitized): NonNullable<ToolResult["safety"]> {
   return { verdict, removed, ...(marked.length === 0 ? {} : { marked }) };
-}
-
-/** The server writes the type, so only known names are repeated to the model. */
-function nameOfType(content_type: string): string {
-  const [known] = /^(image|audio|video|font)(?=\/|$)/.exec(mediaType(content_type)) ?? [];
-  return `the answer is ${known ?? "of an unknown type"}`;
 }

@@ -6,7 +6,7 @@ import { OutboundError } from "../platform/outbound-errors.ts";
 import { explainUnsent, leakIn, type OpenedCredential, openCredentials, reflected } from "./credentials.ts";
 import { isUrlKnown, mayBeComposed } from "./destinations.ts";
 import { outsideWords } from "./outside-words.ts";
-import { levelOf, SAFETY_BUSY, safeAnswer, textsOf, WITHHELD } from "./safe-answer.ts";
+import { levelOf, SAFETY_BUSY, type SafeAnswer, safeAnswer, textsOf, WITHHELD } from "./safe-answer.ts";
 import type { Tool, ToolDeps } from "./tool.ts";
 import { failedCall, type ToolCall, type ToolDefinition, type ToolResult } from "./tools.types.ts";
 
@@ -36,13 +36,17 @@ function definition(settings: WebFetchSettings): ToolDefinition {
     type: "function",
     function: {
       name: webFetch.name,
-      description: `Fetches a web page or document (HTML, text, Markdown, JSON, PDF) and returns its text. Reaches ${where}.${signedIn(settings)}`,
+      description: `Fetches a web page or document (HTML, text, Markdown, JSON, XML, feeds, PDF) and returns its text. Reaches ${where}.${signedIn(settings)}`,
       parameters: {
         type: "object",
         properties: {
           url: { type: "string", description: "the address, http or https" },
           ...(methods.length === 1 && methods[0] === "GET" ? {} : { method: { type: "string", enum: methods } }),
           ...(withBody ? { body: { type: "string", description: "the request's body" } } : {}),
+          links_from: {
+            type: "integer",
+            description: "lists the page's links from this one on instead of its text; leave it out to read the page",
+          },
         },
         required: ["url"],
         additionalProperties: false,
@@ -83,7 +87,7 @@ async function fetchPage(
       ...LIMITS,
     });
     const unsent = explainUnsent(settings.auth ?? [], intended.url, method);
-    return await resultOf(response, call, { settings, credentials, deps, unsent });
+    return await resultOf(response, call, { asked: parsed, settings, credentials, deps, unsent });
   } catch (error) {
     if (!(error instanceof OutboundError)) throw error;
     if (call.signal.aborted) call.signal.throwIfAborted();
@@ -144,6 +148,7 @@ async function resultOf(
   response: OutboundResponse,
   call: ToolCall,
   using: {
+    asked: WebFetchArguments;
     settings: WebFetchSettings;
     credentials: readonly OpenedCredential[];
     deps: ToolDeps;
@@ -151,13 +156,15 @@ async function resultOf(
   },
 ): Promise<ToolResult> {
   const { status, withheld } = response;
-  const { settings, credentials, deps, unsent } = using;
+  const { asked, settings, credentials, deps, unsent } = using;
   const answer = withheld
-    ? { text: WITHHELD, safety: null, links: [] }
+    ? { text: WITHHELD, safety: null, links: [], unlisted: undefined }
     : await safeAnswer(response, {
         sanitizer: deps.sanitizer.of(call.run.user_id),
         level: levelOf(settings, deps),
         mark: call.mark,
+        // Some models write 0 for an argument that they leave out.
+        links_from: asked.links_from || undefined,
       });
   if (typeof answer === "string") {
     const words = status < 400 ? undefined : outsideWords(status, null, call.mark);
@@ -165,8 +172,10 @@ async function resultOf(
   }
   const leak = await leakIn(textsOf(answer), { credentials, run: call.run }, deps);
   if (leak !== null) return leak;
-  const { text, safety, links } = answer;
-  const outcome = { result: [`HTTP ${status}`, ...unsent, text].join("\n"), safety, links };
+  const { text, safety, unlisted } = answer;
+  // The model may fetch this page again for the rest of its links.
+  const links = unlisted === undefined ? answer.links : [...answer.links, asked.url];
+  const outcome = { result: [`HTTP ${status}`, ...unsent, text + linksNotice(unlisted)].join("\n"), safety, links };
   if (status < 400) return { status: "succeeded", ...outcome };
   const words = outsideWords(status, withheld ? null : text, call.mark);
   const error = {
@@ -175,4 +184,11 @@ async function resultOf(
     outside: words,
   };
   return { status: "failed", error, ...outcome };
+}
+
+function linksNotice(unlisted: SafeAnswer["unlisted"]): string {
+  if (unlisted === undefined) return "";
+  const { count, from } = unlisted;
+  const more = count === 1 ? "1 link of it is not listed here" : `${count} links of it are not listed here`;
+  return `\n[${more}: ${webFetch.name} with "links_from": ${from} lists them]`;
 }

@@ -9,7 +9,7 @@ import { pdfOf } from "../support/pdf.ts";
 
 // Random bytes cause no crash, and the output keeps its promises. fast-check prints the seed of a failure.
 
-const KINDS: SanitizeRequest["kind"][] = ["html", "markdown", "text", "json"];
+const KINDS: SanitizeRequest["kind"][] = ["html", "markdown", "text", "json", "xml"];
 const MARK = "0f1e2d3c4b5a69788796a5b4";
 
 /** Characters that no font shows, except joiners and variation selectors that change the text's appearance. */

@@ -212,6 +212,10 @@ const TEXT_UNITS = [
   "tpmorp ",
   "cebzcg ",
   "p\u0430yp\u0430l 1gn0re ",
+  "http://a.example/ ",
+  "http://a.example/,",
+  "http://a。",
+  "https://a.example/)",
 ];
 
 const JSON_SHAPES: readonly Shape[] = [
@@ -226,6 +230,24 @@ const JSON_SHAPES: readonly Shape[] = [
   ["backslashes", (length) => `"${repeated("\\")(length)}`],
 ];
 
+const XML_SHAPES: readonly Shape[] = [
+  ["open elements", repeated("<a>")],
+  ["open elements of a feed", following("<rss><item>", "<b>")],
+  ["fields in a field", following("<rss><item><description>", "<description>")],
+  ["closing tags", following("<rss><item>", "</description></x>")],
+  ["entries", following("<rss>", "<item><title>a</title><link>/b</link></item>")],
+  [
+    "entries of HTML",
+    following("<feed>", "<entry><title>&lt;b&gt;a&amp;amp;b</title><summary>&lt;p hidden&gt;a</summary></entry>"),
+  ],
+  ["hidden HTML in one entry", following("<rss><item><description>", "&lt;p hidden&gt;a")],
+  ["links of one entry", following("<rss><item>", "<link>/b</link>")],
+  ["references", following("<a>", "&#97;&amp;")],
+  ["declarations", repeated("<?xml a?>")],
+  ["CDATA", following("<rss><item><description>", "<![CDATA[<b>]]>")],
+  ["addresses", following("<urlset>", "<url><loc>http://a.example/</loc></url>")],
+];
+
 const over = (kind: CostlyContent["kind"], units: readonly string[]): CostlyContent[] =>
   units.map((unit) => ({ name: `${JSON.stringify(unit)} over and over`, kind, contentOf: repeated(unit) }));
 const shaped = (kind: CostlyContent["kind"], shapes: readonly Shape[]): CostlyContent[] =>
@@ -238,4 +260,5 @@ export const COSTLY: readonly CostlyContent[] = [
   ...shaped("markdown", MARKDOWN_SHAPES),
   ...over("text", TEXT_UNITS),
   ...shaped("json", JSON_SHAPES),
+  ...shaped("xml", XML_SHAPES),
 ];

@@ -38,6 +38,12 @@ const argumentsSchema = z.strictObject({
   url: z.string().min(1).max(4000).openapi({ description: "the address, http or https" }),
   method: z.enum(FETCH_METHODS).nullish().openapi({ description: "default GET" }),
   body: z.string().max(100_000).nullish().openapi({ description: "the request's body, for POST, PUT and PATCH" }),
+  links_from: z
+    .int()
+    .min(0)
+    .max(1_000_000)
+    .nullish()
+    .openapi({ description: "returns the page's list of links from this one on, instead of its text" }),
 });
 export type WebFetchArguments = z.infer<typeof argumentsSchema>;
 

@@ -33,8 +33,13 @@ const NO_ATTRIBUTES: ReadonlyMap<string, string> = new Map();
  * early). Linear and without a stack, so nesting cannot slow it down; the caller builds the tree.
  * @param options.self_closing for HTML in Markdown: `<iframe />` ends there, as in JSX (plain HTML leaves it open), and
  * tags carry their source text (`source`).
+ * @param options.is_xml for XML: like `self_closing`, no element has raw text, and CDATA is text.
  */
-export function tokenizeHtml(html: string, { self_closing } = { self_closing: false }): HtmlToken[] {
+export function tokenizeHtml(
+  html: string,
+  { self_closing: has_source = false, is_xml = false }: { self_closing?: boolean; is_xml?: boolean } = {},
+): HtmlToken[] {
+  const self_closing = has_source || is_xml;
   const tokens: HtmlToken[] = [];
   let text = "";
   let tag = "";
@@ -55,7 +60,7 @@ export function tokenizeHtml(html: string, { self_closing } = { self_closing: fa
   };
 
   const tokenizer = new Tokenizer(
-    { decodeEntities: true, recognizeSelfClosing: self_closing },
+    { decodeEntities: true, recognizeSelfClosing: self_closing, xmlMode: is_xml },
     {
       ontext: (start, end) => {
         text += html.slice(start, end);
@@ -80,10 +85,13 @@ export function tokenizeHtml(html: string, { self_closing } = { self_closing: fa
         tokens.push({ type: "close", name, source: `</${name}>` });
       },
       oncomment: (start, end, offset) => comment(start, end - offset),
-      oncdata: (start, end, offset) => comment(start, end - offset),
+      oncdata(start, end, offset) {
+        if (is_xml) text += html.slice(start, end - offset);
+        else comment(start, end - offset);
+      },
       // a doctype has no text
       ondeclaration: flush,
-      onprocessinginstruction: comment,
+      onprocessinginstruction: is_xml ? flush : comment,
       onend: flush,
     },
   );

@@ -1,16 +1,20 @@
 import { plainJson } from "./json-text.ts";
+import { type ListedLinks, linksOf, listLinks, shownLinks } from "./links.ts";
 import { visibleMarkdown } from "./markdown.ts";
 import { type Normalised, normalise } from "./normalise.ts";
-import { MAX_LINKS } from "./text-writer.ts";
 import { type Hidden, type VisibleText, visibleText } from "./visible.ts";
+import { visibleXml } from "./xml-text.ts";
 
-export type ContentKind = "html" | "markdown" | "text";
+export type ContentKind = "html" | "markdown" | "text" | "json" | "xml";
 
 export interface Readable {
   /** The visible text, in the output view. */
   readonly text: string;
   readonly hidden: readonly Hidden[];
-  readonly links: readonly { text: string; url: string }[];
+  readonly links: ListedLinks["links"];
+  readonly unlisted?: ListedLinks["unlisted"];
+  /** Characters at the end of the text that were left out. */
+  readonly cut_chars: number;
   /** Parts that were rewritten instead of removed: the technique and the original text. */
   readonly defused: readonly { technique: string; excerpt: string }[];
   /** Evidence from the way the text is written, in logits (detect.ts). */
@@ -36,9 +40,6 @@ const MANY_SPLIT_WORDS = 12;
 const SMUGGLED = "invisible-characters";
 /** The name of the technique that displays text backwards. */
 const TURNED = "bidi-override";
-const MAX_LINKS_LISTED = 100;
-const MAX_LINK_TEXT = 80;
-const MAX_LINK_URL = 300;
 
 /** The evidence of hiding a text in this way (detect.ts). */
 export function evidenceOfHiding(technique: string): number {
@@ -51,19 +52,38 @@ function evidenceOfSplitting(split_words: number): number {
   return split_words >= MIN_SPLIT_WORDS ? EVIDENCE.split_words : 0;
 }
 
+export interface ReadingOptions {
+  /** Reads the list of the links from this one on, instead of the text. */
+  readonly links_from?: number | undefined;
+  /** The longest text to return. */
+  readonly max_chars?: number | undefined;
+}
+
 /** The first two stages. Returns what the detector judges; `text` is the visible text in the output view. */
-export function readable(content: string, kind: ContentKind | "json", base_url?: string): Readable {
-  const seen = visible(content, kind);
-  const links = absoluteLinks(seen.links, baseAddress(seen.base, base_url));
-  const normalised = normalise(kind === "html" ? seen.text + linkList(links) : seen.text);
-  const { text, smuggled, turned, split_words } = normalised;
-  const spelled = smuggled.map((text) => ({ technique: SMUGGLED, text }));
+export function readable(
+  content: string,
+  kind: ContentKind,
+  base_url?: string,
+  { links_from: from, max_chars = Number.POSITIVE_INFINITY }: ReadingOptions = {},
+): Readable {
+  const seen = visible(content, kind, base_url);
+  const body = normalise(seen.text);
+  const whole = withoutLiveImages(body.text);
+  const all = linksOf({ ...seen, text: body.text }, kind, base_url);
+  const shown = shownLinks(all, { text: whole.slice(0, max_chars), kind, is_cut: whole.length > max_chars });
+  const listed = listLinks(all, { kind, shown, from, max_chars: from === undefined ? max_chars / 2 : max_chars });
+  const list = normalise(listed.list);
+  const list_text = withoutLiveImages(list.text);
+  const text = from === undefined ? whole.slice(0, Math.max(0, max_chars - list_text.length)) : "";
+  const spelled = [...body.smuggled, ...list.smuggled].map((text) => ({ technique: SMUGGLED, text }));
   return {
-    text: withoutLiveImages(text),
-    hidden: [...seen.hidden, ...spelled, ...turned.flatMap(bothWays)],
-    links,
-    defused: defusedIn(normalised),
-    evidence: evidenceOfSplitting(split_words),
+    text: text + list_text,
+    cut_chars: from === undefined ? whole.length - text.length : 0,
+    hidden: [...seen.hidden, ...spelled, ...[...body.turned, ...list.turned].flatMap(bothWays)],
+    links: listed.links,
+    ...(listed.unlisted === undefined ? {} : { unlisted: listed.unlisted }),
+    defused: [...defusedIn(body), ...defusedIn(list)],
+    evidence: evidenceOfSplitting(body.split_words + list.split_words),
   };
 }
 
@@ -81,7 +101,7 @@ function defusedIn({ unseen, defused }: Normalised): Readable["defused"] {
   ];
 }
 
-function visible(content: string, kind: ContentKind | "json"): VisibleText {
+function visible(content: string, kind: ContentKind, base_url: string | undefined): VisibleText {
   switch (kind) {
     case "html":
       return visibleText(content);
@@ -89,36 +109,11 @@ function visible(content: string, kind: ContentKind | "json"): VisibleText {
       return visibleMarkdown(content);
     case "json":
       return { text: plainJson(content), hidden: [], links: [] };
+    case "xml":
+      return visibleXml(content, base_url);
     case "text":
       return { text: content, hidden: [], links: [] };
   }
-}
-
-/** Where relative links begin: the page's own base if it is a web address, otherwise the page's address. */
-function baseAddress(own: string | undefined, base_url: string | undefined): string | undefined {
-  const base = own === undefined ? null : URL.parse(own, base_url);
-  return base !== null && /^https?:$/.test(base.protocol) ? base.href : base_url;
-}
-
-/** The first links, each address once. */
-function absoluteLinks(links: VisibleText["links"], base: string | undefined): { text: string; url: string }[] {
-  const kept = new Map<string, string>();
-  for (const { text, url } of links) {
-    if (kept.size === MAX_LINKS) break;
-    const absolute = URL.parse(url, base);
-    const is_new = absolute !== null && /^https?:$/.test(absolute.protocol) && !kept.has(absolute.href);
-    if (is_new) kept.set(absolute.href, text);
-  }
-  return [...kept].map(([url, text]) => ({ url, text }));
-}
-
-/** Lists the addresses after the text, so that they do not interrupt sentences. */
-function linkList(links: readonly { text: string; url: string }[]): string {
-  const lines = links
-    .filter(({ text, url }) => text !== "" && text.length <= MAX_LINK_TEXT && url.length <= MAX_LINK_URL)
-    .slice(0, MAX_LINKS_LISTED)
-    .map(({ text, url }) => `- ${text}: ${url}`);
-  return lines.length === 0 ? "" : `\n\nLinks:\n${lines.join("\n")}`;
 }
 
 /**

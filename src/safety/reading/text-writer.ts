@@ -27,8 +27,8 @@ export function breaksLine(name: string): boolean {
 const isSpace = (code: number): boolean =>
   code === 0x20 || code === 0x0a || code === 0x09 || code === 0x0d || code === 0x0c;
 
-/** The most links kept per page. */
-export const MAX_LINKS = 500;
+/** The most links that are counted per page. */
+export const MAX_COUNTED_LINKS = 20_000;
 const MAX_URL_LENGTH = 2_000;
 
 /**
@@ -45,6 +45,7 @@ function placeholder(attributes: ReadonlyMap<string, string>, source: string): s
 export function createTextWriter({ keep_lines }: { keep_lines: boolean }) {
   const parts: string[] = [];
   const links = new Map<string, string>();
+  const other_links = new Map<string, string>();
   let pendingBreak = 0;
   let pendingSpace = false;
   let atLineStart = true;
@@ -82,7 +83,8 @@ export function createTextWriter({ keep_lines }: { keep_lines: boolean }) {
   }
 
   function endAnchor(): void {
-    if (anchor !== null && links.size < MAX_LINKS && !links.has(anchor.url)) links.set(anchor.url, anchor.text.trim());
+    if (anchor !== null && links.size < MAX_COUNTED_LINKS && !links.has(anchor.url))
+      links.set(anchor.url, anchor.text.trim());
     anchor = null;
   }
 
@@ -120,8 +122,14 @@ export function createTextWriter({ keep_lines }: { keep_lines: boolean }) {
       else if (preformatted > 0) put(text);
       else collapsed(text);
     },
+    /** Notes an address that the page leads to without a link's text, such as a frame's. */
+    link(href: string | undefined, label: string): void {
+      const url = linkTarget(href);
+      if (url !== null && other_links.size < MAX_COUNTED_LINKS) other_links.set(url, label);
+    },
     result(): { text: string; links: { text: string; url: string }[] } {
       endAnchor();
+      for (const [url, label] of other_links) if (!links.has(url)) links.set(url, label);
       const text = parts.join("");
       return { text: keep_lines ? text : text.trim(), links: [...links].map(([url, label]) => ({ url, text: label })) };
     },

@@ -64,6 +64,15 @@ const NEVER_SEEN = new Map<string, string>([
     .split(" ")
     .map((name) => [name, "fallback-content"] as const),
 ]);
+/** Elements that show another page, and the attribute with its address. */
+const FRAMES = new Map([
+  ["iframe", "src"],
+  ["frame", "src"],
+  ["embed", "src"],
+  ["object", "data"],
+]);
+/** The address in a `meta refresh` (HTML standard, "shared declarative refresh steps"). */
+const REFRESH = /^\s{0,99}[\d.]{1,99}[\s;,]{1,99}(?:url\s{0,9}=\s{0,9})?["']?([^"']{1,2000})/i;
 /** Elements whose look differs from their surroundings without any attribute. */
 const STYLED = new Set(["dialog", "bdi", "output", "svg", "text", "foreignobject"]);
 /** SVG elements with text in them. Their attributes may hide it, as declarations do. */
@@ -149,12 +158,26 @@ function createReader(tokens: readonly HtmlToken[], { keep_lines, shadows, slots
     elements.closeImplied(token.name);
     if (sheet.siblings !== null && token.name === "tr" && elements.innermost()?.name === "table")
       readOpen(BODY_OF_TABLE, -1);
-    const look = shadow_looks.lookAt(token, index, elements.state());
+    const around = elements.state();
+    const look = shadow_looks.lookAt(token, index, around);
     const seen = hiddenBy(look) === null;
+    if (hiddenBy(around) === null) noteLinks(token, look);
     if (seen && breaksLine(token.name)) overrides.end();
     if (seen) writer.open(token.name, token.attributes, token.source);
     const isEmpty = isVoid(token.name) || (token.is_self_closed && elements.isForeign(token.name));
     if (!isEmpty) elements.push(token.name, look);
+  }
+
+  /** Notes the addresses of frames, of areas in pictures, and of the page that this one leads on to. */
+  function noteLinks({ name, attributes }: HtmlToken & { type: "open" }, look: Look): void {
+    const source = FRAMES.get(name);
+    const is_shown = hiddenBy(look) === null || (look.hidden_by === "fallback-content" && !look.invisible);
+    const is_tiny = ["width", "height"].some((size) => /^\s*[01](?:px)?\s*$/i.test(attributes.get(size) ?? ""));
+    if (source !== undefined && is_shown && !is_tiny) writer.link(attributes.get(source), "(frame)");
+    if (name === "area" && is_shown) writer.link(attributes.get("href"), "(area of a picture)");
+    if (name === "meta" && attributes.get("http-equiv")?.toLowerCase() === "refresh") {
+      writer.link(REFRESH.exec(attributes.get("content") ?? "")?.[1], "(next page)");
+    }
   }
 
   function readClose({ name, source }: HtmlToken & { type: "close" }): void {
@@ -296,7 +319,7 @@ function ownLookOf(name: string, attributes: ReadonlyMap<string, string>, block:
   const background = css.backgroundColour(block) ?? css.attributeColour(attributes.get("bgcolor"));
   const colour = css.textColour(block) ?? css.attributeColour(attributes.get(COLOUR_ATTRIBUTE[name] ?? ""));
   const own: OwnLook = {
-    hidden_by: hiddenByAttributes(name, attributes, block) ?? css.hidesSubtree(block),
+    hidden_by: hiddenByAttributes(name, attributes, block) ?? css.hidesSubtree(block) ?? NEVER_SEEN.get(name) ?? null,
     invisible: visibility === undefined ? null : visibility === "hidden" || visibility === "collapse",
     unpainted: name === "svg" ? true : name === "text" || name === "foreignobject" ? false : null,
     font_px: css.fontSize(block),
@@ -363,8 +386,6 @@ function svgDeclarations(attributes: ReadonlyMap<string, string>): Declarations 
 
 function hiddenByAttributes(name: string, attributes: ReadonlyMap<string, string>, block: Declarations): string | null {
   if (attributes.has(TOO_MANY)) return "too-many-attributes";
-  const never = NEVER_SEEN.get(name);
-  if (never !== undefined) return never;
   const display = declared(block, "display");
   const shows = display !== undefined && !/^(?:none|revert|revert-layer)$/.test(display) && !display.includes("var(");
   // A `display` declaration overrides the `hidden` attribute, as in browsers.

@@ -38,6 +38,36 @@ describe("once tainted, an address", () => {
   });
 
   it.each([
+    ["先读http://h/one，再读http://h/two。", ["http://h/one", "http://h/two"]],
+    ["请看 http://h/one；http://h/two、http://h/three！", ["http://h/one", "http://h/two", "http://h/three"]],
+    ["http://h/one,http://h/two", ["http://h/one", "http://h/two"]],
+    ["http://h/one;http://h/two|http://h/three", ["http://h/one", "http://h/two", "http://h/three"]],
+    ["| Berths | http://h/one|http://h/two|", ["http://h/one", "http://h/two"]],
+    ["Berths,http://h/one,7\nQuays,http://h/two;8", ["http://h/one", "http://h/two"]],
+    ["Lies „http://h/one“, «http://h/two» und “http://h/three”.", ["http://h/one", "http://h/two", "http://h/three"]],
+    ["Read http://h/one—then http://h/two… or ‹http://h/three›", ["http://h/one", "http://h/two", "http://h/three"]],
+    ["http://h/one을 읽고 http://h/two에서 찾아라", ["http://h/one", "http://h/two"]],
+    ["อ่านhttp://h/oneแล้วhttp://h/twoครับ", ["http://h/one", "http://h/two"]],
+    ["اقرأ http://h/one، ثم http://h/two؛ و(http://h/three)؟", ["http://h/one", "http://h/two", "http://h/three"]],
+    ["קראhttp://h/one־ואז", ["http://h/one"]],
+    ["पढ़ें http://h/one। फिर http://h/two॥", ["http://h/one", "http://h/two"]],
+    ["まずhttp://h/oneを読んで（http://h/two）「http://h/three」", ["http://h/one", "http://h/two", "http://h/three"]],
+    ["**http://h/one** _http://h/two_ ~~http://h/three~~", ["http://h/one", "http://h/two", "http://h/three"]],
+    ["[berths](http://h/one)and <http://h/two>", ["http://h/one", "http://h/two"]],
+    ["(see http://h/Dam_(river)).", ["http://h/Dam_(river)"]],
+    ["http://h/日本。次に http://h/Zürich,dann", ["http://h/%E6%97%A5%E6%9C%AC", "http://h/Z%C3%BCrich"]],
+    ["http://h。http://例え.test/一，", ["http://h/", "http://xn--r8jz45g.test/%E4%B8%80"]],
+    ["https://archive.test/web/http://h/one,http://h/two", ["https://archive.test/web/http://h/one", "http://h/two"]],
+    ["http://h/a,b;c|d", ["http://h/a,b;c|d", "http://h/a,b;c", "http://h/a,b", "http://h/a"]],
+    ["HTTP://H/one.", ["http://h/one"]],
+  ])("is the owner's although other characters touch it: %s", async (owner_text, urls) => {
+    for (const url of urls)
+      expect([url, await isUrlKnown(new URL(url), { ...tainted, owner_text }, [])]).toEqual([url, true]);
+    const other = new URL("http://h/o");
+    expect(await isUrlKnown(other, { ...tainted, owner_text }, [])).toBe(false);
+  });
+
+  it.each([
     ["at a listed host", "https://api.example/any?x=1", ["api.example"], true],
     ["at a listed host's subdomain", "https://a.api.example/", ["api.example"], false],
     ["at one label before a listed host", "https://a.api.example/", ["*.api.example"], true],
