@@ -578,6 +578,21 @@ alter table payment_event_reading add constraint payment_event_reading_check CHE
 alter table payment_event_reading add constraint payment_event_reading_provider_check CHECK ((provider = ANY (ARRAY['operator'::text, 'sandbox'::text, 'stripe'::text])));
 alter table payment_event_reading add constraint payment_event_reading_pkey PRIMARY KEY (provider);
 
+create table response (
+  user_id uuid not null,
+  id text not null,
+  previous_id text,
+  body jsonb not null,
+  input jsonb not null,
+  bytes integer not null,
+  created_at timestamp(3) with time zone not null,
+  used_at timestamp(3) with time zone not null
+);
+alter table response add constraint response_bytes_check CHECK ((bytes > 0));
+alter table response add constraint response_pkey PRIMARY KEY (user_id, id);
+CREATE INDEX response_by_age ON public.response USING btree (used_at);
+CREATE TRIGGER response_of_erased BEFORE INSERT ON public.response FOR EACH ROW EXECUTE FUNCTION refuse_erased('drop');
+
 create table response_item (
   user_id uuid not null,
   id text not null,

@@ -91,6 +91,8 @@ export interface Config extends ReadFileSettings {
   readonly safety_off: "refused" | "allowed";
   /** The days after which finished runs are deleted. Null: never. */
   readonly keep_runs_days: number | null;
+  /** The days for which a stored response is kept after it was answered or continued. */
+  readonly keep_responses_days: number;
   readonly signup: "open" | "closed";
   /** The first two characters of new users' keys and sessions. */
   readonly routing_buckets: RoutingBuckets;
@@ -179,6 +181,13 @@ export function readConfig(env: Env): Config {
         parseWhole(1, MOST_KEPT_DAYS),
         `a whole number of days from 1 to ${MOST_KEPT_DAYS}`,
       ) ?? null,
+    keep_responses_days:
+      read(
+        env,
+        "PURSER_KEEP_RESPONSES_DAYS",
+        parseWhole(1, MOST_KEPT_DAYS),
+        `a whole number of days from 1 to ${MOST_KEPT_DAYS}`,
+      ) ?? 1,
     signup,
     local_only: local,
     verification: mail === null && local ? "none" : "link",

@@ -74,6 +74,12 @@ export const requestErrors = {
       'Threads of messages are not kept here. Send all messages in each request, without thread; Anthropic\'s SDK does so with unsupportedRequestBehavior: "continue_unthreaded".',
       "thread",
     ),
+  previousResponseNotFound: (id: string) =>
+    invalid(
+      "previous_response_not_found",
+      `The response ${JSON.stringify(id.slice(0, 80))} is not stored, or not any more. Send the whole conversation as input.`,
+      "previous_response_id",
+    ),
   invalidCursor: () =>
     invalid("invalid_cursor", "cursor is not one that this list returned. Start again without it.", "cursor"),
   contextLengthExceeded: (limit: number, param = "messages") =>

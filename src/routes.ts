@@ -18,13 +18,14 @@ import { serveReference } from "./http/system.routes.ts";
 import { mcpRoutes } from "./mcp/mcp.routes.ts";
 import { countTokensRoutes, messageEndpoint } from "./messages/messages.routes.ts";
 import { modelRoutes } from "./models/models.routes.ts";
+import { traitsOf } from "./models/providers.ts";
 import { noticesRoutes } from "./notices/notices.routes.ts";
 import { type OperatorOptions, operatorRoutes } from "./operator/operator.routes.ts";
 import { operatorKeyRoutes } from "./operator/operator-keys.routes.ts";
 import { usageRoutes } from "./operator/usage.routes.ts";
 import { userCorrectionsRoutes } from "./operator/user-corrections.routes.ts";
 import type { DueSource } from "./platform/sweeper.ts";
-import { responseEndpoint } from "./responses/responses.routes.ts";
+import { responseEndpoint, storedResponseRoutes } from "./responses/responses.routes.ts";
 import { safetyRoutes } from "./safety/safety.routes.ts";
 import { createSanitizer } from "./safety/sanitizer.ts";
 import type { Services } from "./services.ts";
@@ -59,7 +60,7 @@ export function serveApi(
   services: Services,
   { probes, sources, cut_off }: { probes: readonly HttpRouter[]; sources: readonly DueSource[]; cut_off: AbortSignal },
 ): HttpApp {
-  const { limits, response_items, envelopes, idempotency, eraseUser } = services;
+  const { limits, response_items, responses, envelopes, idempotency, eraseUser } = services;
   const { config, live, log, db, clock, settable, address, accounts, signIn } = services;
   const { ledger, models, completions, notices, vault, webhook_keys, stripe, billing, runs, agents, chat } = services;
   const untilIdle = async (timeout_ms: number): Promise<boolean> => {
@@ -69,6 +70,11 @@ export function serveApi(
   };
   const advanceClock = settable === null ? null : (target: string) => settable.advanceTo(target, sources, untilIdle);
   const exportOf = createUserExport({ db, clock, ledger });
+  const takesPenalties = (id: string) => {
+    const model = models.find(id);
+    return model !== null && !traitsOf(model.kind).lacked_fields.includes("presence_penalty");
+  };
+  const of_responses = { completions, items: response_items, responses, envelopes, takesPenalties, log };
   const http: HttpApp = createHttp(
     {
       authenticate: accounts.authenticate,
@@ -88,6 +94,7 @@ export function serveApi(
       modelRoutes({ models, agentsOf: agents.asModels }),
       embeddingRoutes(completions),
       countTokensRoutes({ completions, envelopes }),
+      storedResponseRoutes(of_responses),
       agentsRoutes({ agents, allRuns: runs.allRuns }),
       chatRoutes({ chat }),
       mcpRoutes({ agents, chat, log, address, cors_origins: config.cors_origins }),
@@ -109,7 +116,7 @@ export function serveApi(
     ],
     [
       completionEndpoint(completions),
-      responseEndpoint({ completions, items: response_items, envelopes, log }),
+      responseEndpoint(of_responses),
       messageEndpoint({ completions, envelopes, log }),
       runNowEndpoint(agents),
     ],

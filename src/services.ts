@@ -37,6 +37,7 @@ import { createPublicAddress, type PublicAddress } from "./platform/public-addre
 import { createReads } from "./platform/standby.ts";
 import { createReload, type LiveSettings } from "./reload.ts";
 import { createItemsStore } from "./responses/items.store.ts";
+import { createResponsesStore } from "./responses/responses.store.ts";
 import { createWebhookKeys } from "./tools/webhook-keys.service.ts";
 import type { OAuthIdentity } from "./vault/oauth.adapter.ts";
 import { createVault, type Vault } from "./vault/vault.service.ts";
@@ -103,9 +104,19 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
   });
   const acts = createActs({ db, clock });
   const operator_keys = await createOperatorKeys({ db, clock, acts, admin_key: config.admin_key });
-  const sealed = createSealedStores(base);
-  const { idempotency, response_items } = sealed;
-  const others = [billing, ledger.end_users, work.agents, idempotency, response_items, notices, webhook_keys, acts];
+  const sealed = createSealedStores(base, config.keep_responses_days);
+  const { idempotency, response_items, responses } = sealed;
+  const others = [
+    billing,
+    ledger.end_users,
+    work.agents,
+    idempotency,
+    response_items,
+    responses,
+    notices,
+    webhook_keys,
+    acts,
+  ];
   const eraseUser = createEraseUser({ db, accounts, others, signIn: sign_in.signIn, vault });
   const reload = createReload({ config, live, models, log });
   const process_wide = { config, live, reload, log, metrics, tracer, db, clock, settable, standby, address };
@@ -154,11 +165,12 @@ async function createSignInServices(parts: {
   return { trials, signIn };
 }
 
-/** The stores of callers' requests and answers, which are encrypted. */
-function createSealedStores({ db, clock, cipherFor }: Base) {
+/** The stores of callers' requests and answers. */
+function createSealedStores({ db, clock, cipherFor }: Base, keep_days: number) {
   return {
     idempotency: createIdempotencyStore({ db, clock, cipher: cipherFor("idempotency") }),
     response_items: createItemsStore({ db, clock, cipher: cipherFor("response items") }),
+    responses: createResponsesStore({ db, clock, keep_days }),
     envelopes: createEnvelopes(cipherFor("reasoning")),
   };
 }

@@ -141,8 +141,19 @@ const fieldsSchema = z
     include: z.array(text).max(20).nullish(),
     metadata: mapSchema.nullish(),
     prompt_cache_key: text.nullish(),
+    safety_identifier: text.nullish(),
+    presence_penalty: z.number().min(-2).max(2).nullish(),
+    frequency_penalty: z.number().min(-2).max(2).nullish(),
+    top_logprobs: z.number().int().min(0).max(20).nullish(),
+    max_tool_calls: z.number().int().min(1).nullish(),
+    truncation: z.enum(["auto", "disabled"]).nullish(),
+    service_tier: text.max(64).nullish().openapi({ description: "accepted; every call has the tier `default`" }),
+    previous_response_id: text.max(200).nullish().openapi({
+      description: "a stored response, which this one continues. Its instructions are not inherited",
+    }),
     store: z.boolean().nullish().openapi({
-      description: "answered `false`: responses cannot be read later. `false` also turns off `item_reference`",
+      description:
+        "`false`: the response cannot be read or continued later, and its items not named by `item_reference`. It is also answered `false` when the account has no room for another one",
     }),
     stream: z.boolean().nullish(),
     user: text.nullish(),
@@ -170,6 +181,14 @@ type KnownField =
   | "include"
   | "metadata"
   | "prompt_cache_key"
+  | "safety_identifier"
+  | "presence_penalty"
+  | "frequency_penalty"
+  | "top_logprobs"
+  | "max_tool_calls"
+  | "truncation"
+  | "service_tier"
+  | "previous_response_id"
   | "store"
   | "stream"
   | "user";
@@ -217,12 +236,14 @@ export const responseSchema = z
     id: text,
     object: z.literal("response"),
     created_at: z.number().int(),
+    completed_at: z.number().int().nullable(),
+    previous_response_id: text.nullable(),
     status: z.enum(["in_progress", "completed", "incomplete", "failed"]),
     error: z.looseObject({ code: text, message: text }).nullable(),
     incomplete_details: z.looseObject({ reason: text }).nullable(),
     model: text,
     output: z.array(outputItemSchema),
-    store: z.literal(false),
+    store: z.boolean(),
     usage: usageSchema
       .omit({
         prompt_tokens: true,
@@ -284,10 +305,10 @@ export const createResponseRoute = createRoute({
   tags: ["Model calls in other shapes"],
   summary: "Create a response (OpenAI's Responses API)",
   description:
-    "OpenAI's Responses API over every model. `store` is always answered `false`, so `previous_response_id`, " +
-    "`conversation` and `background` are 400: send the whole conversation as `input`, or use an agent's threads. Output " +
-    "items are kept for 24 hours so that `item_reference` can name them, unless `store` is `false`. Tools that OpenAI " +
-    "executes itself are dropped, and their items of earlier turns are left out.",
+    "OpenAI's Responses API over every model. Unless `store` is `false`, the response is kept for some days " +
+    "(PURSER_KEEP_RESPONSES_DAYS, 1 by default): it can be read, and `previous_response_id` continues it. " +
+    "`conversation`, `background` and `prompt` are 400. Tools that OpenAI executes itself are dropped, and their items " +
+    "of earlier turns are left out.",
   ...needs("chat:write"),
   request: jsonBody(requestSchema),
   responses: {
@@ -302,4 +323,101 @@ export const createResponseRoute = createRoute({
     502: json(errorSchema, "the model's provider failed; nothing was charged"),
     504: json(errorSchema, "the model did not answer in time; nothing was charged"),
   },
+});
+
+const tags = ["Model calls in other shapes"];
+const idParams = z.object({ response_id: z.string() });
+const path = "/api/v1/responses/{response_id}";
+
+export const getResponseRoute = createRoute({
+  method: "get",
+  path,
+  operationId: "getResponse",
+  tags,
+  summary: "A stored response, as it was answered",
+  ...needs("chat:read"),
+  request: {
+    params: idParams,
+    query: z.object({ include: z.unknown().optional(), "include[]": z.unknown().optional() }),
+  },
+  responses: { 200: json(responseSchema, "the response"), ...failures(403, 404) },
+});
+
+export const deleteResponseRoute = createRoute({
+  method: "delete",
+  path,
+  operationId: "deleteResponse",
+  tags,
+  summary: "Delete a stored response",
+  ...needs("chat:write"),
+  request: { params: idParams },
+  responses: {
+    200: json(
+      z.object({ id: text, object: z.literal("response"), deleted: z.literal(true) }).openapi("DeletedResponse"),
+      "deleted",
+    ),
+    ...failures(403, 404),
+  },
+});
+
+export const responseInputItemsRoute = createRoute({
+  method: "get",
+  path: `${path}/input_items`,
+  operationId: "listResponseInputItems",
+  tags,
+  summary: "The input items of a stored response's request, the last one first",
+  ...needs("chat:read"),
+  request: {
+    params: idParams,
+    query: z.object({
+      limit: z.coerce.number().int().min(1).max(100).default(20).openapi({ description: "items a page" }),
+      order: z.enum(["asc", "desc"]).default("desc"),
+      after: text.optional().openapi({ description: "the id of the last item of the page before" }),
+      include: z.unknown().optional(),
+      "include[]": z.unknown().optional(),
+    }),
+  },
+  responses: {
+    200: json(
+      z
+        .object({
+          object: z.literal("list"),
+          data: z.array(z.looseObject({ id: text, type: text })),
+          first_id: text.nullable(),
+          last_id: text.nullable(),
+          has_more: z.boolean(),
+        })
+        .openapi("ResponseInputItems"),
+      "a page of items",
+    ),
+    ...failures(400, 403, 404),
+  },
+});
+
+export const countResponseTokensRoute = createRoute({
+  method: "post",
+  path: "/api/v1/responses/input_tokens",
+  operationId: "countResponseInputTokens",
+  tags,
+  summary: "Estimate the input tokens of a response without creating it",
+  ...needs("chat:write"),
+  request: jsonBody(requestSchema),
+  responses: {
+    200: json(
+      z
+        .object({ object: z.literal("response.input_tokens"), input_tokens: z.number().int() })
+        .openapi("ResponseInputTokens"),
+      "the estimate",
+    ),
+    ...failures(400, 403, 404),
+  },
+});
+
+/** Not in the reference: it answers what to do instead. */
+export const compactResponseRoute = createRoute({
+  method: "post",
+  path: "/api/v1/responses/compact",
+  hide: true,
+  ...needs("chat:write"),
+  responses: { ...failures(400) },
 });

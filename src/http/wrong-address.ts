@@ -18,7 +18,6 @@ const AZURE = /^\/openai(?:\/deployments\/[^/]+|\/v1)?(?=\/)/;
 
 /** What OpenAI and Anthropic store, by the first part of its address. */
 const NOT_STORED: ReadonlyMap<string, string> = new Map([
-  ["responses", "Responses are not stored or compacted here: POST /api/v1/responses with the whole conversation."],
   ["conversations", "Conversations are kept by agents here: POST /api/v1/agents/{id}/chat with thread_id."],
   ["threads", "Conversations are kept by agents here: POST /api/v1/agents/{id}/chat with thread_id."],
   ["assistants", "Use an agent: POST /api/v1/agents, and the model agent/{id}."],

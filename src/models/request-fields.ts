@@ -57,6 +57,9 @@ export const ADVISORY_FIELDS = [
   "thinking",
   "output_config",
   "verbosity",
+  "presence_penalty",
+  "frequency_penalty",
+  "service_tier",
 ] as const;
 
 /** Values that request only the default. */

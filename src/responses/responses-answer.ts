@@ -2,7 +2,7 @@ import { type Chunk, createPieceReader, type Delta, finishReasonOf, type Piece }
 import type { AnswerWriter } from "../completions/endpoint.ts";
 import type { Envelope } from "../completions/reasoning-envelope.ts";
 import type { ChatResponse, FinishReason, Routing, Usage } from "../contract/completions.ts";
-import type { ResponseRecord, ResponseRequest } from "../contract/responses.ts";
+import type { ResponseRecord, ResponseRequest, ResponseTool } from "../contract/responses.ts";
 import type { ErrorShape } from "../errors.ts";
 import { isSmallJson } from "../platform/json.ts";
 import { createItemEvents, type ItemEvents } from "./item-events.ts";
@@ -30,7 +30,7 @@ export function createResponseWriter(context: ResponseContext): AnswerWriter {
   const piecesOf = createPieceReader();
   const seen: Seen = { model: asked.model, finish_reason: "stop", usage: null, envelope: {} };
   const items = createItemEvents(context, (found) => ({ ...found, model: seen.model }));
-  const settings = repeatedSettings(asked);
+  const settings = { ...repeatedSettings(asked), store: context.is_stored };
   let sequence = 0;
   let has_begun = false;
 
@@ -38,7 +38,9 @@ export function createResponseWriter(context: ResponseContext): AnswerWriter {
     ...identity,
     status,
     error,
+    completed_at: status === "completed" ? context.nowSeconds() : null,
     ...settings,
+    ...penaltiesOf(asked, context.takesPenalties(seen.model)),
     ...outcomeOf(seen, status),
     output: [...items.output()],
   });
@@ -76,9 +78,10 @@ export function createResponseWriter(context: ResponseContext): AnswerWriter {
     },
     async end(): Promise<string> {
       const events = [...begin(), ...closing()];
-      await context.keep(items.output());
       const status = finish();
-      return written([...events, { type: `response.${status}`, response: record(status) }]);
+      const response = record(status);
+      await context.keep(response);
+      return written([...events, { type: `response.${status}`, response }]);
     },
     failed(error: Pick<ErrorShape, "type" | "code" | "message">): string {
       const code = FAILURES[error.code] ?? error.code;
@@ -90,8 +93,9 @@ export function createResponseWriter(context: ResponseContext): AnswerWriter {
       note({ ...response, choices: [{ finish_reason: choice?.finish_reason ?? null }] } as unknown as Chunk, seen);
       take((choice?.message ?? {}) as Delta);
       closing();
-      await context.keep(items.output());
-      return record(finish());
+      const whole = record(finish());
+      await context.keep(whole);
+      return whole;
     },
   };
 }
@@ -137,6 +141,26 @@ function eventsOf(piece: Piece, items: ItemEvents): object[] {
   }
 }
 
+/** The penalties that the answer was made with. */
+function penaltiesOf({ presence_penalty, frequency_penalty }: ResponseRequest, are_applied: boolean) {
+  return {
+    presence_penalty: (are_applied ? presence_penalty : null) ?? 0,
+    frequency_penalty: (are_applied ? frequency_penalty : null) ?? 0,
+  };
+}
+
+/** A function with every field that OpenAI's answers have. */
+function repeatedTool(tool: ResponseTool): ResponseTool {
+  if (tool.type !== "function") return tool;
+  const { description = null, parameters = null, strict = false } = tool as Record<string, unknown>;
+  return { ...tool, description, parameters, strict: strict ?? false } as ResponseTool;
+}
+
+function repeatedFormat(format: NonNullable<ResponseRequest["text"]>["format"]) {
+  if (format == null) return { type: "text" as const };
+  return format.type === "json_schema" ? { description: null, strict: false, ...format } : format;
+}
+
 /**
  * The request's settings, as OpenAI's answers repeat them. Each event with a response has them all, so large ones are
  * left out: metadata and tools of 31 MB cost no tokens.
@@ -150,15 +174,20 @@ function repeatedSettings(request: ResponseRequest) {
     max_output_tokens: asked.max_output_tokens ?? null,
     metadata: asked.metadata ?? {},
     parallel_tool_calls: asked.parallel_tool_calls ?? true,
-    previous_response_id: null,
+    max_tool_calls: asked.max_tool_calls ?? null,
+    previous_response_id: asked.previous_response_id ?? null,
+    prompt_cache_key: asked.prompt_cache_key ?? null,
     reasoning: { effort: asked.reasoning?.effort ?? null, summary: asked.reasoning?.summary ?? null },
-    store: false as const,
-    temperature: asked.temperature ?? null,
-    text: { format: asked.text?.format ?? { type: "text" } },
+    safety_identifier: asked.safety_identifier ?? null,
+    // Every call has the provider's usual tier, whose prices the catalogue has.
+    service_tier: "default",
+    temperature: asked.temperature ?? 1,
+    text: { ...asked.text, format: repeatedFormat(asked.text?.format) },
     tool_choice: asked.tool_choice ?? "auto",
-    tools: asked.tools ?? [],
-    top_p: asked.top_p ?? null,
-    truncation: "disabled",
+    tools: (asked.tools ?? []).map(repeatedTool),
+    top_logprobs: asked.top_logprobs ?? 0,
+    top_p: asked.top_p ?? 1,
+    truncation: asked.truncation ?? "disabled",
     user: asked.user ?? null,
   };
 }

@@ -34,6 +34,8 @@ const CONVERTED = new Set([
   "include",
   "max_tool_calls",
   "truncation",
+  "top_logprobs",
+  "service_tier",
   "stream_options",
   "previous_response_id",
   "conversation",
@@ -41,10 +43,8 @@ const CONVERTED = new Set([
   "prompt",
 ]);
 const ALTERNATIVES: Readonly<Record<string, string>> = {
-  previous_response_id:
-    "Responses are not stored here. Send the whole conversation as input, or use the threads of an agent: POST /api/v1/agents/{id}/chat with thread_id.",
   conversation:
-    "Conversations are kept by agents here. Send the whole conversation as input, or use POST /api/v1/agents/{id}/chat with thread_id.",
+    "Conversations are no objects of their own here. Continue a response with previous_response_id, or use POST /api/v1/agents/{id}/chat with thread_id.",
   background:
     "A response is answered at once here. For work in the background use an agent: POST /api/v1/agents/{id}/runs.",
   prompt: "Prompts are not stored here. Send instructions, or use an agent with a system_prompt: model agent/{id}.",

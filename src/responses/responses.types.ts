@@ -1,5 +1,5 @@
 import type { Envelope } from "../completions/reasoning-envelope.ts";
-import type { OutputItem, ResponseRequest } from "../contract/responses.ts";
+import type { ResponseRecord, ResponseRequest } from "../contract/responses.ts";
 import type { Callee } from "./tool-names.ts";
 
 /** What the writer of a response needs beside the answer. */
@@ -8,9 +8,15 @@ export interface ResponseContext {
   callees: ReadonlyMap<string, Callee>;
   paramOf(param: string): string;
   created_at: number;
+  /** The time of the end, in seconds. */
+  nowSeconds(): number;
+  /** Whether the response will be stored. */
+  is_stored: boolean;
+  /** Whether the model's provider takes penalties. */
+  takesPenalties(model: string): boolean;
   newId(): string;
   /** Seals what the model's provider needs back. */
   seal(envelope: Envelope): string;
-  /** Keeps the items that a later request may refer to. Called once, before the response ends. */
-  keep(items: readonly OutputItem[]): Promise<void>;
+  /** Keeps the response and the items that a later request may refer to. Called once, before the response ends. */
+  keep(response: ResponseRecord): Promise<void>;
 }

@@ -87,6 +87,12 @@ const FILES: readonly ExportFile[] = [
       order by run_id, index limit $3`,
   },
   {
+    name: "responses",
+    page: FEW,
+    text: `select id as export_key, id, previous_id, input, body, created_at, used_at from response
+      where user_id = $1 and ($2::text is null or id > $2) order by id limit $3`,
+  },
+  {
     name: "threads",
     page: MANY,
     text: `select uid::text as export_key, id, agent_id, created_at, updated_at from thread

@@ -42,7 +42,7 @@ describe("a response", () => {
       object: "response",
       status: "completed",
       model: "lab/plain",
-      store: false,
+      store: true,
       output_text: "hello from upstream",
       usage: { input_tokens: 10, output_tokens: 4, total_tokens: 14, cost_tokens: 18 },
     });
@@ -103,13 +103,12 @@ describe("a response", () => {
     });
     expect(sent()).toMatchObject({
       messages: [
-        { role: "developer", content: "json" },
+        { role: "system", content: "json" },
         { role: "user", content: "hi" },
       ],
       max_tokens: 50,
       temperature: 0.5,
       top_p: 0.9,
-      parallel_tool_calls: false,
       reasoning_effort: "low",
       response_format: { type: "json_schema", json_schema: { name: "out", strict: true, schema: { type: "object" } } },
     });
@@ -336,7 +335,6 @@ describe("failures", () => {
   });
 
   it.each([
-    ["previous_response_id", "resp_1"],
     ["conversation", "conv_1"],
     ["background", true],
     ["prompt", { id: "pmpt_1" }],

@@ -83,6 +83,7 @@ const EXPORTED: Record<string, string> = {
   occurrence: "occurrences.jsonl",
   payment: "payments.jsonl",
   payment_dispute: "disputes.jsonl",
+  response: "responses.jsonl",
   reversal: "reversals.jsonl",
   run: "runs.jsonl",
   run_step: "run_steps.jsonl",

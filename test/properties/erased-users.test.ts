@@ -142,7 +142,8 @@ describe.skipIf(inject("storage").kind === "embedded")("at the same moment", () 
     await Promise.all([expect(claim).rejects.toThrow("erased"), expect(setting).rejects.toThrow("erased")]);
     await items.keep(user_id, [{ type: "message", id: "late" } as Parameters<typeof items.keep>[1][number]]);
     await commit();
-    for (const table of ["idempotency_key", "response_item", "auto_topup"]) expect(await rowsOf(table), table).toBe(0);
+    for (const table of ["idempotency_key", "response_item", "response", "auto_topup"])
+      expect(await rowsOf(table), table).toBe(0);
   });
 
   test("an operator's change of a user does not stop writes for this user", async () => {
