@@ -71,7 +71,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
     notify: notify.ledger,
   });
   metrics.watchHolds(ledger.openHolds);
-  const models = createModels({ config, clock });
+  const models = createModels({ config, clock, outbound });
   const modelId = (name: string) => (models.find(name) ?? models.findEmbedding(name))?.id ?? name;
   const limits = await createLimits({ db, plans: () => live.plans, modelId });
   const charges = withChargeMetrics(ledger, { metrics, log, countTokens: limits.countTokens });

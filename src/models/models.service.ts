@@ -1,13 +1,15 @@
 import { type Clock, createSystemClock } from "../platform/clock.ts";
 import { nearestNames } from "../platform/nearest.ts";
+import { createOutbound } from "../platform/outbound.ts";
 import { createProvider } from "./adapters.ts";
 import { createModelHealth, type ModelHealth } from "./model-health.ts";
 import { modelsByRoute, routeOrder } from "./model-routes.ts";
 import type { Model, ModelKind, ModelsConfig, Provider } from "./models.types.ts";
 import { type Offer, offerAt } from "./offer.ts";
+import { type PictureGuard, withPictures } from "./picture-addresses.ts";
 import { costMultiplier } from "./pricing.ts";
 import { withSpans } from "./provider-spans.ts";
-import { BUILT_IN_PROVIDERS } from "./providers.ts";
+import { BUILT_IN_PROVIDERS, traitsOf } from "./providers.ts";
 import { createRehearsal, REHEARSAL } from "./rehearsal.ts";
 import { withDialect } from "./request-dialect.ts";
 import { type RouteRequest, type RoutingDecision, rankModels } from "./routing.ts";
@@ -61,15 +63,16 @@ interface Callable extends Record<ModelKind, ModelIndex> {
  * (which replace a catalogue entry with the same id), and the rehearsal model. Their prices are those in force by
  * `clock`.
  */
-export function createModels(options: { config: ModelsConfig; clock?: Clock }): Models {
+export function createModels(options: { config: ModelsConfig; outbound?: PictureGuard; clock?: Clock }): Models {
   const clock = options.clock ?? createSystemClock();
   const health = createModelHealth();
   /** By model object, so that a call that has started keeps its provider over a reload. */
   const provider_of = new WeakMap<Model, Provider>();
   /** The models on offer that have routes, by each route that can be called. */
   const by_route = new WeakMap<Model, readonly Model[]>();
+  const { outbound = createOutbound({ allow: [] }) } = options;
   let { config } = options;
-  let providers = providersOf(config);
+  let providers = providersOf(config, outbound);
   let callable = callableAt(clock.now());
 
   function callableAt(now: string): Callable {
@@ -119,7 +122,7 @@ export function createModels(options: { config: ModelsConfig; clock?: Clock }): 
     health,
     reload(next) {
       config = next;
-      providers = providersOf(next);
+      providers = providersOf(next, outbound);
       callable = callableAt(clock.now());
     },
   };
@@ -135,13 +138,17 @@ function foundIn({ by_id, by_uuid }: ModelIndex, id: string): Model | null {
   return by_id.get(id) ?? by_uuid.get(id.toLowerCase()) ?? null;
 }
 
-function providersOf(config: ModelsConfig): Map<string, Provider> {
+function providersOf(config: ModelsConfig, outbound: PictureGuard): Map<string, Provider> {
   const providers = new Map<string, Provider>([[REHEARSAL.owned_by, withSpans(createRehearsal())]]);
   for (const settings of [...BUILT_IN_PROVIDERS, ...config.providers]) {
     const provider = createProvider(settings, config.provider_keys);
-    if (provider !== null) {
-      providers.set(settings.name, withSpans(withDialect(withStructuredOutput(provider), settings)));
-    }
+    if (provider === null) continue;
+    const { kind, base_url } = settings;
+    // A kind without addresses rejects them itself.
+    const safe = traitsOf(kind).takes_image_addresses
+      ? withPictures(provider, { outbound, fetches: base_url !== null })
+      : provider;
+    providers.set(settings.name, withSpans(withDialect(withStructuredOutput(safe), settings)));
   }
   return providers;
 }

@@ -1,5 +1,5 @@
 import { StringDecoder } from "node:string_decoder";
-import type { ChatRequest, ChatResponse } from "../contract/completions.ts";
+import type { ChatResponse } from "../contract/completions.ts";
 import { errors } from "../errors.ts";
 import { monotonicMs } from "../platform/clock.ts";
 import { isTooDeep, jsonBytes } from "../platform/json.ts";
@@ -47,7 +47,7 @@ export function createOpenAiCompatible(settings: { base_url: string; api_key: st
       headers,
       signal,
       onSent,
-      body: Buffer.concat([request.body_start ?? Buffer.alloc(0), bodyEnd(request)]),
+      body: Buffer.concat([request.body_start ?? (await bodyStart(request)), bodyEnd(request)]),
       headersTimeout: request.stream ? Math.min(left_ms, SILENCE_MS) : left_ms,
       bodyTimeout: Math.min(left_ms, SILENCE_MS),
     });
@@ -58,7 +58,7 @@ export function createOpenAiCompatible(settings: { base_url: string; api_key: st
 
   return {
     async prepare(call) {
-      const body_start = (await jsonBytes(forwardedOf(call.request))).subarray(0, -1);
+      const body_start = await bodyStart(call);
       const length = body_start.length + bodyEnd(call).length;
       return { ...call, body_start, ...(await heldInput(call, length)) };
     },
@@ -82,10 +82,10 @@ export function createOpenAiCompatible(settings: { base_url: string; api_key: st
   };
 }
 
-/** The caller's request without the fields that `bodyEnd` writes. It has messages, so more fields can follow. */
-function forwardedOf(request: ChatRequest): object {
+/** The body without the fields that `bodyEnd` writes. It has messages, so more fields can follow. */
+async function bodyStart({ request }: ModelRequest): Promise<Buffer> {
   const { model: _model, max_tokens, max_completion_tokens, stream, stream_options, ...rest } = request;
-  return rest;
+  return (await jsonBytes(rest)).subarray(0, -1);
 }
 
 /** The end of the body: the model, the output cap and the request for usage. */

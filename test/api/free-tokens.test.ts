@@ -1,6 +1,7 @@
-import { beforeEach, describe, expect, it } from "vitest";
+import { afterAll, beforeEach, describe, expect, it } from "vitest";
 import { ask, charges, settledBalance, useLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
+import { startSite } from "../support/sites.ts";
 import { completion, delta, event, hanging, json } from "../support/upstream.ts";
 
 // Attacks in which a call would cost the operator more than the caller pays.
@@ -10,12 +11,23 @@ const GRANT = 1_000_000;
 
 let user: Client;
 
-const lab = useLab([
-  { id: "lab/plain", input_rate: 1, output_rate: 2 },
-  { id: "lab/media", input_rate: 1, output_rate: 2, supports: { vision: true, files: true, audio: true } },
-  { id: "lab/bounded", input_rate: 1, output_rate: 2, supports: { vision: true }, part_tokens: { image: 4_096 } },
-  { id: "lab/tiered", input_rate: 1, output_rate: 2, forward: ["service_tier"] },
-]);
+const PIXEL = Buffer.from(
+  "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",
+  "base64",
+);
+/** Pictures by address are fetched from it. */
+const site = await startSite({ "/huge.png": { headers: { "content-type": "image/png" }, body: PIXEL } });
+afterAll(() => site.close());
+
+const lab = useLab(
+  [
+    { id: "lab/plain", input_rate: 1, output_rate: 2 },
+    { id: "lab/media", input_rate: 1, output_rate: 2, supports: { vision: true, files: true, audio: true } },
+    { id: "lab/bounded", input_rate: 1, output_rate: 2, supports: { vision: true }, part_tokens: { image: 4_096 } },
+    { id: "lab/tiered", input_rate: 1, output_rate: 2, forward: ["service_tier"] },
+  ],
+  { env: { PURSER_EGRESS_ALLOW: site.host } },
+);
 beforeEach(async () => {
   lab.upstream.answer(completion());
   lab.upstream.requests.length = 0;
@@ -23,7 +35,7 @@ beforeEach(async () => {
 });
 
 const complete = (body: object) => user.post("/api/v1/chat/completions", body);
-const picture = { type: "image_url", image_url: { url: "https://pictures.test/huge.png", detail: "high" } };
+const picture = { type: "image_url", image_url: { url: `${site.url}/huge.png`, detail: "high" } };
 const film = { type: "video_url", video_url: { url: "https://films.test/long.mp4" } };
 const showing = (model: string, part: object, fields: object = {}) => ({
   model,
@@ -45,7 +57,7 @@ describe("content by reference from an account that cannot pay for it", () => {
     lab.upstream.answer(completion("seen", { prompt_tokens: 120_000, completion_tokens: 4 }));
     const calls = Array.from({ length: 10 }, () => poor.post("/api/v1/chat/completions", showing("lab/media", part)));
     for (const { status } of await Promise.all(calls)) expect(status).toBe(402);
-    expect(lab.upstream.requests).toEqual([]);
+    expect([lab.upstream.requests, site.requests]).toEqual([[], []]);
     expect(await settledBalance(poor)).toBe(10_000);
   });
 
@@ -79,8 +91,8 @@ describe("content by reference from an account that cannot pay for it", () => {
     expect(lab.upstream.requests).toEqual([]);
   });
 
-  it("does not reach an agent", async () => {
-    const { id } = (await user.post("/api/v1/agents", { name: "Scout", model_id: "lab/media" })).body;
+  it("does not reach an agent whose model reads no pictures", async () => {
+    const { id } = (await user.post("/api/v1/agents", { name: "Scout", model_id: "lab/plain" })).body;
     const { status, body } = await complete(showing(`agent/${id}`, picture));
     expect([status, body.error.param]).toEqual([400, "messages[0].content[1]"]);
     expect((await complete({ ...ask(`agent/${id}`), service_tier: "priority" })).body.error).toMatchObject({
