@@ -295,6 +295,14 @@ CREATE INDEX entry_by_time ON public.entry USING btree (user_id, created_at, seq
 CREATE INDEX entry_by_type ON public.entry USING btree (user_id, type, seq) WHERE (type <> 'usage'::text);
 CREATE INDEX entry_written ON public.entry USING brin (created_at) WITH (autosummarize='on');
 
+create table entry_reason (
+  user_id uuid not null,
+  seq bigint not null,
+  reason text not null
+);
+alter table entry_reason add constraint entry_reason_pkey PRIMARY KEY (user_id, seq);
+CREATE TRIGGER reason_of_erased BEFORE INSERT ON public.entry_reason FOR EACH ROW EXECUTE FUNCTION refuse_erased('drop');
+
 create table hold (
   user_id uuid not null,
   id uuid not null,
@@ -351,20 +359,6 @@ create table limit_window (
 ) with (fillfactor=50);
 alter table limit_window add constraint limit_window_pkey PRIMARY KEY (subject);
 CREATE INDEX limit_window_by_use ON public.limit_window USING btree (used_at);
-
-create table mail (
-  id uuid not null,
-  user_id uuid,
-  email text not null,
-  sealed bytea not null,
-  attempts integer default 0 not null,
-  queued_at timestamp(3) with time zone default clock_timestamp() not null,
-  next_attempt_at timestamp(3) with time zone default clock_timestamp() not null,
-  give_up_at timestamp(3) with time zone not null
-);
-alter table mail add constraint mail_pkey PRIMARY KEY (id);
-CREATE INDEX mail_by_email ON public.mail USING btree (email);
-CREATE INDEX mail_due ON public.mail USING btree (next_attempt_at);
 
 create table notice (
   user_id uuid not null,
@@ -453,7 +447,8 @@ create table operator_act_email (
   user_id uuid not null,
   salt text not null,
   email_before text,
-  email_after text
+  email_after text,
+  reason text
 );
 alter table operator_act_email add constraint operator_act_email_seq_fkey FOREIGN KEY (seq) REFERENCES operator_act(seq);
 alter table operator_act_email add constraint operator_act_email_pkey PRIMARY KEY (seq);
@@ -546,6 +541,7 @@ CREATE INDEX payment_automatic ON public.payment USING btree (user_id, created_a
 CREATE UNIQUE INDEX payment_automatic_pending ON public.payment USING btree (user_id, provider) WHERE (automatic AND (status = 'pending'::text));
 CREATE UNIQUE INDEX payment_by_id ON public.payment USING btree (id);
 CREATE UNIQUE INDEX payment_by_reference ON public.payment USING btree (provider, reference) WHERE (reference IS NOT NULL);
+CREATE INDEX payment_created ON public.payment USING btree (created_at);
 CREATE INDEX payment_invoices ON public.payment USING btree (id) WHERE (purpose = 'overage'::text);
 CREATE INDEX payment_mismatched ON public.payment USING btree (id) WHERE (status = 'mismatch'::text);
 CREATE UNIQUE INDEX payment_of_period ON public.payment USING btree (user_id, subscription_id, period_start) WHERE (purpose = 'period'::text);
@@ -1066,6 +1062,7 @@ CREATE TRIGGER endpoint_of_erased BEFORE INSERT ON public.webhook_endpoint FOR E
 -- function ledger_grant(of_user uuid, bucket_id uuid, of_source text, amount bigint, granted timestamp with time zone, expires timestamp with time zone, of_note text, of_key text) returns uuid
 -- function ledger_has_tokens(of_user uuid, instant timestamp with time zone) returns boolean
 -- function ledger_is_archived(of_user uuid, of_hold uuid, last_entry bigint) returns boolean
+-- function ledger_keep_reason(of_user uuid, of_reason text) returns void
 -- function ledger_key_budget_use(of_user uuid, of_key uuid, budget_interval text, instant timestamp with time zone, OUT spent bigint, OUT held bigint) returns record
 -- function ledger_lock(user_ids uuid[], instant timestamp with time zone) returns account[]
 -- function ledger_lock_hooks(operations json, user_ids uuid[], hooks jsonb, instant timestamp with time zone) returns jsonb

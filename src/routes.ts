@@ -80,7 +80,7 @@ export function serveApi(
       authenticate: accounts.authenticate,
       ...publicOptions(services),
       authenticateSession: signIn.authenticate,
-      findUser: async (id) => (await accounts.user(id)).id,
+      findUser: async (id, also_erased) => (await accounts.user(id, { also_erased })).id,
       idempotency,
       admitRequest: limits.admitRequest,
       databaseState: db.state,

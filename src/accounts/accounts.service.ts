@@ -115,10 +115,10 @@ export async function createAccounts(deps: {
         throw errors.userExists();
       }
     },
-    /** Returns the user. Throws 404 for unknown and erased users. */
-    async user(id: string): Promise<User> {
+    /** Returns the user. Throws 404 for unknown users, and without `also_erased` for erased ones. */
+    async user(id: string, { also_erased = false }: { also_erased?: boolean | undefined } = {}): Promise<User> {
       const row = isUuid(id) ? await store.user(id) : undefined;
-      if (row === undefined || row.erased_at !== null) throw errors.notFound("This user");
+      if (row === undefined || (row.erased_at !== null && !also_erased)) throw errors.notFound("This user");
       return userRecord(row);
     },
     async users(page: UserPage): Promise<User[]> {

@@ -3,7 +3,7 @@ import type { InSameTx, Instant } from "../platform/db.ts";
 import { isUuid } from "../platform/ids.ts";
 import type { BillingContext } from "./context.ts";
 import type { Inbox } from "./inbox.service.ts";
-import type { PaymentRow } from "./payments.store.ts";
+import type { CreatedWithin, PageOfAll, PaymentRow } from "./payments.store.ts";
 import type { PaymentEvent, ProviderName } from "./payments.types.ts";
 
 /** `unpaid` stops overage until the invoice is paid or void; `open` does not. */
@@ -34,8 +34,11 @@ const STATUS = { pending: "open", succeeded: "paid", failed: "unpaid", void: "vo
 export function createInvoices(context: BillingContext, inbox: Inbox) {
   const { orders } = context;
   return {
-    /** Lists invoices, newest first, of one user or of all users. */
-    async list(filter: { user_id?: string; status?: InvoiceStatus | undefined }, page: InvoicePage) {
+    /** Lists invoices of one user or of all users. */
+    async list(
+      filter: { user_id?: string; status?: InvoiceStatus | undefined } & CreatedWithin,
+      page: PageOfAll,
+    ): Promise<OverageInvoice[]> {
       const status = (Object.keys(STATUS) as PaymentRow["status"][]).find((each) => STATUS[each] === filter.status);
       return (await orders.invoices({ ...filter, status }, page)).map(invoiceRecord);
     },
@@ -61,11 +64,6 @@ export function createInvoices(context: BillingContext, inbox: Inbox) {
     if (row?.purpose !== "overage") throw errors.notFound("This invoice");
     return row;
   }
-}
-
-interface InvoicePage {
-  limit: number;
-  before_id: string | null;
 }
 
 function verdictEvent({ provider, id: payment_id, amount_cents }: PaymentRow, verdict: InvoiceVerdict): PaymentEvent {

@@ -1,3 +1,4 @@
+import { requestsOfAll } from "../contract/admin-overall.ts";
 import * as operators from "../contract/admin-users.ts";
 import { type AgentNamesOf, agentIdsIn, withAgentNames } from "../contract/agent-name.ts";
 import { decodeCursor, NUMBER_KEY, pageOf, UUID_KEY } from "../contract/common.ts";
@@ -85,11 +86,26 @@ export function ledgerExportRoutes({ ledger, agentNames, keyNames }: LedgerExpor
   serveBoth(router, { own: contract.listRequests, operators: operators.requestsOfUser }, async (c) => {
     const { user_id } = c.get("caller");
     const { limit, cursor } = c.req.valid("query");
-    const rows = await ledger.requests(user_id, { limit: limit + 1, before_id: decodeCursor(cursor, UUID_KEY) });
+    const rows = await ledger.requests({ user_id }, { limit: limit + 1, before_id: decodeCursor(cursor, UUID_KEY) });
     const { page, next_cursor } = pageOf(rows, limit, (row) => row.hold_id);
     const names = await agentNames(user_id, agentIdsIn(page));
-    const requests = withAgentNames(page, names).map(({ hold_id: _, ...request }) => request);
+    const requests = withAgentNames(page, names).map(({ hold_id: _, user_id: _user, ...request }) => request);
     return c.json({ requests, next_cursor, ...(next_cursor === null ? await archivedNote(user_id) : {}) }, 200);
+  });
+  router.openapi(requestsOfAll, async (c) => {
+    const { limit, cursor, request_id } = c.req.valid("query");
+    const before_id = decodeCursor(cursor, UUID_KEY);
+    const { page, next_cursor } = pageOf(
+      await ledger.requests({ request_id }, { limit: limit + 1, before_id }),
+      limit,
+      (row) => row.hold_id,
+    );
+    const of_users = [...Map.groupBy(page, ({ user_id }) => user_id)];
+    const named = await Promise.all(
+      of_users.map(async ([user_id, rows]) => withAgentNames(rows, await agentNames(user_id, agentIdsIn(rows)))),
+    );
+    const by_hold = new Map(named.flat().map(({ hold_id, ...request }) => [hold_id, request]));
+    return c.json({ requests: page.flatMap(({ hold_id }) => by_hold.get(hold_id) ?? []), next_cursor }, 200);
   });
   serveBoth(router, { own: contract.explainCharge, operators: operators.chargeOfUser }, async (c) => {
     const { request_id } = c.req.valid("param");

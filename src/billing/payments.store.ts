@@ -78,6 +78,13 @@ const IN_STATE: Readonly<Record<PurchaseState, string>> = {
 
 type PaymentKey = Pick<PaymentRow, "user_id" | "id">;
 type Page = { limit: number; before_id: string | null };
+/** A page of a list of all users; with `after_id` oldest first. */
+export type PageOfAll = Page | { limit: number; after_id: string | null };
+/** When the payments of a list were created: from, and before. */
+export interface CreatedWithin {
+  from?: Instant | undefined;
+  to?: Instant | undefined;
+}
 
 export function createPaymentsStore(db: Db) {
   return {
@@ -173,22 +180,21 @@ function paymentStatements(db: Db) {
           order by id desc limit $3`,
         values: [user_id, before_id, limit],
       }),
-    /** Purchases of all users without overage, newest first. Without `status` it returns every state. */
-    purchases: (status: PurchaseState | undefined, { limit, before_id }: Page) =>
-      db.query<PaymentRow>({
-        text: `${PAYMENTS} where purpose <> 'overage' and ${status === undefined ? "true" : IN_STATE[status]}
-            and ($1::uuid is null or id < $1)
-          order by id desc limit $2`,
-        values: [before_id, limit],
-      }),
-    /** Overage invoices, newest first, of one user or of all users. */
-    invoices: (filter: { user_id?: string; status?: PaymentRow["status"] | undefined }, { limit, before_id }: Page) => {
-      const values: unknown[] = [limit];
-      const wanted = createConditions(values, "purpose = 'overage'");
+    /** Purchases of all users without overage. Without `status` it returns every state. */
+    purchases: ({ status, ...within }: { status?: PurchaseState | undefined } & CreatedWithin, page: PageOfAll) => {
+      const wanted = wantedPayments("purpose <> 'overage'", within, page);
+      if (status !== undefined) wanted.add(IN_STATE[status]);
+      return db.query<PaymentRow>(wanted.statement());
+    },
+    /** Overage invoices, of one user or of all users. */
+    invoices: (
+      filter: { user_id?: string; status?: PaymentRow["status"] | undefined } & CreatedWithin,
+      page: PageOfAll,
+    ) => {
+      const wanted = wantedPayments("purpose = 'overage'", filter, page);
       wanted.only("user_id =", filter.user_id);
       wanted.only("status =", filter.status);
-      wanted.only("id <", before_id);
-      return db.query<PaymentRow>({ text: `${PAYMENTS} where ${wanted.text()} order by id desc limit $1`, values });
+      return db.query<PaymentRow>(wanted.statement());
     },
     /**
      * Records that the provider accepted the order as in `row`. Changes nothing if the payment has moved on. The events of
@@ -216,6 +222,20 @@ function paymentStatements(db: Db) {
         values: [options.limit, options.retry_seconds],
       }),
   };
+}
+
+/** The conditions of a list of payments, and its statement once all are added. */
+function wantedPayments(purpose: string, { from, to }: CreatedWithin, page: PageOfAll) {
+  const values: unknown[] = [page.limit];
+  const { add, only, text } = createConditions(values, purpose);
+  const is_oldest_first = "after_id" in page;
+  only("created_at >=", from);
+  only("created_at <", to);
+  if (is_oldest_first) only("id >", page.after_id);
+  else only("id <", page.before_id);
+  const order = is_oldest_first ? "asc" : "desc";
+  const statement = () => ({ text: `${PAYMENTS} where ${text()} order by id ${order} limit $1`, values });
+  return { add, only, statement };
 }
 
 type EventKey = Pick<PaymentEvent, "provider" | "event_id">;

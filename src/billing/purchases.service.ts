@@ -5,7 +5,7 @@ import { isUuid, newId } from "../platform/ids.ts";
 import type { AutoTopups } from "./auto-topup.service.ts";
 import { type BillingContext, limitUnpaidOrders } from "./context.ts";
 import type { Inbox } from "./inbox.service.ts";
-import type { PaymentRow, PurchaseState } from "./payments.store.ts";
+import type { CreatedWithin, PageOfAll, PaymentRow, PurchaseState } from "./payments.store.ts";
 import type { Billed, ProviderName, ReturnUrls } from "./payments.types.ts";
 
 const CURRENCY = "usd";
@@ -105,12 +105,12 @@ export function createPurchases(context: BillingContext, inbox: Inbox, auto_topu
       return adminRecord((await orders.byId(id)) ?? row);
     },
 
-    /** Lists top-ups, upgrades and subscription periods of all users, newest first. */
+    /** Lists top-ups, upgrades and subscription periods of all users. */
     async listAll(
-      { status }: { status: PurchaseState | undefined },
-      page: { limit: number; before_id: string | null },
+      filter: { status?: PurchaseState | undefined } & CreatedWithin,
+      page: PageOfAll,
     ): Promise<AdminPurchase[]> {
-      return (await orders.purchases(status, page)).map(adminRecord);
+      return (await orders.purchases(filter, page)).map(adminRecord);
     },
   };
 }

@@ -1,7 +1,7 @@
 import { createRoute, z } from "@hono/zod-openapi";
 import { USAGE_DAYS } from "../constants.ts";
-import { failures, json, listQuerySchema, nextCursorSchema, tokensSchema, uuidSchema } from "./common.ts";
-import { formatSchema, jsonOrCsv } from "./ledger-export.ts";
+import { boundInput, failures, json, listQuerySchema, nextCursorSchema, tokensSchema, uuidSchema } from "./common.ts";
+import { formatSchema, jsonOrCsv, requestSchema } from "./ledger-export.ts";
 import { modelSchema } from "./models.ts";
 
 /** What the operator sees over all users: contract 8.10. */
@@ -9,6 +9,8 @@ import { modelSchema } from "./models.ts";
 const tags = ["Operator"];
 const security = [{ operator_key: [] as string[] }];
 
+/** A leap year. */
+export const MOST_USAGE_DAYS = 366;
 export const USAGE_GROUPS = ["model", "user", "plan", "day"] as const;
 export type UsageGroup = (typeof USAGE_GROUPS)[number];
 
@@ -47,7 +49,17 @@ export const usageOfAll = createRoute({
   security,
   request: {
     query: listQuerySchema.extend({
-      days: z.coerce.number().int().min(USAGE_DAYS.min).max(USAGE_DAYS.max).default(USAGE_DAYS.default),
+      days: z.coerce
+        .number()
+        .int()
+        .min(USAGE_DAYS.min)
+        .max(USAGE_DAYS.max)
+        .optional()
+        .openapi({ description: `days up to today, or to \`to\`; ${USAGE_DAYS.default} unless \`from\` is given` }),
+      from: boundInput.optional().openapi({ description: "the first day (UTC), instead of `days`" }),
+      to: boundInput
+        .optional()
+        .openapi({ description: `the day after the last one, at most ${MOST_USAGE_DAYS} days after \`from\`` }),
       group_by: z.enum(USAGE_GROUPS).default("model"),
       format: formatSchema,
     }),
@@ -62,6 +74,27 @@ export const usageOfAll = createRoute({
         next_cursor: nextCursorSchema,
       }),
       "a page of groups; as CSV all of them",
+    ),
+    ...failures(400, 404),
+  },
+});
+
+export const requestsOfAll = createRoute({
+  method: "get",
+  path: "/api/v1/admin/requests",
+  tags,
+  summary: "Model calls of all users with this request id, newest first",
+  description:
+    "All calls of a run share its id, and a caller may repeat an X-Request-Id. `GET …/admin/users/{id}/requests/{request_id}` explains the charges of one user.",
+  security,
+  request: { query: listQuerySchema.extend({ request_id: z.string().min(1).max(255) }) },
+  responses: {
+    200: json(
+      z.object({
+        requests: z.array(requestSchema.extend({ user_id: uuidSchema }).openapi("OperatorsRequest")),
+        next_cursor: nextCursorSchema,
+      }),
+      "a page of calls",
     ),
     ...failures(400, 404),
   },

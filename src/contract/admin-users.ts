@@ -28,11 +28,11 @@ const idParams = z.object({ id: z.string() });
 /** A correction of a balance says why. */
 const neededReason = textSchema(500).min(1).openapi({ description: "for the ledger and the log of acts" });
 
-export const usageOfUser = ofUser(getUsage, "usage");
-export const transactionsOfUser = ofUser(listTransactions, "transactions");
-export const requestsOfUser = ofUser(listRequests, "requests");
-export const chargeOfUser = ofUser(explainCharge, "requests/{request_id}");
-export const bucketsOfUser = ofUser(listBuckets, "buckets");
+export const usageOfUser = ofUser(getUsage, "usage", { also_erased: true });
+export const transactionsOfUser = ofUser(listTransactions, "transactions", { also_erased: true });
+export const requestsOfUser = ofUser(listRequests, "requests", { also_erased: true });
+export const chargeOfUser = ofUser(explainCharge, "requests/{request_id}", { also_erased: true });
+export const bucketsOfUser = ofUser(listBuckets, "buckets", { also_erased: true });
 export const apiKeysOfUser = ofUser(listApiKeys, "api-keys");
 
 const operatorsRunSchema = runSchema.extend({ user_id: uuidSchema, ...agentNameFields }).openapi("OperatorsRun");

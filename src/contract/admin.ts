@@ -2,6 +2,7 @@ import { createRoute, z } from "@hono/zod-openapi";
 import { createdApiKeySchema, userLimitsInput } from "./accounts.ts";
 import { bucketSchema, grantSourceSchema, planSchema, profileSchema } from "./billing.ts";
 import {
+  boundInput,
   failures,
   instantInput,
   instantSchema,
@@ -12,6 +13,7 @@ import {
   textSchema,
   uuidSchema,
 } from "./common.ts";
+import { formatSchema, jsonOrCsv } from "./ledger-export.ts";
 import { reasonQuery, reasonSchema, withReason } from "./operators.ts";
 import { INVOICE_STATUSES, invoiceSchema, purchaseSchema, subscriptionSchema } from "./payments.ts";
 
@@ -167,17 +169,27 @@ export const subscribeUser = createRoute({
   },
 });
 
+/** A list of all users: a window of time, and CSV. */
+const listOfAllQuery = listQuerySchema.extend({
+  from: boundInput.optional().openapi({ description: "created then or later: an instant, or a day, its start in UTC" }),
+  to: boundInput.optional().openapi({ description: "created before: as `from`" }),
+  format: formatSchema,
+});
+
 const adminInvoiceSchema = invoiceSchema.extend({ user_id: uuidSchema }).openapi("AdminInvoice");
 
 export const listAllInvoices = createRoute({
   method: "get",
   path: "/api/v1/admin/invoices",
   tags,
-  summary: "Invoices of overage of all users, newest first",
+  summary: "Invoices of overage of all users, newest first; as CSV oldest first",
   security,
-  request: { query: listQuerySchema.extend({ status: z.enum(INVOICE_STATUSES).optional() }) },
+  request: { query: listOfAllQuery.extend({ status: z.enum(INVOICE_STATUSES).optional() }) },
   responses: {
-    200: json(z.object({ invoices: z.array(adminInvoiceSchema), next_cursor: nextCursorSchema }), "a page of invoices"),
+    200: jsonOrCsv(
+      z.object({ invoices: z.array(adminInvoiceSchema), next_cursor: nextCursorSchema }),
+      "a page of invoices; as CSV all of them",
+    ),
     ...failures(400, 404),
   },
 });
@@ -204,13 +216,13 @@ export const listAllPurchases = createRoute({
   method: "get",
   path: "/api/v1/admin/purchases",
   tags,
-  summary: "Top-ups, upgrades and periods of all users, newest first",
+  summary: "Top-ups, upgrades and periods of all users, newest first; as CSV oldest first",
   security,
-  request: { query: listQuerySchema.extend({ status: purchaseState.optional() }) },
+  request: { query: listOfAllQuery.extend({ status: purchaseState.optional() }) },
   responses: {
-    200: json(
+    200: jsonOrCsv(
       z.object({ purchases: z.array(adminPurchaseSchema), next_cursor: nextCursorSchema }),
-      "a page of purchases",
+      "a page of purchases; as CSV all of them",
     ),
     ...failures(400, 404),
   },

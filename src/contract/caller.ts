@@ -70,8 +70,8 @@ export interface HttpEnv {
     caller: Caller;
     /** Under /api/v1/admin/ only. */
     operator: Operator;
-    /** Under /api/v1/admin/ only: the user's id. Throws 404 for unknown and erased users. */
-    findUser: (id: string) => Promise<string>;
+    /** Under /api/v1/admin/ only: the user's id. Throws 404 for unknown users, and without `also_erased` for erased ones. */
+    findUser: (id: string, also_erased?: boolean) => Promise<string>;
     /** The user that an operator's request created. Its kept answer is erased with the user. */
     created_user_id?: string | undefined;
     /** The `stableDigest` of a large body that was parsed in a thread. */

@@ -186,7 +186,7 @@ export const listTransactions = createRoute({
   },
 });
 
-const requestSchema = z
+export const requestSchema = z
   .object({
     request_id: z.string(),
     model: z.string(),

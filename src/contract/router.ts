@@ -48,11 +48,13 @@ function schemaOf({ request }: RouteConfig, target: string): z.ZodType {
 }
 
 /** Makes the user in the path the caller of an operator's route, so that it can have the handler of the user's own. */
-const asUserInPath: MiddlewareHandler<HttpEnv> = async (c, next) => {
-  const user_id = await c.get("findUser")(c.req.param("id") ?? "");
-  c.set("caller", { user_id, api_key_id: null, key_budget_tokens: null, scopes: SCOPES });
-  await next();
-};
+const asUserInPath =
+  (also_erased: boolean): MiddlewareHandler<HttpEnv> =>
+  async (c, next) => {
+    const user_id = await c.get("findUser")(c.req.param("id") ?? "", also_erased);
+    c.set("caller", { user_id, api_key_id: null, key_budget_tokens: null, scopes: SCOPES });
+    await next();
+  };
 
 /** The type by which the console calls such a route. */
 type OfUser<Route extends RouteConfig, Rest extends string> = Omit<Route, "path" | "request"> & {
@@ -60,8 +62,15 @@ type OfUser<Route extends RouteConfig, Rest extends string> = Omit<Route, "path"
   request: Omit<NonNullable<Route["request"]>, "params"> & { params: z.ZodObject<{ id: z.ZodString }> };
 };
 
-/** A user's own route for the operator: /api/v1/admin/users/{id}/`rest` has the same query, answers and handler. */
-export function ofUser<const Route extends RouteConfig, const Rest extends string>(route: Route, rest: Rest) {
+/**
+ * A user's own route for the operator: /api/v1/admin/users/{id}/`rest` has the same query, answers and handler.
+ * `also_erased`: what it shows stays when the user is erased.
+ */
+export function ofUser<const Route extends RouteConfig, const Rest extends string>(
+  route: Route,
+  rest: Rest,
+  { also_erased = false } = {},
+) {
   const { "x-required-scope": _scope, ...shared } = route as Route & { "x-required-scope"?: string };
   const { params } = (route.request ?? {}) as { params?: z.ZodObject };
   return createRoute({
@@ -70,7 +79,7 @@ export function ofUser<const Route extends RouteConfig, const Rest extends strin
     tags: ["Operator"],
     summary: `Of one user: ${route.summary ?? ""}`,
     security: [{ operator_key: [] as string[] }],
-    middleware: [asUserInPath],
+    middleware: [asUserInPath(also_erased)],
     request: { ...route.request, params: (params ?? z.object({})).extend({ id: z.string() }) },
     responses: { ...failures(404), ...route.responses },
   }) as unknown as OfUser<Route, Rest>;

@@ -66,8 +66,8 @@ export interface HttpOptions extends Authentication {
   authenticateOperator(key: string): Promise<Operator>;
   /** Whether operators read the metrics here, and not at PURSER_METRICS_ADDRESS. */
   has_metrics: boolean;
-  /** Returns the id of a user. Throws 404 for unknown and erased users. */
-  findUser(id: string): Promise<string>;
+  /** Returns the id of a user. Throws 404 for unknown users, and without `also_erased` for erased ones. */
+  findUser(id: string, also_erased?: boolean): Promise<string>;
   idempotency: IdempotencyStore;
   /** A reload replaces them. */
   limits(): { requests_per_minute: number; session_requests_per_minute: number; body_bytes: number };

@@ -45,3 +45,12 @@ export async function findAdjusted(tx: Tx, user_id: string, bucket_id: string): 
   });
   return row?.adjusted ?? 0;
 }
+
+/** Deletes what operators wrote about a user: reasons of adjustments and notes of grants. The hashes do not cover them. */
+export async function forgetReasons(tx: Tx, user_id: string): Promise<void> {
+  await tx.query({ text: "delete from entry_reason where user_id = $1", values: [user_id] });
+  await tx.query({
+    text: "update bucket set note = null where user_id = $1 and note is not null and (by_adjustment or grant_key is null)",
+    values: [user_id],
+  });
+}

@@ -33,6 +33,8 @@ export interface Adjustments {
    * bucket, or it is closed.
    */
   closeBucket(tx: Tx, closing: BucketClosing): Promise<number | null>;
+  /** Deletes the reasons of adjustments and the operator's notes of an erased user. The entries and their hashes stay. */
+  forgetUser(tx: Tx, user_id: string): Promise<void>;
   /** The tokens that adjustments took from a bucket. Locks the account until the transaction ends. */
   adjustedTokens(tx: Tx, user_id: string, bucket_id: string): Promise<number>;
 }

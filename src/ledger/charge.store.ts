@@ -30,17 +30,20 @@ const SLICES = `(
     from unnest(slice_buckets, slice_tokens) as slice(bucket_id, tokens)
 ) as slices`;
 
-/** The calls of a user, newest first by the ids of their holds. */
+const REQUESTS = `select user_id, hold_id, request_id, model, agent_id, run_id, api_key_id, input_tokens, output_tokens,
+    input_tokens + output_tokens as total_tokens, cost as cost_tokens, created_at
+  from usage_event`;
+
+/** The calls of a user, or those of all users with a request id, newest first by the ids of their holds. */
 export function listRequests(
   sql: Sql,
-  user_id: string,
+  of: { user_id: string } | { request_id: string },
   { limit, before_id }: { limit: number; before_id: string | null },
 ): Promise<ChargedRequest[]> {
+  const [[column, value] = []] = Object.entries(of);
   return sql.query<ChargedRequest>({
-    text: `select hold_id, request_id, model, agent_id, run_id, api_key_id, input_tokens, output_tokens,
-        input_tokens + output_tokens as total_tokens, cost as cost_tokens, created_at
-      from usage_event where user_id = $1 and ($2::uuid is null or hold_id < $2) order by hold_id desc limit $3`,
-    values: [user_id, before_id, limit],
+    text: `${REQUESTS} where ${column} = $1 and ($2::uuid is null or hold_id < $2) order by hold_id desc limit $3`,
+    values: [value, before_id, limit],
   });
 }
 

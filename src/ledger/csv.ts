@@ -20,6 +20,15 @@ export function defused(text: string): string {
   return FORMULA_START.test(text) ? `'${text}` : text;
 }
 
+/** Rows as lines of CSV; their texts are defused. */
+export function csvLines<Column extends string>(
+  columns: readonly Column[],
+  rows: readonly Record<Column, string | number | null>[],
+): string {
+  const cell = (value: string | number | null) => (typeof value === "string" ? defused(value) : value);
+  return rows.map((row) => csvLine(columns.map((column) => cell(row[column])))).join("");
+}
+
 /** The original text of defused text. */
 export function undefused(text: string): string {
   return text.startsWith("'") ? text.slice(1) : text;

@@ -1,7 +1,7 @@
 import type { Instant, Reader } from "../platform/db.ts";
 import { createConditions } from "../platform/statements.ts";
 import { entryId } from "./entry-id.ts";
-import type { Entry, EntryFilter } from "./ledger.types.ts";
+import type { Entry, EntryFilter, ReasonedEntry } from "./ledger.types.ts";
 
 /** Selects entries of a user, and their order. */
 interface Selection {
@@ -17,16 +17,22 @@ interface Selection {
 }
 
 /**
- * Entries before `before_seq`, newest first. `from` is inclusive, `to` exclusive; with either, entries are ordered by
+ * Entries before `before_seq`, newest first, with the operator's reason as their description. `from` is inclusive, `to` exclusive; with either, entries are ordered by
  * time. That order differs from the order of numbers if the clock of a node was behind.
  */
-export function listEntries(
+export async function listEntries(
   sql: Reader,
   user_id: string,
   filter: EntryFilter,
   page: { limit: number; before_seq: number | null },
 ): Promise<Entry[]> {
-  return selectEntries(sql, user_id, { filter, order: "desc", beyond_seq: page.before_seq, limit: page.limit });
+  const wanted = { filter, order: "desc", beyond_seq: page.before_seq, limit: page.limit } as const;
+  return (await selectEntries(sql, user_id, wanted)).map(shownEntry);
+}
+
+/** An entry as its owner reads it. An export has both texts, because the hash covers only the description. */
+function shownEntry({ reason, ...entry }: ReasonedEntry): Entry {
+  return { ...entry, description: reason ?? entry.description };
 }
 
 /**
@@ -38,11 +44,11 @@ export async function* readEntries(
   user_id: string,
   filter: EntryFilter,
   limit: number,
-): AsyncGenerator<Entry[]> {
+): AsyncGenerator<ReasonedEntry[]> {
   const is_whole = Object.values(filter).every((value) => value === undefined);
-  for (let last: Entry | undefined; ; ) {
+  for (let last: ReasonedEntry | undefined; ; ) {
     const beyond = { beyond_seq: last?.seq ?? null, beyond_at: last?.created_at };
-    const part: Entry[] = await selectEntries(sql, user_id, { filter, order: "asc", ...beyond, limit });
+    const part: ReasonedEntry[] = await selectEntries(sql, user_id, { filter, order: "asc", ...beyond, limit });
     if (
       last !== undefined &&
       is_whole &&
@@ -74,14 +80,14 @@ export async function listEntriesOfCharge(
   const limit = entries_to - entries_after;
   if (limit === 0) return [];
   const selection = { filter: {}, order: "asc" as const, beyond_seq: entries_after, limit };
-  return selectEntries(sql, user_id, { ...selection, charge: { hold_id, entries_to } });
+  return (await selectEntries(sql, user_id, { ...selection, charge: { hold_id, entries_to } })).map(shownEntry);
 }
 
 async function selectEntries(
   sql: Reader,
   user_id: string,
   { filter, order, beyond_seq, beyond_at, limit, charge }: Selection,
-): Promise<Entry[]> {
+): Promise<ReasonedEntry[]> {
   const values: (string | number | Instant)[] = [user_id, limit];
   const { add, only, text: conditions } = createConditions(values, "user_id = $1");
   const beyond = order === "desc" ? "<" : ">";
@@ -102,9 +108,12 @@ async function selectEntries(
   only("agent_id =", filter.agent_id);
   only("created_at >=", filter.from);
   only("created_at <", filter.to);
-  const rows = await sql.query<Omit<Entry, "id">>({
+  const rows = await sql.query<Omit<ReasonedEntry, "id">>({
     text: `select seq, type, amount, balance_after, bucket_id, hold_id, source, model, agent_id, run_id, request_id,
-        api_key_id, description, created_at, encode(hash, 'hex') as hash
+        api_key_id, description, created_at, encode(hash, 'hex') as hash,
+        case when type in ('grant', 'adjustment') then (
+          select reason from entry_reason r where r.user_id = entry.user_id and r.seq = entry.seq
+        ) end as reason
       from entry where ${conditions()}
       order by ${by_time ? `created_at ${order}, ` : ""}seq ${order} limit $2`,
     values,

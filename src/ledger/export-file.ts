@@ -1,5 +1,5 @@
-import { csvLine, defused, parseCsv, undefused } from "./csv.ts";
-import type { Entry } from "./ledger.types.ts";
+import { csvLine, csvLines, parseCsv, undefused } from "./csv.ts";
+import type { Entry, ReasonedEntry } from "./ledger.types.ts";
 import type { UsageLine } from "./usage.types.ts";
 
 /** An entry of an export. It includes the owner, because the hash covers it. */
@@ -41,29 +41,21 @@ const USAGE_COLUMNS = [
 ] as const;
 
 /** The header line of an export of entries. */
-export const entriesHead = csvLine(ENTRY_COLUMNS);
+export const entriesHead = csvLine([...ENTRY_COLUMNS, "reason"]);
 /** The header line of an export of usage. */
 export const usageHead = csvLine(USAGE_COLUMNS);
 
 /** Entries as lines of CSV. */
-export function entryLines(user_id: string, entries: readonly Entry[]): string {
-  return linesOf(
-    ENTRY_COLUMNS,
+export function entryLines(user_id: string, entries: readonly ReasonedEntry[]): string {
+  return csvLines(
+    [...ENTRY_COLUMNS, "reason"],
     entries.map((entry) => ({ user_id, ...entry })),
   );
 }
 
 /** The daily usage as lines of CSV. */
 export function usageLines(lines: readonly UsageLine[]): string {
-  return linesOf(USAGE_COLUMNS, lines);
-}
-
-function linesOf<Column extends string>(
-  columns: readonly Column[],
-  rows: readonly Record<Column, string | number | null>[],
-): string {
-  const cell = (value: string | number | null) => (typeof value === "string" ? defused(value) : value);
-  return rows.map((row) => csvLine(columns.map((column) => cell(row[column])))).join("");
+  return csvLines(USAGE_COLUMNS, lines);
 }
 
 /** Reads the entries of an exported file. Throws a RangeError if the file is not an export. */

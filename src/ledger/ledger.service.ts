@@ -6,7 +6,7 @@ import { backoff } from "../platform/retry.ts";
 import { isRefusal } from "../platform/sql-state.ts";
 import type { Reads } from "../platform/standby.ts";
 import { accountStatusOf } from "./account-status.ts";
-import { closeBucket, findAdjusted, insertAdjustment, takeTokens } from "./adjustment.store.ts";
+import { closeBucket, findAdjusted, forgetReasons, insertAdjustment, takeTokens } from "./adjustment.store.ts";
 import { findArchivedBefore } from "./archive.store.ts";
 import { runAudit } from "./audit.store.ts";
 import { listCharges, listRequests } from "./charge.store.ts";
@@ -134,7 +134,8 @@ export function createLedger(deps: LedgerDeps): Ledger {
       return { bucket_id: null };
     },
     chargedAgents: (agents) => findChargedAgents(db, agents),
-    requests: (user_id, page) => listRequests(db, user_id, page),
+    requests: (of, page) => listRequests(db, of, page),
+    forgetUser: forgetReasons,
     closeBucket: (tx, close) => closeBucket(tx, close, clock.now()),
     adjustedTokens: findAdjusted,
     bucket: (user_id, bucket_id) => findBucket(db, user_id, bucket_id, clock.now()),

@@ -249,6 +249,11 @@ export interface Entry {
   hash: string;
 }
 
+/** The operator's reason of an adjustment, or note of a grant, until the user is erased. The hash does not cover it. */
+export interface ReasonedEntry extends Entry {
+  reason: string | null;
+}
+
 export interface EntryFilter {
   type?: Entry["type"] | undefined;
   run_id?: string | undefined;
@@ -355,7 +360,7 @@ export interface Ledger extends Adjustments {
   ): Promise<{ buckets: Bucket[]; total_remaining: number }>;
   entries(user_id: string, filter: EntryFilter, page: { limit: number; before_seq: number | null }): Promise<Entry[]>;
   /** All entries, oldest first, in pages. */
-  allEntries(user_id: string, filter: EntryFilter): AsyncIterable<Entry[]>;
+  allEntries(user_id: string, filter: EntryFilter): AsyncIterable<ReasonedEntry[]>;
   /** Entries and usage events of before this instant are in files of the operator. Null: none are. */
   archivedBefore(user_id: string): Promise<Instant | null>;
   usage(user_id: string, days: number): Promise<UsageSummary>;
@@ -367,7 +372,10 @@ export interface Ledger extends Adjustments {
   /** The charges with this request id, newest first. Callers may repeat a request id. */
   charges(user_id: string, request_id: string, limit: number): Promise<ChargeRecord[]>;
   /** The settled calls of a user, newest first. */
-  requests(user_id: string, page: { limit: number; before_id: string | null }): Promise<ChargedRequest[]>;
+  requests(
+    of: { user_id: string } | { request_id: string },
+    page: { limit: number; before_id: string | null },
+  ): Promise<ChargedRequest[]>;
   /** The billed tokens of these API keys of these users, by key. */
   keySpends(
     keys: { user_ids: readonly string[]; ids: readonly string[] },

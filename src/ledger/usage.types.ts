@@ -26,6 +26,7 @@ export interface UsageSummary {
 
 /** A model call in a list. */
 export interface ChargedRequest {
+  user_id: string;
   hold_id: string;
   request_id: string;
   model: string;

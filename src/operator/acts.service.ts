@@ -46,14 +46,14 @@ export function createActs({ db, clock }: { db: Db; clock: Clock }) {
         user_id,
         before: storedText(before, salt),
         after: storedText(after, salt),
-        reason,
+        reason: user_id === null || reason === null ? reason : `${HASHED}${hashOf(salt, reason)}`,
         request_id: actor.request_id,
         created_at: clock.now(),
       };
       const email_before = before?.email ?? null;
       const email_after = after?.email ?? null;
-      const has_email = user_id !== null && (email_before ?? email_after) !== null;
-      await store.append(tx, row, has_email ? { user_id, salt, email_before, email_after } : null);
+      const has_texts = user_id !== null && (email_before ?? email_after ?? reason) !== null;
+      await store.append(tx, row, has_texts ? { user_id, salt, email_before, email_after, reason } : null);
     },
     /** Newest first. */
     async list(filter: ActFilter, page: { limit: number; before_seq: number | null }): Promise<ActRecord[]> {
@@ -69,9 +69,9 @@ export function createActs({ db, clock }: { db: Db; clock: Clock }) {
         beyond_seq = rows.at(-1)?.seq ?? beyond_seq;
       }
     },
-    /** Deletes the addresses of an erased user from the log. The hashes stay, so the chain stays valid. */
+    /** Deletes the addresses of an erased user and the reasons of acts about them. The hashes stay, so the chain stays valid. */
     async forgetUser(tx: Tx, user_id: string): Promise<void> {
-      await store.deleteEmails(tx, user_id);
+      await store.deleteTexts(tx, user_id);
     },
   };
 }
@@ -83,16 +83,22 @@ function storedText(state: State | null, salt: string): string | null {
   if (state === null) return null;
   const { email, ...rest } = state;
   if (email === undefined || email === null) return JSON.stringify(rest);
-  const email_sha256 = createHash("sha256").update(`${salt}${email}`).digest("hex");
-  return JSON.stringify({ ...rest, email_sha256 });
+  return JSON.stringify({ ...rest, email_sha256: hashOf(salt, email) });
 }
 
-/** An act as the API shows it: with its addresses while the user exists, otherwise with null. */
+/** Marks the reason of an act about a user in the chain: it is there as its salted hash. */
+const HASHED = "sha256:";
+const hashOf = (salt: string, text: string) => createHash("sha256").update(`${salt}${text}`).digest("hex");
+
+/** An act as the API shows it: with its addresses and reason while the user exists, otherwise with null. */
 function actRecord(row: ActRow): ActRecord {
   const { operator_id, operator_name, target_type, target_id, email_before, email_after, created_at, ...rest } = row;
+  const { kept_reason, reason, ...act } = rest;
+  const is_hashed = row.user_id !== null && reason !== null && reason.startsWith(HASHED);
   return {
-    ...rest,
-    what: rest.what as ActRecord["what"],
+    ...act,
+    reason: is_hashed ? kept_reason : reason,
+    what: act.what as ActRecord["what"],
     who: { key_id: operator_id, name: operator_name },
     target: { type: target_type, id: target_id },
     before: shownState(row.before, email_before),

@@ -22,22 +22,25 @@ export interface ActRow {
   email_after: string | null;
   /** The present address of the user; null: no user, or an erased one. */
   user_email: string | null;
+  /** The reason of an act about a user, of which `reason` has the salted hash. null: none, or the user was erased. */
+  kept_reason: string | null;
 }
 
 export type NewAct = Omit<
   ActRow,
-  "seq" | "hash" | "email_before" | "email_after" | "user_email" | "before" | "after"
+  "seq" | "hash" | "email_before" | "email_after" | "kept_reason" | "user_email" | "before" | "after"
 > & {
   before: string | null;
   after: string | null;
 };
 
-/** The addresses of an act and the salt of their hashes. */
-interface ActEmails {
+/** The addresses and the reason of an act about a user, and the salt of their hashes. */
+interface ActTexts {
   user_id: string;
   salt: string;
   email_before: string | null;
   email_after: string | null;
+  reason: string | null;
 }
 
 export interface ActFilter {
@@ -64,7 +67,7 @@ export function createActsStore(db: Db) {
     return db.query<ActRow>({
       text: `select a.seq, a.id, a.operator_id, a.operator_name, a.what, a.target_type, a.target_id, a.user_id,
           a.before, a.after, a.reason, a.request_id, a.created_at, encode(a.hash, 'hex') as hash,
-          m.email_before, m.email_after, u.email as user_email
+          m.email_before, m.email_after, m.reason as kept_reason, u.email as user_email
         from operator_act a left join operator_act_email m on m.seq = a.seq left join users u on u.id = a.user_id
         where ${conditions()} order by a.seq ${page.order} limit $1`,
       values,
@@ -73,7 +76,7 @@ export function createActsStore(db: Db) {
 
   return {
     select,
-    async append(tx: Tx, act: NewAct, emails: ActEmails | null): Promise<void> {
+    async append(tx: Tx, act: NewAct, texts: ActTexts | null): Promise<void> {
       const [appended] = await tx.query<{ seq: number }>({
         text: "select append_act($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) as seq",
         values: [
@@ -81,13 +84,13 @@ export function createActsStore(db: Db) {
           ...[act.before, act.after, act.reason, act.request_id, act.created_at],
         ],
       });
-      if (emails === null) return;
+      if (texts === null) return;
       await tx.query({
-        text: "insert into operator_act_email (seq, user_id, salt, email_before, email_after) values ($1, $2, $3, $4, $5)",
-        values: [appended?.seq, emails.user_id, emails.salt, emails.email_before, emails.email_after],
+        text: "insert into operator_act_email (seq, user_id, salt, email_before, email_after, reason) values ($1, $2, $3, $4, $5, $6)",
+        values: [appended?.seq, texts.user_id, texts.salt, texts.email_before, texts.email_after, texts.reason],
       });
     },
-    deleteEmails: (sql: Sql, user_id: string) =>
+    deleteTexts: (sql: Sql, user_id: string) =>
       sql.query({ text: "delete from operator_act_email where user_id = $1", values: [user_id] }),
   };
 }
@@ -114,10 +117,11 @@ export const ACT_INVARIANTS = [
         or (a.following is null and c.last_hash is distinct from coalesce(a.hash, decode(repeat('00', 32), 'hex')))`,
   },
   {
-    invariant: "the e-mail addresses of an operator's act have the hashes that the act has",
+    invariant: "the e-mail addresses and the reason of an operator's act have the hashes that the act has",
     text: `select null::uuid as user_id, format('act %s', a.seq) as detail
       from operator_act_email m join operator_act a on a.seq = m.seq
       where encode(sha256(convert_to(m.salt || m.email_before, 'UTF8')), 'hex') is distinct from a.before ->> 'email_sha256'
-        or encode(sha256(convert_to(m.salt || m.email_after, 'UTF8')), 'hex') is distinct from a.after ->> 'email_sha256'`,
+        or encode(sha256(convert_to(m.salt || m.email_after, 'UTF8')), 'hex') is distinct from a.after ->> 'email_sha256'
+        or m.reason is not null and a.reason is distinct from 'sha256:' || encode(sha256(convert_to(m.salt || m.reason, 'UTF8')), 'hex')`,
   },
 ];

@@ -5,9 +5,10 @@ import { type Billing, profileOf } from "../billing/billing.service.ts";
 import * as contract from "../contract/admin.ts";
 import type { HttpEnv } from "../contract/caller.ts";
 import { decodeCursor, pageOf, UUID_KEY } from "../contract/common.ts";
-import { createRouter, type HttpRouter } from "../contract/router.ts";
+import { createRouter, csvAnswer, type HttpRouter } from "../contract/router.ts";
 import { exportUserData } from "../contract/user-export.ts";
 import { errors } from "../errors.ts";
+import { csvLine, csvLines } from "../ledger/csv.ts";
 import type { Ledger } from "../ledger/ledger.types.ts";
 import { addDays, type Clock } from "../platform/clock.ts";
 import type { Db, InSameTx, Instant, Tx } from "../platform/db.ts";
@@ -178,16 +179,34 @@ function moneyRoutes(router: HttpRouter, { accounts, acts, billing }: OperatorOp
     return c.json(subscription, created ? 201 : 200);
   });
   router.openapi(contract.listAllInvoices, async (c) => {
-    const { limit, cursor, status } = c.req.valid("query");
+    const { limit, cursor, format, ...filter } = c.req.valid("query");
     const before_id = decodeCursor(cursor, UUID_KEY);
-    const rows = await billing.invoices.list({ status }, { limit: limit + 1, before_id });
+    if (format === "csv") {
+      const parts = allPages((page) => billing.invoices.list(filter, page));
+      return csvAnswer("invoices", csvLine(INVOICE_COLUMNS), parts, (part) => csvLines(INVOICE_COLUMNS, part)) as never;
+    }
+    const rows = await billing.invoices.list(filter, { limit: limit + 1, before_id });
     const { page, next_cursor } = pageOf(rows, limit, (row) => row.id);
     return c.json({ invoices: page, next_cursor }, 200);
   });
   router.openapi(contract.listAllPurchases, async (c) => {
-    const { limit, cursor, status } = c.req.valid("query");
+    const { limit, cursor, format, ...filter } = c.req.valid("query");
     const before_id = decodeCursor(cursor, UUID_KEY);
-    const rows = await billing.purchases.listAll({ status }, { limit: limit + 1, before_id });
+    if (format === "csv") {
+      const parts = allPages((page) => billing.purchases.listAll(filter, page));
+      const linesOf = (part: Awaited<ReturnType<typeof billing.purchases.listAll>>) =>
+        csvLines(
+          PURCHASE_COLUMNS,
+          part.map(({ billed, automatic, ...purchase }) => ({
+            ...purchase,
+            automatic: `${automatic ?? false}`,
+            billed_amount_cents: billed?.amount_cents ?? null,
+            billed_currency: billed?.currency ?? null,
+          })),
+        );
+      return csvAnswer("purchases", csvLine(PURCHASE_COLUMNS), parts, linesOf) as never;
+    }
+    const rows = await billing.purchases.listAll(filter, { limit: limit + 1, before_id });
     const { page, next_cursor } = pageOf(rows, limit, (row) => row.id);
     return c.json({ purchases: page, next_cursor }, 200);
   });
@@ -253,6 +272,51 @@ async function sendRecorded(
       throw error;
     });
   return file as never;
+}
+
+const INVOICE_COLUMNS = [
+  "id",
+  "user_id",
+  "status",
+  "amount_cents",
+  "refunded_cents",
+  "currency",
+  "tokens",
+  "collected_by",
+  "created_at",
+] as const;
+
+const PURCHASE_COLUMNS = [
+  "id",
+  "user_id",
+  "purpose",
+  "status",
+  "provider",
+  "reference",
+  "amount_cents",
+  "refunded_cents",
+  "currency",
+  "tokens",
+  "bucket_id",
+  "automatic",
+  "billed_amount_cents",
+  "billed_currency",
+  "created_at",
+] as const;
+
+/** Rows per query of a CSV file. */
+const EXPORT_ROWS = 1_000;
+
+/** All rows of a list, oldest first, in pages. */
+async function* allPages<Row extends { id: string }>(
+  read: (page: { limit: number; after_id: string | null }) => Promise<Row[]>,
+): AsyncGenerator<Row[]> {
+  for (let after_id: string | null = null; ; ) {
+    const rows: Row[] = await read({ limit: EXPORT_ROWS, after_id });
+    if (rows.length > 0) yield rows;
+    if (rows.length < EXPORT_ROWS) return;
+    after_id = rows.at(-1)?.id ?? after_id;
+  }
 }
 
 const SERVICE = { type: "service", id: null };

@@ -1,9 +1,11 @@
+import { USAGE_DAYS } from "../constants.ts";
 import * as contract from "../contract/admin-overall.ts";
 import { decodeCursor, NUMBER_KEY, pageOf } from "../contract/common.ts";
 import { createRouter, csvAnswer, type HttpRouter } from "../contract/router.ts";
+import { errors } from "../errors.ts";
 import { csvLine, defused } from "../ledger/csv.ts";
 import { addDays, type Clock } from "../platform/clock.ts";
-import type { Db } from "../platform/db.ts";
+import type { Db, Instant } from "../platform/db.ts";
 import { readEmails, readUsageOfAll, type UsageOfGroup } from "./usage.store.ts";
 
 type Row = contract.UsageOfGroupRecord;
@@ -25,9 +27,9 @@ const FIGURES = [
 export function usageRoutes({ db, clock }: { db: Db; clock: Clock }): HttpRouter {
   const router = createRouter();
   router.openapi(contract.usageOfAll, async (c) => {
-    const { days, group_by, format, limit, cursor } = c.req.valid("query");
-    const tomorrow = addDays(`${clock.now().slice(0, 10)}T00:00:00.000Z`, 1);
-    const found = await readUsageOfAll(db, { from: addDays(tomorrow, -days), to: tomorrow, group_by });
+    const { group_by, format, limit, cursor, ...window } = c.req.valid("query");
+    const { from, to, days } = daysOf(window, clock.now());
+    const found = await readUsageOfAll(db, { from, to, group_by });
     const groups = group_by === "day" ? found.toSorted((a, b) => ((a.name ?? "") < (b.name ?? "") ? -1 : 1)) : found;
     const named = groups.map(({ name, ...figures }): Row => ({ [NAME_FIELDS[group_by]]: name, ...margin(figures) }));
     if (format === "csv") {
@@ -47,6 +49,27 @@ export function usageRoutes({ db, clock }: { db: Db; clock: Clock }): HttpRouter
     return c.json({ days, group_by, usage, total: totalOf(groups), next_cursor }, 200);
   });
   return router;
+}
+
+const startOfDay = (instant: Instant): Instant => `${instant.slice(0, 10)}T00:00:00.000Z`;
+
+/** The whole days of a window: `from` is the first one, `to` the one after the last. Throws 400 for an impossible window. */
+function daysOf(
+  asked: { days?: number | undefined; from?: Instant | undefined; to?: Instant | undefined },
+  now: Instant,
+): { from: Instant; to: Instant; days: number } {
+  if (asked.days !== undefined && asked.from !== undefined)
+    throw errors.invalidValue("days", "days and from name the same window: give one of them.");
+  const to = asked.to === undefined ? addDays(startOfDay(now), 1) : startOfDay(asked.to);
+  const from = asked.from === undefined ? addDays(to, -(asked.days ?? USAGE_DAYS.default)) : startOfDay(asked.from);
+  const days = (Date.parse(to) - Date.parse(from)) / 86_400_000;
+  if (days < 1) throw errors.invalidValue("from", "from must be a day before to.");
+  if (days > contract.MOST_USAGE_DAYS)
+    throw errors.invalidValue(
+      "from",
+      `from and to may be ${contract.MOST_USAGE_DAYS} days apart: ask for each year by itself.`,
+    );
+  return { from, to, days };
 }
 
 async function* inOnePart(text: string): AsyncGenerator<string> {

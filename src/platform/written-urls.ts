@@ -32,8 +32,7 @@ export function* writtenUrls(text: string, { all = false } = {}): Generator<Iter
       const later = starts.slice(nth + 1);
       // An address may have another one in it, as those of archives do.
       const joined = later.find((start) => !/[\w/=:%]/.test(run[start - 1] ?? "")) ?? run.length;
-      // Whatever joins two addresses is part of none.
-      const whole = joined === run.length ? run.slice(from) : run.slice(from, joined).replace(/[^\w/]$/u, "");
+      const whole = run.slice(from, joined);
       yield all ? everyReading([whole, run.slice(from), run.slice(from, later[0])]) : likelyReadings(whole);
     }
   }

@@ -160,17 +160,22 @@ it("the database rejects every change and deletion of an act", async () => {
 
 const NUMBERED = "acts of operators are numbered without a gap up to the end of their chain";
 const CHAINED = "the hash of each operator's act is that of the act and the hash before";
-const ADDRESSES = "the e-mail addresses of an operator's act have the hashes that the act has";
+const TEXTS = "the e-mail addresses and the reason of an operator's act have the hashes that the act has";
 
 it.each([
-  ["a changed act", "update operator_act set reason = 'another' where seq = 2", [CHAINED]],
+  ["a changed act", "update operator_act set reason = 'another' where user_id is null", [CHAINED]],
   ["a deleted act", "delete from operator_act where seq = 2", [NUMBERED, CHAINED]],
   [
     "a deleted last act",
     "delete from operator_act where seq = (select seq from operator_act_chain)",
     [NUMBERED, CHAINED],
   ],
-  ["a changed address", "update operator_act_email set email_after = 'x@example.com'", [ADDRESSES]],
+  [
+    "a changed address",
+    "update operator_act_email set email_after = 'x@example.com' where email_after is not null",
+    [TEXTS],
+  ],
+  ["a changed reason", "update operator_act_email set reason = 'another' where reason is not null", [TEXTS]],
 ])("the audit finds %s that was made without the trigger", async (_what, text, invariants) => {
   await service.newUser();
   const found = await db

@@ -200,10 +200,10 @@ describe("a stored row is read as it was written", () => {
     await store.setAccepted(full, { checkout_url: null, events: [] });
     expect(await store.byId(row.id)).toEqual({ ...full, checkout_url: null, send_at: null });
     const page = { limit: 1, before_id: null };
-    expect(await store.purchases("succeeded", page)).toHaveLength(1);
+    expect(await store.purchases({ status: "succeeded" }, page)).toHaveLength(1);
     for (const state of ["pending", "failed", "refunded", "mismatch"] as const)
-      expect(await store.purchases(state, page)).toEqual([]);
-    expect(await store.purchases(undefined, { limit: 1, before_id: row.id })).toEqual([]);
+      expect(await store.purchases({ status: state }, page)).toEqual([]);
+    expect(await store.purchases({}, { limit: 1, before_id: row.id })).toEqual([]);
     expect(await store.invoices({ user_id, status: "pending" }, { limit: 1, before_id: row.id })).toEqual([]);
   });
 

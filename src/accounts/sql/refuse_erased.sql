@@ -26,4 +26,5 @@ create or replace trigger password_of_erased before insert on password for each 
 create or replace trigger answer_of_erased before insert on idempotency_key for each row execute function refuse_erased('fail');
 create or replace trigger auto_topup_of_erased before insert on auto_topup for each row execute function refuse_erased('fail');
 create or replace trigger response_of_erased before insert on response for each row execute function refuse_erased('drop');
+create or replace trigger reason_of_erased before insert on entry_reason for each row execute function refuse_erased('drop');
 create or replace trigger item_of_erased before insert on response_item for each row execute function refuse_erased('drop');

@@ -26,7 +26,8 @@ begin
     update bucket set remaining = remaining - taken, adjusted = adjusted + taken,
         closed_reason = case when remaining = taken then 'closed' end
       where user_id = of_user and id = b.id;
-    perform ledger_post(of_user, 'adjustment', -taken, b.id, -taken, 0, of_reason, instant);
+    perform ledger_post(of_user, 'adjustment', -taken, b.id, -taken, 0, 'Adjustment', instant);
+    perform ledger_keep_reason(of_user, of_reason);
     rest := rest - taken;
   end loop;
   perform ledger_note_balance(of_user);

@@ -10,7 +10,8 @@ begin
   insert into bucket (user_id, id, source, original, remaining, granted_at, expires_at, note, closed_reason, by_adjustment)
     values (of_user, bucket_id, 'bonus', amount, amount - repaid, instant, expires, of_reason,
       case when repaid = amount then 'clawed_back' end, true);
-  perform ledger_post(of_user, 'adjustment', amount, bucket_id, amount, 0, of_reason, instant);
+  perform ledger_post(of_user, 'adjustment', amount, bucket_id, amount, 0, 'Adjustment', instant);
+  perform ledger_keep_reason(of_user, of_reason);
   if repaid > 0 then
     perform ledger_post(of_user, 'adjustment', -repaid, bucket_id, -repaid, 0, 'Debt repaid from this adjustment', instant);
     perform ledger_post(of_user, 'adjustment', repaid, null, 0, -repaid, 'Debt repaid', instant);

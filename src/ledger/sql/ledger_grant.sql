@@ -19,7 +19,12 @@ begin
   insert into bucket (user_id, id, source, original, remaining, granted_at, expires_at, note, grant_key, closed_reason)
     values (of_user, bucket_id, of_source, amount, amount - repaid, granted, expires, of_note, of_key,
       case when repaid = amount then 'clawed_back' end);
-  perform ledger_post(of_user, 'grant', amount, bucket_id, amount, 0, coalesce(of_note, 'Granted'), granted);
+  -- Without a key, an operator grants, and the note is the operator's.
+  perform ledger_post(of_user, 'grant', amount, bucket_id, amount, 0,
+    case when of_key is null then 'Granted' else coalesce(of_note, 'Granted') end, granted);
+  if of_key is null and of_note is not null then
+    perform ledger_keep_reason(of_user, of_note);
+  end if;
   if repaid > 0 then
     perform ledger_post(of_user, 'adjustment', -repaid, bucket_id, -repaid, 0, 'Debt repaid from this grant', granted);
     perform ledger_post(of_user, 'adjustment', repaid, null, 0, -repaid, 'Debt repaid', granted);
