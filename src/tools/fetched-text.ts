@@ -1,5 +1,6 @@
 import { isAscii } from "node:buffer";
 import { MIMEType } from "whatwg-mimetype";
+import { contentTypeIn } from "../platform/content-type.ts";
 import { isTurnUsed, untilTurn } from "../platform/event-loop-turn.ts";
 import type { SanitizeRequest } from "../safety/sanitize.ts";
 
@@ -55,7 +56,7 @@ export async function readFetched(body: Buffer, content_type: string, path: stri
 
 /** The kind of an embedded document, by its type alone; null for a document that is read as plain text. */
 export function documentKind(content_type: string): "html" | "markdown" | null {
-  const kind = declaredKind(MIMEType.parse(content_type), "");
+  const kind = declaredKind(MIMEType.parse(contentTypeIn(content_type)), "");
   return kind === "html" || kind === "markdown" ? kind : null;
 }
 

@@ -263,7 +263,7 @@ const RSS = `<?xml version="1.0" encoding="UTF-8"?><!-- zebra -->
 const ATOM = `<feed xmlns="http://www.w3.org/2005/Atom"><title type="html">Tides &amp;amp; times</title><link href="https://harbour.test/atom" rel="self"/><link href="https://harbour.test/"/>
 <entry><title>High tide</title><link rel="alternate" href="/tides/1"/><link rel="edit" href="/tides/1/edit"/><updated>2026-03-02T09:00:00Z</updated><author><name>Ben</name></author>
 <content type="xhtml"><div xmlns="http://www.w3.org/1999/xhtml"><p>At <b>noon</b>, if 5 &lt; 6</p><p hidden="hidden">quartz</p></div></content></entry>
-<entry><title>Low tide</title><link href="/tides/2"/><summary>At six</summary></entry></feed>`;
+<entry><title>Low tide &lt;3 m, a &lt;b&gt;</title><link href="/tides/2"/><summary>At six</summary></entry></feed>`;
 
 /** Types of text, and what servers call them. */
 export const TYPE_HABITS: readonly PageHabit[] = [
@@ -424,7 +424,7 @@ export const TYPE_HABITS: readonly PageHabit[] = [
       reads: [
         "# Tides & times\nhttps://harbour.test/",
         "~/tides/1\n2026-03-02T09:00:00Z, Ben\nAt noon, if 5 < 6",
-        "## Low tide\n~/tides/2\nAt six",
+        "## Low tide <3 m, a <b>\n~/tides/2\nAt six",
       ],
       hides: ["quartz", "/edit"],
       links: ["https://harbour.test/", "~/tides/1", "~/tides/2"],

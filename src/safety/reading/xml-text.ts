@@ -52,6 +52,7 @@ function entriesOf(tokens: readonly HtmlToken[]): Entry[] | null {
   const entries: Entry[] = [{ fields: new Map(), links: [] }];
   let entry = entries[0] as Entry;
   let entry_name: string | undefined;
+  let is_atom = false;
   /** The field that is being read, and how many elements of its name are open. */
   let field: { name: string; text: string; open: number; is_markup: boolean } | null = null;
   for (const token of tokens) {
@@ -65,6 +66,7 @@ function entriesOf(tokens: readonly HtmlToken[]): Entry[] | null {
     if (token.type === "open" && entry_name === undefined) {
       entry_name = ENTRY_OF.get(name);
       if (entry_name === undefined) return null;
+      is_atom = entry_name === "entry";
     } else if (field !== null) {
       field.open += name !== field.name ? 0 : token.type === "open" ? 1 : -1;
       field.is_markup = true;
@@ -81,7 +83,8 @@ function entriesOf(tokens: readonly HtmlToken[]): Entry[] | null {
       const { href, url, rel = "alternate", type } = Object.fromEntries(token.attributes);
       const target = { link: href, enclosure: url }[name];
       if (target !== undefined && READ_RELATION.test(rel)) entry.links.push(target);
-      field = { name, text: "", open: 1, is_markup: type === "xhtml" };
+      // Without a type, Atom's texts are no HTML.
+      field = { name, text: "", open: 1, is_markup: is_atom && type !== "html" };
     }
   }
   return entry_name === undefined ? null : entries;
@@ -101,8 +104,8 @@ function entryText(
     const html = names.map((name) => fields.get(name)).find((each) => each !== undefined) ?? "";
     if (!/[<&]/.test(html)) return html;
     const seen = visibleText(html);
-    found.hidden.push(...seen.hidden);
-    found.links.push(...seen.links);
+    for (const each of seen.hidden) found.hidden.push(each);
+    for (const each of seen.links) found.links.push(each);
     return seen.text;
   };
   const lineIn = (names: readonly string[]) => textIn(names).replace(/\s+/g, " ");

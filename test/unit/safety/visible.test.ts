@@ -138,3 +138,9 @@ describe("relative links begin at", () => {
     expect(links).toEqual([{ text: "the list", url: expected }]);
   });
 });
+
+it("a feed whose entry has 300,000 hidden elements is read, and all of them are judged", () => {
+  const content = `<rss><item><description>${"&lt;p hidden&gt;x&lt;/p&gt;".repeat(300_000)}Berth 7</description></item></rss>`;
+  const { text, hidden } = readable(content, "xml");
+  expect([text, hidden.length]).toEqual(["Berth 7", 300_000]);
+});
