@@ -81,6 +81,8 @@ async function runAgent(call: ReturnType<typeof clientOf>, { origin, received }:
   line(
     `${grouped(input_tokens)} tokens in, ${grouped(output_tokens)} out: ${grouped(cost_tokens)} tokens billed ($${dollars})`,
   );
+  const { input_rate, output_rate } = await call("GET", "/models/purser%2Frehearsal");
+  line(`because this model bills ${input_rate} per token in and ${output_rate} per token out, each call rounded up`);
 }
 
 async function showAccount(call: ReturnType<typeof clientOf>): Promise<void> {
@@ -155,7 +157,8 @@ async function main(): Promise<void> {
     await showAccount(call);
     line("");
     line(`All of that took ${((performance.now() - started) / 1000).toFixed(1)} s.`);
-    showNext(server.url, api_key.key);
+    // With --once the service ends here, so its addresses would lead nowhere.
+    if (!once) showNext(server.url, api_key.key);
   } catch (error) {
     await stop();
     throw error;
