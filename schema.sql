@@ -360,6 +360,20 @@ create table limit_window (
 alter table limit_window add constraint limit_window_pkey PRIMARY KEY (subject);
 CREATE INDEX limit_window_by_use ON public.limit_window USING btree (used_at);
 
+create table mail (
+  id uuid not null,
+  user_id uuid,
+  email text not null,
+  sealed bytea not null,
+  attempts integer default 0 not null,
+  queued_at timestamp(3) with time zone default clock_timestamp() not null,
+  next_attempt_at timestamp(3) with time zone default clock_timestamp() not null,
+  give_up_at timestamp(3) with time zone not null
+);
+alter table mail add constraint mail_pkey PRIMARY KEY (id);
+CREATE INDEX mail_by_email ON public.mail USING btree (email);
+CREATE INDEX mail_due ON public.mail USING btree (next_attempt_at);
+
 create table notice (
   user_id uuid not null,
   id uuid not null,

@@ -13,6 +13,7 @@ export async function startBackground(services: Services) {
     signIn,
     ledger,
     notices,
+    mails,
     vault,
     billing,
     idempotency,
@@ -49,6 +50,7 @@ export async function startBackground(services: Services) {
   if (db.kind === "embedded") await runs.takeBackAll();
   await runner.start();
   await notices.start();
+  mails.start();
   const housekeeping = setInterval(() => {
     if (clocks.isExcessive()) return;
     for (const sweep of [
@@ -80,6 +82,7 @@ export async function startBackground(services: Services) {
       clearInterval(housekeeping);
       await sweeper.stop();
       await notices.stop();
+      await mails.stop();
     },
   };
 }

@@ -1,4 +1,6 @@
 import type { Config } from "./config.ts";
+import { RUN_ERROR_CODES } from "./contract/runs.ts";
+import { ERROR_CODES } from "./errors.ts";
 import { createCipher } from "./platform/cipher.ts";
 import { createSystemClock } from "./platform/clock.ts";
 import type { Log } from "./platform/log.ts";
@@ -8,8 +10,11 @@ import { createOutbound } from "./platform/outbound.ts";
 import { createSettableClock } from "./platform/settable-clock.ts";
 import { openStandby } from "./platform/standby.ts";
 import type { Tracer } from "./platform/tracing.ts";
+import { TOOLS } from "./tools/registry.ts";
+import { TOOL_ERROR_CODES } from "./tools/tools.types.ts";
 import { createDataKeys } from "./vault/data-keys.service.ts";
 import { type LoadedKeyring, withKeyring } from "./vault/keyring.ts";
+import { VAULT_FAILURES } from "./vault/vault.types.ts";
 
 /** Nothing can be saved any more. The supervisor starts a new process, which recovers the database. */
 function exitStuck(): void {
@@ -18,7 +23,14 @@ function exitStuck(): void {
 
 /** What every module needs: storage, the service's own key, the clock, the guarded HTTP client and metrics. */
 export async function openBase(config: Config, log: Log) {
-  const metrics = createMetrics();
+  const metrics = createMetrics({
+    http_errors: [...ERROR_CODES, ...RUN_ERROR_CODES],
+    run_errors: RUN_ERROR_CODES,
+    // A model may name a tool that does not exist.
+    tools: [...TOOLS.map(({ contract }) => contract.name), "unknown"],
+    tool_errors: TOOL_ERROR_CODES,
+    vault_errors: VAULT_FAILURES,
+  });
   const tracer = await openTracer(config, log);
   const { database_url, data_dir, db_wait_seconds: wait_seconds } = config;
   const db = await openDb({

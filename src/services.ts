@@ -24,6 +24,7 @@ import { createModels } from "./models/models.service.ts";
 import { isProviderFailure } from "./models/provider-errors.ts";
 import { createNotifiers } from "./notice-mappers.ts";
 import type { MailDeps } from "./notices/mail-delivery.ts";
+import { createMails, type Mails } from "./notices/mails.service.ts";
 import { createNotices } from "./notices/notices.service.ts";
 import { createActs } from "./operator/acts.service.ts";
 import { ACT_INVARIANTS } from "./operator/acts.store.ts";
@@ -31,7 +32,7 @@ import { createOperatorKeys } from "./operator/operator-keys.service.ts";
 import { addDays, type Clock } from "./platform/clock.ts";
 import type { Db, InSameTx, Tx } from "./platform/db.ts";
 import { describeUnexpected, type Log } from "./platform/log.ts";
-import { createMailer, type Mailer } from "./platform/mail.ts";
+import { createMailer } from "./platform/mail.ts";
 import type { Metrics } from "./platform/metrics.ts";
 import { createPublicAddress, type PublicAddress } from "./platform/public-address.ts";
 import { createReads } from "./platform/standby.ts";
@@ -55,6 +56,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
   const { routing_buckets } = config;
   const core = { db, clock, log };
   const mailer = createMailer(config.mail, log);
+  const mails = createMails({ db, log, metrics, mailer, cipher: cipherFor("mails") });
   const address = createPublicAddress(config);
   const addressOf = (user_id: string) => sign_in.signIn.provenAddress(user_id);
   const agentNames: AgentNamesOf = (user_id, ids) => work.agents.names(user_id, ids);
@@ -72,10 +74,15 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
   });
   metrics.watchHolds(ledger.openHolds);
   const models = createModels({ config, clock, outbound });
+  metrics.watchModels(() =>
+    [...models.list(), ...models.embeddings()]
+      .flatMap((model) => models.byRoute(model, { key: "", kept: null }))
+      .map(({ id: model, owned_by: provider }) => ({ provider, model })),
+  );
   const modelId = (name: string) => (models.find(name) ?? models.findEmbedding(name))?.id ?? name;
   const limits = await createLimits({ db, plans: () => live.plans, modelId });
   const charges = withChargeMetrics(ledger, { metrics, log, countTokens: limits.countTokens });
-  const sign_in = await createSignInServices({ config, live, log, base, mailer, address, ledger, passwords });
+  const sign_in = await createSignInServices({ config, live, log, base, mails, address, ledger, passwords });
   const meansOf = (user_id: string) => billing.means(user_id);
   const completions = createCompletions({
     models,
@@ -121,7 +128,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
   const eraseUser = createEraseUser({ db, accounts, others, signIn: sign_in.signIn, vault });
   const reload = createReload({ config, live, models, log });
   const process_wide = { config, live, reload, log, metrics, tracer, db, clock, settable, standby, address };
-  const of_users = { accounts, mailer, ...sign_in, eraseUser, limits, notices, vault, webhook_keys };
+  const of_users = { accounts, mailer, mails, ...sign_in, eraseUser, limits, notices, vault, webhook_keys };
   const of_money = { ledger, models, completions, stripe, billing, acts, operator_keys };
   return { ...process_wide, ...of_users, ...of_money, ...work, ...sealed, oauth_identity: oauth.identity };
 }
@@ -142,12 +149,12 @@ async function createSignInServices(parts: {
   live: LiveSettings;
   log: Log;
   base: Base;
-  mailer: Mailer;
+  mails: Mails;
   address: PublicAddress;
   ledger: Ledger;
   passwords: Passwords;
 }) {
-  const { config, live, log, base, mailer, address, ledger, passwords } = parts;
+  const { config, live, log, base, mails, address, ledger, passwords } = parts;
   const { db, clock } = base;
   const { routing_buckets, signup, verification } = config;
   const trials = await createTrials({ db, cipher: base.cipherFor("trials") });
@@ -155,7 +162,7 @@ async function createSignInServices(parts: {
     db,
     clock,
     log,
-    mailer,
+    mails,
     passwords,
     signup,
     verification,

@@ -5,7 +5,7 @@ import { addSeconds, type Clock } from "../platform/clock.ts";
 import type { Db, Tx } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";
 import type { Log } from "../platform/log.ts";
-import type { Mail, Mailer } from "../platform/mail.ts";
+import type { Mail } from "../platform/mail.ts";
 import { createTokenBuckets } from "../platform/token-bucket.ts";
 import type { Passwords } from "./password.ts";
 import { createSessions } from "./sessions.ts";
@@ -18,7 +18,7 @@ export interface SignInOptions {
   db: Db;
   clock: Clock;
   log: Log;
-  mailer: Mailer;
+  mails: LinkMails;
   passwords: Passwords;
   /** The origin that mailed links point to. */
   url(): string;
@@ -28,6 +28,16 @@ export interface SignInOptions {
   routing_buckets?: RoutingBuckets;
   /** Opens the account of a new user in the same transaction. Returns whether it has a trial. */
   openAccount(tx: Tx, user: { id: string; email: string }): Promise<SignedUp["trial"]>;
+}
+
+/** Sends mails with links, and repeats them until the mail server takes them. */
+interface LinkMails {
+  /** log: no mail server is set, so the links are written to the log. */
+  readonly delivery: "mail" | "log";
+  /** Sends the mail after the commit. `valid_s`: how long its link is good for. */
+  send(tx: Tx, mail: Mail & { user_id: string | null; valid_s: number }): Promise<void>;
+  /** Deletes the mails to this address that are not sent yet. */
+  forgetAddress(tx: Tx, email: string): Promise<void>;
 }
 
 /** The result of starting a session: `token` is for the cookie, the rest for the page. */
@@ -63,7 +73,7 @@ const HOUR_S = 3600;
 
 /** Sign-up, sign-in, password and sessions of people. Owns `password`, `session`, `sign_up` and `password_reset`. */
 export async function createSignIn(options: SignInOptions) {
-  const { db, clock, log, mailer, passwords, url } = options;
+  const { db, clock, log, mails, passwords, url } = options;
   const store = createSignInStore(db);
   const { routing_buckets = ALL_BUCKETS } = options;
   const sessions = await createSessions({ db, clock, store, routing_buckets });
@@ -90,7 +100,7 @@ export async function createSignIn(options: SignInOptions) {
     return begun;
   };
   /** The address that a used link proves. None without a mail server: the operator read the link in the log and handed it on. */
-  const provenByLink = (email: string) => (mailer.delivery === "mail" ? email : null);
+  const provenByLink = (email: string) => (mails.delivery === "mail" ? email : null);
   const makeUser = async (tx: Tx, { email, ...password }: NewUser): Promise<SignedUpBegun> => {
     const user = { id: newId(), email, created_at: clock.now() };
     if (!(await store.insertUser(tx, user))) throw errors.emailTaken();
@@ -118,26 +128,32 @@ export async function createSignIn(options: SignInOptions) {
     return user;
   };
   /** Does the same work for each address, so that its time does not show whether an account exists. */
-  const prepareSignUp = async (email: string): Promise<Mail> => {
+  const mailSignUp = async (email: string): Promise<void> => {
+    const known = await store.personByEmail(email);
     const { token, token_hash } = newToken();
-    const expires_at = addSeconds(clock.now(), SIGN_UP_LINK_HOURS * HOUR_S);
-    await store.insertSignUp({ token_hash, email, expires_at });
-    const known = (await store.personByEmail(email)) !== undefined;
-    return known ? knownAddressMail(email, url()) : confirmationMail(email, url(), token);
+    const valid_s = SIGN_UP_LINK_HOURS * HOUR_S;
+    const mail = known === undefined ? confirmationMail(email, url(), token) : knownAddressMail(email, url());
+    await db.transaction(async (tx) => {
+      await store.insertSignUp(tx, { token_hash, email, expires_at: addSeconds(clock.now(), valid_s) });
+      await mails.send(tx, { ...mail, user_id: known?.id ?? null, valid_s });
+    });
   };
-  const prepareReset = async (email: string): Promise<Mail | null> => {
+  const mailReset = async (email: string): Promise<void> => {
     const person = await store.personByEmail(email);
-    if (person === undefined) return null;
+    if (person === undefined) return;
     const { token, token_hash } = newToken();
-    const expires_at = addSeconds(clock.now(), RESET_LINK_HOURS * HOUR_S);
-    await store.insertReset({ token_hash, user_id: person.id, expires_at });
-    return resetMail(email, url(), token);
+    const valid_s = RESET_LINK_HOURS * HOUR_S;
+    await db.transaction(async (tx) => {
+      const expires_at = addSeconds(clock.now(), valid_s);
+      await store.insertReset(tx, { token_hash, user_id: person.id, expires_at });
+      await mails.send(tx, { ...resetMail(email, url(), token), user_id: person.id, valid_s });
+    });
   };
 
   return {
     signup: options.signup,
     verification: options.verification,
-    delivery: mailer.delivery,
+    delivery: mails.delivery,
     authenticate: sessions.authenticate,
     who: sessions.who,
     signOut: sessions.end,
@@ -156,7 +172,7 @@ export async function createSignIn(options: SignInOptions) {
         return db.transaction((tx) => makeUser(tx, { email, hash, proven_email: null }));
       }
       limitSignUpMails({ client, account: mailboxOf(email) });
-      mailer.send(await prepareSignUp(email));
+      await mailSignUp(email);
       return null;
     },
     /** Creates the user of a sign-up link, with their password. Throws 400 when the link was used or has expired. */
@@ -184,10 +200,7 @@ export async function createSignIn(options: SignInOptions) {
     /** Sends a link if the user exists, even if they never set a password. Throws 429 when no mail was sent. */
     requestPasswordReset({ email, client }: Omit<Credentials, "password">): void {
       limitResetMails({ client, account: mailboxOf(email) });
-      later(async () => {
-        const mail = await prepareReset(email);
-        if (mail !== null) mailer.send(mail);
-      });
+      later(() => mailReset(email));
     },
     /** Throws 400 when the link was used or has expired. A mailed link proves the address; the account stays unchanged. */
     async resetPassword(token: string, new_password: string): Promise<Begun> {
@@ -213,9 +226,12 @@ export async function createSignIn(options: SignInOptions) {
       await sessions.endAll(db, user.id);
     },
 
-    /** Deletes an erased user's password and sessions, and unverified sign-ups with their address. */
+    /** Deletes an erased user's password and sessions, and unverified sign-ups and unsent mails with their address. */
     async forgetUser(tx: Tx, user_id: string, email: string | null): Promise<void> {
-      if (email !== null) await store.deleteSignUps(tx, email);
+      if (email !== null) {
+        await store.deleteSignUps(tx, email);
+        await mails.forgetAddress(tx, email);
+      }
       await store.deletePassword(tx, user_id);
       await sessions.endAll(tx, user_id);
       await store.deleteResets(tx, user_id);

@@ -94,8 +94,8 @@ export function createSignInStore(db: Db) {
     deleteSessions: (sql: Sql, user_id: string) =>
       sql.query({ text: "delete from session where user_id = $1", values: [user_id] }),
 
-    insertSignUp: (row: { token_hash: Buffer; email: string; expires_at: Instant }) =>
-      db.query({
+    insertSignUp: (tx: Tx, row: { token_hash: Buffer; email: string; expires_at: Instant }) =>
+      tx.query({
         text: "insert into sign_up (token_hash, email, expires_at) values ($1, $2, $3)",
         values: [row.token_hash, row.email, row.expires_at],
       }),
@@ -112,8 +112,8 @@ export function createSignInStore(db: Db) {
     deleteSignUps: (tx: Tx, email: string) =>
       tx.query({ text: "delete from sign_up where email = $1", values: [email] }),
 
-    insertReset: (row: { token_hash: Buffer; user_id: string; expires_at: Instant }) =>
-      db.query({
+    insertReset: (tx: Tx, row: { token_hash: Buffer; user_id: string; expires_at: Instant }) =>
+      tx.query({
         text: "insert into password_reset (token_hash, user_id, expires_at) values ($1, $2, $3)",
         values: [row.token_hash, row.user_id, row.expires_at],
       }),

@@ -33,6 +33,20 @@ const outsideSchema = z
   });
 /** What a server or a provider said of a failure, for the owner. */
 export type OutsideWords = z.infer<typeof outsideSchema>;
+/** contract 6.6: the codes of `error`. */
+export const RUN_ERROR_CODES = [
+  "timeout",
+  "max_steps",
+  "budget_exceeded",
+  "insufficient_tokens",
+  "worker_lost",
+  "model_unavailable",
+  "tool_failed",
+  "effect_unknown",
+  "unsafe_content",
+  "secret_reflected",
+  "internal",
+] as const;
 const runErrorSchema = z.object({
   code: z.string(),
   message: z.string(),

@@ -40,7 +40,7 @@ export interface DeliveriesDeps {
   outbound: Outbound;
   allowance: EgressAllowance;
   log: Log;
-  metrics: Pick<Metrics, "noticeTry">;
+  metrics: Pick<Metrics, "noticeTry" | "mailTry">;
   mail: MailDeps;
 }
 
@@ -69,6 +69,12 @@ export function createDeliveries(deps: DeliveriesDeps) {
     await store.settle(delivery, result, verdict);
     if (verdict.outcome === "gone") await store.disable(delivery, clock.now());
     metrics.noticeTry(verdict.outcome);
+    if (result.was_mailed === true) {
+      metrics.mailTry(
+        "notice",
+        verdict.outcome === "delivered" ? "sent" : verdict.outcome === "retry" ? "retry" : "failed",
+      );
+    }
   };
   const begin = (delivery: ClaimedDelivery) => {
     const { endpoint_id, notice_id } = delivery;

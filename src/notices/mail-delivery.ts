@@ -49,21 +49,22 @@ export function createMailDelivery({ mailer, addressOf, agentNames, url }: MailD
       const names = agent_id === undefined ? null : await agentNames(user_id, [agent_id]);
       const agent = names?.get(agent_id ?? "")?.name ?? null;
       const mail = noticeMail({ id, event, data }, { to: own.slice(SCHEME.length), url: url(), agent });
-      const result = await send(mail, delivery.attempts, signal);
+      const about = { notice_id: id, user_id, endpoint_id: delivery.endpoint_id, try: delivery.attempts };
+      const result = await send(mail, about, signal);
       // After a timeout or an abort the server may still send the mail, so it stays counted.
       if (result !== null && result.error !== null && result.error !== TIMEOUT) await store.uncountMail(delivery);
       return result;
     },
   };
 
-  async function send(mail: Mail, nth: number, signal: AbortSignal): Promise<TryResult | null> {
+  async function send(mail: Mail, about: { try: number }, signal: AbortSignal): Promise<TryResult | null> {
     const waiting = AbortSignal.any([signal, AbortSignal.timeout(TRY_TIMEOUT_MS)]);
     try {
-      const result = await raceAbort(mailer.trySend(mail, nth), waiting);
-      return { ...result, is_final: isRefusedForGood(result) };
+      const result = await raceAbort(mailer.trySend(mail, about), waiting);
+      return { ...result, is_final: isRefusedForGood(result), was_mailed: true };
     } catch (error) {
       if (signal.aborted) return null;
-      if (waiting.aborted) return { status: null, error: TIMEOUT };
+      if (waiting.aborted) return { status: null, error: TIMEOUT, was_mailed: true };
       throw error;
     }
   }

@@ -30,7 +30,7 @@ export interface NoticesDeps {
   /** PURSER_EGRESS_ALLOW, the same list as in `outbound`. */
   egress_allow: readonly string[];
   log: Log;
-  metrics: Pick<Metrics, "noticeTry">;
+  metrics: Pick<Metrics, "noticeTry" | "mailTry">;
   mail: MailDeps;
 }
 

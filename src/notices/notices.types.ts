@@ -56,6 +56,8 @@ export interface TryResult {
   readonly error: string | null;
   /** No other try can succeed. */
   readonly is_final?: boolean;
+  /** A mail server was asked. */
+  readonly was_mailed?: boolean;
 }
 
 /** The next state of a delivery. `gone`: the receiver wants no more deliveries (410). */

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
-import { createOperationMetrics, type OperationMetrics } from "./operation-metrics.ts";
+import { createOperationMetrics, type KnownLabels, NO_LABELS, type OperationMetrics } from "./operation-metrics.ts";
 
 /** Timeout for reading the queue. After it, the queue's metrics are left out. */
 const LOOK_MS = 1_000;
@@ -15,7 +15,7 @@ export interface QueueFigures {
 /** The metrics that Prometheus scrapes. Labels never carry ids of users, names or user input; a model is one on offer. */
 export interface Metrics extends OperationMetrics {
   request(labels: { method: string; route: string; status: number }, duration_ms: number): void;
-  modelCall(outcome: "settled" | "released" | "refused", cost_tokens: number): void;
+  modelCall(outcome: (typeof CALL_OUTCOMES)[number], cost_tokens: number): void;
   /** Input tokens of a settled call, by what its provider's cache did with them. */
   modelInput(model: string, tokens: { cached: number; written: number; plain: number }): void;
   absorbed(tokens: number): void;
@@ -26,13 +26,20 @@ export interface Metrics extends OperationMetrics {
   /** Sets the function that reads the queue at each scrape of the metrics. */
   watchQueue(look: () => Promise<QueueFigures>): void;
   runsInProgress(count: number): void;
-  noticeTry(outcome: "delivered" | "retry" | "failed" | "gone"): void;
+  noticeTry(outcome: (typeof NOTICE_OUTCOMES)[number]): void;
+  /** A try to send a mail; `link`: of a sign-up or a reset. */
+  mailTry(kind: (typeof MAIL_KINDS)[number], outcome: (typeof MAIL_OUTCOMES)[number]): void;
   text(): Promise<string>;
   readonly content_type: string;
 }
 
-/** Metrics of this process, with Node's default metrics. */
-export function createMetrics(): Metrics {
+const NOTICE_OUTCOMES = ["delivered", "retry", "failed", "gone"] as const;
+const MAIL_KINDS = ["link", "notice"] as const;
+const MAIL_OUTCOMES = ["sent", "retry", "failed"] as const;
+const CALL_OUTCOMES = ["settled", "released", "refused"] as const;
+
+/** Metrics of this process, with Node's default metrics. Counters begin at 0 for each label value in `known`. */
+export function createMetrics(known: KnownLabels = NO_LABELS): Metrics {
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
   const registers = [registry];
@@ -75,6 +82,17 @@ export function createMetrics(): Metrics {
     labelNames: ["outcome"],
     registers,
   });
+  const mails = new Counter({
+    name: "purser_mail_tries_total",
+    help: "Tries to send a mail, by outcome; kind: link (of a sign-up or a reset) or notice",
+    labelNames: ["kind", "outcome"],
+    registers,
+  });
+  for (const outcome of CALL_OUTCOMES) calls.inc({ outcome }, 0);
+  for (const status of ["succeeded", "cancelled"]) runs.inc({ status }, 0);
+  for (const error of known.run_errors) runs.inc({ status: "failed", error }, 0);
+  for (const outcome of NOTICE_OUTCOMES) notices.inc({ outcome }, 0);
+  for (const kind of MAIL_KINDS) for (const outcome of MAIL_OUTCOMES) mails.inc({ kind, outcome }, 0);
   return {
     request: (labels, duration_ms) => requests.observe(labels, duration_ms / 1000),
     modelCall: (outcome, cost_tokens) => {
@@ -89,9 +107,10 @@ export function createMetrics(): Metrics {
     absorbed: (tokens) => absorbed.inc(tokens),
     runFinished: (status, error) => runs.inc(error === null ? { status } : { status, error }),
     ...queue,
-    ...createOperationMetrics(registers),
+    ...createOperationMetrics(registers, known),
     runsInProgress: (count) => inProgress.set(count),
     noticeTry: (outcome) => notices.inc({ outcome }),
+    mailTry: (kind, outcome) => mails.inc({ kind, outcome }),
     text: () => registry.metrics(),
     content_type: registry.contentType,
   };

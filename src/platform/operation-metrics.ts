@@ -15,6 +15,23 @@ export interface UpstreamModel {
   model: string;
 }
 
+/**
+ * Label values of counters of errors. A counter without a value does not exist, and `increase()` does not see its first
+ * failure.
+ */
+export interface KnownLabels {
+  http_errors: readonly string[];
+  run_errors: readonly string[];
+  tools: readonly string[];
+  tool_errors: readonly string[];
+  vault_errors: readonly string[];
+}
+
+export const NO_LABELS: KnownLabels = { http_errors: [], run_errors: [], tools: [], tool_errors: [], vault_errors: [] };
+
+/** Failures of a provider, by which another model may answer. */
+const UPSTREAM_FAILURES = ["upstream_error", "upstream_timeout"];
+
 /** Metrics of providers, the database and background work, for the dashboard and the alerts in deploy/. */
 export interface OperationMetrics {
   /** An answer with an error, by its code. */
@@ -37,13 +54,15 @@ export interface OperationMetrics {
   swept(source: string): void;
   /** How far this node's clock is ahead of the database's. */
   clockSkew(seconds: number): void;
+  /** Sets the function that lists the models on offer, by each route, at each scrape. */
+  watchModels(list: () => readonly UpstreamModel[]): void;
   /** Sets the functions that are read at each scrape. */
   watchHolds(look: () => Promise<number>): void;
   watchDatabase(state: () => DatabaseState, figures: () => DatabaseFigures): void;
 }
 
 /** Registers the metrics in `registers`. */
-export function createOperationMetrics(registers: Registry[]): OperationMetrics {
+export function createOperationMetrics(registers: Registry[], known: KnownLabels): OperationMetrics {
   const build = new Gauge({
     name: "purser_build_info",
     help: "1, with the versions of this node",
@@ -68,11 +87,12 @@ export function createOperationMetrics(registers: Registry[]): OperationMetrics 
     help: "By how much this node's clock is ahead of the database's",
     registers,
   });
+  for (const code of known.http_errors) http_errors.inc({ code }, 0);
   return {
     httpError: (code) => http_errors.inc({ code }),
     modelOutput: (model, tokens) => output.inc({ model }, tokens),
     clockSkew: (seconds) => skew.set(seconds),
-    ...failureMetrics(registers),
+    ...failureMetrics(registers, known),
     ...upstreamMetrics(registers),
     ...databaseMetrics(registers),
     ...sweepMetrics(registers),
@@ -81,6 +101,7 @@ export function createOperationMetrics(registers: Registry[]): OperationMetrics 
 
 function failureMetrics(
   registers: Registry[],
+  known: KnownLabels,
 ): Pick<OperationMetrics, "toolFailed" | "vaultFailed" | "paymentEventsRead"> {
   const tools = new Counter({
     name: "purser_tool_failures_total",
@@ -105,6 +126,9 @@ function failureMetrics(
     labelNames: ["outcome"],
     registers,
   });
+  for (const tool of known.tools) for (const code of known.tool_errors) tools.inc({ tool, code }, 0);
+  for (const cause of known.vault_errors) vault.inc({ cause }, 0);
+  for (const outcome of ["read", "failed"]) reads.inc({ outcome }, 0);
   return {
     toolFailed: (tool, code) => tools.inc({ tool, code }),
     vaultFailed: (cause) => vault.inc({ cause }),
@@ -117,7 +141,7 @@ function failureMetrics(
 
 function upstreamMetrics(
   registers: Registry[],
-): Pick<OperationMetrics, "upstream" | "upstreamCost" | "usageDisbelieved"> {
+): Pick<OperationMetrics, "upstream" | "upstreamCost" | "usageDisbelieved" | "watchModels"> {
   const labelNames = ["provider", "model"];
   const duration = new Histogram({
     name: "purser_upstream_duration_seconds",
@@ -133,11 +157,18 @@ function upstreamMetrics(
     buckets: UPSTREAM_SECONDS,
     registers,
   });
+  let listModels = (): readonly UpstreamModel[] => [];
   const failures = new Counter({
     name: "purser_upstream_errors_total",
     help: "Failed attempts at providers, by error code",
     labelNames: [...labelNames, "code"],
     registers,
+    // A reload changes the models.
+    collect() {
+      for (const { provider, model } of listModels()) {
+        for (const code of UPSTREAM_FAILURES) this.inc({ provider, model, code }, 0);
+      }
+    },
   });
   const cost = new Counter({
     name: "purser_upstream_cost_usd_total",
@@ -150,8 +181,14 @@ function upstreamMetrics(
     help: "Usage reports of providers above what the call can have used; its tokens are estimated",
     labelNames,
     registers,
+    collect() {
+      for (const { provider, model } of listModels()) this.inc({ provider, model }, 0);
+    },
   });
   return {
+    watchModels(list) {
+      listModels = list;
+    },
     usageDisbelieved: ({ provider, model }) => disbelieved.inc({ provider, model }),
     upstreamCost(model, micro_usd) {
       if (micro_usd !== null && micro_usd > 0) cost.inc({ model }, micro_usd / 1_000_000);

@@ -32,7 +32,8 @@ export function* writtenUrls(text: string, { all = false } = {}): Generator<Iter
       const later = starts.slice(nth + 1);
       // An address may have another one in it, as those of archives do.
       const joined = later.find((start) => !/[\w/=:%]/.test(run[start - 1] ?? "")) ?? run.length;
-      const whole = run.slice(from, joined);
+      // Whatever joins two addresses is part of none.
+      const whole = joined === run.length ? run.slice(from) : run.slice(from, joined).replace(/[^\w/]$/u, "");
       yield all ? everyReading([whole, run.slice(from), run.slice(from, later[0])]) : likelyReadings(whole);
     }
   }

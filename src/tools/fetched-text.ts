@@ -40,7 +40,9 @@ export async function readFetched(body: Buffer, content_type: string, path: stri
   const beginning = body.toString("latin1", 0, BEGINNING_CHARS);
   if (/^(?:\xef\xbb\xbf)?\s*%PDF-/.test(beginning)) return "pdf";
   const is_called_pdf = type?.essence === "application/pdf";
-  if (is_called_pdf && beginning.slice(0, 1_024).includes("%PDF-")) return "pdf";
+  // Readers of PDF accept other bytes before it.
+  const may_be_pdf = beginning.slice(0, 1_024).includes("%PDF-");
+  if (is_called_pdf && may_be_pdf) return "pdf";
   if (body.length === 0) return { kind: "text", content: "" };
   const declared = declaredKind(type, path);
   if (declared === "binary")
@@ -48,6 +50,7 @@ export async function readFetched(body: Buffer, content_type: string, path: stri
   const expected = kindBy(declared, beginning) ?? "text";
   const content = await decodeText(body, { label: type?.parameters.get("charset"), kind: expected });
   const binary = await binaryKind(content, body);
+  if (binary !== null && may_be_pdf) return "pdf";
   if (binary !== null) return { problem: `the answer is ${binary}; ${READABLE}` };
   const kind = kindBy(declared, content.slice(0, BEGINNING_CHARS));
   if (kind !== null) return { kind, content };

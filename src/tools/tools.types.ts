@@ -52,25 +52,27 @@ export interface ToolCall {
   readonly until_ms: number;
 }
 
-/** The reason why a tool step failed. `egress_refused`: no request was sent to that destination. */
-export type ToolErrorCode =
-  | "unknown_tool"
-  | "invalid_arguments"
-  | "max_calls_reached"
-  | "no_destination"
-  | "egress_refused"
-  | "fetch_failed"
-  | "webhook_failed"
-  | "mcp_failed"
-  | "signing_key_unreadable"
-  | "secret_missing"
-  | "secret_refused"
-  | "vault_unavailable"
-  /** These two end the run. */
-  | "secret_reflected"
-  | "unsafe_content"
-  | "http_error"
-  | "unsupported_content";
+/** The reasons why a tool step failed. `egress_refused`: no request was sent to that destination. */
+export const TOOL_ERROR_CODES = [
+  "unknown_tool",
+  "invalid_arguments",
+  "max_calls_reached",
+  "no_destination",
+  "egress_refused",
+  "fetch_failed",
+  "webhook_failed",
+  "mcp_failed",
+  "signing_key_unreadable",
+  "secret_missing",
+  "secret_refused",
+  "vault_unavailable",
+  // These two end the run.
+  "secret_reflected",
+  "unsafe_content",
+  "http_error",
+  "unsupported_content",
+] as const;
+export type ToolErrorCode = (typeof TOOL_ERROR_CODES)[number];
 
 /** `outside`: what the server said, without secrets. */
 export interface ToolError {

@@ -70,7 +70,8 @@ export interface Kek {
 }
 
 /** The cause of a vault error: the key service, a data key that does not open, or rows that were changed. */
-export type VaultFailure = "key_service" | "data_key" | "rows";
+export const VAULT_FAILURES = ["key_service", "data_key", "rows"] as const;
+export type VaultFailure = (typeof VAULT_FAILURES)[number];
 
 /**
  * A key service did not answer, or answered with an error. The message names the master key and never contains key

@@ -4,6 +4,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { parse } from "yaml";
+import { RUN_ERROR_CODES } from "../../src/contract/runs.ts";
+import { ERROR_CODES } from "../../src/errors.ts";
+import { TOOL_ERROR_CODES } from "../../src/tools/tools.types.ts";
 import { openAiVectors } from "../support/embeddings.ts";
 import { ask, LAB_MODELS, type Lab, startLab } from "../support/lab.ts";
 import { metricsOf } from "../support/metrics.ts";
@@ -37,6 +40,35 @@ beforeAll(async () => {
 });
 afterAll(() => lab.service.stop());
 const metrics = () => metricsOf(lab.service.url);
+
+test("counters of errors begin at 0 for every known label value, so that the first failure after a start is an increase", async () => {
+  const text = await metrics();
+  const zeros = new Set([...text.matchAll(/^(purser_\w+_total\{.*\}) 0$/gm)].map(([, series]) => series));
+  const expected = [
+    ...["key_service", "data_key", "rows"].map((cause) => `purser_vault_errors_total{cause="${cause}"}`),
+    ...ERROR_CODES.filter((code) => code !== "missing_api_key").map(
+      (code) => `purser_http_errors_total{code="${code}"}`,
+    ),
+    ...RUN_ERROR_CODES.map((error) => `purser_runs_total{status="failed",error="${error}"}`),
+    ...["web_fetch", "send_webhook", "mcp", "unknown"].flatMap((tool) =>
+      TOOL_ERROR_CODES.map((code) => `purser_tool_failures_total{tool="${tool}",code="${code}"}`),
+    ),
+    ...["lab/plain", "lab/vectors"].flatMap((model) => [
+      `purser_upstream_errors_total{provider="lab",model="${model}",code="upstream_error"}`,
+      `purser_upstream_errors_total{provider="lab",model="${model}",code="upstream_timeout"}`,
+      `purser_usage_reports_disbelieved_total{provider="lab",model="${model}"}`,
+    ]),
+    ...["delivered", "retry", "failed", "gone"].map((outcome) => `purser_notice_tries_total{outcome="${outcome}"}`),
+    ...["link", "notice"].flatMap((kind) =>
+      ["sent", "retry", "failed"].map((outcome) => `purser_mail_tries_total{kind="${kind}",outcome="${outcome}"}`),
+    ),
+    ...["read", "failed"].map((outcome) => `purser_payment_event_reads_total{outcome="${outcome}"}`),
+  ];
+  expect(expected.filter((series) => !zeros.has(series))).toEqual([]);
+  for (const name of ["purser_absorbed_tokens_total", "purser_payment_events_missed_total"]) {
+    expect(text).toMatch(new RegExp(`^${name} 0$`, "m"));
+  }
+});
 
 test("metrics have the route, the provider, the model, codes, holds, the database and the version", async () => {
   const user = await lab.service.newUser();

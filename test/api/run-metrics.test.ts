@@ -51,7 +51,8 @@ test("metrics have the queue's length, the age of its oldest run, the lateness o
 
   await user.request("PUT", agent, { limits: { max_cost_tokens_per_run: 1 } });
   await user.post(`${agent}/runs`, undefined, { Prefer: "wait=30" });
-  expect(await metric("purser_runs_total")).toEqual({
+  const ended = Object.entries(await metric("purser_runs_total")).filter(([, count]) => count > 0);
+  expect(Object.fromEntries(ended)).toEqual({
     '{status="cancelled"}': 1,
     '{status="succeeded"}': 3,
     '{status="failed",error="budget_exceeded"}': 1,

@@ -1,6 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { openBrowser } from "../support/browser.ts";
 import { type MailServer, startMailServer } from "../support/mail-server.ts";
+import { metricsOf } from "../support/metrics.ts";
 import { type Service, startService } from "../support/service.ts";
 
 const PASSWORD = "correct horse battery";
@@ -264,5 +265,93 @@ describe("a forgotten password (contract 3)", () => {
     expect((await service.admin.request("DELETE", `/api/v1/admin/users/${id}`)).status).toBe(204);
     const late = await verify(token);
     expect([late.status, late.body.error.param]).toEqual([400, "token"]);
+  });
+});
+
+describe("a mail that the mail server does not take (contract 3.1.2)", () => {
+  const waiting = async (email: string) => {
+    const db = await service.database.open();
+    const text = "select id, attempts, user_id, mail::text as row from mail where email = $1";
+    const rows = await db.query<{ id: string; attempts: number; user_id: string | null; row: string }>({
+      text,
+      values: [email],
+    });
+    await db.close();
+    return rows;
+  };
+  const change = async (email: string, set: string) => {
+    const db = await service.database.open();
+    await db.query({ text: `update mail set ${set} where email = $1`, values: [email] });
+    await db.close();
+  };
+  const triesOf = async (outcome: string) => {
+    const text = await metricsOf(service.url);
+    return Number(new RegExp(`purser_mail_tries_total\\{kind="link",outcome="${outcome}"\\} (\\d+)`).exec(text)?.[1]);
+  };
+
+  it("is stored and sent after a restart; its row has no link, and goes with the mail", async () => {
+    const email = newAddress();
+    const hourLater = "next_attempt_at = clock_timestamp() + interval '1 hour'";
+    mails.refuse(451);
+    await signUp(email);
+    await expect.poll(() => waiting(email)).toMatchObject([{ attempts: 1, user_id: null }]);
+    await change(email, hourLater);
+    await service.restart();
+    await change(email, "next_attempt_at = clock_timestamp()");
+    const { token } = await linkTo(email);
+    await expect.poll(() => waiting(email)).toEqual([]);
+    expect((await verify(token)).status).toBe(201);
+    mails.refuse(451);
+    await askReset(email);
+    await expect.poll(() => waiting(email)).toMatchObject([{ attempts: 1, user_id: expect.any(String) }]);
+    const [stored] = await waiting(email);
+    const { token: reset_token, text } = await linkTo(email, 2);
+    expect(text).toContain(`Message-ID: <${stored?.id}@purser>`);
+    for (const secret of [reset_token, PUBLIC_URL, "password"]) {
+      for (const form of [secret, Buffer.from(secret).toString("hex")]) expect(stored?.row).not.toContain(form);
+    }
+  });
+
+  it("is given up once its link is worthless or the server refuses it for good, and the metrics count each try", async () => {
+    const before = { sent: await triesOf("sent"), retry: await triesOf("retry"), failed: await triesOf("failed") };
+    const [refused, late] = [newAddress(), newAddress()];
+    mails.refuse(550);
+    await signUp(refused);
+    await expect.poll(() => waiting(refused)).toEqual([]);
+    mails.refuse(451);
+    await signUp(late);
+    await expect.poll(() => waiting(late)).toMatchObject([{ attempts: 1 }]);
+    await change(late, "give_up_at = clock_timestamp() - interval '1 second'");
+    await expect.poll(() => waiting(late)).toEqual([]);
+    await signUp(newAddress());
+    await expect.poll(() => triesOf("sent")).toBe(before.sent + 1);
+    expect([await triesOf("retry"), await triesOf("failed")]).toEqual([before.retry + 1, before.failed + 2]);
+    expect(mails.to(refused).concat(mails.to(late))).toEqual([]);
+  });
+
+  it("is not sent to a user who was erased meanwhile", async () => {
+    const email = await verified();
+    const { id } = (await users()).find((user) => user.email === email) ?? {};
+    mails.refuse(451);
+    await askReset(email);
+    await expect.poll(() => waiting(email)).toMatchObject([{ attempts: 1, user_id: id }]);
+    await service.admin.request("DELETE", `/api/v1/admin/users/${id}`);
+    expect(await waiting(email)).toEqual([]);
+    const other = newAddress();
+    await signUp(other);
+    await linkTo(other);
+    expect(mails.to(email)).toHaveLength(1);
+  });
+
+  it("is sent by one of several nodes", async () => {
+    const other = await service.anotherNode();
+    const answer = mails.hold();
+    const addresses = Array.from({ length: 5 }, newAddress);
+    for (const email of addresses) await signUp(email);
+    answer();
+    for (const email of addresses) await linkTo(email);
+    await expect.poll(async () => (await Promise.all(addresses.map(waiting))).flat()).toEqual([]);
+    for (const email of addresses) expect(mails.to(email)).toHaveLength(1);
+    await other.stop();
   });
 });

@@ -1,13 +1,17 @@
+import { randomBytes } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { createAccounts } from "../../src/accounts/accounts.service.ts";
 import { createSignIn } from "../../src/accounts/sign-in.service.ts";
 import { createSignInStore } from "../../src/accounts/sign-in.store.ts";
 import { SCOPES } from "../../src/contract/caller.ts";
 import { createLedger } from "../../src/ledger/ledger.service.ts";
+import { createMails } from "../../src/notices/mails.service.ts";
+import { createCipher } from "../../src/platform/cipher.ts";
 import { createSystemClock } from "../../src/platform/clock.ts";
 import type { Db } from "../../src/platform/db.ts";
 import { createLog } from "../../src/platform/log.ts";
 import { createMailer } from "../../src/platform/mail.ts";
+import { createMetrics } from "../../src/platform/metrics.ts";
 import { openBrowser } from "../support/browser.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { cheapPasswords } from "../support/passwords.ts";
@@ -49,7 +53,13 @@ function open(own: Db) {
     db: { ...own, query },
     clock,
     log,
-    mailer: createMailer(null, log),
+    mails: createMails({
+      db: own,
+      cipher: createCipher(randomBytes(32), "mails"),
+      mailer: createMailer(null, log),
+      log,
+      metrics: createMetrics(),
+    }),
     passwords: cheapPasswords(),
     url: () => "https://purser.example",
     signup: "open",

@@ -112,6 +112,7 @@ const LEFT_OUT: Record<string, string> = {
   operator_act_email: "the operator's own log",
   entry_reason: "in transactions.csv, beside their entries",
   password: "a hash of the password",
+  mail: "a mail that waits for the mail server, and its link is for the mailbox only",
   password_reset: "a hash of a mailed link",
   response_item: "a copy of an answer for a day, sealed",
   run_turn: "the queue's cursor",

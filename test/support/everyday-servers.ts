@@ -258,7 +258,8 @@ const RSS = `<?xml version="1.0" encoding="UTF-8"?><!-- zebra -->
 <item><title><![CDATA[Berth 7 is <b>free</b>]]></title><link>https://harbour.test/news/7?a=1&amp;b=2</link><pubDate>Mon, 02 Mar 2026 09:00:00 GMT</pubDate><dc:creator>Ann</dc:creator>
 <description>short</description><content:encoded><![CDATA[<p>From <a href="/noon">noon</a>.</p><p hidden>quartz</p>]]></content:encoded></item>
 <item><title>Berth 8</title><link>https://harbour.test/news/8</link><description>&lt;p&gt;Closed &amp;mdash; repairs&lt;/p&gt;&lt;!-- zebra</description></item>
-<item><title>Berth 9</title><guid>x</guid><enclosure url="https://harbour.test/9.mp3" type="audio/mpeg"/><description>Busy</description></item>
+<item><title>Berth 9</title><guid isPermaLink="false">tag:9</guid><enclosure url="https://harbour.test/9.mp3" type="audio/mpeg"/><description>Busy</description></item>
+<item><title>Berth 10</title><guid>https://harbour.test/news/10</guid><description>New</description></item>
 </channel></rss>`;
 const ATOM = `<feed xmlns="http://www.w3.org/2005/Atom"><title type="html">Tides &amp;amp; times</title><link href="https://harbour.test/atom" rel="self"/><link href="https://harbour.test/"/>
 <entry><title>High tide</title><link rel="alternate" href="/tides/1"/><link rel="edit" href="/tides/1/edit"/><updated>2026-03-02T09:00:00Z</updated><author><name>Ben</name></author>
@@ -405,6 +406,7 @@ export const TYPE_HABITS: readonly PageHabit[] = [
         "## Berth 7 is free\nhttps://harbour.test/news/7?a=1&b=2\nMon, 02 Mar 2026 09:00:00 GMT, Ann\nFrom noon.",
         "## Berth 8\nhttps://harbour.test/news/8\nClosed — repairs",
         "## Berth 9\nhttps://harbour.test/9.mp3\nBusy",
+        "## Berth 10\nhttps://harbour.test/news/10\nNew",
       ],
       hides: ["quartz", "zebra", "short", "Logo"],
       links: [
@@ -468,6 +470,12 @@ export const TYPE_HABITS: readonly PageHabit[] = [
       reads: ["Minutes of the meeting"],
     }),
   ),
+  {
+    habit: "a PDF after other bytes",
+    headers: type("application/octet-stream"),
+    body: joined("junk\r\n", bytes("00ff"), Buffer.from(pdfOf([{ text: "Minutes of the meeting", size: 12 }]))),
+    reads: ["Minutes of the meeting"],
+  },
   {
     habit: "a page as application/pdf",
     headers: type("application/pdf"),

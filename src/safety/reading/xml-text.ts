@@ -17,7 +17,7 @@ const AUTHOR = ["creator", "author"];
 const TEXT = ["encoded", "content", "description", "summary", "subtitle"];
 /** Parts with titles and links of something else. */
 const SKIPPED = ["image", "textinput", "source", "thumbnail"];
-const READ = new Set([TITLE, DATE, AUTHOR, TEXT, SKIPPED, "link", "loc", "enclosure"].flat());
+const READ = new Set([TITLE, DATE, AUTHOR, TEXT, SKIPPED, "link", "loc", "enclosure", "guid"].flat());
 /** Relations of a link to other text. The others are for programs. */
 const READ_RELATION = /^(?:alternate|enclosure|related|via|next|prev|previous)$/;
 
@@ -80,7 +80,8 @@ function entriesOf(tokens: readonly HtmlToken[]): Entry[] | null {
       entry = { fields: new Map(), links: [] };
       entries.push(entry);
     } else if (READ.has(name) && !token.name.startsWith("media:")) {
-      const { href, url, rel = "alternate", type } = Object.fromEntries(token.attributes);
+      const { href, url, rel = "alternate", type, ispermalink } = Object.fromEntries(token.attributes);
+      if (ispermalink === "false") continue;
       const target = { link: href, enclosure: url }[name];
       if (target !== undefined && READ_RELATION.test(rel)) entry.links.push(target);
       // Without a type, Atom's texts are no HTML.
@@ -110,7 +111,9 @@ function entryText(
   };
   const lineIn = (names: readonly string[]) => textIn(names).replace(/\s+/g, " ");
   const title = lineIn(TITLE);
-  const addresses = links.map((each) => URL.parse(each, found.base_url)?.href ?? "");
+  const permalink = fields.get("guid") ?? "";
+  const own = links.length === 0 && /^https?:/.test(permalink) ? [permalink] : links;
+  const addresses = own.map((each) => URL.parse(each, found.base_url)?.href ?? "");
   const lines = [
     title === "" ? "" : found.heading + title,
     ...new Set(addresses.filter((each) => /^https?:/.test(each))),

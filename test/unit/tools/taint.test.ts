@@ -58,6 +58,10 @@ describe("once tainted, an address", () => {
     ["http://h/日本。次に http://h/Zürich,dann", ["http://h/%E6%97%A5%E6%9C%AC", "http://h/Z%C3%BCrich"]],
     ["http://h。http://例え.test/一，", ["http://h/", "http://xn--r8jz45g.test/%E4%B8%80"]],
     ["https://archive.test/web/http://h/one,http://h/two", ["https://archive.test/web/http://h/one", "http://h/two"]],
+    [
+      "http://h/one&http://h/two+http://h/three→http://h/four",
+      ["http://h/one", "http://h/two", "http://h/three", "http://h/four"],
+    ],
     ["http://h/a,b;c|d", ["http://h/a,b;c|d", "http://h/a,b;c", "http://h/a,b", "http://h/a"]],
     ["HTTP://H/one.", ["http://h/one"]],
   ])("is the owner's although other characters touch it: %s", async (owner_text, urls) => {
