@@ -11,7 +11,12 @@ const folder = import.meta.dirname;
 const root = join(folder, "..");
 const stamp = join(folder, "dist/.built-from");
 /** The service's files whose code is in the bundle. The console imports only types from all others. */
-const OF_THE_SERVICE = ["src/constants.ts", "src/platform/clock.ts", "src/schedules/next-run.ts"];
+const OF_THE_SERVICE = [
+  "src/billing/currency.ts",
+  "src/constants.ts",
+  "src/platform/clock.ts",
+  "src/schedules/next-run.ts",
+];
 
 function sources(): string {
   const patterns = ["console/{src,public}/**/*.*", "console/*.{html,ts}"];

@@ -104,9 +104,9 @@ const STATUS_MEANING = {
   503: "not available now",
 } as const;
 
-/** The error responses of a route, for the reference; 401 and 429 can come from everywhere. */
+/** The error responses of a route, for the reference; 400 (a query parameter), 401 and 429 can come from everywhere. */
 export function failures(...statuses: (keyof typeof STATUS_MEANING)[]) {
-  const all = [...new Set([...statuses, 401, 429] as const)].sort();
+  const all = [...new Set([...statuses, 400, 401, 429] as const)].sort();
   return Object.fromEntries(all.map((status) => [status, json(errorSchema, STATUS_MEANING[status])]));
 }
 

@@ -59,7 +59,6 @@ export const ADVISORY_FIELDS = [
   "verbosity",
   "presence_penalty",
   "frequency_penalty",
-  "service_tier",
 ] as const;
 
 /** Values that request only the default. */

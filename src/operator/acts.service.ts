@@ -94,7 +94,7 @@ const hashOf = (salt: string, text: string) => createHash("sha256").update(`${sa
 function actRecord(row: ActRow): ActRecord {
   const { operator_id, operator_name, target_type, target_id, email_before, email_after, created_at, ...rest } = row;
   const { kept_reason, reason, ...act } = rest;
-  const is_hashed = row.user_id !== null && reason !== null && reason.startsWith(HASHED);
+  const is_hashed = row.user_id !== null && reason?.startsWith(HASHED) === true;
   return {
     ...act,
     reason: is_hashed ? kept_reason : reason,

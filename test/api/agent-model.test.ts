@@ -119,7 +119,9 @@ it.each([
   ["a format", { response_format: { type: "json_object" } }, "response_format"],
   [
     "a picture",
-    { messages: [{ role: "user", content: [{ type: "image_url", image_url: { url: "x" } }] }] },
+    {
+      messages: [{ role: "user", content: [{ type: "image_url", image_url: { url: "data:image/png;base64,AAAA" } }] }],
+    },
     "messages[0].content[0]",
   ],
 ])("rejects fields that an agent does not support: %s", async (_, fields, param) => {

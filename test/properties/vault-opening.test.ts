@@ -82,7 +82,7 @@ describe("opening a secret", () => {
     await vault.create(user, newSecret("TOKEN", "value"));
     expect(await vault.open(newId(), "TOKEN", usageAt("https://a.example"))).toEqual({ status: "not_found" });
     expect(await vault.open(user, "TOKENS", usageAt("https://a.example"))).toEqual({ status: "not_found" });
-    expect(await vault.names(user)).toEqual([{ name: "TOKEN", only_tool: null }]);
+    expect(await vault.names(user)).toEqual([{ name: "TOKEN", allowed_hosts: null, only_tool: null }]);
   });
 
   it.each([

@@ -96,7 +96,7 @@ export const BODIES: Record<string, BodyRow> = {
       ...missing("model", "input"),
       ...invalid("model", 5, "", text(201)),
       ...invalid("input", 5, []),
-      ...invalid("previous_response_id", "resp_1"),
+      [{ previous_response_id: "resp_1" }, "previous_response_not_found", "previous_response_id"],
       ...invalid("conversation", "conv_1"),
       ...invalid("background", true),
       ...invalid("max_output_tokens", 0, 1.5, "many"),
@@ -108,6 +108,11 @@ export const BODIES: Record<string, BodyRow> = {
       [{ input: [{ type: "item_reference", id: "msg_none" }] }, "invalid_value", "input[0].id"],
       [{ tool_choice: { type: "web_search" } }, "invalid_value", "tool_choice"],
     ],
+  },
+  "POST /api/v1/responses/input_tokens": {
+    open: true,
+    valid: { model: "purser/rehearsal", input: "hi" },
+    bad: [...missing("model", "input"), ...invalid("model", 5, ""), ...invalid("input", 5)],
   },
   "POST /api/v1/messages": {
     open: true,
@@ -328,6 +333,11 @@ export const QUERIES: Record<string, [query: string, param: string][]> = {
     ["group_by=price", "group_by"],
   ],
   "GET /api/v1/users/me/buckets": [["include=all", "include"]],
+  "GET /api/v1/responses/{response_id}/input_items": [
+    ["limit=0", "limit"],
+    ["limit=101", "limit"],
+    ["order=newest", "order"],
+  ],
   "GET /api/v1/agents": [
     ["sort=name", "sort"],
     [`name=${"x".repeat(201)}`, "name"],

@@ -186,14 +186,13 @@ describe("OpenAI's Responses", () => {
   it.each([
     ["stop", "END"],
     ["seed", 7],
-    ["presence_penalty", 0.5],
     ["logit_bias", { 1: 2 }],
   ])("lack %s, which is rejected by name", async (field, value) => {
     const caller = callerOfKind("openai", () => ({ text: "ok" }));
     expect(() => caller.complete({ [field]: value })).toThrow(
       expect.objectContaining({ code: "unsupported_parameter" }),
     );
-    await caller.complete({ presence_penalty: 0, frequency_penalty: 0, stop: [] });
+    await caller.complete({ presence_penalty: 0.5, frequency_penalty: 0, stop: [] });
     expect(upstream.requests).toHaveLength(1);
   });
 

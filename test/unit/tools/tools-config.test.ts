@@ -68,7 +68,7 @@ describe("tools_config", () => {
     [{ web_fetch: { enabled: true, max_calls: 0 } }, "invalid_value", "tools_config.web_fetch.max_calls"],
     [{ web_fetch: { enabled: true, safety: "none" } }, "invalid_value", "tools_config.web_fetch.safety"],
     [
-      { web_fetch: { enabled: true, auth: [{ ...auth, secret: "{{STRIPE}}" }] } },
+      { web_fetch: { enabled: true, auth: [{ ...auth, secret: "two\nlines" }] } },
       "invalid_value",
       "tools_config.web_fetch.auth[0].secret",
     ],
