@@ -303,6 +303,23 @@ create table entry_reason (
 alter table entry_reason add constraint entry_reason_pkey PRIMARY KEY (user_id, seq);
 CREATE TRIGGER reason_of_erased BEFORE INSERT ON public.entry_reason FOR EACH ROW EXECUTE FUNCTION refuse_erased('drop');
 
+create table free_label_day (
+  user_id uuid not null,
+  day date not null,
+  new_values bigint not null,
+  bytes bigint not null
+);
+alter table free_label_day add constraint free_label_day_pkey PRIMARY KEY (user_id);
+
+create table free_run (
+  user_id uuid not null,
+  run_id uuid not null,
+  ended_at timestamp(3) with time zone not null,
+  bytes bigint not null
+);
+alter table free_run add constraint free_run_pkey PRIMARY KEY (user_id, run_id);
+CREATE INDEX free_run_by_age ON public.free_run USING btree (ended_at);
+
 create table hold (
   user_id uuid not null,
   id uuid not null,
@@ -335,9 +352,11 @@ create table idempotency_key (
   headers jsonb,
   body bytea,
   created_at timestamp with time zone not null,
-  locked_until timestamp with time zone not null
+  locked_until timestamp with time zone not null,
+  cost_nothing boolean default true not null
 );
 alter table idempotency_key add constraint idempotency_key_pkey PRIMARY KEY (user_id, key);
+CREATE INDEX idempotency_free ON public.idempotency_key USING btree (user_id) WHERE cost_nothing;
 CREATE INDEX idempotency_key_by_age ON public.idempotency_key USING btree (created_at);
 CREATE TRIGGER answer_of_erased BEFORE INSERT ON public.idempotency_key FOR EACH ROW EXECUTE FUNCTION refuse_erased('fail');
 
@@ -702,6 +721,7 @@ CREATE TRIGGER run_at_work_changed AFTER UPDATE OF status ON public.run FOR EACH
 CREATE TRIGGER run_begun AFTER INSERT ON public.run FOR EACH ROW WHEN ((new.status = ANY (ARRAY['running'::text, 'cancelling'::text]))) EXECUTE FUNCTION note_run_at_work();
 CREATE TRIGGER run_changed AFTER UPDATE OF status ON public.run FOR EACH ROW WHEN (((new.status <> old.status) AND (new.status <> 'running'::text))) EXECUTE FUNCTION tell_run_changed();
 CREATE TRIGGER run_deleted_at_work AFTER DELETE ON public.run FOR EACH ROW WHEN ((old.status = ANY (ARRAY['running'::text, 'cancelling'::text]))) EXECUTE FUNCTION note_run_at_work();
+CREATE TRIGGER run_ended_free AFTER UPDATE OF status ON public.run FOR EACH ROW WHEN (((new.finished_at IS NOT NULL) AND (old.finished_at IS NULL) AND (new.cost_tokens = 0))) EXECUTE FUNCTION count_free_run();
 CREATE TRIGGER run_ended_unpaid BEFORE UPDATE OF status ON public.run FOR EACH ROW WHEN (((new.status <> 'succeeded'::text) AND (new.finished_at IS NOT NULL) AND (old.finished_at IS NULL) AND (new.cost_tokens = 0) AND (new.trigger <> 'schedule'::text))) EXECUTE FUNCTION forget_unpaid_input();
 
 create table run_step (
@@ -1051,6 +1071,7 @@ CREATE TRIGGER endpoint_of_erased BEFORE INSERT ON public.webhook_endpoint FOR E
 -- function append_act(of_id uuid, of_operator uuid, of_name text, of_what text, of_type text, of_target text, of_user uuid, of_before json, of_after json, of_reason text, of_request text, instant timestamp with time zone) returns bigint
 -- function begin_runs(runs jsonb, refusals text[], domain_now timestamp with time zone, claimer text, most integer, total_limit integer, user_limit integer, lease_ms integer, of_plans jsonb) returns json
 -- function claim_runs(claimer text, most integer, total_limit integer, user_limit integer, lease_ms integer, domain_now timestamp with time zone, reserved_only boolean, of_plans jsonb) returns SETOF run
+-- function count_free_run() returns trigger
 -- function count_queued_run_nows(of_user uuid, most integer) returns bigint
 -- function count_runs_at_work() returns integer
 -- function entry_hash(previous bytea, user_id uuid, seq bigint, type text, amount bigint, balance_after bigint, bucket_id uuid, source text, hold_id uuid, model text, agent_id uuid, run_id uuid, request_id text, api_key_id uuid, description text, created_at timestamp with time zone) returns bytea
@@ -1076,6 +1097,7 @@ CREATE TRIGGER endpoint_of_erased BEFORE INSERT ON public.webhook_endpoint FOR E
 -- function ledger_grant(of_user uuid, bucket_id uuid, of_source text, amount bigint, granted timestamp with time zone, expires timestamp with time zone, of_note text, of_key text) returns uuid
 -- function ledger_has_tokens(of_user uuid, instant timestamp with time zone) returns boolean
 -- function ledger_is_archived(of_user uuid, of_hold uuid, last_entry bigint) returns boolean
+-- function ledger_keep_labels(events usage_event[], instant timestamp with time zone) returns usage_event[]
 -- function ledger_keep_reason(of_user uuid, of_reason text) returns void
 -- function ledger_key_budget_use(of_user uuid, of_key uuid, budget_interval text, instant timestamp with time zone, OUT spent bigint, OUT held bigint) returns record
 -- function ledger_lock(user_ids uuid[], instant timestamp with time zone) returns account[]

@@ -78,6 +78,7 @@ async function benchOver(db: Db): Promise<Bench> {
   const log = createLog("silent");
   const store = createAgentsStore(db);
   const { onDue } = createAgentRuns({
+    clock,
     runs: scheduling,
     schedules: scheduling,
     ledger: { accountStatus: notHere, keySpends: notHere, refills: ledger.refills },

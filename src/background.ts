@@ -62,6 +62,7 @@ export async function startBackground(services: Services) {
       vault.sweep,
       signIn.sweep,
       billing.sweep,
+      runs.sweepFreeRuns,
       ledger.end_users.sweep,
     ])
       sweep().catch((error: Error) => log.warn({ error }, "old data could not be deleted; the next turn tries again"));

@@ -61,6 +61,25 @@ export const USER_ROWS = {
   /** Purchases and choices of plans that were not paid: open ones of UNPAID_ORDER_HOURS, failed ones of FAILED_ORDER_HOURS. */
   unpaid_orders: 50,
 } as const;
+/**
+ * contract 2.16.1: what requests that cost nothing may store of a user in a day, so that no user of a free model fills the
+ * disk. Each call itself leaves a small row, so requests_per_minute is its limit.
+ */
+export const FREE_DAY = {
+  /** Runs, and the bytes of their steps. */
+  runs: 10_000,
+  run_bytes: 1_073_741_824,
+  /** New values of labels, and the bytes of all labels. `ledger/sql/ledger_keep_labels.sql` has these numbers too. */
+  label_values: 10_000,
+  label_bytes: 67_108_864,
+  /** Answers to requests with an Idempotency-Key: small ones, and the bytes of large ones. */
+  small_answers: 20_000,
+  small_answer_bytes: 8_192,
+  large_answers_bytes: 268_435_456,
+  /** Output items of the Responses API. */
+  response_items: 20_000,
+  response_item_bytes: 268_435_456,
+} as const;
 /** contract 2.16: Stripe closes a checkout page that is not paid after a day. */
 export const UNPAID_ORDER_HOURS = 24;
 /** contract 2.16: an order that failed is over, but a declined card must not be tried without end. */

@@ -102,6 +102,11 @@ export const conflictErrors = {
   invoiceCollectedElsewhere: (provider: string) =>
     conflict("invoice_collected_elsewhere", `${provider} collects this invoice. Record its outcome there.`),
   backupInProgress: () => conflict("backup_in_progress", "A backup is in progress. Start another when it has ended."),
+  answerNotKept: () =>
+    conflict(
+      "answer_not_kept",
+      "The request with this Idempotency-Key was carried out, and its answer was not kept, because your answers of the last day fill the room for them. Read its result with a GET.",
+    ),
   idempotencyInFlight: () =>
     conflict(
       "idempotency_in_flight",

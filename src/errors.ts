@@ -22,6 +22,7 @@ export const ERROR_CODES = [
   "agent_disabled",
   "agent_limit_reached",
   "agent_storage_full",
+  "answer_not_kept",
   "api_key_limit_reached",
   "backup_in_progress",
   "body_too_large",

@@ -6,6 +6,7 @@ import type { OccurrenceRecord } from "../contract/schedules.ts";
 import { errors, type MeansOf, type PaymentCode } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.types.ts";
 import type { Models } from "../models/models.service.ts";
+import { addDays, type Clock, startOfDay } from "../platform/clock.ts";
 import type { Instant, Tx } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";
 import { modelCallStart } from "../runs/run-work.ts";
@@ -28,6 +29,10 @@ interface RunNow {
   run_prompt?: string | undefined;
 }
 
+/** contract 2.16.1 */
+const NO_FREE_ROOM_WHEN_DUE = "the runs of this day that cost nothing filled the room for them";
+const NO_FREE_ROOM =
+  "Your runs of today that cost nothing fill the room for them. Use a model that has a price, or retry tomorrow (UTC).";
 const NO_PROMPT = "Set it in the agent (PUT /api/v1/agents/{id}), or send it in this request for this run alone.";
 
 /** Tries of a run-now whose agent is changed at the same time. */
@@ -35,7 +40,9 @@ const MAX_LOOKS = 5;
 
 /** Starts the runs of agents and shows them to their users. */
 export function createAgentRuns(deps: {
-  runs: Pick<Runs, "enqueue" | "finishedRun" | "listRuns" | "getRun" | "getRunInParts" | "requestCancel" | "outcomes">;
+  runs: Pick<Runs, "enqueue" | "finishedRun" | "listRuns" | "getRun" | "getRunInParts" | "requestCancel" | "outcomes"> &
+    Pick<Runs, "withoutFreeRoom">;
+  clock: Clock;
   schedules: Pick<Schedules, "occurrences">;
   ledger: Pick<Ledger, "accountStatus" | "keySpends" | "refills">;
   schedule_keys: Pick<ScheduleKeys, "judge">;
@@ -46,7 +53,7 @@ export function createAgentRuns(deps: {
   /** The caller's agent, or 404. */
   find(user_id: string, id: string): Promise<AgentRow>;
 }) {
-  const { runs, schedules, ledger, schedule_keys, models, meansOf, find } = deps;
+  const { runs, clock, schedules, ledger, schedule_keys, models, meansOf, find } = deps;
 
   const content = (agent: Pick<AgentRow, "version" | "auto_route" | "model_id">, input: RunInput) => ({
     agent_version: agent.version,
@@ -59,9 +66,17 @@ export function createAgentRuns(deps: {
     ...content(agent, input),
   });
   /** Whether the agent's model is free. An account without tokens may use it. */
-  const isFree = ({ auto_route, model_id }: AgentRow): boolean => {
+  const isFree = ({ auto_route, model_id }: Pick<AgentRow, "auto_route" | "model_id">): boolean => {
     const model = auto_route ? null : models.find(model_id ?? "");
     return model !== null && model.input_rate_micro === 0 && model.output_rate_micro === 0;
+  };
+  const mayBeFree = (agent: Pick<AgentRow, "auto_route" | "model_id">) => agent.auto_route || isFree(agent);
+  /** contract 2.16.1: throws 429 if the run may cost nothing and the user has stored too much of such runs today. */
+  const requireFreeRoom = async (agent: AgentRow): Promise<void> => {
+    if (!mayBeFree(agent) || !(await runs.withoutFreeRoom([agent.user_id])).has(agent.user_id)) return;
+    const now = clock.now();
+    const tomorrow = addDays(startOfDay(now), 1);
+    throw errors.rateLimited((Date.parse(tomorrow) - Date.parse(now)) / 1_000, NO_FREE_ROOM);
   };
   /**
    * The agent if it may run now. Throws in this order: 404, 409, 403 for a model that is not allowed or not part of the trial, 402.
@@ -120,6 +135,7 @@ export function createAgentRuns(deps: {
     let refusal = "";
     for (let look = 0; look < MAX_LOOKS; look += 1) {
       const agent = await likelyReady(caller, id, { is_doubtful: look > 0, has_prompt: messages !== null });
+      if (look === 0) await requireFreeRoom(agent);
       // After a full check the user can pay. The check at queueing knows less.
       const precondition = { version: agent.version, is_free: look > 0 || isFree(agent) };
       const run = newRun(agent, input);
@@ -132,7 +148,12 @@ export function createAgentRuns(deps: {
   };
 
   return {
-    ready,
+    /** The agent if the caller may chat with it now. Throws as run-now does. */
+    async ready(caller: Caller, id: string): Promise<AgentRow> {
+      const agent = await ready(caller, id);
+      await requireFreeRoom(agent);
+      return agent;
+    },
     newRun,
     /** Keeps the run's agent enabled until the transaction ends. 409 when it is disabled. */
     async keepReady(tx: Tx, run: AgentKey): Promise<void> {
@@ -188,10 +209,13 @@ export function createAgentRuns(deps: {
       const agents = await selectDueAgents(tx, keys);
       const user_ids = [...new Set(agents.map(({ user_id }) => user_id))];
       const suspended = await deps.suspended(tx, user_ids);
+      const free = agents.filter(mayBeFree).map(({ user_id }) => user_id);
+      const without_room = await runs.withoutFreeRoom([...new Set(free)], tx);
       const refills = await ledger.refills(user_ids, tx);
       const judged = await schedule_keys.judge(tx, agents);
       const answer = (agent: DueAgent): DueAnswer => {
         if (suspended.has(agent.user_id)) return { declined: "the account is suspended" };
+        if (without_room.has(agent.user_id) && mayBeFree(agent)) return { declined: NO_FREE_ROOM_WHEN_DUE };
         const pause = judged.pauses.get(agent.agent_id);
         if (pause !== undefined) return { declined: KEY_PAUSE_REASON[pause] };
         const key = judged.keys.get(agent.schedule_api_key_id ?? "");

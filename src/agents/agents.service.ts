@@ -306,6 +306,7 @@ function createCrud(deps: AgentsDeps & { store: AgentsStore }) {
       await store.lockAgents(tx, user_id);
       await schedules.forgetUser(tx, user_id);
       await runs.forgetUser(tx, user_id);
+      await runs.forgetFreeRuns(tx, user_id);
       await forgetThreads(tx, user_id, null);
       await store.deleteUser(tx, user_id);
     },

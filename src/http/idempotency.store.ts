@@ -1,4 +1,4 @@
-import { IDEMPOTENCY_HOURS } from "../constants.ts";
+import { FREE_DAY, IDEMPOTENCY_HOURS } from "../constants.ts";
 import type { Cipher } from "../platform/cipher.ts";
 import { addSeconds, type Clock } from "../platform/clock.ts";
 import type { Db, Tx } from "../platform/db.ts";
@@ -17,6 +17,8 @@ export type Claim =
   | { state: "mismatch" }
   /** The answer was about a user who was erased since. */
   | { state: "erased" }
+  /** The request was carried out, and its answer was not kept. */
+  | { state: "not_kept" }
   | { state: "answered"; answer: StoredAnswer };
 
 interface Row {
@@ -32,15 +34,12 @@ interface Row {
  */
 const LOCK_SECONDS = 960;
 
-/** Answers of more bytes are large. Smaller ones fill no disk within a day at the usual rate of requests. */
-const LARGE_BYTES = 8_192;
-/** The most bytes of large answers to one user that are kept, where a new one cost nothing. */
-const KEPT_BYTES = 268_435_456;
-
 /** The user id of the idempotency keys of PURSER_ADMIN_KEY. No user has it. A named operator key has its own id. */
 export const OPERATOR_ID = NIL_ID;
 /** Beside the stored headers, never sent: the user whom an operator's answer is about. */
 const ABOUT_USER = "about-user";
+/** In place of the stored headers of an answer without a body. */
+const NOT_KEPT = "not-kept";
 
 /** Answers are sealed, because one may show a new API key. Their day is counted in the domain's time. */
 export function createIdempotencyStore({ db, clock, cipher }: { db: Db; clock: Clock; cipher: Cipher }) {
@@ -61,7 +60,7 @@ export function createIdempotencyStore({ db, clock, cipher }: { db: Db; clock: C
           select $1, $2, $3, $5, now() + make_interval(secs => $4)
             where not exists (select from users where id = $1 and erased_at is not null)
           on conflict (user_id, key) do update set request_hash = excluded.request_hash, status = null, headers = null,
-            body = null, created_at = excluded.created_at, locked_until = excluded.locked_until
+            body = null, cost_nothing = true, created_at = excluded.created_at, locked_until = excluded.locked_until
           where k.created_at < $6
             or (k.status is null and k.locked_until < now() and k.request_hash = excluded.request_hash)
           returning key`,
@@ -77,7 +76,7 @@ export function createIdempotencyStore({ db, clock, cipher }: { db: Db; clock: C
       if (row === undefined) return { state: "in_flight" };
       if (!row.same_request) return { state: "mismatch" };
       if (row.status === null) return { state: "in_flight" };
-      if (row.body === null) return { state: "erased" };
+      if (row.body === null) return { state: row.headers?.[NOT_KEPT] === undefined ? "erased" : "not_kept" };
       const body = cipher.open(row.body, contextOf(key));
       if (body === null) throw new Error("a kept answer does not open: was its row changed?");
       const { [ABOUT_USER]: _, ...headers } = row.headers ?? {};
@@ -95,16 +94,19 @@ export function createIdempotencyStore({ db, clock, cipher }: { db: Db; clock: C
       return renewed.length > 0;
     },
 
-    /** Stores the answer. One that is about a user who was erased meanwhile is stored without its body. */
+    /**
+     * Stores the answer. One that is about a user who was erased meanwhile is stored without its body. `cost_nothing`:
+     * it has a limit (`hasRoom`).
+     */
     async answer(
       key: { user_id: string; key: string },
       answer: StoredAnswer,
-      about_user_id: string | null = null,
+      { about_user_id, cost_nothing }: { about_user_id: string | null; cost_nothing: boolean },
     ): Promise<void> {
       const about = about_user_id === null ? {} : { [ABOUT_USER]: about_user_id };
       await db.query({
         text: `with erased as (select erased_at from users where id = $6 for share)
-          update idempotency_key set status = $3, headers = $4::jsonb,
+          update idempotency_key set status = $3, headers = $4::jsonb, cost_nothing = $7,
             body = case when exists (select from erased where erased_at is not null) then null else $5::bytea end
           where user_id = $1 and key = $2`,
         values: [
@@ -114,19 +116,39 @@ export function createIdempotencyStore({ db, clock, cipher }: { db: Db; clock: C
           JSON.stringify({ ...answer.headers, ...about }),
           cipher.seal(answer.body, contextOf(key)),
           about_user_id,
+          cost_nothing,
         ],
       });
     },
-
-    /** contract 2.6.4: whether an answer that cost nothing may be kept beside the user's other large ones. */
-    async hasRoom(user_id: string, { body }: StoredAnswer): Promise<boolean> {
-      if (body.length <= LARGE_BYTES) return true;
-      const [kept] = await db.query<{ bytes: number }>({
-        text: `select coalesce(sum(octet_length(body)), 0) as bytes from idempotency_key
-          where user_id = $1 and octet_length(body) > $2`,
-        values: [user_id, LARGE_BYTES],
+    /** Stores that the request was carried out, without its answer. */
+    async answerWithoutBody(key: { user_id: string; key: string }, status: number): Promise<void> {
+      await db.query({
+        text: "update idempotency_key set status = $3, headers = $4::jsonb, body = null where user_id = $1 and key = $2",
+        values: [key.user_id, key.key, status, JSON.stringify({ [NOT_KEPT]: "1" })],
       });
-      return (kept?.bytes ?? 0) + body.length <= KEPT_BYTES;
+    },
+
+    /** contract 2.6.4: whether an answer that cost nothing may be kept beside the user's others of a day. */
+    async hasRoom(user_id: string, { body }: StoredAnswer): Promise<boolean> {
+      const { small_answers, small_answer_bytes, large_answers_bytes } = FREE_DAY;
+      if (body.length <= small_answer_bytes) {
+        const [kept] = await db.query<{ answers: number }>({
+          name: "idempotency_small",
+          text: `select count(*) as answers from (
+              select from idempotency_key where user_id = $1 and cost_nothing limit $2
+            ) as counted`,
+          values: [user_id, small_answers + 1],
+        });
+        // The claim of this request is one of them.
+        return (kept?.answers ?? 0) <= small_answers;
+      }
+      const [kept] = await db.query<{ bytes: number }>({
+        name: "idempotency_large",
+        text: `select coalesce(sum(octet_length(body)), 0) as bytes from idempotency_key
+          where user_id = $1 and cost_nothing and octet_length(body) > $2`,
+        values: [user_id, small_answer_bytes],
+      });
+      return (kept?.bytes ?? 0) + body.length <= large_answers_bytes;
     },
 
     /** Deletes the key: the request did nothing, so a retry may run. */

@@ -12,7 +12,7 @@ const USER_IN_PATH = /^\/api\/v1\/admin\/users\/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-
 /** Headers that belong to the answer, not to one exchange. */
 const KEPT_HEADERS = ["content-type", "location", SHOULD_RETRY];
 
-/** Its answer repeats the settings of the request, which may have 4 MB and cost nothing. */
+/** Agents have a limit of their own, so a repetition may create another one. */
 const CREATES_AGENT = "/api/v1/agents";
 
 /** The last event of a stream that is whole or has failed, in the shape of each endpoint. */
@@ -45,6 +45,7 @@ export function idempotency(store: IdempotencyStore, log: Log, renew_ms = RENEW_
     if (claim.state === "in_flight") throw errors.idempotencyInFlight();
     if (claim.state === "mismatch") throw errors.idempotencyMismatch();
     if (claim.state === "erased") throw errors.notFound("This user");
+    if (claim.state === "not_kept") throw errors.answerNotKept();
     if (claim.state === "answered") return replay(claim.answer);
     const stopRenewing = renewEvery(renew_ms, () => store.renew(key), log);
     let is_streamed = false;
@@ -57,16 +58,34 @@ export function idempotency(store: IdempotencyStore, log: Log, renew_ms = RENEW_
       const is_kept = !is_file && c.get("only_reads") !== true;
       // An error of a request that did nothing depends on what is stored or set: a retry may succeed.
       if (!is_kept || (did_nothing && status >= 400)) return await store.release(key);
-      if (c.req.path === CREATES_AGENT && !(await store.hasRoom(key.user_id, await answerOf(c.res)))) {
-        return await store.release(key);
-      }
       is_streamed = c.res.body !== null && isEventStream(c.res);
       if (is_streamed) keepStream(c, { store, key, over: stopRenewing, log });
-      else await store.answer(key, await answerOf(c.res), aboutUser(c));
+      else await keep(c, { store, key, answer: await answerOf(c.res) });
     } finally {
       if (!is_streamed) stopRenewing();
     }
   };
+}
+
+/**
+ * Stores an answer. One that cost nothing has a limit per user: beyond it, a request that may be repeated without harm
+ * will be carried out again, and another one only says that it was carried out.
+ */
+async function keep(
+  c: Context<HttpEnv>,
+  { store, key, answer }: { store: IdempotencyStore; key: StreamKeeping["key"]; answer: StoredAnswer },
+): Promise<void> {
+  const call = c.get("facts")?.answered?.() ?? null;
+  const cost_nothing = c.get("operator") === undefined && (call?.cost_tokens ?? 0) === 0;
+  if (!cost_nothing || (await store.hasRoom(key.user_id, answer))) {
+    await store.answer(key, answer, { about_user_id: aboutUser(c), cost_nothing });
+    return;
+  }
+  // An agent, which may have effects, has no provider. The call of a stream that is cut may not be known yet.
+  const is_model_call = call !== null && call.provider !== null;
+  const did_nothing = answer.status >= 400 && answer.headers[SHOULD_RETRY] !== "false";
+  if (is_model_call || did_nothing || c.req.path === CREATES_AGENT) await store.release(key);
+  else await store.answerWithoutBody(key, answer.status);
 }
 
 /** The user whom an operator's answer is about: the one that it created, or the one in its path. */
@@ -134,7 +153,7 @@ function keepStream(c: Context<HttpEnv>, { store, key, over, log }: StreamKeepin
   const finish = (has_failed = false) =>
     (has_failed && chunks.length === 0
       ? store.release(key)
-      : store.answer(key, { status, headers, body: endedStream(c, chunks) })
+      : keep(c, { store, key, answer: { status, headers, body: endedStream(c, chunks) } })
     )
       .catch((error: Error) => log.error({ error }, "a streamed answer was not kept for its Idempotency-Key"))
       .finally(over);

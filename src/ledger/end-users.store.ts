@@ -68,6 +68,7 @@ export function createEndUsersStore(db: Db) {
     /** Deletes the budgets of an erased user. After the commit, the labels of the user's calls are removed. */
     async forgetUser(tx: Tx, user_id: string): Promise<void> {
       await tx.query({ text: "delete from end_user_budget where user_id = $1", values: [user_id] });
+      await tx.query({ text: "delete from free_label_day where user_id = $1", values: [user_id] });
       // If it fails, the next sweep repeats it.
       tx.afterCommit(() => void forgetLabels(db, user_id).catch(() => {}));
     },

@@ -28,6 +28,11 @@ export function addMonths(instant: Instant, months: number): Instant {
   return instantOf(moved.toInstant());
 }
 
+/** The first instant of the UTC day of `instant`. */
+export function startOfDay(instant: Instant): Instant {
+  return `${instant.slice(0, 10)}T00:00:00.000Z`;
+}
+
 /** The first instant of the UTC month of `instant`. */
 export function startOfMonth(instant: Instant): Instant {
   return `${instant.slice(0, 7)}-01T00:00:00.000Z`;

@@ -1,4 +1,4 @@
-import { RESPONSE_ITEM_HOURS } from "../constants.ts";
+import { FREE_DAY, RESPONSE_ITEM_HOURS } from "../constants.ts";
 import type { InputItem, OutputItem } from "../contract/responses.ts";
 import { errors } from "../errors.ts";
 import { createBatches } from "../platform/batch-queue.ts";
@@ -35,6 +35,18 @@ export function createItemsStore({ db, clock, cipher }: { db: Db; clock: Clock; 
     return kept.map(() => undefined);
   });
   return {
+    /** contract 2.16.1: whether items of a response that cost nothing may be kept beside the user's others of a day. */
+    async hasRoom(user_id: string): Promise<boolean> {
+      const { response_items, response_item_bytes } = FREE_DAY;
+      const [kept] = await db.query<{ items: number; bytes: number }>({
+        name: "response_item_room",
+        text: `select count(*) as items, coalesce(sum(bytes), 0)::bigint as bytes from (
+            select octet_length(item) as bytes from response_item where user_id = $1 limit $2
+          ) as counted`,
+        values: [user_id, response_items],
+      });
+      return kept !== undefined && kept.items < response_items && kept.bytes < response_item_bytes;
+    },
     /** Keeps no item of a user who was erased meanwhile. */
     async keep(user_id: string, items: readonly OutputItem[]): Promise<void> {
       const rows = items.map((item) => ({

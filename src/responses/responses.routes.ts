@@ -63,7 +63,9 @@ export function responseEndpoint(deps: ResponsesDeps): HotEndpoint {
       seal: (envelope) => envelopes.seal(user_id, envelope),
       keep: async (response) => {
         if (asked.store === false) return;
-        const kept = [items.keep(user_id, response.output)];
+        const kept = [];
+        const is_free = response.usage?.cost_tokens === 0;
+        if (!is_free || (await items.hasRoom(user_id))) kept.push(items.keep(user_id, response.output));
         if (is_stored) kept.push(responses.keep(user_id, { body: response, input: own }));
         // The answer is paid for. A later request that refers to a lost item or response is told so.
         await Promise.all(kept).catch((error: Error) => {

@@ -2,6 +2,7 @@ import type { Clock } from "../platform/clock.ts";
 import type { Db } from "../platform/db.ts";
 import { createCancellation } from "./cancellation.service.ts";
 import { createEnqueue } from "./enqueue.service.ts";
+import { createFreeRuns } from "./free-runs.store.ts";
 import { createHistory } from "./history.service.ts";
 import { createLeases, LEASE_MS } from "./leases.service.ts";
 import { createPruning } from "./pruning.ts";
@@ -42,6 +43,7 @@ export function createRuns(deps: RunsDeps) {
     ...createCancellation(deps),
     ...createRunWaits({ db, signals }),
     ...createPruning(db),
+    ...createFreeRuns({ db, clock }),
     ...createHistory({ db, clock, signals, batch_limit: BATCH_LIMIT }),
   };
 }

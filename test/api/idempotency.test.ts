@@ -315,7 +315,8 @@ describe("the day for which an answer is kept", () => {
     expect(await claim()).toBe("first");
     now = "2026-03-02T11:59:59.999Z";
     expect(await claim()).toBe("in_flight");
-    await store.answer(keyed, { status: 200, headers: {}, body: Buffer.from("{}") });
+    const answer = { status: 200, headers: {}, body: Buffer.from("{}") };
+    await store.answer(keyed, answer, { about_user_id: null, cost_nothing: false });
     await store.sweep();
     expect([await claim(), await claim("b")]).toEqual(["answered", "mismatch"]);
     now = "2026-03-02T12:00:00.001Z";
@@ -357,7 +358,8 @@ describe("an operator's answer about a user", () => {
     await lab.service.admin.request("DELETE", `/api/v1/admin/users/${other.user_id}`);
     const keyed = { user_id: newId(), key: "late", request: Buffer.from("a") };
     await store.claim(keyed);
-    await store.answer(keyed, { status: 201, headers: {}, body: Buffer.from("{}") }, other.user_id);
+    const answer = { status: 201, headers: {}, body: Buffer.from("{}") };
+    await store.answer(keyed, answer, { about_user_id: other.user_id, cost_nothing: false });
     expect(await store.claim(keyed)).toEqual({ state: "erased" });
     await db.close();
   });

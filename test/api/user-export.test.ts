@@ -105,6 +105,8 @@ const LEFT_OUT: Record<string, string> = {
   archived_label_daily: "the archived part of usage_by_label, for the audit",
   archived_usage_daily: "the archived part of usage.csv, for the audit",
   crossing: "a threshold alert until the next sweep makes it a notice",
+  free_label_day: "counts of a day, for a limit",
+  free_run: "sizes of a day's runs, for a limit",
   hold: "an open call: it becomes a usage event",
   idempotency_key: "a copy of an answer for a day, sealed; it may show a new key",
   key_spend: "sums of usage.csv by key",

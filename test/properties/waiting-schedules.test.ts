@@ -53,7 +53,7 @@ const createModules = () => {
   const schedule_keys = createScheduleKeys({ clock, store, schedules, cancelOfKey, ledger, keysOf, log });
   const onRunEnd = createRunOutcomes({ schedules, schedule_keys, log });
   const asked = { meansOf: find, suspended: async () => new Set<string>(), find };
-  const runs = createAgentRuns({ runs: scheduling, schedules, ledger, schedule_keys, models, ...asked });
+  const runs = createAgentRuns({ clock, runs: scheduling, schedules, ledger, schedule_keys, models, ...asked });
   const waiting = createWaitingSchedules({ db, store, schedules, ledger, log });
   return { ...fixture, scheduling, store, runs, paused, ...waiting };
 };

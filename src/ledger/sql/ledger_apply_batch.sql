@@ -85,8 +85,7 @@ declare
   ended_holds uuid[];
   entries entry[];
   events usage_event[];
-  labelled usage_event[];
-  erased uuid[];
+  is_labelled boolean := false;
   crossings crossing[];
   -- each API key once: the tokens that this batch adds; if it has a budget, also its use before the batch
   key_users uuid[];
@@ -432,9 +431,7 @@ begin
         perform ledger_amend(charge);
       else
         events := events || charge;
-        if op.labels is not null then
-          labelled := labelled || charge;
-        end if;
+        is_labelled := is_labelled or op.labels is not null;
       end if;
       if overage > 0 and a.overage_cap > 0 then
         crossings := crossings || ledger_charge_crossings(op.user_id, a.seq, 'overage', op.hold_id, a.overage - overage, a.overage,
@@ -467,18 +464,8 @@ begin
     raise exception 'two operations on one hold in one batch';
   end if;
 
-  -- A call that ends after the erasure of its user keeps no labels. An erasure that commits later waits for the accounts
-  -- of this batch before it removes the labels.
-  if labelled is not null then
-    erased := array(select id from users where id = any (account_ids) and erased_at is not null);
-    if cardinality(erased) > 0 then
-      for i in 1 .. cardinality(events) loop
-        if events[i].user_id = any (erased) then
-          events[i].labels := null;
-        end if;
-      end loop;
-      labelled := array(select event from unnest(labelled) as event where event.user_id <> all (erased));
-    end if;
+  if is_labelled then
+    events := ledger_keep_labels(events, instant);
   end if;
   -- WRITE: each table once.
   perform ledger_write_accounts(accounts, bucket_owners, bucket_ids, bucket_remaining, bucket_held, bucket_recalled,
@@ -493,8 +480,8 @@ begin
   if entries is not null or events is not null then
     perform ledger_write_charges(entries, events, instant);
   end if;
-  if labelled is not null then
-    perform ledger_write_labels(labelled, instant);
+  if is_labelled then
+    perform ledger_write_labels(events, instant);
   end if;
   if crossings is not null then
     insert into crossing (user_id, seq, kind, percent, hold_id, detail)
