@@ -9,7 +9,7 @@ import { completion, json, type Reply } from "../support/upstream.ts";
 // clients they differ only in the case of the headers' names.
 const WAYS: [string, string, string][] = [
   ["the hot path", "", "X-Request-Id"],
-  ["Hono", "?hono", "x-request-id"],
+  ["Hono", "?beta=true", "x-request-id"],
 ];
 const HELLO = [{ role: "user", content: "hello" }];
 const ENDPOINTS: [string, Record<string, unknown>][] = [
@@ -146,7 +146,7 @@ describe.each(ENDPOINTS)("%s", (path, fields) => {
   it.each(CASES)("%s gets %i, on the hot path and by Hono", async (_name, status, caseOf) => {
     const { reply, ...sent } = caseOf({ model: "lab/plain", ...fields });
     if (reply !== undefined) lab.upstream.answer(reply);
-    const [hot, hono] = [await send(path, sent), await send(`${path}?hono`, sent)];
+    const [hot, hono] = [await send(path, sent), await send(`${path}?beta=true`, sent)];
     expect(hot.answer.status).toBe(status);
     expect(hot.answer).toEqual(hono.answer);
   });
@@ -299,7 +299,7 @@ it("both paths share one limit of requests", async () => {
   const caller = await limited.service.newUser({ trial: false, tokens: GRANT });
   const body = { model: "lab/plain", messages: HELLO };
   const statuses: number[] = [];
-  for (const query of ["", "?hono", "", "?hono"]) {
+  for (const query of ["", "?beta=true", "", "?beta=true"]) {
     statuses.push((await caller.post(`/api/v1/chat/completions${query}`, body)).status);
   }
   await limited.stop();
