@@ -136,12 +136,12 @@ function failureInOurWords(
 ): PurserError {
   const cause = new Error(`provider ${model.owned_by} answered ${status}${code === null ? "" : ` ${code}`}`);
   const retry_after_s = waitSeconds(headers, fields);
-  // llama.cpp and gateways say so with a status of the server's own failures.
-  if (![401, 403, 404].includes(status) && saysTooLong(fields)) {
+  // llama.cpp and gateways say so with a status of the server's own failures. 413 is a limit in bytes.
+  if (status === 413 || (![401, 403, 404].includes(status) && saysTooLong(fields))) {
     return errors.contextLengthExceeded(model.context_window, main);
   }
   if (status === 408 || status === 504) return errors.upstreamTimeout();
-  if (status === 400 || status === 413 || status === 422) return refusal(fields, model);
+  if (status === 400 || status === 422) return refusal(fields, model);
   if (status === 401 || status === 403) {
     return errors.upstream(
       "The model's provider refused this service. Use another model, and tell the operator.",

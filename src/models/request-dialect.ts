@@ -25,10 +25,18 @@ const HASH_CHARACTERS = 8;
 
 /** `provider` with requests in the dialect of `server`. */
 export function withDialect(provider: Provider, server: Server): Provider {
+  const dialects = new Map<string, RequestDialect>();
+  function dialectOf(provider_model: string): RequestDialect {
+    const known = dialects.get(provider_model);
+    if (known !== undefined) return known;
+    const dialect = requestDialect(server, provider_model);
+    dialects.set(provider_model, dialect);
+    return dialect;
+  }
   return {
     ...provider,
     async prepare(call) {
-      const { adapted, names } = adaptedCall(call, requestDialect(server, call.model.provider_model));
+      const { adapted, names } = adaptedCall(call, dialectOf(call.model.provider_model));
       const prepared = await provider.prepare(adapted);
       return names === null ? prepared : { ...prepared, callers_names: names };
     },

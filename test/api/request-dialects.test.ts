@@ -164,6 +164,49 @@ describe.each(MODELS)("for %s", (model) => {
   });
 });
 
+describe("files and audio with other names of their types are what they are", () => {
+  const PDF = "JVBERi0xLjQK";
+  const WAV = "UklGRiQAAABXQVZF";
+  it.each([NATIVE.anthropic, NATIVE.google, NATIVE.openai, "lab/plain"])("for %s, in each API", async (model) => {
+    answer(model);
+    for (const type of ["application/pdf;name=a.pdf", "APPLICATION/PDF", "application/x-pdf"]) {
+      const file_data = `data:${type};base64,${PDF}`;
+      const source = { type: "base64", media_type: type, data: PDF };
+      for (const [path, part] of [
+        [CHAT, { type: "file", file: { file_data, filename: "a.pdf" } }],
+        [RESPONSES, { type: "input_file", file_data, filename: "a.pdf" }],
+        [MESSAGES, { type: "document", source }],
+      ] as const) {
+        const conversation = [{ role: "user", content: [part] }];
+        const extra = path === RESPONSES ? { input: conversation } : { messages: conversation };
+        const { status, body } = await user.post(path, requestFor(path, model, { extra }));
+        expect([status, body.error?.message]).toEqual([200, undefined]);
+        expect(JSON.stringify(sent())).toContain(PDF);
+        expect(JSON.stringify(sent())).not.toContain(type);
+      }
+    }
+  });
+
+  it.each([
+    ["wav", WAV],
+    ["WAV", WAV],
+    ["audio/wav", WAV],
+    ["x-wav", WAV],
+    ["wav", `data:audio/wav;base64,${WAV}`],
+    ["wav", `data:audio/x-wav;codecs=1;base64,${WAV}`],
+  ])("audio of the format %s", async (format, data) => {
+    const part = { type: "input_audio", input_audio: { data, format } };
+    const extra = { messages: [{ role: "user", content: [part] }] };
+    for (const model of ["lab/plain", NATIVE.google]) {
+      answer(model);
+      expect((await user.post(CHAT, requestFor(CHAT, model, { extra }))).body.error).toBeUndefined();
+      const text = JSON.stringify(sent());
+      if (model === "lab/plain") expect(text).toContain(JSON.stringify({ data: WAV, format: "wav" }));
+      else expect(text).toContain(JSON.stringify({ mimeType: "audio/wav", data: WAV }));
+    }
+  });
+});
+
 const IDS = ["functions.get_weather:0", "call_a|fc_b", "call a", "call.a", "ü", `call_${"x".repeat(100)}`];
 const CLAUDES = ["lab/claude", NATIVE.anthropic];
 
@@ -299,6 +342,28 @@ describe.each(CLAUDES)("for Claude (%s)", (model) => {
     };
     expect((await user.post(MESSAGES, requestFor(MESSAGES, model, { extra }))).body.error).toBeUndefined();
     expect(upstream.requests).toHaveLength(2);
+  });
+
+  it("blank instructions, input and outputs of Responses do not reach it", async () => {
+    answer(model);
+    const extra = {
+      instructions: " ",
+      input: [
+        { role: "developer", content: [{ type: "input_text", text: "" }] },
+        {
+          role: "user",
+          content: [
+            { type: "input_text", text: " " },
+            { type: "input_text", text: "go" },
+          ],
+        },
+        { role: "assistant", content: [{ type: "output_text", text: "" }] },
+        { type: "function_call", call_id: "call_1", name: "f", arguments: "{}" },
+        { type: "function_call_output", call_id: "call_1", output: "" },
+      ],
+    };
+    expect((await user.post(RESPONSES, requestFor(RESPONSES, model, { tools, extra }))).body.error).toBeFalsy();
+    expect(upstream.requests).toHaveLength(1);
   });
 
   it.each([

@@ -393,6 +393,7 @@ export const TOO_LONG: readonly (readonly [string, number, unknown])[] = [
     { error: { message: JSON.stringify({ error: { code: 400, message: "Input is too long for requested model." } }) } },
   ],
   ["plain text", 400, "prompt is too long: 210000 tokens > 200000 maximum"],
+  ["a proxy's limit in bytes", 413, "<html><head><title>413 Request Entity Too Large</title></head></html>"],
 ];
 
 /** Errors that say `long`, `tokens` or `context` and mean something else, with the field that they name. */
