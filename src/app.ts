@@ -63,12 +63,14 @@ export async function createApp(config: Config, log: Log, passwords?: Passwords)
     },
     beginStop() {
       stopping = true;
+      completions.beginStop();
       // A chat waits for its run while requests in flight finish.
       void background.stopRuns();
     },
     cutOff: () => cut_off.abort(errors.stopping()),
     async stop() {
       stopping = true;
+      completions.beginStop();
       await background.stop();
       await completions.idle();
       await limits.close();

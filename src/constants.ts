@@ -113,6 +113,18 @@ export const WEEKDAYS = ["monday", "tuesday", "wednesday", "thursday", "friday",
 export type Weekday = (typeof WEEKDAYS)[number];
 /** The lifetime of a hold without a renewal. Then its model call counts as dead and the hold expires. */
 export const HOLD_SECONDS = 120;
+/**
+ * contract 4.7.1, after a hang-up: how long a call is read on for its usage, where the model may reason or said nothing
+ * for `silent_ms`, for other callers, and for other runs; and the thoughts per second of a model that reports none.
+ * Reasoning models of 2026 generate 50 to 150 tokens per second.
+ */
+export const READ_ON = {
+  thinking_ms: 30_000,
+  silent_ms: 2_000,
+  other_ms: 3_000,
+  run_ms: 1_000,
+  thoughts_per_second: 100,
+} as const;
 /** contract 3: the lifetimes of sessions and mailed links. */
 export const SESSION_DAYS = 30;
 export const SIGN_UP_LINK_HOURS = 24;

@@ -1,9 +1,10 @@
 import { errors, type MeansOf, PurserError } from "../errors.ts";
 import type { ChargingLedger } from "../ledger/ledger.types.ts";
 import type { Models } from "../models/models.service.ts";
-import type { Counts, Model } from "../models/models.types.ts";
+import type { Counts, Model, ProviderRequest } from "../models/models.types.ts";
 import { isProviderFailure } from "../models/provider-errors.ts";
 import { monotonicMs } from "../platform/clock.ts";
+import { newThoughts, readOnMs, type Thoughts } from "./after-hang-up.ts";
 import { release } from "./charge.ts";
 import type { CompletionCall, Reservation } from "./completions.types.ts";
 import { reserve } from "./reservation.ts";
@@ -11,7 +12,13 @@ import { reserve } from "./reservation.ts";
 /** How the provider is called for a reservation. Throws PurserErrors, and the signal's reason on an abort. */
 export type Send<T> = (
   reservation: Reservation,
-  options: { signal: AbortSignal; deadline_ms: number; onSent(): void; onDisbelieved(report: Counts): void },
+  options: {
+    signal: AbortSignal;
+    hung_up: AbortSignal;
+    deadline_ms: number;
+    onSent(): void;
+    onDisbelieved(report: Counts): void;
+  },
 ) => Promise<T>;
 
 /** The limits of one attempt. */
@@ -24,9 +31,9 @@ interface Limits {
 
 /** The result of one attempt. `reservation` is still to be settled. */
 export type Attempted<T> =
-  | { kind: "answered"; reservation: Reservation; value: T }
+  | { kind: "answered"; reservation: Reservation; thoughts: Thoughts; value: T }
   /** The caller left after the request was sent, so it pays the input. */
-  | { kind: "hung_up"; reservation: Reservation; thrown: unknown }
+  | { kind: "hung_up"; reservation: Reservation; thoughts: Thoughts; thrown: unknown }
   /** Nothing is charged. `was_held`: the model was affordable, so its provider may have been asked. */
   | { kind: "failed"; was_held: boolean; thrown: unknown };
 
@@ -45,16 +52,22 @@ export interface AttemptDeps {
   onAttempt(model: Model, attempt: Attempt): void;
   /** Called once for an attempt whose provider reports more tokens than the call can have used. */
   onDisbelieved(model: Model, report: Counts): void;
+  /** Whether the model may reason in its answer. */
+  mayReason(request: ProviderRequest): boolean;
+  /** Aborted when the process stops: no call is read on after a hang-up. */
+  stopping: AbortSignal;
 }
 
 /** Reserves `call` on `model` and sends it. Never throws. Releases the hold of a failed attempt. */
 export async function attemptModel<T>(
-  { models, ledger, meansOf, onAttempt, onDisbelieved: noteReport }: AttemptDeps,
+  deps: AttemptDeps,
   { call, model }: { call: CompletionCall; model: Model },
   { deadline_ms, wait_ms }: Limits,
   send: Send<T>,
 ): Promise<Attempted<T>> {
-  const patience = patienceOf(call.signal, wait_ms);
+  const { models, ledger, meansOf, onAttempt, onDisbelieved: noteReport } = deps;
+  const thoughts = newThoughts();
+  const limit = limitOf(call, { wait_ms, thoughts, stopping: deps.stopping });
   const began_ms = monotonicMs();
   const { request_id, run_id } = call;
   const note = (error: PurserError | null) =>
@@ -66,9 +79,8 @@ export async function attemptModel<T>(
       streamed: call.request.stream === true,
     });
   let reservation: Reservation | null = null;
-  let is_sent = false;
   const onSent = () => {
-    is_sent = true;
+    thoughts.sent_ms ??= monotonicMs();
   };
   let is_noted = false;
   const onDisbelieved = (report: Counts) => {
@@ -77,18 +89,23 @@ export async function attemptModel<T>(
   };
   try {
     reservation = await reserve({ models, ledger, meansOf }, call, model);
-    const value = await send(reservation, { signal: patience.signal, deadline_ms, onSent, onDisbelieved });
+    thoughts.are_likely = deps.mayReason(reservation.request);
+    const { signal } = limit;
+    const value = await send(reservation, { signal, hung_up: call.signal, deadline_ms, onSent, onDisbelieved });
     note(null);
     models.health.answered(model);
-    return { kind: "answered", reservation, value };
+    return { kind: "answered", reservation, thoughts, value };
   } catch (thrown) {
-    if (reservation !== null && is_sent && isHangUp(call, thrown)) return { kind: "hung_up", reservation, thrown };
+    const is_sent = thoughts.sent_ms !== null;
+    if (reservation !== null && is_sent && isHangUp(call, thrown)) {
+      return { kind: "hung_up", reservation, thoughts, thrown };
+    }
     if (reservation !== null) await release(ledger, call);
     if (thrown instanceof PurserError && (is_sent || isProviderFailure(thrown))) note(thrown);
     if (isProviderFailure(thrown)) models.health.failed(model, thrown.shape.retry_after_s);
     return { kind: "failed", was_held: reservation !== null, thrown };
   } finally {
-    patience.end();
+    limit.end();
   }
 }
 
@@ -97,10 +114,33 @@ function isHangUp({ signal, isHandedBack }: CompletionCall, error: unknown): boo
   return signal.aborted && !isProviderFailure(error) && isHandedBack?.() !== true;
 }
 
-/** The signal of one attempt: the caller's and, unless `wait_ms` is null, a timeout for the beginning of the answer. */
-function patienceOf(signal: AbortSignal, wait_ms: number | null): { signal: AbortSignal; end(): void } {
-  if (wait_ms === null) return { signal, end: () => {} };
+/**
+ * The signal of one attempt until it is answered: aborted some time after its caller hangs up, because the provider's
+ * usage is still read, and, unless `wait_ms` is null, if the answer does not begin in time.
+ */
+function limitOf(
+  call: CompletionCall,
+  { wait_ms: patience_ms, thoughts, stopping }: { wait_ms: number | null; thoughts: Thoughts; stopping: AbortSignal },
+): { signal: AbortSignal; end(): void } {
   const over = new AbortController();
-  const timer = setTimeout(() => over.abort(errors.upstreamTimeout()), wait_ms);
-  return { signal: AbortSignal.any([signal, over.signal]), end: () => clearTimeout(timer) };
+  const leave = () => over.abort(call.signal.reason);
+  let timer: NodeJS.Timeout | undefined;
+  if (patience_ms !== null) timer = setTimeout(() => over.abort(errors.upstreamTimeout()), patience_ms);
+  const hangUp = () => {
+    clearTimeout(timer);
+    const wait_ms = readOnMs(thoughts, monotonicMs(), { is_run: call.run_id !== null });
+    if (wait_ms === 0 || stopping.aborted || call.isHandedBack?.() === true) return leave();
+    timer = setTimeout(leave, wait_ms);
+    stopping.addEventListener("abort", leave, { once: true });
+  };
+  if (call.signal.aborted) leave();
+  else call.signal.addEventListener("abort", hangUp, { once: true });
+  return {
+    signal: over.signal,
+    end() {
+      clearTimeout(timer);
+      call.signal.removeEventListener("abort", hangUp);
+      stopping.removeEventListener("abort", leave);
+    },
+  };
 }

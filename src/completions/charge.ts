@@ -4,6 +4,8 @@ import type { Charge, ChargedRates, ChargingLedger } from "../ledger/ledger.type
 import type { ClassRates, Counts, Rates } from "../models/models.types.ts";
 import { costTokens, ratesFor } from "../models/pricing.ts";
 import { estimateCounts } from "../models/token-count.ts";
+import { monotonicMs } from "../platform/clock.ts";
+import { type Thoughts, withLikelyThoughts } from "./after-hang-up.ts";
 import type { CompletionCall, CompletionOutcome, Reservation } from "./completions.types.ts";
 
 /** The timeout of a call, with all of its requests to providers. */
@@ -50,15 +52,16 @@ export async function settle(
 }
 
 /**
- * Charges the input of a call whose caller hung up after it was sent and before any output. The provider bills the
- * prompt too, but no longer reports its size.
+ * Charges the input of a call whose caller hung up after it was sent and before any output, and its likely thoughts. The
+ * provider bills them too, but no longer reports them.
  */
-export function settleInput(
+export function settleHangUp(
   ledger: ChargingLedger,
   call: CompletionCall,
-  { reservation, routing }: Pick<Answered, "reservation" | "routing">,
+  { reservation, routing, thoughts }: Pick<Answered, "reservation" | "routing"> & { thoughts: Thoughts },
 ): Promise<CompletionOutcome> {
-  const counts = estimateCounts(reservation.request, 0);
+  const { request } = reservation;
+  const counts = withLikelyThoughts(estimateCounts(request, 0), request, { thoughts, now_ms: monotonicMs() });
   return settle(ledger, call, { reservation, counts, routing, response: null, complete: false });
 }
 

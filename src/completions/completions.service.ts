@@ -1,16 +1,17 @@
+import { setMaxListeners } from "node:events";
 import type { ChatRequest, Routing } from "../contract/completions.ts";
 import { allows } from "../contract/key-terms.ts";
 import { errors, type MeansOf, PurserError } from "../errors.ts";
 import type { ChargingLedger, Ledger } from "../ledger/ledger.types.ts";
 import type { Models } from "../models/models.service.ts";
-import type { Model } from "../models/models.types.ts";
+import type { Counts, Model } from "../models/models.types.ts";
 import { isProviderFailure } from "../models/provider-errors.ts";
-import { routeOfReasoning } from "../models/reasoning.ts";
+import { mayReason, routeOfReasoning } from "../models/reasoning.ts";
 import { promptTokens } from "../models/token-count.ts";
 import { monotonicMs } from "../platform/clock.ts";
 import { agentIdOf } from "./agent-name.ts";
 import { type AttemptDeps, attemptModel, type Send } from "./attempt.ts";
-import { CALL_MS, chargeOf, settle, settleInput } from "./charge.ts";
+import { CALL_MS, chargeOf, settle, settleHangUp } from "./charge.ts";
 import { createCompletionStream, endedStream } from "./completion-stream.ts";
 import type {
   CompletionCall,
@@ -63,8 +64,24 @@ export function createCompletions(options: {
 }): Completions {
   const { models, meansOf, resolveAgent, admit = async (caller) => caller } = options;
   const { onAttempt = () => {}, onDisbelieved = () => {} } = options;
-  const { charges, watch, idle } = createHoldKeepAlive(options.ledger, options.onUncounted);
-  const attempt_deps: AttemptDeps = { models, ledger: charges, meansOf, onAttempt, onDisbelieved };
+  const { charges, watch, idle: allCharged } = createHoldKeepAlive(options.ledger, options.onUncounted);
+  const stopping = new AbortController();
+  setMaxListeners(0, stopping.signal); // one for each call that is read on
+  const left = createLeftCalls();
+  /** Models whose providers have reported reasoning. */
+  const reasoners = new Set<string>();
+  const attempt_deps: AttemptDeps = {
+    models,
+    ledger: charges,
+    meansOf,
+    onAttempt,
+    onDisbelieved,
+    mayReason: ({ request, model }) => mayReason(request, model) || reasoners.has(model.id),
+    stopping: stopping.signal,
+  };
+  const noteCounts = (model: Model, { reasoning_tokens }: Counts) => {
+    if (reasoning_tokens > 0) reasoners.add(model.id);
+  };
   const past_trial = new Set<string>();
 
   async function isTrial(user_id: string): Promise<boolean> {
@@ -173,11 +190,12 @@ export function createCompletions(options: {
       models.provider(reservation.model).complete(reservation.request, provider_options),
     );
     if (attempt.kind === "hung_up") {
-      await settleInput(charges, call, attempt);
+      await settleHangUp(charges, call, attempt);
       throw attempt.thrown;
     }
     const { reservation, routing } = attempt;
     const { response, counts } = attempt.value;
+    noteCounts(reservation.model, counts);
     const outcome = await settle(charges, call, { reservation, counts, routing, response, complete: true });
     return { ...outcome, response: Object.assign(response, { usage: outcome.usage }, routing && { routing }) };
   }
@@ -191,8 +209,8 @@ export function createCompletions(options: {
       const opened = await models.provider(reservation.model).stream(reservation.request, provider_options);
       return { stream: opened, first: await opened.blocks.next(), deadline_ms: provider_options.deadline_ms };
     });
-    if (attempt.kind === "hung_up") return endedStream(await settleInput(charges, call, attempt));
-    const { value, reservation, routing } = attempt;
+    if (attempt.kind === "hung_up") return endedStream(await settleHangUp(charges, call, attempt));
+    const { value, reservation, routing, thoughts } = attempt;
     // With a hook, only its transaction may charge. An unrecorded call is repeated.
     if (call.hook === undefined) {
       watch(call.hold_id, () => {
@@ -200,7 +218,16 @@ export function createCompletions(options: {
         return counts.output_tokens === 0 ? null : chargeOf(call, reservation, counts);
       });
     }
-    return createCompletionStream(charges, call, { ...value, reservation, routing });
+    const open = {
+      ...value,
+      reservation,
+      routing,
+      thoughts,
+      noteCounts,
+      stopping: stopping.signal,
+      onLeaving: left.add,
+    };
+    return createCompletionStream(charges, call, open);
   }
 
   async function agentFor({ request, caller }: CompletionCall) {
@@ -222,7 +249,42 @@ export function createCompletions(options: {
   }
 
   const embed = createEmbeddings({ models, ledger: charges, meansOf, isTrial, admit, onAttempt, onDisbelieved });
-  return { complete, stream, embed, estimate, idle };
+  const beginStop = () => stopping.abort();
+  return {
+    complete: (call) => left.follow(call.signal, complete(call)),
+    stream: (call) => left.follow(call.signal, stream(call)),
+    embed,
+    estimate,
+    beginStop,
+    async idle() {
+      beginStop();
+      await left.all();
+      await allCharged();
+    },
+  };
+}
+
+/** Calls whose caller has left, until they are charged. */
+function createLeftCalls() {
+  const left = new Set<Promise<unknown>>();
+  const add = (charged: Promise<unknown>): void => {
+    const forget = () => void left.delete(charged);
+    left.add(charged);
+    charged.then(forget, forget);
+  };
+  return {
+    add,
+    /** Adds a call when its caller leaves. */
+    follow<T>(signal: AbortSignal, call: Promise<T>): Promise<T> {
+      const leave = () => add(call);
+      const forget = () => signal.removeEventListener("abort", leave);
+      if (signal.aborted) leave();
+      else signal.addEventListener("abort", leave, { once: true });
+      call.then(forget, forget);
+      return call;
+    },
+    all: () => Promise.allSettled(left),
+  };
 }
 
 /** The model of a request and its fallbacks. Throws 404 and 400 as `chatModel`. */

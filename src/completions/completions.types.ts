@@ -22,7 +22,10 @@ export interface CompletionCall {
   hold_id: string;
   /** The HTTP request's id, a label to find the charge. */
   request_id: string;
-  /** Aborted when the caller leaves. The output until then is charged, and also the input if the request was sent. */
+  /**
+   * Aborted when the caller leaves. The provider is read on for its usage for a bounded time. Then the output until then
+   * is charged, and also the input if the request was sent.
+   */
   signal: AbortSignal;
   /** Called if `signal` is aborted before any output: true if the service itself will repeat this call. */
   isHandedBack?: () => boolean;
@@ -120,6 +123,8 @@ export interface Completions {
   embed(call: EmbeddingsCall): Promise<EmbeddingsAnswer>;
   /** Estimates the input tokens of a request. Throws 404 for an unknown model, and 403 for one that is not allowed. */
   estimate(request: ChatRequest, caller: Pick<CompletionCall["caller"], "allowed_models">): Promise<number>;
+  /** Called when the process begins to stop. Calls whose caller has hung up are no longer read for their usage. */
+  beginStop(): void;
   /**
    * Called when the process stops; resolves once no charge is pending. A charge outlives the request of a caller that
    * left.

@@ -293,6 +293,8 @@ export interface CallOptions {
   signal: AbortSignal;
   /** `monotonicMs` at which the call times out, fallbacks included. */
   deadline_ms: number;
+  /** Aborted when the caller has hung up. The answer may still be read for its usage, but no other call begins. */
+  hung_up?: AbortSignal;
   /** Called when the request is written to the provider's connection: from then on the provider may bill it. */
   onSent?: () => void;
   /** Called with a usage report that is not believed (`token-count.ts`). A stream may have several. */

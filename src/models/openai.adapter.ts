@@ -3,9 +3,7 @@ import { fieldsOf } from "../platform/json.ts";
 import { createLanguageModelProvider } from "./language-model.ts";
 import { type Body, type Dialect, effortOf, options } from "./language-model-dialect.ts";
 import type { Provider } from "./models.types.ts";
-
-/** Models that do not reason reject a request for encrypted reasoning. */
-const WITHOUT_REASONING = /^(?:gpt-3|gpt-4|chatgpt|gpt-5-chat|ft:gpt-[34])/;
+import { WITHOUT_REASONING } from "./reasoning.ts";
 
 /** Items and parts that an answer is converted from. Others come of tools that are not used here. */
 const KNOWN_ITEMS = ["message", "reasoning", "function_call", "custom_tool_call"];

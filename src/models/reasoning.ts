@@ -1,4 +1,5 @@
 import type { AnyToolCall, ChatMessage, ChatRequest, ExtraContent, ReasoningDetail } from "../contract/completions.ts";
+import { fieldsOf } from "../platform/json.ts";
 import type { Model } from "./models.types.ts";
 import { traitsOf } from "./providers.ts";
 
@@ -65,6 +66,33 @@ export function routeOfReasoning({ messages }: ChatRequest, model_id: string): s
     if (found != null) return found.route as string;
   }
   return null;
+}
+
+/** Models of OpenAI that do not reason. They reject a request for encrypted reasoning. */
+export const WITHOUT_REASONING = /^(?:gpt-3|gpt-4|chatgpt|gpt-5-chat|ft:gpt-[34])/;
+/** Models of Google that reason only in versions of their own. */
+const GEMINI_WITHOUT_REASONING = /^(?:models\/)?gemini-(?:1|2\.0)/;
+/** Settings of reasoning in the dialects of all servers, such as `reasoning_effort`, `thinking` and `enable_thinking`. */
+const REASONING_SETTING = /reason|think/;
+const OFF: ReadonlySet<unknown> = new Set([null, undefined, false, 0, "none", "off", "disabled"]);
+
+/** Whether the model may reason in its answer to a request: the request asks for it, or the model does so by default. */
+export function mayReason(
+  request: ChatRequest,
+  { kind, provider_model }: Pick<Model, "kind" | "provider_model">,
+): boolean {
+  const settings = Object.entries(request).filter(([field]) => REASONING_SETTING.test(field));
+  const efforts = [...settings.map(([, value]) => value), fieldsOf(request.output_config).effort];
+  if (efforts.some(isOn)) return true;
+  if (settings.some(([, value]) => value != null)) return false;
+  if (kind === "openai") return !WITHOUT_REASONING.test(provider_model);
+  return kind === "google" && !GEMINI_WITHOUT_REASONING.test(provider_model);
+}
+
+function isOn(setting: unknown): boolean {
+  if (typeof setting !== "object" || setting === null) return !OFF.has(setting);
+  const { type, effort, enabled } = setting as Record<string, unknown>;
+  return [type, effort, enabled].every((each) => each === undefined || !OFF.has(each));
 }
 
 /** Marks the reasoning in the choices of an OpenAI-compatible provider with its route. Accepts any value. */

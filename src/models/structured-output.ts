@@ -75,7 +75,7 @@ async function checkedCompletion(
   const first = await provider.complete(call, options);
   const content = textOf(first.response);
   const correction = correctionOf(call, { content, counts: first.counts, schema });
-  if (correction === null) return answered(first, content);
+  if (correction === null || options.hung_up?.aborted === true) return answered(first, content);
   let sent: ProviderRequest | null = null;
   try {
     const second_call = await provider.prepare(correction);

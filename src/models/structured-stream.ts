@@ -74,7 +74,8 @@ export function checkedStream(
     yield event({ role: "assistant", content: "" }, null);
     const first = await heard(begun);
     const content = first.has_calls ? null : jsonText(first.text);
-    const correction = correctionOf(call, { content, counts: ended[0] as Counts, schema });
+    const wanted = correctionOf(call, { content, counts: ended[0] as Counts, schema });
+    const correction = options.hung_up?.aborted === true ? null : wanted;
     const answer = (correction === null ? null : await corrected(correction)) ?? first;
     yield deltasOf(answer)
       .map((delta) => event(delta, null))

@@ -1,5 +1,7 @@
-import { expect, it } from "vitest";
+import { expect, it, vi } from "vitest";
+import { newThoughts, type Thoughts } from "../../../src/completions/after-hang-up.ts";
 import { createCompletionStream } from "../../../src/completions/completion-stream.ts";
+import { READ_ON } from "../../../src/constants.ts";
 import type { Ledger, SettleRequest } from "../../../src/ledger/ledger.types.ts";
 import { monotonicMs } from "../../../src/platform/clock.ts";
 import { modelOf, requestOf } from "../models/model-fixture.ts";
@@ -8,8 +10,15 @@ const NO_PARTS = { cached_input_tokens: 0, cache_write_tokens: 0, cache_write_1h
 const COUNTS = { ...NO_PARTS, input_tokens: 8, output_tokens: 4, estimated: true };
 const ALWAYS = () => COUNTS;
 
-/** An endless stream, `left_ms` before its deadline. If `counts` fails, it ends. */
-function opened(left_ms: number, counts = ALWAYS) {
+interface Opening {
+  counts?: () => typeof COUNTS;
+  thoughts?: Partial<Thoughts>;
+  /** The provider's next events. Absent: endless ones, or an end if `counts` fails. */
+  next?: () => Promise<IteratorResult<string>>;
+}
+
+/** A stream `left_ms` before its deadline. */
+function opened(left_ms: number, { counts = ALWAYS, thoughts = {}, next }: Opening = {}) {
   const model = modelOf();
   const request = {
     model,
@@ -23,6 +32,8 @@ function opened(left_ms: number, counts = ALWAYS) {
   const settles: SettleRequest[] = [];
   const released: unknown[] = [];
   const ends = counts !== ALWAYS;
+  const stopping = new AbortController();
+  const leaving = new AbortController();
   let cancelled = false;
   const outcome = { cost_tokens: 7, charged_tokens: 7, overage_tokens: 0, absorbed_tokens: 0, replayed: false };
   const ledger = {
@@ -39,12 +50,14 @@ function opened(left_ms: number, counts = ALWAYS) {
     run_id: null,
     hold_id: "h",
     request_id: "r",
-    signal: new AbortController().signal,
+    signal: leaving.signal,
   };
   const stream = createCompletionStream(ledger, call, {
     reservation: { model, request, drops_reasoning: false },
     stream: {
-      blocks: { next: async () => (ends ? { done: true, value: undefined } : { done: false, value: "data: {}\n\n" }) },
+      blocks: {
+        next: next ?? (async () => (ends ? { done: true, value: undefined } : { done: false, value: "data: {}\n\n" })),
+      },
       identity: () => ({ id: "c", created: 0 }),
       counts,
       cancel: () => {
@@ -54,8 +67,19 @@ function opened(left_ms: number, counts = ALWAYS) {
     first: { done: false, value: "data: {}\n\n" },
     routing: undefined,
     deadline_ms: monotonicMs() + left_ms,
+    thoughts: { ...newThoughts(), sent_ms: monotonicMs(), ...thoughts },
+    noteCounts: () => {},
+    stopping: stopping.signal,
+    onLeaving: () => {},
   });
-  return { stream, settles, released, isCancelled: () => cancelled };
+  return {
+    stream,
+    settles,
+    released,
+    isCancelled: () => cancelled,
+    hangUp: () => leaving.abort(),
+    stop: () => stopping.abort(),
+  };
 }
 
 it("a reader that stalls until its hold would expire is charged at the call's deadline", async () => {
@@ -79,8 +103,10 @@ it("a cancelled stream is charged once, also when its deadline passes later", as
 });
 
 it("a stream whose charge cannot be computed costs nothing, releases its hold, and ends with an error event", async () => {
-  const { stream, settles, released } = opened(60_000, () => {
-    throw new TypeError("no counts");
+  const { stream, settles, released } = opened(60_000, {
+    counts: () => {
+      throw new TypeError("no counts");
+    },
   });
   await stream.next();
   const { value } = await stream.next();
@@ -88,4 +114,64 @@ it("a stream whose charge cannot be computed costs nothing, releases its hold, a
   expect(value).not.toContain("no counts");
   expect((await stream.next()).done).toBe(true);
   expect([settles, released, stream.outcome()]).toEqual([[], ["h"], null]);
+});
+
+it("a caller that hangs up is charged once the provider has reported, also while its reader waits for an event", async () => {
+  const report = Promise.withResolvers<IteratorResult<string>>();
+  let counts = COUNTS;
+  const { stream, settles, hangUp } = opened(60_000, { counts: () => counts, next: () => report.promise });
+  await stream.next();
+  const waiting = stream.next();
+  hangUp();
+  counts = { ...COUNTS, output_tokens: 20_004, reasoning_tokens: 20_000, estimated: false };
+  report.resolve({ done: true, value: undefined });
+  expect((await waiting).done).toBe(true);
+  await expect.poll(() => settles).toMatchObject([{ output_tokens: 20_004 }]);
+  expect(stream.outcome()).toMatchObject({ complete: false });
+});
+
+it.each([
+  ["a process that stops", 60_000],
+  ["the call's deadline", 30],
+])("%s ends the reading for usage: the likely thoughts are charged, up to the output cap", async (what, left_ms) => {
+  const silence = () => new Promise<never>(() => {});
+  const sent_ms = monotonicMs() - 300;
+  const thinking = { are_likely: true, sent_ms };
+  const { settles, hangUp, stop, isCancelled } = opened(left_ms, { thoughts: thinking, next: silence });
+  hangUp();
+  if (what === "a process that stops") stop();
+  await expect.poll(() => settles).toHaveLength(1);
+  expect(isCancelled()).toBe(true);
+  // 0.3 s of thoughts at 100 tokens per second, beside the 4 tokens that came; the cap is 50.
+  expect(settles[0]?.output_tokens).toBeGreaterThanOrEqual(30);
+  expect(settles[0]?.output_tokens).toBeLessThanOrEqual(50);
+});
+
+it("a provider that fails after the hang-up changes nothing: the input and the output until then are charged", async () => {
+  const { settles, hangUp } = opened(60_000, { next: () => Promise.reject(new Error("gone")) });
+  hangUp();
+  await expect.poll(() => settles).toMatchObject([{ output_tokens: 4 }]);
+});
+
+it("a reader that takes nothing for 30 s is left while there is time to read on", async () => {
+  const usage = { ...COUNTS, output_tokens: 500, estimated: false };
+  let counts = COUNTS;
+  const next = async () => {
+    counts = usage;
+    return { done: true, value: undefined } as const;
+  };
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+  const now = vi.spyOn(performance, "now");
+  try {
+    const began = performance.now();
+    now.mockReturnValue(began);
+    const { settles } = opened(2 * READ_ON.thinking_ms, { counts: () => counts, next });
+    now.mockReturnValue(began + READ_ON.thinking_ms + 1);
+    vi.advanceTimersByTime(READ_ON.thinking_ms + 1);
+    vi.useRealTimers();
+    await expect.poll(() => settles).toMatchObject([{ output_tokens: 500 }]);
+  } finally {
+    vi.useRealTimers();
+    now.mockRestore();
+  }
 });
