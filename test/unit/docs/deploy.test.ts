@@ -73,6 +73,13 @@ describe("the container", () => {
     });
   });
 
+  it("names its base images by digest, and so does compose.yaml its database", () => {
+    const bases = [...text("Dockerfile").matchAll(/^FROM (\S+)/gm)].map(([, image]) => image);
+    expect(bases).toHaveLength(2);
+    for (const image of [...bases, compose.services.postgres.image])
+      expect(image).toMatch(/^\S+:\S+@sha256:[0-9a-f]{64}$/);
+  });
+
   it("is selected by the Service and the budget, on the port that the image listens on", () => {
     const { labels } = manifest("Deployment").spec.template.metadata;
     expect(manifest("Service").spec.selector).toEqual(labels);
