@@ -634,6 +634,7 @@ create table response (
 alter table response add constraint response_bytes_check CHECK ((bytes > 0));
 alter table response add constraint response_pkey PRIMARY KEY (user_id, id);
 CREATE INDEX response_by_age ON public.response USING btree (used_at);
+CREATE INDEX response_of_day ON public.response USING btree (user_id, created_at) INCLUDE (bytes);
 CREATE TRIGGER response_of_erased BEFORE INSERT ON public.response FOR EACH ROW EXECUTE FUNCTION refuse_erased('drop');
 
 create table response_item (

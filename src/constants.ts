@@ -29,8 +29,8 @@ export type AlertPercent = (typeof ALERT_PERCENTS)[number];
 export const LIST_LIMIT = { default: 20, min: 1, max: 100 } as const;
 /** contract 2: how long an idempotency key replays its first answer. */
 export const IDEMPOTENCY_HOURS = 24;
-/** contract 4: how long an output item of the Responses API can be referred to. */
-export const RESPONSE_ITEM_HOURS = 24;
+/** contract 4.11.6: what an account may store of the Responses API within 24 hours. */
+export const STORED_RESPONSES = { per_day: 20_000, bytes_per_day: 268_435_456 } as const;
 /**
  * contract 9: defaults of `limits`. Two are additions: fallback_after_seconds (the time that `auto` waits for one model)
  * and session_requests_per_minute (the limit of signed-in browsers, separate from API keys).

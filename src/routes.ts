@@ -18,7 +18,7 @@ import { serveReference } from "./http/system.routes.ts";
 import { mcpRoutes } from "./mcp/mcp.routes.ts";
 import { countTokensRoutes, messageEndpoint } from "./messages/messages.routes.ts";
 import { modelRoutes } from "./models/models.routes.ts";
-import { traitsOf } from "./models/providers.ts";
+import { takesField } from "./models/request-fields.ts";
 import { noticesRoutes } from "./notices/notices.routes.ts";
 import { type OperatorOptions, operatorRoutes } from "./operator/operator.routes.ts";
 import { operatorKeyRoutes } from "./operator/operator-keys.routes.ts";
@@ -70,11 +70,11 @@ export function serveApi(
   };
   const advanceClock = settable === null ? null : (target: string) => settable.advanceTo(target, sources, untilIdle);
   const exportOf = createUserExport({ db, clock, ledger });
-  const takesPenalties = (id: string) => {
+  const takes = (id: string, field: string) => {
     const model = models.find(id);
-    return model !== null && !traitsOf(model.kind).lacked_fields.includes("presence_penalty");
+    return model !== null && takesField(field, model);
   };
-  const of_responses = { completions, items: response_items, responses, envelopes, takesPenalties, log };
+  const of_responses = { completions, items: response_items, responses, envelopes, takes, log };
   const http: HttpApp = createHttp(
     {
       authenticate: accounts.authenticate,

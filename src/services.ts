@@ -177,7 +177,7 @@ async function createSignInServices(parts: {
 function createSealedStores({ db, clock, cipherFor }: Base, keep_days: number) {
   return {
     idempotency: createIdempotencyStore({ db, clock, cipher: cipherFor("idempotency") }),
-    response_items: createItemsStore({ db, clock, cipher: cipherFor("response items") }),
+    response_items: createItemsStore({ db, clock, cipher: cipherFor("response items"), keep_days }),
     responses: createResponsesStore({ db, clock, keep_days }),
     envelopes: createEnvelopes(cipherFor("reasoning")),
   };

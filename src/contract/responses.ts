@@ -1,4 +1,5 @@
 import { createRoute, z } from "@hono/zod-openapi";
+import { fieldsOf } from "../platform/json.ts";
 import { needs } from "./caller.ts";
 import { errorSchema, eventContent, failures, json, jsonBody } from "./common.ts";
 import { limitSchema, modelNameSchema, routingSchema, toolNameSchema, usageSchema } from "./completions.ts";
@@ -125,7 +126,7 @@ const formatSchema = z.discriminatedUnion("type", [
 const fieldsSchema = z
   .looseObject({
     model: modelNameSchema,
-    input: z.preprocess(countedInput, z.union([text, z.array(inputItemSchema).min(1)])),
+    input: z.preprocess(countedInput, z.union([text, z.array(inputItemSchema)])),
     instructions: text.nullish(),
     tools: z.array(toolSchema).max(128).nullish().openapi({
       description:
@@ -147,7 +148,10 @@ const fieldsSchema = z
     top_logprobs: z.number().int().min(0).max(20).nullish(),
     max_tool_calls: z.number().int().min(1).nullish(),
     truncation: z.enum(["auto", "disabled"]).nullish(),
-    service_tier: text.max(64).nullish().openapi({ description: "accepted; every call has the tier `default`" }),
+    service_tier: text.max(64).nullish().openapi({
+      description:
+        "sent where the operator allows it for the provider (`forward`); the answer has the tier that applied",
+    }),
     previous_response_id: text.max(200).nullish().openapi({
       description: "a stored response, which this one continues. Its instructions are not inherited",
     }),
@@ -196,8 +200,14 @@ export type InputItem = z.infer<typeof inputItemSchema>;
 export type InputPart = z.infer<typeof inputPartSchema>;
 export type ResponseTool = z.infer<typeof toolSchema>;
 
+/** OpenAI takes a request without input that continues a response. */
+function withInput(request: unknown): unknown {
+  const { input, previous_response_id: previous } = fieldsOf(request);
+  return input == null && typeof previous === "string" ? { ...(request as object), input: [] } : request;
+}
+
 const requestSchema = z
-  .preprocess(countedFields("input"), fieldsSchema)
+  .preprocess(countedFields("input"), z.preprocess(withInput, fieldsSchema))
   .transform((request) =>
     Object.fromEntries(Object.entries(request).filter(([, value]) => value !== null)),
   ) as unknown as z.ZodType<ResponseRequest>;

@@ -18,6 +18,7 @@ const AZURE = /^\/openai(?:\/deployments\/[^/]+|\/v1)?(?=\/)/;
 
 /** What OpenAI and Anthropic store, by the first part of its address. */
 const NOT_STORED: ReadonlyMap<string, string> = new Map([
+  ["responses", "Responses are answered at once here, so none can be cancelled: GET /api/v1/responses/{id} reads one."],
   ["conversations", "Conversations are kept by agents here: POST /api/v1/agents/{id}/chat with thread_id."],
   ["threads", "Conversations are kept by agents here: POST /api/v1/agents/{id}/chat with thread_id."],
   ["assistants", "Use an agent: POST /api/v1/agents, and the model agent/{id}."],

@@ -185,16 +185,22 @@ export function forwardedEmbeddingFields(
   return forwarded;
 }
 
-/** Whether a field is forwarded. False: it is accepted and dropped. */
-function isForwarded(field: string, value: unknown, { kind, forward }: Target): boolean {
+/** Whether the provider of a model gets a field of a chat completion, with any value. */
+export function takesField(field: string, { kind, forward }: Pick<Model, "kind" | "forward">): boolean {
   const { lacked_fields, forwarded_fields } = traitsOf(kind);
+  if (forward.includes(field) || forwarded_fields.includes(field)) return true;
+  return served.has(field) && !lacked_fields.includes(field);
+}
+
+/** Whether a field is forwarded. False: it is accepted and dropped. */
+function isForwarded(field: string, value: unknown, model: Target): boolean {
   // Providers reject an empty list of stop sequences.
   if (field === "stop" && isDefault(field, value)) return false;
-  if (forward.includes(field) || (served.has(field) && !lacked_fields.includes(field))) return true;
   // Several providers reject `n`, also for one choice.
-  if (forwarded_fields.includes(field) && !(field === "n" && value === 1)) return true;
+  if (field === "n" && value === 1 && !model.forward.includes(field)) return false;
+  if (takesField(field, model)) return true;
   if (isDefault(field, value) || advisory.has(field)) return false;
-  throw unsupported(field, kind);
+  throw unsupported(field, model.kind);
 }
 
 function unsupported(field: string, kind: Model["kind"]): Error {

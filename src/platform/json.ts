@@ -63,7 +63,15 @@ function endOfString(text: string, at: number): number {
  * can write; they become U+FFFD.
  */
 export function jsonbText(value: unknown): string {
-  const text = JSON.stringify(value) ?? "null";
+  return storableJson(JSON.stringify(value) ?? "null");
+}
+
+/** The same for a value that may be large: other work of the process runs in between. */
+export async function largeJsonbText(value: unknown): Promise<string> {
+  return storableJson(await jsonText(value));
+}
+
+function storableJson(text: string): string {
   // JSON.stringify writes both as escapes, which are rare.
   if (!text.includes("\\u")) return text;
   // `\\` is matched first, so that an escaped backslash is not mistaken for one.

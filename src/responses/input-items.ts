@@ -45,8 +45,15 @@ export function replayedItem(item: InputItem): InputItem | null {
   return item.type === "image_generation_call" ? GENERATED_IMAGE : item;
 }
 
-/** `openEnvelope` opens the `encrypted_content` of reasoning items. */
-export function conversationOf({ input, instructions }: ResponseRequest, openEnvelope: OpenEnvelope): Conversation {
+/**
+ * `openEnvelope` opens the `encrypted_content` of reasoning items. The first `inherited` items are of the responses
+ * before.
+ */
+export function conversationOf(
+  { input, instructions }: ResponseRequest,
+  openEnvelope: OpenEnvelope,
+  inherited: number,
+): Conversation {
   const conversation: Conversation = { messages: [], origins: [] };
   const answers = createAnswers(conversation);
   const push = (message: ChatMessage, origin: string) => {
@@ -58,11 +65,11 @@ export function conversationOf({ input, instructions }: ResponseRequest, openEnv
     push({ role: "user", content: input }, "input");
     return conversation;
   }
-  rejectLostAnswer(input);
+  rejectLostAnswer(input.slice(inherited));
   for (const [index, given] of input.entries()) {
     const item = replayedItem(given);
     if (item === null) continue;
-    const origin = `input[${index}]`;
+    const origin = index < inherited ? "previous_response_id" : `input[${index - inherited}]`;
     const fields = item as Record<string, unknown>;
     switch (item.type ?? "message") {
       case "message": {

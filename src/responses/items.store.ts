@@ -1,9 +1,9 @@
-import { FREE_DAY, RESPONSE_ITEM_HOURS } from "../constants.ts";
+import { FREE_DAY } from "../constants.ts";
 import type { InputItem, OutputItem } from "../contract/responses.ts";
 import { errors } from "../errors.ts";
 import { createBatches } from "../platform/batch-queue.ts";
 import type { Cipher } from "../platform/cipher.ts";
-import { addSeconds, type Clock } from "../platform/clock.ts";
+import { addDays, type Clock } from "../platform/clock.ts";
 import type { Db, Tx } from "../platform/db.ts";
 
 /** The most that one request may refer to: as much as a body may have. */
@@ -18,9 +18,10 @@ interface Row {
   item: string;
 }
 
-/** Output items of a user, sealed, for a day: later requests name them by `item_reference`. */
-export function createItemsStore({ db, clock, cipher }: { db: Db; clock: Clock; cipher: Cipher }) {
-  const aDayAgo = () => addSeconds(clock.now(), -RESPONSE_ITEM_HOURS * 3600);
+/** Output items of a user, sealed, as long as responses are stored: later requests name them by `item_reference`. */
+export function createItemsStore(deps: { db: Db; clock: Clock; cipher: Cipher; keep_days: number }) {
+  const { db, clock, cipher } = deps;
+  const oldest = () => addDays(clock.now(), -deps.keep_days);
   const contextOf = (user_id: string, id: string) => `${user_id} ${id}`;
   /** Responses that end together share a statement, because each statement waits for the disk. */
   const insert = createBatches(BATCH_LIMIT, async (kept: readonly (readonly Row[])[]): Promise<undefined[]> => {
@@ -34,21 +35,22 @@ export function createItemsStore({ db, clock, cipher }: { db: Db; clock: Clock; 
     });
     return kept.map(() => undefined);
   });
+  /** contract 2.16.1: whether items of a response that cost nothing may be kept beside the user's others of a day. */
+  async function hasRoom(user_id: string): Promise<boolean> {
+    const { response_items, response_item_bytes } = FREE_DAY;
+    const [kept] = await db.query<{ items: number; bytes: number }>({
+      name: "response_item_room",
+      text: `select count(*) as items, coalesce(sum(bytes), 0)::bigint as bytes from (
+          select octet_length(item) as bytes from response_item where user_id = $1 and created_at > $3 limit $2
+        ) as counted`,
+      values: [user_id, response_items, addDays(clock.now(), -1)],
+    });
+    return kept !== undefined && kept.items < response_items && kept.bytes < response_item_bytes;
+  }
   return {
-    /** contract 2.16.1: whether items of a response that cost nothing may be kept beside the user's others of a day. */
-    async hasRoom(user_id: string): Promise<boolean> {
-      const { response_items, response_item_bytes } = FREE_DAY;
-      const [kept] = await db.query<{ items: number; bytes: number }>({
-        name: "response_item_room",
-        text: `select count(*) as items, coalesce(sum(bytes), 0)::bigint as bytes from (
-            select octet_length(item) as bytes from response_item where user_id = $1 limit $2
-          ) as counted`,
-        values: [user_id, response_items],
-      });
-      return kept !== undefined && kept.items < response_items && kept.bytes < response_item_bytes;
-    },
     /** Keeps no item of a user who was erased meanwhile. */
-    async keep(user_id: string, items: readonly OutputItem[]): Promise<void> {
+    async keep(user_id: string, items: readonly OutputItem[], { is_free }: { is_free: boolean }): Promise<void> {
+      if (is_free && !(await hasRoom(user_id))) return;
       const rows = items.map((item) => ({
         user_id,
         id: item.id,
@@ -68,7 +70,7 @@ export function createItemsStore({ db, clock, cipher }: { db: Db; clock: Clock; 
       const rows = await db.query<{ id: string; item: Uint8Array }>({
         name: "response_item_find",
         text: "select id, item from response_item where user_id = $1 and id = any($2::text[]) and created_at >= $3",
-        values: [user_id, ids, aDayAgo()],
+        values: [user_id, ids, oldest()],
       });
       return new Map(
         rows.map(({ id, item }) => {
@@ -84,9 +86,9 @@ export function createItemsStore({ db, clock, cipher }: { db: Db; clock: Clock; 
       await tx.query({ text: "delete from response_item where user_id = $1", values: [user_id] });
     },
 
-    /** Deletes items older than a day. Called periodically. */
+    /** Deletes older items. Called periodically. */
     async sweep(): Promise<void> {
-      await db.query({ text: "delete from response_item where created_at < $1", values: [aDayAgo()] });
+      await db.query({ text: "delete from response_item where created_at < $1", values: [oldest()] });
     },
   };
 }

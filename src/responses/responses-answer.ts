@@ -23,24 +23,33 @@ const FAILURES: Readonly<Record<string, string>> = {
   overloaded: "server_error",
 };
 
+/** OpenAI's longest name of a service tier is `priority`. */
+const MAX_TIER = 64;
+
 /** The writer of one answer. Its events and its whole response have the same output. */
 export function createResponseWriter(context: ResponseContext): AnswerWriter {
   const { asked, newId } = context;
   const identity = { id: `resp_${newId()}`, object: "response" as const, created_at: context.created_at };
   const piecesOf = createPieceReader();
-  const seen: Seen = { model: asked.model, finish_reason: "stop", usage: null, envelope: {} };
+  const seen: Seen = { model: asked.model, finish_reason: "stop", usage: null, service_tier: "default", envelope: {} };
   const items = createItemEvents(context, (found) => ({ ...found, model: seen.model }));
-  const settings = { ...repeatedSettings(asked), store: context.is_stored };
+  const settings = repeatedSettings(asked);
   let sequence = 0;
   let has_begun = false;
 
+  /** A penalty that the answer was made with. */
+  const applied = (field: "presence_penalty" | "frequency_penalty"): number =>
+    (context.takes(seen.model, field) ? asked[field] : null) ?? 0;
   const record = (status: ResponseRecord["status"], error: ResponseRecord["error"] = null): ResponseRecord => ({
     ...identity,
     status,
     error,
     completed_at: status === "completed" ? context.nowSeconds() : null,
     ...settings,
-    ...penaltiesOf(asked, context.takesPenalties(seen.model)),
+    store: asked.store !== false && status !== "failed",
+    service_tier: seen.service_tier,
+    presence_penalty: applied("presence_penalty"),
+    frequency_penalty: applied("frequency_penalty"),
     ...outcomeOf(seen, status),
     output: [...items.output()],
   });
@@ -69,6 +78,11 @@ export function createResponseWriter(context: ResponseContext): AnswerWriter {
   const finish = (): ResponseRecord["status"] =>
     INCOMPLETE[seen.finish_reason] === undefined ? "completed" : "incomplete";
   const closing = () => items.close(seen.envelope);
+  /** The response as it is answered and stored. Without room for it, it says so. */
+  const finished = async (): Promise<ResponseRecord> => {
+    const response = record(finish());
+    return (await context.keep(response)) ? response : { ...response, store: false };
+  };
 
   return {
     paramOf: context.paramOf,
@@ -78,10 +92,8 @@ export function createResponseWriter(context: ResponseContext): AnswerWriter {
     },
     async end(): Promise<string> {
       const events = [...begin(), ...closing()];
-      const status = finish();
-      const response = record(status);
-      await context.keep(response);
-      return written([...events, { type: `response.${status}`, response }]);
+      const response = await finished();
+      return written([...events, { type: `response.${response.status}`, response }]);
     },
     failed(error: Pick<ErrorShape, "type" | "code" | "message">): string {
       const code = FAILURES[error.code] ?? error.code;
@@ -93,9 +105,7 @@ export function createResponseWriter(context: ResponseContext): AnswerWriter {
       note({ ...response, choices: [{ finish_reason: choice?.finish_reason ?? null }] } as unknown as Chunk, seen);
       take((choice?.message ?? {}) as Delta);
       closing();
-      const whole = record(finish());
-      await context.keep(whole);
-      return whole;
+      return await finished();
     },
   };
 }
@@ -105,13 +115,17 @@ interface Seen {
   model: string;
   finish_reason: FinishReason;
   usage: Usage | null;
+  /** The tier that the provider reports. */
+  service_tier: string;
   routing?: Routing;
   envelope: Envelope;
 }
 
-function note({ model, usage, routing, choices }: Chunk, seen: Seen): void {
+function note({ model, usage, routing, choices, ...others }: Chunk, seen: Seen): void {
   if (typeof model === "string") seen.model = model;
   if (usage != null) seen.usage = usage;
+  const { service_tier } = others as { service_tier?: unknown };
+  if (typeof service_tier === "string" && service_tier.length <= MAX_TIER) seen.service_tier = service_tier;
   if (routing !== undefined) seen.routing = routing;
   const reason = choices?.[0]?.finish_reason;
   if (reason != null) seen.finish_reason = finishReasonOf(reason);
@@ -141,14 +155,6 @@ function eventsOf(piece: Piece, items: ItemEvents): object[] {
   }
 }
 
-/** The penalties that the answer was made with. */
-function penaltiesOf({ presence_penalty, frequency_penalty }: ResponseRequest, are_applied: boolean) {
-  return {
-    presence_penalty: (are_applied ? presence_penalty : null) ?? 0,
-    frequency_penalty: (are_applied ? frequency_penalty : null) ?? 0,
-  };
-}
-
 /** A function with every field that OpenAI's answers have. */
 function repeatedTool(tool: ResponseTool): ResponseTool {
   if (tool.type !== "function") return tool;
@@ -156,9 +162,18 @@ function repeatedTool(tool: ResponseTool): ResponseTool {
   return { ...tool, description, parameters, strict: strict ?? false } as ResponseTool;
 }
 
-function repeatedFormat(format: NonNullable<ResponseRequest["text"]>["format"]) {
-  if (format == null) return { type: "text" as const };
-  return format.type === "json_schema" ? { description: null, strict: false, ...format } : format;
+/** The format with every field that OpenAI's answers have. */
+function repeatedText({ format, verbosity }: NonNullable<ResponseRequest["text"]>) {
+  const repeated =
+    format?.type === "json_schema"
+      ? {
+          ...format,
+          description: format.description ?? null,
+          schema: format.schema ?? null,
+          strict: format.strict ?? false,
+        }
+      : (format ?? { type: "text" as const });
+  return { format: repeated, ...(verbosity == null ? {} : { verbosity }) };
 }
 
 /**
@@ -179,10 +194,8 @@ function repeatedSettings(request: ResponseRequest) {
     prompt_cache_key: asked.prompt_cache_key ?? null,
     reasoning: { effort: asked.reasoning?.effort ?? null, summary: asked.reasoning?.summary ?? null },
     safety_identifier: asked.safety_identifier ?? null,
-    // Every call has the provider's usual tier, whose prices the catalogue has.
-    service_tier: "default",
     temperature: asked.temperature ?? 1,
-    text: { ...asked.text, format: repeatedFormat(asked.text?.format) },
+    text: repeatedText(asked.text ?? {}),
     tool_choice: asked.tool_choice ?? "auto",
     tools: (asked.tools ?? []).map(repeatedTool),
     top_logprobs: asked.top_logprobs ?? 0,

@@ -7,6 +7,7 @@ import { errors } from "../errors.ts";
 import { conversationOf } from "./input-items.ts";
 import { isLocalToolType } from "./local-tools.ts";
 import { nativeRequest } from "./native-request.ts";
+import type { ResponseContext } from "./responses.types.ts";
 import { type Callee, functionName, offeredTools } from "./tool-names.ts";
 
 /** Converts a request of the Responses API to a chat completion. Pure. */
@@ -50,16 +51,24 @@ const ALTERNATIVES: Readonly<Record<string, string>> = {
   prompt: "Prompts are not stored here. Send instructions, or use an agent with a system_prompt: model agent/{id}.",
 };
 
-/** `openEnvelope` opens the `encrypted_content` of the caller's reasoning items. */
-export function chatRequestOf(asked: ResponseRequest, openEnvelope: OpenEnvelope): TranslatedRequest {
+/**
+ * `openEnvelope` opens the `encrypted_content` of the caller's reasoning items. `inherited`: how many items at the
+ * beginning of `input` are of the responses before. A tier reaches only a provider that `takes` it.
+ */
+export function chatRequestOf(
+  asked: ResponseRequest,
+  openEnvelope: OpenEnvelope,
+  { inherited, takes }: { inherited: number } & Pick<ResponseContext, "takes">,
+): TranslatedRequest {
   for (const [field, alternative] of Object.entries(ALTERNATIVES)) {
     if (asked[field] != null && asked[field] !== false) throw errors.invalidValue(field, alternative);
   }
   const { tools, origins: names, callees, dropped } = offeredTools(asked.tools);
-  const { messages, origins } = conversationOf(asked, openEnvelope);
+  const { messages, origins } = conversationOf(asked, openEnvelope, inherited);
   const chosen = toolChoiceOf(asked.tool_choice, tools as NamedTool[], callees);
   const { effort, summary } = asked.reasoning ?? {};
   const { format, verbosity } = asked.text ?? {};
+  const { service_tier } = asked;
   const request = {
     ...passedFields(asked, { validated: RESPONSE_FIELDS, converted: CONVERTED }),
     messages,
@@ -68,6 +77,7 @@ export function chatRequestOf(asked: ResponseRequest, openEnvelope: OpenEnvelope
     ...(effort == null ? {} : { reasoning_effort: effort }),
     ...(summary == null ? {} : { reasoning: { summary } }),
     ...(verbosity == null ? {} : { verbosity }),
+    ...(service_tier !== undefined && takes(asked.model, "service_tier") ? { service_tier } : {}),
     ...(format == null || format.type === "text" ? {} : { response_format: responseFormat(format) }),
     ...(asked.stream === true ? { stream_options: { include_usage: true } } : {}),
   } as unknown as ChatRequest;
@@ -97,8 +107,9 @@ const PART_FIELDS: ReadonlyMap<string, string> = new Map([
 ]);
 
 function paramOf(param: string, origins: Origins): string {
-  // `input` and `instructions` as text have no parts.
-  return callersParam(param, origins)?.replace(/^(input|instructions)\..*/, "$1") ?? PARAMS.get(param) ?? param;
+  // `input` and `instructions` as text have no parts, and parts of responses before are not in the request.
+  const own = callersParam(param, origins)?.replace(/^(input|instructions|previous_response_id)\..*/, "$1");
+  return own ?? PARAMS.get(param) ?? param;
 }
 
 function responseFormat({ type, ...json_schema }: { type: string; [field: string]: unknown }): ResponseFormat {

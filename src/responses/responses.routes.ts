@@ -1,6 +1,6 @@
 import type { Completions } from "../completions/completions.types.ts";
 import { answerCall, shownTypes } from "../completions/endpoint.ts";
-import type { Envelopes } from "../completions/reasoning-envelope.ts";
+import type { Envelopes, OpenEnvelope } from "../completions/reasoning-envelope.ts";
 import type { EndpointAnswer, EndpointRequest, HotEndpoint } from "../contract/hot-endpoint.ts";
 import {
   compactResponseRoute,
@@ -20,16 +20,17 @@ import type { Log } from "../platform/log.ts";
 import type { ItemsStore } from "./items.store.ts";
 import { withFunctionItems } from "./local-tools.ts";
 import type { ResponsesStore } from "./responses.store.ts";
+import type { ResponseContext } from "./responses.types.ts";
 import { createResponseWriter } from "./responses-answer.ts";
 import { chatRequestOf } from "./responses-request.ts";
+import { listedItem, type StoredItem, storedItems } from "./stored-items.ts";
 
 interface ResponsesDeps {
   completions: Completions;
   items: ItemsStore;
   responses: ResponsesStore;
   envelopes: Envelopes;
-  /** Whether the provider of a model takes penalties. */
-  takesPenalties(model: string): boolean;
+  takes: ResponseContext["takes"];
   log: Log;
 }
 
@@ -42,35 +43,37 @@ export function responseEndpoint(deps: ResponsesDeps): HotEndpoint {
   async function answer(http: EndpointRequest, sent: ResponseRequest): Promise<EndpointAnswer> {
     const { request_id } = http;
     const { user_id } = http.caller;
-    const own = itemsOf(sent.input);
-    const asked = await resolvedRequest(sent, user_id, deps);
-    const { request, callees, dropped_tools, paramOf, native } = chatRequestOf(asked, (sealed) =>
-      envelopes.open(user_id, sealed),
-    );
+    const { asked, own, inherited } = await resolvedRequest(sent, user_id, deps);
+    const open: OpenEnvelope = (sealed) => envelopes.open(user_id, sealed);
+    const { request, callees, dropped_tools, paramOf, native } = chatRequestOf(asked, open, {
+      inherited,
+      takes: deps.takes,
+    });
     if (dropped_tools.length > 0) {
       log.info({ request_id, tools: shownTypes(dropped_tools) }, "tools that OpenAI executes itself were dropped");
     }
-    const is_stored = sent.store !== false && (await responses.hasRoom(user_id));
     const writer = createResponseWriter({
       asked,
       callees,
       paramOf,
       created_at: nowSeconds(),
       nowSeconds,
-      is_stored,
-      takesPenalties: deps.takesPenalties,
+      takes: deps.takes,
       newId,
       seal: (envelope) => envelopes.seal(user_id, envelope),
       keep: async (response) => {
-        if (asked.store === false) return;
-        const kept = [];
+        if (asked.store === false) return false;
         const is_free = response.usage?.cost_tokens === 0;
-        if (!is_free || (await items.hasRoom(user_id))) kept.push(items.keep(user_id, response.output));
-        if (is_stored) kept.push(responses.keep(user_id, { body: response, input: own }));
         // The answer is paid for. A later request that refers to a lost item or response is told so.
-        await Promise.all(kept).catch((error: Error) => {
+        const lost = (error: Error): false => {
           log.warn({ request_id, error }, "a response or its output items were not kept");
-        });
+          return false;
+        };
+        const [is_kept] = await Promise.all([
+          responses.keep(user_id, { body: response, input: own }).catch(lost),
+          items.keep(user_id, response.output, { is_free }).catch(lost),
+        ]);
+        return is_kept;
       },
     });
     return await answerCall(http, completions, { request, writer, native });
@@ -89,8 +92,9 @@ export function storedResponseRoutes(deps: ResponsesDeps): HttpRouter {
   };
   router.openapi(countResponseTokensRoute, async (c) => {
     const caller = c.get("caller");
-    const asked = await resolvedRequest(c.req.valid("json"), caller.user_id, deps);
-    const { request } = chatRequestOf(asked, (sealed) => envelopes.open(caller.user_id, sealed));
+    const { asked, inherited } = await resolvedRequest(c.req.valid("json"), caller.user_id, deps);
+    const open: OpenEnvelope = (sealed) => envelopes.open(caller.user_id, sealed);
+    const { request } = chatRequestOf(asked, open, { inherited, takes: deps.takes });
     const input_tokens = await completions.estimate(request, caller);
     return c.json({ object: "response.input_tokens" as const, input_tokens }, 200);
   });
@@ -112,42 +116,42 @@ export function storedResponseRoutes(deps: ResponsesDeps): HttpRouter {
   router.openapi(responseInputItemsRoute, async (c) => {
     const { limit, order, after } = c.req.valid("query");
     const { input } = await found(c.get("caller").user_id, c.req.valid("param").response_id);
-    const named = input as (InputItem & { id: string; type: string })[];
-    const ordered = order === "asc" ? named : named.toReversed();
+    const ordered = order === "asc" ? input : input.toReversed();
     const at = after === undefined ? -1 : ordered.findIndex(({ id }) => id === after);
     if (after !== undefined && at === -1) {
       throw errors.invalidValue("after", "after is no item of this response. Give the id of one of its items.");
     }
-    const data = ordered.slice(at + 1, at + 1 + limit);
+    const data = ordered.slice(at + 1, at + 1 + limit).map(listedItem);
     const [first_id = null, last_id = null] = [data[0]?.id, data.at(-1)?.id];
     return c.json({ object: "list" as const, data, first_id, last_id, has_more: ordered.length > at + 1 + limit }, 200);
   });
   return router;
 }
 
-/** The request with the conversation before it, and the kept items in place of the references to them. */
+interface ResolvedRequest {
+  /** With the conversation before it, and with the kept items in place of the references to them. */
+  asked: ResponseRequest;
+  /** The items of this request alone. */
+  own: StoredItem[];
+  /** How many items of `asked.input` are of the responses before. */
+  inherited: number;
+}
+
 async function resolvedRequest(
   sent: ResponseRequest,
   user_id: string,
   { items, responses }: Pick<ResponsesDeps, "items" | "responses">,
-): Promise<ResponseRequest> {
+): Promise<ResolvedRequest> {
   const { previous_response_id: previous } = sent;
   const resolved = await withReferences(sent, (ids) => items.find(user_id, ids));
-  if (previous === undefined) return { ...resolved, input: await withFunctionItems(resolved.input) };
+  const own = storedItems(resolved.input);
+  if (previous === undefined) {
+    return { asked: { ...resolved, input: await withFunctionItems(resolved.input) }, own, inherited: 0 };
+  }
   const before = await responses.conversation(user_id, previous);
   if (before === undefined) throw errors.previousResponseNotFound(previous);
-  const input = [...before, ...itemsOf(resolved.input)] as InputItem[];
-  return { ...resolved, input: await withFunctionItems(input) };
-}
-
-/** The input as items, each with an id and a type, as they are stored. */
-function itemsOf(input: ResponseRequest["input"]): InputItem[] {
-  const items = typeof input === "string" ? [{ role: "user" as const, content: input }] : input;
-  return items.map((item) => {
-    const { id, type } = item as { id?: unknown; type?: unknown };
-    const of_type = type == null ? { type: "message" } : {};
-    return { ...item, ...of_type, id: typeof id === "string" && id !== "" ? id : `msg_${newId()}` } as InputItem;
-  });
+  const input = await withFunctionItems([...before, ...own]);
+  return { asked: { ...resolved, input }, own, inherited: before.length };
 }
 
 /** Puts the kept items in place of the references to them. */
@@ -169,7 +173,7 @@ async function withReferences(
     if (found !== undefined) return found;
     throw errors.invalidValue(
       `input[${index}].id`,
-      `input[${index}].id is not an item of the last 24 hours. Send the item itself; with store: false clients do.`,
+      `input[${index}].id is not a stored item, or not any more. Send the item itself; with store: false clients do.`,
     );
   });
   return { ...asked, input: resolved };

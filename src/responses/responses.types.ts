@@ -10,13 +10,14 @@ export interface ResponseContext {
   created_at: number;
   /** The time of the end, in seconds. */
   nowSeconds(): number;
-  /** Whether the response will be stored. */
-  is_stored: boolean;
-  /** Whether the model's provider takes penalties. */
-  takesPenalties(model: string): boolean;
+  /** Whether the provider of a model takes a field of chat completions. */
+  takes(model: string, field: string): boolean;
   newId(): string;
   /** Seals what the model's provider needs back. */
   seal(envelope: Envelope): string;
-  /** Keeps the response and the items that a later request may refer to. Called once, before the response ends. */
-  keep(response: ResponseRecord): Promise<void>;
+  /**
+   * Keeps the response and the items that a later request may refer to. Called once, before the response ends. False: the
+   * response is not stored.
+   */
+  keep(response: ResponseRecord): Promise<boolean>;
 }

@@ -290,7 +290,7 @@ describe("references to items", () => {
     expect([status, body.error.param]).toEqual([400, "input"]);
   });
 
-  it("can name the same user's items of the last 24 hours, as the AI SDK does", async () => {
+  it("can name the same user's stored items, as the AI SDK does", async () => {
     const first = await client.responses.create({ model: "lab/plain", input: "hello" });
     const input = [
       { role: "user" as const, content: "hello" },

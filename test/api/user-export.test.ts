@@ -46,6 +46,7 @@ it("is a valid ZIP with the user's own rows, and without any secret value or key
   await user.post("/api/v1/secrets", { name: "github", value: "hunter2-very-secret" });
   await user.post("/api/v1/agents", { name: "Scout", model_id: "lab/plain", run_prompt: "Go." });
   await user.post("/api/v1/chat/completions", ask("lab/plain", { user: "ada" }));
+  await user.post("/api/v1/responses", { model: "lab/plain", input: "my plan" });
   await other.post("/api/v1/agents", { name: "Stranger", model_id: "lab/plain", run_prompt: "Go." });
   const { id: secret_id } = (await user.get("/api/v1/secrets")).body.secrets[0];
   const db = await lab.service.database.open();
@@ -60,9 +61,10 @@ it("is a valid ZIP with the user's own rows, and without any secret value or key
   expect(JSON.parse(text("agents.jsonl"))).toMatchObject({ name: "Scout" });
   expect(JSON.parse(text("agent_versions.jsonl"))).toMatchObject({ version: 1, config: { model_id: "lab/plain" } });
   expect(JSON.parse(text("secret_uses.jsonl"))).toMatchObject({ secret_id, host: "api.github.com", outcome: "opened" });
-  expect(JSON.parse(text("usage_events.jsonl"))).toMatchObject({ model: "lab/plain", labels: { user: "ada" } });
+  expect(JSON.parse(text("responses.jsonl"))).toMatchObject({ input: [{ content: "my plan" }], body: { store: true } });
+  expect(text("usage_events.jsonl")).toMatch(/"lab\/plain".*"ada"/);
   expect(JSON.parse(text("secrets_without_values.jsonl"))).toMatchObject({ name: "github" });
-  expect(text("transactions.csv").trim().split("\n")).toHaveLength(3);
+  expect(text("transactions.csv").trim().split("\n")).toHaveLength(4);
   for (const absent of ["hunter2", user.key, "Stranger", "sealed", "key_hash"]) expect(all).not.toContain(absent);
 });
 

@@ -97,9 +97,14 @@ test("an erased user gets no notice, no signing key and no endpoint", async () =
 
 test("no response item and no Idempotency-Key of an erased user is stored", async () => {
   const cipher = createCipher(randomBytes(32), "kept");
-  const [items, keys] = [createItemsStore({ db, clock, cipher }), createIdempotencyStore({ db, clock, cipher })];
+  const [items, keys] = [
+    createItemsStore({ db, clock, cipher, keep_days: 1 }),
+    createIdempotencyStore({ db, clock, cipher }),
+  ];
   const keep = async (id: string) => {
-    await items.keep(user_id, [{ type: "message", id } as Parameters<typeof items.keep>[1][number]]);
+    await items.keep(user_id, [{ type: "message", id } as Parameters<typeof items.keep>[1][number]], {
+      is_free: false,
+    });
     await keys.claim({ user_id, key: id, request: randomBytes(8) });
   };
   const kept = async () => [await rowsOf("response_item"), await rowsOf("idempotency_key")];
@@ -129,7 +134,10 @@ describe.skipIf(inject("storage").kind === "embedded")("at the same moment", () 
 
   test("no answer, response item or automatic top-up is stored for a user who is being erased", async () => {
     const cipher = createCipher(randomBytes(32), "kept");
-    const [items, keys] = [createItemsStore({ db, clock, cipher }), createIdempotencyStore({ db, clock, cipher })];
+    const [items, keys] = [
+      createItemsStore({ db, clock, cipher, keep_days: 1 }),
+      createIdempotencyStore({ db, clock, cipher }),
+    ];
     const commit = await held(async (tx) => {
       await erase(tx);
       await items.forgetUser(tx, user_id);
@@ -140,7 +148,9 @@ describe.skipIf(inject("storage").kind === "embedded")("at the same moment", () 
     const setting = db.transaction((tx) => createAutoTopupStore(db).upsert(tx, row));
     const claim = keys.claim({ user_id, key: "late", request: randomBytes(8) });
     await Promise.all([expect(claim).rejects.toThrow("erased"), expect(setting).rejects.toThrow("erased")]);
-    await items.keep(user_id, [{ type: "message", id: "late" } as Parameters<typeof items.keep>[1][number]]);
+    await items.keep(user_id, [{ type: "message", id: "late" } as Parameters<typeof items.keep>[1][number]], {
+      is_free: false,
+    });
     await commit();
     for (const table of ["idempotency_key", "response_item", "response", "auto_topup"])
       expect(await rowsOf(table), table).toBe(0);
