@@ -14,7 +14,7 @@ const stamp = join(folder, "dist/.built-from");
 const OF_THE_SERVICE = [
   "src/billing/currency.ts",
   "src/constants.ts",
-  "src/platform/clock.ts",
+  "src/platform/instant.ts",
   "src/schedules/next-run.ts",
 ];
 

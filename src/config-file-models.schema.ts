@@ -4,7 +4,7 @@ import { RATE_SCALE } from "./constants.ts";
 import { type ClassRates, MODEL_ID, type ModelSettings, NO_SUPPORT, type Rates } from "./models/models.types.ts";
 import { upstreamRateOfPrice } from "./models/pricing.ts";
 import { PROVIDER_KINDS, type ProviderKind, traitsOf } from "./models/providers.ts";
-import { instantOf } from "./platform/clock.ts";
+import { instantOf } from "./platform/instant.ts";
 import { isJsonObject } from "./platform/json.ts";
 
 /** contract 9: `providers` and `models` of the configuration file. Rates are parsed to millionths. */

@@ -3,9 +3,9 @@ import { isIP } from "node:net";
 import { dirname, resolve } from "node:path";
 import ipaddr from "ipaddr.js";
 import { parseEgressAllow } from "./platform/address.ts";
-import { instantOf } from "./platform/clock.ts";
 import { databaseUrls } from "./platform/database-hosts.ts";
 import type { Instant } from "./platform/db.ts";
+import { instantOf } from "./platform/instant.ts";
 
 /**
  * Parsers of single settings. Each takes the variable's text and returns its value, or throws an Error that says what is

@@ -1,6 +1,6 @@
 import type Stripe from "stripe";
-import { instantOf } from "../platform/clock.ts";
 import { isUuid } from "../platform/ids.ts";
+import { instantOf } from "../platform/instant.ts";
 import type { Billed, PaymentEvent } from "./payments.types.ts";
 
 /** Purser's ids in the metadata of Stripe objects. */

@@ -1,7 +1,7 @@
 import Stripe from "stripe";
 import { errors } from "../errors.ts";
-import { instantOf } from "../platform/clock.ts";
 import type { Instant } from "../platform/db.ts";
+import { instantOf } from "../platform/instant.ts";
 import type {
   BillOrder,
   EventList,

@@ -1,7 +1,7 @@
 import { z } from "@hono/zod-openapi";
 import { LIST_LIMIT } from "../constants.ts";
 import { errors } from "../errors.ts";
-import { instantOf } from "../platform/clock.ts";
+import { instantOf } from "../platform/instant.ts";
 
 /** Pieces that every resource's contract is made of. */
 

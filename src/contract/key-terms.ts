@@ -1,5 +1,6 @@
-import { addDays, instantOf } from "../platform/clock.ts";
+import { addDays } from "../platform/clock.ts";
 import type { Instant } from "../platform/db.ts";
+import { instantOf } from "../platform/instant.ts";
 
 /** contract 3: a budget starts again with each interval. Days are UTC; weeks start on Monday. */
 export const BUDGET_INTERVALS = ["day", "week", "month"] as const;

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { z } from "zod";
-import { instantOf } from "../platform/clock.ts";
+import { instantOf } from "../platform/instant.ts";
 import { type CatalogueEntry, MODEL_ID, NO_SUPPORT, type PartTokens } from "./models.types.ts";
 
 /**

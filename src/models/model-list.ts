@@ -1,7 +1,7 @@
 import { RATE_SCALE, TOKENS_PER_USD } from "../constants.ts";
 import type { ModelRecord } from "../contract/models.ts";
-import { instantOf } from "../platform/clock.ts";
 import { stableId } from "../platform/ids.ts";
+import { instantOf } from "../platform/instant.ts";
 import { modelsByRoute } from "./model-routes.ts";
 import type { ClassRates, Model } from "./models.types.ts";
 import { costMultiplier, rateOf, ratesByClass } from "./pricing.ts";

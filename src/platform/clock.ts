@@ -1,15 +1,10 @@
 import { uptime } from "node:os";
 import type { Instant } from "./db.ts";
+import { instantOf } from "./instant.ts";
 
 /** The domain's time: trials, expiries, schedules, created_at. Leases, timeouts and rate limits use `monotonicMs`. */
 export interface Clock {
   now(): Instant;
-}
-
-/** Converts a Temporal.Instant, a Date or epoch milliseconds to an Instant. */
-export function instantOf(value: Temporal.Instant | Date | number): Instant {
-  const ms = typeof value === "number" ? value : value instanceof Date ? value.getTime() : value.epochMilliseconds;
-  return new Date(ms).toISOString();
 }
 
 /** Moves `instant` by whole seconds; a negative number moves it back. */

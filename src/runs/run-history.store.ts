@@ -1,7 +1,7 @@
 import type { AgentKey } from "../contract/agents.ts";
 import type { StepRecord } from "../contract/runs.ts";
-import { instantOf } from "../platform/clock.ts";
 import type { Instant, Sql } from "../platform/db.ts";
+import { instantOf } from "../platform/instant.ts";
 import { createConditions } from "../platform/statements.ts";
 import { RUN_COLUMNS, type RunRow } from "./run.store.ts";
 import { sqlList, UNFINISHED } from "./run-state.ts";

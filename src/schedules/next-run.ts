@@ -1,6 +1,6 @@
 import { WEEKDAYS, type Weekday } from "../constants.ts";
-import { instantOf } from "../platform/clock.ts";
 import type { Instant } from "../platform/db.ts";
+import { instantOf } from "../platform/instant.ts";
 
 /** When an agent runs, in the wall time of a zone. */
 export type ScheduleSpec = {

@@ -1,8 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { HoldOutcome } from "../../src/ledger/ledger.types.ts";
-import { addMonths, addSeconds, instantOf } from "../../src/platform/clock.ts";
+import { addMonths, addSeconds } from "../../src/platform/clock.ts";
 import type { Db } from "../../src/platform/db.ts";
 import { newId } from "../../src/platform/ids.ts";
+import { instantOf } from "../../src/platform/instant.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { createLedgerFixture } from "./ledger-fixture.ts";
 

@@ -17,9 +17,14 @@ function bundledBy(file: string, seen = new Set<string>()): Set<string> {
   return seen;
 }
 
+const bundled = new Set(globSync("console/src/**/*.{ts,tsx}", { cwd: ROOT }).flatMap((file) => [...bundledBy(file)]));
+
 test("the console is built again if any file of the service in its bundle has changed", () => {
-  const bundled = new Set(globSync("console/src/**/*.{ts,tsx}", { cwd: ROOT }).flatMap((file) => [...bundledBy(file)]));
   const build = readFileSync(join(ROOT, "console/build.ts"), "utf8");
   expect(bundled).toContain("src/constants.ts");
   expect([...bundled].filter((file) => !build.includes(`"${file}"`))).toEqual([]);
+});
+
+test("the service's files in the console's bundle need no modules of Node, which a browser does not have", () => {
+  for (const file of bundled) expect(readFileSync(join(ROOT, file), "utf8"), file).not.toMatch(/ from "node:/);
 });
