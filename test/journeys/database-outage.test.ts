@@ -75,20 +75,30 @@ async function newKey(url: string): Promise<string> {
   return (await made.json()).api_key.key;
 }
 
-/** Every documented operation below /api/v1, with a valid body and ids of no object. */
+interface Parameter {
+  in: string;
+  name: string;
+  required?: boolean;
+}
+
+/** Every documented operation below /api/v1, with a valid body, the parameters that it needs and ids of no object. */
 async function operationsOf(url: string) {
   const { paths } = await (await fetch(`${url}/openapi.json`)).json();
-  const routes = Object.entries<object>(paths).flatMap(([path, methods]) =>
-    Object.keys(methods).map((method) => [method.toUpperCase(), path] as const),
+  const routes = Object.entries<Record<string, { parameters?: Parameter[] }>>(paths).flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, { parameters = [] }]) => [method.toUpperCase(), path, parameters] as const),
   );
   return routes
     .filter(([, path]) => path.startsWith("/api/v1/"))
-    .map(([method, path]) => ({
-      route: `${method} ${path}`,
-      method,
-      path: path.replaceAll(/\{\w+\}/g, UNKNOWN_ID),
-      body: BODIES[`${method} ${path}`]?.valid,
-    }));
+    .map(([method, path, parameters]) => {
+      const needed = parameters.filter((each) => each.in === "query" && each.required === true);
+      const query = new URLSearchParams(needed.map(({ name }) => [name, UNKNOWN_ID]));
+      return {
+        route: `${method} ${path}`,
+        method,
+        path: `${path.replaceAll(/\{\w+\}/g, UNKNOWN_ID)}${needed.length === 0 ? "" : `?${query}`}`,
+        body: BODIES[`${method} ${path}`]?.valid,
+      };
+    });
 }
 
 onPostgres(
