@@ -53,7 +53,9 @@ export function createAgentServices(deps: AgentServicesDeps) {
   const core = { db, clock, log };
   const sanitizer = createSanitizer({ threads: 2 });
   const onFailure = metrics.toolFailed;
-  const tools = createTools({ ...core, outbound, sanitizer, webhook_keys, vault, safety_off, onFailure });
+  const { is_drill } = config;
+  const worker_id = newId();
+  const tools = createTools({ ...core, outbound, sanitizer, webhook_keys, vault, safety_off, is_drill, onFailure });
   const schedules = createSchedules({ db, clock, notify: notify.schedules });
   const schedule_keys = createScheduleKeys({
     ...core,
@@ -69,6 +71,8 @@ export function createAgentServices(deps: AgentServicesDeps) {
     onRunEnd: createRunOutcomes({ schedules, schedule_keys, log }),
     ...logEnds({ metrics, log }),
     run_now_statements: RUN_NOW_STATEMENTS,
+    // The copy's queue has runs of the real service, so a drill executes only what was begun in it.
+    reserve_for: is_drill ? worker_id : null,
     ends_with_step: true,
   });
   metrics.watchQueue(runs.queueFigures);
@@ -91,7 +95,6 @@ export function createAgentServices(deps: AgentServicesDeps) {
     forgetWebhookKeys: webhook_keys.forgetAgents,
     forgetTurns: threads.forgetTurns,
   });
-  const worker_id = newId();
   const takesPictures = (model_id: string) => models.find(model_id)?.supports.vision ?? null;
   const chat = createChat({ agents, runs, threads, worker_id, takesPictures });
   const runner = createRunner({
@@ -108,11 +111,11 @@ export function createAgentServices(deps: AgentServicesDeps) {
     drain_seconds,
     ledger: deps.charges,
     limits: () => claimLimits(deps.live),
-    chats_only: config.role === "api",
+    reserved_only: config.role === "api" || is_drill,
     configOf: agents.configOf,
     withHistory: threads.withHistory,
     listenerOf: chat.listenerOf,
-    isAwaited: chat.isAwaited,
+    isAwaited: () => is_drill || chat.isAwaited(),
   });
   const agentModel = createAgentModel({ chat, find: agents.found, log });
   return { tools, schedules, schedule_keys, runs, agents, chat, agentModel, runner };

@@ -14,7 +14,7 @@ export interface App {
   /** Health and metrics without a key, for PURSER_METRICS_ADDRESS. Where that is set, `http` has no metrics. */
   probes: HttpApp;
   /** For the line of the start. */
-  about: { storage: string; models: number };
+  about: { storage: string; models: number; mode?: "drill" };
   /** Sets the address that the server listens on, before any request. */
   listeningAt(url: string): void;
   /** Reads PURSER_CONFIG and the catalogue again. Rejects with the reason, and then nothing has changed. */
@@ -43,7 +43,7 @@ export async function createApp(config: Config, log: Log, passwords?: Passwords)
     await db.query({ text: "select 1" });
     return null;
   };
-  const all_probes = [healthRoutes(ready), metricsRoutes(metrics)];
+  const all_probes = [healthRoutes({ ready, is_drill: config.is_drill }), metricsRoutes(metrics)];
   const probes = config.metrics_address === null ? all_probes : all_probes.slice(0, 1);
   const http =
     config.role === "worker"
@@ -52,7 +52,7 @@ export async function createApp(config: Config, log: Log, passwords?: Passwords)
 
   return {
     http,
-    about: { storage: db.kind, models: services.models.list().length },
+    about: { storage: db.kind, models: services.models.list().length, ...(config.is_drill ? { mode: "drill" } : {}) },
     probes: createProbesHttp({ log, metrics }, all_probes),
     listeningAt: address.listeningAt,
     async reload() {

@@ -38,7 +38,7 @@ export async function startBackground(services: Services) {
     carryOut: agents.resumeRefilled,
   };
   const old: DueSource = { name: "old runs", nextDueAt: async () => null, carryOut: agents.pruneOld };
-  const sources = [expiries, ...billing.sources, waiting, due, old];
+  const sources = config.is_drill ? [expiries, old] : [expiries, ...billing.sources, waiting, due, old];
   const swept = config.role === "api" ? sources.filter((source) => source !== due) : sources;
   const clocks = await startClockCheck({ clocks: systemClocks(db), log, metrics: services.metrics });
   const isPaused = async () => {
@@ -49,7 +49,7 @@ export async function startBackground(services: Services) {
   // Embedded storage has one process, so no worker executes the runs of the process before.
   if (db.kind === "embedded") await runs.takeBackAll();
   await runner.start();
-  await notices.start();
+  if (!config.is_drill) await notices.start();
   mails.start();
   const housekeeping = setInterval(() => {
     if (clocks.isExcessive()) return;

@@ -57,6 +57,8 @@ export interface Config extends ReadFileSettings {
   readonly metrics_address: { readonly host: string; readonly port: number } | null;
   /** null: embedded storage in `data_dir`. */
   readonly database_url: string | null;
+  /** A restored copy: it runs no schedules and sends no webhooks, mails and payments. */
+  readonly is_drill: boolean;
   /** A standby for exports and audits; null: they read from the database. */
   readonly read_database_url: string | null;
   /** How long a start waits for the database. */
@@ -109,6 +111,9 @@ export interface Config extends ReadFileSettings {
   readonly warnings: readonly string[];
 }
 
+/** contract 1.14 */
+export const DRILL =
+  "PURSER_MODE is drill: this is a copy for a rehearsal. Schedules do not run, runs that were queued before do not begin, and no webhooks, mails and payments are sent. Unset PURSER_MODE to make it the real service.";
 const ROLES = ["all", "api", "worker"] as const;
 const LOG_LEVELS = ["silent", "fatal", "error", "warn", "info", "debug", "trace"] as const;
 const METRICS_ADDRESS = "host:port, such as 127.0.0.1:9464 or [::1]:9464";
@@ -145,13 +150,15 @@ export function readConfig(env: Env): Config {
     read(env, "PURSER_TRUSTED_PROXIES", parseList(parseCidr), "CIDRs such as 10.0.0.0/8, separated by commas") ?? [];
   const address = { host, public_url, trusted_proxies };
   const local = isLocalOnly({ ...address, database_url });
+  const is_drill = read(env, "PURSER_MODE", parseOneOf(["normal", "drill"]), "normal or drill") === "drill";
   const mail = readMail(env, public_url);
   const signup = read(env, "PURSER_SIGNUP", parseOneOf(["open", "closed"]), "open or closed") ?? "open";
-  const paying = readPayments(env, { sandbox_by_default: local, test_clock });
+  const paying = readPayments(env, { sandbox_by_default: local, test_clock, is_drill });
   return {
     ...file,
     reread: () => readConfig(env),
     role: readRole(env, database_url),
+    is_drill,
     host,
     port,
     metrics_address: read(env, "PURSER_METRICS_ADDRESS", parseMetricsAddress({ host, port }), METRICS_ADDRESS) ?? null,
@@ -167,7 +174,7 @@ export function readConfig(env: Env): Config {
     ...paying,
     public_url,
     trusted_proxies,
-    mail,
+    mail: is_drill ? null : mail,
     egress_allow:
       read(env, "PURSER_EGRESS_ALLOW", parseList(parseEgressAllowance), "host:port or CIDRs, separated by commas") ??
       [],
@@ -194,7 +201,13 @@ export function readConfig(env: Env): Config {
     log_level: read(env, "LOG_LEVEL", parseOneOf(LOG_LEVELS), LOG_LEVELS.join(", ")) ?? "info",
     tracing: readTracing(env),
     provider_keys: readProviderKeys(env, file.providers),
-    warnings: warningsOf(env, { ...address, admin_key, providers: file.providers, payments: paying.payments }),
+    warnings: warningsOf(env, {
+      ...address,
+      admin_key,
+      providers: file.providers,
+      payments: paying.payments,
+      is_drill,
+    }),
   };
 }
 
@@ -229,13 +242,14 @@ export function metricsListeningError(
 
 function warningsOf(
   env: Env,
-  settings: Pick<Config, "admin_key" | "providers" | "payments"> & ListeningAddress,
+  settings: Pick<Config, "admin_key" | "providers" | "payments" | "is_drill"> & ListeningAddress,
 ): string[] {
   const { admin_key, providers, public_url } = settings;
   const hidden = providers.filter(({ api_key_env }) => api_key_env !== null && !env[api_key_env]);
   const warnings = hidden.map(
     ({ name, api_key_env }) => `The provider ${name} and its models are hidden: its key ${api_key_env} is not set.`,
   );
+  if (settings.is_drill) warnings.unshift(DRILL);
   if (admin_key !== null && admin_key.length < SHORT_ADMIN_KEY) {
     warnings.push(
       `PURSER_ADMIN_KEY is shorter than ${SHORT_ADMIN_KEY} characters: it opens every account, make it long and random.`,
@@ -355,7 +369,11 @@ function readKeyring(env: Env, database_url: string | null): Keyring | null {
 
 function readPayments(
   env: Env,
-  { sandbox_by_default, test_clock }: { sandbox_by_default: boolean; test_clock: Instant | null },
+  {
+    sandbox_by_default,
+    test_clock,
+    is_drill,
+  }: { sandbox_by_default: boolean; test_clock: Instant | null; is_drill: boolean },
 ): Pick<Config, "payments" | "stripe"> {
   const secret_key = read(env, "STRIPE_SECRET_KEY", parseCredential, "a secret key of Stripe (sk_…)") ?? null;
   const webhook_secret =
@@ -365,6 +383,7 @@ function readPayments(
     secret_key !== null || webhook_secret !== null ? "stripe" : sandbox_by_default ? "sandbox" : "none";
   const payments =
     read(env, "PURSER_PAYMENTS", parseOneOf(["stripe", "sandbox", "none"]), "stripe, sandbox or none") ?? by_default;
+  if (is_drill) return { payments: "none", stripe: null };
   if (payments !== "stripe") return { payments, stripe: null };
   if (secret_key === null)
     throw new ConfigError(

@@ -46,6 +46,7 @@ function localWrites({ local_only, payments }: Services["config"]): string[] {
 export function publicOptions({ config, log, metrics, tracer, address, operator_keys }: Services) {
   return {
     address,
+    is_drill: config.is_drill,
     authenticateOperator: operator_keys.authenticate,
     has_metrics: config.metrics_address === null,
     trusted_proxies: config.trusted_proxies,

@@ -1,9 +1,12 @@
 import { createRootRoute, createRoute, createRouter, Outlet, redirect } from "@tanstack/react-router";
+import { useEffect, useSyncExternalStore } from "react";
+import { isDrill, send, whenDrill } from "./api/client.ts";
 import { asProblem } from "./api/problem.ts";
 import { profileQuery, queryClient } from "./api/queries.ts";
 import { Layout } from "./layout.tsx";
 import { lazyPage } from "./lazy-page.ts";
 import { FILTER_STATUSES } from "./run-words.ts";
+import { Callout } from "./ui/basics.tsx";
 import { ConsoleProblem, NotFound, PageProblem } from "./ui/problem.tsx";
 
 /** Every page with its address. The address holds the filters and tabs of a page, so a person can bookmark and share it. */
@@ -38,7 +41,27 @@ function flag<const Name extends string>(search: Search, name: Name): { [N in Na
 const isNavigating = (): boolean => router.state.status === "pending";
 const page = (load: () => Promise<object>, name: string) => lazyPage(load, name, isNavigating);
 
-const root = createRootRoute({ component: Outlet, errorComponent: ConsoleProblem, notFoundComponent: NotFound });
+/** Every page, below the banner of a drill. */
+function Root() {
+  const is_drill = useSyncExternalStore(whenDrill, isDrill);
+  // Pages without a sign-in may ask nothing else.
+  useEffect(() => void send("/livez").catch(() => {}), []);
+  return (
+    <>
+      {is_drill && (
+        <div role="status" className="px-4 pt-3">
+          <Callout tone="bad" icon="warning">
+            <strong className="font-semibold">This is a drill, not the real service.</strong> It runs on a restored
+            copy: schedules do not run, and no webhooks, e-mails and payments are sent.
+          </Callout>
+        </div>
+      )}
+      <Outlet />
+    </>
+  );
+}
+
+const root = createRootRoute({ component: Root, errorComponent: ConsoleProblem, notFoundComponent: NotFound });
 
 /** A page that needs no sign-in. */
 const open = <Path extends string>(path: Path, load: () => Promise<object>, name: string) =>

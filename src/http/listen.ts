@@ -6,7 +6,7 @@ import { monotonicMs } from "../platform/clock.ts";
 import { untilTurn } from "../platform/event-loop-turn.ts";
 import { createEarlyAnswers } from "./client-error.ts";
 import { CONNECTIONS_PER_ADDRESS, limitConnections } from "./connection-limit.ts";
-import { securityHeaders } from "./security-headers.ts";
+import { commonHeaders } from "./security-headers.ts";
 import type { HttpApp } from "./server.ts";
 import { cutUnreadAnswers, UNREAD_LIMITS } from "./unread-answers.ts";
 
@@ -59,6 +59,7 @@ interface ListeningAddress {
   port: number;
   trusted_proxies?: readonly string[];
   public_url?: string | null;
+  is_drill?: boolean;
 }
 
 /** Listens on `address`. Without an application, it answers that the service starts. Rejects when it cannot listen. */
@@ -67,9 +68,9 @@ export async function listen(
   address: ListeningAddress,
   limits: Partial<typeof LIMITS> = {},
 ): Promise<Listening> {
-  const { trusted_proxies = [], public_url = null } = address;
+  const { trusted_proxies = [], public_url = null, is_drill = false } = address;
   const { headers_ms, request_ms, check_ms, connections, connections_per_address, unread } = { ...LIMITS, ...limits };
-  const early = createEarlyAnswers(securityHeaders({ is_https: public_url?.startsWith("https:") === true }));
+  const early = createEarlyAnswers(commonHeaders({ is_https: public_url?.startsWith("https:") === true, is_drill }));
   let answerRequest: RequestListener = early.starting;
   const answer: RequestListener = (incoming, outgoing) => {
     if (isExcess(incoming)) early.tooManyConnections(outgoing, connections_per_address);

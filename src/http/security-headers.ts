@@ -7,9 +7,22 @@ export const SECURITY_HEADERS: Readonly<Record<string, string>> & { "Content-Sec
   "X-Content-Type-Options": "nosniff",
 };
 
-/** With a https address, browsers are told to use no other for a year. Other names of the domain are not included. */
-export function securityHeaders({ is_https }: { is_https: boolean }): Readonly<Record<string, string>> {
-  return is_https ? { ...SECURITY_HEADERS, "Strict-Transport-Security": "max-age=31536000" } : SECURITY_HEADERS;
+/** contract 1.14: the header of every answer of a drill. The console shows a banner for it. */
+const DRILL_HEADER = { "Purser-Mode": "drill" };
+
+/** Headers of every response of this service. With a https address, browsers are told to use no other for a year. */
+export function commonHeaders({
+  is_https,
+  is_drill,
+}: {
+  is_https: boolean;
+  is_drill: boolean;
+}): Readonly<Record<string, string>> {
+  return {
+    ...SECURITY_HEADERS,
+    ...(is_https ? { "Strict-Transport-Security": "max-age=31536000" } : {}),
+    ...(is_drill ? DRILL_HEADER : {}),
+  };
 }
 
 /** The policy of a page without scripts whose only style is `style`, written into it. */

@@ -33,7 +33,7 @@ import {
   rateLimit,
 } from "./rate-limit.ts";
 import { createRequestLog, requestIdOf, requestSpan, routePattern } from "./request-log.ts";
-import { SECURITY_HEADERS, securityHeaders } from "./security-headers.ts";
+import { commonHeaders, SECURITY_HEADERS } from "./security-headers.ts";
 import { METRICS } from "./system.routes.ts";
 import { createWrongAddress } from "./wrong-address.ts";
 
@@ -62,6 +62,8 @@ export interface HttpOptions extends Authentication {
   trusted_proxies: readonly string[];
   /** Origins whose pages may call the API with a key. */
   cors_origins: readonly string[];
+  /** A restored copy, which says so in every answer. */
+  is_drill: boolean;
   /** Returns the operator of a key. Throws 401; 404 when the operator API is off. */
   authenticateOperator(key: string): Promise<Operator>;
   /** Whether operators read the metrics here, and not at PURSER_METRICS_ADDRESS. */
@@ -90,7 +92,7 @@ export type HttpApp = HttpRouter & { hotPath?: HotPath };
 /** What the public port of every node needs, also of one that serves no API. */
 type PublicOptions = Pick<
   HttpOptions,
-  "address" | "authenticateOperator" | "has_metrics" | "trusted_proxies" | "log" | "metrics" | "tracer"
+  "address" | "is_drill" | "authenticateOperator" | "has_metrics" | "trusted_proxies" | "log" | "metrics" | "tracer"
 >;
 
 /**
@@ -102,7 +104,7 @@ export function createHttp(options: HttpOptions, routers: HttpRouter[], endpoint
   const callers = createLiveCallers(cut_off);
   const shareOf = createBodyBudget();
   const limitKeys = createRateLimit(() => options.limits().requests_per_minute);
-  const security_headers = securityHeaders({ is_https: options.address.secure });
+  const security_headers = commonHeaders({ is_https: options.address.secure, is_drill: options.is_drill });
   // A route that takes the method has declined: it serves another kind of client.
   const missing = (c: Context<HttpEnv>) => wrongAddress(c) ?? errors.notFound(`${c.req.method} ${c.req.path}`);
   const edge = createEdge(options);
@@ -168,7 +170,7 @@ export function createHttp(options: HttpOptions, routers: HttpRouter[], endpoint
 
 /** The HTTP application of a node that serves no API. */
 export function createWorkerHttp(options: PublicOptions, routers: HttpRouter[]): HttpRouter {
-  const security_headers = securityHeaders({ is_https: options.address.secure });
+  const security_headers = commonHeaders({ is_https: options.address.secure, is_drill: options.is_drill });
   const missing = () => errors.notFound("The API (PURSER_ROLE is worker here: ask another node)");
   const edge = createEdge(options);
   const app = createPublicHttp({ ...options, security_headers, missing, edge, isCountedLater: () => false });

@@ -58,8 +58,15 @@ const READY_MS = 2_000;
 export type NotReady = "stopping" | "database_away" | "database_disk_full" | "clock_skew";
 
 /** Health of a node. `ready` resolves to null when the node can work; requests that arrive together share one check. */
-export function healthRoutes(ready: () => Promise<NotReady | null>): HttpRouter {
+export function healthRoutes({
+  ready,
+  is_drill,
+}: {
+  ready: () => Promise<NotReady | null>;
+  is_drill: boolean;
+}): HttpRouter {
   const router = createRouter();
+  const mode = is_drill ? { mode: "drill" } : {};
   let checking: Promise<NotReady | null> | null = null;
   const check = () => {
     const late = delay(READY_MS, "database_away" as const, { ref: false });
@@ -71,7 +78,9 @@ export function healthRoutes(ready: () => Promise<NotReady | null>): HttpRouter 
   router.get("/readyz", async (c) => {
     checking ??= check();
     const reason = await checking;
-    return reason === null ? c.json({ status: "ready" }) : c.json({ status: "not ready", reason }, 503);
+    return reason === null
+      ? c.json({ status: "ready", ...mode })
+      : c.json({ status: "not ready", reason, ...mode }, 503);
   });
   return router;
 }

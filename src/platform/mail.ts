@@ -34,7 +34,10 @@ const REFUSED_FROM = 400;
 /** Sends mail through SMTP_URL; with null, writes to the log. Uses STARTTLS if the server offers it. */
 export function createMailer(settings: { smtp_url: string; from: string } | null, log: Log): Mailer {
   const showLink: Mailer["showLink"] = ({ to, link }) =>
-    log.warn({ to, link }, "SMTP_URL is not set: hand this link to who it is for, once you know them");
+    log.warn(
+      { to, link },
+      "no mail is sent, because SMTP_URL is not set or this is a drill: hand this link to who it is for, once you know them",
+    );
   if (settings === null) {
     const trySend = async () => ({ status: null, error: "no_mail_server" });
     return { delivery: "log", showLink, trySend, close: async () => {} };

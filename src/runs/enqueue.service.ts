@@ -11,6 +11,8 @@ import { BATCH_LIMIT, type ClaimedRun, type Enqueued, type NewRun, type RunNowSt
 
 /** Limit of queued run-nows per user. Due runs are never rejected. */
 const MAX_QUEUED_MANUAL = 1_000;
+/** A reserved run-now that its worker does not begin within this time is cancelled. */
+const RESERVED_MS = 3_600_000;
 /** Retry-After for a user whose queue is full. */
 const QUEUE_FULL_RETRY_S = 10;
 
@@ -26,8 +28,17 @@ export function createEnqueue(deps: {
   lease_ms: number;
   offer(): WorkerOffer | null;
   statements: RunNowStatements | null;
+  reserve_for: string | null;
 }) {
-  const { db, clock, lease_ms, statements } = deps;
+  const { db, clock, lease_ms, statements, reserve_for } = deps;
+
+  /** Queues run-nows for the worker of this node only. Returns their ids. */
+  const insertReserved = async (tx: Tx, asked: readonly Asked[], worker_id: string, now: Instant) => {
+    const reserved = { worker_id, for_ms: RESERVED_MS };
+    const rows = asked.map((run) => ({ ...run, trigger: "manual" as const, scheduled_for: null, reserved }));
+    await runStore.insertRuns(tx, rows, now);
+    return rows;
+  };
 
   /**
    * Begins the whole batch with this node's worker. null: the worker has too few free places, and nothing was written.
@@ -58,7 +69,10 @@ export function createEnqueue(deps: {
         let taken: runStore.ClaimedRow[] = [];
         const refusals = statements === null ? [] : await runStore.checkRunNows(tx, statements, asked, now);
         const allowed = asked.filter((_, nth) => (refusals[nth] ?? null) === null);
-        const rows = await runStore.insertManualRuns(tx, allowed, MAX_QUEUED_MANUAL, now);
+        const rows =
+          reserve_for === null
+            ? await runStore.insertManualRuns(tx, allowed, MAX_QUEUED_MANUAL, now)
+            : await insertReserved(tx, allowed, reserve_for, now);
         if (offer !== null && rows.length > 0) {
           taken = await runStore.claimRuns(tx, { ...offer, reserved_only: false, lease_ms, now });
         }

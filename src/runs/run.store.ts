@@ -90,7 +90,9 @@ const LIMITED_KEY = `case when input #>> '{key_limits,concurrent_runs}' is not n
         (input #>> '{key_limits,concurrent_runs}')::integer`;
 
 export async function insertRuns(sql: Sql, runs: readonly RunInsert[], now: Instant): Promise<void> {
-  const rows = runs.map(({ reserved, ...run }) => ({ ...run, ...reserved, priority: PRIORITY[run.trigger] }));
+  // A claim of reserved runs reads only those of the first priority (claim_runs).
+  const priorityOf = ({ reserved, trigger }: RunInsert) => (reserved === null ? PRIORITY[trigger] : PRIORITY.chat);
+  const rows = runs.map((run) => ({ ...run, ...run.reserved, reserved: undefined, priority: priorityOf(run) }));
   await sql.query({
     name: "run_insert",
     text: `insert into run (user_id, id, agent_id, agent_version, trigger, scheduled_for, queued_at, model_id, input, priority, worker_id, lease_until,

@@ -25,8 +25,8 @@ export interface RunnerDeps extends Omit<EngineDeps, "runs" | "onStepStarted"> {
   worker_id: string;
   /** A reload replaces them. */
   limits(): ClaimLimits;
-  /** This node executes only the chats that its own callers wait for. */
-  chats_only: boolean;
+  /** This node executes only the runs that are reserved for it: chats of its own callers, and in a drill its run-nows. */
+  reserved_only: boolean;
   /** The time at shutdown for chats, which are calls in flight. */
   drain_seconds: number;
   /** The configuration of an agent's version; absent when the agent was deleted. */

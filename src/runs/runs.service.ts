@@ -13,6 +13,8 @@ import { createRunWaits } from "./run-waits.service.ts";
 import { BATCH_LIMIT, type CancelledRun, type LostRun, type RunNowStatements } from "./runs.types.ts";
 
 export interface RunsDeps extends RunEndDeps {
+  /** The worker that alone executes the run-nows of this node; absent: any worker does. */
+  reserve_for?: string | null;
   db: Db;
   clock: Clock;
   /** Called with the runs that this node has failed because their workers were lost. */
@@ -36,7 +38,14 @@ export function createRuns(deps: RunsDeps) {
   const signals = createRunSignals(db);
   const ends = createRunEnds({ ...deps, signals });
   return {
-    ...createEnqueue({ db, clock, lease_ms: LEASE_MS, offer: signals.offer, statements: deps.run_now_statements }),
+    ...createEnqueue({
+      db,
+      clock,
+      lease_ms: LEASE_MS,
+      offer: signals.offer,
+      statements: deps.run_now_statements,
+      reserve_for: deps.reserve_for ?? null,
+    }),
     ...createLeases({ ...deps, ends }),
     ...createRunSteps({ ...deps, signals }),
     finishRun: ends.finishRun,

@@ -14,14 +14,14 @@ export function createWorkerClaims(deps: {
   runs: Pick<Runs, "claim" | "reclaim" | "hasQueued">;
   jobs: Pick<WorkerJobs, "begin" | "count" | "ids">;
   limits(): ClaimLimits;
-  /** Claims only the chats of this node, and only while a caller waits for one. */
-  chats_only: boolean;
+  /** Claims only the runs that are reserved for it, and only while a caller waits for one (`isAwaited`). */
+  reserved_only: boolean;
   isAwaited(): boolean;
   /** True from the shutdown on: no run begins. */
   isDraining(): boolean;
   log: Log;
 }) {
-  const { worker_id, runs, jobs, limits, chats_only, isAwaited, isDraining, log } = deps;
+  const { worker_id, runs, jobs, limits, reserved_only, isAwaited, isDraining, log } = deps;
   /** A claim failed, possibly after its commit. */
   let is_unsure = false;
   /** Runs may be queued. If not, the end of a run needs no claim. */
@@ -41,8 +41,8 @@ export function createWorkerClaims(deps: {
     if (isDraining()) return;
     if (is_unsure) await takeUp();
     const most = freePlaces();
-    if (most <= 0 || (chats_only && !isAwaited())) return;
-    const claimed = await runs.claim(worker_id, most, limits(), chats_only);
+    if (most <= 0 || (reserved_only && !isAwaited())) return;
+    const claimed = await runs.claim(worker_id, most, limits(), reserved_only);
     for (const run of claimed) jobs.begin(run);
     has_queued = claimed.length > 0;
     // A notification meanwhile sets it, too. After a failure the next claim looks again.
@@ -85,7 +85,7 @@ export function createWorkerClaims(deps: {
     /** Offers places for run-nows that this node queues. There is one offer at a time. */
     offer(): WorkerOffer | null {
       const most = freePlaces();
-      if (isDraining() || chats_only || most <= 0) return null;
+      if (isDraining() || reserved_only || most <= 0) return null;
       const taken = Promise.withResolvers<void>();
       offered = taken.promise;
       const begin = (begun: readonly ClaimedRun[] | null) => {

@@ -23,8 +23,8 @@ export function createWorker(deps: {
   worker_id: string;
   runs: Runs;
   limits(): ClaimLimits;
-  /** Claims only the chats of this node, and only while a caller waits for one. */
-  chats_only: boolean;
+  /** Claims only the runs that are reserved for it, and only while a caller waits for one (`isAwaited`). */
+  reserved_only: boolean;
   /** The time at shutdown for chats, which are calls in flight. */
   drain_seconds: number;
   isAwaited(): boolean;

@@ -69,6 +69,12 @@ async function send(
     const refused = failedCall("egress_refused", `webhooks go to exactly the URLs that the owner listed: ${listed}`);
     return { ...refused, is_models_mistake: true };
   }
+  if (deps.is_drill) {
+    return failedCall(
+      "webhook_failed",
+      "this service is a rehearsal of a restore (PURSER_MODE=drill): nothing was sent",
+    );
+  }
   const body = JSON.stringify(parsed.payload);
   if (Buffer.byteLength(body) > MAX_BODY_BYTES) {
     return failedCall("invalid_arguments", `the payload is larger than ${MAX_BODY_BYTES} bytes; send less`);

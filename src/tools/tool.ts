@@ -29,6 +29,8 @@ export interface ToolDeps extends CredentialsDeps, SafetyDeps {
   outbound: Outbound;
   webhook_keys: Pick<WebhookKeys, "keyOf">;
   log: Pick<Log, "error" | "warn">;
+  /** A restored copy: it sends no webhooks. */
+  is_drill: boolean;
   /** Called for each failed call, with the tool's name. Names that no tool has are counted as "unknown". */
   onFailure?(tool: string, code: string): void;
 }

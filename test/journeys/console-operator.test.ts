@@ -55,3 +55,21 @@ it("a person can download the data of their account", async () => {
   await page.getByRole("button", { name: "Download your data" }).click();
   expect((await saved).suggestedFilename()).toBe("purser-export.zip");
 });
+
+it("every page of a drill, the operator's too, says above all else that it is one", async () => {
+  const drill = await startService({ env: { PURSER_MODE: "drill" } });
+  try {
+    for (const path of ["/sign-in", "/operator"]) {
+      const fresh = await browser.newPage();
+      await fresh.goto(`${drill.url}${path}`);
+      if (path === "/operator") {
+        await fresh.getByLabel("Operator key").fill(ADMIN_KEY);
+        await fresh.getByRole("button", { name: "Enter" }).click();
+      }
+      await fresh.getByText("This is a drill, not the real service.").waitFor();
+      await fresh.close();
+    }
+  } finally {
+    await drill.stop();
+  }
+});

@@ -32,7 +32,7 @@ const node = ({ for_good = false } = {}) => {
     worker_id: newId(),
     runs: { ...scheduling, reclaim },
     limits: () => LIMITS,
-    chats_only: false,
+    reserved_only: false,
     drain_seconds: 120,
     isAwaited: () => false,
     log: createLog("silent"),

@@ -67,6 +67,7 @@ export async function obedientRun(scenario: Scenario): Promise<{ sent: Sent[]; s
     vault,
     log: createLog("silent"),
     safety_off: "refused",
+    is_drill: false,
   });
   const journal = { startStep: async () => "running", finishStep: async () => true };
   const { toolStep, rejectedStep } = createToolSteps({ tools, runs: journal as never });

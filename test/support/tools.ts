@@ -64,6 +64,7 @@ export function toolsWith(deps: {
     vault: deps.vault ?? held.vault,
     log: Object.assign(createLog("silent"), deps.log),
     safety_off,
+    is_drill: false,
     ...(deps.onFailure === undefined ? {} : { onFailure: deps.onFailure }),
   });
   return { tools, ...held };

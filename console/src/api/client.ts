@@ -91,6 +91,15 @@ export function whenUnauthorized(listener: () => void): void {
   onUnauthorized = listener;
 }
 
+let is_drill = false;
+const onDrill = new Set<() => void>();
+/** Whether the service is a drill, a restored copy. Each of its answers says so. */
+export const isDrill = (): boolean => is_drill;
+export function whenDrill(listener: () => void): () => void {
+  onDrill.add(listener);
+  return () => onDrill.delete(listener);
+}
+
 /** One request to the service; throws ApiError. `key` replaces the tab's own key. */
 export async function send(path: string, init: RequestInit & { key?: string } = {}): Promise<Response> {
   const { key = api_key, ...request } = init;
@@ -105,6 +114,10 @@ export async function send(path: string, init: RequestInit & { key?: string } = 
     if (error instanceof DOMException && error.name === "AbortError") throw error;
     throw ApiError.unreachable();
   });
+  if (!is_drill && response.headers.get("Purser-Mode") === "drill") {
+    is_drill = true;
+    for (const listener of onDrill) listener();
+  }
   if (response.ok) return response;
   if (response.status === 401 && init.key === undefined && !path.startsWith("/api/v1/auth/")) onUnauthorized();
   throw new ApiError(await problemOf(response));

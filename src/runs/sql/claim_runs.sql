@@ -19,7 +19,7 @@ declare
   places integer;
   candidates uuid[];
   depth integer;
-  -- only chats (priority 0) are reserved
+  -- reserved runs have priority 0
   last_priority smallint := case when reserved_only then 0 else 32767 end;
   user_ids uuid[];
   run_ids uuid[];

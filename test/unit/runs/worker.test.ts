@@ -37,7 +37,7 @@ async function started(own: Partial<Deps["runs"]> = {}) {
       ...own,
     },
     limits: () => ({ concurrent_runs: 4, concurrent_runs_per_user: 4 }),
-    chats_only: false,
+    reserved_only: false,
     drain_seconds: 120,
     isAwaited: () => false,
     log: { error: (_: object, message: string) => signals_seen.errors.push(message) },
