@@ -120,5 +120,12 @@ export function words(name: string): string {
 export const count = (amount: number, singular: string, plural = `${singular}s`): string =>
   `${number(amount)} ${amount === 1 ? singular : plural}`;
 
+/** The fields of a form that differ from the saved ones. */
+export function changedFields<Fields extends object>(before: Fields, after: Fields): Partial<Fields> {
+  const is_changed = ([name, value]: [string, unknown]) =>
+    JSON.stringify(value) !== JSON.stringify(before[name as keyof Fields]);
+  return Object.fromEntries(Object.entries(after).filter(is_changed)) as Partial<Fields>;
+}
+
 /** Splits text at commas, spaces and line breaks. */
 export const toList = (text: string): string[] => text.split(/[\s,]+/).filter((entry) => entry !== "");

@@ -137,6 +137,11 @@ function Navigation() {
             <span className="block text-xs text-muted">Balance</span>
             <span className="text-base font-semibold">{short(profile.token_balance)}</span>{" "}
             <span className="text-muted">tokens</span>
+            {profile.balance.held > 0 && (
+              <span className="block text-xs text-muted">
+                {short(profile.balance.held)} more held by running calls; what they do not use comes back
+              </span>
+            )}
             {profile.is_trial && profile.trial_ends_at !== null && (
               <span className="block text-xs text-muted">Trial until {day(profile.trial_ends_at)}</span>
             )}

@@ -5,7 +5,7 @@ import { asProblem } from "./api/problem.ts";
 import { profileQuery, queryClient } from "./api/queries.ts";
 import { Layout } from "./layout.tsx";
 import { lazyPage } from "./lazy-page.ts";
-import { FILTER_STATUSES } from "./run-words.ts";
+import { RUN_FILTERS } from "./run-words.ts";
 import { Callout } from "./ui/basics.tsx";
 import { ConsoleProblem, NotFound, PageProblem } from "./ui/problem.tsx";
 
@@ -127,7 +127,7 @@ const agent = createRoute({
   component: page(() => import("./pages/agent.tsx"), "AgentPage"),
   validateSearch: (search: Search) => ({
     ...choice(search, "tab", ["runs", "schedule", "settings"]),
-    ...choice(search, "status", FILTER_STATUSES),
+    ...choice(search, "status", RUN_FILTERS),
     ...choice(search, "trigger", ["schedule", "manual", "chat"]),
     ...text(search, "from"),
     ...text(search, "to"),

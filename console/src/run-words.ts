@@ -17,9 +17,18 @@ export const RUN_STATUSES: Readonly<Record<RunStatus, { ended: boolean; tone: To
 };
 
 /** The statuses of the filter, in the order of a run's life. */
-export const FILTER_STATUSES = (Object.keys(RUN_STATUSES) as RunStatus[]).filter(
-  (status) => RUN_STATUSES[status].filter,
-);
+const FILTER_STATUSES = (Object.keys(RUN_STATUSES) as RunStatus[]).filter((status) => RUN_STATUSES[status].filter);
+
+/** What the list of runs can be filtered by, in the address of its page. */
+export const RUN_FILTERS = [...FILTER_STATUSES, "with_errors"] as const;
+export type RunFilter = (typeof RUN_FILTERS)[number];
+export const filterName = (filter: RunFilter): string => (filter === "with_errors" ? WITH_ERRORS : filter);
+/** The filter as the API's parameters. */
+export function filterQuery(filter: RunFilter): { status: RunStatus; has_errors?: true } {
+  return filter === "with_errors" ? { status: "succeeded", has_errors: true } : { status: filter };
+}
+
+export const WITH_ERRORS = "succeeded with errors";
 
 /** Whether the status is final. */
 export const hasEnded = (status: RunStatus): boolean => RUN_STATUSES[status].ended;

@@ -123,10 +123,41 @@ export const secretNamesQuery = queryOptions({
   },
 });
 
+/** The agents whose tools use this secret. */
+export const agentsWithSecretQuery = (name: string) =>
+  queryOptions({
+    queryKey: ["agents", "with secret", name],
+    queryFn: async ({ signal }) => {
+      const found: { id: string; name: string }[] = [];
+      let cursor: string | null = null;
+      do {
+        const query: { limit: number; cursor?: string } = { limit: MOST, ...(cursor === null ? {} : { cursor }) };
+        const { agents, next_cursor } = await call("GET /api/v1/agents", { query, signal });
+        found.push(...agents.filter(({ secrets_used }) => secrets_used.some((used) => isSameName(used, name))));
+        cursor = next_cursor;
+      } while (cursor !== null);
+      return found.map(({ id, name }) => ({ id, name }));
+    },
+    staleTime: 0,
+  });
+/** Names of secrets differ in more than case. */
+const isSameName = (one: string, other: string) => one.localeCompare(other, undefined, { sensitivity: "accent" }) === 0;
+
 export const agentQuery = (id: string) =>
   queryOptions({
     queryKey: ["agents", id],
     queryFn: ({ signal }) => call("GET /api/v1/agents/{id}", { params: { id }, signal }),
+  });
+
+/** The instructions and messages that a run began with. */
+export const runPromptQuery = (id: string, run_id: string) =>
+  queryOptions({
+    queryKey: ["run prompt", id, run_id],
+    queryFn: async ({ signal }) => {
+      const params = { id, run_id };
+      return (await call("GET /api/v1/agents/{id}/runs/{run_id}/prompt", { params, signal })).messages;
+    },
+    staleTime: Number.POSITIVE_INFINITY,
   });
 
 export const runQuery = (id: string, run_id: string) =>
@@ -178,7 +209,7 @@ export const agentsQuery = (name: string) =>
 
 type RunFilters = Pick<
   NonNullable<CallOptions<"GET /api/v1/agents/{id}/runs">["query"]>,
-  "status" | "trigger" | "from" | "to"
+  "status" | "has_errors" | "trigger" | "from" | "to"
 >;
 export const runsQuery = (id: string, filters: RunFilters): List<Run> =>
   liveList(

@@ -5,7 +5,15 @@ import { AGENT_LIMITS, REASONING_EFFORTS } from "../../../src/constants.ts";
 import { call } from "../api/client.ts";
 import { type Agent, agentQuery, modelsQuery, queryClient, stale } from "../api/queries.ts";
 import { keepOpenWhile } from "../api/session.ts";
-import { bodyOf, type Draft, draftOf, EMPTY_DRAFT, type LimitName, type ModelSettingName } from "../parts/draft.ts";
+import {
+  bodyOf,
+  changesOf,
+  type Draft,
+  draftOf,
+  EMPTY_DRAFT,
+  type LimitName,
+  type ModelSettingName,
+} from "../parts/draft.ts";
 import { ScheduleFields } from "../parts/schedule-fields.tsx";
 import { ToolFields } from "../parts/tool-fields.tsx";
 import { Button, buttonClass, Callout, Card, PageHeader } from "../ui/basics.tsx";
@@ -49,10 +57,9 @@ function Editor({ agent, openNewest }: EditorProps) {
   const change: Change = (changes) => setDraft((old) => ({ ...old, ...changes }));
   const save = useMutation({
     mutationFn: async () => {
-      const body = bodyOf(draft);
-      if (agent === null) return call("POST /api/v1/agents", { body });
-      if (openNewest === undefined) await checkNewest(agent, body);
-      return call("PUT /api/v1/agents/{id}", { params: { id: agent.id }, body });
+      if (agent === null) return call("POST /api/v1/agents", { body: bodyOf(draft) });
+      if (openNewest === undefined) await checkNewest(agent, bodyOf(draft));
+      return call("PUT /api/v1/agents/{id}", { params: { id: agent.id }, body: changesOf(agent, draft) });
     },
     onSuccess: async (saved) => {
       saved_as.current = draft;
@@ -117,7 +124,8 @@ function ChangedElsewhere({ changed, openNewest }: { changed: () => boolean; ope
     <Callout tone="warn" icon="warning">
       <div className="flex flex-wrap items-center justify-between gap-x-4 gap-y-2">
         <p className="min-w-60 flex-1">
-          This agent was changed elsewhere after you opened it. If you save, your fields replace those changes.
+          This agent was changed elsewhere after you opened it. If you save, only the fields that you changed replace
+          those changes.
         </p>
         <Button onClick={openNewest}>Discard my changes</Button>
       </div>

@@ -1,11 +1,11 @@
 import { useMutation, useSuspenseQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
-import { call } from "../api/client.ts";
+import { type Answer, call } from "../api/client.ts";
 import { type Agent, agentQuery, occurrencesQuery, type Run, runsQuery, stale } from "../api/queries.ts";
 import { ago, duration, instant, number, period } from "../format.ts";
 import { AgentSettings } from "../parts/agent-settings.tsx";
-import { FILTER_STATUSES } from "../run-words.ts";
+import { filterName, filterQuery, RUN_FILTERS } from "../run-words.ts";
 import { OWN_ZONE, ownTime, scheduleInWords, wallTime } from "../schedule-words.ts";
 import { agentWarning, scheduleReason } from "../service-words.ts";
 import { Badge, Button, buttonClass, Callout, Card, Empty, PageHeader, Status, Tabs } from "../ui/basics.tsx";
@@ -112,7 +112,7 @@ function DeleteAgent({ agent, onClose }: { agent: Agent; onClose: () => void }) 
 /** Says why the schedule is paused. One button resumes it. */
 function Paused({ agent }: { agent: Agent }) {
   const resume = useMutation({
-    mutationFn: () => call("PUT /api/v1/agents/{id}", { params: { id: agent.id }, body: { schedule_enabled: true } }),
+    mutationFn: () => call("POST /api/v1/agents/{id}/resume", { params: { id: agent.id } }),
     onSuccess: async () => {
       await stale("agents");
       confirmSaved("Schedule resumed");
@@ -147,7 +147,7 @@ const runColumns = (id: string): Column<Run>[] => [
       </Link>
     ),
   },
-  { title: "Status", cell: (run) => <Status status={run.status} /> },
+  { title: "Status", cell: (run) => <Status status={run.status} has_errors={run.has_errors} /> },
   {
     title: "Started by",
     wide: true,
@@ -165,13 +165,15 @@ const runColumns = (id: string): Column<Run>[] => [
 ];
 
 const ANY = ["", "any"] as const;
-const STATUSES = [ANY, ...FILTER_STATUSES.map((status) => [status, status] as const)];
+const STATUSES = [ANY, ...RUN_FILTERS.map((filter) => [filter, filterName(filter)] as const)];
 const TRIGGERS = [ANY, ["manual", "you"], ["schedule", "schedule"], ["chat", "chat"]] as const;
 
 function Runs({ id, onRun, busy }: { id: string; onRun: () => void; busy: boolean }) {
   const { status, trigger, from, to } = useSearch({ from: "/signed-in/agents/$id" });
   const navigate = useNavigate({ from: "/agents/$id" });
-  const chosen = Object.entries({ status, trigger, ...period(from, to) }).filter(([, value]) => value !== undefined);
+  const chosen = Object.entries({ ...(status && filterQuery(status)), trigger, ...period(from, to) }).filter(
+    ([, value]) => value !== undefined,
+  );
   const set = (name: string) => (value: string) =>
     void navigate({ search: (old) => ({ ...old, [name]: value === "" ? undefined : value }) as never, replace: true });
   return (
@@ -179,7 +181,7 @@ function Runs({ id, onRun, busy }: { id: string; onRun: () => void; busy: boolea
       <div className="grid grid-cols-2 gap-3 border-b border-line px-4 py-3 sm:flex sm:flex-wrap">
         <SelectField
           label="Status"
-          className="w-full sm:w-36"
+          className="w-full sm:w-52"
           value={status ?? ""}
           options={STATUSES}
           onValue={set("status")}
@@ -236,19 +238,25 @@ function Reason({ reason, agent_id }: { reason: string; agent_id: string }) {
   });
 }
 
-type Occurrence = { at: string; state: string; reason: string | null; run_id: string | null };
+type Occurrence = Answer<"GET /api/v1/agents/{id}/occurrences">["occurrences"][number];
 
 function Schedule({ agent }: { agent: Agent }) {
   const columns: Column<Occurrence>[] = [
     { title: "Due", cell: ({ at }) => <span className="whitespace-nowrap">{wallTime(at, OWN_ZONE)}</span> },
     {
       title: "Result",
-      cell: ({ state, run_id }) =>
+      cell: ({ at, state, run_id, run }) =>
         run_id === null ? (
           <Badge tone="warn">{state}</Badge>
+        ) : run === null ? (
+          <span className="text-muted">ran, no longer kept</span>
         ) : (
-          <Link to="/agents/$id/runs/$run_id" params={{ id: agent.id, run_id }} className="link">
-            run
+          <Link
+            to="/agents/$id/runs/$run_id"
+            params={{ id: agent.id, run_id }}
+            aria-label={`View run of ${wallTime(at, OWN_ZONE)}`}
+          >
+            <Status status={run.status} has_errors={run.has_errors} />
           </Link>
         ),
     },

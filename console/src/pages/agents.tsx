@@ -58,7 +58,7 @@ const COLUMNS: Column<Agent>[] = [
         <span className="text-muted">never</span>
       ) : (
         <Link to="/agents/$id/runs/$run_id" params={{ id: agent.id, run_id: agent.last_run.id }}>
-          <Status status={agent.last_run.status} />
+          <Status status={agent.last_run.status} has_errors={agent.last_run.has_errors} />
           {agent.last_run.finished_at !== null && (
             <span className="block text-sm whitespace-nowrap text-muted">{ago(agent.last_run.finished_at)}</span>
           )}

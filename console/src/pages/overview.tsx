@@ -292,16 +292,22 @@ function Unloaded({ error, refetch }: { error: unknown; refetch: () => Promise<u
 }
 
 function Failures() {
-  const { rows, error, refetch } = useFirstPage(noticesQuery({ event: "run.failed" }));
+  const failed = useFirstPage(noticesQuery({ event: "run.failed" }));
+  const troubled = useFirstPage(noticesQuery({ event: "run.has_errors" }));
+  const rows =
+    failed.rows === undefined || troubled.rows === undefined
+      ? undefined
+      : [...failed.rows, ...troubled.rows].sort((one, other) => other.created_at.localeCompare(one.created_at));
+  const refetch = () => Promise.all([failed.refetch(), troubled.refetch()]);
   return (
     <Card title="Recent failures" flush>
       {rows === undefined ? (
-        <Unloaded error={error} refetch={refetch} />
+        <Unloaded error={failed.error ?? troubled.error} refetch={refetch} />
       ) : rows.length === 0 ? (
-        <p className="px-4 pt-2 pb-8 text-center text-muted">No failed runs.</p>
+        <p className="px-4 pt-2 pb-8 text-center text-muted">No runs with errors.</p>
       ) : (
         <ul>
-          {rows.slice(0, 5).map(({ id, data, created_at, agent_name, agent_deleted }) => (
+          {rows.slice(0, 5).map(({ id, event, data, created_at, agent_name, agent_deleted }) => (
             <li key={id} className="border-t border-line px-4 py-2.5">
               <div className="flex justify-between gap-3">
                 {agent_deleted ? (
@@ -317,7 +323,10 @@ function Failures() {
                 )}
                 <span className="text-sm whitespace-nowrap text-muted">{ago(created_at)}</span>
               </div>
-              <p className="line-clamp-2 text-sm wrap-anywhere text-bad">{inWords(String(data.error_message))}</p>
+              <p className={`line-clamp-2 text-sm wrap-anywhere ${event === "run.failed" ? "text-bad" : "text-warn"}`}>
+                {event === "run.has_errors" && `Succeeded with errors. ${String(data.tool)}: `}
+                {inWords(String(data.error_message))}
+              </p>
             </li>
           ))}
         </ul>

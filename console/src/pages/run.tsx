@@ -1,12 +1,12 @@
-import { useMutation, useSuspenseQuery } from "@tanstack/react-query";
+import { useMutation, useQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { useEffect, useState } from "react";
 import { call } from "../api/client.ts";
 import { useLiveRun } from "../api/live-run.ts";
-import { agentQuery, type Run, type RunDetail, runQuery, stale } from "../api/queries.ts";
+import { agentQuery, type Run, type RunDetail, runPromptQuery, runQuery, stale } from "../api/queries.ts";
 import { ago, count, dollars, duration, instant, number } from "../format.ts";
 import { ExplainRun } from "../parts/explain.tsx";
-import { StepCard } from "../parts/step.tsx";
+import { Outside, StepCard } from "../parts/step.tsx";
 import { cutOff, failure, hasEnded } from "../run-words.ts";
 import { inWords, routingReason } from "../service-words.ts";
 import { Button, Callout, Card, Facts, PageHeader, Spinner, Status } from "../ui/basics.tsx";
@@ -27,6 +27,7 @@ export function RunPage() {
   const { preview, cut_off } = useLiveRun(id, run_id, ended);
   const navigate = useNavigate();
   const [cancelling, setCancelling] = useState(false);
+  const [was_open] = useState(!ended);
   const again = useMutation({
     mutationFn: () => call("POST /api/v1/agents/{id}/runs", { params: { id } }),
     onSuccess: () => stale("agents"),
@@ -37,20 +38,27 @@ export function RunPage() {
     <>
       <Breadcrumb id={id} name={agent.name} />
       <PageHeader title={`Run of ${agent.name}`} note={<State run={run} />}>
-        {ended ? (
-          run.trigger !== "chat" && (
-            <Button
-              icon="play"
-              kind="primary"
-              busy={again.isPending}
-              disabled={!agent.is_active}
-              onClick={() => again.mutate(undefined, { onSuccess: openNext })}
-            >
-              Run again
-            </Button>
-          )
-        ) : (
-          <Button icon="stop" kind="danger" disabled={run.status === "cancelling"} onClick={() => setCancelling(true)}>
+        {/* Each button keeps its place, so that a late click on “Cancel run” does not start a run. */}
+        {run.trigger !== "chat" && (
+          <Button
+            icon="play"
+            kind="primary"
+            className={ended ? "" : "invisible"}
+            busy={again.isPending}
+            disabled={!agent.is_active}
+            onClick={() => again.mutate(undefined, { onSuccess: openNext })}
+          >
+            Run again
+          </Button>
+        )}
+        {was_open && (
+          <Button
+            icon="stop"
+            kind="danger"
+            className={ended ? "invisible" : ""}
+            disabled={run.status === "cancelling"}
+            onClick={() => setCancelling(true)}
+          >
             Cancel run
           </Button>
         )}
@@ -66,6 +74,7 @@ export function RunPage() {
       <div className="grid items-start gap-4 lg:grid-cols-[minmax(0,1fr)_20rem]">
         <div className="min-w-0 space-y-4">
           <Outcome run={run} preview={preview} ended={ended} />
+          <Prompt id={id} run_id={run_id} />
           <Steps run={run} ended={ended} />
         </div>
         <Figures run={run} agent_id={id} />
@@ -100,7 +109,7 @@ function costInWords({ status, usage }: RunDetail): string {
 function State({ run }: { run: RunDetail }) {
   return (
     <span className="flex flex-wrap items-center gap-x-2" aria-live="polite">
-      <Status status={run.status} />
+      <Status status={run.status} has_errors={run.has_errors} />
       <span>
         {instant(run.queued_at)}, started {STARTED_BY[run.trigger]} · {costInWords(run)}
       </span>
@@ -127,7 +136,8 @@ function Outcome({ run, preview, ended }: { run: RunDetail; preview: string; end
         <h2 className="font-semibold text-bad">
           Run {run.status === "cancelled" ? "cancelled" : "failed"}: {failure(run.error.code)}
         </h2>
-        <p className="mt-1 wrap-anywhere">{inWords(run.error.message)}</p>
+        <p className="mt-1 mb-2 wrap-anywhere">{inWords(run.error.message)}</p>
+        <Outside words={run.error.outside} by={run.error.code === "model_unavailable" ? "provider" : "server"} />
         <p className="mt-1 text-xs text-muted">
           <code>{run.error.code}</code> · run <code className="select-all break-all">{run.id}</code>
         </p>
@@ -136,11 +146,64 @@ function Outcome({ run, preview, ended }: { run: RunDetail; preview: string; end
   }
   const text = ended ? run.output : preview;
   const cut = ended ? cutOff(run.steps.at(-1)) : null;
-  if (cut === null && (text === null || text === "")) return null;
   return (
-    <Card title={ended ? "Output" : "Answer so far"}>
-      {cut !== null && <p className="mb-2 text-warn">{cut}</p>}
-      {text !== null && text !== "" && <Markdown text={text} />}
+    <>
+      {run.status === "succeeded" && run.has_errors && <WithErrors run={run} />}
+      {(cut !== null || (text !== null && text !== "")) && (
+        <Card title={ended ? "Output" : "Answer so far"}>
+          {cut !== null && <p className="mb-2 text-warn">{cut}</p>}
+          {text !== null && text !== "" && <Markdown text={text} />}
+        </Card>
+      )}
+    </>
+  );
+}
+
+function WithErrors({ run }: { run: RunDetail }) {
+  const failed = run.steps.filter(({ type, status }) => type === "tool" && status === "failed");
+  return (
+    <Callout tone="warn" icon="warning">
+      <p>
+        The run succeeded with errors. {count(failed.length, "call of a tool", "calls of tools")} failed:{" "}
+        {failed.map(({ index, name }, nth) => (
+          <span key={index}>
+            {nth > 0 && ", "}
+            <a href={`#step-${index + 1}`} className="underline">
+              {name} (step {index + 1})
+            </a>
+          </span>
+        ))}
+        .
+      </p>
+    </Callout>
+  );
+}
+
+const SPEAKERS: Record<string, string> = { system: "Instructions", user: "Message", assistant: "Earlier answer" };
+
+/** What the model was sent first. */
+function Prompt({ id, run_id }: { id: string; run_id: string }) {
+  const { data: messages, error, refetch } = useQuery(runPromptQuery(id, run_id));
+  if (error !== null) return <ProblemNotice error={error} onRetry={() => void refetch()} />;
+  if (messages === undefined || messages.length === 0) return null;
+  return (
+    <Card title="Sent to the model">
+      <dl className="space-y-3">
+        {messages.map(({ role, content }, nth) => (
+          // biome-ignore lint/suspicious/noArrayIndexKey: the messages of a run do not change
+          <div key={nth}>
+            <dt className="text-sm text-muted">{SPEAKERS[role] ?? role}</dt>
+            <dd
+              dir="auto"
+              // biome-ignore lint/a11y/noNoninteractiveTabindex: the keyboard scrolls long texts
+              tabIndex={0}
+              className="max-h-48 overflow-auto wrap-anywhere whitespace-pre-wrap"
+            >
+              {content ?? "—"}
+            </dd>
+          </div>
+        ))}
+      </dl>
     </Card>
   );
 }

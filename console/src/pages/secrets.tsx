@@ -1,15 +1,16 @@
-import { useMutation } from "@tanstack/react-query";
+import { useMutation, useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 import { type Answer, call } from "../api/client.ts";
-import { type Secret, secretsQuery, secretUsesQuery, stale } from "../api/queries.ts";
-import { ago, instant, toList, words } from "../format.ts";
+import { agentsWithSecretQuery, type Secret, secretsQuery, secretUsesQuery, stale } from "../api/queries.ts";
+import { ago, instant, number, toList, words } from "../format.ts";
 import { ConnectButton, ConnectOutcome, OAuthForm, OAuthStatus } from "../parts/oauth-secret.tsx";
 import { Badge, Button, buttonClass, Card, Empty, PageHeader } from "../ui/basics.tsx";
 import { Confirm, Dialog, DialogForm } from "../ui/dialog.tsx";
 import { AreaField, TextField } from "../ui/fields.tsx";
 import { Icon } from "../ui/icons.tsx";
 import { type Column, PagedTable } from "../ui/list.tsx";
+import { ProblemNotice } from "../ui/problem.tsx";
 import { confirmSaved } from "../ui/saved.tsx";
 import { WithTooltip } from "../ui/tooltip.tsx";
 
@@ -120,11 +121,34 @@ export function SecretsPage() {
             await stale("secrets");
           }}
         >
+          <UsedBy secret={open.secret} />
           This deletes the value. Steps that need the secret fail and name it. This cannot be undone.
         </Confirm>
       )}
       {uses !== undefined && <Uses id={uses} onClose={() => void navigate({ to: "/secrets", replace: true })} />}
     </>
+  );
+}
+
+/** The agents that a deletion of the secret would affect. */
+function UsedBy({ secret: { name } }: { secret: Secret }) {
+  const { data: agents, error, refetch } = useQuery(agentsWithSecretQuery(name));
+  if (error !== null) return <ProblemNotice error={error} onRetry={() => void refetch()} />;
+  if (agents === undefined) return <p className="mb-3">Looking for agents that use it…</p>;
+  if (agents.length === 0) return <p className="mb-3">No agent uses it.</p>;
+  return (
+    <div className="mb-3">
+      <p>{agents.length === 1 ? "This agent uses it:" : `These ${number(agents.length)} agents use it:`}</p>
+      <ul className="mt-1 max-h-40 list-disc overflow-auto pl-5">
+        {agents.map((agent) => (
+          <li key={agent.id}>
+            <Link to="/agents/$id" params={{ id: agent.id }} className="link">
+              {agent.name}
+            </Link>
+          </li>
+        ))}
+      </ul>
+    </div>
   );
 }
 

@@ -1,6 +1,6 @@
 import type { Body } from "../api/client.ts";
 import type { Agent } from "../api/queries.ts";
-import { toList } from "../format.ts";
+import { changedFields, toList } from "../format.ts";
 import { OWN_ZONE, type ScheduleFields } from "../schedule-words.ts";
 
 /** An agent in the editor. Typed fields are text, because a half-typed number is not yet a number. */
@@ -31,6 +31,9 @@ export interface McpServer {
 }
 type SavedServer = NonNullable<NonNullable<Agent["tools_config"]["mcp"]>["servers"]>[number];
 
+/** What a failed call of a tool does to its run. */
+export type OnFailure = "continue" | "fail";
+
 export interface Draft extends ScheduleFields {
   name: string;
   description: string;
@@ -45,15 +48,18 @@ export interface Draft extends ScheduleFields {
   fetch_methods: string;
   fetch_strict: boolean;
   fetch_calls: string;
+  fetch_failure: OnFailure;
   fetch_auth: SecretUse[];
   webhook_enabled: boolean;
   webhook_urls: string;
   webhook_secret: string;
   webhook_strict: boolean;
   webhook_calls: string;
+  webhook_failure: OnFailure;
   mcp_enabled: boolean;
   mcp_servers: McpServer[];
   mcp_calls: string;
+  mcp_failure: OnFailure;
   /** The saved tool settings. Settings without a field in the editor stay unchanged. */
   tools_kept: Agent["tools_config"];
   limits: Record<LimitName, string>;
@@ -76,15 +82,18 @@ export const EMPTY_DRAFT: Draft = {
   fetch_methods: "",
   fetch_strict: false,
   fetch_calls: "",
+  fetch_failure: "continue",
   fetch_auth: [],
   webhook_enabled: false,
   webhook_urls: "",
   webhook_secret: "",
   webhook_strict: false,
   webhook_calls: "",
+  webhook_failure: "fail",
   mcp_enabled: false,
   mcp_servers: [],
   mcp_calls: "",
+  mcp_failure: "continue",
   tools_kept: {},
   schedule_enabled: false,
   schedule_interval: "daily",
@@ -173,12 +182,14 @@ export function draftOf(agent: Agent): Draft {
     fetch_methods: list(web_fetch?.methods),
     fetch_strict: web_fetch?.safety === "strict",
     fetch_calls: text(web_fetch?.max_calls),
+    fetch_failure: web_fetch?.on_tool_failure ?? EMPTY_DRAFT.fetch_failure,
     fetch_auth: (web_fetch?.auth ?? []).map(secretUse),
     webhook_enabled: send_webhook?.enabled ?? false,
     webhook_urls: (send_webhook?.urls ?? []).join("\n"),
     webhook_secret: send_webhook?.secret ?? "",
     webhook_strict: send_webhook?.safety === "strict",
     webhook_calls: text(send_webhook?.max_calls),
+    webhook_failure: send_webhook?.on_tool_failure ?? EMPTY_DRAFT.webhook_failure,
     mcp_enabled: mcp?.enabled ?? false,
     mcp_servers: (mcp?.servers ?? []).map((kept) => ({
       name: kept.name,
@@ -192,6 +203,7 @@ export function draftOf(agent: Agent): Draft {
       kept,
     })),
     mcp_calls: text(mcp?.max_calls),
+    mcp_failure: mcp?.on_tool_failure ?? EMPTY_DRAFT.mcp_failure,
     tools_kept: agent.tools_config,
     schedule_enabled: agent.schedule_enabled,
     schedule_interval: agent.schedule_interval ?? EMPTY_DRAFT.schedule_interval,
@@ -218,6 +230,12 @@ export function draftOf(agent: Agent): Draft {
 const orNull = (text: string) => (text.trim() === "" ? null : text);
 
 const safety = (strict: boolean, kept: string | undefined) => (strict ? "strict" : kept === "off" ? "off" : undefined);
+/** Absent where it was absent and the default is chosen. */
+const onFailure = (
+  chosen: OnFailure,
+  kept: { on_tool_failure?: OnFailure | undefined } | undefined,
+  usual: OnFailure,
+) => (kept?.on_tool_failure === undefined && chosen === usual ? undefined : chosen);
 const numberOf = (text: string) => (text === "" ? undefined : Number(text));
 const listOrNone = (text: string) => {
   const entries = toList(text);
@@ -236,6 +254,7 @@ function toolsOf(draft: Draft): Agent["tools_config"] {
       methods: listOrNone(draft.fetch_methods),
       safety: safety(draft.fetch_strict, web_fetch?.safety),
       max_calls: numberOf(draft.fetch_calls),
+      on_tool_failure: onFailure(draft.fetch_failure, web_fetch, EMPTY_DRAFT.fetch_failure),
       auth: draft.fetch_auth.length === 0 ? undefined : draft.fetch_auth.map(authOf),
     };
   }
@@ -247,6 +266,7 @@ function toolsOf(draft: Draft): Agent["tools_config"] {
       secret: orNull(draft.webhook_secret) ?? undefined,
       safety: safety(draft.webhook_strict, send_webhook?.safety),
       max_calls: numberOf(draft.webhook_calls),
+      on_tool_failure: onFailure(draft.webhook_failure, send_webhook, EMPTY_DRAFT.webhook_failure),
     };
   }
   if (draft.mcp_enabled || mcp !== undefined) {
@@ -265,6 +285,7 @@ function toolsOf(draft: Draft): Agent["tools_config"] {
       enabled: draft.mcp_enabled,
       servers: servers.length === 0 ? undefined : servers,
       max_calls: numberOf(draft.mcp_calls),
+      on_tool_failure: onFailure(draft.mcp_failure, mcp, EMPTY_DRAFT.mcp_failure),
     };
   }
   return tools as Agent["tools_config"];
@@ -327,6 +348,20 @@ export function bodyOf(draft: Draft): Body<"POST /api/v1/agents"> {
     schedule_day_of_month: scheduled && interval === "monthly" ? draft.schedule_day_of_month : null,
     limits,
     model_settings: modelSettingsOf(draft.model_settings),
+  };
+}
+
+/** Only what the person has changed, so that a save does not undo a change from elsewhere. */
+export function changesOf(agent: Agent, draft: Draft): Body<"PUT /api/v1/agents/{id}"> {
+  const before = bodyOf(draftOf(agent));
+  const after = bodyOf(draft);
+  const { limits: _limits, model_settings: _settings, ...changes } = changedFields(before, after);
+  const limits = changedFields(before.limits ?? {}, after.limits ?? {});
+  const model_settings = changedFields(before.model_settings ?? {}, after.model_settings ?? {});
+  return {
+    ...changes,
+    ...(Object.keys(limits).length === 0 ? {} : { limits }),
+    ...(Object.keys(model_settings).length === 0 ? {} : { model_settings }),
   };
 }
 

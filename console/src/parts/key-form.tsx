@@ -4,13 +4,13 @@ import { useState } from "react";
 import { type Body, call } from "../api/client.ts";
 import { rememberKey } from "../api/new-key.ts";
 import { type ApiKey, stale } from "../api/queries.ts";
-import { dayForInput, toList } from "../format.ts";
+import { changedFields, dayForInput, toList } from "../format.ts";
 import { Button } from "../ui/basics.tsx";
 import { ShownOnce } from "../ui/copy.tsx";
 import { Dialog, DialogForm } from "../ui/dialog.tsx";
 import { LAST_DAY, TextField } from "../ui/fields.tsx";
 import { confirmSaved } from "../ui/saved.tsx";
-import { Select } from "../ui/select.tsx";
+import { Select, SelectField } from "../ui/select.tsx";
 import { type BudgetDraft, BudgetFields, budgetDraftOf, budgetOf } from "./budget.tsx";
 
 export const AREAS = [
@@ -22,7 +22,17 @@ export const AREAS = [
 ] as const;
 type Right = "none" | "read" | "write";
 type Rights = Record<(typeof AREAS)[number][0], Right>;
-const ALL: Rights = { agents: "write", chat: "write", secrets: "write", billing: "write", keys: "write" };
+const NO_RIGHTS: Rights = { agents: "none", chat: "none", secrets: "none", billing: "none", keys: "none" };
+
+/** Usual choices of rights, the narrowest first. The first one is chosen for a new key. */
+const PRESETS = [
+  ["completions", "Completions only", { ...NO_RIGHTS, chat: "write" }],
+  ["agents", "Run and chat with agents", { ...NO_RIGHTS, agents: "write", chat: "write" }],
+  ["reports", "Read usage and billing", { ...NO_RIGHTS, billing: "read" }],
+  ["all", "All rights", { agents: "write", chat: "write", secrets: "write", billing: "write", keys: "write" }],
+] as const satisfies readonly (readonly [string, string, Rights])[];
+const PRESET_NAMES = [...PRESETS.map(([id, name]) => [id, name] as const), ["own", "My own choice"] as const];
+type Preset = (typeof PRESET_NAMES)[number][0];
 
 /** The write right includes the read right. */
 const scopesOf = (rights: Rights) =>
@@ -94,12 +104,6 @@ function changesOf(key: ApiKey, draft: KeyDraft): Body<"PATCH /api/v1/api-keys/{
   const { limits: _, ...changes } = changedFields(before, after);
   const limits = changedFields(before.limits, after.limits);
   return Object.keys(limits).length === 0 ? changes : { ...changes, limits };
-}
-
-function changedFields<Fields extends object>(before: Fields, after: Fields): Partial<Fields> {
-  const is_changed = ([name, value]: [string, unknown]) =>
-    JSON.stringify(value) !== JSON.stringify(before[name as keyof Fields]);
-  return Object.fromEntries(Object.entries(after).filter(is_changed)) as Partial<Fields>;
 }
 
 interface KeyFieldsProps {
@@ -194,7 +198,7 @@ export function EditKey({ api_key, onClose }: { api_key: ApiKey; onClose: () => 
 
 export function NewKey({ onClose }: { onClose: () => void }) {
   const [draft, setDraft] = useState(EMPTY);
-  const [rights, setRights] = useState(ALL);
+  const [rights, setRights] = useState<Rights>(PRESETS[0][2]);
   const [key, setKey] = useState<string | null>(null);
   const save = useMutation({
     mutationFn: () => call("POST /api/v1/api-keys", { body: { ...bodyOf(draft), scopes: scopesOf(rights) } }),
@@ -252,20 +256,40 @@ function RightChoice({ title, right, onRight }: { title: string; right: Right; o
   );
 }
 
+function presetOf(rights: Rights): Preset {
+  const isSame = (preset: Rights) => AREAS.every(([area]) => preset[area] === rights[area]);
+  return PRESETS.find(([, , preset]) => isSame(preset))?.[0] ?? "own";
+}
+
 function RightFields({ rights, onRights }: { rights: Rights; onRights: (rights: Rights) => void }) {
+  const preset = presetOf(rights);
+  const [shown, setShown] = useState(false);
+  const choose = (chosen: Preset) => {
+    setShown(chosen === "own");
+    const found = PRESETS.find(([id]) => id === chosen);
+    if (found !== undefined) onRights(found[2]);
+  };
   return (
-    <fieldset>
-      <legend className="mb-1 font-medium">Rights</legend>
-      <div className="grid grid-cols-[1fr_auto] items-center gap-x-4 gap-y-1.5">
-        {AREAS.map(([area, title]) => (
-          <RightChoice
-            key={area}
-            title={title}
-            right={rights[area]}
-            onRight={(right) => onRights({ ...rights, [area]: right })}
-          />
-        ))}
-      </div>
+    <fieldset className="space-y-2">
+      <SelectField
+        label="Rights"
+        value={shown ? "own" : preset}
+        options={PRESET_NAMES}
+        onValue={choose}
+        hint="Give the key only what its program needs. Rights cannot be changed later."
+      />
+      {(shown || preset === "own") && (
+        <div className="grid grid-cols-[1fr_auto] items-center gap-x-4 gap-y-1.5">
+          {AREAS.map(([area, title]) => (
+            <RightChoice
+              key={area}
+              title={title}
+              right={rights[area]}
+              onRight={(right) => onRights({ ...rights, [area]: right })}
+            />
+          ))}
+        </div>
+      )}
       {scopesOf(rights).length === 0 && <p className="mt-1 text-sm text-muted">Choose at least one right.</p>}
     </fieldset>
   );

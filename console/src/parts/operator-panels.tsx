@@ -3,10 +3,10 @@ import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { type Answer, call } from "../api/client.ts";
 import { listOf, stale } from "../api/queries.ts";
-import { instant, money, number, words } from "../format.ts";
+import { count, instant, money, number, words } from "../format.ts";
 import { failure } from "../run-words.ts";
 import { PURCHASE_TONES } from "../service-words.ts";
-import { Badge, Button, Card } from "../ui/basics.tsx";
+import { Badge, Button, Card, Status } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
 import { TextField } from "../ui/fields.tsx";
 import { type Column, ListCard } from "../ui/list.tsx";
@@ -66,7 +66,7 @@ type Run = Answer<"GET /api/v1/admin/runs">["runs"][number];
 
 export function FailedRuns({ api_key }: { api_key: string }) {
   const query = listOf(["operator", "runs"], async (page, signal) => {
-    const sent = { ...page, status: "failed" as const };
+    const sent = { ...page, has_errors: true };
     const { runs, next_cursor } = await call("GET /api/v1/admin/runs", { key: api_key, query: sent, signal });
     return { rows: runs, next_cursor };
   });
@@ -75,18 +75,25 @@ export function FailedRuns({ api_key }: { api_key: string }) {
     { title: "Agent", cell: ({ agent_name }) => <span className="wrap-anywhere">{agent_name ?? "deleted"}</span> },
     { title: "User", wide: true, cell: ({ user_id }) => <UserLink id={user_id} /> },
     {
-      title: "Error",
-      cell: ({ error }) => error !== null && <span className="text-bad">{words(failure(error.code))}</span>,
+      title: "Status",
+      cell: ({ status, has_errors, failed_steps, error }) => (
+        <>
+          <Status status={status} has_errors={has_errors} />
+          <span className="block text-sm text-muted">
+            {error === null ? count(failed_steps, "failed step") : words(failure(error.code))}
+          </span>
+        </>
+      ),
     },
   ];
   return (
     <ListCard
-      title="Failed runs"
-      note="Runs of all users that failed, newest first."
+      title="Runs with errors"
+      note="Runs of all users that failed, or succeeded with failed steps, newest first."
       query={query}
       columns={columns}
       keyOf={({ id }) => id}
-      empty="No run has failed."
+      empty="No run has errors."
     />
   );
 }
@@ -149,9 +156,39 @@ const ACT_COLUMNS: Column<Act>[] = [
   { title: "When", cell: ({ at }) => instant(at) },
   { title: "Operator", wide: true, cell: ({ who }) => <span className="break-all">{who.name}</span> },
   { title: "Act", cell: ({ what }) => what },
-  { title: "Target", wide: true, cell: ({ target }) => <code className="text-xs break-all">{target.id ?? ""}</code> },
+  { title: "Concerns", cell: (act) => <Concerned act={act} /> },
   { title: "Reason", cell: ({ reason }) => <span className="wrap-anywhere">{reason ?? ""}</span> },
 ];
+
+/** The user whom an act concerns, otherwise its target: an operator key or the service. */
+function Concerned({ act: { user_id, user_email, target } }: { act: Act }) {
+  if (user_id === null) {
+    return (
+      <>
+        {words(target.type)} {target.id !== null && <code className="block text-xs break-all">{target.id}</code>}
+      </>
+    );
+  }
+  if (user_email === null) {
+    return (
+      <>
+        erased user <code className="block text-xs break-all">{user_id}</code>
+      </>
+    );
+  }
+  return (
+    <>
+      <Link to="/operator" search={{ user: user_id }} className="link break-all">
+        {user_email}
+      </Link>
+      {target.type !== "user" && target.id !== user_id && (
+        <span className="block text-sm text-muted max-md:hidden">
+          {words(target.type)} <code className="text-xs break-all">{target.id}</code>
+        </span>
+      )}
+    </>
+  );
+}
 
 export function ActLog({ api_key }: { api_key: string }) {
   const query = listOf(["operator", "acts"], async (page, signal) => {

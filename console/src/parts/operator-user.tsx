@@ -210,9 +210,9 @@ const RUN_COLUMNS: Column<Run>[] = [
   { title: "Started by", wide: true, cell: ({ trigger }) => (trigger === "manual" ? "user" : trigger) },
   {
     title: "Status",
-    cell: ({ status, error }) => (
+    cell: ({ status, has_errors, error }) => (
       <>
-        <Status status={status} />
+        <Status status={status} has_errors={has_errors} />
         {error !== null && <span className="block text-sm text-bad">{words(failure(error.code))}</span>}
       </>
     ),

@@ -24,7 +24,7 @@ interface AssistantMessage {
 export function StepCard({ step, output }: { step: Step; output: string | null }) {
   const tool = step.type === "tool";
   return (
-    <li className="rounded-xl border border-line bg-panel">
+    <li id={`step-${step.index + 1}`} className="scroll-mt-16 rounded-xl border border-line bg-panel">
       <div className="flex flex-wrap items-center gap-x-3 gap-y-1 px-4 py-2.5">
         <span className={`rounded-md p-1 ${tool ? "bg-warn-soft text-warn" : "bg-accent-soft text-accent"}`}>
           <Icon name={tool ? "tool" : "model"} />
@@ -63,13 +63,38 @@ export function StepCard({ step, output }: { step: Step; output: string | null }
         {cutOff(step) !== null && <p className="text-warn">{cutOff(step)}</p>}
         <Removed safety={step.safety} />
         {step.error !== null && (
-          <p className="wrap-anywhere text-bad">
-            {words(failure(step.error.code))}: {inWords(step.error.message)}{" "}
-            <code className="text-xs text-muted">{step.error.code}</code>
-          </p>
+          <>
+            <p className="wrap-anywhere text-bad">
+              {words(failure(step.error.code))}: {inWords(step.error.message)}{" "}
+              <code className="text-xs text-muted">{step.error.code}</code>
+            </p>
+            <Outside words={step.error.outside} by={tool ? "server" : "provider"} />
+          </>
         )}
       </div>
     </li>
+  );
+}
+
+type OutsideWords = NonNullable<NonNullable<Step["error"]>["outside"]>;
+
+/** What a server or a provider itself said of a failure. */
+export function Outside({ words: said, by }: { words: OutsideWords | undefined; by: "server" | "provider" }) {
+  if (said === undefined || (said.status === null && said.text === null)) return null;
+  const status = said.status === null ? "" : ` (status ${said.status})`;
+  return (
+    <div className="rounded-lg bg-sunken px-3 py-2 text-sm">
+      <p className="text-muted">
+        {said.text === null
+          ? `The ${by} answered without words that can be shown${status}.`
+          : `The ${by} said${status}:`}
+      </p>
+      {said.text !== null && (
+        <q dir="auto" className="wrap-anywhere">
+          {said.text}
+        </q>
+      )}
+    </div>
   );
 }
 

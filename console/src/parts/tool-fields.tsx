@@ -1,7 +1,8 @@
 import type { ReactNode } from "react";
 import { Button, Card } from "../ui/basics.tsx";
 import { AreaField, TextField, Toggle } from "../ui/fields.tsx";
-import { type Draft, NO_SECRET_USE, NO_SERVER } from "./draft.ts";
+import { SelectField } from "../ui/select.tsx";
+import { type Draft, NO_SECRET_USE, NO_SERVER, type OnFailure } from "./draft.ts";
 import { McpFields } from "./mcp-fields.tsx";
 import { SecretChoice, SecretUseFields } from "./secret-use-fields.tsx";
 
@@ -46,7 +47,10 @@ export function ToolFields({ agent_id, draft, change }: Props) {
             servers={draft.mcp_servers}
             onServers={(mcp_servers) => change({ mcp_servers })}
           />
-          <CallsField tool="mcp" usual={20} value={draft.mcp_calls} onValue={(mcp_calls) => change({ mcp_calls })} />
+          <div className="grid gap-4 sm:grid-cols-2">
+            <CallsField tool="mcp" usual={20} value={draft.mcp_calls} onValue={(mcp_calls) => change({ mcp_calls })} />
+            <FailureField tool="mcp" value={draft.mcp_failure} onValue={(mcp_failure) => change({ mcp_failure })} />
+          </div>
         </Tool>
       </div>
     </Card>
@@ -97,6 +101,29 @@ function CallsField({ tool, usual, value, onValue }: CallsProps) {
   );
 }
 
+const ON_FAILURE = [
+  ["continue", "The run goes on"],
+  ["fail", "The run fails"],
+] as const;
+
+interface FailureProps {
+  tool: CallsProps["tool"];
+  value: OnFailure;
+  onValue: (value: OnFailure) => void;
+}
+function FailureField({ tool, value, onValue }: FailureProps) {
+  return (
+    <SelectField
+      label="If a call fails"
+      param={`tools_config.${tool}.on_tool_failure`}
+      value={value}
+      options={ON_FAILURE}
+      onValue={onValue}
+      hint="A run that goes on can end as succeeded with errors."
+    />
+  );
+}
+
 function FetchFields({ draft, change }: Omit<Props, "agent_id">) {
   return (
     <>
@@ -121,6 +148,11 @@ function FetchFields({ draft, change }: Omit<Props, "agent_id">) {
           usual={20}
           value={draft.fetch_calls}
           onValue={(fetch_calls) => change({ fetch_calls })}
+        />
+        <FailureField
+          tool="web_fetch"
+          value={draft.fetch_failure}
+          onValue={(fetch_failure) => change({ fetch_failure })}
         />
       </div>
       <Toggle
@@ -172,6 +204,11 @@ function WebhookFields({ draft, change }: Omit<Props, "agent_id">) {
           usual={5}
           value={draft.webhook_calls}
           onValue={(webhook_calls) => change({ webhook_calls })}
+        />
+        <FailureField
+          tool="send_webhook"
+          value={draft.webhook_failure}
+          onValue={(webhook_failure) => change({ webhook_failure })}
         />
       </div>
       <Toggle

@@ -1,6 +1,6 @@
 import { Link, type LinkProps } from "@tanstack/react-router";
 import { type ButtonHTMLAttributes, type ReactNode, useEffect, useRef } from "react";
-import { RUN_STATUSES, type RunStatus } from "../run-words.ts";
+import { RUN_STATUSES, type RunStatus, WITH_ERRORS } from "../run-words.ts";
 import { Icon, type IconName } from "./icons.tsx";
 
 /** Basic parts of every page. */
@@ -145,7 +145,9 @@ export function Badge({ tone = "neutral", children }: { tone?: Tone; children: R
 }
 
 /** The status of a run or a step: a step's statuses are among a run's. */
-export function Status({ status }: { status: RunStatus }) {
+/** The status of a run or of a step. */
+export function Status({ status, has_errors = false }: { status: RunStatus; has_errors?: boolean }) {
+  if (status === "succeeded" && has_errors) return <Badge tone="warn">{WITH_ERRORS}</Badge>;
   return (
     <Badge tone={RUN_STATUSES[status].tone}>
       {(status === "running" || status === "cancelling") && <Spinner className="size-3" />}
