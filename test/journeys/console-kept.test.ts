@@ -153,7 +153,7 @@ it("every conversation can be opened, and a list that failed to load is not show
   expect(await page.getByText("No conversations yet.").count()).toBe(0);
   await page.goto(site.service.url);
   await page.getByRole("alert").waitFor();
-  expect(await page.getByText("No failed runs.").count()).toBe(0);
+  expect(await page.getByText("No runs with errors.").count()).toBe(0);
 });
 
 it("an interrupted answer says so in plain words, and can be requested again", async () => {
