@@ -56,7 +56,7 @@ export async function createApp(config: Config, log: Log, passwords?: Passwords)
     probes: createProbesHttp({ log, metrics }, all_probes),
     listeningAt: address.listeningAt,
     async reload() {
-      services.reload();
+      services.reload().apply();
     },
     refuseReadiness() {
       stopping = true;

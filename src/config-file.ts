@@ -22,7 +22,7 @@ interface Problem {
  */
 export function parseConfigFile(text: string, path: string): FileSettings {
   const lines = new LineCounter();
-  const document = parseDocument(text, { lineCounter: lines, prettyErrors: false });
+  const document = parseDocument(text, { lineCounter: lines, prettyErrors: false, logLevel: "error" });
   const refuse = (offset: number, reason: string, others: readonly string[] = []): never => {
     throw new ConfigError("PURSER_CONFIG", placed(offset, reason), ACCEPTED, others);
   };
@@ -140,7 +140,7 @@ function modelContradictions(model: ModelSettings, path: readonly PropertyKey[],
 }
 
 /**
- * contract 4.2: output costs more than input, in each tier; and tiers are in ascending order. An embedding model has no
+ * contract 4.2: output costs no less than input, in each tier; and tiers are in ascending order. An embedding model has no
  * rate of output.
  */
 function rateContradictions(
@@ -154,9 +154,8 @@ function rateContradictions(
       if (output_rate_micro !== 0) problems.push({ path: [...at, "output_rate"], reason });
       return;
     }
-    const free = input_rate_micro === 0 && output_rate_micro === 0;
-    if (!free && output_rate_micro <= input_rate_micro) {
-      problems.push({ path: [...at, "output_rate"], reason: "must be above input_rate (or both 0)" });
+    if (output_rate_micro < input_rate_micro) {
+      problems.push({ path: [...at, "output_rate"], reason: "must not be below input_rate" });
     }
   };
   check(base, path);

@@ -27,9 +27,9 @@ import {
   parseWhole,
   read,
 } from "./config-values.ts";
-import { SHUTDOWN_SECONDS } from "./constants.ts";
+import { SHUTDOWN_SECONDS, TOKENS_PER_USD } from "./constants.ts";
 import { CATALOGUE, CatalogueError, extendedCatalogue, parseCatalogue } from "./models/catalogue.ts";
-import type { CatalogueEntry } from "./models/models.types.ts";
+import type { CatalogueEntry, ModelSettings } from "./models/models.types.ts";
 import { BUILT_IN_PROVIDERS, PROVIDER_KEYS } from "./models/providers.ts";
 import { isLoopback } from "./platform/address.ts";
 import type { Instant } from "./platform/db.ts";
@@ -204,7 +204,7 @@ export function readConfig(env: Env): Config {
     warnings: warningsOf(env, {
       ...address,
       admin_key,
-      providers: file.providers,
+      ...file,
       payments: paying.payments,
       is_drill,
     }),
@@ -242,7 +242,7 @@ export function metricsListeningError(
 
 function warningsOf(
   env: Env,
-  settings: Pick<Config, "admin_key" | "providers" | "payments" | "is_drill"> & ListeningAddress,
+  settings: Pick<Config, "admin_key" | "providers" | "models" | "margin" | "payments" | "is_drill"> & ListeningAddress,
 ): string[] {
   const { admin_key, providers, public_url } = settings;
   const hidden = providers.filter(({ api_key_env }) => api_key_env !== null && !env[api_key_env]);
@@ -270,7 +270,43 @@ function warningsOf(
       "PURSER_TRUSTED_PROXIES is not set, and PURSER_PUBLIC_URL shows that a proxy forwards the requests: all clients count as one address in the sign-in limits, so one of them can lock out the others. Set it to the proxy's CIDR, such as 127.0.0.1/32.",
     );
   }
+  if (settings.trusted_proxies.some((cidr) => cidr.endsWith("/0"))) {
+    warnings.push(
+      "PURSER_TRUSTED_PROXIES names every address as a proxy: any client can then pretend to have another address. Name your proxy's, such as 10.0.0.5/32.",
+    );
+  }
+  return [...warnings, ...priceWarnings(settings)];
+}
+
+/** Prices that work, and that an operator can hardly mean. */
+function priceWarnings({ models, margin }: Pick<Config, "models" | "margin">): string[] {
+  const warnings = models
+    .filter(isBelowCost)
+    .map(
+      ({ id }) => `The model ${id} is sold below its upstream price in PURSER_CONFIG: each of its calls loses money.`,
+    );
+  if (margin < 1) {
+    warnings.push(
+      `The margin in PURSER_CONFIG is ${margin}: the models of the catalogue are sold below their price. 1.2 adds 20%.`,
+    );
+  }
+  if (margin > 2) {
+    warnings.push(
+      `The margin in PURSER_CONFIG is ${margin}: the models of the catalogue cost ${margin} times the provider's price. It is a factor: 1.2 adds 20%.`,
+    );
+  }
   return warnings;
+}
+
+function isBelowCost({ upstream, routes, ...sold }: ModelSettings): boolean {
+  /** A rate in the unit of an upstream price: micro-dollars per million tokens. */
+  const priceOf = (rate_micro: number) => (rate_micro / TOKENS_PER_USD) * 1_000_000;
+  return [upstream, ...routes.map((route) => route.upstream)].some(
+    (cost) =>
+      cost !== null &&
+      (priceOf(sold.input_rate_micro) < cost.input_rate_micro ||
+        priceOf(sold.output_rate_micro) < cost.output_rate_micro),
+  );
 }
 
 type ListeningAddress = Pick<Config, "host" | "public_url" | "trusted_proxies">;

@@ -110,6 +110,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
     onEventsRead: metrics.paymentEventsRead,
   });
   const acts = createActs({ db, clock });
+  metrics.watchBackup(acts.lastBackupAgeMs);
   const operator_keys = await createOperatorKeys({ db, clock, acts, admin_key: config.admin_key });
   const sealed = createSealedStores(base, config.keep_responses_days);
   const { idempotency, response_items, responses } = sealed;

@@ -108,7 +108,8 @@ const MOVED_BY_RUNS: readonly string[] = ["last_run", "upcoming_runs", "consecut
 /** Throws 400 for a read-only field that differs from the record. */
 function refuseChanged(repeated: contract.RepeatedFields, record: contract.AgentRecord): void {
   for (const [name, value] of Object.entries(repeated)) {
-    if (MOVED_BY_RUNS.includes(name) || stableJson(value) === stableJson(record[name as keyof contract.AgentRecord])) continue;
+    if (MOVED_BY_RUNS.includes(name) || stableJson(value) === stableJson(record[name as keyof contract.AgentRecord]))
+      continue;
     throw errors.invalidValue(
       name,
       `${name} is read-only, and it is not the agent's present one. Leave it out, or read the agent again and send its value.`,

@@ -61,10 +61,21 @@ export function watchNames(env: Env): { watched: Env; unknown(): string[] } {
 
 function unknownNames(env: Env, names: ReadonlySet<string>): string[] {
   const known = [...names].filter((name) => name.startsWith("PURSER_"));
-  const unknown = Object.keys(env).filter((name) => /^PURSER_[A-Z]/.test(name) && !names.has(name));
+  // Images of other services take `NAME_FILE` for a setting in a file.
+  const settingInFile = (name: string) => {
+    const setting = name.replace(/_FILE$/, "");
+    return setting !== name && names.has(setting) ? setting : null;
+  };
+  const unknown = Object.keys(env).filter(
+    (name) => (/^PURSER_[A-Z]/.test(name) || settingInFile(name) !== null) && !names.has(name),
+  );
   return unknown
     .filter((name) => !isOfOthers(name, env[name]))
     .map((name) => {
+      const setting = settingInFile(name);
+      if (setting !== null) {
+        return `${name} has no effect: set ${setting} to the value itself, for example ${setting}="$(cat "$${name}")".`;
+      }
       const [near] = nearestNames(name, known);
       const advice = near === undefined ? `remove it; settings are ${known.join(", ")}` : `did you mean ${near}?`;
       return `${name}: this is no setting, so it has no effect: ${advice}`;

@@ -23,7 +23,7 @@ export interface OperatorOptions {
   billing: Billing;
   trial(): { days: number; tokens: number };
   /** Reads PURSER_CONFIG and the catalogue again. Throws a 400 with the reason, and then nothing has changed. */
-  reload(): { price_version: string | null; models: number; plans: number };
+  reload(): { changed: string[]; apply(): { price_version: string | null; models: number; plans: number } };
   trials: Pick<Trials, "take">;
   /** Erases a user in every module. */
   eraseUser(user_id: string, also: InSameTx<void>): Promise<void>;
@@ -231,10 +231,11 @@ function serviceRoutes(router: HttpRouter, options: OperatorOptions): void {
   router.openapi(contract.getAudit, async (c) => c.json(await ledger.audit(), 200));
   router.openapi(contract.reload, async (c) => {
     const { reason } = reasonIn(c.req.valid("json"));
+    const { changed, apply } = options.reload();
     const reloaded = await db.transaction(async (tx) => {
       // Written first: without its act, nothing is reloaded.
-      await acts.record(tx, actorOf(c), { what: "configuration.reload", target: SERVICE, reason });
-      return options.reload();
+      await acts.record(tx, actorOf(c), { what: "configuration.reload", target: SERVICE, after: { changed }, reason });
+      return apply();
     });
     return c.json(reloaded, 200);
   });

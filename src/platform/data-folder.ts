@@ -1,4 +1,4 @@
-import { accessSync, constants, readdirSync } from "node:fs";
+import { accessSync, constants, readdirSync, statfsSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 
 const { F_OK, R_OK, W_OK, X_OK } = constants;
@@ -20,6 +20,18 @@ export function deniedIn(data_dir: string): string | null {
   const inside = failureOf(() => checkFiles(join(data_dir, "database")));
   if (inside === null || inside.code === "ENOENT") return null;
   return explained(inside.path ?? data_dir, inside.code, `chown -R ${user} ${resolve(data_dir)}`);
+}
+
+/** The embedded database does not open with less: PostgreSQL writes WAL in segments of 16 MB. */
+const MIN_FREE_BYTES = 32 * 1024 * 1024;
+
+/** Returns one line that says what to do if the disk of `data_dir` has too little space to open a database, or null. */
+export function fullDiskOf(data_dir: string): string | null {
+  const folder = nearestFolder(data_dir);
+  const { bavail, bsize } = statfsSync(folder);
+  const free_bytes = bavail * bsize;
+  if (free_bytes >= MIN_FREE_BYTES) return null;
+  return `the disk of ${folder} is full (${Math.floor(free_bytes / 1024 / 1024)} MB free): free some space and start again`;
 }
 
 /** The folder itself, or the nearest one above it that exists and can be looked at. */

@@ -12,7 +12,7 @@ import { dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { Worker } from "node:worker_threads";
 import { monotonicMs } from "./clock.ts";
-import { deniedIn } from "./data-folder.ts";
+import { deniedIn, fullDiskOf } from "./data-folder.ts";
 import type { DatabaseState, Db, Statement } from "./db.ts";
 import type { Log } from "./log.ts";
 import { knownMigrations, migrate, readSchemaState } from "./migrate.ts";
@@ -64,9 +64,10 @@ export async function openEmbedded(options: EmbeddedOptions): Promise<Db> {
   try {
     return await openDirectory(options);
   } catch (error) {
-    // PGlite's own message for a file of another user is "undefined".
-    const denied = error instanceof EmbeddedInUseError ? null : deniedIn(dirname(options.directory));
-    throw denied === null ? error : new Error(`DATA_DIR: ${denied}`, { cause: error });
+    // PGlite's own message for a file of another user is "undefined", and for a full disk "Aborted()".
+    const folder = dirname(options.directory);
+    const reason = error instanceof EmbeddedInUseError ? null : (deniedIn(folder) ?? fullDiskOf(folder));
+    throw reason === null ? error : new Error(`DATA_DIR: ${reason}`, { cause: error });
   }
 }
 

@@ -25,6 +25,8 @@ export interface Metrics extends OperationMetrics {
   scheduledRunBegan(lateness_ms: number): void;
   /** Sets the function that reads the queue at each scrape of the metrics. */
   watchQueue(look: () => Promise<QueueFigures>): void;
+  /** Sets the function that reads the age of the last backup at each scrape; null: there is none. */
+  watchBackup(lookForAge: () => Promise<number | null>): void;
   runsInProgress(count: number): void;
   noticeTry(outcome: (typeof NOTICE_OUTCOMES)[number]): void;
   /** A try to send a mail; `link`: of a sign-up or a reset. */
@@ -108,6 +110,18 @@ export function createMetrics(known: KnownLabels = NO_LABELS): Metrics {
     runFinished: (status, error) => runs.inc(error === null ? { status } : { status, error }),
     ...queue,
     ...createOperationMetrics(registers, known),
+    watchBackup: (lookForAge) => {
+      new Gauge({
+        name: "purser_backup_age_seconds",
+        help: "Since the last backup that the service made; absent if it has made none",
+        registers,
+        async collect() {
+          const age_ms = await Promise.race([lookForAge(), delay(LOOK_MS, null, { ref: false })]).catch(() => null);
+          if (age_ms === null) this.remove();
+          else this.set(age_ms / 1000);
+        },
+      });
+    },
     runsInProgress: (count) => inProgress.set(count),
     noticeTry: (outcome) => notices.inc({ outcome }),
     mailTry: (kind, outcome) => mails.inc({ kind, outcome }),

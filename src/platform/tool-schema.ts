@@ -34,8 +34,11 @@ const LISTED = ["anyOf", "oneOf", "allOf", "prefixItems", "items"];
 const NAMED = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
 /** Keywords that no provider takes at the root. */
 const NOT_AT_ROOT = ["anyOf", "oneOf", "allOf", "not", "if", "then", "else", "enum", "const", "$ref"];
-/** A schema that refers to itself has no end. After this many schemas, the rest counts as free of rules. */
-const MAX_SCHEMAS = 10_000;
+/** A larger schema stays as it is: no provider takes it. */
+const MAX_SCHEMAS = 5000;
+/** A schema that refers to itself has no end. Beyond this many names and levels, the rest has no rules. */
+const MAX_NAMES = 20_000;
+const MAX_LEVELS = 64;
 /** After this many names and alternatives, the rest of a value keeps its names. */
 const MAX_CHECKS = 1_000_000;
 const MAX_NOTE_CHARS = 500;
@@ -50,6 +53,7 @@ export function adaptedSchema(
   given: Schema,
   { allowed, is_own = false }: { allowed: RegExp | null; is_own?: boolean },
 ): AdaptedSchema {
+  if (isHuge(given)) return { parameters: given, note: "", renaming: null };
   const { root, note } = is_own && isPlainObject(given) ? { root: given, note: "" } : withObjectRoot(given);
   const complete = mapped(root, withItems) as Schema;
   const names = allowed === null ? new Map<string, string>() : newNames(complete, allowed);
@@ -65,7 +69,7 @@ export function adaptedSchema(
 
 /** Whether calls with these arguments are objects, as models write them. */
 export function isObjectSchema(given: Schema): boolean {
-  return argumentsOf(given, { root: given, left: MAX_SCHEMAS }) !== null;
+  return argumentsOf(given, { root: given, left: MAX_NAMES }) !== null;
 }
 
 /** The text of a call's arguments after `change`. A text that is no JSON stays as it is. */
@@ -76,6 +80,27 @@ export function changedArguments(text: string, change: (value: unknown) => unkno
   } catch {
     return text;
   }
+}
+
+/** Whether a schema has too many schemas inside. Stops counting there. */
+function isHuge(root: Schema): boolean {
+  let left = MAX_SCHEMAS;
+  const count = (node: unknown): void => {
+    left -= 1;
+    if (left < 0 || !isJsonObject(node)) return;
+    for (const key of SINGLE) if (node[key] !== undefined) count(node[key]);
+    for (const key of LISTED) for (const each of listIn(node[key])) count(each);
+    for (const key of NAMED) {
+      const named = node[key];
+      if (!isJsonObject(named)) continue;
+      for (const name in named) {
+        if (left < 0) return;
+        count(named[name]);
+      }
+    }
+  };
+  count(root);
+  return left < 0;
 }
 
 /** The schemas in `node` and itself, each changed, the inner ones first. Without a change, the node itself. */
@@ -117,7 +142,7 @@ function withObjectRoot(given: Schema): { root: Schema; note: string } {
   if (isPlainObject(given)) {
     return { root: isJsonObject(given.properties) ? given : { ...given, properties: {} }, note: "" };
   }
-  const all = argumentsOf(given, { root: given, left: MAX_SCHEMAS });
+  const all = argumentsOf(given, { root: given, left: MAX_NAMES });
   if (all === null) return { root: given, note: "" };
   const kept = Object.entries(given).filter(([key]) => key !== "required" && !NOT_AT_ROOT.includes(key));
   const properties = [...all.properties].map(([name, schemas]) => [name, anyOf(schemas)]);
@@ -132,19 +157,21 @@ function withObjectRoot(given: Schema): { root: Schema; note: string } {
 }
 
 /** The arguments of an object that is valid against `node`, or more. Null: a valid value is no object. */
-function argumentsOf(node: unknown, search: { root: Schema; left: number }): Arguments | null {
+function argumentsOf(node: unknown, search: { root: Schema; left: number }, level = 0): Arguments | null {
   if (node === true) return { properties: new Map(), required: new Set() };
   if (!isJsonObject(node)) return null;
   if (node.type !== undefined && ![node.type].flat().includes("object")) return null;
   const all: Arguments = { properties: new Map(), required: new Set(textsIn(node.required)) };
   const own = isJsonObject(node.properties) ? node.properties : {};
   for (const [name, schema] of Object.entries(own)) all.properties.set(name, [schema]);
-  search.left -= 1;
-  if (search.left < 0) return all;
+  search.left -= 1 + all.properties.size + all.required.size;
+  if (search.left < 0 || level > MAX_LEVELS) return all;
+  const inside = (part: unknown) => argumentsOf(part, search, level + 1);
   const add = (part: Arguments | null, is_required: boolean) => {
     for (const [name, schemas] of part?.properties ?? []) {
+      search.left -= 1;
       // The node's own schema covers what an alternative says of the same argument.
-      if (Object.hasOwn(own, name)) continue;
+      if (search.left < 0 || Object.hasOwn(own, name)) continue;
       const known = all.properties.get(name);
       if (known === undefined) all.properties.set(name, [...schemas]);
       else known.push(...schemas);
@@ -152,20 +179,21 @@ function argumentsOf(node: unknown, search: { root: Schema; left: number }): Arg
     if (is_required) for (const name of part?.required ?? []) all.required.add(name);
   };
   if (typeof node.$ref === "string") {
-    const target = argumentsOf(referred(node.$ref, search.root), search);
+    const target = inside(referred(node.$ref, search.root));
     if (target === null) return null;
     add(target, true);
   }
-  for (const part of listIn(node.allOf)) add(argumentsOf(part, search), true);
+  for (const part of listIn(node.allOf)) add(inside(part), true);
   for (const list of [listIn(node.anyOf), listIn(node.oneOf)]) {
-    const parts = list.flatMap((part) => argumentsOf(part, search) ?? []);
+    const parts = list.flatMap((part) => inside(part) ?? []);
     if (list.length > 0 && parts.length === 0) return null;
     for (const part of parts) add(part, false);
     for (const name of parts[0]?.required ?? []) {
-      if (parts.every(({ required }) => required.has(name))) all.required.add(name);
+      search.left -= parts.length;
+      if (search.left >= 0 && parts.every(({ required }) => required.has(name))) all.required.add(name);
     }
   }
-  for (const part of [node.then, node.else]) if (part !== undefined) add(argumentsOf(part, search), false);
+  for (const part of [node.then, node.else]) if (part !== undefined) add(inside(part), false);
   return all;
 }
 
@@ -174,7 +202,7 @@ function noteOf(given: Schema, common: ReadonlySet<string>): string {
   const lists = [listIn(given.anyOf), listIn(given.oneOf)].filter((list) => list.length > 1);
   const notes = lists.map((list) => {
     const groups = list.flatMap((part) => {
-      const all = argumentsOf(part, { root: given, left: MAX_SCHEMAS / list.length });
+      const all = argumentsOf(part, { root: given, left: MAX_NAMES / list.length });
       if (all === null) return [];
       const needed = [...all.required].filter((name) => !common.has(name));
       const names = needed.length > 0 ? needed : [...all.properties.keys()].filter((name) => !common.has(name));
@@ -219,6 +247,7 @@ function newNames(root: Schema, allowed: RegExp): Map<string, string> {
     while (taken.has(numbered())) nth += 1;
     const unique = numbered();
     used.set(base, nth + 1);
+    taken.add(unique);
     names.set(name, unique);
   }
   return names;

@@ -9,6 +9,7 @@ import { createBackups } from "../../src/backup/backup.service.ts";
 import { createSystemClock } from "../../src/platform/clock.ts";
 import { createLog } from "../../src/platform/log.ts";
 import { newDatabaseFolder } from "../support/folder.ts";
+import { metricsOf } from "../support/metrics.ts";
 import { waitingForLocks } from "../support/postgres-server.ts";
 import { ADMIN_KEY, type Service, startService } from "../support/service.ts";
 
@@ -27,6 +28,12 @@ const backUp = (key: string, headers: Record<string, string> = {}) =>
   });
 const acts = async () => (await service.admin.get("/api/v1/admin/acts?what=backup.create")).body.acts;
 
+it("the age of the last backup is a metric, absent before the first one", async () => {
+  expect(await metricsOf(service.url)).not.toMatch(/^purser_backup_age_seconds/m);
+  await (await backUp(ADMIN_KEY)).arrayBuffer();
+  expect(await metricsOf(service.url)).toMatch(/^purser_backup_age_seconds \d+(\.\d+)?$/m);
+});
+
 it("a backup needs the role admin, runs one at a time, and is in the log once", async () => {
   await service.newUser();
   const support = await service.admin.post("/api/v1/admin/keys", { name: "desk", role: "support" });
@@ -38,7 +45,10 @@ it("a backup needs the role admin, runs one at a time, and is in the log once", 
   const text = gunzipSync(file).toString().trim().split("\n");
   expect(JSON.parse(text[0] ?? "")).toMatchObject({ purser_backup: 1, tables: expect.any(Array) });
   expect(JSON.parse(text.at(-1) ?? "")).toMatchObject({ end: { users: { rows: 1 } } });
-  expect(await acts()).toMatchObject([{ who: { name: "PURSER_ADMIN_KEY" }, target: { type: "service" } }]);
+  expect(await acts()).toHaveLength(2);
+  expect(await acts()).toMatchObject(
+    new Array(2).fill({ who: { name: "PURSER_ADMIN_KEY" }, target: { type: "service" } }),
+  );
 });
 
 it("a backup and a user's export are never stored for an Idempotency-Key, in memory or in the database", async () => {

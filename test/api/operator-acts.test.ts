@@ -31,7 +31,12 @@ it("every act of an operator is in the log once, with operator, action, target, 
   await ask("POST", `${user}/subscription`, { plan_id: "starter" });
   await ask("POST", "/api/v1/admin/reload");
   const [reload, subscribed, changed, resumed, suspended, granted, created] = await acts("?limit=7");
-  expect(reload).toMatchObject({ what: "configuration.reload", user_id: null, user_email: null });
+  expect(reload).toMatchObject({
+    what: "configuration.reload",
+    after: { changed: [] },
+    user_id: null,
+    user_email: null,
+  });
   // the address as it is now, also in acts from before its change
   for (const act of [subscribed, changed, resumed, suspended, granted, created])
     expect(act).toMatchObject({ user_id, user_email: "corrected@example.com" });

@@ -56,6 +56,16 @@ describe("a reload", () => {
     expect((await user.get("/api/v1/models")).headers.get("ratelimit-limit")).toBe("777777");
     expect((await (await service.newUser()).get("/api/v1/users/me")).body.token_balance).toBe(33);
     await expectCleanAudit(service);
+    const [act] = (await service.admin.get("/api/v1/admin/acts?what=configuration.reload")).body.acts;
+    expect(act.after.changed).toEqual([
+      ...["models.lab/a", "models.lab/b", "plans.starter", "plans.professional"],
+      ...["plans.pro", "plans.enterprise", "plans.tiny"],
+      ...["trial", "limits"],
+    ]);
+    // The next one names only what differs from this one.
+    await reload({ plans: [plan], limits, trial: { days: 3, tokens: 33 } });
+    const [next] = (await service.admin.get("/api/v1/admin/acts?what=configuration.reload")).body.acts;
+    expect(next.after.changed).toEqual(["models.lab/a", "models.lab/b"]);
   });
 
   it("does not change the prices of running calls, and their charge names the old price list", async () => {

@@ -119,3 +119,14 @@ test.skipIf(probe === null || kind !== "embedded")(
     disk.remove();
   },
 );
+
+test.skipIf(probe === null || kind !== "embedded")("a start on a full disk says so", async () => {
+  const disk = mountSmall(150);
+  if (disk === null) throw new Error("no file system");
+  const { env } = await startOnDisk(disk.folder);
+  disk.fill(0);
+  const { code, stdout, stderr } = await startProcess(env).ended;
+  expect(code).not.toBe(0);
+  expect(`${stdout}${stderr}`).toContain(`DATA_DIR: the disk of ${disk.folder} is full (0 MB free): free some space`);
+  disk.remove();
+});

@@ -81,6 +81,7 @@ test.each([
   ["0.333333", "1.000001", 333_333, 1_000_001],
   ["0", "0", 0, 0],
   ["0", "0.000001", 0, 1],
+  ["0.25", "0.25", 250_000, 250_000],
   ["123456.654321", "999999.999999", 123_456_654_321, 999_999_999_999],
   ["1e-6", "1", 1, 1_000_000],
 ])("rates %s and %s are exact in millionths", (input_rate, output_rate, input_micro, output_micro) => {
@@ -144,7 +145,7 @@ describe("a bad model is rejected with its line and the reason", () => {
     [{ input_rate: "'0.25'" }, "models[0].input_rate must be a number"],
     [{ input_rate: ".inf" }, "models[0].input_rate must be a number"],
     [{ input_rate: "1000001", output_rate: "1000002" }, "models[0].input_rate must be at most 1000000"],
-    [{ output_rate: "0.25" }, "purser.yaml:8: models[0].output_rate must be above input_rate (or both 0)"],
+    [{ output_rate: "0.249999" }, "purser.yaml:8: models[0].output_rate must not be below input_rate"],
     [{ input_rate: null }, "purser.yaml:4: models[0].input_rate is missing"],
     [{ temperature: "1" }, "purser.yaml:11: models[0].temperature is an unknown key (known: id, kind, provider,"],
     [{ supports: "{ video: true }" }, "purser.yaml:11: models[0].supports.video is an unknown key"],
@@ -294,7 +295,7 @@ describe("prices by class", () => {
     [{ cache_write_rate: "-1" }, "models[0].cache_write_rate must not be negative"],
     [
       { tiers: "[{ above_input_tokens: 9, input_rate: 2 }]" },
-      "models[0].tiers[0].output_rate must be above input_rate",
+      "models[0].tiers[0].output_rate must not be below input_rate",
     ],
     [{ tiers: "[{ above_input_tokens: 0 }]" }, "models[0].tiers[0].above_input_tokens must be at least 1"],
     [
@@ -310,7 +311,7 @@ describe("prices by class", () => {
       { prices: "[{ valid_from: 2027-01-01, valid_until: 2026-01-01, input_rate: 1, output_rate: 2 }]" },
       "models[0].prices[0].valid_until must be after valid_from",
     ],
-    [{ prices: "[{ input_rate: 2, output_rate: 1 }]" }, "models[0].prices[0].output_rate must be above input_rate"],
+    [{ prices: "[{ input_rate: 2, output_rate: 1 }]" }, "models[0].prices[0].output_rate must not be below input_rate"],
     [{ upstream_usd_per_million: "{ input: -1, output: 1 }" }, "models[0].upstream_usd_per_million.input must not be"],
     [{ upstream_usd_per_million: "{ input: 1 }" }, "models[0].upstream_usd_per_million.output is missing"],
   ])("%j is rejected: %s", (changes, reason) => {

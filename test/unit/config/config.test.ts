@@ -265,8 +265,36 @@ test.each([
     { PURSER_PUBLIC_URL: "http://purser.example" },
     /^PURSER_TRUSTED_PROXIES/,
   ],
+  [
+    "clients that may all name themselves another address",
+    { ...PUBLIC, PURSER_TRUSTED_PROXIES: "0.0.0.0/0" },
+    /^PURSER_TRUSTED_PROXIES names every address/,
+  ],
 ])("warns of %s", (_, env, warning) => {
   expect(readConfig(env).warnings).toEqual([expect.stringMatching(warning)]);
+});
+
+const SOLD_MODEL =
+  "{ id: lab/a, provider: lab, provider_model: a, name: A, context_window: 9000, max_output_tokens: 900,";
+const LAB = "providers: [{ name: lab, kind: openai-compatible, base_url: 'http://127.0.0.1:9/v1' }]\n";
+
+test.each([
+  ["margin: 0.2", [/^The margin in PURSER_CONFIG is 0.2: .* sold below their price/]],
+  ["margin: 20", [/^The margin in PURSER_CONFIG is 20: .* It is a factor: 1.2 adds 20%/]],
+  ["margin: 1", []],
+  ["margin: 2", []],
+  [
+    `models: [${SOLD_MODEL} input_rate: 1, output_rate: 2, upstream_usd_per_million: { input: 1.61, output: 2 } }]`,
+    [/^The model lab\/a is sold below its upstream price/],
+  ],
+  [
+    `models: [${SOLD_MODEL} input_rate: 1, output_rate: 2, upstream_usd_per_million: { input: 1.6, output: 3.2 } }]`,
+    [],
+  ],
+])("prices that lose money, or that only a mistake explains, are a warning: %s", (prices, warnings) => {
+  const path = join(directory, "prices.yaml");
+  writeFileSync(path, `${LAB}${prices}\n`);
+  expect(readConfig({ PURSER_CONFIG: path }).warnings).toEqual(warnings.map((each) => expect.stringMatching(each)));
 });
 
 test.each([
