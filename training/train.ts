@@ -12,7 +12,7 @@ import { bagOf, learn } from "./learn.ts";
 
 /**
  * The threshold, in logits: about 0.4% of ordinary pages are above it. It was chosen on pages that are neither trained on
- * nor part of the test (docs/decisions/2026-11-23-detector.md).
+ * nor part of the test (docs/history/2026-11-23-detector.md).
  */
 const THRESHOLD = 1;
 

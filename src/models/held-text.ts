@@ -4,7 +4,7 @@ import { isSmallJson } from "../platform/json.ts";
 /**
  * The hold for a text: more tokens than the measured tokenizers make of it, by script and kind of text, in one pass. A
  * tokenizer itself would be slow, and each family of models has its own. The measurements are in
- * docs/decisions/2026-11-28-holds-by-script.md.
+ * docs/history/2026-11-28-holds-by-script.md.
  */
 
 /** Costs are in eighths of a token. */
