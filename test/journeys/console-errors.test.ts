@@ -68,7 +68,7 @@ it("errors about secrets are in the console's words, without names of the API", 
 
   await person("DELETE", `/secrets/${secret.id}`);
   await page.goto(`${site.service.url}/agents/${id}/edit`);
-  await page.getByLabel("Description").fill("changed");
+  await page.getByRole("group", { name: "Secret" }).getByLabel("Paths", { exact: true }).fill("/v1");
   await page.getByRole("button", { name: "Save agent" }).click();
   await page.getByRole("alert").getByText("Secret: You have no secret named PORT.", { exact: true }).waitFor();
   expect(await labelOfFocus()).toContain("This secret does not exist: create a secret.");

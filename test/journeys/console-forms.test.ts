@@ -150,6 +150,8 @@ it("a field's error is shown at the field, which gets the focus", async () => {
   const use = page.getByRole("group", { name: "Secret" });
   await shows(page, "This secret does not exist");
   const save = page.getByRole("button", { name: "Save agent" });
+  // A save sends, and checks, only what was changed.
+  await use.getByLabel("Paths", { exact: true }).fill("/v1");
   /** Each field with a wrong value, its error, and a right value. */
   const mistakes = [
     ["Secret", null, /GONE/, "STAYS"],
@@ -249,8 +251,10 @@ it("the operator can find, create, grant tokens to, suspend and erase users, mov
   const grace = service.as(key);
 
   await page.getByRole("searchbox", { name: "Find users" }).fill("GRACE@");
-  await page.getByRole("row", { name: /user1@example.com/ }).waitFor({ state: "detached" });
-  const row = page.getByRole("row", { name: /grace@example.com/ });
+  // The log of acts below names the users too.
+  const users = page.getByRole("table").first();
+  await users.getByRole("row", { name: /user1@example.com/ }).waitFor({ state: "detached" });
+  const row = users.getByRole("row", { name: /grace@example.com/ });
   const act = async (act: string) => {
     await row.getByRole("button").click();
     await page.getByRole("menuitem", { name: act }).click();

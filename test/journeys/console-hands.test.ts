@@ -1,7 +1,7 @@
 import type { BrowserContext, BrowserContextOptions, Locator, Page } from "playwright-core";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { shows } from "../support/chromium.ts";
-import { asPerson, PASSWORD, signUp, useConsole } from "../support/console.ts";
+import { asPerson, choose, PASSWORD, signUp, useConsole } from "../support/console.ts";
 import { ADMIN_KEY } from "../support/service.ts";
 import { completion, delta, event } from "../support/upstream.ts";
 
@@ -258,6 +258,7 @@ it("a form shows its limits before it is sent: a key without rights, a top-up ab
   expect(await page.getByRole("button", { name: "Rotate Former" }).count()).toBe(0);
   await page.getByRole("button", { name: "New key" }).click();
   await page.getByLabel("Name").fill("Powerless");
+  await choose(page.getByRole("dialog").getByRole("combobox", { name: "Rights" }), "My own choice");
   for (const area of await page.getByRole("dialog").getByRole("combobox").all()) {
     if ((await area.getAttribute("aria-label")) === null) continue;
     await area.click();
