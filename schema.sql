@@ -109,8 +109,8 @@ create table api_key (
   limits jsonb
 );
 alter table api_key add constraint api_key_budget_interval_check CHECK ((budget_interval = ANY (ARRAY['day'::text, 'week'::text, 'month'::text])));
-alter table api_key add constraint api_key_budget_interval_check1 CHECK (((budget_interval IS NULL) OR (budget_tokens IS NOT NULL)));
 alter table api_key add constraint api_key_budget_tokens_check CHECK ((budget_tokens >= 0));
+alter table api_key add constraint api_key_check CHECK (((budget_interval IS NULL) OR (budget_tokens IS NOT NULL)));
 alter table api_key add constraint api_key_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id);
 alter table api_key add constraint api_key_pkey PRIMARY KEY (id);
 alter table api_key add constraint api_key_key_hash_key UNIQUE (key_hash);
@@ -696,7 +696,7 @@ create table run (
 ) with (fillfactor=70);
 alter table run add constraint run_check CHECK (((scheduled_for IS NOT NULL) = (trigger = 'schedule'::text)));
 alter table run add constraint run_check1 CHECK (((finished_at IS NOT NULL) = (status = ANY (ARRAY['succeeded'::text, 'failed'::text, 'cancelled'::text]))));
-alter table run add constraint run_check3 CHECK (((status <> ALL (ARRAY['running'::text, 'cancelling'::text])) OR ((worker_id IS NOT NULL) AND (lease_until IS NOT NULL))));
+alter table run add constraint run_check2 CHECK (((status <> ALL (ARRAY['running'::text, 'cancelling'::text])) OR ((worker_id IS NOT NULL) AND (lease_until IS NOT NULL))));
 alter table run add constraint run_error_check CHECK (
 CASE
     WHEN (error IS NULL) THEN (status <> 'failed'::text)
@@ -931,12 +931,6 @@ alter table thread_turn add constraint thread_turn_user_id_thread_uid_fkey FOREI
 alter table thread_turn add constraint thread_turn_pkey PRIMARY KEY (user_id, thread_uid, turn);
 alter table thread_turn add constraint thread_turn_user_id_run_id_key UNIQUE (user_id, run_id);
 
-create table trial_backlog (
-  user_id uuid not null
-);
-alter table trial_backlog add constraint trial_backlog_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id);
-alter table trial_backlog add constraint trial_backlog_pkey PRIMARY KEY (user_id);
-
 create table trial_mailbox (
   hash bytea not null
 );
@@ -1086,7 +1080,6 @@ CREATE TRIGGER endpoint_of_erased BEFORE INSERT ON public.webhook_endpoint FOR E
 -- function ledger_adjust_up(of_user uuid, bucket_id uuid, amount bigint, of_reason text, instant timestamp with time zone, expires timestamp with time zone) returns void
 -- function ledger_agent_use(of_user uuid, of_agent uuid, from_day date, charges usage_event[], holds hold[], ended uuid[], OUT spent bigint, OUT held bigint) returns record
 -- function ledger_amend(rest usage_event) returns void
--- function ledger_apply_batch(operations json, instant timestamp with time zone, hold_seconds integer, verdicts jsonb) returns json
 -- function ledger_apply_batch(operations json, user_ids uuid[], instant timestamp with time zone, hold_seconds integer, verdicts jsonb) returns json
 -- function ledger_balance_crossings(of_user uuid, seq bigint, of_hold uuid, told integer, reached integer, granted bigint, posted bigint) returns crossing[]
 -- function ledger_charge_crossings(of_user uuid, seq bigint, of_kind text, of_hold uuid, before bigint, after bigint, whole bigint, detail jsonb) returns crossing[]

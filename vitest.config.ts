@@ -22,11 +22,11 @@ const onEmbedded = [
 ];
 const notOnEmbedded = [
   "test/journeys/{check,logs,notices-crash,run-lost,user-commands}.test.ts",
-  "test/journeys/{drain,keys-across-nodes,killed-reasoning,revoked-streams,upgrade,vault-keys}.test.ts",
+  "test/journeys/{drain,keys-across-nodes,killed-reasoning,revoked-streams,vault-keys}.test.ts",
   "test/properties/{ledger-reading,oauth-tokens,pricing-end-to-end,run-transitions}.test.ts",
   "test/properties/{unusable-servers,vault-key-service,vault-opening}.test.ts",
   "test/properties/{archive-alongside,ledger-archive,lost-answers,pruning,vault-rotation,waiting-schedules}.test.ts",
-  // It uses both storages by itself.
+  // Nodes beside each other.
   "test/journeys/migrations.test.ts",
 ];
 /** Examples for a newcomer's machine, attacks on one process, and the move away: on embedded storage only. */

@@ -8,8 +8,8 @@ import { runSql, startPostgres } from "../test/support/postgres-server.ts";
 import { mountSmall, type SmallDisk } from "../test/support/small-disk.ts";
 import { startSlowUpstream } from "./crash/upstream.ts";
 import { missingProgram, startCluster } from "./outages/cluster.ts";
+import { makeNextVersion } from "./outages/next-version.ts";
 import { type Day, type Nodes, type Phase, printPhases, startDay } from "./outages/phases.ts";
-import { unpackBaseline } from "./outages/previous-version.ts";
 import { openGate, type Supervised, supervise } from "./outages/supervisor.ts";
 import { configure, createFolderPlace, type Place, startService } from "./support/service.ts";
 import { seededRandom } from "./support/statistics.ts";
@@ -75,32 +75,33 @@ async function fillAndFree(day: Day, disk: SmallDisk): Promise<void> {
 
 /** Two nodes on one server: an upgrade, a killed node, a wrong clock, the database away. */
 async function onPostgres(model_url: string): Promise<Phase[]> {
-  const previous = unpackBaseline();
+  const next = makeNextVersion();
   const server = await startPostgres();
   await runSql(server.url("postgres"), "create database purser");
   const gate = await openGate(Number(new URL(server.url("purser")).port));
   const place = prepared(createFolderPlace(`postgres://purser@127.0.0.1:${gate.port}/purser`), model_url);
   const nodes: Nodes = new Map();
   const started: Supervised[] = [];
-  const old = () => startService(place, { main: previous.main });
-  const present = () => startService(place);
+  const before = () => startService(place);
+  const present = (env: Record<string, string> = {}) =>
+    startService({ ...place, env: { ...place.env, ...env } }, { main: next.main });
   try {
-    const one = await supervise(nodes, "one", old);
+    const one = await supervise(nodes, "one", before);
     started.push(one);
-    const two = await supervise(nodes, "two", old);
+    const two = await supervise(nodes, "two", before);
     started.push(two);
     const day = await startDay(nodes, { ...LOAD, random });
-    await day.phase("rolling upgrade from the previous version's database", async () => {
+    await day.phase("rolling upgrade to a version with one more migration", async () => {
       await day.load.untilAnswered(30);
-      await one.replace(present);
+      await one.replace(() => present());
       await day.load.untilAnswered(30);
-      await two.replace(present);
+      await two.replace(() => present());
     });
     await day.phase("a node is killed", async () => {
       await day.load.untilAnswered(10);
       await two.kill();
     });
-    await day.phase("a node's clock is an hour ahead", () => wrongClock(place, { nodes, two, present }));
+    await day.phase("a node's clock is an hour ahead", () => wrongClock(nodes, two, present));
     await day.phase("the database is away for a minute", async () => {
       await day.load.untilAnswered(10);
       await gate.close();
@@ -114,7 +115,7 @@ async function onPostgres(model_url: string): Promise<Phase[]> {
     await gate.close();
     await server.stop();
     await place.drop();
-    previous.remove();
+    next.remove();
   }
 }
 
@@ -146,8 +147,9 @@ async function onFullDisk(model_url: string): Promise<Phase[]> {
 
 /** The node says that it is not ready, so a load balancer sends it nothing. */
 async function wrongClock(
-  place: Place,
-  { nodes, two, present }: { nodes: Nodes; two: Supervised; present: () => ReturnType<typeof startService> },
+  nodes: Nodes,
+  two: Supervised,
+  present: (env?: Record<string, string>) => ReturnType<typeof startService>,
 ): Promise<void> {
   const fake = {
     LD_PRELOAD: FAKETIME,
@@ -155,14 +157,14 @@ async function wrongClock(
     FAKETIME_DONT_FAKE_MONOTONIC: "1",
     DONT_FAKE_MONOTONIC: "1",
   };
-  await two.replace(() => startService({ ...place, env: { ...place.env, ...fake } }));
+  await two.replace(() => present(fake));
   const node = nodes.get("two");
   nodes.delete("two");
   const ready = await fetch(`${node?.url}/readyz`);
   const text = await ready.text();
   if (ready.status !== 503 || !text.includes("clock_skew")) throw new Error(`/readyz: ${ready.status} ${text}`);
   await setTimeout(5_000);
-  await two.replace(present);
+  await two.replace(() => present());
 }
 
 /** Embedded storage: the process is killed, and its disk is full. */

@@ -8,6 +8,10 @@ create table users (
   created_at timestamptz(3) not null,
   suspended_at timestamptz(3),
   erased_at timestamptz(3),
+  -- {requests_per_minute, tokens_per_minute, concurrent_runs, allowed_models} that the operator has set; null: none
+  limits jsonb,
+  -- the first two characters of the user's API keys and sessions; null: the user has none yet
+  routing_bucket text,
   check ((email is null) = (erased_at is not null))
 );
 
@@ -28,7 +32,14 @@ create table api_key (
   created_at timestamptz(3) not null,
   expires_at timestamptz(3),
   last_used_at timestamptz(3),
-  revoked_at timestamptz(3)
+  revoked_at timestamptz(3),
+  -- null: the budget is for the whole life of the key; otherwise it starts again with each interval (UTC, weeks from Monday)
+  budget_interval text check (budget_interval in ('day', 'week', 'month')),
+  -- ids of models; null: all
+  allowed_models jsonb,
+  -- {requests_per_minute, tokens_per_minute, concurrent_runs}, each null for none; null: no limits
+  limits jsonb,
+  check (budget_interval is null or budget_tokens is not null)
 );
 create index api_key_by_user on api_key (user_id, id);
 
@@ -37,7 +48,9 @@ create table password (
   user_id uuid primary key references users (id),
   -- scrypt$N$r$p$salt$hash
   hash text not null,
-  changed_at timestamptz(3) not null
+  changed_at timestamptz(3) not null,
+  -- the address whose mailed link set the password; notices are mailed only to an address that is proved in this way
+  proven_email text
 );
 
 -- Signed-in browsers.
@@ -74,8 +87,20 @@ create table trial_mailbox (
   hash bytea primary key
 );
 
--- Users whose trial is older than trial_mailbox. SQL has no key, so the first start hashes their addresses and empties this
--- table. A new database has none.
-create table trial_backlog (
-  user_id uuid primary key references users (id)
+-- Mails of sign-ups and password resets that the mail server has not taken yet. A node that dies loses none of them.
+create table mail (
+  id uuid primary key,
+  -- Null: the address has no account yet.
+  user_id uuid,
+  -- In lower case, so that an erasure finds it.
+  email text not null,
+  -- Subject, text and link, sealed: the link sets a password.
+  sealed bytea not null,
+  attempts integer not null default 0,
+  queued_at timestamptz(3) not null default clock_timestamp(),
+  next_attempt_at timestamptz(3) not null default clock_timestamp(),
+  -- The link is worthless from then on.
+  give_up_at timestamptz(3) not null
 );
+create index mail_due on mail (next_attempt_at);
+create index mail_by_email on mail (email);

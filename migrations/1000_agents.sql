@@ -29,9 +29,13 @@ create table agent (
   updated_at timestamptz(3) not null,
   -- A deleted agent keeps its row, because runs and ledger entries refer to it.
   deleted_at timestamptz(3),
-  -- The API key that enabled the schedule: its runs count against the key's budget and stop with the key. Null: the console
-  -- enabled it, or a release that did not record the key.
+  -- The API key that enabled the schedule: its runs count against the key's budget and stop with the key. Null: a session.
   schedule_api_key_id uuid,
+  -- how its model is called; null: the model's default
+  model_settings jsonb not null
+    default '{"temperature": null, "top_p": null, "reasoning_effort": null, "max_output_tokens": null}',
+  -- whether the agent, called as a model, offers the caller's tools to its model beside its own
+  client_tools text not null default 'ignore' check (client_tools in ('ignore', 'pass')),
   primary key (user_id, id),
   check (model_id is not null or auto_route),
   check (not schedule_enabled or (run_prompt is not null and schedule_interval is not null and schedule_time is not null)),

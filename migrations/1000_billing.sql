@@ -80,6 +80,10 @@ create table payment (
   -- the bill that was paid instead of the order
   mismatch_cents bigint check (mismatch_cents >= 0),
   mismatch_currency text,
+  -- ordered by an automatic top-up
+  automatic boolean not null default false,
+  -- An upgrade that was ordered after a cancellation undoes it once it is paid. A later cancellation sets this to false.
+  undoes_cancellation boolean not null default false,
   primary key (user_id, id),
   check ((purpose = 'top_up') = (subscription_id is null)),
   check ((purpose = 'period') = (period_start is not null)),
@@ -88,7 +92,9 @@ create table payment (
   constraint payment_mismatch_check check (
     (status = 'mismatch') = (mismatch_cents is not null) and (mismatch_cents is null) = (mismatch_currency is null)
       and (status <> 'mismatch' or (bucket_id is null and purpose <> 'overage'))
-  )
+  ),
+  constraint payment_automatic_check check (not automatic or purpose = 'top_up'),
+  constraint payment_undoes_cancellation_check check (not undoes_cancellation or purpose = 'upgrade')
 );
 create unique index payment_by_id on payment (id);
 create unique index payment_by_reference on payment (provider, reference) where reference is not null;
@@ -97,6 +103,13 @@ create index payment_of_user on payment (user_id, purpose, id);
 create index payment_invoices on payment (id) where purpose = 'overage';
 create index payment_mismatched on payment (id) where status = 'mismatch';
 create index payment_to_send on payment (send_at) where send_at is not null;
+-- at most one at a time
+create unique index payment_automatic_pending on payment (user_id, provider) where automatic and status = 'pending';
+create index payment_automatic on payment (user_id, created_at) where automatic;
+-- The operator lists the purchases and invoices of a month.
+create index payment_created on payment (created_at);
+-- A user's unpaid orders of the last day are counted when another is made.
+create index payment_unpaid on payment (user_id, created_at) where status in ('pending', 'failed');
 
 -- Disputes of payments. The tokens of an open or lost one are taken back.
 create table payment_dispute (
@@ -122,3 +135,35 @@ create table payment_event (
   primary key (provider, event_id)
 );
 create index payment_event_waiting on payment_event (provider, reference) where outcome = 'waiting';
+
+-- The settings of each user's automatic top-ups.
+create table auto_topup (
+  user_id uuid primary key,
+  enabled boolean not null,
+  threshold_tokens bigint not null check (threshold_tokens > 0),
+  amount_cents bigint not null check (amount_cents > 0),
+  monthly_cap_cents bigint not null check (monthly_cap_cents >= amount_cents),
+  -- null: not paused
+  paused_reason text check (paused_reason in ('payment_declined', 'payment_mismatch', 'payment_returned')),
+  paused_at timestamptz(3),
+  check ((paused_reason is null) = (paused_at is null))
+);
+create index auto_topup_at_work on auto_topup (user_id) where enabled and paused_reason is null;
+
+-- How far a provider's list of events has been read, for events that its webhook did not deliver. All times are real time.
+create table payment_event_reading (
+  provider text primary key check (provider in ('operator', 'sandbox', 'stripe')),
+  -- every event created before it was read
+  read_from timestamptz(3) not null,
+  -- the end of the window that is being read, newest event first; null: the next one has not begun
+  read_to timestamptz(3),
+  -- the event at which the reading of the window continues
+  after_event text,
+  -- the oldest event of the window that failed: the next window begins with it
+  retry_from timestamptz(3),
+  -- readings in a row that failed, for the backoff
+  failures integer not null default 0,
+  -- also the lease of the node that reads
+  next_read_at timestamptz not null,
+  check (read_to is not null or (after_event is null and retry_from is null))
+);

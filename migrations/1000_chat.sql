@@ -18,6 +18,8 @@ create table thread (
   check ((last_turn = 0) = (last_run_id is null))
 );
 create index thread_of_agent on thread (user_id, agent_id, uid desc);
+-- Empty threads of a user are counted when one is created. Threads with turns are many, and are not read for that.
+create index thread_empty on thread (user_id) where last_turn = 0;
 
 -- A turn belongs to its thread if its run has succeeded, so the end of a run writes nothing here. Only the last turn can be
 -- open or failed; the next turn replaces it.

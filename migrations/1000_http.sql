@@ -12,6 +12,10 @@ create table idempotency_key (
   created_at timestamptz not null,
   -- real time: afterwards another request may take over from a node that died
   locked_until timestamptz not null,
+  -- whether the request cost nothing; such answers have a limit per user
+  cost_nothing boolean not null default true,
   primary key (user_id, key)
 );
 create index idempotency_key_by_age on idempotency_key (created_at);
+-- The stored answers of a user whose requests cost nothing are counted when another one is stored.
+create index idempotency_free on idempotency_key (user_id) where cost_nothing;

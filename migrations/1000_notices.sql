@@ -23,11 +23,15 @@ create table notice (
   dedupe_key text not null,
   data jsonb not null,
   created_at timestamptz(3) not null,
+  -- when it was mailed; it outlives its endpoint, so that the limit of mails a day cannot be avoided
+  mailed_at timestamptz(3),
   primary key (user_id, id),
   unique (user_id, event, dedupe_key)
 );
 create index notice_by_event on notice (user_id, event, id);
 create index notice_by_age on notice (created_at);
+-- A user's mails of a day are counted before another is sent.
+create index notice_mailed on notice (user_id, mailed_at) where mailed_at is not null;
 
 -- One notice to one endpoint that subscribed to the event when the notice was written.
 create table notice_delivery (

@@ -21,7 +21,10 @@ create table run (
   output_tokens bigint not null default 0,
   cost_tokens bigint not null default 0,
   steps_count integer not null default 0,
-  error jsonb check ((error is not null) = (status = 'failed')),
+  -- A cancelled run has an error if the service cancelled it, because its API key was revoked.
+  error jsonb constraint run_error_check check (
+    case when error is null then status <> 'failed' else status in ('failed', 'cancelling', 'cancelled') end
+  ),
   output text,
   -- the engine's input; the queue does not read it
   input jsonb not null,
@@ -40,17 +43,34 @@ create table run (
   losses integer not null default 0,
   -- its worker is on the node that queued it, so that the caller is told without a notification
   at_home boolean not null default false,
+  -- its API key and how many runs of the key may be at work at the same time, if the key has such a limit
+  limited_key uuid,
+  key_limit integer,
+  -- failed steps, and how many of them were calls of tools: such a run ends with errors even if it succeeds
+  failed_steps integer not null default 0,
+  failed_calls integer not null default 0,
   primary key (user_id, id),
   check (status not in ('running', 'cancelling') or (worker_id is not null and lease_until is not null))
 ) with (fillfactor = 70);
 create index run_by_agent on run (user_id, agent_id, id);
 create index run_queued on run (user_id, priority, id) where status = 'queued';
 create index run_queue_order on run (priority, id) where status = 'queued';
-create index run_at_work on run (user_id) where status in ('running', 'cancelling');
 create index run_cancelling on run (id) where status = 'cancelling';
 create index run_leased on run (lease_until) where status in ('queued', 'running', 'cancelling') and lease_until is not null;
 create index run_open on run (user_id, agent_id) where status in ('queued', 'running', 'cancelling');
 create index run_ended on run (finished_at, user_id, id) where finished_at is not null;
+-- Runs of all users, newest first, and the failed ones among them.
+create index run_newest on run (id);
+create index run_failed on run (id) where status = 'failed';
+-- Runs at work of limited keys: a claim counts them.
+create index run_of_limited_key on run (user_id, limited_key) where limited_key is not null and status in ('running', 'cancelling');
+-- Whether any queued run has such a key.
+create index run_queued_limited on run (user_id) where limited_key is not null and status = 'queued';
+-- A user's failed and cancelled runs are counted, because such a run may have cost nothing.
+create index run_unsuccessful on run (user_id, id)
+  where finished_at is not null and status <> 'succeeded' and trigger <> 'schedule';
+-- The operator looks for runs with errors among the runs of all users.
+create index run_with_errors on run (id) where status = 'failed' or failed_calls > 0;
 
 -- The user whose turn was last, when the queue has runs of many users. One row.
 create table run_turn (
@@ -79,3 +99,27 @@ create table run_step (
   primary key (user_id, run_id, index),
   foreign key (user_id, run_id) references run on delete cascade
 );
+
+-- How many runs of each user are at work, so that a claim does not count them. The nil UUID has the sum of all users.
+create table runs_at_work (
+  user_id uuid primary key,
+  runs integer not null
+) with (fillfactor = 50);
+insert into runs_at_work (user_id, runs) values ('00000000-0000-0000-0000-000000000000', 0);
+
+-- Changes of these numbers that no claim has added yet. The transaction that begins or ends a run inserts its change, so
+-- runs that end at the same time do not wait for each other.
+create table runs_at_work_change (
+  user_id uuid not null,
+  change integer not null
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+
+-- Ended runs that cost nothing, for a day, with the bytes that they store. They have a limit per user and day.
+create table free_run (
+  user_id uuid not null,
+  run_id uuid not null,
+  ended_at timestamptz(3) not null,
+  bytes bigint not null,
+  primary key (user_id, run_id)
+);
+create index free_run_by_age on free_run (ended_at);

@@ -17,7 +17,7 @@ create table schedule (
   paused_reason text,
   -- paused for lack of tokens; it resumes when account.refills is higher
   resume_above bigint check (resume_above is null or paused_reason is not null),
-  -- null: not paused, or paused by a release that did not record it
+  -- null: not paused
   paused_at timestamptz(3),
   primary key (user_id, agent_id),
   -- An active schedule without a next instant would never run again.

@@ -31,6 +31,12 @@ create table secret (
   last_used_at timestamptz(3),
   -- not null: a site returned the value, and the secret is disabled until its value changes
   reflected_at timestamptz(3),
+  -- null: a value. Otherwise it is of type oauth, the tokens of an MCP server that wants a sign-in: what its owner may see
+  -- (server, grant, scope, status and the like). The sealed text counts.
+  oauth jsonb,
+  -- The node that asks for a token of this version holds a lease until then, so that only one asks.
+  refreshing_version integer,
+  refreshing_until timestamptz(3),
   primary key (user_id, id),
   unique (user_id, name)
 );
@@ -47,7 +53,7 @@ create table secret_use (
   run_id uuid,
   tool text not null,
   host text not null,
-  outcome text not null check (outcome in ('opened', 'host_refused', 'reflected', 'unreadable')),
+  outcome text not null check (outcome in ('opened', 'host_refused', 'reflected', 'unreadable', 'no_token')),
   used_at timestamptz(3) not null,
   primary key (user_id, secret_id, id)
 );

@@ -4,7 +4,6 @@ import { join } from "node:path";
 import type { Sql } from "../src/platform/db.ts";
 import { createLog } from "../src/platform/log.ts";
 import { openDb } from "../src/platform/open-db.ts";
-import { RETIRED_FUNCTIONS } from "../src/platform/sql-functions.ts";
 
 // `npm run schema` writes schema.sql: the schema of a new database, the same on both storages. A test compares it.
 
@@ -29,18 +28,16 @@ const TABLES = `select relname as name, concat_ws(E'\\n',
   ) as text
   from pg_class where relnamespace = 'public'::regnamespace and relkind = 'r' order by relname collate "C"`;
 
-/** All functions but the retired ones ($1), without their bodies: these are in src/<module>/sql. */
+/** All functions, without their bodies: these are in src/<module>/sql. */
 const FUNCTIONS = `select
     format('-- function %s(%s) returns %s', proname, pg_get_function_arguments(oid), pg_get_function_result(oid)) as text
   from pg_proc where pronamespace = 'public'::regnamespace
-    and not exists (select from unnest($1::text[]) as retired where to_regprocedure(retired) = oid)
   order by proname collate "C", pg_get_function_identity_arguments(oid)`;
 
-/** The schema of a database as text. Retired functions, which only databases of earlier releases have, are left out. */
+/** The schema of a database as text. */
 export async function dumpSchema(sql: Pick<Sql, "query">): Promise<string> {
-  const retired = RETIRED_FUNCTIONS.map(({ signature }) => signature);
   const tables = await sql.query<{ text: string }>({ text: TABLES });
-  const functions = await sql.query<{ text: string }>({ text: FUNCTIONS, values: [retired] });
+  const functions = await sql.query<{ text: string }>({ text: FUNCTIONS });
   return [
     "-- Written by `npm run schema`. The schema of a database: its tables; its functions are in src/<module>/sql.",
     ...tables.map(({ text }) => text),

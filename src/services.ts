@@ -158,7 +158,7 @@ async function createSignInServices(parts: {
   const { config, live, log, base, mails, address, ledger, passwords } = parts;
   const { db, clock } = base;
   const { routing_buckets, signup, verification } = config;
-  const trials = await createTrials({ db, cipher: base.cipherFor("trials") });
+  const trials = createTrials({ cipher: base.cipherFor("trials") });
   const signIn = await createSignIn({
     db,
     clock,

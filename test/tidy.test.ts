@@ -139,7 +139,7 @@ describe("the modules", () => {
     load("src/app.ts");
     expect([...loaded]).toContain("src/safety/sanitizer.ts");
     const rare =
-      /^src\/safety\/(judging|reading)\/|^(kysely|stripe|nodemailer|htmlparser2|html-encoding-sniffer|file-type)$|^@exodus\/|^@(ai-sdk|modelcontextprotocol)\//;
+      /^src\/safety\/(judging|reading)\/|^(stripe|nodemailer|htmlparser2|html-encoding-sniffer|file-type)$|^@exodus\/|^@(ai-sdk|modelcontextprotocol)\//;
     expect([...loaded].filter((name) => rare.test(name))).toEqual([]);
   });
 
@@ -218,14 +218,14 @@ describe("the migrations", () => {
 
   it("hold no functions or triggers: these are in the modules", () => {
     expect(migrations.length).toBeGreaterThan(0);
-    const defining = /^\s*(create|alter|drop)\s+(or\s+replace\s+)?(function|procedure|trigger|type)\b/im;
+    const defining = /^\s*(create|alter)\s+(or\s+replace\s+)?(function|procedure|trigger|type)\b/im;
     expect(migrations.filter((file) => defining.test(text(file)))).toEqual([]);
   });
 
   it("only expand, so that nodes of the previous release keep working, unless a line says why a change is safe", () => {
     const later = migrations.filter((file) => !file.startsWith("migrations/1000_"));
     const contracting =
-      /\b(drop\s+(table|column)|rename\s+(to|column)|set\s+not\s+null|alter\s+column\s+\w+\s+(set\s+data\s+)?type)\b/i;
+      /\b(drop\s+(table|column|function)|rename\s+(to|column)|set\s+not\s+null|alter\s+column\s+\w+\s+(set\s+data\s+)?type)\b/i;
     const code = (file: string) => text(file).replace(/--.*$/gm, "");
     const unexplained = later.filter((file) => contracting.test(code(file)) && !/^-- contract: /m.test(text(file)));
     expect(unexplained).toEqual([]);
@@ -235,7 +235,6 @@ describe("the migrations", () => {
     const indexes = files.filter((file) => file.startsWith("migrations/indexes/"));
     const ofFile = (file: string) =>
       new RegExp(`^(--.*\\n)+create index concurrently if not exists ${file.slice(19, -4)} on [^;]+;\\n$`);
-    expect(indexes.length).toBeGreaterThan(0);
     expect(indexes.filter((file) => !ofFile(file).test(text(file)))).toEqual([]);
   });
 

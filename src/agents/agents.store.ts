@@ -200,8 +200,8 @@ export function createAgentsStore(db: Db) {
       });
     },
     /** Deletes the settings and versions of deleted agents. Their rows stay while runs or charges name them. */
-    forgetSettings: (sql: Sql, agents: readonly AgentId[]) =>
-      sql.query({
+    forgetSettings: (tx: Tx, agents: readonly AgentId[]) =>
+      tx.query({
         text: `with gone as (
             delete from agent_version using jsonb_to_recordset($1::jsonb) as deleted(user_id uuid, id uuid)
             where agent_version.user_id = deleted.user_id and agent_id = deleted.id

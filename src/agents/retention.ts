@@ -36,7 +36,7 @@ export function createRetention(deps: {
   forgetTurns: OnPrune;
   ledger: Pick<Ledger, "chargedAgents">;
   forgetWebhookKeys(tx: Tx, agents: readonly AgentKey[]): Promise<void>;
-  store: Pick<AgentsStore, "deletedAgents" | "forgetSettings" | "deleteAgents">;
+  store: Pick<AgentsStore, "deletedAgents" | "deleteAgents">;
   keep_days: number | null;
 }) {
   const { db, clock, runs, schedules, ledger, forgetTurns, forgetWebhookKeys, store, keep_days } = deps;
@@ -47,12 +47,10 @@ export function createRetention(deps: {
   // `pruneDeleted` finds agents that were deleted before this.
   let uncharged_to = cursorAt(addDays(clock.now(), -DELETED_DAYS));
 
-  /** Deletes runs and settings of deleted agents, and their names if nothing needs them. True: runs remain. */
+  /** Deletes runs of deleted agents, and their names if nothing needs them. True: runs remain. */
   const forget = async (agents: readonly DeletedAgent[]): Promise<boolean> => {
     const keys = agents.map(keyOf);
     if (await runs.pruneRunsOf(keys)) return true;
-    // An earlier release kept them.
-    await store.forgetSettings(db, agents);
     const named = [await runs.agentsWithRuns(keys), await ledger.chargedAgents(keys)];
     const unnamed = agents.filter(({ id }) => !named.some((ids) => ids.has(id)));
     await db.transaction(async (tx) => {

@@ -8,7 +8,6 @@ export function totalUsage(usages: readonly Usage[]): Usage {
   const sum = (pick: (usage: Usage) => number) => usages.reduce((total, usage) => total + pick(usage), 0);
   const input_tokens = sum((usage) => usage.input_tokens);
   const output_tokens = sum((usage) => usage.output_tokens);
-  // Steps of earlier releases have no count of cache writes.
   const cache_write_1h_tokens = sum((usage) => usage.prompt_tokens_details.cache_write_1h_tokens ?? 0);
   return {
     input_tokens,
@@ -19,7 +18,7 @@ export function totalUsage(usages: readonly Usage[]): Usage {
     completion_tokens: output_tokens,
     prompt_tokens_details: {
       cached_tokens: sum((usage) => usage.prompt_tokens_details.cached_tokens),
-      cache_write_tokens: sum((usage) => usage.prompt_tokens_details.cache_write_tokens ?? 0),
+      cache_write_tokens: sum((usage) => usage.prompt_tokens_details.cache_write_tokens),
       ...(cache_write_1h_tokens === 0 ? {} : { cache_write_1h_tokens }),
     },
     completion_tokens_details: { reasoning_tokens: sum((usage) => usage.completion_tokens_details.reasoning_tokens) },

@@ -80,8 +80,7 @@ async function inspect(source: SqlSource, { problems, notes }: Findings): Promis
 }
 
 /** What a start would do with a schema. */
-export function schemaNote(state: { applied: number; missing: number; is_before_baseline: boolean }): string {
-  if (state.is_before_baseline) return "the start will upgrade the database from release 0.1.0: back up first";
+export function schemaNote(state: { applied: number; missing: number }): string {
   if (state.applied === 0) return "the database is empty; the first start creates its tables";
   if (state.missing > 0) return `the start will apply ${state.missing} migrations: back up first`;
   return "the database has the schema of this version";

@@ -85,7 +85,7 @@ function checkSchema(directory: string): Findings {
     return { problems: [problem], notes: [] };
   }
   const missing = known.length - known.indexOf(noted) - 1;
-  const schema = schemaNote({ applied: known.length - missing, missing, is_before_baseline: false });
+  const schema = schemaNote({ applied: known.length - missing, missing });
   return note(`${schema}; it is not opened now, so a database that was moved away is found at the start only`);
 }
 

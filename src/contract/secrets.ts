@@ -40,10 +40,10 @@ function foldedName(name: string): string {
   return name.normalize("NFC").toUpperCase().toLowerCase().normalize("NFC");
 }
 
-/** Finds a secret by its name, ignoring case. Names that were stored before can differ in case only: the exact one is first. */
+/** Finds a secret by its name, ignoring case. */
 export function findNamed<Named extends { name: string }>(secrets: readonly Named[], name: string): Named | undefined {
   const folded = foldedName(name);
-  return secrets.find((each) => each.name === name) ?? secrets.find((each) => foldedName(each.name) === folded);
+  return secrets.find((each) => foldedName(each.name) === folded);
 }
 
 /** A secret that tools_config can name. */

@@ -73,8 +73,8 @@ export function createEndUsersStore(db: Db) {
       tx.afterCommit(() => void forgetLabels(db, user_id).catch(() => {}));
     },
     /**
-     * Removes the labels that are left of erased users: calls wrote them when they ended after the erasure, or an earlier
-     * version erased the user. Called periodically. A failure does not stop it, and is reported by an error at the end.
+     * Removes the labels and budgets that requests of erased users wrote after the erasure. Called periodically. A failure
+     * does not stop it, and is reported by an error at the end.
      */
     async sweep(): Promise<void> {
       const left = await db.query<{ user_id: string }>({

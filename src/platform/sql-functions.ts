@@ -21,13 +21,6 @@ export interface AppliedDefinition {
   release: string;
 }
 
-/** A function that no release calls from `dropped_in` on. Nodes of the releases before may still call it. */
-export interface RetiredFunction {
-  /** With its argument types: `name(type, type)`. */
-  signature: string;
-  dropped_in: string;
-}
-
 /** All functions and types of this release. Files without a `create` are statements of a store. */
 export function readDefinitions(): SqlDefinition[] {
   const files = globSync("*/sql/*.sql", { cwd: SOURCE }).sort();
@@ -81,11 +74,6 @@ function inOrderOfUse(types: readonly SqlDefinition[]): SqlDefinition[] {
   return [...ordered];
 }
 
-/** The retired functions that a release drops. */
-export function droppedFunctions(retired: readonly RetiredFunction[], release: string): RetiredFunction[] {
-  return retired.filter(({ dropped_in }) => compareReleases(release, dropped_in) >= 0);
-}
-
 /** Orders releases `1.2.3` by their numbers. A pre-release counts as its release. */
 export function compareReleases(one: string, other: string): number {
   const numbers = (release: string) => (release.split("-")[0] ?? "").split(".").map(Number);
@@ -106,7 +94,7 @@ export function compareReleases(one: string, other: string): number {
  */
 export async function applyDefinitions(
   connection: SqlConnection,
-  { definitions = readDefinitions(), retired = RETIRED_FUNCTIONS, release = RELEASE } = {},
+  { definitions = readDefinitions(), release = RELEASE } = {},
 ): Promise<void> {
   await connection.script(
     "create table if not exists sql_definition (name text primary key, sha256 text not null, release text not null, applied_at timestamptz not null default now())",
@@ -117,11 +105,9 @@ export async function applyDefinitions(
   const changed = changedDefinitions(definitions, rows, release);
   const is_newer = rows.every((row) => compareReleases(row.release, release) < 0);
   if (changed.length === 0 && !is_newer) return;
-  const dropped = droppedFunctions(retired, release);
   try {
     await connection.script("set local check_function_bodies = off");
     for (const { text } of changed) await connection.script(text);
-    for (const { signature } of dropped) await connection.script(`drop function if exists ${signature}`);
     await recordDefinitions(connection, definitions, release);
   } catch (error) {
     throw new Error(`the SQL functions could not be applied: ${(error as Error).message}`, { cause: error });
@@ -138,26 +124,3 @@ async function recordDefinitions(connection: SqlConnection, definitions: readonl
     values: [JSON.stringify(rows), release],
   });
 }
-
-/**
- * Functions of earlier releases. A function stays for one release after the last one that calls it, because nodes of both
- * releases run beside each other during an upgrade.
- */
-export const RETIRED_FUNCTIONS: readonly RetiredFunction[] = [
-  { signature: "ledger_apply(json, timestamptz, integer)", dropped_in: "1.1.0" },
-  { signature: "finish_steps_of_agents(jsonb)", dropped_in: "1.1.0" },
-  { signature: "admit_run_nows(jsonb, timestamptz)", dropped_in: "1.1.0" },
-  {
-    signature: "begin_run_nows(jsonb, text, text, integer, integer, integer, integer, timestamptz)",
-    dropped_in: "1.1.0",
-  },
-  {
-    signature: "claim_runs(text, integer, integer, integer, integer, timestamptz, boolean)",
-    dropped_in: "1.1.0",
-  },
-  {
-    signature: "begin_runs(jsonb, text[], timestamptz, text, integer, integer, integer, integer)",
-    dropped_in: "1.1.0",
-  },
-  { signature: "ledger_lock_hooks(json, timestamptz)", dropped_in: "1.1.0" },
-];

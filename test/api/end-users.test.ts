@@ -146,7 +146,7 @@ describe("erasing a user (8.2.1)", () => {
     lab.upstream.answer(completion());
   });
 
-  it("also removes the end users' names of a user whom an earlier version erased", async () => {
+  it("also removes the end users' names that requests wrote while their user was being erased", async () => {
     const erased = await lab.service.newUser({ trial: false, tokens: 100_000 });
     expect((await erased.post(CHAT, ask("lab/plain", { user: "gus" }))).status).toBe(200);
     await erased.request("PUT", `${BUDGETS}/gus`, { budget_tokens: 50_000 });

@@ -1,17 +1,13 @@
 import { randomBytes } from "node:crypto";
-import { readFileSync } from "node:fs";
-import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { createTrials } from "../../src/accounts/trials.service.ts";
 import { createCipher } from "../../src/platform/cipher.ts";
-import { newId } from "../../src/platform/ids.ts";
 import { openBrowser } from "../support/browser.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { type Service, startService } from "../support/service.ts";
 import { signUp } from "../support/sign-up.ts";
 
 const PASSWORD = "correct horse battery";
-const MIGRATION = readFileSync(join(import.meta.dirname, "../../migrations/from-0.1.0/0016_trials.sql"), "utf8");
 
 let service: Service;
 beforeAll(async () => {
@@ -76,60 +72,12 @@ it("only a hash of the address is stored, which needs the service's key and stay
   const database = await createTestDatabase();
   const db = await database.open();
   const key = randomBytes(32);
-  const trials = await createTrials({ db, cipher: createCipher(key, "trials") });
+  const trials = createTrials({ cipher: createCipher(key, "trials") });
   expect(await db.transaction((tx) => trials.take(tx, "ada@example.org"))).toBe(true);
-  const other = await createTrials({ db, cipher: createCipher(randomBytes(32), "trials") });
+  const other = createTrials({ cipher: createCipher(randomBytes(32), "trials") });
   expect(await db.transaction((tx) => other.take(tx, "ada@example.org"))).toBe(true);
   const columns = { text: "select column_name from information_schema.columns where table_name = 'trial_mailbox'" };
   expect(await db.query(columns)).toEqual([{ column_name: "hash" }]);
-  await db.close();
-  await database.drop();
-});
-
-it("a trial that an earlier version recorded under another domain of the mailbox counts", async () => {
-  const database = await createTestDatabase();
-  const db = await database.open();
-  const cipher = createCipher(randomBytes(32), "trials");
-  const hashes = ["ada@me.com", "grace@ya.ru"].map((email) => cipher.fingerprint(Buffer.from(email), "trial"));
-  const trials = await createTrials({ db, cipher });
-  const values = [hashes.map((hash) => hash.toString("hex"))];
-  await db.query({
-    text: "insert into trial_mailbox select decode(hash, 'hex') from unnest($1::text[]) as hash",
-    values,
-  });
-  const takes = (email: string) => db.transaction((tx) => trials.take(tx, email));
-  expect(await takes("ada@me.com")).toBe(false);
-  expect(await takes("ada+1@icloud.com")).toBe(false);
-  expect(await takes("grace@yandex.ru")).toBe(false);
-  expect(await takes("alan@me.com")).toBe(true);
-  await db.close();
-  await database.drop();
-});
-
-it("an upgrade: earlier trials are recorded at the first start, also by nodes that start at the same time", async () => {
-  const database = await createTestDatabase();
-  const db = await database.open();
-  const cipher = createCipher(randomBytes(32), "trials");
-  const users = Array.from({ length: 2500 }, (_, n) => ({ id: newId(), email: `old${n}@example.org` }));
-  const [erased, without_trial] = users.map(({ id }) => id);
-  const values = [users.map(({ id }) => id), users.map(({ email }) => email)];
-  const old = "unnest($1::uuid[], $2::text[]) old (id, email)";
-  await db.query({ text: `insert into users (id, email, created_at) select id, email, now() from ${old}`, values });
-  await db.query({
-    text: `insert into account (user_id, opened_at, trial_ends_at) select id, now(), now() from ${old}`,
-    values,
-  });
-  await db.query({ text: "update account set trial_ends_at = null where user_id = $1", values: [without_trial] });
-  // The migration's change to a database that already has users.
-  await db.query({ text: /insert into trial_backlog[^;]+/.exec(MIGRATION)?.[0] ?? "" });
-  await db.query({ text: "update users set email = null, erased_at = now() where id = $1", values: [erased] });
-  const [trials] = await Promise.all([createTrials({ db, cipher }), createTrials({ db, cipher })]);
-  expect(await db.query({ text: "select from trial_backlog" })).toEqual([]);
-  const takes = (email: string) => db.transaction((tx) => trials.take(tx, email));
-  expect(await takes("old0@example.org")).toBe(true);
-  expect(await takes("old1@example.org")).toBe(true);
-  expect(await takes("old2+x@example.org")).toBe(false);
-  expect(await takes("old2499@example.org")).toBe(false);
   await db.close();
   await database.drop();
 });

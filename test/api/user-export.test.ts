@@ -123,7 +123,6 @@ const LEFT_OUT: Record<string, string> = {
   runs_at_work: "the queue's counter",
   runs_at_work_change: "the queue's counter",
   session: "a hash of the session's token",
-  trial_backlog: "a list of an upgrade",
   vault_key: "a key",
 };
 

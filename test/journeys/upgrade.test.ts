@@ -1,123 +1,81 @@
-import { createHash } from "node:crypto";
-import { readdirSync, readFileSync } from "node:fs";
+import { cpSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { entriesHead, entryLines, readExport } from "../../src/ledger/export-file.ts";
-import { createLedger } from "../../src/ledger/ledger.service.ts";
-import type { Ledger } from "../../src/ledger/ledger.types.ts";
-import { verifyExport } from "../../src/ledger/verify-export.ts";
-import type { Db } from "../../src/platform/db.ts";
-import { createManualClock, settleOf } from "../properties/ledger-fixture.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { migrate } from "../../src/platform/migrate.ts";
+import { createLedgerFixture } from "../properties/ledger-fixture.ts";
+import { createTestDatabase, insertAgent, type TestDatabase } from "../support/database.ts";
+import { stateOf, withoutNode } from "../support/raw-database.ts";
 
-/**
- * Upgrade of a ledger that was filled before prices had classes. The fixture has the rows of the ledger's tables as the
- * previous release wrote them: charges with cached input, a free one, overage, an absorbed cost, a claw-back, a charge
- * from progress, a call in flight and one without progress.
- */
-const FIXTURE = JSON.parse(readFileSync("test/fixtures/ledger-before-price-classes.json", "utf8"));
-const FIRST_WITH_CLASSES = "1001";
+// A later version has a second migration. It upgrades a database that this version has filled.
 
+const NEXT = "9999_of_the_test.sql";
+let folder: string;
 let database: TestDatabase;
-let db: Db;
-let ledger: Ledger;
-
-/** The schema of the previous release with its rows and its history of migrations. */
-function previousReleaseScript(): string {
-  const names = readdirSync("migrations").filter((name) => /^\d{4}_\w+\.sql$/.test(name) && name < FIRST_WITH_CLASSES);
-  const migrations = names.sort().map((name) => {
-    const text = readFileSync(join("migrations", name), "utf8");
-    const sha256 = createHash("sha256").update(text).digest("hex");
-    return `${text}\ninsert into schema_migration (name, sha256) values ('${name}', '${sha256}');`;
-  });
-  const tables = Object.entries(FIXTURE.rows).map(([table, rows]) => {
-    const json = JSON.stringify(rows).replaceAll("'", "''");
-    return `insert into ${table} select * from json_populate_recordset(null::${table}, '${json}');`;
-  });
-  return [
-    "drop schema public cascade; create schema public;",
-    "create table schema_migration (name text primary key, sha256 text not null, applied_at timestamptz not null default now());",
-    ...migrations,
-    ...tables,
-  ].join("\n");
-}
-
+let user_id: string;
 beforeEach(async () => {
+  folder = mkdtempSync(join(tmpdir(), "purser-migrations-"));
+  cpSync("migrations", folder, { recursive: true });
+  write("alter table account add column note text; create table of_the_test (id integer)");
   database = await createTestDatabase();
-  const before = await database.open();
-  await before.query({ text: `do $upgrade$ begin execute $script$${previousReleaseScript()}$script$; end $upgrade$` });
-  await before.close();
-  db = await database.open();
-  ledger = createLedger({
-    db,
-    clock: createManualClock("2026-03-03T00:00:00.000Z"),
-    invariants: [],
-    with_hooks: null,
-  });
-});
-
-afterEach(async () => {
-  await db.close();
-  await database.drop();
-});
-
-async function exported(user_id: string): Promise<string> {
-  let text = entriesHead;
-  for await (const part of ledger.allEntries(user_id, {})) text += entryLines(user_id, part);
-  return text;
-}
-
-it("a ledger from before price classes has a clean audit, and every entry keeps its hash", async () => {
-  expect(await ledger.audit()).toMatchObject({ ok: true, violations: [], checked: { usage_events: 6, entries: 11 } });
-  const hashes = await db.query<{ hash: string }>({
-    text: "select encode(hash, 'hex') as hash from entry order by user_id, seq",
-  });
-  const before = FIXTURE.rows.entry.toSorted((a: Entry, b: Entry) =>
-    a.user_id < b.user_id ? -1 : a.user_id > b.user_id ? 1 : a.seq - b.seq,
-  );
-  expect(hashes.map(({ hash }) => `\\x${hash}`)).toEqual(before.map(({ hash }: Entry) => hash));
-  for (const user_id of [FIXTURE.user, FIXTURE.other]) {
-    async function* pieces() {
-      yield await exported(user_id);
-    }
-    expect(await verifyExport(readExport(pieces()))).toMatchObject({ violations: [] });
+  const db = await database.open();
+  const ledger = createLedgerFixture(db);
+  user_id = await ledger.account(1_000, 2_000);
+  for (const cost of [10, 1_500, 0]) {
+    const held = await ledger.hold(user_id, cost);
+    if (held.status === "held") await ledger.settle(user_id, held.hold_id, cost);
   }
+  await ledger.hold(user_id, 100);
+  await insertAgent(db, { user_id, agent_id: user_id });
+  await db.close();
+});
+afterEach(async () => {
+  await database.drop();
+  rmSync(folder, { recursive: true, force: true });
 });
 
-it("its charges have no cache writes and an unknown upstream cost", async () => {
-  const [charge] = await ledger.charges(FIXTURE.user, "request-1", 10);
-  expect(charge?.charge).toMatchObject({
-    input_tokens: 500,
-    cached_input_tokens: 400,
-    cache_write_tokens: 0,
-    cache_write_1h_tokens: 0,
-    cached_input_rate_micro: 33_333,
-    cache_write_rate_micro: null,
-    price_version: "0123456789abcdef",
+const write = (text: string) => writeFileSync(join(folder, NEXT), text);
+const upgrade = () => withoutNode(database, (connection) => migrate({ connect: async () => connection }, folder));
+const auditOf = async () => {
+  const db = await database.open();
+  return createLedgerFixture(db)
+    .ledger.audit()
+    .finally(() => db.close());
+};
+
+it("an upgrade keeps every row and its values, applies the new migration once, and the ledger's audit is clean", async () => {
+  expect(await auditOf()).toMatchObject({ ok: true, checked: { entries: 5, usage_events: 3 } });
+  const before = await stateOf(database);
+  await upgrade();
+  const after = await stateOf(database);
+  expect(after.rows).toEqual({
+    ...before.rows,
+    account: before.rows.account?.map((row) => ({ ...row, note: null })),
+    of_the_test: [],
   });
-  const costs = await db.query({ text: "select distinct upstream_cost_micro_usd from usage_event" });
-  expect(costs).toEqual([{ upstream_cost_micro_usd: null }]);
+  expect(after.history).toEqual([...before.history, expect.objectContaining({ name: NEXT })]);
+  await upgrade();
+  expect((await stateOf(database)).history).toEqual(after.history);
+  // The audit is this version's, which rejects the new migration.
+  await withoutNode(database, ({ script }) => script(`delete from schema_migration where name = '${NEXT}'`));
+  expect(await auditOf()).toMatchObject({ ok: true, violations: [] });
 });
 
-it("its open holds end by their settle, at their last progress, or by a release", async () => {
-  const written = { cache_write_tokens: 0, cache_write_1h_tokens: 0 };
-  await ledger.settle(settleOf(FIXTURE.other, FIXTURE.lost, 15, written));
-  await db.query({ text: "update hold set expires_at = now() - interval '1 minute'" });
-  await ledger.sweep();
-  expect(await db.query({ text: "select count(*) as open from hold" })).toEqual([{ open: 0 }]);
-  const events = await db.query({
-    text: "select hold_id, cost, from_progress from usage_event where hold_id in ($1, $2) order by cost",
-    values: [FIXTURE.running, FIXTURE.lost],
-  });
-  expect(events).toEqual([
-    { hold_id: FIXTURE.running, cost: 12, from_progress: true },
-    { hold_id: FIXTURE.lost, cost: 15, from_progress: false },
-  ]);
-  expect(await ledger.audit()).toMatchObject({ ok: true });
+it("an upgrade that fails leaves the database as it was, and this version starts on it", async () => {
+  write("create table of_the_test (id integer); select 1 / 0");
+  const before = await stateOf(database);
+  await expect(upgrade()).rejects.toThrow(
+    `the migrations failed and changed nothing: the migration ${NEXT} failed: division by zero`,
+  );
+  expect(await stateOf(database)).toEqual(before);
+  expect(await auditOf()).toMatchObject({ ok: true });
 });
 
-interface Entry {
-  user_id: string;
-  seq: number;
-  hash: string;
-}
+it("after an upgrade, the version before does not start, changes nothing and names the migration", async () => {
+  await upgrade();
+  const before = await stateOf(database);
+  await expect(database.open()).rejects.toThrow(
+    /9999_of_the_test\.sql, which this version .* newer version.*Start that version/,
+  );
+  expect(await stateOf(database)).toEqual(before);
+});

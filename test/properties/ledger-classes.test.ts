@@ -84,22 +84,6 @@ test("the late settle of a lost call replaces the classes and the upstream cost 
   expect(await fixture.ledger.audit()).toMatchObject({ ok: true });
 });
 
-test("progress that a node of the previous release stored is charged without cache writes", async () => {
-  const user_id = await fixture.account(1_000);
-  const hold_id = newId();
-  await fixture.hold(user_id, 500, { hold_id });
-  const { cache_write_tokens, cache_write_1h_tokens, upstream_cost_micro_usd, ...older } = settleOf(
-    user_id,
-    hold_id,
-    7,
-  );
-  await fixture.ledger.progress([{ user_id, hold_id, charge: older as never }]);
-  await db.query({ text: "update hold set expires_at = now() - interval '1 minute'" });
-  await fixture.ledger.sweep();
-  expect(await dayOf(user_id)).toMatchObject([{ cost: 7, cache_write_tokens: 0, upstream_cost_micro_usd: 0 }]);
-  expect(await fixture.ledger.audit()).toMatchObject({ ok: true });
-});
-
 const PRICED = "a charge costs its tokens at its rates, rounded up once";
 const SUMMED = "the daily usage is the sum of the usage events";
 test.each([

@@ -127,37 +127,3 @@ test("a batch of many calls with one key holds no more than the key's budget, an
   const crossed = await db.query({ text, values: [user_id] });
   expect(crossed).toEqual([{ percent: 50 }, { percent: 80 }, { percent: 100 }]);
 });
-
-test("ledger_apply_batch takes the four values that nodes of the previous version send", async () => {
-  const users = [await fixture.account(1_000), await fixture.account(5)];
-  const holds = [...users, users[0] ?? ""].map((user_id) => ({ kind: "hold", ...holdOf(user_id, 10) }));
-  const values = [JSON.stringify(holds), fixture.clock.now(), 60];
-  const outcomes = await call("ledger_apply_batch($1::json, $2, $3, null)", ...values);
-  expect(outcomes).toMatchObject([{ status: "held" }, { status: "refused" }, { status: "held" }]);
-});
-
-test("ledger_write_charges takes a batch that began before a migration added columns", async () => {
-  const user_id = await fixture.account(100);
-  const { hold_id } = (await fixture.hold(user_id, 40)) as { hold_id: string };
-  await fixture.settle(user_id, hold_id, 10);
-  const [event] = await db.query<{ event: Record<string, unknown> }>({
-    text: "select to_jsonb(usage_event) as event from usage_event where user_id = $1",
-    values: [user_id],
-  });
-  const from_previous_release = {
-    ...event?.event,
-    hold_id: newId(),
-    cache_write_tokens: null,
-    cache_write_1h_tokens: null,
-  };
-  await call(
-    "ledger_write_charges(null, array[jsonb_populate_record(null::usage_event, $1::jsonb)], $2)",
-    JSON.stringify(from_previous_release),
-    fixture.clock.now(),
-  );
-  const written = await db.query({
-    text: "select cache_write_tokens, cache_write_1h_tokens from usage_event where hold_id = $1",
-    values: [from_previous_release.hold_id],
-  });
-  expect(written).toEqual([{ cache_write_tokens: 0, cache_write_1h_tokens: 0 }]);
-});

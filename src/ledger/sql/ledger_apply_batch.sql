@@ -425,7 +425,7 @@ begin
         op.input_tokens, op.cached_input_tokens, op.output_tokens, op.input_rate_micro, op.cached_input_rate_micro,
         op.output_rate_micro, op.requested, op.held, op.slice_buckets, op.slice_tokens, payable,
         payable - overage - unmet, overage, unmet, entries_after, a.seq, instant, op.price_version, op.estimated,
-        op.kind = 'expire', coalesce(op.cache_write_tokens, 0), coalesce(op.cache_write_1h_tokens, 0),
+        op.kind = 'expire', op.cache_write_tokens, op.cache_write_1h_tokens,
         op.cache_write_rate_micro, op.cache_write_1h_rate_micro, op.upstream_cost_micro_usd, op.labels)::usage_event;
       if is_rest then
         perform ledger_amend(charge);
@@ -496,11 +496,3 @@ begin
   end if;
   return array_to_json(outcomes);
 end $$;
-
--- The same as nodes of the version before call it while they run beside nodes of this one: their own function would write
--- rows of the tables of before. The release after removes it, and adds it to RETIRED_FUNCTIONS.
-create or replace function ledger_apply_batch(operations json, instant timestamptz, hold_seconds integer, verdicts jsonb)
-returns json language sql as $$
-  select ledger_apply_batch(
-    operations, array(select distinct user_id from json_to_recordset(operations) as o(user_id uuid)), instant, hold_seconds, verdicts)
-$$;

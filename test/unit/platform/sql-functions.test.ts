@@ -3,7 +3,6 @@ import {
   type AppliedDefinition,
   changedDefinitions,
   compareReleases,
-  droppedFunctions,
   readDefinitions,
   type SqlDefinition,
 } from "../../../src/platform/sql-functions.ts";
@@ -46,15 +45,6 @@ describe("the SQL functions that a release applies", () => {
   it("include no changed type, because tables and running calls may use it", () => {
     expect(() => changedDefinitions(known, [applied("verdict", "v0", "0.9.0")], "1.0.0")).toThrow(/verdict.*new name/);
   });
-});
-
-it.each([
-  ["1.0.0", []],
-  ["1.1.0", ["old(jsonb)"]],
-  ["1.2.0", ["old(jsonb)"]],
-])("release %s drops %o, and keeps a function that the previous release still calls", (release, expected) => {
-  const dropped = droppedFunctions([{ signature: "old(jsonb)", dropped_in: "1.1.0" }], release);
-  expect(dropped.map(({ signature }) => signature)).toEqual(expected);
 });
 
 it.each([

@@ -1,16 +1,28 @@
+import { cpSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { beforeAll, expect, test } from "vitest";
+import { migrate } from "../../src/platform/migrate.ts";
 import { ask, useLab } from "../support/lab.ts";
-import { runSql } from "../support/postgres-server.ts";
+import { withoutNode } from "../support/raw-database.ts";
 import type { Client } from "../support/service.ts";
 import { completion } from "../support/upstream.ts";
 
 // While a newer version runs beside this one, tables have columns that this one does not know.
 
-const lab = useLab(undefined, { env: { PURSER_PAYMENTS: "sandbox" } });
-beforeAll(() => lab.upstream.answer(completion()));
-
 /** SQL functions fill rows of these. A version that adds a column to one of them replaces the functions too. */
 const FILLED_BY_FUNCTIONS = "{hold,usage_event,entry,crossing}";
+/** A migration that only expands: a new table, and a column in every other one. */
+const NEXT = `create table of_the_test (id integer);
+  do $$ declare name text; begin
+    for name in select relname from pg_class where relnamespace = 'public'::regnamespace and relkind = 'r'
+        and relname <> all ('${FILLED_BY_FUNCTIONS}') loop
+      execute format('alter table %I add column of_the_next text', name);
+    end loop;
+  end $$`;
+
+const lab = useLab(undefined, { env: { PURSER_PAYMENTS: "sandbox" } });
+beforeAll(() => lab.upstream.answer(completion()));
 
 /** A new user's requests, in their order, and their statuses. */
 async function statusesOfNewUser(): Promise<string[]> {
@@ -37,18 +49,13 @@ async function statusesOfNewUser(): Promise<string[]> {
   return statuses;
 }
 
-test("a node answers every request as before after a newer version has added a column to its tables", async () => {
+test("two versions beside each other: a node answers every request as before after a newer version has migrated its database", async () => {
   const before = await Promise.all([statusesOfNewUser(), statusesOfNewUser()]);
   expect(before[0]?.filter((line) => !/: 2\d\d$/.test(line))).toEqual([]);
-  const url = lab.service.database.database_url ?? "";
-  await runSql(
-    url,
-    `do $$ declare name text; begin
-      for name in select relname from pg_class where relnamespace = 'public'::regnamespace and relkind = 'r'
-          and relname <> all ('${FILLED_BY_FUNCTIONS}') loop
-        execute format('alter table %I add column of_the_test text', name);
-      end loop;
-    end $$`,
-  );
+  const folder = mkdtempSync(join(tmpdir(), "purser-migrations-"));
+  cpSync("migrations", folder, { recursive: true });
+  writeFileSync(join(folder, "9999_of_the_test.sql"), NEXT);
+  await withoutNode(lab.service.database, (connection) => migrate({ connect: async () => connection }, folder));
+  rmSync(folder, { recursive: true });
   expect(await Promise.all([statusesOfNewUser(), statusesOfNewUser()])).toEqual(before);
 });

@@ -34,7 +34,9 @@ create table operator_act_email (
   user_id uuid not null,
   salt text not null,
   email_before text,
-  email_after text
+  email_after text,
+  -- the operator's reason of an act about a user; operator_act.reason has its salted hash
+  reason text
 );
 create index operator_act_email_of_user on operator_act_email (user_id);
 
@@ -52,21 +54,3 @@ create table operator_key (
   last_used_at timestamptz(3),
   revoked_at timestamptz(3)
 );
-
--- The operator's usage of all users reads a window of time. Both tables grow in the order of time, so that a BRIN index
--- is enough, and an insert hardly notices it.
-create index entry_written on entry using brin (created_at) with (autosummarize = on);
-create index usage_event_written on usage_event using brin (created_at) with (autosummarize = on);
-
--- Operators adjust balances. `adjusted`: tokens that adjustments took from a bucket; `by_adjustment`: an adjustment made it.
--- The check is added as not valid: the service checks the rows after the commit, without an exclusive lock.
-alter table bucket
-  add column adjusted bigint not null default 0,
-  add column by_adjustment boolean not null default false,
-  drop constraint bucket_closed_reason_check,
-  add constraint bucket_closed_reason_check
-    check (closed_reason in ('spent', 'expired', 'clawed_back', 'closed')) not valid;
-
--- Runs of all users, newest first, and the failed ones among them.
-create index run_newest on run (id);
-create index run_failed on run (id) where status = 'failed';
