@@ -9,8 +9,3 @@ it("docs/guides/developers.md has a row for each notice", () => {
   const rows = [...guide.matchAll(/^\| `(\w+\.\w+)` \|/gm)].map(([, event]) => event ?? "");
   expect(sorted(rows)).toEqual(sorted(NOTICE_EVENTS));
 });
-
-it("docs/contract.md lists each notice", () => {
-  const listed = /^5\.13 .* Events: (.*?)\. /m.exec(readFileSync("docs/contract.md", "utf8"))?.[1] ?? "";
-  expect(sorted(listed.split(", "))).toEqual(sorted(NOTICE_EVENTS));
-});
