@@ -304,10 +304,10 @@ describe("the style", () => {
 
   it("cites only sections and clauses that docs/contract.md has", () => {
     const contract = text("docs/contract.md");
-    const numbers = new Set([...contract.matchAll(/^(?:## )?(\d+(?:\.\d+)?)[. ]/gm)].map((match) => match[1]));
+    const numbers = new Set([...contract.matchAll(/^(?:## )?(\d+(?:\.\d+)*)[. ]/gm)].map((match) => match[1]));
     const citing = files.filter((file) => /\.(ts|tsx|sql|md)$/.test(file));
     const wrong = citing.flatMap((file) =>
-      [...text(file).matchAll(/\bcontract,? (?:sections? )?(\d+(?:\.\d+)?)/gi)]
+      [...text(file).matchAll(/\bcontract,? (?:sections? )?(\d+(?:\.\d+)*)/gi)]
         .filter((match) => !numbers.has(match[1]))
         .map((match) => `${file}: ${match[0]}`),
     );

@@ -6,7 +6,7 @@ import type { Client } from "../support/service.ts";
 import { type Site, startSite } from "../support/sites.ts";
 import { calling, completion, delta, events, fetching, json, type Reply } from "../support/upstream.ts";
 
-// Runs tell what failed in them: contract 6.5, 6.6 and 7.5.5.
+// Runs tell what failed in them: contract 6.5.2, 6.6 and 7.5.5.
 
 const SECRET = "secret-value-0123456789";
 const MODELS = [
