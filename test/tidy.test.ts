@@ -314,20 +314,6 @@ describe("the style", () => {
     expect(wrong).toEqual([]);
   });
 
-  it("makes every 409 in the error catalogue, and lists its codes in docs/contract.md", () => {
-    const CATALOGUE = "src/errors-conflict.ts";
-    const made = source.filter((file) => /type: "conflict_error"|\bstatus: 409\b/.test(text(file)));
-    expect(made).toEqual([CATALOGUE]);
-    const codes = [...text(CATALOGUE).matchAll(/\bconflict\(\s*"(\w+)"/g)].map((match) => match[1] ?? "");
-    const row = /^\| 409 \|[^|]*\|([^|;]*)/m.exec(text("docs/contract.md"))?.[1] ?? "";
-    expect(
-      row
-        .split(",")
-        .map((code) => code.trim())
-        .sort(),
-    ).toEqual([...new Set(codes)].sort());
-  });
-
   it("names only test files that exist in its guides", () => {
     const guides = files.filter(
       (file) =>
