@@ -1,6 +1,6 @@
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import { createSystemClock } from "../src/platform/clock.ts";
+import { createSystemClock } from "../src/platform/lib/clock.ts";
 import { agentRuns } from "./agent-runs.ts";
 import { charges } from "./charges.ts";
 import { completions } from "./completions.ts";

@@ -2,10 +2,10 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { Client } from "undici";
-import type { Credential } from "../src/platform/credentials.ts";
-import { createOutbound } from "../src/platform/outbound.ts";
-import { holdsSecret } from "../src/platform/scrub.ts";
-import { SecretValue } from "../src/platform/secret-value.ts";
+import { SecretValue } from "../src/platform/lib/secret-value.ts";
+import type { Credential } from "../src/platform/net/credentials.ts";
+import { createOutbound } from "../src/platform/net/outbound.ts";
+import { holdsSecret } from "../src/platform/net/scrub.ts";
 import type { Effort, Outcome } from "./support/outcome.ts";
 import { inTurn, medianOf } from "./support/statistics.ts";
 

@@ -11,7 +11,7 @@ const PAGES_100_KB = 150;
 const PAGES_1_MB = 10;
 const COSTLY_BYTES = 1_000_000;
 const SLOWEST_TOLD = 5;
-/** As for a tool's result (tools/safe-answer.ts). */
+/** As for a tool's result (agents/tools/safe-answer.ts). */
 const MAX_CHARS = 100_000;
 
 /**

@@ -1,6 +1,6 @@
-import { createSystemClock } from "../src/platform/clock.ts";
-import { createLog } from "../src/platform/log.ts";
-import { openDb } from "../src/platform/open-db.ts";
+import { openDb } from "../src/platform/db/open-db.ts";
+import { createSystemClock } from "../src/platform/lib/clock.ts";
+import { createLog } from "../src/platform/telemetry/log.ts";
 import { type PostgresServer, startPostgres } from "../test/support/postgres-server.ts";
 import { closedLoop, type LoadMeasure } from "./support/load.ts";
 import type { Effort, Outcome } from "./support/outcome.ts";

@@ -1,10 +1,10 @@
 import { createCipheriv, createDecipheriv, randomBytes } from "node:crypto";
-import { createAccounts } from "../src/accounts/accounts.service.ts";
-import { createAccountsStore } from "../src/accounts/accounts.store.ts";
-import { createAuthentication } from "../src/accounts/authentication.ts";
-import { createSystemClock } from "../src/platform/clock.ts";
-import { createLog } from "../src/platform/log.ts";
-import { openDb } from "../src/platform/open-db.ts";
+import { createAccounts } from "../src/account/users/accounts.service.ts";
+import { createAccountsStore } from "../src/account/users/accounts.store.ts";
+import { createAuthentication } from "../src/account/users/authentication.ts";
+import { openDb } from "../src/platform/db/open-db.ts";
+import { createSystemClock } from "../src/platform/lib/clock.ts";
+import { createLog } from "../src/platform/telemetry/log.ts";
 import { createDataKeys } from "../src/vault/data-keys.service.ts";
 import { parseKeyring } from "../src/vault/keyring.ts";
 import { type RowIdentity, seal, unseal } from "../src/vault/seal.ts";

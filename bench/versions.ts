@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -59,7 +59,9 @@ async function startVersion(root: string, name: string, upstream_url: string): P
   configure(place, upstream_url);
   allowMany(place.env.PURSER_CONFIG ?? "");
   const profile = options.profile === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${join(options.profile, name)}`];
-  const main = join(root, "src/main.ts");
+  // The second is its place in earlier versions.
+  const main = ["src/cli/main.ts", "src/main.ts"].map((file) => join(root, file)).find(existsSync);
+  if (main === undefined) throw new Error(`${root} has no src/cli/main.ts`);
   const service = await startService(place, { core: "service", main, node_args: profile });
   started.push(service);
   const { key } = await service.newUser();

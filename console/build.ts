@@ -12,10 +12,10 @@ const root = join(folder, "..");
 const stamp = join(folder, "dist/.built-from");
 /** The service's files whose code is in the bundle. The console imports only types from all others. */
 const OF_THE_SERVICE = [
-  "src/billing/currency.ts",
-  "src/constants.ts",
-  "src/platform/instant.ts",
-  "src/schedules/next-run.ts",
+  "src/account/billing/currency.ts",
+  "src/kernel/constants.ts",
+  "src/platform/lib/instant.ts",
+  "src/agents/schedules/next-run.ts",
 ];
 
 function sources(): string {

@@ -1,9 +1,9 @@
 import { randomBytes } from "node:crypto";
 import { styleText } from "node:util";
-import { createApp } from "../src/app.ts";
-import { readConfig } from "../src/config.ts";
-import { type Listening, listen } from "../src/http/listen.ts";
-import { createLog } from "../src/platform/log.ts";
+import { type Listening, listen } from "../src/api/http/listen.ts";
+import { createApp } from "../src/app/app.ts";
+import { readConfig } from "../src/config/config.ts";
+import { createLog } from "../src/platform/telemetry/log.ts";
 import { block, grouped, heading, line, table } from "./print.ts";
 import { type DemoSite, SITE_KEY, startSite } from "./site.ts";
 

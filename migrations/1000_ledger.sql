@@ -1,4 +1,4 @@
--- The ledger, in billed tokens. src/ledger/README.md explains the terms. No foreign key refers to users, because the ledger
+-- The ledger, in billed tokens. src/account/ledger/README.md explains the terms. No foreign key refers to users, because the ledger
 -- stays when a user is erased.
 
 -- The balance of a user: sums over the buckets, the overage and the end of the chain of entries. A low fillfactor leaves room
@@ -276,7 +276,7 @@ create table entry_reason (
   primary key (user_id, seq)
 );
 
--- Closed months of the ledger, moved to files (src/ledger/archive.service.ts). What the audit and the usage need of the moved
+-- Closed months of the ledger, moved to files (src/account/ledger/archive.service.ts). What the audit and the usage need of the moved
 -- rows stays here as sums, so that both remain exact.
 
 -- A month whose rows are moved, or were. The files belong to it; `files` is null until they are complete.

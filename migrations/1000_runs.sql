@@ -1,4 +1,4 @@
--- Runs and their steps. src/runs/README.md explains the terms. Leases use the server's real time, the rest the domain's time.
+-- Runs and their steps. src/agents/runs/README.md explains the terms. Leases use the server's real time, the rest the domain's time.
 
 -- A run of an agent. The table is also the queue: a worker claims a row by its lease.
 create table run (

@@ -1,9 +1,9 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { Sql } from "../src/platform/db.ts";
-import { createLog } from "../src/platform/log.ts";
-import { openDb } from "../src/platform/open-db.ts";
+import type { Sql } from "../src/platform/db/db.ts";
+import { openDb } from "../src/platform/db/open-db.ts";
+import { createLog } from "../src/platform/telemetry/log.ts";
 
 // `npm run schema` writes schema.sql: the schema of a new database, the same on both storages. A test compares it.
 

@@ -33,7 +33,7 @@ if (chromiumBinary() !== null) {
 rmSync(COMPILE_CACHE, { recursive: true, force: true });
 // While Vitest starts, one process compiles the service's modules, so that the many others do not.
 const caching = { stdio: "ignore", env: { ...process.env, NODE_COMPILE_CACHE: COMPILE_CACHE } } as const;
-spawn(process.execPath, [...FLAGS, "--import", "./src/app.ts", "--eval", "process.exit()"], caching);
+spawn(process.execPath, [...FLAGS, "--import", "./src/app/app.ts", "--eval", "process.exit()"], caching);
 const vitest = join(import.meta.dirname, "../node_modules/vitest/vitest.mjs");
 const named = process.argv.slice(2);
 const given = named.length > 0 ? named : SUITE;

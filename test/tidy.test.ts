@@ -2,7 +2,7 @@ import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
 import { describe, expect, it } from "vitest";
-import { toolsConfigSchema } from "../src/contract/tools.ts";
+import { toolsConfigSchema } from "../src/api/contract/tools.ts";
 
 // Rules of the code, kept by a test (CONTRIBUTING.md says why each is there).
 
@@ -13,47 +13,46 @@ const files = execFileSync("git", ["ls-files", "-co", "--exclude-standard"], { c
 const text = (file: string) => readFileSync(join(root, file), "utf8");
 const source = files.filter((file) => file.startsWith("src/") && file.endsWith(".ts"));
 
-const BASE = ["platform", "contract"];
-/** What each module may import, besides the files at the root of src that all may (errors, constants). */
-const ARROWS: Record<string, string[]> = {
-  platform: [],
-  contract: ["platform"],
-  http: BASE,
-  accounts: BASE,
-  vault: BASE,
-  ledger: BASE,
-  models: BASE,
-  safety: BASE,
-  schedules: BASE,
-  notices: BASE,
-  limits: BASE,
-  "user-export": [...BASE, "ledger"],
-  billing: [...BASE, "ledger", "accounts"],
-  completions: [...BASE, "models", "ledger"],
-  messages: [...BASE, "completions"],
-  responses: [...BASE, "completions"],
-  tools: [...BASE, "vault", "safety"],
-  runs: [...BASE, "completions", "tools", "models", "ledger"],
-  agents: [...BASE, "runs", "schedules", "completions", "tools", "models", "ledger"],
-  chat: [...BASE, "agents", "runs", "completions", "models"],
-  mcp: [...BASE, "agents", "chat"],
-  operator: [...BASE, "billing", "accounts", "ledger"],
-  backup: BASE,
-};
-const SHARED = new Set(["errors.ts", "constants.ts"]);
-/** Processes and wiring, which may import every module. */
-const ENTRY_POINTS = new Set([
-  "app.ts",
-  "services.ts",
-  "base-services.ts",
-  "agent-services.ts",
-  "background.ts",
-  "routes.ts",
-  "main.ts",
-  "purser.ts",
-  "catalogue.ts",
-  "sanitize.ts",
-]);
+/**
+ * The folders of src from top to bottom. A file imports only from its own folder and from lower ones, so the list is also
+ * the order in which to read them, and no cycle of folders is possible.
+ */
+const FOLDERS = [
+  "cli",
+  "app",
+  "config",
+  "operator",
+  "operator/export",
+  "operator/backup",
+  "agents/mcp",
+  "agents/chat",
+  "agents/definitions",
+  "agents/runs",
+  "agents/tools",
+  "agents/schedules",
+  "gateway/responses",
+  "gateway/messages",
+  "gateway/completions",
+  "gateway/models",
+  "gateway/limits",
+  "account/billing",
+  "account/users",
+  "account/ledger",
+  "account/notices",
+  "vault",
+  "safety",
+  "safety/judging",
+  "safety/reading",
+  "api/http",
+  "api/contract",
+  "platform/net",
+  "platform/db",
+  "platform/telemetry",
+  "platform/lib",
+  "kernel",
+];
+/** Top folders of the wiring, which import every module's routes and stores. */
+const WIRING = new Set(["cli", "app"]);
 
 interface Import {
   file: string;
@@ -65,35 +64,26 @@ function importsOf(file: string): Import[] {
   return [...found].map((match) => ({ file, target: join(dirname(file), match[1] ?? "") }));
 }
 
-const moduleOf = (file: string) => relative("src", file).split("/")[0] ?? "";
-/** The commands of `purser` start the modules, as the files at the root of src do. */
-const COMMANDS = "src/commands/";
-const inModule = (file: string) => relative("src", file).includes("/") && !file.startsWith(COMMANDS);
+const folderOf = (file: string) => relative("src", dirname(file)).replace(/\/sql$/, "");
+const inFolder = (file: string, folder: string) => folderOf(file).split("/")[0] === folder;
 
 describe("the modules", () => {
-  it("has a rule for every module", () => {
-    const modules = new Set(source.filter(inModule).map(moduleOf));
-    expect([...modules].filter((name) => !(name in ARROWS))).toEqual([]);
+  it("has every folder in its list", () => {
+    expect([...new Set(source.map(folderOf))].sort()).toEqual([...FOLDERS].sort());
   });
 
-  it("imports only the modules that its entry in ARROWS allows", () => {
-    const wrong = source
-      .filter(inModule)
+  it("imports only downward", () => {
+    const upward = source
       .flatMap(importsOf)
-      .filter(({ file, target }) => {
-        const [from, to] = [moduleOf(file), moduleOf(target)];
-        if (from === to) return false;
-        if (!inModule(target)) return !SHARED.has(to);
-        return !(ARROWS[from] ?? []).includes(to);
-      });
-    expect(wrong).toEqual([]);
+      .filter(({ file, target }) => FOLDERS.indexOf(folderOf(target)) < FOLDERS.indexOf(folderOf(file)));
+    expect(upward).toEqual([]);
   });
 
   it("imports no other module's store or routes", () => {
     const wrong = source
-      .filter((file) => !ENTRY_POINTS.has(relative("src", file)) && !file.startsWith(COMMANDS))
+      .filter((file) => !WIRING.has(folderOf(file)))
       .flatMap(importsOf)
-      .filter(({ file, target }) => moduleOf(file) !== moduleOf(target) && /\.(store|routes)\.ts$/.test(target));
+      .filter(({ file, target }) => folderOf(file) !== folderOf(target) && /\.(store|routes)\.ts$/.test(target));
     expect(wrong).toEqual([]);
   });
 
@@ -101,7 +91,7 @@ describe("the modules", () => {
     const names = Object.keys(toolsConfigSchema.shape);
     expect(names).not.toEqual([]);
     // Only modules that may import tools: elsewhere a tool's name may be an ordinary word.
-    const asking = source.filter((file) => (ARROWS[moduleOf(file)] ?? []).includes("tools"));
+    const asking = source.filter((file) => inFolder(file, "agents") && folderOf(file) !== "agents/tools");
     const asks = new RegExp(`(["'\`])(${names.join("|")})\\1|config\\??\\.(${names.join("|")})\\b`);
     const code = (file: string) => text(file).replace(/^\s*(\/\/|\*|\/\*).*$/gm, "");
     expect(asking).not.toEqual([]);
@@ -136,7 +126,7 @@ describe("the modules", () => {
         load(target.startsWith(".") ? join(dirname(name), target) : target);
       }
     };
-    load("src/app.ts");
+    load("src/app/app.ts");
     expect([...loaded]).toContain("src/safety/sanitizer.ts");
     const rare =
       /^src\/safety\/(judging|reading)\/|^(stripe|nodemailer|htmlparser2|html-encoding-sniffer|file-type)$|^@exodus\/|^@(ai-sdk|modelcontextprotocol)\//;
@@ -154,12 +144,12 @@ describe("the modules", () => {
 });
 
 describe("the SQL files", () => {
-  const sql = files.filter((file) => /^src\/[^/]+\/sql\/[^/]+\.sql$/.test(file));
+  const sql = files.filter((file) => /^src\/.*\/sql\/[^/]+\.sql$/.test(file));
   const code = (file: string) => text(file).replace(/--.*$/gm, "");
   const functions = new Map(
     sql.flatMap((file) => {
       const name = /^create or replace function (\w+)/m.exec(text(file))?.[1];
-      return name === undefined ? [] : [[name, moduleOf(file)] as const];
+      return name === undefined ? [] : [[name, folderOf(file)] as const];
     }),
   );
   const isFunction = (file: string) => /^create or replace function/m.test(text(file));
@@ -185,7 +175,7 @@ describe("the SQL files", () => {
     const wrong = sql.filter(isFunction).flatMap((file) =>
       [...code(file).matchAll(/\b(\w+)\s*\(/g)]
         .map(([, name]) => name ?? "")
-        .filter((name) => functions.has(name) && functions.get(name) !== moduleOf(file))
+        .filter((name) => functions.has(name) && functions.get(name) !== folderOf(file))
         .map((name) => `${file}: ${name} of ${functions.get(name)}`),
     );
     expect(wrong).toEqual([]);
@@ -196,8 +186,8 @@ describe("the SQL files", () => {
       .filter((file) => !isFunction(file))
       .flatMap((file) =>
         [...code(file).matchAll(/\b(\w+)\s*\(/g)]
-          .map(([, name]) => functions.get(name ?? "") ?? moduleOf(file))
-          .filter((to) => to !== moduleOf(file) && !(ARROWS[moduleOf(file)] ?? []).includes(to))
+          .map(([, name]) => functions.get(name ?? "") ?? folderOf(file))
+          .filter((to) => FOLDERS.indexOf(to) < FOLDERS.indexOf(folderOf(file)))
           .map((to) => `${file}: ${to}`),
       );
     expect(wrong).toEqual([]);
@@ -290,7 +280,9 @@ describe("the style", () => {
   it("has a docstring on every export of a service or a pure file", () => {
     const documented = source.filter(
       (file) =>
-        inModule(file) && !/\.(routes|store|types|adapter|worker)\.ts$/.test(file) && moduleOf(file) !== "contract",
+        !/\.(routes|store|types|adapter|worker)\.ts$/.test(file) &&
+        !WIRING.has(folderOf(file)) &&
+        !["config", "kernel", "api/contract"].includes(folderOf(file)),
     );
     const bare = documented.flatMap((file) => {
       const lines = text(file).split("\n");

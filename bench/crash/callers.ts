@@ -1,5 +1,5 @@
 import { setTimeout } from "node:timers/promises";
-import { newId } from "../../src/platform/ids.ts";
+import { newId } from "../../src/platform/lib/ids.ts";
 import type { BenchService, BenchUser } from "../support/service.ts";
 import { costOf } from "./upstream.ts";
 

@@ -1,4 +1,4 @@
-import { FINISHED } from "../../src/runs/run-state.ts";
+import { FINISHED } from "../../src/agents/runs/run-state.ts";
 import type { BenchService } from "../support/service.ts";
 import type { CrashUser, Seen } from "./callers.ts";
 import { costOf } from "./upstream.ts";

@@ -1,6 +1,6 @@
 import { setTimeout } from "node:timers/promises";
-import { createLog } from "../../src/platform/log.ts";
-import { openDb } from "../../src/platform/open-db.ts";
+import { openDb } from "../../src/platform/db/open-db.ts";
+import { createLog } from "../../src/platform/telemetry/log.ts";
 import { type BenchService, configure, type Place, startService } from "../support/service.ts";
 import { seededRandom } from "../support/statistics.ts";
 import { type Callers, type CrashUser, startCallers } from "./callers.ts";

@@ -3,7 +3,7 @@ import { createServer, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { text } from "node:stream/consumers";
 import { setTimeout } from "node:timers/promises";
-import { costTokens } from "../../src/models/pricing.ts";
+import { costTokens } from "../../src/gateway/models/pricing.ts";
 import { BENCH_RATES } from "../support/service.ts";
 
 const MAX_WORDS = 24;

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import { Webhook } from "standardwebhooks";
-import type { RunDetail } from "../../src/contract/runs.ts";
+import type { RunDetail } from "../../src/api/contract/runs.ts";
 import { costOf } from "../crash/upstream.ts";
 import type { Asked } from "./load.ts";
 import type { Loss } from "./nodes.ts";

@@ -1,6 +1,6 @@
-import { createLedger } from "../../src/ledger/ledger.service.ts";
-import { createSystemClock } from "../../src/platform/clock.ts";
-import type { Db } from "../../src/platform/db.ts";
+import { createLedger } from "../../src/account/ledger/ledger.service.ts";
+import type { Db } from "../../src/platform/db/db.ts";
+import { createSystemClock } from "../../src/platform/lib/clock.ts";
 
 /**
  * For a place with stopped nodes: expires the remaining holds, sweeps like a node, and returns the tokens still held,

@@ -1,7 +1,7 @@
 import { setTimeout } from "node:timers/promises";
-import type { Db } from "../../src/platform/db.ts";
-import { createLog } from "../../src/platform/log.ts";
-import { openDb } from "../../src/platform/open-db.ts";
+import type { Db } from "../../src/platform/db/db.ts";
+import { openDb } from "../../src/platform/db/open-db.ts";
+import { createLog } from "../../src/platform/telemetry/log.ts";
 import type { BenchService, BenchUser, Place } from "../support/service.ts";
 import { seededRandom } from "../support/statistics.ts";
 import { type Evidence, violations } from "./checks.ts";

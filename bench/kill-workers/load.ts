@@ -1,4 +1,4 @@
-import type { Db } from "../../src/platform/db.ts";
+import type { Db } from "../../src/platform/db/db.ts";
 import type { BenchService, BenchUser } from "../support/service.ts";
 import type { Nodes } from "./nodes.ts";
 import type { Site } from "./site.ts";

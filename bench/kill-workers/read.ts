@@ -1,5 +1,5 @@
-import type { RunDetail } from "../../src/contract/runs.ts";
-import { FINISHED } from "../../src/runs/run-state.ts";
+import { FINISHED } from "../../src/agents/runs/run-state.ts";
+import type { RunDetail } from "../../src/api/contract/runs.ts";
 import type { BenchService } from "../support/service.ts";
 import { type Asked, inParallel, type LoadedAgent } from "./load.ts";
 

@@ -1,4 +1,4 @@
-import type { RunDetail } from "../../src/contract/runs.ts";
+import type { RunDetail } from "../../src/api/contract/runs.ts";
 import type { Loss } from "./nodes.ts";
 import type { Told } from "./read.ts";
 import { answerOf, type ModelCall } from "./scripted-model.ts";

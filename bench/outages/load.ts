@@ -1,5 +1,5 @@
 import { setTimeout } from "node:timers/promises";
-import { newId } from "../../src/platform/ids.ts";
+import { newId } from "../../src/platform/lib/ids.ts";
 import { type CrashUser, MAX_TOKENS, nothingSeen, type Seen, streamedUsage, TOP_UP_CENTS } from "../crash/callers.ts";
 import { costOf } from "../crash/upstream.ts";
 import type { BenchService } from "../support/service.ts";

@@ -22,5 +22,5 @@ export function makeNextVersion(): { main: string; remove(): void } {
   writeFileSync(join(folder, "migrations/9999_next.sql"), MIGRATION);
   mkdirSync(join(folder, "migrations/indexes"), { recursive: true });
   writeFileSync(join(folder, "migrations/indexes/run_of_the_next.sql"), INDEX);
-  return { main: join(folder, "src/main.ts"), remove: () => rmSync(folder, { recursive: true, force: true }) };
+  return { main: join(folder, "src/cli/main.ts"), remove: () => rmSync(folder, { recursive: true, force: true }) };
 }

@@ -1,6 +1,6 @@
 import { setTimeout } from "node:timers/promises";
-import { createLog } from "../../src/platform/log.ts";
-import { openDb } from "../../src/platform/open-db.ts";
+import { openDb } from "../../src/platform/db/open-db.ts";
+import { createLog } from "../../src/platform/telemetry/log.ts";
 import type { CrashUser } from "../crash/callers.ts";
 import { createChecks } from "../crash/checks.ts";
 import { newUser } from "../crash/crash-run.ts";

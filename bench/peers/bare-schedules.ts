@@ -1,5 +1,6 @@
 import { setTimeout } from "node:timers/promises";
-import type { Db, Instant } from "../../src/platform/db.ts";
+import type { Db } from "../../src/platform/db/db.ts";
+import type { Instant } from "../../src/platform/lib/instant.ts";
 
 /** Fills the tables of schedules and runs in bulk, and does the measured work in bare SQL. */
 

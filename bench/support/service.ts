@@ -3,14 +3,14 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { RATE_SCALE } from "../../src/constants.ts";
+import { RATE_SCALE } from "../../src/kernel/constants.ts";
 import { type PostgresServer, runSql } from "../../test/support/postgres-server.ts";
 import { COMPILE_CACHE } from "../../test/support/process.ts";
 import { type Core, type ServerProcess, startServer } from "./processes.ts";
 
 export type Storage = "embedded" | "postgres";
 
-const MAIN = fileURLToPath(import.meta.resolve("../../src/main.ts"));
+const MAIN = fileURLToPath(import.meta.resolve("../../src/cli/main.ts"));
 const ADMIN_KEY = "operator-key-of-the-bench";
 /** The tokens granted to each user of the bench. */
 const PLENTY_TOKENS = 1_000_000_000_000;

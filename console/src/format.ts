@@ -1,5 +1,5 @@
-import { currencyDigits } from "../../src/billing/currency.ts";
-import { TOKENS_PER_CENT } from "../../src/constants.ts";
+import { currencyDigits } from "../../src/account/billing/currency.ts";
+import { TOKENS_PER_CENT } from "../../src/kernel/constants.ts";
 
 /** Numbers, times and words for people. */
 

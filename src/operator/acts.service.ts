@@ -1,10 +1,10 @@
 import { createHash } from "node:crypto";
-import type { Operator } from "../contract/caller.ts";
-import type { ActRecord } from "../contract/operators.ts";
-import { csvLine, defused } from "../ledger/csv.ts";
-import type { Clock } from "../platform/clock.ts";
-import type { Db, Tx } from "../platform/db.ts";
-import { newId } from "../platform/ids.ts";
+import { csvLine, defused } from "../account/ledger/csv.ts";
+import type { Operator } from "../api/contract/caller.ts";
+import type { ActRecord } from "../api/contract/operators.ts";
+import type { Db, Tx } from "../platform/db/db.ts";
+import type { Clock } from "../platform/lib/clock.ts";
+import { newId } from "../platform/lib/ids.ts";
 import { type ActFilter, type ActRow, createActsStore } from "./acts.store.ts";
 
 /** Rows per query of an export. */

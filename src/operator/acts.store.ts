@@ -1,5 +1,6 @@
-import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
-import { createConditions } from "../platform/statements.ts";
+import type { Db, Sql, Tx } from "../platform/db/db.ts";
+import { createConditions } from "../platform/db/statements.ts";
+import type { Instant } from "../platform/lib/instant.ts";
 
 /** One act as it is stored. `before` and `after` are JSON without e-mail addresses. */
 export interface ActRow {

@@ -1,8 +1,8 @@
 import type { Context } from "hono";
-import type { HttpEnv } from "../contract/caller.ts";
-import { decodeCursor, NUMBER_KEY, pageOf, UUID_KEY } from "../contract/common.ts";
-import * as contract from "../contract/operators.ts";
-import { createRouter, csvAnswer, type HttpRouter } from "../contract/router.ts";
+import type { HttpEnv } from "../api/contract/caller.ts";
+import { decodeCursor, NUMBER_KEY, pageOf, UUID_KEY } from "../api/contract/common.ts";
+import * as contract from "../api/contract/operators.ts";
+import { createRouter, csvAnswer, type HttpRouter } from "../api/contract/router.ts";
 import { type Actor, type Acts, actLines, actsHead } from "./acts.service.ts";
 import type { OperatorKeys } from "./operator-keys.service.ts";
 

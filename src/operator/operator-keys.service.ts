@@ -1,13 +1,13 @@
 import { timingSafeEqual } from "node:crypto";
-import { hashApiKey, newToken, rejectInvalidKey } from "../accounts/tokens.ts";
-import type { Operator } from "../contract/caller.ts";
-import type { CreateOperatorKey, OperatorKeyRecord } from "../contract/operators.ts";
-import { errors } from "../errors.ts";
-import { createBatches } from "../platform/batch-queue.ts";
-import { addSeconds, type Clock, monotonicMs } from "../platform/clock.ts";
-import type { Db } from "../platform/db.ts";
-import { isUuid, newId } from "../platform/ids.ts";
-import { createNotifiedCache } from "../platform/notified-cache.ts";
+import { hashApiKey, newToken, rejectInvalidKey } from "../account/users/tokens.ts";
+import type { Operator } from "../api/contract/caller.ts";
+import type { CreateOperatorKey, OperatorKeyRecord } from "../api/contract/operators.ts";
+import { errors } from "../kernel/errors.ts";
+import { createBatches } from "../platform/db/batch-queue.ts";
+import type { Db } from "../platform/db/db.ts";
+import { createNotifiedCache } from "../platform/db/notified-cache.ts";
+import { addSeconds, type Clock, monotonicMs } from "../platform/lib/clock.ts";
+import { isUuid, newId } from "../platform/lib/ids.ts";
 import type { Actor, Acts } from "./acts.service.ts";
 import { createOperatorKeysStore, type OperatorKeyRow } from "./operator-keys.store.ts";
 

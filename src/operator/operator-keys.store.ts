@@ -1,6 +1,7 @@
-import type { OperatorRole } from "../contract/caller.ts";
-import type { Db, Instant, Tx } from "../platform/db.ts";
-import { firstRow, GIVEN_HASHES, insertInto, oneRow, selectByHash } from "../platform/statements.ts";
+import type { OperatorRole } from "../api/contract/caller.ts";
+import type { Db, Tx } from "../platform/db/db.ts";
+import { firstRow, GIVEN_HASHES, insertInto, oneRow, selectByHash } from "../platform/db/statements.ts";
+import type { Instant } from "../platform/lib/instant.ts";
 
 export interface OperatorKeyRow {
   id: string;

@@ -1,11 +1,12 @@
-import { USAGE_DAYS } from "../constants.ts";
-import * as contract from "../contract/admin-overall.ts";
-import { decodeCursor, NUMBER_KEY, pageOf } from "../contract/common.ts";
-import { createRouter, csvAnswer, type HttpRouter } from "../contract/router.ts";
-import { errors } from "../errors.ts";
-import { csvLine, defused } from "../ledger/csv.ts";
-import { addDays, type Clock } from "../platform/clock.ts";
-import type { Db, Instant } from "../platform/db.ts";
+import { csvLine, defused } from "../account/ledger/csv.ts";
+import * as contract from "../api/contract/admin-overall.ts";
+import { decodeCursor, NUMBER_KEY, pageOf } from "../api/contract/common.ts";
+import { createRouter, csvAnswer, type HttpRouter } from "../api/contract/router.ts";
+import { USAGE_DAYS } from "../kernel/constants.ts";
+import { errors } from "../kernel/errors.ts";
+import type { Db } from "../platform/db/db.ts";
+import { addDays, type Clock } from "../platform/lib/clock.ts";
+import type { Instant } from "../platform/lib/instant.ts";
 import { readEmails, readUsageOfAll, type UsageOfGroup } from "./usage.store.ts";
 
 type Row = contract.UsageOfGroupRecord;

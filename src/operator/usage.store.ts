@@ -1,7 +1,8 @@
-import { TOKENS_PER_CENT } from "../constants.ts";
-import type { UsageGroup } from "../contract/admin-overall.ts";
-import type { Db, Instant } from "../platform/db.ts";
-import { readStatement } from "../platform/sql-functions.ts";
+import type { UsageGroup } from "../api/contract/admin-overall.ts";
+import { TOKENS_PER_CENT } from "../kernel/constants.ts";
+import type { Db } from "../platform/db/db.ts";
+import { readStatement } from "../platform/db/sql-functions.ts";
+import type { Instant } from "../platform/lib/instant.ts";
 
 const USAGE_OF_ALL = readStatement(import.meta.dirname, "usage-of-all");
 /** What a token of overage is sold for. */

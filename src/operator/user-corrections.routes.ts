@@ -1,15 +1,15 @@
-import { type Accounts, withSpend } from "../accounts/accounts.service.ts";
-import type { Billing } from "../billing/billing.service.ts";
-import { TOP_UP_MONTHS } from "../constants.ts";
-import { refundPurchase } from "../contract/admin.ts";
-import * as contract from "../contract/admin-users.ts";
-import { type Caller, SCOPES } from "../contract/caller.ts";
-import { createRouter, type HttpRouter } from "../contract/router.ts";
-import { errors } from "../errors.ts";
-import type { Ledger } from "../ledger/ledger.types.ts";
-import { addMonths, type Clock } from "../platform/clock.ts";
-import type { Db } from "../platform/db.ts";
-import { isUuid } from "../platform/ids.ts";
+import type { Billing } from "../account/billing/billing.service.ts";
+import type { Ledger } from "../account/ledger/ledger.types.ts";
+import { type Accounts, withSpend } from "../account/users/accounts.service.ts";
+import { refundPurchase } from "../api/contract/admin.ts";
+import * as contract from "../api/contract/admin-users.ts";
+import { type Caller, SCOPES } from "../api/contract/caller.ts";
+import { createRouter, type HttpRouter } from "../api/contract/router.ts";
+import { TOP_UP_MONTHS } from "../kernel/constants.ts";
+import { errors } from "../kernel/errors.ts";
+import type { Db } from "../platform/db/db.ts";
+import { addMonths, type Clock } from "../platform/lib/clock.ts";
+import { isUuid } from "../platform/lib/ids.ts";
 import type { Acts } from "./acts.service.ts";
 import { actorOf } from "./operator-keys.routes.ts";
 

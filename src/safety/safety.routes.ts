@@ -1,6 +1,6 @@
-import { createRouter } from "../contract/router.ts";
-import * as contract from "../contract/safety.ts";
-import { errors } from "../errors.ts";
+import { createRouter } from "../api/contract/router.ts";
+import * as contract from "../api/contract/safety.ts";
+import { errors } from "../kernel/errors.ts";
 import { newMark } from "./fence.ts";
 import { BUSY, type Sanitizers } from "./sanitizer.ts";
 

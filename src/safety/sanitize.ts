@@ -1,4 +1,4 @@
-import { MAX_REMOVED } from "../constants.ts";
+import { MAX_REMOVED } from "../kernel/constants.ts";
 import { fence, type Part } from "./fence.ts";
 import { type Detection, detect, type Level } from "./judging/detect.ts";
 import { normalise } from "./reading/normalise.ts";

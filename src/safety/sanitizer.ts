@@ -1,8 +1,8 @@
 import { join } from "node:path";
-import { monotonicMs } from "../platform/clock.ts";
-import { untilTurn } from "../platform/event-loop-turn.ts";
-import { createFairQueue, QueueRefused } from "../platform/fair-queue.ts";
-import { createThreadPool } from "../platform/thread-pool.ts";
+import { monotonicMs } from "../platform/lib/clock.ts";
+import { untilTurn } from "../platform/lib/event-loop-turn.ts";
+import { createFairQueue, QueueRefused } from "../platform/lib/fair-queue.ts";
+import { createThreadPool } from "../platform/lib/thread-pool.ts";
 import type { PdfText } from "./reading/pdf-text.ts";
 import type { Sanitized, SanitizeRequest } from "./sanitize.ts";
 import type { ThreadRequest } from "./sanitizer.worker.ts";

@@ -1,8 +1,8 @@
 import { randomBytes } from "node:crypto";
-import { errors } from "../errors.ts";
-import type { Db, Tx } from "../platform/db.ts";
-import { NIL_ID } from "../platform/ids.ts";
-import type { Log } from "../platform/log.ts";
+import { errors } from "../kernel/errors.ts";
+import type { Db, Tx } from "../platform/db/db.ts";
+import { NIL_ID } from "../platform/lib/ids.ts";
+import type { Log } from "../platform/telemetry/log.ts";
 import { createDataKeysStore, type WrappedKey } from "./data-keys.store.ts";
 import { createKeks } from "./kek.ts";
 import { KeyringError } from "./keyring.ts";

@@ -1,4 +1,4 @@
-import type { Db, Tx } from "../platform/db.ts";
+import type { Db, Tx } from "../platform/db/db.ts";
 
 /** A stored data key. */
 export interface WrappedKey {

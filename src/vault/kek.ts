@@ -1,5 +1,5 @@
-import { createCipher } from "../platform/cipher.ts";
-import { monotonicMs } from "../platform/clock.ts";
+import { createCipher } from "../platform/lib/cipher.ts";
+import { monotonicMs } from "../platform/lib/clock.ts";
 import { createAwsKms } from "./aws-kms.adapter.ts";
 import { createGcpKms } from "./gcp-kms.adapter.ts";
 import type { Keyring, MasterKey } from "./keyring.types.ts";

@@ -1,9 +1,9 @@
 import { createHash, timingSafeEqual } from "node:crypto";
-import type { NewOAuth, OAuthChange, ShownOAuth } from "../contract/oauth-secrets.ts";
-import { addSeconds } from "../platform/clock.ts";
-import type { Instant } from "../platform/db.ts";
-import { holdsSecret } from "../platform/scrub.ts";
-import { SecretValue } from "../platform/secret-value.ts";
+import type { NewOAuth, OAuthChange, ShownOAuth } from "../api/contract/oauth-secrets.ts";
+import { addSeconds } from "../platform/lib/clock.ts";
+import type { Instant } from "../platform/lib/instant.ts";
+import { SecretValue } from "../platform/lib/secret-value.ts";
+import { holdsSecret } from "../platform/net/scrub.ts";
 
 /** What an oauth secret seals, and the decisions on it. Pure. */
 

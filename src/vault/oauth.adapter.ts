@@ -1,7 +1,7 @@
 import type { AuthorizationServerMetadata, OAuthClientProvider, OAuthTokens } from "@modelcontextprotocol/client";
-import { withoutNullFields } from "../platform/null-fields.ts";
-import type { Outbound } from "../platform/outbound.ts";
-import { OutboundError } from "../platform/outbound-errors.ts";
+import { withoutNullFields } from "../platform/lib/null-fields.ts";
+import type { Outbound } from "../platform/net/outbound.ts";
+import { OutboundError } from "../platform/net/outbound-errors.ts";
 import type { Issuer, OAuthClient, OAuthState, Pending } from "./oauth-state.ts";
 
 /**

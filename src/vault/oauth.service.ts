@@ -1,12 +1,13 @@
 import { randomBytes } from "node:crypto";
 import { isDeepStrictEqual } from "node:util";
 import type { OAuthTokens } from "@modelcontextprotocol/client";
-import { normalHost } from "../contract/hosts.ts";
-import type { NewOAuth, OAuthChange, ShownOAuth } from "../contract/oauth-secrets.ts";
-import { errors } from "../errors.ts";
-import { addSeconds, type Clock, monotonicMs } from "../platform/clock.ts";
-import type { Instant, Tx } from "../platform/db.ts";
-import { newId } from "../platform/ids.ts";
+import { normalHost } from "../api/contract/hosts.ts";
+import type { NewOAuth, OAuthChange, ShownOAuth } from "../api/contract/oauth-secrets.ts";
+import { errors } from "../kernel/errors.ts";
+import type { Tx } from "../platform/db/db.ts";
+import { addSeconds, type Clock, monotonicMs } from "../platform/lib/clock.ts";
+import { newId } from "../platform/lib/ids.ts";
+import type { Instant } from "../platform/lib/instant.ts";
 import type { DataKeys } from "./data-keys.service.ts";
 import { OAuthError, type OAuthRequests } from "./oauth.adapter.ts";
 import {

@@ -1,9 +1,9 @@
-import { USER_ROWS } from "../constants.ts";
-import { findNamed } from "../contract/secrets.ts";
-import { errors } from "../errors.ts";
-import type { Db, Tx } from "../platform/db.ts";
-import { isUuid } from "../platform/ids.ts";
-import type { Log } from "../platform/log.ts";
+import { findNamed } from "../api/contract/secrets.ts";
+import { USER_ROWS } from "../kernel/constants.ts";
+import { errors } from "../kernel/errors.ts";
+import type { Db, Tx } from "../platform/db/db.ts";
+import { isUuid } from "../platform/lib/ids.ts";
+import type { Log } from "../platform/telemetry/log.ts";
 import type { DataKeys } from "./data-keys.service.ts";
 import { type DataKey, integrityMacOf, isIntegrityMacOf, type RowIdentity, unseal } from "./seal.ts";
 import type { HeldKey, SealedRow, SecretRow, VaultStore } from "./vault.store.ts";

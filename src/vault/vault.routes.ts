@@ -1,8 +1,8 @@
-import type { Caller } from "../contract/caller.ts";
-import { decodeCursor, pageOf, UUID_KEY } from "../contract/common.ts";
-import * as oauth from "../contract/oauth-secrets.ts";
-import { createRouter } from "../contract/router.ts";
-import * as contract from "../contract/secrets.ts";
+import type { Caller } from "../api/contract/caller.ts";
+import { decodeCursor, pageOf, UUID_KEY } from "../api/contract/common.ts";
+import * as oauth from "../api/contract/oauth-secrets.ts";
+import { createRouter } from "../api/contract/router.ts";
+import * as contract from "../api/contract/secrets.ts";
 import { clientMetadata, type OAuthIdentity } from "./oauth.adapter.ts";
 import type { Vault } from "./vault.service.ts";
 

@@ -1,4 +1,4 @@
-import { isListedHost, isWithinHosts, normalHost } from "../contract/hosts.ts";
+import { isListedHost, isWithinHosts, normalHost } from "../api/contract/hosts.ts";
 import {
   findNamed,
   type NamedSecret,
@@ -6,14 +6,15 @@ import {
   type Secret,
   type SecretChange,
   type SecretUse,
-} from "../contract/secrets.ts";
-import { errors } from "../errors.ts";
-import { addDays, type Clock } from "../platform/clock.ts";
-import type { Db, Instant, Tx } from "../platform/db.ts";
-import { isUuid, newId } from "../platform/ids.ts";
-import type { Log } from "../platform/log.ts";
-import type { Outbound } from "../platform/outbound.ts";
-import { SecretValue } from "../platform/secret-value.ts";
+} from "../api/contract/secrets.ts";
+import { errors } from "../kernel/errors.ts";
+import type { Db, Tx } from "../platform/db/db.ts";
+import { addDays, type Clock } from "../platform/lib/clock.ts";
+import { isUuid, newId } from "../platform/lib/ids.ts";
+import type { Instant } from "../platform/lib/instant.ts";
+import { SecretValue } from "../platform/lib/secret-value.ts";
+import type { Outbound } from "../platform/net/outbound.ts";
+import type { Log } from "../platform/telemetry/log.ts";
 import type { DataKeys } from "./data-keys.service.ts";
 import { createOAuthRequests, type OAuthIdentity } from "./oauth.adapter.ts";
 import { createOAuthSecrets, isForServer, OAUTH_TOOL } from "./oauth.service.ts";

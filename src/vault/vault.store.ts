@@ -1,6 +1,7 @@
-import type { Secret, SecretUse } from "../contract/secrets.ts";
-import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
-import { jsonbText } from "../platform/json.ts";
+import type { Secret, SecretUse } from "../api/contract/secrets.ts";
+import type { Db, Sql, Tx } from "../platform/db/db.ts";
+import type { Instant } from "../platform/lib/instant.ts";
+import { jsonbText } from "../platform/lib/json.ts";
 import { SEALING_ID_BYTES } from "./seal.ts";
 
 /** A secret as listed. */

@@ -1,5 +1,5 @@
-import type { Tx } from "../platform/db.ts";
-import type { SecretValue } from "../platform/secret-value.ts";
+import type { Tx } from "../platform/db/db.ts";
+import type { SecretValue } from "../platform/lib/secret-value.ts";
 
 /** The intended use of a secret. */
 export interface SecretUsage {

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
-import type { Db } from "../../src/platform/db.ts";
+import type { Db } from "../../src/platform/db/db.ts";
 import { createBillingFixture } from "../support/billing.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 

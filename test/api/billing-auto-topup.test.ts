@@ -1,9 +1,9 @@
 import pg from "pg";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import type { AutoTopupPaused } from "../../src/billing/auto-topup.service.ts";
-import { createStripePayments, type StripePayments } from "../../src/billing/stripe.adapter.ts";
-import { errors } from "../../src/errors.ts";
-import type { Db } from "../../src/platform/db.ts";
+import type { AutoTopupPaused } from "../../src/account/billing/auto-topup.service.ts";
+import { createStripePayments, type StripePayments } from "../../src/account/billing/stripe.adapter.ts";
+import { errors } from "../../src/kernel/errors.ts";
+import type { Db } from "../../src/platform/db/db.ts";
 import { createBillingFixture, forgetPayments } from "../support/billing.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { ask, expectCleanAudit, type Lab, startLab, WIDE_MODELS } from "../support/lab.ts";

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import type { PaymentEvent } from "../../src/billing/payments.types.ts";
-import { errors } from "../../src/errors.ts";
-import type { Db } from "../../src/platform/db.ts";
+import type { PaymentEvent } from "../../src/account/billing/payments.types.ts";
+import { errors } from "../../src/kernel/errors.ts";
+import type { Db } from "../../src/platform/db/db.ts";
 import { createBillingFixture, permutations } from "../support/billing.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { errors } from "../../src/errors.ts";
-import type { Db } from "../../src/platform/db.ts";
+import { errors } from "../../src/kernel/errors.ts";
+import type { Db } from "../../src/platform/db/db.ts";
 import { createBillingFixture, forgetPayments } from "../support/billing.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 

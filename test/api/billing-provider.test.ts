@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import type { PaymentEvent } from "../../src/billing/payments.types.ts";
-import { errors } from "../../src/errors.ts";
-import { addMonths } from "../../src/platform/clock.ts";
-import type { Db } from "../../src/platform/db.ts";
+import type { PaymentEvent } from "../../src/account/billing/payments.types.ts";
+import { errors } from "../../src/kernel/errors.ts";
+import type { Db } from "../../src/platform/db/db.ts";
+import { addMonths } from "../../src/platform/lib/clock.ts";
 import { createBillingFixture } from "../support/billing.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 

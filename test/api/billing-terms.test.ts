@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { createDisabledPayments, createSimulatedPayments } from "../../src/billing/simulated-payments.ts";
-import type { Db } from "../../src/platform/db.ts";
+import { createDisabledPayments, createSimulatedPayments } from "../../src/account/billing/simulated-payments.ts";
+import type { Db } from "../../src/platform/db/db.ts";
 import { createBillingFixture, PLANS } from "../support/billing.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 

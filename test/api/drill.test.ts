@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { Db } from "../../src/platform/db.ts";
+import type { Db } from "../../src/platform/db/db.ts";
 import { type Lab, startLab } from "../support/lab.ts";
 import { type MailServer, startMailServer } from "../support/mail-server.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";

@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, it } from "vitest";
-import { createEndUsersStore } from "../../src/ledger/end-users.store.ts";
+import { createEndUsersStore } from "../../src/account/ledger/end-users.store.ts";
 import { ask, useLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
 import { completion, hanging } from "../support/upstream.ts";

@@ -1,8 +1,8 @@
 import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { FREE_DAY } from "../../src/constants.ts";
-import type { Db } from "../../src/platform/db.ts";
-import { newId } from "../../src/platform/ids.ts";
+import { FREE_DAY } from "../../src/kernel/constants.ts";
+import type { Db } from "../../src/platform/db/db.ts";
+import { newId } from "../../src/platform/lib/ids.ts";
 import { ask, expectCleanAudit, LAB_MODELS, type Lab, startLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
 import { calling, completion, delta, events } from "../support/upstream.ts";
@@ -224,7 +224,7 @@ describe("labels of calls that cost nothing", () => {
   });
 
   it("have the same limits in SQL", () => {
-    const text = readFileSync("src/ledger/sql/ledger_keep_labels.sql", "utf8");
+    const text = readFileSync("src/account/ledger/sql/ledger_keep_labels.sql", "utf8");
     expect(text).toContain(`> ${FREE_DAY.label_values} then`);
     expect(text).toContain(`> ${FREE_DAY.label_bytes} then`);
   });

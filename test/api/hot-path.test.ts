@@ -5,7 +5,7 @@ import { charges, type Lab, settledBalance, startLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
 import { completion, json, type Reply } from "../support/upstream.ts";
 
-// http/hot-path.ts serves ordinary model calls and run-nows, and Hono all others, such as those with a query string. To
+// api/http/hot-path.ts serves ordinary model calls and run-nows, and Hono all others, such as those with a query string. To
 // clients they differ only in the case of the headers' names.
 const WAYS: [string, string, string][] = [
   ["the hot path", "", "X-Request-Id"],

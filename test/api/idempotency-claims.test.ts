@@ -1,14 +1,14 @@
 import { randomBytes } from "node:crypto";
 import { Hono } from "hono";
 import { describe, expect, it } from "vitest";
-import type { Caller, HttpEnv } from "../../src/contract/caller.ts";
-import { createIdempotencyStore } from "../../src/http/idempotency.store.ts";
-import { idempotency } from "../../src/http/idempotency.ts";
-import { createCipher } from "../../src/platform/cipher.ts";
-import { createSystemClock } from "../../src/platform/clock.ts";
-import { newId } from "../../src/platform/ids.ts";
-import { stableDigest } from "../../src/platform/json.ts";
-import { createLog, type Log } from "../../src/platform/log.ts";
+import type { Caller, HttpEnv } from "../../src/api/contract/caller.ts";
+import { createIdempotencyStore } from "../../src/api/http/idempotency.store.ts";
+import { idempotency } from "../../src/api/http/idempotency.ts";
+import { createCipher } from "../../src/platform/lib/cipher.ts";
+import { createSystemClock } from "../../src/platform/lib/clock.ts";
+import { newId } from "../../src/platform/lib/ids.ts";
+import { stableDigest } from "../../src/platform/lib/json.ts";
+import { createLog, type Log } from "../../src/platform/telemetry/log.ts";
 import { createTestDatabase } from "../support/database.ts";
 
 // The claim of an Idempotency-Key while its request runs, and after its end.

@@ -1,9 +1,9 @@
 import { randomBytes } from "node:crypto";
 import OpenAI from "openai";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { createIdempotencyStore } from "../../src/http/idempotency.store.ts";
-import { createCipher } from "../../src/platform/cipher.ts";
-import { newId } from "../../src/platform/ids.ts";
+import { createIdempotencyStore } from "../../src/api/http/idempotency.store.ts";
+import { createCipher } from "../../src/platform/lib/cipher.ts";
+import { newId } from "../../src/platform/lib/ids.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { openStream } from "../support/event-stream.ts";
 import { ask, charges, expectCleanAudit, type Lab, settledBalance, startLab } from "../support/lab.ts";

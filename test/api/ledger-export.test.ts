@@ -3,7 +3,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { newId } from "../../src/platform/ids.ts";
+import { newId } from "../../src/platform/lib/ids.ts";
 import { ask, type Lab, settledBalance, startLab } from "../support/lab.ts";
 import { COMPILE_CACHE } from "../support/process.ts";
 import type { Client } from "../support/service.ts";
@@ -119,7 +119,7 @@ async function verify(text: string): Promise<{ code: number; stdout: string }> {
   const file = join(lab.service.database.data_dir, "export.csv");
   writeFileSync(file, text);
   const node = join(ROOT, "node_modules/.bin/node");
-  const args = ["src/purser.ts", "audit", "--verify", file];
+  const args = ["src/cli/purser.ts", "audit", "--verify", file];
   const env = { PATH: process.env.PATH ?? "", NODE_COMPILE_CACHE: COMPILE_CACHE };
   try {
     const { stdout } = await promisify(execFile)(node, args, { cwd: ROOT, env });

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { newId } from "../../src/platform/ids.ts";
+import { newId } from "../../src/platform/lib/ids.ts";
 import { expectCleanAudit, type Lab, settledBalance, startLab } from "../support/lab.ts";
 import type { Client as User } from "../support/service.ts";
 import { completion } from "../support/upstream.ts";

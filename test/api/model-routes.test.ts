@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { newId } from "../../src/platform/ids.ts";
+import { newId } from "../../src/platform/lib/ids.ts";
 import { ask, expectCleanAudit } from "../support/lab.ts";
 import { metricsOf } from "../support/metrics.ts";
 import { NATIVE_APIS } from "../support/native-apis/lab.ts";

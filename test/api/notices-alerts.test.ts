@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { Notice } from "../../src/contract/notices.ts";
+import type { Notice } from "../../src/api/contract/notices.ts";
 import { ask, type Lab, startLab, WIDE_MODELS } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
 import { completion } from "../support/upstream.ts";

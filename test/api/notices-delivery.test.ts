@@ -1,12 +1,12 @@
 import type { ServerResponse } from "node:http";
 import { Webhook } from "standardwebhooks";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import type { NoticeDelivery } from "../../src/contract/notices.ts";
-import { type ClaimedDelivery, createDeliveryStore } from "../../src/notices/delivery.store.ts";
-import type { Notices } from "../../src/notices/notices.service.ts";
-import { createNoticesStore } from "../../src/notices/notices.store.ts";
-import type { Db } from "../../src/platform/db.ts";
-import { newId } from "../../src/platform/ids.ts";
+import { type ClaimedDelivery, createDeliveryStore } from "../../src/account/notices/delivery.store.ts";
+import type { Notices } from "../../src/account/notices/notices.service.ts";
+import { createNoticesStore } from "../../src/account/notices/notices.store.ts";
+import type { NoticeDelivery } from "../../src/api/contract/notices.ts";
+import type { Db } from "../../src/platform/db/db.ts";
+import { newId } from "../../src/platform/lib/ids.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { failedRun, makeDue, noticesNode } from "../support/notices.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";

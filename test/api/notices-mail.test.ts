@@ -1,9 +1,9 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import type { Notice } from "../../src/contract/notices.ts";
-import type { Db } from "../../src/platform/db.ts";
-import { newId } from "../../src/platform/ids.ts";
-import { createLog } from "../../src/platform/log.ts";
-import { createMailer } from "../../src/platform/mail.ts";
+import type { Notice } from "../../src/api/contract/notices.ts";
+import type { Db } from "../../src/platform/db/db.ts";
+import { newId } from "../../src/platform/lib/ids.ts";
+import { createMailer } from "../../src/platform/net/mail.ts";
+import { createLog } from "../../src/platform/telemetry/log.ts";
 import { type Browser, openBrowser } from "../support/browser.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { type MailServer, startMailServer } from "../support/mail-server.ts";

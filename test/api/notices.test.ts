@@ -1,6 +1,6 @@
 import { Webhook } from "standardwebhooks";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { Notice } from "../../src/contract/notices.ts";
+import type { Notice } from "../../src/api/contract/notices.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";
 import { type Client, type Service, startService } from "../support/service.ts";
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { ACT_INVARIANTS } from "../../src/operator/acts.store.ts";
-import type { Db } from "../../src/platform/db.ts";
+import type { Db } from "../../src/platform/db/db.ts";
 import { ADMIN_KEY, type Service, startService } from "../support/service.ts";
 
 // The log of operators' acts: contract 8.9.

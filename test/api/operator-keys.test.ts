@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
-import type { Db } from "../../src/platform/db.ts";
+import type { Db } from "../../src/platform/db/db.ts";
 import { type Service, startService } from "../support/service.ts";
 
 // Operator keys and their roles: contract 8.1.

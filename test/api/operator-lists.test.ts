@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { listTables, readRows } from "../../src/backup/tables.store.ts";
-import type { Db } from "../../src/platform/db.ts";
+import { listTables, readRows } from "../../src/operator/backup/tables.store.ts";
+import type { Db } from "../../src/platform/db/db.ts";
 import { type Client, type Service, startService } from "../support/service.ts";
 
 // Lists of all users: windows of time, CSV, and the calls of a request id. What is left of an erased user.

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { archiveClosedMonths } from "../../src/ledger/archive.service.ts";
+import { archiveClosedMonths } from "../../src/account/ledger/archive.service.ts";
 import { type Client, type Service, startService } from "../support/service.ts";
 
 // Usage, revenue and margin over all users: contract 8.10.

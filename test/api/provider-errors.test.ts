@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { realNowMs } from "../../src/platform/clock.ts";
+import { realNowMs } from "../../src/platform/lib/clock.ts";
 import { charges, expectCleanAudit } from "../support/lab.ts";
 import { NATIVE_ENV, NATIVE_KINDS, nativeConfig } from "../support/native-apis/lab.ts";
 import { MESSAGES_IN, NOT_TOO_LONG, TOO_LONG, WAITS } from "../support/provider-errors.ts";

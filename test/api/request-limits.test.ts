@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { connect } from "node:net";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { newApiKey } from "../../src/accounts/tokens.ts";
+import { newApiKey } from "../../src/account/users/tokens.ts";
 import { ADMIN_KEY, type Client, type Service, startService } from "../support/service.ts";
 
 let service: Service;

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import type { EventFeed } from "../../src/platform/event-stream.ts";
-import { createLog } from "../../src/platform/log.ts";
-import { createRunFollowers, type RunFollowers } from "../../src/runs/run-followers.ts";
-import type { ClaimedRun } from "../../src/runs/runs.types.ts";
+import { createRunFollowers, type RunFollowers } from "../../src/agents/runs/run-followers.ts";
+import type { ClaimedRun } from "../../src/agents/runs/runs.types.ts";
+import type { EventFeed } from "../../src/platform/net/event-stream.ts";
+import { createLog } from "../../src/platform/telemetry/log.ts";
 import { MODEL_CALL, USAGE, useQueue } from "../properties/run-queue-fixture.ts";
 import { parsedEvent, type SentEvent } from "../support/run-events.ts";
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { createStripePayments, type StripePayments } from "../../src/billing/stripe.adapter.ts";
-import type { Db } from "../../src/platform/db.ts";
+import { createStripePayments, type StripePayments } from "../../src/account/billing/stripe.adapter.ts";
+import type { Db } from "../../src/platform/db/db.ts";
 import { createBillingFixture, forgetPayments } from "../support/billing.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { startStripe, WEBHOOK_SECRET } from "../support/stripe.ts";

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import type { Db } from "../../src/platform/db.ts";
+import type { Db } from "../../src/platform/db/db.ts";
 import { expectCleanAudit } from "../support/lab.ts";
 import { type Client, type Service, startService } from "../support/service.ts";
 import { startStripe, stripeSettings } from "../support/stripe.ts";

@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { createStripePayments } from "../../src/billing/stripe.adapter.ts";
-import type { Db } from "../../src/platform/db.ts";
-import { newId } from "../../src/platform/ids.ts";
+import { createStripePayments } from "../../src/account/billing/stripe.adapter.ts";
+import type { Db } from "../../src/platform/db/db.ts";
+import { newId } from "../../src/platform/lib/ids.ts";
 import { createBillingFixture } from "../support/billing.ts";
 import { expectCleanAudit } from "../support/lab.ts";
 import { metricsOf } from "../support/metrics.ts";

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { USER_ROWS } from "../../src/constants.ts";
+import { USER_ROWS } from "../../src/kernel/constants.ts";
 import { type Client, type Service, startService } from "../support/service.ts";
 import { startStripe, stripeSettings } from "../support/stripe.ts";
 

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { errors } from "../../src/errors.ts";
-import type { Db } from "../../src/platform/db.ts";
-import { createLog } from "../../src/platform/log.ts";
-import { createSettableClock } from "../../src/platform/settable-clock.ts";
-import type { DueSource } from "../../src/platform/sweeper.ts";
+import { errors } from "../../src/kernel/errors.ts";
+import type { Db } from "../../src/platform/db/db.ts";
+import { createSettableClock } from "../../src/platform/db/settable-clock.ts";
+import type { DueSource } from "../../src/platform/db/sweeper.ts";
+import { createLog } from "../../src/platform/telemetry/log.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 
 const START = "2026-03-01T00:00:00.000Z";

@@ -1,6 +1,6 @@
 import { Webhook } from "standardwebhooks";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { newWebhookSecret } from "../../src/platform/standard-webhooks.ts";
+import { newWebhookSecret } from "../../src/platform/net/standard-webhooks.ts";
 import { leaksIn } from "../support/encodings.ts";
 import { expectCleanAudit, type Lab, startLab } from "../support/lab.ts";
 import { type McpServerProcess, startMcpServer } from "../support/mcp-server.ts";

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { createTrials } from "../../src/accounts/trials.service.ts";
-import { createCipher } from "../../src/platform/cipher.ts";
+import { createTrials } from "../../src/account/users/trials.service.ts";
+import { createCipher } from "../../src/platform/lib/cipher.ts";
 import { openBrowser } from "../support/browser.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { type Service, startService } from "../support/service.ts";

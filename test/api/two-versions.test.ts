@@ -2,7 +2,7 @@ import { cpSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { beforeAll, expect, test } from "vitest";
-import { migrate } from "../../src/platform/migrate.ts";
+import { migrate } from "../../src/platform/db/migrate.ts";
 import { ask, useLab } from "../support/lab.ts";
 import { withoutNode } from "../support/raw-database.ts";
 import type { Client } from "../support/service.ts";

@@ -1,7 +1,7 @@
 import Anthropic from "@anthropic-ai/sdk";
 import OpenAI from "openai";
 import { beforeEach, describe, expect, it } from "vitest";
-import { chatResponseSchema } from "../../src/contract/completions.ts";
+import { chatResponseSchema } from "../../src/api/contract/completions.ts";
 import { ask, charges, useLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
 import { delta, event, events, json, type Reply, USAGE } from "../support/upstream.ts";

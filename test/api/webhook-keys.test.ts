@@ -1,10 +1,10 @@
 import { randomBytes } from "node:crypto";
 import { afterAll, beforeAll, expect, inject, test } from "vitest";
-import { createCipher } from "../../src/platform/cipher.ts";
-import { createSystemClock } from "../../src/platform/clock.ts";
-import type { Db } from "../../src/platform/db.ts";
-import { newId } from "../../src/platform/ids.ts";
-import { createWebhookKeys } from "../../src/tools/webhook-keys.service.ts";
+import { createWebhookKeys } from "../../src/agents/tools/webhook-keys.service.ts";
+import type { Db } from "../../src/platform/db/db.ts";
+import { createCipher } from "../../src/platform/lib/cipher.ts";
+import { createSystemClock } from "../../src/platform/lib/clock.ts";
+import { newId } from "../../src/platform/lib/ids.ts";
 import { createTestDatabase, insertAgent, type TestDatabase } from "../support/database.ts";
 
 let database: TestDatabase;

@@ -1,8 +1,8 @@
 import { brotliCompressSync, deflateRawSync, deflateSync, gzipSync, zstdCompressSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { createOutbound, type OutboundRequest } from "../../src/platform/outbound.ts";
-import { OutboundError } from "../../src/platform/outbound-errors.ts";
-import type { Resolve } from "../../src/platform/resolver.ts";
+import { createOutbound, type OutboundRequest } from "../../src/platform/net/outbound.ts";
+import { OutboundError } from "../../src/platform/net/outbound-errors.ts";
+import type { Resolve } from "../../src/platform/net/resolver.ts";
 import { scoreOf } from "../support/score.ts";
 import { type Site, startSite } from "../support/sites.ts";
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { AuthSettings, ToolsConfig } from "../../src/contract/tools.ts";
-import { createSecretScanner } from "../../src/platform/secret-scanner.ts";
+import type { AuthSettings, ToolsConfig } from "../../src/api/contract/tools.ts";
+import { createSecretScanner } from "../../src/platform/net/secret-scanner.ts";
 import { newMark } from "../../src/safety/fence.ts";
 import { createSanitizer } from "../../src/safety/sanitizer.ts";
 import { expectShortTurn, heldDuring } from "../support/held.ts";

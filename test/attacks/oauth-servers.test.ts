@@ -1,6 +1,6 @@
 import { generateKeyPairSync } from "node:crypto";
 import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
-import { createOutbound } from "../../src/platform/outbound.ts";
+import { createOutbound } from "../../src/platform/net/outbound.ts";
 import { createOAuthRequests } from "../../src/vault/oauth.adapter.ts";
 import { hashOfState, isEndOf, newState, type OAuthState, type Pending } from "../../src/vault/oauth-state.ts";
 import { CLIENT_SECRET, type OAuthServer, startOAuthServer } from "../support/oauth-server.ts";

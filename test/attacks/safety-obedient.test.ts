@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { ToolsConfig } from "../../src/contract/tools.ts";
+import type { ToolsConfig } from "../../src/api/contract/tools.ts";
 import { obedientRun, type Scenario } from "../support/obedient-run.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";
 import { type Site, startSite } from "../support/sites.ts";

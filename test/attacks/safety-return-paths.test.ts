@@ -1,7 +1,7 @@
 import type { RequestListener } from "node:http";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { ToolsConfig } from "../../src/contract/tools.ts";
-import type { ToolResult } from "../../src/tools/tools.types.ts";
+import type { ToolResult } from "../../src/agents/tools/tools.types.ts";
+import type { ToolsConfig } from "../../src/api/contract/tools.ts";
 import { pdfOf } from "../support/pdf.ts";
 import { type Site, startSite } from "../support/sites.ts";
 import { aCall, toolsWith, UNSTOPPED } from "../support/tools.ts";

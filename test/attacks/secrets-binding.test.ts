@@ -1,7 +1,7 @@
 import { createHmac } from "node:crypto";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import type { AuthSettings, WebFetchSettings } from "../../src/contract/tools.ts";
-import type { ToolCall } from "../../src/tools/tools.types.ts";
+import type { ToolCall } from "../../src/agents/tools/tools.types.ts";
+import type { AuthSettings, WebFetchSettings } from "../../src/api/contract/tools.ts";
 import { leaksIn } from "../support/encodings.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";
 import { scoreOf } from "../support/score.ts";

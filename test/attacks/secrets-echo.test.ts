@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders, RequestListener } from "node:http";
 import { brotliCompressSync, deflateRawSync, deflateSync, gzipSync, zstdCompressSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { AuthSettings } from "../../src/contract/tools.ts";
+import type { AuthSettings } from "../../src/api/contract/tools.ts";
 import { ALL, CASED, PLAIN, WRAPPED } from "../support/disguises.ts";
 import { leaksIn } from "../support/encodings.ts";
 import { pdfOf } from "../support/pdf.ts";

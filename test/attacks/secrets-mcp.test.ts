@@ -1,6 +1,6 @@
 import type { RequestListener } from "node:http";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import type { ToolsConfig } from "../../src/contract/tools.ts";
+import type { ToolsConfig } from "../../src/api/contract/tools.ts";
 import { PLAIN } from "../support/disguises.ts";
 import { leaksIn } from "../support/encodings.ts";
 import { answerAsMcp, mcpTool } from "../support/mcp-messages.ts";

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import type { Db } from "../../src/platform/db.ts";
-import { newId } from "../../src/platform/ids.ts";
+import type { Db } from "../../src/platform/db/db.ts";
+import { newId } from "../../src/platform/lib/ids.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { scoreOf } from "../support/score.ts";
 import { newMasterKey, newSecret, usageAt, vaultNode } from "../support/vault.ts";

@@ -1,4 +1,4 @@
-import type { McpServer, ToolsConfig } from "../../src/contract/tools.ts";
+import type { McpServer, ToolsConfig } from "../../src/api/contract/tools.ts";
 import { aCall, toolsWith, UNSTOPPED } from "../support/tools.ts";
 import { signingVault } from "./sign-in.ts";
 

@@ -3,7 +3,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { type AddressInfo, createServer } from "node:net";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import type { ToolsConfig } from "../../src/contract/tools.ts";
+import type { ToolsConfig } from "../../src/api/contract/tools.ts";
 import { aCall, toolsWith, UNSTOPPED } from "../support/tools.ts";
 
 /** Servers that people run behind a bridge from stdio to streamable HTTP, which starts one process per session. */

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
-import { createOutbound } from "../../src/platform/outbound.ts";
-import { SecretValue } from "../../src/platform/secret-value.ts";
-import type { CredentialsDeps } from "../../src/tools/credentials.ts";
+import type { CredentialsDeps } from "../../src/agents/tools/credentials.ts";
+import { SecretValue } from "../../src/platform/lib/secret-value.ts";
+import { createOutbound } from "../../src/platform/net/outbound.ts";
 import { createOAuthRequests, type Discovered } from "../../src/vault/oauth.adapter.ts";
 import { newState, type OAuthClient, type OAuthState } from "../../src/vault/oauth-state.ts";
 

@@ -1,7 +1,7 @@
 import { connect, createServer, type Socket } from "node:net";
 import { expect, inject, test } from "vitest";
-import { createLog } from "../../src/platform/log.ts";
-import { openPostgres } from "../../src/platform/postgres.adapter.ts";
+import { openPostgres } from "../../src/platform/db/postgres.adapter.ts";
+import { createLog } from "../../src/platform/telemetry/log.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { runSql } from "../support/postgres-server.ts";
 

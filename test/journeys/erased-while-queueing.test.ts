@@ -1,6 +1,6 @@
 import pg from "pg";
 import { expect, test } from "vitest";
-import { newId } from "../../src/platform/ids.ts";
+import { newId } from "../../src/platform/lib/ids.ts";
 import { LAB_MODELS, startLab } from "../support/lab.ts";
 import { waitingForLocks } from "../support/postgres-server.ts";
 

@@ -2,11 +2,11 @@ import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } f
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import type { Db, Statement } from "../../src/platform/db.ts";
-import { createLog } from "../../src/platform/log.ts";
-import { migrate } from "../../src/platform/migrate.ts";
-import { openPostgres } from "../../src/platform/postgres.adapter.ts";
-import type { SqlConnection } from "../../src/platform/sql-connection.ts";
+import type { Db, Statement } from "../../src/platform/db/db.ts";
+import { migrate } from "../../src/platform/db/migrate.ts";
+import { openPostgres } from "../../src/platform/db/postgres.adapter.ts";
+import type { SqlConnection } from "../../src/platform/db/sql-connection.ts";
+import { createLog } from "../../src/platform/telemetry/log.ts";
 import { createLedgerFixture } from "../properties/ledger-fixture.ts";
 import { freePort } from "../support/cell-router.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
@@ -253,7 +253,7 @@ describe("an index of migrations/indexes", () => {
 
 describe("a batch of the ledger during a migration that adds a column", () => {
   /** The batch fills each column of a hold. */
-  const BATCH = readFileSync(join(FOLDER, "../src/ledger/sql/ledger_apply_batch.sql"), "utf8").replace(
+  const BATCH = readFileSync(join(FOLDER, "../src/account/ledger/sql/ledger_apply_batch.sql"), "utf8").replace(
     ")::hold;",
     ", null)::hold;",
   );

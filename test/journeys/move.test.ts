@@ -2,7 +2,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { openArchive } from "../../src/backup/archive.ts";
+import { openArchive } from "../../src/operator/backup/archive.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { LAB_KEY, labConfig } from "../support/lab.ts";
 import { type PostgresServer, runSql, startPostgres } from "../support/postgres-server.ts";

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
-import { newId } from "../../src/platform/ids.ts";
+import { newId } from "../../src/platform/lib/ids.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { ask, LAB_KEY, labConfig } from "../support/lab.ts";
 import { metricsOf } from "../support/metrics.ts";

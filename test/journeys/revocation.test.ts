@@ -1,14 +1,14 @@
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
-import { createAccounts } from "../../src/accounts/accounts.service.ts";
-import { createAccountsStore } from "../../src/accounts/accounts.store.ts";
-import { createAuthentication } from "../../src/accounts/authentication.ts";
-import { createSessions } from "../../src/accounts/sessions.ts";
-import { createSignInStore } from "../../src/accounts/sign-in.store.ts";
-import { ALL_BUCKETS, newApiKey } from "../../src/accounts/tokens.ts";
+import { createAccounts } from "../../src/account/users/accounts.service.ts";
+import { createAccountsStore } from "../../src/account/users/accounts.store.ts";
+import { createAuthentication } from "../../src/account/users/authentication.ts";
+import { createSessions } from "../../src/account/users/sessions.ts";
+import { createSignInStore } from "../../src/account/users/sign-in.store.ts";
+import { ALL_BUCKETS, newApiKey } from "../../src/account/users/tokens.ts";
 import { createActs } from "../../src/operator/acts.service.ts";
 import { createOperatorKeys } from "../../src/operator/operator-keys.service.ts";
-import { createSystemClock } from "../../src/platform/clock.ts";
-import type { Db } from "../../src/platform/db.ts";
+import type { Db } from "../../src/platform/db/db.ts";
+import { createSystemClock } from "../../src/platform/lib/clock.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 
 /** contract 3: every node rejects a revoked key within 1 s (open-mercato#4034, executor#1870). */

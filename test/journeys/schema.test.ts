@@ -2,8 +2,8 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, inject, it } from "vitest";
 import { dumpSchema } from "../../migrations/schema.ts";
-import type { Db } from "../../src/platform/db.ts";
-import { readDefinitions } from "../../src/platform/sql-functions.ts";
+import type { Db } from "../../src/platform/db/db.ts";
+import { readDefinitions } from "../../src/platform/db/sql-functions.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 
 let database: TestDatabase;

@@ -58,7 +58,7 @@ describe.skipIf(inject("storage").kind === "embedded")("with a streaming standby
     new Promise<{ code: number; text: string }>((resolve) => {
       const { PATH = "" } = process.env;
       const options = { cwd: ROOT, env: { PATH, NODE_COMPILE_CACHE: COMPILE_CACHE, ...env, ...other } };
-      execFile(join(ROOT, "node_modules/.bin/node"), ["src/purser.ts", "audit"], options, (error, stdout, stderr) =>
+      execFile(join(ROOT, "node_modules/.bin/node"), ["src/cli/purser.ts", "audit"], options, (error, stdout, stderr) =>
         resolve({ code: error === null ? 0 : Number(error.code), text: stdout + stderr }),
       );
     });

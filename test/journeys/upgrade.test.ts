@@ -2,7 +2,7 @@ import { cpSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { migrate } from "../../src/platform/migrate.ts";
+import { migrate } from "../../src/platform/db/migrate.ts";
 import { createLedgerFixture } from "../properties/ledger-fixture.ts";
 import { createTestDatabase, insertAgent, type TestDatabase } from "../support/database.ts";
 import { stateOf, withoutNode } from "../support/raw-database.ts";

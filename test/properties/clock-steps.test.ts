@@ -1,5 +1,5 @@
 import { expect, inject, test } from "vitest";
-import { databaseNowMs } from "../../src/platform/clock-skew.ts";
+import { databaseNowMs } from "../../src/platform/db/clock-skew.ts";
 import { createScheduling } from "../support/scheduling.ts";
 import { LIMITS, useQueue } from "./run-queue-fixture.ts";
 

@@ -1,10 +1,10 @@
 import { expect, test } from "vitest";
-import { newConfig } from "../../src/agents/agent-config.ts";
-import { errors } from "../../src/errors.ts";
-import { createLog } from "../../src/platform/log.ts";
-import { createEngine } from "../../src/runs/engine.ts";
-import type { EngineDeps } from "../../src/runs/run-work.ts";
-import { DatabaseUnavailableError } from "../../src/runs/run-writer.ts";
+import { newConfig } from "../../src/agents/definitions/agent-config.ts";
+import { createEngine } from "../../src/agents/runs/engine.ts";
+import type { EngineDeps } from "../../src/agents/runs/run-work.ts";
+import { DatabaseUnavailableError } from "../../src/agents/runs/run-writer.ts";
+import { errors } from "../../src/kernel/errors.ts";
+import { createLog } from "../../src/platform/telemetry/log.ts";
 import { toolsWith } from "../support/tools.ts";
 import { useQueue } from "./run-queue-fixture.ts";
 

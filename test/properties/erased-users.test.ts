@@ -1,17 +1,17 @@
 import { randomBytes } from "node:crypto";
 import { afterAll, beforeAll, beforeEach, describe, expect, inject, test } from "vitest";
-import { createAccounts } from "../../src/accounts/accounts.service.ts";
-import { createAutoTopupStore } from "../../src/billing/auto-topup.store.ts";
-import { SCOPES } from "../../src/contract/caller.ts";
-import { asPurserError } from "../../src/errors.ts";
-import { createIdempotencyStore } from "../../src/http/idempotency.store.ts";
-import { createNoticesStore } from "../../src/notices/notices.store.ts";
-import { createCipher } from "../../src/platform/cipher.ts";
-import { createSystemClock } from "../../src/platform/clock.ts";
-import type { Db, Sql, Tx } from "../../src/platform/db.ts";
-import { newId } from "../../src/platform/ids.ts";
-import { createItemsStore } from "../../src/responses/items.store.ts";
-import { createWebhookKeys } from "../../src/tools/webhook-keys.service.ts";
+import { createAutoTopupStore } from "../../src/account/billing/auto-topup.store.ts";
+import { createNoticesStore } from "../../src/account/notices/notices.store.ts";
+import { createAccounts } from "../../src/account/users/accounts.service.ts";
+import { createWebhookKeys } from "../../src/agents/tools/webhook-keys.service.ts";
+import { SCOPES } from "../../src/api/contract/caller.ts";
+import { createIdempotencyStore } from "../../src/api/http/idempotency.store.ts";
+import { createItemsStore } from "../../src/gateway/responses/items.store.ts";
+import { asPurserError } from "../../src/kernel/errors.ts";
+import type { Db, Sql, Tx } from "../../src/platform/db/db.ts";
+import { createCipher } from "../../src/platform/lib/cipher.ts";
+import { createSystemClock } from "../../src/platform/lib/clock.ts";
+import { newId } from "../../src/platform/lib/ids.ts";
 import { createTestDatabase, insertAgent, type TestDatabase } from "../support/database.ts";
 
 // A run, a settle or a request may still write for a user who was erased while it was in progress.

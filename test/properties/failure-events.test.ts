@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import { newId } from "../../src/platform/ids.ts";
-import type { RunFailed } from "../../src/runs/runs.types.ts";
-import type { SchedulePaused } from "../../src/schedules/schedules.service.ts";
+import type { RunFailed } from "../../src/agents/runs/runs.types.ts";
+import type { SchedulePaused } from "../../src/agents/schedules/schedules.service.ts";
+import { newId } from "../../src/platform/lib/ids.ts";
 import { createScheduling } from "../support/scheduling.ts";
 import { FAILED, MODEL_CALL, useQueue } from "./run-queue-fixture.ts";
 

@@ -1,9 +1,9 @@
 import fc from "fast-check";
 import { expect } from "vitest";
-import type { GrantRequest, HoldRequest, SettleRequest } from "../../src/ledger/ledger.types.ts";
-import { addSeconds } from "../../src/platform/clock.ts";
-import { newId } from "../../src/platform/ids.ts";
-import { instantOf } from "../../src/platform/instant.ts";
+import type { GrantRequest, HoldRequest, SettleRequest } from "../../src/account/ledger/ledger.types.ts";
+import { addSeconds } from "../../src/platform/lib/clock.ts";
+import { newId } from "../../src/platform/lib/ids.ts";
+import { instantOf } from "../../src/platform/lib/instant.ts";
 import { type createLedgerFixture, holdOf, settleOf } from "./ledger-fixture.ts";
 import * as m from "./ledger-model.ts";
 

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { HoldOutcome } from "../../src/ledger/ledger.types.ts";
-import { addMonths, addSeconds } from "../../src/platform/clock.ts";
-import type { Db } from "../../src/platform/db.ts";
-import { newId } from "../../src/platform/ids.ts";
-import { instantOf } from "../../src/platform/instant.ts";
+import type { HoldOutcome } from "../../src/account/ledger/ledger.types.ts";
+import type { Db } from "../../src/platform/db/db.ts";
+import { addMonths, addSeconds } from "../../src/platform/lib/clock.ts";
+import { newId } from "../../src/platform/lib/ids.ts";
+import { instantOf } from "../../src/platform/lib/instant.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { createLedgerFixture } from "./ledger-fixture.ts";
 

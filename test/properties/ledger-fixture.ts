@@ -1,8 +1,9 @@
-import { createLedger, type LedgerDeps } from "../../src/ledger/ledger.service.ts";
-import type { HoldRequest, Invariant, Ledger, SettleRequest } from "../../src/ledger/ledger.types.ts";
-import { addSeconds, type Clock } from "../../src/platform/clock.ts";
-import type { Db, Instant } from "../../src/platform/db.ts";
-import { newId } from "../../src/platform/ids.ts";
+import { createLedger, type LedgerDeps } from "../../src/account/ledger/ledger.service.ts";
+import type { HoldRequest, Invariant, Ledger, SettleRequest } from "../../src/account/ledger/ledger.types.ts";
+import type { Db } from "../../src/platform/db/db.ts";
+import { addSeconds, type Clock } from "../../src/platform/lib/clock.ts";
+import { newId } from "../../src/platform/lib/ids.ts";
+import type { Instant } from "../../src/platform/lib/instant.ts";
 
 /** A clock that only the test moves. */
 export interface ManualClock extends Clock {

@@ -1,10 +1,10 @@
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { entriesHead, entryLines, readExport } from "../../src/ledger/export-file.ts";
-import { verifyExport } from "../../src/ledger/verify-export.ts";
-import { addSeconds, monotonicMs } from "../../src/platform/clock.ts";
-import type { Db } from "../../src/platform/db.ts";
-import { newId } from "../../src/platform/ids.ts";
+import { entriesHead, entryLines, readExport } from "../../src/account/ledger/export-file.ts";
+import { verifyExport } from "../../src/account/ledger/verify-export.ts";
+import type { Db } from "../../src/platform/db/db.ts";
+import { addSeconds, monotonicMs } from "../../src/platform/lib/clock.ts";
+import { newId } from "../../src/platform/lib/ids.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { KINDS, ledgerCommands, type World } from "./ledger-commands.ts";
 import { createLedgerFixture, LEDGER_TABLES } from "./ledger-fixture.ts";

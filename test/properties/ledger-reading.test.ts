@@ -1,10 +1,10 @@
 import { createHash } from "node:crypto";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { createLedger } from "../../src/ledger/ledger.service.ts";
-import type { HoldOutcome } from "../../src/ledger/ledger.types.ts";
-import { addSeconds } from "../../src/platform/clock.ts";
-import type { Db } from "../../src/platform/db.ts";
-import { newId } from "../../src/platform/ids.ts";
+import { createLedger } from "../../src/account/ledger/ledger.service.ts";
+import type { HoldOutcome } from "../../src/account/ledger/ledger.types.ts";
+import type { Db } from "../../src/platform/db/db.ts";
+import { addSeconds } from "../../src/platform/lib/clock.ts";
+import { newId } from "../../src/platform/lib/ids.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { createLedgerFixture } from "./ledger-fixture.ts";
 

@@ -1,10 +1,10 @@
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { applyOperations, type Operation } from "../../src/ledger/ledger.store.ts";
-import type { HoldOutcome } from "../../src/ledger/ledger.types.ts";
-import { addSeconds } from "../../src/platform/clock.ts";
-import type { Db, Sql } from "../../src/platform/db.ts";
-import { newId } from "../../src/platform/ids.ts";
+import { applyOperations, type Operation } from "../../src/account/ledger/ledger.store.ts";
+import type { HoldOutcome } from "../../src/account/ledger/ledger.types.ts";
+import type { Db, Sql } from "../../src/platform/db/db.ts";
+import { addSeconds } from "../../src/platform/lib/clock.ts";
+import { newId } from "../../src/platform/lib/ids.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { applyWithHooks, createLedgerFixture, holdOf, settleOf } from "./ledger-fixture.ts";
 

@@ -1,7 +1,7 @@
 import { expect } from "vitest";
-import type { ExportedEntry } from "../../src/ledger/export-file.ts";
-import { entryHash } from "../../src/ledger/verify-export.ts";
-import type { Db } from "../../src/platform/db.ts";
+import type { ExportedEntry } from "../../src/account/ledger/export-file.ts";
+import { entryHash } from "../../src/account/ledger/verify-export.ts";
+import type { Db } from "../../src/platform/db/db.ts";
 
 /** All rows of one account, read at one moment. */
 export interface State {
@@ -70,7 +70,7 @@ function sums(rows: readonly Row[], by: string, field: string): Map<string, numb
   return new Map([...totals].filter(([, sum]) => sum !== 0).toSorted());
 }
 
-/** Compares every invariant of the ledger (src/ledger/README.md) with this account's rows. */
+/** Compares every invariant of the ledger (src/account/ledger/README.md) with this account's rows. */
 export function expectInvariants(state: State): void {
   const { account, buckets, holds, events, entries } = state;
   const stored = { ...storedOfAccount(state), ...storedOfCalls(state) };

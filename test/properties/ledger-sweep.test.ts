@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { Crossing, HoldOutcome, SettleRequest } from "../../src/ledger/ledger.types.ts";
-import type { Db } from "../../src/platform/db.ts";
-import { newId } from "../../src/platform/ids.ts";
+import type { Crossing, HoldOutcome, SettleRequest } from "../../src/account/ledger/ledger.types.ts";
+import type { Db } from "../../src/platform/db/db.ts";
+import { newId } from "../../src/platform/lib/ids.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { createLedgerFixture, settleOf } from "./ledger-fixture.ts";
 

@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
-import type { Db } from "../../src/platform/db.ts";
-import { newId } from "../../src/platform/ids.ts";
-import { createLog } from "../../src/platform/log.ts";
-import { createWorker } from "../../src/runs/worker.ts";
+import { createWorker } from "../../src/agents/runs/worker.ts";
+import type { Db } from "../../src/platform/db/db.ts";
+import { newId } from "../../src/platform/lib/ids.ts";
+import { createLog } from "../../src/platform/telemetry/log.ts";
 import { createScheduling } from "../support/scheduling.ts";
 import { LIMITS, useQueue } from "./run-queue-fixture.ts";
 

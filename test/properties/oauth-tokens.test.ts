@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
-import type { Db } from "../../src/platform/db.ts";
-import { newId } from "../../src/platform/ids.ts";
-import { createOutbound } from "../../src/platform/outbound.ts";
+import type { Db } from "../../src/platform/db/db.ts";
+import { newId } from "../../src/platform/lib/ids.ts";
+import { createOutbound } from "../../src/platform/net/outbound.ts";
 import type { Opening } from "../../src/vault/vault.types.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { leaksIn } from "../support/encodings.ts";

@@ -1,14 +1,14 @@
 import { beforeEach, describe, expect, inject, test } from "vitest";
-import { createAgentsStore } from "../../src/agents/agents.store.ts";
-import { createRetention } from "../../src/agents/retention.ts";
-import { createThreads } from "../../src/chat/threads.service.ts";
-import type { AgentKey } from "../../src/contract/agents.ts";
-import { findChargedAgents } from "../../src/ledger/usage.store.ts";
-import { addDays } from "../../src/platform/clock.ts";
-import type { Tx } from "../../src/platform/db.ts";
-import { newId } from "../../src/platform/ids.ts";
-import type { OnPrune } from "../../src/runs/pruning.ts";
-import { createWebhookKeyStore } from "../../src/tools/webhook-key.store.ts";
+import { findChargedAgents } from "../../src/account/ledger/usage.store.ts";
+import { createThreads } from "../../src/agents/chat/threads.service.ts";
+import { createAgentsStore } from "../../src/agents/definitions/agents.store.ts";
+import { createRetention } from "../../src/agents/definitions/retention.ts";
+import type { OnPrune } from "../../src/agents/runs/pruning.ts";
+import { createWebhookKeyStore } from "../../src/agents/tools/webhook-key.store.ts";
+import type { AgentKey } from "../../src/api/contract/agents.ts";
+import type { Tx } from "../../src/platform/db/db.ts";
+import { addDays } from "../../src/platform/lib/clock.ts";
+import { newId } from "../../src/platform/lib/ids.ts";
 import { insertAgent } from "../support/database.ts";
 import { FAILED, MODEL_CALL, START, useQueue } from "./run-queue-fixture.ts";
 

@@ -1,11 +1,11 @@
 import { randomBytes } from "node:crypto";
 import { afterAll, beforeAll, beforeEach, describe, expect, inject, test } from "vitest";
-import { readConfig } from "../../src/config.ts";
-import { AGENT_BYTES, KEPT_VERSIONS, USER_ROWS } from "../../src/constants.ts";
-import { newId } from "../../src/platform/ids.ts";
-import { createLog } from "../../src/platform/log.ts";
-import { serveApi } from "../../src/routes.ts";
-import { createServices, type Services } from "../../src/services.ts";
+import { serveApi } from "../../src/app/routes.ts";
+import { createServices, type Services } from "../../src/app/services.ts";
+import { readConfig } from "../../src/config/config.ts";
+import { AGENT_BYTES, KEPT_VERSIONS, USER_ROWS } from "../../src/kernel/constants.ts";
+import { newId } from "../../src/platform/lib/ids.ts";
+import { createLog } from "../../src/platform/telemetry/log.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { ADMIN_KEY } from "../support/service.ts";
 

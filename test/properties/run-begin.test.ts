@@ -1,7 +1,7 @@
 import { afterEach, expect, test } from "vitest";
-import { newId } from "../../src/platform/ids.ts";
-import { jsonbText } from "../../src/platform/json.ts";
-import type { ClaimedRun, NewRun } from "../../src/runs/runs.types.ts";
+import type { ClaimedRun, NewRun } from "../../src/agents/runs/runs.types.ts";
+import { newId } from "../../src/platform/lib/ids.ts";
+import { jsonbText } from "../../src/platform/lib/json.ts";
 import { LIMITS, MODEL_CALL, START, USAGE, useQueue } from "./run-queue-fixture.ts";
 
 // Runs that begin with their request, and end with their last step.

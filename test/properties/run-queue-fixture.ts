@@ -1,9 +1,10 @@
 import { afterAll, beforeAll, beforeEach } from "vitest";
-import type { AgentKey } from "../../src/contract/agents.ts";
-import type { RunRecord } from "../../src/contract/runs.ts";
-import type { Db, Instant } from "../../src/platform/db.ts";
-import { newId } from "../../src/platform/ids.ts";
-import type { ClaimedRun } from "../../src/runs/runs.types.ts";
+import type { ClaimedRun } from "../../src/agents/runs/runs.types.ts";
+import type { AgentKey } from "../../src/api/contract/agents.ts";
+import type { RunRecord } from "../../src/api/contract/runs.ts";
+import type { Db } from "../../src/platform/db/db.ts";
+import { newId } from "../../src/platform/lib/ids.ts";
+import type { Instant } from "../../src/platform/lib/instant.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { createScheduling, type Scheduling, type SchedulingOptions } from "../support/scheduling.ts";
 

@@ -1,8 +1,8 @@
 import { describe, expect, inject, test } from "vitest";
-import type { AgentKey } from "../../src/contract/agents.ts";
-import { newId } from "../../src/platform/ids.ts";
-import { jsonbText } from "../../src/platform/json.ts";
-import type { ClaimedRun } from "../../src/runs/runs.types.ts";
+import type { ClaimedRun } from "../../src/agents/runs/runs.types.ts";
+import type { AgentKey } from "../../src/api/contract/agents.ts";
+import { newId } from "../../src/platform/lib/ids.ts";
+import { jsonbText } from "../../src/platform/lib/json.ts";
 import { FAILED, LIMITS, MODEL_CALL, START, USAGE, useQueue } from "./run-queue-fixture.ts";
 
 const queue = useQueue();

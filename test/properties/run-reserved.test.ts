@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { newId } from "../../src/platform/ids.ts";
+import { newId } from "../../src/platform/lib/ids.ts";
 import { LIMITS, useQueue } from "./run-queue-fixture.ts";
 
 const queue = useQueue();

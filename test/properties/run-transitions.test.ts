@@ -1,5 +1,5 @@
 import { beforeAll, expect, test } from "vitest";
-import { TRANSITIONS } from "../../src/runs/run-state.ts";
+import { TRANSITIONS } from "../../src/agents/runs/run-state.ts";
 import { FAILED, LIMITS, MODEL_CALL, useQueue } from "./run-queue-fixture.ts";
 
 const queue = useQueue();

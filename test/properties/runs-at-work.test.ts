@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { newId } from "../../src/platform/ids.ts";
-import { reapRuns } from "../../src/runs/lost-run.store.ts";
+import { reapRuns } from "../../src/agents/runs/lost-run.store.ts";
+import { newId } from "../../src/platform/lib/ids.ts";
 import { FAILED, LIMITS, START, useQueue } from "./run-queue-fixture.ts";
 
 // The cost of a claim and of the search for lost runs, while other workers have many runs.

@@ -1,9 +1,10 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import type { AgentKey } from "../../src/contract/agents.ts";
-import type { Db, Instant } from "../../src/platform/db.ts";
-import { newId } from "../../src/platform/ids.ts";
-import type { ScheduleSpec } from "../../src/schedules/next-run.ts";
-import type { DueAnswer, OnDue } from "../../src/schedules/tick.service.ts";
+import type { ScheduleSpec } from "../../src/agents/schedules/next-run.ts";
+import type { DueAnswer, OnDue } from "../../src/agents/schedules/tick.service.ts";
+import type { AgentKey } from "../../src/api/contract/agents.ts";
+import type { Db } from "../../src/platform/db/db.ts";
+import { newId } from "../../src/platform/lib/ids.ts";
+import type { Instant } from "../../src/platform/lib/instant.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { createScheduling, type Scheduling } from "../support/scheduling.ts";
 

@@ -1,11 +1,11 @@
 import { expect, test } from "vitest";
-import type { Tx } from "../../src/platform/db.ts";
-import { newId } from "../../src/platform/ids.ts";
-import { reapRuns, selectGivenUp } from "../../src/runs/lost-run.store.ts";
-import * as runStore from "../../src/runs/run.store.ts";
-import { finishStepArgument } from "../../src/runs/run.store.ts";
-import { selectBusyAgents } from "../../src/runs/run-history.store.ts";
-import { claimedOf } from "../../src/runs/run-record.ts";
+import { reapRuns, selectGivenUp } from "../../src/agents/runs/lost-run.store.ts";
+import * as runStore from "../../src/agents/runs/run.store.ts";
+import { finishStepArgument } from "../../src/agents/runs/run.store.ts";
+import { selectBusyAgents } from "../../src/agents/runs/run-history.store.ts";
+import { claimedOf } from "../../src/agents/runs/run-record.ts";
+import type { Tx } from "../../src/platform/db/db.ts";
+import { newId } from "../../src/platform/lib/ids.ts";
 import { LIMITS, MODEL_CALL, START, useQueue } from "./run-queue-fixture.ts";
 
 // PostgreSQL analyzes a table at most once a minute. A burst of due runs is claimed and executed before that, with the

@@ -1,14 +1,14 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type ApiKeyRow, createAccountsStore } from "../../src/accounts/accounts.store.ts";
-import { type AgentRow, createAgentsStore } from "../../src/agents/agents.store.ts";
-import { createBillingAccountsStore } from "../../src/billing/accounts.store.ts";
-import { createAutoTopupStore } from "../../src/billing/auto-topup.store.ts";
-import { createPaymentsStore, type PaymentRow } from "../../src/billing/payments.store.ts";
-import type { Plan } from "../../src/billing/plan.ts";
-import { createSubscriptionsStore, type SubscriptionRow } from "../../src/billing/subscriptions.store.ts";
+import { createBillingAccountsStore } from "../../src/account/billing/accounts.store.ts";
+import { createAutoTopupStore } from "../../src/account/billing/auto-topup.store.ts";
+import { createPaymentsStore, type PaymentRow } from "../../src/account/billing/payments.store.ts";
+import type { Plan } from "../../src/account/billing/plan.ts";
+import { createSubscriptionsStore, type SubscriptionRow } from "../../src/account/billing/subscriptions.store.ts";
+import { type ApiKeyRow, createAccountsStore } from "../../src/account/users/accounts.store.ts";
+import { type AgentRow, createAgentsStore } from "../../src/agents/definitions/agents.store.ts";
 import { createOperatorKeysStore, type OperatorKeyRow } from "../../src/operator/operator-keys.store.ts";
-import type { Db } from "../../src/platform/db.ts";
-import { newId } from "../../src/platform/ids.ts";
+import type { Db } from "../../src/platform/db/db.ts";
+import { newId } from "../../src/platform/lib/ids.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 
 // No compiler reads SQL. A column that a list of columns lacks, or a value that a storage writes otherwise, fails here.

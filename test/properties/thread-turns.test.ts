@@ -1,7 +1,7 @@
 import { expect, inject, test } from "vitest";
-import { createThreads } from "../../src/chat/threads.service.ts";
-import { newId } from "../../src/platform/ids.ts";
-import type { RunConfig } from "../../src/runs/transcript.ts";
+import { createThreads } from "../../src/agents/chat/threads.service.ts";
+import type { RunConfig } from "../../src/agents/runs/transcript.ts";
+import { newId } from "../../src/platform/lib/ids.ts";
 import { insertAgent } from "../support/database.ts";
 import { useQueue } from "./run-queue-fixture.ts";
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { RunFinish } from "../../src/runs/runs.types.ts";
+import type { RunFinish } from "../../src/agents/runs/runs.types.ts";
 import { FAILED, MODEL_CALL, USAGE, useQueue } from "./run-queue-fixture.ts";
 
 // contract 6.5.1: a chat may have 32 MB, and a run that cost nothing must not fill the disk with them.

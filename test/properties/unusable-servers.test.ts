@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
-import { newConfig } from "../../src/agents/agent-config.ts";
-import { nextAction } from "../../src/runs/next-action.ts";
-import type { Work } from "../../src/runs/run-work.ts";
-import type { ClaimedRun } from "../../src/runs/runs.types.ts";
-import { createServerNotes } from "../../src/runs/unusable-servers.ts";
+import { newConfig } from "../../src/agents/definitions/agent-config.ts";
+import { nextAction } from "../../src/agents/runs/next-action.ts";
+import type { Work } from "../../src/agents/runs/run-work.ts";
+import type { ClaimedRun } from "../../src/agents/runs/runs.types.ts";
+import { createServerNotes } from "../../src/agents/runs/unusable-servers.ts";
 import { startSite } from "../support/sites.ts";
 import { toolsWith } from "../support/tools.ts";
 import { MODEL_CALL, useQueue } from "./run-queue-fixture.ts";

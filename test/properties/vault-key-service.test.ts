@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { createSystemClock } from "../../src/platform/clock.ts";
-import type { Db } from "../../src/platform/db.ts";
-import { newId } from "../../src/platform/ids.ts";
-import { createLog } from "../../src/platform/log.ts";
+import type { Db } from "../../src/platform/db/db.ts";
+import { createSystemClock } from "../../src/platform/lib/clock.ts";
+import { newId } from "../../src/platform/lib/ids.ts";
+import { createLog } from "../../src/platform/telemetry/log.ts";
 import { createDataKeys } from "../../src/vault/data-keys.service.ts";
 import { parseKeyring } from "../../src/vault/keyring.ts";
 import { createVault } from "../../src/vault/vault.service.ts";

@@ -1,7 +1,7 @@
 import { inspect } from "node:util";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import type { Db } from "../../src/platform/db.ts";
-import { newId } from "../../src/platform/ids.ts";
+import type { Db } from "../../src/platform/db/db.ts";
+import { newId } from "../../src/platform/lib/ids.ts";
 import type { SecretLeak } from "../../src/vault/vault.types.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { waitingForLocks } from "../support/postgres-server.ts";

@@ -2,7 +2,7 @@ import { randomInt } from "node:crypto";
 import { setTimeout } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { seededRandom } from "../../bench/support/statistics.ts";
-import { newId } from "../../src/platform/ids.ts";
+import { newId } from "../../src/platform/lib/ids.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { startPurser } from "../support/process.ts";
 import { newMasterKey, newSecret, usageAt, vaultNode } from "../support/vault.ts";

@@ -1,11 +1,11 @@
-import { createBilling } from "../../src/billing/billing.service.ts";
-import type { PaymentEvent, PaymentProvider, Started } from "../../src/billing/payments.types.ts";
-import { PAYMENT_INVARIANTS } from "../../src/billing/payments-audit.store.ts";
-import type { Plan } from "../../src/billing/plan.ts";
-import { readConfig } from "../../src/config.ts";
-import { addMonths } from "../../src/platform/clock.ts";
-import type { Db } from "../../src/platform/db.ts";
-import { createLog } from "../../src/platform/log.ts";
+import { createBilling } from "../../src/account/billing/billing.service.ts";
+import type { PaymentEvent, PaymentProvider, Started } from "../../src/account/billing/payments.types.ts";
+import { PAYMENT_INVARIANTS } from "../../src/account/billing/payments-audit.store.ts";
+import type { Plan } from "../../src/account/billing/plan.ts";
+import { readConfig } from "../../src/config/config.ts";
+import type { Db } from "../../src/platform/db/db.ts";
+import { addMonths } from "../../src/platform/lib/clock.ts";
+import { createLog } from "../../src/platform/telemetry/log.ts";
 import { createLedgerFixture, LEDGER_TABLES } from "../properties/ledger-fixture.ts";
 
 /** A provider that the test scripts, and that records its calls. Like Stripe it runs periods itself. */

@@ -2,9 +2,9 @@ import { cpSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { inject } from "vitest";
-import type { Db } from "../../src/platform/db.ts";
-import { createLog } from "../../src/platform/log.ts";
-import { openDb } from "../../src/platform/open-db.ts";
+import type { Db } from "../../src/platform/db/db.ts";
+import { openDb } from "../../src/platform/db/open-db.ts";
+import { createLog } from "../../src/platform/telemetry/log.ts";
 import { runSql } from "./postgres-server.ts";
 
 /** A test's own database, on the storage that the suite runs on: migrated and empty, or a copy of a closed one. */

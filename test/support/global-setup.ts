@@ -1,8 +1,8 @@
 import { rmSync } from "node:fs";
 import { join } from "node:path";
 import type { TestProject } from "vitest/node";
-import { createLog } from "../../src/platform/log.ts";
-import { openDb } from "../../src/platform/open-db.ts";
+import { openDb } from "../../src/platform/db/open-db.ts";
+import { createLog } from "../../src/platform/telemetry/log.ts";
 import { newDatabaseFolder } from "./folder.ts";
 import { runSql, startPostgres } from "./postgres-server.ts";
 

@@ -1,15 +1,15 @@
 import { randomBytes } from "node:crypto";
-import type { MailDeps } from "../../src/notices/mail-delivery.ts";
-import { createNotices, type Notices } from "../../src/notices/notices.service.ts";
-import { createCipher } from "../../src/platform/cipher.ts";
-import { createSystemClock } from "../../src/platform/clock.ts";
-import type { Db } from "../../src/platform/db.ts";
-import { newId } from "../../src/platform/ids.ts";
-import { createLog } from "../../src/platform/log.ts";
-import { createMailer } from "../../src/platform/mail.ts";
-import { createMetrics } from "../../src/platform/metrics.ts";
-import { createOutbound } from "../../src/platform/outbound.ts";
-import type { Resolve } from "../../src/platform/resolver.ts";
+import type { MailDeps } from "../../src/account/notices/mail-delivery.ts";
+import { createNotices, type Notices } from "../../src/account/notices/notices.service.ts";
+import type { Db } from "../../src/platform/db/db.ts";
+import { createCipher } from "../../src/platform/lib/cipher.ts";
+import { createSystemClock } from "../../src/platform/lib/clock.ts";
+import { newId } from "../../src/platform/lib/ids.ts";
+import { createMailer } from "../../src/platform/net/mail.ts";
+import { createOutbound } from "../../src/platform/net/outbound.ts";
+import type { Resolve } from "../../src/platform/net/resolver.ts";
+import { createLog } from "../../src/platform/telemetry/log.ts";
+import { createMetrics } from "../../src/platform/telemetry/metrics.ts";
 
 const KEY = randomBytes(32);
 

@@ -1,5 +1,5 @@
-import type { ChatMessage } from "../../src/contract/completions.ts";
-import type { ToolDefinition } from "../../src/tools/tools.types.ts";
+import type { ToolDefinition } from "../../src/agents/tools/tools.types.ts";
+import type { ChatMessage } from "../../src/api/contract/completions.ts";
 import { decodedRuns } from "./spelled-out.ts";
 
 /** The data that the obedient model tries to send out, besides the conversation. */

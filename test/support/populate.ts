@@ -1,7 +1,7 @@
-import { readConfig } from "../../src/config.ts";
-import { createLog } from "../../src/platform/log.ts";
-import { serveApi } from "../../src/routes.ts";
-import { createServices } from "../../src/services.ts";
+import { serveApi } from "../../src/app/routes.ts";
+import { createServices } from "../../src/app/services.ts";
+import { readConfig } from "../../src/config/config.ts";
+import { createLog } from "../../src/platform/telemetry/log.ts";
 
 /**
  * Fills a database through the API: `users` users, each with a trial and an agent, a call for every fifth and a queued run

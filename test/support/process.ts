@@ -22,10 +22,10 @@ export interface RunningProcess {
   signal(name: "SIGTERM" | "SIGKILL" | "SIGHUP"): void;
 }
 
-/** Starts `node src/main.ts` as `npm start` does, with only these variables. */
+/** Starts `node src/cli/main.ts` as `npm start` does, with only these variables. */
 export function startProcess(env: Record<string, string>): RunningProcess {
   const found = { PATH: process.env.PATH ?? "", NODE_COMPILE_CACHE: COMPILE_CACHE };
-  const child = spawn(NODE, [...FLAGS, "src/main.ts"], { cwd: ROOT, env: { ...found, ...env } });
+  const child = spawn(NODE, [...FLAGS, "src/cli/main.ts"], { cwd: ROOT, env: { ...found, ...env } });
   let [stdout, stderr] = ["", ""];
   child.stderr.on("data", (bytes) => {
     stderr += bytes;
@@ -69,7 +69,7 @@ export function startPurser(
   as: { uid?: number; gid?: number } = {},
 ) {
   const found = { PATH: process.env.PATH ?? "", NODE_COMPILE_CACHE: COMPILE_CACHE };
-  const child = spawn(NODE, [...FLAGS, "src/purser.ts", ...args], { cwd: ROOT, env: { ...found, ...env }, ...as });
+  const child = spawn(NODE, [...FLAGS, "src/cli/purser.ts", ...args], { cwd: ROOT, env: { ...found, ...env }, ...as });
   let [stdout, stderr] = ["", ""];
   child.stdout.on("data", (bytes) => {
     stdout += bytes;
@@ -83,7 +83,7 @@ export function startPurser(
 
 /** `npm run -s sanitize`: lines in, answers out, in order. */
 export function startSanitizeLines() {
-  const child = spawn(NODE, ["src/sanitize.ts"], { cwd: ROOT, stdio: ["pipe", "pipe", "inherit"] });
+  const child = spawn(NODE, ["src/cli/sanitize.ts"], { cwd: ROOT, stdio: ["pipe", "pipe", "inherit"] });
   const answers = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
   return {
     write: (text: string) => void child.stdin.write(text),

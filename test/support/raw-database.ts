@@ -2,8 +2,8 @@ import { join } from "node:path";
 import { PGlite } from "@electric-sql/pglite";
 import pg from "pg";
 import { dumpSchema } from "../../migrations/schema.ts";
-import { ROW_PARSERS } from "../../src/platform/row-parsers.ts";
-import type { SqlConnection } from "../../src/platform/sql-connection.ts";
+import { ROW_PARSERS } from "../../src/platform/db/row-parsers.ts";
+import type { SqlConnection } from "../../src/platform/db/sql-connection.ts";
 import type { TestDatabase } from "./database.ts";
 
 /** Works on a database without a node. No node may have an embedded database open meanwhile. */

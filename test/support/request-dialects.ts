@@ -1,4 +1,4 @@
-import type { Server } from "../../src/models/dialects.ts";
+import type { Server } from "../../src/gateway/models/dialects.ts";
 
 /**
  * What requests to a server or for a model must look like. A row is a server, a request of a caller, and what the server

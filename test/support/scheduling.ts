@@ -1,9 +1,9 @@
-import type { AgentKey } from "../../src/contract/agents.ts";
-import type { Tx } from "../../src/platform/db.ts";
-import { createRuns, type RunsDeps } from "../../src/runs/runs.service.ts";
-import type { RunFailed } from "../../src/runs/runs.types.ts";
-import { createSchedules, type SchedulePaused } from "../../src/schedules/schedules.service.ts";
-import type { OnDue } from "../../src/schedules/tick.service.ts";
+import { createRuns, type RunsDeps } from "../../src/agents/runs/runs.service.ts";
+import type { RunFailed } from "../../src/agents/runs/runs.types.ts";
+import { createSchedules, type SchedulePaused } from "../../src/agents/schedules/schedules.service.ts";
+import type { OnDue } from "../../src/agents/schedules/tick.service.ts";
+import type { AgentKey } from "../../src/api/contract/agents.ts";
+import type { Tx } from "../../src/platform/db/db.ts";
 
 export type SchedulingOptions = Pick<RunsDeps, "db" | "clock"> &
   Partial<Pick<RunsDeps, "onRunEnd" | "onLost" | "onCancelled" | "ends_with_step">> & {

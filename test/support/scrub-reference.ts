@@ -1,4 +1,4 @@
-import { unescaped } from "../../src/platform/escapes.ts";
+import { unescaped } from "../../src/platform/lib/escapes.ts";
 
 /**
  * A slow, simple reference of `holdsSecret` for values of up to 200 characters: it decodes up to two encodings in every

@@ -1,10 +1,10 @@
 import { randomBytes } from "node:crypto";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { createApp } from "../../src/app.ts";
-import { readConfig } from "../../src/config.ts";
-import { listen } from "../../src/http/listen.ts";
-import { createLog, type Log } from "../../src/platform/log.ts";
+import { listen } from "../../src/api/http/listen.ts";
+import { createApp } from "../../src/app/app.ts";
+import { readConfig } from "../../src/config/config.ts";
+import { createLog, type Log } from "../../src/platform/telemetry/log.ts";
 import { CELLS, freePort, startRouter } from "./cell-router.ts";
 import { createTestDatabase, type TestDatabase } from "./database.ts";
 import { cheapPasswords } from "./passwords.ts";

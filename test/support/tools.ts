@@ -1,14 +1,14 @@
-import { createSystemClock } from "../../src/platform/clock.ts";
-import { createLog } from "../../src/platform/log.ts";
-import { createOutbound } from "../../src/platform/outbound.ts";
-import type { Resolve } from "../../src/platform/resolver.ts";
-import type { SecretScanner } from "../../src/platform/secret-scanner.ts";
-import { SecretValue } from "../../src/platform/secret-value.ts";
+import type { CredentialsDeps } from "../../src/agents/tools/credentials.ts";
+import { createTools } from "../../src/agents/tools/tools.service.ts";
+import type { ToolCall } from "../../src/agents/tools/tools.types.ts";
+import { createSystemClock } from "../../src/platform/lib/clock.ts";
+import { SecretValue } from "../../src/platform/lib/secret-value.ts";
+import { createOutbound } from "../../src/platform/net/outbound.ts";
+import type { Resolve } from "../../src/platform/net/resolver.ts";
+import type { SecretScanner } from "../../src/platform/net/secret-scanner.ts";
+import { createLog } from "../../src/platform/telemetry/log.ts";
 import { newMark } from "../../src/safety/fence.ts";
 import { createSanitizer, type Sanitizers } from "../../src/safety/sanitizer.ts";
-import type { CredentialsDeps } from "../../src/tools/credentials.ts";
-import { createTools } from "../../src/tools/tools.service.ts";
-import type { ToolCall } from "../../src/tools/tools.types.ts";
 
 /** The control of a run that is not stopped. */
 export const UNSTOPPED = new AbortController().signal;

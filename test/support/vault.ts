@@ -1,8 +1,8 @@
 import { randomBytes } from "node:crypto";
-import { createSystemClock } from "../../src/platform/clock.ts";
-import type { Db } from "../../src/platform/db.ts";
-import { createLog } from "../../src/platform/log.ts";
-import { createOutbound } from "../../src/platform/outbound.ts";
+import type { Db } from "../../src/platform/db/db.ts";
+import { createSystemClock } from "../../src/platform/lib/clock.ts";
+import { createOutbound } from "../../src/platform/net/outbound.ts";
+import { createLog } from "../../src/platform/telemetry/log.ts";
 import { createDataKeys } from "../../src/vault/data-keys.service.ts";
 import { parseKeyring } from "../../src/vault/keyring.ts";
 import { createVault } from "../../src/vault/vault.service.ts";

@@ -33,7 +33,7 @@ export async function startWatchedService(): Promise<Watched> {
     PURSER_ADMIN_KEY: ADMIN_KEY,
     ...(database.database_url === null ? {} : { DATABASE_URL: database.database_url }),
   };
-  const watching = [...FLAGS, "--import", join(import.meta.dirname, "report-loop-delay.ts"), "src/main.ts"];
+  const watching = [...FLAGS, "--import", join(import.meta.dirname, "report-loop-delay.ts"), "src/cli/main.ts"];
   const node = join(ROOT, "node_modules/.bin/node");
   const child = spawn(node, watching, { cwd: ROOT, env, stdio: ["ignore", "pipe", "inherit", "ipc"] });
   const url = await new Promise<string>((resolve, reject) => {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { budgetResetsAt } from "../../src/contract/key-terms.ts";
+import { budgetResetsAt } from "../../src/api/contract/key-terms.ts";
 
 // contract 3.3.1: intervals are in UTC, and weeks start on Monday.
 test.each([

@@ -1,7 +1,7 @@
 import { useMutation, useQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { Link, useBlocker, useNavigate, useParams } from "@tanstack/react-router";
 import { useCallback, useEffect, useRef, useState } from "react";
-import { AGENT_LIMITS, REASONING_EFFORTS } from "../../../src/constants.ts";
+import { AGENT_LIMITS, REASONING_EFFORTS } from "../../../src/kernel/constants.ts";
 import { call } from "../api/client.ts";
 import { type Agent, agentQuery, modelsQuery, queryClient, stale } from "../api/queries.ts";
 import { keepOpenWhile } from "../api/session.ts";

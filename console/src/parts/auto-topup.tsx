@@ -1,6 +1,6 @@
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { useState } from "react";
-import { PURCHASE_CENTS, TOKENS_PER_USD } from "../../../src/constants.ts";
+import { PURCHASE_CENTS, TOKENS_PER_USD } from "../../../src/kernel/constants.ts";
 import { type Answer, call } from "../api/client.ts";
 import { autoTopupQuery, queryClient } from "../api/queries.ts";
 import { centsOf, dollars, money, number } from "../format.ts";

@@ -1,6 +1,6 @@
 import { useMutation } from "@tanstack/react-query";
 import { useRef, useState } from "react";
-import { PURCHASE_CENTS, TOKENS_PER_CENT } from "../../../src/constants.ts";
+import { PURCHASE_CENTS, TOKENS_PER_CENT } from "../../../src/kernel/constants.ts";
 import { type Answer, call } from "../api/client.ts";
 import { invoicesQuery, purchasesQuery, stale } from "../api/queries.ts";
 import { centsOf, instant, money, number } from "../format.ts";

@@ -1,5 +1,5 @@
-import { WEEKDAYS } from "../../../src/constants.ts";
-import { upcoming } from "../../../src/schedules/next-run.ts";
+import { upcoming } from "../../../src/agents/schedules/next-run.ts";
+import { WEEKDAYS } from "../../../src/kernel/constants.ts";
 import { ago, words } from "../format.ts";
 import { OWN_ZONE, ownTime, scheduleInWords, specOf, wallTime } from "../schedule-words.ts";
 import { Card } from "../ui/basics.tsx";

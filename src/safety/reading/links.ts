@@ -1,4 +1,4 @@
-import { writtenUrls } from "../../platform/written-urls.ts";
+import { writtenUrls } from "../../platform/lib/written-urls.ts";
 import { MAX_COUNTED_LINKS } from "./text-writer.ts";
 import type { VisibleText } from "./visible.ts";
 

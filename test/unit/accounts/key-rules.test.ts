@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
-import type { ApiKeyRow, KeySettings } from "../../../src/accounts/accounts.store.ts";
-import { isBroader, refuseBroader, settingsAfter } from "../../../src/accounts/key-rules.ts";
-import type { Caller } from "../../../src/contract/caller.ts";
+import type { ApiKeyRow, KeySettings } from "../../../src/account/users/accounts.store.ts";
+import { isBroader, refuseBroader, settingsAfter } from "../../../src/account/users/key-rules.ts";
+import type { Caller } from "../../../src/api/contract/caller.ts";
 
 const key = { name: "Shop", limits: { requests_per_minute: 5, tokens_per_minute: 9 } } as ApiKeyRow;
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { mailboxOf } from "../../../src/accounts/trials.service.ts";
+import { mailboxOf } from "../../../src/account/users/trials.service.ts";
 
 test.each([
   ["Ada@Example.org", "ada@example.org"],

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { createPasswords } from "../../../src/accounts/password.ts";
+import { createPasswords } from "../../../src/account/users/password.ts";
 import { cheapPasswords } from "../../support/passwords.ts";
 
 describe("passwords", () => {

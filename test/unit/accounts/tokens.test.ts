@@ -6,7 +6,7 @@ import {
   newApiKey,
   newRoutingBucket,
   newSessionToken,
-} from "../../../src/accounts/tokens.ts";
+} from "../../../src/account/users/tokens.ts";
 
 describe("routing buckets (contract 3.6)", () => {
   it("are the first characters of each key and each session, before 41 random ones", () => {

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
-import { createAgentCache, createConfigCache } from "../../../src/agents/agent-caches.ts";
-import type { AgentRow } from "../../../src/agents/agents.store.ts";
+import { createAgentCache, createConfigCache } from "../../../src/agents/definitions/agent-caches.ts";
+import type { AgentRow } from "../../../src/agents/definitions/agents.store.ts";
 
 const MB = 1_048_576;
 const agent = (id: string) => ({ user_id: "u", id, system_prompt: "x".repeat(4 * MB), tools_config: {} }) as AgentRow;

@@ -6,10 +6,10 @@ import {
   newConfig,
   sameConfig,
   scheduleOf,
-} from "../../../src/agents/agent-config.ts";
-import { createAgentSchema, updateAgentSchema } from "../../../src/contract/agents.ts";
-import { validationError } from "../../../src/contract/validation.ts";
-import type { PurserError } from "../../../src/errors.ts";
+} from "../../../src/agents/definitions/agent-config.ts";
+import { createAgentSchema, updateAgentSchema } from "../../../src/api/contract/agents.ts";
+import { validationError } from "../../../src/api/contract/validation.ts";
+import type { PurserError } from "../../../src/kernel/errors.ts";
 
 const minimal = { name: "Scout", model_id: "lab/small" };
 const scheduled = {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { type NamedChanges, newConfig } from "../../../src/agents/agent-config.ts";
-import { agentRecord } from "../../../src/agents/agents.service.ts";
+import { type NamedChanges, newConfig } from "../../../src/agents/definitions/agent-config.ts";
+import { agentRecord } from "../../../src/agents/definitions/agents.service.ts";
 
 const now = "2026-03-01T12:00:00.000Z";
 const daily: NamedChanges = {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { newConfig } from "../../../src/agents/agent-config.ts";
-import { keyPause, scheduleKeyAfter } from "../../../src/agents/schedule-key.ts";
+import { newConfig } from "../../../src/agents/definitions/agent-config.ts";
+import { keyPause, scheduleKeyAfter } from "../../../src/agents/definitions/schedule-key.ts";
 
 const now = "2026-03-01T12:00:00.000Z";
 const unlimited = { budget_interval: null, allowed_models: null, limits: null };

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
-import { permittedTools, shownTo } from "../../../src/agents/secret-bindings.ts";
-import type { Scope } from "../../../src/contract/caller.ts";
-import type { ShownToolsConfig, ToolsConfig } from "../../../src/contract/tools.ts";
-import { PurserError } from "../../../src/errors.ts";
+import { permittedTools, shownTo } from "../../../src/agents/definitions/secret-bindings.ts";
+import type { Scope } from "../../../src/api/contract/caller.ts";
+import type { ShownToolsConfig, ToolsConfig } from "../../../src/api/contract/tools.ts";
+import { PurserError } from "../../../src/kernel/errors.ts";
 
 // A key without `secrets:write` cannot bind a secret to a new place.
 

@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
-import { overageCost, overageStatus } from "../../../src/billing/overage.ts";
-import { planChange } from "../../../src/billing/plan.ts";
-import { purchasePrice } from "../../../src/billing/purchases.service.ts";
-import { clawBackTarget } from "../../../src/billing/returned-money.ts";
+import { overageCost, overageStatus } from "../../../src/account/billing/overage.ts";
+import { planChange } from "../../../src/account/billing/plan.ts";
+import { purchasePrice } from "../../../src/account/billing/purchases.service.ts";
+import { clawBackTarget } from "../../../src/account/billing/returned-money.ts";
 
 const code = (act: () => unknown) => {
   try {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { periodOf } from "../../../src/billing/plan.ts";
+import { periodOf } from "../../../src/account/billing/plan.ts";
 
 const starts = (anchor: string, count: number) =>
   Array.from({ length: count }, (_, index) => periodOf(anchor, index + 1).start);

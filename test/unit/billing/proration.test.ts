@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { prorated } from "../../../src/billing/plan.ts";
+import { prorated } from "../../../src/account/billing/plan.ts";
 
 const start = "2026-03-01T00:00:00.000Z";
 const end = "2026-04-01T00:00:00.000Z";

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import type { Turn } from "../../../src/chat/chat.service.ts";
-import { createChatEvents } from "../../../src/chat/chat-events.ts";
-import { DatabaseAwayError } from "../../../src/platform/sql-state.ts";
+import type { Turn } from "../../../src/agents/chat/chat.service.ts";
+import { createChatEvents } from "../../../src/agents/chat/chat-events.ts";
+import { DatabaseAwayError } from "../../../src/kernel/sql-state.ts";
 
 test.each([
   ["overloaded", "the database", new DatabaseAwayError(new Error("connect ECONNREFUSED"))],

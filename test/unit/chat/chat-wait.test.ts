@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
-import { type Chat, createChat } from "../../../src/chat/chat.service.ts";
-import { errors, type PurserError } from "../../../src/errors.ts";
-import type { RunResult } from "../../../src/runs/run-work.ts";
-import type { ClaimedRun } from "../../../src/runs/runs.types.ts";
+import { type Chat, createChat } from "../../../src/agents/chat/chat.service.ts";
+import type { RunResult } from "../../../src/agents/runs/run-work.ts";
+import type { ClaimedRun } from "../../../src/agents/runs/runs.types.ts";
+import { errors, type PurserError } from "../../../src/kernel/errors.ts";
 
 type Deps = Parameters<typeof createChat>[0];
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { newConfig } from "../../../src/agents/agent-config.ts";
-import { bytesOf, fitting, roomForHistory } from "../../../src/chat/threads.service.ts";
+import { bytesOf, fitting, roomForHistory } from "../../../src/agents/chat/threads.service.ts";
+import { newConfig } from "../../../src/agents/definitions/agent-config.ts";
 
 const config = newConfig({ name: "Scout", model_id: "lab/plain", system_prompt: "Be brief." });
 const input = { request_id: null, api_key_id: null, key_budget_tokens: null, ticket: null };

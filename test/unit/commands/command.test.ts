@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { helpOf, helpOfCommand, readCall } from "../../../src/commands/command.ts";
-import { COMMANDS } from "../../../src/commands/commands.ts";
-import { nameOf } from "../../../src/commands/storage.ts";
+import { helpOf, helpOfCommand, readCall } from "../../../src/cli/command.ts";
+import { COMMANDS } from "../../../src/cli/commands.ts";
+import { nameOf } from "../../../src/cli/storage.ts";
 import { runPurser } from "../../support/process.ts";
 
 const commandOf = (name: string) => {

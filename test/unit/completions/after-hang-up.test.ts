@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { isSpeech, newThoughts, readOnMs, withLikelyThoughts } from "../../../src/completions/after-hang-up.ts";
-import { READ_ON } from "../../../src/constants.ts";
-import { mayReason } from "../../../src/models/reasoning.ts";
+import { isSpeech, newThoughts, readOnMs, withLikelyThoughts } from "../../../src/gateway/completions/after-hang-up.ts";
+import { mayReason } from "../../../src/gateway/models/reasoning.ts";
+import { READ_ON } from "../../../src/kernel/constants.ts";
 import { delta, event } from "../../support/upstream.ts";
 import { modelOf, requestOf } from "../models/model-fixture.ts";
 

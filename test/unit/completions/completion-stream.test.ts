@@ -1,9 +1,9 @@
 import { expect, it, vi } from "vitest";
-import { newThoughts, type Thoughts } from "../../../src/completions/after-hang-up.ts";
-import { createCompletionStream } from "../../../src/completions/completion-stream.ts";
-import { READ_ON } from "../../../src/constants.ts";
-import type { Ledger, SettleRequest } from "../../../src/ledger/ledger.types.ts";
-import { monotonicMs } from "../../../src/platform/clock.ts";
+import type { Ledger, SettleRequest } from "../../../src/account/ledger/ledger.types.ts";
+import { newThoughts, type Thoughts } from "../../../src/gateway/completions/after-hang-up.ts";
+import { createCompletionStream } from "../../../src/gateway/completions/completion-stream.ts";
+import { READ_ON } from "../../../src/kernel/constants.ts";
+import { monotonicMs } from "../../../src/platform/lib/clock.ts";
 import { modelOf, requestOf } from "../models/model-fixture.ts";
 
 const NO_PARTS = { cached_input_tokens: 0, cache_write_tokens: 0, cache_write_1h_tokens: 0, reasoning_tokens: 0 };

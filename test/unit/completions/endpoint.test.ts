@@ -1,8 +1,8 @@
 import { expect, it } from "vitest";
-import type { CompletionResult, Completions } from "../../../src/completions/completions.types.ts";
-import { type AnswerWriter, answerCall } from "../../../src/completions/endpoint.ts";
-import type { EndpointRequest } from "../../../src/contract/hot-endpoint.ts";
-import { DatabaseAwayError } from "../../../src/platform/sql-state.ts";
+import type { EndpointRequest } from "../../../src/api/contract/hot-endpoint.ts";
+import type { CompletionResult, Completions } from "../../../src/gateway/completions/completions.types.ts";
+import { type AnswerWriter, answerCall } from "../../../src/gateway/completions/endpoint.ts";
+import { DatabaseAwayError } from "../../../src/kernel/sql-state.ts";
 import { requestOf } from "../models/model-fixture.ts";
 
 it.each([

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
-import { createHoldKeepAlive } from "../../../src/completions/hold-keep-alive.ts";
-import type { Charge, Ledger, Progress } from "../../../src/ledger/ledger.types.ts";
+import type { Charge, Ledger, Progress } from "../../../src/account/ledger/ledger.types.ts";
+import { createHoldKeepAlive } from "../../../src/gateway/completions/hold-keep-alive.ts";
 
 let noted: Progress[][];
 let fails: boolean;

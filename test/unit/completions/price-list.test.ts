@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { chargedRates } from "../../../src/completions/charge.ts";
+import { chargedRates } from "../../../src/gateway/completions/charge.ts";
 
 const rates = {
   input_rate_micro: 333_333,

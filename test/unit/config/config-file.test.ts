@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { parseConfigFile } from "../../../src/config-file.ts";
+import { parseConfigFile } from "../../../src/config/file.ts";
 
 const CONTRACT_SAMPLE = `providers:
   - { name: lab, kind: openai-compatible, base_url: "http://127.0.0.1:9999/v1", api_key_env: LAB_KEY }   # kinds

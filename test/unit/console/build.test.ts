@@ -21,7 +21,7 @@ const bundled = new Set(globSync("console/src/**/*.{ts,tsx}", { cwd: ROOT }).fla
 
 test("the console is built again if any file of the service in its bundle has changed", () => {
   const build = readFileSync(join(ROOT, "console/build.ts"), "utf8");
-  expect(bundled).toContain("src/constants.ts");
+  expect(bundled).toContain("src/kernel/constants.ts");
   expect([...bundled].filter((file) => !build.includes(`"${file}"`))).toEqual([]);
 });
 

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { problemOf } from "../../../console/src/api/problem.ts";
-import { errors, type PurserError } from "../../../src/errors.ts";
+import { errors, type PurserError } from "../../../src/kernel/errors.ts";
 
 const shown = async ({ shape }: PurserError) => {
   const { message, code } = shape;

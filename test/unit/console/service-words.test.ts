@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
 import { inWords, routingReason, scheduleReason } from "../../../console/src/service-words.ts";
-import { KEY_PAUSE_REASON } from "../../../src/agents/schedule-key.ts";
-import { errors } from "../../../src/errors.ts";
-import { rankModels } from "../../../src/models/routing.ts";
+import { KEY_PAUSE_REASON } from "../../../src/agents/definitions/schedule-key.ts";
+import { rankModels } from "../../../src/gateway/models/routing.ts";
+import { errors } from "../../../src/kernel/errors.ts";
 import { modelOf, requestOf } from "../models/model-fixture.ts";
 
 test("a message about a limit names it as the editor does", () => {

@@ -1,11 +1,11 @@
 import { expect, it } from "vitest";
-import { createCompletionRoute } from "../../../src/contract/completions.ts";
-import { createMessageRoute } from "../../../src/contract/messages.ts";
-import { createResponseRoute } from "../../../src/contract/responses.ts";
-import { conversationOf } from "../../../src/messages/content-blocks.ts";
-import { createMessageWriter } from "../../../src/messages/messages-answer.ts";
-import { estimateTokens, promptText, promptTokens } from "../../../src/models/token-count.ts";
-import { withFunctionItems } from "../../../src/responses/local-tools.ts";
+import { createCompletionRoute } from "../../../src/api/contract/completions.ts";
+import { createMessageRoute } from "../../../src/api/contract/messages.ts";
+import { createResponseRoute } from "../../../src/api/contract/responses.ts";
+import { conversationOf } from "../../../src/gateway/messages/content-blocks.ts";
+import { createMessageWriter } from "../../../src/gateway/messages/messages-answer.ts";
+import { estimateTokens, promptText, promptTokens } from "../../../src/gateway/models/token-count.ts";
+import { withFunctionItems } from "../../../src/gateway/responses/local-tools.ts";
 import { expectShortTurn, heldDuring } from "../../support/held.ts";
 
 const schema = createCompletionRoute.request.body.content["application/json"].schema;

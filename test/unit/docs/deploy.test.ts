@@ -10,9 +10,9 @@ import { PodDisruptionBudget } from "kubernetes-models/policy/v1";
 import { Service } from "kubernetes-models/v1";
 import { describe, expect, it } from "vitest";
 import { parse, parseAllDocuments } from "yaml";
-import { CALL_MS } from "../../../src/completions/charge.ts";
-import { SHUTDOWN_SECONDS } from "../../../src/constants.ts";
-import { MODEL_BYTES } from "../../../src/http/body.ts";
+import { MODEL_BYTES } from "../../../src/api/http/body.ts";
+import { CALL_MS } from "../../../src/gateway/completions/charge.ts";
+import { SHUTDOWN_SECONDS } from "../../../src/kernel/constants.ts";
 
 // The files of deploy/, checked by the tools that read them. Continuous integration installs the tools (.ci/run).
 

@@ -1,10 +1,10 @@
 import { execFileSync } from "node:child_process";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { expect, it } from "vitest";
-import { EVENT_TYPES } from "../../../src/billing/stripe-events.ts";
-import { readConfig } from "../../../src/config.ts";
-import { toolsConfigSchema } from "../../../src/contract/tools.ts";
-import { ERROR_CODES } from "../../../src/errors.ts";
+import { EVENT_TYPES } from "../../../src/account/billing/stripe-events.ts";
+import { toolsConfigSchema } from "../../../src/api/contract/tools.ts";
+import { readConfig } from "../../../src/config/config.ts";
+import { ERROR_CODES } from "../../../src/kernel/errors.ts";
 
 const text = (file: string) => readFileSync(file, "utf8");
 
@@ -21,8 +21,8 @@ it("the operator's guide has each setting", () => {
 });
 
 it("contract 2.11 and the list for the metrics have each error code of the catalogue", () => {
-  const catalogue = readdirSync("src").filter((file) => file.startsWith("errors-"));
-  const source = catalogue.map((file) => text(`src/${file}`)).join("\n");
+  const catalogue = readdirSync("src/kernel").filter((file) => file.startsWith("errors-"));
+  const source = catalogue.map((file) => text(`src/kernel/${file}`)).join("\n");
   const made = [
     ...source.matchAll(/\b(?:invalid|unauthenticated|forbidden|conflict)\(\s*"(\w+)"/g),
     ...source.matchAll(/\bcode: "(\w+)"/g),
@@ -31,7 +31,7 @@ it("contract 2.11 and the list for the metrics have each error code of the catal
   const named = new Set(table.match(/\b[a-z_]+\b/g));
   expect(made.length).toBeGreaterThan(60);
   expect(made.map(([, code]) => code ?? "").filter((code) => !named.has(code))).toEqual([]);
-  const payment = [...text("src/errors-payment.ts").matchAll(/^ {2}(\w+): \{$/gm)].map(([, code]) => code);
+  const payment = [...text("src/kernel/errors-payment.ts").matchAll(/^ {2}(\w+): \{$/gm)].map(([, code]) => code);
   expect(ERROR_CODES).toEqual([...new Set([...made.map(([, code]) => code), ...payment])].sort());
 });
 

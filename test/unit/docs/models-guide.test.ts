@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { parseConfigFile } from "../../../src/config-file.ts";
-import { parseCatalogue } from "../../../src/models/catalogue.ts";
+import { parseConfigFile } from "../../../src/config/file.ts";
+import { parseCatalogue } from "../../../src/gateway/models/catalogue.ts";
 
 // The service reads the examples of docs/guides/models.md.
 

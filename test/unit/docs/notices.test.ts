@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { expect, it } from "vitest";
-import { NOTICE_EVENTS } from "../../../src/contract/notices.ts";
+import { NOTICE_EVENTS } from "../../../src/api/contract/notices.ts";
 
 const sorted = (names: Iterable<string>) => [...names].sort();
 

@@ -1,6 +1,6 @@
 import type { Context } from "hono";
 import { describe, expect, it } from "vitest";
-import { createClientAddress, createPeerAddress } from "../../../src/http/client-address.ts";
+import { createClientAddress, createPeerAddress } from "../../../src/api/http/client-address.ts";
 
 const requestFrom = (peer: string, forwarded?: string) =>
   ({

@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
-import { consoleRoutes } from "../../../src/http/console.routes.ts";
+import { consoleRoutes } from "../../../src/api/http/console.routes.ts";
 
 const around = mkdtempSync(join(tmpdir(), "purser-console-"));
 const folder = join(around, "dist");

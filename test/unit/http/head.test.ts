@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
-import { createRouter } from "../../../src/contract/router.ts";
-import { createProbesHttp } from "../../../src/http/server.ts";
-import { createLog } from "../../../src/platform/log.ts";
-import { createMetrics } from "../../../src/platform/metrics.ts";
+import { createRouter } from "../../../src/api/contract/router.ts";
+import { createProbesHttp } from "../../../src/api/http/server.ts";
+import { createLog } from "../../../src/platform/telemetry/log.ts";
+import { createMetrics } from "../../../src/platform/telemetry/metrics.ts";
 
 test("a stream that is requested with HEAD is cancelled, because the client neither reads nor closes it", async () => {
   let open = 0;

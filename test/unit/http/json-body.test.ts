@@ -1,9 +1,9 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { bodyLimitsOf } from "../../../src/http/body.ts";
-import { createBodyBudget } from "../../../src/http/body-budget.ts";
-import { joinPieces, piecesOf } from "../../../src/http/json-pieces.ts";
-import { createJsonScan } from "../../../src/http/json-scan.ts";
+import { bodyLimitsOf } from "../../../src/api/http/body.ts";
+import { createBodyBudget } from "../../../src/api/http/body-budget.ts";
+import { joinPieces, piecesOf } from "../../../src/api/http/json-pieces.ts";
+import { createJsonScan } from "../../../src/api/http/json-scan.ts";
 
 const LIMITS = { depth: 3, keys: 4, elements: 5, key_bytes: 9 };
 /** The fault that the scan finds in `text`, in chunks of `size` bytes. */

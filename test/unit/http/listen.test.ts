@@ -1,9 +1,9 @@
 import { once } from "node:events";
 import { connect } from "node:net";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
-import { createRouter } from "../../../src/contract/router.ts";
-import { type Listening, listen } from "../../../src/http/listen.ts";
-import { UNREAD_LIMITS } from "../../../src/http/unread-answers.ts";
+import { createRouter } from "../../../src/api/contract/router.ts";
+import { type Listening, listen } from "../../../src/api/http/listen.ts";
+import { UNREAD_LIMITS } from "../../../src/api/http/unread-answers.ts";
 
 let server: Listening;
 beforeAll(async () => {

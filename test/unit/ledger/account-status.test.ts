@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { type AccountFigures, accountStatusOf } from "../../../src/ledger/account-status.ts";
+import { type AccountFigures, accountStatusOf } from "../../../src/account/ledger/account-status.ts";
 
 const now = "2026-03-01T12:00:00.000Z";
 const before = "2026-03-01T11:59:59.999Z";

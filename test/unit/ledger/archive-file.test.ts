@@ -5,8 +5,8 @@ import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { gzipSync } from "node:zlib";
 import { expect, test } from "vitest";
-import { type ManifestEnd, makeFolder, readManifestEnd, verifyRows } from "../../../src/ledger/archive-file.ts";
-import { createVerifier } from "../../../src/ledger/verify-export.ts";
+import { type ManifestEnd, makeFolder, readManifestEnd, verifyRows } from "../../../src/account/ledger/archive-file.ts";
+import { createVerifier } from "../../../src/account/ledger/verify-export.ts";
 
 test("a check that ends before the end of a compressed file reports its own error only", async () => {
   const folder = mkdtempSync(join(tmpdir(), "purser-archive-file-"));

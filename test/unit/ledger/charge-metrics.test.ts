@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
-import { withChargeMetrics } from "../../../src/ledger/charge-metrics.ts";
-import type { ChargingLedger, SettleRequest } from "../../../src/ledger/ledger.types.ts";
-import { createLog } from "../../../src/platform/log.ts";
-import { createMetrics } from "../../../src/platform/metrics.ts";
+import { withChargeMetrics } from "../../../src/account/ledger/charge-metrics.ts";
+import type { ChargingLedger, SettleRequest } from "../../../src/account/ledger/ledger.types.ts";
+import { createLog } from "../../../src/platform/telemetry/log.ts";
+import { createMetrics } from "../../../src/platform/telemetry/metrics.ts";
 
 const TOKENS = { input_tokens: 10, cached_input_tokens: 0, cache_write_tokens: 0, output_tokens: 4 };
 

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { csvLine, defused, parseCsv, undefused } from "../../../src/ledger/csv.ts";
+import { csvLine, defused, parseCsv, undefused } from "../../../src/account/ledger/csv.ts";
 
 async function parsed(pieces: string[]): Promise<string[][]> {
   const lines: string[][] = [];

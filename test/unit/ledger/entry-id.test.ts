@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { entryId } from "../../../src/ledger/entry-id.ts";
+import { entryId } from "../../../src/account/ledger/entry-id.ts";
 
 const hash = "0123456789abcdef".repeat(4);
 

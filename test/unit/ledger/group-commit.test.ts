@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { createGroupCommit } from "../../../src/ledger/group-commit.ts";
+import { createGroupCommit } from "../../../src/account/ledger/group-commit.ts";
 
 const refusal = Object.assign(new Error("a check failed"), { code: "23514" });
 

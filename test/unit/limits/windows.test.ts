@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import type { Ask } from "../../../src/limits/limits.store.ts";
-import { createWindows } from "../../../src/limits/windows.ts";
+import type { Ask } from "../../../src/gateway/limits/limits.store.ts";
+import { createWindows } from "../../../src/gateway/limits/windows.ts";
 
 /** Windows whose database gives each request two more ahead, and what reached the database. */
 function recorded() {

@@ -1,6 +1,12 @@
 import { expect, it } from "vitest";
-import { type Asker, createMcpTools, type McpServerDeps, slugOf, toolNames } from "../../../src/mcp/mcp-server.ts";
-import { describeUnexpected } from "../../../src/platform/log.ts";
+import {
+  type Asker,
+  createMcpTools,
+  type McpServerDeps,
+  slugOf,
+  toolNames,
+} from "../../../src/agents/mcp/mcp-server.ts";
+import { describeUnexpected } from "../../../src/platform/telemetry/log.ts";
 
 it.each([
   ["Daily Report", "daily_report"],

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import type { PurserError } from "../../../src/errors.ts";
-import { providerHeaders } from "../../../src/messages/messages.routes.ts";
+import { providerHeaders } from "../../../src/gateway/messages/messages.routes.ts";
+import type { PurserError } from "../../../src/kernel/errors.ts";
 
 const sent = (headers: Record<string, string>) => providerHeaders((name) => headers[name]);
 const paramOf = (headers: Record<string, string>) => {

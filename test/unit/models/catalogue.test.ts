@@ -1,9 +1,9 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { CATALOGUE, extendedCatalogue, parseCatalogue } from "../../../src/models/catalogue.ts";
-import type { CatalogueEntry, Model, ModelsConfig } from "../../../src/models/models.types.ts";
-import { offerAt } from "../../../src/models/offer.ts";
-import { costTokens, worstCaseTokens } from "../../../src/models/pricing.ts";
+import { CATALOGUE, extendedCatalogue, parseCatalogue } from "../../../src/gateway/models/catalogue.ts";
+import type { CatalogueEntry, Model, ModelsConfig } from "../../../src/gateway/models/models.types.ts";
+import { offerAt } from "../../../src/gateway/models/offer.ts";
+import { costTokens, worstCaseTokens } from "../../../src/gateway/models/pricing.ts";
 
 const NOW = "2026-11-22T12:00:00.000Z";
 const config: ModelsConfig = { providers: [], models: [], margin: 1, provider_keys: {}, cache_pricing: "provider" };

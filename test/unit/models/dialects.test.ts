@@ -1,8 +1,8 @@
 import { expect, it } from "vitest";
-import type { ChatRequest } from "../../../src/contract/completions.ts";
-import { type Ending, endingOf } from "../../../src/models/dialects.ts";
-import type { Provider } from "../../../src/models/models.types.ts";
-import { withDialect } from "../../../src/models/request-dialect.ts";
+import type { ChatRequest } from "../../../src/api/contract/completions.ts";
+import { type Ending, endingOf } from "../../../src/gateway/models/dialects.ts";
+import type { Provider } from "../../../src/gateway/models/models.types.ts";
+import { withDialect } from "../../../src/gateway/models/request-dialect.ts";
 import { REQUEST_ROWS } from "../../support/request-dialects.ts";
 import { modelOf, requestOf } from "./model-fixture.ts";
 

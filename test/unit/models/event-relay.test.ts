@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { chunksIn, createEventRelay } from "../../../src/models/event-relay.ts";
-import type { Model } from "../../../src/models/models.types.ts";
+import { chunksIn, createEventRelay } from "../../../src/gateway/models/event-relay.ts";
+import type { Model } from "../../../src/gateway/models/models.types.ts";
 import { delta, event } from "../../support/upstream.ts";
 import { contentOf, modelOf, requestOf } from "./model-fixture.ts";
 

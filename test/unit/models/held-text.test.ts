@@ -1,8 +1,8 @@
 import { readFileSync } from "node:fs";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { heldJsonTokens, heldTextTokens } from "../../../src/models/held-text.ts";
-import { heldInput } from "../../../src/models/token-count.ts";
+import { heldJsonTokens, heldTextTokens } from "../../../src/gateway/models/held-text.ts";
+import { heldInput } from "../../../src/gateway/models/token-count.ts";
 import { modelOf, requestOf } from "./model-fixture.ts";
 
 /**

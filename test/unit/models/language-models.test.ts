@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import type { ChatMessage, ContentPart, FunctionTool } from "../../../src/contract/completions.ts";
-import type { PurserError } from "../../../src/errors.ts";
-import { createAnthropicProvider } from "../../../src/models/anthropic.adapter.ts";
-import { createGoogleProvider } from "../../../src/models/google.adapter.ts";
-import { monotonicMs } from "../../../src/platform/clock.ts";
+import type { ChatMessage, ContentPart, FunctionTool } from "../../../src/api/contract/completions.ts";
+import { createAnthropicProvider } from "../../../src/gateway/models/anthropic.adapter.ts";
+import { createGoogleProvider } from "../../../src/gateway/models/google.adapter.ts";
+import type { PurserError } from "../../../src/kernel/errors.ts";
+import { monotonicMs } from "../../../src/platform/lib/clock.ts";
 import {
   anthropicMessage,
   anthropicStream,

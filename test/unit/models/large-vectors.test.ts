@@ -1,9 +1,9 @@
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { openAiEmbeddings } from "../../../src/models/embeddings.adapter.ts";
-import type { Embed } from "../../../src/models/models.types.ts";
-import { monotonicMs } from "../../../src/platform/clock.ts";
+import { openAiEmbeddings } from "../../../src/gateway/models/embeddings.adapter.ts";
+import type { Embed } from "../../../src/gateway/models/models.types.ts";
+import { monotonicMs } from "../../../src/platform/lib/clock.ts";
 import { base64Of } from "../../support/embeddings.ts";
 import { expectShortTurn, heldDuring } from "../../support/held.ts";
 import { modelOf } from "./model-fixture.ts";

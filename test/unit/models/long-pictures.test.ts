@@ -1,11 +1,11 @@
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import type { ChatMessage } from "../../../src/contract/completions.ts";
-import { createAnthropicProvider } from "../../../src/models/anthropic.adapter.ts";
-import { createGoogleProvider } from "../../../src/models/google.adapter.ts";
-import { createOpenAiProvider } from "../../../src/models/openai.adapter.ts";
-import { monotonicMs } from "../../../src/platform/clock.ts";
+import type { ChatMessage } from "../../../src/api/contract/completions.ts";
+import { createAnthropicProvider } from "../../../src/gateway/models/anthropic.adapter.ts";
+import { createGoogleProvider } from "../../../src/gateway/models/google.adapter.ts";
+import { createOpenAiProvider } from "../../../src/gateway/models/openai.adapter.ts";
+import { monotonicMs } from "../../../src/platform/lib/clock.ts";
 import { expectShortTurn, heldDuring } from "../../support/held.ts";
 import { callerOf, modelOf, requestOf } from "./model-fixture.ts";
 

@@ -1,10 +1,10 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import type { ContentPart } from "../../../src/contract/completions.ts";
-import { CATALOGUE } from "../../../src/models/catalogue.ts";
-import { createModels } from "../../../src/models/models.service.ts";
-import type { PartTokens } from "../../../src/models/models.types.ts";
-import { heldInput } from "../../../src/models/token-count.ts";
+import type { ContentPart } from "../../../src/api/contract/completions.ts";
+import { CATALOGUE } from "../../../src/gateway/models/catalogue.ts";
+import { createModels } from "../../../src/gateway/models/models.service.ts";
+import type { PartTokens } from "../../../src/gateway/models/models.types.ts";
+import { heldInput } from "../../../src/gateway/models/token-count.ts";
 import { modelOf, requestOf } from "./model-fixture.ts";
 
 // Attack: content by reference, with a hold for its few bytes and a bill for its size.

@@ -1,7 +1,7 @@
-import type { ChatRequest } from "../../../src/contract/completions.ts";
-import type { Model, Provider, ProviderStream } from "../../../src/models/models.types.ts";
-import { tierByPrice } from "../../../src/models/routing.ts";
-import { monotonicMs } from "../../../src/platform/clock.ts";
+import type { ChatRequest } from "../../../src/api/contract/completions.ts";
+import type { Model, Provider, ProviderStream } from "../../../src/gateway/models/models.types.ts";
+import { tierByPrice } from "../../../src/gateway/models/routing.ts";
+import { monotonicMs } from "../../../src/platform/lib/clock.ts";
 
 /** A model in the operator's file, with the rates of the contract's example. */
 export function modelOf(fields: Partial<Model> = {}): Model {

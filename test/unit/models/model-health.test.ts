@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
-import { createModelHealth } from "../../../src/models/model-health.ts";
-import { realNowMs } from "../../../src/platform/clock.ts";
-import { nearestNames } from "../../../src/platform/nearest.ts";
-import { retryAfterSeconds } from "../../../src/platform/retry.ts";
+import { createModelHealth } from "../../../src/gateway/models/model-health.ts";
+import { nearestNames } from "../../../src/kernel/nearest.ts";
+import { realNowMs } from "../../../src/platform/lib/clock.ts";
+import { retryAfterSeconds } from "../../../src/platform/lib/retry.ts";
 
 const A = { id: "a", route: "first" };
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { routeOrder } from "../../../src/models/model-routes.ts";
+import { routeOrder } from "../../../src/gateway/models/model-routes.ts";
 
 const ROUTES = [
   { route: "a", weight: 5 },

@@ -3,8 +3,8 @@ import { mkdtempSync, readFileSync, rmSync, utimesSync, writeFileSync } from "no
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { parseCatalogue } from "../../../src/models/catalogue.ts";
-import { catalogueOfModelsDev } from "../../../src/models/models-dev.ts";
+import { parseCatalogue } from "../../../src/gateway/models/catalogue.ts";
+import { catalogueOfModelsDev } from "../../../src/gateway/models/models-dev.ts";
 
 // The published format of models.dev: https://models.dev/api.json, providers with their models by id.
 
@@ -140,7 +140,7 @@ describe("the import of models.dev", () => {
 
 describe("npm run catalogue", () => {
   const run = (...given: string[]) => {
-    const { status, stdout, stderr } = spawnSync("node_modules/.bin/node", ["src/catalogue.ts", ...given], {
+    const { status, stdout, stderr } = spawnSync("node_modules/.bin/node", ["src/cli/catalogue.ts", ...given], {
       encoding: "utf8",
     });
     return { status, stdout, stderr };

@@ -1,14 +1,14 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import type { ChatRequest } from "../../../src/contract/completions.ts";
-import { modelSchema } from "../../../src/contract/models.ts";
-import { CATALOGUE } from "../../../src/models/catalogue.ts";
-import { modelRecord } from "../../../src/models/model-list.ts";
-import { createModels } from "../../../src/models/models.service.ts";
-import type { Model, ModelSettings, ModelsConfig } from "../../../src/models/models.types.ts";
-import { BUILT_IN_PROVIDERS, PROVIDER_KEYS } from "../../../src/models/providers.ts";
-import { rankModels } from "../../../src/models/routing.ts";
-import { isUuid } from "../../../src/platform/ids.ts";
+import type { ChatRequest } from "../../../src/api/contract/completions.ts";
+import { modelSchema } from "../../../src/api/contract/models.ts";
+import { CATALOGUE } from "../../../src/gateway/models/catalogue.ts";
+import { modelRecord } from "../../../src/gateway/models/model-list.ts";
+import { createModels } from "../../../src/gateway/models/models.service.ts";
+import type { Model, ModelSettings, ModelsConfig } from "../../../src/gateway/models/models.types.ts";
+import { BUILT_IN_PROVIDERS, PROVIDER_KEYS } from "../../../src/gateway/models/providers.ts";
+import { rankModels } from "../../../src/gateway/models/routing.ts";
+import { isUuid } from "../../../src/platform/lib/ids.ts";
 import { modelOf, requestOf } from "./model-fixture.ts";
 
 const LAB = { name: "lab", kind: "openai-compatible" as const, base_url: "http://127.0.0.1:1/v1", api_key_env: null };

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import type { PurserError } from "../../../src/errors.ts";
-import { createOpenAiCompatible } from "../../../src/models/openai-compatible.adapter.ts";
+import { createOpenAiCompatible } from "../../../src/gateway/models/openai-compatible.adapter.ts";
+import type { PurserError } from "../../../src/kernel/errors.ts";
 import {
   completion,
   cut,

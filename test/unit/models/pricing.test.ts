@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import type { Rates } from "../../../src/models/models.types.ts";
+import type { Rates } from "../../../src/gateway/models/models.types.ts";
 import {
   affordableOutputTokens,
   billedRates,
@@ -10,7 +10,7 @@ import {
   rateOf,
   rateOfPrice,
   worstCaseTokens,
-} from "../../../src/models/pricing.ts";
+} from "../../../src/gateway/models/pricing.ts";
 
 const rates = (input_rate_micro: number, output_rate_micro: number, cached: number | null = null): Rates => ({
   input_rate_micro,

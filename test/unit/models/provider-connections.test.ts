@@ -1,11 +1,11 @@
 import { once } from "node:events";
 import { type AddressInfo, createServer, type Socket } from "node:net";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { createAnthropicProvider } from "../../../src/models/anthropic.adapter.ts";
-import { createGoogleProvider } from "../../../src/models/google.adapter.ts";
-import type { Provider } from "../../../src/models/models.types.ts";
-import { createOpenAiCompatible } from "../../../src/models/openai-compatible.adapter.ts";
-import { monotonicMs } from "../../../src/platform/clock.ts";
+import { createAnthropicProvider } from "../../../src/gateway/models/anthropic.adapter.ts";
+import { createGoogleProvider } from "../../../src/gateway/models/google.adapter.ts";
+import type { Provider } from "../../../src/gateway/models/models.types.ts";
+import { createOpenAiCompatible } from "../../../src/gateway/models/openai-compatible.adapter.ts";
+import { monotonicMs } from "../../../src/platform/lib/clock.ts";
 import { startUpstream, type Upstream } from "../../support/upstream.ts";
 import { modelOf, requestOf } from "./model-fixture.ts";
 

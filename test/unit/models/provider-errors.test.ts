@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { failureOfStatus, secretsOf } from "../../../src/models/provider-errors.ts";
+import { failureOfStatus, secretsOf } from "../../../src/gateway/models/provider-errors.ts";
 import { modelOf } from "./model-fixture.ts";
 
 const KEY = "team.Qx7!Kp3.Zr9";

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import type { ChatMessage } from "../../../src/contract/completions.ts";
-import { callFor, dropsReasoning, reasoningFor, routeOfReasoning } from "../../../src/models/reasoning.ts";
+import type { ChatMessage } from "../../../src/api/contract/completions.ts";
+import { callFor, dropsReasoning, reasoningFor, routeOfReasoning } from "../../../src/gateway/models/reasoning.ts";
 import { modelOf, requestOf } from "./model-fixture.ts";
 
 const ID = "lab/terra";

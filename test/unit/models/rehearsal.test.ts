@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import type { ChatMessage, ChatRequest, FunctionTool } from "../../../src/contract/completions.ts";
-import { calledOf } from "../../../src/models/generated-text.ts";
-import { createRehearsal, REHEARSAL, rehearsalTokens } from "../../../src/models/rehearsal.ts";
+import type { ChatMessage, ChatRequest, FunctionTool } from "../../../src/api/contract/completions.ts";
+import { calledOf } from "../../../src/gateway/models/generated-text.ts";
+import { createRehearsal, REHEARSAL, rehearsalTokens } from "../../../src/gateway/models/rehearsal.ts";
 
 const provider = createRehearsal();
 const options = { signal: new AbortController().signal, deadline_ms: Number.POSITIVE_INFINITY };

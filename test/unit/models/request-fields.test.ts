@@ -1,15 +1,15 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it, test } from "vitest";
-import { type ChatRequest, createCompletionRoute } from "../../../src/contract/completions.ts";
-import type { PurserError } from "../../../src/errors.ts";
-import type { Model } from "../../../src/models/models.types.ts";
-import { PROVIDER_KINDS, type ProviderKind } from "../../../src/models/providers.ts";
+import { type ChatRequest, createCompletionRoute } from "../../../src/api/contract/completions.ts";
+import type { Model } from "../../../src/gateway/models/models.types.ts";
+import { PROVIDER_KINDS, type ProviderKind } from "../../../src/gateway/models/providers.ts";
 import {
   ADVISORY_FIELDS,
   DEFAULT_VALUES,
   forwardedRequest,
   SERVED_FIELDS,
-} from "../../../src/models/request-fields.ts";
+} from "../../../src/gateway/models/request-fields.ts";
+import type { PurserError } from "../../../src/kernel/errors.ts";
 import { modelOf, requestOf } from "./model-fixture.ts";
 
 const KINDS = Object.keys(PROVIDER_KINDS) as ProviderKind[];

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { createAnthropicProvider } from "../../../src/models/anthropic.adapter.ts";
-import { createGoogleProvider } from "../../../src/models/google.adapter.ts";
-import { estimateCounts } from "../../../src/models/token-count.ts";
-import { monotonicMs } from "../../../src/platform/clock.ts";
+import { createAnthropicProvider } from "../../../src/gateway/models/anthropic.adapter.ts";
+import { createGoogleProvider } from "../../../src/gateway/models/google.adapter.ts";
+import { estimateCounts } from "../../../src/gateway/models/token-count.ts";
+import { monotonicMs } from "../../../src/platform/lib/clock.ts";
 import { hanging, startUpstream, type Upstream } from "../../support/upstream.ts";
 import { modelOf, requestOf } from "./model-fixture.ts";
 

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { estimateCounts, heldInput } from "../../../src/models/token-count.ts";
-import { countsOfUsage, isBelievable, type ReportedCall } from "../../../src/models/usage-report.ts";
+import { estimateCounts, heldInput } from "../../../src/gateway/models/token-count.ts";
+import { countsOfUsage, isBelievable, type ReportedCall } from "../../../src/gateway/models/usage-report.ts";
 import { modelOf, requestOf } from "./model-fixture.ts";
 
 test.each([

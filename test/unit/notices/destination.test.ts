@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
-import { urlProblem } from "../../../src/notices/destination.ts";
-import { parseEgressAllow } from "../../../src/platform/address.ts";
+import { urlProblem } from "../../../src/account/notices/destination.ts";
+import { parseEgressAllow } from "../../../src/platform/net/address.ts";
 
 const allowance = parseEgressAllow(["hooks.internal:8080", "10.1.0.0/16"]);
 

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { noticeMail } from "../../../src/notices/notice-mail.ts";
+import { noticeMail } from "../../../src/account/notices/notice-mail.ts";
 
 it.each([
   ["payment_declined", "The payment of $12.50 was declined, or no card is saved."],

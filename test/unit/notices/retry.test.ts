@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { verdictOf } from "../../../src/notices/deliveries.service.ts";
+import { verdictOf } from "../../../src/account/notices/deliveries.service.ts";
 
 const answered = (status: number) => ({ status, error: null });
 

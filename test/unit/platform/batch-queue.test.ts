@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { createBatches } from "../../../src/platform/batch-queue.ts";
+import { createBatches } from "../../../src/platform/db/batch-queue.ts";
 
 const refusal = Object.assign(new Error("duplicate key"), { code: "23505" });
 

@@ -1,6 +1,6 @@
 import { createHash, randomBytes } from "node:crypto";
 import { expect, test } from "vitest";
-import { createCipher } from "../../../src/platform/cipher.ts";
+import { createCipher } from "../../../src/platform/lib/cipher.ts";
 
 const key = randomBytes(32);
 const text = Buffer.from("hunter2");

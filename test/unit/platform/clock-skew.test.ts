@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import { createSteadyTime } from "../../../src/platform/clock.ts";
-import { skewOf, startClockCheck } from "../../../src/platform/clock-skew.ts";
-import type { Log } from "../../../src/platform/log.ts";
+import { skewOf, startClockCheck } from "../../../src/platform/db/clock-skew.ts";
+import { createSteadyTime } from "../../../src/platform/lib/clock.ts";
+import type { Log } from "../../../src/platform/telemetry/log.ts";
 
 /** The machine's clock is `ahead_ms` ahead of the database's, or on embedded storage of the time since the start. */
 async function startWith(ahead_ms: number, { is_embedded = false } = {}) {

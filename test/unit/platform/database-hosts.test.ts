@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { databaseUrls } from "../../../src/platform/database-hosts.ts";
+import { databaseUrls } from "../../../src/platform/db/database-hosts.ts";
 
 test.each([
   ["postgres://u:p@db/x", ["postgres://u:p@db/x"], false],

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { isTurnUsed, untilTurn } from "../../../src/platform/event-loop-turn.ts";
+import { isTurnUsed, untilTurn } from "../../../src/platform/lib/event-loop-turn.ts";
 
 /** Works in slices until its time is over. */
 async function longWork(ms: number): Promise<void> {

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
-import { errors } from "../../../src/errors.ts";
-import { eventStream } from "../../../src/platform/event-stream.ts";
+import { errors } from "../../../src/kernel/errors.ts";
+import { eventStream } from "../../../src/platform/net/event-stream.ts";
 
 const live = { refused: new AbortController().signal, check: async () => {}, leave: () => {} };
 

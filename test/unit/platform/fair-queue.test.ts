@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { createFairQueue, QueueRefused } from "../../../src/platform/fair-queue.ts";
+import { createFairQueue, QueueRefused } from "../../../src/platform/lib/fair-queue.ts";
 
 const NEVER = new AbortController().signal;
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { isUuid, newId, randomHex, stableId } from "../../../src/platform/ids.ts";
+import { isUuid, newId, randomHex, stableId } from "../../../src/platform/lib/ids.ts";
 
 test("ids sort in the order of their creation, also within one millisecond", () => {
   const ids = Array.from({ length: 20_000 }, newId);

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { jsonBytes } from "../../../src/platform/json.ts";
+import { jsonBytes } from "../../../src/platform/lib/json.ts";
 import { expectShortTurn, heldDuring } from "../../support/held.ts";
 
 const LONG = 'a"\\\n\u0001é€😀\ud800'.repeat(30_000);

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { isTooDeep, jsonbText, storableText } from "../../../src/platform/json.ts";
+import { isTooDeep, jsonbText, storableText } from "../../../src/platform/lib/json.ts";
 
 test.each<[unknown, unknown]>([
   ["a\0b", "a\ufffdb"],

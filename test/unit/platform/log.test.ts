@@ -1,8 +1,8 @@
 import { spawnSync } from "node:child_process";
 import { join } from "node:path";
 import { afterEach, expect, test, vi } from "vitest";
-import { newApiKey } from "../../../src/accounts/tokens.ts";
-import { createLineWriter, createLog, describeUnexpected } from "../../../src/platform/log.ts";
+import { newApiKey } from "../../../src/account/users/tokens.ts";
+import { createLineWriter, createLog, describeUnexpected } from "../../../src/platform/telemetry/log.ts";
 
 afterEach(() => void vi.useRealTimers());
 
@@ -11,7 +11,7 @@ const ROOT = join(import.meta.dirname, "../../..");
 test("no log line contains an API key, in any part of its fields", () => {
   const key = newApiKey("00");
   const script = `
-    const { createLog } = await import("./src/platform/log.ts");
+    const { createLog } = await import("./src/platform/telemetry/log.ts");
     const log = createLog("debug");
     log.info("told " + process.argv[1]);
     log.debug({ error: "401 for Bearer " + process.argv[1], deep: { er: [process.argv[1]] } }, "failed");

@@ -1,7 +1,7 @@
 import { type AddressInfo, createServer } from "node:net";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { createLog } from "../../../src/platform/log.ts";
-import { createMailer, type Mailer } from "../../../src/platform/mail.ts";
+import { createMailer, type Mailer } from "../../../src/platform/net/mail.ts";
+import { createLog } from "../../../src/platform/telemetry/log.ts";
 import { type MailServer, startMailServer } from "../../support/mail-server.ts";
 
 let server: MailServer;

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { createMetrics } from "../../../src/platform/metrics.ts";
+import { createMetrics } from "../../../src/platform/telemetry/metrics.ts";
 
 const QUEUE = /^purser_runs_queued(_oldest_seconds)? \S+$/gm;
 

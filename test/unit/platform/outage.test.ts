@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { createLog } from "../../../src/platform/log.ts";
-import { createOutage } from "../../../src/platform/outage.ts";
+import { createOutage } from "../../../src/platform/db/outage.ts";
+import { createLog } from "../../../src/platform/telemetry/log.ts";
 
 const refused = Object.assign(new Error("connect"), { code: "ECONNREFUSED" });
 const full = Object.assign(new Error("could not extend file"), { code: "53100" });

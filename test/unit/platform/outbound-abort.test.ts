@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { createOutbound } from "../../../src/platform/outbound.ts";
+import { createOutbound } from "../../../src/platform/net/outbound.ts";
 
 it("a request that is aborted before its name is resolved ends as aborted, and a later failure of the lookup does not end the process", async () => {
   const failing = Promise.withResolvers<string[]>();

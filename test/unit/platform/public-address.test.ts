@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { createPublicAddress } from "../../../src/platform/public-address.ts";
+import { createPublicAddress } from "../../../src/platform/net/public-address.ts";
 
 const address = (host: string, public_url: string | null = null) =>
   createPublicAddress({ public_url, host, port: 3000 });

@@ -2,7 +2,7 @@ import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { backoff } from "../../../src/platform/retry.ts";
+import { backoff } from "../../../src/platform/lib/retry.ts";
 
 const root = join(import.meta.dirname, "../../..");
 

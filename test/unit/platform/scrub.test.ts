@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { heldIn, holdsSecret, searchFor } from "../../../src/platform/scrub.ts";
-import { SecretValue } from "../../../src/platform/secret-value.ts";
+import { SecretValue } from "../../../src/platform/lib/secret-value.ts";
+import { heldIn, holdsSecret, searchFor } from "../../../src/platform/net/scrub.ts";
 import { holdsByReference } from "../../support/scrub-reference.ts";
 
 // Failures elsewhere: an echo endpoint shows the model the token (Infisical/cli#397), decoys exhaust the redactor

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
-import { createSecretScanner } from "../../../src/platform/secret-scanner.ts";
-import { SecretValue } from "../../../src/platform/secret-value.ts";
+import { SecretValue } from "../../../src/platform/lib/secret-value.ts";
+import { createSecretScanner } from "../../../src/platform/net/secret-scanner.ts";
 
 const TEXTS = ["sk_live_9f/Zq+77=Kd&wE 3~x", "hunter2222", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"];
 const VALUES = TEXTS.map((text) => new SecretValue(text));

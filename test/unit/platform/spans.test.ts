@@ -2,11 +2,11 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { text } from "node:stream/consumers";
 import { expect, test } from "vitest";
-import { createLog } from "../../../src/platform/log.ts";
-import { encodeAttributes, encodeSpan, type FinishedSpan } from "../../../src/platform/otlp.ts";
-import { createSpanExport } from "../../../src/platform/span-export.ts";
-import { isSampled } from "../../../src/platform/span-recorder.ts";
-import type { SAMPLERS } from "../../../src/platform/tracing.ts";
+import { createLog } from "../../../src/platform/telemetry/log.ts";
+import { encodeAttributes, encodeSpan, type FinishedSpan } from "../../../src/platform/telemetry/otlp.ts";
+import { createSpanExport } from "../../../src/platform/telemetry/span-export.ts";
+import { isSampled } from "../../../src/platform/telemetry/span-recorder.ts";
+import type { SAMPLERS } from "../../../src/platform/telemetry/tracing.ts";
 
 const LOW = "4bf92f3577b34da6a0000000000000ff";
 const HIGH = "4bf92f3577b34da6afffffffffffffff";

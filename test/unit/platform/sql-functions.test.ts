@@ -5,7 +5,7 @@ import {
   compareReleases,
   readDefinitions,
   type SqlDefinition,
-} from "../../../src/platform/sql-functions.ts";
+} from "../../../src/platform/db/sql-functions.ts";
 
 const definition = (name: string, sha256: string, kind: SqlDefinition["kind"] = "function"): SqlDefinition => ({
   name,

@@ -1,7 +1,7 @@
 import { Webhook } from "standardwebhooks";
 import { describe, expect, it } from "vitest";
-import { realNowMs } from "../../../src/platform/clock.ts";
-import { newWebhookSecret, webhookHeaders } from "../../../src/platform/standard-webhooks.ts";
+import { realNowMs } from "../../../src/platform/lib/clock.ts";
+import { newWebhookSecret, webhookHeaders } from "../../../src/platform/net/standard-webhooks.ts";
 
 const nowS = () => Math.floor(realNowMs() / 1000);
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { assignments, insertInto, oneRow } from "../../../src/platform/statements.ts";
+import { assignments, insertInto, oneRow } from "../../../src/platform/db/statements.ts";
 
 describe("an insert of a row", () => {
   it("names the column of every field, leaves out undefined ones, and writes null", () => {

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { createLog } from "../../../src/platform/log.ts";
-import { startSweeper } from "../../../src/platform/sweeper.ts";
+import { startSweeper } from "../../../src/platform/db/sweeper.ts";
+import { createLog } from "../../../src/platform/telemetry/log.ts";
 
 test("background work that has never succeeded has an age since the start, so that its alert fires", async () => {
   const swept: string[] = [];

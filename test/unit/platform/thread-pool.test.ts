@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, expect, it } from "vitest";
-import { createThreadPool } from "../../../src/platform/thread-pool.ts";
+import { createThreadPool } from "../../../src/platform/lib/thread-pool.ts";
 
 // A PDF of 1 MB that inflates to 2 GB: the parser keeps it in buffers, which the limit of a thread's heap does not count.
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { createTokenBuckets } from "../../../src/platform/token-bucket.ts";
+import { createTokenBuckets } from "../../../src/platform/lib/token-bucket.ts";
 
 describe("a flood of new clients", () => {
   it("does not make each request search all buckets", () => {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { adaptedSchema, isObjectSchema } from "../../../src/platform/tool-schema.ts";
+import { adaptedSchema, isObjectSchema } from "../../../src/platform/lib/tool-schema.ts";
 
 const CLAUDE = /^[a-zA-Z0-9_.-]{1,64}$/;
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
-import { readTracing } from "../../../src/config-tracing.ts";
-import { ConfigError } from "../../../src/config-values.ts";
-import { sqlOver } from "../../../src/platform/sql-connection.ts";
+import { readTracing } from "../../../src/config/tracing.ts";
+import { ConfigError } from "../../../src/config/values.ts";
+import { sqlOver } from "../../../src/platform/db/sql-connection.ts";
 import {
   activeSpan,
   bound,
@@ -11,7 +11,7 @@ import {
   traced,
   unrecorded,
   within,
-} from "../../../src/platform/tracing.ts";
+} from "../../../src/platform/telemetry/tracing.ts";
 
 const TRACE = "4bf92f3577b34da6a3ce929d0e0e4736";
 const SPAN = "00f067aa0ba902b7";

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { startWatchdog } from "../../../src/platform/embedded.adapter.ts";
+import { startWatchdog } from "../../../src/platform/db/embedded.adapter.ts";
 
 const LIMIT_MS = 300_000;
 const onStuck = vi.fn();

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
-import { keptOf } from "../../../src/runs/tool-step.ts";
-import type { RunStep } from "../../../src/runs/transcript.ts";
+import { keptOf } from "../../../src/agents/runs/tool-step.ts";
+import type { RunStep } from "../../../src/agents/runs/transcript.ts";
 
 const MB = 1_048_576;
 const picture = { media_type: "image/png" as const, data: "x".repeat(MB) };

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
-import { newConfig } from "../../../src/agents/agent-config.ts";
-import type { ToolCall } from "../../../src/contract/completions.ts";
-import { nextAction, type Progress, REPEATED_CALL } from "../../../src/runs/next-action.ts";
-import { type PastStep, transcript } from "../../../src/runs/transcript.ts";
+import { newConfig } from "../../../src/agents/definitions/agent-config.ts";
+import { nextAction, type Progress, REPEATED_CALL } from "../../../src/agents/runs/next-action.ts";
+import { type PastStep, transcript } from "../../../src/agents/runs/transcript.ts";
+import type { ToolCall } from "../../../src/api/contract/completions.ts";
 
 const config = newConfig({ name: "Scout", model_id: "m", system_prompt: "Be brief.", run_prompt: "Look." });
 const call = (id: string, url = "https://a.example/"): ToolCall => ({

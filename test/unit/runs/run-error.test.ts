@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { errors } from "../../../src/errors.ts";
-import { brokenAnswer, modelCallError } from "../../../src/runs/run-error.ts";
+import { brokenAnswer, modelCallError } from "../../../src/agents/runs/run-error.ts";
+import { errors } from "../../../src/kernel/errors.ts";
 
 const MEANS = { may_subscribe: true, overage: "never" } as const;
 const refused = (code: Parameters<typeof errors.payment>[0]) =>

@@ -1,7 +1,6 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { runStatusSchema } from "../../../src/contract/runs.ts";
 import {
   CLAIMED,
   FINISHED,
@@ -10,9 +9,10 @@ import {
   sqlNext,
   TRANSITIONS,
   UNFINISHED,
-} from "../../../src/runs/run-state.ts";
+} from "../../../src/agents/runs/run-state.ts";
+import { runStatusSchema } from "../../../src/api/contract/runs.ts";
 
-const RUNS = join(import.meta.dirname, "../../../src/runs");
+const RUNS = join(import.meta.dirname, "../../../src/agents/runs");
 const next = (transition: RunTransition): Record<string, string> => TRANSITIONS[transition].next;
 const transitions = Object.keys(TRANSITIONS) as RunTransition[];
 const edges = transitions.flatMap((transition) => Object.entries(next(transition)));
@@ -33,7 +33,7 @@ test("a final status never changes, and every other status leads to a final one"
 });
 
 test("the final statuses are those for which the database requires finished_at", () => {
-  const schema = readFileSync(join(RUNS, "../../schema.sql"), "utf8");
+  const schema = readFileSync(join(RUNS, "../../../schema.sql"), "utf8");
   const constraint = /alter table run add constraint.*\(\(finished_at IS NOT NULL\) = \(status = ANY \((.*)\)\)\)/.exec(
     schema,
   );
@@ -46,7 +46,7 @@ test.each([
   ["run_leased", UNFINISHED],
   ["run_of_limited_key", CLAIMED],
 ])("the index %s has the statuses that its statements name", (index, statuses) => {
-  const schema = readFileSync(join(RUNS, "../../schema.sql"), "utf8");
+  const schema = readFileSync(join(RUNS, "../../../schema.sql"), "utf8");
   const list = new RegExp(`^CREATE INDEX ${index} ON.*WHERE .*status = ANY \\(ARRAY\\[(.*?)\\]`, "m").exec(schema)?.[1];
   const indexed = [...(list ?? "").matchAll(/'(\w+)'/g)].map(([, status]) => status);
   expect(indexed.sort()).toEqual([...statuses].sort());

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import { errors } from "../../../src/errors.ts";
-import { createRetry, createRunWriter, DatabaseUnavailableError } from "../../../src/runs/run-writer.ts";
-import type { RunLease } from "../../../src/runs/runs.types.ts";
+import { createRetry, createRunWriter, DatabaseUnavailableError } from "../../../src/agents/runs/run-writer.ts";
+import type { RunLease } from "../../../src/agents/runs/runs.types.ts";
+import { errors } from "../../../src/kernel/errors.ts";
 
 const away = Object.assign(new Error("Connection terminated unexpectedly"), { code: "ECONNRESET" });
 const lease = { user_id: "u", agent_id: "a", run_id: "r" } as RunLease;

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { newConfig } from "../../../src/agents/agent-config.ts";
-import { type RunInput, type RunStep, transcript } from "../../../src/runs/transcript.ts";
+import { newConfig } from "../../../src/agents/definitions/agent-config.ts";
+import { type RunInput, type RunStep, transcript } from "../../../src/agents/runs/transcript.ts";
 
 describe("pictures that a tool returned", () => {
   const config = newConfig({ name: "Scout", model_id: "m", run_prompt: "look" });

@@ -1,6 +1,6 @@
 import { afterEach, expect, test, vi } from "vitest";
-import type { ClaimedRun } from "../../../src/runs/runs.types.ts";
-import { createWorker, type WorkControl } from "../../../src/runs/worker.ts";
+import type { ClaimedRun } from "../../../src/agents/runs/runs.types.ts";
+import { createWorker, type WorkControl } from "../../../src/agents/runs/worker.ts";
 
 type Deps = Parameters<typeof createWorker>[0];
 type Signals = Parameters<Deps["runs"]["watch"]>[0];

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { type DueSchedule, decideDue, upcomingRuns } from "../../../src/schedules/due.ts";
+import { type DueSchedule, decideDue, upcomingRuns } from "../../../src/agents/schedules/due.ts";
 
 const DAILY: DueSchedule = {
   spec: { interval: "daily", time: "09:00", timezone: "UTC" },

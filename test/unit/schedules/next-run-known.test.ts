@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import type { Weekday } from "../../../src/constants.ts";
-import { nextRun, type ScheduleSpec } from "../../../src/schedules/next-run.ts";
+import { nextRun, type ScheduleSpec } from "../../../src/agents/schedules/next-run.ts";
+import type { Weekday } from "../../../src/kernel/constants.ts";
 
 /**
  * Known cases from an independent source. The instants were computed with Python's zoneinfo, not with Temporal. With fold 0,

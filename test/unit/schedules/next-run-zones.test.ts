@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { WEEKDAYS } from "../../../src/constants.ts";
-import { nextRun, type ScheduleSpec } from "../../../src/schedules/next-run.ts";
+import { nextRun, type ScheduleSpec } from "../../../src/agents/schedules/next-run.ts";
+import { WEEKDAYS } from "../../../src/kernel/constants.ts";
 import { ZONE_LINKS } from "./zone-links.ts";
 
 /** The tested periods for each zone and interval. With PROPERTY_RUNS=500 they cover nearly every clock change of every zone. */

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { isTimeZone } from "../../../src/contract/common.ts";
-import { nextRun, type ScheduleSpec, upcoming } from "../../../src/schedules/next-run.ts";
+import { nextRun, type ScheduleSpec, upcoming } from "../../../src/agents/schedules/next-run.ts";
+import { isTimeZone } from "../../../src/api/contract/common.ts";
 
 const daily = (time: string, timezone: string): ScheduleSpec => ({ interval: "daily", time, timezone });
 const weekly = (day_of_week: "monday" | "friday" | "sunday", time: string, timezone: string): ScheduleSpec => ({

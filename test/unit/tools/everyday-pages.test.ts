@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { ToolsConfig } from "../../../src/contract/tools.ts";
+import type { ToolsConfig } from "../../../src/api/contract/tools.ts";
 import {
   CHARSET_HABITS,
   HEADER_HABITS,

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import type { ToolsConfig } from "../../../src/contract/tools.ts";
-import { withoutNullFields } from "../../../src/platform/null-fields.ts";
+import type { ToolsConfig } from "../../../src/api/contract/tools.ts";
+import { withoutNullFields } from "../../../src/platform/lib/null-fields.ts";
 import { MCP_HABITS, startMcpHabit } from "../../support/everyday-servers.ts";
 import { aCall, toolsWith, UNSTOPPED } from "../../support/tools.ts";
 

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { argumentHeaders, headersOf } from "../../../src/tools/mcp-headers.ts";
+import { argumentHeaders, headersOf } from "../../../src/agents/tools/mcp-headers.ts";
 
 const schema = (properties: unknown) => ({ type: "object", properties });
 const region = { type: "string", "x-mcp-header": "Region" };

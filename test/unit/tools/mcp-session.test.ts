@@ -1,7 +1,7 @@
 import type { ServerResponse } from "node:http";
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import type { McpServer, ToolsConfig } from "../../../src/contract/tools.ts";
+import type { McpServer, ToolsConfig } from "../../../src/api/contract/tools.ts";
 import { expectShortTurn, heldDuring } from "../../support/held.ts";
 import { answerAsMcp, mcpTool } from "../../support/mcp-messages.ts";
 import { type Site, startSite } from "../../support/sites.ts";

@@ -1,8 +1,8 @@
 import type { RequestListener } from "node:http";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { McpServer, ToolsConfig } from "../../../src/contract/tools.ts";
-import { mcpToolName } from "../../../src/tools/mcp-names.ts";
-import { effectOf } from "../../../src/tools/registry.ts";
+import { mcpToolName } from "../../../src/agents/tools/mcp-names.ts";
+import { effectOf } from "../../../src/agents/tools/registry.ts";
+import type { McpServer, ToolsConfig } from "../../../src/api/contract/tools.ts";
 import { leaksIn } from "../../support/encodings.ts";
 import { answerAsMcp, mcpTool } from "../../support/mcp-messages.ts";
 import { type McpServerProcess, startMcpServer } from "../../support/mcp-server.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { secretBindings, type ToolsConfig } from "../../../src/contract/tools.ts";
-import { countedAs, effectOf, TOOLS, usesServers } from "../../../src/tools/registry.ts";
+import { countedAs, effectOf, TOOLS, usesServers } from "../../../src/agents/tools/registry.ts";
+import { secretBindings, type ToolsConfig } from "../../../src/api/contract/tools.ts";
 import { aCall, toolsWith } from "../../support/tools.ts";
 
 const server = { name: "shop", url: "https://mcp.shop.example/mcp" };

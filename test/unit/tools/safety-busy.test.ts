@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
-import type { ToolsConfig } from "../../../src/contract/tools.ts";
+import type { ToolsConfig } from "../../../src/api/contract/tools.ts";
 import { BUSY, type Sanitizers } from "../../../src/safety/sanitizer.ts";
 import { answerAsMcp, mcpTool } from "../../support/mcp-messages.ts";
 import { type Site, startSite } from "../../support/sites.ts";

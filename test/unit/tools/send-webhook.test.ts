@@ -1,9 +1,9 @@
 import { Webhook } from "standardwebhooks";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import type { SendWebhookSettings } from "../../../src/contract/tools.ts";
-import { newWebhookSecret } from "../../../src/platform/standard-webhooks.ts";
+import type { ToolCall } from "../../../src/agents/tools/tools.types.ts";
+import type { SendWebhookSettings } from "../../../src/api/contract/tools.ts";
+import { newWebhookSecret } from "../../../src/platform/net/standard-webhooks.ts";
 import { newMark } from "../../../src/safety/fence.ts";
-import type { ToolCall } from "../../../src/tools/tools.types.ts";
 import { type Receiver, startReceiver, type Treatment } from "../../support/receiver.ts";
 import { aCall, toolsWith } from "../../support/tools.ts";
 

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { newConfig } from "../../../src/agents/agent-config.ts";
-import type { ToolsConfig, WebFetchSettings } from "../../../src/contract/tools.ts";
-import { taintOf } from "../../../src/runs/tool-step.ts";
-import { isUrlKnown } from "../../../src/tools/destinations.ts";
+import { newConfig } from "../../../src/agents/definitions/agent-config.ts";
+import { taintOf } from "../../../src/agents/runs/tool-step.ts";
+import { isUrlKnown } from "../../../src/agents/tools/destinations.ts";
+import type { ToolsConfig, WebFetchSettings } from "../../../src/api/contract/tools.ts";
 import { expectShortTurn, heldDuring } from "../../support/held.ts";
 import { type Site, startSite } from "../../support/sites.ts";
 import { aCall, toolsWith } from "../../support/tools.ts";

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { ToolsConfig, WebFetchSettings } from "../../../src/contract/tools.ts";
+import type { ToolCall } from "../../../src/agents/tools/tools.types.ts";
+import type { ToolsConfig, WebFetchSettings } from "../../../src/api/contract/tools.ts";
 import { newMark } from "../../../src/safety/fence.ts";
-import type { ToolCall } from "../../../src/tools/tools.types.ts";
 import { pdfOf } from "../../support/pdf.ts";
 import { type Site, startSite } from "../../support/sites.ts";
 import { aCall, toolsWith, UNSTOPPED } from "../../support/tools.ts";

@@ -1,0 +1,46 @@
+import { decodeCursor, pageOf } from "../../api/contract/common.ts";
+import * as contract from "../../api/contract/end-users.ts";
+import { budgetResetsAt } from "../../api/contract/key-terms.ts";
+import { createRouter, type HttpRouter } from "../../api/contract/router.ts";
+import { errors } from "../../kernel/errors.ts";
+import type { Clock } from "../../platform/lib/clock.ts";
+import type { Ledger } from "../ledger/ledger.types.ts";
+import type { EndUserBudget } from "../ledger/usage.types.ts";
+
+/** Budgets of a reseller's own customers. The ledger enforces them. */
+export function endUserRoutes({ ledger, clock }: { ledger: Pick<Ledger, "end_users">; clock: Clock }): HttpRouter {
+  const { end_users } = ledger;
+  const router = createRouter();
+  const shown = (budget: EndUserBudget) => ({
+    ...budget,
+    budget_resets_at: budgetResetsAt(budget.budget_interval, clock.now()),
+  });
+  const found = async (user_id: string, end_user: string) => {
+    const budget = await end_users.find(user_id, end_user, clock.now());
+    if (budget === undefined) throw errors.notFound("A budget of this end user");
+    return shown(budget);
+  };
+
+  router.openapi(contract.listEndUserBudgets, async (c) => {
+    const { limit, cursor } = c.req.valid("query");
+    const after = decodeCursor(cursor, /^user:[^\0]{1,256}$/su)?.slice("user:".length) ?? null;
+    const rows = await end_users.list(c.get("caller").user_id, clock.now(), { limit: limit + 1, after });
+    const { page, next_cursor } = pageOf(rows, limit, ({ user }) => `user:${user}`);
+    return c.json({ end_user_budgets: page.map(shown), next_cursor }, 200);
+  });
+  router.openapi(contract.getEndUserBudget, async (c) =>
+    c.json(await found(c.get("caller").user_id, c.req.valid("param").user), 200),
+  );
+  router.openapi(contract.putEndUserBudget, async (c) => {
+    const { user_id } = c.get("caller");
+    const { user } = c.req.valid("param");
+    await end_users.put(user_id, user, c.req.valid("json"));
+    return c.json(await found(user_id, user), 200);
+  });
+  router.openapi(contract.deleteEndUserBudget, async (c) => {
+    const is_removed = await end_users.remove(c.get("caller").user_id, c.req.valid("param").user);
+    if (!is_removed) throw errors.notFound("A budget of this end user");
+    return c.body(null, 204);
+  });
+  return router;
+}

@@ -1,0 +1,69 @@
+import type { BudgetInterval } from "../../api/contract/key-terms.ts";
+import type { Instant } from "../../platform/lib/instant.ts";
+
+/** One line of the daily usage. */
+export interface UsageLine {
+  date: string;
+  model: string;
+  agent_id: string | null;
+  api_key_id: string | null;
+  requests: number;
+  input_tokens: number;
+  cached_input_tokens: number;
+  cache_write_tokens: number;
+  output_tokens: number;
+  cost_tokens: number;
+}
+
+export interface UsageSummary {
+  total_tokens_used: number;
+  total_cost_tokens: number;
+  daily_usage: { date: string; tokens: number; cost_tokens: number; requests: number }[];
+  model_breakdown: { model_name: string; tokens: number; cost_tokens: number; requests: number }[];
+  agent_breakdown: { agent_id: string | null; tokens: number; cost_tokens: number; requests: number }[];
+  api_key_breakdown: { api_key_id: string | null; tokens: number; cost_tokens: number; requests: number }[];
+}
+
+/** A model call in a list. */
+export interface ChargedRequest {
+  user_id: string;
+  hold_id: string;
+  request_id: string;
+  model: string;
+  agent_id: string | null;
+  run_id: string | null;
+  api_key_id: string | null;
+  input_tokens: number;
+  output_tokens: number;
+  total_tokens: number;
+  cost_tokens: number;
+  created_at: Instant;
+}
+
+/** `user`, and `metadata.{name}`, as the request gave them. */
+export type Labels = Readonly<Record<string, string>>;
+
+export interface UsageGrouping {
+  /** model, day, user, or metadata.{name} */
+  group_by: string;
+  days: number;
+  limit: number;
+  /** The cost and value of the last group of the page before. */
+  after: { cost_tokens: number; value: string } | null;
+}
+
+/** The sums of one model, day, end user or value of a name. */
+export interface UsageGroup {
+  value: string;
+  tokens: number;
+  cost_tokens: number;
+  requests: number;
+}
+
+/** The budget of an end user, with the billed tokens of its current interval. */
+export interface EndUserBudget {
+  user: string;
+  budget_tokens: number;
+  budget_interval: BudgetInterval | null;
+  budget_used_tokens: number;
+}

@@ -1,0 +1,35 @@
+import { isIP } from "node:net";
+import { type EgressAllowance, isAddressOpen, isHostAllowed, isPortOpen, portOf } from "../../platform/net/address.ts";
+
+/** Characters that URL parsers silently drop or that a URL cannot contain. */
+const SPACE_OR_CONTROL = /[^!-~\u0080-\u{10ffff}]/u;
+
+/**
+ * Whether notices may be sent to `url`: over https, or over http to a host that the operator allowed. Checked again at
+ * each try.
+ */
+export function isSecureEnough(url: URL, allowance: EgressAllowance): boolean {
+  return url.protocol === "https:" || (url.protocol === "http:" && isHostAllowed(url, allowance));
+}
+
+/**
+ * The reason why an endpoint cannot have this URL, as a sentence for its owner, or null. The resolved address is
+ * checked when connecting.
+ */
+export function urlProblem(text: string, allowance: EgressAllowance): string | null {
+  const url = SPACE_OR_CONTROL.test(text) ? null : URL.parse(text);
+  if (url === null) return "url is not a URL. Give an absolute one, such as https://example.com/hook.";
+  if (!isSecureEnough(url, allowance)) {
+    return "url must be https. For http, the operator must add its host:port to PURSER_EGRESS_ALLOW.";
+  }
+  if (url.username !== "" || url.password !== "") {
+    return "url contains a user name or password. Remove them; deliveries are signed.";
+  }
+  if (isHostAllowed(url, allowance)) return null;
+  if (!isPortOpen(portOf(url))) return `url has port ${portOf(url)}, which is not open. Use 443, or one from 1024 up.`;
+  const literal = url.hostname.replace(/^\[(.*)\]$/, "$1");
+  if (isIP(literal) !== 0 && !isAddressOpen(literal, allowance)) {
+    return "url's address is not on the public internet. Give a public address.";
+  }
+  return null;
+}

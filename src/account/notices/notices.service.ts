@@ -1,0 +1,113 @@
+import type { Notice, NoticeEvent, WebhookEndpoint } from "../../api/contract/notices.ts";
+import { USER_ROWS } from "../../kernel/constants.ts";
+import { errors } from "../../kernel/errors.ts";
+import type { Db, Tx } from "../../platform/db/db.ts";
+import { hasMoreRows } from "../../platform/db/statements.ts";
+import type { Cipher } from "../../platform/lib/cipher.ts";
+import { addDays, type Clock } from "../../platform/lib/clock.ts";
+import { isUuid, newId } from "../../platform/lib/ids.ts";
+import { parseEgressAllow } from "../../platform/net/address.ts";
+import type { Outbound } from "../../platform/net/outbound.ts";
+import { newWebhookSecret } from "../../platform/net/standard-webhooks.ts";
+import type { Log } from "../../platform/telemetry/log.ts";
+import type { Metrics } from "../../platform/telemetry/metrics.ts";
+import { createDeliveries, secretContext } from "./deliveries.service.ts";
+import { urlProblem } from "./destination.ts";
+import { isMailUrl, type MailDeps } from "./mail-delivery.ts";
+import { createNoticesStore, type EndpointRow, IS_MAIL } from "./notices.store.ts";
+import type { NewNotice } from "./notices.types.ts";
+
+/** How long notices are listed, and how many of a user. */
+const KEPT_DAYS = 90;
+const KEPT_NOTICES = 10_000;
+
+export interface NoticesDeps {
+  db: Db;
+  clock: Clock;
+  /** Seals the endpoints' secrets. */
+  cipher: Cipher;
+  outbound: Outbound;
+  /** PURSER_EGRESS_ALLOW, the same list as in `outbound`. */
+  egress_allow: readonly string[];
+  log: Log;
+  metrics: Pick<Metrics, "noticeTry" | "mailTry">;
+  mail: MailDeps;
+}
+
+/** Notices to users and their endpoints. Owns `webhook_endpoint`, `notice` and `notice_delivery`. */
+export function createNotices(deps: NoticesDeps) {
+  const { db, clock, cipher } = deps;
+  const store = createNoticesStore(db);
+  const allowance = parseEgressAllow(deps.egress_allow);
+  const deliveries = createDeliveries({ ...deps, allowance });
+
+  return {
+    start: deliveries.start,
+    stop: deliveries.stop,
+
+    /**
+     * Creates a notice and a delivery to each endpoint of the user that subscribed to the event. One SQL statement;
+     * given `tx`, the notice exists only if it commits. A known dedupe key changes nothing.
+     */
+    async emit(notice: NewNotice, tx?: Tx): Promise<void> {
+      await store.insertNotice(tx ?? db, { ...notice, id: newId(), created_at: clock.now() });
+    },
+    /** Lists notices of one event or all, newest first. `before_id` is the last one of the previous page. */
+    list(
+      user_id: string,
+      page: { event: NoticeEvent | null; limit: number; before_id: string | null },
+    ): Promise<Notice[]> {
+      return store.notices(user_id, page);
+    },
+
+    /**
+     * Creates an endpoint; its secret is shown only in this answer, and null for e-mail, which is not signed. Throws
+     * 400 for an invalid URL, 409 beyond the limit and for a second e-mail endpoint.
+     */
+    async createEndpoint(
+      user_id: string,
+      wanted: { url: string; events: readonly NoticeEvent[] },
+    ): Promise<WebhookEndpoint & { secret: string | null }> {
+      const is_mail = isMailUrl(wanted.url);
+      const url = is_mail ? wanted.url.toLowerCase() : wanted.url;
+      const problem = is_mail ? await deliveries.mailUrlProblem(user_id, url) : urlProblem(url, allowance);
+      if (problem !== null) throw errors.invalidValue("url", problem);
+      const id = newId();
+      const secret = newWebhookSecret();
+      const sealed = cipher.seal(Buffer.from(secret), secretContext({ user_id, endpoint_id: id }));
+      const row = { user_id, id, url, events: [...new Set(wanted.events)], created_at: clock.now() };
+      await db.transaction(async (tx) => {
+        await store.insertEndpoint(tx, { ...row, secret: sealed });
+        const most = USER_ROWS.webhook_endpoints;
+        if (await hasMoreRows(tx, { table: "webhook_endpoint", user_id, most })) throw errors.endpointLimitReached();
+        if (is_mail && (await hasMoreRows(tx, { table: "webhook_endpoint", user_id, where: IS_MAIL, most: 1 }))) {
+          throw errors.mailEndpointExists();
+        }
+      });
+      return { ...endpointRecord({ ...row, disabled_at: null }), secret: is_mail ? null : secret };
+    },
+    /** Lists endpoints, newest first. `before_id` is the last one of the previous page. */
+    async endpoints(user_id: string, page: { limit: number; before_id: string | null }): Promise<WebhookEndpoint[]> {
+      return (await store.endpoints(user_id, page)).map(endpointRecord);
+    },
+    /** Deletes an endpoint and its open deliveries. Throws 404 when it is not the user's. */
+    async deleteEndpoint(user_id: string, id: string): Promise<void> {
+      if (!isUuid(id) || !(await store.deleteEndpoint(user_id, id))) throw errors.notFound("This webhook endpoint");
+    },
+
+    /** Deletes old notices and those beyond a user's newest; called periodically. */
+    async sweep(): Promise<void> {
+      await store.deleteBefore(addDays(clock.now(), -KEPT_DAYS));
+      await store.deleteBeyond(KEPT_NOTICES);
+    },
+    /** Deletes endpoints, notices and deliveries of a user who is being erased. */
+    forgetUser: (tx: Tx, user_id: string) => store.deleteUser(tx, user_id),
+  };
+}
+
+export type Notices = ReturnType<typeof createNotices>;
+
+function endpointRecord(row: Omit<EndpointRow, "secret">): WebhookEndpoint {
+  const { id, url, events, created_at, disabled_at } = row;
+  return { id, url, events, status: disabled_at === null ? "enabled" : "disabled", created_at, disabled_at };
+}

@@ -1,0 +1,118 @@
+import type {
+  ChatDelta,
+  FinishReason,
+  ReasoningDetail,
+  Routing,
+  ToolCall,
+  Usage,
+} from "../../api/contract/completions.ts";
+import type { RunDetail } from "../../api/contract/runs.ts";
+
+/** The answers of a finished chat turn in OpenAI's shapes. Pure. */
+
+/** The sum of the usages of a run's model calls. */
+export function totalUsage(usages: readonly Usage[]): Usage {
+  const sum = (pick: (usage: Usage) => number) => usages.reduce((total, usage) => total + pick(usage), 0);
+  const input_tokens = sum((usage) => usage.input_tokens);
+  const output_tokens = sum((usage) => usage.output_tokens);
+  const cache_write_1h_tokens = sum((usage) => usage.prompt_tokens_details.cache_write_1h_tokens ?? 0);
+  return {
+    input_tokens,
+    output_tokens,
+    total_tokens: input_tokens + output_tokens,
+    cost_tokens: sum((usage) => usage.cost_tokens),
+    prompt_tokens: input_tokens,
+    completion_tokens: output_tokens,
+    prompt_tokens_details: {
+      cached_tokens: sum((usage) => usage.prompt_tokens_details.cached_tokens),
+      cache_write_tokens: sum((usage) => usage.prompt_tokens_details.cache_write_tokens),
+      ...(cache_write_1h_tokens === 0 ? {} : { cache_write_1h_tokens }),
+    },
+    completion_tokens_details: { reasoning_tokens: sum((usage) => usage.completion_tokens_details.reasoning_tokens) },
+    ...(usages.some((usage) => usage.estimated) ? { estimated: true as const } : {}),
+  };
+}
+
+/** A succeeded turn. */
+export interface FinishedTurn {
+  run: RunDetail;
+  /** null: the turn does not belong to a thread. */
+  thread_id: string | null;
+  usage: Usage;
+  finish_reason: FinishReason;
+  /** Calls to the caller's tools, with the reasoning that their model needs back; null: the answer is whole. */
+  asked: { tool_calls: ToolCall[]; reasoning_content?: string; reasoning_details?: ReasoningDetail[] } | null;
+}
+
+/** The fields of a turn that its chunks contain. */
+type Named = Pick<FinishedTurn, "thread_id"> & { run: Pick<RunDetail, "id" | "queued_at" | "model_id"> };
+
+/** The whole answer: a chat.completion with `run_id`. */
+export function chatAnswer(turn: FinishedTurn) {
+  const { run, usage, asked } = turn;
+  const content = run.output ?? "";
+  const message = {
+    role: "assistant" as const,
+    content: content === "" && asked !== null ? null : content,
+    ...asked,
+  };
+  return {
+    ...identity(turn),
+    object: "chat.completion" as const,
+    choices: [{ index: 0, message, finish_reason: reasonOf(turn) }],
+    usage,
+    ...routingOf(run),
+  };
+}
+
+/** One event of a streamed answer. */
+export function chatChunk(turn: Named, delta: ChatDelta): string {
+  const choices = [{ index: 0, delta, finish_reason: null }];
+  return event({ ...identity(turn), object: "chat.completion.chunk", choices });
+}
+
+/** The event with the calls to the caller's tools, "" without one. */
+export function chatCalls(turn: FinishedTurn): string {
+  if (turn.asked === null) return "";
+  const tool_calls = turn.asked.tool_calls.map((call, index) => ({ index, ...call }));
+  return chatChunk(turn, { ...turn.asked, tool_calls } as ChatDelta);
+}
+
+/** Some providers end an answer with calls as if it were whole. */
+function reasonOf({ finish_reason, asked }: FinishedTurn): FinishReason {
+  return asked !== null && finish_reason === "stop" ? "tool_calls" : finish_reason;
+}
+
+/** The last events: the finish reason, the usage of the whole run, and the end marker. See `include_usage`. */
+export function chatEnd(turn: FinishedTurn, include_usage: boolean): string {
+  const { run, usage } = turn;
+  const finish = {
+    ...identity(turn),
+    object: "chat.completion.chunk",
+    choices: [{ index: 0, delta: {}, finish_reason: reasonOf(turn) }],
+  };
+  const added = { usage, ...routingOf(run) };
+  const last = include_usage
+    ? event(finish) + event({ ...finish, choices: [], ...added })
+    : event({ ...finish, ...added });
+  return `${last}data: [DONE]\n\n`;
+}
+
+function event(value: unknown): string {
+  return `data: ${JSON.stringify(value)}\n\n`;
+}
+
+function identity({ run, thread_id }: Named) {
+  return {
+    id: `chatcmpl-${run.id}`,
+    created: Math.floor(Date.parse(run.queued_at) / 1000),
+    // If routing chooses the model, it is unknown until the model has answered.
+    model: run.model_id ?? "auto",
+    run_id: run.id,
+    ...(thread_id === null ? {} : { thread_id }),
+  };
+}
+
+function routingOf({ routing }: RunDetail): { routing?: Routing } {
+  return routing === null ? {} : { routing: routing as unknown as Routing };
+}

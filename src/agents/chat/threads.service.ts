@@ -1,0 +1,257 @@
+import { thatFit } from "../../api/contract/common.ts";
+import type { ChatMessage } from "../../api/contract/completions.ts";
+import type { ThreadDetail, ThreadRecord } from "../../api/contract/threads.ts";
+import type { Models } from "../../gateway/models/models.service.ts";
+import { USER_ROWS } from "../../kernel/constants.ts";
+import { errors } from "../../kernel/errors.ts";
+import type { Db, Tx } from "../../platform/db/db.ts";
+import { hasMoreRows } from "../../platform/db/statements.ts";
+import type { Clock } from "../../platform/lib/clock.ts";
+import { newId } from "../../platform/lib/ids.ts";
+import type { Runs } from "../runs/runs.service.ts";
+import type { BegunRun, ClaimedRun } from "../runs/runs.types.ts";
+import { type RunConfig, type RunInput, type RunStep, transcript } from "../runs/transcript.ts";
+import { createThreadsStore, type ThreadKey, type ThreadRow, type TurnRow } from "./threads.store.ts";
+
+/** The input of a run that may be a thread's turn. */
+export interface ThreadInput extends RunInput {
+  thread_id?: string;
+}
+
+/** The turns of the first query, latest first; the next ones read as many as are likely to fit, and at most MOST_TURNS. */
+const FIRST_TURNS = 4;
+const MOST_TURNS = 20;
+/** Higher than any turn's number. */
+const NO_TURN = 2_147_483_647;
+
+/** A succeeded turn with its messages. */
+interface DoneTurn extends TurnRow {
+  run: BegunRun["run"];
+  messages: ChatMessage[];
+}
+
+/**
+ * Threads: which runs belong together. A turn belongs to its thread if and only if its run has succeeded, so a crash
+ * can neither lose nor double it. Owns `thread` and `thread_turn`.
+ */
+export function createThreads(deps: { db: Db; clock: Clock; runs: Runs; models: Models }) {
+  const { db, clock, runs, models } = deps;
+  const store = createThreadsStore(db);
+
+  const newThread = ({ user_id, agent_id, thread_id }: ThreadKey): ThreadRow => {
+    const now = clock.now();
+    const nothing = { last_turn: 0, last_run_id: null };
+    return { user_id, agent_id, id: thread_id, uid: newId(), ...nothing, created_at: now, updated_at: now };
+  };
+  const find = async (key: ThreadKey): Promise<ThreadRow> => {
+    const row = await store.thread(key);
+    if (row === undefined) throw errors.notFound("This thread");
+    return row;
+  };
+
+  /** The succeeded turns among these, in the same order. */
+  async function doneTurns(user_id: string, rows: readonly TurnRow[]): Promise<DoneTurn[]> {
+    const run_ids = rows.map(({ run_id }) => run_id);
+    const [begun, journals] = await Promise.all([runs.begunRuns(user_id, run_ids), runs.journals(user_id, run_ids)]);
+    return rows.flatMap((row) => {
+      const found = begun.get(row.run_id);
+      if (found?.run.status !== "succeeded") return [];
+      const messages = turnMessages(found.input as RunInput, journals.get(row.run_id) ?? []);
+      return [{ ...row, run: found.run, messages }];
+    });
+  }
+
+  /** The messages of the turns before one that fit, oldest first, and the number of turns left out. */
+  async function historyBefore({ user_id, thread_uid, turn }: TurnRow, room_bytes: number) {
+    const kept: ChatMessage[][] = [];
+    let before_turn = turn;
+    let left_bytes = room_bytes;
+    let limit = FIRST_TURNS;
+    for (;;) {
+      const rows = await store.turnsBefore({ user_id, uid: thread_uid }, { before_turn, limit });
+      const turns = (await doneTurns(user_id, rows)).map(({ messages }) => messages);
+      const fit = fitting(turns, left_bytes);
+      kept.push(...fit);
+      left_bytes -= fit.reduce((sum, messages) => sum + bytesOf(messages), 0);
+      before_turn = rows.at(-1)?.turn ?? 1;
+      if (fit.length < turns.length || rows.length < limit) break;
+      limit = likelyToFit(left_bytes, { turns: kept.length, bytes: room_bytes - left_bytes });
+    }
+    return { messages: kept.reverse().flat(), turns_left_out: turn - 1 - kept.length };
+  }
+
+  return {
+    /** Creates an empty thread. 404 when the agent is deleted. 409 when the id exists, or when the user has too many empty threads. */
+    async create(key: ThreadKey): Promise<ThreadRecord> {
+      const row = newThread(key);
+      const empty = { table: "thread", user_id: key.user_id, where: "last_turn = 0", most: USER_ROWS.empty_threads };
+      await db.transaction(async (tx) => {
+        if (!(await store.keepAgent(tx, key))) throw errors.notFound("This agent");
+        if (!(await store.insert(tx, row))) throw errors.threadExists();
+        if (await hasMoreRows(tx, empty)) throw errors.threadLimitReached();
+      });
+      return recordOf(row);
+    },
+    /** Newest first; `before_uid` is the position of the last thread of the page before. */
+    async list(agent: Omit<ThreadKey, "thread_id">, page: { limit: number; before_uid: string | null }) {
+      return (await store.list(agent, page)).map((row) => ({ position: row.uid, record: recordOf(row) }));
+    },
+    /**
+     * A thread with its latest turns, oldest first. `before_turn` is the first turn of the page before. A page ends
+     * early if its turns are large. 404.
+     */
+    async detail(
+      key: ThreadKey,
+      page: { limit: number; before_turn: number | null },
+    ): Promise<{ record: Omit<ThreadDetail, "next_cursor">; earlier: number | null }> {
+      const row = await find(key);
+      const before_turn = page.before_turn ?? NO_TURN;
+      const rows = await store.turnsBefore(row, { before_turn, limit: page.limit + 1 });
+      const asked = rows.slice(0, page.limit);
+      const bytes_of = await runs.sizes(
+        key.user_id,
+        asked.map(({ run_id }) => run_id),
+      );
+      const fit = thatFit(asked, ({ run_id }) => bytes_of.get(run_id) ?? 0);
+      const shown = (await doneTurns(key.user_id, fit)).reverse();
+      const earlier = rows.length > fit.length ? (fit.at(-1)?.turn ?? null) : null;
+      return { record: { ...recordOf(row), turns: shown.map(turnOf), messages: shown.flatMap(messagesOf) }, earlier };
+    },
+    /** 404. */
+    async remove(key: ThreadKey): Promise<void> {
+      if (!(await store.remove(key))) throw errors.notFound("This thread");
+    },
+    /** Deletes the threads of an agent; with null, of all the user's agents. */
+    forget: (tx: Tx, user_id: string, agent_id: string | null) => store.removeAll(tx, user_id, agent_id),
+
+    /** Deletes the turns of runs that are being deleted, and threads without turns. */
+    forgetTurns: (tx: Tx, runs: readonly { user_id: string; run_id: string }[]) => store.removeTurns(tx, runs),
+
+    /** The model that answered last, which routing prefers; null when no turn has an answer. */
+    async lastModel(key: ThreadKey): Promise<string | null> {
+      const row = await store.thread(key);
+      if (row === undefined) return null;
+      const [last, previous] = await store.turnsBefore(row, { before_turn: NO_TURN, limit: 2 });
+      const ids = [last, previous].flatMap((turn) => turn?.run_id ?? []);
+      const begun = await runs.begunRuns(key.user_id, ids);
+      const done = ids.map((id) => begun.get(id)?.run).find((run) => run?.status === "succeeded");
+      return done?.model_id ?? null;
+    },
+    /**
+     * Begins a turn, executed by the run with this id, which the same transaction queues. 409 while another turn is
+     * open.
+     */
+    async begin(tx: Tx, key: ThreadKey, run_id: string): Promise<void> {
+      await store.insert(tx, newThread(key));
+      const row = await store.lock(tx, key);
+      if (row === undefined) throw new Error("a thread vanished under its lock");
+      const turn = { user_id: key.user_id, thread_uid: row.uid, run_id };
+      const last = row.last_run_id === null ? undefined : await lastRun(tx, key.user_id, row.last_run_id);
+      if (last !== undefined && last.finished_at === null) {
+        throw errors.threadBusy();
+      }
+      const is_done = row.last_turn === 0 || last?.status === "succeeded";
+      await store.beginTurn(tx, { ...turn, turn: row.last_turn + (is_done ? 1 : 0) }, clock.now());
+    },
+    /** The run with the thread's earlier turns before its own messages. A run without a thread is unchanged. */
+    async withHistory(run: ClaimedRun, config: RunConfig): Promise<ClaimedRun> {
+      const input = run.input as ThreadInput;
+      if (input.thread_id === undefined) return run;
+      const turn = await store.turnOf(run.lease.user_id, run.lease.run_id);
+      // Its thread was deleted.
+      if (turn === undefined) return run;
+      const context_window = contextOf(config, run.model_id);
+      const { messages, turns_left_out } = await historyBefore(turn, roomForHistory(context_window, config, input));
+      if (turns_left_out > 0) await store.noteLeftOut({ ...turn, turns_left_out });
+      return { ...run, input: { ...input, messages: [...messages, ...(input.messages ?? [])] } };
+    },
+  };
+
+  async function lastRun(tx: Tx, user_id: string, run_id: string) {
+    return (await runs.begunRuns(user_id, [run_id], tx)).get(run_id)?.run;
+  }
+
+  /** The context of the model that will answer, or of the smallest available model if that is unknown. */
+  function contextOf(config: RunConfig, model_id: string | null): number {
+    const model = models.find((config.auto_route ? model_id : config.model_id) ?? "");
+    return model?.context_window ?? Math.min(...models.list().map(({ context_window }) => context_window));
+  }
+}
+
+export type Threads = ReturnType<typeof createThreads>;
+
+type ThreadPage = { thread_id: string } & Parameters<Threads["detail"]>[1];
+
+/** The threads of existing agents. 404 for other agents. */
+export function threadsOfAgents(threads: Threads, find: (user_id: string, id: string) => Promise<{ id: string }>) {
+  const keyOf = async (user_id: string, id: string) => ({ user_id, agent_id: (await find(user_id, id)).id });
+  return {
+    create: async (user_id: string, id: string, thread_id: string) =>
+      threads.create({ ...(await keyOf(user_id, id)), thread_id }),
+    list: async (user_id: string, id: string, page: Parameters<Threads["list"]>[1]) =>
+      threads.list(await keyOf(user_id, id), page),
+    detail: async (user_id: string, id: string, { thread_id, ...page }: ThreadPage) =>
+      threads.detail({ ...(await keyOf(user_id, id)), thread_id }, page),
+    remove: async (user_id: string, id: string, thread_id: string) =>
+      threads.remove({ ...(await keyOf(user_id, id)), thread_id }),
+  };
+}
+
+export type AgentThreads = ReturnType<typeof threadsOfAgents>;
+
+function recordOf({ id, agent_id, last_run_id, created_at, updated_at }: ThreadRow): ThreadRecord {
+  return { id, agent_id, last_run_id, created_at, updated_at };
+}
+
+function turnOf({ run, turns_left_out }: DoneTurn): ThreadDetail["turns"][number] {
+  const { id, model_id, usage, finished_at, queued_at } = run;
+  const { cost_tokens } = usage;
+  return { run_id: id, model_id, turns_left_out, cost_tokens, finished_at: finished_at ?? queued_at };
+}
+
+/** Without the opaque reasoning, which only its model can read. The turn names the model. */
+function messagesOf({ run, messages }: DoneTurn): ThreadDetail["messages"] {
+  return messages.map(({ model: _, route: _route, reasoning_details: _details, ...message }) => ({
+    ...message,
+    run_id: run.id,
+  })) as ThreadDetail["messages"];
+}
+
+// The part of a thread's earlier turns that the model receives; pure.
+
+/** Bytes per token. Holds use the same ratio, and natural text has at least as many bytes per token. */
+const BYTES_PER_TOKEN = 2;
+/** The share of a model's context that a turn's first prompt may fill. The rest is for its tools and its answer. */
+const PROMPT_SHARE = 0.75;
+
+/** The messages of a turn, unchanged: the user's messages, the model's answers, the tool calls and results. */
+export function turnMessages(input: RunInput, steps: readonly RunStep[]): ChatMessage[] {
+  return transcript({ system_prompt: null, run_prompt: null } as RunConfig, input, steps);
+}
+
+/** The number of bytes of earlier turns that fit beside the content that is always sent. */
+export function roomForHistory(context_window: number, config: RunConfig, input: RunInput): number {
+  const sent = bytesOf([config.system_prompt, input.messages]);
+  return Math.floor(context_window * PROMPT_SHARE) * BYTES_PER_TOKEN - sent;
+}
+
+/** The turns that fit, latest first: whole turns without a gap. */
+export function fitting<Turn>(turns: readonly Turn[], room_bytes: number): Turn[] {
+  let left = room_bytes;
+  const first_out = turns.findIndex((turn) => {
+    left -= bytesOf(turn);
+    return left < 0;
+  });
+  return first_out === -1 ? [...turns] : turns.slice(0, first_out);
+}
+
+/** The number of turns to read next, at least one: their sizes are only known once they are read. */
+export function likelyToFit(left_bytes: number, read: { turns: number; bytes: number }): number {
+  if (read.bytes === 0) return MOST_TURNS;
+  return Math.min(MOST_TURNS, Math.max(1, Math.floor((left_bytes * read.turns) / read.bytes)));
+}
+
+/** The size of a value as JSON. */
+export function bytesOf(value: unknown): number {
+  return Buffer.byteLength(JSON.stringify(value));
+}

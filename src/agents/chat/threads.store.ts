@@ -1,0 +1,144 @@
+import type { Db, Sql, Tx } from "../../platform/db/db.ts";
+import { firstRow } from "../../platform/db/statements.ts";
+import type { Instant } from "../../platform/lib/instant.ts";
+
+export interface ThreadRow {
+  user_id: string;
+  uid: string;
+  agent_id: string;
+  id: string;
+  last_turn: number;
+  last_run_id: string | null;
+  created_at: Instant;
+  updated_at: Instant;
+}
+
+export interface TurnRow {
+  user_id: string;
+  thread_uid: string;
+  turn: number;
+  run_id: string;
+  turns_left_out: number;
+}
+
+export interface ThreadKey {
+  user_id: string;
+  agent_id: string;
+  thread_id: string;
+}
+
+const THREAD_COLUMNS = "user_id, uid, agent_id, id, last_turn, last_run_id, created_at, updated_at";
+const TURN_COLUMNS = "user_id, thread_uid, turn, run_id, turns_left_out";
+const BY_KEY = `select ${THREAD_COLUMNS} from thread where user_id = $1 and agent_id = $2 and id = $3`;
+const keyValues = ({ user_id, agent_id, thread_id }: ThreadKey) => [user_id, agent_id, thread_id];
+
+export function createThreadsStore(db: Db) {
+  return {
+    /** False: a thread with this id exists. */
+    async insert(sql: Sql, row: ThreadRow): Promise<boolean> {
+      const { user_id, uid, agent_id, id, last_turn, last_run_id, created_at, updated_at } = row;
+      const inserted = await sql.query({
+        name: "thread_insert",
+        text: `insert into thread (${THREAD_COLUMNS}) values ($1, $2, $3, $4, $5, $6, $7, $8)
+          on conflict (user_id, agent_id, id) do nothing returning uid`,
+        values: [user_id, uid, agent_id, id, last_turn, last_run_id, created_at, updated_at],
+      });
+      return inserted.length > 0;
+    },
+    /** False: the agent does not exist. A deletion of the agent waits until the transaction ends, and then finds its threads. */
+    async keepAgent(tx: Tx, { user_id, agent_id }: ThreadKey): Promise<boolean> {
+      const kept = await tx.query({
+        name: "thread_keep_agent",
+        text: "select from agent where user_id = $1 and id = $2 and deleted_at is null for key share",
+        values: [user_id, agent_id],
+      });
+      return kept.length > 0;
+    },
+    thread: (key: ThreadKey) => firstRow<ThreadRow>(db, { name: "thread_find", text: BY_KEY, values: keyValues(key) }),
+    lock: (tx: Tx, key: ThreadKey) =>
+      firstRow<ThreadRow>(tx, { name: "thread_lock", text: `${BY_KEY} for update`, values: keyValues(key) }),
+    /** Newest first. */
+    list: (agent: Omit<ThreadKey, "thread_id">, page: { limit: number; before_uid: string | null }) =>
+      db.query<ThreadRow>({
+        text: `select ${THREAD_COLUMNS} from thread
+          where user_id = $1 and agent_id = $2 and ($3::uuid is null or uid < $3) order by uid desc limit $4`,
+        values: [agent.user_id, agent.agent_id, page.before_uid, page.limit],
+      }),
+    /** Writes the turn. It replaces a failed turn with the same number. */
+    async beginTurn(tx: Tx, row: Omit<TurnRow, "turns_left_out">, now: Instant): Promise<void> {
+      const { user_id, thread_uid, turn, run_id } = row;
+      await tx.query({
+        name: "thread_turn_write",
+        text: `insert into thread_turn (${TURN_COLUMNS}) values ($1, $2, $3, $4, 0)
+          on conflict (user_id, thread_uid, turn) do update set run_id = excluded.run_id, turns_left_out = 0`,
+        values: [user_id, thread_uid, turn, run_id],
+      });
+      await tx.query({
+        name: "thread_set_last_turn",
+        text: `update thread set last_turn = $3, last_run_id = $4, updated_at = $5 where user_id = $1 and uid = $2`,
+        values: [user_id, thread_uid, turn, run_id, now],
+      });
+    },
+    turnOf: (user_id: string, run_id: string) =>
+      firstRow<TurnRow>(db, {
+        name: "thread_turn_of_run",
+        text: `select ${TURN_COLUMNS} from thread_turn where user_id = $1 and run_id = $2`,
+        values: [user_id, run_id],
+      }),
+    /** The latest turns before one, latest first. */
+    turnsBefore: (
+      { user_id, uid }: Pick<ThreadRow, "user_id" | "uid">,
+      { before_turn, limit }: { before_turn: number; limit: number },
+      sql: Sql = db,
+    ) =>
+      sql.query<TurnRow>({
+        name: "thread_turns_before",
+        text: `select ${TURN_COLUMNS} from thread_turn where user_id = $1 and thread_uid = $2 and turn < $3
+          order by turn desc limit $4`,
+        values: [user_id, uid, before_turn, limit],
+      }),
+    async noteLeftOut({ user_id, thread_uid, turn, turns_left_out }: Omit<TurnRow, "run_id">): Promise<void> {
+      await db.query({
+        text: "update thread_turn set turns_left_out = $4 where user_id = $1 and thread_uid = $2 and turn = $3",
+        values: [user_id, thread_uid, turn, turns_left_out],
+      });
+    },
+    /** False: the thread does not exist. */
+    async remove(key: ThreadKey): Promise<boolean> {
+      const removed = await db.query({
+        text: "delete from thread where user_id = $1 and agent_id = $2 and id = $3 returning uid",
+        values: keyValues(key),
+      });
+      return removed.length > 0;
+    },
+    /** Deletes turns by their runs, and the threads that have no other turn. */
+    async removeTurns(tx: Tx, runs: readonly { user_id: string; run_id: string }[]): Promise<void> {
+      const given = "jsonb_to_recordset($1::jsonb) as old(user_id uuid, run_id uuid)";
+      const values = [JSON.stringify(runs)];
+      // The start of a turn locks its thread before its turns.
+      await tx.query({
+        text: `select from thread where (user_id, uid) in (
+            select turn.user_id, thread_uid from ${given} join thread_turn turn on turn.user_id = old.user_id and turn.run_id = old.run_id
+          ) order by user_id, uid for update`,
+        values,
+      });
+      await tx.query({
+        text: `with gone as (
+            delete from thread_turn turn using ${given} where turn.user_id = old.user_id and turn.run_id = old.run_id
+            returning turn.user_id, turn.thread_uid, turn.run_id
+          )
+          delete from thread where (user_id, uid) in (select user_id, thread_uid from gone) and not exists (
+            select from thread_turn turn where turn.user_id = thread.user_id and turn.thread_uid = thread.uid
+              and (turn.user_id, turn.run_id) not in (select user_id, run_id from gone)
+          )`,
+        values,
+      });
+    },
+    async removeAll(tx: Tx, user_id: string, agent_id: string | null): Promise<void> {
+      await tx.query({
+        text: "delete from thread where user_id = $1 and ($2::uuid is null or agent_id = $2)",
+        values: [user_id, agent_id],
+      });
+    },
+  };
+}

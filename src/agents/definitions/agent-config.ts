@@ -1,0 +1,104 @@
+import type { AgentChanges, AgentRecord } from "../../api/contract/agents.ts";
+import type { ToolsConfig } from "../../api/contract/tools.ts";
+import { AGENT_LIMITS, MODEL_SETTINGS } from "../../kernel/constants.ts";
+import { errors } from "../../kernel/errors.ts";
+import { stableJson } from "../../platform/lib/json.ts";
+import type { ScheduleSpec } from "../schedules/next-run.ts";
+
+/** The settings of an agent that its user controls. Each change makes a new version, and runs pin a version. */
+export type AgentConfig = Omit<Pick<AgentRecord, keyof typeof DEFAULTS | "name">, "tools_config"> & {
+  tools_config: ToolsConfig;
+};
+/** Changes of a configuration, with the names of all secrets. */
+export type NamedChanges = Omit<AgentChanges, "tools_config"> & { tools_config?: ToolsConfig | undefined };
+
+/** The name of automatic routing in the place of a model. */
+export const AUTO_MODEL = "auto";
+
+/** contract 6: the defaults of an agent that was created with only a name. */
+const DEFAULTS = {
+  description: null,
+  system_prompt: null,
+  run_prompt: null,
+  model_id: null,
+  auto_route: false,
+  is_active: true,
+  tools_config: {},
+  client_tools: "ignore",
+  schedule_enabled: false,
+  schedule_interval: null,
+  schedule_time: null,
+  schedule_day_of_week: null,
+  schedule_day_of_month: null,
+  schedule_timezone: "UTC",
+  limits: AGENT_LIMITS,
+  model_settings: MODEL_SETTINGS,
+} as const;
+
+/** A stored configuration with the settings that its release did not have. */
+export function withDefaults(config: AgentConfig): AgentConfig {
+  return { ...DEFAULTS, ...config };
+}
+
+/** A new agent's configuration. Throws 400 for settings that do not fit together. */
+export function newConfig(wanted: NamedChanges & { name: string }): AgentConfig {
+  return changedConfig({ ...DEFAULTS, name: wanted.name }, wanted);
+}
+
+/**
+ * `config` with the given fields. Fields of `limits` and `model_settings` are merged one by one; other fields are
+ * replaced. Throws 400.
+ */
+export function changedConfig(config: AgentConfig, changes: NamedChanges): AgentConfig {
+  const given = withoutUndefined(changes);
+  // As in model calls, `auto` asks the service to choose.
+  if (given.model_id === AUTO_MODEL) Object.assign(given, { model_id: null, auto_route: true });
+  const limits = { ...config.limits, ...withoutUndefined(changes.limits ?? {}) };
+  const model_settings = { ...config.model_settings, ...withoutUndefined(changes.model_settings ?? {}) };
+  const changed: AgentConfig = { ...config, ...given, limits, model_settings };
+  if (changed.schedule_interval === "monthly") changed.schedule_day_of_month ??= 1;
+  check(changed);
+  return changed;
+}
+
+/** Whether two configurations are the same, field by field. */
+export function sameConfig(one: AgentConfig, other: AgentConfig): boolean {
+  return Object.keys(one).every((key) => stableJson(one[key as "name"]) === stableJson(other[key as "name"]));
+}
+
+/** The agent's schedule; null while the agent is disabled or its schedule is off. */
+export function scheduleOf(config: AgentConfig): ScheduleSpec | null {
+  const { schedule_interval: interval, schedule_time: time, schedule_timezone: timezone } = config;
+  if (!config.is_active || !config.schedule_enabled || interval === null || time === null) return null;
+  switch (interval) {
+    case "daily":
+      return { interval, time, timezone };
+    case "weekly":
+      return { interval, time, timezone, day_of_week: checked(config.schedule_day_of_week) };
+    case "monthly":
+      return { interval, time, timezone, day_of_month: checked(config.schedule_day_of_month) };
+  }
+}
+
+/** A value that `check` has validated. */
+function checked<T>(value: T | null): T {
+  if (value === null) throw new Error("a schedule without its day");
+  return value;
+}
+
+function check(config: AgentConfig): void {
+  if (!config.auto_route && config.model_id === null) throw errors.missingField("model_id");
+  if (!config.schedule_enabled) return;
+  if (config.run_prompt === null || config.run_prompt.trim() === "") {
+    throw errors.missingField("run_prompt", "It says what a scheduled run does.");
+  }
+  if (config.schedule_interval === null) throw errors.missingField("schedule_interval");
+  if (config.schedule_time === null) throw errors.missingField("schedule_time");
+  if (config.schedule_interval === "weekly" && config.schedule_day_of_week === null) {
+    throw errors.missingField("schedule_day_of_week");
+  }
+}
+
+function withoutUndefined<T extends object>(fields: T): { [Key in keyof T]: Exclude<T[Key], undefined> } {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as never;
+}

@@ -1,0 +1,259 @@
+import type { Ledger } from "../../account/ledger/ledger.types.ts";
+import type { AgentKey } from "../../api/contract/agents.ts";
+import type { Caller } from "../../api/contract/caller.ts";
+import { allows, budgetUse, type KeyTerms, keyTermsOf } from "../../api/contract/key-terms.ts";
+import type { RunDetail, RunRecord } from "../../api/contract/runs.ts";
+import type { OccurrenceRecord } from "../../api/contract/schedules.ts";
+import type { Models } from "../../gateway/models/models.service.ts";
+import { errors, type MeansOf, type PaymentCode } from "../../kernel/errors.ts";
+import type { Tx } from "../../platform/db/db.ts";
+import { addDays, type Clock, startOfDay } from "../../platform/lib/clock.ts";
+import { newId } from "../../platform/lib/ids.ts";
+import type { Instant } from "../../platform/lib/instant.ts";
+import { modelCallStart } from "../runs/run-work.ts";
+import type { Runs } from "../runs/runs.service.ts";
+import type { NewRun, RunFilter, StepStart } from "../runs/runs.types.ts";
+import type { RunInput } from "../runs/transcript.ts";
+import type { Schedules } from "../schedules/schedules.service.ts";
+import type { DueAnswer } from "../schedules/tick.service.ts";
+import { usesServers } from "../tools/registry.ts";
+import { createAgentCache } from "./agent-caches.ts";
+import type { AgentRow } from "./agents.store.ts";
+import { type DueAgent, keepActive, selectDueAgents } from "./outcome.store.ts";
+import { KEY_PAUSE_REASON, type ScheduleKey } from "./schedule-key.ts";
+import type { ScheduleKeys } from "./schedule-keys.service.ts";
+
+/** A run-now. `run_prompt`: what this run does in place of the agent's own. */
+interface RunNow {
+  request_id: string;
+  wait_ms: number;
+  run_prompt?: string | undefined;
+}
+
+/** contract 2.16.1 */
+const NO_FREE_ROOM_WHEN_DUE = "the runs of this day that cost nothing filled the room for them";
+const NO_FREE_ROOM =
+  "Your runs of today that cost nothing fill the room for them. Use a model that has a price, or retry tomorrow (UTC).";
+const NO_PROMPT = "Set it in the agent (PUT /api/v1/agents/{id}), or send it in this request for this run alone.";
+
+/** Tries of a run-now whose agent is changed at the same time. */
+const MAX_LOOKS = 5;
+
+/** Starts the runs of agents and shows them to their users. */
+export function createAgentRuns(deps: {
+  runs: Pick<Runs, "enqueue" | "finishedRun" | "listRuns" | "getRun" | "getRunInParts" | "requestCancel" | "outcomes"> &
+    Pick<Runs, "withoutFreeRoom">;
+  clock: Clock;
+  schedules: Pick<Schedules, "occurrences">;
+  ledger: Pick<Ledger, "accountStatus" | "keySpends" | "refills">;
+  schedule_keys: Pick<ScheduleKeys, "judge">;
+  models: Models;
+  meansOf: MeansOf;
+  /** The suspended users among these. */
+  suspended(tx: Tx, user_ids: readonly string[]): Promise<ReadonlySet<string>>;
+  /** The caller's agent, or 404. */
+  find(user_id: string, id: string): Promise<AgentRow>;
+}) {
+  const { runs, clock, schedules, ledger, schedule_keys, models, meansOf, find } = deps;
+
+  const content = (agent: Pick<AgentRow, "version" | "auto_route" | "model_id">, input: RunInput) => ({
+    agent_version: agent.version,
+    model_id: agent.auto_route ? null : (models.find(agent.model_id ?? "")?.id ?? agent.model_id),
+    input,
+  });
+  const newRun = (agent: AgentRow, input: RunInput): NewRun => ({
+    user_id: agent.user_id,
+    agent_id: agent.id,
+    ...content(agent, input),
+  });
+  /** Whether the agent's model is free. An account without tokens may use it. */
+  const isFree = ({ auto_route, model_id }: Pick<AgentRow, "auto_route" | "model_id">): boolean => {
+    const model = auto_route ? null : models.find(model_id ?? "");
+    return model !== null && model.input_rate_micro === 0 && model.output_rate_micro === 0;
+  };
+  const mayBeFree = (agent: Pick<AgentRow, "auto_route" | "model_id">) => agent.auto_route || isFree(agent);
+  /** contract 2.16.1: throws 429 if the run may cost nothing and the user has stored too much of such runs today. */
+  const requireFreeRoom = async (agent: AgentRow): Promise<void> => {
+    if (!mayBeFree(agent) || !(await runs.withoutFreeRoom([agent.user_id])).has(agent.user_id)) return;
+    const now = clock.now();
+    const tomorrow = addDays(startOfDay(now), 1);
+    throw errors.rateLimited((Date.parse(tomorrow) - Date.parse(now)) / 1_000, NO_FREE_ROOM);
+  };
+  /**
+   * The agent if it may run now. Throws in this order: 404, 409, 403 for a model that is not allowed or not part of the trial, 402.
+   */
+  const ready = async (caller: Caller, id: string): Promise<AgentRow> => {
+    const [agent, { refusal, is_trial }] = await Promise.all([find(caller.user_id, id), accountStatusOf(caller)]);
+    if (!agent.is_active) throw errors.agentDisabled();
+    const model = agent.auto_route ? null : models.find(agent.model_id ?? "");
+    if (model !== null && !allows(caller.allowed_models, model)) {
+      throw errors.modelNotAllowed(`The agent's model ${model.id}`, "model_id");
+    }
+    if (is_trial && model?.trial_eligible === false) {
+      throw errors.modelNotTrialEligible(`The agent's model ${model.id}`, "model_id");
+    }
+    if (refusal !== null && !isFree(agent)) throw refusal;
+    return agent;
+  };
+  /** contract 5: run-now's 402 is a check, not a hold; null: the run is allowed. */
+  const accountStatusOf = async ({ user_id, api_key_id, key_budget_tokens, key_budget_interval = null }: Caller) => {
+    const { refusal, available, held, is_trial } = await ledger.accountStatus(user_id);
+    const figures = { required: 1, available, held, shortfall: Math.max(0, 1 - available) };
+    const refused = async (code: PaymentCode, shown = figures) => ({
+      is_trial,
+      refusal: errors.payment(code, shown, await meansOf(user_id)),
+    });
+    if (refusal === "trial_ended") return refused(refusal);
+    if (api_key_id !== null && key_budget_tokens !== null) {
+      const spends = await ledger.keySpends({ user_ids: [user_id], ids: [api_key_id] });
+      const is_used_up = budgetUse(spends.get(api_key_id), key_budget_interval) >= key_budget_tokens;
+      if (is_used_up) return refused("key_budget_exceeded", { ...figures, available: 0, shortfall: 1 });
+    }
+    return refusal === null ? { is_trial, refusal } : refused(refusal);
+  };
+  const keyOf = async (user_id: string, id: string): Promise<AgentKey> => ({
+    user_id,
+    agent_id: (await find(user_id, id)).id,
+  });
+
+  const cache = createAgentCache();
+  /** The cached agent when it probably may run. In doubt it reads again and answers 404, 409, 402 or 400. */
+  const likelyReady = async (
+    caller: Caller,
+    id: string,
+    { is_doubtful, has_prompt }: { is_doubtful: boolean; has_prompt: boolean },
+  ): Promise<AgentRow> => {
+    const known = is_doubtful || isLimited(caller) ? undefined : cache.get(caller.user_id, id);
+    if (known?.is_active && (has_prompt || hasPrompt(known))) return known;
+    const agent = await ready(caller, id);
+    if (!has_prompt && !hasPrompt(agent)) throw errors.missingField("run_prompt", NO_PROMPT);
+    cache.keep(agent);
+    return agent;
+  };
+  const runNow = async (caller: Caller, id: string, { request_id, wait_ms, run_prompt }: RunNow) => {
+    const messages = run_prompt === undefined ? null : [{ role: "user" as const, content: run_prompt }];
+    const input = { messages, request_id, ...keyTermsOf(caller), ticket: null };
+    let refusal = "";
+    for (let look = 0; look < MAX_LOOKS; look += 1) {
+      const agent = await likelyReady(caller, id, { is_doubtful: look > 0, has_prompt: messages !== null });
+      if (look === 0) await requireFreeRoom(agent);
+      // After a full check the user can pay. The check at queueing knows less.
+      const precondition = { version: agent.version, is_free: look > 0 || isFree(agent) };
+      const run = newRun(agent, input);
+      const queued = await runs.enqueue({ ...run, ...firstStep(agent, run), precondition, is_awaited: wait_ms > 0 });
+      if (queued.refusal === null) return queued;
+      refusal = queued.refusal;
+      cache.forget(caller.user_id, id);
+    }
+    throw new Error(`a run-now was refused again and again: ${refusal}`);
+  };
+
+  return {
+    /** The agent if the caller may chat with it now. Throws as run-now does. */
+    async ready(caller: Caller, id: string): Promise<AgentRow> {
+      const agent = await ready(caller, id);
+      await requireFreeRoom(agent);
+      return agent;
+    },
+    newRun,
+    /** Keeps the run's agent enabled until the transaction ends. 409 when it is disabled. */
+    async keepReady(tx: Tx, run: AgentKey): Promise<void> {
+      if (!(await keepActive(tx, [run])).has(run.agent_id)) throw errors.agentDisabled();
+    },
+
+    /**
+     * Queues a run of the agent's run_prompt. With `wait_ms`, resolves to the finished run, or to its state after that
+     * time. 400, 402, 404, 409, and 429 when too many runs are queued.
+     */
+    async runNow(caller: Caller, id: string, asked: RunNow): Promise<RunRecord | RunDetail> {
+      const { wait_ms } = asked;
+      const { run, has_begun } = await runNow(caller, id, asked);
+      if (wait_ms === 0) return run;
+      const agent = { user_id: caller.user_id, agent_id: run.agent_id };
+      return runs.finishedRun(agent, run.id, { timeout_ms: wait_ms, is_open: has_begun });
+    },
+    /** Newest first; `before_id` is the last run of the page before. */
+    async runs(
+      user_id: string,
+      id: string,
+      filter: RunFilter,
+      page: { limit: number; before_id: string | null },
+    ): Promise<RunRecord[]> {
+      return runs.listRuns(await keyOf(user_id, id), filter, page);
+    },
+    async run(user_id: string, id: string, run_id: string): Promise<RunDetail> {
+      return runs.getRun(await keyOf(user_id, id), run_id);
+    },
+    /** The same in parts. */
+    runInParts: async (user_id: string, id: string, run_id: string) =>
+      runs.getRunInParts(await keyOf(user_id, id), run_id),
+    /** Cancels the run: at once while it is queued, otherwise through `cancelling`. 404, 409. */
+    async cancelRun(user_id: string, id: string, run_id: string): Promise<RunRecord> {
+      return runs.requestCancel(await keyOf(user_id, id), run_id);
+    },
+    async occurrences(
+      user_id: string,
+      id: string,
+      page: { limit: number; before: Instant | null },
+    ): Promise<OccurrenceRecord[]> {
+      const occurrences = await schedules.occurrences(await keyOf(user_id, id), page);
+      const outcomes = await runs.outcomes(
+        user_id,
+        occurrences.flatMap(({ run_id }) => run_id ?? []),
+      );
+      return occurrences.map((occurrence) => ({ ...occurrence, run: outcomes.get(occurrence.run_id ?? "") ?? null }));
+    },
+
+    /** For the tick: the content of each agent's due run. */
+    async onDue(tx: Tx, keys: readonly AgentKey[]): Promise<ReadonlyMap<string, DueAnswer>> {
+      const input = { messages: null, request_id: null, ticket: null };
+      const agents = await selectDueAgents(tx, keys);
+      const user_ids = [...new Set(agents.map(({ user_id }) => user_id))];
+      const suspended = await deps.suspended(tx, user_ids);
+      const free = agents.filter(mayBeFree).map(({ user_id }) => user_id);
+      const without_room = await runs.withoutFreeRoom([...new Set(free)], tx);
+      const refills = await ledger.refills(user_ids, tx);
+      const judged = await schedule_keys.judge(tx, agents);
+      const answer = (agent: DueAgent): DueAnswer => {
+        if (suspended.has(agent.user_id)) return { declined: "the account is suspended" };
+        if (without_room.has(agent.user_id) && mayBeFree(agent)) return { declined: NO_FREE_ROOM_WHEN_DUE };
+        const pause = judged.pauses.get(agent.agent_id);
+        if (pause !== undefined) return { declined: KEY_PAUSE_REASON[pause] };
+        const key = judged.keys.get(agent.schedule_api_key_id ?? "");
+        return { run: content(agent, { ...input, ...counting(key), refills: refills.get(agent.user_id) ?? 0 }) };
+      };
+      return new Map(agents.map((agent) => [agent.agent_id, answer(agent)]));
+    },
+  };
+}
+
+/**
+ * The first step of a run is a model call. Exceptions are agents with MCP servers, whose missing servers are recorded
+ * first, and agents whose model is chosen at the call.
+ */
+function firstStep({ tools_config }: AgentRow, { model_id }: NewRun): { first_step?: StepStart } {
+  if (usesServers(tools_config) || model_id === null) return {};
+  return { first_step: modelCallStart({ index: 0, name: model_id, hold_id: newId() }) };
+}
+
+/** The key that a due run's model calls count against. */
+function counting(key: ScheduleKey | undefined): KeyTerms {
+  if (key === undefined) return { api_key_id: null, key_budget_tokens: null };
+  const { id, budget_tokens, budget_interval, allowed_models, limits } = key;
+  return keyTermsOf({
+    api_key_id: id,
+    key_budget_tokens: budget_tokens,
+    key_budget_interval: budget_interval,
+    allowed_models,
+    key_limits: limits,
+  });
+}
+
+/** Whether the key's terms decide if an agent may run. */
+function isLimited({ key_budget_tokens, allowed_models }: Caller): boolean {
+  return key_budget_tokens !== null || allowed_models != null;
+}
+
+function hasPrompt({ run_prompt }: AgentRow): boolean {
+  return (run_prompt ?? "").trim() !== "";
+}

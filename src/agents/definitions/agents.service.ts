@@ -1,0 +1,423 @@
+import type { Ledger } from "../../account/ledger/ledger.types.ts";
+import type { AgentNames } from "../../api/contract/agent-name.ts";
+import type { AgentChanges, AgentKey, AgentRecord, AgentVersion } from "../../api/contract/agents.ts";
+import type { Caller } from "../../api/contract/caller.ts";
+import { thatFit } from "../../api/contract/common.ts";
+import type { RunDetail, RunRecord, SentMessage } from "../../api/contract/runs.ts";
+import type { NamedSecret } from "../../api/contract/secrets.ts";
+import { secretsReferred, toolProblems, unjudgedTools } from "../../api/contract/tools.ts";
+import { paramOf } from "../../api/contract/validation.ts";
+import type { Models } from "../../gateway/models/models.service.ts";
+import { AGENT_BYTES, KEPT_VERSIONS, USER_ROWS } from "../../kernel/constants.ts";
+import { errors, type MeansOf } from "../../kernel/errors.ts";
+import type { Db, Tx } from "../../platform/db/db.ts";
+import { hasMoreRows, lockInserts } from "../../platform/db/statements.ts";
+import type { Clock } from "../../platform/lib/clock.ts";
+import { isUuid, newId } from "../../platform/lib/ids.ts";
+import type { Instant } from "../../platform/lib/instant.ts";
+import type { EventFeed } from "../../platform/net/event-stream.ts";
+import type { Log } from "../../platform/telemetry/log.ts";
+import type { OnPrune } from "../runs/pruning.ts";
+import type { RunFollowers } from "../runs/run-followers.ts";
+import type { Runs } from "../runs/runs.service.ts";
+import { type RunInput, sentMessages } from "../runs/transcript.ts";
+import { upcomingRuns } from "../schedules/due.ts";
+import type { NextRun, ScheduleState, Schedules } from "../schedules/schedules.service.ts";
+import { createConfigCache } from "./agent-caches.ts";
+import {
+  type AgentConfig,
+  AUTO_MODEL,
+  changedConfig,
+  type NamedChanges,
+  newConfig,
+  sameConfig,
+  scheduleOf,
+} from "./agent-config.ts";
+import { createAgentRuns } from "./agent-runs.service.ts";
+import { type AgentRow, type AgentsStore, createAgentsStore } from "./agents.store.ts";
+import { createRetention } from "./retention.ts";
+import { scheduleKeyAfter } from "./schedule-key.ts";
+import type { ScheduleKeys } from "./schedule-keys.service.ts";
+import { permittedTools, withUsableSecrets } from "./secret-bindings.ts";
+import { createWaitingSchedules } from "./waiting-schedules.ts";
+
+export interface AgentsDeps {
+  db: Db;
+  clock: Clock;
+  log: Log;
+  models: Models;
+  runs: Runs;
+  schedules: Schedules;
+  schedule_keys: ScheduleKeys;
+  ledger: Pick<Ledger, "accountStatus" | "keySpends" | "refills" | "chargedAgents">;
+  meansOf: MeansOf;
+  /** The suspended users among these. Their agents do not run. */
+  suspended(tx: Tx, user_ids: readonly string[]): Promise<ReadonlySet<string>>;
+  /** Whether tools may be set to `safety: off`. */
+  safety_off: "refused" | "allowed";
+  /** The secrets that the user's tools can refer to. */
+  secretNames(user_id: string): Promise<NamedSecret[]>;
+  /** The number of days for which finished runs are kept; null: no limit. */
+  keep_runs_days: number | null;
+  followers: Pick<RunFollowers, "follow">;
+  /** Deletes the threads of an agent; with null, of all the user's agents. */
+  forgetThreads(tx: Tx, user_id: string, agent_id: string | null): Promise<void>;
+  /** Deletes the webhook keys of deleted agents. */
+  forgetWebhookKeys(tx: Tx, agents: readonly AgentKey[]): Promise<void>;
+  /** Deletes the turns of these runs from their threads. */
+  forgetTurns: OnPrune;
+}
+
+/** Two versions that differ in a switch may be compressed to sizes that differ by some bytes. */
+const SAME_BYTES = 64;
+
+/** Agents, their versions and their runs. Owns `agent` and `agent_version`. */
+export function createAgents(deps: AgentsDeps) {
+  const { db, runs, followers } = deps;
+  const store = createAgentsStore(db);
+  const crud = createCrud({ ...deps, store });
+  const configOf = createConfigCache(store);
+  return {
+    ...crud,
+    ...createAgentRuns({ ...deps, find: crud.find }),
+    ...createWaitingSchedules({ ...deps, store }),
+    ...createRetention({ ...deps, store, keep_days: deps.keep_runs_days }),
+    /** The configuration of a version; absent when the agent was deleted. */
+    configOf,
+    /** The agents that can be named as a model, the newest first. */
+    async asModels(user_id: string) {
+      const active = await store.active(user_id, USER_ROWS.agents);
+      return active.map(({ id, name, description, model_id, auto_route, client_tools, created_at }) => ({
+        id,
+        name,
+        description,
+        client_tools,
+        model_id: auto_route ? null : model_id,
+        created: Math.floor(Date.parse(created_at) / 1000),
+      }));
+    },
+    /** A run of any of the user's agents. 404. */
+    async findRun(user_id: string, run_id: string): Promise<RunDetail> {
+      const found = isUuid(run_id) ? (await runs.begunRuns(user_id, [run_id])).get(run_id) : undefined;
+      if (found === undefined) throw errors.notFound("This run");
+      const { id } = await crud.find(user_id, found.run.agent_id);
+      return runs.getRun({ user_id, agent_id: id }, run_id);
+    },
+    /** The messages that a run began with. 404. */
+    async sentMessages(user_id: string, id: string, run_id: string): Promise<SentMessage[]> {
+      const agent = await crud.find(user_id, id);
+      const found = isUuid(run_id) ? (await runs.begunRuns(user_id, [run_id])).get(run_id) : undefined;
+      if (found?.run.agent_id !== agent.id) throw errors.notFound("This run");
+      const config = await configOf({ user_id, agent_id: agent.id, version: found.run.agent_version });
+      return sentMessages(config, found.input as Partial<RunInput>);
+    },
+    unfinishedRun: runs.unfinishedRun,
+    /** The latest runs of all of the user's agents, newest first. Deleted agents have no records. */
+    async latestRuns(user_id: string, filter: { status?: RunRecord["status"] }, limit: number): Promise<RunRecord[]> {
+      const agent_ids = await store.ids(user_id);
+      const found = await runs.allRuns({ ...filter, user_id, agent_ids }, { limit, before_id: null });
+      return found.map(({ user_id: _user, ...run }) => run);
+    },
+    /** The events of a run after number `after`; null when no more will come. 404. */
+    async follow(user_id: string, id: string, which: { run_id: string; after: number }): Promise<EventFeed | null> {
+      const agent = await crud.find(user_id, id);
+      const found = isUuid(which.run_id) ? await runs.begunRuns(user_id, [which.run_id]) : undefined;
+      if (found?.get(which.run_id)?.run.agent_id !== agent.id) throw errors.notFound("This run");
+      return followers.follow(user_id, which.run_id, which.after);
+    },
+  };
+}
+
+export type Agents = ReturnType<typeof createAgents>;
+
+function createCrud(deps: AgentsDeps & { store: AgentsStore }) {
+  const { db, clock, runs, schedules, models, store, secretNames, forgetThreads, forgetWebhookKeys } = deps;
+
+  const records = async (user_id: string, rows: AgentRow[]): Promise<AgentRecord[]> => {
+    const ids = rows.map(({ id }) => id);
+    const [states, last_runs] = await Promise.all([schedules.schedules(user_id, ids), runs.lastRuns(user_id, ids)]);
+    const now = clock.now();
+    return rows.map((row) => agentRecord(row, { schedule: states.get(row.id), last_run: last_runs.get(row.id), now }));
+  };
+  const find = async (user_id: string, id: string): Promise<AgentRow> => {
+    const row = isUuid(id) ? await store.agent(user_id, id) : undefined;
+    if (row === undefined) throw errors.notFound("This agent");
+    return row;
+  };
+  const get = async (user_id: string, id: string): Promise<AgentRecord> => {
+    const [record] = await records(user_id, [await find(user_id, id)]);
+    if (record === undefined) throw new Error("an agent without its record");
+    return record;
+  };
+
+  /**
+   * Adds a version and deletes versions that are no longer kept: contract 6.8.3. A full account keeps only the newest
+   * version of the changed agent. 409 when it is larger than the versions that it replaces.
+   */
+  const addVersion = async (tx: Tx, row: Parameters<AgentsStore["insertVersion"]>[1]): Promise<void> => {
+    const { user_id, agent_id, version } = row;
+    await store.insertVersion(tx, row);
+    const pinned = await runs.pinnedVersions(tx, row);
+    const forget = (up_to: number) => store.forgetVersions(tx, { user_id, agent_id, up_to, pinned });
+    await forget(version - KEPT_VERSIONS);
+    await lockInserts(tx, "agent", user_id);
+    const bytes = await store.versionBytes(tx, row);
+    if (bytes.all <= AGENT_BYTES) return;
+    const freed = await forget(version - 1);
+    if (bytes.all - freed > AGENT_BYTES && bytes.added > freed + SAME_BYTES) throw errors.agentStorageFull();
+  };
+
+  /** `changes` with each secret's name in its own spelling. Throws 400 for tools that cannot be used. */
+  const withUsableTools = async <Changes extends AgentChanges>(user_id: string, changes: Changes): Promise<Changes> => {
+    const { tools_config } = changes;
+    if (tools_config === undefined) return changes;
+    const [unjudged] = deps.safety_off === "allowed" ? [] : unjudgedTools(tools_config);
+    if (unjudged !== undefined) {
+      const param = paramOf(["tools_config", unjudged, "safety"]);
+      const why = "the operator has not allowed off (PURSER_SAFETY_OFF=allowed). Use strict or balanced";
+      throw errors.invalidValue(param, `${param}: ${why}.`);
+    }
+    if (secretsReferred(tools_config).length === 0) return changes;
+    return { ...changes, tools_config: withUsableSecrets(tools_config, await secretNames(user_id)) };
+  };
+
+  return {
+    /** The caller's agent, or 404. */
+    find,
+    /** The same; undefined instead of 404. */
+    found: async (user_id: string, id: string): Promise<AgentRow | undefined> =>
+      isUuid(id) ? store.agent(user_id, id) : undefined,
+    get,
+    /** The configuration of a run's `agent_version`. 404. */
+    async version(user_id: string, id: string, number: string): Promise<AgentVersion> {
+      const agent_id = (await find(user_id, id)).id;
+      const version = /^[1-9]\d{0,8}$/.test(number) ? Number(number) : 0;
+      const found = await store.version({ user_id, agent_id, version });
+      if (found === undefined) throw errors.notFound("This version");
+      const { config, created_at } = found;
+      return { ...config, agent_id, version, created_at };
+    },
+    ...createLists({ store, schedules, records }),
+    /** Names of the user's agents among `ids`, deleted ones included. */
+    async names(user_id: string, ids: readonly string[]): Promise<AgentNames> {
+      if (ids.length === 0) return new Map();
+      return new Map((await store.names(user_id, ids)).map(({ id, name, deleted }) => [id, { name, deleted }]));
+    },
+    /** 400 for settings that do not fit together and for an unavailable model. 409 beyond the limit. */
+    async create(caller: Caller, given: AgentChanges & { name: string }): Promise<AgentRecord> {
+      const { user_id } = caller;
+      // Denied before names are looked up, so a caller who may not bind secrets does not learn which exist.
+      const permitted = { ...given, tools_config: permittedTools(caller, given.tools_config ?? {}, {}) };
+      const config = newConfig(await withUsableTools(user_id, permitted));
+      refuseUnknownModel(models, config.model_id);
+      const now = clock.now();
+      const id = newId();
+      const state = {
+        user_id,
+        id,
+        version: 1,
+        consecutive_failures: 0,
+        schedule_api_key_id: scheduleKeyAfter({
+          before: null,
+          config,
+          resumes: true,
+          caller_key_id: caller.api_key_id,
+        }),
+        created_at: now,
+        updated_at: now,
+        deleted_at: null,
+      };
+      await db.transaction(async (tx) => {
+        await store.insertAgent(tx, { ...config, ...state });
+        const live = { table: "agent", user_id, where: "deleted_at is null", most: USER_ROWS.agents };
+        if (await hasMoreRows(tx, live)) throw errors.agentLimitReached();
+        await addVersion(tx, { user_id, agent_id: id, version: 1, config, created_at: now });
+        await schedules.setSchedule(tx, { user_id, agent_id: id }, scheduleOf(config));
+      });
+      return get(user_id, id);
+    },
+    /**
+     * Changes the given fields and validates the whole configuration. A real change makes a new version. Only a write
+     * that enables the schedule or the agent, or that `resumes`, resumes a paused schedule. 403 for a secret's binding
+     * that the caller may not write. 409 when the user's versions become too large.
+     */
+    async update(
+      caller: Caller,
+      id: string,
+      given: AgentChanges,
+      { resumes: is_resume = isResume(given) } = {},
+    ): Promise<AgentRecord> {
+      const { user_id } = caller;
+      if (given.model_id !== undefined) refuseUnknownModel(models, given.model_id);
+      // Denied before names are looked up, as in `create`.
+      withNamedTools(caller, given, await find(user_id, id));
+      const changes = await withUsableTools(user_id, given);
+      await db.transaction(async (tx) => {
+        const row = await store.lockAgent(tx, user_id, id);
+        if (row === undefined) throw errors.notFound("This agent");
+        const before = configFields(row);
+        const config = changedConfig(before, withNamedTools(caller, changes, row));
+        const resumes =
+          is_resume || isEnabled(before, config, "schedule_enabled") || isEnabled(before, config, "is_active");
+        const changed = !sameConfig(before, config);
+        if (!changed && !resumes) return;
+        const now = clock.now();
+        const version = changed ? row.version + 1 : row.version;
+        const consecutive_failures = resumes ? 0 : row.consecutive_failures;
+        const schedule_api_key_id = scheduleKeyAfter({
+          before: { config: before, api_key_id: row.schedule_api_key_id },
+          config,
+          resumes,
+          caller_key_id: caller.api_key_id,
+        });
+        await store.updateAgent(tx, {
+          ...row,
+          ...config,
+          version,
+          consecutive_failures,
+          schedule_api_key_id,
+          updated_at: changed ? now : row.updated_at,
+        });
+        if (changed) await addVersion(tx, { user_id, agent_id: id, version, config, created_at: now });
+        await schedules.setSchedule(tx, { user_id, agent_id: id }, scheduleOf(config));
+        if (!config.is_active) await runs.cancelQueued(tx, { user_id, agent_id: id });
+        if (resumes) await schedules.pauseSchedule({ user_id, agent_id: id }, null, tx);
+      });
+      return get(user_id, id);
+    },
+    /** Deletes the agent and its schedule, and cancels its runs. Its row stays if it has run. Later requests about it are answered 404. */
+    async remove(user_id: string, id: string): Promise<void> {
+      if (!isUuid(id)) throw errors.notFound("This agent");
+      await db.transaction(async (tx) => {
+        const row = await store.lockAgent(tx, user_id, id);
+        if (row === undefined) throw errors.notFound("This agent");
+        await store.updateAgent(tx, { ...row, deleted_at: clock.now() });
+        await store.forgetSettings(tx, [row]);
+        const key = { user_id, agent_id: id };
+        await schedules.forgetAgent(tx, key);
+        await runs.cancelAgent(tx, key);
+        await forgetThreads(tx, user_id, id);
+        if ((await runs.agentsWithRuns([key], tx)).has(id)) return;
+        await forgetWebhookKeys(tx, [key]);
+        await store.deleteAgents(tx, [row]);
+      });
+    },
+    /** Deletes all agents and runs of a user during erasure. */
+    async forgetUser(tx: Tx, user_id: string): Promise<void> {
+      await store.lockAgents(tx, user_id);
+      await schedules.forgetUser(tx, user_id);
+      await runs.forgetUser(tx, user_id);
+      await runs.forgetFreeRuns(tx, user_id);
+      await forgetThreads(tx, user_id, null);
+      await store.deleteUser(tx, user_id);
+    },
+  };
+}
+
+function createLists({
+  store,
+  schedules,
+  records,
+}: Pick<AgentsDeps, "schedules"> & {
+  store: AgentsStore;
+  records(user_id: string, rows: AgentRow[]): Promise<AgentRecord[]>;
+}) {
+  return {
+    /**
+     * Newest first; `before_id` is the last agent of the page before. A page ends early if its agents are large:
+     * `next_id` is the last agent, null at the end.
+     */
+    async list(user_id: string, { limit, ...page }: Parameters<AgentsStore["sizes"]>[1]) {
+      const sizes = await store.sizes(user_id, { ...page, limit: limit + 1 });
+      const fit = thatFit(sizes.slice(0, limit), ({ bytes }) => bytes).map(({ id }) => id);
+      const agents = await records(user_id, await store.agents(user_id, fit));
+      return { agents, next_id: fit.length < sizes.length ? (fit.at(-1) ?? null) : null };
+    },
+    /**
+     * Agents with an active schedule that is not paused, ordered by next run, after the cursor `after`; `next` is null
+     * at the end. A page ends early as in `list`.
+     */
+    async nextRuns(user_id: string, { limit, after }: { limit: number; after: NextRun | null }) {
+      const due = await schedules.nextRuns(user_id, { limit: limit + 1, after });
+      const page = due.slice(0, limit);
+      const ids = page.map(({ agent_id }) => agent_id);
+      const bytes_of = new Map((await store.sizesOf(user_id, ids)).map(({ id, bytes }) => [id, bytes]));
+      const fit = thatFit(page, ({ agent_id }) => bytes_of.get(agent_id) ?? 0);
+      const rows = await store.agents(user_id, ids.slice(0, fit.length));
+      return { agents: await records(user_id, rows), next: fit.length < due.length ? (fit.at(-1) ?? null) : null };
+    },
+  };
+}
+
+/** Whether a write has no other purpose: it says that the schedule is enabled, and nothing else. */
+function isResume(changes: AgentChanges): boolean {
+  return changes.schedule_enabled === true && Object.keys(changes).length === 1;
+}
+
+function isEnabled(before: AgentConfig, after: AgentConfig, name: "schedule_enabled" | "is_active"): boolean {
+  return after[name] && !before[name];
+}
+
+/** `changes` with the names that nulls in its tools keep. Throws 403 and 400 as `permittedTools` does. */
+function withNamedTools(caller: Caller, { tools_config, ...changes }: AgentChanges, before: AgentRow): NamedChanges {
+  if (tools_config === undefined) return changes;
+  return { ...changes, tools_config: permittedTools(caller, tools_config, before.tools_config) };
+}
+
+function refuseUnknownModel(models: Models, model_id: string | null): void {
+  if (model_id === null || model_id === AUTO_MODEL || models.find(model_id) !== null) return;
+  if (models.findEmbedding(model_id) !== null) {
+    throw errors.invalidValue("model_id", `${model_id} only creates embeddings. Name a model of kind chat.`);
+  }
+  // The model is a field of the agent here, not the resource of the request.
+  const unknown = errors.modelNotFound(model_id, models.nearest(model_id));
+  throw unknown.with({ status: 400, type: "invalid_request_error", param: "model_id" });
+}
+
+function configFields(row: AgentRow): AgentConfig {
+  const {
+    user_id: _u,
+    id: _i,
+    version: _v,
+    consecutive_failures: _f,
+    schedule_api_key_id: _k,
+    created_at: _c,
+    updated_at: _m,
+    deleted_at: _d,
+    ...config
+  } = row;
+  return config;
+}
+
+/** contract 6: the number of entries in `upcoming_runs`. */
+const UPCOMING = 5;
+
+/** The agent as callers see it: its configuration, its schedule's state and its last run. */
+export function agentRecord(
+  row: AgentRow,
+  { schedule, last_run, now }: { schedule: ScheduleState | undefined; last_run: RunRecord | undefined; now: Instant },
+): AgentRecord {
+  const { user_id: _user, deleted_at: _deleted, ...shown } = row;
+  const spec = scheduleOf(row);
+  const next_run_at = schedule?.next_run_at ?? null;
+  const upcoming_runs = spec === null || next_run_at === null ? [] : upcomingRuns({ spec, next_run_at }, now, UPCOMING);
+  const paused_reason = schedule?.paused_reason ?? null;
+  return {
+    ...shown,
+    next_run_at: upcoming_runs[0]?.at ?? null,
+    upcoming_runs,
+    schedule_status: spec === null ? "off" : paused_reason === null ? "active" : "paused",
+    schedule_paused_reason: spec === null ? null : paused_reason,
+    last_run: last_run === undefined ? null : lastRun(last_run),
+    secrets_used: [...new Set(secretsReferred(row.tools_config).map(({ name }) => name))],
+    warnings: toolProblems(row.tools_config).map(({ code, path, message }) => ({
+      code,
+      param: paramOf(["tools_config", ...path]),
+      message,
+    })),
+  };
+}
+
+function lastRun({ id, status, finished_at, has_errors }: RunRecord): AgentRecord["last_run"] {
+  return { id, status, finished_at, has_errors };
+}

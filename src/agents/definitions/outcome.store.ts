@@ -1,0 +1,81 @@
+import type { AgentKey } from "../../api/contract/agents.ts";
+import type { Sql, Tx } from "../../platform/db/db.ts";
+
+/** Reads the agents of runs, and writes the effects of a run's outcome on its agent. */
+
+/** The agent's fields that a due run needs. */
+export interface DueAgent extends AgentKey {
+  version: number;
+  model_id: string | null;
+  auto_route: boolean;
+  /** The API key that the run counts against; null: none. */
+  schedule_api_key_id: string | null;
+}
+
+/** The existing agents among these, of any user. */
+export async function selectDueAgents(tx: Tx, keys: readonly AgentKey[]): Promise<DueAgent[]> {
+  return tx.query<DueAgent>({
+    name: "agent_due",
+    text: `select agent.user_id, agent.id as agent_id, version, model_id, auto_route, schedule_api_key_id
+      from jsonb_to_recordset($1::jsonb) as due(user_id uuid, agent_id uuid)
+      join agent on agent.user_id = due.user_id and agent.id = due.agent_id
+      where deleted_at is null`,
+    values: [JSON.stringify(keys)],
+  });
+}
+
+/**
+ * Locks the agents whose count of failures will change: the run fails, or the agent has failures counted. Returns their
+ * ids. A transaction that changes an agent and its runs locks the agent first.
+ */
+export async function lockCounted(tx: Tx, runs: readonly (AgentKey & { fails: boolean })[]): Promise<Set<string>> {
+  const rows = await tx.query<{ id: string }>({
+    name: "agent_lock_counted",
+    text: `select agent.id from jsonb_to_recordset($1::jsonb) as run(user_id uuid, agent_id uuid, fails boolean)
+      join agent on agent.user_id = run.user_id and agent.id = run.agent_id
+      where fails or consecutive_failures > 0
+      order by agent.user_id, agent.id for no key update of agent`,
+    values: [JSON.stringify(runs)],
+  });
+  return new Set(rows.map(({ id }) => id));
+}
+
+/** The ids of the enabled agents among these. They stay enabled until the transaction ends. */
+export async function keepActive(tx: Tx, keys: readonly AgentKey[]): Promise<Set<string>> {
+  const rows = await tx.query<{ id: string }>({
+    name: "agent_keep_active",
+    text: `select agent.id from jsonb_to_recordset($1::jsonb) as key(user_id uuid, agent_id uuid)
+      join agent on agent.user_id = key.user_id and agent.id = key.agent_id
+      where is_active and deleted_at is null
+      order by agent.user_id, agent.id for key share of agent`,
+    values: [JSON.stringify(keys)],
+  });
+  return new Set(rows.map(({ id }) => id));
+}
+
+/** Sets the count of the agent's failures in a row to 0. */
+export async function forgetFailures(sql: Sql, { user_id, agent_id }: AgentKey): Promise<void> {
+  await sql.query({
+    text: "update agent set consecutive_failures = 0 where user_id = $1 and id = $2 and consecutive_failures > 0",
+    values: [user_id, agent_id],
+  });
+}
+
+/**
+ * Counts a failed run, or resets the count to 0. Returns the failures in a row and their limit; absent when the agent
+ * does not exist.
+ */
+export async function countOutcome(
+  sql: Sql,
+  { user_id, agent_id }: AgentKey,
+  failed: boolean,
+): Promise<{ failures: number; allowed: number } | undefined> {
+  const [row] = await sql.query<{ failures: number; allowed: number }>({
+    name: "agent_outcome",
+    text: `update agent set consecutive_failures = case when $3 then consecutive_failures + 1 else 0 end
+      where user_id = $1 and id = $2 and deleted_at is null and ($3 or consecutive_failures > 0)
+      returning consecutive_failures as failures, (limits->>'max_consecutive_failures')::integer as allowed`,
+    values: [user_id, agent_id, failed],
+  });
+  return row;
+}

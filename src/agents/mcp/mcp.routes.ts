@@ -1,0 +1,103 @@
+import type { McpHttpHandler, McpRequestContext } from "@modelcontextprotocol/server";
+import type { Context } from "hono";
+import type { HttpEnv } from "../../api/contract/caller.ts";
+import { mcpEndpoint } from "../../api/contract/mcp.ts";
+import { createRouter, type HttpRouter } from "../../api/contract/router.ts";
+import { errors } from "../../kernel/errors.ts";
+import { newId } from "../../platform/lib/ids.ts";
+import { withoutNulls } from "../../platform/lib/null-fields.ts";
+import { isEventStream } from "../../platform/net/event-stream.ts";
+import type { PublicAddress } from "../../platform/net/public-address.ts";
+import { type Asker, createMcpTools, type McpServerDeps, serverFactory } from "./mcp-server.ts";
+
+const SESSION = "mcp-session-id";
+const SESSION_ID = /^[0-9a-f-]{36}$/;
+
+/** POST /api/v1/mcp: the account's agents as MCP tools. No node keeps a session: contract 6.13. */
+export function mcpRoutes(
+  deps: McpServerDeps & { address: Pick<PublicAddress, "isOurs">; cors_origins: readonly string[] },
+): HttpRouter {
+  const tools = createMcpTools(deps);
+  let handler: Promise<McpHttpHandler> | undefined;
+  const router = createRouter();
+  router.openapi(mcpEndpoint, async (c) => {
+    const origin = c.req.header("Origin");
+    // The protocol demands it: a page must not reach the endpoint by a name that points to this machine.
+    if (origin !== undefined && !deps.address.isOurs(origin) && !deps.cors_origins.includes(origin)) {
+      throw errors.originRefused();
+    }
+    const message = withoutNulls(await c.req.json()) as Message;
+    const session = c.req.header(SESSION);
+    c.set("only_reads", !startsRun(message));
+    const asker = askerOf(c, message, session);
+    if (message.method === "notifications/cancelled" && session !== undefined) {
+      await tools.cancel(asker, callId(session, message.params?.requestId));
+    }
+    if (message.method === "tools/list") tools.precheckList(asker);
+    if (message.method === "tools/call") await tools.precheck(asker, toolOf(message), message.params?.arguments);
+    // Loaded on first use: few nodes are MCP servers.
+    handler ??= import("@modelcontextprotocol/server").then((library) =>
+      library.createMcpHandler(serverFactory(tools, askerIn, library), {
+        // The library's messages repeat what the caller sent.
+        onerror: ({ name }) => deps.log.warn({ cause: name }, "an MCP message was not answered"),
+      }),
+    );
+    const { caller, request_id } = asker;
+    const { scopes } = caller;
+    const authInfo = { token: "", clientId: caller.user_id, scopes: [...scopes], extra: { asker, request_id } };
+    const answer = await (await handler).fetch(c.req.raw, { parsedBody: message, authInfo });
+    if (message.method === "initialize" && answer.ok) answer.headers.set(SESSION, newId());
+    return loggedAtEnd(c, answer) as never;
+  });
+  return router;
+}
+
+/** The request's log line is written at the end of a stream. */
+function loggedAtEnd(c: Context<HttpEnv>, answer: Response): Response {
+  if (answer.body === null || !isEventStream(answer)) return answer;
+  const ended = Promise.withResolvers<void>();
+  c.get("facts").ended = ended.promise;
+  const { readable, writable } = new TransformStream<Uint8Array, Uint8Array>();
+  answer.body.pipeTo(writable).then(ended.resolve, () => ended.resolve());
+  return new Response(readable, answer);
+}
+
+/** The part of a message that the route reads. The protocol's library checks the rest. */
+interface Message {
+  id?: unknown;
+  method?: unknown;
+  params?: { name?: unknown; arguments?: unknown; requestId?: unknown; _meta?: Record<string, unknown> };
+}
+
+/** The name of the tool that a message calls; empty if it is no text. */
+function toolOf({ params }: Message): string {
+  return typeof params?.name === "string" ? params.name : "";
+}
+
+/** Whether the message calls an agent. The other tools read runs. */
+function startsRun(message: Message): boolean {
+  return message.method === "tools/call" && toolOf(message).startsWith("run_");
+}
+
+function askerOf(c: Context<HttpEnv>, { id, params }: Message, session: string | undefined): Asker {
+  const is_modern = params?._meta?.["io.modelcontextprotocol/protocolVersion"] !== undefined;
+  return {
+    caller: c.get("caller"),
+    live: c.get("live_caller"),
+    // In older versions a client that disconnects may come back for the result; it cancels by a message.
+    request_id: session === undefined || is_modern ? c.get("request_id") : callId(session, id),
+    hung_up: is_modern ? c.req.raw.signal : null,
+  };
+}
+
+/** The id under which a session's call is found when it is cancelled, on whichever node. */
+function callId(session: string, id: unknown): string {
+  if (!SESSION_ID.test(session) || (typeof id !== "number" && typeof id !== "string")) return newId();
+  return `mcp-${session}-${String(id)
+    .slice(0, 64)
+    .replaceAll(/[^A-Za-z0-9._-]/g, "_")}`;
+}
+
+function askerIn({ authInfo }: McpRequestContext): Asker {
+  return authInfo?.extra?.asker as Asker;
+}

@@ -1,0 +1,322 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { HoldSupersededError, type TransactionHook } from "../../account/ledger/ledger.types.ts";
+import type { ChatMessage, ChatRequest, FunctionTool, Usage } from "../../api/contract/completions.ts";
+import { payerOf } from "../../api/contract/key-terms.ts";
+import type { CompletionCall } from "../../gateway/completions/completions.types.ts";
+import { errors, PurserError } from "../../kernel/errors.ts";
+import { monotonicMs, startOfMonth } from "../../platform/lib/clock.ts";
+import { newId } from "../../platform/lib/ids.ts";
+import type { Instant } from "../../platform/lib/instant.ts";
+import { callModel, type ModelAnswer, type ModelCall, type ModelOutcome } from "./model-call.ts";
+import { nextAction } from "./next-action.ts";
+import { agentModelError, brokenAnswer, modelCallError, modelGone, retryDelay } from "./run-error.ts";
+import { type EngineDeps, modelCallStart, nextIndex, type StopReason, stopReason, type Work } from "./run-work.ts";
+import type { LeaseState } from "./runs.types.ts";
+import {
+  clientToolsOf,
+  isInThread,
+  type ModelResult,
+  type PastStep,
+  type RunConfig,
+  type RunStep,
+  toolNames,
+  transcript,
+} from "./transcript.ts";
+
+/**
+ * Pause before a run retries a model call because its tokens are held by calls in flight or the database is
+ * unavailable.
+ */
+const HELD_RETRY_MS = 1_000;
+/** During the pause the run checks this often whether the process is shutting down. */
+const LOOK_MS = 1_000;
+
+/** A model step without its outcome. */
+type PastCall = Omit<RunStep, "status"> & { index: number };
+
+/**
+ * One try of a model call. The answer, complete or partial, is recorded in the transaction of its charge. Resolves to
+ * the reason why the worker must leave the run, or to null: the run continues.
+ */
+export function createModelStep(deps: EngineDeps) {
+  const { runs, completions, tools, ledger, models, clock } = deps;
+
+  return async function modelStep(work: Work, after_ms: number): Promise<StopReason | null> {
+    if (after_ms > 0) {
+      const stop = await pause(work, after_ms);
+      if (stop !== null) return stop;
+    }
+    const index = nextIndex(work.steps);
+    await releaseInterrupted(work, index);
+    const written = takeBegun(work);
+    const begun = written ?? modelCallStart({ index, name: modelName(work), hold_id: newId() });
+    const past = { ...begun, result: null, error: null, safety: null, internal: null };
+    let is_written = written !== null;
+    const onWritten = () => {
+      is_written = true;
+      deps.onStepStarted(work.run.lease.run_id);
+    };
+    try {
+      const hookOf = (name: string) => runs.startStepHook(work.run.lease, { ...begun, name });
+      const intent = is_written ? null : { hookOf, onWritten };
+      const call = await callOf(work, past, { hold_id: begun.internal.hold_id, intent });
+      const outcome = await callModel(completions, call, {
+        in_one_piece: isWithoutStream(work),
+        onText: work.control.onText,
+      });
+      if (outcome === null) return stopReason(work) ?? "lost";
+      if (outcome.settlement === "superseded") return "lost";
+      noteAnswer(work, outcome);
+      work.result.thrown = outcome.thrown;
+      work.steps[index] = { ...past, ...outcomeOf(work, outcome), result: resultOf(outcome) };
+      return outcome.complete ? null : stopReason(work);
+    } catch (error) {
+      if (error instanceof HoldSupersededError) return error.answer.state as LeaseState & StopReason;
+      const thrown = agentModelError(error, work.config);
+      const stop = stopReason(work);
+      if (stop !== null) return stop;
+      // A call that fails before its hold is also a step.
+      const state = is_written ? "running" : await runs.startStep(work.run.lease, begun);
+      if (state !== "running") return state;
+      if (mayWait(work, thrown)) return pause(work, HELD_RETRY_MS);
+      const failed = {
+        status: "failed" as const,
+        error: modelCallError(thrown),
+        internal: { retry_in_ms: retryDelay(thrown) },
+      };
+      work.result.thrown = thrown;
+      if (!(await runs.finishStep(work.run.lease, { index, ...failed }))) return "lost";
+      work.steps[index] = { ...past, ...failed };
+      return null;
+    }
+  };
+
+  /** Releases the hold that a lost worker made for the step. Otherwise its tokens stay unavailable until it expires. */
+  async function releaseInterrupted({ run, steps }: Work, index: number): Promise<void> {
+    const { hold_id } = (steps[index]?.internal ?? {}) as { hold_id?: string };
+    if (hold_id !== undefined) await ledger.release({ user_id: run.lease.user_id, hold_id });
+  }
+
+  /** The step's name before the model has answered. */
+  function modelName({ config, model_id }: Work): string {
+    if (config.auto_route) return model_id ?? "auto";
+    return models.find(config.model_id ?? "")?.id ?? config.model_id ?? "";
+  }
+
+  /** True when the model cannot stream. Other calls are streamed, because only a stopped stream has a known cost. */
+  function isWithoutStream({ config }: Work): boolean {
+    return !config.auto_route && models.find(config.model_id ?? "")?.supports.streaming === false;
+  }
+
+  async function callOf(work: Work, past: PastCall, hold: { hold_id: string; intent: ModelCall["intent"] | null }) {
+    const { hold_id, intent } = hold;
+    const { run, config, input, steps, signal, model_id, spent_tokens } = work;
+    const { user_id, run_id } = run.lease;
+    const run_ref = { user_id, agent_id: run.agent_id, run_id };
+    const definitions = await tools.definitions(config.tools_config, run_ref, signal);
+    work.offered = toolNames(definitions);
+    const model = config.auto_route ? "auto" : (config.model_id ?? "");
+    const known = models.find((config.auto_route ? model_id : config.model_id) ?? "");
+    if (!config.auto_route && known === null) throw modelGone(model);
+    const messages = transcript(config, input, steps, { vision: known?.supports.vision === true });
+    const request: ChatRequest = { model, messages, ...settingsOf(config.model_settings) };
+    const with_tools = { ...request, ...offeredTools(work, definitions) };
+    return {
+      request: cacheable(with_tools, { agent_id: run.agent_id, is_in_thread: isInThread(input) }),
+      caller: payerOf({ ...input, user_id }),
+      agent_id: run.agent_id,
+      run_id,
+      hold_id,
+      ...(intent == null ? {} : { intent }),
+      request_id: input.request_id ?? run_id,
+      signal,
+      // Another worker repeats the call and pays for it then.
+      isHandedBack: () => signal.aborted && ["stopping", "lost"].includes(signal.reason as string),
+      sticky_model_id: model_id,
+      ...budgetOf(config.limits, { spent_tokens, now: clock.now() }),
+      record: (answer: ModelAnswer): TransactionHook => {
+        const { usage } = answer;
+        const outcome = { ...outcomeOf(work, answer), result: resultOf(answer) };
+        const chosen = chosenBy(work, answer);
+        return runs.finishStepHook(run.lease, {
+          index: past.index,
+          ...outcome,
+          usage: stepUsage(usage),
+          ...(chosen === null ? {} : { chosen }),
+          output: lastOutput(work, [...steps.slice(0, past.index), { ...past, ...outcome }]),
+        });
+      },
+    };
+  }
+}
+
+/** The agent's settings as fields of a request. */
+function settingsOf({ max_output_tokens, ...settings }: RunConfig["model_settings"]): Partial<ChatRequest> {
+  const given = { ...settings, max_tokens: max_output_tokens };
+  return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== null));
+}
+
+/** The agent's tools and the caller's. Throws 400 for a tool of the caller that has the name of the agent's own. */
+function offeredTools({ config, input, steps }: Work, own: readonly FunctionTool[]): Partial<ChatRequest> {
+  const given = clientToolsOf(config, input);
+  const names = toolNames(own);
+  for (const [index, tool] of given.entries()) {
+    const { name } = tool.function;
+    if (!names.has(name)) continue;
+    throw errors.invalidValue(
+      `tools[${index}].function.name`,
+      `The agent has its own tool ${name}, which goes before yours. Rename your tool, or leave it out.`,
+    );
+  }
+  if (own.length + given.length === 0) return {};
+  const is_first = steps.every(({ type, status }) => type !== "model" || status !== "succeeded");
+  const choice = is_first && given.length > 0 ? input.tool_choice : undefined;
+  return { tools: [...own, ...given], ...(choice === undefined ? {} : { tool_choice: choice }) };
+}
+
+/** Takes the intent that was written with the run. A second call returns null. */
+function takeBegun({ run }: Work): ReturnType<typeof modelCallStart> | null {
+  const begun = run.begun_step as ReturnType<typeof modelCallStart> | null;
+  run.begun_step = null;
+  return begun;
+}
+
+/** Adds the cost of an answer to the run, and notes the model once it is known. */
+function noteAnswer(work: Work, outcome: ModelOutcome): void {
+  const { usage, finish_reason, hook } = outcome;
+  work.spent_tokens += usage.cost_tokens;
+  work.result.usages.push(usage);
+  work.result.finish_reason = finish_reason;
+  work.result.end = hook?.ended === true ? hook : null;
+  const chosen = chosenBy(work, outcome);
+  if (chosen !== null) {
+    work.model_id = chosen.model_id;
+    work.run.routing = chosen.routing;
+  }
+}
+
+/**
+ * The model to record on the run; null: it is already recorded. The routing decision is recorded even if the model was
+ * known before.
+ */
+function chosenBy({ model_id: known, run }: Work, { model_id, routing }: Pick<ModelAnswer, "model_id" | "routing">) {
+  if (known === model_id && (routing === undefined || run.routing !== null)) return null;
+  return { model_id, routing: routing === undefined ? null : { ...routing } };
+}
+
+/** The run's output if the last of `steps` ends the run successfully. Null: the run continues or fails. */
+function lastOutput({ config, input }: Work, steps: PastStep[]): string | null {
+  const client_tools = toolNames(clientToolsOf(config, input));
+  const next = nextAction({ limits: config.limits, steps, elapsed_ms: 0, client_tools });
+  // The end of a run with errors is told to its owner, so it is no part of the charge.
+  if (steps.some(({ type, status }) => type === "tool" && status === "failed")) return null;
+  return next.do === "succeed" ? next.output : null;
+}
+
+/**
+ * The outcome of a step. A cancelled or broken-off answer is charged for the text received. A broken-off answer is
+ * retried, unless a chat's caller has received its beginning.
+ */
+function outcomeOf(
+  { run, signal }: Work,
+  { complete, message, thrown }: Pick<ModelAnswer, "complete" | "message" | "thrown">,
+) {
+  if (complete) return { status: "succeeded" as const, error: null };
+  if (signal.aborted) return { status: "cancelled" as const, error: null };
+  const was_heard = run.trigger === "chat" && typeof message.content === "string";
+  return { status: "failed" as const, ...brokenAnswer(thrown, { was_heard }) };
+}
+
+const DROPPED_REASONING =
+  "Reasoning of earlier steps was not sent: another model made it, or this model by another route, and only that one can read it.";
+
+/** The part of an answer that the step stores: the message and its model, and the finish reason of a complete answer. */
+function resultOf({
+  complete,
+  message,
+  finish_reason,
+  model_id,
+  route,
+  reasoning_dropped,
+}: Pick<
+  ModelAnswer,
+  "complete" | "message" | "finish_reason" | "model_id" | "route" | "reasoning_dropped"
+>): ModelResult {
+  const result = {
+    ...message,
+    model: model_id,
+    ...(route === undefined ? {} : { route }),
+    ...(reasoning_dropped === true ? { note: DROPPED_REASONING } : {}),
+  };
+  return complete ? { ...result, finish_reason } : result;
+}
+
+/**
+ * Whether the step is retried later: calls in flight hold the remaining tokens, the minute's tokens are used up, or the
+ * database is unavailable and nothing can be held. The caller of a chat decides on retries.
+ */
+function mayWait({ run }: Work, thrown: unknown): boolean {
+  if (run.trigger === "chat" || !(thrown instanceof PurserError)) return false;
+  return ["in_flight_exhausted", "overloaded", "rate_limited"].includes(thrown.code);
+}
+
+/** Waits before a retry. Returns early when the worker must leave the run or the process is shutting down. */
+async function pause(work: Work, ms: number): Promise<StopReason | null> {
+  const until_ms = monotonicMs() + ms;
+  for (let left_ms = ms; left_ms > 0; left_ms = until_ms - monotonicMs()) {
+    await delay(Math.min(left_ms, LOOK_MS), undefined, { signal: work.signal }).catch(() => {});
+    const stop = stopReason(work) ?? (work.control.isDraining() ? "stopping" : null);
+    if (stop !== null) return stop;
+  }
+  return null;
+}
+
+function stepUsage({ input_tokens, output_tokens, cost_tokens }: Usage) {
+  return { input_tokens, output_tokens, total_tokens: input_tokens + output_tokens, cost_tokens };
+}
+
+/**
+ * The caps of the next model call, in billed tokens. The remainder of the run is known here, because its calls are
+ * sequential. The ledger computes the remainder of the calendar month (UTC) at the hold, because other runs of the
+ * agent spend from it at the same time.
+ */
+function budgetOf(
+  { max_cost_tokens_per_run: per_run, max_cost_tokens_per_month: per_month }: RunConfig["limits"],
+  { spent_tokens, now }: { spent_tokens: number; now: Instant },
+): Pick<CompletionCall, "max_cost_tokens" | "agent_budget"> {
+  return {
+    max_cost_tokens: per_run === null ? null : Math.max(0, per_run - spent_tokens),
+    agent_budget: per_month === null ? null : { from_day: startOfMonth(now).slice(0, 10), cap_tokens: per_month },
+  };
+}
+
+const EPHEMERAL = { type: "ephemeral" as const };
+
+/**
+ * A run's request with hints for the provider's prompt cache, where another call with the same beginning is likely: the
+ * model may call tools, or the thread has a next turn. Without one, writing the cache would only cost more. Pure.
+ *
+ * Claude reads its cache at the marks: the tools, the system prompt, the end of the call before and the end of this
+ * call. OpenAI finds a prefix by itself; the key sends the calls of an agent to the same cache. Others ignore the hints.
+ */
+export function cacheable(
+  request: ChatRequest,
+  { agent_id, is_in_thread }: { agent_id: string; is_in_thread: boolean },
+): ChatRequest {
+  const { tools = [], messages } = request;
+  if (tools.length === 0 && !is_in_thread) return request;
+  const last_answer = messages.findLastIndex(({ role }) => role === "assistant");
+  const marked = new Set([messages.findLastIndex(isSystem), last_answer - 1, messages.length - 1]);
+  return {
+    ...request,
+    prompt_cache_key: agent_id,
+    messages: messages.map((message, at) => (marked.has(at) ? { ...message, cache_control: EPHEMERAL } : message)),
+    ...(tools.length === 0
+      ? {}
+      : { tools: tools.map((tool, at) => (at === tools.length - 1 ? { ...tool, cache_control: EPHEMERAL } : tool)) }),
+  };
+}
+
+function isSystem({ role }: ChatMessage): boolean {
+  return role === "system";
+}

@@ -1,0 +1,167 @@
+import type { ToolCall } from "../../api/contract/completions.ts";
+import type { RunError } from "../../api/contract/runs.ts";
+import { stableJson } from "../../platform/lib/json.ts";
+import { backoff } from "../../platform/lib/retry.ts";
+import { effectOf } from "../tools/registry.ts";
+import { argumentsValue } from "../tools/tool-arguments.ts";
+import { answerText, callsOf, type PastStep, type RunConfig, setUpOf } from "./transcript.ts";
+
+/**
+ * A run executes the same tool with the same arguments this often. The next such call is rejected with a message to the
+ * model.
+ */
+const SAME_CALL_MAX = 5;
+/** Error code of a tool call that was rejected as a repetition. */
+export const REPEATED_CALL = "repeated_call";
+
+/**
+ * Backoff of a failed model call, or the provider's Retry-After if that is longer. After the last retry the run fails.
+ */
+const RETRY_AFTER_MS = backoff({ first: 500, max: 2_000, retries: 2 });
+/** Retries of one call whose answer the provider broke off. */
+const BROKEN_MAX = 1;
+
+/** contract 6: error codes of steps that end the run. */
+const ENDS_THE_RUN: ReadonlySet<string> = new Set(["secret_reflected", "unsafe_content"]);
+
+/** Characters of a server's words in the message of a run that failed with a call. */
+const MAX_SAID_CHARS = 200;
+
+/** The progress of a run. */
+export interface Progress {
+  limits: RunConfig["limits"];
+  /**
+   * `retry_in_ms` in a failed model step's `internal`: the earliest time of a retry; null: no retry. `fails_run` in a
+   * failed tool step's: the run fails with it.
+   */
+  steps: readonly (PastStep & { internal?: unknown })[];
+  elapsed_ms: number;
+  /** The names of tools that the caller executes. A call to one ends the run. */
+  client_tools?: ReadonlySet<string>;
+}
+
+export type NextAction =
+  | { do: "call_model"; after_ms: number }
+  | { do: "call_tool"; call: ToolCall }
+  /** Recorded in the journal as a failed step, which the model reads. */
+  | { do: "reject_tool"; call: ToolCall; error: RunError }
+  | { do: "succeed"; output: string }
+  | { do: "fail"; error: RunError };
+
+/** What a run does next. A cap never discards an answer that exists: it only stops the next call. */
+export function nextAction(progress: Progress): NextAction {
+  const steps = progress.steps.filter((step) => step.status !== "running");
+  const interrupted = progress.steps.find((step) => step.status === "running" && step.type === "tool");
+  if (interrupted !== undefined && !isRepeatable(interrupted)) {
+    return fail(
+      "effect_unknown",
+      `The worker was lost during ${interrupted.name}, whose effect may have happened: it is not repeated. See at its destination whether it did, then run the agent again.`,
+    );
+  }
+  const last = steps.at(-1);
+  if (last?.error != null && ENDS_THE_RUN.has(last.error.code)) return { do: "fail", error: last.error };
+  const fatal = steps.find(({ internal }) => (internal as { fails_run?: true } | null | undefined)?.fails_run);
+  if (fatal !== undefined) return { do: "fail", error: fatalCall(fatal) };
+  const over = overCap(progress, steps);
+  if (last?.type === "model" && last.status === "failed") return afterFailure(progress, steps, over);
+  const answer_at = steps.findLastIndex(isAnswer);
+  const answer = steps[answer_at];
+  const calls = answer === undefined ? [] : callsOf(answer);
+  // With a call to the caller's tool, the model's other calls are not made: the model can repeat them.
+  const is_over = calls.length === 0 || calls.some((call) => progress.client_tools?.has(call.function.name));
+  if (answer !== undefined && is_over) return { do: "succeed", output: answerText(answer) };
+  if (over !== null) return { do: "fail", error: over };
+  const call = calls[steps.length - answer_at - 1];
+  return call === undefined ? { do: "call_model", after_ms: 0 } : toolCall(call, steps);
+}
+
+/** The error of a run whose agent says that a failed call of this tool fails it. */
+function fatalCall({ name, error }: PastStep): RunError {
+  const { message = "it failed", outside } = error ?? {};
+  const said = outside?.text == null ? "" : ` It said: "${outside.text.slice(0, MAX_SAID_CHARS).toWellFormed()}"`;
+  const why = `${name} failed, and on_tool_failure of this tool is "fail": ${message}.${said}`;
+  return { code: "tool_failed", message: why, ...(outside === undefined ? {} : { outside }) };
+}
+
+/** Retries a failed model call while retries and time remain. */
+function afterFailure({ limits, elapsed_ms }: Progress, steps: Progress["steps"], over: RunError | null): NextAction {
+  const last = steps.at(-1);
+  const tries = steps.length - 1 - steps.findLastIndex((step) => step.type !== "model" || step.status !== "failed");
+  const wanted_ms = (last?.internal as { retry_in_ms?: number | null } | null | undefined)?.retry_in_ms ?? null;
+  const backoff_ms = RETRY_AFTER_MS[tries - 1];
+  // The text of a broken-off answer is paid for, so such a call is not made a third time.
+  const broken = steps.slice(steps.length - tries).filter(({ result }) => result !== null).length;
+  if (over === null && wanted_ms !== null && backoff_ms !== undefined && broken <= BROKEN_MAX) {
+    const after_ms = Math.max(wanted_ms, backoff_ms);
+    if (elapsed_ms + after_ms < limits.max_run_seconds * 1000) return { do: "call_model", after_ms };
+  }
+  return { do: "fail", error: last?.error ?? { code: "model_unavailable", message: "The model failed." } };
+}
+
+function toolCall(call: ToolCall, steps: readonly PastStep[]): NextAction {
+  const { name } = call.function;
+  const wanted = argumentsKey(argumentsOf(call));
+  const same = steps.filter(
+    (step) => step.type === "tool" && step.name === name && argumentsKey(step.arguments) === wanted,
+  );
+  if (same.length < SAME_CALL_MAX) return { do: "call_tool", call };
+  if (same.at(-1)?.error?.code === REPEATED_CALL) {
+    return fail("tool_failed", `The model called ${name} with the same arguments over and over.`);
+  }
+  const message = `${name} was called with these arguments ${SAME_CALL_MAX} times already. Use what it answered, or do something else.`;
+  return { do: "reject_tool", call, error: { code: REPEATED_CALL, message } };
+}
+
+/** A call's arguments as an object, or the model's own text when that is not JSON. */
+export function argumentsOf(call: ToolCall): unknown {
+  const value = argumentsValue(call.function.arguments);
+  return value === undefined ? call.function.arguments : value;
+}
+
+/**
+ * Whether a call with an unknown outcome may be repeated after a crash. If settings decide this, the step's intent has
+ * the answer.
+ */
+function isRepeatable(step: Pick<PastStep, "name" | "arguments"> & { internal?: unknown }): boolean {
+  const intent = step.internal as { repeatable?: boolean } | null | undefined;
+  return intent?.repeatable === true || effectOf(step, {}) !== "unknown";
+}
+
+/** Keys by the arguments of a step, because each call of a run is compared with all calls before it. */
+const keys = new WeakMap<object, string>();
+
+function argumentsKey(call_arguments: unknown): string {
+  if (call_arguments === null || typeof call_arguments !== "object") return stableJson(call_arguments);
+  const known = keys.get(call_arguments) ?? stableJson(call_arguments);
+  keys.set(call_arguments, known);
+  return known;
+}
+
+/** A complete model answer, not a try that failed or was stopped. */
+function isAnswer(step: PastStep): boolean {
+  return step.type === "model" && step.status === "succeeded";
+}
+
+function overCap({ limits, elapsed_ms }: Progress, steps: readonly PastStep[]): RunError | null {
+  if (elapsed_ms >= limits.max_run_seconds * 1000) {
+    return timeoutError(limits);
+  }
+  const taken = steps.slice(setUpOf(steps).length);
+  if (taken.filter((step) => step.type === "tool" || isAnswer(step)).length >= limits.max_steps) {
+    return {
+      code: "max_steps",
+      message: `The run used all of max_steps (${limits.max_steps}) without an answer. Raise it, or narrow the task.`,
+    };
+  }
+  return null;
+}
+
+/** contract 6: the run exceeded `max_run_seconds`. */
+export function timeoutError({ max_run_seconds }: RunConfig["limits"]): RunError {
+  const message = `The run took longer than max_run_seconds (${max_run_seconds}). Raise it, or give the agent less to do.`;
+  return { code: "timeout", message };
+}
+
+function fail(code: string, message: string): NextAction {
+  return { do: "fail", error: { code, message } };
+}

@@ -1,0 +1,98 @@
+import type { AgentKey } from "../../api/contract/agents.ts";
+import type { Sql, Tx } from "../../platform/db/db.ts";
+import { NIL_ID } from "../../platform/lib/ids.ts";
+import type { Instant } from "../../platform/lib/instant.ts";
+import type { RunKey } from "./run-history.store.ts";
+
+/** Deletes finished runs, a batch at a time. */
+
+/** Cursor of the search for old runs. */
+export interface OldRun extends RunKey {
+  finished_at: Instant;
+}
+
+/** The cursor before all runs. */
+export const NO_RUN: OldRun = { finished_at: "1970-01-01T00:00:00.000Z", user_id: NIL_ID, run_id: NIL_ID };
+
+/**
+ * Takes the lock under which only one node prunes, until the transaction ends. False: another node has it. The number is
+ * its own: the ledger shares 7470627.
+ */
+export async function takePruningLock(tx: Tx): Promise<boolean> {
+  const [row] = await tx.query<{ mine: boolean }>({ text: "select pg_try_advisory_xact_lock(7470629) as mine" });
+  return row?.mine === true;
+}
+
+/**
+ * Runs that finished before an instant, oldest first, after the cursor `after`. `is_last`: the newest run of its agent.
+ */
+export async function selectOldRuns(
+  tx: Tx,
+  { before, after, limit }: { before: Instant; after: OldRun; limit: number },
+): Promise<(OldRun & { is_last: boolean })[]> {
+  return tx.query({
+    name: "run_old",
+    text: `select user_id, id as run_id, finished_at, not exists (
+          select from run newer where newer.user_id = run.user_id and newer.agent_id = run.agent_id and newer.id > run.id
+        ) as is_last
+      from run where finished_at < $1 and (finished_at, user_id, id) > ($2, $3, $4)
+      order by finished_at, user_id, id limit $5`,
+    values: [before, after.finished_at, after.user_id, after.run_id, limit],
+  });
+}
+
+/** Failed and cancelled runs, as the index run_unsuccessful has them. Runs of a schedule do not count: their user did not start them. */
+const UNSUCCESSFUL = "finished_at is not null and status <> 'succeeded' and trigger <> 'schedule'";
+
+/** Runs that cost nothing, older than the newest `kept` failed and cancelled ones of their user; no agent's newest run. */
+export async function selectUnpaidRuns(tx: Tx, { kept, limit }: { kept: number; limit: number }): Promise<RunKey[]> {
+  return tx.query({
+    name: "run_unpaid",
+    text: `select old.user_id, old.id as run_id
+      from (select user_id, count(*) as runs from run where ${UNSUCCESSFUL} group by user_id having count(*) > $1) as crowded
+      cross join lateral (
+        select user_id, id, agent_id, cost_tokens from run where user_id = crowded.user_id and ${UNSUCCESSFUL}
+        order by id limit crowded.runs - $1
+      ) as old
+      where cost_tokens = 0 and exists (
+        select from run newer where newer.user_id = old.user_id and newer.agent_id = old.agent_id and newer.id > old.id
+      )
+      limit $2`,
+    values: [kept, limit],
+  });
+}
+
+/** Finished runs of these agents. */
+export async function selectRunsOf(tx: Tx, agents: readonly AgentKey[], limit: number): Promise<RunKey[]> {
+  return tx.query({
+    name: "run_of_agents",
+    text: `select old.user_id, old.id as run_id
+      from jsonb_to_recordset($1::jsonb) as agent(user_id uuid, agent_id uuid)
+      cross join lateral (
+        select user_id, id from run where user_id = agent.user_id and agent_id = agent.agent_id and finished_at is not null
+        order by id limit $2
+      ) as old
+      limit $2`,
+    values: [JSON.stringify(agents), limit],
+  });
+}
+
+/** The ids of those agents that have runs. */
+export async function selectAgentsWithRuns(sql: Sql, agents: readonly AgentKey[]): Promise<Set<string>> {
+  const rows = await sql.query<{ agent_id: string }>({
+    text: `select agent_id from jsonb_to_recordset($1::jsonb) as given(user_id uuid, agent_id uuid)
+      where exists (select from run where run.user_id = given.user_id and run.agent_id = given.agent_id)`,
+    values: [JSON.stringify(agents)],
+  });
+  return new Set(rows.map(({ agent_id }) => agent_id));
+}
+
+/** Deletes the runs with their steps. */
+export async function deleteRuns(tx: Tx, runs: readonly RunKey[]): Promise<void> {
+  await tx.query({
+    name: "run_delete",
+    text: `delete from run using jsonb_to_recordset($1::jsonb) as old(user_id uuid, run_id uuid)
+      where run.user_id = old.user_id and run.id = old.run_id and finished_at is not null`,
+    values: [JSON.stringify(runs)],
+  });
+}

@@ -1,0 +1,258 @@
+import type { AgentKey } from "../../api/contract/agents.ts";
+import type { StepRecord } from "../../api/contract/runs.ts";
+import type { Sql } from "../../platform/db/db.ts";
+import { createConditions } from "../../platform/db/statements.ts";
+import { type Instant, instantOf } from "../../platform/lib/instant.ts";
+import { RUN_COLUMNS, type RunRow } from "./run.store.ts";
+import { sqlList, UNFINISHED } from "./run-state.ts";
+import type { JournalStep, RunFilter } from "./runs.types.ts";
+
+/** Reads of runs and their steps. */
+
+/** `has_errors` of a run's record, as the index run_with_errors has it. */
+const HAS_ERRORS = "status = 'failed' or failed_calls > 0";
+
+export async function selectRuns(
+  sql: Sql,
+  agent: AgentKey,
+  filter: RunFilter,
+  page: { limit: number; before_id: string | null },
+): Promise<RunRow[]> {
+  return sql.query<RunRow>({
+    name: "run_list",
+    text: `select ${RUN_COLUMNS} from run
+      where user_id = $1 and agent_id = $2 and ($3::uuid is null or id < $3) and ($4::text is null or status = $4)
+        and ($5::text is null or trigger = $5) and ($6::timestamptz is null or queued_at >= $6)
+        and ($7::timestamptz is null or queued_at < $7) and ($8::boolean is null or (${HAS_ERRORS}) = $8)
+      order by id desc limit $9`,
+    values: [
+      agent.user_id,
+      agent.agent_id,
+      page.before_id,
+      filter.status ?? null,
+      filter.trigger ?? null,
+      filter.from ?? null,
+      filter.to ?? null,
+      filter.has_errors ?? null,
+      page.limit,
+    ],
+  });
+}
+
+/** Runs of one user or of all users, newest first; with `agent_ids` of these agents only. */
+export async function selectAllRuns(
+  sql: Sql,
+  filter: RunFilter & { user_id?: string | undefined; agent_id?: string | undefined; agent_ids?: readonly string[] },
+  page: { limit: number; before_id: string | null },
+): Promise<RunRow[]> {
+  const values: unknown[] = [page.limit];
+  const { add, only, text: conditions } = createConditions(values);
+  only("id <", page.before_id);
+  only("user_id =", filter.user_id);
+  only("agent_id =", filter.agent_id);
+  if (filter.agent_ids !== undefined) add(`agent_id = any($${values.push(filter.agent_ids)}::uuid[])`);
+  only("trigger =", filter.trigger);
+  only("queued_at >=", filter.from);
+  only("queued_at <", filter.to);
+  if (filter.has_errors !== undefined) add(filter.has_errors ? `(${HAS_ERRORS})` : `not (${HAS_ERRORS})`);
+  // Written out, so that the planner uses the index of failed runs.
+  if (filter.status === "failed") add("status = 'failed'");
+  else only("status =", filter.status);
+  const text = `select ${RUN_COLUMNS} from run where ${conditions()} order by id desc limit $1`;
+  return sql.query<RunRow>({ text, values });
+}
+
+/** What became of these runs. */
+export async function selectOutcomes(sql: Sql, user_id: string, run_ids: readonly string[]) {
+  return sql.query<Pick<RunRow, "id" | "status"> & { has_errors: boolean }>({
+    name: "run_outcomes",
+    text: `select id, status, (${HAS_ERRORS}) as has_errors from run where user_id = $1 and id = any($2::uuid[])`,
+    values: [user_id, run_ids],
+  });
+}
+
+/** The versions of an agent that its unfinished runs pin. */
+export async function selectPinnedVersions(sql: Sql, { user_id, agent_id }: AgentKey): Promise<number[]> {
+  const rows = await sql.query<{ version: number }>({
+    text: `select distinct agent_version as version from run
+      where user_id = $1 and agent_id = $2 and status in ${sqlList(UNFINISHED)}`,
+    values: [user_id, agent_id],
+  });
+  return rows.map(({ version }) => version);
+}
+
+/** The unfinished run that a request began. */
+export async function selectUnfinished(sql: Sql, user_id: string, request_id: string) {
+  const [row] = await sql.query<{ id: string; agent_id: string }>({
+    name: "run_unfinished",
+    text: `select id, agent_id from run
+      where user_id = $1 and status in ${sqlList(UNFINISHED)} and input->>'request_id' = $2 order by id desc limit 1`,
+    values: [user_id, request_id],
+  });
+  return row ?? null;
+}
+
+export async function selectRun(sql: Sql, user_id: string, run_id: string) {
+  const [row] = await sql.query<RunRow & { output: string | null }>({
+    name: "run_get",
+    text: `select ${RUN_COLUMNS}, output from run where user_id = $1 and id = $2`,
+    values: [user_id, run_id],
+  });
+  return row;
+}
+
+/** The key of a run. */
+export interface RunKey {
+  user_id: string;
+  run_id: string;
+}
+
+// Two callers may request the same run.
+const GIVEN_KEYS =
+  "(select distinct user_id, run_id from jsonb_to_recordset($1::jsonb) as key(user_id uuid, run_id uuid)) as given";
+
+/** For each run, in order, whether it has finished. */
+export async function selectFinished(sql: Sql, keys: readonly RunKey[]): Promise<boolean[]> {
+  const rows = await sql.query<{ id: string }>({
+    name: "run_finished",
+    text: `select id from ${GIVEN_KEYS} join run on run.user_id = given.user_id and run.id = run_id where finished_at is not null`,
+    values: [JSON.stringify(keys)],
+  });
+  const finished = new Set(rows.map(({ id }) => id));
+  return keys.map(({ run_id }) => finished.has(run_id));
+}
+
+export interface RunDetails {
+  run: RunRow & { output: string | null };
+  steps: StepRecord[];
+}
+
+/** The columns of a step, but for its internal part. */
+export const STEP_COLUMNS =
+  "index, type, name, status, arguments, result, error, safety, usage, started_at, finished_at";
+
+/**
+ * Each run, in order, with its steps, read in one snapshot. "long": a run with more than `most_steps`, whose steps are not
+ * read; undefined: no such run.
+ */
+export async function selectDetails(
+  sql: Sql,
+  keys: readonly RunKey[],
+  most_steps: number,
+): Promise<(RunDetails | "long" | undefined)[]> {
+  const rows = await sql.query<{ detail: DetailJson | null; is_long: boolean | null }>({
+    name: "run_details",
+    text: `select steps_count > $2 as is_long, case when steps_count <= $2 then (
+        select detail from run_details(key.user_id, key.run_id) as detail
+      ) end as detail
+      from rows from (jsonb_to_recordset($1::jsonb) as (user_id uuid, run_id uuid)) with ordinality as key
+      left join run on run.user_id = key.user_id and run.id = key.run_id order by ordinality`,
+    values: [JSON.stringify(keys), most_steps],
+  });
+  return rows.map(({ detail, is_long }) => (is_long ? "long" : detail === null ? undefined : detailsOf(detail)));
+}
+
+/** The steps of a run after one of them, as many as `limit`. */
+export async function selectStepPage(
+  sql: Sql,
+  { user_id, run_id }: RunKey,
+  { after, limit }: { after: number; limit: number },
+): Promise<StepRecord[]> {
+  return sql.query({
+    name: "run_step_page",
+    text: `select ${STEP_COLUMNS} from run_step
+      where user_id = $1 and run_id = $2 and index > $3 order by index limit $4`,
+    values: [user_id, run_id, after, limit],
+  });
+}
+
+/** The result of the SQL function `run_details`, which formats instants differently. */
+export type DetailJson = RunDetails["run"] & { steps: StepRecord[] };
+
+export function detailsOf({ steps, ...run }: DetailJson): RunDetails {
+  const { scheduled_for, queued_at, started_at, finished_at } = run;
+  return {
+    run: {
+      ...run,
+      scheduled_for: instantOrNull(scheduled_for),
+      queued_at: instantOf(Date.parse(queued_at)),
+      started_at: instantOrNull(started_at),
+      finished_at: instantOrNull(finished_at),
+    },
+    steps: steps.map((step) => ({
+      ...step,
+      started_at: instantOf(Date.parse(step.started_at)),
+      finished_at: instantOrNull(step.finished_at),
+    })),
+  };
+}
+
+function instantOrNull(text: string | null): Instant | null {
+  return text === null ? null : instantOf(Date.parse(text));
+}
+
+export async function selectSteps(sql: Sql, user_id: string, run_id: string): Promise<JournalStep[]> {
+  return sql.query<JournalStep>({
+    name: "run_steps",
+    text: `select ${STEP_COLUMNS}, internal from run_step where user_id = $1 and run_id = $2 order by index`,
+    values: [user_id, run_id],
+  });
+}
+
+/** The newest run of each agent, by agent. */
+export async function selectLastRuns(sql: Sql, user_id: string, agent_ids: readonly string[]): Promise<RunRow[]> {
+  return sql.query<RunRow>({
+    name: "run_last",
+    text: `select last.* from jsonb_array_elements_text($2::jsonb) as agent(id)
+      cross join lateral (
+        select ${RUN_COLUMNS} from run where user_id = $1 and agent_id = agent.id::uuid order by id desc limit 1
+      ) as last`,
+    values: [user_id, JSON.stringify(agent_ids)],
+  });
+}
+
+/** The agents with an unfinished run, chats excepted, and the id of that run. */
+export async function selectBusyAgents(sql: Sql, agents: readonly AgentKey[]): Promise<Map<string, string>> {
+  const rows = await sql.query<{ agent_id: string; run_id: string }>({
+    name: "run_busy_agents",
+    // With the limit the planner looks up each agent instead of reading all open runs.
+    text: `select due.agent_id, open.id as run_id from jsonb_to_recordset($1::jsonb) as due(user_id uuid, agent_id uuid)
+      cross join lateral (
+        select id from run where user_id = due.user_id and agent_id = due.agent_id
+          and status in ${sqlList(UNFINISHED)} and trigger <> 'chat' limit 1
+      ) as open`,
+    values: [JSON.stringify(agents)],
+  });
+  return new Map(rows.map(({ agent_id, run_id }) => [agent_id, run_id]));
+}
+
+/** The ids of running runs with a cancel request. */
+export async function selectCancelling(sql: Sql): Promise<string[]> {
+  const rows = await sql.query<{ id: string }>({
+    name: "run_cancelling",
+    text: "select id from run where status = 'cancelling'",
+  });
+  return rows.map(({ id }) => id);
+}
+
+/** Whether any run is unfinished, and whether a worker holds a valid lease or reservation on one. */
+export async function selectOpen(sql: Sql): Promise<{ open: boolean; attended: boolean }> {
+  const open = `select from run where status in ${sqlList(UNFINISHED)}`;
+  const [row] = await sql.query<{ open: boolean; attended: boolean }>({
+    text: `select exists (${open}) as open, exists (${open} and lease_until > clock_timestamp()) as attended`,
+  });
+  return row ?? { open: false, attended: false };
+}
+
+/** The count of queued runs stops here, so a longer queue costs no more. */
+const MOST_COUNTED = 20_000;
+
+/** The number of queued runs, and when the oldest was queued. */
+export async function selectQueue(sql: Sql): Promise<{ queued: number; oldest: Instant | null }> {
+  const [row] = await sql.query<{ queued: number; oldest: Instant | null }>({
+    name: "run_queue_figures",
+    text: "select queued, oldest from queue_figures($1)",
+    values: [MOST_COUNTED],
+  });
+  return row ?? { queued: 0, oldest: null };
+}

@@ -1,0 +1,55 @@
+import type { RunDetail, RunRecord, StepRecord } from "../../api/contract/runs.ts";
+import type { ClaimedRow, RunRow } from "./run.store.ts";
+import type { ClaimedRun } from "./runs.types.ts";
+
+/** contract 6: the run as callers see it. `row` may have more fields. */
+export function recordOf(row: RunRow): RunRecord {
+  const { scheduled_for, started_at, input_tokens, output_tokens, cost_tokens } = row;
+  const is_late = scheduled_for !== null && started_at !== null;
+  return {
+    id: row.id,
+    agent_id: row.agent_id,
+    agent_version: row.agent_version,
+    trigger: row.trigger,
+    status: row.status,
+    scheduled_for,
+    queued_at: row.queued_at,
+    started_at,
+    finished_at: row.finished_at,
+    lateness_ms: is_late ? Date.parse(started_at) - Date.parse(scheduled_for) : null,
+    attempt: row.attempt,
+    model_id: row.model_id,
+    routing: row.routing,
+    usage: { input_tokens, output_tokens, total_tokens: input_tokens + output_tokens, cost_tokens },
+    steps_count: row.steps_count,
+    failed_steps: row.failed_steps,
+    has_errors: row.status === "failed" || row.failed_calls > 0,
+    error: row.error,
+  };
+}
+
+/** The run as callers see it, with its output and steps. */
+export function detailOf({ run, steps }: { run: RunRow & { output: string | null }; steps: StepRecord[] }): RunDetail {
+  return { ...recordOf(run), output: run.output, steps };
+}
+
+/** A claimed run as its worker receives it. */
+export function claimedOf(row: ClaimedRow): ClaimedRun {
+  const { user_id, id, agent_id, trigger, epoch, started_at } = row;
+  if (started_at === null) throw new Error(`run ${id} was claimed without having started`);
+  return {
+    lease: { user_id, run_id: id, agent_id, trigger, epoch },
+    agent_id,
+    agent_version: row.agent_version,
+    trigger,
+    scheduled_for: row.scheduled_for,
+    started_at,
+    attempt: row.attempt,
+    model_id: row.model_id,
+    routing: row.routing,
+    cost_tokens: row.cost_tokens,
+    elapsed_ms: row.worked_ms,
+    input: row.input,
+    begun_step: null,
+  };
+}

@@ -1,0 +1,158 @@
+import type { Usage } from "../../api/contract/completions.ts";
+import type { Metrics } from "../../platform/telemetry/metrics.ts";
+import {
+  activeSpan,
+  inSpan,
+  type Span,
+  type SpanStart,
+  type Tracer,
+  within,
+} from "../../platform/telemetry/tracing.ts";
+import { createEngine } from "./engine.ts";
+import type { RunFollowers } from "./run-followers.ts";
+import type { EngineDeps, RunResult } from "./run-work.ts";
+import { createRetry, createRunWriter } from "./run-writer.ts";
+import type { Runs } from "./runs.service.ts";
+import type { ClaimedRun, ClaimLimits } from "./runs.types.ts";
+import type { RunConfig } from "./transcript.ts";
+import { createWorker, type WorkControl } from "./worker.ts";
+
+/** A caller on this node who waits for a run's answer. */
+export interface RunListener {
+  onText: ((text: string) => void) | null;
+  /** null: the run has no result here. Another worker may resume it. */
+  onEnd(result: RunResult | null): void;
+  /** The span of the caller's request. */
+  span: Span | null;
+}
+
+export interface RunnerDeps extends Omit<EngineDeps, "runs" | "onStepStarted"> {
+  runs: Runs;
+  followers: RunFollowers;
+  worker_id: string;
+  /** A reload replaces them. */
+  limits(): ClaimLimits;
+  /** This node executes only the runs that are reserved for it: chats of its own callers, and in a drill its run-nows. */
+  reserved_only: boolean;
+  /** The time at shutdown for chats, which are calls in flight. */
+  drain_seconds: number;
+  /** The configuration of an agent's version; absent when the agent was deleted. */
+  configOf(version: { user_id: string; agent_id: string; version: number }): Promise<RunConfig | undefined>;
+  /** The run with its thread's earlier turns in its input. */
+  withHistory(run: ClaimedRun, config: RunConfig): Promise<ClaimedRun>;
+  /** The caller who waits for the run on this node. From this call on the run has started for that caller. */
+  listenerOf(run: ClaimedRun): RunListener | null;
+  /** Whether a caller waits for an answer on this node. */
+  isAwaited(): boolean;
+  metrics: Pick<Metrics, "runFinished" | "runsInProgress" | "scheduledRunBegan">;
+  /** Null: no traces are recorded. */
+  tracer: Tracer | null;
+}
+
+/** Executes the runs that this node's worker claims, and streams their events. */
+export function createRunner(deps: RunnerDeps) {
+  const { runs, followers, log, metrics, listenerOf } = deps;
+  const stopping = new AbortController();
+  const retry = createRetry({ log, stopping: stopping.signal });
+  const writer = createRunWriter(runs, { retry, onStep: followers.happened });
+  const { startStepHook, finishStepHook } = runs;
+  const engine = createEngine({
+    ...deps,
+    runs: { ...writer, startStepHook, finishStepHook },
+    onStepStarted: followers.happened,
+  });
+  const worker = createWorker({ ...deps, carryOut, inProgress: metrics.runsInProgress });
+
+  const countEnd = ({ lease, agent_id, trigger, started_at }: ClaimedRun, { finish, usages }: RunResult) => {
+    const code = finish.status === "failed" ? finish.error.code : null;
+    metrics.runFinished(finish.status, code);
+    const { run_id, user_id } = lease;
+    const sum = (tokensOf: (usage: Usage) => number) => usages.reduce((total, usage) => total + tokensOf(usage), 0);
+    activeSpan()?.set({
+      "purser.run.status": finish.status,
+      "gen_ai.usage.input_tokens": sum(({ input_tokens }) => input_tokens),
+      "gen_ai.usage.output_tokens": sum(({ output_tokens }) => output_tokens),
+      ...(code === null ? {} : { "error.type": code }),
+    });
+    const figures = {
+      ms: Date.parse(deps.clock.now()) - Date.parse(started_at),
+      tokens: sum(({ total_tokens }) => total_tokens),
+      cost_tokens: sum(({ cost_tokens }) => cost_tokens),
+    };
+    log.info({ run_id, user_id, agent_id, trigger, status: finish.status, code, ...figures }, "run");
+  };
+  /** Counts the first claim of a due run, not the later ones. */
+  const countBegin = ({ lease, scheduled_for, started_at }: ClaimedRun) => {
+    if (scheduled_for === null || lease.epoch > 1) return;
+    metrics.scheduledRunBegan(Date.parse(started_at) - Date.parse(scheduled_for));
+  };
+  /** The trace id of a run is its id, so all its workers write one trace. A chat belongs to the trace of its request. */
+  function carryOut(claimed: ClaimedRun, control: WorkControl): Promise<void> {
+    countBegin(claimed);
+    const listener = listenerOf(claimed);
+    const trace_id = claimed.lease.run_id.replaceAll("-", "");
+    const start = spanOfRun(claimed);
+    const span = listener?.span?.begin(start) ?? deps.tracer?.begin(start, { trace_id }) ?? null;
+    if (span === null) return within(null, () => executed(claimed, control, listener));
+    return inSpan(span, () => executed(claimed, control, listener));
+  }
+  async function executed(claimed: ClaimedRun, control: WorkControl, listener: RunListener | null): Promise<void> {
+    const { user_id, run_id } = claimed.lease;
+    const onText = (text: string) => {
+      listener?.onText?.(text);
+      followers.generated(run_id, text);
+    };
+    try {
+      const version = { user_id, agent_id: claimed.agent_id, version: claimed.agent_version };
+      const config = await retry(() => deps.configOf(version));
+      if (config === undefined) {
+        // The agent was deleted while the run was being queued.
+        await writer.finishRun(claimed.lease, { status: "cancelled" });
+        return listener?.onEnd(null);
+      }
+      const run = await retry(() => deps.withHistory(claimed, config));
+      // A chat's caller is connected to this process, so a chat may finish while other runs are handed back.
+      const isDraining = run.trigger === "chat" ? () => false : control.isDraining;
+      const result = await engine.execute(run, config, { ...control, isDraining, onText });
+      if (result?.end) runs.noteEnd(run.lease, result.end);
+      const is_ours = result !== null && (result.end !== null || (await writer.finishRun(run.lease, result.finish)));
+      if (is_ours) countEnd(run, result);
+      listener?.onEnd(is_ours ? result : null);
+    } catch (error) {
+      log.error(
+        { run_id, error },
+        "the worker stopped executing a run; another worker resumes it when its lease expires",
+      );
+      listener?.onEnd(null);
+    } finally {
+      void deps.tools.endRun(run_id);
+    }
+    followers.happened(run_id);
+  }
+
+  return {
+    start: worker.start,
+    async stop(): Promise<void> {
+      stopping.abort();
+      await worker.stop();
+      followers.end();
+    },
+  };
+}
+
+/** By the conventions for GenAI. The agent's name is the user's own text, so only its id is sent. */
+function spanOfRun({ lease, agent_id, trigger, attempt }: ClaimedRun): SpanStart {
+  return {
+    name: "invoke_agent",
+    kind: "internal",
+    attributes: {
+      "gen_ai.operation.name": "invoke_agent",
+      "gen_ai.provider.name": "purser",
+      "gen_ai.agent.id": agent_id,
+      "user.id": lease.user_id,
+      "purser.run.id": lease.run_id,
+      "purser.run.trigger": trigger,
+      "purser.run.attempt": attempt,
+    },
+  };
+}

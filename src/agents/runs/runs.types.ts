@@ -1,0 +1,193 @@
+import type { AgentKey } from "../../api/contract/agents.ts";
+import type { RunDetail, RunError, RunRecord, RunStatus, RunTrigger, StepRecord } from "../../api/contract/runs.ts";
+import type { Tx } from "../../platform/db/db.ts";
+import type { Instant } from "../../platform/lib/instant.ts";
+
+/** A run to queue. */
+export interface NewRun extends AgentKey {
+  /** The version that the run is pinned to. */
+  agent_version: number;
+  model_id: string | null;
+  /** The engine's input. The claim returns it unchanged. */
+  input: unknown;
+  /** The run's first step. If the run begins at once, the step's intent is written with the run. */
+  first_step?: StepStart;
+  /** Precondition of a run-now: facts known at its request that must still be true. */
+  precondition?: unknown;
+  /** The caller waits for the run's end. A run that begins at once need not be on the disk before that. */
+  is_awaited?: boolean;
+}
+
+/**
+ * The answer to a request for a run: its record, and whether this node's worker has begun it; or the reason for its
+ * rejection.
+ */
+export type Enqueued = { refusal: null; run: RunRecord; has_begun: boolean } | { refusal: string };
+
+/** A worker's right to execute a run. Every write names it; after another worker's claim it is invalid. */
+export interface RunLease {
+  readonly user_id: string;
+  readonly run_id: string;
+  readonly agent_id: string;
+  readonly trigger: RunTrigger;
+  readonly epoch: number;
+}
+
+/** A run that failed because its workers were lost. */
+export type LostRun = Pick<RunLease, "user_id" | "run_id" | "agent_id" | "trigger">;
+
+/** A run that was cancelled while no worker executed it. `error`: why the service cancelled it. */
+export interface CancelledRun extends LostRun {
+  error: RunError | null;
+}
+
+/** The state of a lease: the run continues, it has a cancel request, or the lease is lost. */
+export type LeaseState = "running" | "cancelling" | "lost";
+
+/** A run that a worker has claimed. */
+export interface ClaimedRun {
+  lease: RunLease;
+  agent_id: string;
+  agent_version: number;
+  trigger: RunTrigger;
+  scheduled_for: Instant | null;
+  started_at: Instant;
+  /** Above 1: a worker was lost. The run resumes from its existing steps. */
+  attempt: number;
+  model_id: string | null;
+  routing: Record<string, unknown> | null;
+  cost_tokens: number;
+  /**
+   * Real time for which earlier workers executed the run; a resumed run's time limit does not restart. Time in the
+   * queue is not counted.
+   */
+  elapsed_ms: number;
+  input: unknown;
+  /** The step whose intent was written with the run, so `startStep` need not be called for it. */
+  begun_step: StepStart | null;
+}
+
+/** `concurrent_runs` counts over all nodes and users. */
+export interface ClaimLimits {
+  readonly concurrent_runs: number;
+  readonly concurrent_runs_per_user: number;
+  /** The lower limits of plans for each of their users, by the id of the plan. */
+  readonly concurrent_runs_of_plans?: Readonly<Record<string, number>> | undefined;
+}
+
+/** The intent to make a model or tool call, written before it is made. */
+export interface StepStart {
+  /** 0, 1, 2, … */
+  index: number;
+  type: StepRecord["type"];
+  name: string;
+  arguments: unknown;
+  internal?: unknown;
+}
+
+/** The outcome of a call. `usage` is added to the run's usage. `internal`, if given, replaces the step's. */
+export interface StepFinish {
+  index: number;
+  status: "succeeded" | "failed" | "cancelled";
+  result?: unknown;
+  error?: RunError | null;
+  safety?: unknown;
+  usage?: { input_tokens: number; output_tokens: number; cost_tokens: number } | null;
+  internal?: unknown;
+  /** The chosen model and the routing decision, if the run must record them. */
+  chosen?: { model_id: string; routing: Record<string, unknown> | null };
+}
+
+/** A step with its internal part, which only the engine sees. */
+export interface JournalStep extends StepRecord {
+  internal: unknown;
+}
+
+/** A run as its followers see it. */
+export interface RunSnapshot {
+  run: Omit<RunDetail, "steps">;
+  cancel_requested_at: Instant | null;
+  steps: StepRecord[];
+}
+
+/** A run with its input, unchanged. */
+export interface BegunRun {
+  run: RunRecord;
+  input: unknown;
+}
+
+export type RunFinish =
+  | { status: "succeeded"; output: string }
+  | { status: "failed"; error: RunError; output?: string | null }
+  | { status: "cancelled"; output?: string | null };
+
+/** A run that has failed. */
+export interface RunFailed extends AgentKey {
+  run_id: string;
+  trigger: RunTrigger;
+  error: RunError;
+}
+
+/** A run that has succeeded although calls of its tools failed. */
+export interface RunHasErrors extends AgentKey {
+  run_id: string;
+  trigger: RunTrigger;
+  failed_steps: number;
+  /** The last of these calls: its tool, or the server of a tool, and the error. */
+  call: { name: string; error: RunError };
+}
+
+/** A run that has ended: succeeded, failed (lost workers included) or cancelled. */
+export interface EndedRun extends AgentKey {
+  run_id: string;
+  trigger: RunTrigger;
+  status: RunStatus;
+  error: RunError | null;
+  failed_steps: number;
+  failed_calls: number;
+  /** The input of a due run, unchanged; null for other runs. */
+  due_input: unknown;
+}
+
+/** A running run that is about to end. */
+export interface EndingRun extends AgentKey {
+  run_id: string;
+  trigger: RunTrigger;
+  /** The run fails, unless it was being cancelled. */
+  fails: boolean;
+}
+
+/**
+ * Called in the transaction that ends running runs; it may await SQL only. Before the runs are changed it locks the
+ * rows that their end will change, and it returns the work to do after their end.
+ *
+ * Every transaction locks an agent before its runs, so there is no deadlock.
+ */
+export type OnRunEnd = (ending: readonly EndingRun[], tx: Tx) => Promise<(ended: readonly EndedRun[]) => Promise<void>>;
+
+export interface RunFilter {
+  status?: RunStatus | undefined;
+  trigger?: RunTrigger | undefined;
+  has_errors?: boolean | undefined;
+  /** Start of the range of queued_at, inclusive. */
+  from?: Instant | undefined;
+  /** End of the range of queued_at, exclusive. */
+  to?: Instant | undefined;
+}
+
+/**
+ * Statements that accept or reject run-nows and may call other modules. `check` takes (runs, now) and returns
+ * `refusals`; `begin` takes the arguments of sql/begin-runs.sql.
+ */
+export interface RunNowStatements {
+  check: string;
+  begin: string;
+}
+
+/** Limit of the batch that handles simultaneous operations of many runs in one statement. */
+export const BATCH_LIMIT = 64;
+
+/** Includes the epoch, because a stalled worker can hold an old and a new lease on one run. */
+export function leaseKey({ run_id, epoch }: { run_id: string; epoch: number }): string {
+  return `${run_id} ${epoch}`;
+}

@@ -1,0 +1,188 @@
+import type { ChatMessage } from "../../api/contract/completions.ts";
+import type { RunError } from "../../api/contract/runs.ts";
+import { traced } from "../../platform/telemetry/tracing.ts";
+import type { Taint } from "../tools/destinations.ts";
+import { countedAs, effectOf, toolOf, usesServers } from "../tools/registry.ts";
+import type { Effect } from "../tools/tool.ts";
+import type { Picture, ToolResult } from "../tools/tools.types.ts";
+import { argumentsOf, type NextAction, REPEATED_CALL } from "./next-action.ts";
+import { type EngineDeps, nextIndex, type StopReason, stopReason, type Work } from "./run-work.ts";
+import type { RunConfig, RunInput, RunStep } from "./transcript.ts";
+
+/**
+ * Characters of links and pictures that one run keeps. Its worker has them in memory, and a call may return 2 MB of
+ * pictures or 5 MB of links. Links beyond it cannot be followed.
+ */
+const MAX_KEPT_CHARACTERS = 16_777_216;
+
+type Call = Extract<NextAction, { do: "call_tool" }>["call"];
+
+/**
+ * One tool call of a run. Both functions resolve to the reason why the worker must leave the run, or to null: the run
+ * continues.
+ */
+export function createToolSteps({ runs, tools }: Pick<EngineDeps, "runs" | "tools">) {
+  /** Executes the call between its recorded intent and its recorded outcome. */
+  async function toolStep(work: Work, call: Call): Promise<StopReason | null> {
+    const { run, config, input, steps } = work;
+    const step = stepOf(work, call);
+    const effect = effectOf(step, config.tools_config);
+    const repeatable = effect !== "unknown";
+    const if_cut_off = cutOffError(step.name, effect);
+    const state = await runs.startStep(run.lease, { ...step, internal: { repeatable, if_cut_off } });
+    if (state !== "running") return state;
+    try {
+      const asked = {
+        name: step.name,
+        arguments_json: call.function.arguments,
+        tools_config: config.tools_config,
+        taint: taintOf(config, input, steps),
+        mark: work.mark,
+        earlier_calls: earlierCalls(steps, step.name),
+        run: { user_id: run.lease.user_id, agent_id: run.agent_id, run_id: run.lease.run_id },
+        effect_id: effectId(run.lease.run_id, step.index),
+        signal: work.signal,
+        until_ms: work.until_ms,
+      };
+      const answer = await tracedCall(work, call, () => tools.call(asked));
+      const { status, error = null, safety, fails_run } = answer;
+      const { result, internal: kept } = keptOf(answer, steps);
+      const internal = fails_run === true ? { ...kept, fails_run } : kept;
+      const finish = { status, result, error, safety, internal };
+      if (!(await runs.finishStep(run.lease, { index: step.index, ...finish }))) return "lost";
+      steps[step.index] = { ...step, ...finish };
+      return null;
+    } catch (thrown) {
+      const stop = stopReason(work);
+      if (stop !== null) return stop;
+      throw thrown;
+    }
+  }
+
+  /** Records a rejected call, so that the model reads the reason. */
+  async function rejectedStep(
+    work: Work,
+    { call, error }: Extract<NextAction, { do: "reject_tool" }>,
+  ): Promise<StopReason | null> {
+    const { run, steps } = work;
+    const step = stepOf(work, call);
+    const state = await runs.startStep(run.lease, step);
+    if (state !== "running") return state;
+    if (!(await runs.finishStep(run.lease, { index: step.index, status: "failed", error }))) return "lost";
+    steps[step.index] = { ...step, status: "failed", result: null, error, safety: null, internal: null };
+    return null;
+  }
+
+  return { toolStep, rejectedStep };
+}
+
+/** The links and pictures of a step's result, for later steps. */
+interface Kept {
+  readonly links?: readonly string[];
+  readonly pictures?: readonly Picture[];
+}
+
+/** The result of a call after `steps`, with the links and pictures that the run has room for. Pure. */
+export function keptOf(
+  { result, links, pictures = [] }: Pick<ToolResult, "result" | "links" | "pictures">,
+  steps: readonly Pick<RunStep, "internal">[],
+): { result: string; internal: Kept } {
+  let left = steps.reduce((sum, { internal }) => sum - charactersOf((internal ?? {}) as Kept), MAX_KEPT_CHARACTERS);
+  const fits = ({ length }: string) => {
+    left -= length;
+    return left >= 0;
+  };
+  const kept_links = links.filter(fits);
+  const kept = pictures.filter(({ data }) => fits(data));
+  const left_out = pictures.length - kept.length;
+  return {
+    result: left_out === 0 ? result : `${result}\n[images left out: ${left_out}, because this run has too many]`,
+    internal: kept.length === 0 ? { links: kept_links } : { links: kept_links, pictures: kept },
+  };
+}
+
+function charactersOf({ links = [], pictures = [] }: Kept): number {
+  return [...links, ...pictures.map(({ data }) => data)].reduce((sum, { length }) => sum + length, 0);
+}
+
+/** The call in a trace, without its arguments and its result. A name that no tool has is the model's own text. */
+function tracedCall<Answer extends { error?: RunError | null }>(
+  { offered }: Work,
+  call: Call,
+  execute: () => Promise<Answer>,
+) {
+  const { name } = call.function;
+  const tool = offered.has(name) ? name : (toolOf(name)?.contract.name ?? "unknown");
+  const attributes = {
+    "gen_ai.operation.name": "execute_tool",
+    "gen_ai.tool.name": tool,
+    "gen_ai.tool.type": "function",
+    "gen_ai.tool.call.id": call.id,
+  };
+  return traced(
+    () => ({ name: `execute_tool ${tool}`, kind: "internal", attributes }),
+    async (span) => {
+      const answer = await execute();
+      if (answer.error != null) span.end(answer.error.code);
+      return answer;
+    },
+  );
+}
+
+function stepOf({ steps }: Work, call: Call) {
+  return {
+    index: nextIndex(steps),
+    type: "tool" as const,
+    name: call.function.name,
+    arguments: argumentsOf(call),
+  };
+}
+
+/**
+ * The permanent id of a call's effect. It is derived from the intent's row, so a worker that repeats the step after a
+ * crash gets the same id, and no two calls share one.
+ */
+function effectId(run_id: string, index: number): string {
+  return `msg_${run_id}_${index}`;
+}
+
+/** The step's error when its run ends during the call, also because the worker was lost. */
+function cutOffError(name: string, effect: Effect): RunError | undefined {
+  if (effect === "none") return undefined;
+  return {
+    code: "effect_unknown",
+    message: `The run ended while ${name} was at work. The call may have been delivered: see at its destination.`,
+  };
+}
+
+/** The text of a message, without its pictures. */
+function textIn(content: ChatMessage["content"]): string {
+  return typeof content === "string" ? content : (content ?? []).flatMap(({ text }) => text ?? []).join("\n");
+}
+
+/** Roles whose text comes from the owner, not from a tool or a model. */
+const OWN = new Set<ChatMessage["role"]>(["system", "user"]);
+
+/** The outside content in the run, rebuilt from its steps, so that a resumed run has the same taint. */
+export function taintOf(config: RunConfig, input: RunInput, steps: readonly RunStep[]): Taint {
+  const own = (input.messages ?? []).filter(({ role }) => OWN.has(role)).map(({ content }) => textIn(content));
+  // Earlier turns can contain tool results, and assistant messages may repeat them.
+  const has_history = own.length < (input.messages ?? []).length;
+  return {
+    tainted: has_history || steps.some((step) => step.type === "tool" && step.safety != null),
+    described: usesServers(config.tools_config),
+    owner_text: [config.system_prompt ?? "", config.run_prompt ?? "", ...own].join("\n"),
+    links: new Set(steps.flatMap((step) => (step.internal as { links?: string[] } | null)?.links ?? [])),
+  };
+}
+
+/**
+ * The number of earlier calls of a tool in the run; all tools of all MCP servers count as one. Calls rejected as a
+ * repetition do not count, and an interrupted call counts once.
+ */
+export function earlierCalls(steps: readonly RunStep[], tool: string): number {
+  return steps.filter(
+    ({ type, name, status, error }) =>
+      type === "tool" && countedAs(name) === countedAs(tool) && status !== "running" && error?.code !== REPEATED_CALL,
+  ).length;
+}

@@ -1,0 +1,165 @@
+import type { AgentKey } from "../../api/contract/agents.ts";
+import type { Db, Tx } from "../../platform/db/db.ts";
+import type { Clock } from "../../platform/lib/clock.ts";
+import { newId } from "../../platform/lib/ids.ts";
+import type { Instant } from "../../platform/lib/instant.ts";
+import { type DueInstant, decideDue, type Pause } from "./due.ts";
+import type { ScheduleSpec } from "./next-run.ts";
+import {
+  advanceSchedules,
+  columnsOf,
+  type DueRow,
+  insertOccurrences,
+  lockDueSchedule,
+  lockDueSchedules,
+  type OccurrenceRow,
+  specOf,
+} from "./schedule.store.ts";
+
+/** The content of an agent's due run, or why the agent does not run. */
+export type DueAnswer =
+  | { run: { agent_version: number; model_id: string | null; input: unknown } }
+  | { declined: string };
+
+/** Answers for each agent, by its id. An agent without an answer is deleted: its instant is recorded as skipped. */
+export type OnDue = (tx: Tx, agents: readonly AgentKey[]) => Promise<ReadonlyMap<string, DueAnswer>>;
+
+/** A due run to queue. */
+export interface DueRun extends AgentKey {
+  id: string;
+  agent_version: number;
+  model_id: string | null;
+  input: unknown;
+  scheduled_for: Instant;
+}
+
+/** The tick's access to agents and runs. It calls these in its own transaction, so they may await SQL only. */
+export interface DueRuns {
+  onDue: OnDue;
+  /** Agents with an unfinished run, chats excepted, and the id of that run. */
+  busyAgents(tx: Tx, agents: readonly AgentKey[]): Promise<ReadonlyMap<string, string>>;
+  queueDue(tx: Tx, runs: readonly DueRun[]): Promise<void>;
+}
+
+/** The reason of an instant that did not run because its schedule changed at that moment. */
+const CHANGED = "the schedule was changed or turned off at that moment";
+/** Limit of schedules settled in one transaction. */
+const BATCH = 500;
+/** Concurrent transactions: while the database executes one, the next is decided. */
+const LANES = 2;
+/** Limit of instants settled in one transaction. After a long downtime each schedule has many. */
+const MAX_INSTANTS = 5_000;
+
+/**
+ * Settles all due instants. Occurrence, run and next instant are written in one transaction, so each instant yields
+ * exactly one occurrence, for any number of nodes and crashes. It only queues runs and never waits for one.
+ */
+export async function tick({ db, clock }: { db: Db; clock: Clock }, due_runs: DueRuns): Promise<void> {
+  const settleAll = async () => {
+    while (!(await db.transaction((tx) => settleBatch(tx, clock.now(), due_runs))));
+  };
+  const lanes = await Promise.allSettled(Array.from({ length: LANES }, settleAll));
+  for (const lane of lanes) if (lane.status === "rejected") throw lane.reason;
+}
+
+/**
+ * Records the due instants that no tick has settled yet, before the schedule changes to `spec` (null: turned off) and
+ * they are lost. The tick settles the instants of an unchanged schedule.
+ */
+export async function recordPassed(tx: Tx, now: Instant, agent: AgentKey, spec: ScheduleSpec | null): Promise<void> {
+  const row = await lockDueSchedule(tx, agent, now);
+  if (row === undefined) return;
+  const before = specOf(row);
+  if (spec !== null && JSON.stringify(columnsOf(spec)) === JSON.stringify(columnsOf(before))) return;
+  let { next_run_at } = row;
+  while (next_run_at <= now) {
+    const due = decideDue({ spec: before, next_run_at, paused: pauseOf(row), busy_run_id: null }, now);
+    const occurrences = due.instants.map((instant) => ({
+      ...agent,
+      ...(instant.state === "run" ? { ...instant, state: "skipped" as const, reason: CHANGED } : instant),
+      run_id: null,
+      recorded_at: now,
+    }));
+    await insertOccurrences(tx, occurrences);
+    next_run_at = due.next_run_at;
+  }
+}
+
+/** True: no more schedules are due, except schedules that another node has locked. */
+async function settleBatch(tx: Tx, now: Instant, due_runs: DueRuns): Promise<boolean> {
+  const rows = await lockDueSchedules(tx, now, BATCH);
+  if (rows.length === 0) return true;
+  const decisions = decide(rows, await due_runs.busyAgents(tx, rows), now);
+  const due = decisions.filter(({ instants }) => instants.some(({ state }) => state === "run")).map(({ row }) => row);
+  const answers = due.length === 0 ? new Map<string, DueAnswer>() : await due_runs.onDue(tx, due.map(agentKey));
+
+  const occurrences: OccurrenceRow[] = [];
+  const runs: DueRun[] = [];
+  for (const { row, instants } of decisions) {
+    for (const instant of instants) {
+      const { occurrence, run } = outcome(row, instant, answers.get(row.agent_id), now);
+      occurrences.push(occurrence);
+      if (run !== null) runs.push(run);
+    }
+  }
+  const recorded = await insertOccurrences(tx, occurrences);
+  const queued = runs.filter(({ id }) => recorded.has(id));
+  if (queued.length > 0) await due_runs.queueDue(tx, queued);
+  await advanceSchedules(
+    tx,
+    decisions.map(({ row, next_run_at }) => ({ ...agentKey(row), next_run_at })),
+  );
+  const all_settled = decisions.length === rows.length && decisions.every(({ next_run_at }) => next_run_at > now);
+  return all_settled && rows.length < BATCH;
+}
+
+type Decision = ReturnType<typeof decideDue> & { row: DueRow };
+
+/** Decides the instants of as many schedules as fit into one transaction. */
+function decide(rows: readonly DueRow[], busy: ReadonlyMap<string, string>, now: Instant): Decision[] {
+  const decisions: Decision[] = [];
+  let instants = 0;
+  // Schedules that are due together often have the same settings, so their decision is cached.
+  const known = new Map<string, ReturnType<typeof decideDue>>();
+  for (const row of rows) {
+    const { next_run_at, agent_id } = row;
+    const schedule = { spec: specOf(row), next_run_at, paused: pauseOf(row), busy_run_id: busy.get(agent_id) ?? null };
+    const key = JSON.stringify(schedule);
+    const decision = known.get(key) ?? decideDue(schedule, now);
+    known.set(key, decision);
+    decisions.push({ row, ...decision });
+    instants += decision.instants.length;
+    if (instants >= MAX_INSTANTS) break;
+  }
+  return decisions;
+}
+
+function pauseOf({ paused_reason, paused_at }: DueRow): Pause | null {
+  return paused_reason === null ? null : { reason: paused_reason, since: paused_at };
+}
+
+function agentKey({ user_id, agent_id }: DueRow): AgentKey {
+  return { user_id, agent_id };
+}
+
+/** The occurrence to record for an instant, and its run if it has one. */
+function outcome(
+  row: DueRow,
+  instant: DueInstant,
+  answer: DueAnswer | undefined,
+  now: Instant,
+): { occurrence: OccurrenceRow; run: DueRun | null } {
+  const occurrence = { ...agentKey(row), ...instant, run_id: null, recorded_at: now };
+  if (instant.state !== "run") return { occurrence, run: null };
+  if (answer === undefined || "declined" in answer) {
+    return {
+      occurrence: { ...occurrence, state: "skipped", reason: answer?.declined ?? "the agent is gone" },
+      run: null,
+    };
+  }
+  const id = newId();
+  return {
+    occurrence: { ...occurrence, run_id: id },
+    run: { ...agentKey(row), ...answer.run, id, scheduled_for: instant.at },
+  };
+}

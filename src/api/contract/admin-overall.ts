@@ -1,0 +1,110 @@
+import { createRoute, z } from "@hono/zod-openapi";
+import { USAGE_DAYS } from "../../kernel/constants.ts";
+import { boundInput, failures, json, listQuerySchema, nextCursorSchema, tokensSchema, uuidSchema } from "./common.ts";
+import { formatSchema, jsonOrCsv, requestSchema } from "./ledger-export.ts";
+import { modelSchema } from "./models.ts";
+
+/** What the operator sees over all users: contract 8.10. */
+
+const tags = ["Operator"];
+const security = [{ operator_key: [] as string[] }];
+
+/** A leap year. */
+export const MOST_USAGE_DAYS = 366;
+export const USAGE_GROUPS = ["model", "user", "plan", "day"] as const;
+export type UsageGroup = (typeof USAGE_GROUPS)[number];
+
+const microUsd = z.number().int().openapi({ description: "millionths of a US dollar" });
+const figures = {
+  requests: z.number().int(),
+  tokens: z.number().int().openapi({ description: "raw tokens" }),
+  cost_tokens: tokensSchema,
+  revenue_micro_usd: microUsd.openapi({
+    description:
+      "what the used tokens were sold for: of each bucket price paid ÷ tokens granted × tokens used; bonus 0",
+  }),
+  upstream_cost_micro_usd: microUsd
+    .nullable()
+    .openapi({ description: "what the providers charge the operator; null: unknown for some requests" }),
+  margin_micro_usd: microUsd.nullable().openapi({ description: "revenue less upstream cost; null: unknown" }),
+  requests_of_unknown_cost: z.number().int(),
+};
+const usageOfGroupSchema = z
+  .object({
+    model_name: z.string().optional().openapi({ description: "by model" }),
+    user_id: uuidSchema.optional().openapi({ description: "by user" }),
+    email: z.string().nullable().optional().openapi({ description: "by user; null: erased" }),
+    plan_id: z.string().nullable().optional().openapi({ description: "by the user's present plan; null: none" }),
+    date: z.string().optional().openapi({ description: "by day (UTC)" }),
+    ...figures,
+  })
+  .openapi("UsageOfGroup");
+export type UsageOfGroupRecord = z.infer<typeof usageOfGroupSchema>;
+
+export const usageOfAll = createRoute({
+  method: "get",
+  path: "/api/v1/admin/usage",
+  tags,
+  summary: "Usage of all users with revenue, upstream cost and margin, the largest first; days oldest first",
+  security,
+  request: {
+    query: listQuerySchema.extend({
+      days: z.coerce
+        .number()
+        .int()
+        .min(USAGE_DAYS.min)
+        .max(USAGE_DAYS.max)
+        .optional()
+        .openapi({ description: `days up to today, or to \`to\`; ${USAGE_DAYS.default} unless \`from\` is given` }),
+      from: boundInput.optional().openapi({ description: "the first day (UTC), instead of `days`" }),
+      to: boundInput
+        .optional()
+        .openapi({ description: `the day after the last one, at most ${MOST_USAGE_DAYS} days after \`from\`` }),
+      group_by: z.enum(USAGE_GROUPS).default("model"),
+      format: formatSchema,
+    }),
+  },
+  responses: {
+    200: jsonOrCsv(
+      z.object({
+        days: z.number().int(),
+        group_by: z.enum(USAGE_GROUPS),
+        usage: z.array(usageOfGroupSchema),
+        total: z.object(figures).openapi({ description: "of all pages" }),
+        next_cursor: nextCursorSchema,
+      }),
+      "a page of groups; as CSV all of them",
+    ),
+    ...failures(400, 404),
+  },
+});
+
+export const requestsOfAll = createRoute({
+  method: "get",
+  path: "/api/v1/admin/requests",
+  tags,
+  summary: "Model calls of all users with this request id, newest first",
+  description:
+    "All calls of a run share its id, and a caller may repeat an X-Request-Id. `GET …/admin/users/{id}/requests/{request_id}` explains the charges of one user.",
+  security,
+  request: { query: listQuerySchema.extend({ request_id: z.string().min(1).max(255) }) },
+  responses: {
+    200: json(
+      z.object({
+        requests: z.array(requestSchema.extend({ user_id: uuidSchema }).openapi("OperatorsRequest")),
+        next_cursor: nextCursorSchema,
+      }),
+      "a page of calls",
+    ),
+    ...failures(400, 404),
+  },
+});
+
+export const modelsForOperators = createRoute({
+  method: "get",
+  path: "/api/v1/admin/models",
+  tags,
+  summary: "Models on offer",
+  security,
+  responses: { 200: json(z.object({ models: z.array(modelSchema) }), "chat and embedding models"), ...failures(404) },
+});

@@ -1,0 +1,370 @@
+import { createRoute, z } from "@hono/zod-openapi";
+import { AGENT_LIMITS, REASONING_EFFORTS } from "../../kernel/constants.ts";
+import { needs } from "./caller.ts";
+import {
+  emptyBody,
+  errorSchema,
+  eventContent,
+  failures,
+  instantSchema,
+  json,
+  jsonBody,
+  longListQuerySchema,
+  nextCursorSchema,
+  textSchema,
+  timeZoneSchema,
+  uuidSchema,
+} from "./common.ts";
+import { chatEventSchema, chatResponseSchema } from "./completions.ts";
+import { countedFields } from "./request-limits.ts";
+import { runSchema } from "./runs.ts";
+import { dayOfMonthSchema, intervalSchema, timeOfDaySchema, upcomingRunSchema, weekdaySchema } from "./schedules.ts";
+import { threadIdSchema } from "./threads.ts";
+import { toolsConfigSchema } from "./tools.ts";
+
+/** Agents and agent chat: contract 6. */
+
+const PROMPT_MAX = 100_000;
+
+const positive = (max: number) => z.number().int().min(1).max(max);
+const tokenLimit = positive(Number.MAX_SAFE_INTEGER).nullable();
+
+/** The limits of an agent's runs. Omitted fields keep their value or default. */
+const limitsInput = z.strictObject({
+  max_steps: positive(200).optional().openapi({ default: AGENT_LIMITS.max_steps }),
+  max_run_seconds: positive(3600).optional().openapi({ default: AGENT_LIMITS.max_run_seconds }),
+  max_cost_tokens_per_run: tokenLimit.optional(),
+  max_cost_tokens_per_month: tokenLimit.optional(),
+  max_consecutive_failures: positive(100).optional().openapi({ default: AGENT_LIMITS.max_consecutive_failures }),
+});
+
+/** How an agent's model is called. Null: as the model does by default. Omitted fields keep their value. */
+const modelSettingsInput = z.strictObject({
+  temperature: z.number().min(0).max(2).nullable().optional(),
+  top_p: z.number().min(0).max(1).nullable().optional(),
+  reasoning_effort: z.enum(REASONING_EFFORTS).nullable().optional(),
+  max_output_tokens: positive(10_000_000).nullable().optional().openapi({
+    description: "the cap of one answer; without it, the model's cap, lowered to what the balance affords",
+  }),
+});
+
+const agentFields = {
+  name: textSchema(200).min(1).regex(/\S/, "text of 1 to 200 characters that is not blank"),
+  description: textSchema(2000).nullable(),
+  system_prompt: textSchema(PROMPT_MAX).nullable(),
+  run_prompt: textSchema(PROMPT_MAX).nullable().openapi({ description: "what a scheduled run or run-now executes" }),
+  model_id: textSchema(200)
+    .min(1)
+    .nullable()
+    .openapi({ description: "a model's id or UUID; required unless auto_route" }),
+  auto_route: z.boolean(),
+  is_active: z.boolean(),
+  tools_config: toolsConfigSchema,
+  client_tools: z.enum(["ignore", "pass"]).openapi({
+    description:
+      "the tools of a request with `model: agent/{id}`. `ignore`: dropped; `pass`: offered to the model beside the agent's own, and a call to one ends the answer with `finish_reason: tool_calls`",
+  }),
+  schedule_enabled: z.boolean(),
+  schedule_interval: intervalSchema.nullable(),
+  schedule_time: timeOfDaySchema.nullable(),
+  schedule_day_of_week: weekdaySchema.nullable().openapi({ description: "weekly only, and then required" }),
+  schedule_day_of_month: dayOfMonthSchema.nullable().openapi({ description: "monthly only; 1 unless given" }),
+  schedule_timezone: timeZoneSchema,
+} as const;
+
+export const updateAgentSchema = z
+  .strictObject({ ...agentFields, limits: limitsInput, model_settings: modelSettingsInput })
+  .partial()
+  .openapi("UpdateAgent");
+export const createAgentSchema = updateAgentSchema.required({ name: true }).openapi("CreateAgent");
+export type AgentChanges = z.infer<typeof updateAgentSchema>;
+/** Fields of the record that a PUT may repeat but not change. */
+export const READ_ONLY_FIELDS = [
+  "id",
+  "version",
+  "created_at",
+  "updated_at",
+  "next_run_at",
+  "upcoming_runs",
+  "schedule_status",
+  "schedule_paused_reason",
+  "schedule_api_key_id",
+  "consecutive_failures",
+  "last_run",
+  "secrets_used",
+  "warnings",
+] as const;
+export type RepeatedFields = Partial<Record<(typeof READ_ONLY_FIELDS)[number], unknown>>;
+/** A record that was read, edited and sent back is a change of the edited fields. */
+const putAgentSchema = updateAgentSchema
+  .extend(
+    Object.fromEntries(
+      READ_ONLY_FIELDS.map((name) => [
+        name,
+        z.unknown().optional().openapi({ description: "read-only: accepted when unchanged" }),
+      ]),
+    ) as { [Field in keyof RepeatedFields]: z.ZodOptional<z.ZodUnknown> },
+  )
+  .openapi("PutAgent");
+
+const agentSchema = z
+  .object({
+    id: uuidSchema,
+    version: z.number().int().openapi({ description: "bumped by each change" }),
+    ...agentFields,
+    limits: limitsInput.required(),
+    model_settings: modelSettingsInput.required(),
+    created_at: instantSchema,
+    updated_at: instantSchema,
+    next_run_at: instantSchema.nullable(),
+    upcoming_runs: z.array(upcomingRunSchema),
+    schedule_status: z.enum(["off", "active", "paused"]),
+    schedule_paused_reason: z.string().nullable().openapi({
+      description:
+        "`key_revoked`, `key_expired` or `key_budget_exceeded` of that key; otherwise a sentence for the owner",
+    }),
+    schedule_api_key_id: uuidSchema.nullable().openapi({
+      description:
+        "the API key that enabled the schedule, resumed it or changed its task last; its budget covers the runs. Null: the console",
+    }),
+    consecutive_failures: z.number().int(),
+    last_run: runSchema.pick({ id: true, status: true, finished_at: true, has_errors: true }).nullable(),
+    secrets_used: z.array(z.string()).openapi({ description: "names of the secrets that tools_config refers to" }),
+    warnings: z
+      .array(z.object({ code: z.string(), param: z.string(), message: z.string() }))
+      .openapi({ description: "settings that are accepted and cannot work; a call fails with the same code" }),
+  })
+  .openapi("Agent");
+/** An agent of a user. */
+export interface AgentKey {
+  user_id: string;
+  agent_id: string;
+}
+
+export type AgentRecord = z.infer<typeof agentSchema>;
+
+const agentVersionSchema = z
+  .object({
+    agent_id: uuidSchema,
+    version: z.number().int(),
+    ...agentFields,
+    limits: limitsInput.required(),
+    model_settings: modelSettingsInput.required(),
+    created_at: instantSchema.openapi({ description: "since when the agent was configured so" }),
+  })
+  .openapi("AgentVersion");
+export type AgentVersion = z.infer<typeof agentVersionSchema>;
+
+/** A picture's data is part of the request, like its text. */
+const PICTURE_CHARS = 16_000_000;
+const chatPartSchema = z.discriminatedUnion("type", [
+  z.strictObject({ type: z.literal("text"), text: textSchema(1_000_000) }),
+  z.strictObject({
+    type: z.literal("image_url"),
+    image_url: z.strictObject({ url: textSchema(PICTURE_CHARS), detail: textSchema(20).optional() }),
+  }),
+]);
+const chatContentSchema = z.union([textSchema(1_000_000), z.array(chatPartSchema).min(1).max(100)]).openapi({
+  description: "text, or parts: `text`, and `image_url` for agents whose model has `supports.vision`",
+});
+const chatFields = z
+  .strictObject({
+    messages: z
+      .array(z.strictObject({ role: z.enum(["system", "user", "assistant"]), content: chatContentSchema }))
+      .min(1)
+      .max(1000),
+    user: textSchema(256).nullish().openapi({ description: "your own customer: usage and budgets are by it" }),
+    metadata: z
+      .record(z.string(), z.unknown())
+      .nullish()
+      .openapi({ description: "up to 16 names and values, as in chat completions: usage can be summed by them" }),
+    stream: z.boolean().default(false),
+    thread_id: threadIdSchema.optional().openapi({
+      description: "of your choice; the thread's earlier turns come before these messages. Created at its first use",
+    }),
+    on_disconnect: z.enum(["cancel", "continue"]).default("cancel").openapi({
+      description:
+        "what becomes of the run when you hang up: cancelled, with what was generated billed, or carried on to its end",
+    }),
+  })
+  .openapi("AgentChat");
+const agentChatSchema = z.preprocess(countedFields("messages"), chatFields);
+const agentAnswerSchema = (chatResponseSchema as z.ZodObject)
+  .extend({ run_id: uuidSchema, thread_id: z.string().optional() })
+  .openapi("AgentAnswer");
+export type AgentChat = z.infer<typeof chatFields>;
+
+const tags = ["Agents"];
+const idParams = z.object({ id: z.string() });
+
+export const createAgent = createRoute({
+  method: "post",
+  path: "/api/v1/agents",
+  tags,
+  summary: "Create an agent",
+  ...needs("agents:write"),
+  request: jsonBody(createAgentSchema),
+  responses: { 201: json(agentSchema, "the agent"), ...failures(400, 403, 409) },
+});
+
+export const listAgents = createRoute({
+  method: "get",
+  path: "/api/v1/agents",
+  tags,
+  summary: "The caller's agents, newest first",
+  ...needs("agents:read"),
+  request: {
+    query: longListQuerySchema.extend({
+      name: textSchema(200).optional().openapi({ description: "a part of the name, in upper or lower case" }),
+      sort: z.literal("next_run_at").optional().openapi({
+        description:
+          "the agents that will run by schedule, soonest first; paused schedules are left out. Not with `name`",
+      }),
+    }),
+  },
+  responses: {
+    200: json(z.object({ agents: z.array(agentSchema), next_cursor: nextCursorSchema }), "a page of agents"),
+    ...failures(400, 403),
+  },
+});
+
+export const getAgent = createRoute({
+  method: "get",
+  path: "/api/v1/agents/{id}",
+  tags,
+  summary: "One agent",
+  ...needs("agents:read"),
+  request: { params: idParams },
+  responses: { 200: json(agentSchema, "the agent"), ...failures(403, 404) },
+});
+
+export const getAgentVersion = createRoute({
+  method: "get",
+  path: "/api/v1/agents/{id}/versions/{version}",
+  tags,
+  summary: "The configuration that a run was carried out with: its `agent_version`",
+  ...needs("agents:read"),
+  request: { params: idParams.extend({ version: z.string() }) },
+  responses: { 200: json(agentVersionSchema, "the configuration"), ...failures(403, 404) },
+});
+
+export const updateAgent = createRoute({
+  method: "put",
+  path: "/api/v1/agents/{id}",
+  tags,
+  summary: "Change the fields given; the others stay. Null clears what can be empty",
+  description:
+    "tools_config is replaced as a whole; of limits and model_settings only the given ones change. Adding or widening a secret's binding needs " +
+    "`secrets:write`; `secret: null` keeps the binding that is otherwise the same. A paused schedule stays paused, unless the write turns " +
+    "the schedule or the agent on, or consists of `schedule_enabled: true` alone. A write that enables or resumes the " +
+    "schedule, or changes what its runs do, has them count against the key that wrote it.",
+  ...needs("agents:write"),
+  request: { params: idParams, ...jsonBody(putAgentSchema) },
+  responses: { 200: json(agentSchema, "the agent as it is now"), ...failures(400, 403, 404, 409) },
+});
+
+export const resumeSchedule = createRoute({
+  method: "post",
+  path: "/api/v1/agents/{id}/resume",
+  tags,
+  summary: "Resume the agent's paused schedule",
+  description:
+    "Its runs then count against the key that resumed it, and `consecutive_failures` restarts at 0. A schedule that is off stays off.",
+  ...needs("agents:write"),
+  request: { params: idParams, ...emptyBody },
+  responses: { 200: json(agentSchema, "the agent as it is now"), ...failures(400, 403, 404) },
+});
+
+export const deleteAgent = createRoute({
+  method: "delete",
+  path: "/api/v1/agents/{id}",
+  tags,
+  summary: "Delete an agent and cancel its runs",
+  ...needs("agents:write"),
+  request: { params: idParams },
+  responses: { 204: { description: "deleted" }, ...failures(403, 404) },
+});
+
+export const chatWithAgent = createRoute({
+  method: "post",
+  path: "/api/v1/agents/{id}/chat",
+  tags,
+  summary: "Converse with the agent; every turn is a run",
+  description:
+    "With `stream: true` the answer is server-sent events of chat.completion.chunk objects, usage on the last one, " +
+    "then `data: [DONE]`; headers come with the first text. Over the limit of runs at a time it waits up to 30 s for a " +
+    "place, then 429. A failure names its run in `error.metadata.run_id`. With `thread_id` the service keeps the " +
+    "conversation: send the new messages only. One turn of a thread at a time: 409 `thread_busy`.",
+  ...needs("chat:write"),
+  request: { params: idParams, ...jsonBody(agentChatSchema) },
+  responses: {
+    200: {
+      description: "the answer; with `stream: true`, its events",
+      content: {
+        "application/json": { schema: agentAnswerSchema },
+        ...eventContent(chatEventSchema),
+      },
+    },
+    ...failures(400, 402, 403, 404, 409, 503),
+    502: json(errorSchema, "the model's provider failed"),
+    504: json(errorSchema, "the model, or the whole run, took too long"),
+  },
+});
+
+/** The key that an agent's `send_webhook` signs with: contract 7. */
+
+const webhookKeySchema = z
+  .object({
+    key: z.string().openapi({ description: "`whsec_…`, for any Standard Webhooks library" }),
+    created_at: instantSchema,
+  })
+  .openapi("WebhookKey");
+
+export const getWebhookKey = createRoute({
+  method: "get",
+  path: "/api/v1/agents/{id}/webhook-key",
+  tags: ["Agents"],
+  summary: "The key that the agent's webhooks are signed with, made when it is first asked for or needed",
+  ...needs("agents:write"),
+  request: { params: z.object({ id: z.string() }) },
+  responses: { 200: json(webhookKeySchema, "the key, to verify webhooks with"), ...failures(403, 404, 409) },
+});
+
+/** The tools of an agent's MCP server, for the owner: contract 7.5.2. */
+
+const serverToolsSchema = z
+  .object({
+    tools: z.array(
+      z.object({
+        name: z.string().openapi({ description: "the server's own name for it, as tool_effects takes it" }),
+        description: z.string(),
+        read_only_hint: z.boolean().nullable().openapi({
+          description: "the server's own claim (readOnlyHint). null: it claims nothing. Purser does not act on it",
+        }),
+        effects: z.enum(["none", "any"]).openapi({ description: "as the agent's settings say" }),
+      }),
+    ),
+    left_out: z.number().int().openapi({
+      description: "tools that the model does not get: their texts give orders, they are too large, or over 100",
+    }),
+  })
+  .openapi("ServerTools");
+
+export const listServerTools = createRoute({
+  method: "get",
+  path: "/api/v1/agents/{id}/mcp-servers/{server}/tools",
+  tags: ["Agents"],
+  summary: "The tools of one of the agent's MCP servers, asked for now",
+  description:
+    "The tools that a run would have, with safe texts. It sends the server's secret, as a run does. 502: the server " +
+    "cannot be used, and the message says why.",
+  ...needs("agents:write"),
+  request: {
+    params: z.object({ id: z.string(), server: z.string().openapi({ description: "its name in tools_config" }) }),
+  },
+  responses: {
+    200: json(serverToolsSchema, "the tools"),
+    ...failures(403, 404, 409),
+    502: json(errorSchema, "the server cannot be used"),
+  },
+});

@@ -1,0 +1,232 @@
+import { createRoute, z } from "@hono/zod-openapi";
+import { USAGE_DAYS } from "../../kernel/constants.ts";
+import { agentNameFields } from "./agent-name.ts";
+import { ENTRY_TYPES, listedTransactionSchema, usageSchema } from "./billing.ts";
+import { needs } from "./caller.ts";
+import {
+  boundInput,
+  failures,
+  instantSchema,
+  json,
+  listQuerySchema,
+  nextCursorSchema,
+  tokensSchema,
+  uuidSchema,
+} from "./common.ts";
+
+/** Usage, the ledger and what a charge is made of: to read, and to take away. Contract 5. */
+
+export const formatSchema = z
+  .enum(["json", "csv"])
+  .default("json")
+  .openapi({ description: "`csv` streams all of it, whatever `limit` and `cursor` say (RFC 4180)" });
+
+/** A response in JSON, or in CSV where that was asked for. */
+export function jsonOrCsv<S extends z.ZodType>(schema: S, description: string) {
+  const { content } = json(schema, description);
+  return { description, content: { ...content, "text/csv": { schema: z.string() } } };
+}
+
+/** contract 5.14.1: the response header of a CSV whose user has archived entries. */
+export const ARCHIVED_HEADER = "Purser-Archived-Before";
+const archivedFields = {
+  archived_before: instantSchema.optional().openapi({
+    description: "on the last page, if older rows are in the operator's archive: rows of before this instant",
+  }),
+};
+
+const groupedUsageSchema = z
+  .object({
+    ...usageSchema.shape,
+    group_by: z.string().optional(),
+    groups: z
+      .array(
+        z.object({
+          value: z.string().openapi({ description: "the model, day, user or value of the name" }),
+          tokens: z.number().int(),
+          cost_tokens: tokensSchema,
+          requests: z.number().int(),
+        }),
+      )
+      .optional()
+      .openapi({ description: "with `group_by`: the highest cost first" }),
+    next_cursor: nextCursorSchema.optional(),
+  })
+  .openapi("GroupedUsage");
+
+const rateSchema = z.number().openapi({ description: "billed tokens per raw token" });
+const exactSchema = z.string().openapi({ description: "billed tokens with all their decimals", example: "93.8333336" });
+
+const chargeFields = {
+  hold_id: uuidSchema,
+  status: z.enum(["open", "settled"]).openapi({ description: "open: the call has not ended" }),
+  model: z.string().nullable(),
+  agent_id: uuidSchema.nullable(),
+  run_id: uuidSchema.nullable(),
+  api_key_id: uuidSchema.nullable(),
+  estimate: z
+    .object({
+      input_tokens: z.number().int(),
+      max_output_tokens: z.number().int(),
+      input_rate: rateSchema,
+      output_rate: rateSchema,
+      cost_tokens: tokensSchema,
+    })
+    .nullable()
+    .openapi({ description: "the worst case, estimated before the call was made, at the dearest rates in its reach" }),
+  hold: z
+    .object({ requested_tokens: tokensSchema, held_tokens: tokensSchema, overage_tokens: tokensSchema })
+    .nullable()
+    .openapi({ description: "what was set aside for it; null when it was gone by the time of the charge" }),
+  slices: z
+    .array(z.object({ bucket_id: uuidSchema, tokens: tokensSchema }))
+    .openapi({ description: "the buckets that the hold was taken from" }),
+  rates: z
+    .object({
+      input_rate: rateSchema,
+      cached_input_rate: rateSchema,
+      cache_write_rate: rateSchema,
+      cache_write_1h_rate: rateSchema,
+      output_rate: rateSchema,
+      version: z.string().nullable().openapi({ description: "names the price list that was in force" }),
+    })
+    .nullable()
+    .openapi({ description: "as they were for this call; of an open call, the dearest in its reach" }),
+  priced: z
+    .array(
+      z.object({
+        tokens_of: z.enum(["input", "cached_input", "cache_write", "cache_write_1h", "output"]),
+        tokens: z.number().int(),
+        rate: rateSchema,
+        amount: exactSchema,
+      }),
+    )
+    .openapi({ description: "raw tokens × rate, for each kind of tokens" }),
+  rounding: z
+    .object({ exact: exactSchema, rounded_up_by: exactSchema })
+    .nullable()
+    .openapi({ description: "the sum of `priced`, rounded up once to whole tokens" }),
+  cost_tokens: tokensSchema.nullable(),
+  charged_tokens: tokensSchema.nullable(),
+  overage_tokens: tokensSchema.nullable(),
+  absorbed_tokens: tokensSchema.nullable(),
+  from_progress: z
+    .boolean()
+    .openapi({ description: "the call was lost, and this is what was last known to have been generated" }),
+  estimated: z.boolean().openapi({
+    description: "the counts are estimates: the provider reported no usable ones, or the caller disconnected first",
+  }),
+  legs: z.array(listedTransactionSchema).openapi({ description: "the ledger's lines of the charge" }),
+  created_at: instantSchema.nullable(),
+};
+
+export const explanationSchema = z
+  .object({
+    request_id: z.string(),
+    ...chargeFields,
+    others: z.array(z.object(chargeFields)).openapi({
+      description: "older charges with the same request id: those of a run, or of a caller that repeats it",
+    }),
+  })
+  .openapi("Explanation");
+
+const tags = ["Usage and billing"];
+
+export const getUsage = createRoute({
+  method: "get",
+  path: "/api/v1/users/me/usage",
+  tags,
+  summary: "Usage by day (UTC), model, agent and key",
+  ...needs("billing:read"),
+  request: {
+    query: z.object({
+      days: z.coerce.number().int().min(USAGE_DAYS.min).max(USAGE_DAYS.max).default(USAGE_DAYS.default),
+      format: formatSchema,
+      group_by: z
+        .string()
+        .regex(/^(model|day|user|metadata\.[^\0]{1,64})$/, "model, day, user or metadata.{name}")
+        .optional()
+        .openapi({ description: "adds `groups`: model, day, user or metadata.{name}; `limit` and `cursor` page them" }),
+      ...listQuerySchema.shape,
+    }),
+  },
+  responses: {
+    200: jsonOrCsv(
+      groupedUsageSchema,
+      "every day of the window, today last; as CSV a line for each day, model, agent and key",
+    ),
+    ...failures(400, 403),
+  },
+});
+
+export const listTransactions = createRoute({
+  method: "get",
+  path: "/api/v1/users/me/transactions",
+  tags,
+  summary: "The ledger, newest first; as CSV oldest first",
+  ...needs("billing:read"),
+  request: {
+    query: listQuerySchema.extend({
+      type: z.enum(ENTRY_TYPES).optional(),
+      run_id: z.uuid().optional(),
+      agent_id: z.uuid().optional(),
+      from: boundInput
+        .optional()
+        .openapi({ description: "written then or later: an instant, or a day, which is its start in UTC" }),
+      to: boundInput.optional().openapi({ description: "written before: as `from`" }),
+      format: formatSchema,
+    }),
+  },
+  responses: {
+    200: jsonOrCsv(
+      z.object({ transactions: z.array(listedTransactionSchema), next_cursor: nextCursorSchema, ...archivedFields }),
+      "a page of entries; as CSV all of them, with what `npm run audit -- --verify` needs",
+    ),
+    ...failures(400, 403),
+  },
+});
+
+export const requestSchema = z
+  .object({
+    request_id: z.string(),
+    model: z.string(),
+    agent_id: uuidSchema.nullable(),
+    ...agentNameFields,
+    run_id: uuidSchema.nullable(),
+    api_key_id: uuidSchema.nullable(),
+    input_tokens: z.number().int(),
+    output_tokens: z.number().int(),
+    total_tokens: z.number().int(),
+    cost_tokens: tokensSchema,
+    created_at: instantSchema,
+  })
+  .openapi("ChargedRequest");
+
+export const listRequests = createRoute({
+  method: "get",
+  path: "/api/v1/users/me/requests",
+  tags,
+  summary: "Model calls with their usage and cost, newest first",
+  ...needs("billing:read"),
+  request: { query: listQuerySchema },
+  responses: {
+    200: json(
+      z.object({ requests: z.array(requestSchema), next_cursor: nextCursorSchema, ...archivedFields }),
+      "a page of calls",
+    ),
+    ...failures(400, 403),
+  },
+});
+
+export const explainCharge = createRoute({
+  method: "get",
+  path: "/api/v1/billing/explain/{request_id}",
+  tags,
+  summary: "What a charge is made of",
+  ...needs("billing:read"),
+  request: { params: z.object({ request_id: z.string().min(1).max(255) }) },
+  responses: {
+    200: json(explanationSchema, "estimate, hold, slices, rates, rounding and the ledger's lines"),
+    ...failures(400, 403, 404),
+  },
+});

@@ -1,0 +1,74 @@
+import type { z } from "@hono/zod-openapi";
+import { errors, type PurserError } from "../../kernel/errors.ts";
+import { acceptedAt, fieldsAt, isPhrase } from "./accepted.ts";
+
+/** The parts of a zod 4 issue that we read. */
+interface Issue {
+  readonly code: string;
+  readonly path: readonly PropertyKey[];
+  readonly message: string;
+  readonly keys?: readonly string[];
+  readonly errors?: readonly (readonly Issue[])[];
+}
+
+/** Parameters that clients add to every address: Anthropic's and Azure's. */
+const OF_CLIENTS = new Set(["beta", "api-version"]);
+
+/** Throws 400 for a query parameter that `schema` does not have; undefined: the address takes none. */
+export function rejectUnknownParameters(schema: z.ZodType | undefined, given: readonly string[]): void {
+  const known = Object.keys((schema as z.ZodObject | undefined)?.shape ?? {});
+  const unknown = given.find((name) => !known.includes(name) && !OF_CLIENTS.has(name));
+  if (unknown !== undefined) throw errors.unknownParameter(unknown, known);
+}
+
+/** Unknown fields that an error names, and one more that tells that there are others. A request may have 90,000. */
+const MOST_NAMED = 21;
+
+/** `["tools_config", "web_fetch", "auth", 0, "secret"]` as `tools_config.web_fetch.auth[0].secret`. */
+export function paramOf(path: readonly PropertyKey[]): string {
+  return path.reduce<string>((text, part) => {
+    if (typeof part === "number") return `${text}[${part}]`;
+    return text === "" ? String(part) : `${text}.${String(part)}`;
+  }, "");
+}
+
+function valueAt(value: unknown, path: readonly PropertyKey[]): unknown {
+  return path.reduce<unknown>((at, part) => {
+    return at !== null && typeof at === "object" ? (at as Record<PropertyKey, unknown>)[part] : undefined;
+  }, value);
+}
+
+/** Of a union's alternatives, those with the given `type` are what the caller meant; of these, the issue that got furthest. */
+function deepest(issue: Issue): Issue {
+  const alternatives = issue.errors ?? [];
+  const of_type = alternatives.filter((issues) =>
+    issues.every(({ path }) => path.length > 0 && !(path.length === 1 && path[0] === "type")),
+  );
+  const inner = (of_type.length > 0 ? of_type : alternatives)
+    .flat()
+    .map((each) => deepest({ ...each, path: [...issue.path, ...each.path] }));
+  return inner.reduce((best, each) => (each.path.length > best.path.length ? each : best), issue);
+}
+
+/**
+ * The first thing that is wrong with `value`, as an API error that says what `schema` accepts there. An unknown field is
+ * told before a wrong value: it is the likelier slip.
+ */
+export function validationError(issues: readonly Issue[], value: unknown, schema: z.ZodType): PurserError {
+  const found = issues.map(deepest);
+  const first = found.find((issue) => issue.code === "unrecognized_keys") ?? found[0];
+  if (first === undefined) return errors.invalidValue("", "The request is not valid.");
+  if (first.code === "unrecognized_keys") {
+    const [key = "", ...others] = (first.keys ?? []).slice(0, MOST_NAMED);
+    const param = (name: string) => paramOf([...first.path, name]);
+    return errors.unknownFields([param(key), ...others.map(param)], fieldsAt(schema, first.path, value));
+  }
+  const param = paramOf(first.path);
+  if (param === "") return errors.invalidJson("The body is not a JSON object");
+  if (first.code !== "custom" && valueAt(value, first.path) === undefined) return errors.missingField(param);
+  const accepted = isPhrase(first.message) ? first.message : acceptedAt(schema, first.path, value);
+  return errors.invalidValue(
+    param,
+    accepted === null ? `${param} is not valid: ${first.message}.` : `${param} must be ${accepted}.`,
+  );
+}

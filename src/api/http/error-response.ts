@@ -1,0 +1,83 @@
+import type { Context } from "hono";
+import { HTTPException } from "hono/http-exception";
+import type { ContentfulStatusCode } from "hono/utils/http-status";
+import { asPurserError, errors, type PurserError } from "../../kernel/errors.ts";
+import { isDatabaseAway } from "../../kernel/sql-state.ts";
+import { describeError, describeUnexpected, type Log } from "../../platform/telemetry/log.ts";
+import type { HttpEnv, RequestFacts } from "../contract/caller.ts";
+import { anthropicError } from "../contract/messages-error.ts";
+
+const MESSAGES = "/api/v1/messages";
+/** Answers in Anthropic's shape to its clients only. */
+const MODELS = "/api/v1/models";
+/** `false` stops retries by OpenAI's clients, which otherwise repeat 409 and 5xx. */
+export const SHOULD_RETRY = "X-Should-Retry";
+
+/** The error body of contract 2, for JSON answers and for a stream that fails midway. */
+export function errorBody(error: PurserError, request_id: string) {
+  const { type, code, message, param, metadata } = error.shape;
+  return { error: { type, code, message, param: param ?? null, request_id, ...(metadata ? { metadata } : {}) } };
+}
+
+/** Anthropic's clients read errors in the shape of its API. */
+function isForAnthropic(path: string, version: string | undefined): boolean {
+  return path.startsWith(MESSAGES) || (path.startsWith(MODELS) && version !== undefined);
+}
+
+/** The failure to answer with. Hono throws its own error for a body that is not JSON. */
+function failureOf(thrown: unknown): PurserError {
+  return thrown instanceof HTTPException && thrown.status === 400 ? errors.invalidJson() : asPurserError(thrown);
+}
+
+/** The causes of expected errors are our own words. */
+function causeOf(cause: Error, code: string) {
+  return code === "internal" ? describeUnexpected(cause) : { cause: describeError(cause) };
+}
+
+/** A request that failed. */
+interface Failed {
+  path: string;
+  request_id: string;
+  facts: RequestFacts;
+  headerOf(name: string): string | undefined;
+}
+
+/**
+ * The answer to a failed request. Notes the error for the request's log line. Logs internal errors, never the caller's
+ * data.
+ */
+export function errorAnswer(thrown: unknown, { path, request_id, facts, headerOf }: Failed, log: Log) {
+  const error = failureOf(thrown);
+  const { status, has_acted, metadata } = error.shape;
+  Object.assign(facts, { code: error.code, provider_error: metadata?.provider });
+  // One line for the whole outage says that the database is away (platform/db/outage.ts).
+  if (error.code === "internal" || (error.cause !== undefined && !isDatabaseAway(error))) {
+    const cause = error.cause instanceof Error ? causeOf(error.cause, error.code) : {};
+    log.error({ request_id, code: error.code, ...cause }, error.message);
+  }
+  const headers = retryHeaders(error);
+  if (has_acted) headers[SHOULD_RETRY] = "false";
+  // Clients repeat no 402 by themselves, and this one passes when a call in flight ends.
+  if (error.code === "in_flight_exhausted") headers[SHOULD_RETRY] = "true";
+  const is_for_anthropic = isForAnthropic(path, headerOf("anthropic-version"));
+  const body = is_for_anthropic ? anthropicError(error.shape, request_id) : errorBody(error, request_id);
+  return { status, headers, body };
+}
+
+/** When to retry, and the limit that is used up. */
+export function retryHeaders({ shape: { retry_after_s, used_up_limit } }: PurserError): Record<string, string> {
+  if (retry_after_s === undefined) return {};
+  const seconds = String(Math.max(1, Math.ceil(retry_after_s)));
+  if (used_up_limit === undefined) return { "Retry-After": seconds };
+  const of_limit = { "RateLimit-Limit": String(used_up_limit), "RateLimit-Remaining": "0", "RateLimit-Reset": seconds };
+  return { "Retry-After": seconds, ...of_limit };
+}
+
+/** Answers with the error's status and body. */
+export function errorResponse(c: Context<HttpEnv>, thrown: unknown, log: Log): Response {
+  const { request_id, facts } = c.var;
+  const headerOf = (name: string) => c.req.header(name);
+  const { status, headers, body } = errorAnswer(thrown, { path: c.req.path, request_id, facts, headerOf }, log);
+  for (const [name, value] of Object.entries(headers)) c.header(name, value);
+  return c.json(body, status as ContentfulStatusCode);
+}

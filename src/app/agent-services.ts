@@ -1,0 +1,150 @@
+import type { Billing } from "../account/billing/billing.service.ts";
+import type { ChargingLedger, Ledger } from "../account/ledger/ledger.types.ts";
+import type { Accounts } from "../account/users/accounts.service.ts";
+import { createAgentModel } from "../agents/chat/agent-model.ts";
+import { createChat } from "../agents/chat/chat.service.ts";
+import { createThreads } from "../agents/chat/threads.service.ts";
+import { createAgents } from "../agents/definitions/agents.service.ts";
+import { createAgentsStore, RUN_NOW_STATEMENTS } from "../agents/definitions/agents.store.ts";
+import { createRunOutcomes } from "../agents/definitions/run-outcomes.service.ts";
+import { createScheduleKeys } from "../agents/definitions/schedule-keys.service.ts";
+import { createRunFollowers } from "../agents/runs/run-followers.ts";
+import { createRunner } from "../agents/runs/runner.service.ts";
+import { createRuns, type RunsDeps } from "../agents/runs/runs.service.ts";
+import type { ClaimLimits, LostRun } from "../agents/runs/runs.types.ts";
+import { createSchedules } from "../agents/schedules/schedules.service.ts";
+import { createTools } from "../agents/tools/tools.service.ts";
+import type { WebhookKeys } from "../agents/tools/webhook-keys.service.ts";
+import type { UserLimits } from "../api/contract/key-terms.ts";
+import type { Config } from "../config/config.ts";
+import type { Completions } from "../gateway/completions/completions.types.ts";
+import type { Models } from "../gateway/models/models.service.ts";
+import { newId } from "../platform/lib/ids.ts";
+import type { Log } from "../platform/telemetry/log.ts";
+import type { Metrics } from "../platform/telemetry/metrics.ts";
+import { newMark } from "../safety/fence.ts";
+import { createSanitizer } from "../safety/sanitizer.ts";
+import type { Vault } from "../vault/vault.service.ts";
+import type { Base } from "./base-services.ts";
+import type { createNotifiers } from "./notice-mappers.ts";
+import type { LiveSettings } from "./reload.ts";
+
+interface AgentServicesDeps {
+  config: Config;
+  live: LiveSettings;
+  log: Log;
+  base: Base;
+  accounts: Accounts;
+  ledger: Ledger;
+  charges: ChargingLedger;
+  models: Models;
+  completions: Completions;
+  vault: Vault;
+  webhook_keys: WebhookKeys;
+  notify: ReturnType<typeof createNotifiers>;
+  meansOf: Billing["means"];
+}
+
+/** The modules that work for agents: schedules, runs, chats, and the worker that executes runs. */
+export function createAgentServices(deps: AgentServicesDeps) {
+  const { config, log, accounts, ledger, models, completions, vault, webhook_keys, notify, meansOf } = deps;
+  const { db, clock, outbound, metrics, tracer } = deps.base;
+  const { safety_off, keep_runs_days, drain_seconds } = config;
+  const core = { db, clock, log };
+  const sanitizer = createSanitizer({ threads: 2 });
+  const onFailure = metrics.toolFailed;
+  const { is_drill } = config;
+  const worker_id = newId();
+  const tools = createTools({ ...core, outbound, sanitizer, webhook_keys, vault, safety_off, is_drill, onFailure });
+  const schedules = createSchedules({ db, clock, notify: notify.schedules });
+  const schedule_keys = createScheduleKeys({
+    ...core,
+    store: createAgentsStore(db),
+    schedules,
+    ledger,
+    keysOf: accounts.keysOf,
+    cancelOfKey: (tx, user_id, api_key_id) => runs.cancelOfKey(tx, user_id, api_key_id),
+  });
+  const runs = createRuns({
+    ...core,
+    ...notify.runs,
+    onRunEnd: createRunOutcomes({ schedules, schedule_keys, log }),
+    ...logEnds({ metrics, log }),
+    run_now_statements: RUN_NOW_STATEMENTS,
+    // The copy's queue has runs of the real service, so a drill executes only what was begun in it.
+    reserve_for: is_drill ? worker_id : null,
+    ends_with_step: true,
+  });
+  metrics.watchQueue(runs.queueFigures);
+  const threads = createThreads({ db, clock, runs, models });
+  const followers = createRunFollowers({ runs, log });
+  const agents = createAgents({
+    ...core,
+    models,
+    runs,
+    schedules,
+    schedule_keys,
+    ledger,
+    followers,
+    meansOf,
+    safety_off,
+    keep_runs_days,
+    suspended: accounts.suspended,
+    secretNames: vault.names,
+    forgetThreads: threads.forget,
+    forgetWebhookKeys: webhook_keys.forgetAgents,
+    forgetTurns: threads.forgetTurns,
+  });
+  const takesPictures = (model_id: string) => models.find(model_id)?.supports.vision ?? null;
+  const chat = createChat({ agents, runs, threads, worker_id, takesPictures });
+  const runner = createRunner({
+    ...core,
+    metrics,
+    tracer,
+    models,
+    completions,
+    tools,
+    runs,
+    followers,
+    newMark,
+    worker_id,
+    drain_seconds,
+    ledger: deps.charges,
+    limits: () => claimLimits(deps.live),
+    reserved_only: config.role === "api" || is_drill,
+    configOf: agents.configOf,
+    withHistory: threads.withHistory,
+    listenerOf: chat.listenerOf,
+    isAwaited: () => is_drill || chat.isAwaited(),
+  });
+  const agentModel = createAgentModel({ chat, find: agents.found, log });
+  return { tools, schedules, schedule_keys, runs, agents, chat, agentModel, runner };
+}
+
+/** Logs and counts the runs that end outside of a worker: lost ones, and cancelled ones. */
+function logEnds({ metrics, log }: { metrics: Metrics; log: Log }): Pick<RunsDeps, "onLost" | "onCancelled"> {
+  return {
+    onLost(lost) {
+      for (const run of lost) {
+        metrics.runFinished("failed", "worker_lost");
+        log.info({ ...idsOfRun(run), status: "failed", code: "worker_lost" }, "run");
+      }
+    },
+    onCancelled(run) {
+      log.info({ ...idsOfRun(run), status: "cancelled", code: run.error?.code ?? null }, "run");
+    },
+  };
+}
+
+function idsOfRun({ run_id, user_id, agent_id, trigger }: LostRun): LostRun {
+  return { run_id, user_id, agent_id, trigger };
+}
+
+/** The limits of claims, plans included. */
+function claimLimits({ limits, plans }: LiveSettings): ClaimLimits {
+  const each: readonly { id: string; limits?: UserLimits | undefined }[] = plans;
+  const limited = each.flatMap(({ id, limits: own }) =>
+    own?.concurrent_runs == null ? [] : [[id, own.concurrent_runs]],
+  );
+  return { ...limits, concurrent_runs_of_plans: limited.length === 0 ? undefined : Object.fromEntries(limited) };
+}

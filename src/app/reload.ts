@@ -1,0 +1,91 @@
+import type { Config } from "../config/config.ts";
+import { ConfigError } from "../config/values.ts";
+import type { Models } from "../gateway/models/models.service.ts";
+import { errors } from "../kernel/errors.ts";
+import type { Log } from "../platform/telemetry/log.ts";
+
+/** The settings that a reload replaces. Modules read them at each use. */
+export type LiveSettings = Pick<Config, "limits" | "plans" | "trial">;
+
+/** What a reload has put into force. */
+export interface Reloaded {
+  /** Names the price list in force. */
+  price_version: string | null;
+  models: number;
+  plans: number;
+}
+
+/** A configuration that was read and checked, and is not yet in force. */
+export interface PreparedReload {
+  /** The settings that differ, such as `models.lab/a` or `trial`. */
+  changed: string[];
+  apply(): Reloaded;
+}
+
+/** Throws the 400 with the reason of a file that cannot be used. */
+export type PrepareReload = () => PreparedReload;
+
+/** Settings of PURSER_CONFIG that are lists, with the field that names an entry. */
+const LISTS = { models: "id", plans: "id", providers: "name" } as const;
+const OTHERS = ["catalogue", "cache_pricing", "trial", "rollover_months", "margin", "limits"] as const;
+const MOST_NAMED = 100;
+
+/**
+ * Reads PURSER_CONFIG and the catalogue again, on this node. Everything is checked before anything is replaced, and a
+ * file with a fault replaces nothing.
+ */
+export function createReload(options: { config: Config; live: LiveSettings; models: Models; log: Log }): PrepareReload {
+  const { config, live, models, log } = options;
+  let in_force = config;
+  const apply = (next: Config, changed: readonly string[]): Reloaded => {
+    // The only step that may fail is the first: the others replace references.
+    models.reload(next);
+    live.limits = next.limits;
+    live.plans = next.plans;
+    live.trial = next.trial;
+    in_force = next;
+    for (const warning of next.warnings) if (!config.warnings.includes(warning)) log.warn(warning);
+    const offered = models.list();
+    const reloaded = {
+      price_version: offered[0]?.price_version ?? null,
+      models: offered.length,
+      plans: next.plans.length,
+    };
+    log.info({ ...reloaded, changed }, "reloaded: new calls have the new models, prices, plans and limits");
+    return reloaded;
+  };
+  return () => {
+    const next = rereadOrReject(config, log);
+    const changed = changedBetween(in_force, next);
+    return { changed, apply: () => apply(next, changed) };
+  };
+}
+
+function changedBetween(before: Config, after: Config): string[] {
+  const lists = Object.entries(LISTS).flatMap(([list, name]) => {
+    const textsOf = (config: Config) =>
+      new Map(
+        (config[list as keyof typeof LISTS] as readonly object[]).map((entry) => [
+          String(entry[name as keyof typeof entry]),
+          JSON.stringify(entry),
+        ]),
+      );
+    const [old, next] = [textsOf(before), textsOf(after)];
+    const names = [...new Set([...old.keys(), ...next.keys()])];
+    return names.filter((each) => old.get(each) !== next.get(each)).map((each) => `${list}.${each}`);
+  });
+  const others = OTHERS.filter((name) => JSON.stringify(before[name]) !== JSON.stringify(after[name]));
+  const all = [...lists, ...others];
+  if (all.length <= MOST_NAMED) return all;
+  return [...all.slice(0, MOST_NAMED), `and ${all.length - MOST_NAMED} others`];
+}
+
+function rereadOrReject(config: Config, log: Log): Config {
+  try {
+    return config.reread();
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    log.error({ reason: error.message }, "the reload was rejected, and nothing has changed");
+    throw errors.invalidValue("PURSER_CONFIG", `Nothing was reloaded. ${error.message}. Correct it and reload again.`);
+  }
+}

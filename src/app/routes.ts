@@ -1,0 +1,161 @@
+import { billingRoutes } from "../account/billing/billing.routes.ts";
+import { endUserRoutes } from "../account/billing/end-users.routes.ts";
+import { ledgerExportRoutes } from "../account/billing/ledger-export.routes.ts";
+import { paymentsRoutes, stripeWebhookRoutes } from "../account/billing/payments.routes.ts";
+import { noticesRoutes } from "../account/notices/notices.routes.ts";
+import { accountsRoutes } from "../account/users/accounts.routes.ts";
+import { signInRoutes } from "../account/users/sign-in.routes.ts";
+import { chatRoutes } from "../agents/chat/chat.routes.ts";
+import {
+  agentsRoutes,
+  runNowEndpoint,
+  serverToolsRoutes,
+  webhookKeyRoutes,
+} from "../agents/definitions/agents.routes.ts";
+import { mcpRoutes } from "../agents/mcp/mcp.routes.ts";
+import type { HttpRouter } from "../api/contract/router.ts";
+import { sessionCookieName } from "../api/contract/sign-in.ts";
+import { consoleRoutes } from "../api/http/console.routes.ts";
+import { createHttp, type HttpApp } from "../api/http/server.ts";
+import { serveReference } from "../api/http/system.routes.ts";
+import { completionEndpoint } from "../gateway/completions/completions.routes.ts";
+import { embeddingRoutes } from "../gateway/completions/embeddings.routes.ts";
+import { countTokensRoutes, messageEndpoint } from "../gateway/messages/messages.routes.ts";
+import { modelRoutes } from "../gateway/models/models.routes.ts";
+import { takesField } from "../gateway/models/request-fields.ts";
+import { responseEndpoint, storedResponseRoutes } from "../gateway/responses/responses.routes.ts";
+import { errors } from "../kernel/errors.ts";
+import { createBackups } from "../operator/backup/backup.service.ts";
+import { userExportRoutes } from "../operator/export/user-export.routes.ts";
+import { createUserExport } from "../operator/export/user-export.service.ts";
+import { type OperatorOptions, operatorRoutes } from "../operator/operator.routes.ts";
+import { operatorKeyRoutes } from "../operator/operator-keys.routes.ts";
+import { usageRoutes } from "../operator/usage.routes.ts";
+import { userCorrectionsRoutes } from "../operator/user-corrections.routes.ts";
+import type { DueSource } from "../platform/db/sweeper.ts";
+import { safetyRoutes } from "../safety/safety.routes.ts";
+import { createSanitizer } from "../safety/sanitizer.ts";
+import { vaultRoutes } from "../vault/vault.routes.ts";
+import type { Services } from "./services.ts";
+
+/** A worker polls the queue every second: after this time without one, no worker is running. */
+const NO_WORKER_MS = 5_000;
+
+/** contract 1: what costs nothing only because no other machine can reach the service. */
+function localWrites({ local_only, payments }: Services["config"]): string[] {
+  if (!local_only) return [];
+  return payments === "sandbox" ? ["/api/v1/auth/sign-up/*", "/api/v1/billing/*"] : ["/api/v1/auth/sign-up/*"];
+}
+
+/** What the public port of every node needs to know. */
+export function publicOptions({ config, log, metrics, tracer, address, operator_keys }: Services) {
+  return {
+    address,
+    is_drill: config.is_drill,
+    authenticateOperator: operator_keys.authenticate,
+    has_metrics: config.metrics_address === null,
+    trusted_proxies: config.trusted_proxies,
+    log,
+    metrics,
+    tracer,
+  };
+}
+
+/** The public API, the reference and the console. `sources`: what a settable clock carries out on its way. */
+export function serveApi(
+  services: Services,
+  { probes, sources, cut_off }: { probes: readonly HttpRouter[]; sources: readonly DueSource[]; cut_off: AbortSignal },
+): HttpApp {
+  const { limits, response_items, responses, envelopes, idempotency, eraseUser } = services;
+  const { config, live, log, db, clock, settable, address, accounts, signIn } = services;
+  const { ledger, models, completions, notices, vault, webhook_keys, stripe, billing, runs, agents, chat } = services;
+  const untilIdle = async (timeout_ms: number): Promise<boolean> => {
+    const state = await runs.untilIdle(timeout_ms, config.role === "api" ? NO_WORKER_MS : Infinity);
+    if (state === "unattended") throw errors.noWorker();
+    return state === "idle";
+  };
+  const advanceClock = settable === null ? null : (target: string) => settable.advanceTo(target, sources, untilIdle);
+  const exportOf = createUserExport({ db, clock, ledger });
+  const takes = (id: string, field: string) => {
+    const model = models.find(id);
+    return model !== null && takesField(field, model);
+  };
+  const of_responses = { completions, items: response_items, responses, envelopes, takes, log };
+  const http: HttpApp = createHttp(
+    {
+      authenticate: accounts.authenticate,
+      ...publicOptions(services),
+      authenticateSession: signIn.authenticate,
+      findUser: async (id, also_erased) => (await accounts.user(id, { also_erased })).id,
+      idempotency,
+      admitRequest: limits.admitRequest,
+      databaseState: db.state,
+      cut_off,
+      limits: () => live.limits,
+      local_writes: localWrites(config),
+      cors_origins: config.cors_origins,
+    },
+    [
+      ...probes,
+      modelRoutes({ models, agentsOf: agents.asModels }),
+      embeddingRoutes(completions),
+      countTokensRoutes({ completions, envelopes }),
+      storedResponseRoutes(of_responses),
+      agentsRoutes({ agents, allRuns: runs.allRuns }),
+      chatRoutes({ chat }),
+      mcpRoutes({ agents, chat, log, address, cors_origins: config.cors_origins }),
+      webhookKeyRoutes({ agents, webhook_keys }),
+      serverToolsRoutes({ agents, tools: services.tools }),
+      noticesRoutes({ notices, agentNames: agents.names }),
+      // It has its own threads, so that requests to try it out delay no run.
+      safetyRoutes({ sanitizer: createSanitizer({ threads: 1 }) }),
+      signInRoutes({ signIn, address, eraseUser }),
+      vaultRoutes({ vault, identity: services.oauth_identity }),
+      accountsRoutes({ accounts, clock, keySpends: ledger.keySpends }),
+      billingRoutes({ accounts, ledger, billing }),
+      ledgerExportRoutes({ ledger, agentNames: agents.names, keyNames: accounts.keyNames }),
+      endUserRoutes({ ledger, clock }),
+      userExportRoutes({ exportOf }),
+      paymentsRoutes({ billing }),
+      ...(stripe === null ? [] : [stripeWebhookRoutes({ stripe, applyPaymentEvent: billing.applyPaymentEvent })]),
+      ...operatorApi(services, { advanceClock, exportOf }),
+    ],
+    [
+      completionEndpoint(completions),
+      responseEndpoint(of_responses),
+      messageEndpoint({ completions, envelopes, log }),
+      runNowEndpoint(agents),
+    ],
+  );
+  serveReference(http, sessionCookieName(address.secure));
+  http.route("/", consoleRoutes());
+  return http;
+}
+
+/** Section 8 of the contract. */
+function operatorApi(services: Services, also: Pick<OperatorOptions, "advanceClock" | "exportOf">): HttpRouter[] {
+  const { acts, operator_keys, eraseUser, config, live, reload, log, db, clock, accounts, signIn, trials } = services;
+  const { ledger, billing, runs } = services;
+  return [
+    operatorKeyRoutes({ acts, keys: operator_keys }),
+    usageRoutes({ db, clock }),
+    userCorrectionsRoutes({ db, clock, accounts, acts, ledger, billing }),
+    operatorRoutes({
+      db,
+      clock,
+      accounts,
+      acts,
+      ledger,
+      billing,
+      trials,
+      eraseUser,
+      reload,
+      ...also,
+      addressChanged: signIn.addressChanged,
+      userSuspended: signIn.userSuspended,
+      trial: () => live.trial,
+      suspendAlso: runs.cancelAll,
+      backUp: createBackups({ db, clock, data_dir: config.data_dir, log }),
+    }),
+  ];
+}

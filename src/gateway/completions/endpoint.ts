@@ -1,0 +1,163 @@
+import type { LiveCaller, RequestFacts } from "../../api/contract/caller.ts";
+import type { ChatRequest, ChatResponse } from "../../api/contract/completions.ts";
+import type { EndpointAnswer, EndpointRequest } from "../../api/contract/hot-endpoint.ts";
+import { payerOf } from "../../api/contract/key-terms.ts";
+import { asPurserError, type ErrorShape, errors, PurserError } from "../../kernel/errors.ts";
+import { isTurnUsed, untilTurn } from "../../platform/lib/event-loop-turn.ts";
+import { newId } from "../../platform/lib/ids.ts";
+import type { EventFeed } from "../../platform/net/event-stream.ts";
+import { agentIdOf } from "./agent-name.ts";
+import { type Chunk, chunksOf } from "./answer-pieces.ts";
+import type { CompletionCall, CompletionOutcome, CompletionStream, Completions } from "./completions.types.ts";
+import { labelsOf } from "./labels.ts";
+
+/** Writes chat completions in the shape of another API. One per request. */
+export interface AnswerWriter {
+  whole(response: ChatResponse): object | Promise<object>;
+  /** The events for a chunk, "" if it adds none. */
+  chunk(chunk: Chunk): string;
+  /** The events after the last chunk. */
+  end(): string | Promise<string>;
+  /** The events that end a broken stream. */
+  failed(error: Pick<ErrorShape, "type" | "code" | "message">): string;
+  /** The caller's name for a field of the chat completion. */
+  paramOf(param: string): string;
+}
+
+/**
+ * Answers a model call over HTTP: in one piece or streamed, as a chat completion (`writer`: null) or in another shape.
+ * Every endpoint for model calls uses it, so all hold, call and settle in the same way.
+ */
+export async function answerCall(
+  http: EndpointRequest,
+  completions: Completions,
+  {
+    request,
+    writer,
+    ...of_provider
+  }: { request: ChatRequest; writer: AnswerWriter | null } & Pick<
+    CompletionCall,
+    "provider_headers" | "native" | "needs_vision"
+  >,
+): Promise<EndpointAnswer> {
+  // After a long validation, other requests have their turn.
+  if (isTurnUsed()) await untilTurn();
+  const live = request.stream === true || agentIdOf(request.model) !== null ? http.watchCaller() : null;
+  const call = { ...callOf(http, request, live), ...of_provider };
+  try {
+    if (request.stream === true && live !== null) {
+      const events = await completions.stream(call);
+      noteAnswer(http.facts, () => events.outcome());
+      const failure = () => events.failure?.() ?? null;
+      http.facts.broken = () => lostAccess(live) ?? failure();
+      const feed = { ...(writer === null ? feedOf(events) : translated(events, writer)), failure };
+      const errorText = writer === null ? {} : { errorText: ({ shape }: PurserError) => writer.failed(shape) };
+      const listener = { live, request_id: call.request_id, ...errorText };
+      if (!call.signal.aborted) return { kind: "events", feed, listener };
+      await feed.leave();
+      live.refused.throwIfAborted();
+      return { kind: "hung_up" };
+    }
+    const { response, ...outcome } = await completions.complete(call);
+    noteAnswer(http.facts, () => outcome);
+    return { kind: "json", body: writer === null ? response : await wholeAnswer(writer, response) };
+  } catch (error) {
+    // A revoked key cancels the runs of an agent too, and that may come first.
+    await live?.check();
+    live?.refused.throwIfAborted();
+    http.cut_off.throwIfAborted();
+    if (call.signal.aborted) return { kind: "hung_up" };
+    throw writer === null ? error : renamed(error, writer);
+  }
+}
+
+/** `live`: null for an answer in one piece, which is completed even if its caller hangs up, unless the node stops. */
+function callOf(
+  { caller, request_id, cut_off, hungUp }: EndpointRequest,
+  request: CompletionCall["request"],
+  live: LiveCaller | null,
+): CompletionCall {
+  return {
+    request,
+    caller: payerOf({ ...caller, labels: labelsOf(request) }),
+    agent_id: null,
+    run_id: null,
+    hold_id: newId(),
+    request_id,
+    // A hang-up ends a stream and cancels an agent's run. An answer in one piece is completed and charged, because the
+    // provider charges for it too; a retry with an Idempotency-Key gets it.
+    signal: live === null ? cut_off : AbortSignal.any([hungUp(), live.refused]),
+  };
+}
+
+/** The code of the error that ended the stream because its caller lost access, or because the node stops. */
+export function lostAccess({ refused }: LiveCaller): string | null {
+  return refused.aborted ? (refused.reason as PurserError).code : null;
+}
+
+/** The charge for the request's log line. */
+function noteAnswer(facts: RequestFacts, outcomeOf: () => Omit<CompletionOutcome, "complete"> | null): void {
+  facts.answered = () => {
+    const outcome = outcomeOf();
+    if (outcome === null) return null;
+    const { model_id, provider = null, usage } = outcome;
+    return { model: model_id, provider, tokens: usage.total_tokens, cost_tokens: usage.cost_tokens };
+  };
+}
+
+function feedOf(events: CompletionStream): EventFeed {
+  return { next: () => events.next(), leave: () => events.return() };
+}
+
+function translated(events: CompletionStream, writer: AnswerWriter): EventFeed {
+  let has_failed = false;
+  async function translate(text: string): Promise<string> {
+    let value = "";
+    for (const chunk of chunksOf(text)) {
+      if (chunk === null) value += await writer.end();
+      else value += chunk.error == null ? writer.chunk(chunk) : writer.failed(chunk.error);
+    }
+    return value;
+  }
+  async function next(): Promise<IteratorResult<string, undefined>> {
+    while (!has_failed) {
+      const step = await events.next();
+      if (step.done === true) return step;
+      // A provider's events are not validated. One that cannot be translated ends the stream in the caller's shape.
+      const value = await translate(step.value).catch(async () => {
+        has_failed = true;
+        await events.return();
+        return writer.failed(errors.upstream("The provider sent an event that cannot be read.").shape);
+      });
+      if (value !== "") return { done: false, value };
+    }
+    return { done: true, value: undefined };
+  }
+  return { next, leave: () => events.return() };
+}
+
+/** Types of tools that OpenAI and Anthropic define, with their versions (`web_search_20250305`). */
+const HOSTED_TOOL =
+  /^(web_search|web_fetch|file_search|code_interpreter|code_execution|computer|computer_use|image_generation|mcp|mcp_toolset|memory|local_shell|shell|bash|text_editor|apply_patch|tool_search_tool_(regex|bm25))(_preview)?(_\d{4}_?\d{2}_?\d{2})?$/;
+
+/** The types of dropped tools for the log. Callers choose them, so an unknown one is `other`. */
+export function shownTypes(types: readonly string[]): string[] {
+  return [...new Set(types.map((type) => (HOSTED_TOOL.test(type) ? type : "other")))];
+}
+
+/** The answer in the caller's shape. It is charged, so an error of the translation tells clients not to retry. */
+async function wholeAnswer(writer: AnswerWriter, response: ChatResponse): Promise<object> {
+  try {
+    return await writer.whole(response);
+  } catch (error) {
+    throw asPurserError(error).with({ has_acted: true });
+  }
+}
+
+/** The error with the caller's name of its field. */
+function renamed(error: unknown, writer: AnswerWriter): unknown {
+  if (!(error instanceof PurserError) || error.shape.param === undefined) return error;
+  const { param, message } = error.shape;
+  const name = writer.paramOf(param);
+  return error.with({ param: name, message: message.replaceAll(param, name) });
+}

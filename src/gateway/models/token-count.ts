@@ -1,0 +1,142 @@
+import type { ChatRequest } from "../../api/contract/completions.ts";
+import { jsonBytes } from "../../platform/lib/json.ts";
+import { calledOf } from "./generated-text.ts";
+import { heldJsonTokens } from "./held-text.ts";
+import { mediaOf } from "./media-tokens.ts";
+import type { Counts, ModelRequest, ProviderRequest } from "./models.types.ts";
+import { REASONING_FIELDS } from "./reasoning.ts";
+
+/**
+ * A bill without the provider's figures takes a quarter of a token per byte, and expects half a token per byte at most
+ * in the context window. A hold takes more (`held-text.ts`).
+ */
+const BILL_BYTES_PER_TOKEN = 4;
+const LIKELY_BYTES_PER_TOKEN = 2;
+/** The fields of a message that its provider bills beside content and tool calls. */
+const BILLED_FIELDS = ["name", "refusal", ...REASONING_FIELDS];
+
+/**
+ * The hold for the input of a request of `bytes`: for its texts by script and kind, and half a token per byte at least;
+ * the worst case for its other parts; and `added_tokens` for what is sent besides the request.
+ */
+export async function heldInput(
+  { request, model }: Pick<ModelRequest, "request" | "model">,
+  bytes: number,
+  added_tokens = 0,
+): Promise<Pick<ProviderRequest, "input_tokens" | "media_tokens" | "likely_tokens">> {
+  const { known_tokens, is_unbounded, likely_tokens, data_bytes, text } = mediaOf(request, model);
+  const least_tokens = Math.ceil((bytes - data_bytes) / LIKELY_BYTES_PER_TOKEN);
+  const text_tokens = Math.max(await heldJsonTokens(text), least_tokens) + added_tokens;
+  const rest_tokens = Math.max(0, model.context_window - text_tokens);
+  const media_tokens = is_unbounded ? Math.max(rest_tokens, known_tokens) : known_tokens;
+  return {
+    input_tokens: text_tokens + media_tokens,
+    media_tokens,
+    likely_tokens: least_tokens + added_tokens + likely_tokens,
+  };
+}
+
+/** Tokens billed for `text` if the provider reported none: ceil(UTF-8 bytes / 4). */
+export function estimateTokens(text: string): number {
+  return tokensOfBytes(Buffer.byteLength(text));
+}
+
+/** The same for a text of `bytes`. */
+export function tokensOfBytes(bytes: number): number {
+  return Math.ceil(bytes / BILL_BYTES_PER_TOKEN);
+}
+
+/**
+ * The bill of a call whose provider reported no usable figures, for `output_bytes` of generated text. Pictures, files and
+ * audio cost the amount of their hold: there is no evidence that the provider bills less.
+ */
+export function estimateCounts(
+  { request, media_tokens, native_bytes = 0 }: ProviderRequest,
+  output_bytes: number,
+): Counts {
+  const native_tokens = tokensOfBytes(native_bytes);
+  return {
+    input_tokens: estimateTokens(billedText(request)) + native_tokens + media_tokens,
+    cached_input_tokens: 0,
+    cache_write_tokens: 0,
+    cache_write_1h_tokens: 0,
+    output_tokens: tokensOfBytes(output_bytes),
+    reasoning_tokens: 0,
+    estimated: true,
+  };
+}
+
+/**
+ * Whether the texts, names and schemas of a request alone are estimated above `tokens`. It builds no text, so that a
+ * rejected request is not serialized for a provider, which takes seconds for 32 MB.
+ */
+export function isTextOver(request: ChatRequest, tokens: number): boolean {
+  let left = tokens * BILL_BYTES_PER_TOKEN;
+  const count = (value: unknown): void => {
+    if (typeof value === "string") left -= value.length;
+    if (left < 0 || value === null || typeof value !== "object") return;
+    const is_list = Array.isArray(value);
+    for (const key in value) {
+      if (!is_list) left -= key.length;
+      count((value as Record<string, unknown>)[key]);
+    }
+  };
+  for (const message of request.messages) {
+    if (typeof message.content === "string") count(message.content);
+    else for (const { text, refusal } of message.content ?? []) count([text, refusal]);
+    for (const call of message.tool_calls ?? []) count(calledOf(call));
+    for (const field of BILLED_FIELDS) count(message[field]);
+  }
+  count(request.tools);
+  if (request.response_format?.type === "json_schema") count(request.response_format.json_schema);
+  return left < 0;
+}
+
+/** The parts of a request that the model reads, in order: texts, tool calls, tool results and tool definitions. */
+export function promptText(request: ChatRequest): string {
+  const texts: string[] = [];
+  for (const message of request.messages) {
+    if (typeof message.content === "string") texts.push(message.content);
+    else for (const part of message.content ?? []) if (typeof part.text === "string") texts.push(part.text);
+    for (const call of (message.tool_calls ?? []).map(calledOf)) texts.push(call.name, call.arguments);
+  }
+  if (request.tools != null) texts.push(JSON.stringify(request.tools));
+  return texts.join("\n");
+}
+
+/** The estimate of `promptText`. Writes the tools in slices: 15 MB of line breaks in them hold the event loop for 0.5 s. */
+export async function promptTokens(request: ChatRequest): Promise<number> {
+  const texts = Buffer.byteLength(promptText({ ...request, tools: undefined }));
+  if (request.tools == null) return tokensOfBytes(texts);
+  return tokensOfBytes(texts + 1 + (await jsonBytes(request.tools)).length);
+}
+
+/** `promptText`, and the other parts of a request that its provider bills as input. */
+export function billedText(request: ChatRequest): string {
+  const texts = [promptText(request)];
+  const add = (value: unknown) => {
+    if (value != null) texts.push(typeof value === "string" ? value : JSON.stringify(value));
+  };
+  for (const message of request.messages) {
+    for (const field of BILLED_FIELDS) add(message[field]);
+    if (Array.isArray(message.content)) for (const { refusal } of message.content) add(refusal);
+  }
+  if (request.response_format?.type === "json_schema") add(request.response_format.json_schema);
+  return texts.join("\n");
+}
+
+/** The sum of the calls of one answer. The first one, whose input is the shortest, decides the tier. */
+export function sumOfCounts([first, ...others]: readonly [Counts, ...Counts[]]): Counts {
+  const all = [first, ...others];
+  const sum = (pick: (counts: Counts) => number) => all.reduce((total, counts) => total + pick(counts), 0);
+  return {
+    input_tokens: sum((counts) => counts.input_tokens),
+    cached_input_tokens: sum((counts) => counts.cached_input_tokens),
+    cache_write_tokens: sum((counts) => counts.cache_write_tokens),
+    cache_write_1h_tokens: sum((counts) => counts.cache_write_1h_tokens),
+    output_tokens: sum((counts) => counts.output_tokens),
+    reasoning_tokens: sum((counts) => counts.reasoning_tokens),
+    ...(others.length === 0 ? {} : { call_input_tokens: first.input_tokens }),
+    estimated: all.some(({ estimated }) => estimated),
+  };
+}

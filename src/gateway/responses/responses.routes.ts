@@ -1,0 +1,180 @@
+import type { EndpointAnswer, EndpointRequest, HotEndpoint } from "../../api/contract/hot-endpoint.ts";
+import {
+  compactResponseRoute,
+  countResponseTokensRoute,
+  createResponseRoute,
+  deleteResponseRoute,
+  getResponseRoute,
+  type InputItem,
+  type ResponseRequest,
+  responseInputItemsRoute,
+} from "../../api/contract/responses.ts";
+import { createRouter, type HttpRouter } from "../../api/contract/router.ts";
+import { errors } from "../../kernel/errors.ts";
+import { realNowMs } from "../../platform/lib/clock.ts";
+import { newId } from "../../platform/lib/ids.ts";
+import type { Log } from "../../platform/telemetry/log.ts";
+import type { Completions } from "../completions/completions.types.ts";
+import { answerCall, shownTypes } from "../completions/endpoint.ts";
+import type { Envelopes, OpenEnvelope } from "../completions/reasoning-envelope.ts";
+import type { ItemsStore } from "./items.store.ts";
+import { withFunctionItems } from "./local-tools.ts";
+import type { ResponsesStore } from "./responses.store.ts";
+import type { ResponseContext } from "./responses.types.ts";
+import { createResponseWriter } from "./responses-answer.ts";
+import { chatRequestOf } from "./responses-request.ts";
+import { listedItem, type StoredItem, storedItems } from "./stored-items.ts";
+
+interface ResponsesDeps {
+  completions: Completions;
+  items: ItemsStore;
+  responses: ResponsesStore;
+  envelopes: Envelopes;
+  takes: ResponseContext["takes"];
+  log: Log;
+}
+
+const nowSeconds = () => Math.floor(realNowMs() / 1000);
+
+/** POST /api/v1/responses: OpenAI's Responses API over chat completions. */
+export function responseEndpoint(deps: ResponsesDeps): HotEndpoint {
+  const { completions, items, responses, envelopes, log } = deps;
+
+  async function answer(http: EndpointRequest, sent: ResponseRequest): Promise<EndpointAnswer> {
+    const { request_id } = http;
+    const { user_id } = http.caller;
+    const { asked, own, inherited } = await resolvedRequest(sent, user_id, deps);
+    const open: OpenEnvelope = (sealed) => envelopes.open(user_id, sealed);
+    const { request, callees, dropped_tools, paramOf, native } = chatRequestOf(asked, open, {
+      inherited,
+      takes: deps.takes,
+    });
+    if (dropped_tools.length > 0) {
+      log.info({ request_id, tools: shownTypes(dropped_tools) }, "tools that OpenAI executes itself were dropped");
+    }
+    const writer = createResponseWriter({
+      asked,
+      callees,
+      paramOf,
+      created_at: nowSeconds(),
+      nowSeconds,
+      takes: deps.takes,
+      newId,
+      seal: (envelope) => envelopes.seal(user_id, envelope),
+      keep: async (response) => {
+        if (asked.store === false) return false;
+        const is_free = response.usage?.cost_tokens === 0;
+        // The answer is paid for. A later request that refers to a lost item or response is told so.
+        const lost = (error: Error): false => {
+          log.warn({ request_id, error }, "a response or its output items were not kept");
+          return false;
+        };
+        const [is_kept] = await Promise.all([
+          responses.keep(user_id, { body: response, input: own }).catch(lost),
+          items.keep(user_id, response.output, { is_free }).catch(lost),
+        ]);
+        return is_kept;
+      },
+    });
+    return await answerCall(http, completions, { request, writer, native });
+  }
+  return { route: createResponseRoute, answer };
+}
+
+/** Stored responses: GET, DELETE, their input items; and the count of a request's tokens. */
+export function storedResponseRoutes(deps: ResponsesDeps): HttpRouter {
+  const { completions, envelopes, responses } = deps;
+  const router = createRouter();
+  const found = async (user_id: string, id: string) => {
+    const stored = await responses.find(user_id, id);
+    if (stored === undefined) throw errors.notFound("This response");
+    return stored;
+  };
+  router.openapi(countResponseTokensRoute, async (c) => {
+    const caller = c.get("caller");
+    const { asked, inherited } = await resolvedRequest(c.req.valid("json"), caller.user_id, deps);
+    const open: OpenEnvelope = (sealed) => envelopes.open(caller.user_id, sealed);
+    const { request } = chatRequestOf(asked, open, { inherited, takes: deps.takes });
+    const input_tokens = await completions.estimate(request, caller);
+    return c.json({ object: "response.input_tokens" as const, input_tokens }, 200);
+  });
+  router.openapi(compactResponseRoute, () => {
+    throw errors.invalidValue(
+      undefined,
+      "Responses are not compacted here. Send a shorter input, or continue with previous_response_id.",
+    );
+  });
+  router.openapi(getResponseRoute, async (c) => {
+    const { body } = await found(c.get("caller").user_id, c.req.valid("param").response_id);
+    return c.json(body, 200);
+  });
+  router.openapi(deleteResponseRoute, async (c) => {
+    const { response_id: id } = c.req.valid("param");
+    if (!(await responses.remove(c.get("caller").user_id, id))) throw errors.notFound("This response");
+    return c.json({ id, object: "response" as const, deleted: true as const }, 200);
+  });
+  router.openapi(responseInputItemsRoute, async (c) => {
+    const { limit, order, after } = c.req.valid("query");
+    const { input } = await found(c.get("caller").user_id, c.req.valid("param").response_id);
+    const ordered = order === "asc" ? input : input.toReversed();
+    const at = after === undefined ? -1 : ordered.findIndex(({ id }) => id === after);
+    if (after !== undefined && at === -1) {
+      throw errors.invalidValue("after", "after is no item of this response. Give the id of one of its items.");
+    }
+    const data = ordered.slice(at + 1, at + 1 + limit).map(listedItem);
+    const [first_id = null, last_id = null] = [data[0]?.id, data.at(-1)?.id];
+    return c.json({ object: "list" as const, data, first_id, last_id, has_more: ordered.length > at + 1 + limit }, 200);
+  });
+  return router;
+}
+
+interface ResolvedRequest {
+  /** With the conversation before it, and with the kept items in place of the references to them. */
+  asked: ResponseRequest;
+  /** The items of this request alone. */
+  own: StoredItem[];
+  /** How many items of `asked.input` are of the responses before. */
+  inherited: number;
+}
+
+async function resolvedRequest(
+  sent: ResponseRequest,
+  user_id: string,
+  { items, responses }: Pick<ResponsesDeps, "items" | "responses">,
+): Promise<ResolvedRequest> {
+  const { previous_response_id: previous } = sent;
+  const resolved = await withReferences(sent, (ids) => items.find(user_id, ids));
+  const own = storedItems(resolved.input);
+  if (previous === undefined) {
+    return { asked: { ...resolved, input: await withFunctionItems(resolved.input) }, own, inherited: 0 };
+  }
+  const before = await responses.conversation(user_id, previous);
+  if (before === undefined) throw errors.previousResponseNotFound(previous);
+  const input = await withFunctionItems([...before, ...own]);
+  return { asked: { ...resolved, input }, own, inherited: before.length };
+}
+
+/** Puts the kept items in place of the references to them. */
+async function withReferences(
+  asked: ResponseRequest,
+  find: (ids: string[]) => Promise<ReadonlyMap<string, InputItem>>,
+): Promise<ResponseRequest> {
+  const { input } = asked;
+  if (typeof input === "string") return asked;
+  const idOf = (item: InputItem) => (item.type === "item_reference" ? (item as unknown as { id: string }).id : null);
+  const ids = input.flatMap((item) => idOf(item) ?? []);
+  if (ids.length === 0) return asked;
+  // Each kept item may be large, so a repeated reference would make a small request a huge one.
+  if (new Set(ids).size < ids.length) throw errors.invalidValue("input", "input refers to one item more than once.");
+  const kept = await find(ids);
+  const resolved = input.map((item, index) => {
+    const id = idOf(item);
+    const found = id === null ? item : kept.get(id);
+    if (found !== undefined) return found;
+    throw errors.invalidValue(
+      `input[${index}].id`,
+      `input[${index}].id is not a stored item, or not any more. Send the item itself; with store: false clients do.`,
+    );
+  });
+  return { ...asked, input: resolved };
+}
