@@ -36,7 +36,7 @@ describe("text that is hidden from people does not reach the model", () => {
       page(`<img alt="${HIDDEN}"><a title="${HIDDEN}" data-x="${HIDDEN}" aria-label="${HIDDEN}">x</a>`),
     ],
     ["hidden", page(`<div hidden>${HIDDEN}</div>`)],
-    ["aria-hidden", page(`<div aria-hidden="true">${HIDDEN}</div>`)],
+    ["a closed dialog", page(`<div role="dialog" aria-hidden="true">${HIDDEN}</div>`)],
     ["display:none", page(`<div style="display:none">${HIDDEN}</div>`)],
     ["DISPLAY : NONE !important", page(`<div style="DISPLAY : NONE !important">${HIDDEN}</div>`)],
     ["visibility", page(`<div style="visibility:hidden">${HIDDEN}</div>`)],

@@ -1,4 +1,4 @@
-/** One piece of CSS, in source order, without comments. `open`: the text before a block, such as a selector. */
+/** One piece of CSS, in source order. Comments are empty. `open`: the text before a block, such as a selector. */
 export interface CssPiece {
   readonly type: "declaration" | "open" | "close";
   readonly text: string;
@@ -59,14 +59,14 @@ function pieceText(css: string) {
   let from = 0;
   let start: string | null = null;
   return {
-    /** Leaves a comment out. */
+    /** Leaves a comment's text out. */
     skip(at: number, end: number): void {
-      before += `${css.slice(from, at)} `;
+      before += `${css.slice(from, at)}/**/`;
       from = end;
     },
     /** Its first characters; read once, because a hostile piece has many comments and brackets. */
     start(at: number): string {
-      start ??= (before + css.slice(from, at)).replace(/^(?:\s|<!--|-->)+/, "").slice(0, 2);
+      start ??= (before + css.slice(from, at)).replace(/^(?:\s|<!--|-->|\/\*\*\/)+/, "").slice(0, 2);
       return start;
     },
     take(at: number): string {

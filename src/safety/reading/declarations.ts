@@ -1,20 +1,73 @@
 import { cssPieces } from "./css-pieces.ts";
+import * as values from "./css-values.ts";
 
-/** What a property takes. Browsers ignore other values, so they must not override an earlier one. */
-type Values = "display" | "visibility" | "keyword" | "number" | "length" | "colour" | "function" | "any";
+const DISPLAY = values.oneOf(
+  "none contents block inline flow-root flex grid table ruby math list-item inline-block inline-flex inline-grid " +
+    "inline-table table-row table-cell table-caption table-column table-row-group table-header-group " +
+    "table-footer-group table-column-group ruby-text -webkit-box -webkit-inline-box -webkit-flex -webkit-inline-flex",
+  "(?:block|inline) (?:flow|flow-root|flex|grid|table|ruby|math)",
+  "(?:flow|flow-root|flex|grid|table|ruby|math) (?:block|inline)",
+  "(?:(?:block|inline|flow|flow-root) ){1,2}list-item",
+  "list-item(?: (?:block|inline|flow|flow-root)){1,2}",
+);
 
-/** The properties that can hide text, and the kind of their values. */
-const TABLE: readonly (readonly [values: Values, names: string])[] = [
-  ["display", "display"],
-  ["visibility", "visibility"],
-  ["number", "opacity zoom"],
-  ["length", "font-size left top right bottom text-indent margin-left margin-top width height max-width max-height"],
-  ["colour", "color -webkit-text-fill-color fill"],
-  ["keyword", "position overflow-x overflow-y content-visibility background-clip"],
-  ["function", "transform translate scale clip clip-path filter"],
-  ["any", "background-color background-image unicode-bidi direction mask-image fill-opacity"],
+/**
+ * The properties that can hide text, and what they take. Browsers ignore other values, so these must not override an
+ * earlier one.
+ */
+const TABLE: readonly (readonly [names: string, isValid: values.Test])[] = [
+  ["display", DISPLAY],
+  ["visibility", values.oneOf("visible hidden collapse")],
+  ["position", values.oneOf("static relative absolute fixed sticky -webkit-sticky")],
+  ["overflow-x overflow-y", values.oneOf("visible hidden clip scroll auto overlay")],
+  ["content-visibility", values.oneOf("visible auto hidden")],
+  ["background-clip", values.oneOf("border-box padding-box content-box text border-area")],
+  ["direction", values.oneOf("ltr rtl")],
+  ["unicode-bidi", values.oneOf("normal embed isolate bidi-override isolate-override plaintext -webkit-isolate")],
+  ["opacity fill-opacity", values.numbers("")],
+  ["zoom", values.numbers("normal reset")],
+  ["font-size", values.fontSizes],
+  ["left top right bottom text-indent margin-left margin-top", values.offset],
+  ["width height", values.size],
+  ["max-width max-height", values.largestSize],
+  ["color -webkit-text-fill-color", values.colours],
+  // The whole of `background`.
+  ["background-color", values.backgrounds],
+  ["fill", values.fills],
+  ["transform", values.transforms],
+  ["translate", values.moves],
+  ["scale", values.scales],
+  ["clip", values.clips],
+  ["clip-path", values.clipPaths],
+  ["filter", values.filters],
+  ["background-image mask-image", values.images],
 ];
-const PROPERTIES = TABLE.flatMap(([values, names]) => names.split(" ").map((name) => ({ name, values })));
+/** Their tests are as strict as browsers. */
+const STRICT = 10;
+/** Where text runs as most text does, these are the same. In other directions they are far off as well. */
+const LOGICAL: ReadonlyMap<string, string> = new Map([
+  ["inset-inline-start", "left"],
+  ["inset-inline-end", "right"],
+  ["inset-block-start", "top"],
+  ["inset-block-end", "bottom"],
+  ["inline-size", "width"],
+  ["block-size", "height"],
+  ["max-inline-size", "max-width"],
+  ["max-block-size", "max-height"],
+  ["margin-inline-start", "margin-left"],
+  ["margin-block-start", "margin-top"],
+  ["overflow-inline", "overflow-x"],
+  ["overflow-block", "overflow-y"],
+  ["-webkit-background-clip", "background-clip"],
+  ["-webkit-mask-image", "mask-image"],
+  ["-webkit-transform", "transform"],
+  ["-webkit-filter", "filter"],
+  ["-webkit-opacity", "opacity"],
+  ["-webkit-clip-path", "clip-path"],
+]);
+const PROPERTIES = TABLE.flatMap(([names, isValid], row) =>
+  names.split(" ").map((name) => ({ name, isValid, is_strict: row < STRICT })),
+);
 /** A property's index here is its index in `Declarations`. */
 const PLACE_OF: ReadonlyMap<string, number> = new Map(PROPERTIES.map(({ name }, place) => [name, place]));
 const COUNT = PROPERTIES.length;
@@ -35,6 +88,20 @@ export const PLACES = 2 * COUNT;
 export function declared(css: Declarations, name: string): string | undefined {
   const place = PLACE_OF.get(name) ?? -1;
   return css[place + COUNT] ?? css[place];
+}
+
+/** Whether browsers take this declaration (`@supports`); null: not known. */
+export function isSupported(declaration: string): boolean | null {
+  const [, name = "", written = ""] = /^\s*([^\s:]+)\s*:([\s\S]*)$/.exec(declaration) ?? [];
+  const property = unescaped(name).toLowerCase();
+  const value = lowerCase(written.trim())
+    .replace(/!\s{0,200}important$/, "")
+    .trim();
+  if (property === "" || (value === "" && !property.startsWith("--"))) return false;
+  if (property.startsWith("--") || /(?:^|[^\w-])var\(/.test(value)) return property.startsWith("--") ? true : null;
+  if (/^-(?:moz|ms|o|khtml)-/.test(property)) return false;
+  const known = PROPERTIES[PLACE_OF.get(LOGICAL.get(property) ?? property) ?? -1];
+  return known?.is_strict === true ? known.isValid(value) : null;
 }
 
 /** Merges blocks; later blocks win, and important declarations win over all ordinary ones. */
@@ -68,24 +135,24 @@ export function declarationTexts(css: string): readonly string[] {
 export function declarationsOf(texts: readonly string[]): Declarations {
   let found: (string | undefined)[] | null = null;
   for (const text of texts) {
-    const colon = text.indexOf(":");
+    const plain = text.includes("/**/") ? text.replaceAll("/**/", " ") : text;
+    const colon = plain.indexOf(":");
     if (colon < 0 || colon > MAX_NAME) continue;
-    const name = unescaped(text.slice(0, colon)).trim().toLowerCase();
-    if (!PLACE_OF.has(name) && !SHORTHANDS.has(name)) continue;
+    const name = unescaped(plain.slice(0, colon)).trim().toLowerCase();
+    if (!PLACE_OF.has(name) && !SHORTHANDS.has(name) && !LOGICAL.has(name)) continue;
     const written = lowerCase(
-      text
+      plain
         .slice(colon + 1)
         .trim()
         .slice(0, MAX_VALUE),
     );
     const value = written.replace(/!\s{0,200}important$/, "").trim();
     if (value === "") continue;
-    for (const [longhand, each] of longhands(name, value)) {
-      const place = PLACE_OF.get(longhand) ?? -1;
-      if (place < 0 || !isValid(PROPERTIES[place]?.values ?? "any", each)) continue;
-      found ??= new Array(PLACES).fill(undefined);
-      found[value === written ? place : place + COUNT] = each;
-    }
+    const set = longhands(name, value).map(([longhand, each]) => ({ place: PLACE_OF.get(longhand) ?? -1, each }));
+    // One wrong value spoils a shorthand.
+    if (!set.every(({ place, each }) => isValid(place, each))) continue;
+    found ??= new Array(PLACES).fill(undefined);
+    for (const { place, each } of set) found[value === written ? place : place + COUNT] = each;
   }
   return found ?? NOTHING_DECLARED;
 }
@@ -108,7 +175,7 @@ export function customProperties(texts: readonly string[]): ReadonlyMap<string, 
     const [, name = "", written = ""] = text.includes("--") ? (CUSTOM.exec(text) ?? []) : [];
     if (name === "") continue;
     const key = lowerCase(name);
-    const value = lowerCase(written.trim().slice(0, MAX_CUSTOM));
+    const value = lowerCase(written.replaceAll("/**/", " ").trim().slice(0, MAX_CUSTOM));
     const is_important = /!\s{0,200}important$/.test(value);
     if (important.has(key) && !is_important) continue;
     if (is_important) important.add(key);
@@ -145,7 +212,7 @@ export function resolved(css: Declarations, lookUp: (name: string) => string | u
   return css.map((value, place) => {
     if (value?.includes("var(") !== true) return value;
     const known = withVariables(value, lookUp);
-    return known !== null && isValid(PROPERTIES[place % COUNT]?.values ?? "any", known) ? known : undefined;
+    return known !== null && isValid(place % COUNT, known) ? known : undefined;
   });
 }
 
@@ -168,15 +235,20 @@ function codePoint(code: number): string {
   return code > 0 && code <= 0x10ffff ? String.fromCodePoint(code) : "\ufffd";
 }
 
-const SHORTHANDS = new Set([
-  ..."background font overflow inset margin mask -webkit-mask -webkit-mask-image -webkit-background-clip".split(" "),
-]);
+const SHORTHANDS = new Set(
+  "background font overflow inset inset-inline inset-block margin margin-inline margin-block mask -webkit-mask".split(
+    " ",
+  ),
+);
 /** The size in a `font`: `bold 12px/1.5 serif`. */
-const FONT_SIZE = /(?:^|\s)((?:[\d.]+(?:[a-z]+|%)?)|calc\([^()]*\))\s*(?:\/|\s|$)/;
+const FONT_SIZE = new RegExp(
+  `(?:^|\\s)((?:[\\d.]+(?:[a-z]+|%)?)|calc\\([^()]*\\)|${values.FONT_SIZE_WORD})(?:\\s*/\\s*[^\\s/]+)?\\s+[^\\s/\\d]`,
+);
+const SYSTEM_FONT = values.oneOf("caption icon menu message-box small-caption status-bar");
 
-/** The single properties that a shorthand sets. */
+/** The single properties that a declaration sets. */
 function longhands(name: string, value: string): readonly (readonly [name: string, value: string])[] {
-  if (!SHORTHANDS.has(name)) return [[name, value]];
+  if (!SHORTHANDS.has(name)) return [[LOGICAL.get(name) ?? name, value]];
   const sides = value.split(/\s+(?![^(]*\))/);
   const [top = "", right = top, bottom = top, left = right] = sides;
   switch (name) {
@@ -187,7 +259,8 @@ function longhands(name: string, value: string): readonly (readonly [name: strin
         ["background-clip", /(^|\s)text(\s|$)/.test(value) ? "text" : "border-box"],
       ];
     case "font":
-      return [["font-size", FONT_SIZE.exec(value)?.[1] ?? "medium"]];
+      if (SYSTEM_FONT(value)) return [["font-size", "medium"]];
+      return value.includes("var(") ? [["font-size", "medium"]] : [["font-size", FONT_SIZE.exec(value)?.[1] ?? ""]];
     case "overflow":
       return [
         ["overflow-x", top],
@@ -195,83 +268,21 @@ function longhands(name: string, value: string): readonly (readonly [name: strin
       ];
     case "inset":
       return Object.entries({ top, right, bottom, left });
+    case "inset-inline":
+      return Object.entries({ left: top, right });
+    case "inset-block":
+      return Object.entries({ top, bottom: right });
     case "margin":
       return Object.entries({ "margin-top": top, "margin-left": left });
-    case "-webkit-background-clip":
-      return [["background-clip", value]];
+    case "margin-inline":
+      return [["margin-left", top]];
+    case "margin-block":
+      return [["margin-top", top]];
     default:
       return [["mask-image", value]];
   }
 }
 
-const GLOBAL = "inherit|initial|unset|revert|revert-layer";
-const DISPLAY = new RegExp(
-  `^(?:${GLOBAL}|none|contents|block|inline|flow-root|flex|grid|table|ruby|math|list-item|run-in|inline-(?:block|flex|grid|table)|` +
-    "table-(?:row|cell|caption|column|row-group|header-group|footer-group|column-group)|ruby-(?:base|text)|" +
-    "-webkit-(?:inline-)?(?:box|flex)|(?:block|inline|flow|flow-root|flex|grid|table|ruby|math|list-item) " +
-    "(?:block|inline|flow|flow-root|flex|grid|table|ruby|math|list-item))$",
-);
-const VISIBILITY = new RegExp(`^(?:visible|hidden|collapse|${GLOBAL})$`);
-const NUMBER = new RegExp(`^(?:[-+]?[\\d.]+(?:e[-+]?\\d+)?%?|normal|reset|${GLOBAL})$`);
-const LENGTH =
-  /^(?:[-+]?[\d.]+(?:e[-+]?\d+)?(?:%|px|pt|pc|in|cm|mm|q|r?em|r?ex|r?ch|r?lh|r?cap|r?ic|[sld]?v(?:w|h|i|b|min|max)|cq(?:w|h|i|b|min|max))|auto|none|normal|medium|x{0,2}-?(?:small|large)|x{0,3}-large|smaller|larger|(?:-webkit-)?(?:min-content|max-content|fit-content|fill-available)|stretch|inherit|initial|unset|revert|revert-layer)$/;
-/** Functions whose value is computed later. */
-const COMPUTED = /^(?:-webkit-)?(?:var|calc|min|max|clamp|env|attr|round|abs|fit-content|anchor|anchor-size)\(/;
-/** Lengths without a unit are valid in pages without a doctype: they count only where they hide. */
-const MAX_BARE_LENGTH = 2;
-
-const KEYWORD = new RegExp(
-  `^(?:static|relative|absolute|fixed|sticky|visible|hidden|clip|scroll|auto|overlay|text|border-box|padding-box|content-box|${GLOBAL})$`,
-);
-const FUNCTION = new RegExp(
-  `^(?:none|auto|${GLOBAL}|(?:border|padding|content|margin|fill|stroke|view)-box|[-+]?[\\d.]+.*|(?:matrix|translate|scale|rotate)(?:[xyz]|3d)?\\(.*|` +
-    "(?:matrix3d|skew|skew[xy]|perspective|inset|circle|ellipse|polygon|path|rect|xywh|shape|url|opacity|blur|brightness|" +
-    "contrast|drop-shadow|grayscale|hue-rotate|invert|saturate|sepia|calc|min|max|clamp)\\(.*)$",
-);
-const COLOUR_FUNCTION =
-  /^(?:#(?:[0-9a-f]{3,4}|[0-9a-f]{6}|[0-9a-f]{8})$|(?:rgba?|hsla?|hwb|lab|lch|oklab|oklch|color|color-mix|light-dark|url)\()/;
-/** The words that browsers take for a colour. */
-const COLOUR_WORDS = new Set(
-  (
-    `${GLOBAL.replaceAll("|", " ")} none transparent currentcolor aliceblue antiquewhite aqua aquamarine azure beige bisque black blanchedalmond blue ` +
-    "blueviolet brown burlywood cadetblue chartreuse chocolate coral cornflowerblue cornsilk crimson cyan darkblue " +
-    "darkcyan darkgoldenrod darkgray darkgreen darkgrey darkkhaki darkmagenta darkolivegreen darkorange darkorchid " +
-    "darkred darksalmon darkseagreen darkslateblue darkslategray darkslategrey darkturquoise darkviolet deeppink " +
-    "deepskyblue dimgray dimgrey dodgerblue firebrick floralwhite forestgreen fuchsia gainsboro ghostwhite gold " +
-    "goldenrod gray green greenyellow grey honeydew hotpink indianred indigo ivory khaki lavender lavenderblush " +
-    "lawngreen lemonchiffon lightblue lightcoral lightcyan lightgoldenrodyellow lightgray lightgreen lightgrey " +
-    "lightpink lightsalmon lightseagreen lightskyblue lightslategray lightslategrey lightsteelblue lightyellow lime " +
-    "limegreen linen magenta maroon mediumaquamarine mediumblue mediumorchid mediumpurple mediumseagreen " +
-    "mediumslateblue mediumspringgreen mediumturquoise mediumvioletred midnightblue mintcream mistyrose moccasin " +
-    "navajowhite navy oldlace olive olivedrab orange orangered orchid palegoldenrod palegreen paleturquoise " +
-    "palevioletred papayawhip peachpuff peru pink plum powderblue purple rebeccapurple red rosybrown royalblue " +
-    "saddlebrown salmon sandybrown seagreen seashell sienna silver skyblue slateblue slategray slategrey snow " +
-    "springgreen steelblue tan teal thistle tomato turquoise violet wheat white whitesmoke yellow yellowgreen " +
-    "canvas canvastext linktext visitedtext activetext buttonface buttontext buttonborder field fieldtext highlight " +
-    "highlighttext selecteditem selecteditemtext mark marktext graytext accentcolor accentcolortext windowtext window"
-  ).split(" "),
-);
-
-function isValid(values: Values, value: string): boolean {
-  if (value.includes("var(")) return true;
-  switch (values) {
-    case "any":
-      return true;
-    case "display":
-      return DISPLAY.test(value.replace(/\s+/g, " "));
-    case "visibility":
-      return VISIBILITY.test(value);
-    case "keyword":
-      return KEYWORD.test(value);
-    case "colour":
-      return COLOUR_WORDS.has(value) || COLOUR_FUNCTION.test(value);
-    case "function":
-      return FUNCTION.test(value);
-    case "number":
-      return NUMBER.test(value) || COMPUTED.test(value);
-    case "length":
-      return (
-        LENGTH.test(value) || COMPUTED.test(value) || (/^[-+]?[\d.]+$/.test(value) && Number(value) <= MAX_BARE_LENGTH)
-      );
-  }
+function isValid(place: number, value: string): boolean {
+  return value.includes("var(") || PROPERTIES[place]?.isValid(value) === true;
 }

@@ -23,6 +23,8 @@ const LINK =
  * The placeholder for code while the rest is read as HTML. It is a noncharacter, and `normalise` removes all others.
  */
 const PLACE = "\ufddf";
+/** A page must not write one, either. A space in its place cannot make another. */
+const PLACE_REFERENCE = /&#(?:x0*fddf|0*64991);?/gi;
 const PLACED = /\ufddf(\d{1,7})\ufddf/g;
 
 /** The visible part of rendered Markdown, still as Markdown: no comments, images, titles or hidden HTML. */
@@ -35,6 +37,7 @@ export function visibleMarkdown(markdown: string): VisibleText {
   const code: string[] = [];
   const prose = markdown
     .replaceAll(PLACE, "")
+    .replace(PLACE_REFERENCE, " ")
     .replace(CODE, (piece) => {
       code.push(piece);
       return `${PLACE}${code.length - 1}${PLACE}`;

@@ -1,4 +1,25 @@
-import type { Direction } from "./hiding-css.ts";
+import { type Declarations, declared } from "./declarations.ts";
+
+export type Direction = "ltr" | "rtl";
+
+/** Elements that browsers isolate from an override around them. */
+const ISOLATED = /^(?:bdi|output)$/;
+
+/** The element's direction, and whether it displays all letters in it (`bidi-override`) or ends that. Null: neither. */
+export function bidi(
+  css: Declarations,
+  { name, dir }: { name: string; dir: string | undefined },
+): { direction: Direction | null; overrides_bidi: boolean | null } {
+  const wanted = declared(css, "direction") ?? dir;
+  const mode = declared(css, "unicode-bidi") ?? "";
+  const direction = wanted === "rtl" || wanted === "ltr" ? wanted : null;
+  if (/override$/.test(mode)) return { direction, overrides_bidi: true };
+  if (/(^|-)(embed|isolate|plaintext)$/.test(mode)) return { direction, overrides_bidi: false };
+  if (/^(normal|initial|unset|inherit)$/.test(mode)) return { direction, overrides_bidi: null };
+  // The `dir` attribute isolates an element from an override around it.
+  if (name === "bdo") return { direction, overrides_bidi: true };
+  return { direction, overrides_bidi: dir === undefined && !ISOLATED.test(name) ? null : false };
+}
 
 const LETTER = /\p{L}/gu;
 /** Letters of Hebrew, Arabic and the other scripts that are written from right to left. */

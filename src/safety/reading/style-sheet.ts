@@ -1,236 +1,235 @@
+import { _compileUnsafe as compileSelector, type Options } from "css-select";
+import type { Selector } from "css-what";
 import { type CssPiece, cssPieces } from "./css-pieces.ts";
 import {
   customProperties,
   type Declarations,
   declarationsOf,
+  isSupported,
   NOTHING_DECLARED,
   PLACES,
   parseDeclarations,
 } from "./declarations.ts";
-import { hidesAlone } from "./hiding-css.ts";
-import type { HtmlToken } from "./html-tokens.ts";
+import { attributeOf, type Element, isElement, nameOf, type PageNode, type Parent } from "./page-tree.ts";
 import {
-  type Compound,
-  choicesOf,
-  isCertain,
-  matches,
-  type Part,
-  type Place,
-  partsOf,
-  type Selectable,
+  type Check,
+  closingBracket,
+  createSelectorReader,
+  keysOf,
+  type Places,
+  type ReadSelector,
+  type SelectorList,
   selectorsIn,
 } from "./selectors.ts";
-import { type Begun, createSiblings, type Earlier, type Siblings } from "./siblings.ts";
-import {
-  changedVariables,
-  contextWithin,
-  emptyContext,
-  isBegun,
-  keyOf,
-  type Rest,
-  restOf,
-  type StyleContext,
-  type Variables,
-  variableOf,
-} from "./style-context.ts";
+import { hidesAlone } from "./ways-to-hide.ts";
 
-/** What ancestors contribute to the style of an element. */
-export type Context = StyleContext<Rule>;
-
-/** The style of an element by the sheet. */
+/** The style of an element by the sheet. Rules win as in browsers. Their `var()` are not replaced. */
 export interface Matched {
-  /** More specific selectors win, then later rules. Their `var()` are not replaced. */
   readonly declarations: Declarations;
   readonly customs: ReadonlyMap<string, string>;
-  /** Selectors whose beginning the element matches, for its children. */
-  readonly begun: readonly Rest<Rule>[];
-  /** The same for the siblings after it. */
-  readonly for_siblings: Begun<Rule>;
+  /** The same for elements that the same rules match. */
+  readonly key: string;
 }
 
-/** The children of one element until now. */
-export type Among = Siblings<Rule>;
-
-/** The rules of a page's own `<style>` elements whose selectors need no states, and nothing that comes later. */
+/** The rules of the `<style>` elements of a page or of a shadow root. */
 export interface StyleSheet {
-  /** @param among the siblings until now, with the element itself */
-  match(
-    element: { name: string; attributes: ReadonlyMap<string, string> },
-    context: Context,
-    among: Among | null,
-  ): Matched;
-  /** Counts siblings; null if no selector reads them. */
-  readonly siblings: ReturnType<typeof createSiblings<Rule>> | null;
-  /** The value of a custom property. Undefined, too, on a page that has asked too often. */
-  variableOf(variables: Variables | null, name: string): string | undefined;
-  /** The context of the page's outermost elements: browsers add `html` and `body`. */
-  readonly root: Context;
-  readonly is_empty: boolean;
-  /** The attributes that selectors read. */
-  readonly reads: ReadonlySet<string>;
+  match(element: Element): Matched;
 }
 
-/** The declarations of one selector, and the rank of each: a higher one wins. */
+/** A sheet's text. */
+export interface SheetSource {
+  readonly css: string;
+  readonly media: string;
+}
+
+/** The declarations of one selector. */
 interface Rule {
-  readonly parts: readonly [...Part[], Part];
-  readonly specificity: number;
-  /**
-   * By place in `Declarations`, or by the name of a custom property. Few places per rule: a large sheet has a hundred
-   * thousand rules.
-   */
-  readonly declared: Map<number | string, { readonly value: string; readonly rank: number }>;
+  readonly selector: ReadSelector;
+  readonly keys: readonly string[];
+  /** By place in `Declarations`, or by the name of a custom property: a large sheet has a hundred thousand rules. */
+  readonly declared: Map<number | string, { readonly value: string; readonly rank: Rank }>;
 }
 
-/** Rules of the browser's at-rules that hold on every screen. Others (print, a width) are skipped. */
-const SCREEN = /^@(?:layer\b|supports\b(?!\s*not\b))/i;
+interface IndexedRule extends Rule {
+  /** Unique on the page. */
+  readonly id: number;
+  /** Made when an element may match. */
+  matches?: Check;
+}
+
+/** The higher one wins: first by layer, then by specificity, then the later one. */
+type Rank = readonly [layer: number, specificity: number, order: number];
+
 const MEDIA = /^@media\b(.*)$/is;
+const SUPPORTS = /^@supports\b(.*)$/is;
+const LAYER = /^@layer\b\s*(.*)$/is;
 /** A media query that every screen fulfils: its kind, or a width that none falls below or exceeds. */
 const ANY_SCREEN =
   /^(?:(?:only\s+)?(?:screen|all)|not\s+print)?(?:(?:^|\s+and\s+)\((?:min-(?:width|height):\s*(?:[012]?\d?\d(?:\.\d+)?px|(?:1?\d(?:\.\d+)?|20)r?em|0)|max-(?:width|height):\s*(?:\d{5,}px|\d{4,}r?em))\s*\))*$/i;
 
-function holdsOnScreens(at_rule: string): boolean {
-  const queries = MEDIA.exec(at_rule)?.[1]?.slice(0, MAX_OUTER_LENGTH).split(",");
-  return queries === undefined ? SCREEN.test(at_rule) : queries.some((query) => ANY_SCREEN.test(query.trim()));
-}
-/** Checks of selectors with several parts: the first ones, and as many per element. Beyond, an element is hidden. */
-const FIRST_CHECKS = 100_000;
-const CHECKS_PER_TOKEN = 20;
-/** The same for the contexts that are looked through for selectors with combinators. */
+/** The steps that selectors may take on a page: the first ones, and as many per element. Beyond, elements are hidden. */
 const FIRST_STEPS = 1_000_000;
-const STEPS_PER_TOKEN = 20;
-/** The same for custom properties. Beyond, they have no value. */
-const FIRST_LOOK_UPS = 100_000;
-const LOOK_UPS_PER_TOKEN = 5;
-/** Elements within more contexts are hidden. */
-const MAX_CONTEXTS = 256;
-/** A rule within a rule is read if the outer one has at most this many selectors. */
-const MAX_OUTER_SELECTORS = 16;
-const MAX_OUTER_LENGTH = 200;
-/** The selectors that those with choices (`:is(.a, .b)`) add on a page. */
-const MAX_CHOICES = 20_000;
-const MAX_SPECIFICITY = 1e9;
-const HIDDEN: Matched = {
-  declarations: parseDeclarations("display:none!important"),
-  customs: new Map(),
-  begun: [],
-  for_siblings: { next: [], later: [] },
-};
+const STEPS_PER_ELEMENT = 100;
+/** A rule within rules is read up to this length of its selectors. */
+const MAX_NESTED = 1_000;
+const UNLAYERED = Number.MAX_SAFE_INTEGER;
+const NOTHING_MATCHED: Matched = { declarations: NOTHING_DECLARED, customs: new Map(), key: "" };
+const HIDDEN: Matched = { ...NOTHING_MATCHED, declarations: parseDeclarations("display:none!important"), key: "-" };
 
-/** Reads the sheets of a page in one forward scan. */
-export function readStyleSheet(tokens: readonly HtmlToken[]): StyleSheet {
-  const rules = rulesOf(tokens);
-  const all = [...rules.values()];
-  const index = Map.groupBy(
-    all.filter(({ parts }) => parts.length === 1),
-    ({ parts }) => keyOf(parts[0].compound),
-  );
-  const chains = all.flatMap((rule) => (rule.parts.length === 1 ? [] : (restOf(rule.parts, rule) ?? [])));
-  const starts = Map.groupBy(chains, ({ key }) => key);
-  const has_chains = chains.length > 0;
-  const reads = new Set(all.flatMap(({ parts }) => parts.flatMap(({ compound }) => attributesOf(compound))));
-  let checks = FIRST_CHECKS + CHECKS_PER_TOKEN * tokens.length;
-  let steps = FIRST_STEPS + STEPS_PER_TOKEN * tokens.length;
+/** The value of a key, made at the first time. */
+export function getOrAdd<Key, Value>(map: Map<Key, Value>, key: Key, make: () => Value): Value {
+  const known = map.get(key);
+  if (known !== undefined || map.has(key)) return known as Value;
+  const made = make();
+  map.set(key, made);
+  return made;
+}
 
-  const places = all.flatMap(({ parts }) => parts.flatMap(({ compound }) => placesOf(compound)));
-  const reads_siblings = places.length > 0 || chains.some(({ next }) => readsSiblings(next));
+class TooManySteps extends Error {}
 
-  /** The chains whose next part has this key. */
-  function* chainsFor(key: string, context: Context, among: Among | null): Generator<Rest<Rule>> {
-    steps -= context.depth + (among?.later.depth ?? 0) + 1;
-    yield* starts.get(key) ?? [];
-    yield* context.for_children?.get(key) ?? [];
-    for (let at: Context | null = context; at !== null; at = at.outer) yield* at.begun.get(key) ?? [];
-    yield* among?.next.begun.get(key) ?? [];
-    for (let at: Earlier<Rule> | null = among?.later ?? null; at !== null; at = at.outer)
-      yield* at.begun.get(key) ?? [];
-  }
+/** What all sheets of a page share. */
+export function createStyles({ is_quirky }: { is_quirky: boolean }) {
+  let steps = FIRST_STEPS;
+  let count = 0;
+  const step = () => {
+    if (steps-- <= 0) throw new TooManySteps();
+  };
+  const tree = createTreeReader(step);
+  const reader = createSelectorReader(tree.places, (tokens) => compiled(tokens));
+  const pseudos = {
+    check: (element: Element, index?: string | null) => reader.checks[Number(index)]?.(element) === true,
+  };
+  const options = { adapter: tree.adapter, pseudos, quirksMode: is_quirky };
+  const compiled = (tokens: Selector[][]): Check => compileSelector<PageNode | Parent, Element>(tokens, options);
+  const fold = (key: string) => (is_quirky ? key.toLowerCase() : key);
 
-  /** Whether the elements around or before this one have begun the selector already. */
-  function isKnown(next: Rest<Rule>, context: Context, among: Among | null): boolean {
-    if (next.relation === "descendant") return isBegun(context, next);
-    return next.relation === "later" && among !== null && isBegun(among.later, next);
-  }
-
-  function match(
-    { name, attributes }: Pick<Selectable, "name" | "attributes">,
-    context: Context,
-    among: Among | null,
-  ): Matched {
-    const classes = new Set((attributes.get("class") ?? "").split(/\s+/));
-    const place = among?.count ?? (name === "body" ? 2 : 1);
-    const element = { name, classes, attributes, place, place_of_type: among?.of_type.get(name) ?? 1 };
-    const keys = ["*", name, `#${attributes.get("id") ?? ""}`, ...[...classes].map((each) => `.${each}`)];
-    const found: Rule[] = [];
-    const begun = new Set<Rest<Rule>>();
-    for (const key of keys) {
-      for (const rule of index.get(key) ?? []) {
-        const { compound } = rule.parts[0];
-        if (!isSimple(compound) && checks-- <= 0) return HIDDEN;
-        if (matches(element, compound)) found.push(rule);
-      }
-      if (!has_chains) continue;
-      for (const { compound, next, rule } of chainsFor(key, context, among)) {
-        if (steps-- <= 0) return HIDDEN;
-        if (!matches(element, compound)) continue;
-        if (next === null) found.push(rule);
-        else if (!isKnown(next, context, among)) begun.add(next);
-      }
+  function readSheets(sources: readonly SheetSource[]): StyleSheet {
+    const rules = Array.from(rulesOf(sources, reader.read).values(), (rule) => ({ ...rule, id: count++ }));
+    if (rules.length === 0) return { match: () => NOTHING_MATCHED };
+    const index = new Map<string, IndexedRule[]>();
+    for (const rule of rules) {
+      for (const key of new Set(rule.keys.map(fold))) getOrAdd(index, key, (): IndexedRule[] => []).push(rule);
     }
-    const depth = Math.max(context.depth, among?.later.depth ?? 0);
-    steps -= begun.size * depth;
-    if (begun.size > 0 && (steps <= 0 || depth > MAX_CONTEXTS)) return HIDDEN;
-    return { ...strongest(found), ...byRelation([...begun]) };
+    const known = new Map<string, Matched>();
+
+    function match(element: Element): Matched {
+      steps += STEPS_PER_ELEMENT;
+      const found = new Set<IndexedRule>();
+      const tryKey = (key: string) => {
+        for (const rule of index.get(fold(key)) ?? []) {
+          step();
+          rule.matches ??= compiled([rule.selector.tokens]);
+          if (rule.matches(element)) found.add(rule);
+        }
+      };
+      try {
+        tryKey("*");
+        tryKey(nameOf(element));
+        for (const { name, value } of element.attrs) {
+          if (name === "id") tryKey(`#${value}`);
+          else if (name === "class") for (const each of value.split(/\s+/)) tryKey(`.${each}`);
+        }
+      } catch (error) {
+        if (error instanceof TooManySteps) return HIDDEN;
+        throw error;
+      }
+      if (found.size === 0) return NOTHING_MATCHED;
+      const key = Array.from(found, ({ id }) => id).join();
+      return getOrAdd(known, key, () => ({ ...strongest(found), key }));
+    }
+    return { match };
   }
-
-  let look_ups = FIRST_LOOK_UPS + LOOK_UPS_PER_TOKEN * tokens.length;
-  const lookUp = (variables: Variables | null, name: string) =>
-    look_ups-- > 0 ? variableOf(variables, name) : undefined;
-  const root = ["html", "body"].reduce((context: Context, name) => {
-    const { begun, customs } = match({ name, attributes: new Map() }, context, null);
-    const inherited = (variable: string) => lookUp(context.variables, variable);
-    return contextWithin(context, begun, changedVariables(customs, inherited));
-  }, emptyContext<Rule>());
-  const siblings = reads_siblings ? createSiblings<Rule>(places) : null;
-  return { match, siblings, variableOf: lookUp, root, is_empty: rules.size === 0, reads };
+  return { readSheets };
 }
 
-function byRelation(begun: readonly Rest<Rule>[]): Pick<Matched, "begun" | "for_siblings"> {
-  if (begun.length === 0) return NOTHING_BEGUN;
-  const { next = [], later = [], ...others } = Object.groupBy(begun, ({ relation }) => relation);
-  return { begun: Object.values(others).flat(), for_siblings: { next, later } };
-}
-const NOTHING_BEGUN = { begun: [], for_siblings: { next: [], later: [] } };
+/** How css-select reads the tree. Each step costs. */
+function createTreeReader(step: () => void) {
+  const known = new Map<Parent, Element[]>();
+  const positions = new Map<Element, number>();
+  const childrenOf = (parent: Parent | null): Element[] => {
+    if (parent === null) return [];
+    return getOrAdd(known, parent, () => {
+      const children = parent.childNodes.filter(isElement);
+      for (const [at, child] of children.entries()) positions.set(child, at);
+      return children;
+    });
+  };
+  const counts = new Map<Parent, Map<string, Map<Element, number>>>();
 
-function readsSiblings(rest: Rest<Rule> | null): boolean {
-  for (let at = rest; at !== null; at = at.next) if (at.relation === "next" || at.relation === "later") return true;
-  return false;
+  /** The place among the children of a kind, counted once per parent and kind. */
+  function placeOf(element: Element, { of_type, from_end, among }: Parameters<Places["placeOf"]>[1]): number {
+    const parent = element.parentNode;
+    if (parent === null) return 1;
+    const kind = `${of_type ? nameOf(element) : ""} ${from_end} ${among === null ? "" : idOf(among)}`;
+    const kinds = getOrAdd(counts, parent, () => new Map<string, Map<Element, number>>());
+    const places = getOrAdd(kinds, kind, () => {
+      const found = new Map<Element, number>();
+      const children = childrenOf(parent);
+      for (const child of from_end ? children.toReversed() : children) {
+        step();
+        if (of_type && nameOf(child) !== nameOf(element)) continue;
+        if (among === null || among(child)) found.set(child, found.size + 1);
+      }
+      return found;
+    });
+    return places.get(element) ?? 0;
+  }
+  const ids = new Map<Check, number>();
+  const idOf = (check: Check): number => ids.get(check) ?? ids.set(check, ids.size).size;
+
+  const adapter: Options<PageNode | Parent, Element>["adapter"] = {
+    isTag: (node): node is Element => {
+      step();
+      return isElement(node);
+    },
+    getAttributeValue: (element, name) => {
+      step();
+      return attributeOf(element, name);
+    },
+    hasAttrib: (element, name) => attributeOf(element, name) !== undefined,
+    getChildren: (node) => ("childNodes" in node ? node.childNodes : []),
+    getName: nameOf,
+    getParent: (element) => element.parentNode,
+    getSiblings: (node) => childrenOf("parentNode" in node ? node.parentNode : null),
+    prevElementSibling: (node) => {
+      if (!isElement(node)) return null;
+      const siblings = childrenOf(node.parentNode);
+      return siblings[(positions.get(node) ?? 0) - 1] ?? null;
+    },
+    getText: () => "",
+    removeSubsets: (nodes) => nodes,
+  };
+  const places: Places = {
+    placeOf,
+    isRoot: ({ parentNode }) => parentNode?.nodeName === "#document",
+    isEmpty: ({ childNodes }) => childNodes.every(({ nodeName }) => nodeName === "#comment"),
+  };
+  return { adapter, places };
 }
 
-function placesOf({ places, excluded }: Compound): readonly Place[] {
-  return [...places, ...excluded.flatMap(placesOf)];
-}
+type Read = (list: string) => SelectorList | null;
 
 /** The rules that can hide something, by their selectors. */
-function rulesOf(tokens: readonly HtmlToken[]): ReadonlyMap<string, Rule> {
+function rulesOf(sources: readonly SheetSource[], readList: Read): ReadonlyMap<string, Rule> {
   const rules = new Map<string, Rule>();
+  const lists = new Map<string, SelectorList | null>();
+  const read: Read = (selectors) => getOrAdd(lists, selectors, () => readList(selectors));
+  const layers = new Map<string, number>();
   let order = 0;
-  let left = MAX_CHOICES;
-  for (const { css, is_certain } of sheetsOf(tokens)) {
-    for (const { selectors, declarations, is_layered } of blocks(css)) {
+  for (const { css, media } of sources) {
+    if (!holdsOnScreens(media)) continue;
+    for (const { selectors, declarations, layer, is_certain } of blocks(css, { layers, read })) {
       const block = declarationsOf(declarations);
       const customs = customProperties(declarations);
       if (block === NOTHING_DECLARED && customs.size === 0) continue;
-      if (!(is_certain && selectors.every(isCertain)) && !hidesAlone(block)) continue;
+      const list = read(selectors);
+      if (list === null || (!(is_certain && list.is_certain) && !hidesAlone(block))) continue;
       order++;
       const declared = [
         ...block.flatMap((value, place) => (value === undefined ? [] : [[place, value] as const])),
         ...customs,
       ];
-      for (const selector of selectors) {
-        const choices = left > 0 ? choicesOf(selector) : [selector];
-        left -= choices.length - 1;
-        for (const choice of choices) addRule(rules, choice, { declared, order, is_layered });
-      }
+      for (const selector of list.selectors) addRule(rules, selector, { declared, order, layer });
     }
   }
   return rules;
@@ -238,118 +237,172 @@ function rulesOf(tokens: readonly HtmlToken[]): ReadonlyMap<string, Rule> {
 
 function addRule(
   rules: Map<string, Rule>,
-  selector: string,
+  selector: ReadSelector,
   {
     declared,
     order,
-    is_layered,
-  }: { declared: readonly (readonly [place: number | string, value: string])[]; order: number; is_layered: boolean },
+    layer,
+  }: { declared: readonly (readonly [place: number | string, value: string])[]; order: number; layer: number },
 ): void {
-  const key = selector.trim();
+  const key = selector.text;
   let rule = rules.get(key);
   if (rule === undefined) {
-    const parts = partsOf(key);
-    if (parts === null) return;
-    const sum = parts.reduce((total, { compound }) => total + compound.specificity, 0);
-    rule = { parts, specificity: Math.min(sum, MAX_SPECIFICITY - 1), declared: new Map() };
+    rule = { selector, keys: keysOf(selector.tokens), declared: new Map() };
     rules.set(key, rule);
   }
-  const { specificity } = rule;
   for (const [place, value] of declared) {
-    // Layers lose against other rules, but their important declarations win.
-    const isUpper = is_layered === (typeof place === "number" && place >= PLACES / 2);
-    const rank = (isUpper ? MAX_SPECIFICITY : 0) + specificity + order / 2 ** 22;
-    if (rank >= (rule.declared.get(place)?.rank ?? 0)) rule.declared.set(place, { value, rank });
+    // Important declarations win in the other order of layers.
+    const is_important = typeof place === "number" && place >= PLACES / 2;
+    const rank: Rank = [is_important ? -layer : layer, selector.specificity, order];
+    const before = rule.declared.get(place);
+    if (before === undefined || !wins(before.rank, rank)) rule.declared.set(place, { value, rank });
   }
 }
 
-function isSimple({ name, ids, classes, attributes, places, excluded }: Compound): boolean {
-  return (
-    attributes.length + places.length + excluded.length === 0 &&
-    ids.length + classes.length + (name === "" ? 0 : 1) <= 1
-  );
+function wins(one: Rank, other: Rank): boolean {
+  const at = one.findIndex((each, nth) => each !== other[nth]);
+  return at >= 0 && (one[at] ?? 0) > (other[at] ?? 0);
 }
 
-function attributesOf({ ids, attributes, excluded }: Compound): string[] {
-  const own = attributes.map(({ name }) => name);
-  return [...own, ...(ids.length > 0 ? ["id"] : []), ...excluded.flatMap(attributesOf)];
-}
-
-function strongest(rules: readonly Rule[]): Pick<Matched, "declarations" | "customs"> {
-  if (rules.length === 0) return { declarations: NOTHING_DECLARED, customs: new Map() };
+function strongest(rules: Iterable<Rule>): Pick<Matched, "declarations" | "customs"> {
+  const found = new Map<number | string, { readonly value: string; readonly rank: Rank }>();
+  for (const { declared } of rules) {
+    for (const [place, each] of declared) {
+      const before = found.get(place);
+      if (before === undefined || !wins(before.rank, each.rank)) found.set(place, each);
+    }
+  }
   const declarations: (string | undefined)[] = new Array(PLACES).fill(undefined);
   const customs = new Map<string, string>();
-  const ranks = new Map<number | string, number>();
-  for (const rule of rules) {
-    for (const [place, { value, rank }] of rule.declared) {
-      if (rank < (ranks.get(place) ?? 0)) continue;
-      ranks.set(place, rank);
-      if (typeof place === "number") declarations[place] = value;
-      else customs.set(place, value);
-    }
+  for (const [place, { value }] of found) {
+    if (typeof place === "number") declarations[place] = value;
+    else customs.set(place, value);
   }
   return { declarations, customs };
 }
 
-/** The page's sheets. One for some media only is uncertain. */
-function sheetsOf(tokens: readonly HtmlToken[]): { css: string; is_certain: boolean }[] {
-  const sheets: { css: string; is_certain: boolean }[] = [];
-  let inert = 0;
-  tokens.forEach((token, index) => {
-    if (token.type === "text" || token.type === "comment") return;
-    if (/^(?:noscript|template)$/.test(token.name)) inert = Math.max(0, inert + (token.type === "open" ? 1 : -1));
-    const content = tokens[index + 1];
-    if (token.name !== "style" || token.type !== "open" || content?.type !== "text") return;
-    const type = token.attributes.get("type")?.trim().toLowerCase() ?? "";
-    const media = token.attributes.get("media")?.trim().toLowerCase() ?? "";
-    if ((type !== "" && type !== "text/css") || /^(?:only\s+)?print$/.test(media)) return;
-    sheets.push({ css: content.text, is_certain: inert === 0 && /^(?:|all|screen)$/.test(media) });
-  });
-  return sheets;
+function holdsOnScreens(media: string): boolean {
+  return media
+    .slice(0, MAX_NESTED)
+    .split(",")
+    .some((query) => ANY_SCREEN.test(query.trim()));
 }
 
 interface Block {
-  readonly selectors: readonly string[];
+  /** A list of selectors; "" outside rules. */
+  readonly selectors: string;
   readonly declarations: string[];
-  readonly is_layered: boolean;
+  readonly layer: number;
+  /** Whether browsers certainly apply it. Otherwise it only ever hides. */
+  readonly is_certain: boolean;
+}
+
+interface Known {
+  readonly layers: Map<string, number>;
+  readonly read: Read;
 }
 
 /** Yields the rules in order, including those inside a screen's at-rule or another rule. */
-function* blocks(css: string): Generator<Block> {
+function* blocks(css: string, known: Known): Generator<Block> {
   const open: (Block | null)[] = [];
-  const outermost: Block = { selectors: [], declarations: [], is_layered: false };
+  const outermost: Block = { selectors: "", declarations: [], layer: UNLAYERED, is_certain: true };
   for (const { type, text } of cssPieces(css, { in_block: false })) {
     const block = open.length === 0 ? outermost : open.at(-1);
-    if (type === "declaration") block?.declarations.push(text);
+    if (type === "declaration" && open.length === 0) {
+      const names = LAYER.exec(text.trim())?.[1]?.split(",") ?? [];
+      for (const name of names) layerOf(name, known.layers);
+    } else if (type === "declaration") block?.declarations.push(text);
     if (type === "declaration" || block === undefined) continue;
-    if (block !== null && block.selectors.length > 0 && block.declarations.length > 0) {
+    if (block !== null && block.selectors !== "" && block.declarations.length > 0) {
       yield { ...block, declarations: block.declarations.splice(0) };
     }
     if (type === "close") open.pop();
-    else open.push(block === null ? null : inner(block, text));
+    else open.push(block === null ? null : inner(block, text, known));
   }
-  for (const block of open) if (block !== null && block.selectors.length > 0) yield block;
+  for (const block of open) if (block !== null && block.selectors !== "") yield block;
 }
 
-/** The block that `prelude` opens, or null when it is not known what it selects. */
-function inner(outer: Block, prelude: CssPiece["text"]): Block | null {
-  const text = prelude.replace(/<!--|-->/g, " ").trim();
-  if (text.startsWith("@")) {
-    if (!holdsOnScreens(text)) return null;
-    return { ...outer, declarations: [], is_layered: outer.is_layered || /^@layer/i.test(text) };
+/** The block that `prelude` opens, or null when nothing of it applies. */
+function inner(outer: Block, prelude: CssPiece["text"], { layers, read }: Known): Block | null {
+  const text = prelude.replace(/^(?:\s|<!--|-->|\/\*\*\/)+/, "").trim();
+  const [, media] = MEDIA.exec(text) ?? [];
+  if (media !== undefined) return holdsOnScreens(media.replaceAll("/**/", " ")) ? { ...outer, declarations: [] } : null;
+  const [, condition] = SUPPORTS.exec(text) ?? [];
+  if (condition !== undefined) {
+    const holds = supports(condition.replaceAll("/**/", " ").slice(0, MAX_NESTED), read);
+    return holds === false ? null : { ...outer, declarations: [], is_certain: outer.is_certain && holds === true };
   }
-  const selectors = selectorsIn(text);
-  if (outer.selectors.length === 0) return { ...outer, selectors, declarations: [] };
-  if (outer.selectors.length > MAX_OUTER_SELECTORS || selectors.length > MAX_OUTER_SELECTORS) return null;
-  const nested = outer.selectors.flatMap((each) => selectors.map((one) => nest(one, each)));
-  return nested.length > 0 && nested.length <= MAX_OUTER_SELECTORS
-    ? { ...outer, selectors: nested, declarations: [] }
-    : null;
+  const [, layer] = LAYER.exec(text) ?? [];
+  if (layer !== undefined) {
+    // A layer in a layer is ordered as the outer one.
+    const own = outer.layer === UNLAYERED ? layerOf(layer, layers) : outer.layer;
+    return { ...outer, declarations: [], layer: own };
+  }
+  if (text.startsWith("@")) return null;
+  if (outer.selectors === "") return text === "" ? null : { ...outer, selectors: text, declarations: [] };
+  const selectors = read(outer.selectors) === null ? null : nest(text, outer.selectors);
+  return selectors === null ? null : { ...outer, selectors, declarations: [] };
 }
 
-/** `&.b` in `.a` is `.a.b`, and `.b` in it is `.a .b`. Longer results are not read as selectors, so they are not kept. */
-function nest(selector: string, outer: string): string {
-  const text = selector.trim();
-  if (outer.length >= MAX_OUTER_LENGTH || text.includes("&", 1)) return ">";
-  return text.startsWith("&") ? outer.trim() + text.slice(1) : `${outer.trim()} ${text}`;
+/** The number of a layer in the order of their first names. */
+function layerOf(name: string, layers: Map<string, number>): number {
+  const key = name.trim().split(".")[0] || ` ${layers.size}`;
+  const number = layers.get(key) ?? layers.size;
+  layers.set(key, number);
+  return number;
+}
+
+const NESTING = /"(?:[^"\\]|\\[\s\S])*"|'(?:[^'\\]|\\[\s\S])*'|\\[\s\S]|&/g;
+
+/** `&.b` in `.a` is `:is(.a).b`, and `.b` in it is `:is(.a) .b`. Null: it is too long. */
+function nest(list: string, outer: string): string | null {
+  const parent = `:is(${outer})`;
+  const all = selectorsIn(list).map((one) => {
+    const replaced = one.replace(NESTING, (found) => (found === "&" ? parent : found));
+    return replaced === one || /^\s*[>+~]/.test(one) ? `${parent} ${replaced.trim()}` : replaced;
+  });
+  const nested = all.join();
+  return nested.length <= MAX_NESTED ? nested : null;
+}
+
+/** Whether browsers fulfil the condition of `@supports`; null: not known. */
+function supports(condition: string, read: Read): boolean | null {
+  const parts: (boolean | null | "not" | "and" | "or")[] = [];
+  const part = /\s*(?:(not|and|or)\s|([a-z-]*)\()/iy;
+  const text = condition.trim();
+  while (part.lastIndex < text.length) {
+    const found = part.exec(text);
+    if (found === null) return false;
+    if (found[1] !== undefined) {
+      parts.push(found[1].toLowerCase() as "not" | "and" | "or");
+      continue;
+    }
+    const end = closingBracket(text, part.lastIndex);
+    if (end < 0) return false;
+    parts.push(holds(found[2] ?? "", text.slice(part.lastIndex, end), read));
+    part.lastIndex = end + 1;
+  }
+  const [first, second] = parts;
+  if (first === "not")
+    return parts.length === 2 && typeof second === "boolean" ? !second : parts.length === 2 ? null : false;
+  const [values, between] = [parts.filter((_, at) => at % 2 === 0), new Set(parts.filter((_, at) => at % 2 === 1))];
+  const operator = between.has("and") ? "and" : "or";
+  if (
+    values.length !== parts.length - values.length + 1 ||
+    between.size > 1 ||
+    (between.size === 1 && !between.has(operator))
+  )
+    return false;
+  // One such part decides; otherwise an unknown part leaves it open.
+  const decisive = operator === "or";
+  return values.includes(decisive) ? decisive : values.includes(null) ? null : !decisive;
+}
+
+function holds(name: string, inner: string, read: Read): boolean | null {
+  if (name === "") return /^\s*[\w\\-]+\s*:/.test(inner) ? isSupported(inner) : supports(inner, read);
+  if (name.toLowerCase() === "selector") {
+    const list = read(inner);
+    return list === null || selectorsIn(inner).length > 1 ? false : list.is_certain || null;
+  }
+  return /^font-(?:tech|format)$/i.test(name) ? null : false;
 }

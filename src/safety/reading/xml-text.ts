@@ -1,5 +1,5 @@
-import { type HtmlToken, tokenizeHtml } from "./html-tokens.ts";
 import { type Hidden, type VisibleText, visibleText } from "./visible.ts";
+import { tokenizeXml, type XmlToken } from "./xml-tokens.ts";
 
 /** Feeds and sitemaps by their root, with the element of one entry. Names are lower case and without prefixes. */
 const ENTRY_OF = new Map([
@@ -33,7 +33,7 @@ interface Entry {
  * its references decoded. Comments are hidden.
  */
 export function visibleXml(xml: string, base_url: string | undefined): VisibleText {
-  const tokens = tokenizeHtml(xml, { is_xml: true });
+  const tokens = tokenizeXml(xml);
   const hidden: Hidden[] = [];
   const feed = entriesOf(tokens);
   for (const token of tokens) {
@@ -48,7 +48,7 @@ export function visibleXml(xml: string, base_url: string | undefined): VisibleTe
 }
 
 /** The head and the entries of a feed or a sitemap; null: it is other XML. */
-function entriesOf(tokens: readonly HtmlToken[]): Entry[] | null {
+function entriesOf(tokens: readonly XmlToken[]): Entry[] | null {
   const entries: Entry[] = [{ fields: new Map(), links: [] }];
   let entry = entries[0] as Entry;
   let entry_name: string | undefined;
@@ -124,7 +124,7 @@ function entryText(
 }
 
 /** XML without its comments. References are decoded, because they may hide words from the detector. */
-function asWritten(tokens: readonly HtmlToken[]): string {
+function asWritten(tokens: readonly XmlToken[]): string {
   const parts = tokens.map((token) => {
     if (token.type === "comment") return "";
     if (token.type === "text") return token.text;
