@@ -160,6 +160,7 @@ export function calculated(value: string): number | null {
   return sum;
 }
 
+/** A length in pixels, with an ordinary font. */
 export function pixels(length: string): number {
   const number = Number.parseFloat(length);
   if (/(r?em|ch|ex)$/.test(length)) return number * 16;

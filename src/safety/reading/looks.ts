@@ -52,6 +52,7 @@ export function initialLook({ has_foreign_sheet }: { has_foreign_sheet: boolean 
   };
 }
 
+/** The same look for content that is hidden with all that is in it. */
 export function hiddenLook(look: Look, technique: string): Look {
   return { ...look, hidden_by: look.hidden_by ?? technique, technique: look.hidden_by ?? technique };
 }

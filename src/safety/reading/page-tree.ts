@@ -25,6 +25,7 @@ export function nameOf(element: Element): string {
   return element.namespaceURI === dom.NS.HTML ? element.tagName : element.tagName.toLowerCase();
 }
 
+/** The value of an attribute, by its name in lower case. */
 export function attributeOf(element: Element, name: string): string | undefined {
   for (const attribute of element.attrs) if (attribute.name === name) return attribute.value;
   return undefined;
@@ -36,6 +37,7 @@ export interface PageTree {
   readonly is_quirky: boolean;
 }
 
+/** Reads a page of HTML. */
 export function readPage(html: string): PageTree {
   const root = Parser.parse(html) as Tree.Document;
   return { root, is_quirky: root.mode === dom.DOCUMENT_MODE.QUIRKS };

@@ -85,14 +85,14 @@ export function getOrAdd<Key, Value>(map: Map<Key, Value>, key: Key, make: () =>
   return made;
 }
 
-class TooManySteps extends Error {}
+class StepsError extends Error {}
 
 /** What all sheets of a page share. */
 export function createStyles({ is_quirky }: { is_quirky: boolean }) {
   let steps = FIRST_STEPS;
   let count = 0;
   const step = () => {
-    if (steps-- <= 0) throw new TooManySteps();
+    if (steps-- <= 0) throw new StepsError();
   };
   const tree = createTreeReader(step);
   const reader = createSelectorReader(tree.places, (tokens) => compiled(tokens));
@@ -130,7 +130,7 @@ export function createStyles({ is_quirky }: { is_quirky: boolean }) {
           else if (name === "class") for (const each of value.split(/\s+/)) tryKey(`.${each}`);
         }
       } catch (error) {
-        if (error instanceof TooManySteps) return HIDDEN;
+        if (error instanceof StepsError) return HIDDEN;
         throw error;
       }
       if (found.size === 0) return NOTHING_MATCHED;

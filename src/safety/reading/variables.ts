@@ -12,6 +12,7 @@ const MAX_DEPTH = 64;
 const FIRST_LOOK_UPS = 100_000;
 const LOOK_UPS_PER_ELEMENT = 5;
 
+/** Custom properties of one page, with limits for all look-ups. */
 export function createVariables() {
   let left = FIRST_LOOK_UPS;
 

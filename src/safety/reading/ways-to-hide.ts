@@ -208,6 +208,7 @@ export function techniqueOf(element: Subject): string | null {
   return WAYS.find(({ hides }) => hides(element))?.technique ?? null;
 }
 
+/** The technique by which the inherited look hides text, or null. */
 export function inheritedTechniqueOf(look: TextLook): string | null {
   return INHERITED_WAYS.find(({ hides }) => hides(look))?.technique ?? null;
 }
