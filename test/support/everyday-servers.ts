@@ -773,8 +773,8 @@ export const MCP_HABITS: readonly McpHabit[] = [
   { habit: "a tool without a schema, which is null", listed: listing({ inputSchema: null }), reads: "Berth 7" },
 ];
 
-/** A server with a habit. `streamed`: it answers with events. */
-export async function startMcpHabit(habit: McpHabit, { streamed = false } = {}): Promise<Site> {
+/** A server with a habit. `line_end`: it answers with events whose lines end so. */
+export async function startMcpHabit(habit: McpHabit, { line_end = "" } = {}): Promise<Site> {
   const site = await startSite({
     "/mcp": (_request, response) => {
       const body = site.requests.at(-1)?.body ?? "";
@@ -786,8 +786,9 @@ export async function startMcpHabit(habit: McpHabit, { streamed = false } = {}):
       const fields = own as { result?: object };
       const result = method === "initialize" ? { ...base, ...fields.result } : fields.result;
       const message = JSON.stringify({ jsonrpc: "2.0", id, ...own, ...("result" in own ? { result } : {}) });
-      response.writeHead(200, { "content-type": streamed ? "text/event-stream" : "application/json" });
-      response.end(streamed ? `event: message\nid: 1\ndata: ${message}\n\n` : message);
+      response.writeHead(200, { "content-type": line_end === "" ? "application/json" : "text/event-stream" });
+      const events = `event: message\nid: 1\ndata: ${message}\n\n`;
+      response.end(line_end === "" ? message : events.replaceAll("\n", line_end));
     },
   });
   return site;

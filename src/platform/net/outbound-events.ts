@@ -3,6 +3,8 @@ import { type BodyLimit, codingsIn, MAX_PIECES } from "./outbound-body.ts";
 import { OutboundError } from "./outbound-errors.ts";
 
 const [LINE_FEED, CARRIAGE_RETURN] = [0x0a, 0x0d];
+/** A reader of events waits after a carriage return, because a line feed may belong to it. */
+const END_OF_RETURN = Buffer.from("\n");
 
 /** Whether an answer is a stream of events that is not compressed. */
 export function isUncompressedEventStream(headers: Readonly<Record<string, string>>, content_type: string): boolean {
@@ -28,8 +30,8 @@ export async function* eventsOf(
 }
 
 /**
- * Splits a body into its server-sent events, each with the empty line that ends it, as soon as they are complete. Text
- * after the last empty line is no event (HTML standard, "event stream interpretation").
+ * Splits a body into its server-sent events, each with the empty line that ends it, as soon as they are complete. Lines
+ * end with CR, LF or both. Text after the last empty line is no event (HTML standard, "event stream interpretation").
  * Errors: OutboundError `too_large` and `bad_response`; errors of the body.
  */
 export async function* splitEvents(body: AsyncIterable<Buffer>, limit: BodyLimit): AsyncGenerator<Buffer, void> {
@@ -51,10 +53,14 @@ export async function* splitEvents(body: AsyncIterable<Buffer>, limit: BodyLimit
       const byte = piece[at] as number;
       const is_pair = byte === LINE_FEED && last === CARRIAGE_RETURN;
       last = byte;
-      if (is_pair) continue;
+      if (is_pair) {
+        if (kept_bytes + at === from) from = at + 1;
+        continue;
+      }
       const is_break = byte === LINE_FEED || byte === CARRIAGE_RETURN;
       if (is_break && is_line_empty && kept_bytes + at > from) {
-        yield Buffer.concat([...kept, piece.subarray(from, at + 1)]);
+        const end = byte === CARRIAGE_RETURN ? [END_OF_RETURN] : [];
+        yield Buffer.concat([...kept, piece.subarray(from, at + 1), ...end]);
         [kept, kept_bytes, from] = [[], 0, at + 1];
       }
       is_line_empty = is_break;

@@ -4,9 +4,14 @@ import { withoutNullFields } from "../../../src/platform/lib/null-fields.ts";
 import { MCP_HABITS, startMcpHabit } from "../../support/everyday-servers.ts";
 import { aCall, toolsWith, UNSTOPPED } from "../../support/tools.ts";
 
-describe.each([false, true])("an MCP server that writes null for absent fields, streamed: %s,", (streamed) => {
+describe.each([
+  ["in JSON", ""],
+  ["in events with LF", "\n"],
+  ["in events with CRLF", "\r\n"],
+  ["in events with CR", "\r"],
+])("an MCP server that answers %s, with null for absent fields,", (_, line_end) => {
   it.each(MCP_HABITS)("can be used: $habit", async (row) => {
-    const server = await startMcpHabit(row, { streamed });
+    const server = await startMcpHabit(row, { line_end });
     const { tools } = toolsWith({ allow: [server.host] });
     const tools_config: ToolsConfig = { mcp: { enabled: true, servers: [{ name: "h", url: `${server.url}/mcp` }] } };
     const definitions = await tools.definitions(tools_config, aCall("", {}).run, UNSTOPPED);
