@@ -4,6 +4,11 @@ const openai = (message: string, fields: object = {}) => ({
   error: { message, type: "invalid_request_error", param: null, code: null, ...fields },
 });
 
+/** An error that OpenRouter wraps around its provider's answer. */
+const openrouter = (raw: unknown) => ({
+  error: { message: "Provider returned error", code: 400, metadata: { raw, provider_name: "Lab", is_byok: false } },
+});
+
 /** The provider, its status, and its body for a prompt that is too long. */
 export const TOO_LONG: readonly (readonly [string, number, unknown])[] = [
   [
@@ -392,6 +397,36 @@ export const TOO_LONG: readonly (readonly [string, number, unknown])[] = [
     400,
     { error: { message: JSON.stringify({ error: { code: 400, message: "Input is too long for requested model." } }) } },
   ],
+  [
+    "OpenRouter with its provider's answer",
+    400,
+    openrouter('{"error":{"message":"prompt is too long: 208310 tokens > 200000 maximum"}}'),
+  ],
+  [
+    "MiniMax, its own API",
+    400,
+    { base_resp: { status_code: 2013, status_msg: "invalid params, context window exceeds limit" } },
+  ],
+  ["SiliconFlow", 400, { message: "length of prompt_tokens (40000) must be less than max_seq_len (32768)." }],
+  ["Volcengine", 400, openai("Total tokens of image and text exceed max message tokens")],
+  [
+    "watsonx",
+    400,
+    {
+      errors: [
+        {
+          code: "invalid_input_argument",
+          message: "the number of input tokens 9000 cannot exceed the total tokens limit 8192 for this model",
+        },
+      ],
+    },
+  ],
+  ["SambaNova", 400, openai("The model's maximum supported sequence length is just 8192 tokens.")],
+  ["Perplexity", 400, openai("Prompt tokens exceed the limit of 127072")],
+  ["Novita", 400, { message: "prompt length is too long" }],
+  ["KoboldCpp", 400, { detail: { msg: "Prompt is 5000 tokens, max 4096" } }],
+  ["vLLM, the scheduler", 400, { message: "Input prompt (5000 tokens) is too long and exceeds limit of 4096" }],
+  ["Baidu", 400, { error_code: 336007, error_msg: "the max input characters is 20000" }],
   ["plain text", 400, "prompt is too long: 210000 tokens > 200000 maximum"],
   ["a proxy's limit in bytes", 413, "<html><head><title>413 Request Entity Too Large</title></head></html>"],
 ];
@@ -412,6 +447,13 @@ export const NOT_TOO_LONG: readonly (readonly [string, number, unknown])[] = [
     400,
     openai("Invalid 'stop': array too long. Expected an array with maximum length 4.", { param: "stop" }),
   ],
+  [
+    "the output cap",
+    400,
+    openai("max_tokens is too large: 99999. This model supports at most 16384 completion tokens."),
+  ],
+  ["a picture", 400, openai("The input image is too large: its size exceeds 20 MB.")],
+  ["a cache key", 400, openai("Invalid 'prompt_cache_key': string too long.", { param: "prompt_cache_key" })],
   [
     "an unknown setting",
     422,
@@ -452,6 +494,29 @@ export const MESSAGES_IN: readonly (readonly [string, unknown, string])[] = [
   ["a list", [{ error: { code: 400, message: "no such model" } }], "no such model"],
   ["a problem", { type: "about:blank", title: "Bad Request", status: 400, detail: "no such model" }, "no such model"],
   ["msg", { code: 500, msg: "no such model", success: false }, "no such model"],
+  ["OpenRouter's raw text", openrouter("no such model"), "no such model"],
+  ["OpenRouter's raw object", openrouter({ error: { message: "no such model" } }), "no such model"],
+  ["OpenRouter's own words", openrouter(""), "Provider returned error"],
+  [
+    "metadata that is not an error",
+    { error: { message: "no such model", metadata: { reason: "policy", title: "a call" } } },
+    "no such model",
+  ],
+  ["base_resp (MiniMax)", { base_resp: { status_code: 1004, status_msg: "no such model" } }, "no such model"],
+  [
+    "errors of fields",
+    { errors: { model: ["is unknown", "is empty"], n: "is 0" } },
+    "model: is unknown; is empty; n: is 0",
+  ],
+  [
+    "a problem with errors of fields",
+    { title: "One or more validation errors occurred.", status: 400, errors: { Model: ["is unknown"] } },
+    "Model: is unknown",
+  ],
+  ["error_msg (Baidu)", { error_code: 336003, error_msg: "no such model" }, "no such model"],
+  ["err", { err: "no such model" }, "no such model"],
+  ["a fault", { fault: { faultstring: "no such model", detail: { errorcode: "messaging.x" } } }, "no such model"],
+  ["ErrorMessage", { ErrorMessage: "no such model" }, "no such model"],
   ["AWS", { __type: "ValidationException", Message: "no such model" }, "no such model"],
   [
     "an OAuth error",

@@ -187,6 +187,11 @@ export const DIALECTS: readonly DialectRow[] = [
     hosts: ["models.github.ai", "models.inference.ai.azure.com", "api.githubcopilot.com"],
     too_long: /prompt token count of [\d,]+ exceeds the limit|request body too large for .{1,80} max size/i,
   },
+  {
+    name: "qianfan",
+    hosts: ["qianfan.baidubce.com"],
+    too_long: /the max (?:input characters|length of current question)/i,
+  },
   { name: "cloudflare", hosts: ["api.cloudflare.com"], too_long: /exceeded this model context window limit/i },
   { name: "nvidia", hosts: ["integrate.api.nvidia.com"], output_cap: "max_tokens" },
   { name: "perplexity", hosts: ["api.perplexity.ai"], output_cap: "max_tokens" },
@@ -251,7 +256,10 @@ function serverRow({ name, base_url }: Server): DialectRow | undefined {
 /** Other words for a prompt that is too long, of servers without a row. */
 const TOO_LONG = [
   /context.?(?:length|window|size|limit).{0,60}(?:exceed|overflow)|exceed.{0,80}context.?(?:length|window|size|limit)/i,
-  /(?:prompt|input|conversation|messages?|context) (?:is |are |was )?too (?:long|large)|too many (?:input |prompt )tokens/i,
+  /(?:prompt|input|conversation|messages?|context)(?:[ _](?:length|tokens?|text|sequence|prompt|messages?))*(?: ?\([^)]{0,60}\))? (?:is |are |was )?too (?:long|large)/i,
+  /(?:prompt|input|message|total)[ _](?:length|tokens?|token count).{0,60}(?:exceed|must be (?:less|smaller) than)/i,
+  /exceed.{0,60}(?:prompt|input|sequence|message)[ _](?:length|tokens)|prompt is [\d,]+ tokens, max/i,
+  /max(?:imum)?(?: supported| allowed)? (?:sequence|prompt|input) length|too many (?:input |prompt )tokens/i,
   /maximum context|(?:larger|longer|greater) than (?:the )?(?:model.?s )?(?:max(?:imum)? )?context/i,
   ...DIALECTS.flatMap(({ too_long }) => too_long ?? []),
 ];

@@ -28,13 +28,19 @@ const NONE: Omit<ErrorFields, "codes"> = {
   retry_delay: "",
 };
 
-/** The fields that hold the error or its text, the best one first. `error` may also be a name for the others. */
+/**
+ * The fields that hold the error or its text, the best one first, in lower case without `_`. OpenRouter puts its
+ * provider's answer into `metadata.raw`. `error` may also be a name for the others.
+ */
 const PLACES = [
-  ...["error", "errors", "detail", "details", "message", "msg", "Message"],
-  ...["error_description", "error_message", "errorMessage", "fault", "response", "body", "title", "reason"],
+  ...["raw", "metadata", "error", "errors", "detail", "details", "message", "msg", "err"],
+  ...["errordescription", "errormessage", "errormsg", "errmsg", "statusmessage", "statusmsg", "baseresp"],
+  ...["fault", "faultstring", "response", "body", "title", "reason"],
 ];
+/** Fields of `metadata` other than these are about the call. */
+const METADATA_PLACES = ["raw"];
 /** Errors are nested in each other: a gateway puts its provider's answer into its own message. */
-const MAX_LEVELS = 6;
+const MAX_LEVELS = 10;
 /** The most errors of a list that are shown. */
 const MAX_ERRORS = 3;
 const MAX_MESSAGE = 2_000;
@@ -52,11 +58,11 @@ export function errorFields(body: unknown): ErrorFields {
 
 type Found = Partial<Omit<ErrorFields, "codes">>;
 
-function fieldsIn(body: unknown, level: number): Found {
+function fieldsIn(body: unknown, level: number, places = PLACES): Found {
   if (level > MAX_LEVELS) return {};
   if (typeof body === "string") return fieldsOfText(body, level);
   if (Array.isArray(body)) return fieldsOfList(body, level);
-  return isJsonObject(body) ? fieldsOfObject(body, level) : {};
+  return isJsonObject(body) ? fieldsOfObject(body, level, places) : {};
 }
 
 function fieldsOfText(text: string, level: number): Found {
@@ -81,9 +87,16 @@ function fieldsOfList(list: readonly unknown[], level: number): Found {
   return messages.length === 0 ? { ...first } : { ...first, message: messages.join("; ") };
 }
 
-function fieldsOfObject(fields: Record<string, unknown>, level: number): Found {
-  const places = typeof fields.error === "string" ? [...PLACES.slice(1), "error"] : PLACES;
-  const inner = places.map((place) => (fields[place] == null ? {} : fieldsIn(fields[place], level + 1)));
+function fieldsOfObject(fields: Record<string, unknown>, level: number, all_places: readonly string[]): Found {
+  const named = new Map(Object.entries(fields).map(([name, value]) => [name.toLowerCase().replaceAll("_", ""), value]));
+  const places =
+    typeof named.get("error") === "string" ? [...all_places.filter((place) => place !== "error"), "error"] : all_places;
+  const inner = places.map((place) => {
+    const value = named.get(place);
+    if (value == null) return {};
+    if (place === "metadata") return fieldsIn(value, level + 1, METADATA_PLACES);
+    return place === "errors" ? fieldsOfErrors(value, level) : fieldsIn(value, level + 1);
+  });
   const told =
     inner.find(({ message }) => message !== undefined) ?? inner.find((each) => Object.keys(each).length > 0) ?? {};
   const own: Found = {};
@@ -104,6 +117,19 @@ function fieldsOfObject(fields: Record<string, unknown>, level: number): Found {
   return loc !== undefined && all.message !== undefined && param !== ""
     ? { ...all, message: `${param}: ${all.message}` }
     : all;
+}
+
+/** A list of errors, or errors by the names of fields: `{"prompt": ["is too long"]}`. */
+function fieldsOfErrors(errors: unknown, level: number): Found {
+  const found = fieldsIn(errors, level + 1);
+  if (found.message !== undefined || !isJsonObject(errors)) return found;
+  const messages = Object.entries(errors)
+    .slice(0, MAX_ERRORS)
+    .flatMap(([name, each]) => {
+      const { message } = fieldsIn(each, level + 1);
+      return message === undefined ? [] : `${name}: ${message}`;
+    });
+  return messages.length === 0 ? found : { ...found, message: messages.join("; ") };
 }
 
 function isStatus(value: number): boolean {

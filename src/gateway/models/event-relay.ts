@@ -8,6 +8,7 @@ import {
   saidChoices,
 } from "./answer-shape.ts";
 import { newIdentity } from "./chunks.ts";
+import { errorFields } from "./error-fields.ts";
 import { generatedBytes } from "./generated-text.ts";
 import type { CallOptions, Counts, ProviderRequest } from "./models.types.ts";
 import { brokenProvider, failedAnswer } from "./provider-errors.ts";
@@ -75,11 +76,6 @@ interface Chunk {
   choices?: unknown;
   usage?: unknown;
   error?: unknown;
-  message?: unknown;
-  Message?: unknown;
-  msg?: unknown;
-  detail?: unknown;
-  errors?: unknown;
 }
 
 /**
@@ -307,9 +303,9 @@ function createByteCounter(kept: readonly string[]): (start: number) => number {
   };
 }
 
-function isError({ error, object, choices, message, Message, msg, detail, errors }: Chunk): boolean {
-  const has_words = Boolean(message ?? Message ?? msg ?? detail ?? errors);
-  return Boolean(error) || object === "error" || (choices === undefined && has_words);
+function isError(chunk: Chunk): boolean {
+  const { error, object, choices } = chunk;
+  return Boolean(error) || object === "error" || (choices == null && errorFields(chunk).message !== "");
 }
 
 /** The chunks in a block of a stream. */
