@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { OpenAPIHono } from "@hono/zod-openapi";
 import { withConventions } from "../src/api/http/openapi.ts";
 import { type Field, type OpenApiDocument, referenceOf } from "../src/api/http/reference.ts";
+import { type ErrorShape, errors, PAYMENT_CODES, type PurserError } from "../src/kernel/errors.ts";
 
 // `npm run reference`: writes docs/reference/api.md from the contract. test/unit/docs/reference.test.ts compares.
 
@@ -28,6 +29,47 @@ async function routesOfContract(): Promise<Route[]> {
         return isRoute(value) ? [value] : [];
       }),
   );
+}
+
+/** Arguments for any failure of the catalogue: its status, type and code do not depend on them. */
+const LIST = ["…"];
+const ARGUMENTS = [
+  ["…", "…", "…"],
+  ["…", LIST],
+  [LIST, LIST],
+];
+
+/** Every failure of the catalogue: its status, type and code. Two have the code of a run or of a step. */
+export function catalogue(): Pick<ErrorShape, "status" | "type" | "code">[] {
+  const { payment, runFailed: _run, serverUnusable: _step, ...others } = errors;
+  const figures = { required: 0, available: 0, held: 0, shortfall: 0 };
+  return [
+    ...PAYMENT_CODES.map((code) => payment(code, figures, { may_subscribe: true, overage: "off" }).shape),
+    ...Object.values(others).map((make) => shapeOf(make as (...values: unknown[]) => PurserError)),
+  ];
+}
+
+function shapeOf(make: (...values: unknown[]) => PurserError): ErrorShape {
+  for (const values of ARGUMENTS) {
+    try {
+      return make(...values).shape;
+    } catch (error) {
+      if (!(error instanceof TypeError)) throw error;
+    }
+  }
+  throw new Error(`no arguments for ${make}`);
+}
+
+/** The codes of each status, as a table. */
+function errorTable(): string[] {
+  const byStatus = Map.groupBy(catalogue(), ({ status }) => status);
+  const rows = [...byStatus]
+    .sort(([a], [b]) => a - b)
+    .map(([status, shapes]) => {
+      const codes = [...new Set(shapes.map(({ code }) => `\`${code}\``))].sort();
+      return `| ${status} | ${shapes[0]?.type} | ${codes.join(", ")} |`;
+    });
+  return ["", "## Error codes", "", "| status | type | codes |", "|---|---|---|", ...rows];
 }
 
 /** The reference as Markdown. */
@@ -60,7 +102,7 @@ export async function referenceText(): Promise<string> {
       lines.push("", `Answers: ${others.map((response) => `${response.status} ${response.description}`).join("; ")}.`);
     }
   }
-  return `${lines.join("\n")}\n`;
+  return `${[...lines, ...errorTable()].join("\n")}\n`;
 }
 
 function table(title: string, fields: Field[]): string[] {

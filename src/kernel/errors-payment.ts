@@ -75,6 +75,8 @@ const PAYMENT: Record<PaymentCode, { message: string; remedies: string[]; retry_
   },
 };
 
+export const PAYMENT_CODES = Object.keys(PAYMENT) as PaymentCode[];
+
 export const paymentErrors = {
   payment: (code: PaymentCode, figures: PaymentFigures, means: Means) => {
     const { message, remedies, retry_after_s } = PAYMENT[code];

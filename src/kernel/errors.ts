@@ -1,6 +1,6 @@
 import { accessErrors } from "./errors-access.ts";
 import { conflictErrors } from "./errors-conflict.ts";
-import { paymentErrors } from "./errors-payment.ts";
+import { PAYMENT_CODES, paymentErrors } from "./errors-payment.ts";
 import { requestErrors } from "./errors-request.ts";
 import { serviceErrors } from "./errors-service.ts";
 import { PurserError } from "./purser-error.ts";
@@ -13,6 +13,7 @@ import { isDatabaseAway, isErasedUser } from "./sql-state.ts";
 
 export type * from "./errors-payment.ts";
 export { type ErrorShape, PurserError } from "./purser-error.ts";
+export { PAYMENT_CODES };
 
 export const errors = { ...requestErrors, ...accessErrors, ...paymentErrors, ...conflictErrors, ...serviceErrors };
 
