@@ -43,7 +43,7 @@ afterAll(async () => {
 
 /** A node's sign-in over `own`. Its statements are recorded, and its mails go to the log. */
 function open(own: Db) {
-  const log = createLog("info", null, (line) => void logged.push(JSON.parse(line)));
+  const log = createLog("info", null, { write: (line) => void logged.push(JSON.parse(line)) });
   const query: Db["query"] = (statement) => {
     statements.push(statement.text);
     return own.query(statement);

@@ -1,6 +1,5 @@
-import { writeSync } from "node:fs";
+import pino from "pino";
 import { isDatabaseAway } from "../../kernel/sql-state.ts";
-import { createSystemClock, monotonicMs } from "../lib/clock.ts";
 import { activeSpan } from "./tracing.ts";
 
 /** Writes a line with these fields and this message. */
@@ -9,10 +8,7 @@ interface LogMethod {
   (fields: object, message: string): void;
 }
 
-/** The numbers of the levels in log lines. */
-const LEVELS = { trace: 10, debug: 20, info: 30, warn: 40, error: 50, fatal: 60 } as const;
-
-export type Log = Record<keyof typeof LEVELS, LogMethod>;
+export type Log = Record<"trace" | "debug" | "info" | "warn" | "error" | "fatal", LogMethod>;
 
 /** API keys anywhere in a log line, for example in another library's error message. */
 const API_KEY = /purser_live_[0-9A-Za-z]{8,}/g;
@@ -63,159 +59,47 @@ export interface LogBase {
 
 /**
  * Writes JSON lines to stderr, so that stdout carries only output for people and scripts. `level` may be "silent".
- * `write` gets each line in place of stderr.
+ * `destination` gets each line in place of stderr.
  */
 export function createLog(
   level: string,
   base: LogBase | null = null,
-  write: (line: string, level: number) => void = (line, number) => stderr.write(line, number),
+  destination: { write(line: string): void } = stderr,
 ): Log {
-  const clock = createSystemClock();
-  const least = LEVELS[level as keyof Log] ?? Number.POSITIVE_INFINITY;
-  const of_process = base === null ? "" : `,${inner(base)}`;
+  const { debug, fatal } = pino.levels.values;
+  return pino(
+    {
+      level,
+      base,
+      timestamp: pino.stdTimeFunctions.isoTime,
+      mixin: traceFields,
+      serializers: { error: describeError },
+      redact: { paths: SECRET_FIELDS.map((name) => `*.${name}`), censor: "[redacted]" },
+      hooks: {
+        logMethod(args, write, number) {
+          if (number !== fatal && this.levelVal !== debug && isOfOutage(args[0])) return;
+          write.apply(this, args);
+        },
+        streamWrite: (line) => line.replaceAll(API_KEY, "purser_live_[redacted]"),
+      },
+    },
+    destination,
+  );
+}
 
-  function method(name: keyof Log): LogMethod {
-    const number = LEVELS[name];
-    if (number < least) return () => {};
-    const head = `{"level":${number},"time":"`;
-    return (...args: [string] | [object, string]) => {
-      const [fields, message] = args.length === 1 ? [null, args[0]] : args;
-      try {
-        if (number < LEVELS.fatal && least > LEVELS.debug && isOfOutage(fields)) return;
-        const trace_id = activeSpan()?.trace_id;
-        const trace = trace_id === undefined ? "" : `,"trace_id":"${trace_id}"`;
-        const own = textOf(fields);
-        const line = `${head}${clock.now()}"${of_process}${trace}${own},"msg":${JSON.stringify(String(message))}}\n`;
-        write(line.replaceAll(API_KEY, "purser_live_[redacted]"), number);
-      } catch {
-        // An error here must not stop the work that is logged.
-      }
-    };
-  }
-  return {
-    trace: method("trace"),
-    debug: method("debug"),
-    info: method("info"),
-    warn: method("warn"),
-    error: method("error"),
-    fatal: method("fatal"),
-  };
+/**
+ * Lines are collected for up to 100 ms, because a write costs more than a line. While stderr takes none, at most this
+ * many bytes wait and later lines are dropped, because a log that is read too slowly must not stop the service.
+ */
+const stderr = pino.destination({ fd: 2, sync: false, minLength: 4_096, maxLength: 1_048_576, periodicFlush: 100 });
+process.on("exit", () => stderr.flushSync());
+
+function traceFields(): { trace_id?: string } {
+  const trace_id = activeSpan()?.trace_id;
+  return trace_id === undefined ? {} : { trace_id };
 }
 
 /** The database's own line reports the outage (outage.ts), so the statements that fail meanwhile are debug lines. */
 function isOfOutage(fields: unknown): boolean {
-  try {
-    return isPlain(fields) && "error" in fields && isDatabaseAway(fields.error);
-  } catch {
-    return false;
-  }
+  return typeof fields === "object" && fields !== null && "error" in fields && isDatabaseAway(fields.error);
 }
-
-function isPlain(fields: unknown): fields is Record<string, unknown> {
-  if (typeof fields !== "object" || fields === null || "toJSON" in fields) return false;
-  const parent = Object.getPrototypeOf(fields);
-  return parent === Object.prototype || parent === null;
-}
-
-/** The fields as JSON, after a comma. */
-function textOf(fields: unknown): string {
-  if (fields === null || fields === undefined) return "";
-  if (!isPlain(fields)) return ',"fields":"[not a plain object]"';
-  try {
-    return afterComma(redacted(fields));
-  } catch {
-    return Object.keys(fields)
-      .map((name) => textOfOne(fields, name))
-      .join("");
-  }
-}
-
-/** One field, so that a field that is not JSON spoils no other. */
-function textOfOne(fields: Record<string, unknown>, name: string): string {
-  try {
-    return afterComma(redacted({ [name]: fields[name] }));
-  } catch {
-    return `,${JSON.stringify(name)}:"[not JSON]"`;
-  }
-}
-
-function afterComma(fields: object): string {
-  const text = inner(fields);
-  return text === "" ? "" : `,${text}`;
-}
-
-function inner(fields: object): string {
-  return JSON.stringify(fields).slice(1, -1);
-}
-
-/** The fields with errors by their message, and without secrets in their objects. */
-function redacted(fields: Record<string, unknown>): Record<string, unknown> {
-  let copy = "error" in fields ? { ...fields, error: describeError(fields.error) } : fields;
-  for (const name in copy) {
-    const value = copy[name];
-    if (typeof value !== "object" || value === null) continue;
-    const hidden = SECRET_FIELDS.filter((secret) => Object.hasOwn(value, secret));
-    if (hidden.length === 0) continue;
-    copy = { ...copy, [name]: { ...value, ...Object.fromEntries(hidden.map((secret) => [secret, "[redacted]"])) } };
-  }
-  return copy;
-}
-
-/**
- * Lines up to this level are written together, because a write costs more than a line. Other lines are written at once,
- * and all before the exit event. A process that is killed or ends without it loses at most the lines of 100 ms.
- */
-const HELD_BACK = LEVELS.info;
-const HELD_BACK_MS = 100;
-/** The longest wait for a full pipe. Then the lines are dropped. */
-const FULL_PIPE = { tries: 100, ms: 10 };
-/** For this time after a drop, lines that the pipe refuses are dropped without a wait, which blocks the event loop. */
-const STALLED_MS = 5_000;
-const LINE_END = 10;
-
-/** Takes bytes from an index on, and returns how many it took. Throws EAGAIN when it is full. */
-type TakeBytes = (bytes: Buffer, from: number) => number;
-
-/** Writes lines of the log. `take` is stderr. */
-export function createLineWriter(take: TakeBytes) {
-  let waiting = "";
-  let stalled_until = 0;
-  /** Whether a drop left half a line. Then the next write begins with a line end. */
-  let is_cut = false;
-
-  function flush(): void {
-    if (waiting === "") return;
-    const lines = Buffer.from(is_cut ? `\n${waiting}` : waiting);
-    waiting = "";
-    const length = writeAll(lines, take, monotonicMs() < stalled_until ? 1 : FULL_PIPE.tries);
-    if (length > 0) is_cut = lines[length - 1] !== LINE_END;
-    if (length < lines.length) stalled_until = monotonicMs() + STALLED_MS;
-  }
-
-  return {
-    write(line: string, level: number): void {
-      if (waiting === "" && level <= HELD_BACK) setTimeout(flush, HELD_BACK_MS).unref();
-      waiting += line;
-      if (level > HELD_BACK) flush();
-    },
-    flush,
-  };
-}
-
-/** Returns how many bytes were written. */
-function writeAll(lines: Buffer, take: TakeBytes, most_tries: number): number {
-  let length = 0;
-  for (let tries = 0; length < lines.length; ) {
-    try {
-      length += take(lines, length);
-    } catch (error) {
-      tries += 1;
-      if ((error as NodeJS.ErrnoException).code !== "EAGAIN" || tries >= most_tries) break;
-      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, FULL_PIPE.ms);
-    }
-  }
-  return length;
-}
-
-const stderr = createLineWriter((bytes, from) => writeSync(2, bytes, from));
-process.on("exit", stderr.flush);

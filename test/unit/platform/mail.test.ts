@@ -17,7 +17,7 @@ afterEach(async () => {
 });
 
 function open(credentials: string): void {
-  const log = createLog("info", null, (line) => void logged.push(JSON.parse(line)));
+  const log = createLog("info", null, { write: (line) => void logged.push(JSON.parse(line)) });
   const smtp_url = server.url.replace("//", `//${credentials}@`);
   mailer = createMailer({ smtp_url, from: "Purser <purser@example.com>" }, log);
 }

@@ -16,7 +16,7 @@ test.each([
   ["that rejects a statement", [wrong], []],
 ])("a database %s has one log line for each cause, with the remedy", (_, failures, expected) => {
   const lines: { state: string; msg: string }[] = [];
-  const log = createLog("info", null, (line) => void lines.push(JSON.parse(line)));
+  const log = createLog("info", null, { write: (line) => void lines.push(JSON.parse(line)) });
   const outage = createOutage({ log, probe: async () => {} });
   for (const failure of failures) outage.failed(failure);
   outage.close();
@@ -32,7 +32,7 @@ test.each([
   ["57P01", "Look at its server and the network"],
 ])("the line of an outage by %s names the remedy", (code, advice) => {
   const lines: string[] = [];
-  const log = createLog("info", null, (line) => void lines.push(line));
+  const log = createLog("info", null, { write: (line) => void lines.push(line) });
   const outage = createOutage({ log, probe: async () => {} });
   outage.failed(Object.assign(new Error("away"), { code }));
   outage.close();
@@ -44,7 +44,7 @@ test.each([
   ["temporary files", { code: "53400", routine: "FileWrite" }, /temp_file_limit/],
 ])("a query that exceeds the server's %s is no outage, and its line names the remedy", (_, fields, advice) => {
   const lines: { msg: string }[] = [];
-  const log = createLog("info", null, (line) => void lines.push(JSON.parse(line)));
+  const log = createLog("info", null, { write: (line) => void lines.push(JSON.parse(line)) });
   const outage = createOutage({ log, probe: async () => {} });
   outage.failed(Object.assign(new Error("could not resize shared memory segment"), fields));
   expect(outage.state()).toBe("up");

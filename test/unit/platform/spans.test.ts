@@ -108,7 +108,7 @@ test("a collector that fails has one log line, and one when it accepts spans aga
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  const log = createLog("info", null, (line) => void logged.push(JSON.parse(line).msg));
+  const log = createLog("info", null, { write: (line) => void logged.push(JSON.parse(line).msg) });
   const spans = createSpanExport({ url, headers: {}, timeout_ms: 5_000, resource: {}, log });
   // A batch is full after 17 spans.
   const add = (nth: number) => spans.add(JSON.stringify({ nth, padding: "x".repeat(16_000) }));
