@@ -65,7 +65,7 @@ export async function openBase(config: Config, log: Log) {
 /** Loads the span recorder only if traces are sent. */
 async function openTracer({ tracing, role }: Config, log: Log): Promise<Tracer | null> {
   if (tracing === null) return null;
-  const { createTracer } = await import("../platform/telemetry/span-recorder.ts");
+  const { createTracer } = await import("../platform/telemetry/otel.ts");
   return createTracer(tracing, { log, role });
 }
 

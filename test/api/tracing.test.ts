@@ -142,7 +142,7 @@ test("a run is a trace whose id is the run's, with its agent, its model calls an
   const invoked = spanOf(trace_id, "invoke_agent");
   expect(attributesOf(invoked)).toMatchObject({
     "gen_ai.operation.name": "invoke_agent",
-    "gen_ai.agent.id": agent_id,
+    "purser.agent.id": agent_id,
     "purser.run.id": run.id,
     "purser.run.status": "succeeded",
   });

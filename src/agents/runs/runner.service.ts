@@ -148,7 +148,7 @@ function spanOfRun({ lease, agent_id, trigger, attempt }: ClaimedRun): SpanStart
     attributes: {
       "gen_ai.operation.name": "invoke_agent",
       "gen_ai.provider.name": "purser",
-      "gen_ai.agent.id": agent_id,
+      "purser.agent.id": agent_id,
       "user.id": lease.user_id,
       "purser.run.id": lease.run_id,
       "purser.run.trigger": trigger,

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "@prometheus-io/client";
 import { createOperationMetrics, type KnownLabels, NO_LABELS, type OperationMetrics } from "./operation-metrics.ts";
 
 /** Timeout for reading the queue. After it, the queue's metrics are left out. */

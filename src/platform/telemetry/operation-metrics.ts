@@ -1,5 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { Counter, Gauge, Histogram, type Registry } from "prom-client";
+import { Counter, Gauge, Histogram, type Registry } from "@prometheus-io/client";
 import { monotonicMs } from "../lib/clock.ts";
 import { RELEASE } from "../lib/release.ts";
 

@@ -3,8 +3,7 @@ import { AsyncLocalStorage } from "node:async_hooks";
 export type SpanAttributes = Readonly<Record<string, string | number | boolean | string[] | undefined>>;
 
 /**
- * A span to begin. Its attributes contain ids, names on offer and figures, and no text of users or models. A start that
- * is a constant is encoded once.
+ * A span to begin. Its attributes contain ids, names on offer and figures, and no text of users or models.
  */
 export interface SpanStart {
   name: string;
@@ -28,7 +27,7 @@ export interface Span {
   end(error?: string): void;
 }
 
-/** Begins traces. `span-recorder.ts` makes it if OTEL_EXPORTER_OTLP_ENDPOINT is set. */
+/** Begins traces. `otel.ts` makes it if OTEL_EXPORTER_OTLP_ENDPOINT is set. */
 export interface Tracer {
   /** The first span of this node in a trace: the caller's (`traceparent`), that of `trace_id`, or a new one. */
   begin(start: SpanStart, trace: { traceparent?: string | undefined; trace_id?: string }): Span;
