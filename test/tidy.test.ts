@@ -306,18 +306,6 @@ describe("the style", () => {
     expect(wrong).toEqual([]);
   });
 
-  it("names only test files that exist in its guides", () => {
-    const guides = files.filter(
-      (file) =>
-        /^(docs\/.*|[A-Z]+|src\/.*\/README)\.md$/.test(file) &&
-        file !== "CHANGELOG.md" &&
-        !file.startsWith("docs/history/"),
-    );
-    const named = guides.flatMap((file) => text(file).match(/\btest\/[\w/-]+\.test\.ts\b/g) ?? []);
-    expect(named.length).toBeGreaterThan(0);
-    expect(named.filter((file) => !files.includes(file))).toEqual([]);
-  });
-
   it("names no folder of the machine it is on, and no registry", () => {
     const texts = files.filter((file) => /\.(ts|md|json|sql|ya?ml)$|^\.ci\/run$/.test(file));
     expect(texts.filter((file) => text(file).includes(root))).toEqual([]);

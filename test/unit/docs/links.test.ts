@@ -42,3 +42,12 @@ it("every document that source, tests and scripts name exists", () => {
     .flatMap((file) => (text(file).match(/\bdocs\/[\w./-]+\.md\b/g) ?? []).map((target) => ({ file, target })));
   expect(named.filter(({ target }) => !existsSync(target))).toEqual([]);
 });
+
+it("every file of the project that a document names by its path exists", () => {
+  const paths = /(?<![\w./])(?:src|test|console|deploy|migrations|bench|training|demo)\/[\w./-]+\.\w+/g;
+  const named = files
+    .filter((file) => file.endsWith(".md") && !file.startsWith("docs/history/"))
+    .flatMap((file) => (text(file).match(paths) ?? []).map((target) => ({ file, target })));
+  expect(named.length).toBeGreaterThan(50);
+  expect(named.filter(({ target }) => !existsSync(target))).toEqual([]);
+});
