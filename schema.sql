@@ -43,11 +43,7 @@ create table agent (
   is_active boolean not null,
   tools_config jsonb not null,
   schedule_enabled boolean not null,
-  schedule_interval text,
-  schedule_time text,
-  schedule_day_of_week text,
-  schedule_day_of_month jsonb,
-  schedule_timezone text not null,
+  schedule_spec jsonb default '{"timezone": "UTC"}'::jsonb not null,
   limits jsonb not null,
   consecutive_failures integer default 0 not null,
   created_at timestamp(3) with time zone not null,
@@ -58,11 +54,9 @@ create table agent (
   client_tools text default 'ignore'::text not null
 );
 alter table agent add constraint agent_check CHECK (((model_id IS NOT NULL) OR auto_route));
-alter table agent add constraint agent_check1 CHECK (((NOT schedule_enabled) OR ((run_prompt IS NOT NULL) AND (schedule_interval IS NOT NULL) AND (schedule_time IS NOT NULL))));
+alter table agent add constraint agent_check1 CHECK (((NOT schedule_enabled) OR ((run_prompt IS NOT NULL) AND ((schedule_spec ->> 'interval'::text) IS NOT NULL) AND ((schedule_spec ->> 'time'::text) IS NOT NULL))));
 alter table agent add constraint agent_check2 CHECK (((schedule_api_key_id IS NULL) OR schedule_enabled));
 alter table agent add constraint agent_client_tools_check CHECK ((client_tools = ANY (ARRAY['ignore'::text, 'pass'::text])));
-alter table agent add constraint agent_schedule_interval_check CHECK ((schedule_interval = ANY (ARRAY['daily'::text, 'weekly'::text, 'monthly'::text])));
-alter table agent add constraint agent_schedule_time_check CHECK ((schedule_time ~ '^([01][0-9]|2[0-3]):[0-5][0-9]$'::text));
 alter table agent add constraint agent_version_check CHECK ((version > 0));
 alter table agent add constraint agent_pkey PRIMARY KEY (user_id, id);
 CREATE INDEX agent_deleted ON public.agent USING btree (deleted_at, user_id, id) WHERE (deleted_at IS NOT NULL);
@@ -666,6 +660,17 @@ create table run (
   agent_version integer not null,
   trigger text not null,
   status text default 'queued'::text not null,
+  phase text generated always as (
+CASE status
+    WHEN 'queued'::text THEN 'queued'::text
+    WHEN 'requires_action'::text THEN 'waiting'::text
+    WHEN 'running'::text THEN 'working'::text
+    WHEN 'cancelling'::text THEN 'working'::text
+    WHEN 'succeeded'::text THEN 'ended'::text
+    WHEN 'failed'::text THEN 'ended'::text
+    WHEN 'cancelled'::text THEN 'ended'::text
+    ELSE NULL::text
+END) stored not null,
   scheduled_for timestamp(3) with time zone,
   queued_at timestamp(3) with time zone not null,
   started_at timestamp(3) with time zone,
@@ -688,40 +693,39 @@ create table run (
   claimed_at timestamp with time zone,
   worked_ms bigint default 0 not null,
   losses integer default 0 not null,
-  at_home boolean default false not null,
+  started_by_own_node boolean default false not null,
   limited_key uuid,
   key_limit integer,
   failed_steps integer default 0 not null,
   failed_calls integer default 0 not null
 ) with (fillfactor=70);
 alter table run add constraint run_check CHECK (((scheduled_for IS NOT NULL) = (trigger = 'schedule'::text)));
-alter table run add constraint run_check1 CHECK (((finished_at IS NOT NULL) = (status = ANY (ARRAY['succeeded'::text, 'failed'::text, 'cancelled'::text]))));
-alter table run add constraint run_check2 CHECK (((status <> ALL (ARRAY['running'::text, 'cancelling'::text])) OR ((worker_id IS NOT NULL) AND (lease_until IS NOT NULL))));
+alter table run add constraint run_check1 CHECK (((finished_at IS NOT NULL) = (phase = 'ended'::text)));
+alter table run add constraint run_check2 CHECK (((phase <> 'working'::text) OR ((worker_id IS NOT NULL) AND (lease_until IS NOT NULL))));
+alter table run add constraint run_check3 CHECK (((phase <> 'waiting'::text) OR ((worker_id IS NULL) AND (lease_until IS NULL))));
 alter table run add constraint run_error_check CHECK (
 CASE
     WHEN (error IS NULL) THEN (status <> 'failed'::text)
     ELSE (status = ANY (ARRAY['failed'::text, 'cancelling'::text, 'cancelled'::text]))
 END);
-alter table run add constraint run_status_check CHECK ((status = ANY (ARRAY['queued'::text, 'running'::text, 'cancelling'::text, 'succeeded'::text, 'failed'::text, 'cancelled'::text])));
 alter table run add constraint run_trigger_check CHECK ((trigger = ANY (ARRAY['schedule'::text, 'manual'::text, 'chat'::text])));
 alter table run add constraint run_pkey PRIMARY KEY (user_id, id);
 CREATE INDEX run_by_agent ON public.run USING btree (user_id, agent_id, id);
 CREATE INDEX run_cancelling ON public.run USING btree (id) WHERE (status = 'cancelling'::text);
 CREATE INDEX run_ended ON public.run USING btree (finished_at, user_id, id) WHERE (finished_at IS NOT NULL);
 CREATE INDEX run_failed ON public.run USING btree (id) WHERE (status = 'failed'::text);
-CREATE INDEX run_leased ON public.run USING btree (lease_until) WHERE ((status = ANY (ARRAY['queued'::text, 'running'::text, 'cancelling'::text])) AND (lease_until IS NOT NULL));
+CREATE INDEX run_leased ON public.run USING btree (lease_until) WHERE ((phase <> 'ended'::text) AND (lease_until IS NOT NULL));
 CREATE INDEX run_newest ON public.run USING btree (id);
-CREATE INDEX run_of_limited_key ON public.run USING btree (user_id, limited_key) WHERE ((limited_key IS NOT NULL) AND (status = ANY (ARRAY['running'::text, 'cancelling'::text])));
-CREATE INDEX run_open ON public.run USING btree (user_id, agent_id) WHERE (status = ANY (ARRAY['queued'::text, 'running'::text, 'cancelling'::text]));
-CREATE INDEX run_queue_order ON public.run USING btree (priority, id) WHERE (status = 'queued'::text);
-CREATE INDEX run_queued ON public.run USING btree (user_id, priority, id) WHERE (status = 'queued'::text);
-CREATE INDEX run_queued_limited ON public.run USING btree (user_id) WHERE ((limited_key IS NOT NULL) AND (status = 'queued'::text));
+CREATE INDEX run_of_limited_key ON public.run USING btree (user_id, limited_key) WHERE ((limited_key IS NOT NULL) AND (phase = 'working'::text));
+CREATE INDEX run_open ON public.run USING btree (user_id, agent_id) WHERE (phase <> 'ended'::text);
+CREATE INDEX run_queue_order ON public.run USING btree (priority, id) WHERE (phase = 'queued'::text);
+CREATE INDEX run_queued ON public.run USING btree (user_id, priority, id) WHERE (phase = 'queued'::text);
 CREATE INDEX run_unsuccessful ON public.run USING btree (user_id, id) WHERE ((finished_at IS NOT NULL) AND (status <> 'succeeded'::text) AND (trigger <> 'schedule'::text));
 CREATE INDEX run_with_errors ON public.run USING btree (id) WHERE ((status = 'failed'::text) OR (failed_calls > 0));
-CREATE TRIGGER run_at_work_changed AFTER UPDATE OF status ON public.run FOR EACH ROW WHEN (((old.status = ANY (ARRAY['running'::text, 'cancelling'::text])) <> (new.status = ANY (ARRAY['running'::text, 'cancelling'::text])))) EXECUTE FUNCTION note_run_at_work();
-CREATE TRIGGER run_begun AFTER INSERT ON public.run FOR EACH ROW WHEN ((new.status = ANY (ARRAY['running'::text, 'cancelling'::text]))) EXECUTE FUNCTION note_run_at_work();
-CREATE TRIGGER run_changed AFTER UPDATE OF status ON public.run FOR EACH ROW WHEN (((new.status <> old.status) AND (new.status <> 'running'::text))) EXECUTE FUNCTION tell_run_changed();
-CREATE TRIGGER run_deleted_at_work AFTER DELETE ON public.run FOR EACH ROW WHEN ((old.status = ANY (ARRAY['running'::text, 'cancelling'::text]))) EXECUTE FUNCTION note_run_at_work();
+CREATE TRIGGER run_at_work_changed AFTER UPDATE OF status ON public.run FOR EACH ROW WHEN (((old.phase = 'working'::text) <> (new.phase = 'working'::text))) EXECUTE FUNCTION note_run_at_work();
+CREATE TRIGGER run_begun AFTER INSERT ON public.run FOR EACH ROW WHEN ((new.phase = 'working'::text)) EXECUTE FUNCTION note_run_at_work();
+CREATE TRIGGER run_changed AFTER UPDATE OF status ON public.run FOR EACH ROW WHEN (((new.status <> old.status) AND (new.status <> 'running'::text))) EXECUTE FUNCTION notify_run_changed();
+CREATE TRIGGER run_deleted_at_work AFTER DELETE ON public.run FOR EACH ROW WHEN ((old.phase = 'working'::text)) EXECUTE FUNCTION note_run_at_work();
 CREATE TRIGGER run_ended_free AFTER UPDATE OF status ON public.run FOR EACH ROW WHEN (((new.finished_at IS NOT NULL) AND (old.finished_at IS NULL) AND (new.cost_tokens = 0))) EXECUTE FUNCTION count_free_run();
 CREATE TRIGGER run_ended_unpaid BEFORE UPDATE OF status ON public.run FOR EACH ROW WHEN (((new.status <> 'succeeded'::text) AND (new.finished_at IS NOT NULL) AND (old.finished_at IS NULL) AND (new.cost_tokens = 0) AND (new.trigger <> 'schedule'::text))) EXECUTE FUNCTION forget_unpaid_input();
 
@@ -768,23 +772,16 @@ create table runs_at_work_change (
 create table schedule (
   user_id uuid not null,
   agent_id uuid not null,
-  "interval" text not null,
-  "time" text not null,
-  day_of_week text,
-  day_of_month text,
-  timezone text not null,
+  spec jsonb not null,
   active boolean not null,
   next_run_at timestamp(3) with time zone,
   paused_reason text,
   resume_above bigint,
   paused_at timestamp(3) with time zone
 );
-alter table schedule add constraint schedule_check CHECK (((day_of_week IS NOT NULL) = ("interval" = 'weekly'::text)));
-alter table schedule add constraint schedule_check1 CHECK (((day_of_month IS NOT NULL) = ("interval" = 'monthly'::text)));
-alter table schedule add constraint schedule_check2 CHECK (((resume_above IS NULL) OR (paused_reason IS NOT NULL)));
-alter table schedule add constraint schedule_check3 CHECK ((active = (next_run_at IS NOT NULL)));
-alter table schedule add constraint schedule_check4 CHECK (((paused_at IS NULL) OR (paused_reason IS NOT NULL)));
-alter table schedule add constraint schedule_interval_check CHECK (("interval" = ANY (ARRAY['daily'::text, 'weekly'::text, 'monthly'::text])));
+alter table schedule add constraint schedule_check CHECK (((resume_above IS NULL) OR (paused_reason IS NOT NULL)));
+alter table schedule add constraint schedule_check1 CHECK ((active = (next_run_at IS NOT NULL)));
+alter table schedule add constraint schedule_check2 CHECK (((paused_at IS NULL) OR (paused_reason IS NOT NULL)));
 alter table schedule add constraint schedule_pkey PRIMARY KEY (user_id, agent_id);
 CREATE INDEX schedule_due ON public.schedule USING btree (next_run_at) WHERE active;
 CREATE INDEX schedule_waiting ON public.schedule USING btree (user_id, agent_id) WHERE (resume_above IS NOT NULL);
@@ -1112,6 +1109,7 @@ CREATE TRIGGER endpoint_of_erased BEFORE INSERT ON public.webhook_endpoint FOR E
 -- function limit_take(asks jsonb) returns jsonb
 -- function lock_leased_runs(leases jsonb) returns tid[]
 -- function note_run_at_work() returns trigger
+-- function notify_run_changed() returns trigger
 -- function queue_figures(most integer, OUT queued bigint, OUT oldest timestamp with time zone) returns record
 -- function refuse_erased() returns trigger
 -- function refuse_run_nows(runs jsonb, payers uuid[]) returns text[]
@@ -1123,7 +1121,6 @@ CREATE TRIGGER endpoint_of_erased BEFORE INSERT ON public.webhook_endpoint FOR E
 -- function tell_delivery_due() returns trigger
 -- function tell_limits_changed() returns trigger
 -- function tell_operator_key_changed() returns trigger
--- function tell_run_changed() returns trigger
 -- function tell_session_ended() returns trigger
 -- function tell_sessions_of_user() returns trigger
 -- function tell_user_changed() returns trigger

@@ -15,7 +15,7 @@ const OF_THE_SERVICE = [
   "src/account/billing/currency.ts",
   "src/kernel/constants.ts",
   "src/platform/lib/instant.ts",
-  "src/agents/schedules/next-run.ts",
+  "src/agents/schedules/spec.ts",
 ];
 
 function sources(): string {

@@ -16,12 +16,8 @@ create table agent (
   is_active boolean not null,
   tools_config jsonb not null,
   schedule_enabled boolean not null,
-  schedule_interval text check (schedule_interval in ('daily', 'weekly', 'monthly')),
-  schedule_time text check (schedule_time ~ '^([01][0-9]|2[0-3]):[0-5][0-9]$'),
-  schedule_day_of_week text,
-  -- 1 to 31, or "last"
-  schedule_day_of_month jsonb,
-  schedule_timezone text not null,
+  -- {interval, time, day_of_week, day_of_month, timezone}, as its user has set them so far
+  schedule_spec jsonb not null default '{"timezone": "UTC"}',
   limits jsonb not null,
   -- failed runs, without chats, since the last success
   consecutive_failures integer not null default 0,
@@ -38,7 +34,8 @@ create table agent (
   client_tools text not null default 'ignore' check (client_tools in ('ignore', 'pass')),
   primary key (user_id, id),
   check (model_id is not null or auto_route),
-  check (not schedule_enabled or (run_prompt is not null and schedule_interval is not null and schedule_time is not null)),
+  check (not schedule_enabled or (run_prompt is not null and schedule_spec ->> 'interval' is not null
+    and schedule_spec ->> 'time' is not null)),
   check (schedule_api_key_id is null or schedule_enabled)
 );
 create index agent_of_user on agent (user_id, id desc) where deleted_at is null;

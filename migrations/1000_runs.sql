@@ -7,12 +7,23 @@ create table run (
   agent_id uuid not null,
   agent_version integer not null,
   trigger text not null check (trigger in ('schedule', 'manual', 'chat')),
-  status text not null default 'queued'
-    check (status in ('queued', 'running', 'cancelling', 'succeeded', 'failed', 'cancelled')),
+  status text not null default 'queued',
+  -- The same table as RUN_STATUSES in the contract. A status without a phase is rejected.
+  phase text not null generated always as (
+    case status
+      when 'queued' then 'queued'
+      when 'requires_action' then 'waiting'
+      when 'running' then 'working'
+      when 'cancelling' then 'working'
+      when 'succeeded' then 'ended'
+      when 'failed' then 'ended'
+      when 'cancelled' then 'ended'
+    end
+  ) stored,
   scheduled_for timestamptz(3) check ((scheduled_for is not null) = (trigger = 'schedule')),
   queued_at timestamptz(3) not null,
   started_at timestamptz(3),
-  finished_at timestamptz(3) check ((finished_at is not null) = (status in ('succeeded', 'failed', 'cancelled'))),
+  finished_at timestamptz(3) check ((finished_at is not null) = (phase = 'ended')),
   attempt integer not null default 1,
   model_id text,
   routing jsonb,
@@ -41,8 +52,8 @@ create table run (
   worked_ms bigint not null default 0,
   -- workers that it lost in the middle of a step since the last finished step
   losses integer not null default 0,
-  -- its worker is on the node that queued it, so that the caller is told without a notification
-  at_home boolean not null default false,
+  -- its worker is on the node that started it, whose caller learns of the end without a notification
+  started_by_own_node boolean not null default false,
   -- its API key and how many runs of the key may be at work at the same time, if the key has such a limit
   limited_key uuid,
   key_limit integer,
@@ -50,22 +61,22 @@ create table run (
   failed_steps integer not null default 0,
   failed_calls integer not null default 0,
   primary key (user_id, id),
-  check (status not in ('running', 'cancelling') or (worker_id is not null and lease_until is not null))
+  check (phase <> 'working' or (worker_id is not null and lease_until is not null)),
+  -- It belongs to no worker, so that any node resumes it.
+  check (phase <> 'waiting' or (worker_id is null and lease_until is null))
 ) with (fillfactor = 70);
 create index run_by_agent on run (user_id, agent_id, id);
-create index run_queued on run (user_id, priority, id) where status = 'queued';
-create index run_queue_order on run (priority, id) where status = 'queued';
+create index run_queued on run (user_id, priority, id) where phase = 'queued';
+create index run_queue_order on run (priority, id) where phase = 'queued';
 create index run_cancelling on run (id) where status = 'cancelling';
-create index run_leased on run (lease_until) where status in ('queued', 'running', 'cancelling') and lease_until is not null;
-create index run_open on run (user_id, agent_id) where status in ('queued', 'running', 'cancelling');
+create index run_leased on run (lease_until) where phase <> 'ended' and lease_until is not null;
+create index run_open on run (user_id, agent_id) where phase <> 'ended';
 create index run_ended on run (finished_at, user_id, id) where finished_at is not null;
 -- Runs of all users, newest first, and the failed ones among them.
 create index run_newest on run (id);
 create index run_failed on run (id) where status = 'failed';
 -- Runs at work of limited keys: a claim counts them.
-create index run_of_limited_key on run (user_id, limited_key) where limited_key is not null and status in ('running', 'cancelling');
--- Whether any queued run has such a key.
-create index run_queued_limited on run (user_id) where limited_key is not null and status = 'queued';
+create index run_of_limited_key on run (user_id, limited_key) where limited_key is not null and phase = 'working';
 -- A user's failed and cancelled runs are counted, because such a run may have cost nothing.
 create index run_unsuccessful on run (user_id, id)
   where finished_at is not null and status <> 'succeeded' and trigger <> 'schedule';

@@ -4,13 +4,8 @@
 create table schedule (
   user_id uuid not null,
   agent_id uuid not null,
-  interval text not null check (interval in ('daily', 'weekly', 'monthly')),
-  -- HH:MM in timezone
-  time text not null,
-  day_of_week text check ((day_of_week is not null) = (interval = 'weekly')),
-  -- '1' to '31', or 'last'
-  day_of_month text check ((day_of_month is not null) = (interval = 'monthly')),
-  timezone text not null,
+  -- when it is due: ScheduleSpec in src/schedules/spec.ts
+  spec jsonb not null,
   active boolean not null,
   next_run_at timestamptz(3),
   -- not null: the schedule is paused, and due instants are recorded as skipped

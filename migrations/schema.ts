@@ -12,7 +12,7 @@ const TABLES = `select relname as name, concat_ws(E'\\n',
     format(E'create table %I (\\n%s\\n)%s;', relname, (
         select string_agg(format('  %I %s%s%s%s', attname, format_type(atttypid, atttypmod),
             case when attstorage <> typstorage then ' storage ' || attstorage::text end,
-            ' default ' || pg_get_expr(adbin, adrelid), case when attnotnull then ' not null' end), E',\\n' order by attnum)
+            case attgenerated when 's' then ' generated always as (' || pg_get_expr(adbin, adrelid) || ') stored' else ' default ' || pg_get_expr(adbin, adrelid) end, case when attnotnull then ' not null' end), E',\\n' order by attnum)
           from pg_attribute join pg_type on pg_type.oid = atttypid
           left join pg_attrdef on adrelid = attrelid and adnum = attnum
           where attrelid = pg_class.oid and attnum > 0 and not attisdropped

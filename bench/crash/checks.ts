@@ -1,4 +1,4 @@
-import { FINISHED } from "../../src/agents/runs/run-state.ts";
+import { RUN_STATUSES, type RunStatus } from "../../src/api/contract/runs.ts";
 import type { BenchService } from "../support/service.ts";
 import type { CrashUser, Seen } from "./callers.ts";
 import { costOf } from "./upstream.ts";
@@ -163,7 +163,7 @@ function runsOf(service: BenchService, user: CrashUser): Promise<Run[]> {
 }
 
 function isOpen(status: string): boolean {
-  return !FINISHED.some((finished) => finished === status);
+  return RUN_STATUSES[status as RunStatus]?.phase !== "ended";
 }
 
 async function all<Row>(service: BenchService, user: CrashUser, path: string, name: string): Promise<Row[]> {

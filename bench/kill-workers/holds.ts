@@ -21,7 +21,7 @@ export async function expireHolds(db: Db): Promise<{ open: number; problems: str
     text: `select user_id, coalesce(sum(counted), 0)::integer as counted, coalesce(sum(at_work), 0)::integer as at_work from (
         select user_id, runs as counted, 0 as at_work from runs_at_work where user_id <> '00000000-0000-0000-0000-000000000000'
         union all select user_id, change, 0 from runs_at_work_change
-        union all select user_id, 0, 1 from run where status in ('running', 'cancelling')
+        union all select user_id, 0, 1 from run where phase = 'working'
       ) as rows group by user_id having sum(counted) <> sum(at_work)`,
   });
   for (const { user_id, counted, at_work } of miscounted) {

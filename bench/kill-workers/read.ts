@@ -1,5 +1,5 @@
-import { FINISHED } from "../../src/agents/runs/run-state.ts";
 import type { RunDetail } from "../../src/api/contract/runs.ts";
+import { RUN_STATUSES } from "../../src/api/contract/runs.ts";
 import type { BenchService } from "../support/service.ts";
 import { type Asked, inParallel, type LoadedAgent } from "./load.ts";
 
@@ -59,7 +59,7 @@ async function openWork(
   return [
     ...[...due].filter((at) => !written.has(at)).map((at) => `${label} was due at ${at}, and nothing happened`),
     ...runs
-      .filter(({ status }) => !FINISHED.includes(status))
+      .filter(({ status }) => RUN_STATUSES[status].phase !== "ended")
       .map((run) => `run ${run.id} of ${label} is still ${run.status}`),
   ];
 }

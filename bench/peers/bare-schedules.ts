@@ -38,16 +38,16 @@ export async function insertAgents(db: Db, of: { agents: number; users: number; 
   });
   await db.query({
     text: `insert into agent (user_id, id, version, name, run_prompt, model_id, auto_route, is_active, tools_config,
-        schedule_enabled, schedule_interval, schedule_time, schedule_timezone, limits, created_at, updated_at)
-      select ${ID("n % $2::integer")}, ${ID("n")}, 1, 'agent', 'Go.', 'bench/instant', false, true, '{}', true, 'daily',
-        '09:00', 'UTC', '{"max_consecutive_failures": 5}', $3, $3 from generate_series(0, $1::integer - 1) n`,
+        schedule_enabled, schedule_spec, limits, created_at, updated_at)
+      select ${ID("n % $2::integer")}, ${ID("n")}, 1, 'agent', 'Go.', 'bench/instant', false, true, '{}', true,
+        '{"interval": "daily", "time": "09:00", "timezone": "UTC"}', '{"max_consecutive_failures": 5}', $3, $3 from generate_series(0, $1::integer - 1) n`,
     values: [agents, users, now],
   });
   await db.query({
     // Half a day later, because an instant near their own time would look like a change of the time zone's rules.
-    text: `insert into schedule (user_id, agent_id, interval, time, timezone, active, next_run_at)
-      select user_id, id, 'daily', to_char(($1::timestamptz + interval '12 hours') at time zone 'Europe/Berlin', 'HH24:MI'),
-        'Europe/Berlin', true, $1::timestamptz + interval '1 day' from agent`,
+    text: `insert into schedule (user_id, agent_id, spec, active, next_run_at)
+      select user_id, id, jsonb_build_object('interval', 'daily', 'timezone', 'Europe/Berlin', 'time',
+        to_char(($1::timestamptz + interval '12 hours') at time zone 'Europe/Berlin', 'HH24:MI')), true, $1::timestamptz + interval '1 day' from agent`,
     values: [now],
   });
   await db.query({ text: "vacuum analyze" });
@@ -138,7 +138,7 @@ export async function endRuns(db: Db): Promise<void> {
   await db.query({
     name: "bare_end",
     text: `update run set status = 'succeeded', finished_at = clock_timestamp(), lease_until = null
-      where status in ('running', 'cancelling') and worker_id = 'bench'`,
+      where phase = 'working' and worker_id = 'bench'`,
   });
 }
 

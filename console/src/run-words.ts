@@ -6,14 +6,31 @@ import type { Tone } from "./ui/basics.tsx";
 
 export type RunStatus = Run["status"];
 
-/** Every status of a run: whether it is final, its tone, and whether the list of runs can be filtered by it. */
-export const RUN_STATUSES: Readonly<Record<RunStatus, { ended: boolean; tone: Tone; filter: boolean }>> = {
-  queued: { ended: false, tone: "neutral", filter: true },
-  running: { ended: false, tone: "accent", filter: true },
-  cancelling: { ended: false, tone: "warn", filter: false },
-  succeeded: { ended: true, tone: "good", filter: true },
-  failed: { ended: true, tone: "bad", filter: true },
-  cancelled: { ended: true, tone: "neutral", filter: true },
+interface StatusWords {
+  phase: "queued" | "waiting" | "working" | "ended";
+  name: string;
+  tone: Tone;
+  /** Whether the list of runs can be filtered by it. */
+  filter: boolean;
+  /** What goes on between two steps. */
+  now?: string;
+}
+
+/** Every status of a run. */
+export const RUN_STATUSES: Readonly<Record<RunStatus, StatusWords>> = {
+  queued: { phase: "queued", name: "queued", tone: "neutral", filter: true, now: "In the queue" },
+  running: { phase: "working", name: "running", tone: "accent", filter: true, now: "Running" },
+  requires_action: {
+    phase: "waiting",
+    name: "needs a decision",
+    tone: "warn",
+    filter: false,
+    now: "Waiting for a decision",
+  },
+  cancelling: { phase: "working", name: "cancelling", tone: "warn", filter: false, now: "Stopping" },
+  succeeded: { phase: "ended", name: "succeeded", tone: "good", filter: true },
+  failed: { phase: "ended", name: "failed", tone: "bad", filter: true },
+  cancelled: { phase: "ended", name: "cancelled", tone: "neutral", filter: true },
 };
 
 /** The statuses of the filter, in the order of a run's life. */
@@ -22,7 +39,8 @@ const FILTER_STATUSES = (Object.keys(RUN_STATUSES) as RunStatus[]).filter((statu
 /** What the list of runs can be filtered by, in the address of its page. */
 export const RUN_FILTERS = [...FILTER_STATUSES, "with_errors"] as const;
 export type RunFilter = (typeof RUN_FILTERS)[number];
-export const filterName = (filter: RunFilter): string => (filter === "with_errors" ? WITH_ERRORS : filter);
+export const filterName = (filter: RunFilter): string =>
+  filter === "with_errors" ? WITH_ERRORS : RUN_STATUSES[filter].name;
 /** The filter as the API's parameters. */
 export function filterQuery(filter: RunFilter): { status: RunStatus; has_errors?: true } {
   return filter === "with_errors" ? { status: "succeeded", has_errors: true } : { status: filter };
@@ -31,7 +49,7 @@ export function filterQuery(filter: RunFilter): { status: RunStatus; has_errors?
 export const WITH_ERRORS = "succeeded with errors";
 
 /** Whether the status is final. */
-export const hasEnded = (status: RunStatus): boolean => RUN_STATUSES[status].ended;
+export const hasEnded = (status: RunStatus): boolean => RUN_STATUSES[status].phase === "ended";
 
 const FAILURES: Record<string, string> = {
   timeout: "it took too long",

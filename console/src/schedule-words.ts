@@ -1,4 +1,4 @@
-import type { ScheduleSpec } from "../../src/agents/schedules/next-run.ts";
+import type { ScheduleSpec } from "../../src/agents/schedules/spec.ts";
 import { LOCALE } from "./format.ts";
 
 /** An agent's schedule fields, as the API returns them. */

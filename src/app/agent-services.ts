@@ -5,10 +5,10 @@ import { createAgentModel } from "../agents/chat/agent-model.ts";
 import { createChat } from "../agents/chat/chat.service.ts";
 import { createThreads } from "../agents/chat/threads.service.ts";
 import { createAgents } from "../agents/definitions/agents.service.ts";
-import { createAgentsStore, RUN_NOW_STATEMENTS } from "../agents/definitions/agents.store.ts";
+import { createAgentsStore, START_STATEMENTS } from "../agents/definitions/agents.store.ts";
 import { createRunOutcomes } from "../agents/definitions/run-outcomes.service.ts";
 import { createScheduleKeys } from "../agents/definitions/schedule-keys.service.ts";
-import { createRunFollowers } from "../agents/runs/run-followers.ts";
+import { createRunFollowers } from "../agents/runs/following.ts";
 import { createRunner } from "../agents/runs/runner.service.ts";
 import { createRuns, type RunsDeps } from "../agents/runs/runs.service.ts";
 import type { ClaimLimits, LostRun } from "../agents/runs/runs.types.ts";
@@ -70,7 +70,7 @@ export function createAgentServices(deps: AgentServicesDeps) {
     ...notify.runs,
     onRunEnd: createRunOutcomes({ schedules, schedule_keys, log }),
     ...logEnds({ metrics, log }),
-    run_now_statements: RUN_NOW_STATEMENTS,
+    start_statements: START_STATEMENTS,
     // The copy's queue has runs of the real service, so a drill executes only what was begun in it.
     reserve_for: is_drill ? worker_id : null,
     ends_with_step: true,

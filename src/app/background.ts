@@ -30,7 +30,7 @@ export async function startBackground(services: Services) {
   const due: DueSource = {
     name: "schedules",
     nextDueAt: schedules.nextDueAt,
-    carryOut: () => schedules.tick({ onDue: agents.onDue, busyAgents: runs.busyAgents, queueDue: runs.queueDue }),
+    carryOut: () => schedules.tick({ onDue: agents.onDue, busyAgents: runs.busyAgents, startRuns: runs.startRuns }),
   };
   const waiting: DueSource = {
     name: "schedules that wait for tokens",

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { selectFollowed } from "../../src/agents/runs/run-progress.store.ts";
+import { selectFollowed } from "../../src/agents/runs/history.store.ts";
 import { expectCleanAudit, type Lab, startLab } from "../support/lab.ts";
 import { followRun, type SentEvent } from "../support/run-events.ts";
 import type { Client } from "../support/service.ts";

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { createRunFollowers, type RunFollowers } from "../../src/agents/runs/run-followers.ts";
+import { createRunFollowers, type RunFollowers } from "../../src/agents/runs/following.ts";
 import type { ClaimedRun } from "../../src/agents/runs/runs.types.ts";
 import type { EventFeed } from "../../src/platform/net/event-stream.ts";
 import { createLog } from "../../src/platform/telemetry/log.ts";
@@ -129,7 +129,7 @@ test("an id that the run does not have yet is rejected, and one that another nod
     // This node reads only when its timer fires, and has not read the step yet.
     const resumed = await follow(id, 3);
     await queue.scheduling.finishStep(lease, { index: 0, status: "succeeded", result: "x", usage: USAGE });
-    node.happened(id);
+    node.noteChange(id);
     expect(await read(resumed, "step.finished")).toMatchObject([{ id: 4 }]);
     await queue.scheduling.finishRun(lease, { status: "succeeded", output: "done" });
     await expect(follow(id, WHOLE.length + 1)).rejects.toMatchObject({ shape: { status: 400 } });
@@ -179,14 +179,14 @@ test("of a longer answer a preview is the beginning: no later piece follows one 
   await queue.scheduling.startStep(lease, MODEL_CALL);
   const feed = await follow(id);
   await read(feed, "step.started");
-  for (const text of ["a".repeat(999_990), "b".repeat(20), "c".repeat(5)]) node.generated(id, text);
+  for (const text of ["a".repeat(999_990), "b".repeat(20), "c".repeat(5)]) node.addText(id, text);
   const [preview] = await read(feed, "text");
   expect(preview?.data.text.replace(/^a+/, "")).toBe("b".repeat(10));
   const whole = await queue.enqueue();
   const claimed = await queue.claimOne();
   await queue.scheduling.startStep(claimed.lease, MODEL_CALL);
   const late = await follow(whole.id);
-  node.generated(whole.id, "a".repeat(1_000_001));
+  node.addText(whole.id, "a".repeat(1_000_001));
   expect((await read(late, "text")).at(-1)?.data.text).toHaveLength(1_000_000);
 });
 
@@ -196,7 +196,7 @@ test("a preview has at most a million characters of an answer, and no event is m
   await queue.scheduling.startStep(claimed.lease, MODEL_CALL);
   const feed = await follow(id);
   await read(feed, "step.started");
-  for (let index = 0; index < 120; index++) node.generated(id, "x".repeat(10_000));
+  for (let index = 0; index < 120; index++) node.addText(id, "x".repeat(10_000));
   const [preview] = await read(feed, "text");
   expect(preview?.data.text).toHaveLength(1_000_000);
   await queue.scheduling.finishStep(claimed.lease, { index: 0, status: "succeeded", result: "x", usage: USAGE });

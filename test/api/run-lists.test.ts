@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { beforeEach, expect, test } from "vitest";
-import { useLab } from "../support/lab.ts";
+import { expectCleanAudit, useLab } from "../support/lab.ts";
 import { runSql } from "../support/postgres-server.ts";
 import type { Client } from "../support/service.ts";
 import { completion, hanging, json } from "../support/upstream.ts";
@@ -155,4 +155,24 @@ test("a run shows its owner the instructions and the messages that it began with
 
   expect((await promptOf(id, await lab.service.newUser())).status).toBe(404);
   expect((await promptOf(randomUUID())).status).toBe(404);
+});
+
+test("a run that waits for a decision is listed, keeps its agent busy, does not hold up the clock, and is cancelled at once", async () => {
+  const url = lab.service.database.database_url ?? "";
+  const { id: like } = (await runNow(30)).body;
+  const id = randomUUID();
+  await runSql(
+    url,
+    `insert into run (user_id, id, agent_id, agent_version, trigger, status, queued_at, started_at, input, priority, epoch)
+      select user_id, '${id}', agent_id, agent_version, trigger, 'requires_action', queued_at, started_at, input, priority, 1
+        from run where id = '${like}'`,
+  );
+  expect((await user.get(`${agent}/runs?status=requires_action`)).body.runs).toMatchObject([{ id, finished_at: null }]);
+  expect((await setClock("2026-03-11T12:00:00Z")).status).toBe(200);
+  const [occurrence] = (await user.get(`${agent}/occurrences`)).body.occurrences;
+  expect(occurrence).toMatchObject({ state: "skipped", reason: `previous run still going: ${id}` });
+  await expectCleanAudit(lab.service);
+  const cancelled = await user.post(`${agent}/runs/${id}/cancel`);
+  expect(cancelled.body).toMatchObject({ status: "cancelled", finished_at: "2026-03-11T12:00:00.000Z" });
+  expect((await user.post(`${agent}/runs/${id}/cancel`)).status).toBe(409);
 });

@@ -182,7 +182,7 @@ it("has schedules, turns, oauth servers, overage and usage from more than a year
   }
   await db.close();
   const { text, all } = await filesIn(await download("/api/v1/users/me/export", user.key));
-  expect(JSON.parse(text("schedules.jsonl"))).toMatchObject({ agent_id, interval: "daily", time: "08:30" });
+  expect(JSON.parse(text("schedules.jsonl"))).toMatchObject({ agent_id, spec: { interval: "daily", time: "08:30" } });
   expect(JSON.parse(text("thread_turns.jsonl"))).toEqual({ agent_id, thread_id: "plans", turn: 1, run_id });
   const secret = { type: "oauth", server, grant: "client_credentials", status: "not_connected" };
   expect(JSON.parse(text("secrets_without_values.jsonl"))).toMatchObject(secret);
@@ -207,8 +207,8 @@ it("has every row once, also of lists of several pages", async () => {
       select $1, 'refund:' || n, 0, 0, 'refund ' || n, now()`,
     "usage_by_label.jsonl": `insert into usage_label_daily (user_id, name, value, day, requests, input_tokens, output_tokens, cost)
       select $1, 'user', E'a "b": ' || n % 3, date '2020-01-01' + n::integer, 1, 1, 1, 1`,
-    "schedules.jsonl": `insert into schedule (user_id, agent_id, "interval", "time", timezone, active)
-      select $1, ${numbered("n")}, 'daily', '08:00', 'UTC', false`,
+    "schedules.jsonl": `insert into schedule (user_id, agent_id, spec, active)
+      select $1, ${numbered("n")}, '{"interval": "daily", "time": "08:00", "timezone": "UTC"}', false`,
     "thread_turns.jsonl": `insert into thread_turn (user_id, thread_uid, turn, run_id)
       select $1, ${numbered("n % 3")}, n, ${numbered("n")}`,
   };

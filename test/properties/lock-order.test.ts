@@ -2,9 +2,13 @@ import pg from "pg";
 import { afterAll, beforeAll, describe, expect, inject, onTestFinished, test } from "vitest";
 import { applyOperations, type Operation } from "../../src/account/ledger/ledger.store.ts";
 import { APPLY_WITH_STEPS } from "../../src/agents/definitions/agents.store.ts";
-import { cancelRuns } from "../../src/agents/runs/cancel.store.ts";
-import { handBackRuns } from "../../src/agents/runs/reclaim.store.ts";
-import { finishRuns, finishStepArgument, startSteps } from "../../src/agents/runs/run.store.ts";
+import {
+  cancelRuns,
+  finishRuns,
+  finishStepArgument,
+  handBackRuns,
+  startSteps,
+} from "../../src/agents/runs/run.store.ts";
 import type { ClaimedRun } from "../../src/agents/runs/runs.types.ts";
 import type { Db, Sql } from "../../src/platform/db/db.ts";
 import { newId } from "../../src/platform/lib/ids.ts";
@@ -44,7 +48,7 @@ describe.skipIf(inject("storage").kind === "embedded")("concurrent writers of th
     const user_id = await account(1_000);
     const agent = { user_id, agent_id: newId() };
     for (let run = 0; run < 3; run += 1) {
-      await scheduling.enqueue({ ...agent, agent_version: 1, model_id: null, input: {} });
+      await scheduling.start(agent);
     }
     const runs = await scheduling.claim("worker", 3, LIMITS);
     runs.sort((one, other) => (one.lease.run_id < other.lease.run_id ? -1 : 1));
@@ -64,8 +68,7 @@ describe.skipIf(inject("storage").kind === "embedded")("concurrent writers of th
 
   const writers: Record<string, (sql: Sql, scene: Scene) => Promise<unknown>> = {
     "a batch of settles": (sql, { settles }) => applyOperations(sql, settles.toReversed(), NOW, APPLY_WITH_STEPS),
-    "the end of all runs of a user": (sql, { user_id }) =>
-      cancelRuns(sql, { user_id, agent_id: null, run_id: null }, NOW),
+    "the end of all runs of a user": (sql, { user_id }) => cancelRuns(sql, { user_id }, NOW),
     "a worker that returns its runs": (sql) => handBackRuns(sql, { worker_id: "worker", lease: null }, NOW),
     "a batch of ends": (sql, { runs }) =>
       finishRuns(
@@ -99,9 +102,8 @@ describe.skipIf(inject("storage").kind === "embedded")("concurrent writers of th
   test("a claim does not wait for a run that another transaction has locked: it takes the others", async () => {
     await db.query({ text: "truncate run, run_step, runs_at_work, runs_at_work_change" });
     const scheduling = createScheduling({ db, clock: { now: () => NOW } });
-    const agent = { user_id: newId(), agent_id: newId(), agent_version: 1, model_id: null, input: {} };
-    const queued = [await scheduling.enqueue(agent), await scheduling.enqueue(agent)];
-    const [locked, free] = queued.map((answer) => (answer.refusal === null ? answer.run.id : ""));
+    const agent = { user_id: newId(), agent_id: newId() };
+    const [{ id: locked }, { id: free }] = [await scheduling.start(agent), await scheduling.start(agent)];
     const blocker = await connect();
     onTestFinished(() => blocker.end());
     await blocker.query("begin");

@@ -45,13 +45,12 @@ const node = ({ for_good = false } = {}) => {
 };
 /** Long before a lease ends. */
 const ends = (id: string) => expect.poll(async () => (await queue.scheduling.getRun(queue.agent, id)).output);
-const NEW_RUN = { agent_version: 1, model_id: null, input: {} };
 
 test("a run-now whose queueing got no answer is begun by the worker that holds it, before its lease ends", async () => {
   const { lost, scheduling, worker } = node();
   await worker.start();
   lost.answers = 1;
-  await expect(scheduling.enqueue({ ...queue.agent, ...NEW_RUN })).rejects.toThrow("Connection terminated");
+  await expect(scheduling.start(queue.agent)).rejects.toThrow("Connection terminated");
   const [run] = await queue.scheduling.listRuns(queue.agent, {}, { limit: 2, before_id: null });
   await ends(run?.id ?? "").toBe("claim 2");
   await worker.stop();

@@ -3,7 +3,7 @@ import { findChargedAgents } from "../../src/account/ledger/usage.store.ts";
 import { createThreads } from "../../src/agents/chat/threads.service.ts";
 import { createAgentsStore } from "../../src/agents/definitions/agents.store.ts";
 import { createRetention } from "../../src/agents/definitions/retention.ts";
-import type { OnPrune } from "../../src/agents/runs/pruning.ts";
+import type { OnPrune } from "../../src/agents/runs/runs.types.ts";
 import { createWebhookKeyStore } from "../../src/agents/tools/webhook-key.store.ts";
 import type { AgentKey } from "../../src/api/contract/agents.ts";
 import type { Tx } from "../../src/platform/db/db.ts";
@@ -147,9 +147,9 @@ test.each([
   await ended();
   const { user_id, agent_id } = queue.agent;
   await queue.db.query({
-    text: `insert into agent (user_id, id, version, name, auto_route, is_active, tools_config, schedule_enabled, schedule_timezone,
+    text: `insert into agent (user_id, id, version, name, auto_route, is_active, tools_config, schedule_enabled,
         limits, created_at, updated_at, deleted_at)
-      values ($1, $2, 1, 'gone', true, true, '{}', false, 'UTC', '{}', $3, $3, $3)`,
+      values ($1, $2, 1, 'gone', true, true, '{}', false, '{}', $3, $3, $3)`,
     values: [user_id, agent_id, START],
   });
   await queue.db.query({

@@ -16,7 +16,14 @@ afterEach(async () => {
 
 const FIRST_STEP = { ...MODEL_CALL, internal: { hold_id: newId() } };
 const ask = (fields: Partial<NewRun> = {}) =>
-  queue.scheduling.enqueue({ ...queue.agent, agent_version: 1, model_id: "lab/small", input: {}, ...fields });
+  queue.scheduling.startRun({
+    ...queue.agent,
+    trigger: "manual",
+    agent_version: 1,
+    model_id: "lab/small",
+    input: {},
+    ...fields,
+  });
 
 /** A worker of this node with this number of slots, and the runs that it was given. */
 async function worker(most: number, limits = LIMITS): Promise<ClaimedRun[]> {

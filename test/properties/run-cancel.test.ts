@@ -83,7 +83,7 @@ describe("cancelling", () => {
     await queue.claimOne();
     const queued = await queue.enqueue();
     const others = await queue.enqueue({ ...queue.agent, agent_id: newId() });
-    await queue.db.transaction((tx) => queue.scheduling.cancelQueued(tx, queue.agent));
+    await queue.db.transaction((tx) => queue.scheduling.cancelIdle(tx, queue.agent));
     const status = async (run: { id: string; agent_id: string }) =>
       (await queue.scheduling.getRun({ ...queue.agent, agent_id: run.agent_id }, run.id)).status;
     expect([await status(at_work), await status(queued), await status(others)]).toEqual([

@@ -40,12 +40,8 @@ export function useQueue({ ends_with_step = false } = {}): Queue {
     calls: { notify: async () => {}, onLost: () => {}, onCancelled: () => {} },
     now: START,
     agent: { user_id: newId(), agent_id: newId() },
-    async enqueue(of = queue.agent, trigger = "manual") {
-      const run = { ...of, agent_version: 1, model_id: "lab/small", input: { prompt: "go" } };
-      if (trigger === "chat") return queue.scheduling.enqueueChat(run);
-      const queued = await queue.scheduling.enqueue(run);
-      if (queued.refusal !== null) throw new Error(queued.refusal);
-      return queued.run;
+    enqueue(of = queue.agent, trigger = "manual") {
+      return queue.scheduling.start({ ...of, trigger, model_id: "lab/small", input: { prompt: "go" } });
     },
     async claimOne(worker_id = "worker-1") {
       const [run, ...others] = await queue.scheduling.claim(worker_id, 1, LIMITS);

@@ -246,9 +246,8 @@ describe("claiming", () => {
 
   test("keeps a key's limit over all workers, and takes the user's other runs before the key's waiting ones", async () => {
     const api_key_id = newId();
-    const enqueue = (input: object) =>
-      queue.scheduling.enqueue({ ...queue.agent, agent_version: 1, model_id: "lab/small", input });
-    for (let index = 0; index < 20; index++) await enqueue({ api_key_id, key_limits: { concurrent_runs: 1 } });
+    const input = { api_key_id, key_limits: { concurrent_runs: 1 } };
+    for (let index = 0; index < 20; index++) await queue.scheduling.start({ ...queue.agent, input });
     const { id: free } = await queue.enqueue();
     const begun = await Promise.all(["a", "b"].map((worker) => queue.scheduling.claim(worker, 2, LIMITS)));
     const [first, second, ...more] = begun.flat();
@@ -303,13 +302,7 @@ describe("claiming", () => {
 
   test("gives a reserved run to its worker only, and cancels the run if that worker never claims it", async () => {
     const reserve = (worker_id: string) =>
-      queue.scheduling.enqueueChat({
-        ...queue.agent,
-        agent_version: 1,
-        model_id: null,
-        input: {},
-        reserved: { worker_id, for_ms: 30_000 },
-      });
+      queue.scheduling.start({ ...queue.agent, trigger: "chat", reserved: { worker_id, for_ms: 30_000 } });
     const kept = await reserve("worker-1");
     const left = await reserve("worker-2");
     expect((await queue.scheduling.claim("worker-1", 5, LIMITS)).map(({ lease }) => lease.run_id)).toEqual([kept.id]);

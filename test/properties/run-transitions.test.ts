@@ -1,13 +1,16 @@
 import { beforeAll, expect, test } from "vitest";
-import { TRANSITIONS } from "../../src/agents/runs/run-state.ts";
+import { SUSPENSIONS, TRANSITIONS } from "../../src/agents/runs/run-state.ts";
+import { suspend } from "../../src/agents/runs/run-work.ts";
 import { FAILED, LIMITS, MODEL_CALL, useQueue } from "./run-queue-fixture.ts";
 
 const queue = useQueue();
 const DONE = { status: "succeeded", output: "Done." } as const;
 
 /** `from → to` of every transition between two statuses in the table. */
-const IN_TABLE = Object.values(TRANSITIONS)
-  .flatMap(({ next }) => Object.entries(next))
+const IN_TABLE = [
+  ...Object.values(TRANSITIONS).flatMap(({ next }) => Object.entries(next)),
+  ...SUSPENSIONS.map((status) => ["running", status]),
+]
   .filter(([from, to]) => from !== "new" && from !== to)
   .map((edge) => edge.join(" → "));
 
@@ -46,6 +49,15 @@ test("the database records every transition of the table and no other", async ()
   }
   await scheduling.requestCancel(queue.agent, (await queue.enqueue()).id);
 
+  for (const status of SUSPENSIONS) {
+    const resumed = await claimed();
+    await scheduling.suspendRun(resumed, suspend(status));
+    expect(await scheduling.resumeRun(resumed)).toBe(true);
+    const { lease } = await queue.claimOne();
+    await scheduling.suspendRun(lease, suspend(status));
+    await scheduling.requestCancel(queue.agent, lease.run_id);
+  }
+
   await cancelling();
   await claimed("chat");
   await scheduling.handBack("worker-1");
@@ -57,7 +69,7 @@ test("the database records every transition of the table and no other", async ()
   await claimed("chat");
   await scheduling.startStep(await claimed(), MODEL_CALL);
   const reserved = { worker_id: "gone", for_ms: 0 };
-  await scheduling.enqueueChat({ ...queue.agent, agent_version: 1, model_id: null, input: {}, reserved });
+  await scheduling.start({ ...queue.agent, trigger: "chat", reserved });
   await queue.expireLeases();
   await scheduling.reap();
   expect(await scheduling.claim("worker-2", 5, LIMITS)).toHaveLength(1);

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { reapRuns } from "../../src/agents/runs/lost-run.store.ts";
+import { reapRuns } from "../../src/agents/runs/run.store.ts";
 import { newId } from "../../src/platform/lib/ids.ts";
 import { FAILED, LIMITS, START, useQueue } from "./run-queue-fixture.ts";
 
@@ -15,7 +15,7 @@ async function counted() {
     text: `select (select coalesce(jsonb_object_agg(user_id, runs), '{}') from runs_at_work where runs <> 0) as counted,
       (select coalesce(jsonb_object_agg(user_id, runs), '{}') from (
         select coalesce(user_id, '00000000-0000-0000-0000-000000000000') as user_id, count(*) as runs
-        from run where status in ('running', 'cancelling') group by grouping sets ((user_id), ()) having count(*) > 0
+        from run where phase = 'working' group by grouping sets ((user_id), ()) having count(*) > 0
       ) as users) as real`,
   });
   return row;

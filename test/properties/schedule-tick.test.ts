@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import type { ScheduleSpec } from "../../src/agents/schedules/next-run.ts";
+import type { ScheduleSpec } from "../../src/agents/schedules/spec.ts";
 import type { DueAnswer, OnDue } from "../../src/agents/schedules/tick.service.ts";
 import type { AgentKey } from "../../src/api/contract/agents.ts";
 import type { Db } from "../../src/platform/db/db.ts";
@@ -82,7 +82,7 @@ test("an instant that is due again after its run queues no second run", async ()
   await setSchedule(DAILY);
   now = "2026-03-01T09:00:00.500Z";
   await scheduling.tick(everyAgentRuns);
-  await db.transaction((tx) => scheduling.cancelQueued(tx, agent));
+  await db.transaction((tx) => scheduling.cancelIdle(tx, agent));
   await db.query({ text: "update schedule set next_run_at = $1", values: ["2026-03-01T09:00:00.000Z"] });
   await scheduling.tick(everyAgentRuns);
   expect(await runs()).toMatchObject([{ status: "cancelled" }]);
@@ -197,7 +197,7 @@ describe("during a tick", () => {
 
 test("an instant is skipped while the previous run is unfinished, but not because of a chat", async () => {
   await setSchedule(DAILY);
-  await scheduling.enqueueChat({ ...agent, agent_version: 1, model_id: null, input: {} });
+  await scheduling.start({ ...agent, trigger: "chat" });
   for (const day of ["01", "02"]) {
     now = `2026-03-${day}T09:00:00.000Z`;
     await scheduling.tick(everyAgentRuns);

@@ -1,9 +1,8 @@
 import { expect, test } from "vitest";
-import { reapRuns, selectGivenUp } from "../../src/agents/runs/lost-run.store.ts";
+import { selectBusyAgents } from "../../src/agents/runs/history.store.ts";
 import * as runStore from "../../src/agents/runs/run.store.ts";
-import { finishStepArgument } from "../../src/agents/runs/run.store.ts";
-import { selectBusyAgents } from "../../src/agents/runs/run-history.store.ts";
-import { claimedOf } from "../../src/agents/runs/run-record.ts";
+import { finishStepArgument, reapRuns, selectGivenUp } from "../../src/agents/runs/run.store.ts";
+import { toClaimedRun } from "../../src/agents/runs/run-record.ts";
 import type { Tx } from "../../src/platform/db/db.ts";
 import { newId } from "../../src/platform/lib/ids.ts";
 import { LIMITS, MODEL_CALL, START, useQueue } from "./run-queue-fixture.ts";
@@ -59,22 +58,23 @@ async function rowsRead(tx: Tx): Promise<Record<string, number>> {
   const claimed = await count("claim", runStore.claimRuns(tx, { ...claiming, reserved_only: false }));
   expect(claimed).toHaveLength(10);
   await count("claim of reserved runs", runStore.claimRuns(tx, { ...claiming, reserved_only: true }));
-  const leases = claimed.map((run) => claimedOf(run).lease);
+  const leases = claimed.map((run) => toClaimedRun(run).lease);
   await count("renew", runStore.renewLeases(tx, leases, 30_000));
   const steps = leases.map((lease) => ({ lease, step: { ...MODEL_CALL, internal: null }, now: START }));
   expect(await count("start steps", runStore.startSteps(tx, steps))).not.toContain("lost");
   const [first, second] = leases;
   if (first === undefined || second === undefined) throw new Error("ten runs were claimed");
   const outcome = { index: 0, status: "succeeded", result: "done" } as const;
-  const finished = runStore.finishStep(tx, finishStepArgument(first, { ...outcome, output: "done" }, START));
+  const finished = runStore.finishStep(tx, finishStepArgument(first, outcome, START, { output: "done" }));
   expect(await count("finish a step", finished)).toBe(true);
   const finish = { lease: second, finish: { status: "cancelled" }, now: START } as const;
   expect(await count("finish a run", runStore.finishRuns(tx, [finish]))).toHaveLength(1);
   await count("take from lost workers", reapRuns(tx, reaping));
   await count("give up lost runs", selectGivenUp(tx, reaping));
   await count("busy agents", selectBusyAgents(tx, [agent]));
-  const run_now = { ...agent, id: newId(), agent_version: 1, model_id: null, input: {} };
-  expect(await count("queue a run-now", runStore.insertManualRuns(tx, [run_now], 1_000, START))).toHaveLength(1);
+  const run_now = { ...agent, id: newId(), trigger: "manual" as const, agent_version: 1, model_id: null, input: {} };
+  const inserting = runStore.insertRuns(tx, [run_now], { max_queued_manual: 1_000, now: START });
+  expect((await count("queue a run-now", inserting)).size).toBe(1);
   return read;
 }
 

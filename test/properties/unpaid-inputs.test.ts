@@ -9,8 +9,7 @@ const TERMS = { request_id: "request", api_key_id: null };
 const INPUT = { ...TERMS, messages: [{ role: "user", content: "hello" }], tools: [], labels: { user: "u" } };
 
 async function chat() {
-  const run = { ...queue.agent, agent_version: 1, model_id: "lab/small", input: INPUT };
-  return queue.scheduling.enqueueChat(run);
+  return queue.scheduling.start({ ...queue.agent, trigger: "chat", model_id: "lab/small", input: INPUT });
 }
 async function inputOf(run_id: string) {
   const rows = await queue.db.query<{ input: unknown }>({

@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
 import { newConfig } from "../../src/agents/definitions/agent-config.ts";
-import { nextAction } from "../../src/agents/runs/next-action.ts";
+import { decideNext } from "../../src/agents/runs/next-action.ts";
 import type { Work } from "../../src/agents/runs/run-work.ts";
 import type { ClaimedRun } from "../../src/agents/runs/runs.types.ts";
-import { createServerNotes } from "../../src/agents/runs/unusable-servers.ts";
+import { createServerNotes } from "../../src/agents/runs/tool-step.ts";
 import { startSite } from "../support/sites.ts";
 import { toolsWith } from "../support/tools.ts";
 import { MODEL_CALL, useQueue } from "./run-queue-fixture.ts";
@@ -62,7 +62,7 @@ test("a server that sends the secret back is noted last, and this step ends the 
     ["echoing", "secret_reflected"],
   ]);
   expect(work.result.thrown).toMatchObject({ code: "secret_reflected" });
-  expect(nextAction({ limits: config.limits, steps: work.steps, elapsed_ms: 0 })).toMatchObject({
+  expect(decideNext({ limits: config.limits, steps: work.steps, elapsed_ms: 0 })).toMatchObject({
     do: "fail",
     error: { code: "secret_reflected" },
   });

@@ -195,7 +195,7 @@ describe("failures in a row", () => {
   });
 
   test("do not include a run-now without tokens, which does not pause either: its caller gets the error", async () => {
-    await on.scheduling.enqueue({ ...agent, agent_version: 1, model_id: null, input: {} });
+    await on.scheduling.start(agent);
     const [run] = await on.scheduling.claim("worker", 1, LIMITS);
     if (run === undefined) throw new Error("nothing was queued");
     await on.scheduling.finishRun(run.lease, { status: "failed", error: LACKS_TOKENS });

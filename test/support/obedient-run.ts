@@ -1,5 +1,5 @@
 import { newConfig } from "../../src/agents/definitions/agent-config.ts";
-import { nextAction } from "../../src/agents/runs/next-action.ts";
+import { decideNext } from "../../src/agents/runs/next-action.ts";
 import type { Work } from "../../src/agents/runs/run-work.ts";
 import { createToolSteps } from "../../src/agents/runs/tool-step.ts";
 import { type RunStep, transcript } from "../../src/agents/runs/transcript.ts";
@@ -79,7 +79,7 @@ export async function obedientRun(scenario: Scenario): Promise<{ sent: Sent[]; s
     UNSTOPPED,
   );
   for (let turns = 0; ; ) {
-    const action = nextAction({ limits: config.limits, steps, elapsed_ms: 0 });
+    const action = decideNext({ limits: config.limits, steps, elapsed_ms: 0 });
     if (action.do === "call_tool") await toolStep(work, action.call);
     else if (action.do === "reject_tool") await rejectedStep(work, action);
     else if (action.do !== "call_model" || turns === TURNS) return { sent, steps };

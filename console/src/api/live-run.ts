@@ -1,4 +1,5 @@
 import { useEffect, useState } from "react";
+import { RUN_STATUSES } from "../run-words.ts";
 import { addressOf, send } from "./client.ts";
 import { eventsOf, type ServerEvent } from "./events.ts";
 import { asProblem } from "./problem.ts";
@@ -88,7 +89,8 @@ function after(run: RunDetail, event: string, data: Record<string, unknown>): Ru
   // A repeated event after a reconnection: the cached step is newer.
   if (event === "step.started" && run.steps.some((step) => step.index === data.index)) return run;
   const fresh = { ...STARTED, ...data } as Step;
-  const status = run.status === "queued" ? "running" : run.status;
+  const { phase } = RUN_STATUSES[run.status];
+  const status = phase === "queued" || phase === "waiting" ? "running" : run.status;
   const steps = [...run.steps.filter((step) => step.index !== fresh.index), fresh].sort(
     (one, other) => one.index - other.index,
   );

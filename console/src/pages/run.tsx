@@ -7,7 +7,7 @@ import { agentQuery, type Run, type RunDetail, runPromptQuery, runQuery, stale }
 import { ago, count, dollars, duration, instant, number } from "../format.ts";
 import { ExplainRun } from "../parts/explain.tsx";
 import { Outside, StepCard } from "../parts/step.tsx";
-import { cutOff, failure, hasEnded } from "../run-words.ts";
+import { cutOff, failure, hasEnded, RUN_STATUSES } from "../run-words.ts";
 import { inWords, routingReason } from "../service-words.ts";
 import { Button, Callout, Card, Facts, PageHeader, Spinner, Status } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
@@ -218,7 +218,7 @@ function Steps({ run, ended }: { run: RunDetail; ended: boolean }) {
         ))}
         {!ended && run.steps.every((step) => step.status !== "running") && (
           <li className="flex items-center gap-2.5 rounded-xl border border-dashed border-line px-4 py-3 text-muted">
-            <Spinner /> {run.status === "queued" ? "In the queue" : "Running"}
+            <Spinner /> {RUN_STATUSES[run.status].now}
           </li>
         )}
         {ended && run.steps.length === 0 && (

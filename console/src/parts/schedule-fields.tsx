@@ -1,4 +1,4 @@
-import { upcoming } from "../../../src/agents/schedules/next-run.ts";
+import { upcoming } from "../../../src/agents/schedules/spec.ts";
 import { WEEKDAYS } from "../../../src/kernel/constants.ts";
 import { ago, words } from "../format.ts";
 import { OWN_ZONE, ownTime, scheduleInWords, specOf, wallTime } from "../schedule-words.ts";

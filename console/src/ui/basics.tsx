@@ -145,13 +145,13 @@ export function Badge({ tone = "neutral", children }: { tone?: Tone; children: R
 }
 
 /** The status of a run or a step: a step's statuses are among a run's. */
-/** The status of a run or of a step. */
 export function Status({ status, has_errors = false }: { status: RunStatus; has_errors?: boolean }) {
   if (status === "succeeded" && has_errors) return <Badge tone="warn">{WITH_ERRORS}</Badge>;
+  const { phase, name, tone } = RUN_STATUSES[status];
   return (
-    <Badge tone={RUN_STATUSES[status].tone}>
-      {(status === "running" || status === "cancelling") && <Spinner className="size-3" />}
-      {status}
+    <Badge tone={tone}>
+      {phase === "working" && <Spinner className="size-3" />}
+      {name}
     </Badge>
   );
 }

@@ -5,22 +5,21 @@ import { keyTermsOf } from "../../api/contract/key-terms.ts";
 import type { RunDetail, RunRecord } from "../../api/contract/runs.ts";
 import { labelsOf } from "../../gateway/completions/labels.ts";
 import { errors, PurserError } from "../../kernel/errors.ts";
-import type { Tx } from "../../platform/db/db.ts";
 import { newId } from "../../platform/lib/ids.ts";
 import { activeSpan } from "../../platform/telemetry/tracing.ts";
 import type { Agents } from "../definitions/agents.service.ts";
 import type { RunResult } from "../runs/run-work.ts";
 import type { RunListener } from "../runs/runner.service.ts";
 import type { Runs } from "../runs/runs.service.ts";
-import type { ClaimedRun } from "../runs/runs.types.ts";
+import type { ClaimedRun, NewRun, StartedRun } from "../runs/runs.types.ts";
 import {
-  callsOf,
-  clientToolsOf,
+  collectToolNames,
   type ModelResult,
   type PastStep,
   type RunInput,
-  setUpOf,
-  toolNames,
+  readToolCalls,
+  selectClientTools,
+  selectSetUpSteps,
 } from "../runs/transcript.ts";
 import { type FinishedTurn, totalUsage } from "./chat-answer.ts";
 import { type ThreadInput, type Threads, threadsOfAgents } from "./threads.service.ts";
@@ -68,8 +67,8 @@ interface Wait {
 
 /** Chat with an agent. Each turn is a run that this node executes, so that its caller receives the text. */
 export function createChat(deps: {
-  agents: Pick<Agents, "ready" | "newRun" | "keepReady" | "find">;
-  runs: Pick<Runs, "enqueueChat" | "requestCancel" | "waitFinished" | "getRun">;
+  agents: Pick<Agents, "ready" | "newRun" | "find">;
+  runs: Pick<Runs, "startRun" | "requestCancel" | "waitFinished" | "getRun">;
   threads: Threads;
   worker_id: string;
   /** Whether a model reads pictures; null: there is no such model. */
@@ -113,11 +112,11 @@ export function createChat(deps: {
       ...(tools === undefined ? {} : { tools, ...(tool_choice === undefined ? {} : { tool_choice }) }),
     };
     try {
-      const run = await enqueue(agent, input, chat.thread_id);
+      const run = await start(agent, input, chat.thread_id);
       const hung_up = chat.on_disconnect === "continue" ? null : options.signal;
       const thread_id = chat.thread_id ?? null;
       const wait = { started: started.signal, ended: ended.promise, hung_up };
-      const client_tools = toolNames(clientToolsOf(agent, input));
+      const client_tools = collectToolNames(selectClientTools(agent, input));
       const finished = answerOf(run, { user_id: caller.user_id, thread_id, client_tools }, wait);
       return { run, thread_id, finished: finished.finally(forget) };
     } catch (error) {
@@ -126,20 +125,23 @@ export function createChat(deps: {
     }
   }
 
-  async function enqueue(agent: ReadyAgent, input: RunInput, thread_id: string | undefined): Promise<RunRecord> {
-    const run = {
-      ...agents.newRun(agent, input),
-      id: newId(),
-      reserved: { worker_id, for_ms: RESERVED_MS },
-    };
-    const keepReady = (tx: Tx) => agents.keepReady(tx, run);
-    if (thread_id === undefined) return runs.enqueueChat(run, keepReady);
+  async function start(agent: ReadyAgent, input: RunInput, thread_id: string | undefined): Promise<RunRecord> {
+    const id = newId();
+    const run = { ...agents.newRun(agent, "chat", input), id, reserved: { worker_id, for_ms: RESERVED_MS } };
+    const started = await (thread_id === undefined ? runs.startRun(run) : startInThread(agent, run, thread_id));
+    if (started.refusal !== null) throw errors.agentDisabled();
+    return started.run;
+  }
+
+  async function startInThread(
+    agent: ReadyAgent,
+    run: NewRun & { id: string },
+    thread_id: string,
+  ): Promise<StartedRun> {
     const key = { user_id: agent.user_id, agent_id: agent.id, thread_id };
     const model_id = agent.auto_route ? await threads.lastModel(key) : run.model_id;
-    return runs.enqueueChat({ ...run, model_id, input: { ...input, thread_id } satisfies ThreadInput }, async (tx) => {
-      await keepReady(tx);
-      await threads.begin(tx, key, run.id);
-    });
+    const input: ThreadInput = { ...(run.input as RunInput), thread_id };
+    return runs.startRun({ ...run, model_id, input }, (tx) => threads.begin(tx, key, run.id));
   }
 
   async function answerOf(
@@ -203,7 +205,7 @@ interface Waited {
 function askedOf({ steps }: RunDetail, client_tools: ReadonlySet<string>): FinishedTurn["asked"] {
   const last = steps.at(-1);
   if (last?.type !== "model") return null;
-  const tool_calls = callsOf(last as PastStep).filter((call) => client_tools.has(call.function.name));
+  const tool_calls = readToolCalls(last as PastStep).filter((call) => client_tools.has(call.function.name));
   if (tool_calls.length === 0) return null;
   const { reasoning_content, reasoning_details } = last.result as ModelResult;
   return {
@@ -221,7 +223,7 @@ function finishedTurn(run: RunDetail, { thread_id, client_tools, result, is_hear
   }
   const failure = failureOf(run, result);
   // A caller that disconnected may repeat the request if no tool was called.
-  const asked_for = run.steps.slice(setUpOf(run.steps).length);
+  const asked_for = run.steps.slice(selectSetUpSteps(run.steps).length);
   const has_acted = (is_heard && run.usage.cost_tokens > 0) || asked_for.some(({ type }) => type === "tool");
   // Without a cause it is a failure of the run or its user, which the operator's log does not need.
   throw failure.with({ metadata: { ...failure.shape.metadata, run_id: run.id }, has_acted });

@@ -3,7 +3,7 @@ import type { ToolsConfig } from "../../api/contract/tools.ts";
 import { AGENT_LIMITS, MODEL_SETTINGS } from "../../kernel/constants.ts";
 import { errors } from "../../kernel/errors.ts";
 import { stableJson } from "../../platform/lib/json.ts";
-import type { ScheduleSpec } from "../schedules/next-run.ts";
+import type { ScheduleSpec } from "../schedules/spec.ts";
 
 /** The settings of an agent that its user controls. Each change makes a new version, and runs pin a version. */
 export type AgentConfig = Omit<Pick<AgentRecord, keyof typeof DEFAULTS | "name">, "tools_config"> & {

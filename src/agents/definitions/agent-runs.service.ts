@@ -10,7 +10,7 @@ import type { Tx } from "../../platform/db/db.ts";
 import { addDays, type Clock, startOfDay } from "../../platform/lib/clock.ts";
 import { newId } from "../../platform/lib/ids.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
-import { modelCallStart } from "../runs/run-work.ts";
+import { newModelCallStart } from "../runs/run-work.ts";
 import type { Runs } from "../runs/runs.service.ts";
 import type { NewRun, RunFilter, StepStart } from "../runs/runs.types.ts";
 import type { RunInput } from "../runs/transcript.ts";
@@ -19,7 +19,7 @@ import type { DueAnswer } from "../schedules/tick.service.ts";
 import { usesServers } from "../tools/registry.ts";
 import { createAgentCache } from "./agent-caches.ts";
 import type { AgentRow } from "./agents.store.ts";
-import { type DueAgent, keepActive, selectDueAgents } from "./outcome.store.ts";
+import { type DueAgent, selectDueAgents } from "./outcome.store.ts";
 import { KEY_PAUSE_REASON, type ScheduleKey } from "./schedule-key.ts";
 import type { ScheduleKeys } from "./schedule-keys.service.ts";
 
@@ -41,7 +41,10 @@ const MAX_LOOKS = 5;
 
 /** Starts the runs of agents and shows them to their users. */
 export function createAgentRuns(deps: {
-  runs: Pick<Runs, "enqueue" | "finishedRun" | "listRuns" | "getRun" | "getRunInParts" | "requestCancel" | "outcomes"> &
+  runs: Pick<
+    Runs,
+    "startRun" | "finishedRun" | "listRuns" | "getRun" | "getRunInParts" | "requestCancel" | "outcomes"
+  > &
     Pick<Runs, "withoutFreeRoom">;
   clock: Clock;
   schedules: Pick<Schedules, "occurrences">;
@@ -61,9 +64,10 @@ export function createAgentRuns(deps: {
     model_id: agent.auto_route ? null : (models.find(agent.model_id ?? "")?.id ?? agent.model_id),
     input,
   });
-  const newRun = (agent: AgentRow, input: RunInput): NewRun => ({
+  const newRun = (agent: AgentRow, trigger: "manual" | "chat", input: RunInput): NewRun => ({
     user_id: agent.user_id,
     agent_id: agent.id,
+    trigger,
     ...content(agent, input),
   });
   /** Whether the agent's model is free. An account without tokens may use it. */
@@ -139,10 +143,11 @@ export function createAgentRuns(deps: {
       if (look === 0) await requireFreeRoom(agent);
       // After a full check the user can pay. The check at queueing knows less.
       const precondition = { version: agent.version, is_free: look > 0 || isFree(agent) };
-      const run = newRun(agent, input);
-      const queued = await runs.enqueue({ ...run, ...firstStep(agent, run), precondition, is_awaited: wait_ms > 0 });
-      if (queued.refusal === null) return queued;
-      refusal = queued.refusal;
+      const run = newRun(agent, "manual", input);
+      const first_step = newFirstStep(agent, run);
+      const started = await runs.startRun({ ...run, first_step, precondition, is_awaited: wait_ms > 0 });
+      if (started.refusal === null) return started;
+      refusal = started.refusal;
       cache.forget(caller.user_id, id);
     }
     throw new Error(`a run-now was refused again and again: ${refusal}`);
@@ -156,10 +161,6 @@ export function createAgentRuns(deps: {
       return agent;
     },
     newRun,
-    /** Keeps the run's agent enabled until the transaction ends. 409 when it is disabled. */
-    async keepReady(tx: Tx, run: AgentKey): Promise<void> {
-      if (!(await keepActive(tx, [run])).has(run.agent_id)) throw errors.agentDisabled();
-    },
 
     /**
      * Queues a run of the agent's run_prompt. With `wait_ms`, resolves to the finished run, or to its state after that
@@ -220,7 +221,7 @@ export function createAgentRuns(deps: {
         const pause = judged.pauses.get(agent.agent_id);
         if (pause !== undefined) return { declined: KEY_PAUSE_REASON[pause] };
         const key = judged.keys.get(agent.schedule_api_key_id ?? "");
-        return { run: content(agent, { ...input, ...counting(key), refills: refills.get(agent.user_id) ?? 0 }) };
+        return { run: content(agent, { ...input, ...countedTerms(key), refills: refills.get(agent.user_id) ?? 0 }) };
       };
       return new Map(agents.map((agent) => [agent.agent_id, answer(agent)]));
     },
@@ -231,13 +232,13 @@ export function createAgentRuns(deps: {
  * The first step of a run is a model call. Exceptions are agents with MCP servers, whose missing servers are recorded
  * first, and agents whose model is chosen at the call.
  */
-function firstStep({ tools_config }: AgentRow, { model_id }: NewRun): { first_step?: StepStart } {
-  if (usesServers(tools_config) || model_id === null) return {};
-  return { first_step: modelCallStart({ index: 0, name: model_id, hold_id: newId() }) };
+function newFirstStep({ tools_config }: AgentRow, { model_id }: NewRun): StepStart | undefined {
+  if (usesServers(tools_config) || model_id === null) return undefined;
+  return newModelCallStart({ index: 0, name: model_id, hold_id: newId() });
 }
 
 /** The key that a due run's model calls count against. */
-function counting(key: ScheduleKey | undefined): KeyTerms {
+function countedTerms(key: ScheduleKey | undefined): KeyTerms {
   if (key === undefined) return { api_key_id: null, key_budget_tokens: null };
   const { id, budget_tokens, budget_interval, allowed_models, limits } = key;
   return keyTermsOf({

@@ -11,7 +11,7 @@ import { listOccurrences } from "../../api/contract/schedules.ts";
 import { errors } from "../../kernel/errors.ts";
 import { stableJson } from "../../platform/lib/json.ts";
 import { eventStream } from "../../platform/net/event-stream.ts";
-import { lastEventId } from "../runs/run-followers.ts";
+import { lastEventId } from "../runs/following.ts";
 import type { Runs } from "../runs/runs.service.ts";
 import type { Tools } from "../tools/tools.service.ts";
 import type { WebhookKeys } from "../tools/webhook-keys.service.ts";

@@ -17,10 +17,10 @@ import { isUuid, newId } from "../../platform/lib/ids.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
 import type { EventFeed } from "../../platform/net/event-stream.ts";
 import type { Log } from "../../platform/telemetry/log.ts";
-import type { OnPrune } from "../runs/pruning.ts";
-import type { RunFollowers } from "../runs/run-followers.ts";
+import type { RunFollowers } from "../runs/following.ts";
 import type { Runs } from "../runs/runs.service.ts";
-import { type RunInput, sentMessages } from "../runs/transcript.ts";
+import type { OnPrune } from "../runs/runs.types.ts";
+import { listSentMessages, type RunInput } from "../runs/transcript.ts";
 import { upcomingRuns } from "../schedules/due.ts";
 import type { NextRun, ScheduleState, Schedules } from "../schedules/schedules.service.ts";
 import { createConfigCache } from "./agent-caches.ts";
@@ -109,7 +109,7 @@ export function createAgents(deps: AgentsDeps) {
       const found = isUuid(run_id) ? (await runs.begunRuns(user_id, [run_id])).get(run_id) : undefined;
       if (found?.run.agent_id !== agent.id) throw errors.notFound("This run");
       const config = await configOf({ user_id, agent_id: agent.id, version: found.run.agent_version });
-      return sentMessages(config, found.input as Partial<RunInput>);
+      return listSentMessages(config, found.input as Partial<RunInput>);
     },
     unfinishedRun: runs.unfinishedRun,
     /** The latest runs of all of the user's agents, newest first. Deleted agents have no records. */
@@ -280,7 +280,7 @@ function createCrud(deps: AgentsDeps & { store: AgentsStore }) {
         });
         if (changed) await addVersion(tx, { user_id, agent_id: id, version, config, created_at: now });
         await schedules.setSchedule(tx, { user_id, agent_id: id }, scheduleOf(config));
-        if (!config.is_active) await runs.cancelQueued(tx, { user_id, agent_id: id });
+        if (!config.is_active) await runs.cancelIdle(tx, { user_id, agent_id: id });
         if (resumes) await schedules.pauseSchedule({ user_id, agent_id: id }, null, tx);
       });
       return get(user_id, id);

@@ -27,7 +27,7 @@ interface VersionRow {
 }
 
 /** By name: a prepared statement with `agent.*` fails once a newer version has added a column. */
-const COLUMNS = Object.keys({
+const COLUMNS = Object.entries({
   user_id: true,
   id: true,
   version: true,
@@ -41,11 +41,11 @@ const COLUMNS = Object.keys({
   tools_config: true,
   client_tools: true,
   schedule_enabled: true,
-  schedule_interval: true,
-  schedule_time: true,
-  schedule_day_of_week: true,
-  schedule_day_of_month: true,
-  schedule_timezone: true,
+  schedule_interval: "schedule_spec ->> 'interval'",
+  schedule_time: "schedule_spec ->> 'time'",
+  schedule_day_of_week: "schedule_spec ->> 'day_of_week'",
+  schedule_day_of_month: "schedule_spec -> 'day_of_month'",
+  schedule_timezone: "schedule_spec ->> 'timezone'",
   limits: true,
   model_settings: true,
   consecutive_failures: true,
@@ -53,7 +53,9 @@ const COLUMNS = Object.keys({
   created_at: true,
   updated_at: true,
   deleted_at: true,
-} satisfies Record<keyof AgentRow, true>).join(", ");
+} satisfies Record<keyof AgentRow, true | string>)
+  .map(([name, value]) => (value === true ? name : `${value} as ${name}`))
+  .join(", ");
 /** The user's agents that are not deleted. */
 const LIVE = "from agent where user_id = $1 and deleted_at is null";
 
@@ -111,7 +113,7 @@ export function createAgentsStore(db: Db) {
     return rows.filter(({ name }) => name.toLowerCase().includes(part)).map(({ id }) => id);
   };
   return {
-    insertAgent: (tx: Tx, row: AgentRow) => tx.query(insertInto("agent", stored(row))),
+    insertAgent: (tx: Tx, row: AgentRow) => tx.query(insertInto("agent", toColumns(row))),
     insertVersion: (tx: Tx, { user_id, agent_id, version, config, created_at }: VersionRow) =>
       tx.query({
         text: "insert into agent_version (user_id, agent_id, version, config, created_at) values ($1, $2, $3, $4, $5)",
@@ -193,7 +195,7 @@ export function createAgentsStore(db: Db) {
         values: [user_id, ids],
       }),
     updateAgent: (tx: Tx, row: AgentRow) => {
-      const { user_id, id, ...set } = stored(row);
+      const { user_id, id, ...set } = toColumns(row);
       const values: unknown[] = [user_id, id];
       return tx.query({
         text: `update agent set ${assignments(values, set)} where user_id = $1 and id = $2`,
@@ -259,15 +261,22 @@ export function createAgentsStore(db: Db) {
 
 export type AgentsStore = ReturnType<typeof createAgentsStore>;
 
-/** The row with its jsonb columns as text. The drivers would write a list as an array and a number as a number. */
-function stored(row: AgentRow) {
-  const { tools_config, limits, model_settings, schedule_day_of_month } = row;
+/** The row as its columns: the schedule in one value, and jsonb as text, because the drivers would write a list as an array. */
+function toColumns(row: AgentRow) {
+  const {
+    schedule_interval: interval,
+    schedule_time: time,
+    schedule_day_of_week: day_of_week,
+    schedule_day_of_month: day_of_month,
+    schedule_timezone: timezone,
+    ...columns
+  } = row;
   return {
-    ...row,
-    tools_config: JSON.stringify(tools_config),
-    limits: JSON.stringify(limits),
-    model_settings: JSON.stringify(model_settings),
-    schedule_day_of_month: schedule_day_of_month === null ? null : JSON.stringify(schedule_day_of_month),
+    ...columns,
+    schedule_spec: JSON.stringify({ interval, time, day_of_week, day_of_month, timezone }),
+    tools_config: JSON.stringify(row.tools_config),
+    limits: JSON.stringify(row.limits),
+    model_settings: JSON.stringify(row.model_settings),
   };
 }
 
@@ -276,8 +285,8 @@ function stored(row: AgentRow) {
 /** Applies a batch of the ledger together with steps of runs. */
 export const APPLY_WITH_STEPS = readStatement(import.meta.dirname, "apply-with-steps");
 
-/** Decides which run-nows may begin. */
-export const RUN_NOW_STATEMENTS = {
+/** Decide which runs may start. */
+export const START_STATEMENTS = {
   check: readStatement(import.meta.dirname, "check-run-nows"),
   begin: readStatement(import.meta.dirname, "begin-run-nows"),
 };

@@ -40,19 +40,6 @@ export async function lockCounted(tx: Tx, runs: readonly (AgentKey & { fails: bo
   return new Set(rows.map(({ id }) => id));
 }
 
-/** The ids of the enabled agents among these. They stay enabled until the transaction ends. */
-export async function keepActive(tx: Tx, keys: readonly AgentKey[]): Promise<Set<string>> {
-  const rows = await tx.query<{ id: string }>({
-    name: "agent_keep_active",
-    text: `select agent.id from jsonb_to_recordset($1::jsonb) as key(user_id uuid, agent_id uuid)
-      join agent on agent.user_id = key.user_id and agent.id = key.agent_id
-      where is_active and deleted_at is null
-      order by agent.user_id, agent.id for key share of agent`,
-    values: [JSON.stringify(keys)],
-  });
-  return new Set(rows.map(({ id }) => id));
-}
-
 /** Sets the count of the agent's failures in a row to 0. */
 export async function forgetFailures(sql: Sql, { user_id, agent_id }: AgentKey): Promise<void> {
   await sql.query({

@@ -4,8 +4,8 @@ import type { Db, Tx } from "../../platform/db/db.ts";
 import { addDays, addSeconds, type Clock } from "../../platform/lib/clock.ts";
 import { NIL_ID } from "../../platform/lib/ids.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
-import type { OnPrune } from "../runs/pruning.ts";
 import type { Runs } from "../runs/runs.service.ts";
+import type { OnPrune } from "../runs/runs.types.ts";
 import type { Schedules } from "../schedules/schedules.service.ts";
 import type { AgentsStore, DeletedAgent } from "./agents.store.ts";
 

@@ -1,7 +1,7 @@
 import { MONTHLY_CAP } from "../../gateway/completions/reservation.ts";
 import type { Tx } from "../../platform/db/db.ts";
 import type { Log } from "../../platform/telemetry/log.ts";
-import { KEY_BUDGET } from "../runs/run-error.ts";
+import { KEY_BUDGET } from "../runs/model-call.ts";
 import type { EndedRun, OnRunEnd } from "../runs/runs.types.ts";
 import type { RunInput } from "../runs/transcript.ts";
 import type { Schedules } from "../schedules/schedules.service.ts";

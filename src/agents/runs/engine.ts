@@ -1,31 +1,32 @@
 import { monotonicMs } from "../../platform/lib/clock.ts";
 import { describeUnexpected } from "../../platform/telemetry/log.ts";
+import { internalError } from "./model-call.ts";
 import { createModelStep } from "./model-step.ts";
-import { type NextAction, nextAction, timeoutError } from "./next-action.ts";
-import { internalError } from "./run-error.ts";
+import { decideNext, type NextAction, timeoutError } from "./next-action.ts";
 import {
   type EngineDeps,
+  getStopReason,
   type RunControl,
   type RunResult,
+  type StepResult,
   type StopReason,
-  stopReason,
   type Work,
 } from "./run-work.ts";
 import { DatabaseUnavailableError } from "./run-writer.ts";
 import type { ClaimedRun, RunFinish } from "./runs.types.ts";
-import { createToolSteps } from "./tool-step.ts";
-import { clientToolsOf, type RunConfig, type RunInput, toolNames } from "./transcript.ts";
-import { createServerNotes } from "./unusable-servers.ts";
+import { createServerNotes, createToolSteps } from "./tool-step.ts";
+import { collectToolNames, type RunConfig, type RunInput, selectClientTools } from "./transcript.ts";
+
+/** Carries out one step of a run. */
+export type Step = (work: Work, action: Exclude<NextAction, { do: "succeed" | "fail" }>) => Promise<StepResult>;
 
 /** Executes claimed runs, one step at a time. Every finished step is durable before the next begins. */
-export function createEngine(deps: EngineDeps) {
-  const modelStep = createModelStep(deps);
-  const { toolStep, rejectedStep } = createToolSteps(deps);
+export function createEngine(deps: EngineDeps, carryOut: Step = createSteps(deps)) {
   const noteUnusableServers = createServerNotes(deps);
 
   /**
    * Executes `run` from its last finished step. `config` is the version that the run pinned. Null: the run is
-   * unfinished, another worker resumes it.
+   * unfinished. It waits, or another worker resumes it.
    */
   async function execute(run: ClaimedRun, config: RunConfig, control: RunControl): Promise<RunResult | null> {
     const timer = new AbortController();
@@ -46,14 +47,14 @@ export function createEngine(deps: EngineDeps) {
         model_id: run.model_id,
         result: { thrown: null, usages: [], finish_reason: "stop", end: null },
       };
-      const finish = await outcomeOf(work);
+      const finish = await executeSteps(work);
       return finish === null ? null : { ...work.result, finish };
     } finally {
       clearTimeout(timeout);
     }
   }
 
-  async function outcomeOf(work: Work): Promise<RunFinish | null> {
+  async function executeSteps(work: Work): Promise<RunFinish | null> {
     try {
       return await loop(work);
     } catch (error) {
@@ -69,20 +70,29 @@ export function createEngine(deps: EngineDeps) {
   async function loop(work: Work): Promise<RunFinish | null> {
     const began_ms = monotonicMs() - work.run.elapsed_ms;
     const left = await noteUnusableServers(work);
-    if (left !== null) return stopped(left, work);
-    const client_tools = toolNames(clientToolsOf(work.config, work.input));
+    if (left !== null) return endStopped(left, work);
+    const client_tools = collectToolNames(selectClientTools(work.config, work.input));
     for (;;) {
       const { config, steps } = work;
       const elapsed_ms = monotonicMs() - began_ms;
-      const action = nextAction({ limits: config.limits, steps, elapsed_ms, client_tools });
+      const action = decideNext({ limits: config.limits, steps, elapsed_ms, client_tools });
       if (action.do === "succeed") return { status: "succeeded", output: action.output };
       if (action.do === "fail") return { status: "failed", error: action.error };
-      const stop = stopReason(work) ?? (work.control.isDraining() ? "stopping" : await carryOut(work, action));
-      if (stop !== null) return stopped(stop, work);
+      const result = getStopReason(work) ?? (work.control.isDraining() ? "stopping" : await carryOut(work, action));
+      if (result === null) continue;
+      if (typeof result === "string") return endStopped(result, work);
+      const stop = getStopReason(work) ?? (await deps.runs.suspendRun(work.run.lease, result));
+      return stop === "suspended" ? null : endStopped(stop, work);
     }
   }
 
-  function carryOut(work: Work, action: Exclude<NextAction, { do: "succeed" | "fail" }>): Promise<StopReason | null> {
+  return { execute };
+}
+
+function createSteps(deps: EngineDeps): Step {
+  const modelStep = createModelStep(deps);
+  const { toolStep, rejectedStep } = createToolSteps(deps);
+  return (work, action) => {
     switch (action.do) {
       case "call_model":
         return modelStep(work, action.after_ms);
@@ -91,13 +101,11 @@ export function createEngine(deps: EngineDeps) {
       case "reject_tool":
         return rejectedStep(work, action);
     }
-  }
-
-  return { execute };
+  };
 }
 
 /** How a stopped run ends; null: another worker resumes it. No other worker can answer a chat's caller. */
-function stopped(reason: StopReason, { run, config }: Work): RunFinish | null {
+function endStopped(reason: StopReason, { run, config }: Work): RunFinish | null {
   if (reason === "cancelling" || (reason === "stopping" && run.trigger === "chat")) return { status: "cancelled" };
   return reason === "timeout" ? { status: "failed", error: timeoutError(config.limits) } : null;
 }

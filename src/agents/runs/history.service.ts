@@ -5,11 +5,10 @@ import { createBatches } from "../../platform/db/batch-queue.ts";
 import type { Db, Sql, Tx } from "../../platform/db/db.ts";
 import type { Clock } from "../../platform/lib/clock.ts";
 import { isUuid } from "../../platform/lib/ids.ts";
-import * as history from "./run-history.store.ts";
-import * as progress from "./run-progress.store.ts";
-import { detailOf, recordOf } from "./run-record.ts";
+import * as history from "./history.store.ts";
+import { toRunDetail, toRunRecord } from "./run-record.ts";
 import type { RunSignals } from "./run-signals.ts";
-import type { BegunRun, JournalStep, RunFilter, RunLease, RunSnapshot } from "./runs.types.ts";
+import type { BegunRun, JournalStep, RunFilter, RunKey, RunLease, RunSnapshot } from "./runs.types.ts";
 
 /** Steps that are read together. Most runs have fewer, and a step can have 200 KB and more. */
 const STEPS_AT_ONCE = 25;
@@ -24,22 +23,20 @@ interface HistoryDeps {
 
 /** Reads of runs: lists, details, journals, and the queue's figures. */
 export function createHistory({ db, clock, signals, batch_limit }: HistoryDeps) {
-  const details = createBatches(batch_limit, (keys: history.RunKey[]) =>
-    history.selectDetails(db, keys, STEPS_AT_ONCE),
-  );
+  const details = createBatches(batch_limit, (keys: RunKey[]) => history.selectDetails(db, keys, STEPS_AT_ONCE));
   /** The run, or "long" if it has more than STEPS_AT_ONCE steps. 404. */
-  const shortRun = async (agent: AgentKey, run_id: string): Promise<RunDetail | "long"> => {
+  const readShortRun = async (agent: AgentKey, run_id: string): Promise<RunDetail | "long"> => {
     const found = isUuid(run_id) ? await details({ user_id: agent.user_id, run_id }) : undefined;
     if (found === "long") return found;
     if (found?.run.agent_id !== agent.agent_id) throw errors.notFound("This run");
-    return detailOf(found);
+    return toRunDetail(found);
   };
-  const longRun = async (agent: AgentKey, run_id: string) => {
+  const readLongRun = async (agent: AgentKey, run_id: string) => {
     const row = await history.selectRun(db, agent.user_id, run_id);
     if (row?.agent_id !== agent.agent_id) throw errors.notFound("This run");
-    return { ...recordOf(row), output: row.output };
+    return { ...toRunRecord(row), output: row.output };
   };
-  async function* stepsOf(key: history.RunKey): AsyncGenerator<StepRecord[]> {
+  async function* readSteps(key: RunKey): AsyncGenerator<StepRecord[]> {
     let after = -1;
     for (;;) {
       const page = await history.selectStepPage(db, key, { after, limit: STEPS_AT_ONCE });
@@ -49,10 +46,10 @@ export function createHistory({ db, clock, signals, batch_limit }: HistoryDeps) 
     }
   }
   const getRun = async (agent: AgentKey, run_id: string): Promise<RunDetail> => {
-    const run = await shortRun(agent, run_id);
+    const run = await readShortRun(agent, run_id);
     if (run !== "long") return run;
-    const record = await longRun(agent, run_id);
-    return { ...record, steps: (await Array.fromAsync(stepsOf({ user_id: agent.user_id, run_id }))).flat() };
+    const record = await readLongRun(agent, run_id);
+    return { ...record, steps: (await Array.fromAsync(readSteps({ user_id: agent.user_id, run_id }))).flat() };
   };
   return {
     /** Runs of an agent, newest first; `before_id` is the last run of the page before. */
@@ -61,7 +58,7 @@ export function createHistory({ db, clock, signals, batch_limit }: HistoryDeps) 
       filter: RunFilter,
       page: { limit: number; before_id: string | null },
     ): Promise<RunRecord[]> {
-      return (await history.selectRuns(db, agent, filter, page)).map(recordOf);
+      return (await history.selectRuns(db, agent, filter, page)).map(toRunRecord);
     },
     /** Runs of one user or of all users, newest first, each with its user. */
     async allRuns(
@@ -69,7 +66,7 @@ export function createHistory({ db, clock, signals, batch_limit }: HistoryDeps) 
       page: { limit: number; before_id: string | null },
     ): Promise<(RunRecord & { user_id: string })[]> {
       const rows = await history.selectAllRuns(db, filter, page);
-      return rows.map((row) => ({ ...recordOf(row), user_id: row.user_id }));
+      return rows.map((row) => ({ ...toRunRecord(row), user_id: row.user_id }));
     },
     /** One run with its output and steps. 404 when there is none, or it is another agent's. */
     getRun,
@@ -78,10 +75,10 @@ export function createHistory({ db, clock, signals, batch_limit }: HistoryDeps) 
       agent: AgentKey,
       run_id: string,
     ): Promise<{ run: RunDetail; rest: AsyncIterable<StepRecord[]> | null }> {
-      const run = await shortRun(agent, run_id);
+      const run = await readShortRun(agent, run_id);
       if (run !== "long") return { run, rest: null };
-      const record = await longRun(agent, run_id);
-      return { run: { ...record, steps: [] }, rest: stepsOf({ user_id: agent.user_id, run_id }) };
+      const record = await readLongRun(agent, run_id);
+      return { run: { ...record, steps: [] }, rest: readSteps({ user_id: agent.user_id, run_id }) };
     },
     /** The run when it has finished, or its state after `timeout_ms`. `is_open`: this node executed it a moment ago. */
     async finishedRun(
@@ -113,27 +110,27 @@ export function createHistory({ db, clock, signals, batch_limit }: HistoryDeps) 
     /** The newest run of each agent, by agent. An agent without runs is absent. */
     async lastRuns(user_id: string, agent_ids: readonly string[]): Promise<Map<string, RunRecord>> {
       const rows = await history.selectLastRuns(db, user_id, agent_ids);
-      return new Map(rows.map((row) => [row.agent_id, recordOf(row)]));
+      return new Map(rows.map((row) => [row.agent_id, toRunRecord(row)]));
     },
     /** The present state of a run, with its steps from `from_step` on; undefined when it was deleted. */
     async follow(which: { user_id: string; run_id: string; from_step: number }): Promise<RunSnapshot | undefined> {
-      const found = await progress.selectFollowed(db, which);
+      const found = await history.selectFollowed(db, which);
       if (found === undefined) return undefined;
       const { output, cancel_requested_at } = found.run;
       const steps = found.steps.map(({ internal: _, ...step }) => step);
-      return { run: { ...recordOf(found.run), output }, cancel_requested_at, steps };
+      return { run: { ...toRunRecord(found.run), output }, cancel_requested_at, steps };
     },
     /** A fingerprint of each run, which changes when the run has new events. Deleted runs are absent. */
     async fingerprints(runs: readonly { user_id: string; run_id: string }[]): Promise<Map<string, string>> {
       if (runs.length === 0) return new Map();
       return new Map(
-        (await progress.selectFingerprints(db, runs)).map(({ run_id, fingerprint }) => [run_id, fingerprint]),
+        (await history.selectFingerprints(db, runs)).map(({ run_id, fingerprint }) => [run_id, fingerprint]),
       );
     },
     /** Runs with their inputs, by id. Deleted runs are absent. */
     async begunRuns(user_id: string, run_ids: readonly string[], sql: Sql = db): Promise<Map<string, BegunRun>> {
-      const rows = await progress.selectBegun(sql, user_id, run_ids);
-      return new Map(rows.map((row) => [row.id, { run: recordOf(row), input: row.input }]));
+      const rows = await history.selectBegun(sql, user_id, run_ids);
+      return new Map(rows.map((row) => [row.id, { run: toRunRecord(row), input: row.input }]));
     },
     /** The unfinished run that the request with this id began; null if there is none. */
     unfinishedRun: (user_id: string, request_id: string) => history.selectUnfinished(db, user_id, request_id),
@@ -147,11 +144,11 @@ export function createHistory({ db, clock, signals, batch_limit }: HistoryDeps) 
     },
     /** The approximate sizes of runs with their steps, in bytes, by id. */
     async sizes(user_id: string, run_ids: readonly string[]): Promise<Map<string, number>> {
-      return new Map((await progress.selectSizes(db, user_id, run_ids)).map(({ id, bytes }) => [id, bytes]));
+      return new Map((await history.selectSizes(db, user_id, run_ids)).map(({ id, bytes }) => [id, bytes]));
     },
     /** The journals of runs, by run: their steps without the internal part. */
     async journals(user_id: string, run_ids: readonly string[]): Promise<Map<string, JournalStep[]>> {
-      return Map.groupBy(await progress.selectStepsOf(db, user_id, run_ids), ({ run_id }) => run_id);
+      return Map.groupBy(await history.selectStepsOf(db, user_id, run_ids), ({ run_id }) => run_id);
     },
     /** The journal of a claimed run. A run that was claimed before (epoch > 1) resumes from it. */
     journal: ({ user_id, run_id }: RunLease): Promise<JournalStep[]> => history.selectSteps(db, user_id, run_id),

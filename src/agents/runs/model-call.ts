@@ -1,13 +1,21 @@
 import type { TransactionHook } from "../../account/ledger/ledger.types.ts";
-import type { FinishReason } from "../../api/contract/completions.ts";
-import { finishReasonOf } from "../../gateway/completions/answer-pieces.ts";
+import type {
+  ChatDelta,
+  FinishReason,
+  ReasoningDetail,
+  ToolCall,
+  ToolCallDelta,
+} from "../../api/contract/completions.ts";
+import type { OutsideWords, RunError } from "../../api/contract/runs.ts";
+import { type Chunk, chunksOf, createCallNumbers, finishReasonOf } from "../../gateway/completions/answer-pieces.ts";
 import type {
   CompletionAnswer,
   CompletionCall,
   CompletionOutcome,
   Completions,
 } from "../../gateway/completions/completions.types.ts";
-import { createAnswerReader } from "./answer-reader.ts";
+import { isProviderFailure, type ProviderError } from "../../gateway/models/provider-errors.ts";
+import { errors, PurserError } from "../../kernel/errors.ts";
 import type { AssistantMessage } from "./transcript.ts";
 
 /** A model's answer, complete or partial, with its cost. */
@@ -34,13 +42,13 @@ export async function callModel(
   call: ModelCall,
   { in_one_piece, onText }: { in_one_piece: boolean; onText: ((text: string) => void) | null },
 ): Promise<ModelOutcome | null> {
-  if (!in_one_piece) return streamed(completions, call, onText);
-  const outcome = await whole(completions, call);
+  if (!in_one_piece) return callStreamed(completions, call, onText);
+  const outcome = await callWhole(completions, call);
   if (typeof outcome.message.content === "string") onText?.(outcome.message.content);
   return outcome;
 }
 
-async function whole(completions: Completions, { record, ...call }: ModelCall): Promise<ModelOutcome> {
+async function callWhole(completions: Completions, { record, ...call }: ModelCall): Promise<ModelOutcome> {
   let said: Pick<ModelAnswer, "message" | "finish_reason"> | undefined;
   const outcome = await completions.complete({
     ...call,
@@ -57,7 +65,7 @@ async function whole(completions: Completions, { record, ...call }: ModelCall): 
   return { ...outcome, ...said, thrown: null };
 }
 
-async function streamed(
+async function callStreamed(
   completions: Completions,
   { record, ...call }: ModelCall,
   onText: ((text: string) => void) | null,
@@ -79,4 +87,189 @@ async function streamed(
   const outcome = stream.outcome();
   if (outcome === null && thrown !== null) throw thrown;
   return outcome === null ? null : { ...outcome, ...said(), thrown };
+}
+
+/** Assembles a callStreamed answer: takes server-sent events, returns the assistant's message. */
+export function createAnswerReader() {
+  let content = "";
+  let finish_reason: FinishReason = "stop";
+  const reasoning = createReasoningReader();
+  const numberOf = createCallNumbers();
+  /** In the order in which they began. `index`: the provider's. */
+  const calls: { index: number; call: ToolCall }[] = [];
+
+  const addCall = (delta: ToolCallDelta) => {
+    const at = numberOf(delta);
+    const { index, function: piece, ...rest } = delta;
+    const { call: begun, index: place } = calls[at] ?? {
+      index: index ?? at,
+      call: { id: `call_${index ?? at}`, type: "function" as const, function: { name: "", arguments: "" } },
+    };
+    // Some providers repeat the name in every piece.
+    const name = begun.function.name || (piece?.name ?? "");
+    const text = begun.function.arguments + (piece?.arguments ?? "");
+    const call = {
+      ...begun,
+      ...rest,
+      id: rest.id || begun.id,
+      type: "function" as const,
+      function: { ...begun.function, ...piece, name, arguments: text },
+    };
+    calls[at] = { index: place, call };
+  };
+  const add = (chunk: Chunk): string => {
+    if (chunk.error != null) {
+      const { type, code, message } = chunk.error;
+      throw new PurserError({ status: 502, type, code, message });
+    }
+    const choice = chunk.choices?.[0];
+    if (choice?.finish_reason != null) finish_reason = finishReasonOf(choice.finish_reason);
+    for (const call of choice?.delta?.tool_calls ?? []) addCall(call);
+    if (choice?.delta != null) reasoning.add(choice.delta);
+    const text = choice?.delta?.content ?? "";
+    content += text;
+    return text;
+  };
+
+  return {
+    /** Takes complete events and returns the text that they add. Throws the failure that an event reports. */
+    read(events: string): string {
+      return chunksOf(events)
+        .map((chunk) => (chunk === null ? "" : add(chunk)))
+        .join("");
+    },
+    /** The answer received so far. */
+    message(): AssistantMessage {
+      const tool_calls = calls.toSorted((one, other) => one.index - other.index).map(({ call }) => call);
+      return {
+        role: "assistant",
+        content: content === "" ? null : content,
+        ...reasoning.fields(),
+        ...(tool_calls.length > 0 ? { tool_calls } : {}),
+      };
+    },
+    finishReason: () => finish_reason,
+  };
+}
+
+/** The fields that hold readable reasoning. A provider uses one of them, and expects it back under the same name. */
+const READABLE = ["reasoning_content", "reasoning"] as const;
+/** The fields of a piece that continue the piece before. */
+const CONTINUED = ["text", "summary", "data"] as const;
+
+/** Assembles the reasoning of a callStreamed answer. */
+function createReasoningReader() {
+  const readable = { reasoning_content: "", reasoning: "" };
+  const details: ReasoningDetail[] = [];
+
+  const addDetail = (piece: ReasoningDetail) => {
+    const last = details.at(-1);
+    // Other providers stream a piece in parts, which have the same place; ours are callWhole and name their model.
+    const continues =
+      piece.model === undefined &&
+      last !== undefined &&
+      last.type === piece.type &&
+      last.index === piece.index &&
+      (piece.id == null || last.id == null || last.id === piece.id);
+    if (!continues) return void details.push({ ...piece });
+    for (const [field, value] of Object.entries(piece)) {
+      const is_text = (CONTINUED as readonly string[]).includes(field) && typeof value === "string";
+      if (is_text) last[field] = String(last[field] ?? "") + value;
+      else if (value != null) last[field] = value;
+    }
+  };
+  return {
+    add(delta: ChatDelta): void {
+      for (const field of READABLE) {
+        const text = delta[field];
+        if (typeof text === "string") readable[field] += text;
+      }
+      if (Array.isArray(delta.reasoning_details)) for (const piece of delta.reasoning_details) addDetail(piece);
+    },
+    fields(): Partial<AssistantMessage> {
+      const read = Object.fromEntries(
+        READABLE.flatMap((field) => (readable[field] === "" ? [] : [[field, readable[field]]])),
+      );
+      return { ...read, ...(details.length === 0 ? {} : { reasoning_details: details }) };
+    },
+  };
+}
+
+/** The error of a completion mentions max_tokens, which an agent's owner cannot set. */
+const NOT_COVERED =
+  "The balance does not cover the next model call. Top up, subscribe, or give the agent a cheaper model or a shorter prompt.";
+/** The `param` of a call that the budget of its API key does not cover. */
+export const KEY_BUDGET = "budget_tokens";
+/** The longest Retry-After that a run waits for. */
+const MAX_RETRY_MS = 60_000;
+
+/**
+ * contract 6: the error of a run whose model call threw. The message comes from the catalogue, so users may read it. It
+ * adds detail that `model_unavailable` lacks, such as a prompt that is too long.
+ */
+export function modelCallError(thrown: unknown): RunError {
+  const outside = readProviderWords(thrown);
+  return { ...describeFailure(thrown), ...(outside === null ? {} : { outside }) };
+}
+
+/** What the model's provider said of its failure, without keys; null if it said nothing. */
+export function readProviderWords(thrown: unknown): OutsideWords | null {
+  const provider =
+    thrown instanceof PurserError ? (thrown.shape.metadata?.provider as ProviderError | undefined) : undefined;
+  return provider === undefined ? null : { status: provider.status, text: provider.message ?? provider.code };
+}
+
+function describeFailure(thrown: unknown): RunError {
+  if (!(thrown instanceof PurserError)) return internalError();
+  const { status, code, message, param = null } = thrown.shape;
+  if (code === "secret_reflected") return { code, message };
+  if (code === "key_budget_exceeded") return { code: "budget_exceeded", message, param: KEY_BUDGET };
+  if (code === "end_user_budget_exceeded") return { code: "budget_exceeded", message, param: "user" };
+  if (code === "budget_exceeded") return { code, message, ...(param === null ? {} : { param }) };
+  if (code === "insufficient_balance") return { code: "insufficient_tokens", message: NOT_COVERED };
+  if (status === 402) return { code: "insufficient_tokens", message };
+  return { code: "model_unavailable", message };
+}
+
+/** The configuration no longer has the agent's model. The caller of a chat has not named it, so it is the run's error. */
+export function modelGoneError(model: string): PurserError {
+  const message = `The agent's model ${JSON.stringify(model)} is not offered any more. Set another model_id with PUT /api/v1/agents/{id}; GET /api/v1/models lists them.`;
+  return errors.runFailed({ code: "model_unavailable", message }).with({ param: "model_id" });
+}
+
+/** The error of a model call as the caller of a run reads it: the agent named the model, not the caller. */
+export function agentModelError(thrown: unknown, { auto_route }: { auto_route: boolean }): unknown {
+  if (!(thrown instanceof PurserError) || thrown.shape.param !== "model") return thrown;
+  const { message } = thrown.shape;
+  return thrown.with({ param: "model_id", message: auto_route ? message : `The agent's model ${message}` });
+}
+
+/** The Retry-After of a failed provider; null: the call is not retried. */
+export function readRetryDelay(thrown: unknown): number | null {
+  if (!isProviderFailure(thrown)) return null;
+  const wanted_ms = (thrown.shape.retry_after_s ?? 0) * 1_000;
+  return wanted_ms > MAX_RETRY_MS ? null : wanted_ms;
+}
+
+/** The error of a step whose answer the provider broke off. The partial answer has been charged and stays on record. */
+export function describeBrokenAnswer(
+  thrown: unknown,
+  { was_heard }: { was_heard: boolean },
+): { error: RunError; internal: { retry_in_ms: number | null } } {
+  const outside = readProviderWords(thrown);
+  const error = {
+    code: "model_unavailable",
+    message:
+      "The model's provider broke off its answer. What it had generated is charged. Run the agent again, or use another model.",
+    ...(outside === null ? {} : { outside }),
+  };
+  return { error, internal: { retry_in_ms: was_heard ? null : 0 } };
+}
+
+/** An unexpected failure. Its detail is in the log. */
+export function internalError(): RunError {
+  return {
+    code: "internal",
+    message: "Something went wrong here. Run the agent again; if it stays, report the run's id.",
+  };
 }

@@ -7,19 +7,35 @@ import { errors, PurserError } from "../../kernel/errors.ts";
 import { monotonicMs, startOfMonth } from "../../platform/lib/clock.ts";
 import { newId } from "../../platform/lib/ids.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
-import { callModel, type ModelAnswer, type ModelCall, type ModelOutcome } from "./model-call.ts";
-import { nextAction } from "./next-action.ts";
-import { agentModelError, brokenAnswer, modelCallError, modelGone, retryDelay } from "./run-error.ts";
-import { type EngineDeps, modelCallStart, nextIndex, type StopReason, stopReason, type Work } from "./run-work.ts";
+import {
+  agentModelError,
+  callModel,
+  describeBrokenAnswer,
+  type ModelAnswer,
+  type ModelCall,
+  type ModelOutcome,
+  modelCallError,
+  modelGoneError,
+  readRetryDelay,
+} from "./model-call.ts";
+import { decideNext } from "./next-action.ts";
+import {
+  type EngineDeps,
+  getNextIndex,
+  getStopReason,
+  newModelCallStart,
+  type StopReason,
+  type Work,
+} from "./run-work.ts";
 import type { LeaseState } from "./runs.types.ts";
 import {
-  clientToolsOf,
+  collectToolNames,
   isInThread,
   type ModelResult,
   type PastStep,
   type RunConfig,
   type RunStep,
-  toolNames,
+  selectClientTools,
   transcript,
 } from "./transcript.ts";
 
@@ -46,10 +62,10 @@ export function createModelStep(deps: EngineDeps) {
       const stop = await pause(work, after_ms);
       if (stop !== null) return stop;
     }
-    const index = nextIndex(work.steps);
+    const index = getNextIndex(work.steps);
     await releaseInterrupted(work, index);
     const written = takeBegun(work);
-    const begun = written ?? modelCallStart({ index, name: modelName(work), hold_id: newId() });
+    const begun = written ?? newModelCallStart({ index, name: findModelName(work), hold_id: newId() });
     const past = { ...begun, result: null, error: null, safety: null, internal: null };
     let is_written = written !== null;
     const onWritten = () => {
@@ -59,30 +75,30 @@ export function createModelStep(deps: EngineDeps) {
     try {
       const hookOf = (name: string) => runs.startStepHook(work.run.lease, { ...begun, name });
       const intent = is_written ? null : { hookOf, onWritten };
-      const call = await callOf(work, past, { hold_id: begun.internal.hold_id, intent });
+      const call = await buildCall(work, past, { hold_id: begun.internal.hold_id, intent });
       const outcome = await callModel(completions, call, {
         in_one_piece: isWithoutStream(work),
         onText: work.control.onText,
       });
-      if (outcome === null) return stopReason(work) ?? "lost";
+      if (outcome === null) return getStopReason(work) ?? "lost";
       if (outcome.settlement === "superseded") return "lost";
       noteAnswer(work, outcome);
       work.result.thrown = outcome.thrown;
-      work.steps[index] = { ...past, ...outcomeOf(work, outcome), result: resultOf(outcome) };
-      return outcome.complete ? null : stopReason(work);
+      work.steps[index] = { ...past, ...judgeAnswer(work, outcome), result: buildResult(outcome) };
+      return outcome.complete ? null : getStopReason(work);
     } catch (error) {
       if (error instanceof HoldSupersededError) return error.answer.state as LeaseState & StopReason;
       const thrown = agentModelError(error, work.config);
-      const stop = stopReason(work);
+      const stop = getStopReason(work);
       if (stop !== null) return stop;
       // A call that fails before its hold is also a step.
       const state = is_written ? "running" : await runs.startStep(work.run.lease, begun);
       if (state !== "running") return state;
-      if (mayWait(work, thrown)) return pause(work, HELD_RETRY_MS);
+      if (canWait(work, thrown)) return pause(work, HELD_RETRY_MS);
       const failed = {
         status: "failed" as const,
         error: modelCallError(thrown),
-        internal: { retry_in_ms: retryDelay(thrown) },
+        internal: { retry_in_ms: readRetryDelay(thrown) },
       };
       work.result.thrown = thrown;
       if (!(await runs.finishStep(work.run.lease, { index, ...failed }))) return "lost";
@@ -98,7 +114,7 @@ export function createModelStep(deps: EngineDeps) {
   }
 
   /** The step's name before the model has answered. */
-  function modelName({ config, model_id }: Work): string {
+  function findModelName({ config, model_id }: Work): string {
     if (config.auto_route) return model_id ?? "auto";
     return models.find(config.model_id ?? "")?.id ?? config.model_id ?? "";
   }
@@ -108,21 +124,21 @@ export function createModelStep(deps: EngineDeps) {
     return !config.auto_route && models.find(config.model_id ?? "")?.supports.streaming === false;
   }
 
-  async function callOf(work: Work, past: PastCall, hold: { hold_id: string; intent: ModelCall["intent"] | null }) {
+  async function buildCall(work: Work, past: PastCall, hold: { hold_id: string; intent: ModelCall["intent"] | null }) {
     const { hold_id, intent } = hold;
     const { run, config, input, steps, signal, model_id, spent_tokens } = work;
     const { user_id, run_id } = run.lease;
     const run_ref = { user_id, agent_id: run.agent_id, run_id };
     const definitions = await tools.definitions(config.tools_config, run_ref, signal);
-    work.offered = toolNames(definitions);
+    work.offered = collectToolNames(definitions);
     const model = config.auto_route ? "auto" : (config.model_id ?? "");
     const known = models.find((config.auto_route ? model_id : config.model_id) ?? "");
-    if (!config.auto_route && known === null) throw modelGone(model);
+    if (!config.auto_route && known === null) throw modelGoneError(model);
     const messages = transcript(config, input, steps, { vision: known?.supports.vision === true });
-    const request: ChatRequest = { model, messages, ...settingsOf(config.model_settings) };
-    const with_tools = { ...request, ...offeredTools(work, definitions) };
+    const request: ChatRequest = { model, messages, ...selectSettings(config.model_settings) };
+    const with_tools = { ...request, ...mergeTools(work, definitions) };
     return {
-      request: cacheable(with_tools, { agent_id: run.agent_id, is_in_thread: isInThread(input) }),
+      request: markCacheable(with_tools, { agent_id: run.agent_id, is_in_thread: isInThread(input) }),
       caller: payerOf({ ...input, user_id }),
       agent_id: run.agent_id,
       run_id,
@@ -133,17 +149,17 @@ export function createModelStep(deps: EngineDeps) {
       // Another worker repeats the call and pays for it then.
       isHandedBack: () => signal.aborted && ["stopping", "lost"].includes(signal.reason as string),
       sticky_model_id: model_id,
-      ...budgetOf(config.limits, { spent_tokens, now: clock.now() }),
+      ...computeBudget(config.limits, { spent_tokens, now: clock.now() }),
       record: (answer: ModelAnswer): TransactionHook => {
         const { usage } = answer;
-        const outcome = { ...outcomeOf(work, answer), result: resultOf(answer) };
-        const chosen = chosenBy(work, answer);
+        const outcome = { ...judgeAnswer(work, answer), result: buildResult(answer) };
+        const chosen = findNewChoice(work, answer);
         return runs.finishStepHook(run.lease, {
           index: past.index,
           ...outcome,
-          usage: stepUsage(usage),
+          usage: toStepUsage(usage),
           ...(chosen === null ? {} : { chosen }),
-          output: lastOutput(work, [...steps.slice(0, past.index), { ...past, ...outcome }]),
+          output: findFinalOutput(work, [...steps.slice(0, past.index), { ...past, ...outcome }]),
         });
       },
     };
@@ -151,15 +167,15 @@ export function createModelStep(deps: EngineDeps) {
 }
 
 /** The agent's settings as fields of a request. */
-function settingsOf({ max_output_tokens, ...settings }: RunConfig["model_settings"]): Partial<ChatRequest> {
+function selectSettings({ max_output_tokens, ...settings }: RunConfig["model_settings"]): Partial<ChatRequest> {
   const given = { ...settings, max_tokens: max_output_tokens };
   return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== null));
 }
 
 /** The agent's tools and the caller's. Throws 400 for a tool of the caller that has the name of the agent's own. */
-function offeredTools({ config, input, steps }: Work, own: readonly FunctionTool[]): Partial<ChatRequest> {
-  const given = clientToolsOf(config, input);
-  const names = toolNames(own);
+function mergeTools({ config, input, steps }: Work, own: readonly FunctionTool[]): Partial<ChatRequest> {
+  const given = selectClientTools(config, input);
+  const names = collectToolNames(own);
   for (const [index, tool] of given.entries()) {
     const { name } = tool.function;
     if (!names.has(name)) continue;
@@ -175,8 +191,8 @@ function offeredTools({ config, input, steps }: Work, own: readonly FunctionTool
 }
 
 /** Takes the intent that was written with the run. A second call returns null. */
-function takeBegun({ run }: Work): ReturnType<typeof modelCallStart> | null {
-  const begun = run.begun_step as ReturnType<typeof modelCallStart> | null;
+function takeBegun({ run }: Work): ReturnType<typeof newModelCallStart> | null {
+  const begun = run.begun_step as ReturnType<typeof newModelCallStart> | null;
   run.begun_step = null;
   return begun;
 }
@@ -188,7 +204,7 @@ function noteAnswer(work: Work, outcome: ModelOutcome): void {
   work.result.usages.push(usage);
   work.result.finish_reason = finish_reason;
   work.result.end = hook?.ended === true ? hook : null;
-  const chosen = chosenBy(work, outcome);
+  const chosen = findNewChoice(work, outcome);
   if (chosen !== null) {
     work.model_id = chosen.model_id;
     work.run.routing = chosen.routing;
@@ -199,15 +215,18 @@ function noteAnswer(work: Work, outcome: ModelOutcome): void {
  * The model to record on the run; null: it is already recorded. The routing decision is recorded even if the model was
  * known before.
  */
-function chosenBy({ model_id: known, run }: Work, { model_id, routing }: Pick<ModelAnswer, "model_id" | "routing">) {
+function findNewChoice(
+  { model_id: known, run }: Work,
+  { model_id, routing }: Pick<ModelAnswer, "model_id" | "routing">,
+) {
   if (known === model_id && (routing === undefined || run.routing !== null)) return null;
   return { model_id, routing: routing === undefined ? null : { ...routing } };
 }
 
 /** The run's output if the last of `steps` ends the run successfully. Null: the run continues or fails. */
-function lastOutput({ config, input }: Work, steps: PastStep[]): string | null {
-  const client_tools = toolNames(clientToolsOf(config, input));
-  const next = nextAction({ limits: config.limits, steps, elapsed_ms: 0, client_tools });
+function findFinalOutput({ config, input }: Work, steps: PastStep[]): string | null {
+  const client_tools = collectToolNames(selectClientTools(config, input));
+  const next = decideNext({ limits: config.limits, steps, elapsed_ms: 0, client_tools });
   // The end of a run with errors is told to its owner, so it is no part of the charge.
   if (steps.some(({ type, status }) => type === "tool" && status === "failed")) return null;
   return next.do === "succeed" ? next.output : null;
@@ -217,21 +236,21 @@ function lastOutput({ config, input }: Work, steps: PastStep[]): string | null {
  * The outcome of a step. A cancelled or broken-off answer is charged for the text received. A broken-off answer is
  * retried, unless a chat's caller has received its beginning.
  */
-function outcomeOf(
+function judgeAnswer(
   { run, signal }: Work,
   { complete, message, thrown }: Pick<ModelAnswer, "complete" | "message" | "thrown">,
 ) {
   if (complete) return { status: "succeeded" as const, error: null };
   if (signal.aborted) return { status: "cancelled" as const, error: null };
   const was_heard = run.trigger === "chat" && typeof message.content === "string";
-  return { status: "failed" as const, ...brokenAnswer(thrown, { was_heard }) };
+  return { status: "failed" as const, ...describeBrokenAnswer(thrown, { was_heard }) };
 }
 
 const DROPPED_REASONING =
   "Reasoning of earlier steps was not sent: another model made it, or this model by another route, and only that one can read it.";
 
 /** The part of an answer that the step stores: the message and its model, and the finish reason of a complete answer. */
-function resultOf({
+function buildResult({
   complete,
   message,
   finish_reason,
@@ -255,7 +274,7 @@ function resultOf({
  * Whether the step is retried later: calls in flight hold the remaining tokens, the minute's tokens are used up, or the
  * database is unavailable and nothing can be held. The caller of a chat decides on retries.
  */
-function mayWait({ run }: Work, thrown: unknown): boolean {
+function canWait({ run }: Work, thrown: unknown): boolean {
   if (run.trigger === "chat" || !(thrown instanceof PurserError)) return false;
   return ["in_flight_exhausted", "overloaded", "rate_limited"].includes(thrown.code);
 }
@@ -265,13 +284,13 @@ async function pause(work: Work, ms: number): Promise<StopReason | null> {
   const until_ms = monotonicMs() + ms;
   for (let left_ms = ms; left_ms > 0; left_ms = until_ms - monotonicMs()) {
     await delay(Math.min(left_ms, LOOK_MS), undefined, { signal: work.signal }).catch(() => {});
-    const stop = stopReason(work) ?? (work.control.isDraining() ? "stopping" : null);
+    const stop = getStopReason(work) ?? (work.control.isDraining() ? "stopping" : null);
     if (stop !== null) return stop;
   }
   return null;
 }
 
-function stepUsage({ input_tokens, output_tokens, cost_tokens }: Usage) {
+function toStepUsage({ input_tokens, output_tokens, cost_tokens }: Usage) {
   return { input_tokens, output_tokens, total_tokens: input_tokens + output_tokens, cost_tokens };
 }
 
@@ -280,7 +299,7 @@ function stepUsage({ input_tokens, output_tokens, cost_tokens }: Usage) {
  * sequential. The ledger computes the remainder of the calendar month (UTC) at the hold, because other runs of the
  * agent spend from it at the same time.
  */
-function budgetOf(
+function computeBudget(
   { max_cost_tokens_per_run: per_run, max_cost_tokens_per_month: per_month }: RunConfig["limits"],
   { spent_tokens, now }: { spent_tokens: number; now: Instant },
 ): Pick<CompletionCall, "max_cost_tokens" | "agent_budget"> {
@@ -299,7 +318,7 @@ const EPHEMERAL = { type: "ephemeral" as const };
  * Claude reads its cache at the marks: the tools, the system prompt, the end of the call before and the end of this
  * call. OpenAI finds a prefix by itself; the key sends the calls of an agent to the same cache. Others ignore the hints.
  */
-export function cacheable(
+export function markCacheable(
   request: ChatRequest,
   { agent_id, is_in_thread }: { agent_id: string; is_in_thread: boolean },
 ): ChatRequest {

@@ -4,7 +4,7 @@ import { stableJson } from "../../platform/lib/json.ts";
 import { backoff } from "../../platform/lib/retry.ts";
 import { effectOf } from "../tools/registry.ts";
 import { argumentsValue } from "../tools/tool-arguments.ts";
-import { answerText, callsOf, type PastStep, type RunConfig, setUpOf } from "./transcript.ts";
+import { type PastStep, type RunConfig, readAnswerText, readToolCalls, selectSetUpSteps } from "./transcript.ts";
 
 /**
  * A run executes the same tool with the same arguments this often. The next such call is rejected with a message to the
@@ -49,7 +49,7 @@ export type NextAction =
   | { do: "fail"; error: RunError };
 
 /** What a run does next. A cap never discards an answer that exists: it only stops the next call. */
-export function nextAction(progress: Progress): NextAction {
+export function decideNext(progress: Progress): NextAction {
   const steps = progress.steps.filter((step) => step.status !== "running");
   const interrupted = progress.steps.find((step) => step.status === "running" && step.type === "tool");
   if (interrupted !== undefined && !isRepeatable(interrupted)) {
@@ -61,22 +61,22 @@ export function nextAction(progress: Progress): NextAction {
   const last = steps.at(-1);
   if (last?.error != null && ENDS_THE_RUN.has(last.error.code)) return { do: "fail", error: last.error };
   const fatal = steps.find(({ internal }) => (internal as { fails_run?: true } | null | undefined)?.fails_run);
-  if (fatal !== undefined) return { do: "fail", error: fatalCall(fatal) };
-  const over = overCap(progress, steps);
-  if (last?.type === "model" && last.status === "failed") return afterFailure(progress, steps, over);
+  if (fatal !== undefined) return { do: "fail", error: fatalCallError(fatal) };
+  const over = findExceededCap(progress, steps);
+  if (last?.type === "model" && last.status === "failed") return decideAfterFailure(progress, steps, over);
   const answer_at = steps.findLastIndex(isAnswer);
   const answer = steps[answer_at];
-  const calls = answer === undefined ? [] : callsOf(answer);
+  const calls = answer === undefined ? [] : readToolCalls(answer);
   // With a call to the caller's tool, the model's other calls are not made: the model can repeat them.
   const is_over = calls.length === 0 || calls.some((call) => progress.client_tools?.has(call.function.name));
-  if (answer !== undefined && is_over) return { do: "succeed", output: answerText(answer) };
+  if (answer !== undefined && is_over) return { do: "succeed", output: readAnswerText(answer) };
   if (over !== null) return { do: "fail", error: over };
   const call = calls[steps.length - answer_at - 1];
-  return call === undefined ? { do: "call_model", after_ms: 0 } : toolCall(call, steps);
+  return call === undefined ? { do: "call_model", after_ms: 0 } : decideToolCall(call, steps);
 }
 
 /** The error of a run whose agent says that a failed call of this tool fails it. */
-function fatalCall({ name, error }: PastStep): RunError {
+function fatalCallError({ name, error }: PastStep): RunError {
   const { message = "it failed", outside } = error ?? {};
   const said = outside?.text == null ? "" : ` It said: "${outside.text.slice(0, MAX_SAID_CHARS).toWellFormed()}"`;
   const why = `${name} failed, and on_tool_failure of this tool is "fail": ${message}.${said}`;
@@ -84,7 +84,11 @@ function fatalCall({ name, error }: PastStep): RunError {
 }
 
 /** Retries a failed model call while retries and time remain. */
-function afterFailure({ limits, elapsed_ms }: Progress, steps: Progress["steps"], over: RunError | null): NextAction {
+function decideAfterFailure(
+  { limits, elapsed_ms }: Progress,
+  steps: Progress["steps"],
+  over: RunError | null,
+): NextAction {
   const last = steps.at(-1);
   const tries = steps.length - 1 - steps.findLastIndex((step) => step.type !== "model" || step.status !== "failed");
   const wanted_ms = (last?.internal as { retry_in_ms?: number | null } | null | undefined)?.retry_in_ms ?? null;
@@ -98,11 +102,11 @@ function afterFailure({ limits, elapsed_ms }: Progress, steps: Progress["steps"]
   return { do: "fail", error: last?.error ?? { code: "model_unavailable", message: "The model failed." } };
 }
 
-function toolCall(call: ToolCall, steps: readonly PastStep[]): NextAction {
+function decideToolCall(call: ToolCall, steps: readonly PastStep[]): NextAction {
   const { name } = call.function;
-  const wanted = argumentsKey(argumentsOf(call));
+  const wanted = getArgumentsKey(parseArguments(call));
   const same = steps.filter(
-    (step) => step.type === "tool" && step.name === name && argumentsKey(step.arguments) === wanted,
+    (step) => step.type === "tool" && step.name === name && getArgumentsKey(step.arguments) === wanted,
   );
   if (same.length < SAME_CALL_MAX) return { do: "call_tool", call };
   if (same.at(-1)?.error?.code === REPEATED_CALL) {
@@ -113,7 +117,7 @@ function toolCall(call: ToolCall, steps: readonly PastStep[]): NextAction {
 }
 
 /** A call's arguments as an object, or the model's own text when that is not JSON. */
-export function argumentsOf(call: ToolCall): unknown {
+export function parseArguments(call: ToolCall): unknown {
   const value = argumentsValue(call.function.arguments);
   return value === undefined ? call.function.arguments : value;
 }
@@ -130,7 +134,7 @@ function isRepeatable(step: Pick<PastStep, "name" | "arguments"> & { internal?: 
 /** Keys by the arguments of a step, because each call of a run is compared with all calls before it. */
 const keys = new WeakMap<object, string>();
 
-function argumentsKey(call_arguments: unknown): string {
+function getArgumentsKey(call_arguments: unknown): string {
   if (call_arguments === null || typeof call_arguments !== "object") return stableJson(call_arguments);
   const known = keys.get(call_arguments) ?? stableJson(call_arguments);
   keys.set(call_arguments, known);
@@ -142,11 +146,11 @@ function isAnswer(step: PastStep): boolean {
   return step.type === "model" && step.status === "succeeded";
 }
 
-function overCap({ limits, elapsed_ms }: Progress, steps: readonly PastStep[]): RunError | null {
+function findExceededCap({ limits, elapsed_ms }: Progress, steps: readonly PastStep[]): RunError | null {
   if (elapsed_ms >= limits.max_run_seconds * 1000) {
     return timeoutError(limits);
   }
-  const taken = steps.slice(setUpOf(steps).length);
+  const taken = steps.slice(selectSetUpSteps(steps).length);
   if (taken.filter((step) => step.type === "tool" || isAnswer(step)).length >= limits.max_steps) {
     return {
       code: "max_steps",

@@ -3,7 +3,7 @@ import type { ClaimedRow, RunRow } from "./run.store.ts";
 import type { ClaimedRun } from "./runs.types.ts";
 
 /** contract 6: the run as callers see it. `row` may have more fields. */
-export function recordOf(row: RunRow): RunRecord {
+export function toRunRecord(row: RunRow): RunRecord {
   const { scheduled_for, started_at, input_tokens, output_tokens, cost_tokens } = row;
   const is_late = scheduled_for !== null && started_at !== null;
   return {
@@ -29,12 +29,18 @@ export function recordOf(row: RunRow): RunRecord {
 }
 
 /** The run as callers see it, with its output and steps. */
-export function detailOf({ run, steps }: { run: RunRow & { output: string | null }; steps: StepRecord[] }): RunDetail {
-  return { ...recordOf(run), output: run.output, steps };
+export function toRunDetail({
+  run,
+  steps,
+}: {
+  run: RunRow & { output: string | null };
+  steps: StepRecord[];
+}): RunDetail {
+  return { ...toRunRecord(run), output: run.output, steps };
 }
 
 /** A claimed run as its worker receives it. */
-export function claimedOf(row: ClaimedRow): ClaimedRun {
+export function toClaimedRun(row: ClaimedRow): ClaimedRun {
   const { user_id, id, agent_id, trigger, epoch, started_at } = row;
   if (started_at === null) throw new Error(`run ${id} was claimed without having started`);
   return {

@@ -1,4 +1,4 @@
-import { type RunStatus, runStatusSchema } from "../../api/contract/runs.ts";
+import { RUN_STATUSES, type RunStatus } from "../../api/contract/runs.ts";
 
 /**
  * The states of a run and the transitions between them. Stores build their SQL from this table, and tests compare it
@@ -12,6 +12,16 @@ interface Transition {
   readonly next: Readonly<Partial<Record<RunStatus | "new", RunStatus>>>;
 }
 
+/** A status in which a run waits for something outside. */
+export type WaitingStatus = {
+  [Status in RunStatus]: (typeof RUN_STATUSES)[Status]["phase"] extends "waiting" ? Status : never;
+}[RunStatus];
+const WAITING = Object.keys(RUN_STATUSES).filter(
+  (status) => RUN_STATUSES[status as RunStatus].phase === "waiting",
+) as WaitingStatus[];
+const fromWaiting = <Next extends RunStatus>(next: Next) =>
+  Object.fromEntries(WAITING.map((status) => [status, next])) as Record<WaitingStatus, Next>;
+
 export const TRANSITIONS = {
   /** A run-now or a chat is queued. */
   enqueue: { by: "caller", next: { new: "queued" } },
@@ -24,8 +34,13 @@ export const TRANSITIONS = {
   fail: { by: "lease", next: { running: "failed", cancelling: "cancelled" } },
   /** The worker has stopped a run. */
   stop: { by: "lease", next: { running: "cancelled", cancelling: "cancelled" } },
-  /** A cancel request. A queued run ends at once, a running one when its worker has stopped. */
-  cancel: { by: "caller", next: { queued: "cancelled", running: "cancelling", cancelling: "cancelling" } },
+  /** What a waiting run waited for has come. */
+  resume: { by: "node", next: fromWaiting("queued") },
+  /** A cancel request. A run without a worker ends at once, a running one when its worker has stopped. */
+  cancel: {
+    by: "caller",
+    next: { queued: "cancelled", ...fromWaiting("cancelled"), running: "cancelling", cancelling: "cancelling" },
+  },
   /** The worker's process ends and another worker resumes the run. */
   hand_back: { by: "worker", next: { running: "queued", cancelling: "cancelled" } },
   /** The same for a chat, whose caller is connected to this process. */
@@ -36,49 +51,21 @@ export const TRANSITIONS = {
   give_up: { by: "node", next: { running: "failed" } },
 } as const satisfies Record<string, Transition>;
 
+/** The statuses that a step may suspend a run in: `running` → one of them, by its worker. */
+export const SUSPENSIONS: readonly WaitingStatus[] = WAITING;
+
 export type RunTransition = keyof typeof TRANSITIONS;
 
 /**
- * Each status is in one phase.
- *
- * - `waiting`: no worker executes the run. A cancel ends it at once, and a run-now counts against the queue of its user.
- * - `claimed`: a worker executes it, and it counts against `concurrent_runs`. The lists in sql/ have these statuses.
- * - `finished`: it never changes.
- */
-type Phase = "waiting" | "claimed" | "finished";
-const PHASES: Readonly<Record<RunStatus, Phase>> = {
-  queued: "waiting",
-  running: "claimed",
-  cancelling: "claimed",
-  succeeded: "finished",
-  failed: "finished",
-  cancelled: "finished",
-};
-const inPhase = (phase: Phase) => runStatusSchema.options.filter((status) => PHASES[status] === phase);
-
-export const WAITING = inPhase("waiting");
-export const CLAIMED = inPhase("claimed");
-export const FINISHED = inPhase("finished");
-/**
- * Such runs keep their agent busy, and the settable clock waits for them. They can have a lease, because a waiting one can
- * be reserved for a worker. The indexes `run_open` and `run_leased` have this list.
- */
-export const UNFINISHED = [...WAITING, ...CLAIMED];
-
-/** The statuses as an SQL list for `in`. */
-export function sqlList(statuses: readonly RunStatus[]): string {
-  return `(${statuses.map((status) => `'${status}'`).join(", ")})`;
-}
-
-/**
- * The status of a run that is selected by its key, in conditions. It keeps the planner from an index of unfinished runs,
+ * The phase of a run that is selected by its key, in conditions. It keeps the planner from an index of unfinished runs,
  * which can have many entries of the run's user (README.md, "Plans").
  */
-export const STATUS_OF_ONE = "run.status || ''";
+export const PHASE_OF_ONE = "run.phase || ''";
 
 /** The statuses from which the transition starts, as an SQL list for `in`. */
 export function sqlBefore(transition: RunTransition): string {
-  return sqlList(Object.keys(TRANSITIONS[transition].next) as RunStatus[]);
+  const statuses = Object.keys(TRANSITIONS[transition].next).map((status) => `'${status}'`);
+  return `(${statuses.join(", ")})`;
 }
 
 /** The next status as an SQL expression over the present one. */

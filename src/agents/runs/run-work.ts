@@ -2,12 +2,14 @@ import type { Ledger, TransactionHookAnswer } from "../../account/ledger/ledger.
 import type { FinishReason, Usage } from "../../api/contract/completions.ts";
 import type { Completions } from "../../gateway/completions/completions.types.ts";
 import type { Models } from "../../gateway/models/models.service.ts";
+import type { Tx } from "../../platform/db/db.ts";
 import type { Clock } from "../../platform/lib/clock.ts";
 import type { Log } from "../../platform/telemetry/log.ts";
 import type { Tools } from "../tools/tools.service.ts";
+import type { WaitingStatus } from "./run-state.ts";
 import type { RunWriter } from "./run-writer.ts";
 import type { Runs } from "./runs.service.ts";
-import type { ClaimedRun, RunFinish } from "./runs.types.ts";
+import type { ClaimedRun, RunFinish, Suspension } from "./runs.types.ts";
 import type { RunConfig, RunInput, RunStep } from "./transcript.ts";
 
 /**
@@ -15,6 +17,18 @@ import type { RunConfig, RunInput, RunStep } from "./transcript.ts";
  * process.
  */
 export type StopReason = "cancelling" | "timeout" | "lost" | "stopping";
+
+/** The result of a step: null, and the run continues; why the worker must leave it; or what the run must wait for. */
+export type StepResult = StopReason | Suspension | null;
+
+/**
+ * The result of a step that must wait for something outside: the worker leaves the run without a lease, a hold or a timer, and
+ * any worker resumes it from its recorded steps after `resumeRun`. `record` writes what it waits for, in the transaction
+ * that suspends the run.
+ */
+export function suspend(status: WaitingStatus, record: (tx: Tx) => Promise<void> = async () => {}): Suspension {
+  return { status, record };
+}
 
 /** The result of a run. The caller records it. */
 export interface RunResult {
@@ -71,17 +85,17 @@ export interface Work {
 }
 
 /** The intent of a model call, with the id of its future hold. */
-export function modelCallStart({ index, name, hold_id }: { index: number; name: string; hold_id: string }) {
+export function newModelCallStart({ index, name, hold_id }: { index: number; name: string; hold_id: string }) {
   return { index, type: "model" as const, name, arguments: null, internal: { hold_id } };
 }
 
 /** The index of the next step. An interrupted step is resumed under its own index. */
-export function nextIndex(steps: readonly RunStep[]): number {
+export function getNextIndex(steps: readonly RunStep[]): number {
   const open = steps.findIndex((step) => step.status === "running");
   return open === -1 ? steps.length : open;
 }
 
 /** Why the worker must leave the run now; null: the run continues. */
-export function stopReason({ signal }: Work): StopReason | null {
+export function getStopReason({ signal }: Work): StopReason | null {
   return signal.aborted ? (signal.reason as StopReason) : null;
 }

@@ -43,7 +43,7 @@ export function createRetry(deps: { log: Pick<Log, "warn">; stopping: AbortSigna
 }
 
 /** Reads and writes of a run that a worker executes. */
-export type RunWriter = Pick<Runs, "journal" | "startStep" | "finishStep" | "finishRun">;
+export type RunWriter = Pick<Runs, "journal" | "startStep" | "finishStep" | "finishRun" | "suspendRun">;
 
 /**
  * A writer that retries while the database is unavailable. The worker renews the lease meanwhile; under a lost lease a
@@ -75,5 +75,10 @@ export function createRunWriter(
         () => runs.finishRun(lease, finish),
         async () => (await runs.getRun(lease, lease.run_id)).status === finish.status,
       ),
+    async suspendRun(lease, suspension) {
+      const isSuspended = async () => (await runs.getRun(lease, lease.run_id)).status === suspension.status;
+      const state = await retry(() => runs.suspendRun(lease, suspension));
+      return state === "lost" && (await retry(isSuspended)) ? "suspended" : state;
+    },
   };
 }

@@ -3,8 +3,9 @@ import type { Sql, Tx } from "../../platform/db/db.ts";
 import { readStatement } from "../../platform/db/sql-functions.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
 import { jsonbText } from "../../platform/lib/json.ts";
-import { CLAIMED, STATUS_OF_ONE, sqlList, sqlNext } from "./run-state.ts";
+import { PHASE_OF_ONE, sqlBefore, sqlNext, type WaitingStatus } from "./run-state.ts";
 import type {
+  CancelledRun,
   ClaimLimits,
   EndedRun,
   EndingRun,
@@ -12,14 +13,13 @@ import type {
   NewRun,
   RunFinish,
   RunLease,
-  RunNowStatements,
   StepFinish,
   StepStart,
 } from "./runs.types.ts";
 
 /** Writes to runs and their steps. Every write under a lease names its epoch and changes nothing under an old one. */
 
-const BEGIN_RUNS = readStatement(import.meta.dirname, "begin-runs");
+const INSERT_RUNS = readStatement(import.meta.dirname, "insert-runs");
 /** A lower number is claimed first: a caller waits for a chat, and no caller waits for a scheduled run. */
 const PRIORITY: Record<RunTrigger, number> = { chat: 0, manual: 1, schedule: 2 };
 
@@ -73,68 +73,44 @@ export const OPEN_STEPS = `(select count(*) from run_step as open
   where open.user_id = run.user_id and open.run_id = run.id and open.finished_at is null)::integer`;
 
 /** Milliseconds from the claim to an instant. */
-export const worked = (until: string) => `greatest(0, extract(epoch from ${until} - run.claimed_at) * 1000)::bigint`;
+export const sqlWorkedMs = (until: string) =>
+  `greatest(0, extract(epoch from ${until} - run.claimed_at) * 1000)::bigint`;
 
 /**
- * A run to insert. With `reserved`, only that worker may claim it, and it is cancelled if the worker does not claim it
- * in time.
+ * Inserts runs, but run-nows only while their users have fewer than `max_queued_manual` in the queue. Returns the ids of
+ * the inserted runs.
  */
-export interface RunInsert extends NewRun {
-  id: string;
-  trigger: RunTrigger;
-  scheduled_for: Instant | null;
-  reserved: { worker_id: string; for_ms: number } | null;
-}
-
-/** `limited_key` and `key_limit` of a run, by the terms of the API key in its input. */
-const LIMITED_KEY = `case when input #>> '{key_limits,concurrent_runs}' is not null then (input ->> 'api_key_id')::uuid end,
-        (input #>> '{key_limits,concurrent_runs}')::integer`;
-
-export async function insertRuns(sql: Sql, runs: readonly RunInsert[], now: Instant): Promise<void> {
-  // A claim of reserved runs reads only those of the first priority (claim_runs).
-  const priorityOf = ({ reserved, trigger }: RunInsert) => (reserved === null ? PRIORITY[trigger] : PRIORITY.chat);
-  const rows = runs.map((run) => ({ ...run, ...run.reserved, reserved: undefined, priority: priorityOf(run) }));
-  await sql.query({
-    name: "run_insert",
-    text: `insert into run (user_id, id, agent_id, agent_version, trigger, scheduled_for, queued_at, model_id, input, priority, worker_id, lease_until,
-        limited_key, key_limit)
-      select user_id, id, agent_id, agent_version, trigger, scheduled_for, $2::timestamptz, model_id, input, priority, worker_id,
-        clock_timestamp() + make_interval(secs => for_ms / 1000.0), ${LIMITED_KEY}
-      from jsonb_to_recordset($1::jsonb) as given(user_id uuid, id uuid, agent_id uuid, agent_version integer, trigger text,
-        scheduled_for timestamptz, model_id text, input jsonb, priority smallint, worker_id text, for_ms integer)`,
-    values: [jsonbText(rows), now],
-  });
-}
-
-/** Inserts run-nows while their users have fewer than `most` in the queue. Returns the ids of the inserted runs. */
-export async function insertManualRuns(
+export async function insertRuns(
   sql: Sql,
   runs: readonly (NewRun & { id: string })[],
-  most: number,
-  now: Instant,
-): Promise<{ id: string }[]> {
-  return sql.query({
-    name: "run_insert_manual",
-    text: `with given as materialized (
-        select *, row_number() over (partition by user_id order by id) as nth
-        from jsonb_to_recordset($1::jsonb) as given(user_id uuid, id uuid, agent_id uuid, agent_version integer, model_id text, input jsonb)
-      ), waiting as materialized (
-        select user_id, count_queued_run_nows(user_id, $2) as runs from given where nth = 1
-      )
-      insert into run (user_id, id, agent_id, agent_version, trigger, queued_at, model_id, input, priority, limited_key, key_limit)
-      select user_id, id, agent_id, agent_version, 'manual', $3::timestamptz, model_id, input, ${PRIORITY.manual}, ${LIMITED_KEY}
-      from given join waiting using (user_id) where waiting.runs + nth <= $2
-      returning id`,
-    values: [jsonbText(runs), most, now],
+  { max_queued_manual, now }: { max_queued_manual: number; now: Instant },
+): Promise<Set<string>> {
+  const rows = runs.map(({ reserved, ...run }) => ({
+    user_id: run.user_id,
+    id: run.id,
+    agent_id: run.agent_id,
+    agent_version: run.agent_version,
+    trigger: run.trigger,
+    scheduled_for: run.scheduled_for,
+    model_id: run.model_id,
+    input: run.input,
+    // A claim of reserved runs reads only those of the first priority (claim_runs).
+    priority: reserved === undefined ? PRIORITY[run.trigger] : PRIORITY.chat,
+    worker_id: reserved?.worker_id,
+    for_ms: reserved?.for_ms,
+  }));
+  const inserted = await sql.query<{ id: string }>({
+    name: "run_insert",
+    text: INSERT_RUNS,
+    values: [jsonbText(rows), now, max_queued_manual],
   });
+  return new Set(inserted.map(({ id }) => id));
 }
 
-/** The reason why each run-now is rejected, in order; null: it may be queued. */
-export async function checkRunNows(
+/** The reason why each run is rejected, in order; null: it may be queued. */
+export async function checkRuns(
   tx: Tx,
-  { check }: RunNowStatements,
-  runs: readonly NewRun[],
-  now: Instant,
+  { check, runs, now }: { check: string; runs: readonly NewRun[]; now: Instant },
 ): Promise<(string | null)[]> {
   const [row] = await tx.query<{ refusals: (string | null)[] }>({
     name: "run_check",
@@ -151,20 +127,30 @@ export async function checkRunNows(
  * If all callers of the batch wait for the ends of their runs, it does not wait for the disk: the charge of the first
  * model call makes both durable.
  */
-export async function beginRunNows(
+export async function beginRuns(
   sql: Sql,
   runs: readonly (NewRun & { id: string })[],
-  beginning: Omit<Claiming, "reserved_only"> & { statements: RunNowStatements | null },
+  beginning: Omit<Claiming, "reserved_only"> & { begin: string },
 ): Promise<(string | null)[] | null> {
-  const { statements, worker_id, most, limits, lease_ms, now } = beginning;
-  const rows = runs.map(({ is_awaited: _, ...run }) => ({ ...run, priority: PRIORITY.manual }));
+  const { begin, worker_id, most, limits, lease_ms, now } = beginning;
+  const rows = runs.map(({ user_id, id, agent_id, agent_version, model_id, input, first_step, precondition }) => ({
+    user_id,
+    id,
+    agent_id,
+    agent_version,
+    model_id,
+    input,
+    first_step,
+    precondition,
+    priority: PRIORITY.manual,
+  }));
   const places = [worker_id, most, limits.concurrent_runs, limits.concurrent_runs_per_user];
   const is_quiet = runs.every(({ is_awaited }) => is_awaited === true);
   const [row] = await sql.query<{ refusals: (string | null)[] | null }>({
     name: "run_begin",
     hot_path: true,
-    text: statements?.begin ?? BEGIN_RUNS,
-    values: [jsonbText(rows), now, ...places, lease_ms, is_quiet, plansText(limits)],
+    text: begin,
+    values: [jsonbText(rows), now, ...places, lease_ms, is_quiet, encodePlans(limits)],
   });
   return row?.refusals ?? null;
 }
@@ -174,7 +160,7 @@ export async function notifyQueued(tx: Tx): Promise<void> {
   await tx.query({ name: "run_tell_queued", text: "select pg_notify('run_queued', '')" });
 }
 
-const plansText = ({ concurrent_runs_of_plans: of_plans }: ClaimLimits) =>
+const encodePlans = ({ concurrent_runs_of_plans: of_plans }: ClaimLimits) =>
   of_plans === undefined ? null : JSON.stringify(of_plans);
 
 /** A claim: the worker and its free places. */
@@ -194,7 +180,7 @@ export async function claimRuns(sql: Sql, claim: Claiming): Promise<ClaimedRow[]
     text: `select ${RUN_COLUMNS}, epoch, worked_ms, input from claim_runs($1, $2, $3, $4, $5, $6, $7, $8) order by priority, id`,
     values: [
       ...[worker_id, most, limits.concurrent_runs, limits.concurrent_runs_per_user, lease_ms, now, reserved_only],
-      plansText(limits),
+      encodePlans(limits),
     ],
   });
 }
@@ -212,7 +198,7 @@ const GIVEN_LEASES = `(
     select * from jsonb_to_recordset($1::jsonb) as given(user_id uuid, run_id uuid, epoch integer) limit $3
   ) as mine`;
 const OWNED = `run.user_id = mine.user_id and run.id = mine.run_id and run.epoch = mine.epoch
-  and ${STATUS_OF_ONE} in ${sqlList(CLAIMED)}`;
+  and ${PHASE_OF_ONE} = 'working'`;
 
 /**
  * Renews the valid leases and returns them. It never waits for a lock, so it cannot deadlock with a batch of settles
@@ -257,15 +243,41 @@ export async function startSteps(sql: Sql, starts: readonly StartedStep[]): Prom
 
 /** The argument of the SQL function `start_steps` for each step. */
 export function startStepArgument({ lease, step, now }: StartedStep) {
-  return { ...lease, ...step, started_at: now };
+  const { user_id, run_id, epoch } = lease;
+  const { index, type, name, internal } = step;
+  return { user_id, run_id, epoch, index, type, name, arguments: step.arguments, internal, started_at: now };
 }
 
 /**
  * The argument of the SQL function `finish_steps` for each step. A step with `output` is the run's last step and ends
- * the run.
+ * the run; the answer then has the run if it `is_awaited`.
  */
-export function finishStepArgument(lease: RunLease, step: StepFinish & { output?: string | null }, now: Instant) {
-  return { ...lease, ...step, ends: step.output != null, finished_at: now };
+export function finishStepArgument(
+  lease: RunLease,
+  step: StepFinish,
+  now: Instant,
+  { output = null, is_awaited = false }: { output?: string | null | undefined; is_awaited?: boolean } = {},
+) {
+  const { user_id, agent_id, run_id, epoch } = lease;
+  const { index, status, result, error, safety, usage, internal, chosen } = step;
+  return {
+    user_id,
+    agent_id,
+    run_id,
+    epoch,
+    index,
+    status,
+    result,
+    error,
+    safety,
+    usage,
+    internal,
+    chosen,
+    output,
+    ends: output !== null,
+    is_awaited,
+    finished_at: now,
+  };
 }
 
 /** False: the lease is lost, or the step already has an outcome. */
@@ -314,7 +326,10 @@ export const DUE_INPUT = "case when run.trigger = 'schedule' then run.input end 
  * is lost is omitted from the result.
  */
 export async function finishRuns(sql: Sql, finishes: readonly FinishedRun[]): Promise<EndedRow[]> {
-  const given = finishes.map(({ lease, finish, now }) => ({ ...lease, ...finish, finished_at: now }));
+  const given = finishes.map(({ lease: { user_id, run_id, epoch }, finish, now: finished_at }) => {
+    const error = finish.status === "failed" ? finish.error : null;
+    return { user_id, run_id, epoch, status: finish.status, output: finish.output, error, finished_at };
+  });
   return sql.query<EndedRow>({
     text: `with mine as materialized (
         select * from jsonb_to_recordset($1::jsonb) as mine(user_id uuid, run_id uuid, epoch integer, status text, output text,
@@ -332,5 +347,209 @@ export async function finishRuns(sql: Sql, finishes: readonly FinishedRun[]): Pr
       select user_id, id as run_id, agent_id, trigger, status, error, epoch, failed_steps, failed_calls, due_input
       from ended order by user_id, id`,
     values: [jsonbText(given), given.length],
+  });
+}
+
+/**
+ * Selects runs to cancel: one run, or all runs of an agent or a user. `idle_only`: only runs that no worker executes.
+ * `with_input`: only runs whose input has these fields. `error`: why the service cancels them.
+ */
+export interface RunSelection {
+  user_id: string;
+  agent_id?: string;
+  run_id?: string;
+  idle_only?: boolean;
+  with_input?: Readonly<Record<string, unknown>>;
+  error?: RunError;
+}
+
+/** Requests the cancellation of open runs. A run without a worker ends at once. Returns the affected runs. */
+export async function cancelRuns(sql: Sql, which: RunSelection, now: Instant): Promise<RunRow[]> {
+  const { user_id, agent_id = null, run_id = null, idle_only = false, with_input, error } = which;
+  return sql.query<RunRow>({
+    text: `with open as materialized (
+        select user_id, id from run
+        where user_id = $1 and ($2::uuid is null or agent_id = $2) and ($3::uuid is null or id = $3)
+          and phase <> 'ended' and (phase <> 'working' or not $5)
+          and ($6::jsonb is null or input @> $6::jsonb)
+        order by user_id, id for update
+      ), ended as (
+        update run set cancel_requested_at = coalesce(cancel_requested_at, $4::timestamptz),
+          status = ${sqlNext("cancel")}, error = coalesce(run.error, $7::jsonb),
+          finished_at = case when run.phase <> 'working' then $4::timestamptz end,
+          lease_until = case when run.phase = 'working' then lease_until end
+        from open where run.user_id = open.user_id and run.id = open.id returning run.*
+      ), steps as (${ENDED_STEPS})
+      select ${RUN_COLUMNS} from ended`,
+    values: [
+      user_id,
+      agent_id,
+      run_id,
+      now,
+      idle_only,
+      with_input === undefined ? null : JSON.stringify(with_input),
+      error === undefined ? null : JSON.stringify(error),
+    ],
+  });
+}
+
+/** Leaves a running run waiting, without a worker. False: the run is being cancelled, or the lease is lost. */
+export async function suspendRun(sql: Sql, lease: RunLease, status: WaitingStatus): Promise<boolean> {
+  const rows = await sql.query({
+    name: "run_suspend",
+    text: `update run set status = $4::text, worker_id = null, lease_until = null,
+        worked_ms = worked_ms + ${sqlWorkedMs("clock_timestamp()")}
+      where user_id = $1 and id = $2 and epoch = $3 and run.status || '' = 'running' returning id`,
+    values: [lease.user_id, lease.run_id, lease.epoch, status],
+  });
+  return rows.length > 0;
+}
+
+/** Queues a waiting run again. False: the run does not wait. */
+export async function resumeRun(sql: Sql, { user_id, run_id }: { user_id: string; run_id: string }): Promise<boolean> {
+  const rows = await sql.query({
+    name: "run_resume",
+    text: `update run set status = ${sqlNext("resume")} where user_id = $1 and id = $2 and ${PHASE_OF_ONE} = 'waiting' returning id`,
+    values: [user_id, run_id],
+  });
+  return rows.length > 0;
+}
+
+/** Deletes all runs and steps of a user. */
+export async function deleteRunsOfUser(tx: Tx, user_id: string): Promise<void> {
+  for (const table of ["run_step", "run"]) {
+    await tx.query({ text: `delete from ${table} where user_id = $1`, values: [user_id] });
+  }
+}
+
+/** Claims the worker's runs again, except the runs in `known`. */
+export async function reclaimRuns(
+  sql: Sql,
+  { worker_id, known, lease_ms }: { worker_id: string; known: readonly string[]; lease_ms: number },
+): Promise<ClaimedRow[]> {
+  return sql.query<ClaimedRow>({
+    text: `update run set epoch = epoch + 1, claimed_at = clock_timestamp(), worked_ms = worked_ms + ${sqlWorkedMs("clock_timestamp()")},
+        lease_until = clock_timestamp() + make_interval(secs => $3 / 1000.0)
+      where worker_id = $1 and phase = 'working' and id not in (select value::uuid from jsonb_array_elements_text($2::jsonb))
+      returning ${RUN_COLUMNS}, epoch, worked_ms, input`,
+    values: [worker_id, JSON.stringify(known), lease_ms],
+  });
+}
+
+/**
+ * Returns the worker's runs, or with `lease` only that run, to the queue as the same attempt. Runs that are being
+ * cancelled and chats are cancelled instead. Returns the cancelled runs.
+ */
+export async function handBackRuns(
+  sql: Sql,
+  { worker_id, lease }: { worker_id: string; lease: RunLease | null },
+  now: Instant,
+): Promise<CancelledRun[]> {
+  return sql.query<CancelledRun>({
+    text: `with owned as materialized (
+        select user_id, id from run where worker_id = $1 and phase = 'working'
+          and ($3::uuid is null or (user_id = $3 and id = $4 and epoch = $5))
+        order by user_id, id for update
+      ), ended as (
+        update run set worker_id = null, lease_until = null, worked_ms = run.worked_ms + ${sqlWorkedMs("clock_timestamp()")},
+          status = case when run.trigger = 'chat' then ${sqlNext("hand_back_chat")} else ${sqlNext("hand_back")} end,
+          finished_at = case when run.status = 'cancelling' or run.trigger = 'chat' then $2::timestamptz end
+        from owned where run.user_id = owned.user_id and run.id = owned.id returning run.*
+      ), steps as (${ENDED_STEPS})
+      select user_id, id as run_id, agent_id, trigger, error from ended where status = 'cancelled'`,
+    values: [worker_id, now, lease?.user_id ?? null, lease?.run_id ?? null, lease?.epoch ?? null],
+  });
+}
+
+/** Runs of lost workers: queued again, cancelled or failed. */
+
+/** Runs returned to the queue in one statement. */
+const REAP_BATCH = 500;
+
+/** Selects the leases that count as lost. */
+export interface Reaping {
+  /** A run fails after this many losses in a row without a finished step in between. */
+  max_losses: number;
+  lease_ms: number;
+  /** Also unexpired leases, because their worker is known to have ended. */
+  unexpired: boolean;
+  /** Runs that this node's worker executes. Its heartbeat may be late, but it is not lost. */
+  at_work: readonly string[];
+  /** A lease counts as expired only if it also ended before this time, in milliseconds; null for `unexpired`. */
+  judged_at_ms: number | null;
+  now: Instant;
+}
+
+/** Leases that ended before this time are lost. */
+const LOST_BEFORE = `least(to_timestamp($2::float8 / 1000), case when $1 then 'infinity' else clock_timestamp() end)`;
+/** Each run is looked up by its key, so the plan does not depend on statistics (README.md, "Plans"). */
+const sqlLostRuns = (condition: string, at_work: string, lock = "") => `expired_leases(${LOST_BEFORE}) as expired
+  cross join lateral (
+    select * from run where user_id = expired.user_id and id = expired.id and ${PHASE_OF_ONE} <> 'ended'
+      and lease_until < ${LOST_BEFORE} and ${condition}
+      and id not in (select value::uuid from jsonb_array_elements_text(${at_work}::jsonb)) limit 1 ${lock}
+  ) as run
+  limit ${REAP_BATCH}`;
+/** A run can only have caused its worker's loss while one of its steps is running. Other runs only waited beside it. */
+const AT_WORK = `exists (select from run_step step
+  where step.user_id = run.user_id and step.run_id = run.id and step.status = 'running')::integer`;
+/** The limit of a run's attempts, for any cause of loss. */
+const MAX_ATTEMPTS = 20;
+/**
+ * Runs that fail instead of being retried. A chat fails at once because its caller was connected to the lost worker.
+ */
+const GIVEN_UP = `status in ${sqlBefore("give_up")} and (trigger = 'chat' or losses + ${AT_WORK} >= $3 or attempt >= ${MAX_ATTEMPTS})`;
+
+/**
+ * Takes runs from lost workers and queues them as the next attempt. A run that was being cancelled is cancelled, and so
+ * is a run whose reserved worker did not claim it.
+ *
+ * `failLostRun` handles runs that must fail. Returns the cancelled runs, and whether there may be more to take.
+ */
+export async function reapRuns(sql: Sql, reaping: Reaping): Promise<{ cancelled: CancelledRun[]; has_more: boolean }> {
+  const { max_losses, lease_ms, unexpired, at_work, judged_at_ms, now } = reaping;
+  const rows = await sql.query<CancelledRun & { status: RunStatus }>({
+    text: `with lost as materialized (
+        select run.user_id, run.id, ${AT_WORK} as at_work, ${sqlNext("reap", "status")} as outcome
+        from ${sqlLostRuns(`not (${GIVEN_UP})`, "$6", "for update skip locked")}
+      ), ended as (
+        update run set status = outcome, worker_id = null, lease_until = null,
+          attempt = attempt + case outcome when 'queued' then 1 else 0 end,
+          losses = losses + case outcome when 'queued' then at_work else 0 end,
+          worked_ms = worked_ms + ${sqlWorkedMs("lease_until - make_interval(secs => $4 / 1000.0)")},
+          finished_at = case when outcome <> 'queued' then $5::timestamptz end
+        from lost where run.user_id = lost.user_id and run.id = lost.id
+        returning run.*
+      ), steps as (${ENDED_STEPS})
+      select user_id, id as run_id, agent_id, trigger, status, error from ended`,
+    values: [unexpired, judged_at_ms, max_losses, lease_ms, now, JSON.stringify(at_work)],
+  });
+  return { cancelled: rows.filter(({ status }) => status === "cancelled"), has_more: rows.length === REAP_BATCH };
+}
+
+/** Lost runs that must fail because they may not be retried. */
+export async function selectGivenUp(sql: Sql, reaping: Reaping): Promise<OpenRow[]> {
+  const { unexpired, judged_at_ms, max_losses, at_work } = reaping;
+  return sql.query<OpenRow>({
+    text: `select run.user_id, run.id as run_id, agent_id, trigger, epoch from ${sqlLostRuns(GIVEN_UP, "$4")}`,
+    values: [unexpired, judged_at_ms, max_losses, JSON.stringify(at_work)],
+  });
+}
+
+/** Fails a lost run that may not be retried, unless it has ended or a worker holds a valid lease on it. */
+export async function failLostRun(
+  sql: Sql,
+  run: OpenRow,
+  { unexpired, judged_at_ms, now }: Reaping,
+  error: RunError,
+): Promise<EndedRow[]> {
+  return sql.query<EndedRow>({
+    text: `with ended as (
+        update run set status = ${sqlNext("give_up")}, worker_id = null, lease_until = null, error = $6::jsonb, finished_at = $7::timestamptz,
+          failed_steps = run.failed_steps + ${OPEN_STEPS}
+        where user_id = $3 and id = $4 and epoch = $5 and run.status || '' in ${sqlBefore("give_up")} and lease_until < ${LOST_BEFORE} returning run.*, ${DUE_INPUT}
+      ), steps as (${ENDED_STEPS})
+      select user_id, id as run_id, agent_id, trigger, status, error, epoch, failed_steps, failed_calls, due_input from ended`,
+    values: [unexpired, judged_at_ms, run.user_id, run.run_id, run.epoch, jsonbText(error), now],
   });
 }

@@ -9,7 +9,7 @@ import {
   within,
 } from "../../platform/telemetry/tracing.ts";
 import { createEngine } from "./engine.ts";
-import type { RunFollowers } from "./run-followers.ts";
+import type { RunFollowers } from "./following.ts";
 import type { EngineDeps, RunResult } from "./run-work.ts";
 import { createRetry, createRunWriter } from "./run-writer.ts";
 import type { Runs } from "./runs.service.ts";
@@ -54,14 +54,32 @@ export function createRunner(deps: RunnerDeps) {
   const { runs, followers, log, metrics, listenerOf } = deps;
   const stopping = new AbortController();
   const retry = createRetry({ log, stopping: stopping.signal });
-  const writer = createRunWriter(runs, { retry, onStep: followers.happened });
+  const writer = createRunWriter(runs, { retry, onStep: followers.noteChange });
   const { startStepHook, finishStepHook } = runs;
+  const { clock, completions, tools, ledger, models, newMark } = deps;
   const engine = createEngine({
-    ...deps,
+    clock,
+    completions,
+    tools,
+    ledger,
+    models,
+    newMark,
+    log,
     runs: { ...writer, startStepHook, finishStepHook },
-    onStepStarted: followers.happened,
+    onStepStarted: followers.noteChange,
   });
-  const worker = createWorker({ ...deps, carryOut, inProgress: metrics.runsInProgress });
+  const { worker_id, limits, reserved_only, drain_seconds, isAwaited } = deps;
+  const worker = createWorker({
+    worker_id,
+    runs,
+    limits,
+    reserved_only,
+    drain_seconds,
+    isAwaited,
+    log,
+    carryOut,
+    inProgress: metrics.runsInProgress,
+  });
 
   const countEnd = ({ lease, agent_id, trigger, started_at }: ClaimedRun, { finish, usages }: RunResult) => {
     const code = finish.status === "failed" ? finish.error.code : null;
@@ -91,22 +109,26 @@ export function createRunner(deps: RunnerDeps) {
     countBegin(claimed);
     const listener = listenerOf(claimed);
     const trace_id = claimed.lease.run_id.replaceAll("-", "");
-    const start = spanOfRun(claimed);
+    const start = describeSpan(claimed);
     const span = listener?.span?.begin(start) ?? deps.tracer?.begin(start, { trace_id }) ?? null;
-    if (span === null) return within(null, () => executed(claimed, control, listener));
-    return inSpan(span, () => executed(claimed, control, listener));
+    if (span === null) return within(null, () => executeClaimed(claimed, control, listener));
+    return inSpan(span, () => executeClaimed(claimed, control, listener));
   }
-  async function executed(claimed: ClaimedRun, control: WorkControl, listener: RunListener | null): Promise<void> {
+  async function executeClaimed(
+    claimed: ClaimedRun,
+    control: WorkControl,
+    listener: RunListener | null,
+  ): Promise<void> {
     const { user_id, run_id } = claimed.lease;
     const onText = (text: string) => {
       listener?.onText?.(text);
-      followers.generated(run_id, text);
+      followers.addText(run_id, text);
     };
     try {
       const version = { user_id, agent_id: claimed.agent_id, version: claimed.agent_version };
       const config = await retry(() => deps.configOf(version));
       if (config === undefined) {
-        // The agent was deleted while the run was being queued.
+        // The agent was deleted while the run was being queued, or waited.
         await writer.finishRun(claimed.lease, { status: "cancelled" });
         return listener?.onEnd(null);
       }
@@ -127,7 +149,7 @@ export function createRunner(deps: RunnerDeps) {
     } finally {
       void deps.tools.endRun(run_id);
     }
-    followers.happened(run_id);
+    followers.noteChange(run_id);
   }
 
   return {
@@ -141,7 +163,7 @@ export function createRunner(deps: RunnerDeps) {
 }
 
 /** By the conventions for GenAI. The agent's name is the user's own text, so only its id is sent. */
-function spanOfRun({ lease, agent_id, trigger, attempt }: ClaimedRun): SpanStart {
+function describeSpan({ lease, agent_id, trigger, attempt }: ClaimedRun): SpanStart {
   return {
     name: "invoke_agent",
     kind: "internal",

@@ -2,16 +2,24 @@ import type { AgentKey } from "../../api/contract/agents.ts";
 import type { RunDetail, RunError, RunRecord, RunStatus, RunTrigger, StepRecord } from "../../api/contract/runs.ts";
 import type { Tx } from "../../platform/db/db.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
+import type { WaitingStatus } from "./run-state.ts";
 
-/** A run to queue. */
+/** A run to start. */
 export interface NewRun extends AgentKey {
+  /** Absent: a new one. */
+  id?: string;
+  trigger: RunTrigger;
   /** The version that the run is pinned to. */
   agent_version: number;
   model_id: string | null;
   /** The engine's input. The claim returns it unchanged. */
   input: unknown;
-  /** The run's first step. If the run begins at once, the step's intent is written with the run. */
-  first_step?: StepStart;
+  /** The due instant, of a due run. */
+  scheduled_for?: Instant;
+  /** Only this worker may claim the run, which is cancelled if the worker does not claim it in time. */
+  reserved?: { worker_id: string; for_ms: number } | undefined;
+  /** The first step of a run-now. If the run begins at once, the step's intent is written with the run. */
+  first_step?: StepStart | undefined;
   /** Precondition of a run-now: facts known at its request that must still be true. */
   precondition?: unknown;
   /** The caller waits for the run's end. A run that begins at once need not be on the disk before that. */
@@ -22,7 +30,7 @@ export interface NewRun extends AgentKey {
  * The answer to a request for a run: its record, and whether this node's worker has begun it; or the reason for its
  * rejection.
  */
-export type Enqueued = { refusal: null; run: RunRecord; has_begun: boolean } | { refusal: string };
+export type StartedRun = { refusal: null; run: RunRecord; has_begun: boolean } | { refusal: string };
 
 /** A worker's right to execute a run. Every write names it; after another worker's claim it is invalid. */
 export interface RunLease {
@@ -116,6 +124,12 @@ export interface BegunRun {
   input: unknown;
 }
 
+/** What a run waits for: its status, and `record`, which writes it in the transaction that suspends the run. */
+export interface Suspension {
+  status: WaitingStatus;
+  record(tx: Tx): Promise<void>;
+}
+
 export type RunFinish =
   | { status: "succeeded"; output: string }
   | { status: "failed"; error: RunError; output?: string | null }
@@ -165,6 +179,15 @@ export interface EndingRun extends AgentKey {
  */
 export type OnRunEnd = (ending: readonly EndingRun[], tx: Tx) => Promise<(ended: readonly EndedRun[]) => Promise<void>>;
 
+/** The key of a run. */
+export interface RunKey {
+  user_id: string;
+  run_id: string;
+}
+
+/** Called before runs are deleted, in the same transaction: it may await SQL only. */
+export type OnPrune = (tx: Tx, runs: readonly RunKey[]) => Promise<void>;
+
 export interface RunFilter {
   status?: RunStatus | undefined;
   trigger?: RunTrigger | undefined;
@@ -176,10 +199,10 @@ export interface RunFilter {
 }
 
 /**
- * Statements that accept or reject run-nows and may call other modules. `check` takes (runs, now) and returns
- * `refusals`; `begin` takes the arguments of sql/begin-runs.sql.
+ * Statements that accept or reject runs and may call other modules. `check` takes (runs, now) and returns `refusals`.
+ * `begin` also begins the accepted run-nows; it takes the arguments of `beginRuns` in run.store.ts.
  */
-export interface RunNowStatements {
+export interface StartStatements {
   check: string;
   begin: string;
 }
@@ -188,6 +211,6 @@ export interface RunNowStatements {
 export const BATCH_LIMIT = 64;
 
 /** Includes the epoch, because a stalled worker can hold an old and a new lease on one run. */
-export function leaseKey({ run_id, epoch }: { run_id: string; epoch: number }): string {
+export function toLeaseKey({ run_id, epoch }: { run_id: string; epoch: number }): string {
   return `${run_id} ${epoch}`;
 }

@@ -1,13 +1,14 @@
 import type { ChatMessage } from "../../api/contract/completions.ts";
 import type { RunError } from "../../api/contract/runs.ts";
+import { errors } from "../../kernel/errors.ts";
 import { traced } from "../../platform/telemetry/tracing.ts";
 import type { Taint } from "../tools/destinations.ts";
 import { countedAs, effectOf, toolOf, usesServers } from "../tools/registry.ts";
 import type { Effect } from "../tools/tool.ts";
 import type { Picture, ToolResult } from "../tools/tools.types.ts";
-import { argumentsOf, type NextAction, REPEATED_CALL } from "./next-action.ts";
-import { type EngineDeps, nextIndex, type StopReason, stopReason, type Work } from "./run-work.ts";
-import type { RunConfig, RunInput, RunStep } from "./transcript.ts";
+import { type NextAction, parseArguments, REPEATED_CALL } from "./next-action.ts";
+import { type EngineDeps, getNextIndex, getStopReason, type StopReason, type Work } from "./run-work.ts";
+import { type RunConfig, type RunInput, type RunStep, selectSetUpSteps } from "./transcript.ts";
 
 /**
  * Characters of links and pictures that one run keeps. Its worker has them in memory, and a call may return 2 MB of
@@ -25,7 +26,7 @@ export function createToolSteps({ runs, tools }: Pick<EngineDeps, "runs" | "tool
   /** Executes the call between its recorded intent and its recorded outcome. */
   async function toolStep(work: Work, call: Call): Promise<StopReason | null> {
     const { run, config, input, steps } = work;
-    const step = stepOf(work, call);
+    const step = newToolStep(work, call);
     const effect = effectOf(step, config.tools_config);
     const repeatable = effect !== "unknown";
     const if_cut_off = cutOffError(step.name, effect);
@@ -36,24 +37,24 @@ export function createToolSteps({ runs, tools }: Pick<EngineDeps, "runs" | "tool
         name: step.name,
         arguments_json: call.function.arguments,
         tools_config: config.tools_config,
-        taint: taintOf(config, input, steps),
+        taint: computeTaint(config, input, steps),
         mark: work.mark,
-        earlier_calls: earlierCalls(steps, step.name),
+        earlier_calls: collectEarlierCalls(steps, step.name),
         run: { user_id: run.lease.user_id, agent_id: run.agent_id, run_id: run.lease.run_id },
-        effect_id: effectId(run.lease.run_id, step.index),
+        effect_id: makeEffectId(run.lease.run_id, step.index),
         signal: work.signal,
         until_ms: work.until_ms,
       };
-      const answer = await tracedCall(work, call, () => tools.call(asked));
+      const answer = await traceCall(work, call, () => tools.call(asked));
       const { status, error = null, safety, fails_run } = answer;
-      const { result, internal: kept } = keptOf(answer, steps);
+      const { result, internal: kept } = keepWithinLimit(answer, steps);
       const internal = fails_run === true ? { ...kept, fails_run } : kept;
       const finish = { status, result, error, safety, internal };
       if (!(await runs.finishStep(run.lease, { index: step.index, ...finish }))) return "lost";
       steps[step.index] = { ...step, ...finish };
       return null;
     } catch (thrown) {
-      const stop = stopReason(work);
+      const stop = getStopReason(work);
       if (stop !== null) return stop;
       throw thrown;
     }
@@ -65,7 +66,7 @@ export function createToolSteps({ runs, tools }: Pick<EngineDeps, "runs" | "tool
     { call, error }: Extract<NextAction, { do: "reject_tool" }>,
   ): Promise<StopReason | null> {
     const { run, steps } = work;
-    const step = stepOf(work, call);
+    const step = newToolStep(work, call);
     const state = await runs.startStep(run.lease, step);
     if (state !== "running") return state;
     if (!(await runs.finishStep(run.lease, { index: step.index, status: "failed", error }))) return "lost";
@@ -83,11 +84,11 @@ interface Kept {
 }
 
 /** The result of a call after `steps`, with the links and pictures that the run has room for. Pure. */
-export function keptOf(
+export function keepWithinLimit(
   { result, links, pictures = [] }: Pick<ToolResult, "result" | "links" | "pictures">,
   steps: readonly Pick<RunStep, "internal">[],
 ): { result: string; internal: Kept } {
-  let left = steps.reduce((sum, { internal }) => sum - charactersOf((internal ?? {}) as Kept), MAX_KEPT_CHARACTERS);
+  let left = steps.reduce((sum, { internal }) => sum - countCharacters((internal ?? {}) as Kept), MAX_KEPT_CHARACTERS);
   const fits = ({ length }: string) => {
     left -= length;
     return left >= 0;
@@ -101,12 +102,12 @@ export function keptOf(
   };
 }
 
-function charactersOf({ links = [], pictures = [] }: Kept): number {
+function countCharacters({ links = [], pictures = [] }: Kept): number {
   return [...links, ...pictures.map(({ data }) => data)].reduce((sum, { length }) => sum + length, 0);
 }
 
 /** The call in a trace, without its arguments and its result. A name that no tool has is the model's own text. */
-function tracedCall<Answer extends { error?: RunError | null }>(
+function traceCall<Answer extends { error?: RunError | null }>(
   { offered }: Work,
   call: Call,
   execute: () => Promise<Answer>,
@@ -129,12 +130,12 @@ function tracedCall<Answer extends { error?: RunError | null }>(
   );
 }
 
-function stepOf({ steps }: Work, call: Call) {
+function newToolStep({ steps }: Work, call: Call) {
   return {
-    index: nextIndex(steps),
+    index: getNextIndex(steps),
     type: "tool" as const,
     name: call.function.name,
-    arguments: argumentsOf(call),
+    arguments: parseArguments(call),
   };
 }
 
@@ -142,7 +143,7 @@ function stepOf({ steps }: Work, call: Call) {
  * The permanent id of a call's effect. It is derived from the intent's row, so a worker that repeats the step after a
  * crash gets the same id, and no two calls share one.
  */
-function effectId(run_id: string, index: number): string {
+function makeEffectId(run_id: string, index: number): string {
   return `msg_${run_id}_${index}`;
 }
 
@@ -156,7 +157,7 @@ function cutOffError(name: string, effect: Effect): RunError | undefined {
 }
 
 /** The text of a message, without its pictures. */
-function textIn(content: ChatMessage["content"]): string {
+function readText(content: ChatMessage["content"]): string {
   return typeof content === "string" ? content : (content ?? []).flatMap(({ text }) => text ?? []).join("\n");
 }
 
@@ -164,8 +165,8 @@ function textIn(content: ChatMessage["content"]): string {
 const OWN = new Set<ChatMessage["role"]>(["system", "user"]);
 
 /** The outside content in the run, rebuilt from its steps, so that a resumed run has the same taint. */
-export function taintOf(config: RunConfig, input: RunInput, steps: readonly RunStep[]): Taint {
-  const own = (input.messages ?? []).filter(({ role }) => OWN.has(role)).map(({ content }) => textIn(content));
+export function computeTaint(config: RunConfig, input: RunInput, steps: readonly RunStep[]): Taint {
+  const own = (input.messages ?? []).filter(({ role }) => OWN.has(role)).map(({ content }) => readText(content));
   // Earlier turns can contain tool results, and assistant messages may repeat them.
   const has_history = own.length < (input.messages ?? []).length;
   return {
@@ -180,9 +181,74 @@ export function taintOf(config: RunConfig, input: RunInput, steps: readonly RunS
  * The number of earlier calls of a tool in the run; all tools of all MCP servers count as one. Calls rejected as a
  * repetition do not count, and an interrupted call counts once.
  */
-export function earlierCalls(steps: readonly RunStep[], tool: string): number {
+export function collectEarlierCalls(steps: readonly RunStep[], tool: string): number {
   return steps.filter(
     ({ type, name, status, error }) =>
       type === "tool" && countedAs(name) === countedAs(tool) && status !== "running" && error?.code !== REPEATED_CALL,
   ).length;
+}
+
+/**
+ * Before a run's first model call, records each MCP server with unusable tools as a failed step under its name, and each
+ * one of whose tools some are left out as a step with the reasons. The owner and the model then see why tools are missing.
+ *
+ * Resolves to the reason why the worker must leave the run, or to null.
+ */
+export function createServerNotes({ runs, tools }: Pick<EngineDeps, "runs" | "tools">) {
+  return async function noteUnusableServers(work: Work): Promise<StopReason | null> {
+    const { run, config, steps } = work;
+    if (!usesServers(config.tools_config) || selectSetUpSteps(steps).length < steps.length) return null;
+    const { user_id, run_id } = run.lease;
+    const run_ref = { user_id, agent_id: run.agent_id, run_id };
+    const unlessStopped = (thrown: unknown) => {
+      if (getStopReason(work) === null) throw thrown;
+      return [];
+    };
+    const unusable = await tools.unusableServers(config.tools_config, run_ref, work.signal).catch(unlessStopped);
+    const left_out = await tools.leftOutTools(config.tools_config, run_ref, work.signal).catch(unlessStopped);
+    const findLeftOutText = (name: string) => left_out.find((each) => each.name === name)?.text ?? null;
+    const stop = getStopReason(work);
+    if (stop !== null) return stop;
+    // A lost process may have left an open step here. Its server may answer now.
+    const begun = steps
+      .filter(({ status }) => status === "running")
+      .map(({ name }) => ({ name, error: null, fails_run: undefined }));
+    const noted = new Set(steps.filter(({ status }) => status !== "running").map(({ name }) => name));
+    const taken_up = begun.map((each) => unusable.find(({ name }) => name === each.name) ?? each);
+    const [ending = [], others = []] = [true, false].map((ends) =>
+      unusable.filter(({ error }) => (error.code === "secret_reflected") === ends),
+    );
+    const partial = left_out.map(({ name }) => ({ name, error: null, fails_run: undefined }));
+    for (const { name, error, fails_run } of [...taken_up, ...others, ...partial, ...ending]) {
+      if (noted.has(name)) continue;
+      noted.add(name);
+      const result = error === null ? findLeftOutText(name) : null;
+      const stop = await note(work, name, { error, result, internal: fails_run === true ? { fails_run } : null });
+      if (stop !== null) return stop;
+      if (error?.code === "secret_reflected") {
+        // This last step ends the run.
+        work.result.thrown = errors.secretReflected(error.message);
+        return null;
+      }
+    }
+    return null;
+  };
+
+  async function note(
+    { run, steps }: Work,
+    name: string,
+    {
+      error,
+      result,
+      internal,
+    }: { error: RunError | null; result: string | null; internal: { fails_run: true } | null },
+  ): Promise<StopReason | null> {
+    const step = { index: getNextIndex(steps), type: "tool" as const, name, arguments: {} };
+    const state = await runs.startStep(run.lease, step);
+    if (state !== "running") return state;
+    const status = error === null ? ("succeeded" as const) : ("failed" as const);
+    if (!(await runs.finishStep(run.lease, { index: step.index, status, result, error, internal }))) return "lost";
+    steps[step.index] = { ...step, status, result, error, safety: null, internal };
+    return null;
+  }
 }

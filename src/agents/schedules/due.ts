@@ -1,6 +1,6 @@
 import { addSeconds } from "../../platform/lib/clock.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
-import { nextRun, type ScheduleSpec, type UpcomingRun, upcoming } from "./next-run.ts";
+import { next, type ScheduleSpec, type UpcomingRun, upcoming } from "./spec.ts";
 
 /** contract 6: after a downtime the latest missed instant still runs if it is less than this old. */
 const CATCH_UP_HOURS = 12;
@@ -37,10 +37,10 @@ export interface DueInstant {
 /** Decides all due instants, oldest first, and the next run. At most the last instant becomes a run. */
 export function decideDue(schedule: DueSchedule, now: Instant): { instants: DueInstant[]; next_run_at: Instant } {
   const come: Instant[] = [];
-  let next_run_at = planned(schedule);
+  let next_run_at = findPlanned(schedule);
   while (next_run_at <= now && come.length < MAX_DUE) {
     come.push(next_run_at);
-    next_run_at = nextRun(schedule.spec, next_run_at);
+    next_run_at = next(schedule.spec, next_run_at);
   }
   const last = next_run_at > now ? come.pop() : undefined;
   const latest = last === undefined ? null : decideLatest(schedule, last, now);
@@ -52,33 +52,33 @@ export function decideDue(schedule: DueSchedule, now: Instant): { instants: DueI
  * The schedule's next run by the present rules of its zone, which a new release may have changed since it was computed.
  * An instant that was 09:00 and is now 08:00 is not due yet; otherwise the agent would run again at 09:00.
  */
-function planned({ spec, next_run_at }: Pick<DueSchedule, "spec" | "next_run_at">): Instant {
+function findPlanned({ spec, next_run_at }: Pick<DueSchedule, "spec" | "next_run_at">): Instant {
   const moved_s = MOST_MOVED_HOURS * 3600;
-  const named = nextRun(spec, addSeconds(next_run_at, -moved_s - 1));
+  const named = next(spec, addSeconds(next_run_at, -moved_s - 1));
   return named <= addSeconds(next_run_at, moved_s) ? named : next_run_at;
 }
 
-/** The next `count` runs. The first is `planned`, even if it is due and no tick has settled it yet. */
+/** The next `count` runs. The first is `findPlanned`, even if it is due and no tick has settled it yet. */
 export function upcomingRuns(
   schedule: Pick<DueSchedule, "spec" | "next_run_at">,
   now: Instant,
   count: number,
 ): UpcomingRun[] {
-  const at = planned(schedule);
+  const at = findPlanned(schedule);
   const runs = upcoming(schedule.spec, now, count);
   return runs[0]?.at === at ? runs : [{ at }, ...upcoming(schedule.spec, at, count - 1)];
 }
 
 /** Decides an instant before the latest due one. A pause that began after the instant is not its reason. */
 function decideEarlier({ paused }: DueSchedule, at: Instant, latest: DueInstant | null): DueInstant {
-  if (paused !== null && (paused.since === null || paused.since <= at)) return skippedFor(paused, at);
+  if (paused !== null && (paused.since === null || paused.since <= at)) return skipFor(paused, at);
   const why =
     latest?.state === "run" ? `only the latest missed time runs: ${latest.at}` : "a later due time had already passed";
   return { at, state: "missed", reason: `the service was down; ${why}` };
 }
 
 function decideLatest({ paused, busy_run_id }: DueSchedule, at: Instant, now: Instant): DueInstant {
-  if (paused !== null) return skippedFor(paused, at);
+  if (paused !== null) return skipFor(paused, at);
   const late_ms = Date.parse(now) - Date.parse(at);
   if (late_ms >= CATCH_UP_HOURS * 3_600_000) {
     const reason = `the service was down for ${CATCH_UP_HOURS} hours or more: runs missed for so long are not started`;
@@ -88,6 +88,6 @@ function decideLatest({ paused, busy_run_id }: DueSchedule, at: Instant, now: In
   return { at, state: "run", reason: late_ms < LATE_MS ? null : "late: the service was down" };
 }
 
-function skippedFor({ reason, since }: Pause, at: Instant): DueInstant {
+function skipFor({ reason, since }: Pause, at: Instant): DueInstant {
   return { at, state: "skipped", reason: `paused${since === null ? "" : ` since ${since}`}: ${reason}` };
 }

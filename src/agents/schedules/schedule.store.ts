@@ -1,22 +1,13 @@
 import type { AgentKey } from "../../api/contract/agents.ts";
 import type { OccurrenceRecord } from "../../api/contract/schedules.ts";
-import type { Weekday } from "../../kernel/constants.ts";
 import type { Sql, Tx } from "../../platform/db/db.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
-import type { ScheduleSpec } from "./next-run.ts";
+import type { ScheduleSpec } from "./spec.ts";
 
 /** Schedules and occurrences. */
 
-interface ScheduleColumns {
-  interval: ScheduleSpec["interval"];
-  time: string;
-  day_of_week: Weekday | null;
-  /** '1' to '31', or 'last' */
-  day_of_month: string | null;
-  timezone: string;
-}
-
-export interface ScheduleRow extends ScheduleColumns, AgentKey {
+export interface ScheduleRow extends AgentKey {
+  spec: ScheduleSpec;
   active: boolean;
   next_run_at: Instant | null;
   paused_reason: string | null;
@@ -27,27 +18,7 @@ export interface ScheduleRow extends ScheduleColumns, AgentKey {
 /** A due schedule, locked by this transaction. */
 export type DueRow = ScheduleRow & { next_run_at: Instant };
 
-const COLUMNS =
-  "user_id, agent_id, interval, time, day_of_week, day_of_month, timezone, active, next_run_at, paused_reason, paused_at";
-
-export function columnsOf(spec: ScheduleSpec): ScheduleColumns {
-  return {
-    interval: spec.interval,
-    time: spec.time,
-    day_of_week: spec.interval === "weekly" ? spec.day_of_week : null,
-    day_of_month: spec.interval === "monthly" ? String(spec.day_of_month) : null,
-    timezone: spec.timezone,
-  };
-}
-
-export function specOf({ interval, time, timezone, day_of_week, day_of_month }: ScheduleColumns): ScheduleSpec {
-  if (interval === "daily") return { interval, time, timezone };
-  if (interval === "weekly" && day_of_week !== null) return { interval, time, timezone, day_of_week };
-  if (interval === "monthly" && day_of_month !== null) {
-    return { interval, time, timezone, day_of_month: day_of_month === "last" ? "last" : Number(day_of_month) };
-  }
-  throw new Error(`a ${interval} schedule without its day`);
-}
+const COLUMNS = "user_id, agent_id, spec, active, next_run_at, paused_reason, paused_at";
 
 /**
  * Sets an active schedule. An unchanged schedule keeps its next run, even if it is due now; a changed one is due next
@@ -56,30 +27,14 @@ export function specOf({ interval, time, timezone, day_of_week, day_of_month }: 
 export async function upsertSchedule(
   tx: Tx,
   agent: AgentKey,
-  columns: ScheduleColumns,
-  next_run_at: Instant,
+  { spec, next_run_at }: { spec: ScheduleSpec; next_run_at: Instant },
 ): Promise<void> {
   await tx.query({
-    text: `insert into schedule (user_id, agent_id, interval, time, day_of_week, day_of_month, timezone, active, next_run_at)
-      values ($1, $2, $3, $4, $5, $6, $7, true, $8)
-      on conflict (user_id, agent_id) do update set interval = excluded.interval, time = excluded.time,
-        day_of_week = excluded.day_of_week, day_of_month = excluded.day_of_month, timezone = excluded.timezone, active = true,
-        next_run_at = case
-          when schedule.active
-            and (schedule.interval, schedule.time, schedule.timezone) = (excluded.interval, excluded.time, excluded.timezone)
-            and schedule.day_of_week is not distinct from excluded.day_of_week
-            and schedule.day_of_month is not distinct from excluded.day_of_month
-          then schedule.next_run_at else excluded.next_run_at end`,
-    values: [
-      agent.user_id,
-      agent.agent_id,
-      columns.interval,
-      columns.time,
-      columns.day_of_week,
-      columns.day_of_month,
-      columns.timezone,
-      next_run_at,
-    ],
+    text: `insert into schedule (user_id, agent_id, spec, active, next_run_at) values ($1, $2, $3, true, $4)
+      on conflict (user_id, agent_id) do update set spec = excluded.spec, active = true,
+        next_run_at = case when schedule.active and schedule.spec = excluded.spec then schedule.next_run_at
+          else excluded.next_run_at end`,
+    values: [agent.user_id, agent.agent_id, JSON.stringify(spec), next_run_at],
   });
 }
 

@@ -2,8 +2,8 @@ import type { AgentKey } from "../../api/contract/agents.ts";
 import type { Db, Sql, Tx } from "../../platform/db/db.ts";
 import type { Clock } from "../../platform/lib/clock.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
-import { nextRun, type ScheduleSpec } from "./next-run.ts";
 import * as scheduleStore from "./schedule.store.ts";
+import { next, type ScheduleSpec } from "./spec.ts";
 import { type DueRuns, recordPassed, tick } from "./tick.service.ts";
 
 /** A schedule that was active and has been paused. */
@@ -34,9 +34,10 @@ export type Schedules = ReturnType<typeof createSchedules>;
 export function createSchedules(deps: { db: Db; clock: Clock; notify(event: SchedulePaused, tx: Tx): Promise<void> }) {
   const { db, clock, notify } = deps;
   const setPaused = async (tx: Tx, agent: AgentKey, reason: string | null, resume_above?: number) => {
+    const { user_id, agent_id } = agent;
     const pause = { reason, resume_above: resume_above ?? null, now: clock.now() };
     const was_active = await scheduleStore.setPaused(tx, agent, pause);
-    if (was_active && reason !== null) await notify({ ...agent, reason }, tx);
+    if (was_active && reason !== null) await notify({ user_id, agent_id, reason }, tx);
   };
   return {
     /**
@@ -44,9 +45,9 @@ export function createSchedules(deps: { db: Db; clock: Clock; notify(event: Sche
      * due next after now, and instants that have passed without a tick are recorded as skipped.
      */
     async setSchedule(tx: Tx, agent: AgentKey, spec: ScheduleSpec | null): Promise<void> {
-      await recordPassed(tx, clock.now(), { user_id: agent.user_id, agent_id: agent.agent_id }, spec);
+      await recordPassed(tx, clock.now(), agent, spec);
       if (spec === null) return scheduleStore.deactivateSchedule(tx, agent);
-      await scheduleStore.upsertSchedule(tx, agent, scheduleStore.columnsOf(spec), nextRun(spec, clock.now()));
+      await scheduleStore.upsertSchedule(tx, agent, { spec, next_run_at: next(spec, clock.now()) });
     },
     /** With a reason, due instants are skipped from now on; null resumes. */
     async pauseSchedule(agent: AgentKey, reason: string | null, tx?: Tx): Promise<void> {

@@ -3,18 +3,17 @@ import type { Db, Tx } from "../../platform/db/db.ts";
 import type { Clock } from "../../platform/lib/clock.ts";
 import { newId } from "../../platform/lib/ids.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
+import { stableJson } from "../../platform/lib/json.ts";
 import { type DueInstant, decideDue, type Pause } from "./due.ts";
-import type { ScheduleSpec } from "./next-run.ts";
 import {
   advanceSchedules,
-  columnsOf,
   type DueRow,
   insertOccurrences,
   lockDueSchedule,
   lockDueSchedules,
   type OccurrenceRow,
-  specOf,
 } from "./schedule.store.ts";
+import type { ScheduleSpec } from "./spec.ts";
 
 /** The content of an agent's due run, or why the agent does not run. */
 export type DueAnswer =
@@ -24,9 +23,10 @@ export type DueAnswer =
 /** Answers for each agent, by its id. An agent without an answer is deleted: its instant is recorded as skipped. */
 export type OnDue = (tx: Tx, agents: readonly AgentKey[]) => Promise<ReadonlyMap<string, DueAnswer>>;
 
-/** A due run to queue. */
+/** A due run to start. */
 export interface DueRun extends AgentKey {
   id: string;
+  trigger: "schedule";
   agent_version: number;
   model_id: string | null;
   input: unknown;
@@ -38,7 +38,7 @@ export interface DueRuns {
   onDue: OnDue;
   /** Agents with an unfinished run, chats excepted, and the id of that run. */
   busyAgents(tx: Tx, agents: readonly AgentKey[]): Promise<ReadonlyMap<string, string>>;
-  queueDue(tx: Tx, runs: readonly DueRun[]): Promise<void>;
+  startRuns(tx: Tx, runs: readonly DueRun[]): Promise<void>;
 }
 
 /** The reason of an instant that did not run because its schedule changed at that moment. */
@@ -69,17 +69,14 @@ export async function tick({ db, clock }: { db: Db; clock: Clock }, due_runs: Du
 export async function recordPassed(tx: Tx, now: Instant, agent: AgentKey, spec: ScheduleSpec | null): Promise<void> {
   const row = await lockDueSchedule(tx, agent, now);
   if (row === undefined) return;
-  const before = specOf(row);
-  if (spec !== null && JSON.stringify(columnsOf(spec)) === JSON.stringify(columnsOf(before))) return;
+  if (spec !== null && stableJson(spec) === stableJson(row.spec)) return;
   let { next_run_at } = row;
   while (next_run_at <= now) {
-    const due = decideDue({ spec: before, next_run_at, paused: pauseOf(row), busy_run_id: null }, now);
-    const occurrences = due.instants.map((instant) => ({
-      ...agent,
-      ...(instant.state === "run" ? { ...instant, state: "skipped" as const, reason: CHANGED } : instant),
-      run_id: null,
-      recorded_at: now,
-    }));
+    const due = decideDue({ spec: row.spec, next_run_at, paused: readPause(row), busy_run_id: null }, now);
+    const occurrences = due.instants.map(({ at, state, reason }): OccurrenceRow => {
+      const outcome = state === "run" ? { state: "skipped" as const, reason: CHANGED } : { state, reason };
+      return { user_id: row.user_id, agent_id: row.agent_id, at, ...outcome, run_id: null, recorded_at: now };
+    });
     await insertOccurrences(tx, occurrences);
     next_run_at = due.next_run_at;
   }
@@ -91,23 +88,23 @@ async function settleBatch(tx: Tx, now: Instant, due_runs: DueRuns): Promise<boo
   if (rows.length === 0) return true;
   const decisions = decide(rows, await due_runs.busyAgents(tx, rows), now);
   const due = decisions.filter(({ instants }) => instants.some(({ state }) => state === "run")).map(({ row }) => row);
-  const answers = due.length === 0 ? new Map<string, DueAnswer>() : await due_runs.onDue(tx, due.map(agentKey));
+  const answers = due.length === 0 ? new Map<string, DueAnswer>() : await due_runs.onDue(tx, due.map(toAgentKey));
 
   const occurrences: OccurrenceRow[] = [];
   const runs: DueRun[] = [];
   for (const { row, instants } of decisions) {
     for (const instant of instants) {
-      const { occurrence, run } = outcome(row, instant, answers.get(row.agent_id), now);
+      const { occurrence, run } = decideOutcome(row, instant, answers.get(row.agent_id), now);
       occurrences.push(occurrence);
       if (run !== null) runs.push(run);
     }
   }
   const recorded = await insertOccurrences(tx, occurrences);
   const queued = runs.filter(({ id }) => recorded.has(id));
-  if (queued.length > 0) await due_runs.queueDue(tx, queued);
+  if (queued.length > 0) await due_runs.startRuns(tx, queued);
   await advanceSchedules(
     tx,
-    decisions.map(({ row, next_run_at }) => ({ ...agentKey(row), next_run_at })),
+    decisions.map(({ row: { user_id, agent_id }, next_run_at }) => ({ user_id, agent_id, next_run_at })),
   );
   const all_settled = decisions.length === rows.length && decisions.every(({ next_run_at }) => next_run_at > now);
   return all_settled && rows.length < BATCH;
@@ -122,44 +119,43 @@ function decide(rows: readonly DueRow[], busy: ReadonlyMap<string, string>, now:
   // Schedules that are due together often have the same settings, so their decision is cached.
   const known = new Map<string, ReturnType<typeof decideDue>>();
   for (const row of rows) {
-    const { next_run_at, agent_id } = row;
-    const schedule = { spec: specOf(row), next_run_at, paused: pauseOf(row), busy_run_id: busy.get(agent_id) ?? null };
+    const { spec, next_run_at, agent_id } = row;
+    const schedule = { spec, next_run_at, paused: readPause(row), busy_run_id: busy.get(agent_id) ?? null };
     const key = JSON.stringify(schedule);
     const decision = known.get(key) ?? decideDue(schedule, now);
     known.set(key, decision);
-    decisions.push({ row, ...decision });
+    decisions.push({ row, instants: decision.instants, next_run_at: decision.next_run_at });
     instants += decision.instants.length;
     if (instants >= MAX_INSTANTS) break;
   }
   return decisions;
 }
 
-function pauseOf({ paused_reason, paused_at }: DueRow): Pause | null {
+function readPause({ paused_reason, paused_at }: DueRow): Pause | null {
   return paused_reason === null ? null : { reason: paused_reason, since: paused_at };
 }
 
-function agentKey({ user_id, agent_id }: DueRow): AgentKey {
+function toAgentKey({ user_id, agent_id }: DueRow): AgentKey {
   return { user_id, agent_id };
 }
 
 /** The occurrence to record for an instant, and its run if it has one. */
-function outcome(
-  row: DueRow,
-  instant: DueInstant,
+function decideOutcome(
+  { user_id, agent_id }: DueRow,
+  { at, state, reason }: DueInstant,
   answer: DueAnswer | undefined,
   now: Instant,
 ): { occurrence: OccurrenceRow; run: DueRun | null } {
-  const occurrence = { ...agentKey(row), ...instant, run_id: null, recorded_at: now };
-  if (instant.state !== "run") return { occurrence, run: null };
+  const occurrence = { user_id, agent_id, at, state, reason, run_id: null, recorded_at: now };
+  if (state !== "run") return { occurrence, run: null };
   if (answer === undefined || "declined" in answer) {
-    return {
-      occurrence: { ...occurrence, state: "skipped", reason: answer?.declined ?? "the agent is gone" },
-      run: null,
-    };
+    const why = answer?.declined ?? "the agent is gone";
+    return { occurrence: { ...occurrence, state: "skipped", reason: why }, run: null };
   }
+  const { agent_version, model_id, input } = answer.run;
   const id = newId();
   return {
     occurrence: { ...occurrence, run_id: id },
-    run: { ...agentKey(row), ...answer.run, id, scheduled_for: instant.at },
+    run: { user_id, agent_id, trigger: "schedule", id, scheduled_for: at, agent_version, model_id, input },
   };
 }

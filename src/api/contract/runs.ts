@@ -21,7 +21,28 @@ const RUN_PROMPT_MAX = 100_000;
 export const MAX_WAIT_SECONDS = 60;
 
 export const triggerSchema = z.enum(["schedule", "manual", "chat"]);
-export const runStatusSchema = z.enum(["queued", "running", "cancelling", "succeeded", "failed", "cancelled"]);
+
+/**
+ * The phases of a run:
+ *
+ * - `queued`: a worker may claim it. A run-now counts against the queue of its user.
+ * - `waiting`: it waits for something outside, has no worker, and is queued again afterwards.
+ * - `working`: a worker executes it under a lease, and it counts against `concurrent_runs`.
+ * - `ended`: it never changes.
+ */
+export type RunPhase = "queued" | "waiting" | "working" | "ended";
+/** Each status of a run with its phase, which the column run.phase has too, and its meaning in words. */
+export const RUN_STATUSES = {
+  queued: { phase: "queued", words: "it waits for a worker" },
+  running: { phase: "working", words: "a worker executes it" },
+  requires_action: { phase: "waiting", words: "it waits for a decision of its user, at no cost" },
+  cancelling: { phase: "working", words: "its cancellation was requested, and the worker stops it" },
+  succeeded: { phase: "ended", words: "it has its output" },
+  failed: { phase: "ended", words: "its error says why" },
+  cancelled: { phase: "ended", words: "it was stopped before its end" },
+} as const satisfies Record<string, { phase: RunPhase; words: string }>;
+export type RunStatus = keyof typeof RUN_STATUSES;
+export const runStatusSchema = z.enum(Object.keys(RUN_STATUSES) as [RunStatus, ...RunStatus[]]);
 const outsideSchema = z
   .object({
     status: z.number().int().nullable().openapi({ description: "its HTTP status, if it sent one" }),
@@ -66,7 +87,6 @@ const usageSchema = z
   .openapi("RunUsage");
 
 export type RunTrigger = z.infer<typeof triggerSchema>;
-export type RunStatus = z.infer<typeof runStatusSchema>;
 export type RunError = z.infer<typeof runErrorSchema>;
 
 /** A filter of lists of runs. */
@@ -81,7 +101,11 @@ export const runSchema = z
     agent_id: uuidSchema,
     agent_version: z.number().int(),
     trigger: triggerSchema,
-    status: runStatusSchema,
+    status: runStatusSchema.openapi({
+      description: Object.entries(RUN_STATUSES)
+        .map(([status, { words }]) => `${status}: ${words}`)
+        .join("; "),
+    }),
     scheduled_for: instantSchema.nullable().openapi({ description: "the due instant, of scheduled runs" }),
     queued_at: instantSchema,
     started_at: instantSchema.nullable(),

@@ -43,7 +43,7 @@ const FILES: readonly ExportFile[] = [
   byId(
     "agents",
     `id, version, name, description, system_prompt, run_prompt, model_id, auto_route, is_active, tools_config,
-      schedule_enabled, schedule_interval, schedule_time, schedule_day_of_week, schedule_day_of_month, schedule_timezone,
+      schedule_enabled, schedule_spec,
       schedule_api_key_id, limits, model_settings, client_tools, consecutive_failures, created_at, updated_at, deleted_at`,
     { table: "agent" },
   ),
@@ -58,7 +58,7 @@ const FILES: readonly ExportFile[] = [
   {
     name: "schedules",
     page: MANY,
-    text: `select agent_id::text as export_key, agent_id, "interval", "time", day_of_week, day_of_month, timezone, active,
+    text: `select agent_id::text as export_key, agent_id, spec, active,
         next_run_at, paused_reason, paused_at
       from schedule where user_id = $1 and ($2::text is null or agent_id > $2::uuid) order by agent_id limit $3`,
   },

@@ -10,7 +10,7 @@ type Deps = Parameters<typeof createChat>[0];
 async function failureOf(scheduling: (chat: () => Chat) => object): Promise<PurserError> {
   const agents = {
     ready: async () => ({ user_id: "u", id: "a" }),
-    newRun: (_agent: unknown, input: object) => ({ user_id: "u", agent_id: "a", input }),
+    newRun: (_agent: unknown, _trigger: string, input: object) => ({ user_id: "u", agent_id: "a", input }),
   };
   const chat: Chat = createChat({
     agents,
@@ -40,7 +40,7 @@ test("a chat that gets no slot in 30 seconds is cancelled and answered 429 with 
   const waited: number[] = [];
   const cancelled: string[] = [];
   const failed = await failureOf(() => ({
-    enqueueChat: async () => run,
+    startRun: async () => ({ refusal: null, run }),
     waitFinished: async (_user: string, _run: string, timeout_ms: number) => {
       waited.push(timeout_ms);
       return false;
@@ -65,9 +65,9 @@ test.each([
     const run = { id: "r", agent_id: "a", status: "failed", error: { code, message: "x" }, finished_at: "now" };
     let queued: ClaimedRun;
     const failed = await failureOf((chat) => ({
-      enqueueChat: async (claimed: ClaimedRun) => {
+      startRun: async (claimed: ClaimedRun) => {
         queued = claimed;
-        return run;
+        return { refusal: null, run };
       },
       waitFinished: async () =>
         chat()

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { createAnswerReader } from "../../../src/agents/runs/answer-reader.ts";
+import { createAnswerReader } from "../../../src/agents/runs/model-call.ts";
 import type { ChatMessage, ChatRequest, ChatResponse } from "../../../src/api/contract/completions.ts";
 import { createAnthropicProvider } from "../../../src/gateway/models/anthropic.adapter.ts";
 import { createGoogleProvider } from "../../../src/gateway/models/google.adapter.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { createAnswerReader } from "../../../src/agents/runs/answer-reader.ts";
+import { createAnswerReader } from "../../../src/agents/runs/model-call.ts";
 
 function read(...deltas: object[]) {
   const reader = createAnswerReader();

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { createLeaseTime } from "../../../src/agents/runs/leases.service.ts";
+import { createLeaseTime } from "../../../src/agents/runs/lease.service.ts";
 
 const HOUR_MS = 3_600_000;
 const leaseTime = () => createLeaseTime({ step_ms: 7_500, lease_ms: 30_000 });

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { newConfig } from "../../../src/agents/definitions/agent-config.ts";
-import { nextAction, type Progress, REPEATED_CALL } from "../../../src/agents/runs/next-action.ts";
+import { decideNext, type Progress, REPEATED_CALL } from "../../../src/agents/runs/next-action.ts";
 import { type PastStep, transcript } from "../../../src/agents/runs/transcript.ts";
 import type { ToolCall } from "../../../src/api/contract/completions.ts";
 
@@ -25,7 +25,7 @@ const said = (content: string | null) => step({ type: "model", name: "m", result
 const fetched = (result: string, url = "https://a.example/") => step({ arguments: { url }, result });
 
 function next(steps: PastStep[], more: Partial<Progress> = {}) {
-  return nextAction({ limits: config.limits, steps, elapsed_ms: 0, ...more });
+  return decideNext({ limits: config.limits, steps, elapsed_ms: 0, ...more });
 }
 
 describe("a run", () => {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { brokenAnswer, modelCallError } from "../../../src/agents/runs/run-error.ts";
+import { describeBrokenAnswer, modelCallError } from "../../../src/agents/runs/model-call.ts";
 import { errors } from "../../../src/kernel/errors.ts";
 
 const MEANS = { may_subscribe: true, overage: "never" } as const;
@@ -19,5 +19,5 @@ test("other messages of a 402 are the same for a run", () => {
 });
 
 test("an interrupted answer's error says what to do", () => {
-  expect(brokenAnswer(null, { was_heard: true }).error.message).toContain("Run the agent again");
+  expect(describeBrokenAnswer(null, { was_heard: true }).error.message).toContain("Run the agent again");
 });

@@ -2,75 +2,66 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import {
-  CLAIMED,
-  FINISHED,
   type RunTransition,
+  SUSPENSIONS,
   sqlBefore,
   sqlNext,
   TRANSITIONS,
-  UNFINISHED,
 } from "../../../src/agents/runs/run-state.ts";
-import { runStatusSchema } from "../../../src/api/contract/runs.ts";
+import { RUN_STATUSES, type RunPhase, type RunStatus, runStatusSchema } from "../../../src/api/contract/runs.ts";
 
 const RUNS = join(import.meta.dirname, "../../../src/agents/runs");
 const next = (transition: RunTransition): Record<string, string> => TRANSITIONS[transition].next;
 const transitions = Object.keys(TRANSITIONS) as RunTransition[];
-const edges = transitions.flatMap((transition) => Object.entries(next(transition)));
+const suspensions = SUSPENSIONS.map((status) => ["running", status]);
+const edges = [...transitions.flatMap((transition) => Object.entries(next(transition))), ...suspensions];
+const inPhase = (phase: RunPhase) =>
+  runStatusSchema.options.filter((status) => RUN_STATUSES[status].phase === phase).sort();
+const SCHEMA = readFileSync(join(RUNS, "../../../schema.sql"), "utf8");
 
-test("the table has exactly the statuses of the contract", () => {
+test("the column phase has the table of the contract: each status with its phase, and no other", () => {
+  const column = /^ {2}phase text generated always as \(([\s\S]*?)\) STORED/im.exec(SCHEMA)?.[1] ?? "";
+  const rows = [...column.matchAll(/'(\w+)'(?:::text)? THEN '(\w+)'/gi)].map(([, status, phase]) => [status, phase]);
+  expect(Object.fromEntries(rows)).toEqual(
+    Object.fromEntries(Object.entries(RUN_STATUSES).map(([status, { phase }]) => [status, phase])),
+  );
+  expect(column).not.toMatch(/\belse\b(?! null)/i);
+});
+
+test("the transitions reach exactly the statuses of the contract", () => {
   const statuses = new Set(edges.flat().filter((status) => status !== "new"));
   expect([...statuses].sort()).toEqual([...runStatusSchema.options].sort());
 });
 
 test("a final status never changes, and every other status leads to a final one", () => {
-  const is_final = (status: string) => !UNFINISHED.some((unfinished) => unfinished === status);
-  expect(edges.filter(([from]) => from !== "new" && is_final(from))).toEqual([]);
-  for (const status of UNFINISHED) {
+  const isFinal = (status: string) => RUN_STATUSES[status as RunStatus]?.phase === "ended";
+  expect(edges.filter(([from]) => from !== "new" && isFinal(from ?? ""))).toEqual([]);
+  for (const status of runStatusSchema.options) {
     const reached = new Set<string>([status]);
-    for (const from of reached) for (const [start, to] of edges) if (start === from) reached.add(to);
-    expect([...reached].some(is_final)).toBe(true);
+    for (const from of reached)
+      for (const [start, to] of edges) if (start === from && to !== undefined) reached.add(to);
+    expect([...reached].some(isFinal)).toBe(true);
   }
 });
 
-test("the final statuses are those for which the database requires finished_at", () => {
-  const schema = readFileSync(join(RUNS, "../../../schema.sql"), "utf8");
-  const constraint = /alter table run add constraint.*\(\(finished_at IS NOT NULL\) = \(status = ANY \((.*)\)\)\)/.exec(
-    schema,
-  );
-  const statuses = [...(constraint?.[1] ?? "").matchAll(/'(\w+)'/g)].map(([, status]) => status);
-  expect(statuses.sort()).toEqual([...FINISHED].sort());
+test("statements name phases instead of lists of statuses", () => {
+  const stores = readdirSync(RUNS).filter((file) => file.endsWith(".store.ts"));
+  const files = [...stores, ...readdirSync(join(RUNS, "sql")).map((file) => `sql/${file}`)];
+  const status = runStatusSchema.options.join("|");
+  const list = new RegExp(`(?<!step\\.)\\bstatus(?: \\|\\| '')? (?:not )?in \\([^)]*'(?:${status})'`);
+  expect(files.length).toBeGreaterThan(20);
+  expect(files.filter((file) => list.test(readFileSync(join(RUNS, file), "utf8")))).toEqual([]);
 });
 
-test.each([
-  ["run_open", UNFINISHED],
-  ["run_leased", UNFINISHED],
-  ["run_of_limited_key", CLAIMED],
-])("the index %s has the statuses that its statements name", (index, statuses) => {
-  const schema = readFileSync(join(RUNS, "../../../schema.sql"), "utf8");
-  const list = new RegExp(`^CREATE INDEX ${index} ON.*WHERE .*status = ANY \\(ARRAY\\[(.*?)\\]`, "m").exec(schema)?.[1];
-  const indexed = [...(list ?? "").matchAll(/'(\w+)'/g)].map(([, status]) => status);
-  expect(indexed.sort()).toEqual([...statuses].sort());
-});
-
-test("each list of statuses in SQL has the statuses of claimed or of unfinished runs", () => {
-  const lists = readdirSync(join(RUNS, "sql")).flatMap((file) =>
-    [...readFileSync(join(RUNS, "sql", file), "utf8").matchAll(/status(?: \|\| '')? in \(([^)]*)\)/g)]
-      .map(([, list]) => [...(list ?? "").matchAll(/'(\w+)'/g)].map(([, status]) => status))
-      // A subscription has other statuses.
-      .filter((statuses) => statuses.some((status) => runStatusSchema.options.some((known) => known === status))),
-  );
-  expect(lists.length).toBeGreaterThan(5);
-  for (const statuses of lists) expect([[...CLAIMED].sort(), [...UNFINISHED].sort()]).toContainEqual(statuses.sort());
-});
-
-test("only a claimed run can be changed with its lease", () => {
+test("only a working run can be changed with its lease, and only a waiting one can be resumed", () => {
   const of_lease = transitions.filter((transition) => TRANSITIONS[transition].by === "lease");
-  for (const transition of of_lease) expect(Object.keys(next(transition)).sort()).toEqual([...CLAIMED].sort());
+  for (const transition of of_lease) expect(Object.keys(next(transition)).sort()).toEqual(inPhase("working"));
+  expect(Object.keys(next("resume")).sort()).toEqual(inPhase("waiting"));
 });
 
 test("SQL of a transition names each of its statuses", () => {
   expect(sqlNext("cancel")).toBe(
-    "case run.status when 'queued' then 'cancelled' when 'running' then 'cancelling' when 'cancelling' then 'cancelling' end",
+    "case run.status when 'queued' then 'cancelled' when 'requires_action' then 'cancelled' when 'running' then 'cancelling' when 'cancelling' then 'cancelling' end",
   );
 });
 
@@ -79,14 +70,6 @@ test.each(transitions)("SQL of %s names each status before and after it", (trans
     expect(sqlNext(transition)).toContain(` when '${from}' then '${to}' `);
     expect(sqlBefore(transition)).toContain(`'${from}'`);
   }
-});
-
-test("stores take the statuses of waiting and running runs from the table, so that none misses a new one", () => {
-  const stores = readdirSync(RUNS).filter((file) => file.endsWith(".store.ts"));
-  const literal = /(?<!step\.)\bstatus (?:=|<>|in|not in) \(?'(?:queued|running)'/;
-  const lines = stores.flatMap((file) => readFileSync(join(RUNS, file), "utf8").split("\n"));
-  expect(stores.length).toBeGreaterThan(5);
-  expect(lines.filter((line) => literal.test(line))).toEqual([]);
 });
 
 /** The transitions that a file of SQL makes. */

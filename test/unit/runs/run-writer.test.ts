@@ -76,3 +76,19 @@ test.each([
   await expect(failing).rejects.toBe(failure);
   expect(tries).toBe(1);
 });
+
+test.each([
+  ["its own", "requires_action", "suspended"],
+  ["another's", "running", "lost"],
+])("a suspension whose answer was lost is not made twice: the stored status is %s", async (_, found, state) => {
+  let tries = 0;
+  const suspendRun = async () => {
+    tries += 1;
+    if (tries === 1) throw away;
+    return "lost" as const;
+  };
+  const runs = { suspendRun, getRun: async () => ({ status: found }) };
+  const retry = createRetry({ log: { warn: () => {} }, stopping: new AbortController().signal });
+  const writer = createRunWriter(runs as never, { retry, onStep: () => {} });
+  expect(await writer.suspendRun(lease, { status: "requires_action", record: async () => {} })).toBe(state);
+});

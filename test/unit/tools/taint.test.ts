@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { newConfig } from "../../../src/agents/definitions/agent-config.ts";
-import { taintOf } from "../../../src/agents/runs/tool-step.ts";
+import { computeTaint } from "../../../src/agents/runs/tool-step.ts";
 import { isUrlKnown } from "../../../src/agents/tools/destinations.ts";
 import type { ToolsConfig, WebFetchSettings } from "../../../src/api/contract/tools.ts";
 import { expectShortTurn, heldDuring } from "../../support/held.ts";
@@ -94,7 +94,7 @@ describe("once tainted, an address", () => {
 
 describe("a run is tainted", () => {
   const config = newConfig({ name: "A", model_id: "m", run_prompt: "Do it" });
-  const input = (messages: unknown) => ({ messages }) as Parameters<typeof taintOf>[1];
+  const input = (messages: unknown) => ({ messages }) as Parameters<typeof computeTaint>[1];
   const step = (more: object) => [{ type: "tool", name: "web_fetch", safety: null, internal: null, ...more }] as never;
   const read = { verdict: { injected: false, score: 0 }, removed: [] };
   it.each([
@@ -105,7 +105,7 @@ describe("a run is tainted", () => {
     ["by a tool's result", input(null), step({ safety: read }), true],
     ["by a failed call's result", input(null), step({ safety: read, status: "failed" }), true],
     ["not by a call that was refused", input(null), step({ status: "failed" }), false],
-  ])("%s", (_what, given, steps, expected) => expect(taintOf(config, given, steps).tainted).toBe(expected));
+  ])("%s", (_what, given, steps, expected) => expect(computeTaint(config, given, steps).tainted).toBe(expected));
 
   it("and has the links of all pages, and as its owner's text only the owner's", () => {
     const steps = [...step({ internal: { links: [LINK] } }), ...step({ internal: { links: ["https://b.example/"] } })];
@@ -113,7 +113,7 @@ describe("a run is tainted", () => {
       { role: "user", content: "mine" },
       { role: "assistant", content: "its" },
     ];
-    const { links, owner_text } = taintOf(config, input(messages), steps as never);
+    const { links, owner_text } = computeTaint(config, input(messages), steps as never);
     expect([...links]).toEqual([LINK, "https://b.example/"]);
     expect(owner_text).toContain("mine");
     expect(owner_text).not.toContain("its");
@@ -136,7 +136,7 @@ describe("with MCP servers, whose descriptions are in the first prompt", () => {
       mcp: { enabled: mcp, servers: [{ name: "s", url: `${site.url}/mcp` }] },
     };
     const config = newConfig({ name: "A", model_id: "m", run_prompt: `Read ${site.url}/own`, tools_config });
-    const taint = taintOf(config, { messages: null } as never, []);
+    const taint = computeTaint(config, { messages: null } as never, []);
     const { tools } = toolsWith({ allow: [site.host], secrets: { KEY: "sk_live_0123456789" } });
     const { status, error } = await tools.call(aCall("web_fetch", { url, method }, { tools_config, taint }));
     return error?.code ?? status;
@@ -159,7 +159,7 @@ describe("with MCP servers, whose descriptions are in the first prompt", () => {
   it("a server's tool with effects can still be the first call", () => {
     const tools_config: ToolsConfig = { mcp: { enabled: true, servers: [{ name: "s", url: `${site.url}/mcp` }] } };
     const config = newConfig({ name: "A", model_id: "m", run_prompt: "Go", tools_config });
-    expect(taintOf(config, { messages: null } as never, [])).toMatchObject({ tainted: false, described: true });
+    expect(computeTaint(config, { messages: null } as never, [])).toMatchObject({ tainted: false, described: true });
   });
 });
 

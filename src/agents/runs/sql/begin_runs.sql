@@ -19,7 +19,7 @@ begin
   perform pg_advisory_xact_lock(7470626);
   places := least(most, total_limit - count_runs_at_work()) - asked;
   if places < 0 or places < (select count(*) from (
-    select from run where status = 'queued' order by priority, id limit places + 1
+    select from run where phase = 'queued' order by priority, id limit places + 1
   ) as waiting) then
     return null;
   end if;
@@ -27,7 +27,7 @@ begin
     select from (select user_id, count(*) as asked from jsonb_to_recordset(runs) as given(user_id uuid) group by user_id) as mine
     where mine.asked
       + coalesce((select at_work.runs from runs_at_work as at_work where at_work.user_id = mine.user_id), 0)
-      + (select count(*) from (select from run where run.user_id = mine.user_id and status = 'queued' limit user_limit) as waiting)
+      + (select count(*) from (select from run where run.user_id = mine.user_id and phase = 'queued' limit user_limit) as waiting)
       > run_user_limit(mine.user_id, user_limit, of_plans)
   ) or exists (
     select from jsonb_to_recordset(runs) as given(input jsonb) where input #>> '{key_limits,concurrent_runs}' is not null
@@ -35,7 +35,7 @@ begin
     return null;
   end if;
   insert into run (user_id, id, agent_id, agent_version, trigger, status, queued_at, started_at, model_id, input, priority,
-    worker_id, claimed_at, lease_until, epoch, at_home, steps_count)
+    worker_id, claimed_at, lease_until, epoch, started_by_own_node, steps_count)
   select user_id, id, agent_id, agent_version, 'manual', 'running', domain_now, domain_now, model_id, input, priority,
     claimer, clock_timestamp(), clock_timestamp() + make_interval(secs => lease_ms / 1000.0), 1, true,
     case when first_step is null then 0 else 1 end

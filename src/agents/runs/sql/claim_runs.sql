@@ -46,7 +46,7 @@ begin
       cross join lateral (
         with first as materialized (
           select id, priority, limited_key from run
-          where status = 'queued' and user_id = any (array[candidate.user_id]) and priority <= last_priority
+          where phase = 'queued' and user_id = any (array[candidate.user_id]) and priority <= last_priority
             and (worker_id = claimer or (worker_id is null and not reserved_only))
           order by user_id, priority, id
           limit free.runs
@@ -74,13 +74,13 @@ begin
     select queued.place from unnest(user_ids, run_ids) as chosen(user_id, id)
     cross join lateral (
       select ctid as place from run
-      where run.user_id = any (array[chosen.user_id]) and run.id >= chosen.id and run.id <= chosen.id and status || '' = 'queued'
+      where run.user_id = any (array[chosen.user_id]) and run.id >= chosen.id and run.id <= chosen.id and phase || '' = 'queued'
       order by run.user_id, run.id limit 1 for update skip locked
     ) as queued
   )
   update run set status = 'running', epoch = run.epoch + 1, worker_id = claimer, claimed_at = clock_timestamp(),
     lease_until = clock_timestamp() + make_interval(secs => lease_ms / 1000.0),
-    started_at = coalesce(run.started_at, domain_now), at_home = false
+    started_at = coalesce(run.started_at, domain_now), started_by_own_node = false
   from locked where run.ctid = locked.place
   returning run.*;
 end $$;

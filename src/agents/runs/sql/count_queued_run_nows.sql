@@ -8,7 +8,7 @@ begin
   return (
     select count(*) from (
       select from run
-      where status = 'queued' and user_id = any (array[of_user]) and priority >= 1 and priority <= 1
+      where phase = 'queued' and user_id = any (array[of_user]) and priority >= 1 and priority <= 1
       order by user_id, priority, id limit most
     ) as counted
   );

@@ -6,6 +6,6 @@ set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set e
 as $$
 begin
   return query select run.user_id, run.id from run
-    where status in ('queued', 'running', 'cancelling') and lease_until is not null and lease_until < before
+    where phase <> 'ended' and lease_until is not null and lease_until < before
     order by lease_until;
 end $$;

@@ -2,7 +2,8 @@
 -- its run successfully ends it here, unless the run is being cancelled.
 --
 -- Returns for each step, in order: {"done", "ended"}. Not done, and nothing written, if another worker has claimed the
--- run or the step already has an outcome. With `told`, the answer of a step that ended its run also has the `run`.
+-- run or the step already has an outcome. With `is_awaited`, the answer of a step that
+-- ended its run also has the `run`.
 --
 -- Also a hook of the ledger's settles, so the step and its charge commit together.
 create or replace function finish_steps(steps jsonb) returns jsonb language plpgsql
@@ -15,7 +16,7 @@ declare
 begin
   with given as materialized (
     select *, places[ordinality] as place from rows from (jsonb_to_recordset(steps) as (user_id uuid, run_id uuid, epoch integer, index integer, status text,
-      result jsonb, error jsonb, safety jsonb, usage jsonb, internal jsonb, chosen jsonb, ends boolean, told boolean, output text,
+      result jsonb, error jsonb, safety jsonb, usage jsonb, internal jsonb, chosen jsonb, ends boolean, is_awaited boolean, output text,
       finished_at timestamptz)) with ordinality as step
   ), finished as (
     update run_step set status = given.status, result = given.result, error = given.error, safety = given.safety,
@@ -47,14 +48,14 @@ begin
       order by given.ordinality)
     into strict answers from given left join counted on counted.ordinality = given.ordinality;
   -- A separate statement, because a statement does not see its own changes.
-  if steps @? '$[*] ? (@.told == true)' then
+  if steps @? '$[*] ? (@.is_awaited == true)' then
     select jsonb_agg(case when done.detail is null then given.answer else given.answer || jsonb_build_object('run', done.detail) end
         order by given.nth)
       into strict answers
-      from rows from (jsonb_array_elements(answers), jsonb_to_recordset(steps) as (user_id uuid, run_id uuid, told boolean))
-        with ordinality as given(answer, user_id, run_id, told, nth)
+      from rows from (jsonb_array_elements(answers), jsonb_to_recordset(steps) as (user_id uuid, run_id uuid, is_awaited boolean))
+        with ordinality as given(answer, user_id, run_id, is_awaited, nth)
       left join lateral run_details(given.user_id, given.run_id) as done(detail)
-        on given.told and (given.answer->>'ended')::boolean;
+        on given.is_awaited and (given.answer->>'ended')::boolean;
   end if;
   return answers;
 end $$;

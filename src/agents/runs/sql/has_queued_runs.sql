@@ -5,5 +5,5 @@ set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set enable_incremental_sort = off set jit = off
 as $$
 begin
-  return exists (select from (select from run where status = 'queued' order by priority, id limit 1) as first);
+  return exists (select from (select from run where phase = 'queued' order by priority, id limit 1) as first);
 end $$;

@@ -17,7 +17,7 @@ begin
     left join lateral (
       select ctid as place from run
       where user_id = any (array[given.user_id]) and id >= given.run_id and id <= given.run_id
-        and epoch = given.epoch and status || '' in ('running', 'cancelling')
+        and epoch = given.epoch and phase || '' = 'working'
       order by user_id, id limit 1 for no key update
     ) as leased on true
   );

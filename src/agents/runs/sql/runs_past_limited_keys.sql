@@ -17,7 +17,7 @@ begin
   loop
     with first as materialized (
       select run.id, run.priority, run.limited_key, run.key_limit from run
-        where run.status = 'queued' and run.user_id = any (array[of_user])
+        where run.phase = 'queued' and run.user_id = any (array[of_user])
           and (run.worker_id = claimer or (run.worker_id is null and not reserved_only))
         order by run.user_id, run.priority, run.id limit front
     ), busy as materialized (
@@ -25,7 +25,7 @@ begin
           select count(*) from (
             select from run
             where run.user_id = any (array[of_user]) and run.limited_key >= key.limited_key and run.limited_key <= key.limited_key
-              and run.status in ('running', 'cancelling')
+              and run.phase = 'working'
             order by run.user_id, run.limited_key
           ) as at_work
         ) as runs

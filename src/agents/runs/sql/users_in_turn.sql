@@ -10,11 +10,11 @@ declare
   wrapped boolean := false;
 begin
   for step in 1..most loop
-    select user_id into waiting from run where status = 'queued' and user_id > waiting order by user_id, priority, id limit 1;
+    select user_id into waiting from run where phase = 'queued' and user_id > waiting order by user_id, priority, id limit 1;
     if not found then
       exit when wrapped;
       wrapped := true;
-      select user_id into waiting from run where status = 'queued' order by user_id, priority, id limit 1;
+      select user_id into waiting from run where phase = 'queued' order by user_id, priority, id limit 1;
     end if;
     exit when waiting is null or (wrapped and waiting > after);
     return next waiting;

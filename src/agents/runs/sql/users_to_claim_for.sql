@@ -16,7 +16,7 @@ begin
     select unnest(in_turn)
     union
     select front.user_id from (
-      select user_id from run where status = 'queued' order by priority, id limit considered
+      select user_id from run where phase = 'queued' order by priority, id limit considered
     ) as front
   );
 end $$;

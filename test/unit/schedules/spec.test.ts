@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { nextRun, type ScheduleSpec, upcoming } from "../../../src/agents/schedules/next-run.ts";
+import { next, type ScheduleSpec, upcoming } from "../../../src/agents/schedules/spec.ts";
 import { isTimeZone } from "../../../src/api/contract/common.ts";
 
 const daily = (time: string, timezone: string): ScheduleSpec => ({ interval: "daily", time, timezone });
@@ -108,7 +108,7 @@ describe("known cases", () => {
 });
 
 test("an instant has three decimals, so that text order is time order", () => {
-  expect(nextRun(daily("09:00", "UTC"), "2026-01-01T00:00:00.000Z")).toBe("2026-01-01T09:00:00.000Z");
+  expect(next(daily("09:00", "UTC"), "2026-01-01T00:00:00.000Z")).toBe("2026-01-01T09:00:00.000Z");
 });
 
 describe("upcoming notes a daylight-saving shift", () => {

@@ -1,8 +1,61 @@
 import type { AgentKey } from "../../api/contract/agents.ts";
-import type { Sql, Tx } from "../../platform/db/db.ts";
+import { FREE_DAY, USER_ROWS } from "../../kernel/constants.ts";
+import type { Db, Sql, Tx } from "../../platform/db/db.ts";
+import { type Clock, startOfDay } from "../../platform/lib/clock.ts";
 import { NIL_ID } from "../../platform/lib/ids.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
-import type { RunKey } from "./run-history.store.ts";
+import type { OnPrune, RunKey } from "./runs.types.ts";
+
+/** Runs examined in one transaction. A run has many steps, and some are large. */
+const BATCH = 200;
+
+/** Deletes old runs, one batch per call. Scheduling does not read these rows: `next_run_at` only moves forward. */
+export function createPruning(db: Db) {
+  return {
+    /**
+     * Deletes finished runs and their steps, except each agent's newest run, which `last_run` shows. Resolves to the
+     * cursor of the next batch; null: no old runs remain, or another node is pruning.
+     */
+    pruneRuns: (
+      { before, after }: { before: Instant; after: OldRun | null },
+      onPrune: OnPrune,
+    ): Promise<OldRun | null> =>
+      db.transaction(async (tx) => {
+        if (!(await takePruningLock(tx))) return null;
+        const old = await selectOldRuns(tx, { before, after: after ?? NO_RUN, limit: BATCH });
+        const runs = old.flatMap(({ is_last, user_id, run_id }) => (is_last ? [] : [{ user_id, run_id }]));
+        await pruneNow(tx, runs, onPrune);
+        return old.length < BATCH ? null : (old.at(-1) ?? null);
+      }),
+    /**
+     * Deletes runs that cost nothing and are older than the newest `USER_ROWS.unpaid_runs` failed and cancelled ones of
+     * their user, except each agent's newest run. True: there may be more.
+     */
+    pruneUnpaidRuns: (onPrune: OnPrune): Promise<boolean> =>
+      db.transaction(async (tx) => {
+        if (!(await takePruningLock(tx))) return false;
+        const runs = await selectUnpaidRuns(tx, { kept: USER_ROWS.unpaid_runs, limit: BATCH });
+        await pruneNow(tx, runs, onPrune);
+        return runs.length === BATCH;
+      }),
+    /** The ids of those agents that have runs. The newest run of an agent is kept until the agent is deleted. */
+    agentsWithRuns: (agents: readonly AgentKey[], sql: Sql = db): Promise<ReadonlySet<string>> =>
+      selectAgentsWithRuns(sql, agents),
+    /** Deletes all finished runs of deleted agents, with their steps. True: there may be more. */
+    pruneRunsOf: (agents: readonly AgentKey[]): Promise<boolean> =>
+      db.transaction(async (tx) => {
+        const runs = await selectRunsOf(tx, agents, BATCH);
+        if (runs.length > 0) await deleteRuns(tx, runs);
+        return runs.length === BATCH;
+      }),
+  };
+}
+
+async function pruneNow(tx: Tx, runs: readonly RunKey[], onPrune: OnPrune): Promise<void> {
+  if (runs.length === 0) return;
+  await onPrune(tx, runs);
+  await deleteRuns(tx, runs);
+}
 
 /** Deletes finished runs, a batch at a time. */
 
@@ -95,4 +148,32 @@ export async function deleteRuns(tx: Tx, runs: readonly RunKey[]): Promise<void>
       where run.user_id = old.user_id and run.id = old.run_id and finished_at is not null`,
     values: [JSON.stringify(runs)],
   });
+}
+
+/** What runs that cost nothing have stored today. `sql/count_free_run.sql` notes them. */
+export function createFreeRuns({ db, clock }: { db: Db; clock: Clock }) {
+  const { runs, run_bytes } = FREE_DAY;
+  return {
+    /** Those of these users who may store no other free run today. */
+    async withoutFreeRoom(user_ids: readonly string[], sql: Sql = db): Promise<ReadonlySet<string>> {
+      if (user_ids.length === 0) return new Set();
+      const rows = await sql.query<{ user_id: string }>({
+        name: "free_run_room",
+        text: `select user_id from unnest($1::uuid[]) as given(user_id) cross join lateral (
+            select count(*) as runs, coalesce(sum(bytes), 0) as bytes from (
+              select bytes from free_run where free_run.user_id = given.user_id and ended_at >= $2 limit $3
+            ) as counted
+          ) as today where runs >= $3 or bytes >= $4`,
+        values: [user_ids, startOfDay(clock.now()), runs, run_bytes],
+      });
+      return new Set(rows.map(({ user_id }) => user_id));
+    },
+    /** Deletes the notes of former days. Called periodically. */
+    async sweepFreeRuns(): Promise<void> {
+      await db.query({ text: "delete from free_run where ended_at < $1", values: [startOfDay(clock.now())] });
+    },
+    async forgetFreeRuns(tx: Tx, user_id: string): Promise<void> {
+      await tx.query({ text: "delete from free_run where user_id = $1", values: [user_id] });
+    },
+  };
 }

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { nextRun, type ScheduleSpec } from "../../../src/agents/schedules/next-run.ts";
+import { next, type ScheduleSpec } from "../../../src/agents/schedules/spec.ts";
 import type { Weekday } from "../../../src/kernel/constants.ts";
 
 /**
@@ -277,7 +277,7 @@ test.each<[string, ScheduleSpec, string, string[]]>([
 ])("%s", (_, spec, after, expected) => {
   const runs: string[] = [];
   for (let at = after.replace("Z", ":00.000Z"); runs.length < expected.length; ) {
-    at = nextRun(spec, at);
+    at = next(spec, at);
     runs.push(at.replace(":00.000Z", "Z"));
   }
   expect(runs).toEqual(expected);

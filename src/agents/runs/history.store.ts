@@ -2,10 +2,10 @@ import type { AgentKey } from "../../api/contract/agents.ts";
 import type { StepRecord } from "../../api/contract/runs.ts";
 import type { Sql } from "../../platform/db/db.ts";
 import { createConditions } from "../../platform/db/statements.ts";
-import { type Instant, instantOf } from "../../platform/lib/instant.ts";
+import type { Instant } from "../../platform/lib/instant.ts";
+import { instantOf } from "../../platform/lib/instant.ts";
 import { RUN_COLUMNS, type RunRow } from "./run.store.ts";
-import { sqlList, UNFINISHED } from "./run-state.ts";
-import type { JournalStep, RunFilter } from "./runs.types.ts";
+import type { JournalStep, RunFilter, RunKey } from "./runs.types.ts";
 
 /** Reads of runs and their steps. */
 
@@ -75,7 +75,7 @@ export async function selectOutcomes(sql: Sql, user_id: string, run_ids: readonl
 export async function selectPinnedVersions(sql: Sql, { user_id, agent_id }: AgentKey): Promise<number[]> {
   const rows = await sql.query<{ version: number }>({
     text: `select distinct agent_version as version from run
-      where user_id = $1 and agent_id = $2 and status in ${sqlList(UNFINISHED)}`,
+      where user_id = $1 and agent_id = $2 and phase <> 'ended'`,
     values: [user_id, agent_id],
   });
   return rows.map(({ version }) => version);
@@ -86,7 +86,7 @@ export async function selectUnfinished(sql: Sql, user_id: string, request_id: st
   const [row] = await sql.query<{ id: string; agent_id: string }>({
     name: "run_unfinished",
     text: `select id, agent_id from run
-      where user_id = $1 and status in ${sqlList(UNFINISHED)} and input->>'request_id' = $2 order by id desc limit 1`,
+      where user_id = $1 and phase <> 'ended' and input->>'request_id' = $2 order by id desc limit 1`,
     values: [user_id, request_id],
   });
   return row ?? null;
@@ -99,12 +99,6 @@ export async function selectRun(sql: Sql, user_id: string, run_id: string) {
     values: [user_id, run_id],
   });
   return row;
-}
-
-/** The key of a run. */
-export interface RunKey {
-  user_id: string;
-  run_id: string;
 }
 
 // Two callers may request the same run.
@@ -149,7 +143,7 @@ export async function selectDetails(
       left join run on run.user_id = key.user_id and run.id = key.run_id order by ordinality`,
     values: [JSON.stringify(keys), most_steps],
   });
-  return rows.map(({ detail, is_long }) => (is_long ? "long" : detail === null ? undefined : detailsOf(detail)));
+  return rows.map(({ detail, is_long }) => (is_long ? "long" : detail === null ? undefined : parseDetail(detail)));
 }
 
 /** The steps of a run after one of them, as many as `limit`. */
@@ -169,7 +163,7 @@ export async function selectStepPage(
 /** The result of the SQL function `run_details`, which formats instants differently. */
 export type DetailJson = RunDetails["run"] & { steps: StepRecord[] };
 
-export function detailsOf({ steps, ...run }: DetailJson): RunDetails {
+export function parseDetail({ steps, ...run }: DetailJson): RunDetails {
   const { scheduled_for, queued_at, started_at, finished_at } = run;
   return {
     run: {
@@ -219,7 +213,7 @@ export async function selectBusyAgents(sql: Sql, agents: readonly AgentKey[]): P
     text: `select due.agent_id, open.id as run_id from jsonb_to_recordset($1::jsonb) as due(user_id uuid, agent_id uuid)
       cross join lateral (
         select id from run where user_id = due.user_id and agent_id = due.agent_id
-          and status in ${sqlList(UNFINISHED)} and trigger <> 'chat' limit 1
+          and phase <> 'ended' and trigger <> 'chat' limit 1
       ) as open`,
     values: [JSON.stringify(agents)],
   });
@@ -235,9 +229,9 @@ export async function selectCancelling(sql: Sql): Promise<string[]> {
   return rows.map(({ id }) => id);
 }
 
-/** Whether any run is unfinished, and whether a worker holds a valid lease or reservation on one. */
+/** Whether any run is queued or at work, and whether a worker holds a valid lease or reservation on one. */
 export async function selectOpen(sql: Sql): Promise<{ open: boolean; attended: boolean }> {
-  const open = `select from run where status in ${sqlList(UNFINISHED)}`;
+  const open = `select from run where phase in ('queued', 'working')`;
   const [row] = await sql.query<{ open: boolean; attended: boolean }>({
     text: `select exists (${open}) as open, exists (${open} and lease_until > clock_timestamp()) as attended`,
   });
@@ -255,4 +249,95 @@ export async function selectQueue(sql: Sql): Promise<{ queued: number; oldest: I
     values: [MOST_COUNTED],
   });
   return row ?? { queued: 0, oldest: null };
+}
+
+/** Reads of runs for their followers and for threads. */
+
+export interface FollowedRow extends RunRow {
+  output: string | null;
+  cancel_requested_at: Instant | null;
+}
+
+/**
+ * A run, and its steps from `from_step` on. The run is read first, so all steps of a finished run are final. Without the
+ * internal part, which may have 16 MB of pictures.
+ */
+export async function selectFollowed(
+  sql: Sql,
+  { user_id, run_id, from_step }: { user_id: string; run_id: string; from_step: number },
+): Promise<{ run: FollowedRow; steps: JournalStep[] } | undefined> {
+  const [run] = await sql.query<FollowedRow>({
+    name: "run_followed",
+    text: `select ${RUN_COLUMNS}, output, cancel_requested_at from run where user_id = $1 and id = $2`,
+    values: [user_id, run_id],
+  });
+  if (run === undefined) return undefined;
+  const steps = await sql.query<JournalStep>({
+    name: "run_steps_from",
+    text: `select ${STEP_COLUMNS}, null::jsonb as internal from run_step
+      where user_id = $1 and run_id = $2 and index >= $3 order by index`,
+    values: [user_id, run_id, from_step],
+  });
+  return { run, steps };
+}
+
+/** A fingerprint of each run, which changes when the run has new events. */
+export async function selectFingerprints(
+  sql: Sql,
+  runs: readonly { user_id: string; run_id: string }[],
+): Promise<{ run_id: string; fingerprint: string }[]> {
+  return sql.query({
+    name: "run_fingerprints",
+    text: `select run.id as run_id, concat_ws(' ', run.status, run.started_at is not null, count(step.index), count(step.finished_at)) as fingerprint
+      from jsonb_to_recordset($1::jsonb) as given(user_id uuid, run_id uuid)
+      join run on run.user_id = given.user_id and run.id = given.run_id
+      left join run_step as step on step.user_id = run.user_id and step.run_id = run.id
+      group by run.user_id, run.id`,
+    values: [JSON.stringify(runs)],
+  });
+}
+
+/** A run with its input. */
+export interface BegunRow extends RunRow {
+  input: unknown;
+}
+
+export async function selectBegun(sql: Sql, user_id: string, run_ids: readonly string[]): Promise<BegunRow[]> {
+  return sql.query<BegunRow>({
+    name: "run_begun",
+    text: `select ${RUN_COLUMNS}, input from run where user_id = $1 and id in (select value::uuid from jsonb_array_elements_text($2::jsonb))`,
+    values: [user_id, JSON.stringify(run_ids)],
+  });
+}
+
+/** The approximate sizes of runs with their steps. */
+export async function selectSizes(
+  sql: Sql,
+  user_id: string,
+  run_ids: readonly string[],
+): Promise<{ id: string; bytes: number }[]> {
+  return sql.query({
+    name: "run_sizes",
+    text: `select id, (octet_length(input::text) + (
+          select coalesce(sum(octet_length(concat(arguments, result, error, safety))), 0) from run_step as step
+          where step.user_id = run.user_id and step.run_id = run.id
+        ))::bigint as bytes
+      from run where user_id = $1 and id in (select value::uuid from jsonb_array_elements_text($2::jsonb))`,
+    values: [user_id, JSON.stringify(run_ids)],
+  });
+}
+
+/** Without the internal part, which may have megabytes of pictures. */
+export async function selectStepsOf(
+  sql: Sql,
+  user_id: string,
+  run_ids: readonly string[],
+): Promise<(JournalStep & { run_id: string })[]> {
+  return sql.query({
+    name: "run_steps_of",
+    text: `select run_id, ${STEP_COLUMNS}, null::jsonb as internal from run_step
+      where user_id = $1 and run_id in (select value::uuid from jsonb_array_elements_text($2::jsonb))
+      order by run_id, index`,
+    values: [user_id, JSON.stringify(run_ids)],
+  });
 }

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { nextRun, type ScheduleSpec } from "../../../src/agents/schedules/next-run.ts";
+import { next, type ScheduleSpec } from "../../../src/agents/schedules/spec.ts";
 import { WEEKDAYS } from "../../../src/kernel/constants.ts";
 import { ZONE_LINKS } from "./zone-links.ts";
 
@@ -73,11 +73,11 @@ function runsOf(schedule: ScheduleSpec, from: number, until: number): number[] {
   const runs: number[] = [];
   let at = from;
   for (;;) {
-    const next = Date.parse(nextRun(schedule, new Date(at).toISOString()));
-    expect(next).toBeGreaterThan(at);
-    if (next > until) return runs;
-    runs.push(next);
-    at = next;
+    const due = Date.parse(next(schedule, new Date(at).toISOString()));
+    expect(due).toBeGreaterThan(at);
+    if (due > until) return runs;
+    runs.push(due);
+    at = due;
   }
 }
 

@@ -1,5 +1,6 @@
 import { WEEKDAYS, type Weekday } from "../../kernel/constants.ts";
-import { type Instant, instantOf } from "../../platform/lib/instant.ts";
+import type { Instant } from "../../platform/lib/instant.ts";
+import { instantOf } from "../../platform/lib/instant.ts";
 
 /** When an agent runs, in the wall time of a zone. */
 export type ScheduleSpec = {
@@ -36,7 +37,7 @@ const MAX_CANDIDATES = 6;
  * The first due instant after `after`. A wall time skipped by a clock change moves later by the length of the gap; a
  * repeated one counts only the first time (Temporal's "compatible", RFC 5545's rule).
  */
-export function nextRun(spec: ScheduleSpec, after: Instant): Instant {
+export function next(spec: ScheduleSpec, after: Instant): Instant {
   return instantOf(nextDue(spec, Temporal.Instant.from(after)).at.toInstant());
 }
 
