@@ -47,7 +47,7 @@ async function expectUsage(expected: ExpectedUsage, stream: boolean): Promise<vo
       ? {}
       : { completion_tokens_details: { reasoning_tokens: expected.reasoning } }),
   });
-  expect(usage.estimated).toBeUndefined();
+  expect(usage.estimated).toBe(expected.estimated);
   expect(JSON.stringify(answer.body).match(/\busage\b/g)).toHaveLength(1);
   expect((await charges(user)).map(({ amount }) => amount)).toEqual([-costOf(expected)]);
 }

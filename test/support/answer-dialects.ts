@@ -37,6 +37,8 @@ export interface ExpectedUsage {
   output: number;
   cached?: number;
   reasoning?: number;
+  /** How the total was split. */
+  estimated?: true;
 }
 
 /** Servers that put their usage into other places or under other names. */
@@ -105,6 +107,22 @@ export const USAGE_DIALECTS: readonly (readonly [string, Reply, ExpectedUsage])[
         { input: 10, output: 5 },
       ],
       ["the names of Responses", { input_tokens: 10, output_tokens: 5 }, { input: 10, output: 5 }],
+      [
+        "the names of Messages: what the cache gave is beside the input",
+        { input_tokens: 10, output_tokens: 5, cache_read_input_tokens: 900, cache_creation_input_tokens: 0 },
+        { input: 910, output: 5, cached: 900 },
+      ],
+      [
+        "cache_read_input_tokens within prompt_tokens (LiteLLM)",
+        { prompt_tokens: 1000, completion_tokens: 5, total_tokens: 1005, cache_read_input_tokens: 900 },
+        { input: 1000, output: 5, cached: 900 },
+      ],
+      [
+        "figures as texts",
+        { prompt_tokens: "10", completion_tokens: "5", prompt_tokens_details: { cached_tokens: "4" } },
+        { input: 10, output: 5, cached: 4 },
+      ],
+      ["a total alone", { total_tokens: 15 }, { input: 13, output: 2, estimated: true }],
     ] as const
   ).map(
     ([name, usage, expected]) => [name, hello([STOP, event({ choices: [], usage })], { usage }), expected] as const,

@@ -293,7 +293,7 @@ const FINISH_WORDS: Readonly<Record<Ending, readonly string[]>> = {
   ],
   length: [
     ...["length", "maxtokens", "maxoutputtokens", "maxlength", "modellength", "tokenlimit", "timelimit"],
-    ...["modelcontextwindowexceeded", "errorlimit", "continuation", "incomplete", "notfinished"],
+    ...["modelcontextwindowexceeded", "errorlimit", "continuation", "incomplete", "notfinished", "pauseturn"],
   ],
   tool_calls: ["toolcalls", "toolcall", "tooluse", "functioncall", "functioncalls"],
   content_filter: [
@@ -354,14 +354,22 @@ export const USAGE_NAMES = {
     ...["prompt_tokens_details.cached_tokens", "input_tokens_details.cached_tokens"],
     // DeepSeek, Moonshot.
     ...["prompt_cache_hit_tokens", "cached_tokens"],
+    // Anthropic, LiteLLM.
+    "cache_read_input_tokens",
   ],
-  written: ["prompt_tokens_details.cache_write_tokens"],
+  written: [
+    ...["prompt_tokens_details.cache_write_tokens", "input_tokens_details.cache_write_tokens"],
+    "cache_creation_input_tokens",
+  ],
   written_1h: ["prompt_tokens_details.cache_write_1h_tokens"],
   reasoning: [
     ...["completion_tokens_details.reasoning_tokens", "output_tokens_details.reasoning_tokens"],
     "reasoning_tokens",
   ],
 } as const;
+
+/** Anthropic's report has what it read from and wrote to its cache beside its input, not within it. */
+export const BESIDE_INPUT = ["cache_read_input_tokens", "cache_creation_input_tokens"] as const;
 
 /** The value at a path of names. */
 export function field(value: unknown, path: string): unknown {

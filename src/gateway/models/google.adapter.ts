@@ -1,8 +1,8 @@
 import { fieldsOf } from "../../platform/lib/json.ts";
 import { createLanguageModelProvider } from "./language-model.ts";
 import { type Dialect, effortOf, options } from "./language-model-dialect.ts";
-import type { Provider } from "./models.types.ts";
-import { checkedCounts } from "./usage-report.ts";
+import type { Counts, Provider } from "./models.types.ts";
+import { countsOfUsage } from "./usage-report.ts";
 
 /** Google's Gemini API. */
 export function createGoogleProvider(settings: { base_url: string | null; api_key: string }): Provider {
@@ -36,19 +36,8 @@ const GOOGLE: Dialect = {
     const thinks = effort !== undefined && effort !== "none";
     return options({ thinkingConfig: thinks ? { includeThoughts: true } : undefined });
   },
-  countsSoFar(event) {
-    const { promptTokenCount, cachedContentTokenCount, candidatesTokenCount, thoughtsTokenCount } = fieldsOf(
-      fieldsOf(event).usageMetadata,
-    );
-    return checkedCounts({
-      input_tokens: promptTokenCount,
-      cached_input_tokens: cachedContentTokenCount ?? 0,
-      cache_write_tokens: 0,
-      cache_write_1h_tokens: 0,
-      output_tokens: Number(candidatesTokenCount ?? 0) + Number(thoughtsTokenCount ?? 0),
-      reasoning_tokens: thoughtsTokenCount ?? 0,
-    });
-  },
+  countsOf,
+  countsSoFar: (event) => countsOf(fieldsOf(event).usageMetadata),
   /** The signature of a text is a block without a text; that of a call is in the call's `extra_content`. */
   details({ text, metadata: { thoughtSignature } }) {
     const signature = typeof thoughtSignature === "string" ? thoughtSignature : undefined;
@@ -65,3 +54,17 @@ const GOOGLE: Dialect = {
     }),
   adjust: (body) => body,
 };
+
+/** Gemini's report in OpenAI's names. Some models count thoughts in the total only. */
+function countsOf(usage: unknown): Counts | null {
+  const { promptTokenCount, toolUsePromptTokenCount, cachedContentTokenCount, totalTokenCount } = fieldsOf(usage);
+  const { candidatesTokenCount, thoughtsTokenCount } = fieldsOf(usage);
+  const has_output = candidatesTokenCount != null || thoughtsTokenCount != null;
+  return countsOfUsage({
+    prompt_tokens: Number(promptTokenCount ?? 0) + Number(toolUsePromptTokenCount ?? 0),
+    completion_tokens: has_output ? Number(candidatesTokenCount ?? 0) + Number(thoughtsTokenCount ?? 0) : undefined,
+    total_tokens: totalTokenCount,
+    cached_tokens: cachedContentTokenCount,
+    reasoning_tokens: thoughtsTokenCount,
+  });
+}

@@ -29,9 +29,13 @@ const FINISH: Record<Exclude<SdkReason["unified"], "other">, Ending> = {
   interrupted: "failed",
 };
 
-/** How the answer ended; null: the provider did not say. A word that the SDK does not know is in our table. */
+/**
+ * How the answer ended; null: the provider did not say. A word that the SDK does not know is in our table, and so is one
+ * that it takes for `stop`: Anthropic's `pause_turn` ends an answer that is not complete.
+ */
 export function endingOfResult({ unified, raw }: SdkReason): Ending | null {
-  return unified === "other" ? endingOf(raw) : FINISH[unified];
+  if (unified === "other") return endingOf(raw);
+  return unified === "stop" ? (endingOf(raw) ?? "stop") : FINISH[unified];
 }
 
 const finishOf = (reason: SdkReason) => finishReasonOfEnding(endingOfResult(reason));
@@ -159,7 +163,8 @@ function createDetails(model: string, { dialect, route }: AnswerOptions) {
 }
 
 /** The counts of an answer, or null if they are missing or invalid. */
-export function countsOfResult(usage: Result["usage"]): Counts | null {
+export function countsOfResult(usage: Result["usage"], { countsOf }: Dialect): Counts | null {
+  if (countsOf !== undefined) return countsOf(usage.raw);
   return checkedCounts({
     input_tokens: usage.inputTokens.total,
     cached_input_tokens: usage.inputTokens.cacheRead ?? 0,

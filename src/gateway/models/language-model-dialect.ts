@@ -42,6 +42,8 @@ export interface Dialect {
   options(request: ChatRequest, model: Model): ProviderOptions;
   /** The SDK's own reasoning setting, where the options do not have it. */
   effort(request: ChatRequest): LanguageModelCall["reasoning"];
+  /** The counts of the provider's own report. Absent: the SDK reads all of it. */
+  countsOf?(usage: unknown): Counts | null;
   /** The counts so far in an event before the end of a stream; null: it has none. Absent: the API has no such event. */
   countsSoFar?(event: unknown): Counts | null;
   /** Whether a stream goes on after an event that the SDK does not know. Absent: it knows all, or ignores others. */

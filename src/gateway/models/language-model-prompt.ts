@@ -8,6 +8,7 @@ import type {
   ToolChoice,
 } from "../../api/contract/completions.ts";
 import { errors } from "../../kernel/errors.ts";
+import { isJsonObject } from "../../platform/lib/json.ts";
 import { parseDataUrl } from "../../platform/lib/media-type.ts";
 import { requestDialect } from "./dialects.ts";
 import { calledOf } from "./generated-text.ts";
@@ -97,7 +98,7 @@ function promptMessage(message: ChatMessage, index: number, target: Target): Pro
   const hint = hintOf(message.cache_control, target);
   if (message.role === "user") return { role: "user", content: userParts(message, index, target), ...hint };
   if (message.role === "assistant") {
-    return { role: "assistant", content: assistantParts(message, index, target), ...hint };
+    return { role: "assistant", content: assistantParts(message, target), ...hint };
   }
   const parts = typeof message.content === "string" ? [] : (message.content ?? []);
   const of_parts = parts.findLast(({ cache_control }) => cache_control != null)?.cache_control;
@@ -210,11 +211,9 @@ function audioPart({ data, format }: Record<string, unknown>, param: string): Us
   return { type: "file", mediaType, data: { type: "data", data } };
 }
 
-function assistantParts(message: ChatMessage, index: number, target: Target): AssistantPart[] {
+function assistantParts(message: ChatMessage, target: Target): AssistantPart[] {
   const { dialect } = target;
-  const calls = (message.tool_calls ?? []).map((call, at) =>
-    callPart(call, `messages[${index}].tool_calls[${at}].function.arguments`, target),
-  );
+  const calls = (message.tool_calls ?? []).map((call) => callPart(call, target));
   const details = message.reasoning_details ?? [];
   const reasoning = dialect.parts(details);
   const text = textPart(message, target);
@@ -231,10 +230,10 @@ function textPart(message: ChatMessage, { dialect }: Target): Extract<AssistantP
   return { ...text, providerOptions: { google: { thoughtSignature: signed.data } } };
 }
 
-function callPart(call: AnyToolCall, param: string, { dialect }: Target): AssistantPart {
+function callPart(call: AnyToolCall, { dialect }: Target): AssistantPart {
   const { name, arguments: given } = calledOf(call);
   const is_text = call.type === "custom" && dialect.takes_custom_tools;
-  const input = is_text ? given : call.type === "custom" ? { input: given } : parsedArguments(given, param);
+  const input = is_text ? given : call.type === "custom" ? { input: given } : argumentsOf(given);
   const signature = dialect.name === "google" ? call.extra_content?.google?.thought_signature : undefined;
   return {
     type: "tool-call",
@@ -262,12 +261,15 @@ function inOrder(reasoning: ReturnType<Dialect["parts"]>, others: readonly Assis
   return blocks;
 }
 
-function parsedArguments(text: string, param: string): unknown {
+/** A call's arguments as an object, which these APIs require. A model may have written others, or been cut off. */
+function argumentsOf(text: string): object {
   try {
-    return text.trim() === "" ? {} : JSON.parse(text);
+    const given: unknown = text.trim() === "" ? {} : JSON.parse(text);
+    if (isJsonObject(given)) return given;
   } catch {
-    throw errors.invalidValue(param, `${param} is not JSON. Send back the arguments as the model gave them.`);
+    // The model sees what it wrote.
   }
+  return { invalid_arguments: text };
 }
 
 function toolsOf(tools: NonNullable<ChatRequest["tools"]>, target: Target): Tools {

@@ -107,7 +107,7 @@ export function createLanguageModelProvider(
         const response = responseOf(result, { ...newIdentity(), model: model.id }, answerOptions(request, dialect));
         const receivedBytes = () => generatedBytes(response.choices);
         const { onDisbelieved } = options;
-        const report = believed(countsOfResult(result.usage), request, { receivedBytes, onDisbelieved });
+        const report = believed(countsOfResult(result.usage, dialect), request, { receivedBytes, onDisbelieved });
         return { response, counts: report ?? estimateCounts(request, receivedBytes()) };
       } catch (thrown) {
         throw failureOf(thrown, { model, secrets }, options.signal);
@@ -180,7 +180,7 @@ function chunkStream(
           // The SDK also ends a stream that its provider cut off or that failed.
           const ending = endingOfResult(part.finishReason);
           if (ending === null || ending === "failed") break;
-          reported = believable(countsOfResult(part.usage));
+          reported = believable(countsOfResult(part.usage, dialect));
           finished = true;
         }
         const choice = choiceOf(part);

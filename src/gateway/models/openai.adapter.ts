@@ -2,8 +2,9 @@ import type { ChatRequest, ReasoningDetail } from "../../api/contract/completion
 import { fieldsOf } from "../../platform/lib/json.ts";
 import { createLanguageModelProvider } from "./language-model.ts";
 import { type Body, type Dialect, effortOf, options } from "./language-model-dialect.ts";
-import type { Provider } from "./models.types.ts";
+import type { Counts, Provider } from "./models.types.ts";
 import { WITHOUT_REASONING } from "./reasoning.ts";
+import { countsOfUsage } from "./usage-report.ts";
 
 /** Items and parts that an answer is converted from. Others come of tools that are not used here. */
 const KNOWN_ITEMS = ["message", "reasoning", "function_call", "custom_tool_call"];
@@ -52,17 +53,22 @@ const OPENAI: Dialect = {
   known(answer) {
     if (!Array.isArray(answer.output)) return answer;
     const items = answer.output.filter((item) => KNOWN_ITEMS.includes(String(fieldsOf(item).type)));
-    return { ...answer, output: items.map((item) => (item.type === "message" ? knownMessage(item) : item)) };
+    const output = items.map((item) => (item.type === "message" ? knownMessage(item) : item));
+    return { ...ended(answer), output };
   },
   // One event that the SDK rejects makes it end the whole stream as failed.
   knownEvent: {
-    concerns: /"response\.output_text\.annotation\.added"|"phase"/,
+    concerns: /"response\.(?:output_text\.annotation\.added|completed|incomplete)"|"phase"/,
     of(event) {
+      if (event.type === "response.completed" || event.type === "response.incomplete") {
+        const response = ended(fieldsOf(event.response));
+        return { ...event, type: response.status === "cancelled" ? "response.failed" : event.type, response };
+      }
       if (event.type === "response.output_text.annotation.added") return null;
       return fieldsOf(event.item).type === "message" ? { ...event, item: knownMessage(event.item as Body) } : event;
     },
   },
-  isFailed: (answer) => fieldsOf(answer).status === "failed",
+  isFailed: (answer) => ["failed", "cancelled"].includes(String(fieldsOf(answer).status)),
   details({ text, metadata: { itemId, reasoningEncryptedContent } }) {
     const id = typeof itemId === "string" ? itemId : null;
     const summary = text === "" ? [] : [{ type: "reasoning.summary" as const, summary: text, id }];
@@ -72,6 +78,25 @@ const OPENAI: Dialect = {
   parts: (details) => [...itemsOf(details).values()].flatMap(partsOfItem),
   adjust: (body, { request, model }) => ({ ...allowedByOperator(request, model.forward), ...body }),
 };
+
+/**
+ * A response whose fields say what the SDK reads from them alone: that it was cut off, and the tokens that only its total
+ * has.
+ */
+function ended(response: Body): Body {
+  const { status, incomplete_details, usage } = response;
+  const is_cut = status === "incomplete" && typeof fieldsOf(incomplete_details).reason !== "string";
+  const counts = countsOfUsage(usage);
+  return {
+    ...response,
+    ...(is_cut ? { incomplete_details: { reason: "max_output_tokens" } } : {}),
+    ...(counts === null ? {} : { usage: { ...fieldsOf(usage), ...usageOf(counts) } }),
+  };
+}
+
+function usageOf({ input_tokens, output_tokens, reasoning_tokens }: Counts): Body {
+  return { input_tokens, output_tokens, output_tokens_details: { reasoning_tokens } };
+}
 
 /** A message without its phase, which no answer shows, and without parts and annotations of other types. */
 function knownMessage({ phase: _, ...message }: Body): Body {

@@ -1,8 +1,9 @@
 import type { ChatRequest } from "../../api/contract/completions.ts";
 import { isJsonObject } from "../../platform/lib/json.ts";
 import { objectsIn } from "./answer-shape.ts";
-import { field, USAGE_NAMES, USAGE_PLACES } from "./dialects.ts";
+import { BESIDE_INPUT, field, USAGE_NAMES, USAGE_PLACES } from "./dialects.ts";
 import type { Counts, Model } from "./models.types.ts";
+import { tokensOfBytes } from "./token-count.ts";
 
 /** Reads the usage that providers report. A provider's mistake must not move money. */
 
@@ -38,7 +39,10 @@ export function createUsageReports(call: ReportedCall, onDisbelieved?: (report: 
       for (const [index, figures] of found_in_choices) {
         next_of_choices.set(index, merged(of_choices.get(index) ?? {}, figures));
       }
-      const report = countsOfFigures(next) ?? countsOfFigures(sumOfChoices([...next_of_choices.values()]));
+      const report =
+        countsOfFigures(next) ??
+        countsOfFigures(sumOfChoices([...next_of_choices.values()])) ??
+        countsOfTotal(next, receivedBytes);
       if (report !== null && believed(report, call, { receivedBytes, onDisbelieved }) === null) return true;
       of_answer = next;
       of_choices = next_of_choices;
@@ -66,11 +70,20 @@ function figuresOf(usage: unknown): Figures | null {
   if (typeof usage !== "object" || usage === null) return null;
   const figures: Figures = {};
   for (const [name, paths] of Object.entries(USAGE_NAMES)) {
-    const valid = paths.map((path) => field(usage, path)).filter(isCount);
+    const valid = paths.map((path) => countIn(field(usage, path))).filter(isCount);
     const figure = valid.find((value) => value > 0) ?? valid[0];
     if (figure !== undefined) figures[name as keyof Figures] = figure;
   }
+  const { input } = figures;
+  const beside = BESIDE_INPUT.map((name) => countIn(field(usage, name))).filter(isCount);
+  const is_within = isCount(countIn(field(usage, "prompt_tokens")));
+  if (input !== undefined && !is_within) figures.input = beside.reduce((sum, count) => sum + count, input);
   return figures;
+}
+
+/** Some servers write their figures as texts. */
+function countIn(value: unknown): unknown {
+  return typeof value === "string" && /^\d{1,15}$/.test(value) ? Number(value) : value;
 }
 
 function merged(before: Figures, figures: Figures): Figures {
@@ -106,6 +119,14 @@ function countsOfFigures(figures: Figures): Counts | null {
     output_tokens: outputOf(figures),
     reasoning_tokens: reasoningOf(figures),
   });
+}
+
+/** The counts of a report with nothing but a total, whose output is estimated from the text. */
+function countsOfTotal({ input, output, total = 0 }: Figures, receivedBytes: () => number): Counts | null {
+  if (input !== undefined || output !== undefined || total === 0) return null;
+  const written = Math.min(total, tokensOfBytes(receivedBytes()));
+  const counts = countsOfFigures({ input: total - written, output: written });
+  return counts === null ? null : { ...counts, estimated: true };
 }
 
 /** OpenAI's usage object as counts, or null if it is missing or invalid: negative, fractional or all zero. */

@@ -39,7 +39,7 @@ const WORDS: Record<Ending, string[]> = {
       "token_limit",
     ],
     ...["model_context_window_exceeded", "contextLengthReached", "maxPredictedTokensReached", "ERROR_LIMIT"],
-    ...["time_limit", "NOT_FINISHED", "incomplete", "truncated"],
+    ...["time_limit", "NOT_FINISHED", "incomplete", "truncated", "pause_turn"],
     // Unknown words.
     ...["OTHER", "FINISH_REASON_UNSPECIFIED", "constructor", "a word that nobody knows"],
   ],

@@ -2,12 +2,14 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { ChatMessage, ContentPart, FunctionTool } from "../../../src/api/contract/completions.ts";
 import { createAnthropicProvider } from "../../../src/gateway/models/anthropic.adapter.ts";
 import { createGoogleProvider } from "../../../src/gateway/models/google.adapter.ts";
+import { createOpenAiProvider } from "../../../src/gateway/models/openai.adapter.ts";
 import type { PurserError } from "../../../src/kernel/errors.ts";
 import { monotonicMs } from "../../../src/platform/lib/clock.ts";
 import {
   anthropicMessage,
   anthropicStream,
   cut,
+  events,
   googleAnswer,
   json,
   startUpstream,
@@ -284,6 +286,7 @@ describe("the end of an answer", () => {
     ["max_tokens", "length"],
     ["model_context_window_exceeded", "length"],
     ["refusal", "content_filter"],
+    ["pause_turn", "length"],
     ["a word that nobody knows", "length"],
     ["end_turn", "stop"],
   ])("of Claude with %s is %s", async (word, finish_reason) => {
@@ -292,15 +295,88 @@ describe("the end of an answer", () => {
   });
 });
 
+describe("a response of OpenAI", () => {
+  const openai = () => callerOf(createOpenAiProvider({ base_url: upstream.url, api_key: "key" }), modelOf());
+  const part = { type: "output_text", text: "a", annotations: [] };
+  const output = [{ type: "message", id: "msg_1", role: "assistant", status: "completed", content: [part] }];
+  const said = { type: "response.output_text.delta", item_id: "msg_1", output_index: 0, content_index: 0, delta: "a" };
+  const [item] = output;
+  function answerWith(fields: object, type = "response.completed"): void {
+    const whole = { id: "resp_1", object: "response", created_at: 1, model: "m", output, status: "completed" };
+    const response = { ...whole, usage: { input_tokens: 10, output_tokens: 5, total_tokens: 15 }, ...fields };
+    upstream.answer((socket, request) => {
+      if (request.body.stream !== true) return json(response)(socket, request);
+      const added = { type: "response.output_item.added", output_index: 0, item: { ...item, content: [] } };
+      const done = { type: "response.output_item.done", output_index: 0, item };
+      const all = [{ type: "response.created", response: { ...response, output: [] } }, added, said, done];
+      const sent = [...all, { type, response }].map((each, at) => ({ ...each, sequence_number: at }));
+      return events(...sent.map((each) => `event: ${each.type}\ndata: ${JSON.stringify(each)}\n\n`))(socket, request);
+    });
+  }
+
+  it.each([
+    ["completed", { incomplete_details: null }, "stop"],
+    ["incomplete without a reason", { status: "incomplete", incomplete_details: null }, "length"],
+    ["incomplete without details", { status: "incomplete" }, "length"],
+    [
+      "incomplete by the filter",
+      { status: "incomplete", incomplete_details: { reason: "content_filter" } },
+      "content_filter",
+    ],
+  ])("that is %s ends so, in one piece and as a stream", async (_, fields, finish_reason) => {
+    for (const type of ["response.completed", "response.incomplete"]) {
+      answerWith(fields, type);
+      expect((await openai().complete()).response.choices[0]?.finish_reason).toBe(finish_reason);
+      const chunks = chunksOf(await textOfStream(await openai().stream()));
+      expect(chunks.at(-1).choices[0].finish_reason).toBe(finish_reason);
+    }
+  });
+
+  it("that was cancelled is a failure of the provider", async () => {
+    answerWith({ status: "cancelled" });
+    expect((await failureOf(openai().complete())).shape.code).toBe("upstream_error");
+    expect((await failureOf(openai().stream().then(textOfStream))).shape.code).toBe("upstream_error");
+  });
+
+  it.each([
+    ["thoughts in the total only", { input_tokens: 10, output_tokens: 5, total_tokens: 115 }, 105],
+    ["figures as texts", { input_tokens: "10", output_tokens: "5" }, 5],
+  ])("is billed for %s", async (_, usage, output_tokens) => {
+    answerWith({ usage });
+    const counts = { input_tokens: 10, output_tokens, reasoning_tokens: output_tokens - 5, estimated: false };
+    expect((await openai().complete()).counts).toMatchObject(counts);
+    const stream = await openai().stream();
+    await textOfStream(stream);
+    expect(stream.counts()).toMatchObject(counts);
+  });
+});
+
+it.each([
+  ["thoughts in the total only", { promptTokenCount: 10, candidatesTokenCount: 5, totalTokenCount: 623 }, 613, 608],
+  ["an output in the total only", { promptTokenCount: 10, totalTokenCount: 60 }, 50, 0],
+  [
+    "a tool's prompt as input",
+    { promptTokenCount: 7, toolUsePromptTokenCount: 3, candidatesTokenCount: 5, totalTokenCount: 15 },
+    5,
+    0,
+  ],
+])(
+  "an answer of Gemini is billed for %s, in one piece and as a stream",
+  async (_, usage, output_tokens, reasoning_tokens) => {
+    const google = callerOf(createGoogleProvider({ base_url: upstream.url, api_key: "key" }), modelOf());
+    upstream.answer(googleAnswer([{ text: "a" }], usage));
+    const counts = { input_tokens: 10, output_tokens, reasoning_tokens, estimated: false };
+    expect((await google.complete()).counts).toMatchObject(counts);
+    const stream = await google.stream();
+    await textOfStream(stream);
+    expect(stream.counts()).toMatchObject(counts);
+  },
+);
+
 describe("a request that a provider's format cannot express", () => {
   const provider = () => callerOf(createAnthropicProvider({ base_url: upstream.url, api_key: "key" }));
-  const call = (input: string): ChatMessage => ({
-    role: "assistant",
-    tool_calls: [{ id: "a", type: "function", function: { name: "lookup", arguments: input } }],
-  });
   it.each<[string, ChatMessage[], string]>([
     ["a result of no call", [{ role: "tool", tool_call_id: "x", content: "" }], "messages[0].tool_call_id"],
-    ["arguments that are no JSON", [call("{oops")], "messages[0].tool_calls[0].function.arguments"],
     ["an unknown part", [{ role: "user", content: [{ type: "smell" }] }], "messages[0].content[0]"],
     [
       "an image from a file",
@@ -312,6 +388,24 @@ describe("a request that a provider's format cannot express", () => {
     expect(error.shape).toMatchObject({ status: 400, code: "invalid_value", param });
     expect(upstream.requests).toHaveLength(0);
   });
+});
+
+it.each(["{bad", "[1]", "5"])("the arguments %s, which a model wrote, can be sent back to each kind", async (given) => {
+  const call = { id: "a", type: "function" as const, function: { name: "lookup", arguments: given } };
+  const messages: ChatMessage[] = [
+    { role: "user", content: "Look it up." },
+    { role: "assistant", tool_calls: [call] },
+    { role: "tool", tool_call_id: "a", content: "The arguments are not JSON." },
+  ];
+  const providers = { claude: createAnthropicProvider, google: createGoogleProvider, openai: createOpenAiProvider };
+  for (const create of Object.values(providers)) {
+    upstream.requests = [];
+    upstream.answer(json({}));
+    const provider = callerOf(create({ base_url: upstream.url, api_key: "k" }));
+    await provider.complete(requestOf({ messages, tools: [LOOKUP] })).catch(() => {});
+    const sent = JSON.stringify(upstream.requests[0]?.body).replaceAll("\\", "");
+    expect(sent).toContain(`{"invalid_arguments":"${given}"}`);
+  }
 });
 
 describe("files and audio", () => {

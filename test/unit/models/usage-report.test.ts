@@ -78,7 +78,7 @@ test.each([
   ],
   [
     { cached_tokens: null, cache_write_tokens: "9" },
-    { cached: 0, written: 0 },
+    { cached: 0, written: 9 },
   ],
   [null, { cached: 0, written: 0 }],
 ])("cached and written tokens of %j are disjoint parts of the prompt", (prompt_tokens_details, { cached, written }) => {
