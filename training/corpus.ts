@@ -1,38 +1,12 @@
-import { createHash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import { normalise } from "../src/safety/reading/normalise.ts";
 import { type ContentKind, readable } from "../src/safety/reading/readable.ts";
 import { attackSentence, benignSentence, createRandom } from "./grammar.ts";
+import type { Example } from "./learn.ts";
 import { readPhrases } from "./phrases.ts";
 import { type TaggedText, taggedTexts } from "./texts.ts";
 import { webPages } from "./web-pages.ts";
-
-/** A text with its label. */
-export interface Example {
-  readonly text: string;
-  readonly is_attack: boolean;
-  readonly source: string;
-  readonly manner?: string;
-  /** `mixed`: one of several other languages than English. */
-  readonly language?: string;
-  /** Its weight, so that no source outweighs the others. */
-  readonly weight: number;
-}
-
-/** A whole page or document as the sanitizer receives it, for measuring. */
-export interface Page {
-  readonly id: string;
-  readonly kind: ContentKind;
-  readonly content: string;
-  readonly is_attack: boolean;
-  readonly source: string;
-  readonly technique: string;
-  /** For an attack: its words, and their form in the page if it differs. */
-  readonly injected?: string | null;
-  readonly injected_raw?: string | null;
-  /** The sentences of the page that must remain. */
-  readonly keep?: readonly string[] | null;
-}
 
 const GENERATED = 2500;
 /** Pairs of phrases made for each language. */
@@ -57,7 +31,6 @@ function specimenWeight(is_attack: boolean, group: string): number {
 
 /** Texts made from one line weigh at most as much as this many. */
 const LINE_WEIGHT = 4;
-export const MIXED = "mixed";
 
 /** One of this many attacks is also learnt backwards and in ROT13. */
 const TURNED_EVERY = 8;
@@ -76,14 +49,15 @@ function rot13(text: string): string {
   );
 }
 
-/** The visible and the hidden texts of a web page, as the detector judges them. */
-function partsOfPage(page: string): string[] {
-  const { text, hidden } = readable(page, "html");
-  return [...sectionsOf(text), ...hidden.map((part) => part.text)].filter(({ length }) => length >= MIN_JUDGED);
-}
-
 /** A shorter hidden text is not judged (sanitize.ts). */
 const MIN_JUDGED = 12;
+
+/** The visible text of a page and its hidden ones, as the detector judges them (sanitize.ts). */
+export function judgedTexts(content: string, kind: ContentKind): string[] {
+  const { text, hidden } = readable(content, kind);
+  const others = new Set(hidden.map((part) => part.text).filter(({ length }) => length >= MIN_JUDGED));
+  return [text, ...[...others].map((other) => normalise(other).text)];
+}
 
 /** Parts of a page, so that more of it is learnt than a few windows. */
 function sectionsOf(page: string): string[] {
@@ -98,10 +72,10 @@ export function ownPages(): string[] {
     .map((name) => readFileSync(join(folder, name), "utf8"));
 }
 
-/** A text with tags as an example, weighted by the number of texts of its line. */
-export function taggedExample({ siblings, lot: _, ...text }: TaggedText): Example {
-  if (text.manner === PLAIN) return { ...text, weight: PLAIN_WEIGHT };
-  return { ...text, weight: Math.min(1, LINE_WEIGHT / siblings) * (text.is_attack ? TAGGED_ATTACK_WEIGHT : 1) };
+/** Weighted by the number of texts of its line. */
+function taggedWeight({ manner, siblings, is_attack }: TaggedText): number {
+  if (manner === PLAIN) return PLAIN_WEIGHT;
+  return Math.min(1, LINE_WEIGHT / siblings) * (is_attack ? TAGGED_ATTACK_WEIGHT : 1);
 }
 
 /** The corpus in this folder: written by hand, and generated. */
@@ -110,39 +84,29 @@ export function ownExamples(): Example[] {
   const tagged = taggedTexts();
   const attacks = readLines("attacks.txt");
   const benign = readLines("benign.txt");
-  const learnt = specimens().filter(({ is_held_out }) => !is_held_out);
+  const learnt = specimens();
   const pick = (lines: readonly string[]) => lines[Math.floor(random() * lines.length)] ?? "";
-  const own = (text: string, is_attack: boolean, weight: number): Example => ({
-    text,
-    is_attack,
-    source: "own",
-    weight,
-  });
+  const own = (text: string, is_attack: boolean, weight: number): Example => ({ texts: [text], is_attack, weight });
   return [
     ...attacks.map((text) => own(text, true, 1)),
     ...benign.map((text) => own(text, false, 1.5)),
-    ...learnt.map(({ text, is_attack, group }) => ({
-      ...own(text, is_attack, specimenWeight(is_attack, group)),
-      language: /languages|abroad/.test(group) ? MIXED : "English",
-    })),
+    ...learnt.map(({ text, is_attack, group }) => own(text, is_attack, specimenWeight(is_attack, group))),
     ...learnt
       .filter(({ is_attack }) => is_attack)
       .map(({ text }) => own(`${pick(benign)} ${text} ${pick(benign)}`, true, 0.3 * SPECIMEN_WEIGHT.attack)),
     // Attacks occur among honest sentences.
     ...attacks.map((text) => own(`${pick(benign)} ${text} ${pick(benign)}`, true, 0.3)),
-    ...[...readPhrases("languages.txt").values()]
-      .flatMap(({ override = [], ask = [], role = [], ordinary = [] }): Example[] => [
-        ...[...override, ...ask, ...role].map((text) => own(text, true, 0.4)),
-        ...ordinary.map((text) => own(text, false, 1)),
-        ...Array.from({ length: COMBINED }, () => own(`${pick([...override, ...role])} ${pick(ask)}`, true, 0.5)),
-        ...Array.from({ length: COMBINED }, () => own(`${pick(ordinary)} ${pick(ordinary)}`, false, 0.5)),
-      ])
-      .map((example) => ({ ...example, language: MIXED })),
+    ...[...readPhrases("languages.txt").values()].flatMap(({ override = [], ask = [], role = [], ordinary = [] }) => [
+      ...[...override, ...ask, ...role].map((text) => own(text, true, 0.4)),
+      ...ordinary.map((text) => own(text, false, 1)),
+      ...Array.from({ length: COMBINED }, () => own(`${pick([...override, ...role])} ${pick(ask)}`, true, 0.5)),
+      ...Array.from({ length: COMBINED }, () => own(`${pick(ordinary)} ${pick(ordinary)}`, false, 0.5)),
+    ]),
     // Base64 is judged decoded; the encoding counts as evidence too.
     ...attacks.slice(0, ENCODED).map((text) => own(Buffer.from(text).toString("base64"), true, 0.5)),
     ...Array.from({ length: GENERATED }, () => own(attackSentence(random), true, 0.25)),
     ...Array.from({ length: GENERATED }, () => own(benignSentence(random), false, 0.25)),
-    ...tagged.map(taggedExample),
+    ...tagged.map((each) => own(each.text, each.is_attack, taggedWeight(each))),
     ...tagged
       .filter(({ is_attack, language }, at) => is_attack && language === "English" && at % TURNED_EVERY === 0)
       .flatMap(({ text }) => [own(reversed(text), true, 0.3), own(rot13(text), true, 0.3)]),
@@ -150,7 +114,10 @@ export function ownExamples(): Example[] {
       .flatMap(sectionsOf)
       .map((text) => own(text, false, 1)),
     ...webPages(benign)
-      .flatMap(partsOfPage)
+      .flatMap((page) => {
+        const [visible = "", ...hidden] = judgedTexts(page, "html");
+        return [...sectionsOf(visible), ...hidden];
+      })
       .map((text) => own(text, false, 0.5)),
   ];
 }
@@ -161,8 +128,6 @@ export interface Specimen {
   readonly is_attack: boolean;
   /** The technique or kind: the name of its file. */
   readonly group: string;
-  /** Half of each group is kept out of training to measure the detector. */
-  readonly is_held_out: boolean;
 }
 
 /** The texts in corpora/, in the order of file names; blocks between lines of three dashes, each under a header. */
@@ -177,12 +142,8 @@ export function specimens(): Specimen[] {
       return blocks
         .map((block) => block.replace(/^# (?:technique|kind): [^\n]*\n/, "").trim())
         .filter((text) => text !== "")
-        .map((text) => ({ text, is_attack: kind === "attacks", group, is_held_out: isHeldOut(text) }));
+        .map((text) => ({ text, is_attack: kind === "attacks", group }));
     });
-}
-
-function isHeldOut(text: string): boolean {
-  return ((createHash("sha256").update(text).digest()[0] ?? 0) & 1) === 1;
 }
 
 function readLines(name: string): string[] {
@@ -191,18 +152,4 @@ function readLines(name: string): string[] {
     .filter((line) => !line.startsWith("# ") || line.includes("\n"))
     .map((line) => line.replace(/^# [^\n]*\n+/, "").trim())
     .filter((line) => line !== "");
-}
-
-/** Pages of a folder of data: dev.jsonl. */
-export function foreignPages(folder: string): Page[] {
-  const rows = readJsonLines<Omit<Page, "is_attack"> & { label: string }>(join(folder, "dev.jsonl"));
-  return rows.map(({ label, ...row }) => ({ ...row, is_attack: label === "attack" }));
-}
-
-function readJsonLines<Row>(file: string): Row[] {
-  // Split only on line feeds, because a line may contain U+2028.
-  return readFileSync(file, "utf8")
-    .split("\n")
-    .filter((line) => line !== "")
-    .map((line) => JSON.parse(line) as Row);
 }

@@ -1,7 +1,7 @@
 import { detectWith, type Level } from "../src/safety/judging/detect.ts";
 import type { Model } from "../src/safety/judging/model.ts";
 import { sanitize } from "../src/safety/sanitize.ts";
-import type { Page } from "./corpus.ts";
+import type { Page } from "./data.ts";
 
 /** The service's result for a page. */
 export interface Outcome {
@@ -13,8 +13,6 @@ export interface Outcome {
   readonly is_survived: boolean;
   /** The share of the sentences to keep that remain; null when none are named. */
   readonly kept: number | null;
-  /** Passages were removed from the visible text. */
-  readonly is_touched: boolean;
 }
 
 const MARK = "mark-of-measuring";
@@ -37,8 +35,18 @@ export function outcomeOf(model: Model, page: Page, level: Level = "balanced"): 
     score: verdict.score,
     is_survived: page.is_attack && wanted.some((attack) => shareOf(attack, text, letters) >= SURVIVED),
     kept: page.keep?.length ? kept / page.keep.length : null,
-    is_touched: text.includes("[passage removed]"),
   };
+}
+
+/** How far the page is above the threshold of `balanced`, in logits. */
+export function marginOf(model: Model, { content, kind }: Page): number {
+  let most = Number.NEGATIVE_INFINITY;
+  sanitize({ content, kind, level: "balanced", mark: MARK }, (text, level, evidence) => {
+    const { score } = detectWith(model, text, level, evidence);
+    most = Math.max(most, Math.log(score / (1 - score)));
+    return { passages: [], score };
+  });
+  return most;
 }
 
 function shareOf(attack: string, text: string, letters: string): number {

@@ -1,44 +1,40 @@
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
-import { basename, join } from "node:path";
+import { join } from "node:path";
 import { createRandom } from "./grammar.ts";
 
 /** A text of texts/, with its tags. */
 export interface TaggedText {
   readonly text: string;
   readonly is_attack: boolean;
-  /** The name of its file. */
-  readonly source: string;
   readonly manner: string;
   readonly language: string;
   /** The number of texts made from the same line. */
   readonly siblings: number;
-  /** A byte of the line's hash: the same for all texts of a line. */
-  readonly lot: number;
 }
 
+const FOLDER = join(import.meta.dirname, "texts");
 /** The most texts made from one line. */
 const MOST_SAMPLES = 24;
 /** Samples per alternative in the line, at most. */
 const SAMPLES_PER_CHOICE = 1.5;
 
 /**
- * Reads the files of a folder: `# manner: …; language: …`, then one text per line. `{a|b}` chooses one, `<slot>` takes a value of
+ * Reads the files of texts/: `# manner: …; language: …`, then one text per line. `{a|b}` chooses one, `<slot>` takes a value of
  * slots.txt. The same lines give the same texts.
  */
-export function taggedTexts(folder: "texts" | "rounds" = "texts"): TaggedText[] {
+export function taggedTexts(): TaggedText[] {
   const slots = readSlots();
-  return readdirSync(join(import.meta.dirname, folder))
+  return readdirSync(FOLDER)
     .filter((name) => /^(attacks|benign)-.*\.txt$/.test(name))
     .sort()
-    .flatMap((name) => textsOf(join(folder, name), slots));
+    .flatMap((name) => textsOf(name, slots));
 }
 
 function textsOf(name: string, slots: ReadonlyMap<string, readonly string[]>): TaggedText[] {
-  const source = basename(name, ".txt");
-  const is_attack = source.startsWith("attacks-");
+  const is_attack = name.startsWith("attacks-");
   let tags = { manner: "", language: "" };
-  return readFileSync(join(import.meta.dirname, name), "utf8")
+  return readFileSync(join(FOLDER, name), "utf8")
     .trimEnd()
     .split("\n")
     .flatMap((line) => {
@@ -48,8 +44,7 @@ function textsOf(name: string, slots: ReadonlyMap<string, readonly string[]>): T
         return [];
       }
       const made = samplesOf(line, slots);
-      const lot = hashOf(line)[4] ?? 0;
-      return made.map((text) => ({ text, is_attack, source, ...tags, siblings: made.length, lot }));
+      return made.map((text) => ({ text, is_attack, ...tags, siblings: made.length }));
     });
 }
 
@@ -85,9 +80,7 @@ function filled(text: string, slots: ReadonlyMap<string, readonly string[]>, ran
 }
 
 function readSlots(): ReadonlyMap<string, readonly string[]> {
-  const lines = readFileSync(join(import.meta.dirname, "texts/slots.txt"), "utf8")
-    .trimEnd()
-    .split("\n");
+  const lines = readFileSync(join(FOLDER, "slots.txt"), "utf8").trimEnd().split("\n");
   return new Map(
     lines.map((line) => {
       const [, name = "", values = ""] = /^@(\w+): (.*)$/.exec(line) ?? [];

@@ -219,6 +219,13 @@ describe("visible instructions", () => {
     expect(text).toContain("[passage removed]");
   });
 
+  it("are removed from the title of a page, and an honest title stays", () => {
+    const titled = (title: string) => clean(page("", `<title>${title}</title>`));
+    expect(titled(ORDER)).toMatchObject({ verdict: { injected: true }, removed: [{ excerpt: ORDER }] });
+    expect(titled(ORDER).text).toMatch(/\[passage removed\][\s\S]*Before/);
+    expect(titled("How to ignore a file | Shop instructions").text).toContain("How to ignore a file");
+  });
+
   it.each([
     "Please read the instructions above before you assemble the shelf.",
     "You can ignore the previous version of this form; use the new one.",

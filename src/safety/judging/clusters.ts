@@ -17,7 +17,7 @@ const SLOTS_PER_WORD = 3;
 /**
  * @param lines the words of one cluster per line, separated by spaces; a word in several clusters belongs to the last
  */
-export function readClusters(lines: readonly string[], lexicon = readLexicon()): Clusters {
+export function readClusters(lines: readonly string[]): Clusters {
   const letters = lines.reduce((sum, { length }) => sum + length, 0);
   let size = 1 << 10;
   while (size < (letters / 6) * SLOTS_PER_WORD) size *= 2;
@@ -48,5 +48,5 @@ export function readClusters(lines: readonly string[], lexicon = readLexicon()):
     }
     put(hash, index + 1);
   });
-  return { get: (hash) => slots[slotOf(hash) + 1] as number, lexicon };
+  return { get: (hash) => slots[slotOf(hash) + 1] as number, lexicon: readLexicon() };
 }

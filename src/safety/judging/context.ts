@@ -242,8 +242,8 @@ const DISCUSSION = wordsOf([
 
 /** The number of kinds of these words that is free. Each further kind raises the threshold by one step. */
 const DISCUSSION_FREE = 3;
-const DISCUSSION_STEP = 0.25;
-const DISCUSSION_MOST = 1.5;
+const DISCUSSION_STEP = 0.6;
+const DISCUSSION_MOST = 4;
 /** Words with the same first letters count as one kind. */
 const KIND_LENGTH = 6;
 

@@ -50,17 +50,14 @@ const SLOTS = 1 << 16;
  * words that begin with it.
  * @param without the languages to leave out, to measure how well the detector reads an unknown language
  */
-export function readLexicon(without: readonly string[] = []): Lexicon {
+export function readLexicon(): Lexicon {
   const lexicon = {
     kinds: new Uint8Array(SLOTS),
     words: new Map<number, Meaning>(),
     stems: new Map<number, Meaning>(),
   };
-  let language = "";
-  for (const line of readFileSync(FILE, "utf8").trimEnd().split("\n")) {
-    if (line.startsWith("# ")) language = line.slice(2);
-    else if (!without.includes(language)) addLine(lexicon, line);
-  }
+  for (const line of readFileSync(FILE, "utf8").trimEnd().split("\n"))
+    if (!line.startsWith("# ")) addLine(lexicon, line);
   return lexicon;
 }
 

@@ -23,7 +23,6 @@ export interface Readable {
 
 /** Evidence of an attack besides the words, in the detector's logits. */
 export const EVIDENCE = {
-  hidden: 1,
   /** The invisible text of a scan, of which nobody knows whether the images say the same (pdf-page.ts). */
   scan: 0.5,
   turned: 3,
@@ -41,10 +40,10 @@ const SMUGGLED = "invisible-characters";
 /** The name of the technique that displays text backwards. */
 const TURNED = "bidi-override";
 
-/** The evidence of hiding a text in this way (detect.ts). */
+/** The evidence of hiding a text in this way (detect.ts). Other ways count nothing, because honest pages use them too. */
 export function evidenceOfHiding(technique: string): number {
   if (technique === TURNED) return EVIDENCE.turned;
-  return technique === SMUGGLED ? EVIDENCE.invisible_characters : EVIDENCE.hidden;
+  return technique === SMUGGLED ? EVIDENCE.invisible_characters : 0;
 }
 
 function evidenceOfSplitting(split_words: number): number {

@@ -51,7 +51,9 @@ describe("the page around a passage", () => {
     const allowanceOf = (text: string) => judged(text, (folded) => (folded.startsWith("assistant") ? 3 : -3)).allowance;
     expect(allowanceOf(`${ENGLISH.repeat(4)}\n${order}\n${ENGLISH.repeat(4)}`)).toBe(0);
     expect(allowanceOf(`${discussing.repeat(4)}\n${order}\n${discussing.repeat(4)}`)).toBeGreaterThan(0.5);
-    expect(allowanceOf(`${discussing.repeat(400)}\n${order}`)).toBeLessThanOrEqual(1.5);
+    const security =
+      "Guardrails, payloads, exploits, classifiers, phishing, sandboxes, mitigation, privileges and adversarial prompts. ";
+    expect(allowanceOf(`${(discussing + security).repeat(20)}\n${order}`)).toBe(4);
   });
 
   it("does not raise the threshold for neighbours of the strongest passage, because an order may have several sentences", () => {
