@@ -1,6 +1,8 @@
+import type { z } from "@hono/zod-openapi";
 import type { Caller } from "../api/contract/caller.ts";
 import { decodeCursor, pageOf, UUID_KEY } from "../api/contract/common.ts";
 import * as oauth from "../api/contract/oauth-secrets.ts";
+import { changesIn } from "../api/contract/read-only.ts";
 import { createRouter } from "../api/contract/router.ts";
 import * as contract from "../api/contract/secrets.ts";
 import { clientMetadata, type OAuthIdentity } from "./oauth.adapter.ts";
@@ -24,9 +26,17 @@ export function vaultRoutes({ vault, identity }: { vault: Vault; identity: OAuth
   router.openapi(contract.getSecret, async (c) =>
     c.json(await vault.get(c.get("caller").user_id, c.req.valid("param").id), 200),
   );
-  router.openapi(contract.updateSecret, async (c) =>
-    c.json(await vault.update(c.get("caller").user_id, c.req.valid("param").id, c.req.valid("json")), 200),
-  );
+  router.openapi(contract.updateSecret, async (c) => {
+    const { user_id } = c.get("caller");
+    const { id } = c.req.valid("param");
+    const record = () => vault.get(user_id, id);
+    const { oauth: asked, ...changes } = await changesIn(c.req.valid("json"), contract.SECRET_READ_ONLY, record);
+    const change = asked == null ? undefined : await oauthChange(asked, async () => (await record()).oauth ?? {});
+    return c.json(
+      await vault.update(user_id, id, { ...changes, ...(change === undefined ? {} : { oauth: change }) }),
+      200,
+    );
+  });
   router.openapi(contract.deleteSecret, async (c) => {
     await vault.remove(c.get("caller").user_id, c.req.valid("param").id);
     return c.body(null, 204);
@@ -62,4 +72,20 @@ export function vaultRoutes({ vault, identity }: { vault: Vault; identity: OAuth
 /** The session or the API key that calls. A sign-in that it began must be ended by it (RFC 6749, 10.12). */
 function credentialOf({ api_key_id, session_id }: Caller): string {
   return api_key_id ?? session_id ?? "";
+}
+
+/** New credentials and scope, undefined where the record's own were sent back: others end the sign-in. */
+async function oauthChange(
+  asked: z.infer<typeof oauth.updateOAuthSchema>,
+  record: () => Promise<Partial<oauth.ShownOAuth>>,
+): Promise<oauth.OAuthChange | undefined> {
+  const { client_id, scope, ...others } = await changesIn(asked, oauth.OAUTH_READ_ONLY, record, "oauth.");
+  const change = {
+    ...others,
+    ...(client_id == null ? {} : { client_id }),
+    ...(scope == null ? {} : { scope }),
+  };
+  const present = await record();
+  const is_change = Object.entries(change).some(([name, value]) => value !== present[name as "scope"]);
+  return is_change ? change : undefined;
 }

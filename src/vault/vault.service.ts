@@ -12,6 +12,7 @@ import type { Db, Tx } from "../platform/db/db.ts";
 import { addDays, type Clock } from "../platform/lib/clock.ts";
 import { isUuid, newId } from "../platform/lib/ids.ts";
 import type { Instant } from "../platform/lib/instant.ts";
+import { stableJson } from "../platform/lib/json.ts";
 import { SecretValue } from "../platform/lib/secret-value.ts";
 import type { Outbound } from "../platform/net/outbound.ts";
 import type { Log } from "../platform/telemetry/log.ts";
@@ -248,10 +249,11 @@ function denialOf(secret: SealedRow, usage: SecretUsage) {
   return null;
 }
 
-function refuseOtherFields({ oauth }: SecretRow, wanted: SecretChange): void {
+function refuseOtherFields({ oauth, allowed_hosts }: SecretRow, wanted: SecretChange): void {
   const others = oauth === null ? (["oauth"] as const) : (["value", "allowed_hosts"] as const);
   for (const field of others) {
     if (wanted[field] === undefined) continue;
+    if (field === "allowed_hosts" && stableJson(wanted[field]) === stableJson(allowed_hosts)) continue;
     throw errors.invalidValue(
       field,
       `${field}: a secret of type ${oauth === null ? "value" : "oauth"} has none. Leave it out.`,

@@ -55,6 +55,9 @@ describe("automatic top-ups by the API", () => {
     expect((await put(user, { threshold_tokens: 7 })).body).toEqual({ ...stored, threshold_tokens: 7 });
     expect((await user.get(AUTO)).body).toEqual({ ...stored, threshold_tokens: 7 });
     expect((await other.get(AUTO)).body).toEqual({ ...unset, ...idle });
+    const edited = { ...stored, monthly_cap_cents: 300 };
+    expect(await put(user, { ...edited, ordered_this_month_cents: 7 })).toMatchObject({ status: 200, body: edited });
+    expect(refusal(await put(user, { ...edited, status: "paused" }))).toEqual([400, "invalid_value", "status"]);
   });
 
   it.each([

@@ -56,6 +56,18 @@ describe("overage (contract 5)", () => {
     });
   });
 
+  it("takes its record back with another cap, and says that it is turned on and off elsewhere", async () => {
+    const user = await subscriber();
+    const record = await overageOf(user);
+    const edited = { ...record, cap_tokens: 3_000 };
+    expect(await user.request("PUT", OVERAGE, { ...edited, used_tokens: 7 })).toMatchObject({
+      status: 200,
+      body: { cap_tokens: 3_000 },
+    });
+    const refused = await user.request("PUT", OVERAGE, { ...edited, enabled: false });
+    expect([refused.status, refused.body.error.param]).toEqual([400, "enabled"]);
+  });
+
   it("counts in the available tokens of a 402, so the named cap is affordable, also within a key's budget", async () => {
     const user = await subscriber();
     await user.request("PUT", OVERAGE, { cap_tokens: 3_000 });

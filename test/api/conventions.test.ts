@@ -40,6 +40,72 @@ describe("X-Request-Id (contract 2)", () => {
   });
 });
 
+describe("a record that was read and sent back with one edit (contract 2.7.1)", () => {
+  const created = async (path: string, body: object) => (await user.post(path, body)).body;
+  const records: [string, string, () => Promise<[path: string, record: object]>, edit: object, fixed: object][] = [
+    [
+      "a budget of an end user",
+      "PUT",
+      async () => {
+        const path = "/api/v1/end-user-budgets/ann";
+        return [path, (await user.request("PUT", path, { budget_tokens: 5, budget_interval: "day" })).body];
+      },
+      { budget_tokens: 7 },
+      { user: "bob" },
+    ],
+    [
+      "automatic top-ups that were never set",
+      "PUT",
+      async () => ["/api/v1/billing/auto-topup", (await user.get("/api/v1/billing/auto-topup")).body],
+      {},
+      { status: "cap_reached" },
+    ],
+    [
+      "a secret with a value",
+      "PATCH",
+      async () => {
+        const record = await created("/api/v1/secrets", { name: "BERTHS", value: "secret of the berths" });
+        return [`/api/v1/secrets/${record.id}`, record];
+      },
+      { description: "of the harbour" },
+      { name: "QUAYS" },
+    ],
+    [
+      "a secret of type oauth",
+      "PATCH",
+      async () => {
+        const oauth = { server: "https://mcp.example/mcp", client_id: "robot", scope: "berths" };
+        const record = await created("/api/v1/secrets", { name: "SIGN_IN", type: "oauth", oauth });
+        return [`/api/v1/secrets/${record.id}`, record];
+      },
+      { description: "of the harbour" },
+      { type: "value" },
+    ],
+    [
+      "an API key",
+      "PATCH",
+      async () => {
+        const { key: _, ...record } = await created("/api/v1/api-keys", { name: "k", budget_tokens: 9 });
+        return [`/api/v1/api-keys/${record.id}`, record];
+      },
+      { name: "renamed" },
+      { scopes: ["keys:read"] },
+    ],
+  ];
+
+  it.each(records)(
+    "is that edit, and a changed read-only field is rejected: %s",
+    async (_, method, read, edit, fixed) => {
+      const [path, record] = await read();
+      const sent = await user.request(method, path, { ...record, ...edit });
+      const updated_at = "updated_at" in record ? { updated_at: expect.any(String) } : {};
+      expect([sent.status, sent.body]).toEqual([200, { ...record, ...updated_at, ...edit }]);
+      const refused = await user.request(method, path, { ...sent.body, ...fixed });
+      expect([refused.status, refused.body.error?.param]).toEqual([400, Object.keys(fixed)[0]]);
+    },
+  );
+});
+
 describe("the error body (contract 2)", () => {
   const shaped = ({ status, headers, body }: Answer, type: string, code: string) => {
     expect(headers.get("content-type")).toMatch(/^application\/json/);

@@ -25,12 +25,12 @@ export interface AutoTopup {
   ordered_this_month_cents: number;
 }
 
-/** Fields that are left out keep their values. */
+/** Fields that are left out or null keep their values. */
 export interface AutoTopupChange {
   enabled?: boolean | undefined;
-  threshold_tokens?: number | undefined;
-  amount_cents?: number | undefined;
-  monthly_cap_cents?: number | undefined;
+  threshold_tokens?: number | null | undefined;
+  amount_cents?: number | null | undefined;
+  monthly_cap_cents?: number | null | undefined;
 }
 
 /** The event of a pause. */

@@ -1,6 +1,7 @@
 import { decodeCursor, pageOf } from "../../api/contract/common.ts";
 import * as contract from "../../api/contract/end-users.ts";
 import { budgetResetsAt } from "../../api/contract/key-terms.ts";
+import { changesIn } from "../../api/contract/read-only.ts";
 import { createRouter, type HttpRouter } from "../../api/contract/router.ts";
 import { errors } from "../../kernel/errors.ts";
 import type { Clock } from "../../platform/lib/clock.ts";
@@ -34,7 +35,9 @@ export function endUserRoutes({ ledger, clock }: { ledger: Pick<Ledger, "end_use
   router.openapi(contract.putEndUserBudget, async (c) => {
     const { user_id } = c.get("caller");
     const { user } = c.req.valid("param");
-    await end_users.put(user_id, user, c.req.valid("json"));
+    const record = () => found(user_id, user);
+    const changes = await changesIn(c.req.valid("json"), contract.BUDGET_READ_ONLY, record);
+    await end_users.put(user_id, user, changes);
     return c.json(await found(user_id, user), 200);
   });
   router.openapi(contract.deleteEndUserBudget, async (c) => {

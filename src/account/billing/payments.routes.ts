@@ -1,6 +1,7 @@
 import { stripeWebhook } from "../../api/contract/billing.ts";
 import { decodeCursor, pageOf, UUID_KEY } from "../../api/contract/common.ts";
 import * as contract from "../../api/contract/payments.ts";
+import { changesIn } from "../../api/contract/read-only.ts";
 import { createRouter, type HttpRouter } from "../../api/contract/router.ts";
 import type { Billing } from "./billing.service.ts";
 import type { PaymentEvent } from "./payments.types.ts";
@@ -40,15 +41,21 @@ export function paymentsRoutes({ billing }: { billing: Billing }) {
   );
 
   router.openapi(contract.getOverage, async (c) => c.json(await overage.status(c.get("caller").user_id), 200));
-  router.openapi(contract.putOverage, async (c) =>
-    c.json(await overage.setCap(c.get("caller").user_id, c.req.valid("json").cap_tokens), 200),
-  );
+  router.openapi(contract.putOverage, async (c) => {
+    const { user_id } = c.get("caller");
+    const record = () => overage.status(user_id);
+    const { cap_tokens } = await changesIn(c.req.valid("json"), contract.OVERAGE_READ_ONLY, record);
+    return c.json(await overage.setCap(user_id, cap_tokens), 200);
+  });
   router.openapi(contract.enableOverage, async (c) => c.json(await overage.enable(c.get("caller").user_id), 200));
   router.openapi(contract.disableOverage, async (c) => c.json(await overage.disable(c.get("caller").user_id), 200));
   router.openapi(contract.getAutoTopup, async (c) => c.json(await auto_topups.get(c.get("caller").user_id), 200));
-  router.openapi(contract.putAutoTopup, async (c) =>
-    c.json(await auto_topups.set(c.get("caller").user_id, c.req.valid("json")), 200),
-  );
+  router.openapi(contract.putAutoTopup, async (c) => {
+    const { user_id } = c.get("caller");
+    const record = () => auto_topups.get(user_id);
+    const changes = await changesIn(c.req.valid("json"), contract.AUTO_TOPUP_READ_ONLY, record);
+    return c.json(await auto_topups.set(user_id, changes), 200);
+  });
   router.openapi(contract.listInvoices, async (c) => {
     const { limit, cursor, status } = c.req.valid("query");
     const { user_id } = c.get("caller");

@@ -2,6 +2,7 @@ import * as contract from "../../api/contract/accounts.ts";
 import { apiKeysOfUser } from "../../api/contract/admin-users.ts";
 import { decodeCursor, pageOf, UUID_KEY } from "../../api/contract/common.ts";
 import type { KeySpend } from "../../api/contract/key-terms.ts";
+import { changesIn } from "../../api/contract/read-only.ts";
 import { createRouter, serveBoth } from "../../api/contract/router.ts";
 import type { Clock } from "../../platform/lib/clock.ts";
 import { type Accounts, type ApiKey, withSpend } from "./accounts.service.ts";
@@ -44,7 +45,10 @@ export function accountsRoutes(deps: {
   });
   router.openapi(contract.updateApiKey, async (c) => {
     const caller = c.get("caller");
-    const updated = await accounts.updateApiKey(caller, c.req.valid("param").id, c.req.valid("json"));
+    const { id } = c.req.valid("param");
+    const record = () => accounts.apiKey(caller.user_id, id);
+    const changes = await changesIn(c.req.valid("json"), contract.KEY_READ_ONLY, record);
+    const updated = await accounts.updateApiKey(caller, id, changes);
     return c.json(await one(caller.user_id, updated), 200);
   });
   router.openapi(contract.rotateApiKey, async (c) => {

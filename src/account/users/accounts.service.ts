@@ -148,6 +148,12 @@ export async function createAccounts(deps: {
       await authentication.flushLastUsed();
       return (await store.keys(user_id, page)).map(keyRecord);
     },
+    /** Throws 404 when it is not the user's. */
+    async apiKey(user_id: string, id: string): Promise<ApiKey> {
+      const row = isUuid(id) ? await store.key(user_id, id) : undefined;
+      if (row === undefined) throw errors.notFound("This API key");
+      return keyRecord(row);
+    },
     /** Returns the names of the user's keys among `ids`, revoked ones included. */
     async keyNames(user_id: string, ids: readonly string[]): Promise<ReadonlyMap<string, string>> {
       if (ids.length === 0) return new Map();

@@ -4,12 +4,12 @@ import { agentIdsIn, withAgentNames } from "../../api/contract/agent-name.ts";
 import * as contract from "../../api/contract/agents.ts";
 import { decodeCursor, encodeCursor, INSTANT_KEY, pageOf, UUID_KEY } from "../../api/contract/common.ts";
 import type { HotEndpoint } from "../../api/contract/hot-endpoint.ts";
+import { changesIn } from "../../api/contract/read-only.ts";
 import { createRouter, type HttpRouter, textStream } from "../../api/contract/router.ts";
 import type { RunDetail } from "../../api/contract/runs.ts";
 import * as runContract from "../../api/contract/runs.ts";
 import { listOccurrences } from "../../api/contract/schedules.ts";
 import { errors } from "../../kernel/errors.ts";
-import { stableJson } from "../../platform/lib/json.ts";
 import { eventStream } from "../../platform/net/event-stream.ts";
 import { lastEventId } from "../runs/following.ts";
 import type { Runs } from "../runs/runs.service.ts";
@@ -63,11 +63,9 @@ function addAgents(router: HttpRouter, agents: Agents): void {
   });
   router.openapi(contract.updateAgent, async (c) => {
     const caller = c.get("caller");
-    const { changes, repeated } = withoutReadOnly(c.req.valid("json"));
     const { id } = c.req.valid("param");
-    if (Object.keys(repeated).length > 0) {
-      refuseChanged(repeated, shownTo(caller, await agents.get(caller.user_id, id)));
-    }
+    const record = async () => shownTo(caller, await agents.get(caller.user_id, id));
+    const changes = await changesIn(c.req.valid("json"), contract.AGENT_READ_ONLY, record);
     return c.json(shownTo(caller, await agents.update(caller, id, changes)), 200);
   });
   router.openapi(contract.resumeSchedule, async (c) => {
@@ -88,33 +86,6 @@ function addAgents(router: HttpRouter, agents: Agents): void {
     const { page, next_cursor } = pageOf(rows, limit, (occurrence) => occurrence.at);
     return c.json({ occurrences: page, next_cursor }, 200);
   });
-}
-
-/** The fields of a PUT that change something, and the read-only ones that it repeats. */
-function withoutReadOnly(given: contract.AgentChanges & contract.RepeatedFields) {
-  const is_read_only = ([name]: [string, unknown]) => (contract.READ_ONLY_FIELDS as readonly string[]).includes(name);
-  const { changes = [], repeated = [] } = Object.groupBy(Object.entries(given), (entry) =>
-    is_read_only(entry) ? "repeated" : "changes",
-  );
-  return {
-    changes: Object.fromEntries(changes) as contract.AgentChanges,
-    repeated: Object.fromEntries(repeated) as contract.RepeatedFields,
-  };
-}
-
-/** A run changes them at any moment, so a record that was read a minute ago may have others. */
-const MOVED_BY_RUNS: readonly string[] = ["last_run", "upcoming_runs", "consecutive_failures"];
-
-/** Throws 400 for a read-only field that differs from the record. */
-function refuseChanged(repeated: contract.RepeatedFields, record: contract.AgentRecord): void {
-  for (const [name, value] of Object.entries(repeated)) {
-    if (MOVED_BY_RUNS.includes(name) || stableJson(value) === stableJson(record[name as keyof contract.AgentRecord]))
-      continue;
-    throw errors.invalidValue(
-      name,
-      `${name} is read-only, and it is not the agent's present one. Leave it out, or read the agent again and send its value.`,
-    );
-  }
 }
 
 const NEXT_RUN_KEY = {

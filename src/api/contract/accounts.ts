@@ -13,6 +13,7 @@ import {
   uuidSchema,
 } from "./common.ts";
 import { BUDGET_INTERVALS } from "./key-terms.ts";
+import { readOnlyFields } from "./read-only.ts";
 
 /** API keys: contract 3. */
 
@@ -84,7 +85,15 @@ export const createApiKeySchema = z
   })
   .openapi("CreateApiKey");
 
-const updateApiKeySchema = createApiKeySchema.omit({ scopes: true }).partial().openapi("UpdateApiKey");
+export const KEY_READ_ONLY = {
+  fixed: ["id", "prefix", "last_four", "scopes", "created_at", "revoked_at"],
+  moving: ["last_used_at", "budget_used_tokens", "budget_resets_at", "spent_tokens"],
+} as const;
+const updateApiKeySchema = createApiKeySchema
+  .omit({ scopes: true })
+  .partial()
+  .extend(readOnlyFields(KEY_READ_ONLY))
+  .openapi("UpdateApiKey");
 
 const tags = ["API keys"];
 const idParams = z.object({ id: z.string() });

@@ -16,6 +16,7 @@ import {
   uuidSchema,
 } from "./common.ts";
 import { chatEventSchema, chatResponseSchema } from "./completions.ts";
+import { readOnlyFields } from "./read-only.ts";
 import { countedFields } from "./request-limits.ts";
 import { runSchema } from "./runs.ts";
 import { dayOfMonthSchema, intervalSchema, timeOfDaySchema, upcomingRunSchema, weekdaySchema } from "./schedules.ts";
@@ -78,34 +79,23 @@ export const updateAgentSchema = z
   .openapi("UpdateAgent");
 export const createAgentSchema = updateAgentSchema.required({ name: true }).openapi("CreateAgent");
 export type AgentChanges = z.infer<typeof updateAgentSchema>;
-/** Fields of the record that a PUT may repeat but not change. */
-export const READ_ONLY_FIELDS = [
-  "id",
-  "version",
-  "created_at",
-  "updated_at",
-  "next_run_at",
-  "upcoming_runs",
-  "schedule_status",
-  "schedule_paused_reason",
-  "schedule_api_key_id",
-  "consecutive_failures",
-  "last_run",
-  "secrets_used",
-  "warnings",
-] as const;
-export type RepeatedFields = Partial<Record<(typeof READ_ONLY_FIELDS)[number], unknown>>;
-/** A record that was read, edited and sent back is a change of the edited fields. */
-const putAgentSchema = updateAgentSchema
-  .extend(
-    Object.fromEntries(
-      READ_ONLY_FIELDS.map((name) => [
-        name,
-        z.unknown().optional().openapi({ description: "read-only: accepted when unchanged" }),
-      ]),
-    ) as { [Field in keyof RepeatedFields]: z.ZodOptional<z.ZodUnknown> },
-  )
-  .openapi("PutAgent");
+export const AGENT_READ_ONLY = {
+  fixed: [
+    "id",
+    "version",
+    "created_at",
+    "updated_at",
+    "next_run_at",
+    "schedule_status",
+    "schedule_paused_reason",
+    "schedule_api_key_id",
+    "secrets_used",
+    "warnings",
+  ],
+  // Runs change them.
+  moving: ["last_run", "upcoming_runs", "consecutive_failures"],
+} as const;
+const putAgentSchema = updateAgentSchema.extend(readOnlyFields(AGENT_READ_ONLY)).openapi("PutAgent");
 
 const agentSchema = z
   .object({

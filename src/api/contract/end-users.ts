@@ -11,6 +11,7 @@ import {
   tokensSchema,
 } from "./common.ts";
 import { BUDGET_INTERVALS } from "./key-terms.ts";
+import { readOnlyFields } from "./read-only.ts";
 
 /** Budgets of end users, the `user` of requests: contract 5.3.2. */
 
@@ -23,6 +24,7 @@ const budgetSchema = z
     budget_resets_at: instantSchema.nullable(),
   })
   .openapi("EndUserBudget");
+export const BUDGET_READ_ONLY = { fixed: ["user"], moving: ["budget_used_tokens", "budget_resets_at"] } as const;
 const params = z.object({ user: textSchema(256).min(1) });
 const tags = ["Usage and billing"];
 const path = "/api/v1/end-user-budgets/{user}";
@@ -73,6 +75,7 @@ export const putEndUserBudget = createRoute({
             .nullable()
             .optional()
             .openapi({ description: "the budget starts again with each interval, in UTC; null: it does not" }),
+          ...readOnlyFields(BUDGET_READ_ONLY),
         })
         .openapi("SetEndUserBudget"),
     ),

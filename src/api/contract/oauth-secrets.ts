@@ -2,6 +2,7 @@ import { createRoute, z } from "@hono/zod-openapi";
 import { needs } from "./caller.ts";
 import { failures, instantSchema, json, textSchema } from "./common.ts";
 import { isPlainAddress } from "./hosts.ts";
+import { readOnlyFields } from "./read-only.ts";
 
 /** Secrets of type `oauth`, for MCP servers that want a sign-in: contract 7. */
 
@@ -75,8 +76,20 @@ export const createOAuthSchema = z
   .openapi("CreateOAuthSecret");
 export type NewOAuth = z.infer<typeof createOAuthSchema>;
 
-export const updateOAuthSchema = z.strictObject(credentials).superRefine(refuseTwo).openapi("UpdateOAuthSecret");
-export type OAuthChange = z.infer<typeof updateOAuthSchema>;
+export const OAUTH_READ_ONLY = {
+  fixed: ["server", "grant", "issuer", "resource", "token_endpoint"],
+  moving: ["status", "expires_at", "error"],
+} as const;
+const oauthChangeSchema = z.strictObject(credentials);
+export type OAuthChange = z.infer<typeof oauthChangeSchema>;
+export const updateOAuthSchema = oauthChangeSchema
+  .extend({
+    client_id: credentials.client_id.nullable(),
+    scope: credentials.scope.nullable(),
+    ...readOnlyFields(OAUTH_READ_ONLY),
+  })
+  .superRefine(refuseTwo)
+  .openapi("UpdateOAuthSecret");
 
 function refuseTwo(
   { client_secret, private_key }: { client_secret?: string | undefined; private_key?: string | undefined },

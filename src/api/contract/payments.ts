@@ -12,6 +12,7 @@ import {
   tokensSchema,
   uuidSchema,
 } from "./common.ts";
+import { readOnlyFields } from "./read-only.ts";
 
 /** Subscribing, top-ups and overage: contract 5. */
 
@@ -68,6 +69,11 @@ export const overageSchema = z
     period_end: instantSchema.nullable(),
   })
   .openapi("Overage");
+
+export const OVERAGE_READ_ONLY = {
+  fixed: ["enabled", "eligible", "period_start", "period_end"],
+  moving: ["used_tokens", "held_tokens", "remaining_tokens", "amount_due_cents", "invoiced_cents"],
+} as const;
 
 export const INVOICE_STATUSES = ["open", "paid", "unpaid", "void"] as const;
 
@@ -200,6 +206,7 @@ export const putOverage = createRoute({
           description:
             "null: the plan's included tokens. Where the operator collects by hand, at most ten times these, or what 100 dollars buy where that is more",
         }),
+      ...readOnlyFields(OVERAGE_READ_ONLY),
     }),
   ),
   responses: { 200: overageAnswer, ...failures(400, 403, 409) },
@@ -242,6 +249,11 @@ export const autoTopupSchema = z
   })
   .openapi("AutoTopup");
 
+export const AUTO_TOPUP_READ_ONLY = {
+  fixed: ["status", "paused_reason", "paused_at"],
+  moving: ["ordered_this_month_cents"],
+} as const;
+
 const autoTopupAnswer = json(autoTopupSchema, "the settings");
 export const getAutoTopup = createRoute({
   method: "get",
@@ -266,16 +278,19 @@ export const putAutoTopup = createRoute({
         .int()
         .min(1)
         .max(PURCHASE_CENTS.max * TOKENS_PER_CENT)
-        .optional()
-        .openapi({ description: "the balance below which a purchase is made; left out: unchanged, as the amounts" }),
-      amount_cents: z.number().int().min(PURCHASE_CENTS.min).max(PURCHASE_CENTS.max).optional(),
+        .nullish()
+        .openapi({
+          description: "the balance below which a purchase is made; left out or null: unchanged, as the amounts",
+        }),
+      amount_cents: z.number().int().min(PURCHASE_CENTS.min).max(PURCHASE_CENTS.max).nullish(),
       monthly_cap_cents: z
         .number()
         .int()
         .min(PURCHASE_CENTS.min)
         .max(Number.MAX_SAFE_INTEGER)
-        .optional()
+        .nullish()
         .openapi({ description: "the most that is ordered in a UTC month; at least `amount_cents`" }),
+      ...readOnlyFields(AUTO_TOPUP_READ_ONLY),
     }),
   ),
   responses: { 200: autoTopupAnswer, ...failures(400, 403, 503) },

@@ -12,7 +12,8 @@ import {
   uuidSchema,
 } from "./common.ts";
 import { hostSchema } from "./hosts.ts";
-import { createOAuthSchema, oauthSchema, updateOAuthSchema } from "./oauth-secrets.ts";
+import { createOAuthSchema, type OAuthChange, oauthSchema, updateOAuthSchema } from "./oauth-secrets.ts";
+import { readOnlyFields } from "./read-only.ts";
 
 /** The vault: contract 7. */
 
@@ -136,17 +137,24 @@ export const createSecretSchema = z
 /** The type follows from the fields. */
 export type NewSecret = Omit<z.infer<typeof createSecretSchema>, "type">;
 
+export const SECRET_READ_ONLY = {
+  fixed: ["id", "name", "type", "masked_value", "version", "created_at", "updated_at", "reflected_at"],
+  moving: ["last_used_at"],
+} as const;
 export const updateSecretSchema = z
   .strictObject({
     value: value.optional(),
     description: description.optional(),
     allowed_hosts: allowedHosts.optional().openapi({ description: "widening it needs the value sent again" }),
     oauth: updateOAuthSchema
-      .optional()
+      .nullish()
       .openapi({ description: "replaces credentials or the scope of an oauth secret, and drops its tokens" }),
+    ...readOnlyFields(SECRET_READ_ONLY),
   })
   .openapi("UpdateSecret");
-export type SecretChange = z.infer<typeof updateSecretSchema>;
+export type SecretChange = Pick<z.infer<typeof updateSecretSchema>, "value" | "description" | "allowed_hosts"> & {
+  oauth?: OAuthChange | undefined;
+};
 
 const tags = ["Secrets"];
 const idParams = z.object({ id: z.string() });
