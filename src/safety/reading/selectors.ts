@@ -363,9 +363,26 @@ export function selectorsIn(list: string): string[] {
 
 /** The ids, classes or names of which an element must have one to match; `*`: any element may. */
 export function keysOf(tokens: readonly Selector[]): readonly string[] {
-  const last = tokens.slice(tokens.findLastIndex(({ type }) => TRAVERSALS.has(type)) + 1);
+  return keysOfCompound(tokens.slice(tokens.findLastIndex(({ type }) => TRAVERSALS.has(type)) + 1));
+}
+
+/** For each ancestor that the selector names, its id, class or name. */
+export function ancestorKeysOf(tokens: readonly Selector[]): readonly string[] {
+  const found: string[] = [];
+  let from = 0;
+  for (const [at, { type }] of tokens.entries()) {
+    if (!TRAVERSALS.has(type)) continue;
+    const [key = "*", other] = keysOfCompound(tokens.slice(from, at));
+    const is_around = type === SelectorType.Descendant || type === SelectorType.Child;
+    if (is_around && key !== "*" && other === undefined) found.push(key);
+    from = at + 1;
+  }
+  return found;
+}
+
+function keysOfCompound(compound: readonly Selector[]): readonly string[] {
   let best: readonly string[] = ["*"];
-  for (const token of last) {
+  for (const token of compound) {
     if (token.type === SelectorType.Attribute && token.ignoreCase === "quirks") {
       if (token.name === "id") return [`#${token.value}`];
       best = [`.${token.value}`];

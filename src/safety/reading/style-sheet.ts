@@ -12,6 +12,7 @@ import {
 } from "./declarations.ts";
 import { attributeOf, type Element, isElement, nameOf, type PageNode, type Parent } from "./page-tree.ts";
 import {
+  ancestorKeysOf,
   type Check,
   closingBracket,
   createSelectorReader,
@@ -57,6 +58,13 @@ interface IndexedRule extends Rule {
   matches?: Check;
 }
 
+/** The rules whose last part has the same id, class or name. */
+interface Candidates {
+  readonly anywhere: IndexedRule[];
+  /** By an ancestor that they need: a rule for `.card p` need not look at paragraphs outside cards. */
+  readonly within: Map<number, IndexedRule[]>;
+}
+
 /** The higher one wins: first by layer, then by specificity, then the later one. */
 type Rank = readonly [layer: number, specificity: number, order: number];
 
@@ -69,7 +77,9 @@ const ANY_SCREEN =
 
 /** The steps that selectors may take on a page: the first ones, and as many per element. Beyond, elements are hidden. */
 const FIRST_STEPS = 1_000_000;
-const STEPS_PER_ELEMENT = 100;
+const STEPS_PER_ELEMENT = 10;
+/** What it costs to look for the rules that need an ancestor. */
+const LOOK = 0.1;
 /** A rule within rules is read up to this length of its selectors. */
 const MAX_NESTED = 1_000;
 const UNLAYERED = Number.MAX_SAFE_INTEGER;
@@ -90,9 +100,11 @@ class StepsError extends Error {}
 /** What all sheets of a page share. */
 export function createStyles({ is_quirky }: { is_quirky: boolean }) {
   let steps = FIRST_STEPS;
+  let is_exhausted = false;
   let count = 0;
-  const step = () => {
-    if (steps-- <= 0) throw new StepsError();
+  const step = (cost = 1) => {
+    steps -= cost;
+    if (steps <= 0) throw new StepsError();
   };
   const tree = createTreeReader(step);
   const reader = createSelectorReader(tree.places, (tokens) => compiled(tokens));
@@ -101,37 +113,53 @@ export function createStyles({ is_quirky }: { is_quirky: boolean }) {
   };
   const options = { adapter: tree.adapter, pseudos, quirksMode: is_quirky };
   const compiled = (tokens: Selector[][]): Check => compileSelector<PageNode | Parent, Element>(tokens, options);
+  const ancestors = createAncestors();
   const fold = (key: string) => (is_quirky ? key.toLowerCase() : key);
 
   function readSheets(sources: readonly SheetSource[]): StyleSheet {
-    const rules = Array.from(rulesOf(sources, reader.read).values(), (rule) => ({ ...rule, id: count++ }));
-    if (rules.length === 0) return { match: () => NOTHING_MATCHED };
-    const index = new Map<string, IndexedRule[]>();
-    for (const rule of rules) {
-      for (const key of new Set(rule.keys.map(fold))) getOrAdd(index, key, (): IndexedRule[] => []).push(rule);
+    const index = new Map<string, Candidates>();
+    const rules = rulesOf(sources, reader.read);
+    if (rules.size === 0) return { match: () => NOTHING_MATCHED };
+    for (const rule of rules.values()) {
+      const indexed = { ...rule, id: count++ };
+      // An id or a class around is rarer than a name.
+      const around = ancestorKeysOf(rule.selector.tokens).toSorted()[0];
+      for (const key of new Set(rule.keys.map(fold))) {
+        const candidates = getOrAdd(index, key, (): Candidates => ({ anywhere: [], within: new Map() }));
+        if (around === undefined) candidates.anywhere.push(indexed);
+        else getOrAdd(candidates.within, ancestors.numberOf(fold(around)), (): IndexedRule[] => []).push(indexed);
+      }
     }
     const known = new Map<string, Matched>();
 
     function match(element: Element): Matched {
+      if (is_exhausted) return HIDDEN;
       steps += STEPS_PER_ELEMENT;
       const found = new Set<IndexedRule>();
-      const tryKey = (key: string) => {
-        for (const rule of index.get(fold(key)) ?? []) {
+      const tryRules = (rules: readonly IndexedRule[]) => {
+        for (const rule of rules) {
           step();
           rule.matches ??= compiled([rule.selector.tokens]);
           if (rule.matches(element)) found.add(rule);
         }
       };
+      const tryKey = (key: string) => {
+        const candidates = index.get(fold(key));
+        if (candidates === undefined) return;
+        tryRules(candidates.anywhere);
+        if (candidates.within.size === 0) return;
+        for (const number of ancestors.around(element, fold)) {
+          step(LOOK);
+          tryRules(candidates.within.get(number) ?? []);
+        }
+      };
       try {
         tryKey("*");
-        tryKey(nameOf(element));
-        for (const { name, value } of element.attrs) {
-          if (name === "id") tryKey(`#${value}`);
-          else if (name === "class") for (const each of value.split(/\s+/)) tryKey(`.${each}`);
-        }
+        for (const key of keysOfElement(element)) tryKey(key);
       } catch (error) {
-        if (error instanceof StepsError) return HIDDEN;
-        throw error;
+        if (!(error instanceof StepsError)) throw error;
+        is_exhausted = true;
+        return HIDDEN;
       }
       if (found.size === 0) return NOTHING_MATCHED;
       const key = Array.from(found, ({ id }) => id).join();
@@ -142,8 +170,40 @@ export function createStyles({ is_quirky }: { is_quirky: boolean }) {
   return { readSheets };
 }
 
+/** The numbers for ids, classes and names that rules need around an element. With more of them, some share one. */
+const MAX_NUMBERS = 256;
+
+/** The numbers that are around an element. Shared, because most elements add none. */
+function createAncestors() {
+  const numbers = new Map<string, number>();
+  const known = new Map<Parent | null, ReadonlySet<number>>();
+
+  function around(element: Element, fold: (key: string) => string): ReadonlySet<number> {
+    const path: Element[] = [];
+    let at = element.parentNode;
+    for (; isElement(at) && !known.has(at); at = at.parentNode) path.push(at);
+    let found = known.get(at) ?? new Set();
+    for (const each of path.reverse()) {
+      const own = Array.from(keysOfElement(each), (key) => numbers.get(fold(key)) ?? -1);
+      const added = own.filter((number) => number >= 0 && !found.has(number));
+      if (added.length > 0) found = new Set([...found, ...added]);
+      known.set(each, found);
+    }
+    return found;
+  }
+  return { numberOf: (key: string) => getOrAdd(numbers, key, () => numbers.size % MAX_NUMBERS), around };
+}
+
+function* keysOfElement(element: Element): Generator<string> {
+  yield nameOf(element);
+  for (const { name, value } of element.attrs) {
+    if (name === "id") yield `#${value}`;
+    else if (name === "class") for (const each of value.split(/\s+/)) yield `.${each}`;
+  }
+}
+
 /** How css-select reads the tree. Each step costs. */
-function createTreeReader(step: () => void) {
+function createTreeReader(step: (cost?: number) => void) {
   const known = new Map<Parent, Element[]>();
   const positions = new Map<Element, number>();
   const childrenOf = (parent: Parent | null): Element[] => {
@@ -154,28 +214,30 @@ function createTreeReader(step: () => void) {
       return children;
     });
   };
-  const counts = new Map<Parent, Map<string, Map<Element, number>>>();
+  const counts = new Map<Parent, Map<Check | string, Map<Element, number>>>();
 
   /** The place among the children of a kind, counted once per parent and kind. */
-  function placeOf(element: Element, { of_type, from_end, among }: Parameters<Places["placeOf"]>[1]): number {
+  const placeOf: Places["placeOf"] = (element, { of_type, from_end, among }) => {
+    step();
     const parent = element.parentNode;
     if (parent === null) return 1;
-    const kind = `${of_type ? nameOf(element) : ""} ${from_end} ${among === null ? "" : idOf(among)}`;
-    const kinds = getOrAdd(counts, parent, () => new Map<string, Map<Element, number>>());
-    const places = getOrAdd(kinds, kind, () => {
+    const kinds = getOrAdd(counts, parent, () => new Map<Check | string, Map<Element, number>>());
+    const places = getOrAdd(kinds, among ?? `${of_type} ${from_end}`, () => {
       const found = new Map<Element, number>();
+      const last = new Map<string, number>();
       const children = childrenOf(parent);
       for (const child of from_end ? children.toReversed() : children) {
         step();
-        if (of_type && nameOf(child) !== nameOf(element)) continue;
-        if (among === null || among(child)) found.set(child, found.size + 1);
+        if (among !== null && !among(child)) continue;
+        const name = of_type ? nameOf(child) : "";
+        const place = (last.get(name) ?? 0) + 1;
+        last.set(name, place);
+        found.set(child, place);
       }
       return found;
     });
     return places.get(element) ?? 0;
-  }
-  const ids = new Map<Check, number>();
-  const idOf = (check: Check): number => ids.get(check) ?? ids.set(check, ids.size).size;
+  };
 
   const adapter: Options<PageNode | Parent, Element>["adapter"] = {
     isTag: (node): node is Element => {
