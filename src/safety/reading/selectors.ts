@@ -98,8 +98,9 @@ const FORMULA_OF = /^(.*?)\sof\s(.*)$/is;
 interface Where {
   /** In `:is()`, `:not()` and `:has()`. */
   readonly is_inner: boolean;
-  /** In `:has()`, which may begin with `>`, `+` or `~`. */
+  /** Whether it may begin with `>`, `+` or `~`. */
   readonly is_relative: boolean;
+  readonly in_has: boolean;
 }
 
 interface Read extends Omit<ReadSelector, "text"> {
@@ -107,7 +108,7 @@ interface Read extends Omit<ReadSelector, "text"> {
   readonly is_unread: boolean;
 }
 
-/** Reads lists of selectors. `register` stores a check and returns its index. */
+/** Reads lists of selectors, with the checks that their results need. */
 export function createSelectorReader(places: Places, compile: (tokens: Selector[][]) => Check) {
   const checks: Check[] = [];
   const registered = (check: Check): Selector => ({
@@ -203,20 +204,16 @@ export function createSelectorReader(places: Places, compile: (tokens: Selector[
     }
     if (name === "is" || name === "where" || name === "not" || name === "has" || name === "-webkit-any")
       return readInner(name, inner, where);
-    if (/^nth-(?:last-)?(?:child|of-type)$/.test(name)) return readPlace(name, inner);
+    if (/^nth-(?:last-)?(?:child|of-type)$/.test(name)) return readPlace(name, inner, where);
     return UNREAD_FUNCTIONS.has(name) && /\S/.test(inner) ? { ...of([]), is_unread: true } : null;
   }
 
   function readInner(name: string, inner: string, where: Where): Read | null {
+    const is_has = name === "has";
+    if (is_has && where.in_has) return null;
     const is_forgiving = name === "is" || name === "where";
-    // No `:has()` in `:has()`.
-    if (name === "has" && where.is_relative) return null;
-    const is_relative = name === "has";
-    const all = readAll(
-      selectorsIn(inner),
-      { is_inner: true, is_relative: is_relative || where.is_relative },
-      is_forgiving,
-    );
+    const inside = { is_inner: true, is_relative: is_has, in_has: is_has || where.in_has };
+    const all = readAll(selectorsIn(inner), inside, is_forgiving);
     if (all === null) return null;
     const specificity = name === "where" ? 0 : Math.max(0, ...all.map((each) => each.specificity));
     const known = all.filter(({ is_unread }) => !is_unread);
@@ -231,11 +228,11 @@ export function createSelectorReader(places: Places, compile: (tokens: Selector[
     };
   }
 
-  function readPlace(name: string, inner: string): Read | null {
+  function readPlace(name: string, inner: string, where: Where): Read | null {
     const [, written = inner, list = null] = name.endsWith("child") ? (FORMULA_OF.exec(inner) ?? []) : [];
     const groups = FORMULA.exec(written)?.groups;
     if (groups === undefined) return null;
-    const among = list === null ? [] : readAll(selectorsIn(list), { is_inner: true, is_relative: false });
+    const among = list === null ? [] : readAll(selectorsIn(list), { ...where, is_inner: true, is_relative: false });
     if (among === null) return null;
     const specificity = CLASS + Math.max(0, ...among.map((each) => each.specificity));
     if (among.some(({ is_unread }) => is_unread)) return { tokens: [], specificity, is_unread: true };
@@ -268,7 +265,7 @@ export function createSelectorReader(places: Places, compile: (tokens: Selector[
     read(list: string): SelectorList | null {
       const written = selectorsIn(list);
       const short = written.filter((one) => one.length <= MAX_SELECTOR);
-      const all = readAll(short, { is_inner: false, is_relative: false });
+      const all = readAll(short, { is_inner: false, is_relative: false, in_has: false });
       if (all === null) return null;
       const is_certain = short.length === written.length;
       return { selectors: all.filter(({ is_unread }) => !is_unread), is_certain };
