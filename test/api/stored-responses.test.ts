@@ -288,6 +288,32 @@ describe("a stored response", () => {
     expect((await user.get(`${at}?stream=true`)).status).toBe(400);
   });
 
+  it.each(["first", "second"])(
+    "a conversation goes on without the items of its %s response, which was deleted",
+    async (which) => {
+      const post = async (fields: object) =>
+        (await user.post(RESPONSES, { model: "lab/plain", tools: [add], ...fields })).body;
+      const add = { type: "function", name: "add", parameters: { type: "object", properties: {} } };
+      lab.upstream.answer(
+        calling("add", { a: 1 }, "call_1"),
+        completion("two"),
+        completion("three"),
+        completion("four"),
+      );
+      const first = await post({ input: "a secret" });
+      const output = { type: "function_call_output", call_id: "call_1", output: "2" };
+      const second = await post({ input: [output, message("user", "b")], previous_response_id: first.id });
+      const third = await post({ input: "c", previous_response_id: second.id });
+      expect((await user.request("DELETE", `${RESPONSES}/${which === "first" ? first.id : second.id}`)).status).toBe(
+        200,
+      );
+      const fourth = await post({ input: "d", previous_response_id: third.id });
+      expect(fourth.status).toBe("completed");
+      const sent = lab.upstream.requests.at(-1)?.body.messages.map((each: { content: unknown }) => each.content);
+      expect(sent).toEqual(which === "first" ? ["b", "two", "c", "three", "d"] : ["a secret", null, "c", "three", "d"]);
+    },
+  );
+
   it("is none with store: false", async () => {
     lab.upstream.answer(completion("hi"));
     const { body } = await user.post(RESPONSES, { model: "lab/plain", input: "x", store: false });

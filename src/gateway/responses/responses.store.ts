@@ -99,13 +99,19 @@ export function createResponsesStore({ db, clock, keep_days }: { db: Db; clock: 
             select id from response where user_id = $1 and id = any($2::text[]) and used_at < $3 for update skip locked)`,
         values: [user_id, ids, clock.now()],
       });
-      return chain.flatMap(({ input, output }) => [...input, ...output]);
+      return withoutLostOutputs(chain.flatMap(({ input, output }) => [...input, ...output]));
     },
-    /** Deletes the response and what `item_reference` could name of it. False: there is none. */
+    /**
+     * Deletes the response and what `item_reference` could name of it; a conversation goes on without its items. False:
+     * there is none.
+     */
     async remove(user_id: string, id: string): Promise<boolean> {
       const removed = await db.query({
         text: `with removed as (
-            delete from response where user_id = $1 and id = $2 and used_at >= $3 returning id, body
+            delete from response where user_id = $1 and id = $2 and used_at >= $3 returning id, previous_id, body
+          ), later as (
+            update response set previous_id = removed.previous_id from removed
+              where response.user_id = $1 and response.previous_id = removed.id
           ), items as (
             delete from response_item where user_id = $1 and id in (
               select each ->> 'id' from removed, jsonb_array_elements(body -> 'output') as each)
@@ -122,6 +128,16 @@ export function createResponsesStore({ db, clock, keep_days }: { db: Db; clock: 
       await db.query({ text: "delete from response where used_at < $1", values: [oldest()] });
     },
   };
+}
+
+type Item = StoredItem | OutputItem;
+
+/** The items without the outputs of calls that a deleted response made: providers reject these. */
+function withoutLostOutputs(items: readonly Item[]): Item[] {
+  const callIn = (item: Item) => (item as { call_id?: unknown }).call_id;
+  const isOutput = ({ type }: Item) => type.endsWith("_output");
+  const calls = new Set(items.filter((item) => !isOutput(item)).map(callIn));
+  return items.filter((item) => !isOutput(item) || callIn(item) === undefined || calls.has(callIn(item)));
 }
 
 export type ResponsesStore = ReturnType<typeof createResponsesStore>;
