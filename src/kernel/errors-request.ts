@@ -1,4 +1,4 @@
-import { nearestNames } from "./nearest.ts";
+import { editDistance, nearestNames } from "./nearest.ts";
 import { failure } from "./purser-error.ts";
 
 /** 4xx: the request must be changed, or names something that does not exist. */
@@ -19,12 +19,17 @@ function listed(names: readonly string[]): string {
 /** Fewer names than this are listed when none is similar. */
 const FEW = 12;
 
+/** A name that differs in more letters is another one, such as `web_search` and `web_fetch`. */
+const MOST_WRONG_LETTERS = 2;
+
 /** What may have been meant by the last part of `param`, among the names that are known at its place. */
 function suggestion(param: string, known: readonly string[]): string | null {
   const wanted = param.slice(param.lastIndexOf(".") + 1);
   const near = nearestNames(wanted, known);
-  if (near.length > 0) return `Did you mean ${near.join(" or ")}?`;
-  return known.length === 0 || known.length >= FEW ? null : `Known here: ${known.join(", ")}.`;
+  const is_few = known.length > 0 && known.length < FEW;
+  const is_misspelt = near.some((name) => name.includes(wanted) || editDistance(name, wanted) <= MOST_WRONG_LETTERS);
+  if (near.length > 0 && (is_misspelt || !is_few)) return `Did you mean ${near.join(" or ")}?`;
+  return is_few ? `Known here: ${known.join(", ")}.` : null;
 }
 
 export const requestErrors = {

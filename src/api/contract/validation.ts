@@ -1,5 +1,6 @@
 import type { z } from "@hono/zod-openapi";
 import { errors, type PurserError } from "../../kernel/errors.ts";
+import { nearestNames } from "../../kernel/nearest.ts";
 import { acceptedAt, fieldsAt, isPhrase } from "./accepted.ts";
 
 /** The parts of a zod 4 issue that we read. */
@@ -38,6 +39,16 @@ function valueAt(value: unknown, path: readonly PropertyKey[]): unknown {
   }, value);
 }
 
+/** The unknown field beside the missing one at `path` that was probably meant as that. */
+function misspelt(path: readonly PropertyKey[], value: unknown, schema: z.ZodType): string | undefined {
+  const parent = path.slice(0, -1);
+  const given = valueAt(value, parent);
+  if (typeof given !== "object" || given === null || Array.isArray(given)) return undefined;
+  const known = fieldsAt(schema, parent, value);
+  const unknown = Object.keys(given).filter((name) => !known.includes(name));
+  return nearestNames(String(path.at(-1)), unknown)[0];
+}
+
 /** Of a union's alternatives, those with the given `type` are what the caller meant; of these, the issue that got furthest. */
 function deepest(issue: Issue): Issue {
   const alternatives = issue.errors ?? [];
@@ -65,7 +76,10 @@ export function validationError(issues: readonly Issue[], value: unknown, schema
   }
   const param = paramOf(first.path);
   if (param === "") return errors.invalidJson("The body is not a JSON object");
-  if (first.code !== "custom" && valueAt(value, first.path) === undefined) return errors.missingField(param);
+  if (first.code !== "custom" && valueAt(value, first.path) === undefined) {
+    const sent = misspelt(first.path, value, schema);
+    return errors.missingField(param, sent === undefined ? undefined : `${sent} is no field: did you mean ${param}?`);
+  }
   const accepted = isPhrase(first.message) ? first.message : acceptedAt(schema, first.path, value);
   return errors.invalidValue(
     param,

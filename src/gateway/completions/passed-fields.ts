@@ -4,17 +4,24 @@ import { errors } from "../../kernel/errors.ts";
 /**
  * The fields of another API's request that chat completions gets unchanged: all but the `converted` ones and other empty
  * lists, which ask for nothing. Throws 400 for a field of chat completions that is not `validated` in that API: its value
- * would move money unchecked.
+ * would move money unchecked. `instead`: that API's names of such fields.
  */
 export function passedFields(
   asked: Readonly<Record<string, unknown>>,
-  { validated, converted }: { validated: ReadonlySet<string>; converted: ReadonlySet<string> },
+  {
+    validated,
+    converted,
+    instead,
+  }: { validated: ReadonlySet<string>; converted: ReadonlySet<string>; instead: ReadonlyMap<string, string> },
 ): Record<string, unknown> {
   const passed = Object.entries(asked).filter(
     ([field, value]) => !converted.has(field) && (validated.has(field) || !isEmptyList(value)),
   );
   const unchecked = passed.find(([field]) => CHAT_FIELDS.has(field) && !validated.has(field));
-  if (unchecked !== undefined) throw errors.unsupportedParameter(unchecked[0]);
+  if (unchecked !== undefined) {
+    const name = instead.get(unchecked[0]);
+    throw errors.unsupportedParameter(unchecked[0], name === undefined ? undefined : `send ${name}`);
+  }
   return Object.fromEntries(passed);
 }
 

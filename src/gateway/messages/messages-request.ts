@@ -31,6 +31,14 @@ const CONVERTED = new Set([
   "service_tier",
 ]);
 
+/** Names of chat completions in this API. */
+const INSTEAD: ReadonlyMap<string, string> = new Map([
+  ["stop", "stop_sequences"],
+  ["max_completion_tokens", "max_tokens"],
+  ["response_format", "output_config.format"],
+  ["reasoning_effort", "output_config.effort"],
+]);
+
 /** The chat completion for a message. `openEnvelope` opens the caller's thinking blocks. Throws 400 for unknown blocks. */
 export async function chatRequestOf(asked: MessagesRequest, openEnvelope: OpenEnvelope): Promise<TranslatedMessage> {
   if (asked.thread !== undefined) throw errors.noMessageThreads();
@@ -44,7 +52,7 @@ export async function chatRequestOf(asked: MessagesRequest, openEnvelope: OpenEn
   const tools = asked_tools.flatMap((_, at) => (are_own[at] ? `tools[${at}]` : []));
   const { format, ...output_config } = asked.output_config ?? {};
   const request = {
-    ...passedFields(asked, { validated: MESSAGE_FIELDS, converted: CONVERTED }),
+    ...passedFields(asked, { validated: MESSAGE_FIELDS, converted: CONVERTED, instead: INSTEAD }),
     messages,
     ...(own.length === 0 ? {} : { tools: functions.map(functionOf), ...choiceOf(asked.tool_choice, functions) }),
     ...(asked.stop_sequences === undefined ? {} : { stop: asked.stop_sequences }),

@@ -138,6 +138,14 @@ const OPERATOR_MAY_ALLOW = "the operator may allow it with forward in PURSER_CON
 const ALTERNATIVES: ReadonlyMap<string, string> = new Map([
   ["mcp_servers", "an agent can use MCP servers (its tool mcp), and your program can offer their tools as its own"],
   ["functions", "send tools"],
+  ["max_output_tokens", "send max_completion_tokens"],
+  ["max_new_tokens", "send max_completion_tokens"],
+  ["stop_sequences", "send stop"],
+  ["store", "POST /api/v1/responses stores responses"],
+  ["instructions", "send a message with the role system"],
+  ["system", "send a message with the role system"],
+  ["input", "send messages"],
+  ["text", "send response_format"],
   ["function_call", "send tool_choice"],
   ["thread_id", "POST /api/v1/agents/{id}/chat keeps conversations: send thread_id there"],
 ]);

@@ -70,7 +70,7 @@ export function chatRequestOf(
   const { format, verbosity } = asked.text ?? {};
   const { service_tier } = asked;
   const request = {
-    ...passedFields(asked, { validated: RESPONSE_FIELDS, converted: CONVERTED }),
+    ...passedFields(asked, { validated: RESPONSE_FIELDS, converted: CONVERTED, instead: PARAMS }),
     messages,
     ...(chosen.tools.length === 0 ? {} : { tools: chosen.tools, ...chosen.choice }),
     ...(asked.max_output_tokens === undefined ? {} : { max_tokens: asked.max_output_tokens }),
@@ -94,6 +94,7 @@ export function chatRequestOf(
 /** A map, because callers choose the names of fields: `constructor` is in every object. */
 const PARAMS: ReadonlyMap<string, string> = new Map([
   ["max_tokens", "max_output_tokens"],
+  ["max_completion_tokens", "max_output_tokens"],
   ["reasoning_effort", "reasoning.effort"],
   ["response_format", "text.format"],
   ["response_format.json_schema", "text.format"],
