@@ -4,7 +4,7 @@ import { answerAsMcp, mcpTool } from "../support/mcp-messages.ts";
 import { type Receiver, startReceiver, type Treatment } from "../support/receiver.ts";
 import type { Client } from "../support/service.ts";
 import { type Site, startSite } from "../support/sites.ts";
-import { calling, completion, delta, events, fetching, json, type Reply } from "../support/upstream.ts";
+import { calling, completion, delta, event, events, fetching, json, type Reply } from "../support/upstream.ts";
 
 // Runs tell what failed in them: contract 6.5.2, 6.6 and 7.5.5.
 
@@ -83,6 +83,41 @@ test("a run whose webhook answers 500 after its last try fails, and says so with
   expect(await noticesOf("run.failed")).toMatchObject([{ data: { run_id: run.id, error_code: "tool_failed" } }]);
   expect(await noticesOf("run.has_errors")).toEqual([]);
   expect((await user.get(agent)).body).toMatchObject({ consecutive_failures: 1 });
+});
+
+describe("an answer that is", () => {
+  const said = (content: string, finish_reason: string) =>
+    events(event({ choices: [{ index: 0, delta: { content }, finish_reason }] }), "data: [DONE]\n\n");
+  test.each<[string, Reply, string, string]>([
+    ["filtered, without text", said("", "SAFETY"), "answer_filtered", ""],
+    ["filtered, with a part of its text", said("Berth", "content_filter"), "answer_filtered", "Berth"],
+    ["cut off", said("Berth", "length"), "answer_cut_off", "Berth"],
+    ["cut off before its text", said("", "length"), "answer_cut_off", ""],
+    ["empty", said(" ", "stop"), "answer_empty", " "],
+    ["nothing at all", events("data: [DONE]\n\n"), "answer_empty", ""],
+  ])("%s is a failed step of a run that succeeded, and its owner gets a notice", async (_, reply, code, output) => {
+    const agent = await createAgent({});
+    const run = await runNow(agent, reply, completion("Not asked for."));
+    expect(run).toMatchObject({ status: "succeeded", output, has_errors: true, failed_steps: 1, error: null });
+    expect(run.steps).toMatchObject([{ type: "model", status: "failed", error: { code } }]);
+    expect(await listed(agent, "has_errors=true")).toEqual([run.id]);
+    expect(await noticesOf("run.has_errors")).toMatchObject([{ data: { run_id: run.id, error_code: code } }]);
+    expect((await user.get(agent)).body).toMatchObject({ consecutive_failures: 0, last_run: { has_errors: true } });
+  });
+
+  test("cut off in a thread stays in its conversation", async () => {
+    const agent = await createAgent({});
+    const chat = (content: string) =>
+      user.post(`${agent}/chat`, { messages: [{ role: "user", content }], thread_id: "t1" });
+    lab.upstream.answer(said("Berth", "length"), completion("7"));
+    await chat("Where?");
+    await chat("Go on.");
+    expect(lab.upstream.requests.at(-1)?.body.messages.slice(-3)).toMatchObject([
+      { role: "user", content: "Where?" },
+      { role: "assistant", content: "Berth" },
+      { role: "user", content: "Go on." },
+    ]);
+  });
 });
 
 describe("a failed call", () => {

@@ -161,19 +161,26 @@ function Outcome({ run, preview, ended }: { run: RunDetail; preview: string; end
 
 function WithErrors({ run }: { run: RunDetail }) {
   const failed = run.steps.filter(({ type, status }) => type === "tool" && status === "failed");
+  const answer = run.steps.findLast(({ type }) => type === "model");
   return (
     <Callout tone="warn" icon="warning">
       <p>
-        The run succeeded with errors. {count(failed.length, "call of a tool", "calls of tools")} failed:{" "}
-        {failed.map(({ index, name }, nth) => (
-          <span key={index}>
-            {nth > 0 && ", "}
-            <a href={`#step-${index + 1}`} className="underline">
-              {name} (step {index + 1})
-            </a>
-          </span>
-        ))}
-        .
+        The run succeeded with errors. {answer?.status === "failed" && answer.error?.message}
+        {failed.length > 0 && (
+          <>
+            {" "}
+            {count(failed.length, "call of a tool", "calls of tools")} failed:{" "}
+            {failed.map(({ index, name }, nth) => (
+              <span key={index}>
+                {nth > 0 && ", "}
+                <a href={`#step-${index + 1}`} className="underline">
+                  {name} (step {index + 1})
+                </a>
+              </span>
+            ))}
+            .
+          </>
+        )}
       </p>
     </Callout>
   );

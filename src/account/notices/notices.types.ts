@@ -20,7 +20,7 @@ export interface NoticeData {
     error_code: string;
     error_message: string;
   };
-  /** A run succeeded although calls of its tools failed. The error is of the last one. */
+  /** A run succeeded although a call of a tool failed or its answer is incomplete. The last step with an error. */
   "run.has_errors": {
     agent_id: string;
     run_id: string;

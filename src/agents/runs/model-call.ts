@@ -266,6 +266,29 @@ export function describeBrokenAnswer(
   return { error, internal: { retry_in_ms: was_heard ? null : 0 } };
 }
 
+/** Why a complete answer without calls is not what was asked for; null: it is. */
+export function describeIncompleteAnswer(
+  { content, tool_calls }: AssistantMessage,
+  finish_reason: FinishReason,
+): RunError | null {
+  if ((tool_calls ?? []).length > 0) return null;
+  if (finish_reason === "content_filter") {
+    return {
+      code: "answer_filtered",
+      message: "The model's provider withheld the answer or a part of it. Change the task, or use another model.",
+    };
+  }
+  if (finish_reason === "length") {
+    return {
+      code: "answer_cut_off",
+      message:
+        "The answer was cut off at the most tokens that it may have. Raise model_settings.max_output_tokens, or ask for less.",
+    };
+  }
+  if (typeof content === "string" && content.trim() !== "") return null;
+  return { code: "answer_empty", message: "The model answered without text. Change the task, or use another model." };
+}
+
 /** An unexpected failure. Its detail is in the log. */
 export function internalError(): RunError {
   return {

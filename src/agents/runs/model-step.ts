@@ -11,6 +11,7 @@ import {
   agentModelError,
   callModel,
   describeBrokenAnswer,
+  describeIncompleteAnswer,
   type ModelAnswer,
   type ModelCall,
   type ModelOutcome,
@@ -30,6 +31,7 @@ import {
 import type { LeaseState } from "./runs.types.ts";
 import {
   collectToolNames,
+  isAnswer,
   isInThread,
   type ModelResult,
   type PastStep,
@@ -185,7 +187,7 @@ function mergeTools({ config, input, steps }: Work, own: readonly FunctionTool[]
     );
   }
   if (own.length + given.length === 0) return {};
-  const is_first = steps.every(({ type, status }) => type !== "model" || status !== "succeeded");
+  const is_first = !steps.some(isAnswer);
   const choice = is_first && given.length > 0 ? input.tool_choice : undefined;
   return { tools: [...own, ...given], ...(choice === undefined ? {} : { tool_choice: choice }) };
 }
@@ -228,19 +230,22 @@ function findFinalOutput({ config, input }: Work, steps: PastStep[]): string | n
   const client_tools = collectToolNames(selectClientTools(config, input));
   const next = decideNext({ limits: config.limits, steps, elapsed_ms: 0, client_tools });
   // The end of a run with errors is told to its owner, so it is no part of the charge.
-  if (steps.some(({ type, status }) => type === "tool" && status === "failed")) return null;
+  if (steps.some((step) => step.status === "failed" && (step.type === "tool" || isAnswer(step)))) return null;
   return next.do === "succeed" ? next.output : null;
 }
 
 /**
- * The outcome of a step. A cancelled or broken-off answer is charged for the text received. A broken-off answer is
+ * The outcome of a step. An answer without text or with a part of it is a failed step, and still the run's. A cancelled or broken-off answer is charged for the text received. A broken-off answer is
  * retried, unless a chat's caller has received its beginning.
  */
 function judgeAnswer(
   { run, signal }: Work,
-  { complete, message, thrown }: Pick<ModelAnswer, "complete" | "message" | "thrown">,
+  { complete, message, finish_reason, thrown }: Pick<ModelAnswer, "complete" | "message" | "finish_reason" | "thrown">,
 ) {
-  if (complete) return { status: "succeeded" as const, error: null };
+  if (complete) {
+    const error = describeIncompleteAnswer(message, finish_reason);
+    return { status: error === null ? ("succeeded" as const) : ("failed" as const), error };
+  }
   if (signal.aborted) return { status: "cancelled" as const, error: null };
   const was_heard = run.trigger === "chat" && typeof message.content === "string";
   return { status: "failed" as const, ...describeBrokenAnswer(thrown, { was_heard }) };

@@ -4,7 +4,14 @@ import { stableJson } from "../../platform/lib/json.ts";
 import { backoff } from "../../platform/lib/retry.ts";
 import { effectOf } from "../tools/registry.ts";
 import { argumentsValue } from "../tools/tool-arguments.ts";
-import { type PastStep, type RunConfig, readAnswerText, readToolCalls, selectSetUpSteps } from "./transcript.ts";
+import {
+  isAnswer,
+  type PastStep,
+  type RunConfig,
+  readAnswerText,
+  readToolCalls,
+  selectSetUpSteps,
+} from "./transcript.ts";
 
 /**
  * A run executes the same tool with the same arguments this often. The next such call is rejected with a message to the
@@ -63,7 +70,8 @@ export function decideNext(progress: Progress): NextAction {
   const fatal = steps.find(({ internal }) => (internal as { fails_run?: true } | null | undefined)?.fails_run);
   if (fatal !== undefined) return { do: "fail", error: fatalCallError(fatal) };
   const over = findExceededCap(progress, steps);
-  if (last?.type === "model" && last.status === "failed") return decideAfterFailure(progress, steps, over);
+  if (last?.type === "model" && last.status === "failed" && !isAnswer(last))
+    return decideAfterFailure(progress, steps, over);
   const answer_at = steps.findLastIndex(isAnswer);
   const answer = steps[answer_at];
   const calls = answer === undefined ? [] : readToolCalls(answer);
@@ -139,11 +147,6 @@ function getArgumentsKey(call_arguments: unknown): string {
   const known = keys.get(call_arguments) ?? stableJson(call_arguments);
   keys.set(call_arguments, known);
   return known;
-}
-
-/** A complete model answer, not a try that failed or was stopped. */
-function isAnswer(step: PastStep): boolean {
-  return step.type === "model" && step.status === "succeeded";
 }
 
 function findExceededCap({ limits, elapsed_ms }: Progress, steps: readonly PastStep[]): RunError | null {

@@ -290,12 +290,13 @@ export async function finishStep(sql: Sql, argument: ReturnType<typeof finishSte
   return row?.answers[0]?.done === true;
 }
 
-/** The last failed call of a tool in a run. */
+/** The last failed call of a tool or incomplete answer in a run. */
 export async function selectFailedCall(tx: Tx, { user_id, run_id }: { user_id: string; run_id: string }) {
   const [row] = await tx.query<{ name: string; error: RunError }>({
     name: "step_failed_call",
     text: `select name, error from run_step
-      where user_id = $1 and run_id = $2 and type = 'tool' and status = 'failed' and error is not null
+      where user_id = $1 and run_id = $2 and status = 'failed' and error is not null
+        and (type = 'tool' or result ? 'finish_reason')
       order by index desc limit 1`,
     values: [user_id, run_id],
   });

@@ -147,7 +147,7 @@ export interface RunHasErrors extends AgentKey {
   run_id: string;
   trigger: RunTrigger;
   failed_steps: number;
-  /** The last of these calls: its tool, or the server of a tool, and the error. */
+  /** The last of these steps: its tool, the server of a tool or the model, and the error. */
   call: { name: string; error: RunError };
 }
 

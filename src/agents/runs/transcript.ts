@@ -70,7 +70,7 @@ export function transcript(
     if (step.status === "running") continue;
     if (step.type === "model") {
       // a failed try, or the partial text of a stopped answer: the call was repeated
-      if (step.status !== "succeeded") continue;
+      if (!isAnswer(step)) continue;
       const { finish_reason: _, note: _note, ...message } = step.result as ModelResult;
       messages.push(...buildPicturesMessage(pictures), message);
       [open, pictures] = [[...readToolCalls(step)], []];
@@ -135,6 +135,15 @@ function describeMissingTools(steps: readonly PastStep[]): string[] {
 export function readToolCalls(step: PastStep): readonly ToolCall[] {
   // An agent has no custom tools.
   return ((step.result as AssistantMessage | null)?.tool_calls ?? []) as ToolCall[];
+}
+
+/**
+ * A complete answer of a model. One that was filtered, cut off or is empty is a failed step; a try that failed or was
+ * stopped has no finish reason.
+ */
+export function isAnswer({ type, status, result }: PastStep): boolean {
+  if (type !== "model") return false;
+  return status === "succeeded" || (status === "failed" && (result as ModelResult | null)?.finish_reason !== undefined);
 }
 
 /** The caller's tools that a run offers. */

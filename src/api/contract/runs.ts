@@ -119,7 +119,7 @@ export const runSchema = z
     failed_steps: z.number().int().openapi({ description: "steps whose status is failed" }),
     has_errors: z.boolean().openapi({
       description:
-        "the run failed, or a tool's call or server did, also if the run succeeded. A model call that was repeated with success does not count",
+        "the run failed, or a tool's call or server did, or its answer was filtered, cut off or empty, also if the run succeeded. A model call that was repeated with success does not count",
     }),
     error: runErrorSchema.nullable(),
   })
