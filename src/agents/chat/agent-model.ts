@@ -6,10 +6,10 @@ import type {
   CompletionStream,
   ResolveAgent,
 } from "../../gateway/completions/completions.types.ts";
+import type { AnswerPart } from "../../gateway/models/answer-events.ts";
 import { calledOf } from "../../gateway/models/generated-text.ts";
 import { forwardedRequest } from "../../gateway/models/request-fields.ts";
 import { errors } from "../../kernel/errors.ts";
-import type { EventFeed } from "../../platform/net/event-stream.ts";
 import type { Log } from "../../platform/telemetry/log.ts";
 import type { Chat, Turn, TurnOptions, TurnRequest } from "./chat.service.ts";
 import { chatAnswer, type FinishedTurn } from "./chat-answer.ts";
@@ -61,16 +61,20 @@ export function createAgentModel(deps: {
         return { ...outcomeOf(answer), response: chatAnswer(answer) };
       },
       async stream(call) {
-        const events = createChatEvents(call.request_id, call.request.stream_options?.include_usage === true);
+        const events = createChatEvents();
         const signal = AbortSignal.any([call.signal, events.left]);
         const begun = await turn(call, { request_id: call.request_id, signal, onText: events.onText });
-        return completionStream(begun, await events.open(begun));
+        return completionStream(begun, await events.open(begun), events.leave);
       },
     };
   };
 }
 
-function completionStream({ finished }: Turn, events: Required<EventFeed>): CompletionStream {
+function completionStream(
+  { finished }: Turn,
+  parts: AsyncIterator<AnswerPart, undefined>,
+  leave: () => void,
+): CompletionStream {
   let outcome: ReturnType<CompletionStream["outcome"]> = null;
   const over = finished.then(
     (turn) => {
@@ -79,14 +83,13 @@ function completionStream({ finished }: Turn, events: Required<EventFeed>): Comp
     () => {},
   );
   return {
-    next: events.next,
+    next: () => parts.next(),
     async return() {
-      events.leave();
+      leave();
       await over;
       return DONE;
     },
     outcome: () => outcome,
-    failure: events.failure,
     [Symbol.asyncIterator]() {
       return this;
     },

@@ -1,14 +1,9 @@
-import type {
-  ChatDelta,
-  FinishReason,
-  ReasoningDetail,
-  Routing,
-  ToolCall,
-  Usage,
-} from "../../api/contract/completions.ts";
+import type { FinishReason, ReasoningDetail, Routing, ToolCall, Usage } from "../../api/contract/completions.ts";
 import type { RunDetail } from "../../api/contract/runs.ts";
+import type { AnswerEvent, AnswerPart } from "../../gateway/models/answer-events.ts";
+import { callEvent } from "../../gateway/models/answer-message.ts";
 
-/** The answers of a finished chat turn in OpenAI's shapes. Pure. */
+/** The answers of a finished chat turn, whole and as events. Pure. */
 
 /** The sum of the usages of a run's model calls. */
 export function totalUsage(usages: readonly Usage[]): Usage {
@@ -65,41 +60,31 @@ export function chatAnswer(turn: FinishedTurn) {
   };
 }
 
-/** One event of a streamed answer. */
-export function chatChunk(turn: Named, delta: ChatDelta): string {
-  const choices = [{ index: 0, delta, finish_reason: null }];
-  return event({ ...identity(turn), object: "chat.completion.chunk", choices });
+/** The first event of a streamed answer. */
+export function chatStart(turn: Named): AnswerEvent {
+  const { id, created, model, ...fields } = identity(turn);
+  return { type: "start", id, created, model, fields };
 }
 
-/** The event with the calls to the caller's tools, "" without one. */
-export function chatCalls(turn: FinishedTurn): string {
-  if (turn.asked === null) return "";
-  const tool_calls = turn.asked.tool_calls.map((call, index) => ({ index, ...call }));
-  return chatChunk(turn, { ...turn.asked, tool_calls } as ChatDelta);
+/** The last parts: calls to the caller's tools with the finish reason, and the usage of the whole run. */
+export function chatEnd(turn: FinishedTurn): AnswerPart[] {
+  const { run, usage, asked } = turn;
+  const { reasoning_content: thought, reasoning_details: details, tool_calls = [] } = asked ?? {};
+  const reasoning: AnswerEvent[] = [
+    ...(thought ? [{ type: "reasoning" as const, choice: 0, text: thought }] : []),
+    ...(details === undefined ? [] : [{ type: "reasoning_details" as const, choice: 0, details }]),
+  ];
+  const model: AnswerEvent = { type: "model", model: identity(turn).model };
+  const finish: AnswerEvent = { type: "finish", choice: 0, reason: reasonOf(turn), stop_sequence: null };
+  return [
+    { events: [model, ...reasoning, ...tool_calls.map(callEvent), finish] },
+    { events: [{ type: "end", usage, routing: routingOf(run).routing ?? null }] },
+  ];
 }
 
 /** Some providers end an answer with calls as if it were whole. */
 function reasonOf({ finish_reason, asked }: FinishedTurn): FinishReason {
   return asked !== null && finish_reason === "stop" ? "tool_calls" : finish_reason;
-}
-
-/** The last events: the finish reason, the usage of the whole run, and the end marker. See `include_usage`. */
-export function chatEnd(turn: FinishedTurn, include_usage: boolean): string {
-  const { run, usage } = turn;
-  const finish = {
-    ...identity(turn),
-    object: "chat.completion.chunk",
-    choices: [{ index: 0, delta: {}, finish_reason: reasonOf(turn) }],
-  };
-  const added = { usage, ...routingOf(run) };
-  const last = include_usage
-    ? event(finish) + event({ ...finish, choices: [], ...added })
-    : event({ ...finish, ...added });
-  return `${last}data: [DONE]\n\n`;
-}
-
-function event(value: unknown): string {
-  return `data: ${JSON.stringify(value)}\n\n`;
 }
 
 function identity({ run, thread_id }: Named) {

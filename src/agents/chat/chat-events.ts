@@ -1,16 +1,15 @@
+import type { AnswerPart } from "../../gateway/models/answer-events.ts";
 import { asPurserError } from "../../kernel/errors.ts";
-import { type EventFeed, errorEvent } from "../../platform/net/event-stream.ts";
 import type { Turn } from "./chat.service.ts";
-import { chatCalls, chatChunk, chatEnd } from "./chat-answer.ts";
+import { chatEnd, chatStart } from "./chat-answer.ts";
 
 /**
- * A turn's answer as server-sent events. They begin with the first text, so an earlier failure is answered with its own
- * status. A later failure becomes an error event. `include_usage`: the usage has a chunk of its own.
+ * A turn's answer as events. They begin with the first text, so an earlier failure is answered with its own status. A
+ * later failure becomes an error event.
  */
-export function createChatEvents(request_id: string, include_usage = false) {
+export function createChatEvents() {
   const left = new AbortController();
   const texts: string[] = [];
-  let failure: string | null = null;
   let changed = Promise.withResolvers<void>();
 
   const onText = (text: string) => {
@@ -27,17 +26,16 @@ export function createChatEvents(request_id: string, include_usage = false) {
     return texts.length === 0 ? null : texts.splice(0).join("");
   };
 
-  async function* eventsOf(turn: Turn, first: string | null): AsyncGenerator<string, undefined> {
+  async function* partsOf(turn: Turn, first: string | null): AsyncGenerator<AnswerPart, undefined> {
     const over = turn.finished.catch(() => {});
-    yield chatChunk(turn, { role: "assistant", content: "" });
-    for (let text = first; text !== null; text = await nextText(over)) yield chatChunk(turn, { content: text });
+    yield { events: [chatStart(turn)] };
+    for (let text = first; text !== null; text = await nextText(over)) {
+      yield { events: [{ type: "text", choice: 0, text }] };
+    }
     try {
-      const finished = await turn.finished;
-      yield chatCalls(finished) + chatEnd(finished, include_usage);
+      yield* chatEnd(await turn.finished);
     } catch (thrown) {
-      const error = asPurserError(thrown);
-      failure = error.code;
-      yield errorEvent(error, { request_id });
+      yield { events: [{ type: "error", error: asPurserError(thrown) }] };
     }
     return undefined;
   }
@@ -47,10 +45,10 @@ export function createChatEvents(request_id: string, include_usage = false) {
     left: left.signal,
     onText,
     /** Resolves with the first text. Throws the turn's error if it fails before any text. */
-    async open(turn: Turn): Promise<Required<EventFeed>> {
+    async open(turn: Turn): Promise<AsyncGenerator<AnswerPart, undefined>> {
       turn.finished.catch(() => {}); // A failure is thrown to the reader later.
-      const events = eventsOf(turn, await nextText(turn.finished));
-      return { next: () => events.next(), leave: () => left.abort(), failure: () => failure };
+      return partsOf(turn, await nextText(turn.finished));
     },
+    leave: () => left.abort(),
   };
 }

@@ -5,7 +5,8 @@ import { decodeCursor, encodeCursor, NUMBER_KEY, pageOf, UUID_KEY } from "../../
 import { streamOf } from "../../api/contract/hot-endpoint.ts";
 import { createRouter, type HttpRouter } from "../../api/contract/router.ts";
 import * as threadContract from "../../api/contract/threads.ts";
-import { lostAccess } from "../../gateway/completions/endpoint.ts";
+import { createChatWriter } from "../../gateway/completions/chat-writer.ts";
+import { lostAccess, writtenEvents } from "../../gateway/completions/endpoint.ts";
 import { newId } from "../../platform/lib/ids.ts";
 import { raceAbort } from "../../platform/lib/race-abort.ts";
 import type { Chat } from "./chat.service.ts";
@@ -34,10 +35,12 @@ function addChat(router: HttpRouter, chat: Chat): void {
       noteTurn(c, finished);
       return c.json(chatAnswer(finished), 200) as never;
     }
-    const events = createChatEvents(request.request_id);
+    const events = createChatEvents();
     const signal = AbortSignal.any([request.signal, events.left, live.refused]);
     const turn = await chat.turn(c.get("caller"), id, asked, { ...request, signal, onText: events.onText });
-    const feed = await unlessRefused(events.open(turn), live);
+    const parts = await unlessRefused(events.open(turn), live);
+    const writer = createChatWriter({ request_id: request.request_id, include_usage: false });
+    const feed = writtenEvents({ next: () => parts.next(), leave: events.leave }, writer);
     c.get("facts").broken = () => lostAccess(live) ?? feed.failure();
     void turn.finished.then(
       (finished) => noteTurn(c, finished),

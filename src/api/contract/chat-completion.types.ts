@@ -215,18 +215,6 @@ export interface ToolCallDelta {
   extra_content?: ExtraContent;
 }
 
-/** One event of a streamed answer. The last one has no choices and has `usage`. */
-export interface ChatChunk {
-  id: string;
-  object: "chat.completion.chunk";
-  created: number;
-  model: string;
-  /** `stop_reason`: the stop sequence that ended the choice, from Anthropic and vLLM. Others give other things in it. */
-  choices: { index: number; delta: ChatDelta; finish_reason: FinishReason | null; stop_reason?: unknown }[];
-  usage?: Usage;
-  routing?: Routing;
-}
-
 export interface ChatResponse {
   id: string;
   object: "chat.completion";

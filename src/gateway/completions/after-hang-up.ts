@@ -1,4 +1,5 @@
 import { READ_ON } from "../../kernel/constants.ts";
+import type { AnswerEvent } from "../models/answer-events.ts";
 import type { Counts, ProviderRequest } from "../models/models.types.ts";
 
 /**
@@ -24,14 +25,15 @@ export function newThoughts(): Thoughts {
   return { are_likely: false, sent_ms: null, spoke_ms: null, shown_tokens: 0 };
 }
 
-/** Text, a refusal or a call in the events of a stream. */
-const SPEECH = /"(?:content|refusal)"\s*:\s*"[^"]|"tool_calls"\s*:\s*\[\s*\{/;
-/** Servers with chat completions stream their whole reasoning. Other APIs stream a summary, after the thoughts. */
-const SPEECH_OR_REASONING = new RegExp(`${SPEECH.source}|"reasoning(?:_content)?"\\s*:\\s*"[^"]`);
+const SPEECH: ReadonlySet<AnswerEvent["type"]> = new Set(["text", "refusal", "call"]);
 
-/** Whether the answer's own text begins in these events. */
-export function isSpeech(events: string, { model }: Pick<ProviderRequest, "model">): boolean {
-  return (model.kind === "openai-compatible" ? SPEECH_OR_REASONING : SPEECH).test(events);
+/**
+ * Whether the answer's own text begins in these events. Servers with chat completions stream their whole reasoning;
+ * other APIs stream a summary, after the thoughts.
+ */
+export function isSpeech(events: readonly AnswerEvent[], { model }: Pick<ProviderRequest, "model">): boolean {
+  const is_shown = model.kind === "openai-compatible";
+  return events.some(({ type }) => SPEECH.has(type) || (is_shown && type === "reasoning"));
 }
 
 /** How long a call is read on for its usage after a hang-up. A run that is cancelled waits for that. */

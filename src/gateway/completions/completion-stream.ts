@@ -4,20 +4,19 @@ import { READ_ON } from "../../kernel/constants.ts";
 import { errors, PurserError } from "../../kernel/errors.ts";
 import { monotonicMs } from "../../platform/lib/clock.ts";
 import { isTurnUsed, untilTurn } from "../../platform/lib/event-loop-turn.ts";
-import { errorEvent } from "../../platform/net/event-stream.ts";
+import type { AnswerPart } from "../models/answer-events.ts";
 import type { Counts, Model, ProviderStream } from "../models/models.types.ts";
 import { isSpeech, readOnMs, type Thoughts, withLikelyThoughts } from "./after-hang-up.ts";
 import { release, settle } from "./charge.ts";
 import type { CompletionCall, CompletionOutcome, CompletionStream, Reservation } from "./completions.types.ts";
-import { createLastChunk } from "./last-chunk.ts";
 
 const DONE = { done: true, value: undefined } as const;
 
-/** A reserved call whose first events have arrived. */
+/** A reserved call whose first part has arrived. */
 export interface OpenStream {
   reservation: Reservation;
   stream: ProviderStream;
-  first: IteratorResult<string>;
+  first: IteratorResult<AnswerPart>;
   routing: Routing | undefined;
   /** `monotonicMs` at which the call ends, also if its reader has stalled. */
   deadline_ms: number;
@@ -95,13 +94,9 @@ export function createCompletionStream(
 ): CompletionStream {
   const { reservation, stream, thoughts, deadline_ms } = open;
   const charge = createCharge(ledger, call, open);
-  // A run's step is recorded with the charge, so the run must have the whole answer before.
-  const is_step = call.run_id !== null;
-  const { n, stream_options } = call.request;
-  const last = createLastChunk(is_step || stream_options?.include_usage === true, n ?? 1);
-  let ahead: IteratorResult<string> | null = open.first;
+  let ahead: IteratorResult<AnswerPart> | null = open.first;
   /** The next events of the provider, which the reader and the reading after a hang-up share. */
-  let pulled: Promise<IteratorResult<string>> | null = null;
+  let pulled: Promise<IteratorResult<AnswerPart>> | null = null;
   /** The reader waits for an event. */
   let is_waiting = false;
   /** When the reader asked for an event or got one. */
@@ -110,7 +105,6 @@ export function createCompletionStream(
   let leaving: Promise<CompletionOutcome | null> | null = null;
   /** The time is up, and the reader has not got the error yet. */
   let is_overdue = false;
-  let failure: string | null = null;
 
   /** The first call decides how the stream ended. */
   function close(end: StreamEnd, thrown?: unknown): Promise<CompletionOutcome | null> {
@@ -119,15 +113,15 @@ export function createCompletionStream(
     return charge.make(end, thrown);
   }
 
-  function pull(): Promise<IteratorResult<string>> {
-    pulled ??= stream.blocks.next().finally(() => {
+  function pull(): Promise<IteratorResult<AnswerPart>> {
+    pulled ??= stream.parts.next().finally(() => {
       pulled = null;
     });
     return pulled;
   }
 
-  function note({ value }: IteratorResult<string>): void {
-    if (thoughts.spoke_ms !== null || typeof value !== "string" || !isSpeech(value, reservation)) return;
+  function note({ value }: IteratorResult<AnswerPart>): void {
+    if (thoughts.spoke_ms !== null || value === undefined || !isSpeech(value.events, reservation)) return;
     thoughts.spoke_ms = monotonicMs();
     thoughts.shown_tokens = stream.counts().output_tokens;
   }
@@ -176,38 +170,32 @@ export function createCompletionStream(
     leave().catch(() => {});
   }
 
-  async function lastEvents(): Promise<string> {
+  async function end(): Promise<AnswerPart> {
     const charged = await close("complete");
     if (charge.uncounted() !== null) throw charge.uncounted();
-    return last.withUsage(charged, { ...stream.identity(), model: reservation.model.id });
+    return { events: [{ type: "end", usage: charged?.usage ?? null, routing: charged?.routing ?? null }] };
   }
 
   /** The error event; null for a caller that has hung up. */
-  async function failed(error: unknown): Promise<string | null> {
+  async function failed(error: unknown): Promise<AnswerPart | null> {
     const charged = await (leaving ?? close("broken", error));
     if (call.signal.aborted) return null;
-    const shown = shownError(error, charged !== null);
-    failure = shown.code;
-    return last.held() + errorEvent(shown, { request_id: call.request_id });
+    return { events: [{ type: "error", error: shownError(error, charged !== null) }] };
   }
 
-  async function next(): Promise<IteratorResult<string, undefined>> {
+  async function next(): Promise<IteratorResult<AnswerPart, undefined>> {
     asked_ms = monotonicMs();
     if ((leaving !== null || charge.hasBegun()) && !is_overdue) return DONE;
     try {
       if (is_overdue) throw errors.upstreamTimeout();
-      for (;;) {
-        is_waiting = true;
-        const step = ahead ?? (await pull());
-        is_waiting = false;
-        asked_ms = monotonicMs();
-        ahead = null;
-        if (leaving !== null) return DONE;
-        note(step);
-        if (step.done === true) return { done: false, value: await lastEvents() };
-        const value = last.pass(step.value);
-        if (value !== "") return { done: false, value };
-      }
+      is_waiting = true;
+      const step = ahead ?? (await pull());
+      is_waiting = false;
+      asked_ms = monotonicMs();
+      ahead = null;
+      if (leaving !== null) return DONE;
+      note(step);
+      return { done: false, value: step.done === true ? await end() : step.value };
     } catch (error) {
       if (leaving !== null && !is_overdue) return DONE;
       is_overdue = false;
@@ -242,7 +230,6 @@ export function createCompletionStream(
       return DONE;
     },
     outcome: charge.outcome,
-    failure: () => failure,
     [Symbol.asyncIterator]() {
       return this;
     },
@@ -261,7 +248,7 @@ export function endedStream(outcome: CompletionOutcome): CompletionStream {
   };
 }
 
-/** The error of the event for a failure after the first byte, in the shape that OpenAI's clients throw as an error. */
+/** The error that a caller is shown for a failure after the first part. */
 function shownError(error: unknown, charged: boolean): PurserError {
   const broken = errors.upstream(
     "The model's provider broke off. What it had generated is charged; retry, or use another model.",

@@ -207,7 +207,7 @@ export function createCompletions(options: {
     const choice = await choose(streamed);
     const attempt = await withFallbacks(withoutNames(streamed), choice, async (reservation, provider_options) => {
       const opened = await models.provider(reservation.model).stream(reservation.request, provider_options);
-      return { stream: opened, first: await opened.blocks.next(), deadline_ms: provider_options.deadline_ms };
+      return { stream: opened, first: await opened.parts.next(), deadline_ms: provider_options.deadline_ms };
     });
     if (attempt.kind === "hung_up") return endedStream(await settleHangUp(charges, call, attempt));
     const { value, reservation, routing, thoughts } = attempt;

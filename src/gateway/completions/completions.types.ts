@@ -2,6 +2,8 @@ import type { AgentBudget, TransactionHook, TransactionHookAnswer } from "../../
 import type { ChatRequest, ChatResponse, Routing, Usage } from "../../api/contract/completions.ts";
 import type { EmbeddingRequest, EmbeddingUsage } from "../../api/contract/embeddings.ts";
 import type { Payer } from "../../api/contract/key-terms.ts";
+import type { PurserError } from "../../kernel/errors.ts";
+import type { AnswerPart } from "../models/answer-events.ts";
 import type { Model, NativeRequest, NativeTarget, ProviderRequest } from "../models/models.types.ts";
 
 export type { NativeRequest, NativeTarget };
@@ -85,16 +87,25 @@ export interface CompletionResult extends CompletionOutcome {
 }
 
 /**
- * Server-sent events to write out unchanged, the last with usage and `[DONE]`. The call is settled before the last one,
- * and also when the reader leaves early, by `return()` or by the call's signal.
+ * An answer in parts, from its start to its `end` or an `error`. The call is settled before its end, and also when the
+ * reader leaves early, by `return()` or by the call's signal.
  */
-export interface CompletionStream extends AsyncIterableIterator<string> {
-  next(): Promise<IteratorResult<string, undefined>>;
-  return(): Promise<IteratorResult<string, undefined>>;
+export interface CompletionStream extends AsyncIterableIterator<AnswerPart> {
+  next(): Promise<IteratorResult<AnswerPart, undefined>>;
+  return(): Promise<IteratorResult<AnswerPart, undefined>>;
   /** Null until settled, and if no charge was made. */
   outcome(): CompletionOutcome | null;
-  /** The code of the error event that ended the stream; null without one. */
-  failure?(): string | null;
+}
+
+/** Writes an answer in the shape of the caller's API. One per request. */
+export interface AnswerWriter {
+  /** The caller's events for a part of a stream, "" if it adds none. */
+  write(part: AnswerPart): string | Promise<string>;
+  whole(response: ChatResponse): object | Promise<object>;
+  /** The event that ends the stream of a caller that loses access. */
+  failed(error: PurserError): string;
+  /** The caller's name for a field of the chat completion. */
+  paramOf(param: string): string;
 }
 
 /** A call for vectors by a person or an API key. */

@@ -2,30 +2,22 @@ import type { LiveCaller, RequestFacts } from "../../api/contract/caller.ts";
 import type { ChatRequest, ChatResponse } from "../../api/contract/completions.ts";
 import type { EndpointAnswer, EndpointRequest } from "../../api/contract/hot-endpoint.ts";
 import { payerOf } from "../../api/contract/key-terms.ts";
-import { asPurserError, type ErrorShape, errors, PurserError } from "../../kernel/errors.ts";
+import { asPurserError, PurserError } from "../../kernel/errors.ts";
 import { isTurnUsed, untilTurn } from "../../platform/lib/event-loop-turn.ts";
 import { newId } from "../../platform/lib/ids.ts";
 import type { EventFeed } from "../../platform/net/event-stream.ts";
 import { agentIdOf } from "./agent-name.ts";
-import { type Chunk, chunksOf } from "./answer-pieces.ts";
-import type { CompletionCall, CompletionOutcome, CompletionStream, Completions } from "./completions.types.ts";
+import type {
+  AnswerWriter,
+  CompletionCall,
+  CompletionOutcome,
+  CompletionStream,
+  Completions,
+} from "./completions.types.ts";
 import { labelsOf } from "./labels.ts";
 
-/** Writes chat completions in the shape of another API. One per request. */
-export interface AnswerWriter {
-  whole(response: ChatResponse): object | Promise<object>;
-  /** The events for a chunk, "" if it adds none. */
-  chunk(chunk: Chunk): string;
-  /** The events after the last chunk. */
-  end(): string | Promise<string>;
-  /** The events that end a broken stream. */
-  failed(error: Pick<ErrorShape, "type" | "code" | "message">): string;
-  /** The caller's name for a field of the chat completion. */
-  paramOf(param: string): string;
-}
-
 /**
- * Answers a model call over HTTP: in one piece or streamed, as a chat completion (`writer`: null) or in another shape.
+ * Answers a model call over HTTP, in one piece or streamed, in the shape of the caller's API (`writer`).
  * Every endpoint for model calls uses it, so all hold, call and settle in the same way.
  */
 export async function answerCall(
@@ -35,7 +27,7 @@ export async function answerCall(
     request,
     writer,
     ...of_provider
-  }: { request: ChatRequest; writer: AnswerWriter | null } & Pick<
+  }: { request: ChatRequest; writer: AnswerWriter } & Pick<
     CompletionCall,
     "provider_headers" | "native" | "needs_vision"
   >,
@@ -48,11 +40,9 @@ export async function answerCall(
     if (request.stream === true && live !== null) {
       const events = await completions.stream(call);
       noteAnswer(http.facts, () => events.outcome());
-      const failure = () => events.failure?.() ?? null;
-      http.facts.broken = () => lostAccess(live) ?? failure();
-      const feed = { ...(writer === null ? feedOf(events) : translated(events, writer)), failure };
-      const errorText = writer === null ? {} : { errorText: ({ shape }: PurserError) => writer.failed(shape) };
-      const listener = { live, request_id: call.request_id, ...errorText };
+      const feed = writtenEvents({ next: () => events.next(), leave: () => events.return() }, writer);
+      http.facts.broken = () => lostAccess(live) ?? feed.failure();
+      const listener = { live, request_id: call.request_id, errorText: writer.failed };
       if (!call.signal.aborted) return { kind: "events", feed, listener };
       await feed.leave();
       live.refused.throwIfAborted();
@@ -60,14 +50,14 @@ export async function answerCall(
     }
     const { response, ...outcome } = await completions.complete(call);
     noteAnswer(http.facts, () => outcome);
-    return { kind: "json", body: writer === null ? response : await wholeAnswer(writer, response) };
+    return { kind: "json", body: await wholeAnswer(writer, response) };
   } catch (error) {
     // A revoked key cancels the runs of an agent too, and that may come first.
     await live?.check();
     live?.refused.throwIfAborted();
     http.cut_off.throwIfAborted();
     if (call.signal.aborted) return { kind: "hung_up" };
-    throw writer === null ? error : renamed(error, writer);
+    throw renamed(error, writer);
   }
 }
 
@@ -105,35 +95,24 @@ function noteAnswer(facts: RequestFacts, outcomeOf: () => Omit<CompletionOutcome
   };
 }
 
-function feedOf(events: CompletionStream): EventFeed {
-  return { next: () => events.next(), leave: () => events.return() };
-}
+/** The parts of an answer as the caller's server-sent events. */
+export function writtenEvents(
+  parts: { next: CompletionStream["next"]; leave(): unknown },
+  writer: Pick<AnswerWriter, "write">,
+): Required<EventFeed> {
+  let failure: string | null = null;
 
-function translated(events: CompletionStream, writer: AnswerWriter): EventFeed {
-  let has_failed = false;
-  async function translate(text: string): Promise<string> {
-    let value = "";
-    for (const chunk of chunksOf(text)) {
-      if (chunk === null) value += await writer.end();
-      else value += chunk.error == null ? writer.chunk(chunk) : writer.failed(chunk.error);
-    }
-    return value;
-  }
   async function next(): Promise<IteratorResult<string, undefined>> {
-    while (!has_failed) {
-      const step = await events.next();
+    while (failure === null) {
+      const step = await parts.next();
       if (step.done === true) return step;
-      // A provider's events are not validated. One that cannot be translated ends the stream in the caller's shape.
-      const value = await translate(step.value).catch(async () => {
-        has_failed = true;
-        await events.return();
-        return writer.failed(errors.upstream("The provider sent an event that cannot be read.").shape);
-      });
+      for (const event of step.value.events) if (event.type === "error") failure = event.error.code;
+      const value = await writer.write(step.value);
       if (value !== "") return { done: false, value };
     }
     return { done: true, value: undefined };
   }
-  return { next, leave: () => events.return() };
+  return { next, leave: parts.leave, failure: () => failure };
 }
 
 /** Types of tools that OpenAI and Anthropic define, with their versions (`web_search_20250305`). */

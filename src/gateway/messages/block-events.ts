@@ -1,8 +1,12 @@
 import type { ReasoningDetail } from "../../api/contract/completions.ts";
 import type { AnswerBlock } from "../../api/contract/messages.ts";
 import { isTooDeep } from "../../platform/lib/json.ts";
-import type { Delta, Piece } from "../completions/answer-pieces.ts";
 import { type Envelope, isEmpty } from "../completions/reasoning-envelope.ts";
+import type { AnswerEvent } from "../models/answer-events.ts";
+
+type TextEvent = Extract<AnswerEvent, { type: "text" | "refusal" | "reasoning" | "reasoning_details" }>;
+type CallStart = Extract<AnswerEvent, { type: "call" }>;
+type CallArguments = Extract<AnswerEvent, { type: "arguments" }>;
 
 /** A block that is being generated. `json`: the arguments of a call, as text. */
 interface OpenBlock {
@@ -27,7 +31,7 @@ export function createBlockEvents(seal: (found: Envelope) => string) {
   let details: ReasoningDetail[] = [];
   const waiting: WaitingCall[] = [];
   /** Text and thinking that came while a call was open whose arguments are not whole: more of them may follow. */
-  const late: Piece[] = [];
+  const late: TextEvent[] = [];
   let calls: Record<string, unknown> = {};
   /** The arguments of finished calls, which only a whole answer needs as JSON: 10 MB take 0.1 s. */
   const inputs = new Map<AnswerBlock, string>();
@@ -49,10 +53,10 @@ export function createBlockEvents(seal: (found: Envelope) => string) {
     open_call = null;
     return [...before, { type: "content_block_stop", index }];
   }
-  /** Ends the open block, and writes the pieces that waited for it. */
+  /** Ends the open block, and writes the texts that waited for it. */
   function end(): object[] {
     const events = stop();
-    for (const piece of late.splice(0)) events.push(...add(piece));
+    for (const text of late.splice(0)) events.push(...add(text));
     return [...events, ...stop()];
   }
   /** The block's signature: Anthropic's own, or our envelope. */
@@ -82,14 +86,14 @@ export function createBlockEvents(seal: (found: Envelope) => string) {
     open.json += text;
     return deltaOf({ type: "input_json_delta", partial_json: text });
   }
-  function call({ at, id, name }: Extract<Piece, { type: "call" }>): object[] {
+  function call({ at, id, name, text }: CallStart): object[] {
     if (open_call !== null) {
-      waiting.push({ at, id, name, json: "" });
+      waiting.push({ at, id, name, json: text });
       return [];
     }
     const events = startCall(id, name);
     open_call = at;
-    return events;
+    return [...events, ...append(text)];
   }
   /** A tool_use block has no field for its signature, so a thinking block before it carries it. */
   function startCall(id: string, name: string): object[] {
@@ -110,18 +114,16 @@ export function createBlockEvents(seal: (found: Envelope) => string) {
     return events;
   }
 
-  function add(piece: Piece): object[] {
-    if (piece.type === "call") return call(piece);
-    if (piece.type === "arguments") return addArguments(piece);
+  function add(said: TextEvent): object[] {
     if (open?.kind === "tool_use" && (late.length > 0 || !isWhole(open.json))) {
-      late.push(piece);
+      late.push(said);
       return [];
     }
-    if (piece.type === "reasoning") return [...think(), ...append(piece.text)];
-    if (piece.type === "details") return addDetails(piece.details as ReasoningDetail[]);
-    return [...(open?.kind === "text" ? [] : start("text", { type: "text", text: "" })), ...append(piece.text)];
+    if (said.type === "reasoning_details") return addDetails(said.details);
+    if (said.type === "reasoning") return [...think(), ...append(said.text)];
+    return [...(open?.kind === "text" ? [] : start("text", { type: "text", text: "" })), ...append(said.text)];
   }
-  function addArguments({ at, text }: Extract<Piece, { type: "arguments" }>): object[] {
+  function addArguments({ at, text }: CallArguments): object[] {
     if (at === open_call) return append(text);
     const later = waiting.find((call) => call.at === at);
     if (later !== undefined) later.json += text;
@@ -136,12 +138,16 @@ export function createBlockEvents(seal: (found: Envelope) => string) {
     },
     hasCall: () => content.some(({ type }) => type === "tool_use"),
     /** Keeps the signatures of calls for the next thinking block. */
-    noteSignatures({ tool_calls }: Delta): void {
-      for (const { id, extra_content } of tool_calls ?? []) {
-        if (id !== undefined && extra_content !== undefined) calls = { ...calls, [id]: extra_content };
+    noteSignatures(events: readonly AnswerEvent[]): void {
+      for (const event of events) {
+        if (event.type === "call" && event.extra_content !== undefined) {
+          calls = { ...calls, [event.id]: event.extra_content };
+        }
       }
     },
     add,
+    call,
+    addArguments,
     close(): object[] {
       const events = end();
       for (const { id, name, json } of waiting.splice(0)) {

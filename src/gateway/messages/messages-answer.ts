@@ -1,13 +1,14 @@
 import type { ChatResponse, FinishReason, Routing, Usage } from "../../api/contract/completions.ts";
 import type { AnswerBlock, MessageRecord, MessageUsage } from "../../api/contract/messages.ts";
 import { anthropicError } from "../../api/contract/messages-error.ts";
-import type { ErrorShape } from "../../kernel/errors.ts";
-import { type Chunk, createPieceReader, type Delta, finishReasonOf, type Piece } from "../completions/answer-pieces.ts";
-import type { AnswerWriter } from "../completions/endpoint.ts";
+import type { PurserError } from "../../kernel/errors.ts";
+import type { AnswerWriter } from "../completions/completions.types.ts";
 import type { Envelope } from "../completions/reasoning-envelope.ts";
+import type { AnswerEvent, AnswerPart } from "../models/answer-events.ts";
+import { responseEvents } from "../models/answer-message.ts";
 import { createBlockEvents } from "./block-events.ts";
 
-/** Writes a chat completion as a message of Anthropic's API. A whole answer takes the same way as a stream. */
+/** Writes an answer as a message of Anthropic's API. A whole answer takes the same way as a stream. */
 
 export interface MessageContext {
   model: string;
@@ -33,73 +34,79 @@ const NO_USAGE: MessageUsage = {
   output_tokens: 0,
 };
 
-/** What the chunks have told so far, besides the content. */
+/** What the events have told so far, besides the content. */
 interface Seen {
   model: string;
   finish_reason: FinishReason;
   /** The caller's sequence that ended the answer; null: it ended otherwise. */
   stop_sequence: string | null;
   usage: MessageUsage;
-  routing?: Routing;
+  routing: Routing | null;
 }
 
 /** The writer of one answer. Its events and its whole message have the same content. */
 export function createMessageWriter({ model, stop_sequences, newId, paramOf, seal }: MessageContext): AnswerWriter {
   const id = `msg_${newId()}`;
-  const seen: Seen = { model, finish_reason: "stop", stop_sequence: null, usage: NO_USAGE };
-  const asked_stops = new Set<unknown>(stop_sequences);
-  const piecesOf = createPieceReader();
+  const seen: Seen = { model, finish_reason: "stop", stop_sequence: null, usage: NO_USAGE, routing: null };
+  const asked_stops = new Set<string | null>(stop_sequences);
   const blocks = createBlockEvents((found) => seal({ ...found, model: seen.model }));
-  let has_begun = false;
 
-  const record = (content: AnswerBlock[], stop: Stop): MessageRecord => ({
-    id,
-    type: "message",
-    role: "assistant",
-    model: seen.model,
-    content,
-    ...stop,
-    usage: seen.usage,
-    ...(seen.routing === undefined ? {} : { routing: seen.routing }),
-  });
-  const begin = (): object[] => {
-    if (has_begun) return [];
-    has_begun = true;
-    return [{ type: "message_start", message: record([], { stop_reason: null, stop_sequence: null }) }];
-  };
-  const take = (delta: Delta): object[] => {
-    blocks.noteSignatures(delta);
-    return piecesOf(delta).flatMap((piece: Piece) => blocks.add(piece));
-  };
+  function record(content: AnswerBlock[], stop: Stop): MessageRecord {
+    const routing = seen.routing === null ? {} : { routing: seen.routing };
+    const { model, usage } = seen;
+    return { id, type: "message", role: "assistant", model, content, ...stop, usage, ...routing };
+  }
+
+  /** The events of Anthropic's API for one of the answer. */
+  function take(event: AnswerEvent): object[] {
+    switch (event.type) {
+      case "start":
+        seen.model = event.model;
+        return [{ type: "message_start", message: record([], { stop_reason: null, stop_sequence: null }) }];
+      case "model":
+        seen.model = event.model;
+        return [];
+      case "text":
+      case "refusal":
+      case "reasoning":
+      case "reasoning_details":
+        return blocks.add(event);
+      case "call":
+        return blocks.call(event);
+      case "arguments":
+        return blocks.addArguments(event);
+      case "finish":
+        seen.finish_reason = event.reason;
+        // Other servers give other things in this field.
+        if (asked_stops.has(event.stop_sequence)) seen.stop_sequence = event.stop_sequence;
+        return [];
+      case "service_tier":
+        return [];
+      case "end": {
+        if (event.usage !== null) seen.usage = messageUsage(event.usage);
+        const routing = event.routing === null ? {} : { routing: event.routing };
+        const delta = stopOf(seen, blocks.hasCall());
+        const ended = { type: "message_delta", delta, usage: seen.usage, ...routing };
+        return [...blocks.close(), ended, { type: "message_stop" }];
+      }
+      case "error":
+        return [anthropicError(event.error.shape, null)];
+    }
+  }
 
   return {
     paramOf,
-    chunk(chunk: Chunk): string {
-      note(chunk, seen, asked_stops);
-      return written([...begin(), ...(chunk.choices ?? []).slice(0, 1).flatMap(({ delta }) => take(delta ?? {}))]);
+    write({ events }: AnswerPart): string {
+      blocks.noteSignatures(events);
+      return written(events.flatMap((event) => ("choice" in event && event.choice !== 0 ? [] : take(event))));
     },
-    end(): string {
-      const closing = blocks.close();
-      const routing = seen.routing === undefined ? {} : { routing: seen.routing };
-      const ended = {
-        type: "message_delta",
-        delta: stopOf(seen, blocks.hasCall()),
-        usage: seen.usage,
-        ...routing,
-      };
-      return written([...begin(), ...closing, ended, { type: "message_stop" }]);
-    },
-    failed(error: Pick<ErrorShape, "type" | "code" | "message">): string {
-      return written([anthropicError(error, null)]);
-    },
+    failed: (error: PurserError): string => written([anthropicError(error.shape, null)]),
     whole(response: ChatResponse): MessageRecord {
-      const [choice] = response.choices;
-      note(
-        { ...response, choices: [{ ...choice, finish_reason: choice?.finish_reason ?? null }] } as unknown as Chunk,
-        seen,
-        asked_stops,
-      );
-      take((choice?.message ?? {}) as Delta);
+      const events = responseEvents(response);
+      blocks.noteSignatures(events);
+      for (const event of events) take(event);
+      if (response.usage !== undefined) seen.usage = messageUsage(response.usage);
+      seen.routing = response.routing ?? null;
       blocks.close();
       return record(blocks.content(), stopOf(seen, blocks.hasCall()));
     },
@@ -113,16 +120,6 @@ function stopOf({ finish_reason, stop_sequence }: Seen, has_call: boolean): Stop
   }
   if (finish_reason === "stop" && stop_sequence !== null) return { stop_reason: "stop_sequence", stop_sequence };
   return { stop_reason: STOP[finish_reason], stop_sequence: null };
-}
-
-function note({ model, usage, routing, choices }: Chunk, seen: Seen, asked_stops: ReadonlySet<unknown>): void {
-  if (typeof model === "string") seen.model = model;
-  if (usage != null) seen.usage = messageUsage(usage);
-  if (routing !== undefined) seen.routing = routing;
-  const choice = choices?.[0];
-  if (choice?.finish_reason != null) seen.finish_reason = finishReasonOf(choice.finish_reason);
-  // Other servers give other things in this field.
-  if (asked_stops.has(choice?.stop_reason)) seen.stop_sequence = choice?.stop_reason as string;
 }
 
 /** Anthropic counts input that was read from a cache or written to one apart. */

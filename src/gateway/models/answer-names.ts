@@ -1,97 +1,76 @@
-import { fieldsOf, isJsonObject } from "../../platform/lib/json.ts";
+import { fieldsOf } from "../../platform/lib/json.ts";
 import { changedArguments } from "../../platform/lib/tool-schema.ts";
-import { objectsIn } from "./answer-shape.ts";
-import { CALLS, payloadOf } from "./event-relay.ts";
+import type { AnswerEvent, AnswerPart } from "./answer-events.ts";
 import type { CallersNames } from "./models.types.ts";
 
 /** Puts the caller's own ids and names of arguments into an answer. */
 
-type Fields = Record<string, unknown>;
-
-/** Arguments that are held back until they are whole. */
+/** A call whose arguments are held back until they are whole. */
 interface HeldCall {
+  choice: number;
+  at: number;
   name: string;
   text: string;
 }
 
-/** For one answer. `restore` changes a whole call in place. */
-export function createAnswerNames({ ids, tools }: CallersNames) {
-  /** By the choice and the place of the call in it. */
-  const held = new Map<string, HeldCall>();
-  let last: Fields = {};
+/** Changes a whole call in place. */
+export function restoreCall(call: object, { ids, tools }: CallersNames): void {
+  const fields = call as Record<string, unknown>;
+  fields.id = ids.get(String(fields.id)) ?? fields.id;
+  const called = fieldsOf(fields.function);
+  const renaming = tools.get(String(called.name));
+  if (renaming !== undefined) called.arguments = changedArguments(String(called.arguments ?? ""), renaming.forTool);
+}
 
-  function restore(call: object): void {
-    const fields = call as Fields;
-    fields.id = ids.get(String(fields.id)) ?? fields.id;
-    const called = fieldsOf(fields.function);
-    const renaming = tools.get(String(called.name));
-    if (renaming !== undefined) called.arguments = changedArguments(String(called.arguments ?? ""), renaming.forTool);
-  }
+/** The parts of a stream with the caller's names. */
+export async function* restoredParts(
+  parts: AsyncIterator<AnswerPart>,
+  { ids, tools }: CallersNames,
+): AsyncGenerator<AnswerPart, undefined> {
+  let held: HeldCall[] = [];
 
-  /** A piece of a call. The arguments of a tool with other names are taken out of it. */
-  function takePiece(piece: Fields, key: string): void {
-    if (typeof piece.id === "string") piece.id = ids.get(piece.id) ?? piece.id;
-    const called = fieldsOf(piece.function);
-    if (typeof called.name === "string" && tools.has(called.name) && !held.has(key)) {
-      held.set(key, { name: called.name, text: "" });
-    }
-    const call = held.get(key);
-    if (call === undefined) return;
-    call.text += typeof called.arguments === "string" ? called.arguments : "";
-    called.arguments = "";
-  }
-
-  /** The held arguments of a choice as pieces of its calls. */
-  function released(choice_index: unknown): Fields[] {
-    return [...held].flatMap(([key, { name, text }]) => {
-      const [choice, index] = key.split(" ");
-      if (choice !== String(choice_index)) return [];
-      held.delete(key);
-      const renaming = tools.get(name);
-      const given = renaming === undefined || text === "" ? text : changedArguments(text, renaming.forTool);
-      return [{ index: Number(index), function: { arguments: given } }];
+  function released(choice: number | null): AnswerEvent[] {
+    const [ended, open] = [held.filter((call) => isOf(call, choice)), held.filter((call) => !isOf(call, choice))];
+    held = open;
+    return ended.flatMap((call): AnswerEvent[] => {
+      const renaming = tools.get(call.name);
+      if (renaming === undefined || call.text === "") return [];
+      const text = changedArguments(call.text, renaming.forTool);
+      return [{ type: "arguments", choice: call.choice, at: call.at, tool: "function", text }];
     });
   }
 
-  function changedEvent(event: string): string {
-    const payload = payloadOf(event);
-    if (!payload.startsWith("{") || (held.size === 0 && !CALLS.test(payload))) return `${event}\n\n`;
-    const chunk = JSON.parse(payload) as Fields;
-    last = chunk;
-    for (const choice of objectsIn(chunk.choices)) {
-      const delta = isJsonObject(choice.delta) ? choice.delta : {};
-      const pieces = objectsIn(delta.tool_calls);
-      for (const piece of pieces) {
-        if (piece.index === undefined) restore(piece);
-        else takePiece(piece, `${choice.index} ${piece.index}`);
+  function restored(event: AnswerEvent): AnswerEvent[] {
+    switch (event.type) {
+      case "call": {
+        const named = { ...event, id: ids.get(event.id) ?? event.id };
+        if (!tools.has(event.name)) return [named];
+        held.push({ choice: event.choice, at: event.at, name: event.name, text: event.text });
+        return [{ ...named, text: "" }];
       }
-      const has_ended = typeof choice.finish_reason === "string" && choice.finish_reason !== "";
-      const whole = has_ended ? released(choice.index) : [];
-      if (whole.length > 0) choice.delta = { ...delta, tool_calls: [...pieces, ...whole] };
+      case "arguments": {
+        const call = held.find(({ choice, at }) => choice === event.choice && at === event.at);
+        if (call === undefined) return [event];
+        call.text += event.text;
+        return [];
+      }
+      case "finish":
+        return [...released(event.choice), event];
+      default:
+        return [event];
     }
-    return `data: ${JSON.stringify(chunk)}\n\n`;
   }
 
-  /** The arguments of calls that the provider ended without a finish reason. */
-  function rest(): string {
-    if (held.size === 0) return "";
-    const places = new Set([...held.keys()].map((key) => Number(key.split(" ")[0])));
-    const choices = [...places].map((index) => ({
-      index,
-      delta: { tool_calls: released(index) },
-      finish_reason: null,
-    }));
-    return `data: ${JSON.stringify({ ...last, choices })}\n\n`;
+  for (let step = await parts.next(); step.done !== true; step = await parts.next()) {
+    const { events, chat_text } = step.value;
+    const has_calls = held.length > 0 || events.some(({ type }) => type === "call");
+    if (chat_text !== undefined && !has_calls) yield step.value;
+    else yield { events: events.flatMap(restored) };
   }
+  const rest = released(null);
+  if (rest.length > 0) yield { events: rest };
+}
 
-  async function* changedBlocks(blocks: AsyncIterator<string>): AsyncGenerator<string, void> {
-    for (let step = await blocks.next(); step.done !== true; step = await blocks.next()) {
-      const events = step.value.split("\n\n").filter((event) => event !== "");
-      yield events.map(changedEvent).join("");
-    }
-    const end = rest();
-    if (end !== "") yield end;
-  }
-
-  return { restore, blocks: changedBlocks };
+function isOf(call: HeldCall, choice: number | null): boolean {
+  return choice === null || call.choice === choice;
 }

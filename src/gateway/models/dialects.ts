@@ -341,6 +341,11 @@ export function finishReasonOfEnding(ending: Ending | null): FinishReason {
   return ending === null || ending === "failed" ? "stop" : ending;
 }
 
+/** A provider's finish reason as one of OpenAI's. */
+export function finishReasonOf(reason: unknown): FinishReason {
+  return finishReasonOfEnding(endingOf(reason));
+}
+
 /** Where a report of usage stands in an answer or a chunk, besides `usage` of its choices (Moonshot). */
 export const USAGE_PLACES = ["usage", "x_groq.usage"] as const;
 

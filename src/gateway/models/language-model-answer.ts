@@ -1,18 +1,13 @@
-import type {
-  AnyToolCall,
-  ChatDelta,
-  ChatResponse,
-  FinishReason,
-  ReasoningDetail,
-  ToolCallDelta,
-} from "../../api/contract/completions.ts";
+import type { ChatResponse, ExtraContent, ReasoningDetail } from "../../api/contract/completions.ts";
 import { fieldsOf } from "../../platform/lib/json.ts";
+import type { AnswerEvent, CallEvent } from "./answer-events.ts";
+import { createMessageBuilder } from "./answer-message.ts";
 import { type Ending, endingOf, finishReasonOfEnding } from "./dialects.ts";
 import type { Dialect, LanguageModel } from "./language-model-dialect.ts";
 import type { Counts } from "./models.types.ts";
 import { checkedCounts } from "./usage-report.ts";
 
-/** Converts answers of the AI SDK's language models (their specification v4) to OpenAI's shape. Pure. */
+/** Converts answers of the AI SDK's language models (their specification v4) to events. Pure. */
 
 type Result = Awaited<ReturnType<LanguageModel["doGenerate"]>>;
 export type StreamPart =
@@ -51,54 +46,34 @@ export interface AnswerOptions {
 /** A whole answer as a chat.completion, without usage. */
 export function responseOf(
   result: Result,
-  identity: { id: string; created: number; model: string },
+  { id, created, model }: { id: string; created: number; model: string },
   options: AnswerOptions,
 ): ChatResponse {
-  let content = "";
-  let reasoning = "";
-  const details = createDetails(identity.model, options);
-  const tool_calls: AnyToolCall[] = [];
-  for (const [index, part] of result.content.entries()) {
-    if (part.type === "text") {
-      content += part.text;
-      details.sign(part.providerMetadata);
-    } else if (part.type === "reasoning") {
-      reasoning += part.text;
-      details.add(part.text, part.providerMetadata, index);
-    } else if (part.type === "tool-call" && part.providerExecuted !== true) {
-      tool_calls.push(callOf(part, identity.model, options));
+  const message = createMessageBuilder();
+  const eventsOf = createEventMapper(model, options);
+  for (const [at, part] of result.content.entries()) {
+    if (part.type === "text" || part.type === "reasoning") {
+      const { text: delta, type, providerMetadata } = part;
+      const metadata = providerMetadata === undefined ? {} : { providerMetadata };
+      const pieces: StreamPart[] = [
+        { type: `${type}-start`, id: String(at) },
+        { type: `${type}-delta`, id: String(at), delta },
+        { type: `${type}-end`, id: String(at), ...metadata },
+      ];
+      for (const piece of pieces) eventsOf(piece).forEach(message.add);
     }
+    if (part.type === "tool-call") eventsOf(part).forEach(message.add);
   }
-  const reasoning_details = details.all();
-  const message = {
-    role: "assistant" as const,
-    content: content === "" && tool_calls.length > 0 ? null : content,
-    ...(reasoning === "" ? {} : { reasoning_content: reasoning }),
-    ...(reasoning_details.length === 0 ? {} : { reasoning_details }),
-    ...(tool_calls.length === 0 ? {} : { tool_calls }),
-  };
-  const ended = { finish_reason: finishOf(result.finishReason), ...stopOf(result.providerMetadata, options) };
-  const choices = [{ index: 0, message, logprobs: null, ...ended }];
-  return { ...identity, object: "chat.completion", choices };
+  const said = message.message();
+  const content = said.content === null && said.tool_calls === undefined ? "" : said.content;
+  const stop_sequence = stopSequence(result.providerMetadata, options);
+  const stop = stop_sequence === null ? {} : { stop_reason: stop_sequence };
+  const ended = { finish_reason: finishOf(result.finishReason), ...stop };
+  const choices = [{ index: 0, message: { ...said, content }, logprobs: null, ...ended }];
+  return { id, created, model, object: "chat.completion", choices };
 }
 
 type Metadata = Record<string, unknown> | undefined;
-
-function callOf(
-  {
-    toolCallId: id,
-    toolName: name,
-    input,
-    providerMetadata,
-  }: Extract<Result["content"][number], { type: "tool-call" }>,
-  model_id: string,
-  options: AnswerOptions,
-): AnyToolCall {
-  const { custom_tools } = options;
-  const signed = signatureOf(providerMetadata, model_id, options);
-  if (custom_tools.has(name)) return { id, type: "custom", custom: { name, input: textInput(input) }, ...signed };
-  return { id, type: "function", function: { name, arguments: input }, ...signed };
-}
 
 /** The SDK gives the text of a custom tool as JSON. */
 function textInput(input: string): string {
@@ -110,10 +85,10 @@ function textInput(input: string): string {
   }
 }
 
-/** The stop sequence that ended the answer, in vLLM's field. Anthropic names it. */
-function stopOf(metadata: Metadata, { dialect }: AnswerOptions): { stop_reason?: string } {
-  const { stopSequence } = fieldsOf(fieldsOf(metadata)[dialect.name]);
-  return typeof stopSequence === "string" ? { stop_reason: stopSequence } : {};
+/** The stop sequence that ended the answer. Anthropic names it. */
+function stopSequence(metadata: Metadata, { dialect }: AnswerOptions): string | null {
+  const stop_sequence = fieldsOf(fieldsOf(metadata)[dialect.name]).stopSequence;
+  return typeof stop_sequence === "string" ? stop_sequence : null;
 }
 
 /** Gemini's signature of a call. */
@@ -121,7 +96,7 @@ function signatureOf(
   metadata: Metadata,
   model: string,
   { dialect, route }: AnswerOptions,
-): Pick<ToolCallDelta, "extra_content"> {
+): { extra_content?: ExtraContent } {
   const { thoughtSignature } = fieldsOf(fieldsOf(metadata)[dialect.name]);
   if (typeof thoughtSignature !== "string") return {};
   return { extra_content: { google: { thought_signature: thoughtSignature, ...makerOf(model, route) } } };
@@ -158,7 +133,6 @@ function createDetails(model: string, { dialect, route }: AnswerOptions) {
       if (typeof thoughtSignature !== "string") return [];
       return add("", metadata, all.length);
     },
-    all: () => all,
   };
 }
 
@@ -183,14 +157,6 @@ function hourlyWrites(raw: Result["usage"]["raw"]): unknown {
     : 0;
 }
 
-/** A choice of a streamed chunk. */
-export interface ChunkChoice {
-  index: 0;
-  delta: ChatDelta;
-  finish_reason: FinishReason | null;
-  stop_reason?: string;
-}
-
 /** A block of reasoning that is being streamed. */
 interface OpenBlock {
   text: string;
@@ -198,33 +164,29 @@ interface OpenBlock {
   index: number;
 }
 
-/**
- * Converts parts to choices of chunks and remembers the index of each tool call. Returns null for hidden parts. A
- * block of reasoning is sent as details once it is whole.
- */
-export function createChoiceMapper(model_id: string, options: AnswerOptions): (part: StreamPart) => ChunkChoice | null {
+/** Converts parts to events. A block of reasoning is sent as details once it is whole. */
+export function createEventMapper(
+  model_id: string,
+  options: AnswerOptions,
+): (part: StreamPart) => readonly AnswerEvent[] {
   const { dialect, custom_tools } = options;
-  const tools = new Map<string, { index: number; is_custom: boolean }>();
+  const tools = new Map<string, { at: number; tool: CallEvent["tool"] }>();
   const details = createDetails(model_id, options);
   const open = new Map<string, OpenBlock>();
   let blocks = 0;
-  const choice = (delta: ChatDelta, finish_reason: FinishReason | null = null): ChunkChoice => ({
-    index: 0,
-    delta,
-    finish_reason,
-  });
-  const called = (id: string, name: string, input: string, metadata: Metadata): ChunkChoice => {
-    const index = tools.size;
-    const is_custom = custom_tools.has(name);
-    tools.set(id, { index, is_custom });
+
+  function called(id: string, name: string, input: string, metadata: Metadata): AnswerEvent[] {
+    const at = tools.size;
+    const tool = custom_tools.has(name) ? "custom" : "function";
+    tools.set(id, { at, tool });
     blocks += 1;
-    const given: ToolCallDelta = is_custom
-      ? { type: "custom", custom: { name, input } }
-      : { type: "function", function: { name, arguments: input } };
-    return choice({ tool_calls: [{ index, id, ...given, ...signatureOf(metadata, model_id, options) }] });
-  };
-  const detailed = (added: ReasoningDetail[]) => (added.length === 0 ? null : choice({ reasoning_details: added }));
-  const noted = (part: { id: string; providerMetadata?: Metadata }, text: string) => {
+    const signature = signatureOf(metadata, model_id, options);
+    return [{ type: "call", choice: 0, at, tool, id, name, text: input, ...signature }];
+  }
+  function detailed(added: ReasoningDetail[]): AnswerEvent[] {
+    return added.length === 0 ? [] : [{ type: "reasoning_details", choice: 0, details: added }];
+  }
+  function note(part: { id: string; providerMetadata?: Metadata }, text: string): void {
     const block = open.get(part.id);
     if (block === undefined) return;
     block.text += text;
@@ -232,65 +194,55 @@ export function createChoiceMapper(model_id: string, options: AnswerOptions): (p
     const before = fieldsOf(fieldsOf(block.metadata)[dialect.name]);
     const set = Object.entries(own).filter(([, value]) => value != null);
     block.metadata = { [dialect.name]: { ...before, ...Object.fromEntries(set) } };
-  };
-
-  const reasoned = (part: Extract<StreamPart, { type: `reasoning-${string}` }>): ChunkChoice | null => {
-    switch (part.type) {
-      case "reasoning-start":
-        open.set(part.id, { text: "", metadata: undefined, index: blocks });
-        blocks += 1;
-        noted(part, "");
-        return null;
-      case "reasoning-delta":
-        noted(part, part.delta);
-        return part.delta === "" ? null : choice({ reasoning_content: part.delta });
-      case "reasoning-end": {
-        noted(part, "");
-        const block = open.get(part.id);
-        open.delete(part.id);
-        return block === undefined ? null : detailed(details.add(block.text, block.metadata, block.index));
-      }
-      default:
-        return null;
-    }
-  };
+  }
 
   return (part) => {
     switch (part.type) {
-      case "stream-start":
-        return choice({ role: "assistant", content: "" });
       case "text-start":
         blocks += 1;
         return detailed(details.sign(part.providerMetadata));
       case "text-delta":
-        return withDetails(choice({ content: part.delta }), details.sign(part.providerMetadata));
+        return [
+          ...(part.delta === "" ? [] : [{ type: "text" as const, choice: 0, text: part.delta }]),
+          ...detailed(details.sign(part.providerMetadata)),
+        ];
       case "text-end":
         return detailed(details.sign(part.providerMetadata));
       case "reasoning-start":
+        open.set(part.id, { text: "", metadata: undefined, index: blocks });
+        blocks += 1;
+        note(part, "");
+        return [];
       case "reasoning-delta":
-      case "reasoning-end":
-        return reasoned(part);
+        note(part, part.delta);
+        return part.delta === "" ? [] : [{ type: "reasoning", choice: 0, text: part.delta }];
+      case "reasoning-end": {
+        note(part, "");
+        const block = open.get(part.id);
+        open.delete(part.id);
+        return block === undefined ? [] : detailed(details.add(block.text, block.metadata, block.index));
+      }
       case "tool-input-start":
-        return part.providerExecuted === true ? null : called(part.id, part.toolName, "", part.providerMetadata);
+        return part.providerExecuted === true ? [] : called(part.id, part.toolName, "", part.providerMetadata);
       case "tool-input-delta": {
         const call = tools.get(part.id);
-        if (call === undefined) return null;
-        const { index, is_custom } = call;
-        const piece = is_custom ? { custom: { input: part.delta } } : { function: { arguments: part.delta } };
-        return choice({ tool_calls: [{ index, ...piece }] });
+        return call === undefined ? [] : [{ type: "arguments", choice: 0, ...call, text: part.delta }];
       }
       case "tool-call":
         // The stream has already sent its input, unless the provider gave it in one piece.
-        if (part.providerExecuted === true || tools.has(part.toolCallId)) return null;
-        return called(part.toolCallId, part.toolName, part.input, part.providerMetadata);
-      case "finish":
-        return { ...choice({}, finishOf(part.finishReason)), ...stopOf(part.providerMetadata, options) };
+        if (part.providerExecuted === true || tools.has(part.toolCallId)) return [];
+        return called(part.toolCallId, part.toolName, wholeInput(part), part.providerMetadata);
+      case "finish": {
+        const stop_sequence = stopSequence(part.providerMetadata, options);
+        return [{ type: "finish", choice: 0, reason: finishOf(part.finishReason), stop_sequence }];
+      }
       default:
-        return null;
+        return [];
     }
   };
-}
 
-function withDetails(choice: ChunkChoice, details: ReasoningDetail[]): ChunkChoice {
-  return details.length === 0 ? choice : { ...choice, delta: { ...choice.delta, reasoning_details: details } };
+  /** The SDK gives the input of a custom tool as JSON. */
+  function wholeInput({ toolName, input }: { toolName: string; input: string }): string {
+    return custom_tools.has(toolName) ? textInput(input) : input;
+  }
 }

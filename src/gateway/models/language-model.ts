@@ -6,14 +6,13 @@ import { monotonicMs } from "../../platform/lib/clock.ts";
 import { untilTurn } from "../../platform/lib/event-loop-turn.ts";
 import { newId } from "../../platform/lib/ids.ts";
 import { fieldsOf, jsonBytes } from "../../platform/lib/json.ts";
-import { chunkEvent, newIdentity } from "./chunks.ts";
-import { generatedBytes } from "./generated-text.ts";
+import { type AnswerEvent, type AnswerPart, generatedBytes, newIdentity } from "./answer-events.ts";
+import { responseBytes } from "./answer-message.ts";
 import { knownOnly } from "./known-answers.ts";
 import {
   type AnswerOptions,
-  type ChunkChoice,
   countsOfResult,
-  createChoiceMapper,
+  createEventMapper,
   endingOfResult,
   responseOf,
   type StreamPart,
@@ -105,7 +104,7 @@ export function createLanguageModelProvider(
           endingOfResult(result.finishReason) === "failed" || dialect.isFailed?.(result.response?.body) === true;
         if (has_failed) throw failedAnswer(model, "a failed answer", { body: result.response?.body, secrets });
         const response = responseOf(result, { ...newIdentity(), model: model.id }, answerOptions(request, dialect));
-        const receivedBytes = () => generatedBytes(response.choices);
+        const receivedBytes = () => responseBytes(response);
         const { onDisbelieved } = options;
         const report = believed(countsOfResult(result.usage, dialect), request, { receivedBytes, onDisbelieved });
         return { response, counts: report ?? estimateCounts(request, receivedBytes()) };
@@ -121,7 +120,7 @@ export function createLanguageModelProvider(
         const includeRawChunks = dialect.countsSoFar !== undefined;
         const ask = () => long_data.run(data, () => language_model.doStream({ ...call, includeRawChunks }));
         const { stream } = await noteSent(options.onSent, ask);
-        return chunkStream(stream.getReader(), { request, dialect, secrets }, options);
+        return eventStream(stream.getReader(), { request, dialect, secrets }, options);
       } catch (thrown) {
         throw failureOf(thrown, { model: request.model, secrets }, options.signal);
       }
@@ -135,7 +134,7 @@ async function nativeBytes({ request }: ModelRequest, native_fields: object, len
   return Math.max(0, (await jsonBytes({ ...settings, ...native_fields })).length - length);
 }
 
-function chunkStream(
+function eventStream(
   reader: ReadableStreamDefaultReader<StreamPart>,
   { request, dialect, secrets }: { request: ProviderRequest; dialect: Dialect; secrets: readonly string[] },
   { signal, onDisbelieved }: CallOptions,
@@ -143,23 +142,17 @@ function chunkStream(
   const { model } = request;
   const believable = (report: Counts | null) =>
     believed(report, request, { receivedBytes: () => bytes, onDisbelieved });
-  const identity = newIdentity();
-  const choiceOf = createChoiceMapper(model.id, answerOptions(request, dialect));
+  const eventsOf = createEventMapper(model.id, answerOptions(request, dialect));
   /** Of the generated text so far. */
   let bytes = 0;
   let reported: Counts | null = null;
   /** The counts from an event before the end. */
   let early: Counts | null = null;
   let finished = false;
-  /** The first choice. It waits for an event of the provider: the SDK sends it at the headers. */
-  let opening: ChunkChoice | null = null;
+  /** The start of the answer. It waits for an event of the provider: the SDK sends its own at the headers. */
+  let opening: AnswerEvent[] = [];
 
-  function written(choice: ChunkChoice): string {
-    bytes += generatedBytes([choice]);
-    return chunkEvent(identity, model.id, [choice]);
-  }
-
-  async function next(): Promise<IteratorResult<string>> {
+  async function next(): Promise<IteratorResult<AnswerPart, undefined>> {
     try {
       for (;;) {
         const { done, value: part } = await reader.read();
@@ -169,7 +162,7 @@ function chunkStream(
           throw part.error;
         }
         if (part.type === "stream-start") {
-          opening = choiceOf(part);
+          opening = [{ type: "start", ...newIdentity(), model: model.id }];
           continue;
         }
         if (part.type === "raw") {
@@ -183,11 +176,10 @@ function chunkStream(
           reported = believable(countsOfResult(part.usage, dialect));
           finished = true;
         }
-        const choice = choiceOf(part);
-        const begun = opening === null ? "" : written(opening);
-        opening = null;
-        const value = choice === null ? begun : begun + written(choice);
-        if (value !== "") return { done: false, value };
+        const events = [...opening, ...eventsOf(part)];
+        opening = [];
+        bytes += generatedBytes(events);
+        if (events.length > 0) return { done: false, value: { events } };
       }
       if (!finished) throw brokenProvider(model, "a stream that failed or was cut off");
       return { done: true, value: undefined };
@@ -206,8 +198,7 @@ function chunkStream(
   }
 
   return {
-    blocks: { next },
-    identity: () => identity,
+    parts: { next },
     counts: () => reported ?? countsUntilNow(),
     cancel: () => void reader.cancel().catch(() => {}),
   };

@@ -2,6 +2,7 @@ import type { ChatRequest, ChatResponse } from "../../api/contract/completions.t
 import type { EmbeddingInput } from "../../api/contract/embeddings.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
 import type { Renaming } from "../../platform/lib/tool-schema.ts";
+import type { AnswerPart } from "./answer-events.ts";
 import type { ProviderKind, ProviderSettings } from "./providers.ts";
 
 /** The quality class of a model, for `auto`. */
@@ -308,13 +309,8 @@ export interface Completion {
 }
 
 export interface ProviderStream {
-  /**
-   * Whole server-sent events in OpenAI's shape, often several in one string, ready to write out, with our `model` name
-   * and without usage and `[DONE]`. Throws a PurserError if the provider fails during the stream.
-   */
-  readonly blocks: AsyncIterator<string>;
-  /** `id` and `created` of the stream's chunks, known after the first block. */
-  identity(): { id: string; created: number };
+  /** The answer in parts, from its start to its finish. Throws a PurserError if the provider fails during the stream. */
+  readonly parts: AsyncIterator<AnswerPart>;
   /** The counts so far: from the provider's last usage report, otherwise estimated. */
   counts(): Counts;
   /** Closes the provider's connection; no effect if it is already closed. */

@@ -3,9 +3,10 @@ import type { ChatResponse } from "../../api/contract/completions.ts";
 import { errors } from "../../kernel/errors.ts";
 import { monotonicMs } from "../../platform/lib/clock.ts";
 import { isTooDeep, jsonBytes } from "../../platform/lib/json.ts";
-import { isFailedAnswer, reshapeAnswer } from "./answer-shape.ts";
-import { createEventRelay } from "./event-relay.ts";
-import { generatedBytes } from "./generated-text.ts";
+import type { AnswerPart } from "./answer-events.ts";
+import { responseBytes } from "./answer-message.ts";
+import { createChatReader } from "./chat-reader.ts";
+import { isFailedAnswer, reshapeAnswer } from "./chat-shape.ts";
 import type {
   CallOptions,
   Completion,
@@ -29,8 +30,7 @@ export const MAX_ERROR_BYTES = 65_536;
 export const PLAIN = { "accept-encoding": "identity" };
 
 /**
- * Any provider with OpenAI's chat completions API. It sends the forwarded fields and sets model, output cap and usage;
- * a streamed answer is relayed as the provider's own text.
+ * Any provider with OpenAI's chat completions API. It sends the forwarded fields and sets model, output cap and usage.
  */
 export function createOpenAiCompatible(settings: { base_url: string; api_key: string | null }): Provider {
   const { origin, pathname } = new URL(settings.base_url);
@@ -74,7 +74,7 @@ export function createOpenAiCompatible(settings: { base_url: string; api_key: st
 
     async stream(request, options) {
       try {
-        return relayedStream(await send(request, options), request, { ...options, secrets });
+        return partStream(await send(request, options), request, { ...options, secrets });
       } catch (thrown) {
         throw failureOfThrown(thrown, request.model, options.signal);
       }
@@ -116,7 +116,7 @@ function completionOf(answer: unknown, request: ProviderRequest, { onDisbelieved
   }
   if (isFailedAnswer(response)) throw failedAnswer(model, "an answer that failed", { body: response, secrets });
   reshapeAnswer(response);
-  const receivedBytes = () => generatedBytes(response.choices);
+  const receivedBytes = () => responseBytes(response);
   const reports = createUsageReports(request, onDisbelieved);
   reports.take(response as unknown as Record<string, unknown>, receivedBytes);
   const counts = reports.counts() ?? estimateCounts(request, receivedBytes());
@@ -138,48 +138,45 @@ function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null;
 }
 
-function relayedStream(
+function partStream(
   answer: ProviderAnswer,
   request: ProviderRequest,
   { signal, deadline_ms, onDisbelieved, secrets }: Receiving,
 ): ProviderStream {
   const { model } = request;
   const decoder = new StringDecoder("utf8");
-  const relay = createEventRelay(request, onDisbelieved, secrets);
+  const reader = createChatReader(request, onDisbelieved, secrets);
   let bytes = 0;
+  /** The next parts. */
+  let read: AnswerPart[] = [];
+  let is_closed = false;
 
-  function relayed(chunk: Buffer): string {
+  function partsIn(chunk: Buffer): AnswerPart[] {
     bytes += chunk.length;
     if (bytes > MAX_ANSWER_BYTES) throw brokenProvider(model, "a stream without end");
     if (monotonicMs() > deadline_ms) throw errors.upstreamTimeout();
-    return relay.push(decoder.write(chunk));
+    return reader.push(decoder.write(chunk));
   }
 
-  async function next(): Promise<IteratorResult<string>> {
+  async function next(): Promise<IteratorResult<AnswerPart, undefined>> {
     try {
-      while (!relay.finished()) {
-        const piece = await answer.read();
-        const block = piece === null ? relay.rest() : relayed(piece);
-        if (piece === null && block === "") {
-          relay.end();
-          return { done: true, value: undefined };
-        }
-        if (block !== "") return { done: false, value: block };
+      for (;;) {
+        const value = read.shift();
+        if (value !== undefined) return { done: false, value };
+        if (reader.isDone() || is_closed) break;
+        const chunk = await answer.read();
+        is_closed = chunk === null;
+        read = chunk === null ? reader.close() : partsIn(chunk);
       }
     } catch (thrown) {
       answer.destroy();
       throw failureOfThrown(thrown, model, signal);
     }
-    answer.drain();
+    if (!is_closed) answer.drain();
     return { done: true, value: undefined };
   }
 
-  return {
-    blocks: { next },
-    identity: () => relay.identity(),
-    counts: () => relay.counts(),
-    cancel: answer.destroy,
-  };
+  return { parts: { next }, counts: reader.counts, cancel: answer.destroy };
 }
 
 /** The value of a JSON text; null for any other text, and for one that nests too deeply to be stored. */

@@ -67,7 +67,7 @@ function tracedStream(stream: ProviderStream, span: Span): ProviderStream {
   };
   const next = async () => {
     try {
-      const step = await stream.blocks.next();
+      const step = await stream.parts.next();
       if (step.done === true) end();
       return step;
     } catch (error) {
@@ -77,7 +77,7 @@ function tracedStream(stream: ProviderStream, span: Span): ProviderStream {
   };
   return {
     ...stream,
-    blocks: { next },
+    parts: { next },
     cancel() {
       stream.cancel();
       end();

@@ -1,6 +1,7 @@
 import type { ChatRequest, FinishReason, ToolCall } from "../../api/contract/completions.ts";
 import { stableId } from "../../platform/lib/ids.ts";
-import { chunkEvent, newIdentity } from "./chunks.ts";
+import { type AnswerPart, newIdentity } from "./answer-events.ts";
+import { callEvent } from "./answer-message.ts";
 import { UNBOUNDED_PART_TOKENS } from "./media-tokens.ts";
 import type {
   CallOptions,
@@ -121,39 +122,34 @@ function completionOf(generation: Generation, request: ProviderRequest): Complet
 }
 
 function tokenStream(generation: Generation, call: ProviderRequest, signal: CallOptions["signal"]): ProviderStream {
-  const identity = newIdentity();
-  const { tokens, tool_calls, finish_reason } = generation;
-  const calls = tool_calls.map((each, index) => ({ index, ...each }));
-  const deltas = calls.length > 0 ? [{ tool_calls: calls }] : tokens.map((content) => ({ content }));
+  const { tokens, tool_calls, finish_reason: reason } = generation;
+  const said: AnswerPart[] =
+    tool_calls.length > 0
+      ? [{ events: tool_calls.map(callEvent) }]
+      : tokens.map((text) => ({ events: [{ type: "text", choice: 0, text }] }));
   let sent = 0;
 
-  function event(delta: Record<string, unknown>, finish: FinishReason | null): string {
-    const choices = [{ index: 0, delta, finish_reason: finish }];
-    return chunkEvent(identity, call.model.id, choices);
-  }
-
-  function* events(): Generator<string> {
-    yield event({ role: "assistant", content: calls.length > 0 ? null : "" }, null);
-    for (const delta of deltas) {
+  function* parts(): Generator<AnswerPart> {
+    yield { events: [{ type: "start", ...newIdentity(), model: call.model.id }] };
+    for (const part of said) {
       sent += 1;
-      yield event(delta, null);
+      yield part;
     }
-    yield event({}, finish_reason);
+    yield { events: [{ type: "finish", choice: 0, reason, stop_sequence: null }] };
   }
 
-  const written = events();
+  const generated = parts();
   return {
-    blocks: {
+    parts: {
       async next() {
         signal.throwIfAborted();
         // One turn of the event loop per token, so that a long answer does not block other requests.
         if (sent > 0) await new Promise(setImmediate);
-        return written.next();
+        return generated.next();
       },
     },
-    identity: () => identity,
-    counts: () => countsOf(call, sent === deltas.length ? generation.output_tokens : sent),
-    cancel: () => void written.return(undefined),
+    counts: () => countsOf(call, sent === said.length ? generation.output_tokens : sent),
+    cancel: () => void generated.return(undefined),
   };
 }
 

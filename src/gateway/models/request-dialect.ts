@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import type { AnyToolCall, ChatMessage, ChatRequest, ContentPart, Tool } from "../../api/contract/completions.ts";
 import { isJsonObject } from "../../platform/lib/json.ts";
 import { adaptedSchema, changedArguments, type Renaming } from "../../platform/lib/tool-schema.ts";
-import { createAnswerNames } from "./answer-names.ts";
+import { restoreCall, restoredParts } from "./answer-names.ts";
 import { type RequestDialect, requestDialect, type Server } from "./dialects.ts";
 import { nameOfTool } from "./generated-text.ts";
 import type { CallersNames, ModelRequest, NativeRequest, Provider } from "./models.types.ts";
@@ -42,15 +42,17 @@ export function withDialect(provider: Provider, server: Server): Provider {
     },
     async complete(request, options) {
       const completion = await provider.complete(request, options);
-      if (request.callers_names === undefined) return completion;
-      const { restore } = createAnswerNames(request.callers_names);
-      for (const { message } of completion.response.choices) message.tool_calls?.forEach(restore);
+      const { callers_names } = request;
+      if (callers_names === undefined) return completion;
+      for (const { message } of completion.response.choices) {
+        for (const call of message.tool_calls ?? []) restoreCall(call, callers_names);
+      }
       return completion;
     },
     async stream(request, options) {
       const stream = await provider.stream(request, options);
       if (request.callers_names === undefined) return stream;
-      return { ...stream, blocks: createAnswerNames(request.callers_names).blocks(stream.blocks) };
+      return { ...stream, parts: restoredParts(stream.parts, request.callers_names) };
     },
   };
 }

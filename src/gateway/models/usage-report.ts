@@ -1,6 +1,6 @@
 import type { ChatRequest } from "../../api/contract/completions.ts";
 import { isJsonObject } from "../../platform/lib/json.ts";
-import { objectsIn } from "./answer-shape.ts";
+import { objectsIn } from "./chat-shape.ts";
 import { BESIDE_INPUT, field, USAGE_NAMES, USAGE_PLACES } from "./dialects.ts";
 import type { Counts, Model } from "./models.types.ts";
 import { tokensOfBytes } from "./token-count.ts";

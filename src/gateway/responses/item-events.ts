@@ -1,16 +1,13 @@
 import type { OutputItem } from "../../api/contract/responses.ts";
-import type { Piece } from "../completions/answer-pieces.ts";
 import { type Envelope, isEmpty } from "../completions/reasoning-envelope.ts";
+import type { AnswerEvent } from "../models/answer-events.ts";
 import { isLocalToolType, type LocalToolType, localCall } from "./local-tools.ts";
 import type { ResponseContext } from "./responses.types.ts";
 import { customInput } from "./tool-names.ts";
 
-/** The output items of a response, and the events that build them. */
-export type ItemEvents = ReturnType<typeof createItemEvents>;
-
 type ItemOf<Type extends OutputItem["type"]> = Extract<OutputItem, { type: Type }>;
 
-type CallPiece = Extract<Piece, { type: "call" }>;
+type CallStart = Extract<AnswerEvent, { type: "call" }>;
 
 /** An item that is being generated. */
 interface OpenItem {
@@ -24,12 +21,12 @@ interface Placed<Item extends OutputItem> {
   output_index: number;
 }
 
-/** `envelopeOf` adds the model to what a reasoning item seals. */
+/** The output items of a response, and the events that build them. `envelopeOf` adds the model to what a reasoning item seals. */
 export function createItemEvents(context: ResponseContext, envelopeOf: (found: Envelope) => Envelope) {
   const { asked, newId } = context;
   const output: OutputItem[] = [];
   const calls = new Map<number, OpenItem>();
-  /** The reasoning or the text that is being generated. A piece of another kind ends it. */
+  /** The reasoning or the text that is being generated. An event of another kind ends it. */
   let current: OpenItem | null = null;
   let details: unknown[] = [];
 
@@ -74,13 +71,13 @@ export function createItemEvents(context: ResponseContext, envelopeOf: (found: E
       ...opened(kind, () => openText(kind)),
       ...(current?.append(text) ?? []),
     ],
-    call(piece: CallPiece): object[] {
+    call(start: CallStart): object[] {
       const before = endCurrent();
-      const call = openCall(context, piece, place);
-      calls.set(piece.at, call);
-      return [...before, ...call.opening];
+      const call = openCall(context, start, place);
+      calls.set(start.at, call);
+      return [...before, ...call.opening, ...(start.text === "" ? [] : call.append(start.text))];
     },
-    callArguments: ({ at, text }: Extract<Piece, { type: "arguments" }>) => calls.get(at)?.append(text) ?? [],
+    callArguments: ({ at, text }: Extract<AnswerEvent, { type: "arguments" }>) => calls.get(at)?.append(text) ?? [],
     /** Ends all items. The signatures of calls go into a last reasoning item, because calls have no field for them. */
     close(signatures: Envelope): object[] {
       const events = [...endCurrent(), ...[...calls.values()].flatMap((call) => call.close())];
@@ -95,7 +92,7 @@ export function createItemEvents(context: ResponseContext, envelopeOf: (found: E
 /** A call under the caller's own name of its tool. */
 function openCall(
   { callees, newId }: ResponseContext,
-  { id: call_id, name }: CallPiece,
+  { id: call_id, name }: CallStart,
   place: <Item extends OutputItem>(item: Item) => Placed<Item>,
 ): OpenItem {
   const { type, name: own, namespace } = callees.get(name) ?? { type: "function", name, namespace: null };

@@ -1,14 +1,15 @@
 import type { ChatResponse, FinishReason, Routing, Usage } from "../../api/contract/completions.ts";
 import type { ResponseRecord, ResponseRequest, ResponseTool } from "../../api/contract/responses.ts";
-import type { ErrorShape } from "../../kernel/errors.ts";
+import type { PurserError } from "../../kernel/errors.ts";
 import { isSmallJson } from "../../platform/lib/json.ts";
-import { type Chunk, createPieceReader, type Delta, finishReasonOf, type Piece } from "../completions/answer-pieces.ts";
-import type { AnswerWriter } from "../completions/endpoint.ts";
+import type { AnswerWriter } from "../completions/completions.types.ts";
 import type { Envelope } from "../completions/reasoning-envelope.ts";
-import { createItemEvents, type ItemEvents } from "./item-events.ts";
+import type { AnswerEvent, AnswerPart } from "../models/answer-events.ts";
+import { responseEvents } from "../models/answer-message.ts";
+import { createItemEvents } from "./item-events.ts";
 import type { ResponseContext } from "./responses.types.ts";
 
-/** Writes a chat completion as a response. A whole answer takes the same way as a stream, as one chunk. */
+/** Writes an answer as a response of OpenAI's API. A whole answer takes the same way as a stream. */
 
 const INCOMPLETE: Partial<Record<FinishReason, string>> = {
   length: "max_output_tokens",
@@ -30,8 +31,14 @@ const MAX_TIER = 64;
 export function createResponseWriter(context: ResponseContext): AnswerWriter {
   const { asked, newId } = context;
   const identity = { id: `resp_${newId()}`, object: "response" as const, created_at: context.created_at };
-  const piecesOf = createPieceReader();
-  const seen: Seen = { model: asked.model, finish_reason: "stop", usage: null, service_tier: "default", envelope: {} };
+  const seen: Seen = {
+    model: asked.model,
+    finish_reason: "stop",
+    usage: null,
+    routing: null,
+    service_tier: "default",
+    calls: {},
+  };
   const items = createItemEvents(context, (found) => ({ ...found, model: seen.model }));
   const settings = repeatedSettings(asked);
   let sequence = 0;
@@ -62,6 +69,16 @@ export function createResponseWriter(context: ResponseContext): AnswerWriter {
         return `event: ${type}\ndata: ${JSON.stringify(numbered)}\n\n`;
       })
       .join("");
+  const finish = (): ResponseRecord["status"] =>
+    INCOMPLETE[seen.finish_reason] === undefined ? "completed" : "incomplete";
+  /** The signatures of calls go into an item of their own: the Responses API has no field for them. */
+  const closing = () => items.close(Object.keys(seen.calls).length === 0 ? {} : { calls: seen.calls });
+  /** The response as it is answered and stored. Without room for it, it says so. */
+  const finished = async (): Promise<ResponseRecord> => {
+    const response = record(finish());
+    return (await context.keep(response)) ? response : { ...response, store: false };
+  };
+
   const begin = (): object[] => {
     if (has_begun) return [];
     has_begun = true;
@@ -71,88 +88,78 @@ export function createResponseWriter(context: ResponseContext): AnswerWriter {
       { type: "response.in_progress", response },
     ];
   };
-  const take = (delta: Delta): object[] => {
-    noteSecrets(delta, seen.envelope);
-    return piecesOf(delta).flatMap((piece) => eventsOf(piece, items));
+  const failed = ({ shape: { code, message } }: PurserError): object[] => [
+    ...begin(),
+    { type: "response.failed", response: record("failed", { code: FAILURES[code] ?? code, message }) },
+  ];
+
+  /** The events of the Responses API for one of the answer. */
+  const take = (event: AnswerEvent): object[] => {
+    switch (event.type) {
+      case "start":
+        seen.model = event.model;
+        return begin();
+      case "model":
+        seen.model = event.model;
+        return [];
+      case "service_tier":
+        if (event.tier.length <= MAX_TIER) seen.service_tier = event.tier;
+        return [];
+      case "reasoning":
+        return items.reasoning(event.text);
+      case "reasoning_details":
+        return items.details(event.details);
+      case "text":
+      case "refusal":
+        return items.text(event.type, event.text);
+      case "call":
+        if (event.extra_content !== undefined) seen.calls[event.id] = event.extra_content;
+        return items.call(event);
+      case "arguments":
+        return items.callArguments(event);
+      case "finish":
+        seen.finish_reason = event.reason;
+        return [];
+      case "end":
+        seen.usage = event.usage ?? seen.usage;
+        seen.routing = event.routing ?? seen.routing;
+        return closing();
+      case "error":
+        return failed(event.error);
+    }
   };
-  const finish = (): ResponseRecord["status"] =>
-    INCOMPLETE[seen.finish_reason] === undefined ? "completed" : "incomplete";
-  const closing = () => items.close(seen.envelope);
-  /** The response as it is answered and stored. Without room for it, it says so. */
-  const finished = async (): Promise<ResponseRecord> => {
-    const response = record(finish());
-    return (await context.keep(response)) ? response : { ...response, store: false };
-  };
+  const takeAll = (events: readonly AnswerEvent[]): object[] =>
+    events.flatMap((event) => ("choice" in event && event.choice !== 0 ? [] : take(event)));
 
   return {
     paramOf: context.paramOf,
-    chunk(chunk: Chunk): string {
-      note(chunk, seen);
-      return written([...begin(), ...(chunk.choices ?? []).slice(0, 1).flatMap(({ delta }) => take(delta ?? {}))]);
-    },
-    async end(): Promise<string> {
-      const events = [...begin(), ...closing()];
+    async write({ events }: AnswerPart): Promise<string> {
+      const out = takeAll(events);
+      if (!events.some(({ type }) => type === "end")) return written(out);
       const response = await finished();
-      return written([...events, { type: `response.${response.status}`, response }]);
+      return written([...out, { type: `response.${response.status}`, response }]);
     },
-    failed(error: Pick<ErrorShape, "type" | "code" | "message">): string {
-      const code = FAILURES[error.code] ?? error.code;
-      const response = record("failed", { code, message: error.message });
-      return written([...begin(), { type: "response.failed", response }]);
-    },
+    failed: (error: PurserError): string => written(failed(error)),
     async whole(response: ChatResponse): Promise<ResponseRecord> {
-      const [choice] = response.choices;
-      note({ ...response, choices: [{ finish_reason: choice?.finish_reason ?? null }] } as unknown as Chunk, seen);
-      take((choice?.message ?? {}) as Delta);
+      takeAll(responseEvents(response));
+      seen.usage = response.usage ?? null;
+      seen.routing = response.routing ?? null;
       closing();
       return await finished();
     },
   };
 }
 
-/** What the chunks have told so far, besides the output. */
+/** What the events have told so far, besides the output. */
 interface Seen {
   model: string;
   finish_reason: FinishReason;
   usage: Usage | null;
   /** The tier that the provider reports. */
   service_tier: string;
-  routing?: Routing;
-  envelope: Envelope;
-}
-
-function note({ model, usage, routing, choices, ...others }: Chunk, seen: Seen): void {
-  if (typeof model === "string") seen.model = model;
-  if (usage != null) seen.usage = usage;
-  const { service_tier } = others as { service_tier?: unknown };
-  if (typeof service_tier === "string" && service_tier.length <= MAX_TIER) seen.service_tier = service_tier;
-  if (routing !== undefined) seen.routing = routing;
-  const reason = choices?.[0]?.finish_reason;
-  if (reason != null) seen.finish_reason = finishReasonOf(reason);
-}
-
-/** Keeps the signatures of calls: the Responses API has no field for them. */
-function noteSecrets({ tool_calls }: Delta, envelope: Envelope): void {
-  for (const { id, extra_content } of tool_calls ?? []) {
-    if (id === undefined || extra_content === undefined) continue;
-    envelope.calls = { ...envelope.calls, [id]: extra_content };
-  }
-}
-
-function eventsOf(piece: Piece, items: ItemEvents): object[] {
-  switch (piece.type) {
-    case "reasoning":
-      return items.reasoning(piece.text);
-    case "details":
-      return items.details(piece.details);
-    case "text":
-    case "refusal":
-      return items.text(piece.type, piece.text);
-    case "call":
-      return items.call(piece);
-    case "arguments":
-      return items.callArguments(piece);
-  }
+  routing: Routing | null;
+  /** The signatures of calls, by the call's id. */
+  calls: NonNullable<Envelope["calls"]>;
 }
 
 /** A function with every field that OpenAI's answers have. */
@@ -211,7 +218,7 @@ function outcomeOf({ model, usage, routing, finish_reason }: Seen, status: Respo
     model,
     incomplete_details: status === "incomplete" && reason !== undefined ? { reason } : null,
     usage: usage === null ? null : responseUsage(usage),
-    ...(routing === undefined ? {} : { routing }),
+    ...(routing === null ? {} : { routing }),
   };
 }
 

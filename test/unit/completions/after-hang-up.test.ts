@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { isSpeech, newThoughts, readOnMs, withLikelyThoughts } from "../../../src/gateway/completions/after-hang-up.ts";
+import type { AnswerEvent } from "../../../src/gateway/models/answer-events.ts";
 import { mayReason } from "../../../src/gateway/models/reasoning.ts";
 import { READ_ON } from "../../../src/kernel/constants.ts";
-import { delta, event } from "../../support/upstream.ts";
 import { modelOf, requestOf } from "../models/model-fixture.ts";
 
 describe("a call is read on after a hang-up (contract 4.7.1)", () => {
@@ -54,14 +54,14 @@ describe("the likely thoughts of a call without a report", () => {
   });
 });
 
-it.each([
-  ["text", delta("hi"), true, true],
-  ["a call", event({ choices: [{ index: 0, delta: { tool_calls: [{ index: 0 }] } }] }), true, true],
-  ["a role", event({ choices: [{ index: 0, delta: { role: "assistant", content: "" } }] }), false, false],
-  ["reasoning", event({ choices: [{ index: 0, delta: { reasoning_content: "hm" } }] }), true, false],
-])("thoughts end with %s: of servers with chat completions, and of other APIs", (_, events, compatible, other) => {
-  expect(isSpeech(events, { model: modelOf() })).toBe(compatible);
-  expect(isSpeech(events, { model: modelOf({ kind: "openai" }) })).toBe(other);
+it.each<[string, AnswerEvent, boolean, boolean]>([
+  ["text", { type: "text", choice: 0, text: "hi" }, true, true],
+  ["a call", { type: "call", choice: 0, at: 0, tool: "function", id: "a", name: "f", text: "" }, true, true],
+  ["the start", { type: "start", id: "a", created: 1, model: "m" }, false, false],
+  ["reasoning", { type: "reasoning", choice: 0, text: "hm" }, true, false],
+])("thoughts end with %s: of servers with chat completions, and of other APIs", (_, event, compatible, other) => {
+  expect(isSpeech([event], { model: modelOf() })).toBe(compatible);
+  expect(isSpeech([event], { model: modelOf({ kind: "openai" }) })).toBe(other);
 });
 
 it.each([

@@ -1,7 +1,11 @@
 import { expect, it } from "vitest";
 import type { EndpointRequest } from "../../../src/api/contract/hot-endpoint.ts";
-import type { CompletionResult, Completions } from "../../../src/gateway/completions/completions.types.ts";
-import { type AnswerWriter, answerCall } from "../../../src/gateway/completions/endpoint.ts";
+import type {
+  AnswerWriter,
+  CompletionResult,
+  Completions,
+} from "../../../src/gateway/completions/completions.types.ts";
+import { answerCall } from "../../../src/gateway/completions/endpoint.ts";
 import { DatabaseAwayError } from "../../../src/kernel/sql-state.ts";
 import { requestOf } from "../models/model-fixture.ts";
 

@@ -138,15 +138,15 @@ it("the end of a streamed call with 10 MB of arguments takes far less time than 
     seal: () => "s",
   };
   const writer = createMessageWriter(asked);
-  const chunk = (called: object) =>
-    writer.chunk({ choices: [{ delta: { tool_calls: [{ index: 0, ...called }] }, finish_reason: null }] } as never);
-  chunk({ id: "c", type: "function", function: { name: "f", arguments: '{"file_text":"' } });
+  const write = (event: object) =>
+    writer.write({ events: [{ choice: 0, at: 0, tool: "function", ...event } as never] });
+  await write({ type: "call", id: "c", name: "f", text: '{"file_text":"' });
   const breaks = "\\n".repeat(5_000);
-  for (let sent = 0; sent < 1_000; sent += 1) chunk({ function: { arguments: breaks } });
-  chunk({ function: { arguments: '"}' } });
+  for (let sent = 0; sent < 1_000; sent += 1) await write({ type: "arguments", text: breaks });
+  await write({ type: "arguments", text: '"}' });
   let end = "";
   const held_ms = await heldDuring(async () => {
-    end = await writer.end();
+    end = await writer.write({ events: [{ type: "end", usage: null, routing: null }] });
   });
   expect(end).toContain('"stop_reason":"tool_use"');
   const parsing_ms = await heldDuring(async () => JSON.parse(`"${breaks.repeat(1_000)}"`));

@@ -1,4 +1,6 @@
 import type { ChatRequest } from "../../../src/api/contract/completions.ts";
+import { createChatWriter } from "../../../src/gateway/completions/chat-writer.ts";
+import type { AnswerPart } from "../../../src/gateway/models/answer-events.ts";
 import type { Model, Provider, ProviderStream } from "../../../src/gateway/models/models.types.ts";
 import { tierByPrice } from "../../../src/gateway/models/routing.ts";
 import { monotonicMs } from "../../../src/platform/lib/clock.ts";
@@ -56,11 +58,21 @@ export function callerOf(provider: Provider, model: Model = modelOf()) {
   };
 }
 
+/** Parts as a caller of chat completions gets them. */
+export function chatText(parts: readonly AnswerPart[]): string {
+  const writer = createChatWriter({ request_id: "r", include_usage: true });
+  return parts.map((part) => writer.write(part)).join("");
+}
+
 /** Reads a stream to its end. */
-export async function textOfStream({ blocks }: ProviderStream): Promise<string> {
-  let text = "";
-  for (let step = await blocks.next(); !step.done; step = await blocks.next()) text += step.value;
-  return text;
+export async function textOfStream({ parts }: Pick<ProviderStream, "parts">): Promise<string> {
+  return chatText(await partsOfStream({ parts }));
+}
+
+export async function partsOfStream({ parts }: Pick<ProviderStream, "parts">): Promise<AnswerPart[]> {
+  const read: AnswerPart[] = [];
+  for (let step = await parts.next(); !step.done; step = await parts.next()) read.push(step.value);
+  return read;
 }
 
 /** The chunks in a stream's text. */

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { createAnswerReader } from "../../../src/agents/runs/model-call.ts";
 import type { ChatMessage, ChatRequest, ChatResponse } from "../../../src/api/contract/completions.ts";
+import { createMessageBuilder } from "../../../src/gateway/models/answer-message.ts";
 import { createAnthropicProvider } from "../../../src/gateway/models/anthropic.adapter.ts";
 import { createGoogleProvider } from "../../../src/gateway/models/google.adapter.ts";
 import type { Model, Provider } from "../../../src/gateway/models/models.types.ts";
@@ -14,7 +14,7 @@ import { createMessagesApi } from "../../support/native-apis/messages.ts";
 import { createResponsesApi } from "../../support/native-apis/responses.ts";
 import type { Script } from "../../support/native-apis/turn.ts";
 import { startUpstream, type Upstream } from "../../support/upstream.ts";
-import { callerOf, modelOf, requestOf, textOfStream } from "./model-fixture.ts";
+import { callerOf, modelOf, partsOfStream, requestOf } from "./model-fixture.ts";
 
 /** The native APIs, each with its requested model. */
 const APIS = {
@@ -55,9 +55,9 @@ function callerOfKind(kind: keyof typeof APIS, script: Script, fields: Partial<M
     complete: (request: Partial<ChatRequest>) => caller.complete(forwarded(request)),
     async stream(request: Partial<ChatRequest>) {
       const stream = await caller.stream(forwarded(request));
-      const reader = createAnswerReader();
-      reader.read(await textOfStream(stream));
-      return { message: reader.message() as ChatMessage, counts: stream.counts(), finish: reader.finishReason() };
+      const answer = createMessageBuilder();
+      for (const { events } of await partsOfStream(stream)) events.forEach(answer.add);
+      return { message: answer.message() as ChatMessage, counts: stream.counts(), finish: answer.finishReason() };
     },
   };
 }

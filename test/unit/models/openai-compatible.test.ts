@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import type { AnswerPart } from "../../../src/gateway/models/answer-events.ts";
 import { createOpenAiCompatible } from "../../../src/gateway/models/openai-compatible.adapter.ts";
 import type { PurserError } from "../../../src/kernel/errors.ts";
 import {
@@ -13,7 +14,16 @@ import {
   stream,
   type Upstream,
 } from "../../support/upstream.ts";
-import { callerOf, chunksOf, contentOf, modelOf, requestOf, textOfStream } from "./model-fixture.ts";
+import {
+  callerOf,
+  chatText,
+  chunksOf,
+  contentOf,
+  modelOf,
+  partsOfStream,
+  requestOf,
+  textOfStream,
+} from "./model-fixture.ts";
 
 let upstream: Upstream;
 let call: ReturnType<typeof callerOf>;
@@ -177,11 +187,12 @@ describe("a stream", () => {
   it("is relayed with the requested model's name, without usage and [DONE]", async () => {
     upstream.answer(stream(["Hel", "lo"]));
     const relayed = await call.stream();
-    const text = await textOfStream(relayed);
+    const parts = await partsOfStream(relayed);
+    const text = chatText(parts);
     expect(contentOf(text)).toBe("Hello");
     expect(new Set(chunksOf(text).map((chunk) => chunk.model))).toEqual(new Set(["lab/small"]));
     expect(text).not.toMatch(/usage|DONE|fake-large/);
-    expect(relayed.identity()).toEqual({ id: "chatcmpl-upstream", created: 1_700_000_000 });
+    expect(parts[0]?.events[0]).toMatchObject({ type: "start", id: "chatcmpl-upstream", created: 1_700_000_000 });
     expect(relayed.counts()).toMatchObject({ input_tokens: 10, output_tokens: 4, estimated: false });
   });
 
@@ -224,8 +235,8 @@ describe("a stream", () => {
     upstream.answer(hanging(delta("12345678"), delta("90")));
     const relayed = await call.stream(requestOf(), { signal: leaving.signal });
     let text = "";
-    while (contentOf(text) !== "1234567890") text += (await relayed.blocks.next()).value;
-    const pending = failureOf(relayed.blocks.next() as Promise<unknown>);
+    while (contentOf(text) !== "1234567890") text += chatText([(await relayed.parts.next()).value as AnswerPart]);
+    const pending = failureOf(relayed.parts.next());
     leaving.abort(new Error("gone"));
     expect((await pending).message).toBe("gone");
     await upstream.until(() => upstream.hangUps === 1);

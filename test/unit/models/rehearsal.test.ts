@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 import type { ChatMessage, ChatRequest, FunctionTool } from "../../../src/api/contract/completions.ts";
 import { calledOf } from "../../../src/gateway/models/generated-text.ts";
 import { createRehearsal, REHEARSAL, rehearsalTokens } from "../../../src/gateway/models/rehearsal.ts";
+import { chunksOf, textOfStream } from "./model-fixture.ts";
 
 const provider = createRehearsal();
 const options = { signal: new AbortController().signal, deadline_ms: Number.POSITIVE_INFINITY };
@@ -133,15 +134,13 @@ describe("the rehearsal model", () => {
 
   it("streams one token per chunk, and a cancelled stream is charged for the sent tokens", async () => {
     const stream = await provider.stream(await prepared("count to 4"), options);
-    const events: string[] = [];
-    for (let step = await stream.blocks.next(); !step.done; step = await stream.blocks.next()) events.push(step.value);
-    const chunks = events.map((text) => JSON.parse(text.slice(6)).choices[0]);
+    const chunks = chunksOf(await textOfStream(stream)).map(({ choices }) => choices[0]);
     expect(chunks.map((chunk) => chunk.delta.content)).toEqual(["", "1", " 2", " 3", " 4", undefined]);
     expect(chunks.at(-1).finish_reason).toBe("stop");
     expect(stream.counts().output_tokens).toBe(4);
 
     const left = await provider.stream(await prepared("count to 400"), options);
-    for (let index = 0; index < 3; index += 1) await left.blocks.next();
+    for (let index = 0; index < 3; index += 1) await left.parts.next();
     left.cancel();
     expect(left.counts().output_tokens).toBe(2);
   });
@@ -152,7 +151,7 @@ describe("the rehearsal model as a stream", () => {
     for (const cap of [2, 50]) {
       const request = await prepared("Fetch https://a.test/x", { tools: TOOLS }, cap);
       const stream = await provider.stream(request, options);
-      while (!(await stream.blocks.next()).done);
+      while (!(await stream.parts.next()).done);
       expect(stream.counts()).toEqual((await provider.complete(request, options)).counts);
     }
   });

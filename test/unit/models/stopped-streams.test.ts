@@ -37,7 +37,7 @@ describe("a cancelled stream", () => {
     const provider = createAnthropicProvider({ base_url: upstream.url, api_key: "key" });
     const prepared = await provider.prepare({ model, request: requestOf(), max_output_tokens: 50, stream: true });
     const stream = await provider.stream(prepared, options());
-    while (!String((await stream.blocks.next()).value).includes("12345678"));
+    while (!JSON.stringify((await stream.parts.next()).value).includes("12345678"));
     stream.cancel();
     expect(stream.counts()).toEqual({
       input_tokens: 1_000,
@@ -60,7 +60,7 @@ describe("a cancelled stream", () => {
     const provider = createGoogleProvider({ base_url: upstream.url, api_key: "key" });
     const prepared = await provider.prepare({ model, request: requestOf(), max_output_tokens: 50, stream: true });
     const stream = await provider.stream(prepared, options());
-    while (!String((await stream.blocks.next()).value).includes("12345678"));
+    while (!JSON.stringify((await stream.parts.next()).value).includes("12345678"));
     stream.cancel();
     expect(stream.counts()).toMatchObject({ input_tokens: 1_000, cached_input_tokens: 600, output_tokens: 2 });
   });
@@ -77,7 +77,7 @@ describe("a cancelled stream", () => {
     upstream.answer(hanging(...["", "12345678"].map((text) => `data: ${JSON.stringify(bodyOf(text))}\n\n`)));
     const stream = await provider.stream(prepared, options());
     expect(stream.counts()).toMatchObject({ output_tokens: 0, reasoning_tokens: 0 });
-    while (!String((await stream.blocks.next()).value).includes("12345678"));
+    while (!JSON.stringify((await stream.parts.next()).value).includes("12345678"));
     stream.cancel();
     expect(stream.counts()).toMatchObject({ output_tokens: 401, reasoning_tokens: 400, estimated: true });
   });

@@ -1,13 +1,25 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { chunksIn, createEventRelay } from "../../../src/gateway/models/event-relay.ts";
+import type { AnswerEvent } from "../../../src/gateway/models/answer-events.ts";
+import { createChatReader } from "../../../src/gateway/models/chat-reader.ts";
 import type { Model } from "../../../src/gateway/models/models.types.ts";
 import { delta, event } from "../../support/upstream.ts";
-import { contentOf, modelOf, requestOf } from "./model-fixture.ts";
+import { chunksOf, contentOf, modelOf, requestOf } from "./model-fixture.ts";
 
 const relayOf = (model: Model, onDisbelieved?: () => void) => {
   const sizes = { input_tokens: 7, media_tokens: 0, likely_tokens: 7, max_output_tokens: 50 };
-  return createEventRelay({ model, request: requestOf(), stream: true, ...sizes }, onDisbelieved);
+  const reader = createChatReader({ model, request: requestOf(), stream: true, ...sizes }, onDisbelieved);
+  const events: AnswerEvent[] = [];
+  return {
+    ...reader,
+    events,
+    /** The text for a caller of the same API. */
+    push(text: string): string {
+      const parts = reader.push(text);
+      events.push(...parts.flatMap((part) => part.events));
+      return parts.map(({ chat_text = "" }) => chat_text).join("");
+    },
+  };
 };
 
 it("gives out the same text and counts however the network cuts the stream", () => {
@@ -31,8 +43,10 @@ it("gives out the same text and counts however the network cuts the stream", () 
         received += relay.push(sent.slice(start, end));
         start = end;
       }
-      relay.end();
-      expect(relay.finished()).toBe(true);
+      relay.close();
+      expect(relay.isDone()).toBe(true);
+      const texts = relay.events.map((said) => (said.type === "text" ? said.text : ""));
+      expect(texts.join("")).toBe(contents.join(""));
       expect(contentOf(received)).toBe(contents.join(""));
       expect(received).not.toMatch(/fake-large|"usage"|\[DONE\]\n/);
       expect(relay.counts()).toMatchObject({ input_tokens: 7, output_tokens: contents.length });
@@ -54,7 +68,7 @@ it.each([
     expect(contentOf(received)).toBe("kept");
     const counts = relay.counts();
     expect(counts).toMatchObject({ output_tokens: 1, estimated: true });
-    expect(() => relay.finished()).toThrow("did not give a usable answer");
+    expect(() => relay.isDone()).toThrow("did not give a usable answer");
   },
 );
 
@@ -109,7 +123,7 @@ it("comments do not begin a stream: they are sent with the first chunk, and an e
   expect(relay.push(": processing\n\n")).toBe("");
   expect(relay.push("event: ping\n\n: processing\n\n")).toBe("");
   const begun = relay.push(delta("a"));
-  expect(begun.startsWith(": processing\n\nevent: ping\n\n: processing\n\ndata: {")).toBe(true);
+  expect(begun.startsWith(": processing\n\n: processing\n\ndata: {")).toBe(true);
   expect(relay.push(": processing\n\n")).toBe(": processing\n\n");
   const failing = relayOf(model);
   expect(failing.push(": processing\n\n")).toBe("");
@@ -154,7 +168,7 @@ it.each(["in one piece", "in many"])(
     const relay = relayOf(model);
     const sent = ["a", "b", "c"].map((content) => event({ choices: [{ index: 0, delta: { content } }], model: "" }));
     const received = (pieces === "in many" ? sent : [sent.join("")]).map((text) => relay.push(text)).join("");
-    expect(chunksIn(received).map((chunk) => chunk.model)).toEqual([model.id, model.id, model.id]);
+    expect(chunksOf(received).map((chunk) => chunk.model)).toEqual([model.id, model.id, model.id]);
   },
 );
 
@@ -178,10 +192,10 @@ it.each([
     expect(() => relayOf(model).push(sent + end)).toThrow("did not give a usable answer");
     const begun = relayOf(model);
     expect(contentOf(begun.push(delta("kept") + sent + end))).toBe("kept");
-    expect(() => begun.finished()).toThrow("did not give a usable answer");
+    expect(() => begun.isDone()).toThrow("did not give a usable answer");
     const quoting = relayOf(model);
     expect(contentOf(quoting.push(delta(sent) + end))).toBe(sent);
-    expect(quoting.finished()).toBe(true);
+    expect(quoting.isDone()).toBe(true);
   },
 );
 
@@ -190,7 +204,7 @@ it("calls are numbered from 0 and have an id and a type; complete ones are relay
   const add = { type: "function", function: { name: "add", arguments: "{}" } };
   const callsOf = (...sent: string[]) => {
     const relay = relayOf(modelOf());
-    return chunksIn(sent.map((text) => relay.push(text)).join("")).map(
+    return chunksOf(sent.map((text) => relay.push(text)).join("")).map(
       ({ choices }) => (choices as { delta: { tool_calls: Record<string, unknown>[] } }[])[0]?.delta.tool_calls[0],
     );
   };
