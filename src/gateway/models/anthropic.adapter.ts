@@ -1,18 +1,17 @@
 import type { ChatRequest } from "../../api/contract/completions.ts";
 import { fieldsOf } from "../../platform/lib/json.ts";
 import { createLanguageModelProvider } from "./language-model.ts";
-import { type Body, type Dialect, effortOf, options } from "./language-model-dialect.ts";
+import { type Body, type Dialect, type DialectReader, effortOf, options } from "./language-model-dialect.ts";
 import type { Provider } from "./models.types.ts";
+import type { NativeAnswer } from "./native-answer.ts";
 import { checkedCounts } from "./usage-report.ts";
 
 /** The smallest thinking budget that Anthropic accepts. */
 const LEAST_THINKING_TOKENS = 1_024;
 /** Anthropic publishes 159 to 530, by model (platform.claude.com, "Tool use pricing"). Newer models are not listed. */
 const TOOL_PROMPT_TOKENS = 1_000;
-/** Events without which a stream is no answer. */
-const NEEDED_EVENTS = ["message_start", "message_delta", "error"];
-/** Blocks that an answer is converted from. Others come of tools and betas that are not used here. */
-const KNOWN_BLOCKS = ["text", "thinking", "redacted_thinking", "tool_use"];
+/** The tool that the SDK makes of a schema, for models without schemas. */
+const JSON_TOOL = "json";
 const CONTEXT_EDITING = "context-management-2025-06-27";
 
 /** Anthropic's Messages API. */
@@ -50,36 +49,17 @@ const ANTHROPIC: Dialect = {
       anthropicBeta: editsOf(request) === null ? undefined : [CONTEXT_EDITING],
     });
   },
-  countsSoFar(event) {
-    const { type, message } = fieldsOf(event);
-    const { input_tokens, cache_read_input_tokens, cache_creation_input_tokens, cache_creation } = fieldsOf(
-      fieldsOf(message).usage,
-    );
-    if (type !== "message_start") return null;
-    const [cached, written] = [Number(cache_read_input_tokens ?? 0), Number(cache_creation_input_tokens ?? 0)];
-    return checkedCounts({
-      input_tokens: Number(input_tokens) + cached + written,
-      cached_input_tokens: cached,
-      cache_write_tokens: written,
-      cache_write_1h_tokens: fieldsOf(cache_creation).ephemeral_1h_input_tokens ?? 0,
-      // The first event has no output yet.
-      output_tokens: 0,
-      reasoning_tokens: 0,
-    });
-  },
-  // Anthropic adds types of events and blocks within a version, and clients have to ignore unknown ones.
-  isIgnored(event) {
-    const { type } = fieldsOf(event);
-    return typeof type === "string" && !NEEDED_EVENTS.includes(type);
-  },
-  known(answer) {
-    if (!Array.isArray(answer.content)) return answer;
-    const blocks = answer.content.filter((block) => KNOWN_BLOCKS.includes(String(fieldsOf(block).type)));
-    return { ...answer, content: blocks.map(({ citations: _, ...block }) => block) };
-  },
-  details({ text, metadata: { signature, redactedData } }) {
-    if (typeof redactedData === "string") return [{ type: "reasoning.encrypted", data: redactedData }];
-    return [{ type: "reasoning.text", text, ...(typeof signature === "string" ? { signature } : {}) }];
+  reader: messageReader,
+  readWhole(body, answer) {
+    const { content, usage, stop_reason, stop_sequence } = body;
+    const reader = messageReader(answer);
+    reader.read({ type: "message_start", message: { usage } });
+    for (const [index, content_block] of (Array.isArray(content) ? content : []).entries()) {
+      reader.read({ type: "content_block_start", index, content_block });
+      reader.read({ type: "content_block_stop", index });
+    }
+    reader.read({ type: "message_delta", delta: { stop_reason, stop_sequence }, usage });
+    reader.close();
   },
   parts: (details) =>
     details.flatMap(({ type, text = "", signature, data, index = null }) => {
@@ -95,6 +75,130 @@ const ANTHROPIC: Dialect = {
     return withinCap(shown, { request, cap: max_output_tokens });
   },
 };
+
+/** A block that is being generated. */
+interface OpenBlock {
+  type: unknown;
+  place: number;
+  text: string;
+  signature: unknown;
+  data: unknown;
+}
+
+/**
+ * Reads the events of a message. Anthropic adds types of events, blocks and deltas within a version, and clients have to
+ * ignore unknown ones.
+ */
+function messageReader(answer: NativeAnswer): DialectReader {
+  const { response_format, tools = [] } = answer.request.request;
+  const is_own = tools.some((tool) => tool.type === "function" && tool.function.name === JSON_TOOL);
+  const has_json_tool = response_format?.type === "json_schema" && !is_own;
+  const open = new Map<unknown, OpenBlock>();
+  let usage: Body = {};
+  /** The text beside a call of the JSON tool, which is not part of the answer. */
+  let aside = "";
+  let is_json = false;
+
+  function begin(index: unknown, { type, id, name, text, thinking, signature, data, input }: Body): void {
+    switch (type) {
+      case "text":
+        open.set(index, { type, place: answer.block(), text: "", signature, data });
+        addText(String(text ?? ""));
+        break;
+      case "thinking":
+        open.set(index, { type, place: answer.block(), text: String(thinking ?? ""), signature, data });
+        answer.reasoning(String(thinking ?? ""));
+        break;
+      case "redacted_thinking":
+        answer.details([{ type: "reasoning.encrypted", data: String(data) }], answer.block());
+        break;
+      case "tool_use": {
+        const given = Object.keys(fieldsOf(input)).length === 0 ? "" : JSON.stringify(input);
+        if (has_json_tool && name === JSON_TOOL) {
+          is_json = true;
+          open.set(index, { type: JSON_TOOL, place: answer.block(), text: "", signature, data });
+          answer.text(given);
+        } else answer.call(index, { id: String(id ?? ""), name: String(name), text: given });
+      }
+    }
+  }
+
+  function addText(text: string): void {
+    if (has_json_tool) aside += text;
+    else answer.text(text);
+  }
+
+  function addDelta(index: unknown, { type, text, thinking, signature, partial_json }: Body): void {
+    const block = open.get(index);
+    switch (type) {
+      case "text_delta":
+        addText(String(text));
+        break;
+      case "thinking_delta":
+        if (block !== undefined) block.text += String(thinking);
+        answer.reasoning(String(thinking));
+        break;
+      case "signature_delta":
+        if (block !== undefined) block.signature = signature;
+        break;
+      case "input_json_delta":
+        if (block?.type === JSON_TOOL) answer.text(String(partial_json));
+        else answer.arguments(index, String(partial_json));
+    }
+  }
+
+  function end(index: unknown): void {
+    const block = open.get(index);
+    open.delete(index);
+    if (block?.type !== "thinking") return;
+    const signed = typeof block.signature === "string" ? { signature: block.signature } : {};
+    answer.details([{ type: "reasoning.text", text: block.text, ...signed }], block.place);
+  }
+
+  return {
+    read(event) {
+      const { type, index, message, content_block, delta } = event;
+      switch (type) {
+        case "message_start":
+          answer.start();
+          usage = fieldsOf(fieldsOf(message).usage);
+          // The first event has no output yet.
+          return answer.report(countsOf({ ...usage, output_tokens: 0, output_tokens_details: null }), false);
+        case "content_block_start":
+          return begin(index, fieldsOf(content_block));
+        case "content_block_delta":
+          return addDelta(index, fieldsOf(delta));
+        case "content_block_stop":
+          return end(index);
+        case "message_delta": {
+          const { stop_reason, stop_sequence } = fieldsOf(delta);
+          const later = Object.entries(fieldsOf(event.usage)).filter(([, value]) => value != null);
+          usage = { ...usage, ...Object.fromEntries(later) };
+          answer.report(countsOf(usage), true);
+          answer.finish(is_json && stop_reason === "tool_use" ? "end_turn" : stop_reason, stop_sequence);
+        }
+      }
+    },
+    isLast: ({ type }) => type === "message_stop",
+    close() {
+      if (!is_json) answer.text(aside);
+    },
+  };
+}
+
+/** Anthropic reports cached and written input apart. */
+function countsOf(usage: Body) {
+  const { input_tokens, cache_read_input_tokens, cache_creation_input_tokens, cache_creation, output_tokens } = usage;
+  const [cached, written] = [Number(cache_read_input_tokens ?? 0), Number(cache_creation_input_tokens ?? 0)];
+  return checkedCounts({
+    input_tokens: Number(input_tokens) + cached + written,
+    cached_input_tokens: cached,
+    cache_write_tokens: written,
+    cache_write_1h_tokens: fieldsOf(cache_creation).ephemeral_1h_input_tokens ?? 0,
+    output_tokens,
+    reasoning_tokens: fieldsOf(usage.output_tokens_details).thinking_tokens ?? 0,
+  });
+}
 
 /** `thinking` in the SDK's spelling. */
 function thinkingOf({ thinking }: ChatRequest): Record<string, unknown> | undefined {

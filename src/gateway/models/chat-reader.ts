@@ -5,7 +5,8 @@ import { fieldsOf, isJsonObject, isTooDeep } from "../../platform/lib/json.ts";
 import { type AnswerEvent, type AnswerPart, type CallEvent, generatedBytes, newIdentity } from "./answer-events.ts";
 import { createCallNumbers, isFailedAnswer, objectsIn, reshapeChoice, saidChoices } from "./chat-shape.ts";
 import { errorFields } from "./error-fields.ts";
-import type { CallOptions, Counts, ProviderRequest } from "./models.types.ts";
+import type { CallOptions, ProviderRequest } from "./models.types.ts";
+import type { StreamReader } from "./provider-answers.ts";
 import { brokenProvider, failedAnswer } from "./provider-errors.ts";
 import { markRoute } from "./reasoning.ts";
 import { estimateCounts, tokensOfBytes } from "./token-count.ts";
@@ -24,16 +25,6 @@ const MAX_EARLY_CHARACTERS = 65_536;
 const EVENT_LINE = /^(?:data|event|id|retry)?:/m;
 
 type Fields = Record<string, unknown>;
-
-export interface ChatReader {
-  /** The parts in the next text. After a fault, the parts before it are returned first, and the next call throws. */
-  push(text: string): AnswerPart[];
-  /** The last parts, when the provider has closed the stream. Throws if it is incomplete. */
-  close(): AnswerPart[];
-  /** Whether `[DONE]` has arrived. Throws the fault that `push` has found. */
-  isDone(): boolean;
-  counts(): Counts;
-}
 
 /** What the chunks of a choice have shown so far. */
 interface ChoiceState {
@@ -58,7 +49,7 @@ export function createChatReader(
   request: ProviderRequest,
   onDisbelieved?: CallOptions["onDisbelieved"],
   secrets: readonly string[] = [],
-): ChatReader {
+): StreamReader {
   const { model } = request;
   const count = request.request.n ?? 1;
   const our_model = `"model":${JSON.stringify(model.id)}`;

@@ -5,7 +5,7 @@ import { monotonicMs } from "../../platform/lib/clock.ts";
 import { untilTurn } from "../../platform/lib/event-loop-turn.ts";
 import { jsonBytes } from "../../platform/lib/json.ts";
 import type { CallOptions, Embed, EmbeddingCall, Model, Vectors } from "./models.types.ts";
-import { MAX_ERROR_BYTES, PLAIN, SILENCE_MS } from "./openai-compatible.adapter.ts";
+import { MAX_ERROR_BYTES, PLAIN, SILENCE_MS } from "./provider-answers.ts";
 import { type ProviderAnswer, post, readText } from "./provider-connections.ts";
 import { failureOfStatus, failureOfThrown, secretsOf } from "./provider-errors.ts";
 import { createVectorReader, type ReadAnswer, vectorText } from "./vectors.ts";

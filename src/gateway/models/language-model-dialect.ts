@@ -2,7 +2,8 @@ import type { createAnthropic } from "@ai-sdk/anthropic";
 import type { ChatRequest, ReasoningDetail, ReasoningFormat } from "../../api/contract/completions.ts";
 import { REASONING_EFFORTS } from "../../kernel/constants.ts";
 import { fieldsOf } from "../../platform/lib/json.ts";
-import type { Counts, Model, ProviderRequest } from "./models.types.ts";
+import type { Model, ProviderRequest } from "./models.types.ts";
+import type { NativeAnswer } from "./native-answer.ts";
 
 /** One model of a provider of the AI SDK. The type is the same for all providers. */
 export type LanguageModel = ReturnType<ReturnType<typeof createAnthropic>["languageModel"]>;
@@ -11,13 +12,16 @@ export type PromptMessage = LanguageModelCall["prompt"][number];
 export type AssistantPart = Extract<PromptMessage, { role: "assistant" }>["content"][number];
 export type ProviderOptions = NonNullable<LanguageModelCall["providerOptions"]>[string];
 
-/** The body of a provider's request, as the SDK built it. */
+/** A JSON object of a provider: a request's body, an answer, or an event. */
 export type Body = Record<string, unknown>;
 
-/** A block of reasoning that the SDK read from an answer. `metadata` is the provider's own data. */
-export interface ReasoningBlock {
-  text: string;
-  metadata: Record<string, unknown>;
+/** Reads the events of one stream into an answer. */
+export interface DialectReader {
+  read(event: Body): void;
+  /** Whether the answer is complete with this event. */
+  isLast(event: Body): boolean;
+  /** Called once at the end of the answer. */
+  close(): void;
 }
 
 /** How one provider's API differs from the other APIs of the AI SDK. */
@@ -42,20 +46,9 @@ export interface Dialect {
   options(request: ChatRequest, model: Model): ProviderOptions;
   /** The SDK's own reasoning setting, where the options do not have it. */
   effort(request: ChatRequest): LanguageModelCall["reasoning"];
-  /** The counts of the provider's own report. Absent: the SDK reads all of it. */
-  countsOf?(usage: unknown): Counts | null;
-  /** The counts so far in an event before the end of a stream; null: it has none. Absent: the API has no such event. */
-  countsSoFar?(event: unknown): Counts | null;
-  /** Whether a stream goes on after an event that the SDK does not know. Absent: it knows all, or ignores others. */
-  isIgnored?(event: unknown): boolean;
-  /** A whole answer without what the SDK does not know and rejects. Absent: it ignores that. */
-  known?(answer: Body): Body;
-  /** The same for the events of a stream that `concerns` finds; null: the SDK does not need the event. */
-  readonly knownEvent?: { readonly concerns: RegExp; of(event: Body): Body | null };
-  /** Whether a whole answer is a failure that the SDK takes for an answer. Absent: the API has no such answer. */
-  isFailed?(answer: unknown): boolean;
-  /** A block of reasoning in OpenRouter's shape. */
-  details(block: ReasoningBlock): Omit<ReasoningDetail, "format" | "index" | "model">[];
+  reader(answer: NativeAnswer): DialectReader;
+  /** Reads a whole answer. */
+  readWhole(body: Body, answer: NativeAnswer): void;
   /** The SDK's parts for reasoning of this provider, in the order of `details`. */
   parts(details: readonly ReasoningDetail[]): { part: AssistantPart; index: number | null }[];
   /** Corrects the body that the SDK built. */

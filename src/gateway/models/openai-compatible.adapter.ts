@@ -1,59 +1,29 @@
-import { StringDecoder } from "node:string_decoder";
 import type { ChatResponse } from "../../api/contract/completions.ts";
-import { errors } from "../../kernel/errors.ts";
-import { monotonicMs } from "../../platform/lib/clock.ts";
 import { isTooDeep, jsonBytes } from "../../platform/lib/json.ts";
-import type { AnswerPart } from "./answer-events.ts";
 import { responseBytes } from "./answer-message.ts";
 import { createChatReader } from "./chat-reader.ts";
 import { isFailedAnswer, reshapeAnswer } from "./chat-shape.ts";
-import type {
-  CallOptions,
-  Completion,
-  ModelRequest,
-  Provider,
-  ProviderRequest,
-  ProviderStream,
-} from "./models.types.ts";
-import { type ProviderAnswer, post, readText } from "./provider-connections.ts";
-import { brokenProvider, failedAnswer, failureOfStatus, failureOfThrown, secretsOf } from "./provider-errors.ts";
+import type { Completion, ModelRequest, Provider, ProviderRequest } from "./models.types.ts";
+import { MAX_ANSWER_BYTES, partStream, type Receiving, SILENCE_MS, send } from "./provider-answers.ts";
+import { type ProviderAnswer, readText } from "./provider-connections.ts";
+import { brokenProvider, failedAnswer, failureOfThrown, secretsOf } from "./provider-errors.ts";
 import { markRoute } from "./reasoning.ts";
 import { estimateCounts, heldInput } from "./token-count.ts";
 import { createUsageReports } from "./usage-report.ts";
-
-/** Timeout of a stream before its first byte and between two bytes. */
-export const SILENCE_MS = 60_000;
-/** No completion is larger. Reading stops at this size. */
-const MAX_ANSWER_BYTES = 33_554_432;
-export const MAX_ERROR_BYTES = 65_536;
-/** Answers are read as they come. Without this header, a server may compress them. */
-export const PLAIN = { "accept-encoding": "identity" };
 
 /**
  * Any provider with OpenAI's chat completions API. It sends the forwarded fields and sets model, output cap and usage.
  */
 export function createOpenAiCompatible(settings: { base_url: string; api_key: string | null }): Provider {
   const { origin, pathname } = new URL(settings.base_url);
-  const path = `${pathname.replace(/\/+$/, "")}/chat/completions`;
-  const headers: Record<string, string> = { "content-type": "application/json", accept: "*/*", ...PLAIN };
+  const url = new URL(`${pathname.replace(/\/+$/, "")}/chat/completions`, origin);
+  const headers: Record<string, string> = { "content-type": "application/json", accept: "*/*" };
   const secrets = secretsOf(settings);
   if (settings.api_key !== null) headers.authorization = `Bearer ${settings.api_key}`;
 
-  async function send(request: ProviderRequest, { signal, deadline_ms, onSent }: CallOptions): Promise<ProviderAnswer> {
-    const left_ms = Math.max(1, deadline_ms - monotonicMs());
-    const answer = await post({
-      origin,
-      path,
-      headers,
-      signal,
-      onSent,
-      body: Buffer.concat([request.body_start ?? (await bodyStart(request)), bodyEnd(request)]),
-      headersTimeout: request.stream ? Math.min(left_ms, SILENCE_MS) : left_ms,
-      bodyTimeout: Math.min(left_ms, SILENCE_MS),
-    });
-    if (answer.status === 200) return answer;
-    const text = await readText(answer, MAX_ERROR_BYTES).catch(() => "");
-    throw failureOfStatus({ status: answer.status, body: text, headers: answer.headers, secrets }, request.model);
+  async function ask(request: ProviderRequest, receiving: Receiving): Promise<ProviderAnswer> {
+    const body = Buffer.concat([request.body_start ?? (await bodyStart(request)), bodyEnd(request)]);
+    return send(request, { url, headers, body, silence_ms: SILENCE_MS }, receiving);
   }
 
   return {
@@ -65,8 +35,9 @@ export function createOpenAiCompatible(settings: { base_url: string; api_key: st
 
     async complete(request, options) {
       try {
-        const text = await readText(await send(request, options), MAX_ANSWER_BYTES);
-        return completionOf(parsedOrNull(text), request, { ...options, secrets });
+        const receiving = { ...options, secrets };
+        const text = await readText(await ask(request, receiving), MAX_ANSWER_BYTES);
+        return completionOf(parsedOrNull(text), request, receiving);
       } catch (thrown) {
         throw failureOfThrown(thrown, request.model, options.signal);
       }
@@ -74,7 +45,8 @@ export function createOpenAiCompatible(settings: { base_url: string; api_key: st
 
     async stream(request, options) {
       try {
-        return partStream(await send(request, options), request, { ...options, secrets });
+        const answer = await ask(request, { ...options, secrets });
+        return partStream(answer, createChatReader(request, options.onDisbelieved, secrets), request, options);
       } catch (thrown) {
         throw failureOfThrown(thrown, request.model, options.signal);
       }
@@ -100,9 +72,6 @@ function bodyEnd({ request, model, max_output_tokens, stream }: ModelRequest): B
   };
   return Buffer.from(`,${JSON.stringify(fields).slice(1)}`);
 }
-
-/** `secrets`: texts that no caller may see. */
-type Receiving = CallOptions & { secrets: readonly string[] };
 
 function completionOf(answer: unknown, request: ProviderRequest, { onDisbelieved, secrets }: Receiving): Completion {
   const { model } = request;
@@ -138,49 +107,8 @@ function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null;
 }
 
-function partStream(
-  answer: ProviderAnswer,
-  request: ProviderRequest,
-  { signal, deadline_ms, onDisbelieved, secrets }: Receiving,
-): ProviderStream {
-  const { model } = request;
-  const decoder = new StringDecoder("utf8");
-  const reader = createChatReader(request, onDisbelieved, secrets);
-  let bytes = 0;
-  /** The next parts. */
-  let read: AnswerPart[] = [];
-  let is_closed = false;
-
-  function partsIn(chunk: Buffer): AnswerPart[] {
-    bytes += chunk.length;
-    if (bytes > MAX_ANSWER_BYTES) throw brokenProvider(model, "a stream without end");
-    if (monotonicMs() > deadline_ms) throw errors.upstreamTimeout();
-    return reader.push(decoder.write(chunk));
-  }
-
-  async function next(): Promise<IteratorResult<AnswerPart, undefined>> {
-    try {
-      for (;;) {
-        const value = read.shift();
-        if (value !== undefined) return { done: false, value };
-        if (reader.isDone() || is_closed) break;
-        const chunk = await answer.read();
-        is_closed = chunk === null;
-        read = chunk === null ? reader.close() : partsIn(chunk);
-      }
-    } catch (thrown) {
-      answer.destroy();
-      throw failureOfThrown(thrown, model, signal);
-    }
-    if (!is_closed) answer.drain();
-    return { done: true, value: undefined };
-  }
-
-  return { parts: { next }, counts: reader.counts, cancel: answer.destroy };
-}
-
 /** The value of a JSON text; null for any other text, and for one that nests too deeply to be stored. */
-export function parsedOrNull(text: string): unknown {
+function parsedOrNull(text: string): unknown {
   try {
     return isTooDeep(text) ? null : JSON.parse(text);
   } catch {

@@ -1,14 +1,11 @@
 import type { ChatRequest, ReasoningDetail } from "../../api/contract/completions.ts";
 import { fieldsOf } from "../../platform/lib/json.ts";
 import { createLanguageModelProvider } from "./language-model.ts";
-import { type Body, type Dialect, effortOf, options } from "./language-model-dialect.ts";
-import type { Counts, Provider } from "./models.types.ts";
+import { type Body, type Dialect, type DialectReader, effortOf, options } from "./language-model-dialect.ts";
+import type { Provider } from "./models.types.ts";
+import type { DetailPiece, NativeAnswer } from "./native-answer.ts";
 import { WITHOUT_REASONING } from "./reasoning.ts";
 import { countsOfUsage } from "./usage-report.ts";
-
-/** Items and parts that an answer is converted from. Others come of tools that are not used here. */
-const KNOWN_ITEMS = ["message", "reasoning", "function_call", "custom_tool_call"];
-const KNOWN_PARTS = ["output_text", "refusal"];
 
 /** OpenAI's Responses API. Nothing is stored there: the caller keeps the encrypted reasoning. */
 export function createOpenAiProvider(settings: { base_url: string | null; api_key: string | null }): Provider {
@@ -50,59 +47,108 @@ const OPENAI: Dialect = {
       strictJsonSchema: format?.type === "json_schema" ? (format.json_schema.strict ?? false) : undefined,
     });
   },
-  known(answer) {
-    if (!Array.isArray(answer.output)) return answer;
-    const items = answer.output.filter((item) => KNOWN_ITEMS.includes(String(fieldsOf(item).type)));
-    const output = items.map((item) => (item.type === "message" ? knownMessage(item) : item));
-    return { ...ended(answer), output };
-  },
-  // One event that the SDK rejects makes it end the whole stream as failed.
-  knownEvent: {
-    concerns: /"response\.(?:output_text\.annotation\.added|completed|incomplete)"|"phase"/,
-    of(event) {
-      if (event.type === "response.completed" || event.type === "response.incomplete") {
-        const response = ended(fieldsOf(event.response));
-        return { ...event, type: response.status === "cancelled" ? "response.failed" : event.type, response };
-      }
-      if (event.type === "response.output_text.annotation.added") return null;
-      return fieldsOf(event.item).type === "message" ? { ...event, item: knownMessage(event.item as Body) } : event;
-    },
-  },
-  isFailed: (answer) => ["failed", "cancelled"].includes(String(fieldsOf(answer).status)),
-  details({ text, metadata: { itemId, reasoningEncryptedContent } }) {
-    const id = typeof itemId === "string" ? itemId : null;
-    const summary = text === "" ? [] : [{ type: "reasoning.summary" as const, summary: text, id }];
-    if (typeof reasoningEncryptedContent !== "string") return summary;
-    return [...summary, { type: "reasoning.encrypted" as const, data: reasoningEncryptedContent, id }];
+  reader: responseReader,
+  readWhole(body, answer) {
+    for (const [place, item] of (Array.isArray(body.output) ? body.output : []).entries()) {
+      readItem(fieldsOf(item), place, answer);
+    }
+    finish(body, answer);
   },
   parts: (details) => [...itemsOf(details).values()].flatMap(partsOfItem),
   adjust: (body, { request, model }) => ({ ...allowedByOperator(request, model.forward), ...body }),
 };
 
-/**
- * A response whose fields say what the SDK reads from them alone: that it was cut off, and the tokens that only its total
- * has.
- */
-function ended(response: Body): Body {
-  const { status, incomplete_details, usage } = response;
-  const is_cut = status === "incomplete" && typeof fieldsOf(incomplete_details).reason !== "string";
-  const counts = countsOfUsage(usage);
+/** Reads the events of a response. Items, parts and events of other types come of tools that are not used here. */
+function responseReader(answer: NativeAnswer): DialectReader {
+  /** The calls whose arguments have begun. */
+  const begun = new Set<unknown>();
+  const places = new Map<unknown, number>();
+
+  function begin({ type, call_id, name }: Body, place: unknown): void {
+    if (type === "message") answer.block();
+    if (type === "reasoning") places.set(place, answer.block());
+    if (type !== "function_call" && type !== "custom_tool_call") return;
+    answer.call(place, { id: String(call_id ?? ""), name: String(name), text: "" });
+  }
+
+  function end(item: Body, place: unknown): void {
+    if (item.type === "reasoning") answer.details(reasoningPieces(item), places.get(place) ?? 0);
+    if (begun.has(place)) return;
+    if (item.type === "function_call") answer.arguments(place, String(item.arguments ?? ""));
+    if (item.type === "custom_tool_call") answer.arguments(place, String(item.input ?? ""));
+  }
+
   return {
-    ...response,
-    ...(is_cut ? { incomplete_details: { reason: "max_output_tokens" } } : {}),
-    ...(counts === null ? {} : { usage: { ...fieldsOf(usage), ...usageOf(counts) } }),
+    read({ type, item, output_index: place, delta, response }) {
+      switch (type) {
+        case "response.created":
+        case "response.in_progress":
+          return answer.start();
+        case "response.output_item.added":
+          return begin(fieldsOf(item), place);
+        case "response.output_item.done":
+          return end(fieldsOf(item), place);
+        case "response.output_text.delta":
+          return answer.text(String(delta));
+        case "response.refusal.delta":
+          return answer.refusal(String(delta));
+        case "response.reasoning_summary_text.delta":
+          return answer.reasoning(String(delta));
+        case "response.function_call_arguments.delta":
+        case "response.custom_tool_call_input.delta":
+          begun.add(place);
+          return answer.arguments(place, String(delta));
+        case "response.completed":
+        case "response.incomplete":
+        case "response.failed":
+          return finish(fieldsOf(response), answer);
+      }
+    },
+    isLast: ({ type }) => type === "response.completed" || type === "response.incomplete",
+    close: () => {},
   };
 }
 
-function usageOf({ input_tokens, output_tokens, reasoning_tokens }: Counts): Body {
-  return { input_tokens, output_tokens, output_tokens_details: { reasoning_tokens } };
+/** An item of a whole answer. */
+function readItem(item: Body, key: number, answer: NativeAnswer): void {
+  const { type, content, call_id, name, arguments: given, input } = item;
+  if (type === "reasoning") {
+    const place = answer.block();
+    for (const { summary } of reasoningPieces(item)) answer.reasoning(summary ?? "");
+    answer.details(reasoningPieces(item), place);
+  }
+  if (type === "message") {
+    answer.block();
+    for (const part of (Array.isArray(content) ? content : []).map(fieldsOf)) {
+      if (part.type === "output_text") answer.text(String(part.text));
+      if (part.type === "refusal") answer.refusal(String(part.refusal));
+    }
+  }
+  const id = String(call_id ?? "");
+  if (type === "function_call") answer.call(key, { id, name: String(name), text: String(given ?? "") });
+  if (type === "custom_tool_call") {
+    const text = String(input ?? "");
+    // A custom tool that was sent as one of the caller's own is a function for chat completions.
+    answer.call(key, { id, name: String(name), text: answer.isCustom(String(name)) ? text : JSON.stringify(text) });
+  }
 }
 
-/** A message without its phase, which no answer shows, and without parts and annotations of other types. */
-function knownMessage({ phase: _, ...message }: Body): Body {
-  if (!Array.isArray(message.content)) return message;
-  const parts = message.content.filter((part) => KNOWN_PARTS.includes(String(fieldsOf(part).type)));
-  return { ...message, content: parts.map((part) => ("annotations" in part ? { ...part, annotations: [] } : part)) };
+function reasoningPieces({ id: given, summary, encrypted_content: data }: Body): DetailPiece[] {
+  const id = typeof given === "string" ? given : null;
+  const texts = (Array.isArray(summary) ? summary : []).map((part) => String(fieldsOf(part).text ?? ""));
+  const pieces: DetailPiece[] = texts.map((text) => ({ type: "reasoning.summary", summary: text, id }));
+  return typeof data === "string" ? [...pieces, { type: "reasoning.encrypted", data, id }] : pieces;
+}
+
+/** The end of a response: how it ended, and its usage. */
+function finish({ status, incomplete_details, usage }: Body, answer: NativeAnswer): void {
+  answer.report(countsOfUsage(usage), true);
+  const { reason } = fieldsOf(incomplete_details);
+  if (status === "failed" || status === "cancelled") answer.finish("error");
+  else if (typeof reason === "string") answer.finish(reason);
+  else if (status === "incomplete") answer.finish("length");
+  else if (answer.hasCall()) answer.finish("tool_calls");
+  else answer.finish(answer.hasRefusal() ? "content_filter" : "stop");
 }
 
 /** The pieces of each reasoning item, in order. Without an id, a piece is an item of its own. */

@@ -1,4 +1,3 @@
-import { AsyncLocalStorage } from "node:async_hooks";
 import { Agent, type Dispatcher } from "undici";
 import { activeSpan } from "../../platform/telemetry/tracing.ts";
 
@@ -7,48 +6,6 @@ const agent = new Agent({ keepAliveTimeout: 30_000, connectTimeout: 10_000 });
 const AHEAD_BYTES = 65_536;
 /** Time to read the few bytes after a stream's end, so that the connection can be reused. */
 const DRAIN_MS = 1_000;
-
-/** The `onSent` callback of the current provider call. */
-const sending = new AsyncLocalStorage<() => void>();
-
-/** Keep-alive connections to all providers of this process, for clients that call `onSent` through `noteSent`. */
-export const connections = agent.compose((dispatch) => (options, handler) => {
-  const onSent = sending.getStore();
-  return dispatch(withTrace(options), onSent === undefined ? handler : noting(handler, onSent));
-});
-
-/** Adds the header `traceparent` if the call is traced. */
-function withTrace(options: Dispatcher.DispatchOptions): Dispatcher.DispatchOptions {
-  const traceparent = activeSpan()?.traceparent ?? null;
-  if (traceparent === null) return options;
-  const { headers } = options;
-  if (Array.isArray(headers)) return { ...options, headers: [...headers, "traceparent", traceparent] as string[] };
-  if (headers != null && Symbol.iterator in headers) {
-    return { ...options, headers: [...headers, ["traceparent", traceparent]] as never };
-  }
-  return { ...options, headers: { ...headers, traceparent } };
-}
-
-/** Runs `ask`, and calls `onSent` when its request is written: after the connection is open, before any answer. */
-export function noteSent<T>(onSent: (() => void) | undefined, ask: () => T): T {
-  return onSent === undefined ? ask() : sending.run(onSent, ask);
-}
-
-function noting(handler: Dispatcher.DispatchHandler, onSent: () => void): Dispatcher.DispatchHandler {
-  return {
-    onRequestStart(controller, context) {
-      // The handler throws if the caller hung up while the connection was being opened.
-      handler.onRequestStart?.(controller, context);
-      if (!controller.aborted) onSent();
-    },
-    onRequestUpgrade: (...given) => handler.onRequestUpgrade?.(...given),
-    onResponseStarted: () => handler.onResponseStarted?.(),
-    onResponseStart: (...given) => handler.onResponseStart?.(...given),
-    onResponseData: (...given) => handler.onResponseData?.(...given),
-    onResponseEnd: (...given) => handler.onResponseEnd?.(...given),
-    onResponseError: (...given) => handler.onResponseError?.(...given),
-  };
-}
 
 /** A request to a provider. */
 export interface ProviderPost {
@@ -79,7 +36,9 @@ export interface ProviderAnswer {
  * Posts to a provider. Rejects with undici's error, or with the reason of `signal`. It uses undici's `dispatch`, because
  * `request` and its stream take as much time as all other work on an answer.
  */
-export function post({ signal, onSent, ...options }: ProviderPost): Promise<ProviderAnswer> {
+export function post({ signal, onSent, headers, ...options }: ProviderPost): Promise<ProviderAnswer> {
+  const traceparent = activeSpan()?.traceparent ?? null;
+  const sent = traceparent === null ? headers : { ...headers, traceparent };
   return new Promise((resolve, reject) => {
     let connection: Dispatcher.DispatchController | null = null;
     const body = createBody(() => connection);
@@ -94,23 +53,26 @@ export function post({ signal, onSent, ...options }: ProviderPost): Promise<Prov
     };
     if (signal.aborted) return abort();
     signal.addEventListener("abort", abort, { once: true });
-    agent.dispatch(withTrace({ ...options, method: "POST" }), {
-      onRequestStart(controller) {
-        connection = controller;
-        if (signal.aborted) controller.abort(signal.reason);
-        else onSent?.();
+    agent.dispatch(
+      { ...options, headers: sent, method: "POST" },
+      {
+        onRequestStart(controller) {
+          connection = controller;
+          if (signal.aborted) controller.abort(signal.reason);
+          else onSent?.();
+        },
+        onResponseStart(_controller, status, headers) {
+          // An answer of 1xx goes before the answer itself.
+          if (status >= 200) resolve({ status, headers, ...body.reader });
+        },
+        onResponseData: (_controller, chunk) => body.add(chunk),
+        onResponseEnd() {
+          signal.removeEventListener("abort", abort);
+          body.end();
+        },
+        onResponseError: (_controller, error) => fail(error),
       },
-      onResponseStart(_controller, status, headers) {
-        // An answer of 1xx goes before the answer itself.
-        if (status >= 200) resolve({ status, headers, ...body.reader });
-      },
-      onResponseData: (_controller, chunk) => body.add(chunk),
-      onResponseEnd() {
-        signal.removeEventListener("abort", abort);
-        body.end();
-      },
-      onResponseError: (_controller, error) => fail(error),
-    });
+    );
   });
 }
 

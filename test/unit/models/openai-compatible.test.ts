@@ -101,7 +101,7 @@ describe("an answer", () => {
     ["missing", null],
     ["negative", { prompt_tokens: -1, completion_tokens: 4 }],
     ["fractional", { prompt_tokens: 1, completion_tokens: 0.5 }],
-    ["text", { prompt_tokens: "10" as never, completion_tokens: 4 }],
+    ["text", { prompt_tokens: "ten" as never, completion_tokens: 4 }],
     ["absurd", { prompt_tokens: 1e15, completion_tokens: 4 }],
   ])("whose usage is %s is counted by Purser, and marked as estimated", async (_, usage) => {
     upstream.answer(completion("12345678", usage));

@@ -1,0 +1,134 @@
+import { createParser } from "eventsource-parser";
+import type { ChatResponse } from "../../api/contract/completions.ts";
+import { isJsonObject, isTooDeep } from "../../platform/lib/json.ts";
+import { type AnswerPart, newIdentity } from "./answer-events.ts";
+import { createMessageBuilder } from "./answer-message.ts";
+import type { Dialect } from "./language-model-dialect.ts";
+import type { Completion, ProviderRequest } from "./models.types.ts";
+import { createNativeAnswer } from "./native-answer.ts";
+import type { Receiving, StreamReader } from "./provider-answers.ts";
+import { brokenProvider, failedAnswer } from "./provider-errors.ts";
+
+/** Reads the answers of providers with APIs of their own, each in its dialect. */
+
+/** An event longer than this is an attack or a fault. */
+const MAX_EVENT_CHARACTERS = 33_554_432;
+
+/** A reader of the stream of one request. Throws PurserErrors. */
+export function createNativeReader(
+  request: ProviderRequest,
+  dialect: Dialect,
+  { onDisbelieved, secrets }: Receiving,
+): StreamReader {
+  const { model } = request;
+  const answer = createNativeAnswer(request, dialect, onDisbelieved);
+  const reader = dialect.reader(answer);
+  let fault: unknown = null;
+  let is_done = false;
+
+  const parser = createParser({
+    maxBufferSize: MAX_EVENT_CHARACTERS,
+    onEvent({ data }) {
+      if (is_done || fault !== null) return;
+      try {
+        read(data);
+      } catch (error) {
+        fault = error;
+      }
+    },
+    onError({ type }) {
+      if (type === "max-buffer-size-exceeded") fault ??= brokenProvider(model, "an event without end");
+    },
+  });
+
+  function read(data: string): void {
+    if (isTooDeep(data)) throw brokenProvider(model, "an event that nests too deeply");
+    const event = jsonOrUndefined(data);
+    if (event === undefined) {
+      if (data.trim() !== "[DONE]") throw brokenProvider(model, "an event that is no JSON");
+      return;
+    }
+    if (!isJsonObject(event)) return;
+    if (isJsonObject(event.error) || event.type === "error") {
+      throw failedAnswer(model, "an error event", { body: event, secrets });
+    }
+    reader.read(event);
+    if (answer.ending() === "failed")
+      throw failedAnswer(model, "an answer that failed", { body: event.response ?? event, secrets });
+    if (reader.isLast(event)) end();
+  }
+
+  function end(): void {
+    reader.close();
+    if (answer.ending() === null) throw brokenProvider(model, "a stream that was cut off");
+    answer.end();
+    is_done = true;
+  }
+
+  function taken(): AnswerPart[] {
+    const events = answer.taken();
+    if (events.length === 0 && fault !== null) throw fault;
+    return events.length === 0 ? [] : [{ events }];
+  }
+
+  return {
+    push(text) {
+      parser.feed(text);
+      return taken();
+    },
+    close() {
+      if (fault === null) parser.feed("\n\n");
+      try {
+        if (fault === null && !is_done) end();
+      } catch (error) {
+        fault = error;
+      }
+      return taken();
+    },
+    isDone() {
+      if (fault !== null) throw fault;
+      return is_done;
+    },
+    counts: answer.counts,
+  };
+}
+
+/** A whole answer, as text. Throws PurserErrors. */
+export function nativeCompletion(
+  text: string,
+  request: ProviderRequest,
+  dialect: Dialect,
+  { onDisbelieved, secrets }: Receiving,
+): Completion {
+  const { model } = request;
+  const body = isTooDeep(text) ? undefined : jsonOrUndefined(text);
+  if (!isJsonObject(body)) throw brokenProvider(model, "an answer that is no JSON object");
+  const answer = createNativeAnswer(request, dialect, onDisbelieved);
+  dialect.readWhole(body, answer);
+  if (isJsonObject(body.error) || body.type === "error" || answer.ending() === "failed") {
+    throw failedAnswer(model, "a failed answer", { body, secrets });
+  }
+  answer.end();
+  const builder = createMessageBuilder();
+  answer.taken().forEach(builder.add);
+  const said = builder.message();
+  const content = said.content === null && said.tool_calls === undefined ? "" : said.content;
+  const stop_sequence = builder.stopSequence();
+  const stop = stop_sequence === null ? {} : { stop_reason: stop_sequence };
+  const finish_reason = builder.finishReason();
+  const response: ChatResponse = {
+    ...newIdentity(),
+    object: "chat.completion",
+    model: model.id,
+    choices: [{ index: 0, message: { ...said, content }, logprobs: null, finish_reason, ...stop }],
+  };
+  return { response, counts: answer.counts() };
+}
+
+function jsonOrUndefined(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
