@@ -318,6 +318,10 @@ describe("a shadow root displays its own content, and the host's content only in
     page(`<my-card>${root("<div hidden><slot></slot></div>")}${HIDDEN}</my-card>`),
     page(`<my-card>${root("<p style='opacity:0'><slot></slot></p>")}<b>${HIDDEN}</b></my-card>`),
     page(`<my-card>${root(`<slot>${HIDDEN}</slot>`)}Words</my-card>`),
+    page(`<my-card>${root(`<slot>${HIDDEN}</slot>`)} </my-card>`),
+    page(`<my-card>${root("<p hidden><slot></slot></p><slot></slot>")}<b>${HIDDEN}</b></my-card>`),
+    page(`<my-card>${root(`<style>b{display:none}</style><b>${HIDDEN}</b>`)}</my-card>`),
+    page(`<style>b{display:none}</style><my-card>${root("<slot></slot>")}<b>${HIDDEN}</b></my-card>`),
     page(`<my-card>${root(`<p hidden>${HIDDEN}</p>`)}</my-card>`),
     page(`<div>${root("<p>Card</p>")}<template shadowrootmode=open>${HIDDEN}</template></div>`),
     page(`<a href=/>${root(HIDDEN)}</a>`),
@@ -336,6 +340,9 @@ describe("a shadow root displays its own content, and the host's content only in
       `<my-card>${root("<my-row><template shadowrootmode=open><slot></slot></template><slot></slot></my-row>")}${HIDDEN}</my-card>`,
     ),
     page(`<div>${root("")}</div><p>${HIDDEN}</p>`),
+    page(`<my-card>${root(`<slot>${HIDDEN}</slot>`)}<!-- x --></my-card>`),
+    page(`<my-card>${root("<style>b{display:none}</style><slot></slot>")}<b>${HIDDEN}</b></my-card>`),
+    page(`<style>b{display:none}</style><my-card>${root(`<b>${HIDDEN}</b>`)}</my-card>`),
   ])("%s", expectShown);
 });
 
