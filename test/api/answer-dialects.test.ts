@@ -6,7 +6,9 @@ import {
   EMPTY_EVENTS,
   type ExpectedUsage,
   endingWith,
+  FUNCTION_CALL,
   helloStream,
+  ODD_ANSWERS,
   ODD_ENDS,
   PARALLEL_CALLS,
   REASONING_DIALECTS,
@@ -29,6 +31,7 @@ beforeEach(async () => {
 });
 const openai = () => new OpenAI({ baseURL: `${lab.service.url}/api/v1`, apiKey: user.key, maxRetries: 0 });
 const anthropic = () => new Anthropic({ baseURL: `${lab.service.url}/api`, apiKey: user.key, maxRetries: 0 });
+type Fields = Record<string, unknown>;
 const chunksIn = (body: string) => body.match(/(?<=^data: ).*$/gm)?.filter((data) => data !== "[DONE]") ?? [];
 // biome-ignore lint/suspicious/noExplicitAny: tests read any field
 const parsedIn = (body: string): any[] => chunksIn(body).map((data) => JSON.parse(data));
@@ -112,6 +115,35 @@ describe("an event without content", () => {
     expect(choices).toMatchObject([{ message: { content: "hello there" }, finish_reason: "stop" }]);
     expect((await charges(user)).map(({ amount }) => amount)).toEqual([-18]);
   });
+});
+
+it.each(ODD_ANSWERS)("an answer with %s becomes OpenAI's shape (stream: %s)", async (_, stream, reply) => {
+  lab.upstream.answer(reply);
+  const { status, body } = await user.post(CHAT, ask("lab/cached", { stream }));
+  expect(status).toBe(200);
+  const choices = stream ? parsedIn(body).flatMap((chunk) => chunk.choices) : body.choices;
+  const texts = choices.map((choice: { delta: Fields; message: Fields }) => (choice.delta ?? choice.message).content);
+  expect(texts.filter((text: unknown) => typeof text !== "string" && text != null)).toEqual([]);
+  expect(texts.join("")).toBe("hello there");
+  const reasons = choices.map(({ finish_reason }: Fields) => finish_reason ?? null);
+  expect(reasons.filter((reason: unknown) => reason !== null)).toEqual(["stop"]);
+  expect(JSON.stringify(body)).not.toContain("[null]");
+  expect((await charges(user)).map(({ amount }) => amount)).toEqual([-18]);
+  const { output_text } = stream
+    ? await openai().responses.stream({ model: "lab/cached", input: "x" }).finalResponse()
+    : await openai().responses.create({ model: "lab/cached", input: "x" });
+  expect(output_text).toBe("hello there");
+});
+
+it.each([false, true])("a call in OpenAI's first shape becomes one of a tool (stream: %s)", async (stream) => {
+  lab.upstream.answer(FUNCTION_CALL);
+  const chat = stream
+    ? await openai()
+        .chat.completions.stream(ask("lab/cached") as never)
+        .finalChatCompletion()
+    : (await user.post(CHAT, ask("lab/cached"))).body;
+  const called = { type: "function", function: { name: "add", arguments: '{"a":1}' } };
+  expect(chat.choices).toMatchObject([{ message: { tool_calls: [called] }, finish_reason: "tool_calls" }]);
 });
 
 it.each(PARALLEL_CALLS)(

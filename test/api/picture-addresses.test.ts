@@ -167,6 +167,8 @@ describe.each(MODELS)("to %s", (model) => {
     ["a file's data on loopback", file({ file_data: "http://127.0.0.1/a.pdf" })],
     ["a file's id", file({ file_id: "http://169.254.169.254/" })],
     ["audio", { type: "input_audio", input_audio: { data: "http://127.0.0.1/a.wav", format: "wav" } }],
+    ["a page in place of a picture", { type: "image_url", image_url: { url: "data:text/html,<b>" } }],
+    ["a page in base64", { type: "image_url", image_url: { url: "data:text/html;base64,PGI+" } }],
     ["a film", { type: "video_url", video_url: { url: "file:///etc/passwd" } }],
     ["audio by address", { type: "audio_url", audio_url: { url: "http://127.0.0.1/a.wav" } }],
   ])("no address gets through as %s", async (_, part) => {

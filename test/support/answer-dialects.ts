@@ -204,6 +204,71 @@ export const ODD_ENDS: readonly (readonly [string, string])[] = [
   ],
 ];
 
+const WHOLE = { role: "assistant", content: "hello there" };
+const HELLO_WHOLE = {
+  choices: [{ index: 0, message: WHOLE, finish_reason: "stop" }],
+  usage: { prompt_tokens: 10, completion_tokens: 4 },
+};
+/** Answers in odd shapes that say "hello there" and end with `stop`, whole or streamed as they come. */
+export const ODD_ANSWERS: readonly (readonly [string, boolean, Reply])[] = [
+  [
+    "calls of null",
+    true,
+    events(said({ content: "hello there", tool_calls: [null] }), ending("stop"), usageOnly(10, 4)),
+  ],
+  [
+    "stop in two chunks",
+    true,
+    events(said({ content: "hello there" }), ending("stop"), ending("stop"), usageOnly(10, 4)),
+  ],
+  ["an empty finish reason", true, events(said({ content: "hello there" }, ""), ending("stop"), usageOnly(10, 4))],
+  ["a finish reason of false", true, events(said({ content: "hello there" }, false), ending("stop"), usageOnly(10, 4))],
+  [
+    "content of other types",
+    true,
+    events(said({ content: {} }), said({ content: "hello there" }), ending("stop"), usageOnly(10, 4)),
+  ],
+  [
+    "the whole message in the first chunk",
+    true,
+    events(event({ choices: [{ index: 0, message: WHOLE, finish_reason: null }] }), ending("stop"), usageOnly(10, 4)),
+  ],
+  [
+    "the whole message after a role",
+    true,
+    events(
+      said({ role: "assistant" }),
+      event({ choices: [{ index: 0, message: WHOLE, finish_reason: "stop" }] }),
+      usageOnly(10, 4),
+    ),
+  ],
+  ["JSON in place of a stream", true, json(HELLO_WHOLE)],
+  ["a stream in place of JSON", false, events(said(WHOLE), ending("stop"), usageOnly(10, 4), DONE)],
+  ["a choice of null beside the answer", false, json({ ...HELLO_WHOLE, choices: [null, ...HELLO_WHOLE.choices] })],
+];
+
+/** A call of `add` in OpenAI's first shape, whole and streamed. */
+export const FUNCTION_CALL: Reply = answering(
+  [
+    said({ role: "assistant", content: null, function_call: { name: "add", arguments: "" } }),
+    said({ function_call: { arguments: '{"a"' } }),
+    said({ function_call: { arguments: ":1}" } }),
+    ending("function_call"),
+    usageOnly(10, 5),
+    DONE,
+  ],
+  {
+    choices: [
+      {
+        index: 0,
+        message: { role: "assistant", content: null, function_call: { name: "add", arguments: '{"a":1}' } },
+        finish_reason: "function_call",
+      },
+    ],
+    usage: { prompt_tokens: 10, completion_tokens: 5 },
+  },
+);
+
 /** Calls `add` twice at the same time, as streamed pieces; callers must get a = 1 and then a = 2. */
 export const PARALLEL_CALLS: readonly (readonly [string, Fields[]])[] = [
   [

@@ -285,6 +285,9 @@ export const TYPE_HABITS: readonly PageHabit[] = [
     "application/octet-stream",
     "binary/octet-stream",
     "application/force-download",
+    "message/rfc822",
+    "application/x-subrip",
+    "application/x-berths",
   ].map(
     (value): PageHabit => ({
       habit: `text as ${value}`,
@@ -721,6 +724,17 @@ export const MCP_HABITS: readonly McpHabit[] = [
       },
       error: null,
     },
+    reads: "Berth 7",
+  },
+  {
+    habit: "a version of null",
+    initialized: { result: { serverInfo: { name: "test", version: null } } },
+    reads: "Berth 7",
+  },
+  { habit: "serverInfo null", initialized: { result: { serverInfo: null } }, reads: "Berth 7" },
+  {
+    habit: "no serverInfo and no capabilities",
+    initialized: { result: { serverInfo: undefined, capabilities: undefined } },
     reads: "Berth 7",
   },
   { habit: "capabilities null", initialized: { result: { capabilities: null } }, reads: "Berth 7" },

@@ -54,7 +54,7 @@ export async function readFetched(body: Buffer, content_type: string, path: stri
   if (binary !== null) return { problem: `the answer is ${binary}; ${READABLE}` };
   const kind = kindBy(declared, content.slice(0, BEGINNING_CHARS));
   if (kind !== null) return { kind, content };
-  return is_called_pdf ? "pdf" : { problem: `the answer is of an unknown type; ${READABLE}` };
+  return is_called_pdf ? "pdf" : { kind: textKind(content), content };
 }
 
 /** The kind of an embedded document, by its type alone; null for a document that is read as plain text. */

@@ -106,7 +106,7 @@ export function createChatWriter({
       for (const event of events) note(event);
       const has_finish = events.some(({ type }) => type === "finish");
       if (chat_text !== undefined) {
-        for (const event of events) begun.add("choice" in event ? event.choice : 0);
+        for (const event of events) if ("choice" in event) begun.add(event.choice);
         return hold(chat_text, has_finish);
       }
       return [...events.map(chunk), finishChunk(events)].join("");

@@ -31,6 +31,8 @@ interface ChoiceState {
   /** Null: the choice is beyond the number that was asked for, and gets no events. */
   choice: number | null;
   has_begun: boolean;
+  /** It has text or calls. */
+  has_said: boolean;
   has_finished: boolean;
   numberOf: ReturnType<typeof createCallNumbers>;
   calls: CallState[];
@@ -120,7 +122,7 @@ export function createChatReader(
     if (isFailedAnswer(chunk)) throw failedAnswer(model, "an answer that failed", { body: chunk, secrets });
     const given = chunk.choices;
     const is_ordinary = Array.isArray(given) && given.every(isOrdinary);
-    const said = is_ordinary ? (given as Fields[]) : saidChoices(given);
+    const said = is_ordinary ? (given as Fields[]) : saidChoices(given, hasSaid);
     let is_changed = !is_ordinary;
     identity = { id: identity.id || String(chunk.id ?? ""), created: identity.created || Number(chunk.created) || 0 };
     // Azure begins with a chunk that has neither name nor choices.
@@ -175,11 +177,14 @@ export function createChatReader(
       markRoute([choice], model);
       is_changed = true;
     }
+    const before = events.length;
     addTexts(delta, state.choice);
-    if (Array.isArray(delta.tool_calls)) {
-      for (const call of objectsIn(delta.tool_calls)) is_changed = readCall(call, state) || is_changed;
-    }
-    if (typeof choice.finish_reason === "string" && choice.finish_reason !== "") {
+    for (const call of objectsIn(delta.tool_calls)) is_changed = readCall(call, state) || is_changed;
+    state.has_said ||= events.length > before;
+    if (typeof choice.finish_reason === "string" && state.has_finished) {
+      choice.finish_reason = null;
+      is_changed = true;
+    } else if (typeof choice.finish_reason === "string") {
       state.has_finished = true;
       const stop_sequence = typeof choice.stop_reason === "string" ? choice.stop_reason : null;
       add(state.choice, { type: "finish", reason: choice.finish_reason as FinishReason, stop_sequence });
@@ -191,9 +196,20 @@ export function createChatReader(
     const known = choices.get(index);
     if (known !== undefined) return known;
     const choice = count === 1 ? (place === 0 ? 0 : null) : index >= 0 && index < count ? index : null;
-    const state = { choice, has_begun: false, has_finished: false, numberOf: createCallNumbers(), calls: [] };
+    const state = {
+      choice,
+      has_begun: false,
+      has_said: false,
+      has_finished: false,
+      numberOf: createCallNumbers(),
+      calls: [],
+    };
     choices.set(index, state);
     return state;
+  }
+
+  function hasSaid({ index }: Fields, place: number): boolean {
+    return choices.get(Number.isInteger(index) ? index : place)?.has_said === true;
   }
 
   function addTexts(delta: Fields, choice: number | null): void {
@@ -207,6 +223,18 @@ export function createChatReader(
     }
     if (typeof content === "string" && content !== "") add(choice, { type: "text", text: content });
     if (typeof refusal === "string" && refusal !== "") add(choice, { type: "refusal", text: refusal });
+  }
+
+  function readWhole(): void {
+    try {
+      const answer = chunkOrNull(head);
+      if (answer === null || !Array.isArray(answer.choices))
+        throw failedAnswer(model, "an answer with an error", { body: head, secrets });
+      readChunk({ ...answer, object: "chat.completion.chunk" }, "");
+      addEnds();
+    } catch (error) {
+      fault = error;
+    }
   }
 
   /** Gives a piece of a call its number, and the first one an id and a type. Returns whether it has changed. */
@@ -317,9 +345,8 @@ export function createChatReader(
         // Usage in a chunk with text is a report during the stream, not its end.
         const has_finished = [...choices.values()].some((choice) => choice.has_finished);
         if (has_finished || (closed_bytes !== null && closed_bytes === bytes)) addEnds();
-        // Some servers answer an error in one piece.
-        else if (!has_begun && head.trim() !== "" && !EVENT_LINE.test(head))
-          fault = failedAnswer(model, "an answer with an error", { body: head, secrets });
+        // Some servers answer in one piece, an error or the whole answer.
+        else if (!has_begun && head.trim() !== "" && !EVENT_LINE.test(head)) readWhole();
         else fault = brokenProvider(model, "a stream that was cut off");
       }
       return taken();

@@ -11,14 +11,21 @@ import { endingOf, finishReasonOf } from "./dialects.ts";
 
 type Fields = Record<string, unknown>;
 
-/** OpenAI's finish reasons, and the empty one that some servers write in every chunk. */
-const USUAL_REASONS: ReadonlySet<unknown> = new Set(["", "stop", "length", "tool_calls", "content_filter"]);
+const OPENAI_REASONS: ReadonlySet<unknown> = new Set([
+  null,
+  undefined,
+  "stop",
+  "length",
+  "tool_calls",
+  "content_filter",
+]);
 
 /** Changes a choice in place where its content, its calls or its finish reason have another shape. Returns whether. */
 export function reshapeChoice(choice: Fields): boolean {
   let is_changed = false;
   const { finish_reason } = choice;
-  if (typeof finish_reason === "string" && !USUAL_REASONS.has(finish_reason)) {
+  // Some servers write an empty one or false in every chunk.
+  if (!OPENAI_REASONS.has(finish_reason)) {
     choice.finish_reason = endingOf(finish_reason) === null ? null : finishReasonOf(finish_reason);
     is_changed = true;
   }
@@ -32,6 +39,19 @@ export function reshapeChoice(choice: Fields): boolean {
   if (Array.isArray(said.content)) {
     Object.assign(said, spokenIn(said.content, said.reasoning_content));
     is_changed = true;
+  } else if (said.content != null && typeof said.content !== "string") {
+    said.content = typeof said.content === "number" ? String(said.content) : null;
+    is_changed = true;
+  }
+  // The call of OpenAI's first API for functions. Callers that send `functions` are told to send `tools`.
+  if (isJsonObject(said.function_call) && said.tool_calls == null) {
+    said.tool_calls = [{ type: "function", function: said.function_call }];
+    delete said.function_call;
+    is_changed = true;
+  }
+  if (said.tool_calls != null && !(Array.isArray(said.tool_calls) && said.tool_calls.every(isJsonObject))) {
+    said.tool_calls = objectsIn(said.tool_calls);
+    is_changed = true;
   }
   for (const call of objectsIn(said.tool_calls)) {
     const called = call.function;
@@ -44,10 +64,12 @@ export function reshapeChoice(choice: Fields): boolean {
 
 /**
  * The choices of a chunk that say something: a list without nulls, and without choices that have neither a delta nor a
- * finish reason. Some servers end with a choice whose `message` repeats the whole answer instead of a delta.
+ * finish reason. Some servers send the whole answer as `message` instead of a delta, or repeat it at the end of a choice
+ * that `hasSaid` something.
  */
-export function saidChoices(choices: unknown): Fields[] {
-  return objectsIn(choices).flatMap<Fields>(({ message: _, ...choice }) => {
+export function saidChoices(choices: unknown, hasSaid: (choice: Fields, place: number) => boolean): Fields[] {
+  return objectsIn(choices).flatMap<Fields>(({ message, ...choice }, place) => {
+    if (isJsonObject(message) && !hasSaid(choice, place)) return { ...choice, delta: message };
     if (isJsonObject(choice.delta)) return choice;
     return endingOf(choice.finish_reason) === null ? [] : { ...choice, delta: {} };
   });

@@ -1,6 +1,7 @@
 import type { ChatResponse } from "../../api/contract/completions.ts";
 import { isTooDeep, jsonBytes } from "../../platform/lib/json.ts";
-import { responseBytes } from "./answer-message.ts";
+import type { AnswerEvent } from "./answer-events.ts";
+import { createMessageBuilder, responseBytes } from "./answer-message.ts";
 import { createChatReader } from "./chat-reader.ts";
 import { isFailedAnswer, reshapeAnswer } from "./chat-shape.ts";
 import type { Completion, ModelRequest, Provider, ProviderRequest } from "./models.types.ts";
@@ -37,6 +38,8 @@ export function createOpenAiCompatible(settings: { base_url: string; api_key: st
       try {
         const receiving = { ...options, secrets };
         const text = await readText(await ask(request, receiving), MAX_ANSWER_BYTES);
+        // Some servers stream every answer.
+        if (/^\s*(?:data|event|id)?:/.test(text)) return streamedCompletion(text, request, receiving);
         return completionOf(parsedOrNull(text), request, receiving);
       } catch (thrown) {
         throw failureOfThrown(thrown, request.model, options.signal);
@@ -77,10 +80,16 @@ function completionOf(answer: unknown, request: ProviderRequest, { onDisbelieved
   const { model } = request;
   const response = answer as (ChatResponse & { error?: unknown }) | null;
   const choices: unknown = response?.choices;
+  if (response != null && Array.isArray(choices)) response.choices = choices.filter((choice) => choice !== null);
   if (isObject(answer) && (!Array.isArray(choices) || Boolean(answer.error))) {
     throw failedAnswer(model, "an answer with an error", { body: answer, secrets });
   }
-  if (response == null || !Array.isArray(choices) || choices.length === 0 || !choices.every(isReadable)) {
+  if (
+    response == null ||
+    !Array.isArray(choices) ||
+    response.choices.length === 0 ||
+    !response.choices.every(isReadable)
+  ) {
     throw brokenProvider(model, "an answer that is no completion");
   }
   if (isFailedAnswer(response)) throw failedAnswer(model, "an answer that failed", { body: response, secrets });
@@ -92,6 +101,18 @@ function completionOf(answer: unknown, request: ProviderRequest, { onDisbelieved
   response.model = model.id;
   markRoute(response.choices, model);
   return { response, counts };
+}
+
+/** The first choice of an answer that came as a stream. */
+function streamedCompletion(text: string, request: ProviderRequest, { onDisbelieved, secrets }: Receiving): Completion {
+  const reader = createChatReader(request, onDisbelieved, secrets);
+  const events = [...reader.push(text), ...reader.close()].flatMap((part) => part.events);
+  const message = createMessageBuilder();
+  events.forEach(message.add);
+  const { id, created } = events.find(({ type }) => type === "start") as Extract<AnswerEvent, { type: "start" }>;
+  const choice = { index: 0, message: message.message(), logprobs: null, finish_reason: message.finishReason() };
+  const response = { id, object: "chat.completion" as const, created, model: request.model.id, choices: [choice] };
+  return { response, counts: reader.counts() };
 }
 
 /** Whether a choice can be translated for every endpoint. The charge comes first, so it is checked here. */

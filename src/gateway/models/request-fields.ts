@@ -269,8 +269,11 @@ function partOf(
 function mediaOf(type: string, fields: Fields, param: string): Fields {
   if (type === "image_url") {
     const url = usualDataUrl(String(fields.url));
-    if (/^(?:data:|https?:\/\/)/i.test(url)) return { ...fields, url };
-    throw errors.invalidValue(`${param}.url`, `${param}.url must be a data: URL in base64 or an http(s) address.`);
+    if (/^(?:data:image\/[^,]*;base64,|https?:\/\/)/i.test(url)) return { ...fields, url };
+    throw errors.invalidValue(
+      `${param}.url`,
+      `${param}.url must be a picture: a data: URL in base64 whose type begins with image/, or an http(s) address.`,
+    );
   }
   if (type === "file") {
     const { file_data, file_id } = fields;
