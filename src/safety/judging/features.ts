@@ -10,10 +10,10 @@ import { NO_WORD, tokensOf } from "./tokens.ts";
 export const TABLE_SIZE = 1 << 17;
 
 /** Kinds of feature. The same word in two kinds gives two features. */
-const KIND = { word: 1, pair: 2, cluster: 3, cluster_pair: 4, cluster_skip: 5, cluster_triple: 6, first: 7, cue: 8 };
+const KIND = { word: 1, pair: 2, cluster: 3, cluster_pair: 4, cluster_skip: 5, first: 7, cue: 8 };
 
 /** The most features per token. */
-const MOST_FEATURES = 7;
+const MOST_FEATURES = 6;
 
 /**
  * The features of a folded piece of text (fold.ts), with repetitions. The result is a buffer that the next call
@@ -44,10 +44,7 @@ export function textFeatures(folded: string, clusters: Clusters): Int32Array {
     found[count++] = slot(KIND.cluster_pair, last, cluster);
     if (last === 0) found[count++] = slot(KIND.first, cluster, word);
     else if (second === 0) found[count++] = slot(KIND.first, last, cluster);
-    if (second !== 0) {
-      found[count++] = slot(KIND.cluster_skip, second, cluster);
-      found[count++] = slot(KIND.cluster_triple, mixed(second, last), cluster);
-    }
+    if (second !== 0) found[count++] = slot(KIND.cluster_skip, second, cluster);
     if (third !== 0) found[count++] = slot(KIND.cluster_skip, third, cluster);
     third = second;
     second = last;
@@ -69,10 +66,6 @@ export function cueFeatures(cues: readonly string[]): number[] {
   });
   for (let count = 1; count <= cues.length; count++) features.push(slot(KIND.cue, 0, count));
   return features;
-}
-
-function mixed(first: number, second: number): number {
-  return Math.imul(first ^ (second * 0x9e3779b1), 0x85ebca6b) ^ (second >>> 13);
 }
 
 function slot(kind: number, first: number, second: number): number {
