@@ -60,9 +60,7 @@ test("only a working run can be changed with its lease, and only a waiting one c
 });
 
 test("SQL of a transition names each of its statuses", () => {
-  expect(sqlNext("cancel")).toBe(
-    "case run.status when 'queued' then 'cancelled' when 'requires_action' then 'cancelled' when 'running' then 'cancelling' when 'cancelling' then 'cancelling' end",
-  );
+  expect(sqlNext("hand_back")).toBe("case run.status when 'running' then 'queued' when 'cancelling' then 'cancelled' end");
 });
 
 test.each(transitions)("SQL of %s names each status before and after it", (transition) => {
