@@ -47,7 +47,7 @@ create table run (
   lease_until timestamptz,
   -- counts the claims; a write under an earlier one is rejected
   epoch integer not null default 0,
-  -- real time of the last claim, and the execution time of the earlier workers
+  -- real time of the last claim, or since when a resumed run is queued again; and the execution time of the earlier workers
   claimed_at timestamptz,
   worked_ms bigint not null default 0,
   -- workers that it lost in the middle of a step since the last finished step

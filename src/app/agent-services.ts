@@ -112,9 +112,9 @@ export function createAgentServices(deps: AgentServicesDeps) {
     ledger: deps.charges,
     limits: () => claimLimits(deps.live),
     reserved_only: config.role === "api" || is_drill,
-    configOf: agents.configOf,
+    loadConfig: agents.loadConfig,
     withHistory: threads.withHistory,
-    listenerOf: chat.listenerOf,
+    findListener: chat.findListener,
     isAwaited: () => is_drill || chat.isAwaited(),
   });
   const agentModel = createAgentModel({ chat, find: agents.found, log });

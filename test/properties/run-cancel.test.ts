@@ -99,6 +99,16 @@ describe("cancelling", () => {
     expect((await queue.scheduling.getRun(queue.agent, queued.id)).status).toBe("cancelled");
   });
 
+  test("a run that is cancelled in the queue, after its worker was lost, has no open step", async () => {
+    const { id } = await queue.enqueue();
+    await queue.scheduling.startStep((await queue.claimOne()).lease, MODEL_CALL);
+    await queue.expireLeases();
+    await queue.scheduling.reap();
+    expect(await queue.scheduling.requestCancel(queue.agent, id)).toMatchObject({ status: "cancelled" });
+    const { steps } = await queue.scheduling.getRun(queue.agent, id);
+    expect(steps).toMatchObject([{ status: "cancelled", finished_at: queue.now }]);
+  });
+
   test.each(["not-a-uuid", UNKNOWN_ID])("a run %s does not exist", async (id) => {
     await expect(queue.scheduling.requestCancel(queue.agent, id)).rejects.toMatchObject({ code: "not_found" });
     await expect(queue.scheduling.getRun(queue.agent, id)).rejects.toMatchObject({ code: "not_found" });

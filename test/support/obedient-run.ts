@@ -2,7 +2,7 @@ import { newConfig } from "../../src/agents/definitions/agent-config.ts";
 import { decideNext } from "../../src/agents/runs/next-action.ts";
 import type { Work } from "../../src/agents/runs/run-work.ts";
 import { createToolSteps } from "../../src/agents/runs/tool-step.ts";
-import { type RunStep, transcript } from "../../src/agents/runs/transcript.ts";
+import { buildTranscript, type RunStep } from "../../src/agents/runs/transcript.ts";
 import { createTools } from "../../src/agents/tools/tools.service.ts";
 import type { ToolDefinition } from "../../src/agents/tools/tools.types.ts";
 import type { ToolsConfig } from "../../src/api/contract/tools.ts";
@@ -70,7 +70,7 @@ export async function obedientRun(scenario: Scenario): Promise<{ sent: Sent[]; s
     is_drill: false,
   });
   const journal = { startStep: async () => "running", finishStep: async () => true };
-  const { toolStep, rejectedStep } = createToolSteps({ tools, runs: journal as never });
+  const { executeToolCall, recordRejectedCall } = createToolSteps({ tools, runs: journal as never });
   const work = workOf(scenario);
   const { config, steps } = work;
   const definitions = await tools.definitions(
@@ -80,8 +80,8 @@ export async function obedientRun(scenario: Scenario): Promise<{ sent: Sent[]; s
   );
   for (let turns = 0; ; ) {
     const action = decideNext({ limits: config.limits, steps, elapsed_ms: 0 });
-    if (action.do === "call_tool") await toolStep(work, action.call);
-    else if (action.do === "reject_tool") await rejectedStep(work, action);
+    if (action.do === "call_tool") await executeToolCall(work, action.call);
+    else if (action.do === "reject_tool") await recordRejectedCall(work, action);
     else if (action.do !== "call_model" || turns === TURNS) return { sent, steps };
     else {
       turns += 1;
@@ -118,7 +118,7 @@ function wishesOf(
   definitions: readonly ToolDefinition[],
   { injected_text, loot }: Scenario,
 ): Wish[] {
-  const heard = newTexts(transcript(work.config, work.input, work.steps));
+  const heard = newTexts(buildTranscript(work.config, work.input, work.steps));
   const texts = turns === 2 && injected_text !== "" ? [injected_text, ...heard] : heard;
   const wishes = texts.flatMap((text) => obey(text, definitions, loot));
   return [...new Map(wishes.map((wish) => [JSON.stringify(wish), wish])).values()].slice(0, MAX_WISHES);

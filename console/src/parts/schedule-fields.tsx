@@ -1,4 +1,4 @@
-import { upcoming } from "../../../src/agents/schedules/spec.ts";
+import { listUpcoming } from "../../../src/agents/schedules/spec.ts";
 import { WEEKDAYS } from "../../../src/kernel/constants.ts";
 import { ago, words } from "../format.ts";
 import { OWN_ZONE, ownTime, scheduleInWords, specOf, wallTime } from "../schedule-words.ts";
@@ -93,7 +93,7 @@ export function ScheduleFields({ draft, change }: Props) {
 /** Uses the service's own next-run function. A browser without Temporal shows the runs after the agent is saved. */
 function Preview({ draft }: { draft: Draft }) {
   const spec = specOf(draft);
-  const runs = spec === null || !("Temporal" in globalThis) ? [] : upcoming(spec, new Date().toISOString(), 5);
+  const runs = spec === null || !("Temporal" in globalThis) ? [] : listUpcoming(spec, new Date().toISOString(), 5);
   return (
     <div className="rounded-lg bg-sunken p-4" aria-live="polite">
       <p className="font-medium">{scheduleInWords(draft)}</p>

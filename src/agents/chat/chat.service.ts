@@ -86,7 +86,7 @@ export function createChat(deps: {
      * The caller who waits for the run, if it is a chat of this node. From this call on the run has started for that
      * caller.
      */
-    listenerOf(run: ClaimedRun): Listener | null {
+    findListener(run: ClaimedRun): Listener | null {
       const listener = listeners.get((run.input as RunInput).ticket ?? "") ?? null;
       listener?.onStart();
       return listener;

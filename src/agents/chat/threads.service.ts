@@ -10,7 +10,7 @@ import type { Clock } from "../../platform/lib/clock.ts";
 import { newId } from "../../platform/lib/ids.ts";
 import type { Runs } from "../runs/runs.service.ts";
 import type { BegunRun, ClaimedRun } from "../runs/runs.types.ts";
-import { type RunConfig, type RunInput, type RunStep, transcript } from "../runs/transcript.ts";
+import { buildTranscript, type RunConfig, type RunInput, type RunStep } from "../runs/transcript.ts";
 import { createThreadsStore, type ThreadKey, type ThreadRow, type TurnRow } from "./threads.store.ts";
 
 /** The input of a run that may be a thread's turn. */
@@ -226,7 +226,7 @@ const PROMPT_SHARE = 0.75;
 
 /** The messages of a turn, unchanged: the user's messages, the model's answers, the tool calls and results. */
 export function turnMessages(input: RunInput, steps: readonly RunStep[]): ChatMessage[] {
-  return transcript({ system_prompt: null, run_prompt: null } as RunConfig, input, steps);
+  return buildTranscript({ system_prompt: null, run_prompt: null } as RunConfig, input, steps);
 }
 
 /** The number of bytes of earlier turns that fit beside the content that is always sent. */

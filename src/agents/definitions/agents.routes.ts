@@ -11,7 +11,7 @@ import * as runContract from "../../api/contract/runs.ts";
 import { listOccurrences } from "../../api/contract/schedules.ts";
 import { errors } from "../../kernel/errors.ts";
 import { eventStream } from "../../platform/net/event-stream.ts";
-import { lastEventId } from "../runs/following.ts";
+import { readLastEventId } from "../runs/following.ts";
 import type { Runs } from "../runs/runs.service.ts";
 import type { Tools } from "../tools/tools.service.ts";
 import type { WebhookKeys } from "../tools/webhook-keys.service.ts";
@@ -179,7 +179,7 @@ function addRunsForOperators(router: HttpRouter, deps: { agents: Agents; allRuns
 function addEvents(router: HttpRouter, agents: Agents): void {
   router.openapi(runContract.runEvents, async (c) => {
     const { id, run_id } = c.req.valid("param");
-    const after = lastEventId(c.req.valid("header")["last-event-id"]);
+    const after = readLastEventId(c.req.valid("header")["last-event-id"]);
     const live = c.get("live_caller")();
     const events = await agents.follow(c.get("caller").user_id, id, { run_id, after });
     if (events === null) return c.body(null, 204) as never;

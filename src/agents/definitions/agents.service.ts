@@ -21,7 +21,7 @@ import type { RunFollowers } from "../runs/following.ts";
 import type { Runs } from "../runs/runs.service.ts";
 import type { OnPrune } from "../runs/runs.types.ts";
 import { listSentMessages, type RunInput } from "../runs/transcript.ts";
-import { upcomingRuns } from "../schedules/due.ts";
+import { listUpcomingRuns } from "../schedules/due.ts";
 import type { NextRun, ScheduleState, Schedules } from "../schedules/schedules.service.ts";
 import { createConfigCache } from "./agent-caches.ts";
 import {
@@ -76,14 +76,14 @@ export function createAgents(deps: AgentsDeps) {
   const { db, runs, followers } = deps;
   const store = createAgentsStore(db);
   const crud = createCrud({ ...deps, store });
-  const configOf = createConfigCache(store);
+  const loadConfig = createConfigCache(store);
   return {
     ...crud,
     ...createAgentRuns({ ...deps, find: crud.find }),
     ...createWaitingSchedules({ ...deps, store }),
     ...createRetention({ ...deps, store, keep_days: deps.keep_runs_days }),
     /** The configuration of a version; absent when the agent was deleted. */
-    configOf,
+    loadConfig,
     /** The agents that can be named as a model, the newest first. */
     async asModels(user_id: string) {
       const active = await store.active(user_id, USER_ROWS.agents);
@@ -108,7 +108,7 @@ export function createAgents(deps: AgentsDeps) {
       const agent = await crud.find(user_id, id);
       const found = isUuid(run_id) ? (await runs.begunRuns(user_id, [run_id])).get(run_id) : undefined;
       if (found?.run.agent_id !== agent.id) throw errors.notFound("This run");
-      const config = await configOf({ user_id, agent_id: agent.id, version: found.run.agent_version });
+      const config = await loadConfig({ user_id, agent_id: agent.id, version: found.run.agent_version });
       return listSentMessages(config, found.input as Partial<RunInput>);
     },
     unfinishedRun: runs.unfinishedRun,
@@ -400,7 +400,8 @@ export function agentRecord(
   const { user_id: _user, deleted_at: _deleted, ...shown } = row;
   const spec = scheduleOf(row);
   const next_run_at = schedule?.next_run_at ?? null;
-  const upcoming_runs = spec === null || next_run_at === null ? [] : upcomingRuns({ spec, next_run_at }, now, UPCOMING);
+  const upcoming_runs =
+    spec === null || next_run_at === null ? [] : listUpcomingRuns({ spec, next_run_at }, now, UPCOMING);
   const paused_reason = schedule?.paused_reason ?? null;
   return {
     ...shown,

@@ -90,16 +90,16 @@ export function createEngine(deps: EngineDeps, carryOut: Step = createSteps(deps
 }
 
 function createSteps(deps: EngineDeps): Step {
-  const modelStep = createModelStep(deps);
-  const { toolStep, rejectedStep } = createToolSteps(deps);
+  const executeModelCall = createModelStep(deps);
+  const { executeToolCall, recordRejectedCall } = createToolSteps(deps);
   return (work, action) => {
     switch (action.do) {
       case "call_model":
-        return modelStep(work, action.after_ms);
+        return executeModelCall(work, action.after_ms);
       case "call_tool":
-        return toolStep(work, action.call);
+        return executeToolCall(work, action.call);
       case "reject_tool":
-        return rejectedStep(work, action);
+        return recordRejectedCall(work, action);
     }
   };
 }

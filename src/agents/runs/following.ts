@@ -136,7 +136,7 @@ async function isSilent(change: Promise<void>): Promise<boolean> {
 }
 
 /** The number in a Last-Event-ID header; 0 without the header. 400 when it is invalid. */
-export function lastEventId(header: string | undefined): number {
+export function readLastEventId(header: string | undefined): number {
   if (header === undefined || header === "") return 0;
   if (/^\d{1,9}$/.test(header)) return Number(header);
   throw invalidEventIdError();

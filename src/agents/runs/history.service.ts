@@ -148,7 +148,7 @@ export function createHistory({ db, clock, signals, batch_limit }: HistoryDeps) 
     },
     /** The journals of runs, by run: their steps without the internal part. */
     async journals(user_id: string, run_ids: readonly string[]): Promise<Map<string, JournalStep[]>> {
-      return Map.groupBy(await history.selectStepsOf(db, user_id, run_ids), ({ run_id }) => run_id);
+      return Map.groupBy(await history.selectStepsOfRuns(db, user_id, run_ids), ({ run_id }) => run_id);
     },
     /** The journal of a claimed run. A run that was claimed before (epoch > 1) resumes from it. */
     journal: ({ user_id, run_id }: RunLease): Promise<JournalStep[]> => history.selectSteps(db, user_id, run_id),

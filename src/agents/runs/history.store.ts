@@ -168,20 +168,20 @@ export function parseDetail({ steps, ...run }: DetailJson): RunDetails {
   return {
     run: {
       ...run,
-      scheduled_for: instantOrNull(scheduled_for),
+      scheduled_for: toInstantOrNull(scheduled_for),
       queued_at: instantOf(Date.parse(queued_at)),
-      started_at: instantOrNull(started_at),
-      finished_at: instantOrNull(finished_at),
+      started_at: toInstantOrNull(started_at),
+      finished_at: toInstantOrNull(finished_at),
     },
     steps: steps.map((step) => ({
       ...step,
       started_at: instantOf(Date.parse(step.started_at)),
-      finished_at: instantOrNull(step.finished_at),
+      finished_at: toInstantOrNull(step.finished_at),
     })),
   };
 }
 
-function instantOrNull(text: string | null): Instant | null {
+function toInstantOrNull(text: string | null): Instant | null {
   return text === null ? null : instantOf(Date.parse(text));
 }
 
@@ -328,7 +328,7 @@ export async function selectSizes(
 }
 
 /** Without the internal part, which may have megabytes of pictures. */
-export async function selectStepsOf(
+export async function selectStepsOfRuns(
   sql: Sql,
   user_id: string,
   run_ids: readonly string[],

@@ -30,6 +30,7 @@ import {
 } from "./run-work.ts";
 import type { LeaseState } from "./runs.types.ts";
 import {
+  buildTranscript,
   collectToolNames,
   isAnswer,
   isInThread,
@@ -38,7 +39,6 @@ import {
   type RunConfig,
   type RunStep,
   selectClientTools,
-  transcript,
 } from "./transcript.ts";
 
 /**
@@ -59,7 +59,7 @@ type PastCall = Omit<RunStep, "status"> & { index: number };
 export function createModelStep(deps: EngineDeps) {
   const { runs, completions, tools, ledger, models, clock } = deps;
 
-  return async function modelStep(work: Work, after_ms: number): Promise<StopReason | null> {
+  return async function executeModelCall(work: Work, after_ms: number): Promise<StopReason | null> {
     if (after_ms > 0) {
       const stop = await pause(work, after_ms);
       if (stop !== null) return stop;
@@ -136,7 +136,7 @@ export function createModelStep(deps: EngineDeps) {
     const model = config.auto_route ? "auto" : (config.model_id ?? "");
     const known = models.find((config.auto_route ? model_id : config.model_id) ?? "");
     if (!config.auto_route && known === null) throw modelGoneError(model);
-    const messages = transcript(config, input, steps, { vision: known?.supports.vision === true });
+    const messages = buildTranscript(config, input, steps, { vision: known?.supports.vision === true });
     const request: ChatRequest = { model, messages, ...selectSettings(config.model_settings) };
     const with_tools = { ...request, ...mergeTools(work, definitions) };
     return {

@@ -44,7 +44,7 @@ export function createPruning(db: Db) {
     /** Deletes all finished runs of deleted agents, with their steps. True: there may be more. */
     pruneRunsOf: (agents: readonly AgentKey[]): Promise<boolean> =>
       db.transaction(async (tx) => {
-        const runs = await selectRunsOf(tx, agents, BATCH);
+        const runs = await selectRunsOfAgents(tx, agents, BATCH);
         if (runs.length > 0) await deleteRuns(tx, runs);
         return runs.length === BATCH;
       }),
@@ -116,7 +116,7 @@ export async function selectUnpaidRuns(tx: Tx, { kept, limit }: { kept: number; 
 }
 
 /** Finished runs of these agents. */
-export async function selectRunsOf(tx: Tx, agents: readonly AgentKey[], limit: number): Promise<RunKey[]> {
+export async function selectRunsOfAgents(tx: Tx, agents: readonly AgentKey[], limit: number): Promise<RunKey[]> {
   return tx.query({
     name: "run_of_agents",
     text: `select old.user_id, old.id as run_id

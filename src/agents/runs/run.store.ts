@@ -410,7 +410,8 @@ export async function suspendRun(sql: Sql, lease: RunLease, status: WaitingStatu
 export async function resumeRun(sql: Sql, { user_id, run_id }: { user_id: string; run_id: string }): Promise<boolean> {
   const rows = await sql.query({
     name: "run_resume",
-    text: `update run set status = ${sqlNext("resume")} where user_id = $1 and id = $2 and ${PHASE_OF_ONE} = 'waiting' returning id`,
+    text: `update run set status = ${sqlNext("resume")}, claimed_at = clock_timestamp()
+      where user_id = $1 and id = $2 and ${PHASE_OF_ONE} = 'waiting' returning id`,
     values: [user_id, run_id],
   });
   return rows.length > 0;

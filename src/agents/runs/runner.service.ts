@@ -37,11 +37,11 @@ export interface RunnerDeps extends Omit<EngineDeps, "runs" | "onStepStarted"> {
   /** The time at shutdown for chats, which are calls in flight. */
   drain_seconds: number;
   /** The configuration of an agent's version; absent when the agent was deleted. */
-  configOf(version: { user_id: string; agent_id: string; version: number }): Promise<RunConfig | undefined>;
+  loadConfig(version: { user_id: string; agent_id: string; version: number }): Promise<RunConfig | undefined>;
   /** The run with its thread's earlier turns in its input. */
   withHistory(run: ClaimedRun, config: RunConfig): Promise<ClaimedRun>;
   /** The caller who waits for the run on this node. From this call on the run has started for that caller. */
-  listenerOf(run: ClaimedRun): RunListener | null;
+  findListener(run: ClaimedRun): RunListener | null;
   /** Whether a caller waits for an answer on this node. */
   isAwaited(): boolean;
   metrics: Pick<Metrics, "runFinished" | "runsInProgress" | "scheduledRunBegan">;
@@ -51,7 +51,7 @@ export interface RunnerDeps extends Omit<EngineDeps, "runs" | "onStepStarted"> {
 
 /** Executes the runs that this node's worker claims, and streams their events. */
 export function createRunner(deps: RunnerDeps) {
-  const { runs, followers, log, metrics, listenerOf } = deps;
+  const { runs, followers, log, metrics, findListener } = deps;
   const stopping = new AbortController();
   const retry = createRetry({ log, stopping: stopping.signal });
   const writer = createRunWriter(runs, { retry, onStep: followers.noteChange });
@@ -107,7 +107,7 @@ export function createRunner(deps: RunnerDeps) {
   /** The trace id of a run is its id, so all its workers write one trace. A chat belongs to the trace of its request. */
   function carryOut(claimed: ClaimedRun, control: WorkControl): Promise<void> {
     countBegin(claimed);
-    const listener = listenerOf(claimed);
+    const listener = findListener(claimed);
     const trace_id = claimed.lease.run_id.replaceAll("-", "");
     const start = describeSpan(claimed);
     const span = listener?.span?.begin(start) ?? deps.tracer?.begin(start, { trace_id }) ?? null;
@@ -126,7 +126,7 @@ export function createRunner(deps: RunnerDeps) {
     };
     try {
       const version = { user_id, agent_id: claimed.agent_id, version: claimed.agent_version };
-      const config = await retry(() => deps.configOf(version));
+      const config = await retry(() => deps.loadConfig(version));
       if (config === undefined) {
         // The agent was deleted while the run was being queued, or waited.
         await writer.finishRun(claimed.lease, { status: "cancelled" });

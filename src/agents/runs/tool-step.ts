@@ -24,7 +24,7 @@ type Call = Extract<NextAction, { do: "call_tool" }>["call"];
  */
 export function createToolSteps({ runs, tools }: Pick<EngineDeps, "runs" | "tools">) {
   /** Executes the call between its recorded intent and its recorded outcome. */
-  async function toolStep(work: Work, call: Call): Promise<StopReason | null> {
+  async function executeToolCall(work: Work, call: Call): Promise<StopReason | null> {
     const { run, config, input, steps } = work;
     const step = newToolStep(work, call);
     const effect = effectOf(step, config.tools_config);
@@ -61,7 +61,7 @@ export function createToolSteps({ runs, tools }: Pick<EngineDeps, "runs" | "tool
   }
 
   /** Records a rejected call, so that the model reads the reason. */
-  async function rejectedStep(
+  async function recordRejectedCall(
     work: Work,
     { call, error }: Extract<NextAction, { do: "reject_tool" }>,
   ): Promise<StopReason | null> {
@@ -74,7 +74,7 @@ export function createToolSteps({ runs, tools }: Pick<EngineDeps, "runs" | "tool
     return null;
   }
 
-  return { toolStep, rejectedStep };
+  return { executeToolCall, recordRejectedCall };
 }
 
 /** The links and pictures of a step's result, for later steps. */

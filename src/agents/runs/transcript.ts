@@ -54,7 +54,7 @@ export type ModelResult = AssistantMessage & { finish_reason?: FinishReason; not
  * The next prompt: the agent's instructions, the task, and all events since. With `vision`, the pictures that tools
  * returned follow the results of their turn: few providers take them in a tool's message.
  */
-export function transcript(
+export function buildTranscript(
   config: RunConfig,
   input: RunInput,
   steps: readonly (PastStep & { internal?: unknown })[],

@@ -1,6 +1,6 @@
 import { addSeconds } from "../../platform/lib/clock.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
-import { next, type ScheduleSpec, type UpcomingRun, upcoming } from "./spec.ts";
+import { listUpcoming, next, type ScheduleSpec, type UpcomingRun } from "./spec.ts";
 
 /** contract 6: after a downtime the latest missed instant still runs if it is less than this old. */
 const CATCH_UP_HOURS = 12;
@@ -59,26 +59,26 @@ function findPlanned({ spec, next_run_at }: Pick<DueSchedule, "spec" | "next_run
 }
 
 /** The next `count` runs. The first is `findPlanned`, even if it is due and no tick has settled it yet. */
-export function upcomingRuns(
+export function listUpcomingRuns(
   schedule: Pick<DueSchedule, "spec" | "next_run_at">,
   now: Instant,
   count: number,
 ): UpcomingRun[] {
   const at = findPlanned(schedule);
-  const runs = upcoming(schedule.spec, now, count);
-  return runs[0]?.at === at ? runs : [{ at }, ...upcoming(schedule.spec, at, count - 1)];
+  const runs = listUpcoming(schedule.spec, now, count);
+  return runs[0]?.at === at ? runs : [{ at }, ...listUpcoming(schedule.spec, at, count - 1)];
 }
 
 /** Decides an instant before the latest due one. A pause that began after the instant is not its reason. */
 function decideEarlier({ paused }: DueSchedule, at: Instant, latest: DueInstant | null): DueInstant {
-  if (paused !== null && (paused.since === null || paused.since <= at)) return skipFor(paused, at);
+  if (paused !== null && (paused.since === null || paused.since <= at)) return toSkipped(paused, at);
   const why =
     latest?.state === "run" ? `only the latest missed time runs: ${latest.at}` : "a later due time had already passed";
   return { at, state: "missed", reason: `the service was down; ${why}` };
 }
 
 function decideLatest({ paused, busy_run_id }: DueSchedule, at: Instant, now: Instant): DueInstant {
-  if (paused !== null) return skipFor(paused, at);
+  if (paused !== null) return toSkipped(paused, at);
   const late_ms = Date.parse(now) - Date.parse(at);
   if (late_ms >= CATCH_UP_HOURS * 3_600_000) {
     const reason = `the service was down for ${CATCH_UP_HOURS} hours or more: runs missed for so long are not started`;
@@ -88,6 +88,6 @@ function decideLatest({ paused, busy_run_id }: DueSchedule, at: Instant, now: In
   return { at, state: "run", reason: late_ms < LATE_MS ? null : "late: the service was down" };
 }
 
-function skipFor({ reason, since }: Pause, at: Instant): DueInstant {
+function toSkipped({ reason, since }: Pause, at: Instant): DueInstant {
   return { at, state: "skipped", reason: `paused${since === null ? "" : ` since ${since}`}: ${reason}` };
 }

@@ -38,37 +38,37 @@ const MAX_CANDIDATES = 6;
  * repeated one counts only the first time (Temporal's "compatible", RFC 5545's rule).
  */
 export function next(spec: ScheduleSpec, after: Instant): Instant {
-  return instantOf(nextDue(spec, Temporal.Instant.from(after)).at.toInstant());
+  return instantOf(findNextDue(spec, Temporal.Instant.from(after)).at.toInstant());
 }
 
 /** The next `count` runs after `after`, with a note where a daylight-saving change affects them. */
-export function upcoming(spec: ScheduleSpec, after: Instant, count: number): UpcomingRun[] {
+export function listUpcoming(spec: ScheduleSpec, after: Instant, count: number): UpcomingRun[] {
   const runs: UpcomingRun[] = [];
   let before = Temporal.Instant.from(after).toZonedDateTimeISO(spec.timezone);
   while (runs.length < count) {
-    const due = nextDue(spec, before.toInstant());
-    const note = shiftNote(due, before);
+    const due = findNextDue(spec, before.toInstant());
+    const note = describeShift(due, before);
     runs.push({ at: instantOf(due.at.toInstant()), ...(note === null ? {} : { note }) });
     before = due.at;
   }
   return runs;
 }
 
-function nextDue(spec: ScheduleSpec, after: Temporal.Instant): Due {
+function findNextDue(spec: ScheduleSpec, after: Temporal.Instant): Due {
   const time = Temporal.PlainTime.from(spec.time);
   const today = after.toZonedDateTimeISO(spec.timezone).toPlainDate();
-  let date = firstDate(spec, today.subtract({ days: 1 }));
+  let date = findFirstDate(spec, today.subtract({ days: 1 }));
   for (let candidate = 0; candidate < MAX_CANDIDATES; candidate++) {
     const wall = date.toPlainDateTime(time);
     const at = wall.toZonedDateTime(spec.timezone, { disambiguation: "compatible" });
     if (Temporal.Instant.compare(at.toInstant(), after) > 0) return { wall, at };
-    date = firstDate(spec, date.add({ days: 1 }));
+    date = findFirstDate(spec, date.add({ days: 1 }));
   }
   throw new Error(`no next run after ${after} for ${JSON.stringify(spec)}`);
 }
 
 /** The first date of the schedule from `from` on, inclusive. */
-function firstDate(spec: ScheduleSpec, from: Temporal.PlainDate): Temporal.PlainDate {
+function findFirstDate(spec: ScheduleSpec, from: Temporal.PlainDate): Temporal.PlainDate {
   switch (spec.interval) {
     case "daily":
       return from;
@@ -77,19 +77,19 @@ function firstDate(spec: ScheduleSpec, from: Temporal.PlainDate): Temporal.Plain
       return from.add({ days: (wanted - from.dayOfWeek + 7) % 7 });
     }
     case "monthly": {
-      const this_month = dayOfMonth(from, spec.day_of_month);
+      const this_month = clampDayOfMonth(from, spec.day_of_month);
       const passed = Temporal.PlainDate.compare(this_month, from) < 0;
-      return passed ? dayOfMonth(from.add({ months: 1 }), spec.day_of_month) : this_month;
+      return passed ? clampDayOfMonth(from.add({ months: 1 }), spec.day_of_month) : this_month;
     }
   }
 }
 
 /** `day` in the month of `date`, limited to its last day: 31 gives 28 February, and then 31 March. */
-function dayOfMonth(date: Temporal.PlainDate, day: number | "last"): Temporal.PlainDate {
+function clampDayOfMonth(date: Temporal.PlainDate, day: number | "last"): Temporal.PlainDate {
   return date.with({ day: day === "last" ? date.daysInMonth : Math.min(day, date.daysInMonth) });
 }
 
-function shiftNote({ wall, at }: Due, before: Temporal.ZonedDateTime): string | null {
+function describeShift({ wall, at }: Due, before: Temporal.ZonedDateTime): string | null {
   const time = wall.toPlainTime().toString({ smallestUnit: "minute" });
   if (!at.toPlainDateTime().equals(wall)) {
     const moved = at.toPlainDateTime().toString({ smallestUnit: "minute" }).replace("T", " ");

@@ -71,7 +71,7 @@ test.each([
       },
       waitFinished: async () =>
         chat()
-          .listenerOf(queued)
+          .findListener(queued)
           ?.onEnd({ thrown } as RunResult),
       getRun: async () => ({ ...run, usage: { cost_tokens: 0 }, steps: [] }),
     }));

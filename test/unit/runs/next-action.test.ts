@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { newConfig } from "../../../src/agents/definitions/agent-config.ts";
 import { decideNext, type Progress, REPEATED_CALL } from "../../../src/agents/runs/next-action.ts";
-import { type PastStep, transcript } from "../../../src/agents/runs/transcript.ts";
+import { buildTranscript, type PastStep } from "../../../src/agents/runs/transcript.ts";
 import type { ToolCall } from "../../../src/api/contract/completions.ts";
 
 const config = newConfig({ name: "Scout", model_id: "m", system_prompt: "Be brief.", run_prompt: "Look." });
@@ -48,7 +48,7 @@ describe("a run", () => {
   test("continues after a tool's error, which the model reads", () => {
     const failed = step({ status: "failed", error: { code: "egress_refused", message: "private address" } });
     expect(next([asked(call("1")), failed])).toEqual({ do: "call_model", after_ms: 0 });
-    const messages = transcript(
+    const messages = buildTranscript(
       config,
       { messages: null, request_id: null, api_key_id: null, key_budget_tokens: null, ticket: null },
       [asked(call("1")), failed],
@@ -131,7 +131,7 @@ describe("a model call that failed", () => {
     expect(next([failed(0)], { limits })).toEqual(again(500));
     const broken = { ...failed(0), result: { role: "assistant", content: "Once upon" } };
     const input = { messages: null, request_id: null, api_key_id: null, key_budget_tokens: null, ticket: null };
-    expect(transcript(config, input, [broken]).map(({ role }) => role)).toEqual(["system", "user"]);
+    expect(buildTranscript(config, input, [broken]).map(({ role }) => role)).toEqual(["system", "user"]);
   });
 
   test("because its process ended is retried at once", () => {
@@ -191,7 +191,7 @@ describe("the transcript", () => {
   test("rebuilds the conversation from the steps, each answer under its call's id", () => {
     const steps = [asked(call("1"), call("2", "https://b.example/")), fetched("A"), fetched("B"), said("Done.")];
     const input = { messages: null, request_id: null, api_key_id: null, key_budget_tokens: null, ticket: null };
-    expect(transcript(config, input, steps)).toEqual([
+    expect(buildTranscript(config, input, steps)).toEqual([
       { role: "system", content: "Be brief." },
       { role: "user", content: "Look." },
       { role: "assistant", content: null, tool_calls: [call("1"), call("2", "https://b.example/")] },
@@ -205,7 +205,7 @@ describe("the transcript", () => {
     const error = { code: "mcp_failed", message: "the MCP server quay could not be used: it is closed" };
     const steps = [step({ name: "quay", status: "failed", error }), asked(call("1")), fetched("A")];
     const input = { messages: null, request_id: null, api_key_id: null, key_budget_tokens: null, ticket: null };
-    expect(transcript(config, input, steps)).toEqual([
+    expect(buildTranscript(config, input, steps)).toEqual([
       {
         role: "system",
         content: expect.stringMatching(/^Be brief\.\n\nThe tools of the MCP server quay .* it is closed\./),
@@ -224,7 +224,7 @@ describe("the transcript", () => {
       key_budget_tokens: null,
       ticket: null,
     };
-    expect(transcript(config, input, [])).toEqual([
+    expect(buildTranscript(config, input, [])).toEqual([
       { role: "system", content: "Be brief." },
       { role: "user", content: "Hi" },
     ]);

@@ -60,7 +60,9 @@ test("only a working run can be changed with its lease, and only a waiting one c
 });
 
 test("SQL of a transition names each of its statuses", () => {
-  expect(sqlNext("hand_back")).toBe("case run.status when 'running' then 'queued' when 'cancelling' then 'cancelled' end");
+  expect(sqlNext("hand_back")).toBe(
+    "case run.status when 'running' then 'queued' when 'cancelling' then 'cancelled' end",
+  );
 });
 
 test.each(transitions)("SQL of %s names each status before and after it", (transition) => {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { type DueSchedule, decideDue, upcomingRuns } from "../../../src/agents/schedules/due.ts";
+import { type DueSchedule, decideDue, listUpcomingRuns } from "../../../src/agents/schedules/due.ts";
 
 const DAILY: DueSchedule = {
   spec: { interval: "daily", time: "09:00", timezone: "UTC" },
@@ -131,7 +131,7 @@ test.each<[string, Partial<DueSchedule>, string, (string | null)[]]>([
 test("the first of the shown runs has its note, because it is the planned one", () => {
   const spec = { interval: "daily", time: "02:30", timezone: "America/New_York" } as const;
   const schedule = { spec, next_run_at: "2026-03-08T07:30:00.000Z" };
-  const [first] = upcomingRuns(schedule, "2026-03-07T12:00:00.000Z", 2);
+  const [first] = listUpcomingRuns(schedule, "2026-03-07T12:00:00.000Z", 2);
   expect(first?.note).toBe("Clocks skip 2026-03-08 02:30: runs at 2026-03-08 03:30.");
 });
 
@@ -147,7 +147,7 @@ test.each([
   ["that is due and was not handled", "2026-12-01T14:00:00.000Z", "2026-12-01T14:00:01.000Z"],
 ])("the first of the shown runs is the one that is due next, also one %s", (_, next_run_at, now) => {
   const spec = { interval: "daily", time: "09:00", timezone: "America/New_York" } as const;
-  expect(upcomingRuns({ spec, next_run_at }, now, 2).map(({ at }) => at)).toEqual([
+  expect(listUpcomingRuns({ spec, next_run_at }, now, 2).map(({ at }) => at)).toEqual([
     "2026-12-01T14:00:00.000Z",
     "2026-12-02T14:00:00.000Z",
   ]);

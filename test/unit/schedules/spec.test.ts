@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { next, type ScheduleSpec, upcoming } from "../../../src/agents/schedules/spec.ts";
+import { listUpcoming, next, type ScheduleSpec } from "../../../src/agents/schedules/spec.ts";
 import { isTimeZone } from "../../../src/api/contract/common.ts";
 
 const daily = (time: string, timezone: string): ScheduleSpec => ({ interval: "daily", time, timezone });
@@ -18,7 +18,7 @@ const monthly = (day_of_month: number | "last", time: string, timezone: string):
 
 /** The first runs after `after`, without milliseconds. */
 function runs(spec: ScheduleSpec, after: string, count: number): string[] {
-  return upcoming(spec, after, count).map(({ at }) => at.replace(":00.000Z", "Z"));
+  return listUpcoming(spec, after, count).map(({ at }) => at.replace(":00.000Z", "Z"));
 }
 
 describe("known cases", () => {
@@ -111,7 +111,7 @@ test("an instant has three decimals, so that text order is time order", () => {
   expect(next(daily("09:00", "UTC"), "2026-01-01T00:00:00.000Z")).toBe("2026-01-01T09:00:00.000Z");
 });
 
-describe("upcoming notes a daylight-saving shift", () => {
+describe("the preview notes a daylight-saving shift", () => {
   test.each<[string, ScheduleSpec, string, (string | undefined)[]]>([
     [
       "skipped",
@@ -137,7 +137,7 @@ describe("upcoming notes a daylight-saving shift", () => {
     ],
     ["no daylight saving", daily("09:00", "Asia/Kolkata"), "2026-03-28T00:00:00Z", [undefined, undefined, undefined]],
   ])("%s", (_, spec, after, expected) => {
-    expect(upcoming(spec, after, expected.length).map(({ note }) => note)).toEqual(expected);
+    expect(listUpcoming(spec, after, expected.length).map(({ note }) => note)).toEqual(expected);
   });
 });
 
