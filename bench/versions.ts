@@ -13,7 +13,7 @@ import { onLoadCore, processorMs, processorMsBelow, startServer } from "./suppor
 import { type BenchService, configure, createFolderPlace, startService } from "./support/service.ts";
 import { inTurn, medianOf, pairedRatio } from "./support/statistics.ts";
 
-// `npm run versions -- --base DIR [--load runs|chat|streams] [--callers 1,32] [--embedded] [--rounds 11] [--seconds 1]`:
+// `npm run versions -- --base DIR [--load runs|chat|streams|messages] [--callers 1,32] [--embedded] [--rounds 11] [--seconds 1]`:
 // this version beside another checkout, with its packages installed, in many short rounds. Single runs of the
 // benchmarks vary by half, which is more than most changes. `--profile DIR` also writes a profile of each service.
 
@@ -74,9 +74,13 @@ async function startVersion(root: string, name: string, upstream_url: string): P
 }
 
 function chatTarget({ port }: BenchService, key: string): Target {
-  const stream = options.load === "streams" ? { stream: true } : {};
+  const headers = { authorization: `Bearer ${key}` };
+  const stream = options.load === "chat" ? {} : { stream: true };
   const body = { model: "bench/instant", messages: MESSAGES, ...stream };
-  return { port, path: "/api/v1/chat/completions", headers: { authorization: `Bearer ${key}` }, body };
+  if (options.load !== "messages") return { port, path: "/api/v1/chat/completions", headers, body };
+  // Translated: the upstream has chat completions.
+  const messages = MESSAGES.filter(({ role }) => role === "user");
+  return { port, path: "/api/v1/messages", headers, body: { ...body, messages, max_tokens: 1_000 } };
 }
 
 async function round(name: string, { service, target, postgres_pid }: Version, callers: number): Promise<Round> {

@@ -7,8 +7,8 @@ import type {
   ResolveAgent,
 } from "../../gateway/completions/completions.types.ts";
 import type { AnswerPart } from "../../gateway/models/answer-events.ts";
-import { calledOf } from "../../gateway/models/generated-text.ts";
 import { forwardedRequest } from "../../gateway/models/request-fields.ts";
+import { calledFunction } from "../../gateway/models/tool-calls.ts";
 import { errors } from "../../kernel/errors.ts";
 import type { Log } from "../../platform/telemetry/log.ts";
 import type { Chat, Turn, TurnOptions, TurnRequest } from "./chat.service.ts";
@@ -136,7 +136,7 @@ function ofTools({ tool_calls, tool_call_id, reasoning_content, reasoning_detail
   const calls = (tool_calls ?? []).map((call) => ({
     id: call.id,
     type: "function",
-    function: calledOf(call),
+    function: calledFunction(call),
     ...(call.extra_content == null ? {} : { extra_content: call.extra_content }),
   }));
   const given = { tool_call_id, reasoning_content, reasoning_details, model };

@@ -5,9 +5,9 @@ import { monotonicMs } from "../../platform/lib/clock.ts";
 import { untilTurn } from "../../platform/lib/event-loop-turn.ts";
 import { jsonBytes } from "../../platform/lib/json.ts";
 import type { CallOptions, Embed, EmbeddingCall, Model, Vectors } from "./models.types.ts";
-import { MAX_ERROR_BYTES, PLAIN, SILENCE_MS } from "./provider-answers.ts";
-import { type ProviderAnswer, post, readText } from "./provider-connections.ts";
-import { failureOfStatus, failureOfThrown, secretsOf } from "./provider-errors.ts";
+import { SILENCE_MS, send } from "./provider-answers.ts";
+import type { ProviderAnswer } from "./provider-connections.ts";
+import { failureOfThrown, secretsOf } from "./provider-errors.ts";
 import { createVectorReader, type ReadAnswer, vectorText } from "./vectors.ts";
 
 /** 2,048 inputs, each with 3,072 numbers of 25 characters. */
@@ -94,26 +94,18 @@ function createEmbed({ base_url, api_key }: Connection, shape: Shape): Embed {
   const headers = {
     "content-type": "application/json",
     accept: "application/json",
-    ...PLAIN,
     ...shape.headers(api_key),
   };
 
   async function ask(call: EmbeddingCall, inputs: readonly EmbeddingInput[], options: CallOptions): Promise<Vectors> {
-    const left_ms = Math.max(1, options.deadline_ms - monotonicMs());
-    const answer = await post({
-      origin,
-      path: base_path + shape.path(call.model),
-      headers,
-      body: await jsonBytes(shape.body(call, inputs)),
-      signal: options.signal,
-      headersTimeout: left_ms,
-      bodyTimeout: Math.min(left_ms, SILENCE_MS),
-    });
-    if (answer.status !== 200) {
-      const text = await readText(answer, MAX_ERROR_BYTES).catch(() => "");
-      const refused = { status: answer.status, body: text, headers: answer.headers, secrets };
-      throw failureOfStatus(refused, call.model, "input");
-    }
+    const { signal, deadline_ms } = options;
+    const url = new URL(base_path + shape.path(call.model), origin);
+    const body = await jsonBytes(shape.body(call, inputs));
+    const answer = await send(
+      { model: call.model, stream: false },
+      { url, headers, body, silence_ms: SILENCE_MS, main: "input" },
+      { signal, deadline_ms, secrets },
+    );
     const read = await readAnswer(answer, options);
     const { vectors, input_tokens } = shape.read(read.value);
     const texts = await vectorTexts(vectors, read, { count: inputs.length, format: call.encoding_format });

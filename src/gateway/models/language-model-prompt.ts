@@ -11,11 +11,11 @@ import { errors } from "../../kernel/errors.ts";
 import { isJsonObject } from "../../platform/lib/json.ts";
 import { parseDataUrl } from "../../platform/lib/media-type.ts";
 import { requestDialect } from "./dialects.ts";
-import { calledOf } from "./generated-text.ts";
 import type { AssistantPart, Dialect, LanguageModelCall, PromptMessage } from "./language-model-dialect.ts";
 import type { Model } from "./models.types.ts";
 import { isBlank, NO_OUTPUT, NO_TEXT } from "./native-blocks.ts";
 import { traitsOf } from "./providers.ts";
+import { calledFunction } from "./tool-calls.ts";
 
 /** Converts OpenAI's request to a call of the AI SDK's language models (their specification v4). Pure. */
 
@@ -67,7 +67,7 @@ function promptOf(messages: readonly ChatMessage[], target: Target): Prompt {
   const tool_names = new Map<string, string>();
   const prompt: Prompt = [];
   for (const [index, message] of messages.entries()) {
-    for (const call of message.tool_calls ?? []) tool_names.set(call.id, calledOf(call).name);
+    for (const call of message.tool_calls ?? []) tool_names.set(call.id, calledFunction(call).name);
     if (message.role === "tool") appendToolResult(prompt, message, { index, tool_names, target });
     else {
       const converted = withoutBlanks(promptMessage(message, index, target), target, index === messages.length - 1);
@@ -231,7 +231,7 @@ function textPart(message: ChatMessage, { dialect }: Target): Extract<AssistantP
 }
 
 function callPart(call: AnyToolCall, { dialect }: Target): AssistantPart {
-  const { name, arguments: given } = calledOf(call);
+  const { name, arguments: given } = calledFunction(call);
   const is_text = call.type === "custom" && dialect.takes_custom_tools;
   const input = is_text ? given : call.type === "custom" ? { input: given } : argumentsOf(given);
   const signature = dialect.name === "google" ? call.extra_content?.google?.thought_signature : undefined;

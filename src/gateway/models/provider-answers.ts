@@ -10,11 +10,11 @@ import { brokenProvider, failureOfStatus, failureOfThrown } from "./provider-err
 
 /** No completion is larger. Reading stops at this size. */
 export const MAX_ANSWER_BYTES = 33_554_432;
-export const MAX_ERROR_BYTES = 65_536;
+const MAX_ERROR_BYTES = 65_536;
 /** Timeout of a stream of chat completions before its first byte and between two bytes. */
 export const SILENCE_MS = 60_000;
 /** Answers are read as they come. Without this header, a server may compress them. */
-export const PLAIN = { "accept-encoding": "identity" };
+const PLAIN = { "accept-encoding": "identity" };
 
 /** `secrets`: texts that no caller may see. */
 export type Receiving = CallOptions & { secrets: readonly string[] };
@@ -36,12 +36,14 @@ interface Sent {
   body: Buffer;
   /** The longest time before the first byte of a stream and between two bytes. */
   silence_ms: number;
+  /** The field with the prompt, for errors about it. Absent: messages. */
+  main?: "input";
 }
 
 /** Sends a request. Throws the failure for another status than 200. */
 export async function send(
-  { model, stream }: ProviderRequest,
-  { url, headers, body, silence_ms }: Sent,
+  { model, stream }: Pick<ProviderRequest, "model" | "stream">,
+  { url, headers, body, silence_ms, main }: Sent,
   { signal, deadline_ms, onSent, secrets }: Receiving,
 ): Promise<ProviderAnswer> {
   const left_ms = Math.max(1, deadline_ms - monotonicMs());
@@ -57,7 +59,7 @@ export async function send(
   });
   if (answer.status === 200) return answer;
   const text = await readText(answer, MAX_ERROR_BYTES).catch(() => "");
-  throw failureOfStatus({ status: answer.status, body: text, headers: answer.headers, secrets }, model);
+  throw failureOfStatus({ status: answer.status, body: text, headers: answer.headers, secrets }, model, main);
 }
 
 /** The parts that `reader` finds in an answer. */

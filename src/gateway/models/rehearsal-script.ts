@@ -1,5 +1,5 @@
 import type { ChatMessage, ChatRequest, ToolCall } from "../../api/contract/completions.ts";
-import { calledOf, nameOfTool } from "./generated-text.ts";
+import { calledFunction, toolName } from "./tool-calls.ts";
 
 /**
  * The answers of the rehearsal model: fixed rules over the last turn, always the same for the same request. They cover
@@ -32,7 +32,7 @@ const FENCE_LINE = /^\s*(?:[-=<>[\]#*_]{3}|<[^>]*>\s*$|\[[^\]]*\]\s*$)/;
 /** Returns the next message of the conversation. Pure. */
 export function rehearse(request: ChatRequest): RehearsalAnswer {
   const task = lastUserText(request.messages);
-  const tools = new Set(request.tool_choice === "none" ? [] : (request.tools ?? []).map(nameOfTool));
+  const tools = new Set(request.tool_choice === "none" ? [] : (request.tools ?? []).map(toolName));
   const turn = currentTurn(request.messages);
   const calls = nextCalls(task, turn, tools);
   if (calls.length > 0) return { text: "", tool_calls: numbered(calls, request.messages) };
@@ -166,7 +166,7 @@ function lastUserText(messages: readonly ChatMessage[]): string {
 function currentTurn(messages: readonly ChatMessage[]): Turn {
   const since = messages.slice(messages.findLastIndex((message) => message.role === "user") + 1);
   return {
-    calls: since.flatMap((message) => message.tool_calls ?? []).map(calledOf),
+    calls: since.flatMap((message) => message.tool_calls ?? []).map(calledFunction),
     results: since.filter((message) => message.role === "tool").map(textOf),
   };
 }

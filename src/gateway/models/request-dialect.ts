@@ -4,7 +4,6 @@ import { isJsonObject } from "../../platform/lib/json.ts";
 import { adaptedSchema, changedArguments, type Renaming } from "../../platform/lib/tool-schema.ts";
 import { restoreCall, restoredParts } from "./answer-names.ts";
 import { type RequestDialect, requestDialect, type Server } from "./dialects.ts";
-import { nameOfTool } from "./generated-text.ts";
 import type { CallersNames, ModelRequest, NativeRequest, Provider } from "./models.types.ts";
 import {
   type Adaptation,
@@ -15,6 +14,7 @@ import {
   NO_TEXT,
   withNote,
 } from "./native-blocks.ts";
+import { toolName } from "./tool-calls.ts";
 
 /**
  * Requests in the dialect of their server (`dialects.ts`), and the caller's own ids and names of arguments in its
@@ -64,7 +64,7 @@ function adaptedCall(
   const { request, native } = call;
   const adapted_tools = (request.tools ?? []).map((tool) => adaptedTool(tool, dialect));
   const tools = new Map(
-    adapted_tools.flatMap(({ tool, renaming }) => (renaming === null ? [] : [[nameOfTool(tool), renaming] as const])),
+    adapted_tools.flatMap(({ tool, renaming }) => (renaming === null ? [] : [[toolName(tool), renaming] as const])),
   );
   const ids = new Map<string, string>();
   const idOf = (id: string): string => {

@@ -1,10 +1,10 @@
 import type { ChatRequest } from "../../api/contract/completions.ts";
 import { jsonBytes } from "../../platform/lib/json.ts";
-import { calledOf } from "./generated-text.ts";
 import { heldJsonTokens } from "./held-text.ts";
 import { mediaOf } from "./media-tokens.ts";
 import type { Counts, ModelRequest, ProviderRequest } from "./models.types.ts";
 import { REASONING_FIELDS } from "./reasoning.ts";
+import { calledFunction } from "./tool-calls.ts";
 
 /**
  * A bill without the provider's figures takes a quarter of a token per byte, and expects half a token per byte at most
@@ -84,7 +84,7 @@ export function isTextOver(request: ChatRequest, tokens: number): boolean {
   for (const message of request.messages) {
     if (typeof message.content === "string") count(message.content);
     else for (const { text, refusal } of message.content ?? []) count([text, refusal]);
-    for (const call of message.tool_calls ?? []) count(calledOf(call));
+    for (const call of message.tool_calls ?? []) count(calledFunction(call));
     for (const field of BILLED_FIELDS) count(message[field]);
   }
   count(request.tools);
@@ -98,7 +98,7 @@ export function promptText(request: ChatRequest): string {
   for (const message of request.messages) {
     if (typeof message.content === "string") texts.push(message.content);
     else for (const part of message.content ?? []) if (typeof part.text === "string") texts.push(part.text);
-    for (const call of (message.tool_calls ?? []).map(calledOf)) texts.push(call.name, call.arguments);
+    for (const call of (message.tool_calls ?? []).map(calledFunction)) texts.push(call.name, call.arguments);
   }
   if (request.tools != null) texts.push(JSON.stringify(request.tools));
   return texts.join("\n");

@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { ChatMessage, ChatRequest, FunctionTool } from "../../../src/api/contract/completions.ts";
-import { calledOf } from "../../../src/gateway/models/generated-text.ts";
 import { createRehearsal, REHEARSAL, rehearsalTokens } from "../../../src/gateway/models/rehearsal.ts";
+import { calledFunction } from "../../../src/gateway/models/tool-calls.ts";
 import { chunksOf, textOfStream } from "./model-fixture.ts";
 
 const provider = createRehearsal();
@@ -21,7 +21,7 @@ async function answer(...args: Parameters<typeof prepared>) {
   const [choice] = response.choices;
   if (choice === undefined) throw new Error("no choice");
   const calls = (choice.message.tool_calls ?? [])
-    .map(calledOf)
+    .map(calledFunction)
     .map((call) => [call.name, JSON.parse(call.arguments) as unknown]);
   return { text: choice.message.content, calls, finish: choice.finish_reason, counts, message: choice.message };
 }
