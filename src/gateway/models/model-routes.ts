@@ -1,7 +1,8 @@
 import { createHash } from "node:crypto";
+import { monotonicMs } from "../../platform/lib/clock.ts";
 import type { Model } from "./models.types.ts";
 
-/** Several ways to one model: `routes` in PURSER_CONFIG. Pure. */
+/** Several ways to one model (`routes` in PURSER_CONFIG), and which models and ways rest after a failure. */
 
 /** The bytes of a hash that decide a place. A number holds them exactly. */
 const HASH_BYTES = 6;
@@ -37,4 +38,34 @@ function order<Route>(scores: ReadonlyMap<Route, number>, a: Route, b: Route): n
 function uniform(key: string, route: string): number {
   const text = JSON.stringify([key.slice(0, MAX_KEY_CHARACTERS), route]);
   return (createHash("sha256").update(text).digest().readUIntBE(0, HASH_BYTES) + 0.5) / HASHES;
+}
+
+/** Time for which a model is tried last after its provider failed. */
+const REST_SECONDS = 10;
+/** The longest time for which a provider's Retry-After can delay a model. */
+const MAX_REST_SECONDS = 120;
+
+/** A model by one of its routes: each route rests by itself. */
+type RoutedModel = Pick<Model, "id" | "route">;
+
+/** The models that failed recently on this node. Kept in memory: each node detects failures by itself. */
+export interface ModelHealth {
+  /** The model's provider failed before its first output; `retry_after_s` is its Retry-After, if any. */
+  failed(model: RoutedModel, retry_after_s: number | undefined): void;
+  /** The model answered. */
+  answered(model: RoutedModel): void;
+  isResting(model: RoutedModel): boolean;
+}
+
+/** `now_ms` is a monotonic clock. */
+export function createModelHealth(now_ms: () => number = monotonicMs): ModelHealth {
+  const resting_until = new Map<string, number>();
+  const keyOf = ({ id, route }: RoutedModel) => JSON.stringify([id, route]);
+  return {
+    failed(model, retry_after_s = REST_SECONDS) {
+      resting_until.set(keyOf(model), now_ms() + Math.min(retry_after_s, MAX_REST_SECONDS) * 1_000);
+    },
+    answered: (model) => void resting_until.delete(keyOf(model)),
+    isResting: (model) => (resting_until.get(keyOf(model)) ?? 0) > now_ms(),
+  };
 }

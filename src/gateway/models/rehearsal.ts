@@ -2,7 +2,6 @@ import type { ChatRequest, FinishReason, ToolCall } from "../../api/contract/com
 import { stableId } from "../../platform/lib/ids.ts";
 import { type AnswerPart, newIdentity } from "./answer-events.ts";
 import { callEvent } from "./answer-message.ts";
-import { UNBOUNDED_PART_TOKENS } from "./media-tokens.ts";
 import type {
   CallOptions,
   Completion,
@@ -13,7 +12,7 @@ import type {
   ProviderStream,
 } from "./models.types.ts";
 import { rehearse } from "./rehearsal-script.ts";
-import { promptText } from "./token-count.ts";
+import { promptText, UNBOUNDED_PART_TOKENS } from "./token-count.ts";
 
 /** contract 1: the built-in model. Deterministic, offline, rule-based; counted and billed like any other. */
 export const REHEARSAL: Omit<Model, "price_version"> = {

@@ -259,14 +259,14 @@ function partOf(
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
     throw errors.invalidValue(`${param}.${type}`, `${param}.${type} must be an object.`);
   }
-  return { ...kept, [type]: mediaOf(type, keep(value as Fields, inner, `${param}.${type}`), `${param}.${type}`) };
+  return { ...kept, [type]: mediaFields(type, keep(value as Fields, inner, `${param}.${type}`), `${param}.${type}`) };
 }
 
 /**
  * A picture, a file or audio with its usual media type. Throws 400 for an address of another scheme than http(s), and
  * for any address of a file or audio: the provider's server could open it (`file://`, its own network).
  */
-function mediaOf(type: string, fields: Fields, param: string): Fields {
+function mediaFields(type: string, fields: Fields, param: string): Fields {
   if (type === "image_url") {
     const url = usualDataUrl(String(fields.url));
     if (/^(?:data:image\/[^,]*;base64,|https?:\/\/)/i.test(url)) return { ...fields, url };

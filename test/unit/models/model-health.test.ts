@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { createModelHealth } from "../../../src/gateway/models/model-health.ts";
+import { createModelHealth } from "../../../src/gateway/models/model-routes.ts";
 import { nearestNames } from "../../../src/kernel/nearest.ts";
 import { realNowMs } from "../../../src/platform/lib/clock.ts";
 import { retryAfterSeconds } from "../../../src/platform/lib/retry.ts";
