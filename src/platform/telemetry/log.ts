@@ -74,7 +74,7 @@ export function createLog(
       timestamp: pino.stdTimeFunctions.isoTime,
       mixin: traceFields,
       serializers: { error: describeError },
-      redact: { paths: SECRET_FIELDS.map((name) => `*.${name}`), censor: "[redacted]" },
+      formatters: { log: hideSecrets },
       hooks: {
         logMethod(args, write, number) {
           if (number !== fatal && this.levelVal !== debug && isOfOutage(args[0])) return;
@@ -97,6 +97,18 @@ process.on("exit", () => stderr.flushSync());
 function traceFields(): { trace_id?: string } {
   const trace_id = activeSpan()?.trace_id;
   return trace_id === undefined ? {} : { trace_id };
+}
+
+/** The fields without secrets in their objects. pino's own `redact` takes four times as long as the rest of a line. */
+function hideSecrets(fields: Record<string, unknown>): Record<string, unknown> {
+  let shown = fields;
+  for (const [name, value] of Object.entries(fields)) {
+    if (typeof value !== "object" || value === null) continue;
+    const hidden = SECRET_FIELDS.filter((secret) => Object.hasOwn(value, secret));
+    if (hidden.length === 0) continue;
+    shown = { ...shown, [name]: { ...value, ...Object.fromEntries(hidden.map((secret) => [secret, "[redacted]"])) } };
+  }
+  return shown;
 }
 
 /** The database's own line reports the outage (outage.ts), so the statements that fail meanwhile are debug lines. */

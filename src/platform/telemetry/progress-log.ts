@@ -13,11 +13,14 @@ export async function loggingProgress<T>(
   const began_ms = monotonicMs();
   let is_slow = false;
   const write = (state: string) => {
-    is_slow = true;
     log?.info({ ...about, ms: Math.round(monotonicMs() - began_ms) }, `${step}: ${state}`);
-    timer = setTimeout(write, LINE_MS, "at work");
   };
-  let timer = setTimeout(write, FIRST_LINE_MS, "at work");
+  const writeAtWork = () => {
+    is_slow = true;
+    write("at work");
+    timer = setTimeout(writeAtWork, LINE_MS);
+  };
+  let timer = setTimeout(writeAtWork, FIRST_LINE_MS);
   try {
     const result = await work();
     if (is_slow) write("done");
