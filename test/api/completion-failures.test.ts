@@ -89,14 +89,6 @@ describe("an upstream failure before any output costs nothing (contract 4)", () 
     expect(await charges(user)).toEqual([]);
   });
 
-  it("a whole completion instead of the requested stream", async () => {
-    const message = { role: "assistant", content: "hello" };
-    lab.upstream.answer(json({ id: "x", choices: [{ index: 0, message, finish_reason: "stop" }] }));
-    const { status, body } = await user.post(CHAT, ask("lab/plain", { stream: true }));
-    expect([status, body.error?.code]).toEqual([502, "upstream_error"]);
-    expect(await settledBalance(user)).toBe(GRANT);
-  });
-
   const refusals: [string, Reply, string, string | null][] = [
     ["a bad field", json({ error: { message: WORDS, param: "temperature" } }, 400), "invalid_value", "temperature"],
     ["a field with an odd name", json({ error: { message: WORDS, param: WORDS } }, 400), "invalid_value", null],

@@ -118,7 +118,10 @@ function messageReader(answer: NativeAnswer): DialectReader {
           is_json = true;
           open.set(index, { type: JSON_TOOL, place: answer.block(), text: "", signature, data });
           answer.text(given);
-        } else answer.call(index, { id: String(id ?? ""), name: String(name), text: given });
+        } else {
+          open.set(index, { type, place: 0, text: given, signature, data });
+          answer.call(index, { id: String(id ?? ""), name: String(name), text: given });
+        }
       }
     }
   }
@@ -142,6 +145,7 @@ function messageReader(answer: NativeAnswer): DialectReader {
         if (block !== undefined) block.signature = signature;
         break;
       case "input_json_delta":
+        if (block !== undefined) block.text += String(partial_json);
         if (block?.type === JSON_TOOL) answer.text(String(partial_json));
         else answer.arguments(index, String(partial_json));
     }
@@ -150,6 +154,7 @@ function messageReader(answer: NativeAnswer): DialectReader {
   function end(index: unknown): void {
     const block = open.get(index);
     open.delete(index);
+    if (block?.type === "tool_use" && block.text === "") answer.arguments(index, "{}");
     if (block?.type !== "thinking") return;
     const signed = typeof block.signature === "string" ? { signature: block.signature } : {};
     answer.details([{ type: "reasoning.text", text: block.text, ...signed }], block.place);

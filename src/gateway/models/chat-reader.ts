@@ -228,7 +228,7 @@ export function createChatReader(
   function readWhole(): void {
     try {
       const answer = chunkOrNull(head);
-      if (answer === null || !Array.isArray(answer.choices))
+      if (answer === null || objectsIn(answer.choices).length === 0)
         throw failedAnswer(model, "an answer with an error", { body: head, secrets });
       readChunk({ ...answer, object: "chat.completion.chunk" }, "");
       addEnds();
