@@ -1075,16 +1075,15 @@ CREATE TRIGGER endpoint_of_erased BEFORE INSERT ON public.webhook_endpoint FOR E
 -- function leave_failing_ends(steps jsonb) returns jsonb
 -- function ledger_adjust_down(of_user uuid, asked bigint, of_bucket uuid, of_reason text, instant timestamp with time zone) returns bigint
 -- function ledger_adjust_up(of_user uuid, bucket_id uuid, amount bigint, of_reason text, instant timestamp with time zone, expires timestamp with time zone) returns void
--- function ledger_agent_use(of_user uuid, of_agent uuid, from_day date, holds hold[], OUT spent bigint, OUT held bigint) returns record
+-- function ledger_agent_use(of_user uuid, of_agent uuid, from_day date, charges usage_event[], holds hold[], ended uuid[], OUT spent bigint, OUT held bigint) returns record
 -- function ledger_amend(rest usage_event) returns void
--- function ledger_apply_batch(ends json, ends_users uuid[], holds json, holds_users uuid[], instant timestamp with time zone, hold_seconds integer, verdicts jsonb, OUT ended json, OUT held json) returns record
+-- function ledger_apply_batch(operations json, user_ids uuid[], instant timestamp with time zone, hold_seconds integer, verdicts jsonb) returns json
 -- function ledger_balance_crossings(of_user uuid, seq bigint, of_hold uuid, told integer, reached integer, granted bigint, posted bigint) returns crossing[]
 -- function ledger_charge_crossings(of_user uuid, seq bigint, of_kind text, of_hold uuid, before bigint, after bigint, whole bigint, detail jsonb) returns crossing[]
 -- function ledger_claw_back(of_user uuid, of_bucket uuid, asked bigint, of_reason text, of_key text, instant timestamp with time zone) returns SETOF reversal
 -- function ledger_close_bucket(of_user uuid, of_bucket uuid, of_reason text, instant timestamp with time zone) returns bigint
 -- function ledger_crossed(before bigint, after bigint, whole bigint) returns SETOF integer
--- function ledger_end_holds(operations json, user_ids uuid[], instant timestamp with time zone, verdicts jsonb) returns json
--- function ledger_end_user_left(of_user uuid, of_end_user text, instant timestamp with time zone, holds hold[]) returns bigint
+-- function ledger_end_user_left(of_user uuid, of_end_user text, instant timestamp with time zone, charges usage_event[], holds hold[], ended uuid[]) returns bigint
 -- function ledger_expire(of_user uuid, instant timestamp with time zone) returns void
 -- function ledger_grant(of_user uuid, bucket_id uuid, of_source text, amount bigint, granted timestamp with time zone, expires timestamp with time zone, of_note text, of_key text) returns uuid
 -- function ledger_has_tokens(of_user uuid, instant timestamp with time zone) returns boolean
@@ -1093,20 +1092,19 @@ CREATE TRIGGER endpoint_of_erased BEFORE INSERT ON public.webhook_endpoint FOR E
 -- function ledger_keep_reason(of_user uuid, of_reason text) returns void
 -- function ledger_key_budget_use(of_user uuid, of_key uuid, budget_interval text, instant timestamp with time zone, OUT spent bigint, OUT held bigint) returns record
 -- function ledger_lock(user_ids uuid[], instant timestamp with time zone) returns account[]
--- function ledger_lock_hooks(hooked jsonb, user_ids uuid[], instant timestamp with time zone) returns jsonb
+-- function ledger_lock_hooks(operations json, user_ids uuid[], hooks jsonb, instant timestamp with time zone) returns jsonb
 -- function ledger_note_balance(of_user uuid) returns void
 -- function ledger_post(of_user uuid, of_type text, of_amount bigint, of_bucket uuid, posted_change bigint, debt_change bigint, of_description text, instant timestamp with time zone) returns void
 -- function ledger_progress(calls json, hold_seconds integer) returns void
 -- function ledger_refusal(posted bigint, overage_cap bigint, overage bigint, least_tokens bigint) returns text
 -- function ledger_reinstate(of_user uuid, of_bucket uuid, asked bigint, of_reason text, of_key text, instant timestamp with time zone) returns SETOF reversal
 -- function ledger_sweep(instant timestamp with time zone, after uuid, most integer) returns TABLE(account_id uuid, failure text)
--- function ledger_take_holds(operations json, user_ids uuid[], instant timestamp with time zone, hold_seconds integer, verdicts jsonb) returns json
 -- function ledger_thresholds() returns integer[]
 -- function ledger_used_percent(granted bigint, posted bigint) returns integer
 -- function ledger_write_accounts(accounts account[], owners uuid[], ids uuid[], remaining bigint[], held bigint[], recalled bigint[], endings text[]) returns void
 -- function ledger_write_charges(entries entry[], events usage_event[], instant timestamp with time zone) returns void
--- function ledger_write_ends(user_ids uuid[], hold_ids uuid[], events usage_event[]) returns void
 -- function ledger_write_holds(holds hold[]) returns void
+-- function ledger_write_keys(user_ids uuid[], ids uuid[], spent bigint[], held bigint[]) returns void
 -- function ledger_write_labels(events usage_event[], instant timestamp with time zone) returns void
 -- function limit_take(asks jsonb) returns jsonb
 -- function lock_leased_runs(leases jsonb) returns tid[]

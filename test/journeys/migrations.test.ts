@@ -253,7 +253,7 @@ describe("an index of migrations/indexes", () => {
 
 describe("a batch of the ledger during a migration that adds a column", () => {
   /** The batch fills each column of a hold. */
-  const BATCH = readFileSync(join(FOLDER, "../src/account/ledger/sql/ledger_take_holds.sql"), "utf8").replace(
+  const BATCH = readFileSync(join(FOLDER, "../src/account/ledger/sql/ledger_apply_batch.sql"), "utf8").replace(
     ")::hold;",
     ", null)::hold;",
   );

@@ -84,8 +84,7 @@ const ago = fc.nat({ max: 6 });
 const calling = fc.record({ ago, of: fc.constantFrom("open", "open", "open", "lost", "any") });
 const asking = fc.record({ amount, slack: amount, budget: fc.option(fc.nat({ max: 900 })) });
 
-// Concurrent operations execute in the order of their requests, if ends of holds come first, so the model executes each
-// one at its request.
+// Concurrent operations execute in the order of their requests, so the model executes each one at its request.
 
 async function hold(model: m.Model, world: World, asked: Asked): Promise<void> {
   const { hold_id, minimum, budget } = asked;
@@ -310,15 +309,12 @@ const holding = commands("hold", asking, (value) => async (model, world) => {
 /** For batches: when the answer arrives the model is already ahead, so no case is recorded here. */
 const holdingBlindly = commands("hold", asking, (value) => (model, world) => hold(model, world, newHold(world, value)));
 
-/** Concurrent operations go into one batch, which does all ends of holds first. */
+/** Concurrent operations go into one batch, and execute in their order. */
 const together = fc
-  .tuple(
-    fc.array(fc.oneof(settling, onCall("release", release)), { minLength: 1, maxLength: 3 }),
-    fc.array(holdingBlindly, { minLength: 1, maxLength: 3 }),
-  )
-  .map(([ends, holds]) =>
-    command(`together [${[...ends, ...holds].join(", ")}]`, async (model, world) => {
-      await Promise.all([...ends, ...holds].map((part) => part.run(model, world)));
+  .array(fc.oneof(holdingBlindly, settling, onCall("release", release)), { minLength: 2, maxLength: 5 })
+  .map((parts) =>
+    command(`together [${parts.join(", ")}]`, async (model, world) => {
+      await Promise.all(parts.map((part) => part.run(model, world)));
     }),
   );
 

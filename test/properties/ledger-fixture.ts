@@ -94,13 +94,12 @@ export function settleOf(
 
 /** The statement of a hook that one SQL function executes for a whole batch, jsonb array to jsonb array. */
 export function applyWithHooks(procedure: string): string {
-  return `with hooks as materialized (select ledger_lock_hooks($6, $3, $4) as list),
+  return `with hooks as materialized (select ledger_lock_hooks($1::json, $2, $5::jsonb, $3) as list),
     carried_out as materialized (
-      select array_agg(hold_id order by place) as holds,
+      select array_agg(place order by place) as places,
           case when count(*) > 0 then ${procedure}(jsonb_agg(argument order by place)) end as answers
-        from hooks cross join jsonb_to_recordset(hooks.list) as hook(place integer, hold_id uuid, argument jsonb)
+        from hooks cross join jsonb_to_recordset(hooks.list) as hook(place integer, argument jsonb)
     ),
-    verdict as (select unnest(holds) as hold_id, jsonb_array_elements(answers) as answer from carried_out)
-    select ended, held
-      from ledger_apply_batch($1, $2, $3, $4, $5, (select jsonb_object_agg(hold_id, answer) from verdict))`;
+    verdict as (select unnest(places) as place, jsonb_array_elements(answers) as answer from carried_out)
+    select ledger_apply_batch($1::json, $2, $3, $4, (select jsonb_object_agg(place, answer) from verdict)) as outcomes`;
 }

@@ -3,7 +3,7 @@ import { ALERT_PERCENTS } from "../../src/kernel/constants.ts";
 import type { Db } from "../../src/platform/db/db.ts";
 import { newId } from "../../src/platform/lib/ids.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { createLedgerFixture } from "./ledger-fixture.ts";
+import { createLedgerFixture, holdOf, settleOf } from "./ledger-fixture.ts";
 
 let database: TestDatabase;
 let db: Db;
@@ -84,9 +84,11 @@ test("ledger_key_budget_use and ledger_agent_use count charges and holds, also u
   expect(await call(key_use, user_id, mine.api_key_id, null, now)).toEqual({ spent: 60, held: 30 });
   expect(await call(key_use, user_id, mine.api_key_id, "day", now)).toEqual({ spent: 60, held: 30 });
   expect(await call(key_use, user_id, mine.api_key_id, "day", "2026-03-02T00:00:00Z")).toEqual({ spent: 0, held: 30 });
-  const use = "to_json(ledger_agent_use($1, $2, $3, null))";
-  expect(await call(use, user_id, mine.agent_id, "2026-03-01")).toEqual({ spent: 60, held: 30 });
-  expect(await call(use, user_id, mine.agent_id, "2026-03-02")).toEqual({ spent: 0, held: 30 });
+  const use = "to_json(ledger_agent_use($1, $2, $3, null, null, $4))";
+  expect(await call(use, user_id, mine.agent_id, "2026-03-01", null)).toEqual({ spent: 60, held: 30 });
+  expect(await call(use, user_id, mine.agent_id, "2026-03-02", null)).toEqual({ spent: 0, held: 30 });
+  const [open] = await db.query<{ id: string }>({ text: "select id from hold where user_id = $1", values: [user_id] });
+  expect(await call(use, user_id, mine.agent_id, "2026-03-01", [open?.id])).toEqual({ spent: 60, held: 0 });
 });
 
 test("ledger_lock closes expired buckets, and returns the accounts in the order of their ids", async () => {
@@ -96,19 +98,20 @@ test("ledger_lock closes expired buckets, and returns the accounts in the order 
   expect(accounts).toMatchObject(users.toSorted().map((user_id) => ({ user_id, posted: 0, seq: 2 })));
 });
 
-test("ledger_lock_hooks returns the hooks of operations that are new, by their positions and holds", async () => {
+test("ledger_lock_hooks returns the hooks of operations that are new, by their positions", async () => {
   const user_id = await fixture.account(1_000);
   const done = await fixture.hold(user_id, 10);
   if (done.status !== "held") throw new Error(done.code);
   const hook = (argument: number) => ({ kind: "step", argument });
-  const settled = newId();
-  const hooked = [
-    { user_id, hold_id: done.hold_id, cost_tokens: null, hook: hook(1) },
-    { user_id, hold_id: settled, cost_tokens: 5, hook: hook(2) },
+  const operations = [
+    { kind: "hold", ...holdOf(user_id, 10, { hold_id: done.hold_id }) },
+    { kind: "hold", ...holdOf(user_id, 10) },
+    { kind: "settle", ...settleOf(user_id, newId(), 5) },
   ];
-  const text = "ledger_lock_hooks($1, $2, $3)";
-  const open = await call(text, JSON.stringify(hooked), [user_id], "2026-03-01T12:00:00.000Z");
-  expect(open).toEqual([{ place: 2, hold_id: settled, kind: "step", argument: 2 }]);
+  const hooks = JSON.stringify([hook(1), null, hook(3)]);
+  const text = "ledger_lock_hooks($1::json, $2, $3::jsonb, $4)";
+  const open = await call(text, JSON.stringify(operations), [user_id], hooks, "2026-03-01T12:00:00.000Z");
+  expect(open).toEqual([{ place: 3, kind: "step", argument: 3 }]);
 });
 
 test("a batch of many calls with one key holds no more than the key's budget, and reports each threshold once", async () => {

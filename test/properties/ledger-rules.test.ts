@@ -289,24 +289,6 @@ test("a hold that is released and settled in the same batch ends once", async ()
   expect(await fixture.ledger.accountStatus(user_id)).toMatchObject({ posted: 80, held: 40, available: 40 });
 });
 
-test("a hold can take the tokens that a release in the same batch frees, whichever was asked for first", async () => {
-  const user_id = await fixture.account(100);
-  const hold_id = await heldBy(fixture.hold(user_id, 100));
-  const [held] = await Promise.all([fixture.hold(user_id, 70), fixture.ledger.release({ user_id, hold_id })]);
-  expect(held).toMatchObject({ status: "held", held_tokens: 70 });
-});
-
-test("a hold and its release that are asked for together are done in their order, so nothing stays held", async () => {
-  const user_id = await fixture.account(100);
-  const hold_id = newId();
-  const [held] = await Promise.all([
-    fixture.hold(user_id, 70, { hold_id }),
-    fixture.ledger.release({ user_id, hold_id }),
-  ]);
-  expect(held).toMatchObject({ status: "held", held_tokens: 70 });
-  expect(await fixture.ledger.accountStatus(user_id)).toMatchObject({ posted: 100, held: 0 });
-});
-
 test("the sweep releases a dead hold, and its late settle is still charged (new-api#4429)", async () => {
   const user_id = await fixture.account(100);
   const hold_id = await heldBy(fixture.hold(user_id, 80));

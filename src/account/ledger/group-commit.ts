@@ -2,7 +2,7 @@ import { setTimeout } from "node:timers/promises";
 import { isRefusal } from "../../kernel/sql-state.ts";
 import { answerBatch, createBatchQueue, type Waiting } from "../../platform/db/batch-queue.ts";
 
-/** Whether an operation of the batch is at fault. A RangeError: one cannot be written as JSON, or two are on one hold. */
+/** Whether an operation of the batch is at fault. A RangeError: it is too deep or too long to be written as JSON. */
 const isFault = (error: unknown) => isRefusal(error) || error instanceof RangeError;
 
 /** Accepts single operations and does them in batches. */

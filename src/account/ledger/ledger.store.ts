@@ -18,7 +18,7 @@ import type {
   TransactionHookAnswer,
 } from "./ledger.types.ts";
 
-/** One operation of a batch, in the form that `ledger_end_holds` and `ledger_take_holds` read. */
+/** One operation of a batch, in the form that `ledger_apply_batch` reads. */
 export type Operation =
   | ({ kind: "hold" } & HoldRequest)
   | ({ kind: "settle" } & SettleRequest)
@@ -33,12 +33,12 @@ export type Superseded = { status: "superseded"; hook: TransactionHookAnswer };
 
 export type Outcome = HoldOutcome | Superseded | SettleOutcome | { status: "released" };
 
-const APPLY = "select ended, held from ledger_apply_batch($1, $2, $3, $4, $5, null)";
+const APPLY = "select ledger_apply_batch($1, $2, $3, $4, null) as outcomes";
 
 /**
  * Does all `operations` or none, in one round trip; returns the outcomes in the same order. `with_hooks` is the
- * statement for a batch with hooks: it takes the values of `APPLY` and then the operations with hooks, carries the hooks out
- * and returns the same columns.
+ * statement for a batch with hooks: it takes the values of `APPLY` and then the hooks, carries the hooks out and returns
+ * `outcomes`.
  */
 export async function applyOperations(
   sql: Sql,
@@ -46,40 +46,20 @@ export async function applyOperations(
   now: Instant,
   with_hooks: string | null = null,
 ): Promise<Outcome[]> {
-  // The second would not see the first. The caller sends them again in halves.
-  if (new Set(operations.map(({ hold_id }) => hold_id)).size < operations.length)
-    throw new RangeError("two operations on one hold in one batch");
-  const hooked = operations.flatMap((operation) =>
-    "hook" in operation && operation.hook !== undefined ? [hookedOf(operation)] : [],
-  );
-  if (hooked.length > 0 && with_hooks === null) throw new Error("the ledger was given no statement for hooks");
-  const [ends, holds] = [operations.filter(isEnd), operations.filter((operation) => !isEnd(operation))];
+  const hooks = operations.map((operation) => ("hook" in operation ? (operation.hook ?? null) : null));
+  const has_hooks = hooks.some((hook) => hook !== null);
+  if (has_hooks && with_hooks === null) throw new Error("the ledger was given no statement for hooks");
   const user_ids = [...new Set(operations.map(({ user_id }) => user_id))];
-  const values = [textOf(ends), textOf(holds), user_ids, now, HOLD_SECONDS];
-  const [row] = await sql.query<{ ended: Outcome[] | null; held: Outcome[] | null }>({
+  // The hooks are apart, because each reader of the operations reads the whole of their text.
+  const bare = has_hooks ? operations.map((operation) => ({ ...operation, hook: undefined })) : operations;
+  const values = [jsonbText(bare), user_ids, now, HOLD_SECONDS];
+  const [row] = await sql.query<{ outcomes: Outcome[] }>({
     hot_path: true,
-    ...(hooked.length > 0
-      ? { name: "ledger_apply_with_hooks", text: with_hooks ?? APPLY, values: [...values, jsonbText(hooked)] }
+    ...(has_hooks
+      ? { name: "ledger_apply_with_hooks", text: with_hooks ?? APPLY, values: [...values, jsonbText(hooks)] }
       : { name: "ledger_apply_batch", text: APPLY, values }),
   });
-  const [ended, held] = [(row?.ended ?? []).values(), (row?.held ?? []).values()];
-  return operations.flatMap((operation) => (isEnd(operation) ? ended : held).next().value ?? []);
-}
-
-const isEnd = ({ kind }: Operation) => kind !== "hold";
-
-/** Null: there are none. The hooks are apart, because only their own statement reads them. */
-function textOf(operations: readonly Operation[]): string | null {
-  if (operations.length === 0) return null;
-  return jsonbText(
-    operations.map((operation) => ("hook" in operation ? { ...operation, hook: undefined } : operation)),
-  );
-}
-
-/** An operation with a hook, as `ledger_lock_hooks` reads it. */
-function hookedOf({ user_id, hold_id, ...operation }: Extract<Operation, { kind: "hold" | "settle" }>) {
-  const cost_tokens = operation.kind === "settle" ? operation.cost_tokens : null;
-  return { user_id, hold_id, cost_tokens, hook: operation.hook };
+  return row?.outcomes ?? [];
 }
 
 /** Marks the holds of settles with estimated counts. The charge copies the mark with the hold's estimate. */

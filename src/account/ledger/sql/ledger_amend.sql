@@ -12,8 +12,7 @@ begin
       cached_input_rate_micro = rest.cached_input_rate_micro, output_rate_micro = rest.output_rate_micro,
       cache_write_tokens = rest.cache_write_tokens, cache_write_1h_tokens = rest.cache_write_1h_tokens,
       cache_write_rate_micro = rest.cache_write_rate_micro, cache_write_1h_rate_micro = rest.cache_write_1h_rate_micro,
-      upstream_cost_micro_usd = rest.upstream_cost_micro_usd, price_version = rest.price_version,
-      cost = known.cost + rest.cost, charged = known.charged + rest.charged,
+      upstream_cost_micro_usd = rest.upstream_cost_micro_usd, price_version = rest.price_version, cost = known.cost + rest.cost, charged = known.charged + rest.charged,
       overage = known.overage + rest.overage, absorbed = known.absorbed + rest.absorbed,
       entries_to = rest.entries_to, from_progress = false
     where user_id = rest.user_id and hold_id = rest.hold_id;

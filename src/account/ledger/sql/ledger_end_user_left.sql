@@ -1,7 +1,7 @@
--- The tokens that an end user's budget leaves for a hold; null: there is no budget. `holds` has the
--- holds of this batch, which are not written yet.
+-- The tokens that an end user's budget leaves for a hold; null: there is no budget. Unwritten operations of this batch
+-- count too: it adds `charges` and `holds`, and leaves out the holds in `ended`.
 create or replace function ledger_end_user_left(
-  of_user uuid, of_end_user text, instant timestamptz, holds hold[]
+  of_user uuid, of_end_user text, instant timestamptz, charges usage_event[], holds hold[], ended uuid[]
 ) returns bigint language plpgsql stable as $$
 declare
   budget end_user_budget;
@@ -14,7 +14,10 @@ begin
       and (budget.budget_interval is null
         or day >= date_trunc(budget.budget_interval, instant at time zone 'UTC')::date)
     union all
-    select h.held from hold h where h.user_id = of_user and h.end_user = of_end_user
+    select c.cost from unnest(charges) as c where c.user_id = of_user and c.labels ->> 'user' = of_end_user
+    union all
+    select h.held from hold h
+      where h.user_id = of_user and h.end_user = of_end_user and h.id <> all (coalesce(ended, '{}'))
     union all
     select h.held from unnest(holds) as h where h.user_id = of_user and h.end_user = of_end_user
   ) as use(tokens);

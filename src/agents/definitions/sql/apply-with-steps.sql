@@ -6,22 +6,20 @@
 --
 -- Functions of two modules meet only in a statement like this one. A function never calls a function of another module.
 with hooks as materialized (
-  select ledger_lock_hooks($6, $3, $4) as list
+  select ledger_lock_hooks($1::json, $2, $5::jsonb, $3) as list
 ), finished as materialized (
-  select array_agg(hold_id order by place) as holds,
+  select array_agg(place order by place) as places,
       case when count(*) > 0 then finish_steps(leave_failing_ends(jsonb_agg(argument order by place))) end as answers
-    from hooks cross join jsonb_to_recordset(hooks.list) as hook(place integer, hold_id uuid, kind text, argument jsonb)
+    from hooks cross join jsonb_to_recordset(hooks.list) as hook(place integer, kind text, argument jsonb)
     where kind = 'finish_step'
 ), started as materialized (
-  select array_agg(hold_id order by place) as holds,
+  select array_agg(place order by place) as places,
       case when count(*) > 0 then start_steps(jsonb_agg(argument order by place)) end as answers
-    from hooks cross join finished
-      cross join jsonb_to_recordset(hooks.list) as hook(place integer, hold_id uuid, kind text, argument jsonb)
+    from hooks cross join finished cross join jsonb_to_recordset(hooks.list) as hook(place integer, kind text, argument jsonb)
     where kind = 'start_step'
 ), verdict as (
-  select unnest(holds) as hold_id, jsonb_array_elements(answers) as answer from finished
+  select unnest(places) as place, jsonb_array_elements(answers) as answer from finished
   union all
-  select unnest(holds), jsonb_array_elements(answers) from started
+  select unnest(places), jsonb_array_elements(answers) from started
 )
-select ended, held
-  from ledger_apply_batch($1, $2, $3, $4, $5, (select jsonb_object_agg(hold_id, answer) from verdict))
+select ledger_apply_batch($1::json, $2, $3, $4, (select jsonb_object_agg(place, answer) from verdict)) as outcomes
