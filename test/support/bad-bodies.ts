@@ -275,7 +275,7 @@ export const BODIES: Record<string, BodyRow> = {
   },
   "PATCH /api/v1/secrets/{id}": {
     valid: { description: "new" },
-    bad: [...secretFields, [{ name: "RENAMED" }, "unknown_field", "name"]],
+    bad: [...secretFields, [{ name: "RENAMED" }, "invalid_value", "name"]],
   },
   "POST /api/v1/billing/subscription": {
     valid: { plan_id: "starter" },
