@@ -35,7 +35,8 @@ export function endUserRoutes({ ledger, clock }: { ledger: Pick<Ledger, "end_use
   router.openapi(contract.putEndUserBudget, async (c) => {
     const { user_id } = c.get("caller");
     const { user } = c.req.valid("param");
-    const record = () => found(user_id, user);
+    // A budget that does not exist yet has no fields that could be sent back.
+    const record = async () => (await end_users.find(user_id, user, clock.now())) ?? {};
     const changes = await changesIn(c.req.valid("json"), contract.BUDGET_READ_ONLY, record);
     await end_users.put(user_id, user, changes);
     return c.json(await found(user_id, user), 200);
