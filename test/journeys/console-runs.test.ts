@@ -113,7 +113,7 @@ it("the owner chooses what a failed call does to its run", async () => {
   const tool = page.getByRole("region", { name: "Read the web" });
   await choose(tool.getByLabel("If a call fails"), "The run fails");
   await page.getByRole("button", { name: "Save agent" }).click();
-  await page.getByRole("heading", { name: "Harbour" }).waitFor();
+  await page.getByRole("heading", { name: "Harbour", exact: true }).waitFor();
   const { tools_config } = await person("GET", `/agents/${id}`);
   expect(tools_config).toEqual({ web_fetch: { enabled: true, on_tool_failure: "fail" } });
   site.upstream.answer(blockedCall, completion("Never."));
