@@ -87,7 +87,7 @@ it("a connected sign-in is not disconnected by a save without changes, and its f
   await page.getByRole("button", { name: "Edit CALENDAR" }).click();
   await shows(page, "A change ends the present connection.");
   expect(await page.getByRole("button", { name: "Save sign-in" }).isDisabled()).toBe(true);
-  await page.getByLabel("Scope").fill("berths");
+  await page.getByLabel("Scope").fill("berths tides");
   await page.getByRole("button", { name: "Save sign-in" }).click();
   await page.getByRole("button", { name: "Connect", exact: true }).waitFor();
   expect(await page.getByText("CALENDAR is connected.").count()).toBe(0);
