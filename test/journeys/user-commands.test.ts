@@ -38,7 +38,8 @@ describe("commands for users", () => {
     const stranger = await runPurser(["grant", "bob@example.com", "--tokens", "5"], env);
     expect([stranger.code, stranger.stderr]).toEqual([
       1,
-      "there is no user bob@example.com: give the whole e-mail address or the id\n",
+      // The database's client may write a warning about its own next version before it.
+      expect.stringMatching(/there is no user bob@example\.com: give the whole e-mail address or the id\n$/),
     ]);
   });
 
