@@ -1,3 +1,4 @@
+import { jsonOrUndefined } from "../platform/lib/json.ts";
 import { readLines } from "../platform/lib/json-lines.ts";
 import { newMark } from "../safety/fence.ts";
 import { type ContentKind, sanitize } from "../safety/sanitize.ts";
@@ -7,7 +8,7 @@ import { type ContentKind, sanitize } from "../safety/sanitize.ts";
 const KINDS: readonly string[] = ["html", "markdown", "text"] satisfies ContentKind[];
 
 function answer(line: string): object {
-  const request = parsed(line);
+  const request = jsonOrUndefined(line);
   if (request === undefined) return { error: "this line is not JSON" };
   const { id, kind, content } = (request ?? {}) as { id?: unknown; kind?: unknown; content?: unknown };
   if (typeof content !== "string" || typeof kind !== "string" || !KINDS.includes(kind)) {
@@ -19,14 +20,6 @@ function answer(line: string): object {
     ...result
   } = sanitize({ content, kind: kind as ContentKind, level: "balanced", mark: newMark() });
   return { id, ...result, ...(marked.length === 0 ? {} : { marked }) };
-}
-
-function parsed(line: string): unknown {
-  try {
-    return JSON.parse(line);
-  } catch {
-    return undefined;
-  }
 }
 
 // Who reads the answers may have enough of them.

@@ -1,3 +1,4 @@
+import { fieldsOf, jsonOrUndefined } from "../platform/lib/json.ts";
 import { KekUnavailableError } from "./vault.types.ts";
 
 /** The timeout of one request to a key service. */
@@ -33,18 +34,9 @@ export async function askKeyService(
     const signal = AbortSignal.timeout(TIMEOUT_MS);
     const response = await fetch(url, { method, headers, body: body ?? null, redirect: "error", signal });
     const text = await response.text();
-    return { status: response.status, body: parseObject(text) };
+    return { status: response.status, body: fieldsOf(jsonOrUndefined(text)) };
   } catch (error) {
     throw new KekUnavailableError(kek_id, `${new URL(url).host} cannot be reached`, { cause: error });
-  }
-}
-
-function parseObject(text: string): Record<string, unknown> {
-  try {
-    const value: unknown = JSON.parse(text);
-    return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};
-  } catch {
-    return {};
   }
 }
 

@@ -1,5 +1,6 @@
 import { z } from "@hono/zod-openapi";
 import { MAX_REMOVED } from "../../kernel/constants.ts";
+import { jsonOrUndefined } from "../../platform/lib/json.ts";
 import { pictureType } from "../../platform/lib/media-type.ts";
 import type { Sanitized, SanitizeRequest } from "../../safety/sanitize.ts";
 import { BUSY } from "../../safety/sanitizer.ts";
@@ -130,12 +131,7 @@ function textOf(
 }
 
 function sameJson(text: string, json: string): boolean {
-  if (text.length > MAX_COMPARED_CHARS) return false;
-  try {
-    return JSON.stringify(JSON.parse(text)) === json;
-  } catch {
-    return false;
-  }
+  return text.length <= MAX_COMPARED_CHARS && JSON.stringify(jsonOrUndefined(text)) === json;
 }
 
 /** The texts among these fields of a server, which may lack them. */

@@ -1,15 +1,12 @@
 import type { ToolContract } from "../../api/contract/tool-fields.ts";
+import { jsonOrUndefined } from "../../platform/lib/json.ts";
 
 /** No tool needs deeper nesting, and neither the journal nor a serializer accepts unlimited depth. */
 const MAX_DEPTH = 200;
 
 /** The value of the arguments that a model wrote; undefined if they are not JSON or nest too deeply. */
 export function argumentsValue(text: string): unknown {
-  try {
-    return isTooDeep(text) ? undefined : JSON.parse(text);
-  } catch {
-    return undefined;
-  }
+  return isTooDeep(text) ? undefined : jsonOrUndefined(text);
 }
 
 /** Counts brackets in strings as well. This rejects only very unusual arguments. */

@@ -1,6 +1,6 @@
 import type { ReasoningDetail } from "../../api/contract/completions.ts";
 import type { AnswerBlock } from "../../api/contract/messages.ts";
-import { isTooDeep } from "../../platform/lib/json.ts";
+import { isTooDeep, jsonOrUndefined } from "../../platform/lib/json.ts";
 import { type Envelope, isEmpty } from "../completions/reasoning-envelope.ts";
 import type { AnswerEvent } from "../models/answer-events.ts";
 
@@ -159,21 +159,13 @@ export function createBlockEvents(seal: (found: Envelope) => string) {
 }
 
 function isWhole(json: string): boolean {
-  try {
-    JSON.parse(json);
-    return true;
-  } catch {
-    return false;
-  }
+  return jsonOrUndefined(json) !== undefined;
 }
 
 function inputOf(json: string): unknown {
   // The answer could not be written, after its charge.
   if (isTooDeep(json)) return { arguments: json };
-  try {
-    return json.trim() === "" ? {} : JSON.parse(json);
-  } catch {
-    // The model's arguments are not JSON. The tool's own check tells it so.
-    return { arguments: json };
-  }
+  const given = json.trim() === "" ? {} : jsonOrUndefined(json);
+  // Arguments that are not JSON: the tool's own check tells the model so.
+  return given === undefined ? { arguments: json } : given;
 }

@@ -1,10 +1,11 @@
-import { createParser, type EventSourceMessage } from "eventsource-parser";
+import type { EventSourceMessage } from "eventsource-parser";
 import type { ExtraContent, FinishReason, ReasoningDetail, ToolCallDelta } from "../../api/contract/completions.ts";
 import { newId } from "../../platform/lib/ids.ts";
 import { fieldsOf, isJsonObject, isTooDeep } from "../../platform/lib/json.ts";
 import { type AnswerEvent, type AnswerPart, type CallEvent, generatedBytes, newIdentity } from "./answer-events.ts";
 import { createCallNumbers, isFailedAnswer, objectsIn, reshapeChoice, saidChoices } from "./chat-shape.ts";
 import { errorFields } from "./error-fields.ts";
+import { createEventReader } from "./event-reader.ts";
 import type { CallOptions, ProviderRequest } from "./models.types.ts";
 import type { StreamReader } from "./provider-answers.ts";
 import { brokenProvider, failedAnswer } from "./provider-errors.ts";
@@ -17,7 +18,6 @@ import { createUsageReports } from "./usage-report.ts";
  * of the same API: as the provider wrote them, or written again where clients of OpenAI would fail at them.
  */
 
-/** An event longer than this is an attack or a fault. */
 const MAX_EVENT_CHARACTERS = 1_048_576;
 /** Text before the first chunk that is kept: comments, or an error that is no event. A provider may send it for minutes. */
 const MAX_EARLY_CHARACTERS = 65_536;
@@ -61,9 +61,7 @@ export function createChatReader(
   let identity = { id: "", created: 0 };
   let has_begun = false;
   let has_started = false;
-  let is_done = false;
   let is_closing = false;
-  let fault: unknown = null;
   let tier: unknown = null;
   /** The beginning of a stream until its first chunk. */
   let head = "";
@@ -75,27 +73,17 @@ export function createChatReader(
   let reported_bytes = 0;
   let closed_bytes: number | null = null;
 
-  const parser = createParser({
-    maxBufferSize: MAX_EVENT_CHARACTERS,
-    onEvent(message) {
-      if (is_done || fault !== null) return;
-      try {
-        read(message);
-      } catch (error) {
-        fault = error;
-      }
-    },
+  const source = createEventReader(model, {
+    max_characters: MAX_EVENT_CHARACTERS,
+    read,
     onComment(comment) {
       if (has_begun || text.length + comment.length <= MAX_EARLY_CHARACTERS) text += `: ${comment}\n\n`;
-    },
-    onError({ type }) {
-      if (type === "max-buffer-size-exceeded") fault ??= brokenProvider(model, "an event without end");
     },
   });
 
   function read({ event, data }: EventSourceMessage): void {
     if (data.trim() === "[DONE]") {
-      is_done = true;
+      source.end();
       addEnds();
       return;
     }
@@ -226,15 +214,11 @@ export function createChatReader(
   }
 
   function readWhole(): void {
-    try {
-      const answer = chunkOrNull(head);
-      if (answer === null || objectsIn(answer.choices).length === 0)
-        throw failedAnswer(model, "an answer with an error", { body: head, secrets });
-      readChunk({ ...answer, object: "chat.completion.chunk" }, "");
-      addEnds();
-    } catch (error) {
-      fault = error;
-    }
+    const answer = chunkOrNull(head);
+    if (answer === null || objectsIn(answer.choices).length === 0)
+      throw failedAnswer(model, "an answer with an error", { body: head, secrets });
+    readChunk({ ...answer, object: "chat.completion.chunk" }, "");
+    addEnds();
   }
 
   /** Gives a piece of a call its number, and the first one an id and a type. Returns whether it has changed. */
@@ -328,33 +312,29 @@ export function createChatReader(
     if (has_begun) endPart();
     const found = parts;
     parts = [];
-    if (found.length === 0 && fault !== null) throw fault;
+    if (found.length === 0) source.throwFault();
     return found;
   }
 
   return {
     push(sent) {
       if (!has_begun && head.length < MAX_EARLY_CHARACTERS) head += sent;
-      parser.feed(sent);
+      source.feed(sent);
       return taken();
     },
     close() {
       is_closing = true;
-      if (fault === null) parser.feed("\n\n");
-      if (fault === null && !is_done) {
+      source.close(() => {
         // Usage in a chunk with text is a report during the stream, not its end.
         const has_finished = [...choices.values()].some((choice) => choice.has_finished);
         if (has_finished || (closed_bytes !== null && closed_bytes === bytes)) addEnds();
         // Some servers answer in one piece, an error or the whole answer.
         else if (!has_begun && head.trim() !== "" && !EVENT_LINE.test(head)) readWhole();
-        else fault = brokenProvider(model, "a stream that was cut off");
-      }
+        else throw brokenProvider(model, "a stream that was cut off");
+      });
       return taken();
     },
-    isDone() {
-      if (fault !== null) throw fault;
-      return is_done;
-    },
+    isDone: source.isDone,
     counts() {
       const usage = reports.counts();
       if (usage === null) return estimateCounts(request, bytes);

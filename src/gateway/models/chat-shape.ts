@@ -1,6 +1,6 @@
 import type { ChatResponse, ToolCallDelta } from "../../api/contract/completions.ts";
 import { newId } from "../../platform/lib/ids.ts";
-import { isJsonObject } from "../../platform/lib/json.ts";
+import { isJsonObject, jsonOrUndefined } from "../../platform/lib/json.ts";
 import { newIdentity } from "./answer-events.ts";
 import { endingOf, finishReasonOf } from "./dialects.ts";
 
@@ -181,11 +181,5 @@ export function createCallNumbers(): (piece: ToolCallDelta) => number {
 
 /** Whether the arguments of a call are complete. Most pieces do not end with a brace, and are not parsed. */
 function isJsonObjectText(text: string): boolean {
-  if (!text.trimEnd().endsWith("}")) return false;
-  try {
-    JSON.parse(text);
-    return true;
-  } catch {
-    return false;
-  }
+  return text.trimEnd().endsWith("}") && jsonOrUndefined(text) !== undefined;
 }

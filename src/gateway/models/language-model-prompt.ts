@@ -8,7 +8,7 @@ import type {
   ToolChoice,
 } from "../../api/contract/completions.ts";
 import { errors } from "../../kernel/errors.ts";
-import { isJsonObject } from "../../platform/lib/json.ts";
+import { isJsonObject, jsonOrUndefined } from "../../platform/lib/json.ts";
 import { parseDataUrl } from "../../platform/lib/media-type.ts";
 import { requestDialect } from "./dialects.ts";
 import type { AssistantPart, Dialect, LanguageModelCall, PromptMessage } from "./language-model-dialect.ts";
@@ -263,13 +263,9 @@ function inOrder(reasoning: ReturnType<Dialect["parts"]>, others: readonly Assis
 
 /** A call's arguments as an object, which these APIs require. A model may have written others, or been cut off. */
 function argumentsOf(text: string): object {
-  try {
-    const given: unknown = text.trim() === "" ? {} : JSON.parse(text);
-    if (isJsonObject(given)) return given;
-  } catch {
-    // The model sees what it wrote.
-  }
-  return { invalid_arguments: text };
+  const given = text.trim() === "" ? {} : jsonOrUndefined(text);
+  // The model sees what it wrote.
+  return isJsonObject(given) ? given : { invalid_arguments: text };
 }
 
 function toolsOf(tools: NonNullable<ChatRequest["tools"]>, target: Target): Tools {

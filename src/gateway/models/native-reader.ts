@@ -1,17 +1,16 @@
-import { createParser } from "eventsource-parser";
 import type { ChatResponse } from "../../api/contract/completions.ts";
-import { isJsonObject, isTooDeep } from "../../platform/lib/json.ts";
+import { isJsonObject, isTooDeep, jsonOrUndefined } from "../../platform/lib/json.ts";
 import { type AnswerPart, newIdentity } from "./answer-events.ts";
 import { createMessageBuilder } from "./answer-message.ts";
+import { createEventReader } from "./event-reader.ts";
 import type { Dialect } from "./language-model-dialect.ts";
 import type { Completion, ProviderRequest } from "./models.types.ts";
 import { createNativeAnswer } from "./native-answer.ts";
-import type { Receiving, StreamReader } from "./provider-answers.ts";
+import { type Receiving, type StreamReader, wholeAnswer } from "./provider-answers.ts";
 import { brokenProvider, failedAnswer } from "./provider-errors.ts";
 
 /** Reads the answers of providers with APIs of their own, each in its dialect. */
 
-/** An event longer than this is an attack or a fault. */
 const MAX_EVENT_CHARACTERS = 33_554_432;
 
 /** A reader of the stream of one request. Throws PurserErrors. */
@@ -23,25 +22,9 @@ export function createNativeReader(
   const { model } = request;
   const answer = createNativeAnswer(request, dialect, onDisbelieved);
   const reader = dialect.reader(answer);
-  let fault: unknown = null;
-  let is_done = false;
+  const source = createEventReader(model, { max_characters: MAX_EVENT_CHARACTERS, read });
 
-  const parser = createParser({
-    maxBufferSize: MAX_EVENT_CHARACTERS,
-    onEvent({ data }) {
-      if (is_done || fault !== null) return;
-      try {
-        read(data);
-      } catch (error) {
-        fault = error;
-      }
-    },
-    onError({ type }) {
-      if (type === "max-buffer-size-exceeded") fault ??= brokenProvider(model, "an event without end");
-    },
-  });
-
-  function read(data: string): void {
+  function read({ data }: { data: string }): void {
     if (isTooDeep(data)) throw brokenProvider(model, "an event that nests too deeply");
     const event = jsonOrUndefined(data);
     if (event === undefined) {
@@ -62,33 +45,26 @@ export function createNativeReader(
     reader.close();
     if (answer.ending() === null) throw brokenProvider(model, "a stream that was cut off");
     answer.end();
-    is_done = true;
+    source.end();
   }
 
   function taken(): AnswerPart[] {
     const events = answer.taken();
-    if (events.length === 0 && fault !== null) throw fault;
-    return events.length === 0 ? [] : [{ events }];
+    if (events.length > 0) return [{ events }];
+    source.throwFault();
+    return [];
   }
 
   return {
     push(text) {
-      parser.feed(text);
+      source.feed(text);
       return taken();
     },
     close() {
-      if (fault === null) parser.feed("\n\n");
-      try {
-        if (fault === null && !is_done) end();
-      } catch (error) {
-        fault = error;
-      }
+      source.close(end);
       return taken();
     },
-    isDone() {
-      if (fault !== null) throw fault;
-      return is_done;
-    },
+    isDone: source.isDone,
     counts: answer.counts,
   };
 }
@@ -101,7 +77,7 @@ export function nativeCompletion(
   { onDisbelieved, secrets }: Receiving,
 ): Completion {
   const { model } = request;
-  const body = isTooDeep(text) ? undefined : jsonOrUndefined(text);
+  const body = wholeAnswer(text);
   if (!isJsonObject(body)) throw brokenProvider(model, "an answer that is no JSON object");
   const answer = createNativeAnswer(request, dialect, onDisbelieved);
   dialect.readWhole(body, answer);
@@ -123,12 +99,4 @@ export function nativeCompletion(
     choices: [{ index: 0, message: { ...said, content }, logprobs: null, finish_reason, ...stop }],
   };
   return { response, counts: answer.counts() };
-}
-
-function jsonOrUndefined(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }

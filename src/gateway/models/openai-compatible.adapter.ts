@@ -1,11 +1,11 @@
 import type { ChatResponse } from "../../api/contract/completions.ts";
-import { isTooDeep, jsonBytes } from "../../platform/lib/json.ts";
+import { jsonBytes } from "../../platform/lib/json.ts";
 import type { AnswerEvent } from "./answer-events.ts";
 import { createMessageBuilder, responseBytes } from "./answer-message.ts";
 import { createChatReader } from "./chat-reader.ts";
 import { isFailedAnswer, reshapeAnswer } from "./chat-shape.ts";
 import type { Completion, ModelRequest, Provider, ProviderRequest } from "./models.types.ts";
-import { MAX_ANSWER_BYTES, partStream, type Receiving, SILENCE_MS, send } from "./provider-answers.ts";
+import { MAX_ANSWER_BYTES, partStream, type Receiving, SILENCE_MS, send, wholeAnswer } from "./provider-answers.ts";
 import { type ProviderAnswer, readText } from "./provider-connections.ts";
 import { brokenProvider, failedAnswer, failureOfThrown, secretsOf } from "./provider-errors.ts";
 import { markRoute } from "./reasoning.ts";
@@ -40,7 +40,7 @@ export function createOpenAiCompatible(settings: { base_url: string; api_key: st
         const text = await readText(await ask(request, receiving), MAX_ANSWER_BYTES);
         // Some servers stream every answer.
         if (/^\s*(?:data|event|id)?:/.test(text)) return streamedCompletion(text, request, receiving);
-        return completionOf(parsedOrNull(text), request, receiving);
+        return completionOf(wholeAnswer(text), request, receiving);
       } catch (thrown) {
         throw failureOfThrown(thrown, request.model, options.signal);
       }
@@ -126,13 +126,4 @@ function isReadable(choice: { message?: unknown } | null): boolean {
 
 function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null;
-}
-
-/** The value of a JSON text; null for any other text, and for one that nests too deeply to be stored. */
-function parsedOrNull(text: string): unknown {
-  try {
-    return isTooDeep(text) ? null : JSON.parse(text);
-  } catch {
-    return null;
-  }
 }

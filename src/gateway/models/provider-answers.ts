@@ -1,6 +1,7 @@
 import { StringDecoder } from "node:string_decoder";
 import { errors } from "../../kernel/errors.ts";
 import { monotonicMs } from "../../platform/lib/clock.ts";
+import { isTooDeep, jsonOrUndefined } from "../../platform/lib/json.ts";
 import type { AnswerPart } from "./answer-events.ts";
 import type { CallOptions, Counts, ProviderRequest, ProviderStream } from "./models.types.ts";
 import { type ProviderAnswer, post, readText } from "./provider-connections.ts";
@@ -60,6 +61,11 @@ export async function send(
   if (answer.status === 200) return answer;
   const text = await readText(answer, MAX_ERROR_BYTES).catch(() => "");
   throw failureOfStatus({ status: answer.status, body: text, headers: answer.headers, secrets }, model, main);
+}
+
+/** The value of a whole answer; undefined for text that is no JSON, or that nests too deeply to be stored. */
+export function wholeAnswer(text: string): unknown {
+  return isTooDeep(text) ? undefined : jsonOrUndefined(text);
 }
 
 /** The parts that `reader` finds in an answer. */

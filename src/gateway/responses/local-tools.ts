@@ -1,6 +1,6 @@
 import type { InputItem, OutputItem, ResponseTool } from "../../api/contract/responses.ts";
 import { isTurnUsed, untilTurn } from "../../platform/lib/event-loop-turn.ts";
-import { fieldsOf, isJsonObject, jsonText } from "../../platform/lib/json.ts";
+import { fieldsOf, isJsonObject, jsonOrUndefined, jsonText } from "../../platform/lib/json.ts";
 
 /**
  * Tools that OpenAI defines and the caller executes: `shell`, `local_shell` and `apply_patch`. Models get them as
@@ -103,12 +103,8 @@ function listOf(value: unknown): unknown[] {
 }
 
 function parsed(arguments_text: string): Record<string, unknown> {
-  try {
-    const given: unknown = JSON.parse(arguments_text);
-    return isJsonObject(given) ? given : {};
-  } catch {
-    return {};
-  }
+  const given = jsonOrUndefined(arguments_text);
+  return isJsonObject(given) ? given : {};
 }
 
 const ITEM = /^(shell|local_shell|apply_patch)_call(_output)?$/;

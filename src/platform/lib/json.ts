@@ -11,6 +11,15 @@ export function fieldsOf(value: unknown): Record<string, unknown> {
   return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};
 }
 
+/** The value of a JSON text; undefined for any other text. */
+export function jsonOrUndefined(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
 /** JSON with the keys of every object sorted. Equal values give the same text, in any order of their keys. */
 export function stableJson(value: unknown): string {
   return JSON.stringify(value, (_key, part) => {

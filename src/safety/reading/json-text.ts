@@ -1,9 +1,11 @@
+import { jsonOrUndefined } from "../../platform/lib/json.ts";
+
 /**
  * Rewrites JSON with one member or text per line, so that escapes such as \\u0069 hide nothing. Text that is not JSON
  * keeps its shape. Works on tokens: indentation of deeply nested values would grow with the square of the depth.
  */
 export function plainJson(text: string): string {
-  return isJson(text) ? rewritten(text) : unescaped(text);
+  return jsonOrUndefined(text) !== undefined ? rewritten(text) : unescaped(text);
 }
 
 /** The deepest indentation; deeper levels share it. */
@@ -12,15 +14,6 @@ const TOKEN = /"[^"\\]*(?:\\.[^"\\]*)*"|[[\]{},:]|[^\s"[\]{},:]+/g;
 
 /** A text with escapes, or with halves of characters, which become escapes. */
 const ESCAPED = /^".*[\\\ud800-\udfff]/s;
-
-function isJson(text: string): boolean {
-  try {
-    JSON.parse(text);
-    return true;
-  } catch {
-    return false;
-  }
-}
 
 /** Writes numbers of a list on one line. Members, texts and containers start a line each. */
 function rewritten(text: string): string {
