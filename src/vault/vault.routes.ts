@@ -31,7 +31,7 @@ export function vaultRoutes({ vault, identity }: { vault: Vault; identity: OAuth
     const { id } = c.req.valid("param");
     const record = () => vault.get(user_id, id);
     const { oauth: asked, ...changes } = await changesIn(c.req.valid("json"), contract.SECRET_READ_ONLY, record);
-    const change = asked == null ? undefined : await oauthChange(asked, async () => (await record()).oauth ?? {});
+    const change = asked == null ? undefined : await oauthChange(asked, (await record()).oauth ?? {});
     return c.json(
       await vault.update(user_id, id, { ...changes, ...(change === undefined ? {} : { oauth: change }) }),
       200,
@@ -77,15 +77,14 @@ function credentialOf({ api_key_id, session_id }: Caller): string {
 /** New credentials and scope, undefined where the record's own were sent back: others end the sign-in. */
 async function oauthChange(
   asked: z.infer<typeof oauth.updateOAuthSchema>,
-  record: () => Promise<Partial<oauth.ShownOAuth>>,
+  present: Partial<oauth.ShownOAuth>,
 ): Promise<oauth.OAuthChange | undefined> {
-  const { client_id, scope, ...others } = await changesIn(asked, oauth.OAUTH_READ_ONLY, record, "oauth.");
+  const { client_id, scope, ...others } = await changesIn(asked, oauth.OAUTH_READ_ONLY, async () => present, "oauth.");
   const change = {
     ...others,
     ...(client_id == null ? {} : { client_id }),
     ...(scope == null ? {} : { scope }),
   };
-  const present = await record();
   const is_change = Object.entries(change).some(([name, value]) => value !== present[name as "scope"]);
   return is_change ? change : undefined;
 }

@@ -235,8 +235,9 @@ function findFinalOutput({ config, input }: Work, steps: PastStep[]): string | n
 }
 
 /**
- * The outcome of a step. An answer without text or with a part of it is a failed step, and still the run's. A cancelled or broken-off answer is charged for the text received. A broken-off answer is
- * retried, unless a chat's caller has received its beginning.
+ * The outcome of a step. An answer that was withheld, cut off or empty makes its step a failed one, and is still the
+ * run's answer. A cancelled or broken-off answer is charged for the text received. A broken-off answer is retried, unless
+ * a chat's caller has received its beginning.
  */
 function judgeAnswer(
   { run, signal }: Work,

@@ -1,9 +1,12 @@
-import { setTimeout as delay } from "node:timers/promises";
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "@prometheus-io/client";
-import { createOperationMetrics, type KnownLabels, NO_LABELS, type OperationMetrics } from "./operation-metrics.ts";
-
-/** Timeout for reading the queue. After it, the queue's metrics are left out. */
-const LOOK_MS = 1_000;
+import {
+  addLookedUpGauge,
+  createOperationMetrics,
+  type KnownLabels,
+  lookBriefly,
+  NO_LABELS,
+  type OperationMetrics,
+} from "./operation-metrics.ts";
 
 /** The queue of runs over all nodes. */
 export interface QueueFigures {
@@ -111,15 +114,10 @@ export function createMetrics(known: KnownLabels = NO_LABELS): Metrics {
     ...queue,
     ...createOperationMetrics(registers, known),
     watchBackup: (lookForAge) => {
-      new Gauge({
-        name: "purser_backup_age_seconds",
-        help: "Since the last backup that the service made; absent if it has made none",
-        registers,
-        async collect() {
-          const age_ms = await Promise.race([lookForAge(), delay(LOOK_MS, null, { ref: false })]).catch(() => null);
-          if (age_ms === null) this.remove();
-          else this.set(age_ms / 1000);
-        },
+      const help = "Since the last backup that the service made; absent if it has made none";
+      addLookedUpGauge({ name: "purser_backup_age_seconds", help, registers }, async () => {
+        const age_ms = await lookBriefly(lookForAge);
+        return age_ms === null ? null : age_ms / 1000;
       });
     },
     runsInProgress: (count) => inProgress.set(count),
@@ -143,23 +141,15 @@ function queueMetrics(registers: Registry[]): Pick<Metrics, "scheduledRunBegan" 
       let looking: Promise<QueueFigures | null> | null = null;
       // Both gauges share one read of the queue. If the database is unavailable, the other metrics are still shown.
       const seen = () => {
-        looking ??= Promise.race([look(), delay(LOOK_MS, null, { ref: false })])
-          .catch(() => null)
-          .finally(() => {
-            looking = null;
-          });
+        looking ??= lookBriefly(look).finally(() => {
+          looking = null;
+        });
         return looking;
       };
       const gauge = (name: string, help: string, figureOf: (figures: QueueFigures) => number) =>
-        new Gauge({
-          name,
-          help,
-          registers,
-          async collect() {
-            const figures = await seen();
-            if (figures === null) this.remove();
-            else this.set(figureOf(figures));
-          },
+        addLookedUpGauge({ name, help, registers }, async () => {
+          const figures = await seen();
+          return figures === null ? null : figureOf(figures);
         });
       gauge("purser_runs_queued", "Runs in the queue, over all nodes, counted up to 20000", ({ queued }) => queued);
       gauge(

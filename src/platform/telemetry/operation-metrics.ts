@@ -13,7 +13,7 @@ export interface DatabaseFigures {
   waiting: number;
 }
 
-/** Timeout for a figure that is read from the database at a scrape. After it, the metric is left out. */
+/** Timeout for a figure that is read from the database at a scrape. */
 const LOOK_MS = 1_000;
 const UPSTREAM_SECONDS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 60, 120, 300, 600];
 const STATEMENT_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30];
@@ -219,16 +219,8 @@ function databaseMetrics(registers: Registry[]) {
   return {
     statement: (ms: number) => statements.observe(ms / 1_000),
     watchHolds(look: () => Promise<number>) {
-      new Gauge({
-        name: "purser_holds_open",
-        help: "Open holds over all nodes, counted up to 20000",
-        registers,
-        async collect() {
-          const open = await Promise.race([look(), delay(LOOK_MS, null, { ref: false })]).catch(() => null);
-          if (open === null) this.remove();
-          else this.set(open);
-        },
-      });
+      const gauge = { name: "purser_holds_open", help: "Open holds over all nodes, counted up to 20000", registers };
+      addLookedUpGauge(gauge, () => lookBriefly(look));
     },
     watchDatabase(state: () => DatabaseState, figures: () => DatabaseFigures) {
       new Gauge({
@@ -265,4 +257,24 @@ function sweepMetrics(registers: Registry[]): Pick<OperationMetrics, "swept"> {
     },
   });
   return { swept: (source) => void swept_ms.set(source, monotonicMs()) };
+}
+
+/** A figure that is read from the database at a scrape; null if that fails or takes too long. */
+export function lookBriefly<Figure>(look: () => Promise<Figure>): Promise<Figure | null> {
+  return Promise.race([look(), delay(LOOK_MS, null, { ref: false })]).catch(() => null);
+}
+
+/** A gauge whose figure is looked up at each scrape, and that is left out where it is null. */
+export function addLookedUpGauge(
+  gauge: { name: string; help: string; registers: Registry[] },
+  look: () => Promise<number | null>,
+): void {
+  new Gauge({
+    ...gauge,
+    async collect() {
+      const figure = await look();
+      if (figure === null) this.remove();
+      else this.set(figure);
+    },
+  });
 }

@@ -1,3 +1,4 @@
+import { setTimeout as delay } from "node:timers/promises";
 import { type Context, type Span as OtelSpan, ROOT_CONTEXT, SpanKind, SpanStatusCode, trace } from "@opentelemetry/api";
 import { OTLPTraceExporter } from "@opentelemetry/exporter-trace-otlp-http";
 import { resourceFromAttributes } from "@opentelemetry/resources";
@@ -55,7 +56,7 @@ export function createTracer(settings: TracingSettings, { log, role }: { log: Lo
     },
     async close() {
       const closed = provider.shutdown().catch(() => {});
-      await Promise.race([closed, new Promise((resolve) => setTimeout(resolve, CLOSE_MS).unref())]);
+      await Promise.race([closed, delay(CLOSE_MS, undefined, { ref: false })]);
     },
   };
 }

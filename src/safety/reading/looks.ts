@@ -9,7 +9,7 @@ import {
 } from "./declarations.ts";
 import { bidi, type Direction } from "./override.ts";
 import { attributeOf, type Element, nameOf } from "./page-tree.ts";
-import { getOrAdd, type StyleSheet } from "./style-sheet.ts";
+import type { StyleSheet } from "./style-sheet.ts";
 import { createVariables, type Variables } from "./variables.ts";
 import {
   attributeColour,
@@ -110,7 +110,7 @@ export function createLooks() {
 
   /** Whether elements of this name look like their surroundings without any attribute. */
   const isPlain = (name: string) =>
-    getOrAdd(names, name, () => {
+    names.getOrInsertComputed(name, () => {
       const technique = techniqueOf({ name, attribute: () => undefined, css: NOTHING_DECLARED });
       return technique === null && !STYLED.has(name);
     });
@@ -122,8 +122,8 @@ export function createLooks() {
     const attributes = attributesKey(element);
     if (matched.key === "" && attributes === "" && isPlain(name)) return outer;
     const key = `${name}\0${matched.key}${attributes}`;
-    const kinds = getOrAdd(known, outer.variables, () => new Map<string, Styled>());
-    const styled = getOrAdd(kinds, key, () => styledOf(element, name));
+    const kinds = known.getOrInsertComputed(outer.variables, () => new Map<string, Styled>());
+    const styled = kinds.getOrInsertComputed(key, () => styledOf(element, name));
     const last = merged.get(styled);
     if (last?.outer === outer) return last.look;
     const look = within(styled, outer);

@@ -20,9 +20,11 @@ export const isText = (node: PageNode): node is Tree.TextNode => node.nodeName =
 export const isComment = (node: PageNode): node is Tree.CommentNode => node.nodeName === "#comment";
 export const isTemplate = (node: PageNode): node is Tree.Template => "content" in node;
 
+export const isHtml = ({ namespaceURI }: Element) => namespaceURI === dom.NS.HTML;
+
 /** The element's name. SVG's own capitals are lost. */
 export function nameOf(element: Element): string {
-  return element.namespaceURI === dom.NS.HTML ? element.tagName : element.tagName.toLowerCase();
+  return isHtml(element) ? element.tagName : element.tagName.toLowerCase();
 }
 
 /** The value of an attribute, by its name in lower case. */

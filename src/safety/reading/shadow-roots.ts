@@ -1,4 +1,4 @@
-import { attributeOf, type Element, isTemplate } from "./page-tree.ts";
+import { attributeOf, type Element, isHtml, isTemplate } from "./page-tree.ts";
 
 /** The elements on which browsers attach a declarative shadow root (`<template shadowrootmode>`), besides a page's own. */
 const HOSTS = new Set(
@@ -10,11 +10,11 @@ const NOT_OWN = new Set(
     " ",
   ),
 );
-const HTML = "http://www.w3.org/1999/xhtml";
 
 /** The template whose content browsers display in place of the element's own; null: none. */
-export function shadowRootOf({ tagName, namespaceURI, childNodes }: Element) {
-  const can_host = namespaceURI === HTML && (HOSTS.has(tagName) || (OWN_NAME.test(tagName) && !NOT_OWN.has(tagName)));
+export function shadowRootOf(element: Element) {
+  const { tagName, childNodes } = element;
+  const can_host = isHtml(element) && (HOSTS.has(tagName) || (OWN_NAME.test(tagName) && !NOT_OWN.has(tagName)));
   if (!can_host) return null;
   for (const node of childNodes) {
     if (isTemplate(node) && /^(?:open|closed)$/i.test(attributeOf(node, "shadowrootmode") ?? "")) return node;

@@ -86,15 +86,6 @@ const UNLAYERED = Number.MAX_SAFE_INTEGER;
 const NOTHING_MATCHED: Matched = { declarations: NOTHING_DECLARED, customs: new Map(), key: "" };
 const HIDDEN: Matched = { ...NOTHING_MATCHED, declarations: parseDeclarations("display:none!important"), key: "-" };
 
-/** The value of a key, made at the first time. */
-export function getOrAdd<Key, Value>(map: Map<Key, Value>, key: Key, make: () => Value): Value {
-  const known = map.get(key);
-  if (known !== undefined || map.has(key)) return known as Value;
-  const made = make();
-  map.set(key, made);
-  return made;
-}
-
 class StepsError extends Error {}
 
 /** What all sheets of a page share. */
@@ -125,9 +116,12 @@ export function createStyles({ is_quirky }: { is_quirky: boolean }) {
       // An id or a class around is rarer than a name.
       const around = ancestorKeysOf(rule.selector.tokens).toSorted()[0];
       for (const key of new Set(rule.keys.map(fold))) {
-        const candidates = getOrAdd(index, key, (): Candidates => ({ anywhere: [], within: new Map() }));
+        const candidates = index.getOrInsertComputed(key, (): Candidates => ({ anywhere: [], within: new Map() }));
         if (around === undefined) candidates.anywhere.push(indexed);
-        else getOrAdd(candidates.within, ancestors.numberOf(fold(around)), (): IndexedRule[] => []).push(indexed);
+        else
+          candidates.within
+            .getOrInsertComputed(ancestors.numberOf(fold(around)), (): IndexedRule[] => [])
+            .push(indexed);
       }
     }
     const known = new Map<string, Matched>();
@@ -163,7 +157,7 @@ export function createStyles({ is_quirky }: { is_quirky: boolean }) {
       }
       if (found.size === 0) return NOTHING_MATCHED;
       const key = Array.from(found, ({ id }) => id).join();
-      return getOrAdd(known, key, () => ({ ...strongest(found), key }));
+      return known.getOrInsertComputed(key, () => ({ ...strongest(found), key }));
     }
     return { match };
   }
@@ -191,7 +185,7 @@ function createAncestors() {
     }
     return found;
   }
-  return { numberOf: (key: string) => getOrAdd(numbers, key, () => numbers.size % MAX_NUMBERS), around };
+  return { numberOf: (key: string) => numbers.getOrInsertComputed(key, () => numbers.size % MAX_NUMBERS), around };
 }
 
 function* keysOfElement(element: Element): Generator<string> {
@@ -208,7 +202,7 @@ function createTreeReader(step: (cost?: number) => void) {
   const positions = new Map<Element, number>();
   const childrenOf = (parent: Parent | null): Element[] => {
     if (parent === null) return [];
-    return getOrAdd(known, parent, () => {
+    return known.getOrInsertComputed(parent, () => {
       const children = parent.childNodes.filter(isElement);
       for (const [at, child] of children.entries()) positions.set(child, at);
       return children;
@@ -221,8 +215,8 @@ function createTreeReader(step: (cost?: number) => void) {
     step();
     const parent = element.parentNode;
     if (parent === null) return 1;
-    const kinds = getOrAdd(counts, parent, () => new Map<Check | string, Map<Element, number>>());
-    const places = getOrAdd(kinds, among ?? `${of_type} ${from_end}`, () => {
+    const kinds = counts.getOrInsertComputed(parent, () => new Map<Check | string, Map<Element, number>>());
+    const places = kinds.getOrInsertComputed(among ?? `${of_type} ${from_end}`, () => {
       const found = new Map<Element, number>();
       const last = new Map<string, number>();
       const children = childrenOf(parent);
@@ -275,7 +269,7 @@ type Read = (list: string) => SelectorList | null;
 function rulesOf(sources: readonly SheetSource[], readList: Read): ReadonlyMap<string, Rule> {
   const rules = new Map<string, Rule>();
   const lists = new Map<string, SelectorList | null>();
-  const read: Read = (selectors) => getOrAdd(lists, selectors, () => readList(selectors));
+  const read: Read = (selectors) => lists.getOrInsertComputed(selectors, () => readList(selectors));
   const layers = new Map<string, number>();
   let order = 0;
   for (const { css, media } of sources) {
