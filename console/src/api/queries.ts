@@ -111,15 +111,15 @@ export const secretNamesQuery = queryOptions({
   queryKey: ["secrets", "names"],
   queryFn: async ({ signal }) => {
     const names: string[] = [];
-    let cursor: string | null = null;
-    for (let page = 0; page < MENU_PAGES; page++) {
-      const query: { limit: number; cursor?: string } = { limit: MOST, ...(cursor === null ? {} : { cursor }) };
-      const { secrets, next_cursor } = await call("GET /api/v1/secrets", { query, signal });
-      names.push(...secrets.map(({ name }) => name));
-      if (next_cursor === null) return { names, complete: true };
-      cursor = next_cursor;
+    let pages = 0;
+    let complete = false;
+    for await (const { rows, next_cursor } of pagesOf((query) => fetchSecrets(query, signal))) {
+      names.push(...rows.map(({ name }) => name));
+      complete = next_cursor === null;
+      pages += 1;
+      if (pages === MENU_PAGES) break;
     }
-    return { names, complete: false };
+    return { names, complete };
   },
 });
 
@@ -129,14 +129,11 @@ export const agentsWithSecretQuery = (name: string) =>
     queryKey: ["agents", "with secret", name],
     queryFn: async ({ signal }) => {
       const found: { id: string; name: string }[] = [];
-      let cursor: string | null = null;
-      do {
-        const query: { limit: number; cursor?: string } = { limit: MOST, ...(cursor === null ? {} : { cursor }) };
-        const { agents, next_cursor } = await call("GET /api/v1/agents", { query, signal });
-        found.push(...agents.filter(({ secrets_used }) => secrets_used.some((used) => isSameName(used, name))));
-        cursor = next_cursor;
-      } while (cursor !== null);
-      return found.map(({ id, name }) => ({ id, name }));
+      for await (const { rows } of pagesOf((query) => fetchAgents(query, signal))) {
+        const using = rows.filter(({ secrets_used }) => secrets_used.some((used) => isSameName(used, name)));
+        found.push(...using.map((agent) => ({ id: agent.id, name: agent.name })));
+      }
+      return found;
     },
     staleTime: 0,
   });
@@ -166,15 +163,39 @@ export const runQuery = (id: string, run_id: string) =>
     queryFn: ({ signal }) => call("GET /api/v1/agents/{id}/runs/{run_id}", { params: { id, run_id }, signal }),
   });
 
+interface PageQuery {
+  limit: number;
+  cursor?: string;
+}
 interface Page<Row> {
   rows: Row[];
   next_cursor: string | null;
 }
 
+/** All pages of a list, one after the other. */
+async function* pagesOf<Row>(fetchPage: (page: PageQuery) => Promise<Page<Row>>): AsyncGenerator<Page<Row>> {
+  for (let cursor: string | null = null; ; ) {
+    const page: Page<Row> = await fetchPage({ limit: MOST, ...(cursor === null ? {} : { cursor }) });
+    yield page;
+    cursor = page.next_cursor;
+    if (cursor === null) return;
+  }
+}
+
+async function fetchAgents(query: PageQuery & { name?: string }, signal: AbortSignal) {
+  const { agents, next_cursor } = await call("GET /api/v1/agents", { query, signal });
+  return { rows: agents, next_cursor };
+}
+
+async function fetchSecrets(query: PageQuery, signal: AbortSignal) {
+  const { secrets, next_cursor } = await call("GET /api/v1/secrets", { query, signal });
+  return { rows: secrets, next_cursor };
+}
+
 /** A list with pages. `fetchPage` loads one page. */
 export function listOf<Row>(
   queryKey: unknown[],
-  fetchPage: (page: { limit: number; cursor?: string }, signal: AbortSignal) => Promise<Page<Row>>,
+  fetchPage: (page: PageQuery, signal: AbortSignal) => Promise<Page<Row>>,
 ) {
   return infiniteQueryOptions({
     queryKey,
@@ -199,11 +220,7 @@ const liveList = <Row>(list: List<Row>, statusOf: (row: Row) => RunStatus | unde
 /** The agents whose name contains a text, as a list. */
 export const agentsQuery = (name: string) =>
   liveList(
-    listOf(["agents", "list", name], async (page, signal) => {
-      const query = name === "" ? page : { ...page, name };
-      const { agents, next_cursor } = await call("GET /api/v1/agents", { query, signal });
-      return { rows: agents, next_cursor };
-    }),
+    listOf(["agents", "list", name], (page, signal) => fetchAgents(name === "" ? page : { ...page, name }, signal)),
     ({ last_run }) => last_run?.status,
   );
 
@@ -247,10 +264,7 @@ export const threadQuery = (id: string, thread_id: string) =>
     return { rows, next_cursor };
   });
 
-export const secretsQuery = listOf(["secrets", "list"], async (query, signal) => {
-  const { secrets, next_cursor } = await call("GET /api/v1/secrets", { query, signal });
-  return { rows: secrets, next_cursor };
-});
+export const secretsQuery = listOf(["secrets", "list"], fetchSecrets);
 
 export const secretUsesQuery = (id: string) =>
   listOf(["secret-uses", id], async (query, signal) => {
