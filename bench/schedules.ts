@@ -89,7 +89,6 @@ async function benchOver(db: Db): Promise<Bench> {
       ledger,
       log,
       schedules: scheduling,
-      cancelOfKey: scheduling.cancelOfKey,
       keysOf: accounts.keysOf,
     }),
     models: { find: () => null } as never,

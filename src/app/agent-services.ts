@@ -5,7 +5,7 @@ import { createAgentModel } from "../agents/chat/agent-model.ts";
 import { createChat } from "../agents/chat/chat.service.ts";
 import { createThreads } from "../agents/chat/threads.service.ts";
 import { createAgents } from "../agents/definitions/agents.service.ts";
-import { createAgentsStore, START_STATEMENTS } from "../agents/definitions/agents.store.ts";
+import { type AgentsStore, START_STATEMENTS } from "../agents/definitions/agents.store.ts";
 import { createRunOutcomes } from "../agents/definitions/run-outcomes.service.ts";
 import { createScheduleKeys } from "../agents/definitions/schedule-keys.service.ts";
 import { createRunFollowers } from "../agents/runs/following.ts";
@@ -31,25 +31,23 @@ import type { LiveSettings } from "./reload.ts";
 
 interface AgentServicesDeps {
   config: Config;
-  live: LiveSettings;
   log: Log;
   base: Base;
   accounts: Accounts;
+  agents_store: AgentsStore;
   ledger: Ledger;
-  charges: ChargingLedger;
   models: Models;
-  completions: Completions;
   vault: Vault;
   webhook_keys: WebhookKeys;
   notify: ReturnType<typeof createNotifiers>;
   meansOf: Billing["means"];
 }
 
-/** The modules that work for agents: schedules, runs, chats, and the worker that executes runs. */
+/** The modules that work for agents: tools, schedules, runs and chats. */
 export function createAgentServices(deps: AgentServicesDeps) {
-  const { config, log, accounts, ledger, models, completions, vault, webhook_keys, notify, meansOf } = deps;
-  const { db, clock, outbound, metrics, tracer } = deps.base;
-  const { safety_off, keep_runs_days, drain_seconds } = config;
+  const { config, log, accounts, agents_store, ledger, models, vault, webhook_keys, notify, meansOf } = deps;
+  const { db, clock, outbound, metrics } = deps.base;
+  const { safety_off, keep_runs_days } = config;
   const core = { db, clock, log };
   const sanitizer = createSanitizer({ threads: 2 });
   const onFailure = metrics.toolFailed;
@@ -57,14 +55,8 @@ export function createAgentServices(deps: AgentServicesDeps) {
   const worker_id = newId();
   const tools = createTools({ ...core, outbound, sanitizer, webhook_keys, vault, safety_off, is_drill, onFailure });
   const schedules = createSchedules({ db, clock, notify: notify.schedules });
-  const schedule_keys = createScheduleKeys({
-    ...core,
-    store: createAgentsStore(db),
-    schedules,
-    ledger,
-    keysOf: accounts.keysOf,
-    cancelOfKey: (tx, user_id, api_key_id) => runs.cancelOfKey(tx, user_id, api_key_id),
-  });
+  const { keysOf } = accounts;
+  const schedule_keys = createScheduleKeys({ clock, log, store: agents_store, schedules, ledger, keysOf });
   const runs = createRuns({
     ...core,
     ...notify.runs,
@@ -80,6 +72,7 @@ export function createAgentServices(deps: AgentServicesDeps) {
   const followers = createRunFollowers({ runs, log });
   const agents = createAgents({
     ...core,
+    store: agents_store,
     models,
     runs,
     schedules,
@@ -95,12 +88,37 @@ export function createAgentServices(deps: AgentServicesDeps) {
     forgetWebhookKeys: webhook_keys.forgetAgents,
     forgetTurns: threads.forgetTurns,
   });
+  ledger.onGrant(agents.onGrant);
+  accounts.onKeyChange({
+    beforeKeyChange: schedule_keys.applyKeyChange,
+    afterKeyRevoked: (tx, { user_id, id }) => runs.cancelOfKey(tx, user_id, id),
+  });
   const takesPictures = (model_id: string) => models.find(model_id)?.supports.vision ?? null;
   const chat = createChat({ agents, runs, threads, worker_id, takesPictures });
-  const runner = createRunner({
-    ...core,
-    metrics,
-    tracer,
+  const agentModel = createAgentModel({ chat, find: agents.found, log });
+  return { tools, schedules, runs, followers, threads, agents, chat, agentModel, worker_id };
+}
+
+/** The worker that executes runs. */
+export function createAgentRunner(
+  { tools, runs, followers, threads, agents, chat, worker_id }: ReturnType<typeof createAgentServices>,
+  deps: {
+    config: Config;
+    live: LiveSettings;
+    log: Log;
+    base: Base;
+    charges: ChargingLedger;
+    models: Models;
+    completions: Completions;
+  },
+) {
+  const { config, live, log, base, charges, models, completions } = deps;
+  const { is_drill, drain_seconds } = config;
+  return createRunner({
+    clock: base.clock,
+    log,
+    metrics: base.metrics,
+    tracer: base.tracer,
     models,
     completions,
     tools,
@@ -109,16 +127,14 @@ export function createAgentServices(deps: AgentServicesDeps) {
     newMark,
     worker_id,
     drain_seconds,
-    ledger: deps.charges,
-    limits: () => claimLimits(deps.live),
+    ledger: charges,
+    limits: () => claimLimits(live),
     reserved_only: config.role === "api" || is_drill,
     loadConfig: agents.loadConfig,
     withHistory: threads.withHistory,
     findListener: chat.findListener,
     isAwaited: () => is_drill || chat.isAwaited(),
   });
-  const agentModel = createAgentModel({ chat, find: agents.found, log });
-  return { tools, schedules, schedule_keys, runs, agents, chat, agentModel, runner };
 }
 
 /** Logs and counts the runs that end outside of a worker: lost ones, and cancelled ones. */

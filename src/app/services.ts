@@ -9,13 +9,13 @@ import type { Ledger } from "../account/ledger/ledger.types.ts";
 import type { MailDeps } from "../account/notices/mail-delivery.ts";
 import { createMails, type Mails } from "../account/notices/mails.service.ts";
 import { createNotices } from "../account/notices/notices.service.ts";
-import { type Accounts, createAccounts, type OnKeyChange } from "../account/users/accounts.service.ts";
+import { type Accounts, createAccounts } from "../account/users/accounts.service.ts";
 import { createPasswords, type Passwords } from "../account/users/password.ts";
 import { createSignIn, type SignIn } from "../account/users/sign-in.service.ts";
+import { createSignInStore } from "../account/users/sign-in.store.ts";
 import { createTrials, type Trials } from "../account/users/trials.service.ts";
-import { APPLY_WITH_STEPS } from "../agents/definitions/agents.store.ts";
+import { APPLY_WITH_STEPS, createAgentsStore } from "../agents/definitions/agents.store.ts";
 import { createWebhookKeys } from "../agents/tools/webhook-keys.service.ts";
-import type { AgentNamesOf } from "../api/contract/agent-name.ts";
 import { OAUTH_CALLBACK, OAUTH_CLIENT_METADATA } from "../api/contract/oauth-secrets.ts";
 import { createIdempotencyStore } from "../api/http/idempotency.store.ts";
 import type { Config } from "../config/config.ts";
@@ -38,68 +38,40 @@ import { describeUnexpected, type Log } from "../platform/telemetry/log.ts";
 import type { Metrics } from "../platform/telemetry/metrics.ts";
 import type { OAuthIdentity } from "../vault/oauth.adapter.ts";
 import { createVault, type Vault } from "../vault/vault.service.ts";
-import { createAgentServices } from "./agent-services.ts";
+import { createAgentRunner, createAgentServices } from "./agent-services.ts";
 import { type Base, openBase } from "./base-services.ts";
 import { createNotifiers } from "./notice-mappers.ts";
 import { createReload, type LiveSettings } from "./reload.ts";
 
 export type Services = Awaited<ReturnType<typeof createServices>>;
 
-/**
- * Constructs every module and gives each the functions of other modules that it may not import. A function
- * that names a later constant, such as `work`, is called only after everything is constructed.
- */
+/** Constructs every module from the lowest to the highest, and gives each the functions of others that it may not import. */
 export async function createServices(config: Config, log: Log, passwords: Passwords = createPasswords()) {
   const live: LiveSettings = { limits: config.limits, plans: config.plans, trial: config.trial };
+  const plans = () => live.plans;
   const base = await openBase(config, log);
   const { db, clock, outbound, cipherFor, metrics, tracer, settable, standby } = base;
-  const { routing_buckets } = config;
   const core = { db, clock, log };
+  const address = createPublicAddress(config);
   const mailer = createMailer(config.mail, log);
   const mails = createMails({ db, log, metrics, mailer, cipher: cipherFor("mails") });
-  const address = createPublicAddress(config);
-  const addressOf = (user_id: string) => sign_in.signIn.provenAddress(user_id);
-  const agentNames: AgentNamesOf = (user_id, ids) => work.agents.names(user_id, ids);
-  const mail = { mailer, url: address.url, addressOf, agentNames };
+  const agents_store = createAgentsStore(db);
+  const { provenAddress } = createSignInStore(db);
+  const mail = { mailer, url: address.url, addressOf: provenAddress, agentNames: agents_store.names };
   const { notices, notify } = createNoticeServices({ config, log, base, mail });
-  const onKeyChange: OnKeyChange = (key, tx) => work.schedule_keys.onKeyChange(key, tx);
-  const accounts = await createAccounts({ ...core, routing_buckets, onKeyChange });
+  const oauth = { outbound, identity: identityAt(address) };
+  const vault = createVault({ ...core, keys: base.keys, oauth, ...notify.vault });
+  const accounts = await createAccounts({ db, clock, routing_buckets: config.routing_buckets });
   const ledger = createLedger({
     ...core,
     invariants: [...PAYMENT_INVARIANTS, ...ACT_INVARIANTS],
     with_hooks: APPLY_WITH_STEPS,
     reads: createReads({ db, standby, log }),
-    onGrant: (user_id) => work.agents.onGrant(user_id),
     notify: notify.ledger,
   });
   metrics.watchHolds(ledger.openHolds);
-  const models = createModels({ config, clock, outbound });
-  metrics.watchModels(() =>
-    [...models.list(), ...models.embeddings()]
-      .flatMap((model) => models.byRoute(model, { key: "", kept: null }))
-      .map(({ id: model, owned_by: provider }) => ({ provider, model })),
-  );
-  const modelId = (name: string) => (models.find(name) ?? models.findEmbedding(name))?.id ?? name;
-  const limits = await createLimits({ db, plans: () => live.plans, modelId });
-  const charges = withChargeMetrics(ledger, { metrics, log, countTokens: limits.countTokens });
   const sign_in = await createSignInServices({ config, live, log, base, mails, address, ledger, passwords });
-  const meansOf = (user_id: string) => billing.means(user_id);
-  const completions = createCompletions({
-    models,
-    meansOf,
-    admit: limits.admitCall,
-    ledger: { ...charges, progress: ledger.progress, beginStop: ledger.beginStop, accountStatus: ledger.accountStatus },
-    fallbackAfterSeconds: () => live.limits.fallback_after_seconds,
-    resolveAgent: (id, caller) => work.agentModel(id, caller),
-    ...noteCalls({ metrics, log }),
-  });
-  const oauth = { outbound, identity: identityAt(address) };
-  const vault = createVault({ ...core, keys: base.keys, oauth, ...notify.vault });
-  const webhook_keys = createWebhookKeys({ db, clock, cipher: cipherFor("agent webhooks") });
-  const charging = { ledger, charges, models, completions, meansOf };
-  const work = createAgentServices({ config, live, log, base, accounts, ...charging, vault, webhook_keys, notify });
   const { stripe, payments } = await choosePayments(config);
-  const plans = () => live.plans;
   const billing = createBilling({
     ...core,
     ledger,
@@ -109,16 +81,51 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
     ...notify.billing,
     onEventsRead: metrics.paymentEventsRead,
   });
+  const models = createModels({ config, clock, outbound });
+  metrics.watchModels(() =>
+    [...models.list(), ...models.embeddings()]
+      .flatMap((model) => models.byRoute(model, { key: "", kept: null }))
+      .map(({ id: model, owned_by: provider }) => ({ provider, model })),
+  );
+  const modelId = (name: string) => (models.find(name) ?? models.findEmbedding(name))?.id ?? name;
+  const limits = await createLimits({ db, plans, modelId });
+  const charges = withChargeMetrics(ledger, { metrics, log, countTokens: limits.countTokens });
+  const webhook_keys = createWebhookKeys({ db, clock, cipher: cipherFor("agent webhooks") });
+  const meansOf = billing.means;
+  const of_agents = createAgentServices({
+    config,
+    log,
+    base,
+    accounts,
+    agents_store,
+    ledger,
+    models,
+    vault,
+    webhook_keys,
+    notify,
+    meansOf,
+  });
+  const completions = createCompletions({
+    models,
+    meansOf,
+    admit: limits.admitCall,
+    ledger: { ...charges, progress: ledger.progress, beginStop: ledger.beginStop, accountStatus: ledger.accountStatus },
+    fallbackAfterSeconds: () => live.limits.fallback_after_seconds,
+    resolveAgent: of_agents.agentModel,
+    ...noteCalls({ metrics, log }),
+  });
+  const runner = createAgentRunner(of_agents, { config, live, log, base, charges, models, completions });
   const acts = createActs({ db, clock });
   metrics.watchBackup(acts.lastBackupAgeMs);
   const operator_keys = await createOperatorKeys({ db, clock, acts, admin_key: config.admin_key });
   const sealed = createSealedStores(base, config.keep_responses_days);
   const { idempotency, response_items, responses } = sealed;
+  const { agents } = of_agents;
   const others = [
     billing,
     ledger,
     ledger.end_users,
-    work.agents,
+    agents,
     idempotency,
     response_items,
     responses,
@@ -131,7 +138,9 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
   const process_wide = { config, live, reload, log, metrics, tracer, db, clock, settable, standby, address };
   const of_users = { accounts, mailer, mails, ...sign_in, eraseUser, limits, notices, vault, webhook_keys };
   const of_money = { ledger, models, completions, stripe, billing, acts, operator_keys };
-  return { ...process_wide, ...of_users, ...of_money, ...work, ...sealed, oauth_identity: oauth.identity };
+  const { tools, schedules, runs, chat } = of_agents;
+  const of_runs = { tools, schedules, runs, agents, chat, runner };
+  return { ...process_wide, ...of_users, ...of_money, ...of_runs, ...sealed, oauth_identity: oauth.identity };
 }
 
 /** Notices, and the functions by which other modules create them. */

@@ -38,7 +38,7 @@ export function createLedgerFixture(
     db,
     clock,
     ledger,
-    /** A test may set `onGrant` and `notify` here. */
+    /** A test may set `notify` here. */
     calls,
     /** A new account with these buckets of 30 days, oldest first, each granted a second after the one before. */
     account: async (...amounts: number[]): Promise<string> => {

@@ -353,7 +353,7 @@ test("a grant with a key is made once and notifies its listeners, and a purchase
   const user_id = await trialAccount(10, 1_000);
   expect(await fixture.ledger.accountStatus(user_id)).toMatchObject({ is_trial: true, posted: 10 });
   const reported: string[] = [];
-  fixture.calls.onGrant = async (id) => void reported.push(id);
+  fixture.ledger.onGrant(async (id) => void reported.push(id));
   const granted_at = fixture.clock.now();
   const lasting = { granted_at, expires_at: addSeconds(granted_at, 5_000), note: "Invoice 7" };
   const request = { user_id, amount_tokens: 500, source: "top_up" as const, grant_key: "payment:7", ...lasting };

@@ -49,8 +49,7 @@ const createModules = () => {
     onRunEnd: (ending, tx) => onRunEnd(ending, tx),
   });
   const schedules = scheduling;
-  const { cancelOfKey } = scheduling;
-  const schedule_keys = createScheduleKeys({ clock, store, schedules, cancelOfKey, ledger, keysOf, log });
+  const schedule_keys = createScheduleKeys({ clock, store, schedules, ledger, keysOf, log });
   const onRunEnd = createRunOutcomes({ schedules, schedule_keys, log });
   const asked = { meansOf: find, suspended: async () => new Set<string>(), find };
   const runs = createAgentRuns({ clock, runs: scheduling, schedules, ledger, schedule_keys, models, ...asked });

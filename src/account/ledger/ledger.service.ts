@@ -62,8 +62,6 @@ export interface LedgerDeps {
   invariants?: readonly Invariant[];
   /** The statement for batches with hooks: see applyOperations. */
   with_hooks?: string | null;
-  /** Called after the commit of a refill. A crash loses the call, so `refills` is authoritative. */
-  onGrant?(user_id: string): Promise<void>;
   /**
    * Called once for each crossed threshold: 50, 80 and 100 % of the balance after the last grant, of the overage cap in
    * a period, or of an API key's budget. The same transaction of the sweep deletes the crossing; without `notify` it
@@ -87,8 +85,9 @@ export function createLedger(deps: LedgerDeps): Ledger {
     // The call was made, and its cost is recorded nowhere else.
     isLasting: ({ kind }) => kind === "settle",
   });
+  const grant_listeners: ((user_id: string) => Promise<void>)[] = [];
   const notifyGrant = async (user_id: string) => {
-    await deps.onGrant?.(user_id);
+    for (const listener of grant_listeners) await listener(user_id);
   };
 
   const within = <T>(tx: Tx | undefined, work: (tx: Tx) => Promise<T>) =>
@@ -145,6 +144,7 @@ export function createLedger(deps: LedgerDeps): Ledger {
       within(tx, (own) => closePeriod(own, user_id, carried_tokens)),
     accountsWithOverage: (used_tokens, uncapped_tokens = used_tokens) =>
       listAccountsWithOverage(db, used_tokens, uncapped_tokens),
+    onGrant: (listener) => void grant_listeners.push(listener),
     notifyGrant,
     accountsBelow: (thresholds, tx) => listAccountsBelow(tx ?? db, thresholds),
     async accountStatus(user_id) {

@@ -334,9 +334,11 @@ export interface Ledger extends Adjustments {
   progress(calls: Progress[]): Promise<void>;
   /** The ids of those agents that a charge names. */
   chargedAgents(agents: readonly { user_id: string; agent_id: string }[]): Promise<ReadonlySet<string>>;
-  /** Without `tx`, it calls `onGrant` before it resolves. With `tx`, the caller calls `notifyGrant` after the commit. */
+  /** Without `tx`, it notifies the grant before it resolves. With `tx`, the caller calls `notifyGrant` after the commit. */
   grant(request: GrantRequest, tx?: Tx): Promise<Bucket>;
-  /** Calls `onGrant`. Call it after the commit of your transaction that made a grant or allowed more overage. */
+  /** Subscribes to refills, after their commit. A crash loses the event, so `refills` is authoritative. */
+  onGrant(listener: (user_id: string) => Promise<void>): void;
+  /** Calls the listeners. Call it after the commit of your transaction that made a grant or allowed more overage. */
   notifyGrant(user_id: string): Promise<void>;
   /** Takes the unspent tokens from the bucket. Spent tokens become debt, and the next grant repays it first. */
   clawBack(request: Reversal, tx?: Tx): Promise<ReversalOutcome>;

@@ -53,20 +53,16 @@ export type ApiKey = Omit<ApiKeyRecord, "spent_tokens" | "budget_used_tokens" | 
 
 /** The columns of a key that its dependents read. */
 export type KeyState = KeyTermsRow & { user_id: string };
-/**
- * Listener that runs before a key changes, in the transaction of the change; it may await only SQL. It locks the rows
- * that depend on the key. The function that it returns is called after the change.
- */
-export type OnKeyChange = (key: KeyState, tx: Tx) => Promise<() => Promise<void>>;
+/** Called in the transaction of a key's change. They may await only SQL. */
+interface KeyListener {
+  /** Gets the key as it will be. Locks the rows that depend on the key, before the key itself is locked. */
+  beforeKeyChange(tx: Tx, key: KeyState): Promise<void>;
+  afterKeyRevoked(tx: Tx, key: KeyState): Promise<void>;
+}
 
 /** Users and their API keys. Owns `users` and `api_key`. */
-export async function createAccounts(deps: {
-  db: Db;
-  clock: Clock;
-  routing_buckets?: RoutingBuckets;
-  onKeyChange?: OnKeyChange;
-}) {
-  const { db, clock, routing_buckets = ALL_BUCKETS, onKeyChange } = deps;
+export async function createAccounts(deps: { db: Db; clock: Clock; routing_buckets?: RoutingBuckets }) {
+  const { db, clock, routing_buckets = ALL_BUCKETS } = deps;
   const store = createAccountsStore(db);
   const authentication = await createAuthentication({ db, clock, store });
 
@@ -85,12 +81,13 @@ export async function createAccounts(deps: {
   const forgetKey = (id: string) => authentication.forget((key) => key.id === id);
   const forgetKeysOf = (user_id: string) => authentication.forget((key) => key.user_id === user_id);
 
+  const key_listeners: KeyListener[] = [];
   /** Changes a key by `write` and notifies all listeners. */
   const changeKey = <T>(key: KeyState, write: (tx: Tx) => Promise<T>): Promise<T> =>
     db.transaction(async (tx) => {
-      const followUp = await onKeyChange?.(key, tx);
+      for (const { beforeKeyChange } of key_listeners) await beforeKeyChange(tx, key);
       const written = await write(tx);
-      await followUp?.();
+      if (key.revoked_at !== null) for (const { afterKeyRevoked } of key_listeners) await afterKeyRevoked(tx, key);
       tx.afterCommit(() => forgetKey(key.id));
       return written;
     });
@@ -100,6 +97,7 @@ export async function createAccounts(deps: {
   return {
     authenticate: authentication.authenticate,
     close: authentication.close,
+    onKeyChange: (listener: KeyListener) => void key_listeners.push(listener),
     /** Returns these keys by id and locks them until the transaction ends. */
     async keysOf(tx: Tx, ids: readonly string[]): Promise<ReadonlyMap<string, Omit<KeyState, "user_id">>> {
       return new Map((await store.keepKeys(tx, ids)).map((key) => [key.id, key]));

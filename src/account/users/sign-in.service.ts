@@ -242,11 +242,6 @@ export async function createSignIn(options: SignInOptions) {
       await store.deleteResets(tx, user_id);
     },
     userSuspended: sessions.forgetAfter,
-    /** The address of a user who has set a password through a link that was mailed to it; otherwise null. */
-    async provenAddress(user_id: string): Promise<string | null> {
-      const person = await store.personById(user_id, db);
-      return person !== undefined && person.proven_email === person.email ? person.email : null;
-    },
     /** Deletes expired rows. Called periodically. */
     sweep: () => store.sweep(clock.now()),
     /** Waits for running background work. */

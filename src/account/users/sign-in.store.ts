@@ -48,6 +48,11 @@ export function createSignInStore(db: Db) {
   return {
     personByEmail: (email: string) => person(db, "u.email = $1", email),
     personById: (id: string, sql: Sql) => person(sql, "u.id = $1", id),
+    /** The address of a user who has set a password through a link that was mailed to it; otherwise null. */
+    async provenAddress(id: string): Promise<string | null> {
+      const found = await person(db, "u.id = $1", id);
+      return found !== undefined && found.proven_email === found.email ? found.email : null;
+    },
 
     /** False when the address is taken. */
     async insertUser(tx: Tx, user: { id: string; email: string; created_at: Instant }): Promise<boolean> {

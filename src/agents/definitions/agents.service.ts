@@ -1,5 +1,4 @@
 import type { Ledger } from "../../account/ledger/ledger.types.ts";
-import type { AgentNames } from "../../api/contract/agent-name.ts";
 import type { AgentChanges, AgentKey, AgentRecord, AgentVersion } from "../../api/contract/agents.ts";
 import type { Caller } from "../../api/contract/caller.ts";
 import { thatFit } from "../../api/contract/common.ts";
@@ -34,7 +33,7 @@ import {
   scheduleOf,
 } from "./agent-config.ts";
 import { createAgentRuns } from "./agent-runs.service.ts";
-import { type AgentRow, type AgentsStore, createAgentsStore } from "./agents.store.ts";
+import type { AgentRow, AgentsStore } from "./agents.store.ts";
 import { createRetention } from "./retention.ts";
 import { scheduleKeyAfter } from "./schedule-key.ts";
 import type { ScheduleKeys } from "./schedule-keys.service.ts";
@@ -43,6 +42,7 @@ import { createWaitingSchedules } from "./waiting-schedules.ts";
 
 export interface AgentsDeps {
   db: Db;
+  store: AgentsStore;
   clock: Clock;
   log: Log;
   models: Models;
@@ -73,15 +73,14 @@ const SAME_BYTES = 64;
 
 /** Agents, their versions and their runs. Owns `agent` and `agent_version`. */
 export function createAgents(deps: AgentsDeps) {
-  const { db, runs, followers } = deps;
-  const store = createAgentsStore(db);
-  const crud = createCrud({ ...deps, store });
+  const { store, runs, followers } = deps;
+  const crud = createCrud(deps);
   const loadConfig = createConfigCache(store);
   return {
     ...crud,
     ...createAgentRuns({ ...deps, find: crud.find }),
-    ...createWaitingSchedules({ ...deps, store }),
-    ...createRetention({ ...deps, store, keep_days: deps.keep_runs_days }),
+    ...createWaitingSchedules(deps),
+    ...createRetention({ ...deps, keep_days: deps.keep_runs_days }),
     /** The configuration of a version; absent when the agent was deleted. */
     loadConfig,
     /** The agents that can be named as a model, the newest first. */
@@ -130,7 +129,7 @@ export function createAgents(deps: AgentsDeps) {
 
 export type Agents = ReturnType<typeof createAgents>;
 
-function createCrud(deps: AgentsDeps & { store: AgentsStore }) {
+function createCrud(deps: AgentsDeps) {
   const { db, clock, runs, schedules, models, store, secretNames, forgetThreads, forgetWebhookKeys } = deps;
 
   const records = async (user_id: string, rows: AgentRow[]): Promise<AgentRecord[]> => {
@@ -199,10 +198,7 @@ function createCrud(deps: AgentsDeps & { store: AgentsStore }) {
     },
     ...createLists({ store, schedules, records }),
     /** Names of the user's agents among `ids`, deleted ones included. */
-    async names(user_id: string, ids: readonly string[]): Promise<AgentNames> {
-      if (ids.length === 0) return new Map();
-      return new Map((await store.names(user_id, ids)).map(({ id, name, deleted }) => [id, { name, deleted }]));
-    },
+    names: store.names,
     /** 400 for settings that do not fit together and for an unavailable model. 409 beyond the limit. */
     async create(caller: Caller, given: AgentChanges & { name: string }): Promise<AgentRecord> {
       const { user_id } = caller;

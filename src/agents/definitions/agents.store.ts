@@ -1,3 +1,4 @@
+import type { AgentNames } from "../../api/contract/agent-name.ts";
 import type { AgentKey } from "../../api/contract/agents.ts";
 import { createBatches } from "../../platform/db/batch-queue.ts";
 import type { Db, Sql, Tx } from "../../platform/db/db.ts";
@@ -188,12 +189,15 @@ export function createAgentsStore(db: Db) {
         values: [user_id, limit],
       }),
     /** Includes deleted agents while their records are kept. */
-    names: (user_id: string, ids: readonly string[]) =>
-      db.query<{ id: string; name: string; deleted: boolean }>({
+    async names(user_id: string, ids: readonly string[]): Promise<AgentNames> {
+      if (ids.length === 0) return new Map();
+      const rows = await db.query<{ id: string; name: string; deleted: boolean }>({
         name: "agent_names",
         text: "select id, name, deleted_at is not null as deleted from agent where user_id = $1 and id = any($2::uuid[])",
         values: [user_id, ids],
-      }),
+      });
+      return new Map(rows.map(({ id, name, deleted }) => [id, { name, deleted }]));
+    },
     updateAgent: (tx: Tx, row: AgentRow) => {
       const { user_id, id, ...set } = toColumns(row);
       const values: unknown[] = [user_id, id];

@@ -17,8 +17,6 @@ export function createScheduleKeys(deps: {
   clock: Clock;
   store: Pick<AgentsStore, "lockAgentsOfKey">;
   schedules: Pick<Schedules, "pauseSchedule" | "schedules">;
-  /** Requests the cancellation of the user's runs that count against this key. */
-  cancelOfKey(tx: Tx, user_id: string, api_key_id: string): Promise<void>;
   ledger: Pick<Ledger, "keySpends">;
   /** These keys, by id, locked until the transaction ends. */
   keysOf(tx: Tx, ids: readonly string[]): Promise<ReadonlyMap<string, ScheduleKey>>;
@@ -67,29 +65,27 @@ export function createScheduleKeys(deps: {
     },
 
     /**
-     * Call it before `key` is changed as given, and call its result after the change, in one transaction. For a revoked
-     * key it pauses the schedules and cancels all runs that count against it. Schedules that waited for a larger budget or a later expiry
-     * resume.
+     * Call it before `key` is changed as given, in the same transaction. The schedules of a revoked key pause. Schedules
+     * that waited for a larger budget or a later expiry resume.
      */
-    async onKeyChange(key: ScheduleKey & { user_id: string }, tx: Tx): Promise<() => Promise<void>> {
+    async applyKeyChange(tx: Tx, key: ScheduleKey & { user_id: string }): Promise<void> {
       const { user_id, id: api_key_id } = key;
       const agents = await store.lockAgentsOfKey(tx, user_id, api_key_id);
       if (key.revoked_at !== null) {
         for (const { id: agent_id } of agents) await pause(tx, { user_id, agent_id }, "key_revoked");
-        return () => deps.cancelOfKey(tx, user_id, api_key_id);
+        return;
       }
       const agent_ids = agents.map(({ id }) => id);
       const statuses = await schedules.schedules(user_id, agent_ids, tx);
       const spend = (await ledger.keySpends({ user_ids: [user_id], ids: [api_key_id] }, tx)).get(api_key_id);
       const reason = keyPause(key, { spend, now: clock.now() });
-      if (reason !== null && isLasting(reason, key)) return async () => {};
+      if (reason !== null && isLasting(reason, key)) return;
       for (const agent_id of agent_ids) {
         if (!isLiftable(statuses.get(agent_id)?.paused_reason ?? null)) continue;
         await schedules.pauseSchedule({ user_id, agent_id }, null, tx);
         await forgetFailures(tx, { user_id, agent_id });
         log.info({ agent_id }, "a schedule goes on, since its API key may pay again");
       }
-      return async () => {};
     },
   };
 }
