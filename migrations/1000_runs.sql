@@ -37,8 +37,12 @@ create table run (
     case when error is null then status <> 'failed' else status in ('failed', 'cancelling', 'cancelled') end
   ),
   output text,
-  -- the engine's input; the queue does not read it
-  input jsonb not null,
+  -- what its caller or its schedule gave it: data for its prompts, pairs to find it by, and a run_prompt in place of the agent's
+  input jsonb,
+  metadata jsonb,
+  run_prompt text,
+  -- what the engine needs of its start: the conversation, and whose key pays; the queue does not read it
+  engine_input jsonb not null,
   -- lower is earlier: a caller waits for a chat, but not for a schedule
   priority smallint not null,
   cancel_requested_at timestamptz(3),

@@ -20,7 +20,7 @@ export async function empty(db: Db): Promise<void> {
   });
   await db.query({ text: "alter table run set (autovacuum_enabled = false)" });
   await db.query({
-    text: `insert into run (user_id, id, agent_id, agent_version, trigger, status, queued_at, finished_at, input, priority)
+    text: `insert into run (user_id, id, agent_id, agent_version, trigger, status, queued_at, finished_at, engine_input, priority)
       select ${ID("n")}, ${ID("n + 200000000")}, ${ID("n")}, 1, 'manual', 'succeeded', now(), now(), '{}', 1
       from generate_series(1, $1::integer) n`,
     values: [IDLE_RUNS],
@@ -90,7 +90,7 @@ export async function dispatch(db: Db): Promise<void> {
         insert into occurrence (user_id, agent_id, at, state, run_id, recorded_at)
         select user_id, agent_id, next_run_at, 'run', run_id, clock_timestamp() from due
       ), runs as (
-        insert into run (user_id, id, agent_id, agent_version, trigger, scheduled_for, queued_at, input, priority)
+        insert into run (user_id, id, agent_id, agent_version, trigger, scheduled_for, queued_at, engine_input, priority)
         select user_id, run_id, agent_id, 1, 'schedule', next_run_at, clock_timestamp(), '{}', 2 from due
       )
       update schedule set next_run_at = schedule.next_run_at + interval '1 day'
@@ -102,7 +102,7 @@ export async function dispatch(db: Db): Promise<void> {
 export async function insertRuns(db: Db, of: { runs: number; users: number; now: Instant }): Promise<void> {
   const { runs, users, now } = of;
   await db.query({
-    text: `insert into run (user_id, id, agent_id, agent_version, trigger, queued_at, input, priority)
+    text: `insert into run (user_id, id, agent_id, agent_version, trigger, queued_at, engine_input, priority)
       select ${ID("n % $2::integer")}, ${ID("n")}, ${ID("n")}, 1, 'manual', $3, '{}', 1 from generate_series(0, $1::integer - 1) n`,
     values: [runs, users, now],
   });
@@ -112,7 +112,7 @@ export async function insertRuns(db: Db, of: { runs: number; users: number; now:
 export async function insertRunsAtWork(db: Db, of: { runs: number; now: Instant }): Promise<void> {
   const { runs, now } = of;
   await db.query({
-    text: `insert into run (user_id, id, agent_id, agent_version, trigger, queued_at, input, priority, status, started_at,
+    text: `insert into run (user_id, id, agent_id, agent_version, trigger, queued_at, engine_input, priority, status, started_at,
         worker_id, claimed_at, lease_until, epoch)
       select ${ID("n / 10")}, ${ID("n + 100000000")}, ${ID("n")}, 1, 'manual', $2, '{}', 1, 'running', $2, 'other', clock_timestamp(),
         clock_timestamp() + interval '1 hour', 1 from generate_series(0, $1::integer - 1) n`,

@@ -175,13 +175,13 @@ describe("run-now", () => {
     await free.stop();
   });
 
-  test("takes no body", async () => {
+  test("takes no unknown field", async () => {
     const { id } = await create();
-    const refused = await user.post(`/api/v1/agents/${id}/runs`, { input: "x" });
+    const refused = await user.post(`/api/v1/agents/${id}/runs`, { inputs: "x" });
     expect([refused.status, refused.body.error.code, refused.body.error.param]).toEqual([
       400,
       "unknown_field",
-      "input",
+      "inputs",
     ]);
     expect((await user.get(`/api/v1/agents/${id}/runs`)).body.runs).toEqual([]);
   });

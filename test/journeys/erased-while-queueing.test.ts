@@ -20,7 +20,7 @@ test("a run that is queued during its user's erasure is deleted with the user", 
     const erased = lab.service.admin.request("DELETE", `/api/v1/admin/users/${user.user_id}`);
     await expect.poll(async () => (await waitingForLocks(database_url)).length).toBeGreaterThan(0);
     await node.query(
-      `insert into run (user_id, id, agent_id, agent_version, trigger, queued_at, input, priority)
+      `insert into run (user_id, id, agent_id, agent_version, trigger, queued_at, engine_input, priority)
         values ($1, $2, $3, 1, 'manual', now(), '{}', 1)`,
       [user.user_id, newId(), made.body.id],
     );

@@ -93,7 +93,7 @@ describe("the operator's retention", () => {
   test("deletes a long backlog in batches of bounded size, one after the other, and then rests for an hour", async () => {
     const { user_id, agent_id } = queue.agent;
     await queue.db.query({
-      text: `insert into run (user_id, id, agent_id, agent_version, trigger, status, queued_at, finished_at, input, priority)
+      text: `insert into run (user_id, id, agent_id, agent_version, trigger, status, queued_at, finished_at, engine_input, priority)
         select $1, gen_random_uuid(), $2, 1, 'manual', 'succeeded', $3, $3, '{}', 1 from generate_series(1, 2500)`,
       values: [user_id, agent_id, START],
     });
@@ -116,7 +116,7 @@ describe("the operator's retention", () => {
 /** The first 20 are scheduled, and each tenth has cost something. */
 function insertCancelled({ user_id, agent_id }: AgentKey, runs: number, id_prefix = "00000000-0000-7000-8000-") {
   return queue.db.query({
-    text: `insert into run (user_id, id, agent_id, agent_version, trigger, status, queued_at, finished_at, input, priority,
+    text: `insert into run (user_id, id, agent_id, agent_version, trigger, status, queued_at, finished_at, engine_input, priority,
         cost_tokens, scheduled_for)
       select $1, ($5 || lpad(n::text, 12, '0'))::uuid, $2, 1,
         case when n <= 20 then 'schedule' else 'manual' end, 'cancelled', $3, $3, '{}', 1,

@@ -21,7 +21,7 @@ const ask = (fields: Partial<NewRun> = {}) =>
     trigger: "manual",
     agent_version: 1,
     model_id: "lab/small",
-    input: {},
+    engine_input: {},
     ...fields,
   });
 
@@ -95,9 +95,9 @@ test("a run-now beyond the limit of its key or of its user waits in the queue", 
   await queue.db.query({ text: user, values: [user_id, `${user_id}@example.com`, { concurrent_runs: 1 }] });
   for (const begins of [true, false]) expect(await ask()).toMatchObject({ has_begun: begins });
   const other = { user_id: newId(), agent_id: newId() };
-  const input = { api_key_id: newId(), key_limits: { concurrent_runs: 1 } };
+  const engine_input = { api_key_id: newId(), key_limits: { concurrent_runs: 1 } };
   // Both are queued; the first is claimed from the queue.
-  for (const _ of [1, 2]) expect(await ask({ ...other, input })).toMatchObject({ refusal: null });
+  for (const _ of [1, 2]) expect(await ask({ ...other, engine_input })).toMatchObject({ refusal: null });
   await expect.poll(() => given.length).toBe(2);
 });
 

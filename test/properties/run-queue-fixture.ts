@@ -41,7 +41,7 @@ export function useQueue({ ends_with_step = false } = {}): Queue {
     now: START,
     agent: { user_id: newId(), agent_id: newId() },
     enqueue(of = queue.agent, trigger = "manual") {
-      return queue.scheduling.start({ ...of, trigger, model_id: "lab/small", input: { prompt: "go" } });
+      return queue.scheduling.start({ ...of, trigger, model_id: "lab/small", engine_input: { prompt: "go" } });
     },
     async claimOne(worker_id = "worker-1") {
       const [run, ...others] = await queue.scheduling.claim(worker_id, 1, LIMITS);

@@ -29,13 +29,19 @@ describe("a run", () => {
       has_errors: false,
       error: null,
     });
-    expect(await queue.scheduling.getRun(queue.agent, id)).toEqual({ id, ...record, output: null, steps: [] });
+    expect(await queue.scheduling.getRun(queue.agent, id)).toEqual({
+      id,
+      ...record,
+      input: null,
+      output: null,
+      steps: [],
+    });
   });
 
   test("has its steps and their usage when it is finished", async () => {
     const { id } = await queue.enqueue();
-    const { lease, input } = await queue.claimOne();
-    expect(input).toEqual({ prompt: "go" });
+    const { lease, engine_input } = await queue.claimOne();
+    expect(engine_input).toEqual({ prompt: "go" });
     expect(await queue.scheduling.startStep(lease, { ...MODEL_CALL, internal: { request: "r1" } })).toBe("running");
     expect(
       await queue.scheduling.finishStep(lease, {
@@ -246,8 +252,8 @@ describe("claiming", () => {
 
   test("keeps a key's limit over all workers, and takes the user's other runs before the key's waiting ones", async () => {
     const api_key_id = newId();
-    const input = { api_key_id, key_limits: { concurrent_runs: 1 } };
-    for (let index = 0; index < 20; index++) await queue.scheduling.start({ ...queue.agent, input });
+    const engine_input = { api_key_id, key_limits: { concurrent_runs: 1 } };
+    for (let index = 0; index < 20; index++) await queue.scheduling.start({ ...queue.agent, engine_input });
     const { id: free } = await queue.enqueue();
     const begun = await Promise.all(["a", "b"].map((worker) => queue.scheduling.claim(worker, 2, LIMITS)));
     const [first, second, ...more] = begun.flat();
@@ -317,7 +323,7 @@ describe("a long queue", () => {
   /** Queues many runs, of an agent of each user. */
   const queueMany = (users: readonly AgentKey[], each: number, trigger: "manual" | "schedule" = "manual") =>
     queue.db.query({
-      text: `insert into run (user_id, id, agent_id, agent_version, trigger, scheduled_for, queued_at, input, priority)
+      text: `insert into run (user_id, id, agent_id, agent_version, trigger, scheduled_for, queued_at, engine_input, priority)
         select user_id, gen_random_uuid(), agent_id, 1, $2::text, case $2::text when 'schedule' then $3::timestamptz end, $3, '{}',
           case $2::text when 'manual' then 1 else 2 end
         from jsonb_to_recordset($1::jsonb) as given(user_id uuid, agent_id uuid), generate_series(1, $4::integer)`,

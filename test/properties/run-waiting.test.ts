@@ -172,7 +172,7 @@ test("a disabled agent, a revoked key and an erased user end their waiting runs"
   const api_key_id = newId();
   const { user_id } = queue.agent;
   const suspendedRun = async () => {
-    const { id } = await queue.scheduling.start({ ...queue.agent, input: { api_key_id } });
+    const { id } = await queue.scheduling.start({ ...queue.agent, engine_input: { api_key_id } });
     await queue.scheduling.suspendRun((await queue.claimOne()).lease, REQUIRES_ACTION);
     return id;
   };

@@ -63,7 +63,7 @@ test("a claim and the search for lost runs read the same number of rows with 2,0
   const rowsRead = async (at_work: number) => {
     await queue.db.query({ text: "truncate run, run_step, runs_at_work, runs_at_work_change" });
     await queue.db.query({
-      text: `insert into run (user_id, id, agent_id, agent_version, trigger, queued_at, input, priority, status, worker_id,
+      text: `insert into run (user_id, id, agent_id, agent_version, trigger, queued_at, engine_input, priority, status, worker_id,
           lease_until, epoch)
         select ('00000000-0000-7000-8000-' || lpad((n / 10)::text, 12, '0'))::uuid, gen_random_uuid(), gen_random_uuid(), 1,
           'manual', $2, '{}', 1, 'running', 'other', clock_timestamp() + interval '1 hour', 1 from generate_series(1, $1) n`,

@@ -36,7 +36,7 @@ const answerWith =
   (answer: DueAnswer): OnDue =>
   async (_, agents) =>
     new Map(agents.map(({ agent_id }) => [agent_id, answer]));
-const everyAgentRuns = answerWith({ run: { agent_version: 3, model_id: "lab/small", input: { prompt: "go" } } });
+const everyAgentRuns = answerWith({ run: { agent_version: 3, model_id: "lab/small", engine_input: { prompt: "go" } } });
 const setSchedule = (spec: ScheduleSpec | null, of = agent) =>
   db.transaction((tx) => scheduling.setSchedule(tx, of, spec));
 const runs = () => scheduling.listRuns(agent, {}, { limit: 100, before_id: null });
@@ -59,7 +59,7 @@ test("a due instant becomes one occurrence and one queued run, and the schedule 
   await scheduling.tick(everyAgentRuns);
 
   const [claimed] = await scheduling.claim("worker-1", 10, LIMITS);
-  expect(claimed).toMatchObject({ agent_id: agent.agent_id, trigger: "schedule", input: { prompt: "go" } });
+  expect(claimed).toMatchObject({ agent_id: agent.agent_id, trigger: "schedule", engine_input: { prompt: "go" } });
   const [run, ...others] = await runs();
   expect(others).toEqual([]);
   expect(run).toMatchObject({

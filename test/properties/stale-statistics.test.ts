@@ -16,7 +16,7 @@ const userId = (nth: string) => `('00000000-0000-7000-8000-' || lpad((${nth})::t
 
 const queueMany = (runs: number) =>
   queue.db.query({
-    text: `insert into run (user_id, id, agent_id, agent_version, trigger, scheduled_for, queued_at, input, priority)
+    text: `insert into run (user_id, id, agent_id, agent_version, trigger, scheduled_for, queued_at, engine_input, priority)
       select ${userId(`n % ${USERS}`)}, gen_random_uuid(), gen_random_uuid(), 1, 'schedule', $2, $2, '{}', 2 from generate_series(1, $1) n`,
     values: [runs, START],
   });
@@ -72,7 +72,14 @@ async function rowsRead(tx: Tx): Promise<Record<string, number>> {
   await count("take from lost workers", reapRuns(tx, reaping));
   await count("give up lost runs", selectGivenUp(tx, reaping));
   await count("busy agents", selectBusyAgents(tx, [agent]));
-  const run_now = { ...agent, id: newId(), trigger: "manual" as const, agent_version: 1, model_id: null, input: {} };
+  const run_now = {
+    ...agent,
+    id: newId(),
+    trigger: "manual" as const,
+    agent_version: 1,
+    model_id: null,
+    engine_input: {},
+  };
   const inserting = runStore.insertRuns(tx, [run_now], { max_queued_manual: 1_000, now: START });
   expect((await count("queue a run-now", inserting)).size).toBe(1);
   return read;

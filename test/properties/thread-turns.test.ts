@@ -27,7 +27,7 @@ async function nextTurn(lengths: number[]) {
     const id = newId();
     const messages = [{ role: "user", content: "x".repeat(length) }];
     await queue.db.query({
-      text: `insert into run (user_id, id, agent_id, agent_version, trigger, status, queued_at, finished_at, input, priority)
+      text: `insert into run (user_id, id, agent_id, agent_version, trigger, status, queued_at, finished_at, engine_input, priority)
         values ($1, $2, $3, 1, 'chat', 'succeeded', $4, $4, $5, 0)`,
       values: [user_id, id, agent_id, queue.now, JSON.stringify({ messages, thread_id: "t1" })],
     });
@@ -35,8 +35,8 @@ async function nextTurn(lengths: number[]) {
   }
   const { id } = await queue.enqueue(queue.agent, "chat");
   await queue.db.transaction((tx) => threads.begin(tx, key, id));
-  const run = { ...(await queue.claimOne()), input: { messages: [], thread_id: "t1" } };
-  const { messages } = (await threads.withHistory(run, config)).input as { messages: unknown[] };
+  const run = { ...(await queue.claimOne()), engine_input: { messages: [], thread_id: "t1" } };
+  const { messages } = (await threads.withHistory(run, config)).engine_input as { messages: unknown[] };
   return { sent: messages.length, read: read.reduce((sum, turns) => sum + turns, 0) };
 }
 

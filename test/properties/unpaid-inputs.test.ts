@@ -9,14 +9,14 @@ const TERMS = { request_id: "request", api_key_id: null };
 const INPUT = { ...TERMS, messages: [{ role: "user", content: "hello" }], tools: [], labels: { user: "u" } };
 
 async function chat() {
-  return queue.scheduling.start({ ...queue.agent, trigger: "chat", model_id: "lab/small", input: INPUT });
+  return queue.scheduling.start({ ...queue.agent, trigger: "chat", model_id: "lab/small", engine_input: INPUT });
 }
 async function inputOf(run_id: string) {
-  const rows = await queue.db.query<{ input: unknown }>({
-    text: "select input from run where id = $1",
+  const rows = await queue.db.query<{ engine_input: unknown }>({
+    text: "select engine_input from run where id = $1",
     values: [run_id],
   });
-  return rows[0]?.input;
+  return rows[0]?.engine_input;
 }
 /** A chat that ends so; with a cost, its model step was charged before. */
 async function ended(finish: RunFinish, { is_paid }: { is_paid: boolean }) {
@@ -39,6 +39,19 @@ test("a chat that was cancelled in the queue loses its messages", async () => {
   const { id } = await chat();
   await queue.scheduling.requestCancel(queue.agent, id);
   expect(await inputOf(id)).toEqual(TERMS);
+});
+
+test("a run-now that failed and cost nothing keeps a short input, and no long one and no run_prompt", async () => {
+  for (const [input, kept] of [
+    [{ city: "Oslo" }, { city: "Oslo" }],
+    [{ noise: [...crypto.getRandomValues(new Uint8Array(20_000))].join("") }, null],
+  ]) {
+    const { id } = await queue.scheduling.start({ ...queue.agent, model_id: "lab/small", input, run_prompt: "Go." });
+    const { lease } = await queue.claimOne();
+    await queue.scheduling.finishRun(lease, FAILED);
+    const [row] = await queue.db.query({ text: "select input, run_prompt from run where id = $1", values: [id] });
+    expect(row).toEqual({ input: kept, run_prompt: null });
+  }
 });
 
 test("a chat that failed after a paid call keeps its messages, and so does each that succeeded", async () => {

@@ -155,7 +155,17 @@ export const BODIES: Record<string, BodyRow> = {
     valid: { description: "new" },
     bad: [...agentFields, [{ model_id: null }, "missing_field", "model_id"]],
   },
-  "POST /api/v1/agents/{id}/runs": { valid: {}, bad: [] },
+  "POST /api/v1/agents/{id}/runs": {
+    valid: {},
+    bad: [
+      ...invalid("run_prompt", 5, "", "  ", text(100_001)),
+      ...invalid("input", "Oslo", [], { a: text(65_536) }),
+      ...invalid("metadata", [], Object.fromEntries(Array.from({ length: 17 }, (_, nth) => [`k${nth}`, "v"]))),
+      [{ metadata: { a: 5 } }, "invalid_value", "metadata.a"],
+      [{ metadata: { a: text(513) } }, "invalid_value", "metadata.a"],
+      [{ metadata: { [text(65)]: "a" } }, "invalid_value", `metadata.${text(65)}`],
+    ],
+  },
   "POST /api/v1/agents/{id}/resume": { valid: {}, bad: [] },
   "POST /api/v1/agents/{id}/runs/{run_id}/cancel": { valid: {}, bad: [] },
   "POST /api/v1/agents/{id}/chat": {

@@ -37,7 +37,13 @@ export function createScheduling(options: SchedulingOptions) {
     ...runs,
     /** Starts a run and returns its record; by default a run-now. */
     async start(run: AgentKey & Partial<NewRun>): Promise<RunRecord> {
-      const started = await runs.startRun({ trigger: "manual", agent_version: 1, model_id: null, input: {}, ...run });
+      const started = await runs.startRun({
+        trigger: "manual",
+        agent_version: 1,
+        model_id: null,
+        engine_input: {},
+        ...run,
+      });
       if (started.refusal !== null) throw new Error(started.refusal);
       return started.run;
     },

@@ -14,9 +14,9 @@ import type { Runs } from "../runs/runs.service.ts";
 import type { ClaimedRun, NewRun, StartedRun } from "../runs/runs.types.ts";
 import {
   collectToolNames,
+  type EngineInput,
   type ModelResult,
   type PastStep,
-  type RunInput,
   readToolCalls,
   selectClientTools,
   selectSetUpSteps,
@@ -36,7 +36,7 @@ interface Listener extends RunListener {
 
 /** A turn to begin. A caller of an agent as a model may send its own tools, and messages of them. */
 export type TurnRequest = Omit<AgentChat, "messages"> &
-  Pick<RunInput, "tools" | "tool_choice"> & { messages: ChatMessage[] };
+  Pick<EngineInput, "tools" | "tool_choice"> & { messages: ChatMessage[] };
 
 /** A turn of a conversation that has been queued. */
 export interface Turn {
@@ -87,7 +87,7 @@ export function createChat(deps: {
      * caller.
      */
     findListener(run: ClaimedRun): Listener | null {
-      const listener = listeners.get((run.input as RunInput).ticket ?? "") ?? null;
+      const listener = listeners.get((run.engine_input as EngineInput).ticket ?? "") ?? null;
       listener?.onStart();
       return listener;
     },
@@ -125,7 +125,7 @@ export function createChat(deps: {
     }
   }
 
-  async function start(agent: ReadyAgent, input: RunInput, thread_id: string | undefined): Promise<RunRecord> {
+  async function start(agent: ReadyAgent, input: EngineInput, thread_id: string | undefined): Promise<RunRecord> {
     const id = newId();
     const run = { ...agents.newRun(agent, "chat", input), id, reserved: { worker_id, for_ms: RESERVED_MS } };
     const started = await (thread_id === undefined ? runs.startRun(run) : startInThread(agent, run, thread_id));
@@ -140,8 +140,8 @@ export function createChat(deps: {
   ): Promise<StartedRun> {
     const key = { user_id: agent.user_id, agent_id: agent.id, thread_id };
     const model_id = agent.auto_route ? await threads.lastModel(key) : run.model_id;
-    const input: ThreadInput = { ...(run.input as RunInput), thread_id };
-    return runs.startRun({ ...run, model_id, input }, (tx) => threads.begin(tx, key, run.id));
+    const engine_input: ThreadInput = { ...(run.engine_input as EngineInput), thread_id };
+    return runs.startRun({ ...run, model_id, engine_input }, (tx) => threads.begin(tx, key, run.id));
   }
 
   async function answerOf(

@@ -10,11 +10,11 @@ import type { Clock } from "../../platform/lib/clock.ts";
 import { newId } from "../../platform/lib/ids.ts";
 import type { Runs } from "../runs/runs.service.ts";
 import type { BegunRun, ClaimedRun } from "../runs/runs.types.ts";
-import { buildTranscript, type RunConfig, type RunInput, type RunStep } from "../runs/transcript.ts";
+import { buildTranscript, type EngineInput, type RunConfig, type RunStep } from "../runs/transcript.ts";
 import { createThreadsStore, type ThreadKey, type ThreadRow, type TurnRow } from "./threads.store.ts";
 
 /** The input of a run that may be a thread's turn. */
-export interface ThreadInput extends RunInput {
+export interface ThreadInput extends EngineInput {
   thread_id?: string;
 }
 
@@ -56,7 +56,7 @@ export function createThreads(deps: { db: Db; clock: Clock; runs: Runs; models: 
     return rows.flatMap((row) => {
       const found = begun.get(row.run_id);
       if (found?.run.status !== "succeeded") return [];
-      const messages = turnMessages(found.input as RunInput, journals.get(row.run_id) ?? []);
+      const messages = turnMessages(found.engine_input as EngineInput, journals.get(row.run_id) ?? []);
       return [{ ...row, run: found.run, messages }];
     });
   }
@@ -155,7 +155,7 @@ export function createThreads(deps: { db: Db; clock: Clock; runs: Runs; models: 
     },
     /** The run with the thread's earlier turns before its own messages. A run without a thread is unchanged. */
     async withHistory(run: ClaimedRun, config: RunConfig): Promise<ClaimedRun> {
-      const input = run.input as ThreadInput;
+      const input = run.engine_input as ThreadInput;
       if (input.thread_id === undefined) return run;
       const turn = await store.turnOf(run.lease.user_id, run.lease.run_id);
       // Its thread was deleted.
@@ -163,7 +163,7 @@ export function createThreads(deps: { db: Db; clock: Clock; runs: Runs; models: 
       const context_window = contextOf(config, run.model_id);
       const { messages, turns_left_out } = await historyBefore(turn, roomForHistory(context_window, config, input));
       if (turns_left_out > 0) await store.noteLeftOut({ ...turn, turns_left_out });
-      return { ...run, input: { ...input, messages: [...messages, ...(input.messages ?? [])] } };
+      return { ...run, engine_input: { ...input, messages: [...messages, ...(input.messages ?? [])] } };
     },
   };
 
@@ -225,12 +225,12 @@ const BYTES_PER_TOKEN = 2;
 const PROMPT_SHARE = 0.75;
 
 /** The messages of a turn, unchanged: the user's messages, the model's answers, the tool calls and results. */
-export function turnMessages(input: RunInput, steps: readonly RunStep[]): ChatMessage[] {
+export function turnMessages(input: EngineInput, steps: readonly RunStep[]): ChatMessage[] {
   return buildTranscript({ system_prompt: null, run_prompt: null } as RunConfig, input, steps);
 }
 
 /** The number of bytes of earlier turns that fit beside the content that is always sent. */
-export function roomForHistory(context_window: number, config: RunConfig, input: RunInput): number {
+export function roomForHistory(context_window: number, config: RunConfig, input: EngineInput): number {
   const sent = bytesOf([config.system_prompt, input.messages]);
   return Math.floor(context_window * PROMPT_SHARE) * BYTES_PER_TOKEN - sent;
 }

@@ -4,6 +4,7 @@ import type { Caller } from "../../api/contract/caller.ts";
 import { allows, budgetUse, type KeyTerms, keyTermsOf } from "../../api/contract/key-terms.ts";
 import type { RunDetail, RunRecord } from "../../api/contract/runs.ts";
 import type { OccurrenceRecord } from "../../api/contract/schedules.ts";
+import { labelsOf } from "../../gateway/completions/labels.ts";
 import type { Models } from "../../gateway/models/models.service.ts";
 import { errors, type MeansOf, type PaymentCode } from "../../kernel/errors.ts";
 import type { Tx } from "../../platform/db/db.ts";
@@ -13,7 +14,7 @@ import type { Instant } from "../../platform/lib/instant.ts";
 import { newModelCallStart } from "../runs/run-work.ts";
 import type { Runs } from "../runs/runs.service.ts";
 import type { NewRun, RunFilter, StepStart } from "../runs/runs.types.ts";
-import type { RunInput } from "../runs/transcript.ts";
+import type { EngineInput } from "../runs/transcript.ts";
 import type { Schedules } from "../schedules/schedules.service.ts";
 import type { DueAnswer } from "../schedules/tick.service.ts";
 import { usesServers } from "../tools/registry.ts";
@@ -24,10 +25,9 @@ import { KEY_PAUSE_REASON, type ScheduleKey } from "./schedule-key.ts";
 import type { ScheduleKeys } from "./schedule-keys.service.ts";
 
 /** A run-now. `run_prompt`: what this run does in place of the agent's own. */
-interface RunNow {
+interface RunNow extends Pick<NewRun, "input" | "metadata" | "run_prompt"> {
   request_id: string;
   wait_ms: number;
-  run_prompt?: string | undefined;
 }
 
 /** contract 2.16.1 */
@@ -59,16 +59,16 @@ export function createAgentRuns(deps: {
 }) {
   const { runs, clock, schedules, ledger, schedule_keys, models, meansOf, find } = deps;
 
-  const content = (agent: Pick<AgentRow, "version" | "auto_route" | "model_id">, input: RunInput) => ({
+  const content = (agent: Pick<AgentRow, "version" | "auto_route" | "model_id">, engine_input: EngineInput) => ({
     agent_version: agent.version,
     model_id: agent.auto_route ? null : (models.find(agent.model_id ?? "")?.id ?? agent.model_id),
-    input,
+    engine_input,
   });
-  const newRun = (agent: AgentRow, trigger: "manual" | "chat", input: RunInput): NewRun => ({
+  const newRun = (agent: AgentRow, trigger: "manual" | "chat", engine_input: EngineInput): NewRun => ({
     user_id: agent.user_id,
     agent_id: agent.id,
     trigger,
-    ...content(agent, input),
+    ...content(agent, engine_input),
   });
   /** Whether the agent's model is free. An account without tokens may use it. */
   const isFree = ({ auto_route, model_id }: Pick<AgentRow, "auto_route" | "model_id">): boolean => {
@@ -134,16 +134,17 @@ export function createAgentRuns(deps: {
     cache.keep(agent);
     return agent;
   };
-  const runNow = async (caller: Caller, id: string, { request_id, wait_ms, run_prompt }: RunNow) => {
-    const messages = run_prompt === undefined ? null : [{ role: "user" as const, content: run_prompt }];
-    const input = { messages, request_id, ...keyTermsOf(caller), ticket: null };
+  const runNow = async (caller: Caller, id: string, { request_id, wait_ms, run_prompt, input, metadata }: RunNow) => {
+    const terms = keyTermsOf({ ...caller, labels: labelsOf({ metadata }) ?? caller.labels ?? null });
+    const engine_input = { messages: null, request_id, ...terms, ticket: null };
+    const has_prompt = run_prompt != null;
     let refusal = "";
     for (let look = 0; look < MAX_LOOKS; look += 1) {
-      const agent = await likelyReady(caller, id, { is_doubtful: look > 0, has_prompt: messages !== null });
+      const agent = await likelyReady(caller, id, { is_doubtful: look > 0, has_prompt });
       if (look === 0) await requireFreeRoom(agent);
       // After a full check the user can pay. The check at queueing knows less.
       const precondition = { version: agent.version, is_free: look > 0 || isFree(agent) };
-      const run = newRun(agent, "manual", input);
+      const run = { ...newRun(agent, "manual", engine_input), input, metadata, run_prompt };
       const first_step = newFirstStep(agent, run);
       const started = await runs.startRun({ ...run, first_step, precondition, is_awaited: wait_ms > 0 });
       if (started.refusal === null) return started;

@@ -106,9 +106,9 @@ export function runNowEndpoint(agents: Pick<Agents, "runNow">): HotEndpoint {
   return {
     route: runContract.runNow,
     ordinary_bytes: RUN_NOW_BYTES,
-    async answer({ caller, request_id, params, headerOf }, { run_prompt }: runContract.RunNow) {
+    async answer({ caller, request_id, params, headerOf }, { run_prompt, input, metadata }: runContract.RunNow) {
       const wait_ms = waitSeconds(headerOf("prefer")) * 1000;
-      const run = await agents.runNow(caller, params.id ?? "", { request_id, wait_ms, run_prompt });
+      const run = await agents.runNow(caller, params.id ?? "", { request_id, wait_ms, run_prompt, input, metadata });
       if ("steps" in run && run.finished_at !== null) return { kind: "json", body: run };
       const headers = { Location: `/api/v1/agents/${run.agent_id}/runs/${run.id}` };
       return { kind: "json", status: 202, headers, body: run };

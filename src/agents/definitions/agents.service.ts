@@ -19,7 +19,7 @@ import type { Log } from "../../platform/telemetry/log.ts";
 import type { RunFollowers } from "../runs/following.ts";
 import type { Runs } from "../runs/runs.service.ts";
 import type { OnPrune } from "../runs/runs.types.ts";
-import { listSentMessages, type RunInput } from "../runs/transcript.ts";
+import { type EngineInput, listSentMessages, withRunPrompt } from "../runs/transcript.ts";
 import { listUpcomingRuns } from "../schedules/due.ts";
 import type { NextRun, ScheduleState, Schedules } from "../schedules/schedules.service.ts";
 import { createConfigCache } from "./agent-caches.ts";
@@ -108,7 +108,8 @@ export function createAgents(deps: AgentsDeps) {
       const found = isUuid(run_id) ? (await runs.begunRuns(user_id, [run_id])).get(run_id) : undefined;
       if (found?.run.agent_id !== agent.id) throw errors.notFound("This run");
       const config = await loadConfig({ user_id, agent_id: agent.id, version: found.run.agent_version });
-      return listSentMessages(config, found.input as Partial<RunInput>);
+      const prompts = config === undefined ? undefined : withRunPrompt(config, found);
+      return listSentMessages(prompts, found.engine_input as Partial<EngineInput>);
     },
     unfinishedRun: runs.unfinishedRun,
     /** The latest runs of all of the user's agents, newest first. Deleted agents have no records. */

@@ -3,7 +3,7 @@ import type { Tx } from "../../platform/db/db.ts";
 import type { Log } from "../../platform/telemetry/log.ts";
 import { KEY_BUDGET } from "../runs/model-call.ts";
 import type { EndedRun, OnRunEnd } from "../runs/runs.types.ts";
-import type { RunInput } from "../runs/transcript.ts";
+import type { EngineInput } from "../runs/transcript.ts";
 import type { Schedules } from "../schedules/schedules.service.ts";
 import { countOutcome, lockCounted } from "./outcome.store.ts";
 import type { ScheduleKeys } from "./schedule-keys.service.ts";
@@ -27,7 +27,7 @@ export function createRunOutcomes(deps: {
   };
   /** The schedule resumes when the account has had more refills than at the queueing of this run. */
   const waitForTokens = async (tx: Tx, { user_id, agent_id, due_input }: EndedRun) => {
-    const { refills = 0 } = (due_input ?? {}) as Partial<RunInput>;
+    const { refills = 0 } = (due_input ?? {}) as Partial<EngineInput>;
     await schedules.pauseForTokens(tx, { user_id, agent_id }, OUT_OF_TOKENS, refills);
     log.info({ agent_id, reason: OUT_OF_TOKENS }, "a schedule is being paused");
   };

@@ -3,7 +3,7 @@ import type { Tx } from "../../platform/db/db.ts";
 import type { Clock } from "../../platform/lib/clock.ts";
 import type { Log } from "../../platform/telemetry/log.ts";
 import type { EndedRun } from "../runs/runs.types.ts";
-import type { RunInput } from "../runs/transcript.ts";
+import type { EngineInput } from "../runs/transcript.ts";
 import type { Schedules } from "../schedules/schedules.service.ts";
 import type { AgentsStore } from "./agents.store.ts";
 import { type DueAgent, forgetFailures, selectDueAgents } from "./outcome.store.ts";
@@ -57,7 +57,7 @@ export function createScheduleKeys(deps: {
      */
     async pauseForBudget(tx: Tx, run: EndedRun): Promise<void> {
       const [agent] = await selectDueAgents(tx, [run]);
-      const { api_key_id, key_budget_tokens } = (run.due_input ?? {}) as Partial<RunInput>;
+      const { api_key_id, key_budget_tokens } = (run.due_input ?? {}) as Partial<EngineInput>;
       if (agent === undefined || api_key_id == null || agent.schedule_api_key_id !== api_key_id) return;
       const key = (await keysOf(tx, [api_key_id])).get(api_key_id);
       const is_same = key?.budget_tokens === key_budget_tokens && isLasting("key_budget_exceeded", key);

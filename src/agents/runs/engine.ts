@@ -15,7 +15,7 @@ import {
 import { DatabaseUnavailableError } from "./run-writer.ts";
 import type { ClaimedRun, RunFinish } from "./runs.types.ts";
 import { createServerNotes, createToolSteps } from "./tool-step.ts";
-import { collectToolNames, type RunConfig, type RunInput, selectClientTools } from "./transcript.ts";
+import { collectToolNames, type EngineInput, type RunConfig, selectClientTools } from "./transcript.ts";
 
 /** Carries out one step of a run. */
 export type Step = (work: Work, action: Exclude<NextAction, { do: "succeed" | "fail" }>) => Promise<StepResult>;
@@ -36,7 +36,7 @@ export function createEngine(deps: EngineDeps, carryOut: Step = createSteps(deps
       const work: Work = {
         run,
         config,
-        input: run.input as RunInput,
+        input: run.engine_input as EngineInput,
         steps: run.lease.epoch > 1 ? await deps.runs.journal(run.lease) : [],
         control,
         signal: AbortSignal.any([control.signal, timer.signal]),

@@ -6,7 +6,7 @@ import type { Db, Sql, Tx } from "../../platform/db/db.ts";
 import type { Clock } from "../../platform/lib/clock.ts";
 import { isUuid } from "../../platform/lib/ids.ts";
 import * as history from "./history.store.ts";
-import { toRunDetail, toRunRecord } from "./run-record.ts";
+import { toBegunRun, toRunDetail, toRunRecord } from "./run-record.ts";
 import type { RunSignals } from "./run-signals.ts";
 import type { BegunRun, JournalStep, RunFilter, RunKey, RunLease, RunSnapshot } from "./runs.types.ts";
 
@@ -34,7 +34,7 @@ export function createHistory({ db, clock, signals, batch_limit }: HistoryDeps) 
   const readLongRun = async (agent: AgentKey, run_id: string) => {
     const row = await history.selectRun(db, agent.user_id, run_id);
     if (row?.agent_id !== agent.agent_id) throw errors.notFound("This run");
-    return { ...toRunRecord(row), output: row.output };
+    return { ...toRunRecord(row), input: row.input, output: row.output };
   };
   async function* readSteps(key: RunKey): AsyncGenerator<StepRecord[]> {
     let after = -1;
@@ -127,10 +127,10 @@ export function createHistory({ db, clock, signals, batch_limit }: HistoryDeps) 
         (await history.selectFingerprints(db, runs)).map(({ run_id, fingerprint }) => [run_id, fingerprint]),
       );
     },
-    /** Runs with their inputs, by id. Deleted runs are absent. */
+    /** Runs with what they began with, by id. Deleted runs are absent. */
     async begunRuns(user_id: string, run_ids: readonly string[], sql: Sql = db): Promise<Map<string, BegunRun>> {
       const rows = await history.selectBegun(sql, user_id, run_ids);
-      return new Map(rows.map((row) => [row.id, { run: toRunRecord(row), input: row.input }]));
+      return new Map(rows.map((row) => [row.id, toBegunRun(row)]));
     },
     /** The unfinished run that the request with this id began; null if there is none. */
     unfinishedRun: (user_id: string, request_id: string) => history.selectUnfinished(db, user_id, request_id),

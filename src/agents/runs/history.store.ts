@@ -1,10 +1,10 @@
 import type { AgentKey } from "../../api/contract/agents.ts";
-import type { StepRecord } from "../../api/contract/runs.ts";
+import type { RunData, StepRecord } from "../../api/contract/runs.ts";
 import type { Sql } from "../../platform/db/db.ts";
 import { createConditions } from "../../platform/db/statements.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
 import { instantOf } from "../../platform/lib/instant.ts";
-import { RUN_COLUMNS, type RunRow } from "./run.store.ts";
+import { BEGIN_COLUMNS, type DetailRow, RUN_COLUMNS, type RunRow } from "./run.store.ts";
 import type { JournalStep, RunFilter, RunKey } from "./runs.types.ts";
 
 /** Reads of runs and their steps. */
@@ -86,16 +86,16 @@ export async function selectUnfinished(sql: Sql, user_id: string, request_id: st
   const [row] = await sql.query<{ id: string; agent_id: string }>({
     name: "run_unfinished",
     text: `select id, agent_id from run
-      where user_id = $1 and phase <> 'ended' and input->>'request_id' = $2 order by id desc limit 1`,
+      where user_id = $1 and phase <> 'ended' and engine_input->>'request_id' = $2 order by id desc limit 1`,
     values: [user_id, request_id],
   });
   return row ?? null;
 }
 
 export async function selectRun(sql: Sql, user_id: string, run_id: string) {
-  const [row] = await sql.query<RunRow & { output: string | null }>({
+  const [row] = await sql.query<DetailRow>({
     name: "run_get",
-    text: `select ${RUN_COLUMNS}, output from run where user_id = $1 and id = $2`,
+    text: `select ${RUN_COLUMNS}, input, output from run where user_id = $1 and id = $2`,
     values: [user_id, run_id],
   });
   return row;
@@ -117,7 +117,7 @@ export async function selectFinished(sql: Sql, keys: readonly RunKey[]): Promise
 }
 
 export interface RunDetails {
-  run: RunRow & { output: string | null };
+  run: DetailRow;
   steps: StepRecord[];
 }
 
@@ -297,15 +297,17 @@ export async function selectFingerprints(
   });
 }
 
-/** A run with its input. */
+/** A run with what it began with. */
 export interface BegunRow extends RunRow {
-  input: unknown;
+  input: RunData | null;
+  run_prompt: string | null;
+  engine_input: unknown;
 }
 
 export async function selectBegun(sql: Sql, user_id: string, run_ids: readonly string[]): Promise<BegunRow[]> {
   return sql.query<BegunRow>({
     name: "run_begun",
-    text: `select ${RUN_COLUMNS}, input from run where user_id = $1 and id in (select value::uuid from jsonb_array_elements_text($2::jsonb))`,
+    text: `select ${RUN_COLUMNS}, ${BEGIN_COLUMNS} from run where user_id = $1 and id in (select value::uuid from jsonb_array_elements_text($2::jsonb))`,
     values: [user_id, JSON.stringify(run_ids)],
   });
 }
@@ -318,7 +320,7 @@ export async function selectSizes(
 ): Promise<{ id: string; bytes: number }[]> {
   return sql.query({
     name: "run_sizes",
-    text: `select id, (octet_length(input::text) + (
+    text: `select id, (octet_length(engine_input::text) + (
           select coalesce(sum(octet_length(concat(arguments, result, error, safety))), 0) from run_step as step
           where step.user_id = run.user_id and step.run_id = run.id
         ))::bigint as bytes

@@ -163,6 +163,7 @@ function newQueuedRow(run: RunToStart, now: Instant): runStore.RunRow {
     failed_steps: 0,
     failed_calls: 0,
     error: null,
+    metadata: run.metadata ?? null,
   };
 }
 
@@ -177,7 +178,9 @@ function toBegunRun(run: RunToStart, now: Instant): ClaimedRun {
     started_at: now,
     epoch: 1,
     worked_ms: 0,
-    input: run.input,
+    input: run.input ?? null,
+    run_prompt: run.run_prompt ?? null,
+    engine_input: run.engine_input,
   });
   return { ...claimed, begun_step: run.first_step ?? null };
 }

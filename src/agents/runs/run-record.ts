@@ -1,6 +1,7 @@
 import type { RunDetail, RunRecord, StepRecord } from "../../api/contract/runs.ts";
-import type { ClaimedRow, RunRow } from "./run.store.ts";
-import type { ClaimedRun } from "./runs.types.ts";
+import type { BegunRow } from "./history.store.ts";
+import type { ClaimedRow, DetailRow, RunRow } from "./run.store.ts";
+import type { BegunRun, ClaimedRun } from "./runs.types.ts";
 
 /** contract 6: the run as callers see it. `row` may have more fields. */
 export function toRunRecord(row: RunRow): RunRecord {
@@ -25,18 +26,18 @@ export function toRunRecord(row: RunRow): RunRecord {
     failed_steps: row.failed_steps,
     has_errors: row.status === "failed" || row.failed_calls > 0,
     error: row.error,
+    metadata: row.metadata,
   };
 }
 
-/** The run as callers see it, with its output and steps. */
-export function toRunDetail({
-  run,
-  steps,
-}: {
-  run: RunRow & { output: string | null };
-  steps: StepRecord[];
-}): RunDetail {
-  return { ...toRunRecord(run), output: run.output, steps };
+/** The run as callers see it, with its input, output and steps. */
+export function toRunDetail({ run, steps }: { run: DetailRow; steps: StepRecord[] }): RunDetail {
+  return { ...toRunRecord(run), input: run.input, output: run.output, steps };
+}
+
+/** A run with what it began with. */
+export function toBegunRun(row: BegunRow): BegunRun {
+  return { run: toRunRecord(row), input: row.input, run_prompt: row.run_prompt, engine_input: row.engine_input };
 }
 
 /** A claimed run as its worker receives it. */
@@ -56,6 +57,8 @@ export function toClaimedRun(row: ClaimedRow): ClaimedRun {
     cost_tokens: row.cost_tokens,
     elapsed_ms: row.worked_ms,
     input: row.input,
+    run_prompt: row.run_prompt,
+    engine_input: row.engine_input,
     begun_step: null,
   };
 }

@@ -10,7 +10,7 @@ import type { WaitingStatus } from "./run-state.ts";
 import type { RunWriter } from "./run-writer.ts";
 import type { Runs } from "./runs.service.ts";
 import type { ClaimedRun, RunFinish, Suspension } from "./runs.types.ts";
-import type { RunConfig, RunInput, RunStep } from "./transcript.ts";
+import type { EngineInput, RunConfig, RunStep } from "./transcript.ts";
 
 /**
  * Why the worker leaves a run before its end: a cancel request, the timeout, a lost lease, or the shutdown of this
@@ -69,7 +69,7 @@ export interface EngineDeps {
 export interface Work {
   run: ClaimedRun;
   config: RunConfig;
-  input: RunInput;
+  input: EngineInput;
   steps: RunStep[];
   control: RunControl;
   /** Aborted with a `StopReason`, also when the run's time is up. */

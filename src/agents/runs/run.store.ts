@@ -1,4 +1,4 @@
-import type { RunError, RunStatus, RunTrigger } from "../../api/contract/runs.ts";
+import type { RunData, RunError, RunMetadata, RunStatus, RunTrigger } from "../../api/contract/runs.ts";
 import type { Sql, Tx } from "../../platform/db/db.ts";
 import { readStatement } from "../../platform/db/sql-functions.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
@@ -45,18 +45,26 @@ export interface RunRow {
   /** Failed calls of tools, and tools' servers that were not usable. */
   failed_calls: number;
   error: RunError | null;
+  metadata: RunMetadata | null;
 }
+
+/** The row of a run with what only its own record shows. */
+export type DetailRow = RunRow & { input: RunData | null; output: string | null };
 
 /** A claimed run: its row and what the engine needs. */
 export interface ClaimedRow extends RunRow {
   epoch: number;
   worked_ms: number;
-  input: unknown;
+  input: RunData | null;
+  run_prompt: string | null;
+  engine_input: unknown;
 }
 
 /** The columns of a run's record. */
 export const RUN_COLUMNS = `user_id, id, agent_id, agent_version, trigger, status, scheduled_for, queued_at, started_at,
-  finished_at, attempt, model_id, routing, input_tokens, output_tokens, cost_tokens, steps_count, failed_steps, failed_calls, error`;
+  finished_at, attempt, model_id, routing, input_tokens, output_tokens, cost_tokens, steps_count, failed_steps, failed_calls, error, metadata`;
+/** What a run began with. */
+export const BEGIN_COLUMNS = "input, run_prompt, engine_input";
 
 /**
  * Ends the open steps of ended runs. A step's error is its intent's error for a call that was cut off, or the run's
@@ -94,6 +102,9 @@ export async function insertRuns(
     scheduled_for: run.scheduled_for,
     model_id: run.model_id,
     input: run.input,
+    metadata: run.metadata,
+    run_prompt: run.run_prompt,
+    engine_input: run.engine_input,
     // A claim of reserved runs reads only those of the first priority (claim_runs).
     priority: reserved === undefined ? PRIORITY[run.trigger] : PRIORITY.chat,
     worker_id: reserved?.worker_id,
@@ -133,15 +144,18 @@ export async function beginRuns(
   beginning: Omit<Claiming, "reserved_only"> & { begin: string },
 ): Promise<(string | null)[] | null> {
   const { begin, worker_id, most, limits, lease_ms, now } = beginning;
-  const rows = runs.map(({ user_id, id, agent_id, agent_version, model_id, input, first_step, precondition }) => ({
-    user_id,
-    id,
-    agent_id,
-    agent_version,
-    model_id,
-    input,
-    first_step,
-    precondition,
+  const rows = runs.map((run) => ({
+    user_id: run.user_id,
+    id: run.id,
+    agent_id: run.agent_id,
+    agent_version: run.agent_version,
+    model_id: run.model_id,
+    input: run.input,
+    metadata: run.metadata,
+    run_prompt: run.run_prompt,
+    engine_input: run.engine_input,
+    first_step: run.first_step,
+    precondition: run.precondition,
     priority: PRIORITY.manual,
   }));
   const places = [worker_id, most, limits.concurrent_runs, limits.concurrent_runs_per_user];
@@ -177,7 +191,7 @@ export async function claimRuns(sql: Sql, claim: Claiming): Promise<ClaimedRow[]
   const { worker_id, most, limits, reserved_only, lease_ms, now } = claim;
   return sql.query<ClaimedRow>({
     name: "run_claim",
-    text: `select ${RUN_COLUMNS}, epoch, worked_ms, input from claim_runs($1, $2, $3, $4, $5, $6, $7, $8) order by priority, id`,
+    text: `select ${RUN_COLUMNS}, epoch, worked_ms, ${BEGIN_COLUMNS} from claim_runs($1, $2, $3, $4, $5, $6, $7, $8) order by priority, id`,
     values: [
       ...[worker_id, most, limits.concurrent_runs, limits.concurrent_runs_per_user, lease_ms, now, reserved_only],
       encodePlans(limits),
@@ -317,10 +331,10 @@ export interface FinishedRun {
 export type EndedRow = EndedRun & { epoch: number };
 
 /**
- * The input of a due run, which decides how the run's end affects the schedule. Other inputs can be large and are not
+ * The engine's input of a due run, which decides how the run's end affects the schedule. Other inputs can be large and are not
  * read.
  */
-export const DUE_INPUT = "case when run.trigger = 'schedule' then run.input end as due_input";
+export const DUE_INPUT = "case when run.trigger = 'schedule' then run.engine_input end as due_input";
 
 /**
  * Ends runs and their open steps. A run that was being cancelled ends `cancelled`, with any outcome. A run whose lease
@@ -353,7 +367,7 @@ export async function finishRuns(sql: Sql, finishes: readonly FinishedRun[]): Pr
 
 /**
  * Selects runs to cancel: one run, or all runs of an agent or a user. `idle_only`: only runs that no worker executes.
- * `with_input`: only runs whose input has these fields. `error`: why the service cancels them.
+ * `with_input`: only runs whose engine's input has these fields. `error`: why the service cancels them.
  */
 export interface RunSelection {
   user_id: string;
@@ -372,7 +386,7 @@ export async function cancelRuns(sql: Sql, which: RunSelection, now: Instant): P
         select user_id, id from run
         where user_id = $1 and ($2::uuid is null or agent_id = $2) and ($3::uuid is null or id = $3)
           and phase <> 'ended' and (phase <> 'working' or not $5)
-          and ($6::jsonb is null or input @> $6::jsonb)
+          and ($6::jsonb is null or engine_input @> $6::jsonb)
         order by user_id, id for update
       ), ended as (
         update run set cancel_requested_at = coalesce(cancel_requested_at, $4::timestamptz),
@@ -433,7 +447,7 @@ export async function reclaimRuns(
     text: `update run set epoch = epoch + 1, claimed_at = clock_timestamp(), worked_ms = worked_ms + ${sqlWorkedMs("clock_timestamp()")},
         lease_until = clock_timestamp() + make_interval(secs => $3 / 1000.0)
       where worker_id = $1 and phase = 'working' and id not in (select value::uuid from jsonb_array_elements_text($2::jsonb))
-      returning ${RUN_COLUMNS}, epoch, worked_ms, input`,
+      returning ${RUN_COLUMNS}, epoch, worked_ms, ${BEGIN_COLUMNS}`,
     values: [worker_id, JSON.stringify(known), lease_ms],
   });
 }

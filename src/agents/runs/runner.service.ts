@@ -14,7 +14,7 @@ import type { EngineDeps, RunResult } from "./run-work.ts";
 import { createRetry, createRunWriter } from "./run-writer.ts";
 import type { Runs } from "./runs.service.ts";
 import type { ClaimedRun, ClaimLimits } from "./runs.types.ts";
-import type { RunConfig } from "./transcript.ts";
+import { type RunConfig, withRunPrompt } from "./transcript.ts";
 import { createWorker, type WorkControl } from "./worker.ts";
 
 /** A caller on this node who waits for a run's answer. */
@@ -126,12 +126,13 @@ export function createRunner(deps: RunnerDeps) {
     };
     try {
       const version = { user_id, agent_id: claimed.agent_id, version: claimed.agent_version };
-      const config = await retry(() => deps.loadConfig(version));
-      if (config === undefined) {
+      const stored = await retry(() => deps.loadConfig(version));
+      if (stored === undefined) {
         // The agent was deleted while the run was being queued, or waited.
         await writer.finishRun(claimed.lease, { status: "cancelled" });
         return listener?.onEnd(null);
       }
+      const config = withRunPrompt(stored, claimed);
       const run = await retry(() => deps.withHistory(claimed, config));
       // A chat's caller is connected to this process, so a chat may finish while other runs are handed back.
       const isDraining = run.trigger === "chat" ? () => false : control.isDraining;

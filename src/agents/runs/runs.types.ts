@@ -1,5 +1,14 @@
 import type { AgentKey } from "../../api/contract/agents.ts";
-import type { RunDetail, RunError, RunRecord, RunStatus, RunTrigger, StepRecord } from "../../api/contract/runs.ts";
+import type {
+  RunData,
+  RunDetail,
+  RunError,
+  RunMetadata,
+  RunRecord,
+  RunStatus,
+  RunTrigger,
+  StepRecord,
+} from "../../api/contract/runs.ts";
 import type { Tx } from "../../platform/db/db.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
 import type { WaitingStatus } from "./run-state.ts";
@@ -12,8 +21,14 @@ export interface NewRun extends AgentKey {
   /** The version that the run is pinned to. */
   agent_version: number;
   model_id: string | null;
-  /** The engine's input. The claim returns it unchanged. */
-  input: unknown;
+  /** Data for the prompts. */
+  input?: RunData | null | undefined;
+  /** Pairs by which its caller finds it again. */
+  metadata?: RunMetadata | null | undefined;
+  /** What the run does in place of the agent's own run_prompt. */
+  run_prompt?: string | null | undefined;
+  /** What the engine needs of its start. The claim returns it unchanged. */
+  engine_input: unknown;
   /** The due instant, of a due run. */
   scheduled_for?: Instant;
   /** Only this worker may claim the run, which is cancelled if the worker does not claim it in time. */
@@ -70,7 +85,9 @@ export interface ClaimedRun {
    * queue is not counted.
    */
   elapsed_ms: number;
-  input: unknown;
+  input: RunData | null;
+  run_prompt: string | null;
+  engine_input: unknown;
   /** The step whose intent was written with the run, so `startStep` need not be called for it. */
   begun_step: StepStart | null;
 }
@@ -113,15 +130,17 @@ export interface JournalStep extends StepRecord {
 
 /** A run as its followers see it. */
 export interface RunSnapshot {
-  run: Omit<RunDetail, "steps">;
+  run: Omit<RunDetail, "input" | "steps">;
   cancel_requested_at: Instant | null;
   steps: StepRecord[];
 }
 
-/** A run with its input, unchanged. */
+/** A run with what it began with, unchanged. */
 export interface BegunRun {
   run: RunRecord;
-  input: unknown;
+  input: RunData | null;
+  run_prompt: string | null;
+  engine_input: unknown;
 }
 
 /** What a run waits for: its status, and `record`, which writes it in the transaction that suspends the run. */
@@ -159,7 +178,7 @@ export interface EndedRun extends AgentKey {
   error: RunError | null;
   failed_steps: number;
   failed_calls: number;
-  /** The input of a due run, unchanged; null for other runs. */
+  /** The engine's input of a due run, unchanged; null for other runs. */
   due_input: unknown;
 }
 

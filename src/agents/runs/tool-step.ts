@@ -8,7 +8,7 @@ import type { Effect } from "../tools/tool.ts";
 import type { Picture, ToolResult } from "../tools/tools.types.ts";
 import { type NextAction, parseArguments, REPEATED_CALL } from "./next-action.ts";
 import { type EngineDeps, getNextIndex, getStopReason, type StopReason, type Work } from "./run-work.ts";
-import { type RunConfig, type RunInput, type RunStep, selectSetUpSteps } from "./transcript.ts";
+import { type EngineInput, type RunConfig, type RunStep, selectSetUpSteps } from "./transcript.ts";
 
 /**
  * Characters of links and pictures that one run keeps. Its worker has them in memory, and a call may return 2 MB of
@@ -165,7 +165,7 @@ function readText(content: ChatMessage["content"]): string {
 const OWN = new Set<ChatMessage["role"]>(["system", "user"]);
 
 /** The outside content in the run, rebuilt from its steps, so that a resumed run has the same taint. */
-export function computeTaint(config: RunConfig, input: RunInput, steps: readonly RunStep[]): Taint {
+export function computeTaint(config: RunConfig, input: EngineInput, steps: readonly RunStep[]): Taint {
   const own = (input.messages ?? []).filter(({ role }) => OWN.has(role)).map(({ content }) => readText(content));
   // Earlier turns can contain tool results, and assistant messages may repeat them.
   const has_history = own.length < (input.messages ?? []).length;

@@ -13,8 +13,8 @@ export type RunConfig = Pick<
   tools_config: ToolsConfig;
 };
 
-/** The input of a run besides the agent's configuration. */
-export interface RunInput extends KeyTerms {
+/** What the engine needs of a run's start, besides the agent's configuration. */
+export interface EngineInput extends KeyTerms {
   /** The conversation of a chat, including the thread's earlier turns; null: the agent's run_prompt. */
   messages: ChatMessage[] | null;
   /** The id of the request that started the run; null: the schedule. */
@@ -29,9 +29,17 @@ export interface RunInput extends KeyTerms {
   refills?: number;
 }
 
+/** The settings with the run's own run_prompt, if it has one. */
+export function withRunPrompt<Config extends Pick<RunConfig, "run_prompt">>(
+  config: Config,
+  { run_prompt }: { run_prompt: string | null },
+): Config {
+  return run_prompt === null ? config : { ...config, run_prompt };
+}
+
 /** Whether the run is a turn of a thread, so that another turn is likely. */
-export function isInThread(input: RunInput): boolean {
-  return (input as RunInput & { thread_id?: string }).thread_id !== undefined;
+export function isInThread(input: EngineInput): boolean {
+  return (input as EngineInput & { thread_id?: string }).thread_id !== undefined;
 }
 
 /** The fields of a step that later steps depend on. */
@@ -56,7 +64,7 @@ export type ModelResult = AssistantMessage & { finish_reason?: FinishReason; not
  */
 export function buildTranscript(
   config: RunConfig,
-  input: RunInput,
+  input: EngineInput,
   steps: readonly (PastStep & { internal?: unknown })[],
   { vision = false } = {},
 ): ChatMessage[] {
@@ -87,7 +95,7 @@ export function buildTranscript(
 const SHOWN_CHARACTERS = 100_000;
 
 /** The messages that a run began with, as text for its owner. A run that ended without cost keeps only its task. */
-export function listSentMessages(config: RunConfig | undefined, { messages }: Partial<RunInput>): SentMessage[] {
+export function listSentMessages(config: RunConfig | undefined, { messages }: Partial<EngineInput>): SentMessage[] {
   const instructions = config?.system_prompt ?? null;
   const task = config?.run_prompt ?? null;
   const own = messages === null ? (task === null ? [] : [{ role: "user", content: task }]) : (messages ?? []);
@@ -147,7 +155,7 @@ export function isAnswer({ type, status, result }: PastStep): boolean {
 }
 
 /** The caller's tools that a run offers. */
-export function selectClientTools({ client_tools }: RunConfig, { tools = [] }: RunInput): readonly FunctionTool[] {
+export function selectClientTools({ client_tools }: RunConfig, { tools = [] }: EngineInput): readonly FunctionTool[] {
   return client_tools === "pass" ? tools : [];
 }
 

@@ -17,7 +17,7 @@ import type { ScheduleSpec } from "./spec.ts";
 
 /** The content of an agent's due run, or why the agent does not run. */
 export type DueAnswer =
-  | { run: { agent_version: number; model_id: string | null; input: unknown } }
+  | { run: { agent_version: number; model_id: string | null; engine_input: unknown } }
   | { declined: string };
 
 /** Answers for each agent, by its id. An agent without an answer is deleted: its instant is recorded as skipped. */
@@ -29,7 +29,7 @@ export interface DueRun extends AgentKey {
   trigger: "schedule";
   agent_version: number;
   model_id: string | null;
-  input: unknown;
+  engine_input: unknown;
   scheduled_for: Instant;
 }
 
@@ -152,10 +152,10 @@ function decideOutcome(
     const why = answer?.declined ?? "the agent is gone";
     return { occurrence: { ...occurrence, state: "skipped", reason: why }, run: null };
   }
-  const { agent_version, model_id, input } = answer.run;
+  const { agent_version, model_id, engine_input } = answer.run;
   const id = newId();
   return {
     occurrence: { ...occurrence, run_id: id },
-    run: { user_id, agent_id, trigger: "schedule", id, scheduled_for: at, agent_version, model_id, input },
+    run: { user_id, agent_id, trigger: "schedule", id, scheduled_for: at, agent_version, model_id, engine_input },
   };
 }

@@ -16,8 +16,8 @@ import {
 
 /** Runs of an agent: contract 6. */
 
-/** How long run-now may wait for the finished run (`Prefer: wait=N`). */
 const RUN_PROMPT_MAX = 100_000;
+/** How long run-now may wait for the finished run (`Prefer: wait=N`). */
 export const MAX_WAIT_SECONDS = 60;
 
 export const triggerSchema = z.enum(["schedule", "manual", "chat"]);
@@ -86,6 +86,24 @@ const usageSchema = z
   })
   .openapi("RunUsage");
 
+/** Data that a caller gives a run: 64 KB as JSON. */
+const RUN_INPUT_BYTES = 65_536;
+export const runInputSchema = z
+  .record(z.string(), z.unknown())
+  .refine((input) => Buffer.byteLength(JSON.stringify(input)) <= RUN_INPUT_BYTES, "a JSON object of at most 64 KB")
+  .openapi({ type: "object", description: "data for the prompts, which name it as {{input}} or {{input.name}}" });
+/** As in OpenAI's API. */
+const METADATA_PAIRS = 16;
+export const runMetadataSchema = z
+  .record(textSchema(64), textSchema(512))
+  .refine((pairs) => Object.keys(pairs).length <= METADATA_PAIRS, `an object of at most ${METADATA_PAIRS} pairs`)
+  .openapi({
+    description:
+      "up to 16 names (64 characters) with texts (512 characters). Runs are found and usage is summed by them",
+  });
+export type RunData = Readonly<Record<string, unknown>>;
+export type RunMetadata = Readonly<Record<string, string>>;
+
 export type RunTrigger = z.infer<typeof triggerSchema>;
 export type RunError = z.infer<typeof runErrorSchema>;
 
@@ -122,6 +140,7 @@ export const runSchema = z
         "the run failed, or a tool's call or server did, or its answer was filtered, cut off or empty, also if the run succeeded. A model call that was repeated with success does not count",
     }),
     error: runErrorSchema.nullable(),
+    metadata: z.record(z.string(), z.string()).nullable(),
   })
   .openapi("Run");
 export type RunRecord = z.infer<typeof runSchema>;
@@ -148,7 +167,11 @@ const stepSchema = z
 export type StepRecord = z.infer<typeof stepSchema>;
 
 export const runDetailSchema = runSchema
-  .extend({ output: z.string().nullable(), steps: z.array(stepSchema) })
+  .extend({
+    input: z.record(z.string(), z.unknown()).nullable(),
+    output: z.string().nullable(),
+    steps: z.array(stepSchema),
+  })
   .openapi("RunDetail");
 export type RunDetail = z.infer<typeof runDetailSchema>;
 
@@ -211,12 +234,15 @@ export const listRuns = createRoute({
   },
 });
 
+/** A run_prompt in place of the agent's own. */
+export const runPromptSchema = textSchema(RUN_PROMPT_MAX).regex(/\S/, "text that is not blank");
 const runNowSchema = z
   .strictObject({
-    run_prompt: textSchema(RUN_PROMPT_MAX)
-      .regex(/\S/, "text that is not blank")
-      .optional()
+    run_prompt: runPromptSchema
+      .nullish()
       .openapi({ description: "what this run executes; without it, the agent's own run_prompt" }),
+    input: runInputSchema.nullish(),
+    metadata: runMetadataSchema.nullish(),
   })
   .openapi("RunNow");
 export type RunNow = z.infer<typeof runNowSchema>;

@@ -10,7 +10,11 @@ type Deps = Parameters<typeof createChat>[0];
 async function failureOf(scheduling: (chat: () => Chat) => object): Promise<PurserError> {
   const agents = {
     ready: async () => ({ user_id: "u", id: "a" }),
-    newRun: (_agent: unknown, _trigger: string, input: object) => ({ user_id: "u", agent_id: "a", input }),
+    newRun: (_agent: unknown, _trigger: string, engine_input: object) => ({
+      user_id: "u",
+      agent_id: "a",
+      engine_input,
+    }),
   };
   const chat: Chat = createChat({
     agents,

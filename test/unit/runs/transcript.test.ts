@@ -1,10 +1,16 @@
 import { describe, expect, it } from "vitest";
 import { newConfig } from "../../../src/agents/definitions/agent-config.ts";
-import { buildTranscript, type RunInput, type RunStep } from "../../../src/agents/runs/transcript.ts";
+import { buildTranscript, type EngineInput, type RunStep } from "../../../src/agents/runs/transcript.ts";
 
 describe("pictures that a tool returned", () => {
   const config = newConfig({ name: "Scout", model_id: "m", run_prompt: "look" });
-  const input: RunInput = { messages: null, request_id: null, api_key_id: null, key_budget_tokens: null, ticket: null };
+  const input: EngineInput = {
+    messages: null,
+    request_id: null,
+    api_key_id: null,
+    key_budget_tokens: null,
+    ticket: null,
+  };
   const step = { status: "succeeded", arguments: null, error: null, safety: null, internal: null } as const;
   const call = (id: string) => ({ id, type: "function" as const, function: { name: "s__look", arguments: "{}" } });
   const asked = { role: "assistant", content: null, tool_calls: [call("a"), call("b")] };

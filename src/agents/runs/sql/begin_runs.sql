@@ -30,17 +30,17 @@ begin
       + (select count(*) from (select from run where run.user_id = mine.user_id and phase = 'queued' limit user_limit) as waiting)
       > run_user_limit(mine.user_id, user_limit, of_plans)
   ) or exists (
-    select from jsonb_to_recordset(runs) as given(input jsonb) where input #>> '{key_limits,concurrent_runs}' is not null
+    select from jsonb_to_recordset(runs) as given(engine_input jsonb) where engine_input #>> '{key_limits,concurrent_runs}' is not null
   ) then
     return null;
   end if;
-  insert into run (user_id, id, agent_id, agent_version, trigger, status, queued_at, started_at, model_id, input, priority,
-    worker_id, claimed_at, lease_until, epoch, started_by_own_node, steps_count)
-  select user_id, id, agent_id, agent_version, 'manual', 'running', domain_now, domain_now, model_id, input, priority,
-    claimer, clock_timestamp(), clock_timestamp() + make_interval(secs => lease_ms / 1000.0), 1, true,
+  insert into run (user_id, id, agent_id, agent_version, trigger, status, queued_at, started_at, model_id, input, metadata, run_prompt,
+    engine_input, priority, worker_id, claimed_at, lease_until, epoch, started_by_own_node, steps_count)
+  select user_id, id, agent_id, agent_version, 'manual', 'running', domain_now, domain_now, model_id, nullif(input, 'null'), nullif(metadata, 'null'),
+    run_prompt, engine_input, priority, claimer, clock_timestamp(), clock_timestamp() + make_interval(secs => lease_ms / 1000.0), 1, true,
     case when first_step is null then 0 else 1 end
   from rows from (jsonb_to_recordset(runs) as (user_id uuid, id uuid, agent_id uuid, agent_version integer, model_id text,
-    input jsonb, priority smallint, first_step jsonb)) with ordinality as given
+    input jsonb, metadata jsonb, run_prompt text, engine_input jsonb, priority smallint, first_step jsonb)) with ordinality as given
   where refusals[given.ordinality] is null;
   insert into run_step (user_id, run_id, index, type, name, status, arguments, internal, started_at)
   select user_id, id, 0, first_step->>'type', first_step->>'name', 'running', nullif(first_step->'arguments', 'null'),

@@ -3,16 +3,18 @@
 with given as materialized (
   select *, row_number() over (partition by user_id, trigger order by id) as nth
   from jsonb_to_recordset($1::jsonb) as run(user_id uuid, id uuid, agent_id uuid, agent_version integer, trigger text,
-    scheduled_for timestamptz, model_id text, input jsonb, priority smallint, worker_id text, for_ms integer)
+    scheduled_for timestamptz, model_id text, input jsonb, metadata jsonb, run_prompt text, engine_input jsonb, priority smallint, worker_id text,
+    for_ms integer)
 ), queued as materialized (
   select user_id, count_queued_run_nows(user_id, $3) as run_nows from given where trigger = 'manual' and nth = 1
 )
-insert into run (user_id, id, agent_id, agent_version, trigger, scheduled_for, queued_at, model_id, input, priority, worker_id,
-  lease_until, limited_key, key_limit)
-select user_id, id, agent_id, agent_version, trigger, scheduled_for, $2::timestamptz, model_id, input, priority, worker_id,
+insert into run (user_id, id, agent_id, agent_version, trigger, scheduled_for, queued_at, model_id, input, metadata, run_prompt, engine_input,
+  priority, worker_id, lease_until, limited_key, key_limit)
+select user_id, id, agent_id, agent_version, trigger, scheduled_for, $2::timestamptz, model_id, nullif(input, 'null'), nullif(metadata, 'null'),
+  run_prompt, engine_input, priority, worker_id,
   clock_timestamp() + make_interval(secs => for_ms / 1000.0),
-  case when input #>> '{key_limits,concurrent_runs}' is not null then (input ->> 'api_key_id')::uuid end,
-  (input #>> '{key_limits,concurrent_runs}')::integer
+  case when engine_input #>> '{key_limits,concurrent_runs}' is not null then (engine_input ->> 'api_key_id')::uuid end,
+  (engine_input #>> '{key_limits,concurrent_runs}')::integer
 from given left join queued using (user_id)
 where trigger <> 'manual' or queued.run_nows + nth <= $3
 returning id
