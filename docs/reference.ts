@@ -16,7 +16,7 @@ function isRoute(value: unknown): value is Route {
   return typeof value === "object" && value !== null && "method" in value && "path" in value && "responses" in value;
 }
 
-/** Every route definition of src/api/contract, exported alone or in a list with its name. */
+/** Every documented route of src/api/contract, exported alone or in a list with its name. */
 async function routesOfContract(): Promise<Route[]> {
   const files = readdirSync(CONTRACT).filter((file) => file.endsWith(".ts"));
   const modules = await Promise.all(files.sort().map((file) => import(join(CONTRACT, file))));
@@ -26,7 +26,7 @@ async function routesOfContract(): Promise<Route[]> {
       .sort(([a], [b]) => (a < b ? -1 : 1))
       .flatMap(([, value]) => {
         if (Array.isArray(value)) return value.map((each) => each?.route).filter(isRoute);
-        return isRoute(value) ? [value] : [];
+        return isRoute(value) && !("hide" in value && value.hide === true) ? [value] : [];
       }),
   );
 }

@@ -1,19 +1,9 @@
-import { createRoute, z } from "@hono/zod-openapi";
-import { needs, SCOPES } from "./caller.ts";
-import {
-  failures,
-  instantInput,
-  instantSchema,
-  json,
-  jsonBody,
-  listQuerySchema,
-  nextCursorSchema,
-  textSchema,
-  tokensSchema,
-  uuidSchema,
-} from "./common.ts";
+import { z } from "@hono/zod-openapi";
+import { SCOPES } from "./caller.ts";
+import { instantInput, instantSchema, json, listQuerySchema, textSchema, tokensSchema, uuidSchema } from "./common.ts";
 import { BUDGET_INTERVALS } from "./key-terms.ts";
 import { readOnlyFields } from "./read-only.ts";
+import { pageSchema, routesOf } from "./routes.ts";
 
 /** API keys: contract 3. */
 
@@ -95,77 +85,48 @@ const updateApiKeySchema = createApiKeySchema
   .extend(readOnlyFields(KEY_READ_ONLY))
   .openapi("UpdateApiKey");
 
-const tags = ["API keys"];
-const idParams = z.object({ id: z.string() });
+const routes = routesOf("API keys");
 
-export const listApiKeys = createRoute({
-  method: "get",
-  path: "/api/v1/api-keys",
-  tags,
+export const listApiKeys = routes.get("/api/v1/api-keys", {
   summary: "The caller's API keys, newest first, revoked ones included",
-  ...needs("keys:read"),
-  request: { query: listQuerySchema },
-  responses: {
-    200: json(z.object({ api_keys: z.array(apiKeySchema), next_cursor: nextCursorSchema }), "a page of keys"),
-    ...failures(400, 403),
-  },
+  scope: "keys:read",
+  query: listQuerySchema,
+  answers: { 200: json(pageSchema({ api_keys: apiKeySchema }), "a page of keys") },
 });
 
-export const createApiKey = createRoute({
-  method: "post",
-  path: "/api/v1/api-keys",
-  tags,
+export const createApiKey = routes.post("/api/v1/api-keys", {
   summary: "Create a key, no broader than the one that asks",
-  ...needs("keys:write"),
-  request: jsonBody(createApiKeySchema),
-  responses: { 201: json(createdApiKeySchema, "the key, shown this once"), ...failures(400, 403, 409) },
+  scope: "keys:write",
+  body: createApiKeySchema,
+  answers: { 201: json(createdApiKeySchema, "the key, shown this once") },
+  fails: [409],
 });
 
-export const deleteApiKey = createRoute({
-  method: "delete",
-  path: "/api/v1/api-keys/{id}",
-  tags,
+export const deleteApiKey = routes.delete("/api/v1/api-keys/{id}", {
   summary: "Revoke a key: refused on every node within a second",
-  ...needs("keys:write"),
-  request: { params: idParams },
-  responses: { 204: { description: "revoked" }, ...failures(403, 404) },
+  scope: "keys:write",
+  answers: { 204: { description: "revoked" } },
 });
 
-export const updateApiKey = createRoute({
-  method: "patch",
-  path: "/api/v1/api-keys/{id}",
-  tags,
+export const updateApiKey = routes.patch("/api/v1/api-keys/{id}", {
   summary: "Change the given fields. A key cannot raise its own budget or give another key more than a new key",
   description: "A larger budget or a later expiry resumes the schedules that were paused for it.",
-  ...needs("keys:write"),
-  request: { params: idParams, ...jsonBody(updateApiKeySchema) },
-  responses: { 200: json(apiKeySchema, "the key as it is now"), ...failures(400, 403, 404, 409) },
+  scope: "keys:write",
+  body: updateApiKeySchema,
+  answers: { 200: json(apiKeySchema, "the key as it is now") },
+  fails: [409],
 });
 
-export const rotateApiKey = createRoute({
-  method: "post",
-  path: "/api/v1/api-keys/{id}/rotate",
-  tags,
+export const rotateApiKey = routes.post("/api/v1/api-keys/{id}/rotate", {
   summary: "Replace the key's secret; the old one stays good for `grace_seconds`",
-  ...needs("keys:write"),
-  request: {
-    params: idParams,
-    ...jsonBody(z.strictObject({ grace_seconds: z.number().int().min(0).max(604_800).default(0) })),
-  },
-  responses: {
-    200: json(createdApiKeySchema, "the same key record with its new secret"),
-    ...failures(400, 403, 404, 409),
-  },
+  scope: "keys:write",
+  body: z.strictObject({ grace_seconds: z.number().int().min(0).max(604_800).default(0) }),
+  answers: { 200: json(createdApiKeySchema, "the same key record with its new secret") },
+  fails: [409],
 });
 
-export const revokeLeakedApiKey = createRoute({
-  method: "post",
-  path: "/api/v1/api-keys/revoke-leaked",
-  tags,
+export const revokeLeakedApiKey = routes.post("/api/v1/api-keys/revoke-leaked", {
   summary: "Revoke a leaked key; the answer is the same for a text that is not a key",
-  request: jsonBody(z.strictObject({ key: z.string().min(1).max(500) })),
-  responses: {
-    202: json(z.object({ status: z.literal("accepted") }), "if it was a key, it is revoked"),
-    ...failures(400),
-  },
+  body: z.strictObject({ key: z.string().min(1).max(500) }),
+  answers: { 202: json(z.object({ status: z.literal("accepted") }), "if it was a key, it is revoked") },
 });

@@ -1,13 +1,13 @@
-import { createRoute, z } from "@hono/zod-openapi";
+import { z } from "@hono/zod-openapi";
 import { USAGE_DAYS } from "../../kernel/constants.ts";
-import { boundInput, failures, json, listQuerySchema, nextCursorSchema, tokensSchema, uuidSchema } from "./common.ts";
+import { boundInput, json, listQuerySchema, nextCursorSchema, tokensSchema, uuidSchema } from "./common.ts";
 import { formatSchema, jsonOrCsv, requestSchema } from "./ledger-export.ts";
 import { modelSchema } from "./models.ts";
+import { operatorRoutes, pageSchema } from "./routes.ts";
 
 /** What the operator sees over all users: contract 8.10. */
 
-const tags = ["Operator"];
-const security = [{ operator_key: [] as string[] }];
+const routes = operatorRoutes();
 
 /** A leap year. */
 export const MOST_USAGE_DAYS = 366;
@@ -41,30 +41,24 @@ const usageOfGroupSchema = z
   .openapi("UsageOfGroup");
 export type UsageOfGroupRecord = z.infer<typeof usageOfGroupSchema>;
 
-export const usageOfAll = createRoute({
-  method: "get",
-  path: "/api/v1/admin/usage",
-  tags,
+export const usageOfAll = routes.get("/api/v1/admin/usage", {
   summary: "Usage of all users with revenue, upstream cost and margin, the largest first; days oldest first",
-  security,
-  request: {
-    query: listQuerySchema.extend({
-      days: z.coerce
-        .number()
-        .int()
-        .min(USAGE_DAYS.min)
-        .max(USAGE_DAYS.max)
-        .optional()
-        .openapi({ description: `days up to today, or to \`to\`; ${USAGE_DAYS.default} unless \`from\` is given` }),
-      from: boundInput.optional().openapi({ description: "the first day (UTC), instead of `days`" }),
-      to: boundInput
-        .optional()
-        .openapi({ description: `the day after the last one, at most ${MOST_USAGE_DAYS} days after \`from\`` }),
-      group_by: z.enum(USAGE_GROUPS).default("model"),
-      format: formatSchema,
-    }),
-  },
-  responses: {
+  query: listQuerySchema.extend({
+    days: z.coerce
+      .number()
+      .int()
+      .min(USAGE_DAYS.min)
+      .max(USAGE_DAYS.max)
+      .optional()
+      .openapi({ description: `days up to today, or to \`to\`; ${USAGE_DAYS.default} unless \`from\` is given` }),
+    from: boundInput.optional().openapi({ description: "the first day (UTC), instead of `days`" }),
+    to: boundInput
+      .optional()
+      .openapi({ description: `the day after the last one, at most ${MOST_USAGE_DAYS} days after \`from\`` }),
+    group_by: z.enum(USAGE_GROUPS).default("model"),
+    format: formatSchema,
+  }),
+  answers: {
     200: jsonOrCsv(
       z.object({
         days: z.number().int(),
@@ -75,36 +69,23 @@ export const usageOfAll = createRoute({
       }),
       "a page of groups; as CSV all of them",
     ),
-    ...failures(400, 404),
   },
 });
 
-export const requestsOfAll = createRoute({
-  method: "get",
-  path: "/api/v1/admin/requests",
-  tags,
+export const requestsOfAll = routes.get("/api/v1/admin/requests", {
   summary: "Model calls of all users with this request id, newest first",
   description:
     "All calls of a run share its id, and a caller may repeat an X-Request-Id. `GET …/admin/users/{id}/requests/{request_id}` explains the charges of one user.",
-  security,
-  request: { query: listQuerySchema.extend({ request_id: z.string().min(1).max(255) }) },
-  responses: {
+  query: listQuerySchema.extend({ request_id: z.string().min(1).max(255) }),
+  answers: {
     200: json(
-      z.object({
-        requests: z.array(requestSchema.extend({ user_id: uuidSchema }).openapi("OperatorsRequest")),
-        next_cursor: nextCursorSchema,
-      }),
+      pageSchema({ requests: requestSchema.extend({ user_id: uuidSchema }).openapi("OperatorsRequest") }),
       "a page of calls",
     ),
-    ...failures(400, 404),
   },
 });
 
-export const modelsForOperators = createRoute({
-  method: "get",
-  path: "/api/v1/admin/models",
-  tags,
+export const modelsForOperators = routes.get("/api/v1/admin/models", {
   summary: "Models on offer",
-  security,
-  responses: { 200: json(z.object({ models: z.array(modelSchema) }), "chat and embedding models"), ...failures(404) },
+  answers: { 200: json(z.object({ models: z.array(modelSchema) }), "chat and embedding models") },
 });

@@ -1,16 +1,12 @@
-import { createRoute, z } from "@hono/zod-openapi";
+import { z } from "@hono/zod-openapi";
 import { AGENT_LIMITS, REASONING_EFFORTS } from "../../kernel/constants.ts";
-import { needs } from "./caller.ts";
 import {
-  emptyBody,
   errorSchema,
-  eventContent,
-  failures,
   instantSchema,
   json,
-  jsonBody,
+  jsonOrEvents,
   longListQuerySchema,
-  nextCursorSchema,
+  noFields,
   textSchema,
   timeZoneSchema,
   uuidSchema,
@@ -18,6 +14,7 @@ import {
 import { chatEventSchema, chatResponseSchema } from "./completions.ts";
 import { readOnlyFields } from "./read-only.ts";
 import { countedFields } from "./request-limits.ts";
+import { pageSchema, routesOf } from "./routes.ts";
 import { runSchema } from "./runs.ts";
 import { dayOfMonthSchema, intervalSchema, timeOfDaySchema, upcomingRunSchema, weekdaySchema } from "./schedules.ts";
 import { threadIdSchema } from "./threads.ts";
@@ -184,121 +181,84 @@ const agentAnswerSchema = (chatResponseSchema as z.ZodObject)
   .openapi("AgentAnswer");
 export type AgentChat = z.infer<typeof chatFields>;
 
-const tags = ["Agents"];
-const idParams = z.object({ id: z.string() });
+const routes = routesOf("Agents");
 
-export const createAgent = createRoute({
-  method: "post",
-  path: "/api/v1/agents",
-  tags,
+export const createAgent = routes.post("/api/v1/agents", {
   summary: "Create an agent",
-  ...needs("agents:write"),
-  request: jsonBody(createAgentSchema),
-  responses: { 201: json(agentSchema, "the agent"), ...failures(400, 403, 409) },
+  scope: "agents:write",
+  body: createAgentSchema,
+  answers: { 201: json(agentSchema, "the agent") },
+  fails: [409],
 });
 
-export const listAgents = createRoute({
-  method: "get",
-  path: "/api/v1/agents",
-  tags,
+export const listAgents = routes.get("/api/v1/agents", {
   summary: "The caller's agents, newest first",
-  ...needs("agents:read"),
-  request: {
-    query: longListQuerySchema.extend({
-      name: textSchema(200).optional().openapi({ description: "a part of the name, in upper or lower case" }),
-      sort: z.literal("next_run_at").optional().openapi({
-        description:
-          "the agents that will run by schedule, soonest first; paused schedules are left out. Not with `name`",
-      }),
+  scope: "agents:read",
+  query: longListQuerySchema.extend({
+    name: textSchema(200).optional().openapi({ description: "a part of the name, in upper or lower case" }),
+    sort: z.literal("next_run_at").optional().openapi({
+      description:
+        "the agents that will run by schedule, soonest first; paused schedules are left out. Not with `name`",
     }),
-  },
-  responses: {
-    200: json(z.object({ agents: z.array(agentSchema), next_cursor: nextCursorSchema }), "a page of agents"),
-    ...failures(400, 403),
-  },
+  }),
+  answers: { 200: json(pageSchema({ agents: agentSchema }), "a page of agents") },
 });
 
-export const getAgent = createRoute({
-  method: "get",
-  path: "/api/v1/agents/{id}",
-  tags,
+export const getAgent = routes.get("/api/v1/agents/{id}", {
   summary: "One agent",
-  ...needs("agents:read"),
-  request: { params: idParams },
-  responses: { 200: json(agentSchema, "the agent"), ...failures(403, 404) },
+  scope: "agents:read",
+  answers: { 200: json(agentSchema, "the agent") },
 });
 
-export const getAgentVersion = createRoute({
-  method: "get",
-  path: "/api/v1/agents/{id}/versions/{version}",
-  tags,
+export const getAgentVersion = routes.get("/api/v1/agents/{id}/versions/{version}", {
   summary: "The configuration that a run was carried out with: its `agent_version`",
-  ...needs("agents:read"),
-  request: { params: idParams.extend({ version: z.string() }) },
-  responses: { 200: json(agentVersionSchema, "the configuration"), ...failures(403, 404) },
+  scope: "agents:read",
+  answers: { 200: json(agentVersionSchema, "the configuration") },
 });
 
-export const updateAgent = createRoute({
-  method: "put",
-  path: "/api/v1/agents/{id}",
-  tags,
+export const updateAgent = routes.put("/api/v1/agents/{id}", {
   summary: "Change the fields given; the others stay. Null clears what can be empty",
   description:
     "tools_config is replaced as a whole; of limits and model_settings only the given ones change. Adding or widening a secret's binding needs " +
     "`secrets:write`; `secret: null` keeps the binding that is otherwise the same. A paused schedule stays paused, unless the write turns " +
     "the schedule or the agent on, or consists of `schedule_enabled: true` alone. A write that enables or resumes the " +
     "schedule, or changes what its runs do, has them count against the key that wrote it.",
-  ...needs("agents:write"),
-  request: { params: idParams, ...jsonBody(putAgentSchema) },
-  responses: { 200: json(agentSchema, "the agent as it is now"), ...failures(400, 403, 404, 409) },
+  scope: "agents:write",
+  body: putAgentSchema,
+  answers: { 200: json(agentSchema, "the agent as it is now") },
+  fails: [409],
 });
 
-export const resumeSchedule = createRoute({
-  method: "post",
-  path: "/api/v1/agents/{id}/resume",
-  tags,
+export const resumeSchedule = routes.post("/api/v1/agents/{id}/resume", {
   summary: "Resume the agent's paused schedule",
   description:
     "Its runs then count against the key that resumed it, and `consecutive_failures` restarts at 0. A schedule that is off stays off.",
-  ...needs("agents:write"),
-  request: { params: idParams, ...emptyBody },
-  responses: { 200: json(agentSchema, "the agent as it is now"), ...failures(400, 403, 404) },
+  scope: "agents:write",
+  optional_body: noFields,
+  answers: { 200: json(agentSchema, "the agent as it is now") },
 });
 
-export const deleteAgent = createRoute({
-  method: "delete",
-  path: "/api/v1/agents/{id}",
-  tags,
+export const deleteAgent = routes.delete("/api/v1/agents/{id}", {
   summary: "Delete an agent and cancel its runs",
-  ...needs("agents:write"),
-  request: { params: idParams },
-  responses: { 204: { description: "deleted" }, ...failures(403, 404) },
+  scope: "agents:write",
+  answers: { 204: { description: "deleted" } },
 });
 
-export const chatWithAgent = createRoute({
-  method: "post",
-  path: "/api/v1/agents/{id}/chat",
-  tags,
+export const chatWithAgent = routes.post("/api/v1/agents/{id}/chat", {
   summary: "Converse with the agent; every turn is a run",
   description:
     "With `stream: true` the answer is server-sent events of chat.completion.chunk objects, usage on the last one, " +
     "then `data: [DONE]`; headers come with the first text. Over the limit of runs at a time it waits up to 30 s for a " +
     "place, then 429. A failure names its run in `error.metadata.run_id`. With `thread_id` the service keeps the " +
     "conversation: send the new messages only. One turn of a thread at a time: 409 `thread_busy`.",
-  ...needs("chat:write"),
-  request: { params: idParams, ...jsonBody(agentChatSchema) },
-  responses: {
-    200: {
-      description: "the answer; with `stream: true`, its events",
-      content: {
-        "application/json": { schema: agentAnswerSchema },
-        ...eventContent(chatEventSchema),
-      },
-    },
-    ...failures(400, 402, 403, 404, 409, 503),
+  scope: "chat:write",
+  body: agentChatSchema,
+  answers: {
+    200: jsonOrEvents(agentAnswerSchema, chatEventSchema, "the answer"),
     502: json(errorSchema, "the model's provider failed"),
     504: json(errorSchema, "the model, or the whole run, took too long"),
   },
+  fails: [402, 409, 503],
 });
 
 /** The key that an agent's `send_webhook` signs with: contract 7. */
@@ -310,14 +270,11 @@ const webhookKeySchema = z
   })
   .openapi("WebhookKey");
 
-export const getWebhookKey = createRoute({
-  method: "get",
-  path: "/api/v1/agents/{id}/webhook-key",
-  tags: ["Agents"],
+export const getWebhookKey = routes.get("/api/v1/agents/{id}/webhook-key", {
   summary: "The key that the agent's webhooks are signed with, made when it is first asked for or needed",
-  ...needs("agents:write"),
-  request: { params: z.object({ id: z.string() }) },
-  responses: { 200: json(webhookKeySchema, "the key, to verify webhooks with"), ...failures(403, 404, 409) },
+  scope: "agents:write",
+  answers: { 200: json(webhookKeySchema, "the key, to verify webhooks with") },
+  fails: [409],
 });
 
 /** The tools of an agent's MCP server, for the owner: contract 7.5.2. */
@@ -340,21 +297,13 @@ const serverToolsSchema = z
   })
   .openapi("ServerTools");
 
-export const listServerTools = createRoute({
-  method: "get",
-  path: "/api/v1/agents/{id}/mcp-servers/{server}/tools",
-  tags: ["Agents"],
+export const listServerTools = routes.get("/api/v1/agents/{id}/mcp-servers/{server}/tools", {
   summary: "The tools of one of the agent's MCP servers, asked for now",
   description:
     "The tools that a run would have, with safe texts. It sends the server's secret, as a run does. 502: the server " +
     "cannot be used, and the message says why.",
-  ...needs("agents:write"),
-  request: {
-    params: z.object({ id: z.string(), server: z.string().openapi({ description: "its name in tools_config" }) }),
-  },
-  responses: {
-    200: json(serverToolsSchema, "the tools"),
-    ...failures(403, 404, 409),
-    502: json(errorSchema, "the server cannot be used"),
-  },
+  scope: "agents:write",
+  params: z.object({ id: z.string(), server: z.string().openapi({ description: "its name in tools_config" }) }),
+  answers: { 200: json(serverToolsSchema, "the tools"), 502: json(errorSchema, "the server cannot be used") },
+  fails: [404, 409],
 });

@@ -1,16 +1,8 @@
-import { createRoute, z } from "@hono/zod-openapi";
+import { z } from "@hono/zod-openapi";
 import { userLimitsInput } from "./accounts.ts";
 import { agentNameFields } from "./agent-name.ts";
-import { needs } from "./caller.ts";
-import {
-  failures,
-  instantSchema,
-  json,
-  longListQuerySchema,
-  nextCursorSchema,
-  tokensSchema,
-  uuidSchema,
-} from "./common.ts";
+import { instantSchema, json, longListQuerySchema, nextCursorSchema, tokensSchema, uuidSchema } from "./common.ts";
+import { routesOf } from "./routes.ts";
 
 /** Profile, usage and billing: contract 3 and 5. */
 
@@ -107,40 +99,30 @@ export const planSchema = z
   })
   .openapi("Plan");
 
-const tags = ["Usage and billing"];
+const routes = routesOf("Usage and billing");
 
-export const getProfile = createRoute({
-  method: "get",
-  path: "/api/v1/users/me",
-  tags,
+export const getProfile = routes.get("/api/v1/users/me", {
   summary: "Who is calling, and the balance",
-  ...needs(),
-  responses: { 200: json(profileSchema, "the profile"), ...failures() },
+  scope: "any",
+  answers: { 200: json(profileSchema, "the profile") },
 });
 
-export const listBuckets = createRoute({
-  method: "get",
-  path: "/api/v1/users/me/buckets",
-  tags,
+export const listBuckets = routes.get("/api/v1/users/me/buckets", {
   summary: "Token buckets, oldest first: the order in which they are spent",
-  ...needs("billing:read"),
-  request: { query: longListQuerySchema.extend({ include: z.literal("closed").optional() }) },
-  responses: {
+  scope: "billing:read",
+  query: longListQuerySchema.extend({ include: z.literal("closed").optional() }),
+  answers: {
     200: json(
       z.object({ buckets: z.array(bucketSchema), total_remaining: tokensSchema, next_cursor: nextCursorSchema }),
       "a page of buckets",
     ),
-    ...failures(400, 403),
   },
 });
 
-export const listPlans = createRoute({
-  method: "get",
-  path: "/api/v1/billing/plans",
-  tags,
+export const listPlans = routes.get("/api/v1/billing/plans", {
   summary: "Plans on offer",
-  ...needs("billing:read"),
-  responses: {
+  scope: "billing:read",
+  answers: {
     200: json(
       z.object({
         plans: z.array(planSchema),
@@ -150,17 +132,10 @@ export const listPlans = createRoute({
       }),
       "the plans",
     ),
-    ...failures(403),
   },
 });
 
-export const stripeWebhook = createRoute({
-  method: "post",
-  path: "/api/v1/billing/stripe/webhook",
-  tags: ["Usage and billing"],
+export const stripeWebhook = routes.post("/api/v1/billing/stripe/webhook", {
   summary: "Stripe's deliveries: signed, and harmless when replayed or out of order",
-  responses: {
-    200: json(z.object({ received: z.literal(true) }), "taken; Stripe need not send it again"),
-    ...failures(400),
-  },
+  answers: { 200: json(z.object({ received: z.literal(true) }), "taken; Stripe need not send it again") },
 });

@@ -48,6 +48,15 @@ export function json<S extends z.ZodType>(schema: S, description: string) {
   return { description, content: { "application/json": { schema } } };
 }
 
+/** A response that is server-sent events with `stream: true`. `events` is the data of one event. */
+export function jsonOrEvents<S extends z.ZodType>(schema: S, events: z.ZodType, description: string) {
+  const { content } = json(schema, description);
+  return {
+    description: `${description}; with \`stream: true\`, its events`,
+    content: { ...content, "text/event-stream": { schema: events } },
+  };
+}
+
 /**
  * Whether `name` is an IANA time zone or one of its links, spelled as the database spells it. Offsets such as +05:30 are
  * not: they know no daylight saving.
@@ -79,18 +88,8 @@ export const streamErrorSchema = z
   })
   .openapi("StreamError");
 
-/** A stream of server-sent events. `schema` is the data of one event, which is how generators of clients read it. */
-export function eventContent<S extends z.ZodType>(schema: S) {
-  return { "text/event-stream": { schema } };
-}
-
-/** A request body of JSON. An empty one counts as `{}`. */
-export function jsonBody<S extends z.ZodType>(schema: S) {
-  return { body: { required: true, content: { "application/json": { schema } } } };
-}
-
 /** The body of a POST without fields: every field is unknown. */
-export const emptyBody = { body: { required: false, content: { "application/json": { schema: z.strictObject({}) } } } };
+export const noFields = z.strictObject({});
 
 const STATUS_MEANING = {
   400: "the request is not valid; `param` names the field",

@@ -1,8 +1,8 @@
-import { createRoute, z } from "@hono/zod-openapi";
-import { needs } from "./caller.ts";
+import { z } from "@hono/zod-openapi";
 import type { ChatMessage, ChatRequest } from "./chat-completion.types.ts";
-import { errorSchema, eventContent, failures, json, jsonBody, streamErrorSchema, tokensSchema } from "./common.ts";
+import { errorSchema, json, jsonOrEvents, streamErrorSchema, tokensSchema } from "./common.ts";
 import { countedFields, countedList, mapSchema, upToFault } from "./request-limits.ts";
+import { routesOf } from "./routes.ts";
 
 export type * from "./chat-completion.types.ts";
 
@@ -248,10 +248,7 @@ export const chatEventSchema = z
   .union([chunkSchema, streamErrorSchema])
   .openapi("ChatCompletionStreamEvent", { description: "the data of one event; the last event's data is `[DONE]`" });
 
-export const createCompletionRoute = createRoute({
-  method: "post",
-  path: "/api/v1/chat/completions",
-  tags: ["Chat completions"],
+export const createCompletionRoute = routesOf("Chat completions").post("/api/v1/chat/completions", {
   summary: "Complete a conversation",
   description:
     "OpenAI's request and response, streaming included. With `stream: true` the answer is server-sent events: chunks, " +
@@ -259,18 +256,12 @@ export const createCompletionRoute = createRoute({
     "`choices` does. Null counts as absent. A field that " +
     "is not sent to the model's provider is 400 `unsupported_parameter`; the guide for developers lists what is sent. A " +
     "caller that hangs up pays for the input, and for what was generated, once the request was sent to the provider.",
-  ...needs("chat:write"),
-  request: jsonBody(chatRequestSchema),
-  responses: {
-    200: {
-      description: "the completion; with `stream: true`, its events",
-      content: {
-        "application/json": { schema: chatResponseSchema },
-        ...eventContent(chatEventSchema),
-      },
-    },
-    ...failures(400, 402, 403, 404, 409, 503),
+  scope: "chat:write",
+  body: chatRequestSchema,
+  answers: {
+    200: jsonOrEvents(chatResponseSchema, chatEventSchema, "the completion"),
     502: json(errorSchema, "the model's provider failed; nothing was charged"),
     504: json(errorSchema, "the model did not answer in time; nothing was charged"),
   },
+  fails: [402, 404, 409, 503],
 });

@@ -1,8 +1,8 @@
-import { createRoute, z } from "@hono/zod-openapi";
+import { z } from "@hono/zod-openapi";
 import { isTurnUsed, untilTurn } from "../../platform/lib/event-loop-turn.ts";
-import { needs } from "./caller.ts";
-import { failures, json, jsonBody, tokensSchema } from "./common.ts";
+import { json, tokensSchema } from "./common.ts";
 import { countedFields } from "./request-limits.ts";
+import { routesOf } from "./routes.ts";
 
 /** OpenAI's embeddings (contract 4.14). */
 
@@ -110,21 +110,18 @@ const embeddingsSchema = z
   })
   .openapi("Embeddings");
 
-export const createEmbeddingsRoute = createRoute({
-  method: "post",
-  path: "/api/v1/embeddings",
+export const createEmbeddingsRoute = routesOf("Embeddings").post("/api/v1/embeddings", {
   operationId: "createEmbeddings",
-  tags: ["Embeddings"],
   summary: "Create embeddings (OpenAI's shape)",
   description:
     "A vector for each input, by a model of kind `embedding` (`GET /api/v1/models`). Only the input is billed: " +
     `cost_tokens = ceil(input_tokens × input_rate). At most ${MAX_INPUTS} inputs, and ${MAX_KEPT_INPUTS} with an Idempotency-Key; each must fit into the model's context.`,
-  ...needs("chat:write"),
-  request: jsonBody(z.preprocess(countedFields("input"), fieldsSchema)),
-  responses: {
+  scope: "chat:write",
+  body: z.preprocess(countedFields("input"), fieldsSchema),
+  answers: {
     200: json(embeddingsSchema, "the vectors, in the order of the inputs"),
-    ...failures(400, 402, 403, 404, 409, 503),
     502: json(z.unknown(), "the model's provider failed; nothing was charged"),
     504: json(z.unknown(), "the model did not answer in time; nothing was charged"),
   },
+  fails: [402, 404, 409, 503],
 });

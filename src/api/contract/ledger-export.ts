@@ -1,11 +1,9 @@
-import { createRoute, z } from "@hono/zod-openapi";
+import { z } from "@hono/zod-openapi";
 import { USAGE_DAYS } from "../../kernel/constants.ts";
 import { agentNameFields } from "./agent-name.ts";
 import { ENTRY_TYPES, listedTransactionSchema, usageSchema } from "./billing.ts";
-import { needs } from "./caller.ts";
 import {
   boundInput,
-  failures,
   instantSchema,
   json,
   listQuerySchema,
@@ -13,6 +11,7 @@ import {
   tokensSchema,
   uuidSchema,
 } from "./common.ts";
+import { pageSchema, routesOf } from "./routes.ts";
 
 /** Usage, the ledger and what a charge is made of: to read, and to take away. Contract 5. */
 
@@ -130,59 +129,47 @@ export const explanationSchema = z
   })
   .openapi("Explanation");
 
-const tags = ["Usage and billing"];
+const routes = routesOf("Usage and billing");
 
-export const getUsage = createRoute({
-  method: "get",
-  path: "/api/v1/users/me/usage",
-  tags,
+export const getUsage = routes.get("/api/v1/users/me/usage", {
   summary: "Usage by day (UTC), model, agent and key",
-  ...needs("billing:read"),
-  request: {
-    query: z.object({
-      days: z.coerce.number().int().min(USAGE_DAYS.min).max(USAGE_DAYS.max).default(USAGE_DAYS.default),
-      format: formatSchema,
-      group_by: z
-        .string()
-        .regex(/^(model|day|user|metadata\.[^\0]{1,64})$/, "model, day, user or metadata.{name}")
-        .optional()
-        .openapi({ description: "adds `groups`: model, day, user or metadata.{name}; `limit` and `cursor` page them" }),
-      ...listQuerySchema.shape,
-    }),
-  },
-  responses: {
+  scope: "billing:read",
+  query: z.object({
+    days: z.coerce.number().int().min(USAGE_DAYS.min).max(USAGE_DAYS.max).default(USAGE_DAYS.default),
+    format: formatSchema,
+    group_by: z
+      .string()
+      .regex(/^(model|day|user|metadata\.[^\0]{1,64})$/, "model, day, user or metadata.{name}")
+      .optional()
+      .openapi({ description: "adds `groups`: model, day, user or metadata.{name}; `limit` and `cursor` page them" }),
+    ...listQuerySchema.shape,
+  }),
+  answers: {
     200: jsonOrCsv(
       groupedUsageSchema,
       "every day of the window, today last; as CSV a line for each day, model, agent and key",
     ),
-    ...failures(400, 403),
   },
 });
 
-export const listTransactions = createRoute({
-  method: "get",
-  path: "/api/v1/users/me/transactions",
-  tags,
+export const listTransactions = routes.get("/api/v1/users/me/transactions", {
   summary: "The ledger, newest first; as CSV oldest first",
-  ...needs("billing:read"),
-  request: {
-    query: listQuerySchema.extend({
-      type: z.enum(ENTRY_TYPES).optional(),
-      run_id: z.uuid().optional(),
-      agent_id: z.uuid().optional(),
-      from: boundInput
-        .optional()
-        .openapi({ description: "written then or later: an instant, or a day, which is its start in UTC" }),
-      to: boundInput.optional().openapi({ description: "written before: as `from`" }),
-      format: formatSchema,
-    }),
-  },
-  responses: {
+  scope: "billing:read",
+  query: listQuerySchema.extend({
+    type: z.enum(ENTRY_TYPES).optional(),
+    run_id: z.uuid().optional(),
+    agent_id: z.uuid().optional(),
+    from: boundInput
+      .optional()
+      .openapi({ description: "written then or later: an instant, or a day, which is its start in UTC" }),
+    to: boundInput.optional().openapi({ description: "written before: as `from`" }),
+    format: formatSchema,
+  }),
+  answers: {
     200: jsonOrCsv(
-      z.object({ transactions: z.array(listedTransactionSchema), next_cursor: nextCursorSchema, ...archivedFields }),
+      pageSchema({ transactions: listedTransactionSchema }).extend(archivedFields),
       "a page of entries; as CSV all of them, with what `npm run audit -- --verify` needs",
     ),
-    ...failures(400, 403),
   },
 });
 
@@ -202,31 +189,19 @@ export const requestSchema = z
   })
   .openapi("ChargedRequest");
 
-export const listRequests = createRoute({
-  method: "get",
-  path: "/api/v1/users/me/requests",
-  tags,
+export const listRequests = routes.get("/api/v1/users/me/requests", {
   summary: "Model calls with their usage and cost, newest first",
-  ...needs("billing:read"),
-  request: { query: listQuerySchema },
-  responses: {
-    200: json(
-      z.object({ requests: z.array(requestSchema), next_cursor: nextCursorSchema, ...archivedFields }),
-      "a page of calls",
-    ),
-    ...failures(400, 403),
+  scope: "billing:read",
+  query: listQuerySchema,
+  answers: {
+    200: json(pageSchema({ requests: requestSchema }).extend(archivedFields), "a page of calls"),
   },
 });
 
-export const explainCharge = createRoute({
-  method: "get",
-  path: "/api/v1/billing/explain/{request_id}",
-  tags,
+export const explainCharge = routes.get("/api/v1/billing/explain/{request_id}", {
   summary: "What a charge is made of",
-  ...needs("billing:read"),
-  request: { params: z.object({ request_id: z.string().min(1).max(255) }) },
-  responses: {
-    200: json(explanationSchema, "estimate, hold, slices, rates, rounding and the ledger's lines"),
-    ...failures(400, 403, 404),
-  },
+  scope: "billing:read",
+  params: z.object({ request_id: z.string().min(1).max(255) }),
+  answers: { 200: json(explanationSchema, "estimate, hold, slices, rates, rounding and the ledger's lines") },
+  fails: [404],
 });

@@ -1,6 +1,6 @@
-import { createRoute, z } from "@hono/zod-openapi";
-import { needs } from "./caller.ts";
-import { errorSchema, failures, json, jsonBody } from "./common.ts";
+import { z } from "@hono/zod-openapi";
+import { errorSchema, json } from "./common.ts";
+import { routesOf } from "./routes.ts";
 
 /** Purser as an MCP server: contract 6.13. The protocol defines the messages. */
 
@@ -15,27 +15,24 @@ const protocolErrorSchema = z
   })
   .openapi("McpError");
 
-export const mcpEndpoint = createRoute({
-  method: "post",
-  path: "/api/v1/mcp",
+export const mcpEndpoint = routesOf("Agents as MCP tools").post("/api/v1/mcp", {
   operationId: "mcp",
-  tags: ["Agents as MCP tools"],
   summary: "Your agents as tools for MCP clients",
   description:
     "The Model Context Protocol over streamable HTTP, versions 2024-10-07 to 2026-07-28. A request is one JSON-RPC " +
     "message, no batch. Each active agent is a tool " +
     "`run_{slug of its name}` (`agents:write`; with `input` a turn of chat, `chat:write`); `get_run` and `list_runs` " +
     "read (`agents:read`). Runs are billed as always.",
-  ...needs(),
+  scope: "any",
   // No batch: a hundred calls in one request would evade the rate limit.
-  request: jsonBody(messageSchema),
-  responses: {
+  body: messageSchema,
+  answers: {
     200: {
       description: "the answer, or a stream with the run's progress and the answer",
       content: { "application/json": { schema: messageSchema }, "text/event-stream": { schema: z.string() } },
     },
     202: { description: "a notification was accepted" },
-    ...failures(402, 403, 404, 409),
     400: json(z.union([errorSchema, protocolErrorSchema]), "the request or the message is not valid"),
   },
+  fails: [402, 403, 404, 409],
 });

@@ -1,8 +1,8 @@
-import { createRoute, z } from "@hono/zod-openapi";
-import { needs } from "./caller.ts";
-import { eventContent, json, jsonBody } from "./common.ts";
+import { z } from "@hono/zod-openapi";
+import { json, jsonOrEvents } from "./common.ts";
 import { limitSchema, modelNameSchema, routingSchema, toolNameSchema } from "./completions.ts";
 import { countedFields, countedList, mapSchema, upToFault } from "./request-limits.ts";
+import { routesOf } from "./routes.ts";
 
 /** Anthropic's Messages API (contract 4): a third shape of the same model calls. */
 
@@ -223,37 +223,29 @@ const failures = Object.fromEntries(
   ]),
 );
 
-const TAGS = ["Model calls in other shapes"];
-export const createMessageRoute = createRoute({
-  method: "post",
-  path: "/api/v1/messages",
+const routes = routesOf("Model calls in other shapes");
+
+export const createMessageRoute = routes.post("/api/v1/messages", {
   operationId: "createMessage",
-  tags: TAGS,
   summary: "Create a message (Anthropic's Messages API)",
   description:
     "Anthropic's Messages API over every model, so that `ANTHROPIC_BASE_URL={address}/api` works. Thinking comes back " +
     "with a signature and is sent back to the model that made it. Tools that Anthropic executes are dropped, and blocks " +
     "of tools that it executed in earlier turns are left out. Its tools that the caller executes (bash, text editor, " +
     "memory, computer) work with every model.",
-  ...needs("chat:write"),
-  request: jsonBody(requested(fieldsSchema)),
-  responses: {
-    200: {
-      description: "the message; with `stream: true`, its events",
-      content: { "application/json": { schema: messageRecordSchema }, ...eventContent(eventSchema) },
-    },
+  scope: "chat:write",
+  body: requested(fieldsSchema),
+  answers: {
+    200: jsonOrEvents(messageRecordSchema, eventSchema, "the message"),
     ...failures,
   },
 });
 
-export const countTokensRoute = createRoute({
-  method: "post",
-  path: "/api/v1/messages/count_tokens",
+export const countTokensRoute = routes.post("/api/v1/messages/count_tokens", {
   operationId: "countMessageTokens",
-  tags: TAGS,
   summary: "Estimate the input tokens of a message",
   description: "An estimate from the length of the prompt; it costs nothing and calls no provider.",
-  ...needs("chat:write"),
-  request: jsonBody(requested(countSchema)),
-  responses: { 200: json(z.object({ input_tokens: z.number().int() }), "the estimate"), ...failures },
+  scope: "chat:write",
+  body: requested(countSchema),
+  answers: { 200: json(z.object({ input_tokens: z.number().int() }), "the estimate"), ...failures },
 });

@@ -1,7 +1,7 @@
-import { createRoute, z } from "@hono/zod-openapi";
-import { needs } from "./caller.ts";
+import { z } from "@hono/zod-openapi";
 import { errorSchema, failures, json, uuidSchema } from "./common.ts";
 import { messagesErrorSchema } from "./messages.ts";
+import { routesOf } from "./routes.ts";
 
 const rate = z.number().min(0);
 const rateFields = {
@@ -91,14 +91,13 @@ const eitherFailures = (...statuses: (403 | 404)[]) =>
 /** Anthropic's clients ask for pages. The list has one. */
 const unread = z.string().optional().openapi({ description: "accepted and not read: the list is whole" });
 
-export const listModelsRoute = createRoute({
-  method: "get",
-  path: "/api/v1/models",
-  tags: ["Models"],
+const routes = routesOf("Models");
+
+export const listModelsRoute = routes.get("/api/v1/models", {
   summary: "List the models on offer",
-  ...needs(),
-  request: { query: z.object({ limit: unread, after_id: unread, before_id: unread }) },
-  responses: {
+  scope: "any",
+  query: z.object({ limit: unread, after_id: unread, before_id: unread }),
+  answers: {
     200: json(
       eitherListSchema,
       "the chat models, the cheapest first, then `auto`, the caller's agents and the embedding models; with the header `anthropic-version` in Anthropic's shape",
@@ -107,14 +106,11 @@ export const listModelsRoute = createRoute({
   },
 });
 
-export const getModelRoute = createRoute({
-  method: "get",
-  path: "/api/v1/models/{model}",
-  tags: ["Models"],
+export const getModelRoute = routes.get("/api/v1/models/{model}", {
   summary: "Get one model by its id or UUID",
-  ...needs(),
-  request: { params: z.object({ model: z.string().openapi({ example: "purser/rehearsal" }) }) },
-  responses: {
+  scope: "any",
+  params: z.object({ model: z.string().openapi({ example: "purser/rehearsal" }) }),
+  answers: {
     200: json(eitherModelSchema, "the model; with the header `anthropic-version` in Anthropic's shape"),
     ...eitherFailures(403, 404),
   },

@@ -1,16 +1,7 @@
-import { createRoute, z } from "@hono/zod-openapi";
+import { z } from "@hono/zod-openapi";
 import { agentNameFields } from "./agent-name.ts";
-import { needs } from "./caller.ts";
-import {
-  failures,
-  instantSchema,
-  json,
-  jsonBody,
-  listQuerySchema,
-  nextCursorSchema,
-  textSchema,
-  uuidSchema,
-} from "./common.ts";
+import { instantSchema, json, listQuerySchema, textSchema, uuidSchema } from "./common.ts";
+import { pageSchema, routesOf } from "./routes.ts";
 
 /** Notices and the endpoints they are delivered to: contract 5. */
 
@@ -91,56 +82,32 @@ export type Notice = z.infer<typeof noticeSchema>;
 /** With the name of the agent that `data.agent_id` names. */
 const listedNoticeSchema = noticeSchema.extend(agentNameFields).openapi("ListedNotice");
 
-const tags = ["Notices"];
+const routes = routesOf("Notices");
 
-export const listWebhookEndpoints = createRoute({
-  method: "get",
-  path: "/api/v1/webhook-endpoints",
-  tags,
+export const listWebhookEndpoints = routes.get("/api/v1/webhook-endpoints", {
   summary: "The caller's webhook endpoints, newest first",
-  ...needs("billing:read"),
-  request: { query: listQuerySchema },
-  responses: {
-    200: json(
-      z.object({ webhook_endpoints: z.array(webhookEndpointSchema), next_cursor: nextCursorSchema }),
-      "a page of endpoints",
-    ),
-    ...failures(400, 403),
-  },
+  scope: "billing:read",
+  query: listQuerySchema,
+  answers: { 200: json(pageSchema({ webhook_endpoints: webhookEndpointSchema }), "a page of endpoints") },
 });
 
-export const createWebhookEndpoint = createRoute({
-  method: "post",
-  path: "/api/v1/webhook-endpoints",
-  tags,
+export const createWebhookEndpoint = routes.post("/api/v1/webhook-endpoints", {
   summary: "Have events delivered to a URL, signed by Standard Webhooks, or to your own e-mail address",
-  ...needs("billing:write"),
-  request: jsonBody(createWebhookEndpointSchema),
-  responses: {
-    201: json(createdWebhookEndpointSchema, "the endpoint; its secret is shown this once"),
-    ...failures(400, 403, 409),
-  },
+  scope: "billing:write",
+  body: createWebhookEndpointSchema,
+  answers: { 201: json(createdWebhookEndpointSchema, "the endpoint; its secret is shown this once") },
+  fails: [409],
 });
 
-export const deleteWebhookEndpoint = createRoute({
-  method: "delete",
-  path: "/api/v1/webhook-endpoints/{id}",
-  tags,
+export const deleteWebhookEndpoint = routes.delete("/api/v1/webhook-endpoints/{id}", {
   summary: "Delete an endpoint and its waiting deliveries",
-  ...needs("billing:write"),
-  request: { params: z.object({ id: z.string() }) },
-  responses: { 204: { description: "deleted" }, ...failures(403, 404) },
+  scope: "billing:write",
+  answers: { 204: { description: "deleted" } },
 });
 
-export const listNotices = createRoute({
-  method: "get",
-  path: "/api/v1/notices",
-  tags,
+export const listNotices = routes.get("/api/v1/notices", {
   summary: "The caller's notices and their deliveries, newest first",
-  ...needs("billing:read"),
-  request: { query: listQuerySchema.extend({ event: eventSchema.optional() }) },
-  responses: {
-    200: json(z.object({ notices: z.array(listedNoticeSchema), next_cursor: nextCursorSchema }), "a page of notices"),
-    ...failures(400, 403),
-  },
+  scope: "billing:read",
+  query: listQuerySchema.extend({ event: eventSchema.optional() }),
+  answers: { 200: json(pageSchema({ notices: listedNoticeSchema }), "a page of notices") },
 });

@@ -1,8 +1,8 @@
-import { createRoute, z } from "@hono/zod-openapi";
-import { needs } from "./caller.ts";
-import { failures, instantSchema, json, textSchema } from "./common.ts";
+import { z } from "@hono/zod-openapi";
+import { instantSchema, json, textSchema } from "./common.ts";
 import { isPlainAddress } from "./hosts.ts";
 import { readOnlyFields } from "./read-only.ts";
+import { routesOf } from "./routes.ts";
 
 /** Secrets of type `oauth`, for MCP servers that want a sign-in: contract 7. */
 
@@ -99,50 +99,38 @@ function refuseTwo(
   context.addIssue({ code: "custom", path: ["private_key"], message: "absent beside client_secret" });
 }
 
-const tags = ["Secrets"];
+const routes = routesOf("Secrets");
 
-export const connectSecret = createRoute({
-  method: "post",
-  path: "/api/v1/secrets/{id}/oauth/connect",
-  tags,
+export const connectSecret = routes.post("/api/v1/secrets/{id}/oauth/connect", {
   summary: "Begin a sign-in at the MCP server of an oauth secret",
   description:
     "Open authorization_url in the browser. The authorization server sends it back to /api/v1/secrets/oauth/callback, which accepts the same session or API key only.",
-  ...needs("secrets:write"),
-  request: { params: z.object({ id: z.string() }) },
-  responses: {
+  scope: "secrets:write",
+  answers: {
     200: json(z.object({ authorization_url: z.string(), expires_at: instantSchema }), "where the owner signs in"),
-    ...failures(403, 404, 409, 502, 503),
   },
+  fails: [409, 502, 503],
 });
 
 /** Not in the reference: only browsers call it, and it answers with a redirect. */
-export const oauthCallback = createRoute({
-  method: "get",
-  path: OAUTH_CALLBACK,
+export const oauthCallback = routes.get(OAUTH_CALLBACK, {
   hide: true,
-  tags,
   summary: "The end of a sign-in at an authorization server",
   description: "Redirects to the console's secrets with `connected` or with `connect_error`.",
-  ...needs("secrets:write"),
-  request: {
-    query: z.looseObject({
-      state: z.string().max(200).optional(),
-      code: z.string().max(8192).optional(),
-      iss: z.string().max(2000).optional(),
-      error: z.string().max(2000).optional(),
-    }),
-  },
-  responses: { 303: { description: "to the console" }, ...failures(400, 403) },
+  scope: "secrets:write",
+  query: z.looseObject({
+    state: z.string().max(200).optional(),
+    code: z.string().max(8192).optional(),
+    iss: z.string().max(2000).optional(),
+    error: z.string().max(2000).optional(),
+  }),
+  answers: { 303: { description: "to the console" } },
 });
 
-export const oauthClientMetadata = createRoute({
-  method: "get",
-  path: OAUTH_CLIENT_METADATA,
-  tags,
+export const oauthClientMetadata = routes.get(OAUTH_CLIENT_METADATA, {
   summary: "The client id metadata document, for authorization servers",
   security: [],
-  responses: {
+  answers: {
     200: json(
       z.object({
         client_id: z.string(),
@@ -156,6 +144,5 @@ export const oauthClientMetadata = createRoute({
       }),
       "the document",
     ),
-    ...failures(),
   },
 });

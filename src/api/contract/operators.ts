@@ -1,30 +1,17 @@
-import { createRoute, z } from "@hono/zod-openapi";
+import { z } from "@hono/zod-openapi";
 import { OPERATOR_ROLES, type OperatorRole } from "./caller.ts";
-import {
-  boundInput,
-  failures,
-  instantInput,
-  instantSchema,
-  json,
-  jsonBody,
-  listQuerySchema,
-  nextCursorSchema,
-  textSchema,
-  uuidSchema,
-} from "./common.ts";
+import { boundInput, instantInput, instantSchema, json, listQuerySchema, textSchema, uuidSchema } from "./common.ts";
 import { formatSchema, jsonOrCsv } from "./ledger-export.ts";
+import { operatorRoutes, pageSchema } from "./routes.ts";
 
 /** Operators: the log of their acts, and their keys. Contract 8. */
 
-const tags = ["Operator"];
-const security = [{ operator_key: [] as string[] }];
+const routes = operatorRoutes();
 
 /** Why an operator does something. */
 export const reasonSchema = textSchema(500).optional().openapi({ description: "for the log of acts" });
 /** The optional body of a request that needs none. */
-export const withReason = {
-  body: { required: false, content: { "application/json": { schema: z.strictObject({ reason: reasonSchema }) } } },
-};
+export const reasonBody = z.strictObject({ reason: reasonSchema });
 export const reasonQuery = z.object({ reason: reasonSchema });
 
 /** contract 8.1.1: the requests of each role. A request that is not here needs the role `admin`. */
@@ -101,29 +88,17 @@ export const actSchema = z
   .openapi("OperatorAct");
 export type ActRecord = z.infer<typeof actSchema>;
 
-export const listActs = createRoute({
-  method: "get",
-  path: "/api/v1/admin/acts",
-  tags,
+export const listActs = routes.get("/api/v1/admin/acts", {
   summary: "The log of operators' acts, newest first; as CSV oldest first",
-  security,
-  request: {
-    query: listQuerySchema.extend({
-      what: z.enum(ACTS).optional(),
-      key_id: z.uuid().optional().openapi({ description: "acts by this operator key" }),
-      user_id: z.uuid().optional().openapi({ description: "acts that concern this user" }),
-      from: boundInput.optional(),
-      to: boundInput.optional(),
-      format: formatSchema,
-    }),
-  },
-  responses: {
-    200: jsonOrCsv(
-      z.object({ acts: z.array(actSchema), next_cursor: nextCursorSchema }),
-      "a page of acts; as CSV all of them",
-    ),
-    ...failures(400, 404),
-  },
+  query: listQuerySchema.extend({
+    what: z.enum(ACTS).optional(),
+    key_id: z.uuid().optional().openapi({ description: "acts by this operator key" }),
+    user_id: z.uuid().optional().openapi({ description: "acts that concern this user" }),
+    from: boundInput.optional(),
+    to: boundInput.optional(),
+    format: formatSchema,
+  }),
+  answers: { 200: jsonOrCsv(pageSchema({ acts: actSchema }), "a page of acts; as CSV all of them") },
 });
 
 const operatorKeySchema = z
@@ -153,55 +128,27 @@ const createOperatorKeySchema = z
   .openapi("CreateOperatorKey");
 export type CreateOperatorKey = z.infer<typeof createOperatorKeySchema>;
 
-const keyParams = z.object({ id: z.string() });
-
-export const listOperatorKeys = createRoute({
-  method: "get",
-  path: "/api/v1/admin/keys",
-  tags,
+export const listOperatorKeys = routes.get("/api/v1/admin/keys", {
   summary: "Named operator keys, newest first, revoked ones included",
-  security,
-  request: { query: listQuerySchema },
-  responses: {
-    200: json(z.object({ keys: z.array(operatorKeySchema), next_cursor: nextCursorSchema }), "a page of keys"),
-    ...failures(400, 404),
-  },
+  query: listQuerySchema,
+  answers: { 200: json(pageSchema({ keys: operatorKeySchema }), "a page of keys") },
 });
 
-export const createOperatorKey = createRoute({
-  method: "post",
-  path: "/api/v1/admin/keys",
-  tags,
+export const createOperatorKey = routes.post("/api/v1/admin/keys", {
   summary: "Create an operator key with a role",
-  security,
-  request: jsonBody(createOperatorKeySchema),
-  responses: { 201: json(createdOperatorKeySchema, "the key, shown this once"), ...failures(400, 404) },
+  body: createOperatorKeySchema,
+  answers: { 201: json(createdOperatorKeySchema, "the key, shown this once") },
 });
 
-export const revokeOperatorKey = createRoute({
-  method: "delete",
-  path: "/api/v1/admin/keys/{id}",
-  tags,
+export const revokeOperatorKey = routes.delete("/api/v1/admin/keys/{id}", {
   summary: "Revoke an operator key: rejected on every node within a second",
-  security,
-  request: { params: keyParams, query: reasonQuery },
-  responses: { 204: { description: "revoked" }, ...failures(400, 404) },
+  query: reasonQuery,
+  answers: { 204: { description: "revoked" } },
 });
 
-export const rotateOperatorKey = createRoute({
-  method: "post",
-  path: "/api/v1/admin/keys/{id}/rotate",
-  tags,
+export const rotateOperatorKey = routes.post("/api/v1/admin/keys/{id}/rotate", {
   summary: "Replace the key's secret; the old one works for `grace_seconds`",
-  security,
-  request: {
-    params: keyParams,
-    ...jsonBody(
-      z.strictObject({ grace_seconds: z.number().int().min(0).max(604_800).default(0), reason: reasonSchema }),
-    ),
-  },
-  responses: {
-    200: json(createdOperatorKeySchema, "the same record with its new secret"),
-    ...failures(400, 404, 409),
-  },
+  body: z.strictObject({ grace_seconds: z.number().int().min(0).max(604_800).default(0), reason: reasonSchema }),
+  answers: { 200: json(createdOperatorKeySchema, "the same record with its new secret") },
+  fails: [409],
 });

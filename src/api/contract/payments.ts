@@ -1,18 +1,8 @@
-import { createRoute, z } from "@hono/zod-openapi";
+import { z } from "@hono/zod-openapi";
 import { PURCHASE_CENTS, TOKENS_PER_CENT } from "../../kernel/constants.ts";
-import { needs } from "./caller.ts";
-import {
-  emptyBody,
-  failures,
-  instantSchema,
-  json,
-  jsonBody,
-  listQuerySchema,
-  nextCursorSchema,
-  tokensSchema,
-  uuidSchema,
-} from "./common.ts";
+import { instantSchema, json, listQuerySchema, noFields, tokensSchema, uuidSchema } from "./common.ts";
 import { readOnlyFields } from "./read-only.ts";
+import { pageSchema, routesOf } from "./routes.ts";
 
 /** Subscribing, top-ups and overage: contract 5. */
 
@@ -104,132 +94,98 @@ const urlSchema = z
   .max(2000)
   .openapi({ description: "where the checkout page leads back to" });
 const returnUrls = { success_url: urlSchema.optional(), cancel_url: urlSchema.optional() };
-const tags = ["Usage and billing"];
+const routes = routesOf("Usage and billing");
 
 const subscriptionAnswer = json(subscriptionSchema, "the subscription");
-export const getSubscription = createRoute({
-  method: "get",
-  path: "/api/v1/billing/subscription",
-  tags,
+export const getSubscription = routes.get("/api/v1/billing/subscription", {
   summary: "The caller's subscription",
-  ...needs("billing:read"),
-  responses: { 200: json(subscriptionSchema, "status `none` without one"), ...failures(403) },
+  scope: "billing:read",
+  answers: { 200: json(subscriptionSchema, "status `none` without one") },
 });
 
-export const subscribe = createRoute({
-  method: "post",
-  path: "/api/v1/billing/subscription",
-  tags,
+export const subscribe = routes.post("/api/v1/billing/subscription", {
   summary: "Subscribe, or change plans: up at once, down at the period's end; the present plan takes a change back",
-  ...needs("billing:write"),
-  request: jsonBody(z.strictObject({ plan_id: z.string(), ...returnUrls })),
-  responses: {
+  scope: "billing:write",
+  body: z.strictObject({ plan_id: z.string(), ...returnUrls }),
+  answers: {
     200: json(subscriptionSchema, "the subscription, changed"),
     201: json(subscriptionSchema, "the new subscription"),
-    ...failures(400, 402, 403, 409, 503),
   },
+  fails: [402, 409, 503],
 });
 
-export const cancelSubscription = createRoute({
-  method: "delete",
-  path: "/api/v1/billing/subscription",
-  tags,
+export const cancelSubscription = routes.delete("/api/v1/billing/subscription", {
   summary: "Cancel at the period's end",
-  ...needs("billing:write"),
-  responses: { 200: subscriptionAnswer, ...failures(403, 404) },
+  scope: "billing:write",
+  answers: { 200: subscriptionAnswer },
+  fails: [404],
 });
 
-export const purchase = createRoute({
-  method: "post",
-  path: "/api/v1/billing/purchase",
-  tags,
+export const purchase = routes.post("/api/v1/billing/purchase", {
   summary: "Buy a top-up: 6,250 tokens a cent, good for 12 months",
-  ...needs("billing:write"),
-  request: jsonBody(
-    z.strictObject({
-      amount_cents: z.number().int().optional().openapi({ description: "at least 100; or give `tokens`" }),
-      tokens: z.number().int().optional().openapi({ description: "billed tokens; the price is rounded up to a cent" }),
-      ...returnUrls,
-    }),
-  ),
-  responses: { 201: json(purchaseSchema, "the purchase"), ...failures(400, 402, 403, 409, 503) },
+  scope: "billing:write",
+  body: z.strictObject({
+    amount_cents: z.number().int().optional().openapi({ description: "at least 100; or give `tokens`" }),
+    tokens: z.number().int().optional().openapi({ description: "billed tokens; the price is rounded up to a cent" }),
+    ...returnUrls,
+  }),
+  answers: { 201: json(purchaseSchema, "the purchase") },
+  fails: [402, 409, 503],
 });
 
-export const listPurchases = createRoute({
-  method: "get",
-  path: "/api/v1/billing/purchases",
-  tags,
+export const listPurchases = routes.get("/api/v1/billing/purchases", {
   summary: "Purchases, newest first",
-  ...needs("billing:read"),
-  request: { query: listQuerySchema },
-  responses: {
-    200: json(z.object({ purchases: z.array(purchaseSchema), next_cursor: nextCursorSchema }), "a page of purchases"),
-    ...failures(400, 403),
-  },
+  scope: "billing:read",
+  query: listQuerySchema,
+  answers: { 200: json(pageSchema({ purchases: purchaseSchema }), "a page of purchases") },
 });
 
-export const getPurchase = createRoute({
-  method: "get",
-  path: "/api/v1/billing/purchases/{id}",
-  tags,
+export const getPurchase = routes.get("/api/v1/billing/purchases/{id}", {
   summary: "One purchase",
-  ...needs("billing:read"),
-  request: { params: z.object({ id: z.string() }) },
-  responses: { 200: json(purchaseSchema, "the purchase"), ...failures(403, 404) },
+  scope: "billing:read",
+  answers: { 200: json(purchaseSchema, "the purchase") },
 });
 
 const overageAnswer = json(overageSchema, "the overage status");
-export const getOverage = createRoute({
-  method: "get",
-  path: "/api/v1/billing/overage",
-  tags,
+export const getOverage = routes.get("/api/v1/billing/overage", {
   summary: "Overage of this period",
-  ...needs("billing:read"),
-  responses: { 200: overageAnswer, ...failures(403) },
+  scope: "billing:read",
+  answers: { 200: overageAnswer },
 });
 
-export const putOverage = createRoute({
-  method: "put",
-  path: "/api/v1/billing/overage",
-  tags,
+export const putOverage = routes.put("/api/v1/billing/overage", {
   summary: "Set the most overage a period may use",
-  ...needs("billing:write"),
-  request: jsonBody(
-    z.strictObject({
-      cap_tokens: z
-        .number()
-        .int()
-        .min(0)
-        .max(PURCHASE_CENTS.max * TOKENS_PER_CENT)
-        .nullable()
-        .openapi({
-          description:
-            "null: the plan's included tokens. Where the operator collects by hand, at most ten times these, or what 100 dollars buy where that is more",
-        }),
-      ...readOnlyFields(OVERAGE_READ_ONLY),
-    }),
-  ),
-  responses: { 200: overageAnswer, ...failures(400, 403, 409) },
+  scope: "billing:write",
+  body: z.strictObject({
+    cap_tokens: z
+      .number()
+      .int()
+      .min(0)
+      .max(PURCHASE_CENTS.max * TOKENS_PER_CENT)
+      .nullable()
+      .openapi({
+        description:
+          "null: the plan's included tokens. Where the operator collects by hand, at most ten times these, or what 100 dollars buy where that is more",
+      }),
+    ...readOnlyFields(OVERAGE_READ_ONLY),
+  }),
+  answers: { 200: overageAnswer },
+  fails: [409],
 });
 
-export const enableOverage = createRoute({
-  method: "post",
-  path: "/api/v1/billing/overage/enable",
-  tags,
+export const enableOverage = routes.post("/api/v1/billing/overage/enable", {
   summary: "Go on past the plan's tokens, billed as used; for subscribers",
-  ...needs("billing:write"),
-  request: emptyBody,
-  responses: { 200: overageAnswer, ...failures(400, 403, 409) },
+  scope: "billing:write",
+  optional_body: noFields,
+  answers: { 200: overageAnswer },
+  fails: [409],
 });
 
-export const disableOverage = createRoute({
-  method: "post",
-  path: "/api/v1/billing/overage/disable",
-  tags,
+export const disableOverage = routes.post("/api/v1/billing/overage/disable", {
   summary: "Disable overage; used overage is invoiced at the end of the period",
-  ...needs("billing:write"),
-  request: emptyBody,
-  responses: { 200: overageAnswer, ...failures(400, 403) },
+  scope: "billing:write",
+  optional_body: noFields,
+  answers: { 200: overageAnswer },
 });
 
 const pauseReasonSchema = z.enum(["payment_declined", "payment_mismatch", "payment_returned"]);
@@ -255,56 +211,43 @@ export const AUTO_TOPUP_READ_ONLY = {
 } as const;
 
 const autoTopupAnswer = json(autoTopupSchema, "the settings");
-export const getAutoTopup = createRoute({
-  method: "get",
-  path: "/api/v1/billing/auto-topup",
-  tags,
+export const getAutoTopup = routes.get("/api/v1/billing/auto-topup", {
   summary: "Automatic top-ups: the settings, and whether they are paused",
-  ...needs("billing:read"),
-  responses: { 200: autoTopupAnswer, ...failures(403) },
+  scope: "billing:read",
+  answers: { 200: autoTopupAnswer },
 });
 
-export const putAutoTopup = createRoute({
-  method: "put",
-  path: "/api/v1/billing/auto-topup",
-  tags,
+export const putAutoTopup = routes.put("/api/v1/billing/auto-topup", {
   summary: "Buy tokens automatically when the balance is below a threshold; resumes after a pause",
-  ...needs("billing:write"),
-  request: jsonBody(
-    z.strictObject({
-      enabled: z.boolean().optional().openapi({ description: "default: true" }),
-      threshold_tokens: z
-        .number()
-        .int()
-        .min(1)
-        .max(PURCHASE_CENTS.max * TOKENS_PER_CENT)
-        .nullish()
-        .openapi({
-          description: "the balance below which a purchase is made; left out or null: unchanged, as the amounts",
-        }),
-      amount_cents: z.number().int().min(PURCHASE_CENTS.min).max(PURCHASE_CENTS.max).nullish(),
-      monthly_cap_cents: z
-        .number()
-        .int()
-        .min(PURCHASE_CENTS.min)
-        .max(Number.MAX_SAFE_INTEGER)
-        .nullish()
-        .openapi({ description: "the most that is ordered in a UTC month; at least `amount_cents`" }),
-      ...readOnlyFields(AUTO_TOPUP_READ_ONLY),
-    }),
-  ),
-  responses: { 200: autoTopupAnswer, ...failures(400, 403, 503) },
+  scope: "billing:write",
+  body: z.strictObject({
+    enabled: z.boolean().optional().openapi({ description: "default: true" }),
+    threshold_tokens: z
+      .number()
+      .int()
+      .min(1)
+      .max(PURCHASE_CENTS.max * TOKENS_PER_CENT)
+      .nullish()
+      .openapi({
+        description: "the balance below which a purchase is made; left out or null: unchanged, as the amounts",
+      }),
+    amount_cents: z.number().int().min(PURCHASE_CENTS.min).max(PURCHASE_CENTS.max).nullish(),
+    monthly_cap_cents: z
+      .number()
+      .int()
+      .min(PURCHASE_CENTS.min)
+      .max(Number.MAX_SAFE_INTEGER)
+      .nullish()
+      .openapi({ description: "the most that is ordered in a UTC month; at least `amount_cents`" }),
+    ...readOnlyFields(AUTO_TOPUP_READ_ONLY),
+  }),
+  answers: { 200: autoTopupAnswer },
+  fails: [503],
 });
 
-export const listInvoices = createRoute({
-  method: "get",
-  path: "/api/v1/billing/invoices",
-  tags,
+export const listInvoices = routes.get("/api/v1/billing/invoices", {
   summary: "Invoices of overage, newest first",
-  ...needs("billing:read"),
-  request: { query: listQuerySchema.extend({ status: z.enum(INVOICE_STATUSES).optional() }) },
-  responses: {
-    200: json(z.object({ invoices: z.array(invoiceSchema), next_cursor: nextCursorSchema }), "a page of invoices"),
-    ...failures(400, 403),
-  },
+  scope: "billing:read",
+  query: listQuerySchema.extend({ status: z.enum(INVOICE_STATUSES).optional() }),
+  answers: { 200: json(pageSchema({ invoices: invoiceSchema }), "a page of invoices") },
 });

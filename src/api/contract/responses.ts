@@ -1,9 +1,9 @@
-import { createRoute, z } from "@hono/zod-openapi";
+import { z } from "@hono/zod-openapi";
 import { fieldsOf } from "../../platform/lib/json.ts";
-import { needs } from "./caller.ts";
-import { errorSchema, eventContent, failures, json, jsonBody } from "./common.ts";
+import { errorSchema, json, jsonOrEvents } from "./common.ts";
 import { limitSchema, modelNameSchema, routingSchema, toolNameSchema, usageSchema } from "./completions.ts";
 import { countedFields, countedList, mapSchema, upToFault } from "./request-limits.ts";
+import { routesOf } from "./routes.ts";
 
 /** OpenAI's Responses API (contract 4): a second shape of the same model calls. */
 
@@ -308,86 +308,60 @@ const responseEventSchema = z
   ])
   .openapi("ResponseStreamEvent", { description: "the data of one event; `type` is also the event's name" });
 
-export const createResponseRoute = createRoute({
-  method: "post",
-  path: "/api/v1/responses",
+const routes = routesOf("Model calls in other shapes");
+
+export const createResponseRoute = routes.post("/api/v1/responses", {
   operationId: "createResponse",
-  tags: ["Model calls in other shapes"],
   summary: "Create a response (OpenAI's Responses API)",
   description:
     "OpenAI's Responses API over every model. Unless `store` is `false`, the response is kept for some days " +
     "(PURSER_KEEP_RESPONSES_DAYS, 1 by default): it can be read, and `previous_response_id` continues it. " +
     "`conversation`, `background` and `prompt` are 400. Tools that OpenAI executes itself are dropped, and their items " +
     "of earlier turns are left out.",
-  ...needs("chat:write"),
-  request: jsonBody(requestSchema),
-  responses: {
-    200: {
-      description: "the response; with `stream: true`, its events",
-      content: {
-        "application/json": { schema: responseSchema },
-        ...eventContent(responseEventSchema),
-      },
-    },
-    ...failures(400, 402, 403, 404, 409, 503),
+  scope: "chat:write",
+  body: requestSchema,
+  answers: {
+    200: jsonOrEvents(responseSchema, responseEventSchema, "the response"),
     502: json(errorSchema, "the model's provider failed; nothing was charged"),
     504: json(errorSchema, "the model did not answer in time; nothing was charged"),
   },
+  fails: [402, 404, 409, 503],
 });
 
-const tags = ["Model calls in other shapes"];
-const idParams = z.object({ response_id: z.string() });
 const path = "/api/v1/responses/{response_id}";
 
-export const getResponseRoute = createRoute({
-  method: "get",
-  path,
+export const getResponseRoute = routes.get(path, {
   operationId: "getResponse",
-  tags,
   summary: "A stored response, as it was answered",
-  ...needs("chat:read"),
-  request: {
-    params: idParams,
-    query: z.object({ include: z.unknown().optional(), "include[]": z.unknown().optional() }),
-  },
-  responses: { 200: json(responseSchema, "the response"), ...failures(403, 404) },
+  scope: "chat:read",
+  query: z.object({ include: z.unknown().optional(), "include[]": z.unknown().optional() }),
+  answers: { 200: json(responseSchema, "the response") },
 });
 
-export const deleteResponseRoute = createRoute({
-  method: "delete",
-  path,
+export const deleteResponseRoute = routes.delete(path, {
   operationId: "deleteResponse",
-  tags,
   summary: "Delete a stored response",
-  ...needs("chat:write"),
-  request: { params: idParams },
-  responses: {
+  scope: "chat:write",
+  answers: {
     200: json(
       z.object({ id: text, object: z.literal("response"), deleted: z.literal(true) }).openapi("DeletedResponse"),
       "deleted",
     ),
-    ...failures(403, 404),
   },
 });
 
-export const responseInputItemsRoute = createRoute({
-  method: "get",
-  path: `${path}/input_items`,
+export const responseInputItemsRoute = routes.get(`${path}/input_items`, {
   operationId: "listResponseInputItems",
-  tags,
   summary: "The input items of a stored response's request, the last one first",
-  ...needs("chat:read"),
-  request: {
-    params: idParams,
-    query: z.object({
-      limit: z.coerce.number().int().min(1).max(100).default(20).openapi({ description: "items a page" }),
-      order: z.enum(["asc", "desc"]).default("desc"),
-      after: text.optional().openapi({ description: "the id of the last item of the page before" }),
-      include: z.unknown().optional(),
-      "include[]": z.unknown().optional(),
-    }),
-  },
-  responses: {
+  scope: "chat:read",
+  query: z.object({
+    limit: z.coerce.number().int().min(1).max(100).default(20).openapi({ description: "items a page" }),
+    order: z.enum(["asc", "desc"]).default("desc"),
+    after: text.optional().openapi({ description: "the id of the last item of the page before" }),
+    include: z.unknown().optional(),
+    "include[]": z.unknown().optional(),
+  }),
+  answers: {
     200: json(
       z
         .object({
@@ -400,34 +374,28 @@ export const responseInputItemsRoute = createRoute({
         .openapi("ResponseInputItems"),
       "a page of items",
     ),
-    ...failures(400, 403, 404),
   },
 });
 
-export const countResponseTokensRoute = createRoute({
-  method: "post",
-  path: "/api/v1/responses/input_tokens",
+export const countResponseTokensRoute = routes.post("/api/v1/responses/input_tokens", {
   operationId: "countResponseInputTokens",
-  tags,
   summary: "Estimate the input tokens of a response without creating it",
-  ...needs("chat:write"),
-  request: jsonBody(requestSchema),
-  responses: {
+  scope: "chat:write",
+  body: requestSchema,
+  answers: {
     200: json(
       z
         .object({ object: z.literal("response.input_tokens"), input_tokens: z.number().int() })
         .openapi("ResponseInputTokens"),
       "the estimate",
     ),
-    ...failures(400, 403, 404),
   },
+  fails: [404],
 });
 
 /** Not in the reference: it answers what to do instead. */
-export const compactResponseRoute = createRoute({
-  method: "post",
-  path: "/api/v1/responses/compact",
+export const compactResponseRoute = routes.post("/api/v1/responses/compact", {
   hide: true,
-  ...needs("chat:write"),
-  responses: { ...failures(400) },
+  scope: "chat:write",
+  answers: {},
 });

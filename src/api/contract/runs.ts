@@ -1,18 +1,15 @@
-import { createRoute, z } from "@hono/zod-openapi";
-import { needs } from "./caller.ts";
+import { z } from "@hono/zod-openapi";
 import {
   boundInput,
-  emptyBody,
-  eventContent,
-  failures,
   instantSchema,
   json,
   longListQuerySchema,
-  nextCursorSchema,
+  noFields,
   streamErrorSchema,
   textSchema,
   uuidSchema,
 } from "./common.ts";
+import { pageSchema, routesOf } from "./routes.ts";
 
 /** Runs of an agent: contract 6. */
 
@@ -206,32 +203,21 @@ const runEventSchema = z
       "the data of one event. The event's name tells its kind: run.queued, run.started, step.started, step.finished, run.cancelling, run.finished, text or error",
   });
 
-const tags = ["Runs"];
-const agentParams = z.object({ id: z.string() });
-const runParams = z.object({ id: z.string(), run_id: z.string() });
+const routes = routesOf("Runs");
 
-export const listRuns = createRoute({
-  method: "get",
-  path: "/api/v1/agents/{id}/runs",
-  tags,
+export const listRuns = routes.get("/api/v1/agents/{id}/runs", {
   summary: "Recent runs of the agent, newest first",
-  ...needs("agents:read"),
-  request: {
-    params: agentParams,
-    query: longListQuerySchema.extend({
-      status: runStatusSchema.optional(),
-      trigger: triggerSchema.optional(),
-      has_errors: hasErrorsInput.optional(),
-      from: boundInput
-        .optional()
-        .openapi({ description: "queued then or later: an instant, or a day, which is its start in UTC" }),
-      to: boundInput.optional().openapi({ description: "queued before: as `from`" }),
-    }),
-  },
-  responses: {
-    200: json(z.object({ runs: z.array(runSchema), next_cursor: nextCursorSchema }), "a page of runs"),
-    ...failures(400, 403, 404),
-  },
+  scope: "agents:read",
+  query: longListQuerySchema.extend({
+    status: runStatusSchema.optional(),
+    trigger: triggerSchema.optional(),
+    has_errors: hasErrorsInput.optional(),
+    from: boundInput
+      .optional()
+      .openapi({ description: "queued then or later: an instant, or a day, which is its start in UTC" }),
+    to: boundInput.optional().openapi({ description: "queued before: as `from`" }),
+  }),
+  answers: { 200: json(pageSchema({ runs: runSchema }), "a page of runs") },
 });
 
 /** A run_prompt in place of the agent's own. */
@@ -247,67 +233,48 @@ const runNowSchema = z
   .openapi("RunNow");
 export type RunNow = z.infer<typeof runNowSchema>;
 
-export const runNow = createRoute({
-  method: "post",
-  path: "/api/v1/agents/{id}/runs",
-  tags,
+export const runNow = routes.post("/api/v1/agents/{id}/runs", {
   summary: "Run the agent now, without waiting for its schedule",
-  ...needs("agents:write"),
-  request: {
-    params: agentParams,
-    body: { required: false, content: { "application/json": { schema: runNowSchema } } },
-    headers: z.object({
-      prefer: z
-        .string()
-        .optional()
-        .openapi({
-          description: `wait=N: answer with the finished run, or after N seconds with the run as it stands; more than ${MAX_WAIT_SECONDS} counts as ${MAX_WAIT_SECONDS}`,
-        }),
-    }),
-  },
-  responses: {
+  scope: "agents:write",
+  optional_body: runNowSchema,
+  headers: z.object({
+    prefer: z
+      .string()
+      .optional()
+      .openapi({
+        description: `wait=N: answer with the finished run, or after N seconds with the run as it stands; more than ${MAX_WAIT_SECONDS} counts as ${MAX_WAIT_SECONDS}`,
+      }),
+  }),
+  answers: {
     200: json(runDetailSchema, "the finished run, with `Prefer: wait`"),
     202: json(runSchema, "the queued run; `Location` is its address"),
-    ...failures(400, 402, 403, 404, 409),
   },
+  fails: [402, 409],
 });
 
-export const getRun = createRoute({
-  method: "get",
-  path: "/api/v1/agents/{id}/runs/{run_id}",
-  tags,
+export const getRun = routes.get("/api/v1/agents/{id}/runs/{run_id}", {
   summary: "One run with its full output and its steps",
-  ...needs("agents:read"),
-  request: { params: runParams },
-  responses: { 200: json(runDetailSchema, "the run"), ...failures(403, 404) },
+  scope: "agents:read",
+  answers: { 200: json(runDetailSchema, "the run") },
 });
 
-export const getRunPrompt = createRoute({
-  method: "get",
-  path: "/api/v1/agents/{id}/runs/{run_id}/prompt",
-  tags,
+export const getRunPrompt = routes.get("/api/v1/agents/{id}/runs/{run_id}/prompt", {
   summary: "The messages that the run began with, as text",
   description:
     "The instructions of the agent's version (role system), then the run_prompt or the chat's own messages. Messages that are not kept are left out.",
-  ...needs("agents:read"),
-  request: { params: runParams },
-  responses: { 200: json(z.object({ messages: z.array(sentMessageSchema) }), "the messages"), ...failures(403, 404) },
+  scope: "agents:read",
+  answers: { 200: json(z.object({ messages: z.array(sentMessageSchema) }), "the messages") },
 });
 
-export const cancelRun = createRoute({
-  method: "post",
-  path: "/api/v1/agents/{id}/runs/{run_id}/cancel",
-  tags,
+export const cancelRun = routes.post("/api/v1/agents/{id}/runs/{run_id}/cancel", {
   summary: "Stop the run: at once while it is queued, through `cancelling` while it is at work",
-  ...needs("agents:write"),
-  request: { params: runParams, ...emptyBody },
-  responses: { 200: json(runSchema, "the run, cancelled or cancelling"), ...failures(400, 403, 404, 409) },
+  scope: "agents:write",
+  optional_body: noFields,
+  answers: { 200: json(runSchema, "the run, cancelled or cancelling") },
+  fails: [409],
 });
 
-export const runEvents = createRoute({
-  method: "get",
-  path: "/api/v1/agents/{id}/runs/{run_id}/events",
-  tags,
+export const runEvents = routes.get("/api/v1/agents/{id}/runs/{run_id}/events", {
   summary: "Follow a run: its events from the beginning, then as they happen, up to its end",
   description:
     "Server-sent events with a JSON object each: `run.queued`, `run.started`, `step.started`, `step.finished` (the step " +
@@ -317,16 +284,12 @@ export const runEvents = createRoute({
     "that the node you are connected to carries out. The first one of an answer and the first one of a connection have " +
     "`from_start: true`: their text is all of the answer so far and replaces what you had. A comment keeps the connection alive every " +
     "15 seconds. The stream ends after `run.finished`; when the process stops it ends before, so connect again.",
-  ...needs("agents:read"),
-  request: {
-    params: runParams,
-    headers: z.object({
-      "last-event-id": z.string().optional().openapi({ description: "the id of the last event that you have seen" }),
-    }),
-  },
-  responses: {
-    200: { description: "the run's events", content: eventContent(runEventSchema) },
+  scope: "agents:read",
+  headers: z.object({
+    "last-event-id": z.string().optional().openapi({ description: "the id of the last event that you have seen" }),
+  }),
+  answers: {
+    200: { description: "the run's events", content: { "text/event-stream": { schema: runEventSchema } } },
     204: { description: "the run has ended and `Last-Event-ID` is its last event" },
-    ...failures(400, 403, 404),
   },
 });

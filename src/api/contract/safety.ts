@@ -1,6 +1,6 @@
-import { createRoute, z } from "@hono/zod-openapi";
-import { needs } from "./caller.ts";
-import { failures, json, jsonBody } from "./common.ts";
+import { z } from "@hono/zod-openapi";
+import { json } from "./common.ts";
+import { routesOf } from "./routes.ts";
 
 /** The safety layer, to try and to measure: contract 7. */
 
@@ -34,12 +34,10 @@ const sanitizedSchema = z
   })
   .openapi("Sanitized");
 
-export const sanitizeContent = createRoute({
-  method: "post",
-  path: "/api/v1/safety/sanitize",
-  tags: ["Safety"],
+export const sanitizeContent = routesOf("Safety").post("/api/v1/safety/sanitize", {
   summary: "Pass content through the layer that everything a tool brings back passes",
-  ...needs(),
-  request: jsonBody(sanitizeRequestSchema),
-  responses: { 200: json(sanitizedSchema, "the sanitized content"), ...failures(400, 503) },
+  scope: "any",
+  body: sanitizeRequestSchema,
+  answers: { 200: json(sanitizedSchema, "the sanitized content") },
+  fails: [503],
 });

@@ -1,7 +1,7 @@
-import { createRoute, z } from "@hono/zod-openapi";
+import { z } from "@hono/zod-openapi";
 import { WEEKDAYS } from "../../kernel/constants.ts";
-import { needs } from "./caller.ts";
-import { failures, instantSchema, json, listQuerySchema, nextCursorSchema, uuidSchema } from "./common.ts";
+import { instantSchema, json, listQuerySchema, uuidSchema } from "./common.ts";
+import { pageSchema, routesOf } from "./routes.ts";
 import { runSchema } from "./runs.ts";
 
 /** Schedules and their occurrences: contract 6. The schedule itself is set through the agent's fields. */
@@ -41,18 +41,11 @@ const occurrenceSchema = z
   .openapi("Occurrence");
 export type OccurrenceRecord = z.infer<typeof occurrenceSchema>;
 
-export const listOccurrences = createRoute({
-  method: "get",
-  path: "/api/v1/agents/{id}/occurrences",
-  tags: ["Agents"],
+const routes = routesOf("Agents");
+
+export const listOccurrences = routes.get("/api/v1/agents/{id}/occurrences", {
   summary: "What became of each due instant, newest first: why didn't it run?",
-  ...needs("agents:read"),
-  request: { params: z.object({ id: z.string() }), query: listQuerySchema },
-  responses: {
-    200: json(
-      z.object({ occurrences: z.array(occurrenceSchema), next_cursor: nextCursorSchema }),
-      "a page of occurrences",
-    ),
-    ...failures(400, 403, 404),
-  },
+  scope: "agents:read",
+  query: listQuerySchema,
+  answers: { 200: json(pageSchema({ occurrences: occurrenceSchema }), "a page of occurrences") },
 });

@@ -1,19 +1,9 @@
-import { createRoute, z } from "@hono/zod-openapi";
-import { needs } from "./caller.ts";
-import {
-  failures,
-  instantSchema,
-  json,
-  jsonBody,
-  listQuerySchema,
-  longListQuerySchema,
-  nextCursorSchema,
-  textSchema,
-  uuidSchema,
-} from "./common.ts";
+import { z } from "@hono/zod-openapi";
+import { instantSchema, json, listQuerySchema, longListQuerySchema, textSchema, uuidSchema } from "./common.ts";
 import { hostSchema } from "./hosts.ts";
 import { createOAuthSchema, type OAuthChange, oauthSchema, updateOAuthSchema } from "./oauth-secrets.ts";
 import { readOnlyFields } from "./read-only.ts";
+import { pageSchema, routesOf } from "./routes.ts";
 
 /** The vault: contract 7. */
 
@@ -156,71 +146,47 @@ export type SecretChange = Pick<z.infer<typeof updateSecretSchema>, "value" | "d
   oauth?: OAuthChange | undefined;
 };
 
-const tags = ["Secrets"];
-const idParams = z.object({ id: z.string() });
+const routes = routesOf("Secrets");
 
-export const listSecrets = createRoute({
-  method: "get",
-  path: "/api/v1/secrets",
-  tags,
+export const listSecrets = routes.get("/api/v1/secrets", {
   summary: "The caller's secrets, masked, newest first",
-  ...needs("secrets:read"),
-  request: { query: longListQuerySchema },
-  responses: {
-    200: json(z.object({ secrets: z.array(secretSchema), next_cursor: nextCursorSchema }), "a page of secrets"),
-    ...failures(400, 403),
-  },
+  scope: "secrets:read",
+  query: longListQuerySchema,
+  answers: { 200: json(pageSchema({ secrets: secretSchema }), "a page of secrets") },
 });
 
-export const createSecret = createRoute({
-  method: "post",
-  path: "/api/v1/secrets",
-  tags,
+export const createSecret = routes.post("/api/v1/secrets", {
   summary: "Store a credential; its value is never returned",
-  ...needs("secrets:write"),
-  request: jsonBody(createSecretSchema),
-  responses: { 201: json(secretSchema, "the secret, masked"), ...failures(400, 403, 409, 503) },
+  scope: "secrets:write",
+  body: createSecretSchema,
+  answers: { 201: json(secretSchema, "the secret, masked") },
+  fails: [409, 503],
 });
 
-export const getSecret = createRoute({
-  method: "get",
-  path: "/api/v1/secrets/{id}",
-  tags,
+export const getSecret = routes.get("/api/v1/secrets/{id}", {
   summary: "One secret, masked",
-  ...needs("secrets:read"),
-  request: { params: idParams },
-  responses: { 200: json(secretSchema, "the secret, masked"), ...failures(403, 404) },
+  scope: "secrets:read",
+  answers: { 200: json(secretSchema, "the secret, masked") },
 });
 
-export const updateSecret = createRoute({
-  method: "patch",
-  path: "/api/v1/secrets/{id}",
-  tags,
+export const updateSecret = routes.patch("/api/v1/secrets/{id}", {
   summary: "Change a secret's value, description or hosts",
-  ...needs("secrets:write"),
-  request: { params: idParams, ...jsonBody(updateSecretSchema) },
-  responses: { 200: json(secretSchema, "the secret, masked"), ...failures(400, 403, 404, 503) },
+  scope: "secrets:write",
+  body: updateSecretSchema,
+  answers: { 200: json(secretSchema, "the secret, masked") },
+  fails: [503],
 });
 
-export const deleteSecret = createRoute({
-  method: "delete",
-  path: "/api/v1/secrets/{id}",
-  tags,
+export const deleteSecret = routes.delete("/api/v1/secrets/{id}", {
   summary: "Delete a secret: steps that need it fail from then on",
-  ...needs("secrets:write"),
-  request: { params: idParams },
-  responses: { 204: { description: "deleted" }, ...failures(403, 404, 503) },
+  scope: "secrets:write",
+  answers: { 204: { description: "deleted" } },
+  fails: [503],
 });
 
-export const listSecretUses = createRoute({
-  method: "get",
-  path: "/api/v1/secrets/{id}/uses",
-  tags,
+export const listSecretUses = routes.get("/api/v1/secrets/{id}/uses", {
   summary: "When, by which run and for which host a secret was used, newest first",
-  ...needs("secrets:read"),
-  request: { params: idParams, query: listQuerySchema },
-  responses: {
-    200: json(z.object({ uses: z.array(secretUseSchema), next_cursor: nextCursorSchema }), "a page of uses"),
-    ...failures(400, 403, 404),
-  },
+  scope: "secrets:read",
+  query: listQuerySchema,
+  answers: { 200: json(pageSchema({ uses: secretUseSchema }), "a page of uses") },
 });

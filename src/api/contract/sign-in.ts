@@ -1,5 +1,6 @@
-import { createRoute, z } from "@hono/zod-openapi";
-import { emptyBody, failures, instantSchema, json, jsonBody, textSchema, uuidSchema } from "./common.ts";
+import { z } from "@hono/zod-openapi";
+import { instantSchema, json, noFields, textSchema, uuidSchema } from "./common.ts";
+import { routesOf } from "./routes.ts";
 
 /** People's sign-in with e-mail and password: contract 3. The session travels in a cookie that no script can read. */
 
@@ -55,115 +56,95 @@ const currentSchema = z
   })
   .openapi("CurrentSession");
 
-const tags = ["Sign-in"];
 const signedIn = json(signedInSchema, "signed in: the cookie is set");
 const linkSent = json(linkSentSchema, "a mail is on its way: the answer is the same for each address");
 
+const routes = routesOf("Sign-in");
 /** Operations that end or change the session of the caller. */
-const needsSession = { security: [{ session: [] as string[] }] };
+const needsSession = [{ session: [] }];
 /** Operations that also answer without a session. */
-const takesSession = { security: [{ session: [] as string[] }, {}] };
+const takesSession = [{ session: [] }, {}];
 
-function authPost<const Path extends string, S extends z.ZodType>(path: Path, summary: string, body: S) {
-  return { method: "post", path: `/api/v1/auth/${path}`, tags, summary, request: jsonBody(body) } as const;
-}
-
-export const signUp = createRoute({
-  ...authPost(
-    "sign-up/email",
+export const signUp = routes.post("/api/v1/auth/sign-up/email", {
+  summary:
     "Sign up: the mailed link opens a page that asks for the password. Each attempt sends a mail, or answers that none was sent",
-    z.strictObject({
-      email: emailSchema,
-      password: newPassword.optional().openapi({
-        description:
-          "needed where `verification` is `none`. Where it is `link`, this password is not used: verify-email sets the password",
-      }),
+  body: z.strictObject({
+    email: emailSchema,
+    password: newPassword.optional().openapi({
+      description:
+        "needed where `verification` is `none`. Where it is `link`, this password is not used: verify-email sets the password",
     }),
-  ),
-  responses: {
+  }),
+  answers: {
     201: json(signedUpSchema, "signed in at once: a service that only this machine can reach, without SMTP_URL"),
     202: linkSent,
-    ...failures(400, 403, 409),
   },
+  fails: [403, 409],
 });
 
-export const verifyEmail = createRoute({
-  ...authPost(
-    "verify-email",
-    "Follow the link of a sign-up and set the password: creates the user, with the trial, and signs them in",
-    z.strictObject({ token: linkToken, password: newPassword }),
-  ),
-  responses: { 201: json(signedUpSchema, "signed in: the cookie is set"), ...failures(400, 403, 409) },
+export const verifyEmail = routes.post("/api/v1/auth/verify-email", {
+  summary: "Follow the link of a sign-up and set the password: creates the user, with the trial, and signs them in",
+  body: z.strictObject({ token: linkToken, password: newPassword }),
+  answers: { 201: json(signedUpSchema, "signed in: the cookie is set") },
+  fails: [403, 409],
 });
 
-export const signIn = createRoute({
-  ...authPost("sign-in/email", "Sign in", z.strictObject({ email: emailSchema, password: presentedPassword })),
-  responses: { 200: signedIn, ...failures(400, 401, 403) },
+export const signIn = routes.post("/api/v1/auth/sign-in/email", {
+  summary: "Sign in",
+  body: z.strictObject({ email: emailSchema, password: presentedPassword }),
+  answers: { 200: signedIn },
+  fails: [403],
 });
 
-export const requestPasswordReset = createRoute({
-  ...authPost(
-    "request-password-reset",
-    "Ask for a link to set a new password; the answer is the same whether there is such a user",
-    z.strictObject({ email: emailSchema }),
-  ),
-  responses: { 202: linkSent, ...failures(400, 403) },
+export const requestPasswordReset = routes.post("/api/v1/auth/request-password-reset", {
+  summary: "Ask for a link to set a new password; the answer is the same whether there is such a user",
+  body: z.strictObject({ email: emailSchema }),
+  answers: { 202: linkSent },
+  fails: [403],
 });
 
-export const resetPassword = createRoute({
-  ...authPost(
-    "reset-password",
-    "Set a new password by the mailed link; all sessions end, and a new one begins",
-    z.strictObject({ token: linkToken, new_password: newPassword }),
-  ),
-  responses: { 200: signedIn, ...failures(400, 403) },
+export const resetPassword = routes.post("/api/v1/auth/reset-password", {
+  summary: "Set a new password by the mailed link; all sessions end, and a new one begins",
+  body: z.strictObject({ token: linkToken, new_password: newPassword }),
+  answers: { 200: signedIn },
+  fails: [403],
 });
 
-export const changePassword = createRoute({
-  ...needsSession,
-  ...authPost(
-    "change-password",
-    "Change the password of who is signed in; all other sessions end",
-    z.strictObject({ current_password: presentedPassword, new_password: newPassword }),
-  ),
-  responses: { 200: signedIn, ...failures(400, 401, 403) },
+export const changePassword = routes.post("/api/v1/auth/change-password", {
+  summary: "Change the password of who is signed in; all other sessions end",
+  security: needsSession,
+  body: z.strictObject({ current_password: presentedPassword, new_password: newPassword }),
+  answers: { 200: signedIn },
+  fails: [403],
 });
 
-export const deleteAccount = createRoute({
-  ...needsSession,
-  ...authPost(
-    "delete-account",
-    "Erase who is signed in: keys, secrets, agents and personal data; the ledger is kept without a name",
-    z.strictObject({ current_password: presentedPassword }),
-  ),
-  responses: { 204: { description: "erased" }, ...failures(400, 401, 403) },
+export const deleteAccount = routes.post("/api/v1/auth/delete-account", {
+  summary: "Erase who is signed in: keys, secrets, agents and personal data; the ledger is kept without a name",
+  security: needsSession,
+  body: z.strictObject({ current_password: presentedPassword }),
+  answers: { 204: { description: "erased" } },
+  fails: [403],
 });
 
-export const signOut = createRoute({
-  ...takesSession,
-  method: "post",
-  path: "/api/v1/auth/sign-out",
-  tags,
+export const signOut = routes.post("/api/v1/auth/sign-out", {
   summary: "End this session",
-  request: emptyBody,
-  responses: { 204: { description: "signed out" }, ...failures(403) },
+  security: takesSession,
+  optional_body: noFields,
+  answers: { 204: { description: "signed out" } },
+  fails: [403],
 });
 
-export const signOutEverywhere = createRoute({
-  ...needsSession,
-  method: "post",
-  path: "/api/v1/auth/sign-out-everywhere",
-  tags,
+export const signOutEverywhere = routes.post("/api/v1/auth/sign-out-everywhere", {
   summary: "End every session of who is signed in, this one too",
-  request: emptyBody,
-  responses: { 204: { description: "signed out everywhere" }, ...failures(401, 403) },
+  security: needsSession,
+  optional_body: noFields,
+  answers: { 204: { description: "signed out everywhere" } },
+  fails: [403],
 });
 
-export const getSession = createRoute({
-  ...takesSession,
-  method: "get",
-  path: "/api/v1/auth/get-session",
-  tags,
+export const getSession = routes.get("/api/v1/auth/get-session", {
   summary: "Who is signed in, and what signing up takes here",
-  responses: { 200: json(currentSchema, "user and session are null for who is not signed in"), ...failures(403) },
+  security: takesSession,
+  answers: { 200: json(currentSchema, "user and session are null for who is not signed in") },
+  fails: [403],
 });

@@ -1,15 +1,6 @@
-import { createRoute, z } from "@hono/zod-openapi";
-import { needs } from "./caller.ts";
-import {
-  failures,
-  instantSchema,
-  json,
-  jsonBody,
-  listQuerySchema,
-  nextCursorSchema,
-  tokensSchema,
-  uuidSchema,
-} from "./common.ts";
+import { z } from "@hono/zod-openapi";
+import { instantSchema, json, listQuerySchema, nextCursorSchema, tokensSchema, uuidSchema } from "./common.ts";
+import { pageSchema, routesOf } from "./routes.ts";
 
 /** Threads: conversations with an agent that the service keeps. */
 
@@ -60,49 +51,32 @@ export type ThreadDetail = z.infer<typeof threadDetailSchema>;
 
 const newThreadSchema = z.strictObject({ id: threadIdSchema.optional() }).openapi("NewThread");
 
-const tags = ["Threads"];
-const agentParams = z.object({ id: z.string() });
-const threadParams = z.object({ id: z.string(), thread_id: z.string() });
+const routes = routesOf("Threads");
 
-export const createThread = createRoute({
-  method: "post",
-  path: "/api/v1/agents/{id}/threads",
-  tags,
+export const createThread = routes.post("/api/v1/agents/{id}/threads", {
   summary: "Begin a thread; a chat with a new thread_id does so as well",
-  ...needs("chat:write"),
-  request: { params: agentParams, ...jsonBody(newThreadSchema) },
-  responses: { 201: json(threadSchema, "the thread; its id is a UUID unless given"), ...failures(400, 403, 404, 409) },
+  scope: "chat:write",
+  body: newThreadSchema,
+  answers: { 201: json(threadSchema, "the thread; its id is a UUID unless given") },
+  fails: [409],
 });
 
-export const listThreads = createRoute({
-  method: "get",
-  path: "/api/v1/agents/{id}/threads",
-  tags,
+export const listThreads = routes.get("/api/v1/agents/{id}/threads", {
   summary: "The agent's threads, newest first",
-  ...needs("chat:read"),
-  request: { params: agentParams, query: listQuerySchema },
-  responses: {
-    200: json(z.object({ threads: z.array(threadSchema), next_cursor: nextCursorSchema }), "a page of threads"),
-    ...failures(400, 403, 404),
-  },
+  scope: "chat:read",
+  query: listQuerySchema,
+  answers: { 200: json(pageSchema({ threads: threadSchema }), "a page of threads") },
 });
 
-export const getThread = createRoute({
-  method: "get",
-  path: "/api/v1/agents/{id}/threads/{thread_id}",
-  tags,
+export const getThread = routes.get("/api/v1/agents/{id}/threads/{thread_id}", {
   summary: "A thread with its latest turns; `limit` counts turns",
-  ...needs("chat:read"),
-  request: { params: threadParams, query: listQuerySchema },
-  responses: { 200: json(threadDetailSchema, "the thread"), ...failures(400, 403, 404) },
+  scope: "chat:read",
+  query: listQuerySchema,
+  answers: { 200: json(threadDetailSchema, "the thread") },
 });
 
-export const deleteThread = createRoute({
-  method: "delete",
-  path: "/api/v1/agents/{id}/threads/{thread_id}",
-  tags,
+export const deleteThread = routes.delete("/api/v1/agents/{id}/threads/{thread_id}", {
   summary: "Forget a thread; its runs stay in the agent's history",
-  ...needs("chat:write"),
-  request: { params: threadParams },
-  responses: { 204: { description: "deleted" }, ...failures(403, 404) },
+  scope: "chat:write",
+  answers: { 204: { description: "deleted" } },
 });

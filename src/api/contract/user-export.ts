@@ -1,7 +1,6 @@
-import { createRoute, z } from "@hono/zod-openapi";
-import { needs } from "./caller.ts";
-import { failures } from "./common.ts";
-import { withReason } from "./operators.ts";
+import { z } from "@hono/zod-openapi";
+import { reasonBody } from "./operators.ts";
+import { operatorRoutes, routesOf } from "./routes.ts";
 
 /** A user's data as a file: contract 3.9. */
 
@@ -10,21 +9,16 @@ const zip = {
   content: { "application/zip": { schema: z.string().openapi({ format: "binary" }) } },
 };
 
-export const exportOwnData = createRoute({
-  method: "post",
-  path: "/api/v1/users/me/export",
-  tags: ["API keys"],
+export const exportOwnData = routesOf("API keys").post("/api/v1/users/me/export", {
   summary: "Everything that the service keeps of the caller, except secret values, as a ZIP",
-  ...needs("billing:read"),
-  responses: { 200: zip, ...failures(403, 503) },
+  scope: "billing:read",
+  answers: { 200: zip },
+  fails: [503],
 });
 
-export const exportUserData = createRoute({
-  method: "post",
-  path: "/api/v1/admin/users/{id}/export",
-  tags: ["Operator"],
+export const exportUserData = operatorRoutes().post("/api/v1/admin/users/{id}/export", {
   summary: "Everything that the service keeps of a user, except secret values, as a ZIP",
-  security: [{ operator_key: [] as string[] }],
-  request: { params: z.object({ id: z.string() }), ...withReason },
-  responses: { 200: zip, ...failures(400, 404, 503) },
+  optional_body: reasonBody,
+  answers: { 200: zip },
+  fails: [503],
 });

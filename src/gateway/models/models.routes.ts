@@ -83,9 +83,7 @@ export function modelRoutes(deps: {
     return c.json({ models: [...records, ...embeddings] }, 200);
   });
   // Ids contain slashes, and some clients do not escape them.
-  const whole_rest = "/api/v1/models/:model{.+}";
-  router.use(whole_rest, ...getModelRoute.middleware);
-  router.get(whole_rest, (c) => answer(c, c.req.param("model")));
+  router.get("/api/v1/models/:model{.+}", (c) => answer(c, c.req.param("model")));
   return router;
 }
 

@@ -1,0 +1,105 @@
+import { createRoute, type RouteConfig, z } from "@hono/zod-openapi";
+import { needs, type Scope } from "./caller.ts";
+import { failures, nextCursorSchema } from "./common.ts";
+
+/** How the other files define their routes: `const routes = routesOf("Agents")`, then `routes.get("/api/v1/agents", { … })`. */
+
+type Failure = Parameters<typeof failures>[number];
+
+/** A route without its method and path. */
+interface Definition {
+  operationId?: string;
+  summary?: string;
+  description?: string;
+  /** The reference leaves it out. */
+  hide?: true;
+  /** The scope that an API key needs; `any`: a key with any scopes. Absent: no API key. */
+  scope?: Scope | "any";
+  /** Other credentials than an API key. */
+  security?: Record<string, string[]>[];
+  /** Absent: every `{name}` in the path is any text, and 404 where nothing has it. */
+  params?: z.ZodObject;
+  query?: z.ZodObject;
+  headers?: z.ZodObject;
+  /** The required JSON body. */
+  body?: z.ZodType;
+  /** The JSON body that may be left out. */
+  optional_body?: z.ZodType;
+  /** The answers by status. An error here replaces the usual one. */
+  answers: RouteConfig["responses"];
+  /** The errors beside the usual ones: 400, 401 and 429; 403 with a named scope; 404 of `params`. */
+  fails?: Failure[];
+}
+
+type NamesIn<Path> = Path extends `${string}{${infer Name}}${infer Rest}` ? Name | NamesIn<Rest> : never;
+type JsonBody<Schema> = { body: { required: boolean; content: { "application/json": { schema: Schema } } } };
+type RequestOf<Path, Given> = Pick<Given, keyof Given & ("params" | "query" | "headers")> &
+  (Given extends { params: unknown } ? unknown : { params: z.ZodObject<Record<NamesIn<Path>, z.ZodString>> }) &
+  (Given extends { body: infer Schema } | { optional_body: infer Schema } ? JsonBody<Schema> : unknown);
+
+type Define<Method> = <const Path extends string, const Given extends Definition>(
+  path: Path,
+  definition: Given,
+) => { method: Method; path: Path; request: RequestOf<Path, Given>; responses: Given["answers"] };
+
+/** Defines routes in a section of the reference. */
+export function routesOf(section: string) {
+  return definers(section, { by_operator: false });
+}
+
+/** Defines routes for an operator key. All of them answer 404 where the service has no such key. */
+export function operatorRoutes() {
+  return definers("Operator", { by_operator: true });
+}
+
+function definers(section: string, access: { by_operator: boolean }) {
+  const define = <const Method extends RouteConfig["method"]>(method: Method) =>
+    ((path: string, given: Definition) =>
+      createRoute(routeOf({ method, path, section, ...access }, given))) as unknown as Define<Method>;
+  return {
+    get: define("get"),
+    post: define("post"),
+    put: define("put"),
+    patch: define("patch"),
+    delete: define("delete"),
+  };
+}
+
+interface Place {
+  method: RouteConfig["method"];
+  path: string;
+  section: string;
+  by_operator: boolean;
+}
+
+function routeOf({ method, path, section, by_operator }: Place, definition: Definition): RouteConfig {
+  const { operationId, summary, description, hide, scope, query, headers, answers, fails = [] } = definition;
+  const names = Array.from(path.matchAll(/\{(\w+)\}/g), ([, name]) => [name, z.string()] as const);
+  const params = definition.params ?? (names.length > 0 ? z.object(Object.fromEntries(names)) : undefined);
+  const security = by_operator ? [{ operator_key: [] }] : definition.security;
+  const schema = definition.body ?? definition.optional_body;
+  const body = schema && { required: "body" in definition, content: { "application/json": { schema } } };
+  const usual: Failure[] = [400, 401, 429];
+  if (scope !== undefined && scope !== "any") usual.push(403);
+  if (by_operator || (names.length > 0 && definition.params === undefined)) usual.push(404);
+  return {
+    method,
+    path,
+    operationId,
+    tags: [section],
+    summary,
+    description,
+    hide,
+    security,
+    ...(scope === undefined ? {} : needs(scope === "any" ? undefined : scope)),
+    request: { params, query, headers, body },
+    responses: { ...failures(...usual, ...fails), ...answers },
+  } as RouteConfig;
+}
+
+/** A page of a list: `pageSchema({ agents: agentSchema })`. */
+export function pageSchema<Name extends string, Entry extends z.ZodType>(list: Record<Name, Entry>) {
+  const [[name, entry]] = Object.entries(list) as [[Name, Entry]];
+  const lists = { [name]: z.array(entry) } as Record<Name, z.ZodArray<Entry>>;
+  return z.object({ ...lists, next_cursor: nextCursorSchema });
+}
