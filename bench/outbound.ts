@@ -48,7 +48,7 @@ export async function outbound(effort: Effort): Promise<Outcome> {
       ratios: [
         { of: "guarded", to: "bare", value: us("guarded") / us("bare"), goal: "≤ 1.2" },
         { of: "guarded, with a secret", to: "bare", value: us("guarded, with a secret") / us("bare"), goal: "≤ 1.5" },
-        { of: "looking for a secret in 1 MB of HTML", to: "2 ms", value: ms("HTML") / 2, goal: "≤ 1" },
+        { of: "looking for a secret in 1 MB of HTML, in a thread", to: "100 ms", value: ms("HTML") / 100, goal: "≤ 1" },
       ],
     };
   } finally {

@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders, RequestListener } from "node:http";
 import { brotliCompressSync, deflateRawSync, deflateSync, gzipSync, zstdCompressSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { AuthSettings } from "../../src/api/contract/tools.ts";
-import { ALL, CASED, PLAIN, WRAPPED } from "../support/disguises.ts";
+import { ALL, PLAIN, WRAPPED } from "../support/disguises.ts";
 import { leaksIn } from "../support/encodings.ts";
 import { pdfOf } from "../support/pdf.ts";
 import { scoreOf } from "../support/score.ts";
@@ -58,7 +58,7 @@ async function attack(listener: RequestListener, inject: AuthSettings["inject"] 
 const STOPPED = { code: "secret_reflected", out_of_use: true };
 const page = (text: string) => `<html><p>You sent ${text} to us, thank you.</p></html>`;
 /** Encodings that write each byte as a character. Beyond ASCII they change the text. */
-const ONE_BYTE_EACH = /every other byte|JSON, all|\\|HTML, /;
+const ONE_BYTE_EACH = /JSON, all|HTML, /;
 /** A Node server's treatment of a header: it reads latin1, and writes UTF-8. */
 const written = ({ authorization = "" }: IncomingHttpHeaders) => authorization.replace("Bearer ", "");
 const body =
@@ -72,7 +72,7 @@ const headerSafe = (text: string) => text.replaceAll(/[^\t\x20-\x7e]/g, "");
 describe("an echo stops the run and disables the secret", () => {
   it("of letters beyond ASCII, as an ordinary server writes a received header, in every encoding", async () => {
     for (const secret of ["Schlüssel-für-Grüße", "ключ-от-порта", "鍵は第七バースの扉に"]) {
-      for (const [name, encode] of [...PLAIN, ...CASED].filter((each) => !ONE_BYTE_EACH.test(each[0]))) {
+      for (const [name, encode] of PLAIN.filter((each) => !ONE_BYTE_EACH.test(each[0]))) {
         answer = ({ headers }, response) => response.end(JSON.stringify({ you_sent: encode(written(headers)) }));
         const { tools } = toolsWith({ allow: [site.host], secrets: { KEY: secret } });
         const auth = [{ secret: "KEY", hosts: [site.host], inject: { type: "bearer" as const } }];
@@ -87,7 +87,7 @@ describe("an echo stops the run and disables the secret", () => {
   });
 
   it.each(SLOTS)("in the body, in every encoding and encodings of encodings, sent by $type", async (inject) => {
-    for (const [name, encode] of inject.type === "bearer" ? ALL : [...PLAIN, ...CASED, WRAPPED]) {
+    for (const [name, encode] of inject.type === "bearer" ? ALL : [...PLAIN, WRAPPED]) {
       expect(await attack(body(page(encode(SECRET))), inject), name).toMatchObject(STOPPED);
     }
   });

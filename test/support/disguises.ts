@@ -23,13 +23,6 @@ export const PLAIN: Disguise[] = [
         .map((byte) => `%${hexOf(byte).toUpperCase()}`)
         .join(""),
   ],
-  [
-    "every other byte as %xx",
-    (text) =>
-      bytesOf(text)
-        .map((b, n) => (n % 2 ? `%${hexOf(b)}` : String.fromCharCode(b)))
-        .join(""),
-  ],
   ["JSON", (text) => JSON.stringify(text)],
   ["JSON with \\/", (text) => JSON.stringify(text).replaceAll("/", "\\/")],
   [
@@ -39,21 +32,7 @@ export const PLAIN: Disguise[] = [
         .map((byte) => `\\u00${hexOf(byte)}`)
         .join(""),
   ],
-  [
-    "\\x",
-    (text) =>
-      bytesOf(text)
-        .map((byte) => `\\x${hexOf(byte)}`)
-        .join(""),
-  ],
-  [
-    "\\u{}",
-    (text) =>
-      bytesOf(text)
-        .map((byte) => `\\u{${hexOf(byte)}}`)
-        .join(""),
-  ],
-  ["HTML", (text) => text.replaceAll("&", "&amp;").replaceAll("/", "&sol;").replaceAll("=", "&equals;")],
+  ["HTML", (text) => text.replaceAll("&", "&amp;").replaceAll('"', "&quot;").replaceAll("/", "&#x2F;")],
   [
     "HTML, decimal",
     (text) =>
@@ -82,17 +61,6 @@ export const PLAIN: Disguise[] = [
   ["base64, two on", (text) => shifted(text, 2)],
   ["base64 within other digits", (text) => `abcde/${shifted(text, 0)}`],
   ["base64url", (text) => Buffer.from(text).toString("base64url")],
-  ["reversed", (text) => [...text].reverse().join("")],
-];
-/** Text in another case cannot be decoded, except hex. */
-export const CASED: Disguise[] = [
-  ["upper case", (text) => text.toUpperCase()],
-  ["lower case", (text) => text.toLowerCase()],
-  [
-    "upper case, then JSON, all \\u",
-    (text) => [...text.toUpperCase()].map((c) => `\\u00${hexOf(c.charCodeAt(0))}`).join(""),
-  ],
-  ["upper case, then base64", (text) => shifted(text.toUpperCase(), 1)],
 ];
 export const WRAPPED: Disguise = [
   "base64 in lines",
@@ -102,4 +70,4 @@ export const WRAPPED: Disguise = [
 const NESTED: Disguise[] = PLAIN.slice(1).flatMap(([outer, encode]) =>
   PLAIN.slice(1).map(([inner, first]): Disguise => [`${inner}, then ${outer}`, (text) => encode(first(text))]),
 );
-export const ALL = [...PLAIN, ...CASED, WRAPPED, ...NESTED];
+export const ALL = [...PLAIN, WRAPPED, ...NESTED];

@@ -18,9 +18,6 @@ export function encodingsOf(value: string): Map<string, string> {
     ["every byte URL-encoded, capital", percent.toUpperCase()],
     ["hex", bytes.toString("hex")],
     ["hex, capital", bytes.toString("hex").toUpperCase()],
-    ["lower case", value.toLowerCase()],
-    ["upper case", value.toUpperCase()],
-    ["reversed", [...value].reverse().join("")],
     ...[0, 1, 2].flatMap((shift): [string, string][] => [
       [`base64 at ${shift}`, base64At(shift)],
       [`base64url at ${shift}`, base64At(shift).replaceAll("+", "-").replaceAll("/", "_")],

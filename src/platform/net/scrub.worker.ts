@@ -1,5 +1,5 @@
 import { parentPort } from "node:worker_threads";
-import { heldIn, searchFor } from "./scrub.ts";
+import { findHeld } from "./scrub.ts";
 import type { ScanRequest } from "./secret-scanner.ts";
 
 // Keeps nothing between two requests and answers with indexes only. So no secret stays here or goes back.
@@ -7,7 +7,5 @@ import type { ScanRequest } from "./secret-scanner.ts";
 const port = parentPort;
 if (port === null) throw new Error("scrub.worker.ts runs as a worker thread only");
 port.on("message", ({ pieces, texts }: ScanRequest) => {
-  const search = searchFor(texts);
-  const found = new Set(pieces.flatMap((piece) => [...heldIn(Buffer.from(piece.buffer), search)]));
-  port.postMessage([...found]);
+  port.postMessage(pieces.flatMap((piece) => [...findHeld(Buffer.from(piece.buffer), texts)]));
 });

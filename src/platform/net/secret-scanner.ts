@@ -2,17 +2,12 @@ import { join } from "node:path";
 import { createFairQueue, QueueRefused } from "../lib/fair-queue.ts";
 import type { SecretValue } from "../lib/secret-value.ts";
 import { createThreadPool } from "../lib/thread-pool.ts";
-import { heldIn, isScrubbed, type Search, searchedText, searchFor, sieved } from "./scrub.ts";
+import { findHeld, isScrubbed, searchedText } from "./scrub.ts";
 
-/**
- * Only bytes that can hold a secret count. A search of 16 KB takes 10 ms at worst, and a page seldom has more: its words
- * are shorter than secrets.
- */
+/** Longer answers are searched in a thread. This many bytes take 10 ms at worst. */
 const MAX_INLINE_BYTES = 16_384;
-/** Timeout of a search. The slowest known 5 MB take 1 s for three secrets. */
+/** Timeout of a search. The slowest known 5 MB take 2 s for three secrets. */
 const SCAN_MS = 5_000;
-/** Longer answers go to a thread at once. Even counting the bytes that can hold a secret takes 5 ms here. */
-const MAX_SIEVED_BYTES = 2_000_000;
 const THREADS = 2;
 const QUEUE = { slots: THREADS, waiting: 128, waiting_each: 16 } as const;
 /** A page built to fill memory ends its thread, not the service. */
@@ -24,7 +19,7 @@ export interface ScanRequest {
   readonly texts: readonly string[];
 }
 
-/** Searches answers for secrets. A hostile answer is searched in a thread, within limits. */
+/** Searches answers for secrets, long ones in a thread and within limits. */
 export interface SecretScanner {
   /**
    * The indexes of the `values` that the pieces of an answer hold. null: the search took too long, or too many searches
@@ -68,20 +63,11 @@ export function createSecretScanner({ scan_ms }: { scan_ms: number } = { scan_ms
       const searched = values.flatMap((value, index) => (isScrubbed(value) ? [{ value, index }] : []));
       if (searched.length === 0) return [];
       const texts = searched.map(({ value }) => searchedText(value));
-      const search = searchFor(texts);
-      const short = pieces.map((piece) => shortened(piece, search)).filter((piece) => piece !== null);
-      const is_inline =
-        short.length === pieces.length && short.reduce((sum, { length }) => sum + length, 0) <= MAX_INLINE_BYTES;
-      const found = is_inline
-        ? [...new Set(short.flatMap((piece) => [...heldIn(piece, search)]))]
+      const is_short = pieces.reduce((sum, { length }) => sum + length, 0) <= MAX_INLINE_BYTES;
+      const found = is_short
+        ? pieces.flatMap((piece) => [...findHeld(piece, texts)])
         : await inTurn(user_id, () => inThread(pieces, texts));
       return found === null ? null : searched.filter((_, at) => found.includes(at)).map(({ index }) => index);
     },
   };
-}
-
-/** The part of `bytes` that has to be searched; null when it is too long for this thread. */
-function shortened(bytes: Buffer, search: Search): Buffer | null {
-  if (bytes.length > MAX_SIEVED_BYTES) return null;
-  return sieved(bytes, search, MAX_INLINE_BYTES) ?? (bytes.length <= MAX_INLINE_BYTES ? bytes : null);
 }

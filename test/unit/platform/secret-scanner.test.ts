@@ -21,17 +21,3 @@ it("a search that takes too long gives no answer, and the next search works", as
   expect(await scanner.search([page], VALUES, "ada")).toBeNull();
   expect(await scanner.search([Buffer.from(`<p>${TEXTS[0]}</p>`)], VALUES, "ada")).toEqual([0]);
 });
-
-it("an ordinary page of 2 MB does not wait for a hostile page", async () => {
-  const scanner = createSecretScanner({ scan_ms: 60_000 });
-  const order: string[] = [];
-  const attacks = ["eve", "mal", "eve"].map(async (user) => {
-    await scanner.search([Buffer.from(hostile(2_000_000))], VALUES, user);
-    order.push(user);
-  });
-  const page = "<p>The harbour handled <b>5000</b> ships in October.</p>\n".repeat(30_000);
-  expect(await scanner.search([Buffer.from(`${page}${TEXTS[1]}`)], VALUES.slice(1), "ada")).toEqual([0]);
-  order.push("ada");
-  await Promise.all(attacks);
-  expect(order[0]).toBe("ada");
-});
