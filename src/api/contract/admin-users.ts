@@ -3,13 +3,13 @@ import { createApiKeySchema, createdApiKeySchema, listApiKeys } from "./accounts
 import { agentNameFields } from "./agent-name.ts";
 import { bucketSchema, listBuckets, profileSchema } from "./billing.ts";
 import {
-  boundInput,
   instantSchema,
   json,
   longListQuerySchema,
   textSchema,
   tokensSchema,
   uuidSchema,
+  windowQuery,
 } from "./common.ts";
 import { explainCharge, getUsage, listRequests, listTransactions } from "./ledger-export.ts";
 import { reasonQuery, reasonSchema } from "./operators.ts";
@@ -39,8 +39,7 @@ export const runsQuery = longListQuerySchema.extend({
   status: runStatusSchema.optional(),
   trigger: triggerSchema.optional(),
   has_errors: hasErrorsInput.optional(),
-  from: boundInput.optional().openapi({ description: "queued then or later" }),
-  to: boundInput.optional().openapi({ description: "queued before" }),
+  ...windowQuery("queued"),
 });
 
 export const runsOfUser = routes.get("/api/v1/admin/users/{id}/runs", {

@@ -1,7 +1,7 @@
 import { z } from "@hono/zod-openapi";
 import { createdApiKeySchema, userLimitsInput } from "./accounts.ts";
 import { bucketSchema, grantSourceSchema, planSchema, profileSchema } from "./billing.ts";
-import { boundInput, instantInput, instantSchema, json, listQuerySchema, textSchema, uuidSchema } from "./common.ts";
+import { instantInput, instantSchema, json, listQuerySchema, textSchema, uuidSchema, windowQuery } from "./common.ts";
 import { formatSchema, jsonOrCsv } from "./ledger-export.ts";
 import { reasonBody, reasonQuery, reasonSchema } from "./operators.ts";
 import { INVOICE_STATUSES, invoiceSchema, purchaseSchema, subscriptionSchema } from "./payments.ts";
@@ -105,8 +105,7 @@ export const subscribeUser = routes.post("/api/v1/admin/users/{id}/subscription"
 
 /** A list of all users: a window of time, and CSV. */
 const listOfAllQuery = listQuerySchema.extend({
-  from: boundInput.optional().openapi({ description: "created then or later: an instant, or a day, its start in UTC" }),
-  to: boundInput.optional().openapi({ description: "created before: as `from`" }),
+  ...windowQuery("created"),
   format: formatSchema,
 });
 

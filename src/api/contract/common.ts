@@ -21,6 +21,13 @@ export const boundInput = z.union([
     .openapi({ type: "string", format: "date", description: "a day: its start in UTC" }),
   instantInput,
 ]);
+/** The parameters `from` and `to` of a list. `happened`: what its entries did at their instant, such as "queued". */
+export const windowQuery = (happened: string) => ({
+  from: boundInput
+    .optional()
+    .openapi({ description: `${happened} then or later: an instant, or a day, which is its start in UTC` }),
+  to: boundInput.optional().openapi({ description: `${happened} before: as \`from\`` }),
+});
 /** Text that can be stored: PostgreSQL has no U+0000, and JSON no half of a surrogate pair. */
 export const textSchema = (max: number) =>
   z

@@ -153,7 +153,7 @@ const chatRequestSchema = z
   .transform(withoutNulls) as unknown as z.ZodType<ChatRequest>;
 
 /** Null counts as absent, because programs that send whole objects use it for unused fields. */
-function withoutNulls(request: object): object {
+export function withoutNulls(request: object): object {
   return Object.fromEntries(Object.entries(request).filter(([, value]) => value !== null));
 }
 

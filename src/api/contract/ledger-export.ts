@@ -3,13 +3,13 @@ import { USAGE_DAYS } from "../../kernel/constants.ts";
 import { agentNameFields } from "./agent-name.ts";
 import { ENTRY_TYPES, listedTransactionSchema, usageSchema } from "./billing.ts";
 import {
-  boundInput,
   instantSchema,
   json,
   listQuerySchema,
   nextCursorSchema,
   tokensSchema,
   uuidSchema,
+  windowQuery,
 } from "./common.ts";
 import { pageSchema, routesOf } from "./routes.ts";
 
@@ -159,10 +159,7 @@ export const listTransactions = routes.get("/api/v1/users/me/transactions", {
     type: z.enum(ENTRY_TYPES).optional(),
     run_id: z.uuid().optional(),
     agent_id: z.uuid().optional(),
-    from: boundInput
-      .optional()
-      .openapi({ description: "written then or later: an instant, or a day, which is its start in UTC" }),
-    to: boundInput.optional().openapi({ description: "written before: as `from`" }),
+    ...windowQuery("written"),
     format: formatSchema,
   }),
   answers: {

@@ -1,6 +1,7 @@
 import { z } from "@hono/zod-openapi";
+import type { ErrorShape } from "../../kernel/errors.ts";
 import { json, jsonOrEvents } from "./common.ts";
-import { limitSchema, modelNameSchema, routingSchema, toolNameSchema } from "./completions.ts";
+import { limitSchema, modelNameSchema, routingSchema, toolNameSchema, withoutNulls } from "./completions.ts";
 import { countedFields, countedList, mapSchema, upToFault } from "./request-limits.ts";
 import { routesOf } from "./routes.ts";
 
@@ -120,34 +121,16 @@ const countSchema = z.looseObject({ ...FIELDS, max_tokens: limitSchema }).openap
 /** The fields that are validated here. */
 export const MESSAGE_FIELDS: ReadonlySet<string> = new Set(Object.keys(fieldsSchema.shape));
 
-type Known = Pick<z.infer<typeof fieldsSchema>, KnownField>;
-type KnownField =
-  | "system"
-  | "tools"
-  | "tool_choice"
-  | "thinking"
-  | "output_config"
-  | "temperature"
-  | "top_p"
-  | "stop_sequences"
-  | "stream"
-  | "metadata";
+type Fields = typeof fieldsSchema.shape;
 /** A request after validation: without nulls on the first level. */
-export type MessagesRequest = { [Field in KnownField]?: Exclude<Known[Field], null> } & {
-  model: string;
-  messages: z.infer<typeof messageSchema>[];
-  max_tokens?: number;
-  [field: string]: unknown;
-};
+export type MessagesRequest = {
+  [Name in Exclude<keyof Fields, "model" | "messages" | "max_tokens">]?: Exclude<z.infer<Fields[Name]>, null>;
+} & { model: string; messages: z.infer<typeof messageSchema>[]; max_tokens?: number; [field: string]: unknown };
 export type Block = z.infer<typeof blockSchema>;
 export type ResultPart = z.infer<typeof resultPartSchema>;
 
 const requested = (schema: z.ZodType<object>) =>
-  z
-    .preprocess(countedFields("messages"), schema)
-    .transform((request) =>
-      Object.fromEntries(Object.entries(request).filter(([, value]) => value !== null)),
-    ) as unknown as z.ZodType<MessagesRequest>;
+  z.preprocess(countedFields("messages"), schema).transform(withoutNulls) as unknown as z.ZodType<MessagesRequest>;
 
 const usageSchema = z.looseObject({
   input_tokens: z
@@ -192,6 +175,42 @@ export const messagesErrorSchema = z
     request_id: text,
   })
   .openapi("MessagesError");
+
+/** The types of Anthropic's errors by our own. Its clients show the message of each. */
+const TYPES: Readonly<Record<ErrorShape["type"], string>> = {
+  invalid_request_error: "invalid_request_error",
+  authentication_error: "authentication_error",
+  payment_required: "billing_error",
+  permission_error: "permission_error",
+  not_found_error: "not_found_error",
+  conflict_error: "invalid_request_error",
+  rate_limit_error: "rate_limit_error",
+  api_error: "api_error",
+};
+const BY_CODE: Readonly<Record<string, string>> = {
+  overloaded: "overloaded_error",
+  upstream_timeout: "timeout_error",
+  body_too_large: "request_too_large",
+};
+
+/** Anthropic's SDK reads these details, and repeats the request without a thread. */
+const NO_THREADS = { error_code: "thread_unsupported_request", unsupported: ["thread"] };
+
+/** An error in the shape of Anthropic's API, with our code and metadata beside it. Pure. */
+export function anthropicError(
+  shape: Pick<ErrorShape, "type" | "code" | "message" | "param" | "metadata">,
+  request_id: string | null,
+) {
+  const { type, code, message, param, metadata } = shape;
+  const error = { type: BY_CODE[code] ?? TYPES[type], message, code, param: param ?? null };
+  const details = param === "thread" ? { details: NO_THREADS } : {};
+  return {
+    type: "error" as const,
+    error: { ...error, ...(metadata ? { metadata } : {}), ...details },
+    ...(request_id === null ? {} : { request_id }),
+  };
+}
+
 const count = z.number().int();
 const deltaSchema = z.discriminatedUnion("type", [
   z.looseObject({ type: z.literal("text_delta"), text }),

@@ -1,6 +1,6 @@
 import { z } from "@hono/zod-openapi";
 import { OPERATOR_ROLES, type OperatorRole } from "./caller.ts";
-import { boundInput, instantInput, instantSchema, json, listQuerySchema, textSchema, uuidSchema } from "./common.ts";
+import { instantInput, instantSchema, json, listQuerySchema, textSchema, uuidSchema, windowQuery } from "./common.ts";
 import { formatSchema, jsonOrCsv } from "./ledger-export.ts";
 import { operatorRoutes, pageSchema } from "./routes.ts";
 
@@ -94,8 +94,7 @@ export const listActs = routes.get("/api/v1/admin/acts", {
     what: z.enum(ACTS).optional(),
     key_id: z.uuid().optional().openapi({ description: "acts by this operator key" }),
     user_id: z.uuid().optional().openapi({ description: "acts that concern this user" }),
-    from: boundInput.optional(),
-    to: boundInput.optional(),
+    ...windowQuery("recorded"),
     format: formatSchema,
   }),
   answers: { 200: jsonOrCsv(pageSchema({ acts: actSchema }), "a page of acts; as CSV all of them") },

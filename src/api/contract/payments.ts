@@ -7,6 +7,10 @@ import { pageSchema, routesOf } from "./routes.ts";
 /** Subscribing, top-ups and overage: contract 5. */
 
 const centsSchema = z.number().int().openapi({ description: "cents" });
+const checkoutUrl = z
+  .string()
+  .nullable()
+  .openapi({ description: "where to pay; null when there is nothing to do there" });
 const sandboxSchema = z.literal(true).optional().openapi({ description: "present where no money was moved" });
 
 export const subscriptionSchema = z
@@ -32,10 +36,7 @@ export const purchaseSchema = z
     refunded_cents: centsSchema,
     currency: z.string(),
     tokens: tokensSchema,
-    checkout_url: z
-      .string()
-      .nullable()
-      .openapi({ description: "where to pay; null when there is nothing to do there" }),
+    checkout_url: checkoutUrl,
     bucket_id: uuidSchema.nullable().openapi({ description: "the tokens, once it is paid" }),
     created_at: instantSchema,
     automatic: z.literal(true).optional().openapi({ description: "present on automatic top-ups" }),
@@ -80,10 +81,7 @@ export const invoiceSchema = z
     collected_by: z
       .enum(["stripe", "sandbox", "operator"])
       .openapi({ description: "operator: nothing is charged here; whoever runs this service asks for the money" }),
-    checkout_url: z
-      .string()
-      .nullable()
-      .openapi({ description: "where to pay; null when there is nothing to do there" }),
+    checkout_url: checkoutUrl,
     created_at: instantSchema,
     sandbox: sandboxSchema,
   })

@@ -1,7 +1,14 @@
 import { z } from "@hono/zod-openapi";
 import { fieldsOf } from "../../platform/lib/json.ts";
 import { errorSchema, json, jsonOrEvents } from "./common.ts";
-import { limitSchema, modelNameSchema, routingSchema, toolNameSchema, usageSchema } from "./completions.ts";
+import {
+  limitSchema,
+  modelNameSchema,
+  routingSchema,
+  toolNameSchema,
+  usageSchema,
+  withoutNulls,
+} from "./completions.ts";
 import { countedFields, countedList, mapSchema, upToFault } from "./request-limits.ts";
 import { routesOf } from "./routes.ts";
 
@@ -167,35 +174,11 @@ const fieldsSchema = z
 /** The fields that are validated here. */
 export const RESPONSE_FIELDS: ReadonlySet<string> = new Set(Object.keys(fieldsSchema.shape));
 
+type Fields = typeof fieldsSchema.shape;
 /** A request after validation: without nulls on the first level. */
 export type ResponseRequest = {
-  [Field in keyof Known]?: Exclude<Known[Field], null>;
+  [Name in Exclude<keyof Fields, "model" | "input">]?: Exclude<z.infer<Fields[Name]>, null>;
 } & { model: string; input: string | InputItem[]; [field: string]: unknown };
-type Known = Pick<z.infer<typeof fieldsSchema>, KnownField>;
-type KnownField =
-  | "instructions"
-  | "tools"
-  | "tool_choice"
-  | "parallel_tool_calls"
-  | "max_output_tokens"
-  | "temperature"
-  | "top_p"
-  | "text"
-  | "reasoning"
-  | "include"
-  | "metadata"
-  | "prompt_cache_key"
-  | "safety_identifier"
-  | "presence_penalty"
-  | "frequency_penalty"
-  | "top_logprobs"
-  | "max_tool_calls"
-  | "truncation"
-  | "service_tier"
-  | "previous_response_id"
-  | "store"
-  | "stream"
-  | "user";
 export type InputItem = z.infer<typeof inputItemSchema>;
 export type InputPart = z.infer<typeof inputPartSchema>;
 export type ResponseTool = z.infer<typeof toolSchema>;
@@ -208,9 +191,7 @@ function withInput(request: unknown): unknown {
 
 const requestSchema = z
   .preprocess(countedFields("input"), z.preprocess(withInput, fieldsSchema))
-  .transform((request) =>
-    Object.fromEntries(Object.entries(request).filter(([, value]) => value !== null)),
-  ) as unknown as z.ZodType<ResponseRequest>;
+  .transform(withoutNulls) as unknown as z.ZodType<ResponseRequest>;
 
 const outputPartSchema = z.union([
   z.looseObject({ type: z.literal("output_text"), text, annotations: z.array(z.unknown()) }),

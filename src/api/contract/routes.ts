@@ -27,7 +27,7 @@ interface Definition {
   optional_body?: z.ZodType;
   /** The answers by status. An error here replaces the usual one. */
   answers: RouteConfig["responses"];
-  /** The errors beside the usual ones: 400, 401 and 429; 403 with a named scope; 404 of `params`. */
+  /** The errors beside the usual ones: 400, 401 and 429, 403 for a named scope, 404 for a name in the path. */
   fails?: Failure[];
 }
 

@@ -1,6 +1,5 @@
 import { z } from "@hono/zod-openapi";
 import {
-  boundInput,
   instantSchema,
   json,
   longListQuerySchema,
@@ -8,6 +7,7 @@ import {
   streamErrorSchema,
   textSchema,
   uuidSchema,
+  windowQuery,
 } from "./common.ts";
 import { pageSchema, routesOf } from "./routes.ts";
 
@@ -212,10 +212,7 @@ export const listRuns = routes.get("/api/v1/agents/{id}/runs", {
     status: runStatusSchema.optional(),
     trigger: triggerSchema.optional(),
     has_errors: hasErrorsInput.optional(),
-    from: boundInput
-      .optional()
-      .openapi({ description: "queued then or later: an instant, or a day, which is its start in UTC" }),
-    to: boundInput.optional().openapi({ description: "queued before: as `from`" }),
+    ...windowQuery("queued"),
   }),
   answers: { 200: json(pageSchema({ runs: runSchema }), "a page of runs") },
 });

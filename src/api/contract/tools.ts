@@ -5,7 +5,7 @@ import { sendWebhook } from "./tool-send-webhook.ts";
 import { webFetch } from "./tool-web-fetch.ts";
 
 /**
- * The tools an agent may have and their settings: contract 7. Each tool is a file in `contract/tools/` with its settings,
+ * The tools an agent may have and their settings: contract 7. Each tool is a file `tool-….ts` beside this one with its settings,
  * limits and arguments, a file in `src/agents/tools/` that carries out its calls, and one line here and in `src/agents/tools/registry.ts`.
  */
 const TOOL_CONTRACTS = [webFetch, sendWebhook, mcp] as const;

@@ -5,7 +5,7 @@ import { asPurserError, errors, type PurserError } from "../../kernel/errors.ts"
 import { isDatabaseAway } from "../../kernel/sql-state.ts";
 import { describeError, describeUnexpected, type Log } from "../../platform/telemetry/log.ts";
 import type { HttpEnv, RequestFacts } from "../contract/caller.ts";
-import { anthropicError } from "../contract/messages-error.ts";
+import { anthropicError } from "../contract/messages.ts";
 
 const MESSAGES = "/api/v1/messages";
 /** Answers in Anthropic's shape to its clients only. */

@@ -1,6 +1,6 @@
 import type { ChatResponse, FinishReason, Routing, Usage } from "../../api/contract/completions.ts";
 import type { AnswerBlock, MessageRecord, MessageUsage } from "../../api/contract/messages.ts";
-import { anthropicError } from "../../api/contract/messages-error.ts";
+import { anthropicError } from "../../api/contract/messages.ts";
 import type { PurserError } from "../../kernel/errors.ts";
 import type { AnswerWriter } from "../completions/completions.types.ts";
 import type { Envelope } from "../completions/reasoning-envelope.ts";
