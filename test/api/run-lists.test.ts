@@ -164,7 +164,7 @@ test("a run that waits for a decision is listed, keeps its agent busy, does not 
   await runSql(
     url,
     `insert into run (user_id, id, agent_id, agent_version, trigger, status, queued_at, started_at, engine_input, priority, epoch)
-      select user_id, '${id}', agent_id, agent_version, trigger, 'requires_action', queued_at, started_at, input, priority, 1
+      select user_id, '${id}', agent_id, agent_version, trigger, 'requires_action', queued_at, started_at, engine_input, priority, 1
         from run where id = '${like}'`,
   );
   expect((await user.get(`${agent}/runs?status=requires_action`)).body.runs).toMatchObject([{ id, finished_at: null }]);
