@@ -1,8 +1,8 @@
 import { readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { OpenAPIHono } from "@hono/zod-openapi";
-import { withConventions } from "../src/api/http/openapi.ts";
-import { type Field, type OpenApiDocument, referenceOf } from "../src/api/http/reference.ts";
+import type { RouteDefinition } from "../src/api/contract/zod.ts";
+import { openApiDocument } from "../src/api/http/openapi.ts";
+import { type Field, referenceOf } from "../src/api/http/reference.ts";
 import { type ErrorShape, errors, PAYMENT_CODES, type PurserError } from "../src/kernel/errors.ts";
 
 // `npm run reference`: writes docs/reference/api.md from the contract. test/unit/docs/reference.test.ts compares.
@@ -10,14 +10,12 @@ import { type ErrorShape, errors, PAYMENT_CODES, type PurserError } from "../src
 const CONTRACT = join(import.meta.dirname, "../src/api/contract");
 export const REFERENCE_FILE = join(import.meta.dirname, "reference/api.md");
 
-type Route = Parameters<OpenAPIHono["openAPIRegistry"]["registerPath"]>[0];
-
-function isRoute(value: unknown): value is Route {
+function isRoute(value: unknown): value is RouteDefinition {
   return typeof value === "object" && value !== null && "method" in value && "path" in value && "responses" in value;
 }
 
 /** Every documented route of src/api/contract, exported alone or in a list with its name. */
-async function routesOfContract(): Promise<Route[]> {
+async function routesOfContract(): Promise<RouteDefinition[]> {
   const files = readdirSync(CONTRACT).filter((file) => file.endsWith(".ts"));
   const modules = await Promise.all(files.sort().map((file) => import(join(CONTRACT, file))));
   return modules.flatMap((module) =>
@@ -74,10 +72,8 @@ function errorTable(): string[] {
 
 /** The reference as Markdown. */
 export async function referenceText(): Promise<string> {
-  const app = new OpenAPIHono();
-  for (const route of await routesOfContract()) app.openAPIRegistry.registerPath(route);
-  const document = app.getOpenAPI31Document({ openapi: "3.1.0", info: { title: "Purser", version: "1" } });
-  const sections = referenceOf(withConventions(document as unknown as OpenApiDocument));
+  const about = { openapi: "3.1.0", info: { title: "Purser", version: "1" } };
+  const sections = referenceOf(openApiDocument(await routesOfContract(), { about, session_cookie: null }));
   const lines = [
     "# API reference",
     "",

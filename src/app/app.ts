@@ -43,8 +43,9 @@ export async function createApp(config: Config, log: Log, passwords?: Passwords)
     await db.query({ text: "select 1" });
     return null;
   };
-  const all_probes = [healthRoutes({ ready, is_drill: config.is_drill }), metricsRoutes(metrics)];
-  const probes = config.metrics_address === null ? all_probes : all_probes.slice(0, 1);
+  const health = healthRoutes({ ready, is_drill: config.is_drill }).endpoints;
+  const all_probes = [...health, ...metricsRoutes(metrics).endpoints];
+  const probes = config.metrics_address === null ? all_probes : health;
   const http =
     config.role === "worker"
       ? createWorkerHttp(publicOptions(services), probes)

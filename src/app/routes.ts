@@ -6,24 +6,19 @@ import { noticesRoutes } from "../account/notices/notices.routes.ts";
 import { accountsRoutes } from "../account/users/accounts.routes.ts";
 import { signInRoutes } from "../account/users/sign-in.routes.ts";
 import { chatRoutes } from "../agents/chat/chat.routes.ts";
-import {
-  agentsRoutes,
-  runNowEndpoint,
-  serverToolsRoutes,
-  webhookKeyRoutes,
-} from "../agents/definitions/agents.routes.ts";
+import { agentsRoutes, serverToolsRoutes, webhookKeyRoutes } from "../agents/definitions/agents.routes.ts";
 import { mcpRoutes } from "../agents/mcp/mcp.routes.ts";
-import type { HttpRouter } from "../api/contract/router.ts";
+import type { Endpoint, Router } from "../api/contract/endpoint.ts";
 import { sessionCookieName } from "../api/contract/sign-in.ts";
-import { consoleRoutes } from "../api/http/console.routes.ts";
+import { createConsolePages } from "../api/http/console-pages.ts";
 import { createHttp, type HttpApp } from "../api/http/server.ts";
-import { serveReference } from "../api/http/system.routes.ts";
-import { completionEndpoint } from "../gateway/completions/completions.routes.ts";
+import { referenceRoutes } from "../api/http/system.routes.ts";
+import { completionRoutes } from "../gateway/completions/completions.routes.ts";
 import { embeddingRoutes } from "../gateway/completions/embeddings.routes.ts";
-import { countTokensRoutes, messageEndpoint } from "../gateway/messages/messages.routes.ts";
+import { messagesRoutes } from "../gateway/messages/messages.routes.ts";
 import { modelRoutes } from "../gateway/models/models.routes.ts";
 import { takesField } from "../gateway/models/request-fields.ts";
-import { responseEndpoint, storedResponseRoutes } from "../gateway/responses/responses.routes.ts";
+import { responseRoutes } from "../gateway/responses/responses.routes.ts";
 import { errors } from "../kernel/errors.ts";
 import { createBackups } from "../operator/backup/backup.service.ts";
 import { userExportRoutes } from "../operator/export/user-export.routes.ts";
@@ -44,7 +39,7 @@ const NO_WORKER_MS = 5_000;
 /** contract 1: what costs nothing only because no other machine can reach the service. */
 function localWrites({ local_only, payments }: Services["config"]): string[] {
   if (!local_only) return [];
-  return payments === "sandbox" ? ["/api/v1/auth/sign-up/*", "/api/v1/billing/*"] : ["/api/v1/auth/sign-up/*"];
+  return payments === "sandbox" ? ["/api/v1/auth/sign-up/", "/api/v1/billing/"] : ["/api/v1/auth/sign-up/"];
 }
 
 /** What the public port of every node needs to know. */
@@ -64,7 +59,7 @@ export function publicOptions({ config, log, metrics, tracer, address, operator_
 /** The public API, the reference and the console. `sources`: what a settable clock carries out on its way. */
 export function serveApi(
   services: Services,
-  { probes, sources, cut_off }: { probes: readonly HttpRouter[]; sources: readonly DueSource[]; cut_off: AbortSignal },
+  { probes, sources, cut_off }: { probes: readonly Endpoint[]; sources: readonly DueSource[]; cut_off: AbortSignal },
 ): HttpApp {
   const { limits, response_items, responses, envelopes, idempotency, eraseUser } = services;
   const { config, live, log, db, clock, settable, address, accounts, signIn } = services;
@@ -80,8 +75,35 @@ export function serveApi(
     const model = models.find(id);
     return model !== null && takesField(field, model);
   };
-  const of_responses = { completions, items: response_items, responses, envelopes, takes, log };
-  const http: HttpApp = createHttp(
+  const routers = [
+    modelRoutes({ models, agentsOf: agents.asModels }),
+    completionRoutes(completions),
+    responseRoutes({ completions, items: response_items, responses, envelopes, takes, log }),
+    messagesRoutes({ completions, envelopes, log }),
+    embeddingRoutes(completions),
+    agentsRoutes({ agents, allRuns: runs.allRuns }),
+    chatRoutes({ chat }),
+    mcpRoutes({ agents, chat, log, address, cors_origins: config.cors_origins }),
+    webhookKeyRoutes({ agents, webhook_keys }),
+    serverToolsRoutes({ agents, tools: services.tools }),
+    noticesRoutes({ notices, agentNames: agents.names }),
+    // It has its own threads, so that requests to try it out delay no run.
+    safetyRoutes({ sanitizer: createSanitizer({ threads: 1 }) }),
+    signInRoutes({ signIn, address, eraseUser }),
+    vaultRoutes({ vault, identity: services.oauth_identity }),
+    accountsRoutes({ accounts, clock, keySpends: ledger.keySpends }),
+    billingRoutes({ accounts, ledger, billing }),
+    ledgerExportRoutes({ ledger, agentNames: agents.names, keyNames: accounts.keyNames }),
+    endUserRoutes({ ledger, clock }),
+    userExportRoutes({ exportOf }),
+    paymentsRoutes({ billing }),
+    ...(stripe === null ? [] : [stripeWebhookRoutes({ stripe, applyPaymentEvent: billing.applyPaymentEvent })]),
+    ...operatorApi(services, { advanceClock, exportOf }),
+  ];
+  const endpoints = routers.flatMap((router) => router.endpoints);
+  const documented = endpoints.filter(({ is_documented }) => is_documented).map(({ route }) => route);
+  const reference = referenceRoutes(documented, sessionCookieName(address.secure));
+  return createHttp(
     {
       authenticate: accounts.authenticate,
       ...publicOptions(services),
@@ -95,45 +117,13 @@ export function serveApi(
       local_writes: localWrites(config),
       cors_origins: config.cors_origins,
     },
-    [
-      ...probes,
-      modelRoutes({ models, agentsOf: agents.asModels }),
-      embeddingRoutes(completions),
-      countTokensRoutes({ completions, envelopes }),
-      storedResponseRoutes(of_responses),
-      agentsRoutes({ agents, allRuns: runs.allRuns }),
-      chatRoutes({ chat }),
-      mcpRoutes({ agents, chat, log, address, cors_origins: config.cors_origins }),
-      webhookKeyRoutes({ agents, webhook_keys }),
-      serverToolsRoutes({ agents, tools: services.tools }),
-      noticesRoutes({ notices, agentNames: agents.names }),
-      // It has its own threads, so that requests to try it out delay no run.
-      safetyRoutes({ sanitizer: createSanitizer({ threads: 1 }) }),
-      signInRoutes({ signIn, address, eraseUser }),
-      vaultRoutes({ vault, identity: services.oauth_identity }),
-      accountsRoutes({ accounts, clock, keySpends: ledger.keySpends }),
-      billingRoutes({ accounts, ledger, billing }),
-      ledgerExportRoutes({ ledger, agentNames: agents.names, keyNames: accounts.keyNames }),
-      endUserRoutes({ ledger, clock }),
-      userExportRoutes({ exportOf }),
-      paymentsRoutes({ billing }),
-      ...(stripe === null ? [] : [stripeWebhookRoutes({ stripe, applyPaymentEvent: billing.applyPaymentEvent })]),
-      ...operatorApi(services, { advanceClock, exportOf }),
-    ],
-    [
-      completionEndpoint(completions),
-      responseEndpoint(of_responses),
-      messageEndpoint({ completions, envelopes, log }),
-      runNowEndpoint(agents),
-    ],
+    [...probes, ...endpoints, ...reference.endpoints],
+    createConsolePages(),
   );
-  serveReference(http, sessionCookieName(address.secure));
-  http.route("/", consoleRoutes());
-  return http;
 }
 
 /** Section 8 of the contract. */
-function operatorApi(services: Services, also: Pick<OperatorOptions, "advanceClock" | "exportOf">): HttpRouter[] {
+function operatorApi(services: Services, also: Pick<OperatorOptions, "advanceClock" | "exportOf">): Router[] {
   const { acts, operator_keys, eraseUser, config, live, reload, log, db, clock, accounts, signIn, trials } = services;
   const { ledger, billing, runs } = services;
   return [

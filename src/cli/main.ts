@@ -59,8 +59,8 @@ async function main(): Promise<void> {
   const { createApp } = await import("../app/app.ts");
   const app = await createApp(config, log);
   app.listeningAt(server.url);
-  server.serve(app.http);
-  metrics_server?.serve(app.probes);
+  await server.serve(app.http);
+  await metrics_server?.serve(app.probes);
   process.stdout.write(`listening on ${server.url}\n`);
   log.info({ ...app.about, url: server.url, metrics_url: metrics_server?.url }, "started");
   if (metrics_server !== null) process.stdout.write(`metrics on ${metrics_server.url}\n`);

@@ -32,10 +32,11 @@ async function asOperator(route: string, work: (ask: Ask) => Promise<void>): Pro
         Authorization: `Bearer ${config.admin_key}`,
         ...(text !== null && { "Content-Type": "application/json", "Content-Length": `${Buffer.byteLength(text)}` }),
       };
-      const request = { method, headers, body: text };
-      const response = await http.request(`/api/v1/admin/${path}`, request);
-      const answer = (await response.json()) as Answer & { error?: { message: string } };
-      if (!response.ok) throw new Error(answer.error?.message ?? `the operator API answered ${response.status}`);
+      const response = await http.inject({ method, url: `/api/v1/admin/${path}`, headers, payload: text ?? "" });
+      const answer = response.json<Answer & { error?: { message: string } }>();
+      if (response.statusCode >= 400) {
+        throw new Error(answer.error?.message ?? `the operator API answered ${response.statusCode}`);
+      }
       return answer;
     });
     return 0;

@@ -53,6 +53,7 @@ const settings = record({
     concurrent_runs_per_user: count(1).default(LIMITS.concurrent_runs_per_user),
     concurrent_runs: count(1).default(LIMITS.concurrent_runs),
     body_bytes: count(1_024).default(LIMITS.body_bytes),
+    model_body_bytes: count(1_024).default(LIMITS.model_body_bytes),
     fallback_after_seconds: count(1, 600).default(LIMITS.fallback_after_seconds),
   }).prefault({}),
 });

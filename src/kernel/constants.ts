@@ -41,6 +41,8 @@ export const LIMITS = {
   concurrent_runs_per_user: 10,
   concurrent_runs: 50,
   body_bytes: 4_194_304,
+  /** Conversations with their images and files. */
+  model_body_bytes: 16_777_216,
   fallback_after_seconds: 60,
 } as const;
 /**

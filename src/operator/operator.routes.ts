@@ -1,13 +1,19 @@
-import type { Context } from "hono";
 import { type Billing, profileOf } from "../account/billing/billing.service.ts";
 import { csvLine, csvLines } from "../account/ledger/csv.ts";
 import type { Ledger } from "../account/ledger/ledger.types.ts";
 import { type Accounts, type User, withSpend } from "../account/users/accounts.service.ts";
 import type { Trials } from "../account/users/trials.service.ts";
 import * as contract from "../api/contract/admin.ts";
-import type { HttpEnv } from "../api/contract/caller.ts";
 import { decodeCursor, pageOf, UUID_KEY } from "../api/contract/common.ts";
-import { createRouter, csvAnswer, type HttpRouter } from "../api/contract/router.ts";
+import {
+  createRouter,
+  csvFile,
+  json,
+  noContent,
+  type RequestContext,
+  type Router,
+  webAnswer,
+} from "../api/contract/endpoint.ts";
 import { exportUserData } from "../api/contract/user-export.ts";
 import { errors } from "../kernel/errors.ts";
 import type { Db, InSameTx, Tx } from "../platform/db/db.ts";
@@ -51,7 +57,7 @@ export function operatorRoutes(options: OperatorOptions) {
   return router;
 }
 
-function userRoutes(router: HttpRouter, options: OperatorOptions): void {
+function userRoutes(router: Router, options: OperatorOptions): void {
   const { db, clock, accounts, acts, ledger, billing } = options;
 
   const userRecord = async (user: User) => {
@@ -60,8 +66,8 @@ function userRoutes(router: HttpRouter, options: OperatorOptions): void {
     return { ...profileOf(user, account, subscription), suspended_at, limits };
   };
 
-  router.openapi(contract.createUser, async (c) => {
-    const { email, trial, reason } = c.req.valid("json");
+  router.on(contract.createUser, async (request) => {
+    const { email, trial, reason } = request.body;
     const created = await db.transaction(async (tx) => {
       const made = await accounts.createUser(tx, { email, key_name: "first key" });
       // The operator may grant a second trial. The grant counts against a later sign-up.
@@ -71,30 +77,28 @@ function userRoutes(router: HttpRouter, options: OperatorOptions): void {
       await ledger.openAccount(tx, { user_id: made.user.id, trial: trial ? granted : null });
       const { id: user_id } = made.user;
       const after = { email: made.user.email, trial, api_key_id: made.api_key.id };
-      await acts.record(tx, actorOf(c), { what: "user.create", ...aboutUser(user_id), after, reason });
+      await acts.record(tx, actorOf(request), { what: "user.create", ...aboutUser(user_id), after, reason });
       return made;
     });
-    c.set("created_user_id", created.user.id);
+    request.keeping.created_user_id = created.user.id;
     const api_key = withSpend(created.api_key, undefined, clock.now());
-    return c.json({ user: await userRecord(created.user), api_key }, 201);
+    return json({ user: await userRecord(created.user), api_key }, 201);
   });
-  router.openapi(contract.listUsers, async (c) => {
-    const { limit, cursor, search = "", email = "" } = c.req.valid("query");
+  router.on(contract.listUsers, async (request) => {
+    const { limit, cursor, search = "", email = "" } = request.query;
     const before_id = decodeCursor(cursor, UUID_KEY);
     const users = await accounts.users({ search, email, limit: limit + 1, before_id });
     const { page, next_cursor } = pageOf(users, limit, (user) => user.id);
-    return c.json({ users: await Promise.all(page.map(userRecord)), next_cursor }, 200);
+    return json({ users: await Promise.all(page.map(userRecord)), next_cursor });
   });
-  router.openapi(contract.getUser, async (c) =>
-    c.json(await userRecord(await accounts.user(c.req.valid("param").id)), 200),
-  );
-  router.openapi(contract.updateUser, async (c) => {
-    const { email: address, limits: wanted, reason } = c.req.valid("json");
+  router.on(contract.getUser, async (request) => json(await userRecord(await accounts.user(request.params.id))));
+  router.on(contract.updateUser, async (request) => {
+    const { email: address, limits: wanted, reason } = request.body;
     // A new address gets the user's reset mails, so it opens the account.
-    const { role } = c.get("operator");
+    const { role } = request.operator;
     if (address !== undefined && role !== "admin") throw errors.insufficientRole(role, "admin");
     const user = await db.transaction(async (tx) => {
-      const known = await accounts.lockUser(tx, c.req.valid("param").id);
+      const known = await accounts.lockUser(tx, request.params.id);
       const before: Record<string, unknown> = {};
       const after: Record<string, unknown> = {};
       const email = address?.toLowerCase() ?? known.email;
@@ -110,23 +114,29 @@ function userRoutes(router: HttpRouter, options: OperatorOptions): void {
         Object.assign(after, { limits });
       }
       if (Object.keys(after).length === 0) return known;
-      await acts.record(tx, actorOf(c), { what: "user.update", ...aboutUser(known.id), before, after, reason });
+      await acts.record(tx, actorOf(request), { what: "user.update", ...aboutUser(known.id), before, after, reason });
       return { ...known, email, limits };
     });
-    return c.json(await userRecord(user), 200);
+    return json(await userRecord(user));
   });
-  router.openapi(exportUserData, async (c) => {
-    const user = await accounts.user(c.req.valid("param").id);
-    const { reason } = reasonIn(c.req.valid("json"));
-    return sendRecorded(c, options, options.exportOf(user.id), { what: "user.export", ...aboutUser(user.id), reason });
+  router.on(exportUserData, async (request) => {
+    const user = await accounts.user(request.params.id);
+    const { reason } = reasonIn(request.body);
+    return sendRecorded(request, options, options.exportOf(user.id), {
+      what: "user.export",
+      ...aboutUser(user.id),
+      reason,
+    });
   });
-  router.openapi(contract.deleteUser, async (c) => {
-    const { id } = c.req.valid("param");
-    const { reason } = c.req.valid("query");
-    await options.eraseUser(id, (tx) => acts.record(tx, actorOf(c), { what: "user.erase", ...aboutUser(id), reason }));
-    return c.body(null, 204);
+  router.on(contract.deleteUser, async (request) => {
+    const { id } = request.params;
+    const { reason } = request.query;
+    await options.eraseUser(id, (tx) =>
+      acts.record(tx, actorOf(request), { what: "user.erase", ...aboutUser(id), reason }),
+    );
+    return noContent();
   });
-  const suspend = (c: Context<HttpEnv>, wanted: { id: string; reason: string | undefined; suspended: boolean }) =>
+  const suspend = (request: RequestContext, wanted: { id: string; reason: string | undefined; suspended: boolean }) =>
     db.transaction(async (tx) => {
       const { id, reason, suspended } = wanted;
       const before = await accounts.lockUser(tx, id);
@@ -134,26 +144,26 @@ function userRoutes(router: HttpRouter, options: OperatorOptions): void {
       options.userSuspended(tx, before.id);
       const change = { before: { suspended_at: before.suspended_at }, after: { suspended_at: after.suspended_at } };
       const what = suspended ? "user.suspend" : "user.resume";
-      await acts.record(tx, actorOf(c), { what, ...aboutUser(before.id), ...change, reason });
+      await acts.record(tx, actorOf(request), { what, ...aboutUser(before.id), ...change, reason });
       return after;
     });
-  router.openapi(contract.suspendUser, async (c) => {
-    const user = await suspend(c, { ...c.req.valid("param"), ...reasonIn(c.req.valid("json")), suspended: true });
+  router.on(contract.suspendUser, async (request) => {
+    const user = await suspend(request, { ...request.params, ...reasonIn(request.body), suspended: true });
     await options.suspendAlso(user.id);
-    return c.json(await userRecord(user), 200);
+    return json(await userRecord(user));
   });
-  router.openapi(contract.resumeUser, async (c) => {
-    const user = await suspend(c, { ...c.req.valid("param"), ...reasonIn(c.req.valid("json")), suspended: false });
-    return c.json(await userRecord(user), 200);
+  router.on(contract.resumeUser, async (request) => {
+    const user = await suspend(request, { ...request.params, ...reasonIn(request.body), suspended: false });
+    return json(await userRecord(user));
   });
 }
 
-function moneyRoutes(router: HttpRouter, { accounts, acts, billing }: OperatorOptions): void {
-  router.openapi(contract.grantTokens, async (c) => {
-    const user = await accounts.user(c.req.valid("param").id);
-    const { reason, ...wanted } = c.req.valid("json");
+function moneyRoutes(router: Router, { accounts, acts, billing }: OperatorOptions): void {
+  router.on(contract.grantTokens, async (request) => {
+    const user = await accounts.user(request.params.id);
+    const { reason, ...wanted } = request.body;
     const bucket = await billing.grant(user.id, wanted, (tx, { id, original_amount, source, expires_at }) =>
-      acts.record(tx, actorOf(c), {
+      acts.record(tx, actorOf(request), {
         what: "tokens.grant",
         target: { type: "bucket", id },
         user_id: user.id,
@@ -161,14 +171,14 @@ function moneyRoutes(router: HttpRouter, { accounts, acts, billing }: OperatorOp
         reason: reason ?? wanted.note,
       }),
     );
-    return c.json(bucket, 201);
+    return json(bucket, 201);
   });
-  router.openapi(contract.listPlansOnOffer, (c) => c.json({ plans: [...billing.plans()] }, 200));
-  router.openapi(contract.subscribeUser, async (c) => {
-    const user = await accounts.user(c.req.valid("param").id);
-    const { plan_id, reason } = c.req.valid("json");
+  router.on(contract.listPlansOnOffer, (_request) => json({ plans: [...billing.plans()] }));
+  router.on(contract.subscribeUser, async (request) => {
+    const user = await accounts.user(request.params.id);
+    const { plan_id, reason } = request.body;
     const { subscription, created } = await billing.subscribeWithoutPayment(user.id, plan_id, (tx, before) =>
-      acts.record(tx, actorOf(c), {
+      acts.record(tx, actorOf(request), {
         what: "subscription.set",
         target: { type: "subscription", id: user.id },
         user_id: user.id,
@@ -177,21 +187,22 @@ function moneyRoutes(router: HttpRouter, { accounts, acts, billing }: OperatorOp
         reason,
       }),
     );
-    return c.json(subscription, created ? 201 : 200);
+    return json(subscription, created ? 201 : 200);
   });
-  router.openapi(contract.listAllInvoices, async (c) => {
-    const { limit, cursor, format, ...filter } = c.req.valid("query");
+  router.on(contract.listAllInvoices, async (request) => {
+    const { limit, cursor, format, ...filter } = request.query;
     const before_id = decodeCursor(cursor, UUID_KEY);
     if (format === "csv") {
       const parts = allPages((page) => billing.invoices.list(filter, page));
-      return csvAnswer("invoices", csvLine(INVOICE_COLUMNS), parts, (part) => csvLines(INVOICE_COLUMNS, part)) as never;
+      const file = { name: "invoices", head: csvLine(INVOICE_COLUMNS) };
+      return csvFile(file, parts, (part) => csvLines(INVOICE_COLUMNS, part));
     }
     const rows = await billing.invoices.list(filter, { limit: limit + 1, before_id });
     const { page, next_cursor } = pageOf(rows, limit, (row) => row.id);
-    return c.json({ invoices: page, next_cursor }, 200);
+    return json({ invoices: page, next_cursor });
   });
-  router.openapi(contract.listAllPurchases, async (c) => {
-    const { limit, cursor, format, ...filter } = c.req.valid("query");
+  router.on(contract.listAllPurchases, async (request) => {
+    const { limit, cursor, format, ...filter } = request.query;
     const before_id = decodeCursor(cursor, UUID_KEY);
     if (format === "csv") {
       const parts = allPages((page) => billing.purchases.listAll(filter, page));
@@ -205,16 +216,16 @@ function moneyRoutes(router: HttpRouter, { accounts, acts, billing }: OperatorOp
             billed_currency: billed?.currency ?? null,
           })),
         );
-      return csvAnswer("purchases", csvLine(PURCHASE_COLUMNS), parts, linesOf) as never;
+      return csvFile({ name: "purchases", head: csvLine(PURCHASE_COLUMNS) }, parts, linesOf);
     }
     const rows = await billing.purchases.listAll(filter, { limit: limit + 1, before_id });
     const { page, next_cursor } = pageOf(rows, limit, (row) => row.id);
-    return c.json({ purchases: page, next_cursor }, 200);
+    return json({ purchases: page, next_cursor });
   });
-  router.openapi(contract.settleInvoice, async (c) => {
-    const { status, reason } = c.req.valid("json");
-    const invoice = await billing.invoices.settle(c.req.valid("param").id, status, (tx, before) =>
-      acts.record(tx, actorOf(c), {
+  router.on(contract.settleInvoice, async (request) => {
+    const { status, reason } = request.body;
+    const invoice = await billing.invoices.settle(request.params.id, status, (tx, before) =>
+      acts.record(tx, actorOf(request), {
         what: "invoice.settle",
         target: { type: "invoice", id: before.id },
         user_id: before.user_id,
@@ -223,57 +234,58 @@ function moneyRoutes(router: HttpRouter, { accounts, acts, billing }: OperatorOp
         reason,
       }),
     );
-    return c.json(invoice, 200);
+    return json(invoice);
   });
 }
 
-function serviceRoutes(router: HttpRouter, options: OperatorOptions): void {
+function serviceRoutes(router: Router, options: OperatorOptions): void {
   const { db, clock, acts, ledger } = options;
-  router.openapi(contract.getAudit, async (c) => c.json(await ledger.audit(), 200));
-  router.openapi(contract.reload, async (c) => {
-    const { reason } = reasonIn(c.req.valid("json"));
+  router.on(contract.getAudit, async () => json(await ledger.audit()));
+  router.on(contract.reload, async (request) => {
+    const { reason } = reasonIn(request.body);
     const { changed, apply } = options.reload();
     const reloaded = await db.transaction(async (tx) => {
       // Written first: without its act, nothing is reloaded.
-      await acts.record(tx, actorOf(c), { what: "configuration.reload", target: SERVICE, after: { changed }, reason });
+      const act = { what: "configuration.reload", target: SERVICE, after: { changed }, reason } as const;
+      await acts.record(tx, actorOf(request), act);
       return apply();
     });
-    return c.json(reloaded, 200);
+    return json(reloaded);
   });
-  router.openapi(contract.createBackup, (c) => {
-    const { reason } = reasonIn(c.req.valid("json"));
-    return sendRecorded(c, options, options.backUp(), { what: "backup.create", target: SERVICE, reason });
+  router.on(contract.createBackup, (request) => {
+    const { reason } = reasonIn(request.body);
+    return sendRecorded(request, options, options.backUp(), { what: "backup.create", target: SERVICE, reason });
   });
-  router.openapi(contract.getClock, (c) => {
+  router.on(contract.getClock, (_request) => {
     if (options.advanceClock === null) throw errors.noTestClock();
-    return c.json({ now: clock.now() }, 200);
+    return json({ now: clock.now() });
   });
-  router.openapi(contract.putClock, async (c) => {
+  router.on(contract.putClock, async (request) => {
     if (options.advanceClock === null) throw errors.noTestClock();
-    const { now, reason } = c.req.valid("json");
+    const { now, reason } = request.body;
     const change = { before: { now: clock.now() }, after: { now } };
     await options.advanceClock(now);
     await db.transaction((tx) =>
-      acts.record(tx, actorOf(c), { what: "clock.set", target: SERVICE, ...change, reason }),
+      acts.record(tx, actorOf(request), { what: "clock.set", target: SERVICE, ...change, reason }),
     );
-    return c.json({ now: clock.now() }, 200);
+    return json({ now: clock.now() });
   });
 }
 
 /** Answers with a file of data. Without its act nothing is sent. */
 async function sendRecorded(
-  c: Context<HttpEnv>,
+  request: RequestContext,
   { db, acts }: Pick<OperatorOptions, "db" | "acts">,
   file: Response,
   act: Act,
-): Promise<never> {
+): Promise<FileAnswer> {
   await db
-    .transaction((tx) => acts.record(tx, actorOf(c), act))
+    .transaction((tx) => acts.record(tx, actorOf(request), act))
     .catch(async (error: unknown) => {
       await file.body?.cancel();
       throw error;
     });
-  return file as never;
+  return webAnswer(file);
 }
 
 const INVOICE_COLUMNS = [
@@ -321,6 +333,7 @@ async function* allPages<Row extends { id: string }>(
   }
 }
 
+type FileAnswer = ReturnType<typeof webAnswer>;
 const SERVICE = { type: "service", id: null };
 const aboutUser = (id: string) => ({ target: { type: "user", id }, user_id: id });
 /** A body that is absent has no reason. */

@@ -1,7 +1,7 @@
 import { csvLine, defused } from "../account/ledger/csv.ts";
 import * as contract from "../api/contract/admin-overall.ts";
 import { decodeCursor, NUMBER_KEY, pageOf } from "../api/contract/common.ts";
-import { createRouter, csvAnswer, type HttpRouter } from "../api/contract/router.ts";
+import { createRouter, csvFile, json, type Router } from "../api/contract/endpoint.ts";
 import { USAGE_DAYS } from "../kernel/constants.ts";
 import { errors } from "../kernel/errors.ts";
 import type { Db } from "../platform/db/db.ts";
@@ -25,10 +25,10 @@ const FIGURES = [
 ] as const;
 
 /** Usage, revenue and margin over all users: contract 8.10. */
-export function usageRoutes({ db, clock }: { db: Db; clock: Clock }): HttpRouter {
+export function usageRoutes({ db, clock }: { db: Db; clock: Clock }): Router {
   const router = createRouter();
-  router.openapi(contract.usageOfAll, async (c) => {
-    const { group_by, format, limit, cursor, ...window } = c.req.valid("query");
+  router.on(contract.usageOfAll, async (request) => {
+    const { group_by, format, limit, cursor, ...window } = request.query;
     const { from, to, days } = daysOf(window, clock.now());
     const found = await readUsageOfAll(db, { from, to, group_by });
     const groups = group_by === "day" ? found.toSorted((a, b) => ((a.name ?? "") < (b.name ?? "") ? -1 : 1)) : found;
@@ -37,7 +37,7 @@ export function usageRoutes({ db, clock }: { db: Db; clock: Clock }): HttpRouter
       const head = csvLine([NAME_FIELDS[group_by], ...FIGURES]);
       const name = (row: Row) => row[NAME_FIELDS[group_by]] ?? null;
       const lines = named.map((row) => csvLine([defused(name(row) ?? ""), ...FIGURES.map((field) => row[field])]));
-      return csvAnswer("usage", head, inOnePart(lines.join("")), (part) => part) as never;
+      return csvFile({ name: "usage", head }, inOnePart(lines.join("")), (part: string) => part);
     }
     const skipped = Number(decodeCursor(cursor, NUMBER_KEY) ?? 0);
     const numbered = named.slice(skipped, skipped + limit + 1).map((row, index) => ({ row, end: skipped + index + 1 }));
@@ -47,7 +47,7 @@ export function usageRoutes({ db, clock }: { db: Db; clock: Clock }): HttpRouter
     const usage = page.map(({ row }) =>
       row.user_id === undefined ? row : { ...row, email: emails.get(row.user_id) ?? null },
     );
-    return c.json({ days, group_by, usage, total: totalOf(groups), next_cursor }, 200);
+    return json({ days, group_by, usage, total: totalOf(groups), next_cursor });
   });
   return router;
 }

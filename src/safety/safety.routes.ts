@@ -1,4 +1,4 @@
-import { createRouter } from "../api/contract/router.ts";
+import { createRouter, json } from "../api/contract/endpoint.ts";
 import * as contract from "../api/contract/safety.ts";
 import { errors } from "../kernel/errors.ts";
 import { newMark } from "./fence.ts";
@@ -9,11 +9,11 @@ const BUSY_RETRY_S = 3;
 
 export function safetyRoutes({ sanitizer }: { sanitizer: Sanitizers }) {
   const router = createRouter();
-  router.openapi(contract.sanitizeContent, async (c) => {
-    const { content, kind } = c.req.valid("json");
-    c.set("only_reads", true);
+  router.on(contract.sanitizeContent, async (request) => {
+    const { content, kind } = request.body;
+    request.keeping.only_reads = true;
     const sanitized = await sanitizer
-      .of(c.get("caller").user_id)
+      .of(request.caller.user_id)
       .sanitize({ content, kind, level: "balanced", mark: newMark() });
     if (sanitized === BUSY) throw errors.overloaded(BUSY_RETRY_S);
     if (sanitized === null) {
@@ -24,7 +24,7 @@ export function safetyRoutes({ sanitizer }: { sanitizer: Sanitizers }) {
     }
     const { text, verdict, removed, marked, marker } = sanitized;
     const doubtful = marked.length === 0 ? {} : { marked: [...marked] };
-    return c.json({ text, verdict, removed: [...removed], ...doubtful, marker }, 200);
+    return json({ text, verdict, removed: [...removed], ...doubtful, marker });
   });
   return router;
 }

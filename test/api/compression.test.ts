@@ -1,7 +1,7 @@
 import { get } from "node:http";
 import { brotliDecompressSync, gunzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { acceptedEncoding } from "../../src/api/http/compress.ts";
+import { acceptedEncoding } from "../../src/api/http/write-answer.ts";
 import { type Client, type Service, startService } from "../support/service.ts";
 
 let service: Service;

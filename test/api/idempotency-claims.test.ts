@@ -1,9 +1,8 @@
 import { randomBytes } from "node:crypto";
-import { Hono } from "hono";
 import { describe, expect, it } from "vitest";
-import type { Caller, HttpEnv } from "../../src/api/contract/caller.ts";
+import type { Answer, SentRequest } from "../../src/api/contract/endpoint.ts";
 import { createIdempotencyStore } from "../../src/api/http/idempotency.store.ts";
-import { idempotency } from "../../src/api/http/idempotency.ts";
+import { createIdempotency } from "../../src/api/http/idempotency.ts";
 import { createCipher } from "../../src/platform/lib/cipher.ts";
 import { createSystemClock } from "../../src/platform/lib/clock.ts";
 import { newId } from "../../src/platform/lib/ids.ts";
@@ -13,7 +12,44 @@ import { createTestDatabase } from "../support/database.ts";
 
 // The claim of an Idempotency-Key while its request runs, and after its end.
 
-const withKey = (key: string) => ({ "Idempotency-Key": key });
+const USER = "0199c0de-0000-7000-8000-000000000001";
+/** A request with this Idempotency-Key. */
+const requestWith = (key: string, user_id = USER) =>
+  ({
+    method: "POST",
+    path: "/",
+    route: "/",
+    params: {},
+    facts: {},
+    operator: null,
+    header: (name: string) => (name === "idempotency-key" ? key : undefined),
+    caller: { user_id, api_key_id: null },
+    sent_value: {},
+    keeping: {},
+  }) as unknown as SentRequest;
+const rethrow = (error: unknown): never => {
+  throw error;
+};
+const live = { refused: new AbortController().signal, check: async () => {}, leave: () => {} };
+/** A stream of the events that `next` returns, to its first undefined. */
+function events(next: () => Promise<string | undefined>): Answer {
+  const feed = {
+    async next() {
+      const value = await next();
+      return value === undefined ? { done: true as const, value } : { done: false as const, value };
+    },
+    leave: () => {},
+  };
+  return { kind: "events", feed, listener: { live, request_id: "r" } };
+}
+async function textOf(answer: Answer): Promise<string> {
+  if (answer.kind === "bytes") return answer.body.toString();
+  if (answer.kind !== "events") throw new Error(answer.kind);
+  let text = "";
+  for (let step = await answer.feed.next(); step.done !== true; step = await answer.feed.next()) text += step.value;
+  return text;
+}
+const headerOf = (answer: Answer, name: string) => ("headers" in answer ? answer.headers?.[name] : undefined);
 
 describe("the claim of a running request", () => {
   it("is renewed until the answer is stored, so that the same request never runs twice on running nodes", async () => {
@@ -28,25 +64,21 @@ describe("the claim of a running request", () => {
     const running = Promise.withResolvers<void>();
     const streamed = Promise.withResolvers<void>();
     let runs = 0;
-    const app = new Hono<HttpEnv>();
-    app.use(async (c, next) => {
-      c.set("caller", { user_id: "0199c0de-0000-7000-8000-000000000001", api_key_id: null } as Caller);
-      await next();
-    });
-    app.use(idempotency(store, createLog("silent"), 5));
-    app.post("/", async () => {
-      runs += 1;
-      await running.promise;
-      const body = new ReadableStream<Uint8Array>({
-        async pull(controller) {
-          await streamed.promise;
-          controller.enqueue(Buffer.from("data: end\n\n"));
-          controller.close();
+    const answerOnce = createIdempotency({ store, log: createLog("silent"), renew_ms: 5 });
+    const send = () =>
+      answerOnce(
+        requestWith("long"),
+        async () => {
+          runs += 1;
+          await running.promise;
+          const texts = ["event: message_stop\ndata: {}\n\n"];
+          return events(async () => {
+            await streamed.promise;
+            return texts.shift();
+          });
         },
-      });
-      return new Response(body, { headers: { "Content-Type": "text/event-stream" } });
-    });
-    const send = () => app.request("/", { method: "POST", body: "{}", headers: withKey("long") });
+        rethrow,
+      );
 
     const first = send();
     await expect.poll(isHeld).toBe(true);
@@ -58,10 +90,10 @@ describe("the claim of a running request", () => {
     await expect.poll(isHeld, { message: "while it streams" }).toBe(true);
     await expect(store.renew({ user_id: newId(), key: "long" })).resolves.toBe(false);
     streamed.resolve();
-    const text = await answer.text();
+    const text = await textOf(answer);
     await lapse();
     const replayed = await send();
-    expect([replayed.headers.get("idempotent-replayed"), await replayed.text(), runs]).toEqual(["true", text, 1]);
+    expect([headerOf(replayed, "Idempotent-Replayed"), await textOf(replayed), runs]).toEqual(["true", text, 1]);
     expect(await isHeld(), "an answered key is not renewed").toBe(false);
   });
 });
@@ -76,25 +108,15 @@ describe("a stream that fails without an error event", () => {
     const cipher = createCipher(randomBytes(32), "idempotency");
     const store = createIdempotencyStore({ db, clock: createSystemClock(), cipher });
     const user_id = newId();
-    const app = new Hono<HttpEnv>();
-    app.use(async (c, next) => {
-      c.set("caller", { user_id, api_key_id: null } as Caller);
-      await next();
-    });
-    app.use(idempotency(store, { error: () => {} } as unknown as Log));
-    app.post("/", (c) => {
-      const left = [...sent];
-      const source = new ReadableStream<Uint8Array>({
-        pull(controller) {
-          const text = left.shift();
-          if (text === undefined) controller.error(new Error("broken"));
-          else controller.enqueue(Buffer.from(text));
-        },
-      });
-      return c.body(source, 200, { "content-type": "text/event-stream" });
-    });
-    const answer = await app.request("/", { method: "POST", headers: withKey("f"), body: "{}" });
-    await expect(answer.text()).rejects.toThrow("broken");
+    const answerOnce = createIdempotency({ store, log: { error: () => {} } as unknown as Log });
+    const left = [...sent];
+    const failing = async () => {
+      const text = left.shift();
+      if (text === undefined) throw new Error("broken");
+      return text;
+    };
+    const answer = await answerOnce(requestWith("f", user_id), async () => events(failing), rethrow);
+    await expect(textOf(answer)).rejects.toThrow("broken");
     const request = Buffer.from(["POST", "/", "", stableDigest({})].join("\n"));
     expect((await store.claim({ user_id, key: "f", request })).state).toBe(state);
     await db.close();

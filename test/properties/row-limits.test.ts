@@ -50,10 +50,14 @@ async function ask(method: string, path: string, given?: unknown, headers: Recor
     ...(body !== null && { "Content-Type": "application/json", "Content-Length": `${Buffer.byteLength(body)}` }),
     ...headers,
   };
-  const response = await http.request(`/api/v1/${path}`, { method, body, headers: sent });
-  const text = await response.text();
-  const is_json = response.headers.get("Content-Type")?.startsWith("application/json") ?? false;
-  return { status: response.status, headers: response.headers, body: is_json ? JSON.parse(text) : null };
+  const response = await http.inject({
+    method: method as "GET",
+    url: `/api/v1/${path}`,
+    payload: body ?? "",
+    headers: sent,
+  });
+  const is_json = response.headers["content-type"]?.toString().startsWith("application/json") ?? false;
+  return { status: response.statusCode, headers: response.headers, body: is_json ? response.json() : null };
 }
 const sql = <Row>(text: string, values: unknown[] = []) => services.db.query<Row>({ text, values });
 const AGENT = { name: "A", model_id: "purser/rehearsal", run_prompt: "Say hello" };
@@ -306,7 +310,7 @@ describe("answers that are kept for an Idempotency-Key", () => {
     const send = () => ask("POST", path, body, { "Idempotency-Key": Key });
     const [first, second] = [await send(), await send()];
     expect(second.status).toBe(first.status);
-    return second.headers.get("Idempotent-Replayed") === "true";
+    return second.headers["idempotent-replayed"] === "true";
   };
   const kept = () => sql("select from idempotency_key where user_id = $1", [user_id]);
 

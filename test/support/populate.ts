@@ -22,8 +22,8 @@ async function populate(env: Record<string, string>, { users, seed = 1 }: { user
       "Content-Type": "application/json",
       "Content-Length": `${Buffer.byteLength(text)}`,
     };
-    const response = await http.request(`/api/v1/${path}`, { method: "POST", headers, body: text });
-    if (!response.ok) throw new Error(`${path}: ${response.status} ${await response.text()}`);
+    const response = await http.inject({ method: "POST", url: `/api/v1/${path}`, headers, payload: text });
+    if (response.statusCode >= 400) throw new Error(`${path}: ${response.statusCode} ${response.body}`);
     return response.json();
   };
   const random = generator(seed);

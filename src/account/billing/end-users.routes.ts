@@ -1,15 +1,15 @@
 import { decodeCursor, pageOf } from "../../api/contract/common.ts";
 import * as contract from "../../api/contract/end-users.ts";
+import { createRouter, json, noContent, type Router } from "../../api/contract/endpoint.ts";
 import { budgetResetsAt } from "../../api/contract/key-terms.ts";
 import { changesIn } from "../../api/contract/read-only.ts";
-import { createRouter, type HttpRouter } from "../../api/contract/router.ts";
 import { errors } from "../../kernel/errors.ts";
 import type { Clock } from "../../platform/lib/clock.ts";
 import type { Ledger } from "../ledger/ledger.types.ts";
 import type { EndUserBudget } from "../ledger/usage.types.ts";
 
 /** Budgets of a reseller's own customers. The ledger enforces them. */
-export function endUserRoutes({ ledger, clock }: { ledger: Pick<Ledger, "end_users">; clock: Clock }): HttpRouter {
+export function endUserRoutes({ ledger, clock }: { ledger: Pick<Ledger, "end_users">; clock: Clock }): Router {
   const { end_users } = ledger;
   const router = createRouter();
   const shown = (budget: EndUserBudget) => ({
@@ -22,29 +22,29 @@ export function endUserRoutes({ ledger, clock }: { ledger: Pick<Ledger, "end_use
     return shown(budget);
   };
 
-  router.openapi(contract.listEndUserBudgets, async (c) => {
-    const { limit, cursor } = c.req.valid("query");
+  router.on(contract.listEndUserBudgets, async (request) => {
+    const { limit, cursor } = request.query;
     const after = decodeCursor(cursor, /^user:[^\0]{1,256}$/su)?.slice("user:".length) ?? null;
-    const rows = await end_users.list(c.get("caller").user_id, clock.now(), { limit: limit + 1, after });
+    const rows = await end_users.list(request.caller.user_id, clock.now(), { limit: limit + 1, after });
     const { page, next_cursor } = pageOf(rows, limit, ({ user }) => `user:${user}`);
-    return c.json({ end_user_budgets: page.map(shown), next_cursor }, 200);
+    return json({ end_user_budgets: page.map(shown), next_cursor });
   });
-  router.openapi(contract.getEndUserBudget, async (c) =>
-    c.json(await found(c.get("caller").user_id, c.req.valid("param").user), 200),
+  router.on(contract.getEndUserBudget, async (request) =>
+    json(await found(request.caller.user_id, request.params.user)),
   );
-  router.openapi(contract.putEndUserBudget, async (c) => {
-    const { user_id } = c.get("caller");
-    const { user } = c.req.valid("param");
+  router.on(contract.putEndUserBudget, async (request) => {
+    const { user_id } = request.caller;
+    const { user } = request.params;
     // A budget that does not exist yet has no fields that could be sent back.
     const record = async () => (await end_users.find(user_id, user, clock.now())) ?? {};
-    const changes = await changesIn(c.req.valid("json"), contract.BUDGET_READ_ONLY, record);
+    const changes = await changesIn(request.body, contract.BUDGET_READ_ONLY, record);
     await end_users.put(user_id, user, changes);
-    return c.json(await found(user_id, user), 200);
+    return json(await found(user_id, user));
   });
-  router.openapi(contract.deleteEndUserBudget, async (c) => {
-    const is_removed = await end_users.remove(c.get("caller").user_id, c.req.valid("param").user);
+  router.on(contract.deleteEndUserBudget, async (request) => {
+    const is_removed = await end_users.remove(request.caller.user_id, request.params.user);
     if (!is_removed) throw errors.notFound("A budget of this end user");
-    return c.body(null, 204);
+    return noContent();
   });
   return router;
 }

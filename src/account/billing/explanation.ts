@@ -1,6 +1,6 @@
-import type { z } from "@hono/zod-openapi";
 import { type AgentNames, withAgentNames } from "../../api/contract/agent-name.ts";
 import type { explanationSchema } from "../../api/contract/ledger-export.ts";
+import type { z } from "../../api/contract/zod.ts";
 import { RATE_SCALE } from "../../kernel/constants.ts";
 import type { ChargeRecord, HoldEstimate, SettledCharge } from "../ledger/ledger.types.ts";
 

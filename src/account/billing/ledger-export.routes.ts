@@ -2,8 +2,8 @@ import { requestsOfAll } from "../../api/contract/admin-overall.ts";
 import * as operators from "../../api/contract/admin-users.ts";
 import { type AgentNamesOf, agentIdsIn, withAgentNames } from "../../api/contract/agent-name.ts";
 import { decodeCursor, NUMBER_KEY, pageOf, UUID_KEY } from "../../api/contract/common.ts";
+import { createRouter, csvFile, json, type Router, serveBoth } from "../../api/contract/endpoint.ts";
 import * as contract from "../../api/contract/ledger-export.ts";
-import { createRouter, csvAnswer, type HttpRouter, serveBoth } from "../../api/contract/router.ts";
 import { errors } from "../../kernel/errors.ts";
 import { entriesHead, entryLines, usageHead, usageLines } from "../ledger/export-file.ts";
 import type { Ledger } from "../ledger/ledger.types.ts";
@@ -29,7 +29,7 @@ interface LedgerExportDeps {
 }
 
 /** Usage, ledger entries and explanations, page by page or as a CSV file. */
-export function ledgerExportRoutes({ ledger, agentNames, keyNames }: LedgerExportDeps): HttpRouter {
+export function ledgerExportRoutes({ ledger, agentNames, keyNames }: LedgerExportDeps): Router {
   const router = createRouter();
   /** Says on the last page where older rows are. Absent: none are archived. */
   const archivedNote = async (user_id: string): Promise<{ archived_before?: string }> => {
@@ -37,11 +37,12 @@ export function ledgerExportRoutes({ ledger, agentNames, keyNames }: LedgerExpor
     return archived_before === null ? {} : { archived_before };
   };
 
-  serveBoth(router, { own: contract.getUsage, operators: operators.usageOfUser }, async (c) => {
-    const { user_id } = c.get("caller");
-    const { days, format, group_by, limit, cursor } = c.req.valid("query");
+  serveBoth(router, { own: contract.getUsage, operators: operators.usageOfUser }, async (request) => {
+    const { user_id } = request.caller;
+    const { days, format, group_by, limit, cursor } = request.query;
     const after = groupAfter(decodeCursor(cursor, GROUP_KEY));
-    if (format === "csv") return csvAnswer("usage", usageHead, ledger.usageLines(user_id, days), usageLines) as never;
+    if (format === "csv")
+      return csvFile({ name: "usage", head: usageHead }, ledger.usageLines(user_id, days), usageLines);
     const { agent_breakdown, api_key_breakdown, ...usage } = await ledger.usage(user_id, days);
     const [agents, keys] = await Promise.all([
       agentNames(user_id, agentIdsIn(agent_breakdown)),
@@ -58,20 +59,19 @@ export function ledgerExportRoutes({ ledger, agentNames, keyNames }: LedgerExpor
         api_key_name: keys.get(share.api_key_id ?? "") ?? null,
       })),
     };
-    if (group_by === undefined) return c.json(named, 200);
+    if (group_by === undefined) return json(named);
     const found = await ledger.usageGroups(user_id, { group_by, days, limit: limit + 1, after });
     const { page, next_cursor } = pageOf(found, limit, ({ cost_tokens, value }) => `${cost_tokens}:${value}`);
-    return c.json({ ...named, group_by, groups: page, next_cursor }, 200);
+    return json({ ...named, group_by, groups: page, next_cursor });
   });
-  serveBoth(router, { own: contract.listTransactions, operators: operators.transactionsOfUser }, async (c) => {
-    const { user_id } = c.get("caller");
-    const { limit, cursor, format, ...filter } = c.req.valid("query");
+  serveBoth(router, { own: contract.listTransactions, operators: operators.transactionsOfUser }, async (request) => {
+    const { user_id } = request.caller;
+    const { limit, cursor, format, ...filter } = request.query;
     if (format === "csv") {
       const parts = ledger.allEntries(user_id, filter);
-      const answer = csvAnswer("transactions", entriesHead, parts, (part) => entryLines(user_id, part));
       const { archived_before } = await archivedNote(user_id);
-      if (archived_before !== undefined) answer.headers.set(contract.ARCHIVED_HEADER, archived_before);
-      return answer as never;
+      const headers = archived_before === undefined ? {} : { [contract.ARCHIVED_HEADER]: archived_before };
+      return csvFile({ name: "transactions", head: entriesHead, headers }, parts, (part) => entryLines(user_id, part));
     }
     const before = decodeCursor(cursor, NUMBER_KEY);
     const entries = await ledger.entries(user_id, filter, {
@@ -81,19 +81,19 @@ export function ledgerExportRoutes({ ledger, agentNames, keyNames }: LedgerExpor
     const { page, next_cursor } = pageOf(entries, limit, (entry) => entry.seq);
     const names = await agentNames(user_id, agentIdsIn(page));
     const older = next_cursor === null ? await archivedNote(user_id) : {};
-    return c.json({ transactions: withAgentNames(page, names), next_cursor, ...older }, 200);
+    return json({ transactions: withAgentNames(page, names), next_cursor, ...older });
   });
-  serveBoth(router, { own: contract.listRequests, operators: operators.requestsOfUser }, async (c) => {
-    const { user_id } = c.get("caller");
-    const { limit, cursor } = c.req.valid("query");
+  serveBoth(router, { own: contract.listRequests, operators: operators.requestsOfUser }, async (request) => {
+    const { user_id } = request.caller;
+    const { limit, cursor } = request.query;
     const rows = await ledger.requests({ user_id }, { limit: limit + 1, before_id: decodeCursor(cursor, UUID_KEY) });
     const { page, next_cursor } = pageOf(rows, limit, (row) => row.hold_id);
     const names = await agentNames(user_id, agentIdsIn(page));
-    const requests = withAgentNames(page, names).map(({ hold_id: _, user_id: _user, ...request }) => request);
-    return c.json({ requests, next_cursor, ...(next_cursor === null ? await archivedNote(user_id) : {}) }, 200);
+    const requests = withAgentNames(page, names).map(({ hold_id: _, user_id: _user, ...charge }) => charge);
+    return json({ requests, next_cursor, ...(next_cursor === null ? await archivedNote(user_id) : {}) });
   });
-  router.openapi(requestsOfAll, async (c) => {
-    const { limit, cursor, request_id } = c.req.valid("query");
+  router.on(requestsOfAll, async (request) => {
+    const { limit, cursor, request_id } = request.query;
     const before_id = decodeCursor(cursor, UUID_KEY);
     const { page, next_cursor } = pageOf(
       await ledger.requests({ request_id }, { limit: limit + 1, before_id }),
@@ -104,12 +104,12 @@ export function ledgerExportRoutes({ ledger, agentNames, keyNames }: LedgerExpor
     const named = await Promise.all(
       of_users.map(async ([user_id, rows]) => withAgentNames(rows, await agentNames(user_id, agentIdsIn(rows)))),
     );
-    const by_hold = new Map(named.flat().map(({ hold_id, ...request }) => [hold_id, request]));
-    return c.json({ requests: page.flatMap(({ hold_id }) => by_hold.get(hold_id) ?? []), next_cursor }, 200);
+    const by_hold = new Map(named.flat().map(({ hold_id, ...charge }) => [hold_id, charge]));
+    return json({ requests: page.flatMap(({ hold_id }) => by_hold.get(hold_id) ?? []), next_cursor });
   });
-  serveBoth(router, { own: contract.explainCharge, operators: operators.chargeOfUser }, async (c) => {
-    const { request_id } = c.req.valid("param");
-    const { user_id } = c.get("caller");
+  serveBoth(router, { own: contract.explainCharge, operators: operators.chargeOfUser }, async (request) => {
+    const { request_id } = request.params;
+    const { user_id } = request.caller;
     const charges = await ledger.charges(user_id, request_id, MOST_CHARGES);
     const explanation = explain(request_id, charges, await agentNames(user_id, agentIdsIn(charges)));
     // A call that was denied, or failed before any output, cost nothing and has no charge to explain.
@@ -119,7 +119,7 @@ export function ledgerExportRoutes({ ledger, agentNames, keyNames }: LedgerExpor
         ? errors.notFound("A charge for this request")
         : errors.archived("A charge for this request", archived_before);
     }
-    return c.json(explanation, 200);
+    return json(explanation);
   });
   return router;
 }

@@ -1,8 +1,8 @@
 import { stripeWebhook } from "../../api/contract/billing.ts";
 import { decodeCursor, pageOf, UUID_KEY } from "../../api/contract/common.ts";
+import { createRouter, json, type Router } from "../../api/contract/endpoint.ts";
 import * as contract from "../../api/contract/payments.ts";
 import { changesIn } from "../../api/contract/read-only.ts";
-import { createRouter, type HttpRouter } from "../../api/contract/router.ts";
 import type { Billing } from "./billing.service.ts";
 import type { PaymentEvent } from "./payments.types.ts";
 import type { StripePayments } from "./stripe.adapter.ts";
@@ -12,57 +12,53 @@ export function paymentsRoutes({ billing }: { billing: Billing }) {
   const { purchases, overage, auto_topups, invoices } = billing;
   const router = createRouter();
 
-  router.openapi(contract.getSubscription, async (c) =>
-    c.json(await billing.subscription(c.get("caller").user_id), 200),
-  );
-  router.openapi(contract.subscribe, async (c) => {
-    const { plan_id, ...urls } = c.req.valid("json");
-    const { subscription, created } = await billing.subscribe(c.get("caller").user_id, plan_id, returnUrls(urls));
-    return c.json(subscription, created ? 201 : 200);
+  router.on(contract.getSubscription, async (request) => json(await billing.subscription(request.caller.user_id)));
+  router.on(contract.subscribe, async (request) => {
+    const { plan_id, ...urls } = request.body;
+    const { subscription, created } = await billing.subscribe(request.caller.user_id, plan_id, returnUrls(urls));
+    return json(subscription, created ? 201 : 200);
   });
-  router.openapi(contract.cancelSubscription, async (c) =>
-    c.json(await billing.cancelSubscription(c.get("caller").user_id), 200),
+  router.on(contract.cancelSubscription, async (request) =>
+    json(await billing.cancelSubscription(request.caller.user_id)),
   );
 
-  router.openapi(contract.purchase, async (c) => {
-    const { amount_cents, tokens, ...urls } = c.req.valid("json");
+  router.on(contract.purchase, async (request) => {
+    const { amount_cents, tokens, ...urls } = request.body;
     const wanted = { amount_cents, tokens, ...returnUrls(urls) };
-    return c.json(await purchases.purchase(c.get("caller").user_id, wanted), 201);
+    return json(await purchases.purchase(request.caller.user_id, wanted), 201);
   });
-  router.openapi(contract.listPurchases, async (c) => {
-    const { limit, cursor } = c.req.valid("query");
+  router.on(contract.listPurchases, async (request) => {
+    const { limit, cursor } = request.query;
     const before_id = decodeCursor(cursor, UUID_KEY);
-    const rows = await purchases.list(c.get("caller").user_id, { limit: limit + 1, before_id });
+    const rows = await purchases.list(request.caller.user_id, { limit: limit + 1, before_id });
     const { page, next_cursor } = pageOf(rows, limit, (row) => row.id);
-    return c.json({ purchases: page, next_cursor }, 200);
+    return json({ purchases: page, next_cursor });
   });
-  router.openapi(contract.getPurchase, async (c) =>
-    c.json(await purchases.one(c.get("caller").user_id, c.req.valid("param").id), 200),
+  router.on(contract.getPurchase, async (request) =>
+    json(await purchases.one(request.caller.user_id, request.params.id)),
   );
 
-  router.openapi(contract.getOverage, async (c) => c.json(await overage.status(c.get("caller").user_id), 200));
-  router.openapi(contract.putOverage, async (c) => {
-    const { user_id } = c.get("caller");
-    const record = () => overage.status(user_id);
-    const { cap_tokens } = await changesIn(c.req.valid("json"), contract.OVERAGE_READ_ONLY, record);
-    return c.json(await overage.setCap(user_id, cap_tokens), 200);
+  router.on(contract.getOverage, async ({ caller }) => json(await overage.status(caller.user_id)));
+  router.on(contract.putOverage, async ({ caller, body }) => {
+    const record = () => overage.status(caller.user_id);
+    const { cap_tokens } = await changesIn(body, contract.OVERAGE_READ_ONLY, record);
+    return json(await overage.setCap(caller.user_id, cap_tokens));
   });
-  router.openapi(contract.enableOverage, async (c) => c.json(await overage.enable(c.get("caller").user_id), 200));
-  router.openapi(contract.disableOverage, async (c) => c.json(await overage.disable(c.get("caller").user_id), 200));
-  router.openapi(contract.getAutoTopup, async (c) => c.json(await auto_topups.get(c.get("caller").user_id), 200));
-  router.openapi(contract.putAutoTopup, async (c) => {
-    const { user_id } = c.get("caller");
-    const record = () => auto_topups.get(user_id);
-    const changes = await changesIn(c.req.valid("json"), contract.AUTO_TOPUP_READ_ONLY, record);
-    return c.json(await auto_topups.set(user_id, changes), 200);
+  router.on(contract.enableOverage, async ({ caller }) => json(await overage.enable(caller.user_id)));
+  router.on(contract.disableOverage, async ({ caller }) => json(await overage.disable(caller.user_id)));
+  router.on(contract.getAutoTopup, async ({ caller }) => json(await auto_topups.get(caller.user_id)));
+  router.on(contract.putAutoTopup, async ({ caller, body }) => {
+    const record = () => auto_topups.get(caller.user_id);
+    const changes = await changesIn(body, contract.AUTO_TOPUP_READ_ONLY, record);
+    return json(await auto_topups.set(caller.user_id, changes));
   });
-  router.openapi(contract.listInvoices, async (c) => {
-    const { limit, cursor, status } = c.req.valid("query");
-    const { user_id } = c.get("caller");
+  router.on(contract.listInvoices, async (request) => {
+    const { limit, cursor, status } = request.query;
+    const { user_id } = request.caller;
     const before_id = decodeCursor(cursor, UUID_KEY);
     const rows = await invoices.list({ user_id, status }, { limit: limit + 1, before_id });
     const { page, next_cursor } = pageOf(rows, limit, (row) => row.id);
-    return c.json({ invoices: page.map(({ user_id: _, ...invoice }) => invoice), next_cursor }, 200);
+    return json({ invoices: page.map(({ user_id: _, ...invoice }) => invoice), next_cursor });
   });
   return router;
 }
@@ -81,12 +77,12 @@ function returnUrls({
 export function stripeWebhookRoutes(deps: {
   stripe: StripePayments;
   applyPaymentEvent(event: PaymentEvent): Promise<unknown>;
-}): HttpRouter {
+}): Router {
   const router = createRouter();
-  router.openapi(stripeWebhook, async (c) => {
-    const events = await deps.stripe.eventsOf(await c.req.text(), c.req.header("Stripe-Signature"));
+  router.on(stripeWebhook, async (request) => {
+    const events = await deps.stripe.eventsOf(request.sent_body, request.header("stripe-signature"));
     for (const event of events) await deps.applyPaymentEvent(event);
-    return c.json({ received: true as const }, 200);
+    return json({ received: true as const });
   });
   return router;
 }

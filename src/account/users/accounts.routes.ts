@@ -1,9 +1,9 @@
 import * as contract from "../../api/contract/accounts.ts";
 import { apiKeysOfUser } from "../../api/contract/admin-users.ts";
 import { decodeCursor, pageOf, UUID_KEY } from "../../api/contract/common.ts";
+import { createRouter, json, noContent, serveBoth } from "../../api/contract/endpoint.ts";
 import type { KeySpend } from "../../api/contract/key-terms.ts";
 import { changesIn } from "../../api/contract/read-only.ts";
-import { createRouter, serveBoth } from "../../api/contract/router.ts";
 import type { Clock } from "../../platform/lib/clock.ts";
 import { type Accounts, type ApiKey, withSpend } from "./accounts.service.ts";
 
@@ -24,37 +24,35 @@ export function accountsRoutes(deps: {
   };
   const router = createRouter();
 
-  serveBoth(router, { own: contract.listApiKeys, operators: apiKeysOfUser }, async (c) => {
-    const { limit, cursor } = c.req.valid("query");
-    const { user_id } = c.get("caller");
+  serveBoth(router, { own: contract.listApiKeys, operators: apiKeysOfUser }, async (request) => {
+    const { limit, cursor } = request.query;
+    const { user_id } = request.caller;
     const rows = await accounts.apiKeys(user_id, { limit: limit + 1, before_id: decodeCursor(cursor, UUID_KEY) });
     const { page, next_cursor } = pageOf(rows, limit, (row) => row.id);
-    return c.json({ api_keys: await spent(user_id, page), next_cursor }, 200);
+    return json({ api_keys: await spent(user_id, page), next_cursor });
   });
-  router.openapi(contract.createApiKey, async (c) => {
-    const created = await accounts.createApiKey(c.get("caller"), c.req.valid("json"));
-    return c.json(withSpend(created, undefined, clock.now()), 201);
+  router.on(contract.createApiKey, async (request) => {
+    const created = await accounts.createApiKey(request.caller, request.body);
+    return json(withSpend(created, undefined, clock.now()), 201);
   });
-  router.openapi(contract.revokeLeakedApiKey, async (c) => {
-    await accounts.revokeLeakedKey(c.req.valid("json").key);
-    return c.json({ status: "accepted" as const }, 202);
+  router.on(contract.revokeLeakedApiKey, async (request) => {
+    await accounts.revokeLeakedKey(request.body.key);
+    return json({ status: "accepted" as const }, 202);
   });
-  router.openapi(contract.deleteApiKey, async (c) => {
-    await accounts.revokeApiKey(c.get("caller").user_id, c.req.valid("param").id);
-    return c.body(null, 204);
+  router.on(contract.deleteApiKey, async (request) => {
+    await accounts.revokeApiKey(request.caller.user_id, request.params.id);
+    return noContent();
   });
-  router.openapi(contract.updateApiKey, async (c) => {
-    const caller = c.get("caller");
-    const { id } = c.req.valid("param");
-    const record = () => accounts.apiKey(caller.user_id, id);
-    const changes = await changesIn(c.req.valid("json"), contract.KEY_READ_ONLY, record);
-    const updated = await accounts.updateApiKey(caller, id, changes);
-    return c.json(await one(caller.user_id, updated), 200);
+  router.on(contract.updateApiKey, async ({ caller, params, body }) => {
+    const record = () => accounts.apiKey(caller.user_id, params.id);
+    const changes = await changesIn(body, contract.KEY_READ_ONLY, record);
+    const updated = await accounts.updateApiKey(caller, params.id, changes);
+    return json(await one(caller.user_id, updated));
   });
-  router.openapi(contract.rotateApiKey, async (c) => {
-    const caller = c.get("caller");
-    const rotated = await accounts.rotateApiKey(caller, c.req.valid("param").id, c.req.valid("json").grace_seconds);
-    return c.json(await one(caller.user_id, rotated), 200);
+  router.on(contract.rotateApiKey, async (request) => {
+    const caller = request.caller;
+    const rotated = await accounts.rotateApiKey(caller, request.params.id, request.body.grace_seconds);
+    return json(await one(caller.user_id, rotated));
   });
   return router;
 }

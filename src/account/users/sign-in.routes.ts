@@ -1,7 +1,5 @@
-import type { Context } from "hono";
-import { deleteCookie, setCookie } from "hono/cookie";
-import type { HttpEnv } from "../../api/contract/caller.ts";
-import { createRouter } from "../../api/contract/router.ts";
+import { stringifySetCookie } from "cookie";
+import { createRouter, json, noContent, type RequestContext } from "../../api/contract/endpoint.ts";
 import * as contract from "../../api/contract/sign-in.ts";
 import { SESSION_DAYS } from "../../kernel/constants.ts";
 import { errors, PurserError } from "../../kernel/errors.ts";
@@ -26,77 +24,80 @@ export function signInRoutes({ signIn, address, eraseUser }: SignInRoutesOptions
   const resets = createTokenBuckets(RESETS);
   const attempts = createTokenBuckets(ATTEMPTS);
   const cookie = contract.sessionCookieName(address.secure);
-  const attributes = { httpOnly: true, secure: address.secure, sameSite: "Lax", path: "/" } as const;
+  const attributes = { httpOnly: true, secure: address.secure, sameSite: "lax", path: "/" } as const;
 
   /** Only well-formed requests count against the sender's limit. */
-  const limit = (c: Context<HttpEnv>, buckets = attempts) => {
-    const { retry_after_s } = buckets.take(c.get("client_address"));
+  const limit = (request: RequestContext, buckets = attempts) => {
+    const { retry_after_s } = buckets.take(request.client_address);
     if (retry_after_s !== null) throw errors.rateLimited(retry_after_s);
   };
-  const enter = <Entered extends Begun>(c: Context<HttpEnv>, { token, signed_in }: Entered): Entered["signed_in"] => {
-    setCookie(c, cookie, token, { ...attributes, maxAge: SESSION_DAYS * 86_400 });
-    return signed_in;
-  };
-  const ownToken = (c: Context<HttpEnv>): string => {
-    const token = c.get("session_token");
+  /** The headers of an answer that begins or ends a session. */
+  const setting = (value: string, maxAge: number) => ({
+    "Set-Cookie": stringifySetCookie({ name: cookie, value, maxAge, ...attributes }),
+  });
+  const entering = ({ token }: Begun) => setting(token, SESSION_DAYS * 86_400);
+  const LEAVING = setting("", 0);
+  const ownToken = (request: RequestContext): string => {
+    const token = request.session_token;
     if (token === null) throw errors.sessionExpired();
     return token;
   };
   const linkSent = { status: "link_sent", delivery: signIn.delivery } as const;
 
-  router.openapi(contract.signUp, async (c) => {
-    limit(c, sign_ups);
-    const begun = await signIn.signUp({ ...c.req.valid("json"), client: c.get("client_address") });
-    return begun === null ? c.json(linkSent, 202) : c.json(enter(c, begun), 201);
+  router.on(contract.signUp, async (request) => {
+    limit(request, sign_ups);
+    const begun = await signIn.signUp({ ...request.body, client: request.client_address });
+    return begun === null ? json(linkSent, 202) : json(begun.signed_in, 201, entering(begun));
   });
-  router.openapi(contract.verifyEmail, async (c) => {
-    limit(c);
-    const { token, password } = c.req.valid("json");
-    return c.json(enter(c, await signIn.verifyEmail(token, password)), 201);
+  router.on(contract.verifyEmail, async (request) => {
+    limit(request);
+    const { token, password } = request.body;
+    const begun = await signIn.verifyEmail(token, password);
+    return json(begun.signed_in, 201, entering(begun));
   });
-  router.openapi(contract.signIn, async (c) => {
-    limit(c);
-    const credentials = { ...c.req.valid("json"), client: c.get("client_address") };
-    return c.json(enter(c, await signIn.signIn(credentials)), 200);
+  router.on(contract.signIn, async (request) => {
+    limit(request);
+    const credentials = { ...request.body, client: request.client_address };
+    const begun = await signIn.signIn(credentials);
+    return json(begun.signed_in, 200, entering(begun));
   });
-  router.openapi(contract.requestPasswordReset, (c) => {
-    limit(c, resets);
-    signIn.requestPasswordReset({ ...c.req.valid("json"), client: c.get("client_address") });
-    return c.json(linkSent, 202);
+  router.on(contract.requestPasswordReset, (request) => {
+    limit(request, resets);
+    signIn.requestPasswordReset({ ...request.body, client: request.client_address });
+    return json(linkSent, 202);
   });
-  router.openapi(contract.resetPassword, async (c) => {
-    limit(c);
-    const { token, new_password } = c.req.valid("json");
-    return c.json(enter(c, await signIn.resetPassword(token, new_password)), 200);
+  router.on(contract.resetPassword, async (request) => {
+    limit(request);
+    const { token, new_password } = request.body;
+    const begun = await signIn.resetPassword(token, new_password);
+    return json(begun.signed_in, 200, entering(begun));
   });
-  router.openapi(contract.changePassword, async (c) => {
-    limit(c);
-    const { current_password, new_password } = c.req.valid("json");
-    return c.json(enter(c, await signIn.changePassword(ownToken(c), current_password, new_password)), 200);
+  router.on(contract.changePassword, async (request) => {
+    limit(request);
+    const { current_password, new_password } = request.body;
+    const begun = await signIn.changePassword(ownToken(request), current_password, new_password);
+    return json(begun.signed_in, 200, entering(begun));
   });
-  router.openapi(contract.deleteAccount, async (c) => {
-    limit(c);
-    const { id } = await signIn.prove(ownToken(c), c.req.valid("json").current_password);
+  router.on(contract.deleteAccount, async (request) => {
+    limit(request);
+    const { id } = await signIn.prove(ownToken(request), request.body.current_password);
     await eraseUser(id);
-    deleteCookie(c, cookie, attributes);
-    return c.body(null, 204);
+    return noContent(LEAVING);
   });
-  router.openapi(contract.signOut, async (c) => {
-    const token = c.get("session_token");
+  router.on(contract.signOut, async (request) => {
+    const token = request.session_token;
     if (token !== null) await signIn.signOut(token);
-    deleteCookie(c, cookie, attributes);
-    return c.body(null, 204);
+    return noContent(LEAVING);
   });
-  router.openapi(contract.signOutEverywhere, async (c) => {
-    await signIn.signOutEverywhere(ownToken(c));
-    deleteCookie(c, cookie, attributes);
-    return c.body(null, 204);
+  router.on(contract.signOutEverywhere, async (request) => {
+    await signIn.signOutEverywhere(ownToken(request));
+    return noContent(LEAVING);
   });
-  router.openapi(contract.getSession, async (c) => {
-    const token = c.get("session_token");
+  router.on(contract.getSession, async (request) => {
+    const token = request.session_token;
     const who = token === null ? null : await signIn.who(token).catch(nobody);
     const { signup, verification, delivery } = signIn;
-    return c.json({ user: who?.user ?? null, session: who?.session ?? null, signup, verification, delivery }, 200);
+    return json({ user: who?.user ?? null, session: who?.session ?? null, signup, verification, delivery });
   });
   return router;
 }

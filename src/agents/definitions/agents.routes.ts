@@ -1,16 +1,14 @@
-import type { z } from "@hono/zod-openapi";
 import { runsOfAll, runsOfUser, type runsQuery } from "../../api/contract/admin-users.ts";
 import { agentIdsIn, withAgentNames } from "../../api/contract/agent-name.ts";
 import * as contract from "../../api/contract/agents.ts";
 import { decodeCursor, encodeCursor, INSTANT_KEY, pageOf, UUID_KEY } from "../../api/contract/common.ts";
-import type { HotEndpoint } from "../../api/contract/hot-endpoint.ts";
+import { createRouter, events, json, noContent, type Router } from "../../api/contract/endpoint.ts";
 import { changesIn } from "../../api/contract/read-only.ts";
-import { createRouter, type HttpRouter, textStream } from "../../api/contract/router.ts";
 import type { RunDetail } from "../../api/contract/runs.ts";
 import * as runContract from "../../api/contract/runs.ts";
 import { listOccurrences } from "../../api/contract/schedules.ts";
+import type { z } from "../../api/contract/zod.ts";
 import { errors } from "../../kernel/errors.ts";
-import { eventStream } from "../../platform/net/event-stream.ts";
 import { readLastEventId } from "../runs/following.ts";
 import type { Runs } from "../runs/runs.service.ts";
 import type { Tools } from "../tools/tools.service.ts";
@@ -18,11 +16,8 @@ import type { WebhookKeys } from "../tools/webhook-keys.service.ts";
 import type { Agents } from "./agents.service.ts";
 import { shownTo } from "./secret-bindings.ts";
 
-/** The body of a run-now is `{}`. */
-const RUN_NOW_BYTES = 64;
-
 /** Agents and their runs: contract 6. */
-export function agentsRoutes({ agents, allRuns }: { agents: Agents; allRuns: Runs["allRuns"] }): HttpRouter {
+export function agentsRoutes({ agents, allRuns }: { agents: Agents; allRuns: Runs["allRuns"] }): Router {
   const router = createRouter();
   addAgents(router, agents);
   addRuns(router, agents);
@@ -31,60 +26,57 @@ export function agentsRoutes({ agents, allRuns }: { agents: Agents; allRuns: Run
   return router;
 }
 
-function addAgents(router: HttpRouter, agents: Agents): void {
-  router.openapi(contract.createAgent, async (c) => {
-    const caller = c.get("caller");
-    return c.json(shownTo(caller, await agents.create(caller, c.req.valid("json"))), 201);
+function addAgents(router: Router, agents: Agents): void {
+  router.on(contract.createAgent, async (request) => {
+    const caller = request.caller;
+    return json(shownTo(caller, await agents.create(caller, request.body)), 201);
   });
-  router.openapi(contract.listAgents, async (c) => {
-    const { limit, cursor, name, sort } = c.req.valid("query");
-    const { user_id } = c.get("caller");
+  router.on(contract.listAgents, async (request) => {
+    const { limit, cursor, name, sort } = request.query;
+    const { user_id } = request.caller;
     if (sort !== undefined) {
       if (name !== undefined)
         throw errors.invalidValue("name", "name cannot be combined with sort. Leave one of them out.");
       const found = await agents.nextRuns(user_id, { limit, after: nextRunIn(cursor) });
       const next_cursor = found.next === null ? null : encodeCursor(`${found.next.next_run_at} ${found.next.agent_id}`);
-      const shown = found.agents.map((agent) => shownTo(c.get("caller"), agent));
-      return c.json({ agents: shown, next_cursor }, 200);
+      const shown = found.agents.map((agent) => shownTo(request.caller, agent));
+      return json({ agents: shown, next_cursor });
     }
     const before_id = decodeCursor(cursor, UUID_KEY);
     const found = await agents.list(user_id, { limit, before_id, name: name ?? null });
     const next_cursor = found.next_id === null ? null : encodeCursor(found.next_id);
-    return c.json({ agents: found.agents.map((agent) => shownTo(c.get("caller"), agent)), next_cursor }, 200);
+    return json({ agents: found.agents.map((agent) => shownTo(request.caller, agent)), next_cursor });
   });
-  router.openapi(contract.getAgent, async (c) => {
-    const caller = c.get("caller");
-    return c.json(shownTo(caller, await agents.get(caller.user_id, c.req.valid("param").id)), 200);
+  router.on(contract.getAgent, async (request) => {
+    const caller = request.caller;
+    return json(shownTo(caller, await agents.get(caller.user_id, request.params.id)));
   });
-  router.openapi(contract.getAgentVersion, async (c) => {
-    const { id, version } = c.req.valid("param");
-    const caller = c.get("caller");
-    return c.json(shownTo(caller, await agents.version(caller.user_id, id, version)), 200);
+  router.on(contract.getAgentVersion, async (request) => {
+    const { id, version } = request.params;
+    const caller = request.caller;
+    return json(shownTo(caller, await agents.version(caller.user_id, id, version)));
   });
-  router.openapi(contract.updateAgent, async (c) => {
-    const caller = c.get("caller");
-    const { id } = c.req.valid("param");
-    const record = async () => shownTo(caller, await agents.get(caller.user_id, id));
-    const changes = await changesIn(c.req.valid("json"), contract.AGENT_READ_ONLY, record);
-    return c.json(shownTo(caller, await agents.update(caller, id, changes)), 200);
+  router.on(contract.updateAgent, async ({ caller, params, body }) => {
+    const record = async () => shownTo(caller, await agents.get(caller.user_id, params.id));
+    const changes = await changesIn(body, contract.AGENT_READ_ONLY, record);
+    return json(shownTo(caller, await agents.update(caller, params.id, changes)));
   });
-  router.openapi(contract.resumeSchedule, async (c) => {
-    const caller = c.get("caller");
-    return c.json(shownTo(caller, await agents.update(caller, c.req.valid("param").id, {}, { resumes: true })), 200);
+  router.on(contract.resumeSchedule, async ({ caller, params }) => {
+    return json(shownTo(caller, await agents.update(caller, params.id, {}, { resumes: true })));
   });
-  router.openapi(contract.deleteAgent, async (c) => {
-    await agents.remove(c.get("caller").user_id, c.req.valid("param").id);
-    return c.body(null, 204);
+  router.on(contract.deleteAgent, async (request) => {
+    await agents.remove(request.caller.user_id, request.params.id);
+    return noContent();
   });
-  router.openapi(listOccurrences, async (c) => {
-    const { limit, cursor } = c.req.valid("query");
+  router.on(listOccurrences, async (request) => {
+    const { limit, cursor } = request.query;
     const before = decodeCursor(cursor, INSTANT_KEY);
-    const rows = await agents.occurrences(c.get("caller").user_id, c.req.valid("param").id, {
+    const rows = await agents.occurrences(request.caller.user_id, request.params.id, {
       limit: limit + 1,
       before,
     });
     const { page, next_cursor } = pageOf(rows, limit, (occurrence) => occurrence.at);
-    return c.json({ occurrences: page, next_cursor }, 200);
+    return json({ occurrences: page, next_cursor });
   });
 }
 
@@ -101,21 +93,6 @@ function nextRunIn(cursor: string | undefined) {
   return next_run_at === undefined || agent_id === undefined ? null : { next_run_at, agent_id };
 }
 
-/** POST /api/v1/agents/{id}/runs. */
-export function runNowEndpoint(agents: Pick<Agents, "runNow">): HotEndpoint {
-  return {
-    route: runContract.runNow,
-    ordinary_bytes: RUN_NOW_BYTES,
-    async answer({ caller, request_id, params, headerOf }, { run_prompt, input, metadata }: runContract.RunNow) {
-      const wait_ms = waitSeconds(headerOf("prefer")) * 1000;
-      const run = await agents.runNow(caller, params.id ?? "", { request_id, wait_ms, run_prompt, input, metadata });
-      if ("steps" in run && run.finished_at !== null) return { kind: "json", body: run };
-      const headers = { Location: `/api/v1/agents/${run.agent_id}/runs/${run.id}` };
-      return { kind: "json", status: 202, headers, body: run };
-    },
-  };
-}
-
 /** A run with many steps, as JSON in parts. */
 async function* textOf({ steps: _, ...record }: RunDetail, rest: AsyncIterable<RunDetail["steps"]>) {
   yield `${JSON.stringify(record).slice(0, -1)},"steps":[`;
@@ -129,35 +106,41 @@ async function* textOf({ steps: _, ...record }: RunDetail, rest: AsyncIterable<R
   yield "]}";
 }
 
-function addRuns(router: HttpRouter, agents: Agents): void {
-  router.openapi(runContract.listRuns, async (c) => {
-    const { limit, cursor, ...filter } = c.req.valid("query");
+function addRuns(router: Router, agents: Agents): void {
+  router.on(runContract.runNow, async ({ caller, request_id, params, header, body }) => {
+    const wait_ms = waitSeconds(header("prefer")) * 1000;
+    const { run_prompt, input, metadata } = body;
+    const run = await agents.runNow(caller, params.id, { request_id, wait_ms, run_prompt, input, metadata });
+    if ("steps" in run && run.finished_at !== null) return json(run);
+    return json(run, 202, { Location: `/api/v1/agents/${run.agent_id}/runs/${run.id}` });
+  });
+  router.on(runContract.listRuns, async (request) => {
+    const { limit, cursor, ...filter } = request.query;
     const before_id = decodeCursor(cursor, UUID_KEY);
-    const rows = await agents.runs(c.get("caller").user_id, c.req.valid("param").id, filter, {
+    const rows = await agents.runs(request.caller.user_id, request.params.id, filter, {
       limit: limit + 1,
       before_id,
     });
     const { page, next_cursor } = pageOf(rows, limit, (run) => run.id);
-    return c.json({ runs: page, next_cursor }, 200);
+    return json({ runs: page, next_cursor });
   });
-  router.openapi(runContract.getRun, async (c) => {
-    const { id, run_id } = c.req.valid("param");
-    const { run, rest } = await agents.runInParts(c.get("caller").user_id, id, run_id);
-    if (rest === null) return c.json(run, 200);
-    return c.body(textStream(textOf(run, rest)), 200, { "Content-Type": "application/json" }) as never;
+  router.on(runContract.getRun, async (request) => {
+    const { id, run_id } = request.params;
+    const { run, rest } = await agents.runInParts(request.caller.user_id, id, run_id);
+    if (rest === null) return json(run);
+    return { kind: "parts", status: 200, headers: { "Content-Type": "application/json" }, parts: textOf(run, rest) };
   });
-  router.openapi(runContract.getRunPrompt, async (c) => {
-    const { id, run_id } = c.req.valid("param");
-    return c.json({ messages: await agents.sentMessages(c.get("caller").user_id, id, run_id) }, 200);
+  router.on(runContract.getRunPrompt, async ({ caller, params }) => {
+    return json({ messages: await agents.sentMessages(caller.user_id, params.id, params.run_id) });
   });
-  router.openapi(runContract.cancelRun, async (c) => {
-    const { id, run_id } = c.req.valid("param");
-    return c.json(await agents.cancelRun(c.get("caller").user_id, id, run_id), 200);
+  router.on(runContract.cancelRun, async (request) => {
+    const { id, run_id } = request.params;
+    return json(await agents.cancelRun(request.caller.user_id, id, run_id));
   });
 }
 
 /** Runs of a user, or of all users: contract 8.7. */
-function addRunsForOperators(router: HttpRouter, deps: { agents: Agents; allRuns: Runs["allRuns"] }): void {
+function addRunsForOperators(router: Router, deps: { agents: Agents; allRuns: Runs["allRuns"] }): void {
   const { agents, allRuns } = deps;
   const list = async ({ limit, cursor, ...filter }: z.infer<typeof runsQuery>) => {
     const rows = await allRuns(filter, { limit: limit + 1, before_id: decodeCursor(cursor, UUID_KEY) });
@@ -169,21 +152,21 @@ function addRunsForOperators(router: HttpRouter, deps: { agents: Agents; allRuns
     const by_id = new Map(named.flat().map((run) => [run.id, run]));
     return { runs: page.flatMap(({ id }) => by_id.get(id) ?? []), next_cursor };
   };
-  router.openapi(runsOfAll, async (c) => c.json(await list(c.req.valid("query")), 200));
-  router.openapi(runsOfUser, async (c) => {
-    const user_id = await c.get("findUser")(c.req.valid("param").id);
-    return c.json(await list({ ...c.req.valid("query"), user_id }), 200);
+  router.on(runsOfAll, async (request) => json(await list(request.query)));
+  router.on(runsOfUser, async (request) => {
+    const user_id = await request.findUser(request.params.id);
+    return json(await list({ ...request.query, user_id }));
   });
 }
 
-function addEvents(router: HttpRouter, agents: Agents): void {
-  router.openapi(runContract.runEvents, async (c) => {
-    const { id, run_id } = c.req.valid("param");
-    const after = readLastEventId(c.req.valid("header")["last-event-id"]);
-    const live = c.get("live_caller")();
-    const events = await agents.follow(c.get("caller").user_id, id, { run_id, after });
-    if (events === null) return c.body(null, 204) as never;
-    return eventStream(events, { live, request_id: c.get("request_id"), named: true }) as never;
+function addEvents(router: Router, agents: Agents): void {
+  router.on(runContract.runEvents, async (request) => {
+    const { id, run_id } = request.params;
+    const after = readLastEventId(request.headers["last-event-id"]);
+    const live = request.watchCaller();
+    const feed = await agents.follow(request.caller.user_id, id, { run_id, after });
+    if (feed === null) return noContent();
+    return events(feed, { live, request_id: request.request_id, named: true });
   });
 }
 
@@ -197,34 +180,31 @@ function waitSeconds(prefer: string | undefined): number {
 export function webhookKeyRoutes(deps: {
   agents: Pick<Agents, "get">;
   webhook_keys: Pick<WebhookKeys, "keyOf">;
-}): HttpRouter {
+}): Router {
   const router = createRouter();
-  router.openapi(contract.getWebhookKey, async (c) => {
-    const { user_id } = c.get("caller");
-    const { id: agent_id } = await deps.agents.get(user_id, c.req.valid("param").id);
+  router.on(contract.getWebhookKey, async (request) => {
+    const { user_id } = request.caller;
+    const { id: agent_id } = await deps.agents.get(user_id, request.params.id);
     const key = await deps.webhook_keys.keyOf({ user_id, agent_id });
     if (key === null) {
       // 404 if the agent was deleted meanwhile
       await deps.agents.get(user_id, agent_id);
       throw errors.webhookKeyUnreadable();
     }
-    return c.json(key, 200, { "Cache-Control": "no-store" });
+    return json(key, 200, { "Cache-Control": "no-store" });
   });
   return router;
 }
 
 /** The owner chooses the effects of a server's tools by this list. */
-export function serverToolsRoutes(deps: {
-  agents: Pick<Agents, "find">;
-  tools: Pick<Tools, "serverTools">;
-}): HttpRouter {
+export function serverToolsRoutes(deps: { agents: Pick<Agents, "find">; tools: Pick<Tools, "serverTools"> }): Router {
   const router = createRouter();
-  router.openapi(contract.listServerTools, async (c) => {
-    const { user_id } = c.get("caller");
-    const { id, server } = c.req.valid("param");
+  router.on(contract.listServerTools, async (request) => {
+    const { user_id } = request.caller;
+    const { id, server } = request.params;
     const agent = await deps.agents.find(user_id, id);
     const listed = await deps.tools.serverTools(agent.tools_config, server, { user_id, agent_id: agent.id });
-    return c.json({ ...listed, tools: [...listed.tools] }, 200, { "Cache-Control": "no-store" });
+    return json({ ...listed, tools: [...listed.tools] }, 200, { "Cache-Control": "no-store" });
   });
   return router;
 }

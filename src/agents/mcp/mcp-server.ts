@@ -1,4 +1,3 @@
-import { z } from "@hono/zod-openapi";
 import type {
   CallToolResult,
   ListToolsResult,
@@ -9,6 +8,7 @@ import type {
 import type { Caller, LiveCaller, Scope } from "../../api/contract/caller.ts";
 import { textSchema } from "../../api/contract/common.ts";
 import { type RunDetail, runStatusSchema } from "../../api/contract/runs.ts";
+import { z } from "../../api/contract/zod.ts";
 import { asPurserError, errors, PurserError } from "../../kernel/errors.ts";
 import { raceAbort } from "../../platform/lib/race-abort.ts";
 import type { EventFeed } from "../../platform/net/event-stream.ts";

@@ -1,35 +1,43 @@
 import type { McpHttpHandler, McpRequestContext } from "@modelcontextprotocol/server";
-import type { Context } from "hono";
-import type { HttpEnv } from "../../api/contract/caller.ts";
+import type { RequestFacts } from "../../api/contract/caller.ts";
+import { createRouter, type RequestContext, type Router, webAnswer } from "../../api/contract/endpoint.ts";
 import { mcpEndpoint } from "../../api/contract/mcp.ts";
-import { createRouter, type HttpRouter } from "../../api/contract/router.ts";
 import { errors } from "../../kernel/errors.ts";
 import { newId } from "../../platform/lib/ids.ts";
 import { withoutNulls } from "../../platform/lib/null-fields.ts";
-import { isEventStream } from "../../platform/net/event-stream.ts";
 import type { PublicAddress } from "../../platform/net/public-address.ts";
 import { type Asker, createMcpTools, type McpServerDeps, serverFactory } from "./mcp-server.ts";
 
 const SESSION = "mcp-session-id";
+/** Headers of the protocol. */
+const READ_HEADERS = [
+  "accept",
+  "content-type",
+  "last-event-id",
+  "mcp-method",
+  "mcp-name",
+  "mcp-protocol-version",
+  SESSION,
+];
 const SESSION_ID = /^[0-9a-f-]{36}$/;
 
 /** POST /api/v1/mcp: the account's agents as MCP tools. No node keeps a session: contract 6.13. */
 export function mcpRoutes(
   deps: McpServerDeps & { address: Pick<PublicAddress, "isOurs">; cors_origins: readonly string[] },
-): HttpRouter {
+): Router {
   const tools = createMcpTools(deps);
   let handler: Promise<McpHttpHandler> | undefined;
   const router = createRouter();
-  router.openapi(mcpEndpoint, async (c) => {
-    const origin = c.req.header("Origin");
+  router.on(mcpEndpoint, async (request) => {
+    const origin = request.header("origin");
     // The protocol demands it: a page must not reach the endpoint by a name that points to this machine.
     if (origin !== undefined && !deps.address.isOurs(origin) && !deps.cors_origins.includes(origin)) {
       throw errors.originRefused();
     }
-    const message = withoutNulls(await c.req.json()) as Message;
-    const session = c.req.header(SESSION);
-    c.set("only_reads", !startsRun(message));
-    const asker = askerOf(c, message, session);
+    const message = withoutNulls(request.body) as Message;
+    const session = request.header(SESSION);
+    request.keeping.only_reads = !startsRun(message);
+    const asker = askerOf(request, message, session);
     if (message.method === "notifications/cancelled" && session !== undefined) {
       await tools.cancel(asker, callId(session, message.params?.requestId));
     }
@@ -45,21 +53,32 @@ export function mcpRoutes(
     const { caller, request_id } = asker;
     const { scopes } = caller;
     const authInfo = { token: "", clientId: caller.user_id, scopes: [...scopes], extra: { asker, request_id } };
-    const answer = await (await handler).fetch(c.req.raw, { parsedBody: message, authInfo });
+    const answer = await (await handler).fetch(webRequest(request), { parsedBody: message, authInfo });
     if (message.method === "initialize" && answer.ok) answer.headers.set(SESSION, newId());
-    return loggedAtEnd(c, answer) as never;
+    return webAnswer(loggedAtEnd(request.facts, answer));
   });
   return router;
 }
 
 /** The request's log line is written at the end of a stream. */
-function loggedAtEnd(c: Context<HttpEnv>, answer: Response): Response {
-  if (answer.body === null || !isEventStream(answer)) return answer;
+function loggedAtEnd(facts: RequestFacts, answer: Response): Response {
+  if (answer.body === null || answer.headers.get("content-type")?.startsWith("text/event-stream") !== true)
+    return answer;
   const ended = Promise.withResolvers<void>();
-  c.get("facts").ended = ended.promise;
+  facts.ended = ended.promise;
   const { readable, writable } = new TransformStream<Uint8Array, Uint8Array>();
   answer.body.pipeTo(writable).then(ended.resolve, () => ended.resolve());
   return new Response(readable, answer);
+}
+
+/** The request as the protocol's library reads it. Its body is passed beside it. */
+function webRequest({ path, header, hungUp }: RequestContext): Request {
+  const headers = new Headers();
+  for (const name of READ_HEADERS) {
+    const value = header(name);
+    if (value !== undefined) headers.set(name, value);
+  }
+  return new Request(new URL(path, "http://localhost"), { method: "POST", headers, signal: hungUp() });
 }
 
 /** The part of a message that the route reads. The protocol's library checks the rest. */
@@ -79,14 +98,14 @@ function startsRun(message: Message): boolean {
   return message.method === "tools/call" && toolOf(message).startsWith("run_");
 }
 
-function askerOf(c: Context<HttpEnv>, { id, params }: Message, session: string | undefined): Asker {
+function askerOf(request: RequestContext, { id, params }: Message, session: string | undefined): Asker {
   const is_modern = params?._meta?.["io.modelcontextprotocol/protocolVersion"] !== undefined;
   return {
-    caller: c.get("caller"),
-    live: c.get("live_caller"),
+    caller: request.caller,
+    live: request.watchCaller,
     // In older versions a client that disconnects may come back for the result; it cancels by a message.
-    request_id: session === undefined || is_modern ? c.get("request_id") : callId(session, id),
-    hung_up: is_modern ? c.req.raw.signal : null,
+    request_id: session === undefined || is_modern ? request.request_id : callId(session, id),
+    hung_up: is_modern ? request.hungUp() : null,
   };
 }
 

@@ -1,5 +1,5 @@
-import { z } from "@hono/zod-openapi";
 import type { McpServer } from "../../api/contract/tools.ts";
+import { z } from "../../api/contract/zod.ts";
 import { errors } from "../../kernel/errors.ts";
 import { leakIn } from "./credentials.ts";
 import { type ArgumentHeader, argumentHeaders } from "./mcp-headers.ts";

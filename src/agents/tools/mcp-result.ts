@@ -1,4 +1,4 @@
-import { z } from "@hono/zod-openapi";
+import { z } from "../../api/contract/zod.ts";
 import { MAX_REMOVED } from "../../kernel/constants.ts";
 import { jsonOrUndefined } from "../../platform/lib/json.ts";
 import { pictureType } from "../../platform/lib/media-type.ts";

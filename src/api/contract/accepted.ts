@@ -1,4 +1,4 @@
-import type { z } from "@hono/zod-openapi";
+import type { z } from "./zod.ts";
 
 /** What a schema accepts, in words: they complete "… must be". Pure. */
 

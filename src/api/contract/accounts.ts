@@ -1,9 +1,9 @@
-import { z } from "@hono/zod-openapi";
 import { SCOPES } from "./caller.ts";
 import { instantInput, instantSchema, json, listQuerySchema, textSchema, tokensSchema, uuidSchema } from "./common.ts";
 import { BUDGET_INTERVALS } from "./key-terms.ts";
 import { readOnlyFields } from "./read-only.ts";
 import { pageSchema, routesOf } from "./routes.ts";
+import { z } from "./zod.ts";
 
 /** API keys: contract 3. */
 

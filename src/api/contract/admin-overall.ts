@@ -1,9 +1,9 @@
-import { z } from "@hono/zod-openapi";
 import { USAGE_DAYS } from "../../kernel/constants.ts";
 import { boundInput, json, listQuerySchema, nextCursorSchema, tokensSchema, uuidSchema } from "./common.ts";
 import { formatSchema, jsonOrCsv, requestSchema } from "./ledger-export.ts";
 import { modelSchema } from "./models.ts";
 import { operatorRoutes, pageSchema } from "./routes.ts";
+import { z } from "./zod.ts";
 
 /** What the operator sees over all users: contract 8.10. */
 

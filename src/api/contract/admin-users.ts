@@ -1,4 +1,3 @@
-import { z } from "@hono/zod-openapi";
 import { createApiKeySchema, createdApiKeySchema, listApiKeys } from "./accounts.ts";
 import { agentNameFields } from "./agent-name.ts";
 import { bucketSchema, listBuckets, profileSchema } from "./billing.ts";
@@ -11,12 +10,13 @@ import {
   uuidSchema,
   windowQuery,
 } from "./common.ts";
+import { ofUser } from "./endpoint.ts";
 import { explainCharge, getUsage, listRequests, listTransactions } from "./ledger-export.ts";
 import { reasonQuery, reasonSchema } from "./operators.ts";
 import { subscriptionSchema } from "./payments.ts";
-import { ofUser } from "./router.ts";
 import { operatorRoutes, pageSchema } from "./routes.ts";
 import { hasErrorsInput, runSchema, runStatusSchema, triggerSchema } from "./runs.ts";
+import { z } from "./zod.ts";
 
 /** What the operator sees and corrects of one user: contract 8.7. */
 

@@ -1,4 +1,3 @@
-import { z } from "@hono/zod-openapi";
 import { createdApiKeySchema, userLimitsInput } from "./accounts.ts";
 import { bucketSchema, grantSourceSchema, planSchema, profileSchema } from "./billing.ts";
 import { instantInput, instantSchema, json, listQuerySchema, textSchema, uuidSchema, windowQuery } from "./common.ts";
@@ -6,6 +5,7 @@ import { formatSchema, jsonOrCsv } from "./ledger-export.ts";
 import { reasonBody, reasonQuery, reasonSchema } from "./operators.ts";
 import { INVOICE_STATUSES, invoiceSchema, purchaseSchema, subscriptionSchema } from "./payments.ts";
 import { operatorRoutes, pageSchema } from "./routes.ts";
+import { z } from "./zod.ts";
 
 /** The operator's API: contract 8. */
 

@@ -1,4 +1,4 @@
-import { z } from "@hono/zod-openapi";
+import { z } from "./zod.ts";
 
 /** Fields beside an `agent_id`, so that a client needs no list of agents to show its name. */
 export const agentNameFields = {

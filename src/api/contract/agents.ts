@@ -1,4 +1,3 @@
-import { z } from "@hono/zod-openapi";
 import { AGENT_LIMITS, REASONING_EFFORTS } from "../../kernel/constants.ts";
 import {
   errorSchema,
@@ -19,6 +18,7 @@ import { runSchema } from "./runs.ts";
 import { dayOfMonthSchema, intervalSchema, timeOfDaySchema, upcomingRunSchema, weekdaySchema } from "./schedules.ts";
 import { threadIdSchema } from "./threads.ts";
 import { toolsConfigSchema } from "./tools.ts";
+import { z } from "./zod.ts";
 
 /** Agents and agent chat: contract 6. */
 

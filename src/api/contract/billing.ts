@@ -1,8 +1,8 @@
-import { z } from "@hono/zod-openapi";
 import { userLimitsInput } from "./accounts.ts";
 import { agentNameFields } from "./agent-name.ts";
 import { instantSchema, json, longListQuerySchema, nextCursorSchema, tokensSchema, uuidSchema } from "./common.ts";
 import { routesOf } from "./routes.ts";
+import { z } from "./zod.ts";
 
 /** Profile, usage and billing: contract 3 and 5. */
 

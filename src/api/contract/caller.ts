@@ -1,5 +1,3 @@
-import type { MiddlewareHandler } from "hono";
-import { errors, type PurserError } from "../../kernel/errors.ts";
 import type { KeyTerms } from "./key-terms.ts";
 
 /** contract 3: what a key may do. */
@@ -48,6 +46,7 @@ export interface LiveCaller {
 
 /** What a request's log line says beside its route and status. */
 export interface RequestFacts {
+  user_id?: string | undefined;
   /** The error's code. */
   code?: string;
   /** The request had no key, or a wrong one. */
@@ -62,46 +61,10 @@ export interface RequestFacts {
   ended?: Promise<void>;
 }
 
-/** What the HTTP layer sets on each request's context. */
-export interface HttpEnv {
-  Variables: {
-    request_id: string;
-    facts: RequestFacts;
-    caller: Caller;
-    /** Under /api/v1/admin/ only. */
-    operator: Operator;
-    /** Under /api/v1/admin/ only: the user's id. Throws 404 for unknown users, and without `also_erased` for erased ones. */
-    findUser: (id: string, also_erased?: boolean) => Promise<string>;
-    /** The user that an operator's request created. Its kept answer is erased with the user. */
-    created_user_id?: string | undefined;
-    /** The `stableDigest` of a large body that was parsed in a thread. */
-    body_digest?: string | undefined;
-    /** The request only reads. Its answer is not kept for its Idempotency-Key. */
-    only_reads?: boolean | undefined;
-    /** The event with which an error ends the answer, if it is a stream of events. */
-    error_event?: ((error: PurserError) => string) | undefined;
-    /** Aborted at the end of a shutdown's drain, with the error for the caller. */
-    cut_off: AbortSignal;
-    /** Watches the caller until the answer ends. */
-    live_caller: () => LiveCaller;
-    /** Under /api/v1/auth/ only: the session cookie, if one of our own pages sent it, and who sent it. */
-    session_token: string | null;
-    client_address: string;
-  };
-}
-
-function requireScope(scope: Scope): MiddlewareHandler<HttpEnv> {
-  return async (c, next) => {
-    if (!c.get("caller").scopes.includes(scope)) throw errors.insufficientScope(scope);
-    await next();
-  };
-}
-
-/** For `createRoute`: the route needs a key, with this scope when one is named; the reference shows it. */
+/** The route needs a key, with this scope when one is named; the reference shows it. */
 export function needs(scope?: Scope) {
   return {
     security: [{ api_key: [] as string[] }],
     ...(scope === undefined ? {} : { "x-required-scope": scope }),
-    middleware: scope === undefined ? [] : [requireScope(scope)],
   };
 }

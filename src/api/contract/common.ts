@@ -1,7 +1,7 @@
-import { z } from "@hono/zod-openapi";
 import { LIST_LIMIT } from "../../kernel/constants.ts";
 import { errors } from "../../kernel/errors.ts";
 import { instantOf } from "../../platform/lib/instant.ts";
+import { z } from "./zod.ts";
 
 /** Pieces that every resource's contract is made of. */
 

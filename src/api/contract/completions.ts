@@ -1,8 +1,8 @@
-import { z } from "@hono/zod-openapi";
 import type { ChatMessage, ChatRequest } from "./chat-completion.types.ts";
 import { errorSchema, json, jsonOrEvents, streamErrorSchema, tokensSchema } from "./common.ts";
-import { countedFields, countedList, mapSchema, upToFault } from "./request-limits.ts";
+import { countedFields, countedList, firstInvalid, mapSchema } from "./request-limits.ts";
 import { routesOf } from "./routes.ts";
+import { z } from "./zod.ts";
 
 export type * from "./chat-completion.types.ts";
 
@@ -23,7 +23,7 @@ const partSchema = z.union([
   ]),
   z.looseObject({ type: z.string().refine((type) => type !== "text" && type !== "image_url", { abort: true }) }),
 ]);
-const partsSchema = z.preprocess(upToFault(partSchema), z.array(partSchema).min(1));
+const partsSchema = z.preprocess(firstInvalid(partSchema), z.array(partSchema).min(1));
 const contentSchema = z.union([text, partsSchema]);
 const toolCallSchema = z.discriminatedUnion("type", [
   z.looseObject({
@@ -45,7 +45,7 @@ const messageSchema = z.discriminatedUnion("role", [
   z.looseObject({
     role: z.literal("assistant"),
     content: contentSchema.nullish(),
-    tool_calls: z.preprocess(upToFault(toolCallSchema), z.array(toolCallSchema).nullish()),
+    tool_calls: z.preprocess(firstInvalid(toolCallSchema), z.array(toolCallSchema).nullish()),
   }),
   z.looseObject({ role: z.literal("tool"), content: contentSchema, tool_call_id: text }),
 ]);

@@ -1,8 +1,7 @@
-import { z } from "@hono/zod-openapi";
-import { isTurnUsed, untilTurn } from "../../platform/lib/event-loop-turn.ts";
 import { json, tokensSchema } from "./common.ts";
 import { countedFields } from "./request-limits.ts";
 import { routesOf } from "./routes.ts";
+import { z } from "./zod.ts";
 
 /** OpenAI's embeddings (contract 4.14). */
 
@@ -19,16 +18,15 @@ export type EmbeddingInput = string | number[];
 const INPUT = "a text, a list of texts, a list of token numbers, or a list of such lists";
 const isToken = (value: unknown) => typeof value === "number" && Number.isSafeInteger(value) && value >= 0;
 
-/** Reports the first fault. A union of schemas would try each alternative for 200,000 numbers. */
-async function checkInput(input: unknown, ctx: z.RefinementCtx): Promise<void> {
-  const fault = (message: string, path: number[] = []) => ctx.addIssue({ code: "custom", message, path });
-  if (typeof input === "string") return input === "" ? fault("a text that is not empty") : undefined;
+/** What the input must be instead, and where; null: it is valid. */
+function faultOf(input: unknown): { message: string; path: number[] } | null {
+  const fault = (message: string, path: number[] = []) => ({ message, path });
+  if (typeof input === "string") return input === "" ? fault("a text that is not empty") : null;
   if (!Array.isArray(input) || input.length === 0) return fault(`${INPUT}, not empty`);
   const of_tokens = typeof input[0] === "number";
   if (!of_tokens && input.length > MAX_INPUTS) return fault(`a list of at most ${MAX_INPUTS} inputs`);
   const kind = typeof input[0];
   for (const [index, each] of input.entries()) {
-    if (isTurnUsed()) await untilTurn();
     if (typeof each !== kind) return fault(`of the same kind as the first: ${INPUT}`, [index]);
     if (of_tokens) {
       if (!isToken(each)) return fault("a token number of 0 or more", [index]);
@@ -38,6 +36,13 @@ async function checkInput(input: unknown, ctx: z.RefinementCtx): Promise<void> {
       return fault("a text or a list of token numbers, not empty", [index]);
     }
   }
+  return null;
+}
+
+/** Reports the first fault. A union of schemas would try each alternative for 200,000 numbers. */
+function checkInput(input: unknown, ctx: z.RefinementCtx): void {
+  const fault = faultOf(input);
+  if (fault !== null) ctx.addIssue({ code: "custom", message: fault.message, path: fault.path });
 }
 
 const fieldsSchema = z

@@ -1,8 +1,8 @@
-import { z } from "@hono/zod-openapi";
 import { instantSchema, json, listQuerySchema, textSchema, tokensSchema } from "./common.ts";
 import { BUDGET_INTERVALS } from "./key-terms.ts";
 import { readOnlyFields } from "./read-only.ts";
 import { pageSchema, routesOf } from "./routes.ts";
+import { z } from "./zod.ts";
 
 /** Budgets of end users, the `user` of requests: contract 5.3.2. */
 

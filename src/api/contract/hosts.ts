@@ -1,4 +1,4 @@
-import { z } from "@hono/zod-openapi";
+import { z } from "./zod.ts";
 
 /** Where something may go, as users write it: `host` (its scheme's port), `host:port`, or `*.host` for exactly one label more. */
 

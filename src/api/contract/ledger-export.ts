@@ -1,4 +1,3 @@
-import { z } from "@hono/zod-openapi";
 import { USAGE_DAYS } from "../../kernel/constants.ts";
 import { agentNameFields } from "./agent-name.ts";
 import { ENTRY_TYPES, listedTransactionSchema, usageSchema } from "./billing.ts";
@@ -12,6 +11,7 @@ import {
   windowQuery,
 } from "./common.ts";
 import { pageSchema, routesOf } from "./routes.ts";
+import { z } from "./zod.ts";
 
 /** Usage, the ledger and what a charge is made of: to read, and to take away. Contract 5. */
 

@@ -1,6 +1,6 @@
-import { z } from "@hono/zod-openapi";
 import { errorSchema, json } from "./common.ts";
 import { routesOf } from "./routes.ts";
+import { z } from "./zod.ts";
 
 /** Purser as an MCP server: contract 6.13. The protocol defines the messages. */
 

@@ -1,9 +1,9 @@
-import { z } from "@hono/zod-openapi";
 import type { ErrorShape } from "../../kernel/errors.ts";
 import { json, jsonOrEvents } from "./common.ts";
 import { limitSchema, modelNameSchema, routingSchema, toolNameSchema, withoutNulls } from "./completions.ts";
-import { countedFields, countedList, mapSchema, upToFault } from "./request-limits.ts";
+import { countedFields, countedList, firstInvalid, mapSchema } from "./request-limits.ts";
 import { routesOf } from "./routes.ts";
+import { z } from "./zod.ts";
 
 /** Anthropic's Messages API (contract 4): a third shape of the same model calls. */
 
@@ -43,7 +43,7 @@ const TYPED = [
   z.looseObject({
     type: z.literal("tool_result"),
     tool_use_id: text,
-    content: z.union([text, z.preprocess(upToFault(resultPartSchema), z.array(resultPartSchema))]).nullish(),
+    content: z.union([text, z.preprocess(firstInvalid(resultPartSchema), z.array(resultPartSchema))]).nullish(),
     is_error: z.boolean().nullish(),
     ...cacheHint,
   }),
@@ -58,7 +58,7 @@ const blockSchema = z.union([
 const countedBlocks = countedList(TEXT, "blocks", () => []);
 const messageSchema = z.looseObject({
   role: z.enum(["user", "assistant", "system"]),
-  content: z.union([text, z.preprocess(upToFault(blockSchema), z.array(blockSchema))]),
+  content: z.union([text, z.preprocess(firstInvalid(blockSchema), z.array(blockSchema))]),
 });
 
 const countedMessages = countedList(messageSchema, "messages and blocks", (message: { content?: unknown } | null) => {

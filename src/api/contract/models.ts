@@ -1,7 +1,7 @@
-import { z } from "@hono/zod-openapi";
 import { errorSchema, failures, json, uuidSchema } from "./common.ts";
 import { messagesErrorSchema } from "./messages.ts";
 import { routesOf } from "./routes.ts";
+import { z } from "./zod.ts";
 
 const rate = z.number().min(0);
 const rateFields = {

@@ -1,7 +1,7 @@
-import { z } from "@hono/zod-openapi";
 import { agentNameFields } from "./agent-name.ts";
 import { instantSchema, json, listQuerySchema, textSchema, uuidSchema } from "./common.ts";
 import { pageSchema, routesOf } from "./routes.ts";
+import { z } from "./zod.ts";
 
 /** Notices and the endpoints they are delivered to: contract 5. */
 

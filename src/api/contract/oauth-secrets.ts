@@ -1,8 +1,8 @@
-import { z } from "@hono/zod-openapi";
 import { instantSchema, json, textSchema } from "./common.ts";
 import { isPlainAddress } from "./hosts.ts";
 import { readOnlyFields } from "./read-only.ts";
 import { routesOf } from "./routes.ts";
+import { z } from "./zod.ts";
 
 /** Secrets of type `oauth`, for MCP servers that want a sign-in: contract 7. */
 

@@ -1,8 +1,8 @@
-import { z } from "@hono/zod-openapi";
 import { OPERATOR_ROLES, type OperatorRole } from "./caller.ts";
 import { instantInput, instantSchema, json, listQuerySchema, textSchema, uuidSchema, windowQuery } from "./common.ts";
 import { formatSchema, jsonOrCsv } from "./ledger-export.ts";
 import { operatorRoutes, pageSchema } from "./routes.ts";
+import { z } from "./zod.ts";
 
 /** Operators: the log of their acts, and their keys. Contract 8. */
 

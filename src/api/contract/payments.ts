@@ -1,8 +1,8 @@
-import { z } from "@hono/zod-openapi";
 import { PURCHASE_CENTS, TOKENS_PER_CENT } from "../../kernel/constants.ts";
 import { instantSchema, json, listQuerySchema, noFields, tokensSchema, uuidSchema } from "./common.ts";
 import { readOnlyFields } from "./read-only.ts";
 import { pageSchema, routesOf } from "./routes.ts";
+import { z } from "./zod.ts";
 
 /** Subscribing, top-ups and overage: contract 5. */
 

@@ -1,6 +1,6 @@
-import { z } from "@hono/zod-openapi";
 import { errors } from "../../kernel/errors.ts";
 import { stableJson } from "../../platform/lib/json.ts";
+import { z } from "./zod.ts";
 
 /** A record that was read, edited and sent back in a PUT or PATCH is a change of the edited fields: contract 2.7.1. */
 

@@ -1,26 +1,17 @@
-import { z } from "@hono/zod-openapi";
-import { isTurnUsed, untilTurn } from "../../platform/lib/event-loop-turn.ts";
+import { z } from "./zod.ts";
 
 /** Limits of requests with conversations, which can be very large. They are checked before validation. */
 
 /** Lists up to this length are validated in full. */
-export const SHORT_LIST = 32;
+const SHORT_LIST = 32;
 
-/**
- * Cuts a long list after its first error, and looks for it in slices. All errors of 20,000 items take 0.1 s, and only
- * one is reported.
- */
-export function upToFault(item: z.ZodType): (list: unknown) => unknown {
-  const cut = async (list: readonly unknown[]): Promise<readonly unknown[]> => {
-    for (const [index, each] of list.entries()) {
-      if (isTurnUsed()) await untilTurn();
-      if (!(await item.safeParseAsync(each)).success) return list.slice(0, index + 1);
-    }
-    await untilTurn();
-    return list;
+/** Cuts a long list after its first error, because only one is reported. */
+export function firstInvalid(item: z.ZodType): (list: unknown) => unknown {
+  return (list) => {
+    if (!Array.isArray(list) || list.length <= SHORT_LIST) return list;
+    const at = list.findIndex((each) => !item.safeParse(each).success);
+    return at === -1 ? list : list.slice(0, at + 1);
   };
-  // The generator of the reference parses null, and cannot wait.
-  return (list) => (Array.isArray(list) && list.length > SHORT_LIST ? cut(list) : list);
 }
 
 /** An object whose keys are not validated. */
@@ -47,37 +38,29 @@ export function countedList(item: z.ZodType, pieces: string, listsOf: (entry: ne
       if (count > MAX_PIECES) break;
       for (const list of listsOf(entry)) count += sizeOf(list);
     }
-    if (count <= MAX_PIECES) return upToFault(item)(value);
+    if (count <= MAX_PIECES) return firstInvalid(item)(value);
     ctx.addIssue({ code: "custom", message: `a list of at most ${MAX_PIECES} ${pieces}` });
     return z.NEVER;
   };
 }
 
-/** Objects that are counted before the next look at the clock. */
-export const COUNTED_AT_ONCE = 64;
 /** The most fields of one object of a request. No provider has half as many. */
 const MAX_FIELDS = 200;
 /** Maps whose keys the caller chooses. */
 const MAPS = new Set(["metadata", "client_metadata", "logit_bias", "parameters", "schema", "input_schema"]);
 
 /**
- * Rejects objects with too many fields before validation, because 90,000 fields take 0.2 s. The whole request has no
- * param, so its error names the field `main`. Answers at once unless the request is so large that it uses up its turn.
+ * Rejects objects with too many fields before validation, whose errors would take long to find. The whole request has no
+ * param, so its error names the field `main`.
  */
 export function countedFields(main: string) {
-  const judge = (value: unknown, wide: Place | null, ctx: z.RefinementCtx): unknown => {
+  return (value: unknown, ctx: z.RefinementCtx): unknown => {
+    const wide = value !== null && typeof value === "object" ? findWideObject(value) : null;
     if (wide === null) return value;
     const path = pathOf(wide);
     const message = `an object of at most ${MAX_FIELDS} fields`;
     ctx.addIssue({ code: "custom", message, path: path.length > 0 ? path : [main] });
     return z.NEVER;
-  };
-  return (value: unknown, ctx: z.RefinementCtx): unknown => {
-    if (value === null || typeof value !== "object") return value;
-    const open: Place[] = [{ value, key: "", within: null }];
-    const wide = wideObject(open);
-    if (wide !== null || open.length === 0) return judge(value, wide, ctx);
-    return wideObjectLater(open).then((found) => judge(value, found, ctx));
   };
 }
 
@@ -87,15 +70,14 @@ interface Place {
   within: Place | null;
 }
 
-/** An object with too many fields among `open` and what is in them. Null: none so far, and `open` has the rest. */
-function wideObject(open: Place[]): Place | null {
+/** An object with too many fields in `root`; null: there is none. */
+function findWideObject(root: object): Place | null {
+  const open: Place[] = [{ value: root, key: "", within: null }];
   const add = (child: unknown, key: string | number, within: Place) => {
     if (child !== null && typeof child === "object") open.push({ value: child, key, within });
   };
-  let counted = 0;
   for (let place = open.pop(); place !== undefined; place = open.pop()) {
     const { value } = place;
-    counted += 1;
     if (Array.isArray(value)) {
       for (const [index, child] of value.entries()) add(child, index, place);
     } else {
@@ -103,18 +85,8 @@ function wideObject(open: Place[]): Place | null {
       if (keys.length > MAX_FIELDS) return place;
       for (const key of keys) if (!MAPS.has(key)) add(value[key as never], key, place);
     }
-    if (counted % COUNTED_AT_ONCE === 0 && isTurnUsed()) return null;
   }
   return null;
-}
-
-async function wideObjectLater(open: Place[]): Promise<Place | null> {
-  let wide: Place | null = null;
-  while (wide === null && open.length > 0) {
-    await untilTurn();
-    wide = wideObject(open);
-  }
-  return wide;
 }
 
 function pathOf({ key, within }: Place): (string | number)[] {

@@ -1,4 +1,3 @@
-import { z } from "@hono/zod-openapi";
 import { fieldsOf } from "../../platform/lib/json.ts";
 import { errorSchema, json, jsonOrEvents } from "./common.ts";
 import {
@@ -9,8 +8,9 @@ import {
   usageSchema,
   withoutNulls,
 } from "./completions.ts";
-import { countedFields, countedList, mapSchema, upToFault } from "./request-limits.ts";
+import { countedFields, countedList, firstInvalid, mapSchema } from "./request-limits.ts";
 import { routesOf } from "./routes.ts";
+import { z } from "./zod.ts";
 
 /** OpenAI's Responses API (contract 4): a second shape of the same model calls. */
 
@@ -35,7 +35,7 @@ const inputPartSchema = z.union([
   ]),
   otherThan("input_text", "output_text", "refusal", "input_image", "input_file", "input_audio"),
 ]);
-const contentSchema = z.union([text, z.preprocess(upToFault(inputPartSchema), z.array(inputPartSchema))]);
+const contentSchema = z.union([text, z.preprocess(firstInvalid(inputPartSchema), z.array(inputPartSchema))]);
 
 const summarySchema = z.looseObject({ type: text, text });
 const callIdSchema = text.min(1).max(200);
@@ -61,7 +61,7 @@ const TYPED_ITEMS = [
   z.looseObject({ type: z.literal("apply_patch_call_output"), ...LOCAL_CALL, output: text.nullish() }),
   z.looseObject({
     type: z.literal("reasoning"),
-    summary: z.preprocess(upToFault(summarySchema), z.array(summarySchema).nullish()),
+    summary: z.preprocess(firstInvalid(summarySchema), z.array(summarySchema).nullish()),
     encrypted_content: text.nullish(),
   }),
   z.looseObject({ type: z.literal("item_reference"), id: text.min(1).max(200) }),

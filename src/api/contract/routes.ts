@@ -1,6 +1,6 @@
-import { createRoute, type RouteConfig, z } from "@hono/zod-openapi";
 import { needs, type Scope } from "./caller.ts";
 import { failures, nextCursorSchema } from "./common.ts";
+import { type RouteDefinition, z } from "./zod.ts";
 
 /** How the other files define their routes: `const routes = routesOf("Agents")`, then `routes.get("/api/v1/agents", { … })`. */
 
@@ -26,7 +26,7 @@ interface Definition {
   /** The JSON body that may be left out. */
   optional_body?: z.ZodType;
   /** The answers by status. An error here replaces the usual one. */
-  answers: RouteConfig["responses"];
+  answers: RouteDefinition["responses"];
   /** The errors beside the usual ones: 400, 401 and 429, 403 for a named scope, 404 for a name in the path. */
   fails?: Failure[];
 }
@@ -53,9 +53,9 @@ export function operatorRoutes() {
 }
 
 function definers(section: string, access: { by_operator: boolean }) {
-  const define = <const Method extends RouteConfig["method"]>(method: Method) =>
+  const define = <const Method extends RouteDefinition["method"]>(method: Method) =>
     ((path: string, given: Definition) =>
-      createRoute(routeOf({ method, path, section, ...access }, given))) as unknown as Define<Method>;
+      routeOf({ method, path, section, ...access }, given)) as unknown as Define<Method>;
   return {
     get: define("get"),
     post: define("post"),
@@ -66,13 +66,13 @@ function definers(section: string, access: { by_operator: boolean }) {
 }
 
 interface Place {
-  method: RouteConfig["method"];
+  method: RouteDefinition["method"];
   path: string;
   section: string;
   by_operator: boolean;
 }
 
-function routeOf({ method, path, section, by_operator }: Place, definition: Definition): RouteConfig {
+function routeOf({ method, path, section, by_operator }: Place, definition: Definition): RouteDefinition {
   const { operationId, summary, description, hide, scope, query, headers, answers, fails = [] } = definition;
   const names = Array.from(path.matchAll(/\{(\w+)\}/g), ([, name]) => [name, z.string()] as const);
   const params = definition.params ?? (names.length > 0 ? z.object(Object.fromEntries(names)) : undefined);
@@ -94,7 +94,7 @@ function routeOf({ method, path, section, by_operator }: Place, definition: Defi
     ...(scope === undefined ? {} : needs(scope === "any" ? undefined : scope)),
     request: { params, query, headers, body },
     responses: { ...failures(...usual, ...fails), ...answers },
-  } as RouteConfig;
+  } as RouteDefinition;
 }
 
 /** A page of a list: `pageSchema({ agents: agentSchema })`. */

@@ -1,4 +1,3 @@
-import { z } from "@hono/zod-openapi";
 import {
   instantSchema,
   json,
@@ -10,6 +9,7 @@ import {
   windowQuery,
 } from "./common.ts";
 import { pageSchema, routesOf } from "./routes.ts";
+import { z } from "./zod.ts";
 
 /** Runs of an agent: contract 6. */
 
@@ -228,7 +228,6 @@ const runNowSchema = z
     metadata: runMetadataSchema.nullish(),
   })
   .openapi("RunNow");
-export type RunNow = z.infer<typeof runNowSchema>;
 
 export const runNow = routes.post("/api/v1/agents/{id}/runs", {
   summary: "Run the agent now, without waiting for its schedule",

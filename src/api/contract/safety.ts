@@ -1,6 +1,6 @@
-import { z } from "@hono/zod-openapi";
 import { json } from "./common.ts";
 import { routesOf } from "./routes.ts";
+import { z } from "./zod.ts";
 
 /** The safety layer, to try and to measure: contract 7. */
 

@@ -1,8 +1,8 @@
-import { z } from "@hono/zod-openapi";
 import { WEEKDAYS } from "../../kernel/constants.ts";
 import { instantSchema, json, listQuerySchema, uuidSchema } from "./common.ts";
 import { pageSchema, routesOf } from "./routes.ts";
 import { runSchema } from "./runs.ts";
+import { z } from "./zod.ts";
 
 /** Schedules and their occurrences: contract 6. The schedule itself is set through the agent's fields. */
 

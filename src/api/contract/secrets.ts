@@ -1,9 +1,9 @@
-import { z } from "@hono/zod-openapi";
 import { instantSchema, json, listQuerySchema, longListQuerySchema, textSchema, uuidSchema } from "./common.ts";
 import { hostSchema } from "./hosts.ts";
 import { createOAuthSchema, type OAuthChange, oauthSchema, updateOAuthSchema } from "./oauth-secrets.ts";
 import { readOnlyFields } from "./read-only.ts";
 import { pageSchema, routesOf } from "./routes.ts";
+import { z } from "./zod.ts";
 
 /** The vault: contract 7. */
 

@@ -1,6 +1,6 @@
-import { z } from "@hono/zod-openapi";
 import { instantSchema, json, noFields, textSchema, uuidSchema } from "./common.ts";
 import { routesOf } from "./routes.ts";
+import { z } from "./zod.ts";
 
 /** People's sign-in with e-mail and password: contract 3. The session travels in a cookie that no script can read. */
 

@@ -1,6 +1,6 @@
-import { z } from "@hono/zod-openapi";
 import { instantSchema, json, listQuerySchema, nextCursorSchema, tokensSchema, uuidSchema } from "./common.ts";
 import { pageSchema, routesOf } from "./routes.ts";
+import { z } from "./zod.ts";
 
 /** Threads: conversations with an agent that the service keeps. */
 

@@ -1,7 +1,7 @@
-import { z } from "@hono/zod-openapi";
 import { mayCarrySecret } from "../../platform/net/credentials.ts";
 import { hostSchema, isPlainAddress } from "./hosts.ts";
 import { secretNameSchema } from "./secrets.ts";
+import { z } from "./zod.ts";
 
 /** Settings that several tools have, and the form in which each tool describes itself. */
 

@@ -1,4 +1,3 @@
-import { z } from "@hono/zod-openapi";
 import { isListedHost } from "./hosts.ts";
 import {
   addressSchema,
@@ -9,6 +8,7 @@ import {
   type SecretBinding,
   type ToolContract,
 } from "./tool-fields.ts";
+import { z } from "./zod.ts";
 
 const MAX_CALLS = 20;
 const MAX_TIMEOUT_SECONDS = 600;

@@ -1,4 +1,3 @@
-import { z } from "@hono/zod-openapi";
 import {
   addressSchema,
   maxCalls,
@@ -9,6 +8,7 @@ import {
   type ToolContract,
   type ToolProblem,
 } from "./tool-fields.ts";
+import { z } from "./zod.ts";
 
 const MAX_CALLS = 5;
 

@@ -1,4 +1,3 @@
-import { z } from "@hono/zod-openapi";
 import { injectionPlace, MAX_CREDENTIALS } from "../../platform/net/credentials.ts";
 import { commonHosts, normalHost } from "./hosts.ts";
 import {
@@ -12,6 +11,7 @@ import {
   safety,
   type ToolContract,
 } from "./tool-fields.ts";
+import { z } from "./zod.ts";
 
 const MAX_CALLS = 20;
 

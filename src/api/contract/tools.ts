@@ -1,8 +1,8 @@
-import { z } from "@hono/zod-openapi";
 import type { CommonSettings, SecretBinding, ToolContract, ToolProblem } from "./tool-fields.ts";
 import { mcp } from "./tool-mcp.ts";
 import { sendWebhook } from "./tool-send-webhook.ts";
 import { webFetch } from "./tool-web-fetch.ts";
+import { z } from "./zod.ts";
 
 /**
  * The tools an agent may have and their settings: contract 7. Each tool is a file `tool-….ts` beside this one with its settings,

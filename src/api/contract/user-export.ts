@@ -1,6 +1,6 @@
-import { z } from "@hono/zod-openapi";
 import { reasonBody } from "./operators.ts";
 import { operatorRoutes, routesOf } from "./routes.ts";
+import { z } from "./zod.ts";
 
 /** A user's data as a file: contract 3.9. */
 

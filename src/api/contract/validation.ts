@@ -1,7 +1,7 @@
-import type { z } from "@hono/zod-openapi";
 import { errors, type PurserError } from "../../kernel/errors.ts";
 import { nearestNames } from "../../kernel/nearest.ts";
 import { acceptedAt, fieldsAt, isPhrase } from "./accepted.ts";
+import type { RouteDefinition, z } from "./zod.ts";
 
 /** The parts of a zod 4 issue that we read. */
 interface Issue {
@@ -15,8 +15,34 @@ interface Issue {
 /** Parameters that clients add to every address: Anthropic's and Azure's. */
 const OF_CLIENTS = new Set(["beta", "api-version"]);
 
+/** The parts of a request, as they were sent or as a route takes them. */
+interface Parts {
+  params: unknown;
+  query: unknown;
+  headers: unknown;
+  body: unknown;
+}
+
+/** The parts of a request that `route` takes, validated. Throws the API's 400. */
+export function validateRequest({ request, hide }: RouteDefinition, sent: Parts): { [Part in keyof Parts]: never } {
+  const body = request?.body?.content["application/json"] as { schema?: z.ZodType } | undefined;
+  const schemas = { params: request?.params, query: request?.query, headers: request?.headers, body: body?.schema };
+  const valid: Partial<Record<keyof Parts, unknown>> = {};
+  for (const part of ["params", "query", "headers", "body"] as const) {
+    const schema = schemas[part] as z.ZodType | undefined;
+    const result = schema?.safeParse(sent[part]);
+    if (schema !== undefined && result?.success === false) {
+      throw validationError(result.error.issues as never, sent[part], schema);
+    }
+    valid[part] = result?.data ?? {};
+  }
+  // A sign-in's server adds parameters of its own when it sends the browser back.
+  if (hide !== true) rejectUnknownParameters(schemas.query as z.ZodType | undefined, Object.keys(sent.query as object));
+  return valid as { [Part in keyof Parts]: never };
+}
+
 /** Throws 400 for a query parameter that `schema` does not have; undefined: the address takes none. */
-export function rejectUnknownParameters(schema: z.ZodType | undefined, given: readonly string[]): void {
+function rejectUnknownParameters(schema: z.ZodType | undefined, given: readonly string[]): void {
   const known = Object.keys((schema as z.ZodObject | undefined)?.shape ?? {});
   const unknown = given.find((name) => !known.includes(name) && !OF_CLIENTS.has(name));
   if (unknown !== undefined) throw errors.unknownParameter(unknown, known);

@@ -9,15 +9,10 @@ const CALLER_BYTES = 64 * 1024 * 1024;
  * bodies that are declared and never sent do not block large ones.
  */
 const SMALL_BYTES = 65_536;
-/** The most large bodies of one caller that are read at one time. Each may add 64 KB per turn of the event loop. */
-const CALLER_UPLOADS = 64;
 const RETRY_AFTER_S = 2;
 
 /** One request's share of the budget. */
 export interface BodyShare {
-  /** Starts to read a large body. Throws 503 `overloaded` when its caller sends too many at one time. */
-  beginUpload(): void;
-  endUpload(): void;
   /** Takes `bytes` more. Throws 503 `overloaded` when its caller or the node holds too many. */
   take(bytes: number): void;
   /** Returns the whole share. */
@@ -27,7 +22,6 @@ export interface BodyShare {
 /** The memory limit of request bodies on this node. */
 export function createBodyBudget(limits = { node_bytes: NODE_BYTES, caller_bytes: CALLER_BYTES }) {
   const callers = new Map<string, number>();
-  const uploads = new Map<string, number>();
   let held = 0;
 
   return (caller: string): BodyShare => {
@@ -42,17 +36,7 @@ export function createBodyBudget(limits = { node_bytes: NODE_BYTES, caller_bytes
       if (sum === 0) callers.delete(caller);
       else callers.set(caller, sum);
     };
-    const countUpload = (by: number) => {
-      const count = (uploads.get(caller) ?? 0) + by;
-      if (count === 0) uploads.delete(caller);
-      else uploads.set(caller, count);
-    };
     return {
-      beginUpload() {
-        if ((uploads.get(caller) ?? 0) >= CALLER_UPLOADS) throw errors.overloaded(RETRY_AFTER_S);
-        countUpload(1);
-      },
-      endUpload: () => countUpload(-1),
       take(bytes) {
         const large = own + bytes > SMALL_BYTES ? own + bytes - own_large : 0;
         const is_over = (callers.get(caller) ?? 0) + bytes > limits.caller_bytes;

@@ -1,9 +1,7 @@
-import { getConnInfo } from "@hono/node-server/conninfo";
-import type { Context, MiddlewareHandler } from "hono";
 import ipaddr from "ipaddr.js";
 import { errors } from "../../kernel/errors.ts";
 import { isLoopback } from "../../platform/net/address.ts";
-import type { HttpEnv } from "../contract/caller.ts";
+import type { Exchange } from "./exchange.ts";
 
 type Address = ipaddr.IPv4 | ipaddr.IPv6;
 
@@ -23,12 +21,12 @@ export function createPeerAddress(trusted_cidrs: readonly string[]): (peer: stri
 }
 
 /** Returns the network address of the caller: the peer, or the client that `trusted` proxies name. */
-export function createClientAddress(trusted_cidrs: readonly string[]): (c: Context) => string {
+export function createClientAddress(trusted_cidrs: readonly string[]): (exchange: Exchange) => string {
   const isTrusted = trustIn(trusted_cidrs);
-  return (c) => {
-    const forwarded = (c.req.header("X-Forwarded-For") ?? "").split(",").map((part) => part.trim());
+  return ({ incoming, header }) => {
+    const forwarded = (header("x-forwarded-for") ?? "").split(",").map((part) => part.trim());
     // From the right: each entry was written by the next proxy, and counts only if that proxy is trusted.
-    let named = getConnInfo(c).remote.address ?? "";
+    let named = incoming.socket.remoteAddress ?? "";
     while (ipaddr.isValid(named) && isTrusted(ipaddr.process(named))) {
       const before = forwarded.pop();
       if (before === undefined || !ipaddr.isValid(before)) break;
@@ -46,27 +44,23 @@ function subscriberOf(named: string): string {
 }
 
 /** Headers that proxies add. A client on this machine sends none of them. */
-const PROXY_HEADERS = ["Forwarded", "Via", "X-Real-IP"];
+const PROXY_HEADERS = ["forwarded", "via", "x-real-ip"];
 const PROXY_PREFIX = "x-forwarded-";
 
 /**
  * Rejects writes that came through a proxy, with 403. Without a configured proxy the service takes every request for
  * one of this machine, also one that a proxy on this machine forwards from the internet.
  */
-export function rejectForwardedWrites(): MiddlewareHandler<HttpEnv> {
-  return async (c, next) => {
-    const writes = c.req.method !== "GET" && c.req.method !== "HEAD";
-    if (writes && (isForwarded(c) || !isLoopback(hostOf(c)))) throw errors.proxyNotConfigured();
-    await next();
-  };
+export function rejectForwardedWrite(exchange: Exchange): void {
+  const writes = exchange.method !== "GET" && exchange.method !== "HEAD";
+  if (writes && (isForwarded(exchange) || !isLoopback(hostOf(exchange)))) throw errors.proxyNotConfigured();
 }
 
-function isForwarded(c: Context): boolean {
-  if (PROXY_HEADERS.some((name) => c.req.header(name) !== undefined)) return true;
-  return [...c.req.raw.headers.keys()].some((name) => name.startsWith(PROXY_PREFIX));
+function isForwarded({ incoming: { headers } }: Exchange): boolean {
+  return Object.keys(headers).some((name) => PROXY_HEADERS.includes(name) || name.startsWith(PROXY_PREFIX));
 }
 
 /** The host name that the client asked for, without its port. */
-function hostOf(c: Context): string {
-  return URL.parse(`http://${c.req.header("Host") ?? ""}`)?.hostname ?? "";
+function hostOf({ header }: Exchange): string {
+  return URL.parse(`http://${header("host") ?? ""}`)?.hostname ?? "";
 }

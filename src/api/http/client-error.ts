@@ -1,6 +1,5 @@
 import { type IncomingMessage, type ServerResponse, STATUS_CODES } from "node:http";
 import type { Duplex } from "node:stream";
-import { RequestError } from "@hono/node-server";
 import { errors, type PurserError } from "../../kernel/errors.ts";
 import { newId } from "../../platform/lib/ids.ts";
 import { errorBody, retryHeaders } from "./error-response.ts";
@@ -37,13 +36,6 @@ export function createEarlyAnswers(security_headers: Readonly<Record<string, str
       const lines = Object.entries({ ...headers, "Content-Length": Buffer.byteLength(body), Connection: "close" });
       const head = [`HTTP/1.1 ${status} ${STATUS_CODES[status]}`, ...lines.map(([name, value]) => `${name}: ${value}`)];
       socket.end(`${head.join("\r\n")}\r\n\r\n${body}`);
-    },
-
-    /** Answers a request with an invalid address or host. Any other error here is an internal error. */
-    refusal(error: unknown): Response {
-      const failure = error instanceof RequestError ? errors.malformedRequest() : errors.internal(error);
-      const { body, ...init } = answerTo(failure);
-      return new Response(body, init);
     },
 
     /** Answers a request on a connection beyond the limit of its address, and closes the connection. */

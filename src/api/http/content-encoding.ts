@@ -1,8 +1,7 @@
-import { Readable } from "node:stream";
-import type { ReadableStream } from "node:stream/web";
+import type { IncomingMessage } from "node:http";
+import type { Readable } from "node:stream";
 import { constants, createGunzip, createZstdDecompress } from "node:zlib";
-import { errors, PurserError } from "../../kernel/errors.ts";
-import { JsonError } from "./json-text.ts";
+import { errors } from "../../kernel/errors.ts";
 
 /** zstd's own recommendation: decoders support windows of 8 MB. A larger one is memory that the sender chooses. */
 const ZSTD_WINDOW_LOG = 23;
@@ -24,31 +23,25 @@ export function encodingOf(header: string | undefined): Encoding | null {
   return name as Encoding;
 }
 
-/** The decoded body, piece by piece. The reader stops at its limit, so a small body cannot become a large one. */
-export async function* decoded(
-  body: ReadableStream<Uint8Array>,
+/** The decoded body. The reader stops at its limit, so a small body cannot become a large one. */
+export function decodeBody(
+  incoming: IncomingMessage,
   { encoding, limit }: { encoding: Encoding; limit: number },
-): AsyncGenerator<Uint8Array> {
-  const sent = Readable.fromWeb(body);
+): Readable {
+  const decoder = DECODERS[encoding]();
   let sent_bytes = 0;
   // Bytes that decode to nothing count too.
-  sent.on("data", (chunk: Uint8Array) => {
-    sent_bytes += chunk.byteLength;
+  incoming.on("data", (chunk: Buffer) => {
+    sent_bytes += chunk.length;
     if (sent_bytes > limit + MAX_OVERHEAD_BYTES) decoder.destroy(errors.bodyTooLarge(limit));
   });
-  const decoder = DECODERS[encoding]();
-  let is_cut = false;
-  sent.on("error", () => {
-    is_cut = true;
-    decoder.destroy(new Error("the connection ended"));
+  incoming.once("close", () => {
+    if (!incoming.complete) decoder.destroy(new Error("the connection ended"));
   });
-  sent.pipe(decoder);
-  try {
-    for await (const chunk of decoder) yield chunk as Uint8Array;
-  } catch (error) {
-    throw is_cut || error instanceof PurserError ? error : new JsonError(`The body is not valid ${encoding}`);
-  } finally {
-    sent.destroy();
-    decoder.destroy();
-  }
+  return incoming.pipe(decoder);
+}
+
+/** Whether a body was not encoded as its header says. */
+export function isDecodingError(error: unknown): boolean {
+  return /^(Z_|ZSTD_)/.test(String((error as { code?: unknown }).code));
 }

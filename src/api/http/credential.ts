@@ -1,6 +1,6 @@
-import type { Context } from "hono";
 import type { PublicAddress } from "../../platform/net/public-address.ts";
-import type { Caller, HttpEnv } from "../contract/caller.ts";
+import type { Caller } from "../contract/caller.ts";
+import type { Exchange } from "./exchange.ts";
 import { sessionToken } from "./origins.ts";
 
 /** The credential of a request. */
@@ -27,8 +27,8 @@ export function keyOf(authorization: string | undefined, api_key: string | undef
 }
 
 /** The Authorization header that a request counts with. */
-export function keyHeader({ req }: Context<HttpEnv>): string | undefined {
-  return keyOf(req.header("Authorization"), req.header("x-api-key"));
+export function keyHeader({ header }: Exchange): string | undefined {
+  return keyOf(header("authorization"), header("x-api-key"));
 }
 
 /** The key in an Authorization header. */
@@ -40,9 +40,9 @@ export function keyCredential(
 }
 
 /** Prefers a key to a cookie, because a program that sends both means the key. */
-export function credentialOf(c: Context<HttpEnv>, options: Authentication): CallerCredential {
-  const authorization = keyHeader(c);
-  const token = authorization === undefined ? sessionToken(c, options.address) : null;
+export function credentialOf(exchange: Exchange, options: Authentication): CallerCredential {
+  const authorization = keyHeader(exchange);
+  const token = authorization === undefined ? sessionToken(exchange, options.address) : null;
   if (token === null) return keyCredential(options, authorization);
   return { name: `session ${token}`, authenticate: () => options.authenticateSession(token) };
 }

@@ -1,11 +1,9 @@
-import type { Context } from "hono";
-import { HTTPException } from "hono/http-exception";
-import type { ContentfulStatusCode } from "hono/utils/http-status";
-import { asPurserError, errors, type PurserError } from "../../kernel/errors.ts";
+import { asPurserError, type PurserError } from "../../kernel/errors.ts";
 import { isDatabaseAway } from "../../kernel/sql-state.ts";
 import { describeError, describeUnexpected, type Log } from "../../platform/telemetry/log.ts";
-import type { HttpEnv, RequestFacts } from "../contract/caller.ts";
+import type { JsonAnswer } from "../contract/endpoint.ts";
 import { anthropicError } from "../contract/messages.ts";
+import type { Exchange } from "./exchange.ts";
 
 const MESSAGES = "/api/v1/messages";
 /** Answers in Anthropic's shape to its clients only. */
@@ -24,30 +22,21 @@ function isForAnthropic(path: string, version: string | undefined): boolean {
   return path.startsWith(MESSAGES) || (path.startsWith(MODELS) && version !== undefined);
 }
 
-/** The failure to answer with. Hono throws its own error for a body that is not JSON. */
-function failureOf(thrown: unknown): PurserError {
-  return thrown instanceof HTTPException && thrown.status === 400 ? errors.invalidJson() : asPurserError(thrown);
-}
-
 /** The causes of expected errors are our own words. */
 function causeOf(cause: Error, code: string) {
   return code === "internal" ? describeUnexpected(cause) : { cause: describeError(cause) };
-}
-
-/** A request that failed. */
-interface Failed {
-  path: string;
-  request_id: string;
-  facts: RequestFacts;
-  headerOf(name: string): string | undefined;
 }
 
 /**
  * The answer to a failed request. Notes the error for the request's log line. Logs internal errors, never the caller's
  * data.
  */
-export function errorAnswer(thrown: unknown, { path, request_id, facts, headerOf }: Failed, log: Log) {
-  const error = failureOf(thrown);
+export function errorAnswer(
+  thrown: unknown,
+  { route, request_id, facts, header }: Pick<Exchange, "route" | "request_id" | "facts" | "header">,
+  log: Log,
+): JsonAnswer {
+  const error = asPurserError(thrown);
   const { status, has_acted, metadata } = error.shape;
   Object.assign(facts, { code: error.code, provider_error: metadata?.provider });
   // One line for the whole outage says that the database is away (platform/db/outage.ts).
@@ -59,9 +48,9 @@ export function errorAnswer(thrown: unknown, { path, request_id, facts, headerOf
   if (has_acted) headers[SHOULD_RETRY] = "false";
   // Clients repeat no 402 by themselves, and this one passes when a call in flight ends.
   if (error.code === "in_flight_exhausted") headers[SHOULD_RETRY] = "true";
-  const is_for_anthropic = isForAnthropic(path, headerOf("anthropic-version"));
+  const is_for_anthropic = isForAnthropic(route, header("anthropic-version"));
   const body = is_for_anthropic ? anthropicError(error.shape, request_id) : errorBody(error, request_id);
-  return { status, headers, body };
+  return { kind: "json", status, headers, body };
 }
 
 /** When to retry, and the limit that is used up. */
@@ -71,13 +60,4 @@ export function retryHeaders({ shape: { retry_after_s, used_up_limit } }: Purser
   if (used_up_limit === undefined) return { "Retry-After": seconds };
   const of_limit = { "RateLimit-Limit": String(used_up_limit), "RateLimit-Remaining": "0", "RateLimit-Reset": seconds };
   return { "Retry-After": seconds, ...of_limit };
-}
-
-/** Answers with the error's status and body. */
-export function errorResponse(c: Context<HttpEnv>, thrown: unknown, log: Log): Response {
-  const { request_id, facts } = c.var;
-  const headerOf = (name: string) => c.req.header(name);
-  const { status, headers, body } = errorAnswer(thrown, { path: c.req.path, request_id, facts, headerOf }, log);
-  for (const [name, value] of Object.entries(headers)) c.header(name, value);
-  return c.json(body, status as ContentfulStatusCode);
 }

@@ -1,16 +1,16 @@
-import type { Context, MiddlewareHandler } from "hono";
 import { errors } from "../../kernel/errors.ts";
 import { stableDigest } from "../../platform/lib/json.ts";
-import { isEventStream } from "../../platform/net/event-stream.ts";
+import { EVENT_STREAM_HEADERS, type EventFeed, errorEvent } from "../../platform/net/event-stream.ts";
 import type { Log } from "../../platform/telemetry/log.ts";
-import type { Caller, HttpEnv } from "../contract/caller.ts";
+import type { Caller, Operator } from "../contract/caller.ts";
+import type { Answer, SentRequest } from "../contract/endpoint.ts";
 import { SHOULD_RETRY } from "./error-response.ts";
 import type { IdempotencyStore, StoredAnswer } from "./idempotency.store.ts";
 
 const PRINTABLE = /^[\x20-\x7e]{1,255}$/;
-const USER_IN_PATH = /^\/api\/v1\/admin\/users\/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:\/|$)/i;
+const ABOUT_A_USER = "/api/v1/admin/users/{id}";
 /** Headers that belong to the answer, not to one exchange. */
-const KEPT_HEADERS = ["content-type", "location", SHOULD_RETRY];
+const KEPT_HEADERS = new Set(["content-type", "location", SHOULD_RETRY.toLowerCase()]);
 
 /** Agents have a limit of their own, so a repetition may create another one. */
 const CREATES_AGENT = "/api/v1/agents";
@@ -18,11 +18,8 @@ const CREATES_AGENT = "/api/v1/agents";
 /** The last event of a stream that is whole or has failed, in the shape of each endpoint. */
 const LAST_EVENT =
   /^data: \[DONE\]|^event: (?:message_stop|error|response\.(?:completed|incomplete|failed))\n|^data: \{"error":/;
-
-/** As many bytes of an event tell whether it is the last one. */
-const LAST_EVENT_BYTES = 100;
 const EVENT_END = "\n\n";
-const LINE_FEED = 0x0a;
+const KEPT_EVENT_HEADERS = { "content-type": EVENT_STREAM_HEADERS["Content-Type"] };
 
 /** Ends the replay of a stream whose caller hung up. */
 const LEFT =
@@ -31,39 +28,59 @@ const LEFT =
 /** Interval between two renewals of a claim, a quarter of its lease. A request may run for an hour and more. */
 const RENEW_MS = 240_000;
 
-/** contract 2: the same key and body within a day replays the first answer, streams included. */
-export function idempotency(store: IdempotencyStore, log: Log, renew_ms = RENEW_MS): MiddlewareHandler<HttpEnv> {
-  return async (c, next) => {
-    const header = c.req.header("Idempotency-Key");
-    const caller: Caller | undefined = c.get("caller");
-    if (header === undefined || c.req.method !== "POST" || caller === undefined) return next();
+interface KeepingDeps {
+  store: IdempotencyStore;
+  log: Log;
+  renew_ms?: number;
+}
+
+/**
+ * contract 2: the same key and body within a day replays the first answer, streams included. `answering` answers the
+ * request; `asAnswer` turns its error into the answer that the caller gets.
+ */
+export function createIdempotency({ store, log, renew_ms = RENEW_MS }: KeepingDeps) {
+  return async (
+    request: SentRequest,
+    answering: () => Promise<Answer>,
+    asAnswer: (error: unknown) => Answer,
+  ): Promise<Answer> => {
+    const header = request.header("idempotency-key");
+    const caller: Caller | null = request.caller;
+    if (header === undefined || request.method !== "POST" || caller === null) return answering();
     if (!PRINTABLE.test(header)) {
       throw errors.invalidValue("Idempotency-Key", "Idempotency-Key takes 1 to 255 printable ASCII characters.");
     }
     const key = { user_id: caller.user_id, key: header };
-    const claim = await store.claim({ ...key, request: await requestOf(c, caller) });
+    const claim = await store.claim({ ...key, request: fingerprint(request) });
     if (claim.state === "in_flight") throw errors.idempotencyInFlight();
     if (claim.state === "mismatch") throw errors.idempotencyMismatch();
     if (claim.state === "erased") throw errors.notFound("This user");
     if (claim.state === "not_kept") throw errors.answerNotKept();
     if (claim.state === "answered") return replay(claim.answer);
+
     const stopRenewing = renewEvery(renew_ms, () => store.renew(key), log);
-    let is_streamed = false;
-    try {
-      await next();
-      const { status, headers } = c.res;
-      const did_nothing = headers.get(SHOULD_RETRY) !== "false";
-      // A backup or an export changes nothing and can be larger than the memory, so a retry makes a new one.
-      const is_file = headers.has("Content-Disposition");
-      const is_kept = !is_file && c.get("only_reads") !== true;
-      // An error of a request that did nothing depends on what is stored or set: a retry may succeed.
-      if (!is_kept || (did_nothing && status >= 400)) return await store.release(key);
-      is_streamed = c.res.body !== null && isEventStream(c.res);
-      if (is_streamed) keepStream(c, { store, key, over: stopRenewing, log });
-      else await keep(c, { store, key, answer: await answerOf(c.res) });
-    } finally {
-      if (!is_streamed) stopRenewing();
-    }
+    /** Stores the answer, or forgets the claim so that a retry runs. */
+    const finish = async (stored: StoredAnswer | null): Promise<void> => {
+      try {
+        if (stored === null) await store.release(key);
+        else await keep(request, { store, key, answer: stored });
+      } finally {
+        stopRenewing();
+      }
+    };
+    const finishLater = (stored: StoredAnswer | null) =>
+      finish(stored).catch((error: Error) =>
+        log.error({ error }, "a streamed answer was not kept for its Idempotency-Key"),
+      );
+
+    const answer = await answering().catch(asAnswer);
+    if (answer.kind === "events") return keepEvents(answer, finishLater);
+    // A backup or an export changes nothing and can be larger than the memory, so a retry makes a new one.
+    const is_file = answer.kind === "parts" && "content-disposition" in lowerCased(answer.headers);
+    const is_kept = !is_file && request.keeping.only_reads !== true && !isRepeatable(answer);
+    if (is_kept && answer.kind === "parts") return keepParts(answer, finishLater);
+    await finish(is_kept ? storedAnswer(answer) : null);
+    return answer;
   };
 }
 
@@ -72,25 +89,27 @@ export function idempotency(store: IdempotencyStore, log: Log, renew_ms = RENEW_
  * will be carried out again, and another one only says that it was carried out.
  */
 async function keep(
-  c: Context<HttpEnv>,
-  { store, key, answer }: { store: IdempotencyStore; key: StreamKeeping["key"]; answer: StoredAnswer },
+  request: SentRequest,
+  { store, key, answer }: { store: IdempotencyStore; key: { user_id: string; key: string }; answer: StoredAnswer },
 ): Promise<void> {
-  const call = c.get("facts")?.answered?.() ?? null;
-  const cost_nothing = c.get("operator") === undefined && (call?.cost_tokens ?? 0) === 0;
+  const call = request.facts.answered?.() ?? null;
+  const is_operator = (request.operator as Operator | null) !== null;
+  const cost_nothing = !is_operator && (call?.cost_tokens ?? 0) === 0;
   if (!cost_nothing || (await store.hasRoom(key.user_id, answer))) {
-    await store.answer(key, answer, { about_user_id: aboutUser(c), cost_nothing });
+    await store.answer(key, answer, { about_user_id: aboutUser(request), cost_nothing });
     return;
   }
   // An agent, which may have effects, has no provider. The call of a stream that is cut may not be known yet.
   const is_model_call = call !== null && call.provider !== null;
-  const did_nothing = answer.status >= 400 && answer.headers[SHOULD_RETRY] !== "false";
-  if (is_model_call || did_nothing || c.req.path === CREATES_AGENT) await store.release(key);
+  const did_nothing = answer.status >= 400 && answer.headers[SHOULD_RETRY.toLowerCase()] !== "false";
+  if (is_model_call || did_nothing || request.route === CREATES_AGENT) await store.release(key);
   else await store.answerWithoutBody(key, answer.status);
 }
 
 /** The user whom an operator's answer is about: the one that it created, or the one in its path. */
-function aboutUser(c: Context<HttpEnv>): string | null {
-  return c.get("created_user_id") ?? USER_IN_PATH.exec(c.req.path)?.[1]?.toLowerCase() ?? null;
+function aboutUser({ keeping, route, params }: SentRequest): string | null {
+  const in_path = route.startsWith(ABOUT_A_USER) ? params.id?.toLowerCase() : undefined;
+  return keeping.created_user_id ?? in_path ?? null;
 }
 
 /** Renews a claim until the returned function is called. A failed renewal is tried again after the interval. */
@@ -105,104 +124,94 @@ function renewEvery(renew_ms: number, renew: () => Promise<boolean>, log: Log): 
 }
 
 /**
- * Identifies equal requests. It includes the API key: a replay skips the checks of scopes, budget and expiry, so a lesser
- * key must not get the answer of another.
+ * Identifies equal requests; the order of fields and spaces does not matter. It includes the API key: a replay skips the
+ * checks of budget and expiry, so a lesser key must not get the answer of another.
  */
-async function requestOf(c: Context<HttpEnv>, { api_key_id }: Caller): Promise<Buffer> {
-  return Buffer.from([c.req.method, c.req.path, api_key_id ?? "", await bodyOf(c)].join("\n"));
+function fingerprint({ method, path, caller, sent_value }: SentRequest): Buffer {
+  return Buffer.from([method, path, caller.api_key_id ?? "", stableDigest(sent_value)].join("\n"));
 }
 
-/** The body's value. The order of fields and spaces do not matter. */
-async function bodyOf(c: Context<HttpEnv>): Promise<string> {
-  return c.get("body_digest") ?? stableDigest(await c.req.json());
+function replay({ status, headers, body }: StoredAnswer): Answer {
+  return { kind: "bytes", status, headers: { ...headers, "Idempotent-Replayed": "true" }, body };
 }
 
-function replay(answer: StoredAnswer): Response {
-  const headers = { ...answer.headers, "Idempotent-Replayed": "true" };
-  return new Response(Buffer.from(answer.body), { status: answer.status, headers });
+/** An error of a request that did nothing depends on what is stored or set: a retry may succeed. */
+function isRepeatable(answer: Answer): boolean {
+  if (answer.kind === "hung_up") return true;
+  if (answer.kind === "events" || answer.status < 400) return false;
+  return answer.kind !== "json" || answer.headers?.[SHOULD_RETRY] !== "false";
 }
 
-function keptHeaders(response: Response): Record<string, string> {
-  return Object.fromEntries(
-    KEPT_HEADERS.flatMap((name) => {
-      const value = response.headers.get(name);
-      return value === null ? [] : [[name, value]];
-    }),
-  );
+/** Null: there is nothing to store. */
+function storedAnswer(answer: Answer): StoredAnswer | null {
+  if (answer.kind === "events" || answer.kind === "parts" || answer.kind === "hung_up") return null;
+  const { status } = answer;
+  if (answer.kind === "empty") return { status, headers: keptHeaders(answer.headers), body: new Uint8Array() };
+  if (answer.kind === "bytes") return { status, headers: keptHeaders(answer.headers), body: Buffer.from(answer.body) };
+  const headers = { "content-type": "application/json", ...keptHeaders(answer.headers) };
+  return { status, headers, body: Buffer.from(JSON.stringify(answer.body)) };
 }
 
-async function answerOf(response: Response): Promise<StoredAnswer> {
-  const body = new Uint8Array(await response.clone().arrayBuffer());
-  return { status: response.status, headers: keptHeaders(response), body };
+function keptHeaders(headers: Readonly<Record<string, string>> = {}): Record<string, string> {
+  return Object.fromEntries(Object.entries(lowerCased(headers)).filter(([name]) => KEPT_HEADERS.has(name)));
 }
 
-interface StreamKeeping {
-  store: IdempotencyStore;
-  key: { user_id: string; key: string };
-  /** Called once the stream has ended in any way. */
-  over(): void;
-  log: Log;
+function lowerCased(headers: Readonly<Record<string, string>>): Record<string, string> {
+  return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]));
 }
 
-/** Stores a streamed answer while it is sent. One that failed before its first event is no answer, so a retry runs. */
-function keepStream(c: Context<HttpEnv>, { store, key, over, log }: StreamKeeping): void {
-  const { status, body } = c.res;
-  if (body === null) throw new Error("a stream without a body");
-  const headers = keptHeaders(c.res);
-  const chunks: Uint8Array[] = [];
-  const finish = (has_failed = false) =>
-    (has_failed && chunks.length === 0
-      ? store.release(key)
-      : keep(c, { store, key, answer: { status, headers, body: endedStream(c, chunks) } })
-    )
-      .catch((error: Error) => log.error({ error }, "a streamed answer was not kept for its Idempotency-Key"))
-      .finally(over);
-  c.res = new Response(copying(body, chunks, finish), c.res);
+type Finish = (stored: StoredAnswer | null) => Promise<void>;
+
+/** Keeps a copy of a body while it is sent. */
+function keepParts(answer: Answer & { kind: "parts" }, finish: Finish): Answer {
+  async function* copied() {
+    const chunks: Buffer[] = [];
+    let has_failed = true;
+    try {
+      for await (const part of answer.parts) {
+        chunks.push(Buffer.from(part));
+        yield part;
+      }
+      has_failed = false;
+    } finally {
+      const { status, headers } = answer;
+      const stored = { status, headers: keptHeaders(headers), body: Buffer.concat(chunks) };
+      await finish(has_failed && chunks.length === 0 ? null : stored);
+    }
+  }
+  return { ...answer, parts: copied() };
 }
 
 /**
- * The stream as it will be replayed. If its caller hung up, it is cut, and a retry must not take it for a whole answer.
- * The source may have ended before the hang-up arrives here, so the last event decides.
+ * Keeps a copy of the events while they are sent. A stream that fails before its first event is no answer, so a retry
+ * runs. If its caller hangs up, the replay ends with an error: a retry must not take it for a whole answer.
  */
-function endedStream(c: Context<HttpEnv>, chunks: readonly Uint8Array[]): Buffer {
-  const came = Buffer.concat(chunks);
-  if (LAST_EVENT.test(beginningOfLastEvent(came))) return came;
-  return Buffer.concat([came, Buffer.from(c.get("error_event")?.(errors.upstream(LEFT)) ?? "")]);
-}
-
-/** A stream may have megabytes, so only this part of it is read. */
-function beginningOfLastEvent(stream: Buffer): string {
-  let end = stream.length;
-  while (end > 0 && stream[end - 1] === LINE_FEED) end -= 1;
-  const before = stream.subarray(0, end).lastIndexOf(EVENT_END);
-  const start = before === -1 ? 0 : before + EVENT_END.length;
-  return stream.toString("utf8", start, Math.min(end, start + LAST_EVENT_BYTES));
-}
-
-/** Passes a stream on and keeps a copy. `finish` runs at its end, also when it fails or the caller disconnects. */
-function copying(
-  source: ReadableStream<Uint8Array>,
-  chunks: Uint8Array[],
-  finish: (has_failed?: boolean) => Promise<void>,
-) {
-  const reader = source.getReader();
-  return new ReadableStream<Uint8Array>({
-    async pull(controller) {
-      const { done, value } = await reader.read().catch(async (error: unknown) => {
-        await finish(true);
+function keepEvents({ feed, listener }: Answer & { kind: "events" }, finish: Finish): Answer {
+  const texts: string[] = [];
+  let is_over = false;
+  const end = async (has_failed = false): Promise<void> => {
+    if (is_over) return;
+    is_over = true;
+    if (has_failed && texts.length === 0) return finish(null);
+    const last = texts.join("").trimEnd().split(EVENT_END).at(-1) ?? "";
+    const left = LAST_EVENT.test(`${last}\n`) ? "" : errorEvent(errors.upstream(LEFT), listener);
+    await finish({ status: 200, headers: KEPT_EVENT_HEADERS, body: Buffer.from(texts.join("") + left) });
+  };
+  const kept: EventFeed = {
+    ...feed,
+    async next() {
+      const step = await feed.next().catch(async (error: unknown) => {
+        await end(true);
         throw error;
       });
-      if (done) {
-        await finish();
-        controller.close();
-        return;
-      }
-      chunks.push(value);
-      controller.enqueue(value);
+      if (step.done === true) await end();
+      else texts.push(step.value);
+      return step;
     },
-    async cancel(reason) {
-      await reader.cancel(reason);
-      await finish();
+    async leave() {
+      await feed.leave();
+      await end();
     },
-  });
+  };
+  return { kind: "events", feed: kept, listener };
 }

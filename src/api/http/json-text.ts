@@ -1,10 +1,12 @@
+import { errors } from "../../kernel/errors.ts";
+
 /** Returns the error of an invalid JSON text as a sentence that does not quote the text. */
 export class JsonError extends Error {}
 
 const UTF8 = new TextDecoder("utf-8", { fatal: true });
 
 /** Decodes a body. Bytes that are not UTF-8 are rejected, because they would decode to other characters. */
-export function utf8Text(bytes: Uint8Array): string {
+export function decodeUtf8(bytes: Uint8Array): string {
   try {
     return UTF8.decode(bytes);
   } catch {
@@ -13,7 +15,8 @@ export function utf8Text(bytes: Uint8Array): string {
 }
 
 /** Parses a JSON text. An empty text counts as `{}`. */
-export function parsedJson(text: string): unknown {
+export function parseJson(text: string): unknown {
+  if (text.trim() === "") return {};
   try {
     return JSON.parse(text);
   } catch (error) {
@@ -21,4 +24,37 @@ export function parsedJson(text: string): unknown {
     const place = / at position \d+/.exec((error as Error).message)?.[0] ?? ": it ends too early";
     throw new JsonError(`The body is not valid JSON${place}`);
   }
+}
+
+/** Limits of a JSON body. */
+export interface JsonLimits {
+  /** Nesting of lists and objects. Validators call themselves for each level. */
+  depth: number;
+  /** Keys of objects, each occurrence counted. */
+  keys: number;
+  /** Elements of lists. */
+  elements: number;
+}
+
+/** Throws a 400 for a value that exceeds a limit. */
+export function checkJsonLimits(value: unknown, limits: JsonLimits): void {
+  let level: object[] = isContainer(value) ? [value] : [];
+  let [keys, elements] = [0, 0];
+  for (let depth = 1; level.length > 0; depth += 1) {
+    if (depth > limits.depth) throw errors.bodyTooComplex(`more than ${limits.depth} levels of lists and objects`);
+    const next: object[] = [];
+    for (const container of level) {
+      const children: unknown[] = Array.isArray(container) ? container : Object.values(container);
+      if (Array.isArray(container)) elements += children.length;
+      else keys += children.length;
+      if (keys > limits.keys) throw errors.bodyTooComplex(`more than ${limits.keys} keys`);
+      if (elements > limits.elements) throw errors.bodyTooComplex(`more than ${limits.elements} list elements`);
+      for (const child of children) if (isContainer(child)) next.push(child);
+    }
+    level = next;
+  }
+}
+
+function isContainer(value: unknown): value is object {
+  return typeof value === "object" && value !== null;
 }

@@ -1,7 +1,6 @@
-import type { Context, HonoRequest, MiddlewareHandler } from "hono";
 import { errors, type PurserError } from "../../kernel/errors.ts";
 import { createTokenBuckets } from "../../platform/lib/token-bucket.ts";
-import type { HttpEnv } from "../contract/caller.ts";
+import type { Exchange } from "./exchange.ts";
 
 /**
  * contract 2.12.3: requests of one address per minute without a valid key. An office shares an address, and its pages read
@@ -17,27 +16,24 @@ const FILES = "/assets/";
  */
 const PROBES = new Set(["/livez", "/readyz"]);
 
+export type KeylessLimit = ReturnType<typeof createKeylessLimit>;
+
 /** Limits requests of an address that prove no key. A request with a valid key never counts. */
-export function createKeylessLimit(clientAddress: (c: Context<HttpEnv>) => string) {
+export function createKeylessLimit(clientAddress: (exchange: Exchange) => string) {
   const requests = createTokenBuckets({ size: KEYLESS_PER_MINUTE, refill_s: 60 });
   const files = createTokenBuckets({ size: FILES_PER_MINUTE, refill_s: 60 });
   return {
-    /** Counts a request without a valid key. Returns the error to answer. */
-    count(c: Context<HttpEnv>, error: PurserError): PurserError {
-      const { retry_after_s } = requests.take(clientAddress(c));
+    /** Counts a request whose key is missing or wrong. Returns the error to answer. */
+    count(exchange: Exchange, error: PurserError): PurserError {
+      const { retry_after_s } = requests.take(clientAddress(exchange));
       return retry_after_s === null ? error : errors.rateLimited(retry_after_s);
     },
-    /** Counts each request, except those that are counted once their key turns out to be wrong. */
-    before(isCountedLater: (request: HonoRequest) => boolean): MiddlewareHandler<HttpEnv> {
-      return async (c, next) => {
-        const { path } = c.req;
-        if (!PROBES.has(path) && !isCountedLater(c.req)) {
-          const buckets = path.startsWith(FILES) ? files : requests;
-          const { retry_after_s } = buckets.take(clientAddress(c));
-          if (retry_after_s !== null) throw errors.rateLimited(retry_after_s);
-        }
-        await next();
-      };
+    /** Counts a request that needs no key. Throws 429. */
+    take(exchange: Exchange): void {
+      if (PROBES.has(exchange.path)) return;
+      const buckets = exchange.path.startsWith(FILES) ? files : requests;
+      const { retry_after_s } = buckets.take(clientAddress(exchange));
+      if (retry_after_s !== null) throw errors.rateLimited(retry_after_s);
     },
   };
 }

@@ -1,6 +1,5 @@
 import { createServer, get, type RequestListener, type Server } from "node:http";
 import { type AddressInfo, createServer as createNetServer, type Server as NetServer } from "node:net";
-import { getRequestListener } from "@hono/node-server";
 import { SHUTDOWN_SECONDS } from "../../kernel/constants.ts";
 import { monotonicMs } from "../../platform/lib/clock.ts";
 import { untilTurn } from "../../platform/lib/event-loop-turn.ts";
@@ -14,7 +13,7 @@ import { cutUnreadAnswers, UNREAD_LIMITS } from "./unread-answers.ts";
 export interface Listening {
   url: string;
   /** The application that answers from now on. Before the first one, only health is answered. */
-  serve(app: HttpApp): void;
+  serve(app: HttpApp): Promise<void>;
   /** Accepts the requests that were sent before, waits for running ones (`limit_ms` at most), then closes. */
   stop(limit_ms?: number): Promise<void>;
 }
@@ -90,12 +89,11 @@ export async function listen(
   cutUnreadAnswers(server, unread);
   server.on("checkExpectation", answer);
   server.on("clientError", early.refuse);
-  const serve = (app: HttpApp) => {
-    // It replaces the global Response by a light one that is written without a web stream.
-    const byHono = getRequestListener(app.fetch, { errorHandler: early.refusal });
-    answerRequest = inTurn(app.hotPath, byHono);
+  const serve = async (app: HttpApp) => {
+    await app.ready();
+    answerRequest = inTurn(app.routing);
   };
-  if (first_app !== null) serve(first_app);
+  if (first_app !== null) await serve(first_app);
   await bind(server, address);
   const { port } = server.address() as AddressInfo;
   const host = address.host.includes(":") ? `[${address.host}]` : address.host;
@@ -107,13 +105,10 @@ export async function listen(
  * Begins requests in the time of a turn. 1,000 requests that arrive together hold the event loop for a second, so those
  * beyond this turn wait for a later one. The limit of connections bounds their number.
  */
-function inTurn(hotPath: HttpApp["hotPath"], byHono: RequestListener): RequestListener {
+function inTurn(answer: RequestListener): RequestListener {
   return async (incoming, outgoing) => {
     await untilTurn();
-    // HTTP/1.0 has no Host, and health checks of load balancers send none.
-    if (incoming.httpVersion === "1.0") incoming.headers.host ??= "localhost";
-    if (hotPath !== undefined && (await hotPath(incoming, outgoing))) return;
-    if (!outgoing.destroyed) byHono(incoming, outgoing);
+    answer(incoming, outgoing);
   };
 }
 

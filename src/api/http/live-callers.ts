@@ -1,7 +1,5 @@
-import type { Context, MiddlewareHandler } from "hono";
 import { errors, PurserError } from "../../kernel/errors.ts";
-import { isEventStream } from "../../platform/net/event-stream.ts";
-import type { HttpEnv, LiveCaller, RequestFacts } from "../contract/caller.ts";
+import type { LiveCaller, RequestFacts } from "../contract/caller.ts";
 import type { CallerCredential } from "./credential.ts";
 
 /** contract 3: a revoked key is refused within a second on every node; this leaves time for the notification. */
@@ -91,30 +89,6 @@ export function watchCaller(
     ended.resolve();
   };
   return { ...live, leave };
-}
-
-/**
- * Lets routes watch their caller through `live_caller`. Answers that are not event streams are watched no longer.
- * `cut_off` ends all of them.
- */
-export function watchCallers(
-  callers: LiveCallers,
-  credentialOf: (c: Context<HttpEnv>) => CallerCredential,
-  cut_off: AbortSignal,
-): MiddlewareHandler<HttpEnv> {
-  return async (c, next) => {
-    c.set("cut_off", cut_off);
-    const watched: LiveCaller[] = [];
-    c.set("live_caller", () => {
-      const { user_id } = c.get("caller");
-      const live = watchCaller(callers, { user_id, credential: credentialOf(c) }, c.get("facts"));
-      watched.push(live);
-      return live;
-    });
-    await next();
-    if (watched.length === 0 || isEventStream(c.res)) return;
-    for (const live of watched) live.leave();
-  };
 }
 
 function isRefusal(error: unknown): boolean {

@@ -1,3 +1,5 @@
+import { OpenAPIRegistry, OpenApiGeneratorV31 } from "@asteasolutions/zod-to-openapi";
+import type { RouteDefinition } from "../contract/zod.ts";
 import { operationId } from "./operation-id.ts";
 import type { OpenApiDocument, Operation } from "./reference.ts";
 
@@ -36,6 +38,23 @@ const ALSO: Readonly<Record<string, readonly Record<string, string[]>[]>> = {
   api_key: [{ x_api_key: [] }, { session: [] }],
   operator_key: [{ operator_x_api_key: [] }],
 };
+
+/** The OpenAPI 3.1 document of the routes. */
+export function openApiDocument(
+  routes: readonly RouteDefinition[],
+  {
+    about,
+    session_cookie,
+  }: { about: { openapi: string; info: { title: string; version: string } }; session_cookie: string | null },
+): OpenApiDocument {
+  const registry = new OpenAPIRegistry();
+  for (const [name, scheme] of Object.entries(session_cookie === null ? {} : securitySchemes(session_cookie))) {
+    registry.registerComponent("securitySchemes", name, scheme);
+  }
+  for (const { for_user_in_path: _, ...route } of routes) registry.registerPath(route);
+  const document = new OpenApiGeneratorV31(registry.definitions).generateDocument(about as never);
+  return withConventions(document as unknown as OpenApiDocument);
+}
 
 /** The security schemes. `session_cookie`: the name of the console's cookie, which depends on the address. */
 export function securitySchemes(session_cookie: string): Readonly<Record<string, Scheme>> {

@@ -1,43 +1,42 @@
-import type { Context, MiddlewareHandler } from "hono";
-import { getCookie } from "hono/cookie";
-import { cors } from "hono/cors";
+import { parseCookie } from "cookie";
 import { errors } from "../../kernel/errors.ts";
 import type { PublicAddress } from "../../platform/net/public-address.ts";
 import { OAUTH_CALLBACK } from "../contract/oauth-secrets.ts";
 import { sessionCookieName } from "../contract/sign-in.ts";
+import type { Exchange } from "./exchange.ts";
 
 /**
  * Returns the session cookie, or null. Throws 403 when another site's page sent it. SameSite=Lax prevents most of these
  * requests; this check prevents the rest (pages of the same site, old browsers).
  */
-export function sessionToken(c: Context, address: PublicAddress): string | null {
-  const token = getCookie(c, sessionCookieName(address.secure));
+export function sessionToken(exchange: Exchange, address: PublicAddress): string | null {
+  const token = parseCookie(exchange.header("cookie") ?? "")[sessionCookieName(address.secure)];
   if (token === undefined || token === "") return null;
-  if (!isFromOwnPage(c, address) && !isOAuthCallback(c)) throw errors.originRefused();
+  if (!isFromOwnPage(exchange, address) && !isOAuthCallback(exchange)) throw errors.originRefused();
   return token;
 }
 
 /** An authorization server sends the browser there. The sign-in's state, bound to the session, is the check instead. */
-function isOAuthCallback(c: Context): boolean {
-  return c.req.method === "GET" && c.req.path === OAUTH_CALLBACK && c.req.header("Origin") === undefined;
+function isOAuthCallback({ method, path, header }: Exchange): boolean {
+  return method === "GET" && path === OAUTH_CALLBACK && header("origin") === undefined;
 }
 
 /** Throws 403 for another site's page, so that it cannot sign a person in (login CSRF). Programs send no Origin. */
-export function rejectOtherOrigins(c: Context, address: PublicAddress): void {
-  const origin = c.req.header("Origin");
-  const site = c.req.header("Sec-Fetch-Site");
+export function rejectOtherOrigins({ method, header }: Exchange, address: PublicAddress): void {
+  const origin = header("origin");
+  const site = header("sec-fetch-site");
   const elsewhere = origin === undefined ? site !== undefined && site !== "same-origin" : !address.isOurs(origin);
-  if (elsewhere && c.req.method !== "GET") throw errors.originRefused();
+  if (elsewhere && method !== "GET") throw errors.originRefused();
 }
 
 /** Browsers send Origin except for plain reads. For those, Sec-Fetch-Site decides, or on plain http the Referer. */
-function isFromOwnPage(c: Context, address: PublicAddress): boolean {
-  const origin = c.req.header("Origin");
+function isFromOwnPage({ method, header }: Exchange, address: PublicAddress): boolean {
+  const origin = header("origin");
   if (origin !== undefined) return address.isOurs(origin);
-  if (c.req.method !== "GET" && c.req.method !== "HEAD") return false;
-  const site = c.req.header("Sec-Fetch-Site");
+  if (method !== "GET" && method !== "HEAD") return false;
+  const site = header("sec-fetch-site");
   if (site !== undefined) return site === "same-origin";
-  const referer = URL.parse(c.req.header("Referer") ?? "");
+  const referer = URL.parse(header("referer") ?? "");
   return referer !== null && address.isOurs(referer.origin);
 }
 
@@ -56,17 +55,24 @@ const EXPOSED = [
   "X-RateLimit-Reset-Requests",
   "Mcp-Session-Id",
 ];
+const METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 const PREFLIGHT_SECONDS = 600;
 
 /**
  * Lets pages of these origins call the API with a key (PURSER_CORS_ORIGINS). Without credentials: a page of another
- * origin cannot use the console's cookie.
+ * origin cannot use the console's cookie. Returns true if the request was a preflight, which it has answered.
  */
-export function allowOrigins(origins: readonly string[]): MiddlewareHandler {
-  return cors({
-    origin: [...origins],
-    allowMethods: ["GET", "POST", "PUT", "PATCH", "DELETE"],
-    exposeHeaders: EXPOSED,
-    maxAge: PREFLIGHT_SECONDS,
-  });
+export function allowOrigins(origins: readonly string[], { method, path, header, head }: Exchange): boolean {
+  if (origins.length === 0 || !path.startsWith("/api/v1/")) return false;
+  head.Vary = "Origin";
+  const origin = header("origin");
+  if (origin === undefined || !origins.includes(origin)) return method === "OPTIONS";
+  head["Access-Control-Allow-Origin"] = origin;
+  head["Access-Control-Expose-Headers"] = EXPOSED.join(",");
+  if (method !== "OPTIONS") return false;
+  head["Access-Control-Max-Age"] = String(PREFLIGHT_SECONDS);
+  head["Access-Control-Allow-Methods"] = METHODS.join(",");
+  const asked = header("access-control-request-headers");
+  if (asked !== undefined) head["Access-Control-Allow-Headers"] = asked;
+  return true;
 }

@@ -1,7 +1,5 @@
-import type { Context, MiddlewareHandler, Next } from "hono";
-import { errors } from "../../kernel/errors.ts";
 import { createTokenBuckets } from "../../platform/lib/token-bucket.ts";
-import type { Caller, HttpEnv } from "../contract/caller.ts";
+import type { Caller } from "../contract/caller.ts";
 
 /** The headers of an answer, and when to retry; null when the request is within its limit. */
 export interface Limited {
@@ -68,30 +66,4 @@ export async function limitCaller(
   if (of_node.retry_after_s !== null) return { caller, limited: of_node };
   const { caller: with_models, limited } = await admitted(caller, admit);
   return { caller: with_models, limited: limited ?? of_node };
-}
-
-/** Answers 429 over the limit of this node. `whoOf` returns the caller. */
-export function rateLimit(
-  take: (caller: string) => Limited,
-  whoOf: (c: Context<HttpEnv>) => string,
-): MiddlewareHandler<HttpEnv> {
-  return (c, next) => answerWithin(c, take(whoOf(c)), next);
-}
-
-/** Answers 429 over a limit of the caller's key, user or plan. */
-export function callerLimits(admit: AdmitRequest): MiddlewareHandler<HttpEnv> {
-  return async (c, next) => {
-    const { caller, limited } = await admitted(c.get("caller"), admit);
-    c.set("caller", caller);
-    await (limited === null ? next() : answerWithin(c, limited, next));
-  };
-}
-
-async function answerWithin(c: Context<HttpEnv>, { headers, retry_after_s }: Limited, next: Next): Promise<void> {
-  for (const [name, value] of Object.entries(headers)) c.header(name, value);
-  if (retry_after_s !== null) throw errors.rateLimited(retry_after_s);
-  await next();
-  // A stream's Response is not made by Hono, so it lacks the headers that were set before.
-  if (c.res.headers.has("RateLimit-Limit")) return;
-  for (const [name, value] of Object.entries(headers)) c.res.headers.set(name, value);
 }

@@ -1,4 +1,4 @@
-import { html, raw } from "hono/html";
+import { html, raw } from "./html.ts";
 import { type Endpoint, type Field, type OpenApiDocument, referenceOf } from "./reference.ts";
 import { styledPagePolicy } from "./security-headers.ts";
 
@@ -26,7 +26,7 @@ td:first-child { width: 40%; overflow-wrap: anywhere; } td:nth-child(2) { width:
 export const REFERENCE_PAGE_POLICY = styledPagePolicy(STYLE);
 
 /** The reference as one page without scripts. It loads nothing from other sites. */
-export function referencePage(document: OpenApiDocument) {
+export function referencePage(document: OpenApiDocument): string {
   const sections = referenceOf(document);
   return html`<!doctype html>
     <html lang="en">
@@ -49,7 +49,7 @@ export function referencePage(document: OpenApiDocument) {
           ${sections.map((section) => html`<h2>${section.title}</h2>${section.endpoints.map(article)}`)}
         </main>
       </body>
-    </html>`;
+    </html>`.html;
 }
 
 /** Formats text between backticks as code. */

@@ -1,6 +1,3 @@
-import type { Context } from "hono";
-import { matchedRoutes, routePath } from "hono/route";
-import { METHOD_NAME_ALL } from "hono/router";
 import { monotonicMs } from "../../platform/lib/clock.ts";
 import { newId } from "../../platform/lib/ids.ts";
 import type { Log } from "../../platform/telemetry/log.ts";
@@ -13,7 +10,7 @@ import {
   type Tracer,
   unrecorded,
 } from "../../platform/telemetry/tracing.ts";
-import type { Caller, HttpEnv, RequestFacts } from "../contract/caller.ts";
+import type { RequestFacts } from "../contract/caller.ts";
 
 /** Their lines are of the level debug: monitors call them every few seconds. */
 const PROBES = new Set(["/livez", "/readyz", "/metrics"]);
@@ -23,15 +20,6 @@ const REQUEST_ID = /^[A-Za-z0-9._-]{1,128}$/;
 /** The caller's own request id, or a new one. */
 export function requestIdOf(sent: string | undefined): string {
   return sent !== undefined && REQUEST_ID.test(sent) ? sent : newId();
-}
-
-/**
- * `/api/v1/agents/:id{.+}` as the reference shows it: `/api/v1/agents/{id}`. Also for a request that a middleware before the
- * endpoint rejected, such as one with a wrong key.
- */
-export function routePattern(c: Context<HttpEnv>): string {
-  const endpoint = matchedRoutes(c).find(({ method, path }) => method !== METHOD_NAME_ALL && path !== "/*");
-  return (endpoint?.path ?? routePath(c)).replace(/:(\w+)(\{[^}]*\})?/g, "{$1}");
 }
 
 /** Any other method is a word of the caller's, of which there are many. */
@@ -50,7 +38,7 @@ function labelsOf({ method, route, status, facts }: LoggedRequest) {
 /** An answered request. */
 export interface LoggedRequest {
   request_id: string;
-  caller: Caller | undefined;
+  user_id: string | undefined;
   method: string;
   route: string;
   status: number;
@@ -92,9 +80,9 @@ function startOf(request: LoggedRequest): SpanStart {
 function endSpan(request: LoggedRequest): void {
   const span = activeSpan();
   if (span === null || !span.is_recorded) return;
-  const { request_id, caller, status, facts } = request;
+  const { request_id, user_id, status, facts } = request;
   span.describe(startOf(request));
-  span.set({ "user.id": caller?.user_id, "purser.request_id": request_id });
+  span.set({ "user.id": user_id, "purser.request_id": request_id });
   const is_failure = status >= 500 || (status < 400 && facts.code !== undefined);
   span.end(is_failure ? (facts.code ?? String(status)) : undefined);
 }
@@ -105,14 +93,14 @@ function endSpan(request: LoggedRequest): void {
  */
 export function createRequestLog({ log, metrics }: { log: Log; metrics: Metrics }) {
   const write = (request: LoggedRequest) => {
-    const { request_id, caller, facts, method, route, status, started_ms } = request;
+    const { request_id, user_id, facts, method, route, status, started_ms } = request;
     const answered = facts.answered?.() ?? null;
     const broken = facts.broken?.() ?? null;
     if (broken !== null) facts.code ??= broken;
     if (facts.code !== undefined) metrics.httpError(facts.code);
     const line = {
       request_id,
-      user_id: caller?.user_id,
+      user_id,
       method,
       route,
       status,

@@ -1,11 +1,11 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { monotonicMs } from "../../platform/lib/clock.ts";
 import type { Metrics } from "../../platform/telemetry/metrics.ts";
-import { createRouter, type HttpRouter } from "../contract/router.ts";
-import { acceptedEncoding, compressors } from "./compress.ts";
-import { securitySchemes, withConventions } from "./openapi.ts";
-import type { OpenApiDocument } from "./reference.ts";
+import { createRouter, json, type Router } from "../contract/endpoint.ts";
+import type { RouteDefinition } from "../contract/zod.ts";
+import { openApiDocument } from "./openapi.ts";
 import { REFERENCE_PAGE_POLICY, referencePage } from "./reference-page.ts";
+import { acceptedEncoding, compressors } from "./write-answer.ts";
 
 const ABOUT = {
   openapi: "3.1.0",
@@ -19,25 +19,31 @@ const ABOUT = {
   },
 };
 
-/** Registers the security schemes and serves the OpenAPI 3.1 document and its page. Call it on the joined application. */
-export function serveReference(app: HttpRouter, session_cookie: string): void {
-  for (const [name, scheme] of Object.entries(securitySchemes(session_cookie))) {
-    app.openAPIRegistry.registerComponent("securitySchemes", name, scheme);
-  }
+/** Serves the OpenAPI 3.1 document of `routes` and its page. */
+export function referenceRoutes(routes: readonly RouteDefinition[], session_cookie: string): Router {
+  const router = createRouter();
   // Both need no key and take tens of milliseconds, so they are built once.
-  const documentOf = once(() => withConventions(app.getOpenAPI31Document(ABOUT) as unknown as OpenApiDocument));
+  const documentOf = once(() => openApiDocument(routes, { about: ABOUT, session_cookie }));
   const jsonOf = once(() => Buffer.from(JSON.stringify(documentOf())));
-  const pageOf = once(() => String(referencePage(documentOf())));
+  const pageOf = once(() => referencePage(documentOf()));
   const compressed = { br: once(() => compressors.br(jsonOf())), gzip: once(() => compressors.gzip(jsonOf())) };
-  app.get("/openapi.json", async (c) => {
+  router.plain("/openapi.json", async ({ header }) => {
     const headers = { "Content-Type": "application/json" };
-    const encoding = acceptedEncoding(c.req.header("Accept-Encoding"));
-    if (encoding === null) return c.body(jsonOf(), 200, headers);
-    const body = await compressed[encoding]();
-    return c.body(body, 200, { ...headers, "Content-Encoding": encoding, Vary: "Accept-Encoding" });
+    const encoding = acceptedEncoding(header("accept-encoding"));
+    if (encoding === null) return bytes(jsonOf(), headers);
+    return bytes(await compressed[encoding](), { ...headers, "Content-Encoding": encoding, Vary: "Accept-Encoding" });
   });
-  app.get("/docs", (c) => c.html(pageOf(), 200, { "Content-Security-Policy": REFERENCE_PAGE_POLICY }));
+  router.plain("/docs", () =>
+    bytes(pageOf(), {
+      "Content-Type": "text/html; charset=UTF-8",
+      "Content-Security-Policy": REFERENCE_PAGE_POLICY,
+    }),
+  );
+  return router;
 }
+
+const bytes = (body: string | Uint8Array, headers: Record<string, string>) =>
+  ({ kind: "bytes", status: 200, headers, body }) as const;
 
 function once<Value>(make: () => Value): () => Value {
   let made: { value: Value } | undefined;
@@ -64,7 +70,7 @@ export function healthRoutes({
 }: {
   ready: () => Promise<NotReady | null>;
   is_drill: boolean;
-}): HttpRouter {
+}): Router {
   const router = createRouter();
   const mode = is_drill ? { mode: "drill" } : {};
   let checking: Promise<NotReady | null> | null = null;
@@ -74,25 +80,23 @@ export function healthRoutes({
       checking = null;
     });
   };
-  router.get("/livez", (c) => c.json({ status: "ok" }));
-  router.get("/readyz", async (c) => {
+  router.plain("/livez", () => json({ status: "ok" }));
+  router.plain("/readyz", async () => {
     checking ??= check();
     const reason = await checking;
-    return reason === null
-      ? c.json({ status: "ready", ...mode })
-      : c.json({ status: "not ready", reason, ...mode }, 503);
+    return reason === null ? json({ status: "ready", ...mode }) : json({ status: "not ready", reason, ...mode }, 503);
   });
   return router;
 }
 
 /** The metrics as text, made at most once a second however often they are read. */
-export function metricsRoutes(metrics: Pick<Metrics, "text" | "content_type">): HttpRouter {
+export function metricsRoutes(metrics: Pick<Metrics, "text" | "content_type">): Router {
   const router = createRouter();
   let made: { text: Promise<string>; at_ms: number } | null = null;
-  router.get(METRICS, async (c) => {
+  router.plain(METRICS, async () => {
     const now_ms = monotonicMs();
     if (made === null || now_ms - made.at_ms >= METRICS_MS) made = { text: metrics.text(), at_ms: now_ms };
-    return c.body(await made.text, 200, { "Content-Type": metrics.content_type });
+    return bytes(await made.text, { "Content-Type": metrics.content_type });
   });
   return router;
 }

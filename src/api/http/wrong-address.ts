@@ -1,8 +1,7 @@
-import type { Context } from "hono";
 import { errors, type PurserError } from "../../kernel/errors.ts";
 import { editDistance } from "../../kernel/nearest.ts";
-import type { HttpEnv } from "../contract/caller.ts";
-import type { HttpRouter } from "../contract/router.ts";
+import type { Endpoint } from "../contract/endpoint.ts";
+import type { Exchange } from "./exchange.ts";
 
 const API = "/api/v1";
 
@@ -26,9 +25,6 @@ const NOT_STORED: ReadonlyMap<string, string> = new Map([
   ["files", "Files are not stored here: send them in the request, in base64."],
 ]);
 
-/** Of routes that the reference leaves out: health, metrics, sign-in, Stripe's webhook. */
-const PLAIN_PATH = /^\/(?:api\/v1\/[a-z/-]+|[a-z.]+)$/;
-
 /** An address that differs in more letters is not meant. */
 const MOST_WRONG_LETTERS = 2;
 const MAX_PATH_CHARACTERS = 200;
@@ -40,15 +36,10 @@ interface Address {
   pattern: RegExp;
 }
 
-/**
- * Names what is wrong with an address that no route answers: its method, or its path. Null if a route takes the address
- * and the method.
- */
-export function createWrongAddress(app: HttpRouter): (c: Context<HttpEnv>) => PurserError | null {
-  let known: Address[] | null = null;
-  return (c) => {
-    known ??= addressesOf(app);
-    const { method, path } = c.req;
+/** Names what is wrong with an address that no endpoint answers: its method, or its path. */
+export function createWrongAddress(endpoints: readonly Endpoint[]): (exchange: Exchange) => PurserError {
+  const known = endpoints.map(({ route }) => addressOf(route));
+  return ({ method, path, head }) => {
     const asked = `${method} ${path}`;
     const here = known.filter(({ pattern }) => pattern.test(path));
     if (here.length === 0) {
@@ -56,20 +47,14 @@ export function createWrongAddress(app: HttpRouter): (c: Context<HttpEnv>) => Pu
       return errors.noSuchPath(asked, advice);
     }
     const allowed = [...new Set(here.map((address) => address.method))].sort();
-    if (allowed.includes(method)) return null;
-    c.header("Allow", allowed.join(", "));
+    head.Allow = allowed.join(", ");
     return errors.methodNotAllowed(asked, allowed);
   };
 }
 
-function addressesOf(app: HttpRouter): Address[] {
-  const documented = app.openAPIRegistry.definitions.flatMap((each) => (each.type === "route" ? each.route : []));
-  // Middlewares have the method ALL.
-  const plain = app.routes.filter(({ method, path }) => method !== "ALL" && PLAIN_PATH.test(path));
-  return [...documented, ...plain].map(({ method, path }) => {
-    const escaped = path.replace(/[.*+?^$()|[\]\\]/g, "\\$&").replace(/\{[^}]+\}/g, "[^/]+");
-    return { method: method.toUpperCase(), path, pattern: new RegExp(`^${escaped}$`) };
-  });
+function addressOf({ method, path }: Endpoint["route"]): Address {
+  const escaped = path.replace(/[.*+?^$()|[\]\\]/g, "\\$&").replace(/\{[^}]+\}/g, "[^/]+");
+  return { method: method.toUpperCase(), path, pattern: new RegExp(`^${escaped}$`) };
 }
 
 /** The usual slips of a base URL: a slash too many, `/v1` twice or missing, `/api` missing, Azure's or Ollama's paths. */

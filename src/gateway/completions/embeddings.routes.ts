@@ -4,8 +4,8 @@ import {
   inputsOf,
   MAX_KEPT_INPUTS,
 } from "../../api/contract/embeddings.ts";
+import { createRouter, type Router } from "../../api/contract/endpoint.ts";
 import { payerOf } from "../../api/contract/key-terms.ts";
-import { createRouter, type HttpRouter } from "../../api/contract/router.ts";
 import { errors } from "../../kernel/errors.ts";
 import { newId } from "../../platform/lib/ids.ts";
 import type { Completions, EmbeddingsAnswer } from "./completions.types.ts";
@@ -15,11 +15,11 @@ import { labelsOf } from "./labels.ts";
 const WRITTEN_CHARS = 262_144;
 
 /** POST /api/v1/embeddings. An answer is completed and charged also if its caller hangs up, as completions are. */
-export function embeddingRoutes(completions: Pick<Completions, "embed">): HttpRouter {
+export function embeddingRoutes(completions: Pick<Completions, "embed">): Router {
   const router = createRouter();
-  router.openapi(createEmbeddingsRoute, async (c) => {
-    const request = c.req.valid("json") as EmbeddingRequest;
-    if (c.req.header("Idempotency-Key") !== undefined && inputsOf(request).length > MAX_KEPT_INPUTS) {
+  router.on(createEmbeddingsRoute, async (http) => {
+    const request = http.body as EmbeddingRequest;
+    if (http.header("idempotency-key") !== undefined && inputsOf(request).length > MAX_KEPT_INPUTS) {
       throw errors.invalidValue(
         "input",
         `With an Idempotency-Key, whose answer is kept, input has at most ${MAX_KEPT_INPUTS} entries. Send them in several requests.`,
@@ -27,31 +27,26 @@ export function embeddingRoutes(completions: Pick<Completions, "embed">): HttpRo
     }
     const answer = await completions.embed({
       request,
-      caller: payerOf({ ...c.get("caller"), labels: labelsOf(request) }),
+      caller: payerOf({ ...http.caller, labels: labelsOf(request) }),
       hold_id: newId(),
-      request_id: c.get("request_id"),
-      signal: c.get("cut_off"),
+      request_id: http.request_id,
+      signal: http.cut_off,
     });
-    return new Response(written(answer), { headers: { "Content-Type": "application/json" } }) as never;
+    return { kind: "parts", status: 200, headers: { "Content-Type": "application/json" }, parts: written(answer) };
   });
   return router;
 }
 
 /** The answer as JSON, in parts: a large one has over 100 MB. */
-function written(answer: EmbeddingsAnswer): ReadableStream<Uint8Array> {
-  const pieces = piecesOf(answer);
-  const encoder = new TextEncoder();
-  return new ReadableStream({
-    pull(controller) {
-      let text = "";
-      for (const piece of pieces) {
-        text += piece;
-        if (text.length >= WRITTEN_CHARS) break;
-      }
-      if (text === "") controller.close();
-      else controller.enqueue(encoder.encode(text));
-    },
-  });
+async function* written(answer: EmbeddingsAnswer): AsyncGenerator<string, undefined> {
+  let text = "";
+  for (const piece of piecesOf(answer)) {
+    text += piece;
+    if (text.length < WRITTEN_CHARS) continue;
+    yield text;
+    text = "";
+  }
+  yield text;
 }
 
 function* piecesOf({ vectors, model_id, usage }: EmbeddingsAnswer): Generator<string, undefined> {

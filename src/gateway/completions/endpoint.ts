@@ -1,9 +1,8 @@
 import type { LiveCaller, RequestFacts } from "../../api/contract/caller.ts";
 import type { ChatRequest, ChatResponse } from "../../api/contract/completions.ts";
-import type { EndpointAnswer, EndpointRequest } from "../../api/contract/hot-endpoint.ts";
+import { type Answer, type JsonAnswer, json, type RequestTo } from "../../api/contract/endpoint.ts";
 import { payerOf } from "../../api/contract/key-terms.ts";
 import { asPurserError, PurserError } from "../../kernel/errors.ts";
-import { isTurnUsed, untilTurn } from "../../platform/lib/event-loop-turn.ts";
 import { newId } from "../../platform/lib/ids.ts";
 import type { EventFeed } from "../../platform/net/event-stream.ts";
 import { agentIdOf } from "./agent-name.ts";
@@ -16,12 +15,18 @@ import type {
 } from "./completions.types.ts";
 import { labelsOf } from "./labels.ts";
 
+/** What a model call reads of its request. */
+export type ModelCallRequest = Pick<
+  RequestTo,
+  "caller" | "request_id" | "cut_off" | "hungUp" | "watchCaller" | "facts"
+>;
+
 /**
  * Answers a model call over HTTP, in one piece or streamed, in the shape of the caller's API (`writer`).
  * Every endpoint for model calls uses it, so all hold, call and settle in the same way.
  */
 export async function answerCall(
-  http: EndpointRequest,
+  http: ModelCallRequest,
   completions: Completions,
   {
     request,
@@ -31,9 +36,7 @@ export async function answerCall(
     CompletionCall,
     "provider_headers" | "native" | "needs_vision"
   >,
-): Promise<EndpointAnswer> {
-  // After a long validation, other requests have their turn.
-  if (isTurnUsed()) await untilTurn();
+): Promise<Exclude<Answer, { kind: "json" }> | JsonAnswer<never, 200>> {
   const live = request.stream === true || agentIdOf(request.model) !== null ? http.watchCaller() : null;
   const call = { ...callOf(http, request, live), ...of_provider };
   try {
@@ -50,7 +53,7 @@ export async function answerCall(
     }
     const { response, ...outcome } = await completions.complete(call);
     noteAnswer(http.facts, () => outcome);
-    return { kind: "json", body: await wholeAnswer(writer, response) };
+    return json(await wholeAnswer(writer, response)) as JsonAnswer<never, 200>;
   } catch (error) {
     // A revoked key cancels the runs of an agent too, and that may come first.
     await live?.check();
@@ -63,7 +66,7 @@ export async function answerCall(
 
 /** `live`: null for an answer in one piece, which is completed even if its caller hangs up, unless the node stops. */
 function callOf(
-  { caller, request_id, cut_off, hungUp }: EndpointRequest,
+  { caller, request_id, cut_off, hungUp }: ModelCallRequest,
   request: CompletionCall["request"],
   live: LiveCaller | null,
 ): CompletionCall {

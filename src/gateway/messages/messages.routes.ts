@@ -1,6 +1,5 @@
-import type { HotEndpoint } from "../../api/contract/hot-endpoint.ts";
+import { createRouter, json, type Router } from "../../api/contract/endpoint.ts";
 import { countTokensRoute, createMessageRoute, type MessagesRequest } from "../../api/contract/messages.ts";
-import { createRouter, type HttpRouter } from "../../api/contract/router.ts";
 import { errors } from "../../kernel/errors.ts";
 import { newId } from "../../platform/lib/ids.ts";
 import type { Log } from "../../platform/telemetry/log.ts";
@@ -21,36 +20,29 @@ interface MessagesDeps {
   log: Log;
 }
 
-/** POST /api/v1/messages: Anthropic's Messages API over chat completions. */
-export function messageEndpoint({ completions, envelopes, log }: MessagesDeps): HotEndpoint {
-  return {
-    route: createMessageRoute,
-    async answer(http, asked: MessagesRequest) {
-      const { user_id } = http.caller;
-      const { request, dropped_tools, betas, needs_vision, paramOf, native } = await chatRequestOf(asked, (sealed) =>
-        envelopes.open(user_id, sealed),
-      );
-      const provider_headers = providerHeaders(http.headerOf, betas);
-      if (dropped_tools.length > 0) {
-        const { request_id } = http;
-        log.info({ request_id, tools: shownTypes(dropped_tools) }, "tools that Anthropic executes itself were dropped");
-      }
-      const seal = envelopes.seal.bind(null, user_id);
-      const stop_sequences = asked.stop_sequences ?? [];
-      const writer = createMessageWriter({ model: asked.model, stop_sequences, newId, paramOf, seal });
-      const of_provider = { provider_headers, needs_vision, ...(native === undefined ? {} : { native }) };
-      return await answerCall(http, completions, { request, writer, ...of_provider });
-    },
-  };
-}
-
-/** POST /api/v1/messages/count_tokens. */
-export function countTokensRoutes({ completions, envelopes }: Omit<MessagesDeps, "log">): HttpRouter {
+/** POST /api/v1/messages and /api/v1/messages/count_tokens: Anthropic's Messages API over chat completions. */
+export function messagesRoutes({ completions, envelopes, log }: MessagesDeps): Router {
   const router = createRouter();
-  router.openapi(countTokensRoute, async (c) => {
-    const caller = c.get("caller");
-    const { request } = await chatRequestOf(c.req.valid("json"), (sealed) => envelopes.open(caller.user_id, sealed));
-    return c.json({ input_tokens: await completions.estimate(request, caller) }, 200);
+  router.on(createMessageRoute, async (http) => {
+    const asked: MessagesRequest = http.body;
+    const { user_id } = http.caller;
+    const { request, dropped_tools, betas, needs_vision, paramOf, native } = await chatRequestOf(asked, (sealed) =>
+      envelopes.open(user_id, sealed),
+    );
+    const provider_headers = providerHeaders(http.header, betas);
+    if (dropped_tools.length > 0) {
+      const { request_id } = http;
+      log.info({ request_id, tools: shownTypes(dropped_tools) }, "tools that Anthropic executes itself were dropped");
+    }
+    const seal = envelopes.seal.bind(null, user_id);
+    const stop_sequences = asked.stop_sequences ?? [];
+    const writer = createMessageWriter({ model: asked.model, stop_sequences, newId, paramOf, seal });
+    const of_provider = { provider_headers, needs_vision, ...(native === undefined ? {} : { native }) };
+    return await answerCall(http, completions, { request, writer, ...of_provider });
+  });
+  router.on(countTokensRoute, async ({ caller, body }) => {
+    const { request } = await chatRequestOf(body, (sealed) => envelopes.open(caller.user_id, sealed));
+    return json({ input_tokens: await completions.estimate(request, caller) });
   });
   return router;
 }

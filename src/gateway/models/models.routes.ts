@@ -1,9 +1,8 @@
-import type { Context } from "hono";
 import { modelsForOperators } from "../../api/contract/admin-overall.ts";
-import type { Caller, HttpEnv } from "../../api/contract/caller.ts";
+import type { Caller } from "../../api/contract/caller.ts";
+import { createRouter, json, type RequestContext, type Router } from "../../api/contract/endpoint.ts";
 import { allows } from "../../api/contract/key-terms.ts";
 import { getModelRoute, listModelsRoute, type ModelRecord } from "../../api/contract/models.ts";
-import { createRouter, type HttpRouter } from "../../api/contract/router.ts";
 import { errors } from "../../kernel/errors.ts";
 import {
   agentModelRecord,
@@ -19,7 +18,7 @@ import type { Models } from "./models.service.ts";
 export function modelRoutes(deps: {
   models: Models;
   agentsOf(user_id: string): Promise<readonly ModelAgent[]>;
-}): HttpRouter {
+}): Router {
   const { models, agentsOf } = deps;
   const router = createRouter();
   const made = (list: ReturnType<Models["list"]>) => ({
@@ -53,41 +52,42 @@ export function modelRoutes(deps: {
     const callable = agents.filter(({ base }) => base === auto || allows(allowed_models, base));
     return callable.map(({ agent, base }) => agentModelRecord(agent, base));
   };
-  const recordOf = async (c: Context<HttpEnv>, id: string): Promise<ModelRecord> => {
+  const recordOf = async (request: RequestContext, id: string): Promise<ModelRecord> => {
     const model = models.find(id) ?? models.findEmbedding(id);
-    const { allowed_models } = c.get("caller");
+    const { allowed_models } = request.caller;
     if (model !== null && !allows(allowed_models, model)) throw errors.modelNotAllowed(model.id);
     if (model !== null) return modelRecord(model);
-    const { auto } = offeredTo(c.get("caller"));
+    const { auto } = offeredTo(request.caller);
     if (auto !== null && (id === auto.id || id === auto.uuid)) return auto;
-    const found = (await agentRecords(c.get("caller"))).find((record) => record.id === id || record.uuid === id);
+    const found = (await agentRecords(request.caller)).find((record) => record.id === id || record.uuid === id);
     if (found === undefined) throw errors.notFound("This model");
     return found;
   };
 
-  router.openapi(listModelsRoute, async (c) => {
-    const caller = c.get("caller");
+  router.on(listModelsRoute, async (request) => {
+    const caller = request.caller;
     const { records, auto, embeddings } = offeredTo(caller);
     const agents = await agentRecords(caller);
     const data = [...records, ...(auto === null ? [] : [auto]), ...agents, ...embeddings];
-    if (isForAnthropic(c)) return c.json(anthropicList(data), 200) as never;
-    return c.json({ object: "list" as const, data }, 200);
+    if (isForAnthropic(request)) return json(anthropicList(data)) as never;
+    return json({ object: "list" as const, data });
   });
-  const answer = async (c: Context<HttpEnv>, id: string) => {
-    const record = await recordOf(c, id);
-    return c.json(isForAnthropic(c) ? anthropicRecord(record) : record, 200) as never;
+  const answer = async (request: RequestContext, id: string) => {
+    const record = await recordOf(request, id);
+    return json(isForAnthropic(request) ? anthropicRecord(record) : record) as never;
   };
-  router.openapi(getModelRoute, (c) => answer(c, c.req.valid("param").model));
-  router.openapi(modelsForOperators, (c) => {
-    const { records, embeddings } = current();
-    return c.json({ models: [...records, ...embeddings] }, 200);
-  });
+  router.on(getModelRoute, (request) => answer(request, request.params.model));
   // Ids contain slashes, and some clients do not escape them.
-  router.get("/api/v1/models/:model{.+}", (c) => answer(c, c.req.param("model")));
+  const whole_rest = { ...getModelRoute, path: "/api/v1/models/{model*}" } as const;
+  router.undocumented(whole_rest, (request) => answer(request, request.params.model));
+  router.on(modelsForOperators, (_request) => {
+    const { records, embeddings } = current();
+    return json({ models: [...records, ...embeddings] });
+  });
   return router;
 }
 
 /** Whether the caller uses a client of Anthropic's API. */
-function isForAnthropic(c: Context<HttpEnv>): boolean {
-  return c.req.header("anthropic-version") !== undefined;
+function isForAnthropic(request: RequestContext): boolean {
+  return request.header("anthropic-version") !== undefined;
 }

@@ -1,4 +1,4 @@
-import type { EndpointAnswer, EndpointRequest, HotEndpoint } from "../../api/contract/hot-endpoint.ts";
+import { createRouter, json, type Router } from "../../api/contract/endpoint.ts";
 import {
   compactResponseRoute,
   countResponseTokensRoute,
@@ -9,7 +9,6 @@ import {
   type ResponseRequest,
   responseInputItemsRoute,
 } from "../../api/contract/responses.ts";
-import { createRouter, type HttpRouter } from "../../api/contract/router.ts";
 import { errors } from "../../kernel/errors.ts";
 import { realNowMs } from "../../platform/lib/clock.ts";
 import { newId } from "../../platform/lib/ids.ts";
@@ -36,11 +35,12 @@ interface ResponsesDeps {
 
 const nowSeconds = () => Math.floor(realNowMs() / 1000);
 
-/** POST /api/v1/responses: OpenAI's Responses API over chat completions. */
-export function responseEndpoint(deps: ResponsesDeps): HotEndpoint {
+/** OpenAI's Responses API over chat completions, and its stored responses. */
+export function responseRoutes(deps: ResponsesDeps): Router {
   const { completions, items, responses, envelopes, log } = deps;
-
-  async function answer(http: EndpointRequest, sent: ResponseRequest): Promise<EndpointAnswer> {
+  const router = createRouter();
+  router.on(createResponseRoute, async (http) => {
+    const sent: ResponseRequest = http.body;
     const { request_id } = http;
     const { user_id } = http.caller;
     const { asked, own, inherited } = await resolvedRequest(sent, user_id, deps);
@@ -77,45 +77,37 @@ export function responseEndpoint(deps: ResponsesDeps): HotEndpoint {
       },
     });
     return await answerCall(http, completions, { request, writer, native });
-  }
-  return { route: createResponseRoute, answer };
-}
-
-/** Stored responses: GET, DELETE, their input items; and the count of a request's tokens. */
-export function storedResponseRoutes(deps: ResponsesDeps): HttpRouter {
-  const { completions, envelopes, responses } = deps;
-  const router = createRouter();
+  });
   const found = async (user_id: string, id: string) => {
     const stored = await responses.find(user_id, id);
     if (stored === undefined) throw errors.notFound("This response");
     return stored;
   };
-  router.openapi(countResponseTokensRoute, async (c) => {
-    const caller = c.get("caller");
-    const { asked, inherited } = await resolvedRequest(c.req.valid("json"), caller.user_id, deps);
+  router.on(countResponseTokensRoute, async ({ caller, body }) => {
+    const { asked, inherited } = await resolvedRequest(body, caller.user_id, deps);
     const open: OpenEnvelope = (sealed) => envelopes.open(caller.user_id, sealed);
     const { request } = chatRequestOf(asked, open, { inherited, takes: deps.takes });
     const input_tokens = await completions.estimate(request, caller);
-    return c.json({ object: "response.input_tokens" as const, input_tokens }, 200);
+    return json({ object: "response.input_tokens" as const, input_tokens });
   });
-  router.openapi(compactResponseRoute, () => {
+  router.on(compactResponseRoute, () => {
     throw errors.invalidValue(
       undefined,
       "Responses are not compacted here. Send a shorter input, or continue with previous_response_id.",
     );
   });
-  router.openapi(getResponseRoute, async (c) => {
-    const { body } = await found(c.get("caller").user_id, c.req.valid("param").response_id);
-    return c.json(body, 200);
+  router.on(getResponseRoute, async ({ caller, params }) => {
+    const { body } = await found(caller.user_id, params.response_id);
+    return json(body);
   });
-  router.openapi(deleteResponseRoute, async (c) => {
-    const { response_id: id } = c.req.valid("param");
-    if (!(await responses.remove(c.get("caller").user_id, id))) throw errors.notFound("This response");
-    return c.json({ id, object: "response" as const, deleted: true as const }, 200);
+  router.on(deleteResponseRoute, async ({ caller, params }) => {
+    const { response_id: id } = params;
+    if (!(await responses.remove(caller.user_id, id))) throw errors.notFound("This response");
+    return json({ id, object: "response" as const, deleted: true as const });
   });
-  router.openapi(responseInputItemsRoute, async (c) => {
-    const { limit, order, after } = c.req.valid("query");
-    const { input } = await found(c.get("caller").user_id, c.req.valid("param").response_id);
+  router.on(responseInputItemsRoute, async ({ caller, params, query }) => {
+    const { limit, order, after } = query;
+    const { input } = await found(caller.user_id, params.response_id);
     const ordered = order === "asc" ? input : input.toReversed();
     const at = after === undefined ? -1 : ordered.findIndex(({ id }) => id === after);
     if (after !== undefined && at === -1) {
@@ -123,7 +115,7 @@ export function storedResponseRoutes(deps: ResponsesDeps): HttpRouter {
     }
     const data = ordered.slice(at + 1, at + 1 + limit).map(listedItem);
     const [first_id = null, last_id = null] = [data[0]?.id, data.at(-1)?.id];
-    return c.json({ object: "list" as const, data, first_id, last_id, has_more: ordered.length > at + 1 + limit }, 200);
+    return json({ object: "list" as const, data, first_id, last_id, has_more: ordered.length > at + 1 + limit });
   });
   return router;
 }

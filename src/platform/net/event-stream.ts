@@ -1,6 +1,5 @@
 import type { ServerResponse } from "node:http";
 import { errors, type PurserError } from "../../kernel/errors.ts";
-import { bound } from "../telemetry/tracing.ts";
 
 /** Server-sent events for one listener. */
 export interface EventFeed {
@@ -29,64 +28,12 @@ export const EVENT_STREAM_HEADERS = {
   "X-Accel-Buffering": "no",
 };
 
-/** Whether an answer consists of server-sent events. */
-export function isEventStream({ headers }: Response): boolean {
-  return (headers.get("Content-Type") ?? "").startsWith("text/event-stream");
-}
-
 /**
- * Returns the events as a response, and reads them from the feed as fast as the listener reads.
+ * Writes the events to a response whose headers are sent, as fast as the listener reads.
  *
  * A listener that loses access meanwhile gets an error event and the end of the stream. Then the feed is left as after
- * a disconnect. So does the listener of an unnamed stream whose source fails: Hono would send it the error's own text.
+ * a disconnect.
  */
-export function eventStream(source: EventFeed, listener: Listener): Response {
-  const { live, named = false } = listener;
-  let endWith: (error: PurserError) => void = () => {};
-  const cut = () => endWith(live.refused.reason as PurserError);
-  let over = false;
-  const next = bound(() => source.next());
-  const end = () => {
-    over = true;
-    live.refused.removeEventListener("abort", cut);
-    live.leave();
-  };
-  const body = new ReadableStream<Uint8Array>({
-    start(controller) {
-      endWith = (error) => {
-        end();
-        controller.enqueue(Buffer.from(errorEvent(error, listener)));
-        controller.close();
-        void Promise.resolve(source.leave()).catch(() => {}); // a failed charge is reported where it is made
-      };
-      if (live.refused.aborted) cut();
-      else live.refused.addEventListener("abort", cut, { once: true });
-    },
-    async pull(controller) {
-      const { done, value } = await next().catch((error: unknown) => {
-        if (!named && !over) endWith(errors.internal());
-        if (over) return { done: true, value: undefined } as const;
-        // The stream that fails is not cancelled, so its source is left here.
-        end();
-        void Promise.resolve(source.leave()).catch(() => {});
-        throw error;
-      });
-      if (over) return;
-      if (done === true || hasFailed(source)) await live.check();
-      if (over) return;
-      if (done !== true) return controller.enqueue(Buffer.from(value));
-      end();
-      controller.close();
-    },
-    async cancel() {
-      end();
-      await source.leave();
-    },
-  });
-  return new Response(body, { headers: EVENT_STREAM_HEADERS });
-}
-
-/** Writes the events to a Node response whose headers are sent, as `eventStream` does for a web Response. */
 export async function writeEvents(outgoing: ServerResponse, source: EventFeed, listener: Listener): Promise<void> {
   const { live } = listener;
   let over = false;
@@ -121,9 +68,11 @@ export async function writeEvents(outgoing: ServerResponse, source: EventFeed, l
       } else if (!outgoing.write(value)) await drained(outgoing);
     }
   } catch {
+    if (over) return;
     // The listener must not take a cut stream for a whole one.
-    if (!over) leave();
-    outgoing.destroy();
+    if (listener.named === true) outgoing.destroy();
+    else outgoing.end(errorEvent(errors.internal(), listener));
+    leave();
   }
 }
 

@@ -1,11 +1,10 @@
 import { expect, it } from "vitest";
-import type { EndpointRequest } from "../../../src/api/contract/hot-endpoint.ts";
 import type {
   AnswerWriter,
   CompletionResult,
   Completions,
 } from "../../../src/gateway/completions/completions.types.ts";
-import { answerCall } from "../../../src/gateway/completions/endpoint.ts";
+import { answerCall, type ModelCallRequest } from "../../../src/gateway/completions/endpoint.ts";
 import { DatabaseAwayError } from "../../../src/kernel/sql-state.ts";
 import { requestOf } from "../models/model-fixture.ts";
 
@@ -20,7 +19,7 @@ it.each([
       request_id: "r",
       facts: {},
       cut_off: new AbortController().signal,
-    } as unknown as EndpointRequest;
+    } as unknown as ModelCallRequest;
     const charged = { response: { choices: [] }, usage: {}, model_id: "lab/small" } as unknown as CompletionResult;
     const completions = { complete: async () => charged } as unknown as Completions;
     const writer = {

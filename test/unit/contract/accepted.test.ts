@@ -1,10 +1,10 @@
-import { z } from "@hono/zod-openapi";
 import { describe, expect, test } from "vitest";
 import { acceptedAt } from "../../../src/api/contract/accepted.ts";
 import { createAgentSchema } from "../../../src/api/contract/agents.ts";
 import { instantInput, listQuerySchema } from "../../../src/api/contract/common.ts";
 import { createMessageRoute } from "../../../src/api/contract/messages.ts";
 import { validationError } from "../../../src/api/contract/validation.ts";
+import { z } from "../../../src/api/contract/zod.ts";
 
 const messageOf = (schema: z.ZodType, value: unknown) => {
   const { error } = schema.safeParse(value);

@@ -10,9 +10,8 @@ import { PodDisruptionBudget } from "kubernetes-models/policy/v1";
 import { Service } from "kubernetes-models/v1";
 import { describe, expect, it } from "vitest";
 import { parse, parseAllDocuments } from "yaml";
-import { MODEL_BYTES } from "../../../src/api/http/body.ts";
 import { CALL_MS } from "../../../src/gateway/completions/charge.ts";
-import { SHUTDOWN_SECONDS } from "../../../src/kernel/constants.ts";
+import { LIMITS, SHUTDOWN_SECONDS } from "../../../src/kernel/constants.ts";
 
 // The files of deploy/, checked by the tools that read them. Continuous integration installs the tools (.ci/run).
 
@@ -105,7 +104,7 @@ describe("the proxy of the installation guide", () => {
 
   it("takes the largest body of a request", () => {
     const [, megabytes] = /client_max_body_size (\d+)m;/.exec(nginx()) ?? [];
-    expect(Number(megabytes) * 1024 * 1024).toBeGreaterThanOrEqual(MODEL_BYTES);
+    expect(Number(megabytes) * 1024 * 1024).toBeGreaterThanOrEqual(LIMITS.model_body_bytes);
   });
 
   it("waits longer than the longest call", () => {

@@ -1,12 +1,12 @@
-import type { Context } from "hono";
 import { describe, expect, it } from "vitest";
 import { createClientAddress, createPeerAddress } from "../../../src/api/http/client-address.ts";
+import type { Exchange } from "../../../src/api/http/exchange.ts";
 
 const requestFrom = (peer: string, forwarded?: string) =>
   ({
-    env: { incoming: { socket: { remoteAddress: peer } } },
-    req: { header: () => forwarded },
-  }) as unknown as Context;
+    incoming: { socket: { remoteAddress: peer } },
+    header: () => forwarded,
+  }) as unknown as Exchange;
 
 describe("the address by which limits count", () => {
   it.each([

@@ -2,7 +2,8 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
-import { consoleRoutes } from "../../../src/api/http/console.routes.ts";
+import { createConsolePages } from "../../../src/api/http/console-pages.ts";
+import type { Exchange } from "../../../src/api/http/exchange.ts";
 
 const around = mkdtempSync(join(tmpdir(), "purser-console-"));
 const folder = join(around, "dist");
@@ -13,7 +14,26 @@ writeFileSync(join(folder, "theme.js"), "1;");
 writeFileSync(join(folder, ".built-from"), "not to be served");
 writeFileSync(join(around, "outside.js"), "secret");
 
-const built = consoleRoutes(folder);
+/** The pages of a folder, asked as by a client. */
+function pagesOf(folder: string) {
+  const pages = createConsolePages(folder);
+  return {
+    async request(path: string, { headers = {} }: { headers?: Record<string, string> } = {}): Promise<Response> {
+      const named = new Headers(headers);
+      const exchange = {
+        method: "GET",
+        path: path.split("?")[0],
+        header: (name: string) => named.get(name) ?? undefined,
+      };
+      const answer = await pages(exchange as unknown as Exchange);
+      if (answer === null) return new Response(null, { status: 404 });
+      if (answer.kind === "empty") return new Response(null, { status: answer.status });
+      if (answer.kind !== "bytes") throw new Error(answer.kind);
+      return new Response(answer.body as string, { status: answer.status, headers: answer.headers });
+    },
+  };
+}
+const built = pagesOf(folder);
 const asBrowser = { Accept: "text/html,application/xhtml+xml" };
 
 afterAll(() => rmSync(around, { recursive: true }));
@@ -66,7 +86,7 @@ describe("the console's files", () => {
   });
 
   it("without a built console, / says how to build it", async () => {
-    const answer = await consoleRoutes(join(folder, "nowhere")).request("/", { headers: asBrowser });
+    const answer = await pagesOf(join(folder, "nowhere")).request("/", { headers: asBrowser });
     expect(answer.status).toBe(200);
     expect(await answer.text()).toContain("npm run console");
   });

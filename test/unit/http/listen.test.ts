@@ -1,17 +1,26 @@
 import { once } from "node:events";
 import { connect } from "node:net";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
-import { createRouter } from "../../../src/api/contract/router.ts";
+import { type Answer, createRouter } from "../../../src/api/contract/endpoint.ts";
 import { type Listening, listen } from "../../../src/api/http/listen.ts";
+import { createProbesHttp } from "../../../src/api/http/server.ts";
 import { UNREAD_LIMITS } from "../../../src/api/http/unread-answers.ts";
+import { createLog } from "../../../src/platform/telemetry/log.ts";
+import { createMetrics } from "../../../src/platform/telemetry/metrics.ts";
+
+/** A server with one endpoint. */
+function serverOf(method: "get" | "post", answer: () => Answer | Promise<Answer>, path = "/") {
+  const router = createRouter();
+  router.undocumented({ method, path, responses: {} }, answer as never);
+  return createProbesHttp({ log: createLog("silent"), metrics: createMetrics() }, router.endpoints);
+}
+const text = (body: string): Answer => ({ kind: "bytes", status: 200, headers: {}, body });
 
 let server: Listening;
 beforeAll(async () => {
-  const router = createRouter();
-  router.post("/", async (c) => c.text(await c.req.text()));
-  const unread = UNREAD_LIMITS;
-  const limits = { headers_ms: 200, request_ms: 400, check_ms: 50, connections: 3, unread };
-  server = await listen(router, { host: "127.0.0.1", port: 0 }, limits);
+  const http = serverOf("post", () => new Promise(() => {}));
+  const limits = { headers_ms: 200, request_ms: 400, check_ms: 50, connections: 3 };
+  server = await listen(http, { host: "127.0.0.1", port: 0 }, limits);
 });
 afterAll(() => server.stop());
 
@@ -64,10 +73,12 @@ describe("a connection that stalls", () => {
 
 describe("the connections of one address", () => {
   async function serving(trusted_proxies: string[] = []) {
-    const router = createRouter();
-    router.get("/", (c) => c.text("hello"));
     const address = { host: "127.0.0.1", port: 0, trusted_proxies };
-    const limited = await listen(router, address, { connections_per_address: 3 });
+    const limited = await listen(
+      serverOf("get", () => text("hello")),
+      address,
+      { connections_per_address: 3 },
+    );
     onTestFinished(() => limited.stop(0));
     return limited;
   }
@@ -123,22 +134,18 @@ describe("a server without an application yet", () => {
       expect(headers.get("Strict-Transport-Security")).toMatch(/^max-age=/);
       expect(headers.get("X-Request-Id")).toBe(JSON.parse(text).error.request_id);
     }
-    const router = createRouter();
-    router.get("/livez", (c) => c.text("served"));
-    starting.serve(router);
+    await starting.serve(serverOf("get", () => text("served"), "/livez"));
     expect((await read("/livez")).text).toBe("served");
   });
 });
 
 describe("a large answer that its caller does not read", () => {
   const MB = 1_048_576;
-  const LIMITS = { headers_ms: 10_000, request_ms: 60_000, check_ms: 1_000, connections: 100 };
   /** A server with answers of 16 MB, more than the kernel buffers for a connection. */
   async function serving(unread: Partial<typeof UNREAD_LIMITS>) {
-    const router = createRouter();
-    router.get("/", (c) => c.text("x".repeat(16 * MB)));
-    const limits = { ...LIMITS, unread: { ...UNREAD_LIMITS, check_ms: 50, ...unread } };
-    const server = await listen(router, { host: "127.0.0.1", port: 0 }, limits);
+    const http = serverOf("get", () => text("x".repeat(16 * MB)));
+    const limits = { unread: { ...UNREAD_LIMITS, check_ms: 50, ...unread } };
+    const server = await listen(http, { host: "127.0.0.1", port: 0 }, limits);
     onTestFinished(() => server.stop(0));
     return server;
   }
@@ -185,9 +192,8 @@ describe("a large answer that its caller does not read", () => {
 
 describe("a server that stops", () => {
   it("answers requests on connections that it has not accepted yet", async () => {
-    const router = createRouter();
-    router.post("/", (c) => c.text("done"));
-    const stopping = await listen(router, { host: "127.0.0.1", port: 0 });
+    const http = serverOf("post", () => text("done"));
+    const stopping = await listen(http, { host: "127.0.0.1", port: 0 });
     const { hostname, port } = new URL(stopping.url);
     const answers = Array.from({ length: 200 }, async () => {
       const socket = connect(Number(port), hostname);

@@ -1,6 +1,8 @@
+import type { ServerResponse } from "node:http";
+import { PassThrough } from "node:stream";
 import { expect, it } from "vitest";
 import { errors } from "../../../src/kernel/errors.ts";
-import { eventStream } from "../../../src/platform/net/event-stream.ts";
+import { writeEvents } from "../../../src/platform/net/event-stream.ts";
 
 const live = { refused: new AbortController().signal, check: async () => {}, leave: () => {} };
 
@@ -17,7 +19,9 @@ it("a source that fails ends the stream with an error event without the error's 
       left += 1;
     },
   };
-  const text = await eventStream(source, { live, request_id: "r" }).text();
+  const outgoing = new PassThrough();
+  await writeEvents(outgoing as unknown as ServerResponse, source, { live, request_id: "r" });
+  const text = Buffer.concat(await outgoing.toArray()).toString();
   const { type, code, message } = errors.internal().shape;
   const error = JSON.stringify({ error: { type, code, message, param: null, request_id: "r" } });
   expect(text).toBe(`data: one\n\ndata: ${error}\n\n`);

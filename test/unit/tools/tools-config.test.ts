@@ -1,8 +1,8 @@
-import { z } from "@hono/zod-openapi";
 import { describe, expect, it } from "vitest";
 import { isListedHost } from "../../../src/api/contract/hosts.ts";
 import { toolsConfigSchema } from "../../../src/api/contract/tools.ts";
 import { validationError } from "../../../src/api/contract/validation.ts";
+import { z } from "../../../src/api/contract/zod.ts";
 
 function refusal(tools_config: unknown) {
   const parsed = toolsConfigSchema.safeParse(tools_config);

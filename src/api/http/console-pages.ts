@@ -1,11 +1,9 @@
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import { join, sep } from "node:path";
-import type { Context } from "hono";
-import { html } from "hono/html";
-import type { HttpEnv } from "../contract/caller.ts";
-import { createRouter, type HttpRouter } from "../contract/router.ts";
-import { compressors } from "./compress.ts";
+import type { Answer } from "../contract/endpoint.ts";
+import { type Exchange, isPage } from "./exchange.ts";
+import { compressors } from "./write-answer.ts";
 
 /** The output folder of `console/build.ts`. */
 const BUILT = join(import.meta.dirname, "../../../console/dist");
@@ -44,31 +42,27 @@ interface Asset {
   etag: string;
 }
 
+/** Answers with a page or file of the console; null for other addresses. */
+export type ConsolePages = (exchange: Exchange) => Promise<Answer> | null;
+
 /**
- * Serves the console's files, and its page at each of its addresses. Mount it last: it gets all paths that the API and
+ * Serves the console's files, and its page at each of its addresses. Ask it last: it takes all paths that the API and
  * the reference do not answer. Without a built console, `/` says how to get one.
  */
-export function consoleRoutes(folder = BUILT): HttpRouter {
-  const router = createRouter();
-  const assets = load(folder);
-  router.get("*", async (c, next) => {
-    const asset = assets.get(c.req.path);
-    if (asset !== undefined && c.req.path !== PAGE) return serve(c, asset, c.req.path.startsWith(HASHED));
-    if (!isPage(c)) return next();
-    const page = assets.get(PAGE);
-    return page === undefined ? c.html(notBuilt()) : serve(c, page, false);
-  });
-  return router;
+export function createConsolePages(folder = BUILT): ConsolePages {
+  const assets = loadAssets(folder);
+  const page = assets.get(PAGE);
+  return (exchange) => {
+    const { method, path } = exchange;
+    if (method !== "GET" && method !== "HEAD") return null;
+    const asset = assets.get(path);
+    if (asset !== undefined && path !== PAGE) return serve(exchange, asset, path.startsWith(HASHED));
+    if (!isPage(exchange)) return null;
+    return page === undefined ? Promise.resolve(notBuilt()) : serve(exchange, page, false);
+  };
 }
 
-/** True if a browser requests one of the console's pages. */
-export function isPage({ req }: Context<HttpEnv>): boolean {
-  if (req.path === "/") return true;
-  const is_file = req.path.slice(req.path.lastIndexOf("/")).includes(".");
-  return !is_file && !req.path.startsWith("/api/") && (req.header("Accept") ?? "").includes("text/html");
-}
-
-async function serve(c: Context<HttpEnv>, asset: Asset, forever: boolean): Promise<Response> {
+async function serve({ header }: Exchange, asset: Asset, forever: boolean): Promise<Answer> {
   const headers: Record<string, string> = {
     ...HEADERS,
     "Content-Type": asset.type,
@@ -76,16 +70,16 @@ async function serve(c: Context<HttpEnv>, asset: Asset, forever: boolean): Promi
     ETag: asset.etag,
     Vary: "Accept-Encoding",
   };
-  if (c.req.header("If-None-Match") === asset.etag) return c.body(null, 304, headers);
-  const accepts_gzip = /\bgzip\b/.test(c.req.header("Accept-Encoding") ?? "");
-  if (!asset.is_compressible || !accepts_gzip) return c.body(asset.plain, 200, headers);
+  if (header("if-none-match") === asset.etag) return { kind: "empty", status: 304, headers };
+  const accepts_gzip = /\bgzip\b/.test(header("accept-encoding") ?? "");
+  if (!asset.is_compressible || !accepts_gzip) return { kind: "bytes", status: 200, headers, body: asset.plain };
   asset.gzip ??= compressors.gzip(asset.plain);
-  return c.body(await asset.gzip, 200, { ...headers, "Content-Encoding": "gzip" });
+  return { kind: "bytes", status: 200, headers: { ...headers, "Content-Encoding": "gzip" }, body: await asset.gzip };
 }
 
-function load(folder: string): Map<string, Asset> {
+function loadAssets(folder: string): Map<string, Asset> {
   const assets = new Map<string, Asset>();
-  for (const file of filesIn(folder)) {
+  for (const file of listFiles(folder)) {
     const type = TYPES[file.slice(file.lastIndexOf(".") + 1)];
     if (type === undefined) continue;
     const plain = new Uint8Array(readFileSync(join(folder, file)));
@@ -101,7 +95,7 @@ function load(folder: string): Map<string, Asset> {
   return assets;
 }
 
-function filesIn(folder: string): string[] {
+function listFiles(folder: string): string[] {
   try {
     return readdirSync(folder, { recursive: true, encoding: "utf8" });
   } catch {
@@ -109,8 +103,11 @@ function filesIn(folder: string): string[] {
   }
 }
 
-function notBuilt() {
-  return html`<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Purser</title>
-    <h1>Purser is running</h1>
-    <p>Its console has not been built: run <code>npm run console</code> and restart. The API is there: read its <a href="/docs">reference</a>.</p></html>`;
+function notBuilt(): Answer {
+  const headers = { "Content-Type": "text/html; charset=UTF-8" };
+  return { kind: "bytes", status: 200, headers, body: NOT_BUILT };
 }
+
+const NOT_BUILT = `<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Purser</title>
+<h1>Purser is running</h1>
+<p>Its console has not been built: run <code>npm run console</code> and restart. The API is there: read its <a href="/docs">reference</a>.</p></html>`;
