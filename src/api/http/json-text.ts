@@ -43,13 +43,21 @@ export function checkJsonLimits(value: unknown, limits: JsonLimits): void {
   for (let depth = 1; level.length > 0; depth += 1) {
     if (depth > limits.depth) throw errors.bodyTooComplex(`more than ${limits.depth} levels of lists and objects`);
     const next: object[] = [];
+    const add = (child: unknown) => {
+      if (isContainer(child)) next.push(child);
+    };
     for (const container of level) {
-      const children: unknown[] = Array.isArray(container) ? container : Object.values(container);
-      if (Array.isArray(container)) elements += children.length;
-      else keys += children.length;
-      if (keys > limits.keys) throw errors.bodyTooComplex(`more than ${limits.keys} keys`);
-      if (elements > limits.elements) throw errors.bodyTooComplex(`more than ${limits.elements} list elements`);
-      for (const child of children) if (isContainer(child)) next.push(child);
+      if (Array.isArray(container)) {
+        elements += container.length;
+        if (elements > limits.elements) throw errors.bodyTooComplex(`more than ${limits.elements} list elements`);
+        container.forEach(add);
+      } else {
+        for (const key in container) {
+          keys += 1;
+          if (keys > limits.keys) throw errors.bodyTooComplex(`more than ${limits.keys} keys`);
+          add(container[key as never]);
+        }
+      }
     }
     level = next;
   }
