@@ -1063,6 +1063,7 @@ alter table webhook_endpoint add constraint webhook_endpoint_pkey PRIMARY KEY (u
 CREATE TRIGGER endpoint_of_erased BEFORE INSERT ON public.webhook_endpoint FOR EACH ROW EXECUTE FUNCTION refuse_erased('fail');
 
 -- function act_hash(previous bytea, seq bigint, id uuid, operator_id uuid, operator_name text, what text, target_type text, target_id text, user_id uuid, before json, after json, reason text, request_id text, created_at timestamp with time zone) returns bytea
+-- function add_step_usage(calls jsonb) returns jsonb
 -- function append_act(of_id uuid, of_operator uuid, of_name text, of_what text, of_type text, of_target text, of_user uuid, of_before json, of_after json, of_reason text, of_request text, instant timestamp with time zone) returns bigint
 -- function begin_runs(runs jsonb, refusals text[], domain_now timestamp with time zone, claimer text, most integer, total_limit integer, user_limit integer, lease_ms integer, of_plans jsonb) returns json
 -- function claim_runs(claimer text, most integer, total_limit integer, user_limit integer, lease_ms integer, domain_now timestamp with time zone, reserved_only boolean, of_plans jsonb) returns SETOF run

@@ -31,6 +31,7 @@ import type { LiveSettings } from "./reload.ts";
 
 interface AgentServicesDeps {
   config: Config;
+  live: LiveSettings;
   log: Log;
   base: Base;
   accounts: Accounts;
@@ -45,11 +46,11 @@ interface AgentServicesDeps {
 
 /** The modules that work for agents: tools, schedules, runs and chats. */
 export function createAgentServices(deps: AgentServicesDeps) {
-  const { config, log, accounts, agents_store, ledger, models, vault, webhook_keys, notify, meansOf } = deps;
+  const { config, live, log, accounts, agents_store, ledger, models, vault, webhook_keys, notify, meansOf } = deps;
   const { db, clock, outbound, metrics } = deps.base;
   const { safety_off, keep_runs_days } = config;
   const core = { db, clock, log };
-  const sanitizer = createSanitizer({ threads: 2 });
+  const sanitizer = createSanitizer({ threads: 2, judges: () => live.judges });
   const onFailure = metrics.toolFailed;
   const { is_drill } = config;
   const worker_id = newId();

@@ -3,9 +3,12 @@ import { ConfigError } from "../config/values.ts";
 import type { Models } from "../gateway/models/models.service.ts";
 import { errors } from "../kernel/errors.ts";
 import type { Log } from "../platform/telemetry/log.ts";
+import { createJudges, type Judges } from "../safety/judges.ts";
 
 /** The settings that a reload replaces. Modules read them at each use. */
-export type LiveSettings = Pick<Config, "limits" | "plans" | "trial">;
+export interface LiveSettings extends Pick<Config, "limits" | "plans" | "trial"> {
+  judges: Judges;
+}
 
 /** What a reload has put into force. */
 export interface Reloaded {
@@ -27,7 +30,7 @@ export type PrepareReload = () => PreparedReload;
 
 /** Settings of PURSER_CONFIG that are lists, with the field that names an entry. */
 const LISTS = { models: "id", plans: "id", providers: "name" } as const;
-const OTHERS = ["catalogue", "cache_pricing", "trial", "rollover_months", "margin", "limits"] as const;
+const OTHERS = ["catalogue", "cache_pricing", "trial", "rollover_months", "margin", "limits", "safety"] as const;
 const MOST_NAMED = 100;
 
 /**
@@ -43,6 +46,7 @@ export function createReload(options: { config: Config; live: LiveSettings; mode
     live.limits = next.limits;
     live.plans = next.plans;
     live.trial = next.trial;
+    live.judges = createJudges(next.safety.judges, log);
     in_force = next;
     for (const warning of next.warnings) if (!config.warnings.includes(warning)) log.warn(warning);
     const offered = models.list();

@@ -36,6 +36,7 @@ import { createMailer } from "../platform/net/mail.ts";
 import { createPublicAddress, type PublicAddress } from "../platform/net/public-address.ts";
 import { describeUnexpected, type Log } from "../platform/telemetry/log.ts";
 import type { Metrics } from "../platform/telemetry/metrics.ts";
+import { createJudges } from "../safety/judges.ts";
 import type { OAuthIdentity } from "../vault/oauth.adapter.ts";
 import { createVault, type Vault } from "../vault/vault.service.ts";
 import { createAgentRunner, createAgentServices } from "./agent-services.ts";
@@ -47,7 +48,12 @@ export type Services = Awaited<ReturnType<typeof createServices>>;
 
 /** Constructs every module from the lowest to the highest, and gives each the functions of others that it may not import. */
 export async function createServices(config: Config, log: Log, passwords: Passwords = createPasswords()) {
-  const live: LiveSettings = { limits: config.limits, plans: config.plans, trial: config.trial };
+  const live: LiveSettings = {
+    limits: config.limits,
+    plans: config.plans,
+    trial: config.trial,
+    judges: createJudges(config.safety.judges, log),
+  };
   const plans = () => live.plans;
   const base = await openBase(config, log);
   const { db, clock, outbound, cipherFor, metrics, tracer, settable, standby } = base;
@@ -94,6 +100,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
   const meansOf = billing.means;
   const of_agents = createAgentServices({
     config,
+    live,
     log,
     base,
     accounts,

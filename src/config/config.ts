@@ -8,6 +8,7 @@ import { SHUTDOWN_SECONDS, TOKENS_PER_USD } from "../kernel/constants.ts";
 import type { Instant } from "../platform/lib/instant.ts";
 import { isLoopback } from "../platform/net/address.ts";
 import type { TracingSettings } from "../platform/telemetry/tracing.ts";
+import type { JudgeSettings } from "../safety/judge-kinds.ts";
 import { KEYRING_FORMAT, parseKeyring } from "../vault/keyring.ts";
 import type { Keyring } from "../vault/keyring.types.ts";
 import type { FileSettings } from "./file.schema.ts";
@@ -39,9 +40,10 @@ import {
 
 export { ConfigError };
 
-/** The settings of PURSER_CONFIG, with the catalogue that it names. */
-export interface ReadFileSettings extends Omit<FileSettings, "catalogue"> {
+/** The settings of PURSER_CONFIG, with the catalogue that it names and the keys of its judges. */
+export interface ReadFileSettings extends Omit<FileSettings, "catalogue" | "safety"> {
   readonly catalogue: readonly CatalogueEntry[];
+  readonly safety: { readonly judges: readonly JudgeSettings[] };
 }
 
 /** All settings of the process, checked. */
@@ -340,9 +342,33 @@ function readSeconds(env: Env, variable: string): number | undefined {
 
 function readFile(env: Env): ReadFileSettings {
   const path = env.PURSER_CONFIG;
-  if (path === undefined || path === "") return { ...parseConfigFile("", ""), catalogue: CATALOGUE };
-  const settings = parseConfigFile(readText(path, "the path of a YAML or JSON file"), path);
-  return { ...settings, catalogue: readCatalogue(settings, path) };
+  const is_given = path !== undefined && path !== "";
+  const settings = parseConfigFile(is_given ? readText(path, "the path of a YAML or JSON file") : "", path ?? "");
+  const catalogue = is_given ? readCatalogue(settings, path) : CATALOGUE;
+  return { ...settings, catalogue, safety: { judges: readJudges(env, settings, catalogue) } };
+}
+
+/** The judges with their keys. The models of judges are chat models of the file or of the catalogue. */
+function readJudges(
+  env: Env,
+  { safety, models }: FileSettings,
+  catalogue: readonly CatalogueEntry[],
+): readonly JudgeSettings[] {
+  const offered = new Set(
+    [...models, ...catalogue].flatMap(({ id, model_kind }) => (model_kind === "chat" ? [id] : [])),
+  );
+  return safety.judges.map(({ secret_env, ...judge }, at) => {
+    const { kind, model } = judge;
+    if (model !== null && !offered.has(model)) {
+      const reason = `${env.PURSER_CONFIG}: safety.judges[${at}].model ${JSON.stringify(model)} is no chat model of this file or of the catalogue`;
+      throw new ConfigError("PURSER_CONFIG", reason, "the id of a chat model");
+    }
+    const accepted = "the judge's key: printable ASCII without spaces";
+    const secret = secret_env === null ? null : read(env, secret_env, parseCredential, accepted);
+    if (secret !== undefined) return { ...judge, secret };
+    const reason = `it is not set, and the judge ${kind} of PURSER_CONFIG (safety.judges[${at}]) needs it`;
+    throw new ConfigError(secret_env ?? "", reason, accepted);
+  });
 }
 
 /** The catalogue file's path is relative to the file that PURSER_CONFIG names. */

@@ -22,6 +22,17 @@ export function text(pattern: RegExp, problem: string) {
   return z.string("must be a text").regex(pattern, problem);
 }
 
+/** The name of an environment variable. */
+export const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]*$/;
+
+/** An http or https address. */
+export const httpAddress = z
+  .string("must be a text")
+  .refine(
+    (value) => ["http:", "https:"].includes(URL.parse(value)?.protocol ?? ""),
+    "must be an http or https address",
+  );
+
 /** What people read as a name. */
 export const title = text(/^[^\p{Cc}]{1,100}$/u, "must be a text of 1 to 100 characters");
 /** What the file refers to by name. */

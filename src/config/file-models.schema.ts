@@ -11,7 +11,7 @@ import { PROVIDER_KINDS, type ProviderKind, traitsOf } from "../gateway/models/p
 import { RATE_SCALE } from "../kernel/constants.ts";
 import { instantOf } from "../platform/lib/instant.ts";
 import { isJsonObject } from "../platform/lib/json.ts";
-import { count, identifier, list, number, record, text, title } from "./file-fields.ts";
+import { count, httpAddress, identifier, list, number, record, text, title, VARIABLE } from "./file-fields.ts";
 
 /** contract 9: `providers` and `models` of the configuration file. Rates are parsed to millionths. */
 
@@ -32,7 +32,6 @@ const RESERVED_FIELDS: ReadonlySet<string> = new Set([
   "n",
   "best_of",
 ]);
-const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]*$/;
 const KINDS = Object.keys(PROVIDER_KINDS) as ProviderKind[];
 /** The kinds to whose requests the operator may add fields. */
 export const OPEN_KINDS = KINDS.filter((kind) => traitsOf(kind).takes_other_fields).join(" and ");
@@ -45,8 +44,6 @@ const rate = number()
   .transform((value) => Math.round(value * RATE_SCALE));
 
 const flag = (value: boolean) => z.boolean("must be true or false").default(value);
-
-const isHttp = (value: string) => ["http:", "https:"].includes(URL.parse(value)?.protocol ?? "");
 
 /** Fields that callers may send beside the provider kind's list. The operator has to know their price. */
 const forward = z
@@ -62,11 +59,7 @@ const forward = z
 export const provider = record({
   name: identifier,
   kind: z.enum(KINDS, `must be ${KINDS.slice(0, -1).join(", ")} or ${KINDS.at(-1)}`),
-  base_url: z
-    .string("must be a text")
-    .refine(isHttp, "must be an http or https address")
-    .transform((url) => url.replace(/\/+$/, ""))
-    .optional(),
+  base_url: httpAddress.transform((url) => url.replace(/\/+$/, "")).optional(),
   api_key_env: text(VARIABLE, "must be the name of an environment variable").optional(),
   forward,
 })

@@ -2,6 +2,7 @@ import { z } from "zod";
 import { MODEL_ID } from "../gateway/models/models.types.ts";
 import { LIMITS, ROLLOVER_MONTHS, TRIAL_DAYS, TRIAL_TOKENS } from "../kernel/constants.ts";
 import { count, identifier, list, number, record, text, title } from "./file-fields.ts";
+import { judge } from "./file-judges.schema.ts";
 import { model, provider } from "./file-models.schema.ts";
 
 /** contract 9, field by field. What it parses to is what the service works with: defaults filled in, rates in millionths. */
@@ -56,6 +57,7 @@ const settings = record({
     model_body_bytes: count(1_024).default(LIMITS.model_body_bytes),
     fallback_after_seconds: count(1, 600).default(LIMITS.fallback_after_seconds),
   }).prefault({}),
+  safety: record({ judges: list(judge) }).prefault({}),
 });
 
 /** The default plans (contract 5.4): data, never computed from the token rate. */

@@ -8,7 +8,7 @@ import { OPEN_KINDS } from "./file-models.schema.ts";
 import { ConfigError } from "./values.ts";
 
 const ACCEPTED =
-  "a YAML or JSON file with the keys providers, models, catalogue, cache_pricing, plans, trial, rollover_months, margin, limits";
+  "a YAML or JSON file with the keys providers, models, catalogue, cache_pricing, plans, trial, rollover_months, margin, limits, safety";
 
 /** Something wrong with the file, at the place in the document that `path` leads to. */
 interface Problem {

@@ -1,6 +1,8 @@
 import { MAX_REMOVED } from "../kernel/constants.ts";
 import { fence, type Part } from "./fence.ts";
-import { type Detection, detect, type Level } from "./judging/detect.ts";
+import type { JudgeReport, Opinion } from "./judges.ts";
+import type { AskedFor } from "./judging/asked-parts.ts";
+import { type Detection, detect, type Level, merged, type Passage } from "./judging/detect.ts";
 import { normalise } from "./reading/normalise.ts";
 import type { PdfText } from "./reading/pdf-text.ts";
 import { type ContentKind, EVIDENCE, evidenceOfHiding, type Readable, readable } from "./reading/readable.ts";
@@ -23,6 +25,8 @@ export interface SanitizeRequest {
   readonly max_chars?: number;
   /** Returns the list of the links from this one on, instead of the text. */
   readonly links_from?: number | undefined;
+  /** Which parts of the text judges will be asked about. */
+  readonly for_judges?: readonly AskedFor[];
 }
 
 /** Something that was removed, and how it was hidden or why. */
@@ -48,13 +52,26 @@ export interface Sanitized {
   readonly marker: string;
   /** Absolute http(s) addresses of the visible links. */
   readonly links: readonly string[];
+  /** What the operator's judges did, if any was asked. */
+  readonly judges?: readonly JudgeReport[];
   /** How many more links there are than the text shows, and the number of the first one. Absent: there are none. */
   readonly unlisted?: Readable["unlisted"];
 }
 
 /** The detector to use. Tests replace it with one that finds nothing, to check the other defences. */
-export type Detector = (text: string, level: Level, evidence: number) => Detection;
+export type Detector = (text: string, level: Level, evidence: number, wanted?: readonly AskedFor[]) => Detection;
 
+/** The content after all stages but the last, as plain data. */
+export interface Examined extends Pick<Sanitized, "links" | "unlisted" | "marker"> {
+  /** The visible text. */
+  readonly clean: string;
+  readonly found: Detection;
+  /** What is removed besides passages, and the score of the hidden text. */
+  readonly hidden: { readonly score: number; readonly removed: readonly Removal[] };
+  readonly cut_chars: number;
+}
+
+const NO_OPINION: Opinion = { passages: [], score: 0, reports: [] };
 const NOTHING_JUDGED: Detector = () => ({ passages: [], score: 0 });
 const MAX_EXCERPT = 200;
 /** The most hidden characters that are judged. All hidden text is removed. */
@@ -70,25 +87,47 @@ const GAP = "[passage removed]";
  * content; never throws on any string.
  */
 export function sanitize(request: SanitizeRequest, detector: Detector = detect): Sanitized {
-  if (request.level === "off") return sanitize({ ...request, level: "balanced" }, NOTHING_JUDGED);
+  return present(examine(request, detector));
+}
+
+/** All stages but the fence. Judges may be asked about the result before `present`. */
+export function examine(request: SanitizeRequest, detector: Detector = detect): Examined {
+  if (request.level === "off") return examine({ ...request, level: "balanced" }, NOTHING_JUDGED);
   const { content, kind, level, mark, pdf } = request;
   const read = readable(content, kind, request.base_url, request);
   const { text: whole, cut_chars, hidden, links, unlisted, defused, evidence: of_writing } = read;
   const evidence = of_writing + (pdf?.is_scan === true ? EVIDENCE.scan : 0);
   // Detection is the slowest stage, so only the returned text is judged.
   const clean = whole.slice(0, request.max_chars).toWellFormed();
-  const found = detector(clean, level, evidence);
   const judged = judgeHidden([...hidden, ...(pdf?.hidden ?? [])], level, detector);
-  const score = Math.max(found.score, judged.score);
-  const certain = found.passages.filter(({ is_doubtful }) => !is_doubtful);
-  const doubtful = found.passages.filter(({ is_doubtful }) => is_doubtful);
   return {
-    text: fence(partsOf(clean, found), cutNotice(cut_chars + whole.length - clean.length), mark),
-    verdict: { injected: score >= 0.5, suspicious: doubtful.length > 0, score: Math.round(score * 1000) / 1000 },
-    removed: [...instructions(clean, certain), ...judged.removed, ...defused].slice(0, MAX_REMOVED),
-    marked: instructions(clean, doubtful).slice(0, MAX_REMOVED),
-    marker: mark,
+    clean,
+    found: detector(clean, level, evidence, request.for_judges),
+    hidden: { score: judged.score, removed: [...judged.removed, ...defused] },
+    cut_chars: cut_chars + whole.length - clean.length,
     links: links.map((link) => link.url),
+    ...(unlisted === undefined ? {} : { unlisted }),
+    marker: mark,
+  };
+}
+
+/** The last stage, with the opinion of judges if any was asked. */
+export function present(
+  { clean, found, hidden, cut_chars, links, unlisted, marker }: Examined,
+  opinion: Opinion = NO_OPINION,
+): Sanitized {
+  const passages = merged([...found.passages, ...opinion.passages]);
+  const score = Math.max(found.score, hidden.score, opinion.score);
+  const certain = passages.filter(({ is_doubtful }) => !is_doubtful);
+  const doubtful = passages.filter(({ is_doubtful }) => is_doubtful);
+  return {
+    text: fence(partsOf(clean, passages), cutNotice(cut_chars), marker),
+    verdict: { injected: score >= 0.5, suspicious: doubtful.length > 0, score: Math.round(score * 1000) / 1000 },
+    removed: [...instructions(clean, certain.slice(0, MAX_REMOVED)), ...hidden.removed].slice(0, MAX_REMOVED),
+    marked: instructions(clean, doubtful.slice(0, MAX_REMOVED)),
+    ...(opinion.reports.length === 0 ? {} : { judges: opinion.reports }),
+    marker,
+    links,
     ...(unlisted === undefined ? {} : { unlisted }),
   };
 }
@@ -98,7 +137,7 @@ function cutNotice(cut_chars: number): string {
 }
 
 /** The text without its removed passages, and its doubtful passages apart. */
-function partsOf(text: string, { passages }: Detection): Part[] {
+function partsOf(text: string, passages: readonly Passage[]): Part[] {
   const parts: Part[] = [];
   let kept = "";
   let from = 0;
@@ -116,7 +155,7 @@ function partsOf(text: string, { passages }: Detection): Part[] {
   return [...parts, { text: kept + text.slice(from), is_doubtful: false }];
 }
 
-function instructions(text: string, passages: Detection["passages"]): Removal[] {
+function instructions(text: string, passages: readonly Passage[]): Removal[] {
   return passages.map(({ start, end, cues }) => removal(`instruction: ${cues.join(", ")}`, text.slice(start, end)));
 }
 

@@ -3,8 +3,10 @@ import { monotonicMs } from "../platform/lib/clock.ts";
 import { untilTurn } from "../platform/lib/event-loop-turn.ts";
 import { createFairQueue, QueueRefused } from "../platform/lib/fair-queue.ts";
 import { createThreadPool } from "../platform/lib/thread-pool.ts";
+import type { AskModel } from "./judge-kinds.ts";
+import type { Judges } from "./judges.ts";
 import type { PdfText } from "./reading/pdf-text.ts";
-import type { Sanitized, SanitizeRequest } from "./sanitize.ts";
+import type { Examined, Sanitized, SanitizeRequest } from "./sanitize.ts";
 import type { ThreadRequest } from "./sanitizer.worker.ts";
 
 /** The worst content of this length takes about 25 ms, so a thread is not worth its cost. */
@@ -20,7 +22,10 @@ const SHARE_CHECK_MS = 100;
 /** The memory limit of a thread. A page that exceeds it ends the thread, not the service. */
 const MEMORY_MB = 512;
 
-/** Too many pages waited, or this one waited too long. The caller may submit the same page again. */
+/**
+ * Too many pages waited, this one waited too long, or a judge without which no page may be used did not answer. The
+ * caller may submit the same page again.
+ */
 export const BUSY = Symbol("the safety layer is busy");
 
 /** The safety layer for one user, with limits: long pages are checked in a thread. */
@@ -33,10 +38,13 @@ export interface Sanitizer {
 
 /** The safety layer of the service. It has its own threads, checks one page at a time per user, and users take turns. */
 export interface Sanitizers {
-  of(user_id: string): Sanitizer;
+  /** With `run`, the operator's judges are asked too. The wait for them ends, and throws, when its signal is aborted. */
+  of(user_id: string, run?: { readonly askModel: AskModel; readonly signal: AbortSignal }): Sanitizer;
 }
 
-interface SanitizerLimits {
+interface SanitizerOptions {
+  /** The judges now; absent: none. */
+  judges?: () => Judges;
   threads?: number;
   time_limit_ms?: number;
   fair_share_ms?: number;
@@ -47,8 +55,8 @@ function lengthOf({ content, pdf }: SanitizeRequest): number {
 }
 
 /** Threads start with the first long page and are reused. They do not keep the process alive. */
-export function createSanitizer(limits: SanitizerLimits = {}): Sanitizers {
-  const { threads = 2, time_limit_ms = TIME_LIMIT_MS, fair_share_ms = FAIR_SHARE_MS } = limits;
+export function createSanitizer(options: SanitizerOptions = {}): Sanitizers {
+  const { threads = 2, time_limit_ms = TIME_LIMIT_MS, fair_share_ms = FAIR_SHARE_MS } = options;
   const pool = createThreadPool<ThreadRequest>(join(import.meta.dirname, "sanitizer.worker.ts"), {
     memory_mb: MEMORY_MB,
   });
@@ -74,15 +82,27 @@ export function createSanitizer(limits: SanitizerLimits = {}): Sanitizers {
     });
   }
 
+  async function examined(user_id: string, request: SanitizeRequest): Promise<Examined | null | typeof BUSY> {
+    if (lengthOf(request) > MAX_INLINE_CHARS) return inThread<Examined>(user_id, request);
+    // Loaded with the first page: a sixth of a start, which a node without agents never needs.
+    const { examine } = await import("./sanitize.ts");
+    // Many short pages at one time share the turns of the event loop.
+    await untilTurn();
+    return examine(request);
+  }
+
   return {
-    of: (user_id) => ({
+    of: (user_id, run) => ({
       async sanitize(request) {
-        if (lengthOf(request) > MAX_INLINE_CHARS) return inThread<Sanitized>(user_id, request);
-        // Loaded with the first page: a sixth of a start, which a node without agents never needs.
-        const { sanitize } = await import("./sanitize.ts");
-        // Many short pages at one time share the turns of the event loop.
-        await untilTurn();
-        return sanitize(request);
+        const judges = run === undefined ? undefined : options.judges?.();
+        const for_judges = judges?.wanted ?? [];
+        const found = await examined(user_id, { ...request, for_judges });
+        if (found === null || found === BUSY) return found;
+        const { present } = await import("./sanitize.ts");
+        const parts = found.found.for_judges;
+        if (run === undefined || judges === undefined || parts === undefined) return present(found);
+        const opinion = await judges.ask(parts, { user_id, askModel: run.askModel, signal: run.signal });
+        return opinion === null ? BUSY : present(found, opinion);
       },
       pdfText: (bytes) => inThread<PdfText>(user_id, { pdf_bytes: bytes }),
     }),

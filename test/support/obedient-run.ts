@@ -70,7 +70,12 @@ export async function obedientRun(scenario: Scenario): Promise<{ sent: Sent[]; s
     is_drill: false,
   });
   const journal = { startStep: async () => "running", finishStep: async () => true };
-  const { executeToolCall, recordRejectedCall } = createToolSteps({ tools, runs: journal as never });
+  const { executeToolCall, recordRejectedCall } = createToolSteps({
+    tools,
+    runs: journal as never,
+    completions: undefined as never,
+    clock: undefined as never,
+  });
   const work = workOf(scenario);
   const { config, steps } = work;
   const definitions = await tools.definitions(

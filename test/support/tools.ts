@@ -82,6 +82,7 @@ export function aCall(name: string, args: unknown, more: Partial<ToolCall> = {})
     earlier_calls: 0,
     run: { user_id: "u", agent_id: "a", run_id: "r" },
     effect_id: "msg_1",
+    askModel: async () => "",
     signal: UNSTOPPED,
     until_ms: Infinity,
     ...more,

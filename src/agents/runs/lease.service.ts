@@ -197,6 +197,14 @@ export function createRunSteps(deps: { db: Db; clock: Clock; signals: RunSignals
       const ending = { output: ends_with_step ? step.output : null, is_awaited: signals.isAwaited(lease.run_id) };
       return { kind: "finish_step", argument: runStore.finishStepArgument(lease, step, clock.now(), ending) };
     },
+    /** A hook of the ledger's settle that adds the usage of a call which the step makes beside its work. */
+    addUsageHook(
+      { user_id, run_id }: RunLease,
+      index: number,
+      { input_tokens, output_tokens, cost_tokens }: NonNullable<StepFinish["usage"]>,
+    ): { kind: "add_usage"; argument: unknown } {
+      return { kind: "add_usage", argument: { user_id, run_id, index, input_tokens, output_tokens, cost_tokens } };
+    },
     /**
      * Leaves the run waiting, without a lease, until `resumeRun` queues it again. `record` writes what the run waits for in the
      * same transaction, so that it cannot come before the run waits. Otherwise nothing is written, and it resolves to the reason.

@@ -305,7 +305,7 @@ function toStepUsage({ input_tokens, output_tokens, cost_tokens }: Usage) {
  * sequential. The ledger computes the remainder of the calendar month (UTC) at the hold, because other runs of the
  * agent spend from it at the same time.
  */
-function computeBudget(
+export function computeBudget(
   { max_cost_tokens_per_run: per_run, max_cost_tokens_per_month: per_month }: RunConfig["limits"],
   { spent_tokens, now }: { spent_tokens: number; now: Instant },
 ): Pick<CompletionCall, "max_cost_tokens" | "agent_budget"> {

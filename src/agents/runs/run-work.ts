@@ -55,7 +55,7 @@ export interface EngineDeps {
   clock: Clock;
   completions: Completions;
   tools: Tools;
-  runs: RunWriter & Pick<Runs, "startStepHook" | "finishStepHook">;
+  runs: RunWriter & Pick<Runs, "startStepHook" | "finishStepHook" | "addUsageHook">;
   ledger: Pick<Ledger, "release">;
   models: Models;
   log: Log;

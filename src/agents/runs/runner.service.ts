@@ -55,7 +55,7 @@ export function createRunner(deps: RunnerDeps) {
   const stopping = new AbortController();
   const retry = createRetry({ log, stopping: stopping.signal });
   const writer = createRunWriter(runs, { retry, onStep: followers.noteChange });
-  const { startStepHook, finishStepHook } = runs;
+  const { startStepHook, finishStepHook, addUsageHook } = runs;
   const { clock, completions, tools, ledger, models, newMark } = deps;
   const engine = createEngine({
     clock,
@@ -65,7 +65,7 @@ export function createRunner(deps: RunnerDeps) {
     models,
     newMark,
     log,
-    runs: { ...writer, startStepHook, finishStepHook },
+    runs: { ...writer, startStepHook, finishStepHook, addUsageHook },
     onStepStarted: followers.noteChange,
   });
   const { worker_id, limits, reserved_only, drain_seconds, isAwaited } = deps;

@@ -1,11 +1,15 @@
 import type { ChatMessage } from "../../api/contract/completions.ts";
+import { payerOf } from "../../api/contract/key-terms.ts";
 import type { RunError } from "../../api/contract/runs.ts";
 import { errors } from "../../kernel/errors.ts";
+import { newId } from "../../platform/lib/ids.ts";
 import { traced } from "../../platform/telemetry/tracing.ts";
+import type { AskModel } from "../../safety/judge-kinds.ts";
 import type { Taint } from "../tools/destinations.ts";
 import { countedAs, effectOf, toolOf, usesServers } from "../tools/registry.ts";
 import type { Effect } from "../tools/tool.ts";
 import type { Picture, ToolResult } from "../tools/tools.types.ts";
+import { computeBudget } from "./model-step.ts";
 import { type NextAction, parseArguments, REPEATED_CALL } from "./next-action.ts";
 import { type EngineDeps, getNextIndex, getStopReason, type StopReason, type Work } from "./run-work.ts";
 import { type EngineInput, type RunConfig, type RunStep, selectSetUpSteps } from "./transcript.ts";
@@ -22,7 +26,9 @@ type Call = Extract<NextAction, { do: "call_tool" }>["call"];
  * One tool call of a run. Both functions resolve to the reason why the worker must leave the run, or to null: the run
  * continues.
  */
-export function createToolSteps({ runs, tools }: Pick<EngineDeps, "runs" | "tools">) {
+export function createToolSteps(deps: Pick<EngineDeps, "runs" | "tools" | "completions" | "clock">) {
+  const { runs, tools } = deps;
+
   /** Executes the call between its recorded intent and its recorded outcome. */
   async function executeToolCall(work: Work, call: Call): Promise<StopReason | null> {
     const { run, config, input, steps } = work;
@@ -42,6 +48,7 @@ export function createToolSteps({ runs, tools }: Pick<EngineDeps, "runs" | "tool
         earlier_calls: collectEarlierCalls(steps, step.name),
         run: { user_id: run.lease.user_id, agent_id: run.agent_id, run_id: run.lease.run_id },
         effect_id: makeEffectId(run.lease.run_id, step.index),
+        askModel: createAskModel(deps, work, step.index),
         signal: work.signal,
         until_ms: work.until_ms,
       };
@@ -75,6 +82,42 @@ export function createToolSteps({ runs, tools }: Pick<EngineDeps, "runs" | "tool
   }
 
   return { executeToolCall, recordRejectedCall };
+}
+
+/**
+ * Calls models as a part of a step. The calls are held and charged like the run's own, and their usage is the step's. A
+ * call whose signal is aborted is charged later.
+ */
+function createAskModel(
+  { runs, completions, clock }: Pick<EngineDeps, "runs" | "completions" | "clock">,
+  work: Work,
+  index: number,
+): AskModel {
+  const { run, config, input } = work;
+  const { user_id, run_id } = run.lease;
+  return async ({ model, system, user, max_tokens }, signal) => {
+    const messages: ChatMessage[] = [
+      { role: "system", content: system },
+      { role: "user", content: user },
+    ];
+    const { response } = await completions.complete({
+      request: { model, messages, max_tokens },
+      caller: payerOf({ ...input, user_id }),
+      agent_id: run.agent_id,
+      run_id,
+      hold_id: newId(),
+      request_id: input.request_id ?? run_id,
+      signal,
+      isHandedBack: () => ["stopping", "lost"].includes(work.signal.reason as string),
+      ...computeBudget(config.limits, { spent_tokens: work.spent_tokens, now: clock.now() }),
+      hook: ({ usage }) => {
+        work.spent_tokens += usage.cost_tokens;
+        work.result.usages.push(usage);
+        return runs.addUsageHook(run.lease, index, usage);
+      },
+    });
+    return response.choices[0]?.message.content ?? "";
+  };
 }
 
 /** The links and pictures of a step's result, for later steps. */

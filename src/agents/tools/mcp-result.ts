@@ -34,7 +34,7 @@ export async function resultOf(
   const pictures = picturesOf(answer);
   const documents = documentsOf(answer);
   const content = textOf(answer, pictures, documents);
-  const sanitizer = deps.sanitizer.of(call.run.user_id);
+  const sanitizer = deps.sanitizer.of(call.run.user_id, call);
   const results: Sanitized[] = [];
   let max_chars = MAX_TEXT_CHARS;
   for (const each of [{ content, kind: textKind(content) }, ...documents.values()]) {
@@ -90,6 +90,7 @@ function together(one: Sanitized, other: Sanitized): Sanitized {
     },
     removed: [...one.removed, ...other.removed].slice(0, MAX_REMOVED),
     marked: [...one.marked, ...other.marked].slice(0, MAX_REMOVED),
+    judges: [...(one.judges ?? []), ...(other.judges ?? [])],
   };
 }
 

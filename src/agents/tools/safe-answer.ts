@@ -20,9 +20,9 @@ export function textsOf({ text, safety, links }: SafeAnswer): string[] {
 /** Replaces the answer when the request used a secret that is too short to search for; only the status is returned. */
 export const WITHHELD = "The answer is left out: the secret that was used is too short to be looked for in it.";
 
-/** The message to the model when too many pages wait for the safety layer. */
+/** The message to the model when the safety layer is BUSY. */
 export const SAFETY_BUSY =
-  "too many pages wait for the safety layer now; call the tool again later, or go on without it";
+  "the safety layer cannot check the answer now, because too many pages wait for it or one of its judges does not answer; call the tool again later, or go on without it";
 
 /** The safety level in a tool's settings; `off` applies only while the operator allows it. */
 export function levelOf({ safety = "balanced" }: { safety?: SafetyLevel | undefined }, deps: SafetyDeps): SafetyLevel {
@@ -67,7 +67,12 @@ export async function safeAnswer(
   return { text, safety: findingsOf(sanitized), links, unlisted };
 }
 
-/** The layer's findings for the step. `marked` is there only if a passage was marked. */
-export function findingsOf({ verdict, removed, marked }: Sanitized): NonNullable<ToolResult["safety"]> {
-  return { verdict, removed, ...(marked.length === 0 ? {} : { marked }) };
+/** The layer's findings for the step. `marked` is there only if a passage was marked, `judges` only if one was asked. */
+export function findingsOf({ verdict, removed, marked, judges = [] }: Sanitized): NonNullable<ToolResult["safety"]> {
+  return {
+    verdict,
+    removed,
+    ...(marked.length === 0 ? {} : { marked }),
+    ...(judges.length === 0 ? {} : { judges }),
+  };
 }

@@ -201,12 +201,12 @@ async function resultOf({ answer, tries, asked_s }: Delivery, call: ToolCall, us
 }
 
 /** The body of the receiver's answer. */
-async function readBody(answer: OutboundResponse, { mark, run }: ToolCall, { settings, deps }: Using) {
+async function readBody(answer: OutboundResponse, call: ToolCall, { settings, deps }: Using) {
   if (answer.withheld) return WITHHELD;
   if (answer.body.length === 0) return "";
   return await safeAnswer(answer, {
-    sanitizer: deps.sanitizer.of(run.user_id),
+    sanitizer: deps.sanitizer.of(call.run.user_id, call),
     level: levelOf(settings, deps),
-    mark,
+    mark: call.mark,
   });
 }

@@ -1,6 +1,8 @@
 import type { OutsideWords } from "../../api/contract/runs.ts";
 import type { ToolsConfig } from "../../api/contract/tools.ts";
 import type { PictureType } from "../../platform/lib/media-type.ts";
+import type { AskModel } from "../../safety/judge-kinds.ts";
+import type { JudgeReport } from "../../safety/judges.ts";
 import type { Removal, Sanitized } from "../../safety/sanitize.ts";
 import type { Taint } from "./destinations.ts";
 import type { AgentRef } from "./webhook-keys.service.ts";
@@ -47,6 +49,8 @@ export interface ToolCall {
   readonly run: RunRef;
   /** Permanent id of the call's effect. It stays the same when the call is repeated after a crash. */
   readonly effect_id: string;
+  /** Calls a model as a part of the run's step, which pays for it. */
+  readonly askModel: AskModel;
   readonly signal: AbortSignal;
   /** When the run's time is up, by the monotonic clock. No wait may last until then. */
   readonly until_ms: number;
@@ -103,6 +107,8 @@ export interface ToolResult {
     readonly removed: readonly Removal[];
     /** The doubtful passages that stay in the text with a warning, if there are any. */
     readonly marked?: readonly Removal[];
+    /** What the operator's judges did, if any was asked. */
+    readonly judges?: readonly JudgeReport[];
   } | null;
   /** Links in the fetched content, for the run's taint. Content came in exactly when `safety` is not null. */
   readonly links: readonly string[];

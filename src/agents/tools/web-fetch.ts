@@ -160,7 +160,7 @@ async function resultOf(
   const answer = withheld
     ? { text: WITHHELD, safety: null, links: [], unlisted: undefined }
     : await safeAnswer(response, {
-        sanitizer: deps.sanitizer.of(call.run.user_id),
+        sanitizer: deps.sanitizer.of(call.run.user_id, call),
         level: levelOf(settings, deps),
         mark: call.mark,
         // Some models write 0 for an argument that they leave out.

@@ -154,7 +154,9 @@ const stepSchema = z
         "of a model step the assistant's message with its reasoning and its `model`, the `finish_reason` of a whole answer (`length` and `content_filter`: it is cut off), and a `note` when reasoning of another model was not sent; of a tool step what the model was given",
     }),
     error: runErrorSchema.nullable(),
-    safety: z.unknown().openapi({ description: "what the safety layer found, removed and marked" }),
+    safety: z
+      .unknown()
+      .openapi({ description: "what the safety layer and the operator's judges found, removed and marked" }),
     // not .nullable(), which the document would show as "a RunUsage that may be null": nothing can be both
     usage: z.union([usageSchema, z.null()]),
     started_at: instantSchema,

@@ -7,7 +7,7 @@ interface Waiter {
 
 export interface FairQueue {
   /**
-   * Runs `work` in the user's turn: users take turns, with one piece of work per user at a time. Rejects with
+   * Runs `work` in the user's turn: users take turns, each with a limited number of pieces at a time. Rejects with
    * QueueRefused when the queue is full, or when `signal` is aborted before the work begins.
    */
   run<Result>(user: string, signal: AbortSignal, work: () => Promise<Result>): Promise<Result>;
@@ -15,17 +15,32 @@ export interface FairQueue {
   isWanted(): boolean;
 }
 
-/** A bounded queue for `slots` workers that no single user can fill. */
-export function createFairQueue(limits: { slots: number; waiting: number; waiting_each: number }): FairQueue {
+/** A bounded queue for `slots` workers, of which one user has `slots_each` at most (default 1). */
+export function createFairQueue({
+  slots_each = 1,
+  ...limits
+}: {
+  slots: number;
+  slots_each?: number;
+  waiting: number;
+  waiting_each: number;
+}): FairQueue {
   // The users' waiting work, in the order of the users' turns.
   const lines = new Map<string, Waiter[]>();
-  const busy = new Set<string>();
+  const at_work = new Map<string, number>();
+  let busy = 0;
   let waiting = 0;
 
-  const nextUser = () => [...lines.keys()].find((user) => !busy.has(user));
+  const nextUser = () => [...lines.keys()].find((user) => (at_work.get(user) ?? 0) < slots_each);
+  const count = (user: string, change: 1 | -1) => {
+    const pieces = (at_work.get(user) ?? 0) + change;
+    if (pieces === 0) at_work.delete(user);
+    else at_work.set(user, pieces);
+    busy += change;
+  };
 
   function beginNext(): void {
-    while (busy.size < limits.slots) {
+    while (busy < limits.slots) {
       const user = nextUser();
       if (user === undefined) return;
       const line = lines.get(user) ?? [];
@@ -33,7 +48,7 @@ export function createFairQueue(limits: { slots: number; waiting: number; waitin
       lines.delete(user);
       if (line.length > 0) lines.set(user, line);
       waiting -= 1;
-      busy.add(user);
+      count(user, 1);
       waiter?.begin();
     }
   }
@@ -74,7 +89,7 @@ export function createFairQueue(limits: { slots: number; waiting: number; waitin
       try {
         return await work();
       } finally {
-        busy.delete(user);
+        count(user, -1);
         // The user's next work waits behind all users that wait now.
         const line = lines.get(user);
         if (line !== undefined && lines.delete(user)) lines.set(user, line);

@@ -1,3 +1,4 @@
+import { type AskedFor, type AskedPart, partsToAsk } from "./asked-parts.ts";
 import { inContext } from "./context.ts";
 import { createCueReader } from "./cue-reader.ts";
 import { cueFeatures } from "./features.ts";
@@ -22,10 +23,12 @@ const REACH = 3;
 const INNOCENT = -1.5;
 /** A paragraph up to this length is removed whole, because an order and its pretext belong together. */
 const WHOLE_PARAGRAPH = 700;
+/** A judge of doubtful text is asked about windows down to this far below the threshold, in logits. */
+const DOUBT_BELOW = 1;
 
 export type Level = keyof typeof LEVELS;
 
-interface Passage {
+export interface Passage {
   readonly start: number;
   readonly end: number;
   /** The names of the cues that matched. May be empty when the words alone gave the score. */
@@ -39,6 +42,8 @@ export interface Detection {
   readonly passages: readonly Passage[];
   /** 0 to 1. From 0.5 the text counts as an instruction to a model. */
   readonly score: number;
+  /** The parts for judges, as they were wanted. No part has a passage that is removed. */
+  readonly for_judges?: Partial<Record<AskedFor, readonly AskedPart[]>>;
 }
 
 const NO_CUES: readonly string[] = [];
@@ -49,14 +54,21 @@ let shipped: Model | undefined;
 /**
  * Finds passages that instruct a model. Linear in the text; `text` is the output of normalise.ts.
  * @param evidence evidence of an attack besides the words, in logits; for example that the text was hidden
+ * @param wanted which parts to return for judges
  */
-export function detect(text: string, level: Level, evidence = 0): Detection {
+export function detect(text: string, level: Level, evidence = 0, wanted: readonly AskedFor[] = []): Detection {
   shipped ??= loadModel();
-  return detectWith(shipped, text, level, evidence);
+  return detectWith(shipped, text, level, evidence, wanted);
 }
 
 /** Like `detect`, with another model (training/). */
-export function detectWith(model: Model, text: string, level: Level, evidence: number): Detection {
+export function detectWith(
+  model: Model,
+  text: string,
+  level: Level,
+  evidence: number,
+  wanted: readonly AskedFor[] = [],
+): Detection {
   const pieces = piecesOf(text);
   const judge = createJudge(model, pieces);
   const windows = windowsOf(pieces).map((window) => {
@@ -67,9 +79,10 @@ export function detectWith(model: Model, text: string, level: Level, evidence: n
   const asked = model.threshold + LEVELS[level] + allowance;
   const flagging = asked - evidence;
   const strongest = windows.reduce((most, { logit }, at) => Math.max(most, logit + (extras[at] ?? 0)), LOWEST);
-  const passages: Passage[] = [];
+  const found: Passage[] = [];
+  const threshold = asked - Math.min(evidence, EVIDENCE_FOR_PASSAGE);
   // At least the strongest passage of a flagged page is touched.
-  const touching = Math.min(asked - Math.min(evidence, EVIDENCE_FOR_PASSAGE), strongest);
+  const touching = Math.min(threshold, strongest);
   const removing = touching + Math.max(0, DOUBT - evidence);
   windows.forEach((window, at) => {
     const extra = extras[at] ?? 0;
@@ -77,10 +90,22 @@ export function detectWith(model: Model, text: string, level: Level, evidence: n
     const core = trimmed(window, touching - extra, judge);
     const is_doubtful = window.logit + extra < removing;
     const { start, end } = is_doubtful ? alone(text, pieces, core) : widened(text, pieces, core);
-    passages.push({ start, end, cues: window.cues, is_doubtful });
+    found.push({ start, end, cues: window.cues, is_doubtful });
   });
   const score = 1 / (1 + Math.exp(Math.min(50, flagging - strongest)));
-  return { passages: merged(passages), score };
+  const passages = merged(found);
+  if (wanted.length === 0) return { passages, score };
+  const removed = passages.filter(({ is_doubtful }) => !is_doubtful);
+  const isRemoved = ({ start, end }: Piece) => removed.some((each) => each.start < end && start < each.end);
+  const strong = windows.map((window, at) => ({ ...window, strength: window.logit + (extras[at] ?? 0) }));
+  const least = threshold - DOUBT_BELOW;
+  // A window around a removed passage is doubtful because of that passage.
+  const doubtful = strong
+    .filter(({ strength, first, last }) => strength >= least && !pieces.slice(first, last + 1).some(isRemoved))
+    .map(({ strength, ...window }) => ({ ...trimmed(window, least - strength + window.logit, judge), strength }));
+  const covering = { doubtful, always: strong };
+  const for_judges = wanted.map((each) => [each, partsToAsk(text, pieces, covering[each], removed)]);
+  return { passages, score, for_judges: Object.fromEntries(for_judges) };
 }
 
 interface Judgement {
@@ -133,7 +158,8 @@ function widened(text: string, pieces: readonly Piece[], { first, last }: Window
   return { start: before, end: before + text.slice(before, stop).trimEnd().length };
 }
 
-function merged(passages: readonly Passage[]): Passage[] {
+/** The passages in order. Those that touch are one, which is doubtful if all of them are. */
+export function merged(passages: readonly Passage[]): Passage[] {
   const result: Passage[] = [];
   for (const passage of passages.toSorted((a, b) => a.start - b.start)) {
     const last = result.at(-1);

@@ -1,3 +1,5 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { parseConfigFile } from "../../../src/config/file.ts";
 
@@ -204,6 +206,8 @@ describe("any other error is rejected with its line and the reason", () => {
     ["trial:\n  days: 0", "purser.yaml:2: trial.days must be at least 1"],
     ["limits:\n  concurrent_runs: many", "purser.yaml:2: limits.concurrent_runs must be a whole number"],
     ["models: {}", "purser.yaml:1: models must be a list"],
+    ["safety:\n  judge: []", "purser.yaml:2: safety.judge is an unknown key (known: judges)"],
+    ...judgeFaults(),
     ["providers:\n  - { name: a, kind: cohere }", "purser.yaml:2: providers[0].kind must be openai, anthropic"],
     ["providers:\n  - { name: a, kind: openai-compatible }", "purser.yaml:2: providers[0].base_url is missing"],
     ["providers:\n  - { name: a, kind: openai, base_url: nowhere }", "providers[0].base_url must be an http"],
@@ -331,3 +335,45 @@ describe("prices by class", () => {
     expect(() => parse("catalogue: { file: a.json, mode: merge }")).toThrow("catalogue must be the path of a file");
   });
 });
+
+test("the example of judges in the guide is valid", () => {
+  const guide = readFileSync(join(import.meta.dirname, "../../../docs/guides/safety.md"), "utf8");
+  const [, example = ""] = /```yaml\n(safety:[\s\S]*?)```/.exec(guide) ?? [];
+  expect(parse(example).safety.judges).toMatchObject([
+    { kind: "tei", url: "http://tei:8080/predict", when: "doubtful" },
+    { kind: "model", model: "lab/small", when: "always", on_error: "block" },
+  ]);
+});
+
+/** Judges that cannot work, and the reason. */
+function judgeFaults(): [string, string][] {
+  const faults: [string, string][] = [
+    ["{ kind: llama }", "kind must be tei, lakera, azure_prompt_shields, bedrock, litellm or model"],
+    ["{ kind: tei }", "url is missing"],
+    ["{ kind: tei, url: tei }", "url must be an http or https address"],
+    [
+      "{ kind: tei, url: 'http://tei', secret: sk-1 }",
+      "secret is an unknown key (known: kind, url, secret_env, model,",
+    ],
+    ["{ kind: tei, url: 'http://tei', secret_env: sk-1 }", "secret_env must be the name of an environment variable"],
+    ["{ kind: tei, url: 'http://tei', model: lab/a }", "model is for judges of kind model only"],
+    ["{ kind: tei, url: 'http://tei', threshold: 0 }", "threshold must be above 0"],
+    ["{ kind: tei, url: 'http://tei', threshold: 2 }", "threshold must be at most 1"],
+    ["{ kind: tei, url: 'http://tei', timeout_ms: 90000 }", "timeout_ms must be at most 60000"],
+    ["{ kind: tei, url: 'http://tei', when: never }", "when must be doubtful or always"],
+    ["{ kind: tei, url: 'http://tei', on_error: fail }", "on_error must be keep_local or block"],
+    ["{ kind: tei, url: 'http://tei', project_id: p }", "project_id is for judges of kind lakera only"],
+    ["{ kind: lakera, url: 'http://lakera' }", "secret_env is missing"],
+    ["{ kind: model }", "model is missing"],
+    ["{ kind: model, model: lab/a, url: 'http://a' }", "url is not for judges of kind model"],
+    ["{ kind: bedrock, url: 'https://bedrock-runtime.us-east-1.amazonaws.com' }", "url must end with /guardrail/{id}/"],
+    [
+      "{ kind: bedrock, url: 'https://gateway/guardrail/a/version/1/apply' }",
+      "url must be at bedrock-runtime.{region}",
+    ],
+  ];
+  return faults.map(([judge, reason]) => [
+    `safety:\n  judges:\n    - ${judge}`,
+    `purser.yaml:3: safety.judges[0].${reason}`,
+  ]);
+}

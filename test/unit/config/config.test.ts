@@ -274,6 +274,46 @@ test.each([
   expect(readConfig(env).warnings).toEqual([expect.stringMatching(warning)]);
 });
 
+const JUDGES = "safety: { judges: [{ kind: tei, url: 'http://tei:8080', secret_env: TEI_KEY }] }";
+
+test("a judge has its key, the address that its kind completes, and the defaults", () => {
+  const file = join(directory, "judges.yaml");
+  writeFileSync(file, JUDGES);
+  expect(readConfig({ PURSER_CONFIG: file, TEI_KEY: "key-1" }).safety.judges).toEqual([
+    {
+      kind: "tei",
+      url: "http://tei:8080/predict",
+      model: null,
+      project_id: null,
+      secret: "key-1",
+      threshold: 0.5,
+      timeout_ms: 5_000,
+      when: "doubtful",
+      on_error: "keep_local",
+    },
+  ]);
+  expect(readConfig({}).safety.judges).toEqual([]);
+});
+
+test.each([
+  [JUDGES, {}, "TEI_KEY: it is not set, and the judge tei of PURSER_CONFIG (safety.judges[0]) needs it; accepted: "],
+  [JUDGES, { TEI_KEY: "a key" }, "TEI_KEY: it holds a space"],
+  [
+    "safety: { judges: [{ kind: model, model: lab/nowhere }] }",
+    {},
+    'safety.judges[0].model "lab/nowhere" is no chat model of this file or of the catalogue; accepted: the id of a chat model',
+  ],
+  [
+    "safety: { judges: [{ kind: model, model: text-embedding-3-small }] }",
+    {},
+    'safety.judges[0].model "text-embedding-3-small" is no chat model',
+  ],
+])("a judge that cannot work is rejected at the start: %s", (text, env, reason) => {
+  const file = join(directory, "judges.yaml");
+  writeFileSync(file, text);
+  expect(refusal({ PURSER_CONFIG: file, ...env })).toContain(reason);
+});
+
 const SOLD_MODEL =
   "{ id: lab/a, provider: lab, provider_model: a, name: A, context_window: 9000, max_output_tokens: 900,";
 const LAB = "providers: [{ name: lab, kind: openai-compatible, base_url: 'http://127.0.0.1:9/v1' }]\n";

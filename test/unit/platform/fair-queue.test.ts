@@ -4,7 +4,7 @@ import { createFairQueue, QueueRefused } from "../../../src/platform/lib/fair-qu
 const NEVER = new AbortController().signal;
 
 /** A queue whose work begins in the order of `begun`, and ends when the test says so. */
-function started(limits: { slots: number; waiting?: number; waiting_each?: number }) {
+function started(limits: { slots: number; slots_each?: number; waiting?: number; waiting_each?: number }) {
   const queue = createFairQueue({ waiting: 100, waiting_each: 100, ...limits });
   const begun: string[] = [];
   const ends = new Map<string, () => void>();
@@ -29,6 +29,17 @@ describe("a fair queue", () => {
     for (const name of ["a1", "b1", "c1", "a2", "b2", "a3"]) await end(name);
     await Promise.all(all);
     expect(begun).toEqual(["a1", "b1", "c1", "a2", "b2", "a3"]);
+  });
+
+  it("does as many pieces of one user at a time as it may, and keeps the other slots free", async () => {
+    const { queue, begun, enter, end } = started({ slots: 3, slots_each: 2 });
+    const all = ["a1", "a2", "a3", "b1"].map((name) => enter(name));
+    await new Promise(setImmediate);
+    expect(begun).toEqual(["a1", "a2", "b1"]);
+    expect(queue.isWanted()).toBe(false);
+    for (const name of ["a1", "a2", "a3", "b1"]) await end(name);
+    await Promise.all(all);
+    expect(begun).toEqual(["a1", "a2", "b1", "a3"]);
   });
 
   it("reports whether another user waits, but not a user's own next work", async () => {

@@ -55,7 +55,10 @@ it.each([
     const result = await tools.call(aCall(name, args, { tools_config }));
     expect(result).toMatchObject({
       status: "failed",
-      error: { code, message: expect.stringContaining("wait for the safety layer now; call the tool again later") },
+      error: {
+        code,
+        message: expect.stringContaining("the safety layer cannot check the answer now, because too many pages wait"),
+      },
     });
     expect(JSON.stringify(result)).not.toContain(TEXT);
   },

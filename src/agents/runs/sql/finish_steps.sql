@@ -20,7 +20,7 @@ begin
       finished_at timestamptz)) with ordinality as step
   ), finished as (
     update run_step set status = given.status, result = given.result, error = given.error, safety = given.safety,
-      usage = given.usage, internal = coalesce(given.internal, run_step.internal), finished_at = given.finished_at
+      usage = coalesce(given.usage, run_step.usage), internal = coalesce(given.internal, run_step.internal), finished_at = given.finished_at
     from given
     -- a range instead of an equality, so that the planner cannot read all steps in the order of their key
     where run_step.user_id = any (array[given.user_id]) and run_step.run_id >= given.run_id and run_step.run_id <= given.run_id
