@@ -18,7 +18,6 @@ const ECHOES: Record<string, (text: string) => string> = {
   "/hex": (text) => Buffer.from(text).toString("hex"),
   "/base64": (text) => Buffer.from(text).toString("base64"),
   "/url": encodeURIComponent,
-  "/reversed": (text) => [...text].reverse().join(""),
   "/quiet": () => "nothing",
 };
 const site = createServer((request, response) => {
