@@ -1,6 +1,6 @@
 import { join } from "node:path";
+import { setImmediate } from "node:timers/promises";
 import { monotonicMs } from "../platform/lib/clock.ts";
-import { untilTurn } from "../platform/lib/event-loop-turn.ts";
 import { createFairQueue, QueueRefused } from "../platform/lib/fair-queue.ts";
 import { createThreadPool } from "../platform/lib/thread-pool.ts";
 import type { AskModel } from "./judge-kinds.ts";
@@ -82,12 +82,14 @@ export function createSanitizer(options: SanitizerOptions = {}): Sanitizers {
     });
   }
 
+  /** Short pages are checked one in each turn of the event loop, so that other work runs in between. */
+  let turn = Promise.resolve();
   async function examined(user_id: string, request: SanitizeRequest): Promise<Examined | null | typeof BUSY> {
     if (lengthOf(request) > MAX_INLINE_CHARS) return inThread<Examined>(user_id, request);
     // Loaded with the first page: a sixth of a start, which a node without agents never needs.
     const { examine } = await import("./sanitize.ts");
-    // Many short pages at one time share the turns of the event loop.
-    await untilTurn();
+    turn = turn.then(() => setImmediate());
+    await turn;
     return examine(request);
   }
 

@@ -164,14 +164,11 @@ describe("an MCP server whose answer is costly to parse", { retry: 2 }, () => {
     ],
     [
       "nested arrays behind brackets in strings",
-      inAnswerTo("tools/call", `{"a":"]\\"]","b":${arrays(300)}}`),
+      inAnswerTo("tools/call", `{"a":"]\\"]","b":${arrays(1_200)}}`),
       "nests deeper",
     ],
-    ["500,000 empty arrays", inAnswerTo("tools/call", `[${"[],".repeat(500_000)}[]]`), "values"],
-    ["300,000 keys", inAnswerTo("tools/call", `{${'"a":1,'.repeat(300_000)}"b":1}`), "values"],
     ["40,000 notifications", inStream(() => 'data: {"jsonrpc":"2.0","method":"a"}\n\n'.repeat(40_000)), "messages"],
     ["900,000 comments", inStream(() => ":\n".repeat(900_000)), "stream ended"],
-    ["900,000 comments before a message", inStream(() => `${":\n".repeat(900_000)}\n`), "values"],
     [
       "5 MB of results",
       inAnswerTo("tools/call", `{"content":[{"type":"text","text":"${"a".repeat(5_000_000)}"}]}`),
@@ -183,10 +180,10 @@ describe("an MCP server whose answer is costly to parse", { retry: 2 }, () => {
   });
 
   it.each([
-    ["as many values as are parsed", `{"content":[],"structuredContent":{"a":[${"[],".repeat(24_000)}[]]}}`],
-    ["as many parts as are parsed", `{"content":[${'{"type":"text","text":"a"},'.repeat(9_000)}{"type":"b"}]}`],
+    ["50,000 values", `{"content":[],"structuredContent":{"a":[${"[],".repeat(24_000)}[]]}}`],
+    ["9,000 parts", `{"content":[${'{"type":"text","text":"a"},'.repeat(9_000)}{"type":"b"}]}`],
     ["escapes", `{"content":[{"type":"text","text":"${"\\u0041".repeat(300_000)}"}]}`],
-    ["as many nulls as are parsed", `{"content":[],"a":[${'{"b":null},'.repeat(16_000)}{}]}`],
+    ["16,000 nulls", `{"content":[],"a":[${'{"b":null},'.repeat(16_000)}{}]}`],
   ])("does not block the event loop with a valid answer: %s", async (name, result) => {
     expect((await calling(name, inAnswerTo("tools/call", result))).result.status).toBe("succeeded");
   });

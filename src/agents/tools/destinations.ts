@@ -1,5 +1,4 @@
 import { isListedHost } from "../../api/contract/hosts.ts";
-import { isTurnUsed, untilTurn } from "../../platform/lib/event-loop-turn.ts";
 import { writtenUrls } from "../../platform/lib/written-urls.ts";
 
 /** The destinations that the user's configuration and the run's taint allow a tool. Outbound checks addresses. */
@@ -25,12 +24,11 @@ export function mayBeComposed({ tainted, described = false }: Taint): boolean {
  * contract 7: after untrusted content has entered, only URLs that the owner wrote, that a fetched page links to, or at
  * a host that the owner listed. URLs that the model composed are blocked, because an address can carry data out.
  */
-export async function isUrlKnown(url: URL, taint: Taint, hosts: readonly string[]): Promise<boolean> {
+export function isUrlKnown(url: URL, taint: Taint, hosts: readonly string[]): boolean {
   if (!mayBeComposed(taint) || isListedHost(url, hosts)) return true;
   const wanted = withoutFragment(url.href);
   for (const link of taint.links) if (withoutFragment(link) === wanted) return true;
   for (const readings of writtenUrls(taint.owner_text, { all: true })) {
-    if (isTurnUsed()) await untilTurn();
     for (const own of readings) if (withoutFragment(URL.parse(own)?.href ?? "") === wanted) return true;
   }
   return false;

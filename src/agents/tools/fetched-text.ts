@@ -1,7 +1,6 @@
 import { isAscii } from "node:buffer";
 import { MIMEType } from "whatwg-mimetype";
 import { contentTypeIn } from "../../platform/lib/content-type.ts";
-import { isTurnUsed, untilTurn } from "../../platform/lib/event-loop-turn.ts";
 import type { SanitizeRequest } from "../../safety/sanitize.ts";
 
 type TextKind = SanitizeRequest["kind"];
@@ -29,7 +28,6 @@ const SIGNATURE_BYTES = 65_536;
 const CONTROLS_OF_TEXT = new Set([0x09, 0x0a, 0x0c, 0x0d, 0x1b]);
 /** A text with fewer other control characters is damaged, not binary. */
 const MOST_CONTROLS = 0.01;
-const PART_CHARS = 262_144;
 
 /** An answer as text of a kind, as a PDF, or a sentence for the model that says why it cannot be read. */
 export type Fetched = { readonly kind: TextKind; readonly content: string } | "pdf" | { readonly problem: string };
@@ -124,22 +122,13 @@ async function decodeText(
 /** The name of the type of bytes that are no text; null: they are text. Only names of the library are repeated. */
 async function binaryKind(content: string, body: Buffer): Promise<string | null> {
   let count = 0;
-  for (let at = 0; at < content.length; at += PART_CHARS) {
-    if (isTurnUsed()) await untilTurn();
-    count += controlsIn(content, at, Math.min(content.length, at + PART_CHARS));
+  for (let at = 0; at < content.length; at += 1) {
+    const code = content.charCodeAt(at);
+    if (code < 0x20 && !CONTROLS_OF_TEXT.has(code)) count += 1;
   }
   if (count === 0) return null;
   const name = await signatureOf(body);
   return name ?? (count > content.length * MOST_CONTROLS ? "binary data" : null);
-}
-
-function controlsIn(text: string, from: number, to: number): number {
-  let count = 0;
-  for (let at = from; at < to; at += 1) {
-    const code = text.charCodeAt(at);
-    if (code < 0x20 && !CONTROLS_OF_TEXT.has(code)) count += 1;
-  }
-  return count;
 }
 
 async function signatureOf(body: Buffer): Promise<string | undefined> {

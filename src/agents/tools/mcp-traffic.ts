@@ -1,14 +1,16 @@
+import { isTooDeep } from "../../platform/lib/json.ts";
 import { withoutNullFields } from "../../platform/lib/null-fields.ts";
 import type { Outbound, OutboundStream } from "../../platform/net/outbound.ts";
 import { type OutboundCode, OutboundError } from "../../platform/net/outbound-errors.ts";
 import type { OpenedCredential } from "./credentials.ts";
-import { answerFault, MAX_MESSAGES } from "./mcp-answer.ts";
 import type { RunRef } from "./tools.types.ts";
 
 /** The requests of one session with an MCP server. Limits hold per operation: one listing, one call. */
 
 /** A server's own request, such as a ping, costs one message too. An operation itself takes about a dozen. */
 const MAX_SENT = 50;
+/** Messages that a server may send in the streams of one operation. Progress for ten minutes needs 600. */
+const MAX_MESSAGES = 1_000;
 const MAX_REDIRECTS = 3;
 /** No run lasts longer, so no request does (contract 6: max_run_seconds). */
 const MAX_MS = 3_600_000;
@@ -203,13 +205,13 @@ async function send(
     timeout_ms: MAX_MS,
   });
   state.left_bytes -= answer.body.length;
-  await check(answer.body, answer.content_type);
+  checkDepth(answer.body);
   return answer;
 }
 
-async function check(bytes: Buffer, content_type: string): Promise<void> {
-  const fault = await answerFault(bytes, content_type);
-  if (fault !== null) throw new OutboundError("limit_exceeded", fault);
+/** The readers of a parsed answer recurse into each level. */
+function checkDepth(bytes: Buffer): void {
+  if (isTooDeep(bytes.toString())) throw new OutboundError("limit_exceeded", "its JSON nests deeper than 1,000 levels");
 }
 
 function asResponse({ status, headers, content_type, body, events }: OutboundStream, state: OperationState): Response {
@@ -243,7 +245,7 @@ function streamOf(events: AsyncGenerator<Buffer, void>, state: OperationState): 
             is_over = true;
             return controller.close();
           }
-          await noteEvent(value, state);
+          noteEvent(value, state);
           if (!is_over) controller.enqueue(withoutNullFields(value, "text/event-stream"));
         } catch (thrown) {
           if (is_over) return;
@@ -259,12 +261,12 @@ function streamOf(events: AsyncGenerator<Buffer, void>, state: OperationState): 
   );
 }
 
-async function noteEvent(event: Buffer, state: OperationState): Promise<void> {
+function noteEvent(event: Buffer, state: OperationState): void {
   state.left_bytes -= event.length;
   state.received += 1;
   if (state.left_bytes < 0) throw new OutboundError("too_large", "");
   if (state.received > MAX_MESSAGES) {
     throw new OutboundError("limit_exceeded", `it sends more than ${MAX_MESSAGES} messages in one operation`);
   }
-  await check(event, "text/event-stream");
+  checkDepth(event);
 }

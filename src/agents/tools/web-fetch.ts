@@ -122,7 +122,7 @@ async function refusalOf(given: WebFetchArguments, call: ToolCall, settings: Web
   const trusted = call.taint.tainted ? [] : (settings.auth ?? []).flatMap((binding) => binding.hosts);
   const listed = [...hosts, ...trusted];
   const is_effect_elsewhere = mayBeComposed(call.taint) && isEffect && !isListedHost(target, listed);
-  if (is_effect_elsewhere || !(await isUrlKnown(target, call.taint, listed))) {
+  if (is_effect_elsewhere || !isUrlKnown(target, call.taint, listed)) {
     return failedCall(
       "egress_refused",
       "with outside content in the run, such as a fetched page or the descriptions of an MCP server's tools, only addresses that the owner wrote, that a fetched page links to, or at hosts the owner listed are fetched",

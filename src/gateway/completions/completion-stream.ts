@@ -3,7 +3,6 @@ import type { Routing } from "../../api/contract/completions.ts";
 import { READ_ON } from "../../kernel/constants.ts";
 import { errors, PurserError } from "../../kernel/errors.ts";
 import { monotonicMs } from "../../platform/lib/clock.ts";
-import { isTurnUsed, untilTurn } from "../../platform/lib/event-loop-turn.ts";
 import type { AnswerPart } from "../models/answer-events.ts";
 import type { Counts, Model, ProviderStream } from "../models/models.types.ts";
 import { isSpeech, readOnMs, type Thoughts, withLikelyThoughts } from "./after-hang-up.ts";
@@ -142,7 +141,6 @@ export function createCompletionStream(
         const step = await Promise.race([pull(), over]);
         if (step === null || step.done === true) return step !== null;
         note(step);
-        if (isTurnUsed()) await untilTurn();
       }
     } catch {
       return false; // the provider failed after the reader had left

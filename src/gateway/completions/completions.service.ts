@@ -8,7 +8,7 @@ import type { Models } from "../models/models.service.ts";
 import type { Counts, Model } from "../models/models.types.ts";
 import { isProviderFailure } from "../models/provider-errors.ts";
 import { mayReason, routeOfReasoning } from "../models/reasoning.ts";
-import { promptTokens } from "../models/token-count.ts";
+import { estimateTokens, promptText } from "../models/token-count.ts";
 import { agentIdOf } from "./agent-name.ts";
 import { type AttemptDeps, attemptModel, type Send } from "./attempt.ts";
 import { CALL_MS, chargeOf, settle, settleHangUp } from "./charge.ts";
@@ -245,7 +245,7 @@ export function createCompletions(options: {
     const { model } = request;
     const named = model === "auto" || agentIdOf(model) !== null ? null : chatModel(models, model);
     if (named !== null && !allows(allowed_models, named)) throw errors.modelNotAllowed(named.id);
-    return promptTokens(request);
+    return estimateTokens(promptText(request));
   }
 
   const embed = createEmbeddings({ models, ledger: charges, meansOf, isTrial, admit, onAttempt, onDisbelieved });

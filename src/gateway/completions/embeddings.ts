@@ -3,7 +3,6 @@ import { type EmbeddingInput, type EmbeddingUsage, inputsOf } from "../../api/co
 import { allows } from "../../api/contract/key-terms.ts";
 import { errors, type MeansOf, PurserError } from "../../kernel/errors.ts";
 import { monotonicMs } from "../../platform/lib/clock.ts";
-import { untilTurn } from "../../platform/lib/event-loop-turn.ts";
 import { heldTextTokens } from "../models/held-text.ts";
 import type { Models } from "../models/models.service.ts";
 import type { Counts, EmbeddingCall, Model, Vectors } from "../models/models.types.ts";
@@ -88,7 +87,7 @@ export function createEmbeddings(deps: {
     const model = await modelFor(call);
     const inputs = inputsOf(call.request);
     const fields = forwardedEmbeddingFields(call.request, model);
-    const sizes = await sizesOf(inputs, model);
+    const sizes = sizesOf(inputs, model);
     await hold(call, model, sizes);
     const settle = (counts: Counts) =>
       ledger.settle(chargeOf({ ...call, agent_id: null, run_id: null }, { model }, counts));
@@ -116,10 +115,9 @@ interface Sizes {
 }
 
 /** Throws 400 for an input that is longer than the model's context, or of a kind that the provider does not take. */
-async function sizesOf(inputs: readonly EmbeddingInput[], { id, kind, context_window }: Model): Promise<Sizes> {
+function sizesOf(inputs: readonly EmbeddingInput[], { id, kind, context_window }: Model): Sizes {
   const sizes = { held_tokens: 0, estimated_tokens: 0 };
   for (const [index, input] of inputs.entries()) {
-    await untilTurn();
     if (typeof input !== "string" && !traitsOf(kind).takes_token_inputs) {
       throw errors.invalidValue("input", `${id} takes texts, not token numbers. Send the text itself.`);
     }

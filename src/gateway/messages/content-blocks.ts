@@ -1,8 +1,7 @@
 import type { ChatMessage, ContentPart, ReasoningDetail, ToolCall } from "../../api/contract/completions.ts";
 import type { Block, MessagesRequest, ResultPart } from "../../api/contract/messages.ts";
 import { errors } from "../../kernel/errors.ts";
-import { isTurnUsed, untilTurn } from "../../platform/lib/event-loop-turn.ts";
-import { fieldsOf, jsonText } from "../../platform/lib/json.ts";
+import { fieldsOf } from "../../platform/lib/json.ts";
 import type { OpenEnvelope } from "../completions/reasoning-envelope.ts";
 
 /** Converts messages of Anthropic's API to messages of a chat completion. Pure. */
@@ -92,8 +91,7 @@ async function answerOf(blocks: readonly Block[], origin: string, openEnvelope: 
     if (isOfHostedTool(block)) continue;
     const fields = block as Fields;
     if (block.type === "tool_use") {
-      if (isTurnUsed()) await untilTurn();
-      const called = { name: String(fields.name), arguments: await jsonText(fields.input ?? {}) };
+      const called = { name: String(fields.name), arguments: JSON.stringify(fields.input ?? {}) };
       calls.push({ id: String(fields.id), type: "function", function: called });
     } else if (block.type === "thinking" || block.type === "redacted_thinking") {
       const sealed = String(fields.signature ?? fields.data ?? "");

@@ -1,9 +1,8 @@
 import { StringDecoder } from "node:string_decoder";
+import { setImmediate } from "node:timers/promises";
 import type { EmbeddingInput } from "../../api/contract/embeddings.ts";
 import { errors } from "../../kernel/errors.ts";
 import { monotonicMs } from "../../platform/lib/clock.ts";
-import { untilTurn } from "../../platform/lib/event-loop-turn.ts";
-import { jsonBytes } from "../../platform/lib/json.ts";
 import type { CallOptions, Embed, EmbeddingCall, Model, Vectors } from "./models.types.ts";
 import { SILENCE_MS, send } from "./provider-answers.ts";
 import type { ProviderAnswer } from "./provider-connections.ts";
@@ -12,6 +11,7 @@ import { createVectorReader, type ReadAnswer, vectorText } from "./vectors.ts";
 
 /** 2,048 inputs, each with 3,072 numbers of 25 characters. */
 const MAX_ANSWER_BYTES = 160_000_000;
+const VECTORS_AT_ONCE = 16;
 /** Google's limit of inputs in one request. */
 const GOOGLE_INPUTS = 100;
 const GOOGLE_ADDRESS = "https://generativelanguage.googleapis.com/v1beta";
@@ -100,7 +100,7 @@ function createEmbed({ base_url, api_key }: Connection, shape: Shape): Embed {
   async function ask(call: EmbeddingCall, inputs: readonly EmbeddingInput[], options: CallOptions): Promise<Vectors> {
     const { signal, deadline_ms } = options;
     const url = new URL(base_path + shape.path(call.model), origin);
-    const body = await jsonBytes(shape.body(call, inputs));
+    const body = Buffer.from(JSON.stringify(shape.body(call, inputs)));
     const answer = await send(
       { model: call.model, stream: false },
       { url, headers, body, silence_ms: SILENCE_MS, main: "input" },
@@ -147,12 +147,11 @@ async function readVectors({ read }: ProviderAnswer, { deadline_ms }: CallOption
     if (bytes > MAX_ANSWER_BYTES) throw new Error("an answer without end");
     if (monotonicMs() > deadline_ms) throw errors.upstreamTimeout();
     reader.push(decoder.write(chunk));
-    await untilTurn();
   }
   return reader.end();
 }
 
-/** The vectors as JSON text, in slices. Throws unless there are `count`, all of one size. */
+/** The vectors as JSON text. Throws unless there are `count`, all of one size. */
 async function vectorTexts(
   vectors: readonly unknown[],
   read: ReadAnswer,
@@ -162,7 +161,8 @@ async function vectorTexts(
   const texts: string[] = [];
   let common = 0;
   for (const given of vectors) {
-    await untilTurn();
+    // A large answer has six million numbers, so other work runs in between.
+    if (texts.length % VECTORS_AT_ONCE === 0) await setImmediate();
     const [text, size] = vectorText(given, read, format);
     if (size === 0 || size !== (common || size)) throw new Error("vectors of different sizes");
     common = size;

@@ -1,6 +1,3 @@
-import { isTurnUsed, untilTurn } from "../../platform/lib/event-loop-turn.ts";
-import { isSmallJson } from "../../platform/lib/json.ts";
-
 /**
  * The hold for a text: more tokens than the measured tokenizers make of it, by script and kind of text, in one pass. A
  * tokenizer itself would be slow, and each family of models has its own. The measurements are in
@@ -10,8 +7,6 @@ import { isSmallJson } from "../../platform/lib/json.ts";
 /** Costs are in eighths of a token. */
 const TOKEN = 8;
 const HALF = 4;
-/** Characters counted without a pause. */
-const PIECE_CHARS = 65_536;
 const [TAB, LINE_FEED, SPACE, ASCII] = [0x09, 0x0a, 0x20, 0x80];
 
 /** Second letters that rarely follow the first one. Most tokenizers have no token for these pairs. */
@@ -87,36 +82,16 @@ const UNITS = unitCosts();
 
 /** The hold for one text. */
 export function heldTextTokens(text: string): number {
-  return Math.ceil(costOf(text, 0, text.length) / TOKEN);
+  return Math.ceil(costOf(text) / TOKEN);
 }
 
-/**
- * The hold for all texts, names and numbers of a JSON value, and half a token for each character of its syntax. A large
- * value is counted in pieces, so that other work runs in between.
- */
-export async function heldJsonTokens(value: unknown): Promise<number> {
-  return Math.ceil((await costOfLarge(value)) / TOKEN);
-}
-
-async function costOfLarge(value: unknown): Promise<number> {
-  if (isSmallJson(value)) return costOfJson(value);
-  let cost = 0;
-  if (typeof value === "string") {
-    for (let from = 0; from < value.length; from += PIECE_CHARS) {
-      if (isTurnUsed()) await untilTurn();
-      cost += costOf(value, from, Math.min(value.length, from + PIECE_CHARS));
-    }
-    return cost;
-  }
-  for (const [name, item] of Object.entries(value as object)) {
-    if (isTurnUsed()) await untilTurn();
-    cost += (Array.isArray(value) ? HALF : costOfName(name)) + (await costOfLarge(item));
-  }
-  return cost;
+/** The hold for all texts, names and numbers of a JSON value, and half a token for each character of its syntax. */
+export function heldJsonTokens(value: unknown): number {
+  return Math.ceil(costOfJson(value) / TOKEN);
 }
 
 function costOfJson(value: unknown): number {
-  if (typeof value === "string") return 2 * HALF + costOf(value, 0, value.length);
+  if (typeof value === "string") return 2 * HALF + costOf(value);
   if (typeof value === "number") return TOKEN * String(value).length;
   if (typeof value !== "object" || value === null) return value === undefined ? 0 : 2 * TOKEN;
   let cost = 2 * HALF;
@@ -129,13 +104,13 @@ function costOfJson(value: unknown): number {
 
 /** A name with its quotes, colon and comma. */
 function costOfName(name: string): number {
-  return 4 * HALF + costOf(name, 0, name.length);
+  return 4 * HALF + costOf(name);
 }
 
-function costOf(text: string, from: number, to: number): number {
+function costOf(text: string): number {
   let cost = 0;
-  let before = from === 0 ? SPACE : LINE_FEED;
-  for (let at = from; at < to; at += 1) {
+  let before = SPACE;
+  for (let at = 0; at < text.length; at += 1) {
     const unit = text.charCodeAt(at);
     if (unit < ASCII) {
       cost += PAIRS[before * ASCII + unit] as number;

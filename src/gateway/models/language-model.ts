@@ -1,7 +1,6 @@
 import type { ChatRequest } from "../../api/contract/completions.ts";
 import { errors } from "../../kernel/errors.ts";
-import { newId } from "../../platform/lib/ids.ts";
-import { fieldsOf, jsonBytes } from "../../platform/lib/json.ts";
+import { fieldsOf } from "../../platform/lib/json.ts";
 import type { Body, Dialect, LanguageModel, LanguageModelCall } from "./language-model-dialect.ts";
 import { languageModelCall } from "./language-model-prompt.ts";
 import type { Model, ModelRequest, Provider, ProviderRequest } from "./models.types.ts";
@@ -17,11 +16,6 @@ const SILENCE_MS = 300_000;
 
 /** Settings of the reasoning and of the context, which the dialect corrects in the body. */
 const ADJUSTED = ["reasoning_effort", "reasoning", "thinking", "output_config", "context_management"];
-
-/** Data of files up to this length is given to the AI SDK. It writes a request as one text, 32 MB in over 100 ms. */
-const MAX_SDK_DATA_CHARS = 65_536;
-/** The name that the SDK gets in place of long data: alone in its string, or at the end of a data: URL. */
-const DATA_NAME = /(purser-data-[0-9a-f-]{36})/;
 
 /** The AI SDK's own errors about a prompt, before it sends a request. */
 const REFUSED_HERE = new Set(["AI_UnsupportedFunctionalityError", "AI_InvalidPromptError", "AI_InvalidArgumentError"]);
@@ -66,23 +60,21 @@ export function createLanguageModelProvider(
   async function ask(request: ProviderRequest, receiving: Receiving) {
     const headers = request.headers === undefined || dialect.name !== "anthropic" ? {} : { headers: request.headers };
     const converted = languageModelCall(request.request, { model: request.model, dialect });
-    const { call, data } = withoutLongData({ ...converted, maxOutputTokens: request.max_output_tokens, ...headers });
+    const call = { ...converted, maxOutputTokens: request.max_output_tokens, ...headers };
     const { url, headers: sent_headers, body } = await written(request, call);
-    // The caller's own fields have the data of its files.
-    const is_native = request.native_fields !== undefined;
-    const bytes = await bodyBytes(adjustedBody(body, request, dialect), is_native ? new Map() : data);
+    const bytes = Buffer.from(adjustedBody(body, request, dialect));
     return send(request, { url, headers: sent_headers, body: bytes, silence_ms: SILENCE_MS }, receiving);
   }
 
   return {
     async prepare(call) {
       const native_fields = call.native?.kind === dialect.name ? call.native.fields(call.model) : undefined;
-      const { length } = await jsonBytes(call.request);
-      const native_bytes = native_fields === undefined ? 0 : await nativeBytes(call, native_fields, length);
+      const length = jsonLength(call.request);
+      const native_bytes = native_fields === undefined ? 0 : nativeBytes(call, native_fields, length);
       const native = native_fields === undefined ? {} : { native_fields, native_bytes };
       const added_tokens = (call.request.tools ?? []).length === 0 ? 0 : dialect.tool_prompt_tokens;
       // The caller's own fields may be any text, so each byte of them is held as a token.
-      const input = await heldInput(call, length, native_bytes + added_tokens);
+      const input = heldInput(call, length, native_bytes + added_tokens);
       const held = { ...call, ...native, ...input };
       if (dialect.name !== "anthropic") return held;
       return { ...held, cache_writes: longestCache([...hintsOf(call.request), ...nativeHints(native_fields)]) };
@@ -111,9 +103,13 @@ export function createLanguageModelProvider(
 }
 
 /** The bytes that the caller's own fields have more than the converted request, of `length`. */
-async function nativeBytes({ request }: ModelRequest, native_fields: object, length: number): Promise<number> {
+function nativeBytes({ request }: ModelRequest, native_fields: object, length: number): number {
   const { messages: _messages, tools: _tools, ...settings } = request;
-  return Math.max(0, (await jsonBytes({ ...settings, ...native_fields })).length - length);
+  return Math.max(0, jsonLength({ ...settings, ...native_fields }) - length);
+}
+
+function jsonLength(value: object): number {
+  return Buffer.byteLength(JSON.stringify(value));
 }
 
 /** The failure when the SDK cannot write a prompt. */
@@ -153,7 +149,7 @@ function longestCache(hints: readonly unknown[]): NonNullable<ProviderRequest["c
 }
 
 /** The body that the SDK wrote, corrected and with the caller's own fields. */
-function adjustedBody(written: string, call: ProviderRequest, dialect: Dialect): string | Body {
+function adjustedBody(written: string, call: ProviderRequest, dialect: Dialect): string {
   const { request, model, native_fields } = call;
   const settings = Object.keys(dialect.settings).filter((field) => isSet(field, request[field]));
   // A body is parsed only where that can matter: a large one takes long.
@@ -162,42 +158,11 @@ function adjustedBody(written: string, call: ProviderRequest, dialect: Dialect):
   const body = dialect.adjust({ ...(JSON.parse(written) as Body), ...native_fields }, call);
   const given = Object.fromEntries(settings.map((field) => [dialect.settings[field], request[field]]));
   const { settings_in } = dialect;
-  if (settings_in === null) return { ...body, ...given };
-  return { ...body, [settings_in]: { ...fieldsOf(body[settings_in]), ...given } };
-}
-
-/** The bytes of a body, with the data of its long files. */
-async function bodyBytes(body: string | Body, data: ReadonlyMap<string, string>): Promise<Buffer> {
-  if (data.size === 0) return typeof body === "string" ? Buffer.from(body) : jsonBytes(body);
-  const text = typeof body === "string" ? body : JSON.stringify(body);
-  const parts: Buffer[] = [];
-  for (const [nth, part] of text.split(DATA_NAME).entries()) {
-    // Every second part is a name.
-    const file = nth % 2 === 0 ? undefined : data.get(part);
-    if (file === undefined) parts.push(Buffer.from(part));
-    else parts.push((await jsonBytes(file)).subarray(1, -1)); // without its quotes, which are around the name
-  }
-  return Buffer.concat(parts);
+  if (settings_in === null) return JSON.stringify({ ...body, ...given });
+  return JSON.stringify({ ...body, [settings_in]: { ...fieldsOf(body[settings_in]), ...given } });
 }
 
 /** Whether a setting differs from what holds without it. */
 function isSet(field: string, value: unknown): boolean {
   return value != null && !isDefault(field, value);
-}
-
-/** The call with a name in place of each long file, and the files' data by these names. No caller can guess a name. */
-function withoutLongData(call: LanguageModelCall): { call: LanguageModelCall; data: ReadonlyMap<string, string> } {
-  const data = new Map<string, string>();
-  const prompt = call.prompt.map((message) => {
-    if (message.role !== "user") return message;
-    const content = message.content.map((part) => {
-      if (part.type !== "file" || part.data.type !== "data" || typeof part.data.data !== "string") return part;
-      if (part.data.data.length <= MAX_SDK_DATA_CHARS) return part;
-      const name = `purser-data-${newId()}`;
-      data.set(name, part.data.data);
-      return { ...part, data: { ...part.data, data: name } };
-    });
-    return { ...message, content };
-  });
-  return { call: { ...call, prompt }, data };
 }

@@ -1,5 +1,4 @@
 import type { ChatResponse } from "../../api/contract/completions.ts";
-import { jsonBytes } from "../../platform/lib/json.ts";
 import type { AnswerEvent } from "./answer-events.ts";
 import { createMessageBuilder, responseBytes } from "./answer-message.ts";
 import { createChatReader } from "./chat-reader.ts";
@@ -23,15 +22,15 @@ export function createOpenAiCompatible(settings: { base_url: string; api_key: st
   if (settings.api_key !== null) headers.authorization = `Bearer ${settings.api_key}`;
 
   async function ask(request: ProviderRequest, receiving: Receiving): Promise<ProviderAnswer> {
-    const body = Buffer.concat([request.body_start ?? (await bodyStart(request)), bodyEnd(request)]);
+    const body = Buffer.concat([request.body_start ?? bodyStart(request), bodyEnd(request)]);
     return send(request, { url, headers, body, silence_ms: SILENCE_MS }, receiving);
   }
 
   return {
     async prepare(call) {
-      const body_start = await bodyStart(call);
+      const body_start = bodyStart(call);
       const length = body_start.length + bodyEnd(call).length;
-      return { ...call, body_start, ...(await heldInput(call, length)) };
+      return { ...call, body_start, ...heldInput(call, length) };
     },
 
     async complete(request, options) {
@@ -58,9 +57,9 @@ export function createOpenAiCompatible(settings: { base_url: string; api_key: st
 }
 
 /** The body without the fields that `bodyEnd` writes. It has messages, so more fields can follow. */
-async function bodyStart({ request }: ModelRequest): Promise<Buffer> {
+function bodyStart({ request }: ModelRequest): Buffer {
   const { model: _model, max_tokens, max_completion_tokens, stream, stream_options, ...rest } = request;
-  return (await jsonBytes(rest)).subarray(0, -1);
+  return Buffer.from(JSON.stringify(rest).slice(0, -1));
 }
 
 /** The end of the body: the model, the output cap and the request for usage. */

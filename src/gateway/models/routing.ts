@@ -1,7 +1,7 @@
 import type { ChatRequest } from "../../api/contract/completions.ts";
 import type { Model, Tier } from "./models.types.ts";
 import { costMultiplier } from "./pricing.ts";
-import { estimateTokens, isTextOver, promptText } from "./token-count.ts";
+import { estimateTokens, promptText } from "./token-count.ts";
 
 /**
  * `model: "auto"`: hard filters first, then the tier for the task's score, then the cheapest model of the tier. Pure.
@@ -55,9 +55,8 @@ export function rankModels({
   const real = models.filter((model) => !model.rehearsal);
   const offered = real.length > 0 ? real : models;
   const longest = Math.max(0, ...offered.map(({ context_window }) => context_window));
-  if (isTextOver(request, longest))
-    return { candidates: [], reason: "the prompt is longer than every model's context" };
   const prompt_tokens = estimateTokens(promptText(request));
+  if (prompt_tokens > longest) return { candidates: [], reason: "the prompt is longer than every model's context" };
   const qualified = offered.filter(
     (model) =>
       isAllowed(model) &&

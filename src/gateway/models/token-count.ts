@@ -1,5 +1,5 @@
 import type { ChatRequest, ContentPart } from "../../api/contract/completions.ts";
-import { fieldsOf, jsonBytes } from "../../platform/lib/json.ts";
+import { fieldsOf } from "../../platform/lib/json.ts";
 import { heldJsonTokens } from "./held-text.ts";
 import type { Counts, Model, ModelRequest, PartTokens, ProviderRequest } from "./models.types.ts";
 import { REASONING_FIELDS } from "./reasoning.ts";
@@ -18,14 +18,14 @@ const BILLED_FIELDS = ["name", "refusal", ...REASONING_FIELDS];
  * The hold for the input of a request of `bytes`: for its texts by script and kind, and half a token per byte at least;
  * the worst case for its other parts; and `added_tokens` for what is sent besides the request.
  */
-export async function heldInput(
+export function heldInput(
   { request, model }: Pick<ModelRequest, "request" | "model">,
   bytes: number,
   added_tokens = 0,
-): Promise<Pick<ProviderRequest, "input_tokens" | "media_tokens" | "likely_tokens">> {
+): Pick<ProviderRequest, "input_tokens" | "media_tokens" | "likely_tokens"> {
   const { known_tokens, is_unbounded, likely_tokens, data_bytes, text } = findMedia(request, model);
   const least_tokens = Math.ceil((bytes - data_bytes) / LIKELY_BYTES_PER_TOKEN);
-  const text_tokens = Math.max(await heldJsonTokens(text), least_tokens) + added_tokens;
+  const text_tokens = Math.max(heldJsonTokens(text), least_tokens) + added_tokens;
   const rest_tokens = Math.max(0, model.context_window - text_tokens);
   const media_tokens = is_unbounded ? Math.max(rest_tokens, known_tokens) : known_tokens;
   return {
@@ -65,32 +65,6 @@ export function estimateCounts(
   };
 }
 
-/**
- * Whether the texts, names and schemas of a request alone are estimated above `tokens`. It builds no text, so that a
- * rejected request is not serialized for a provider, which takes seconds for 32 MB.
- */
-export function isTextOver(request: ChatRequest, tokens: number): boolean {
-  let left = tokens * BILL_BYTES_PER_TOKEN;
-  const count = (value: unknown): void => {
-    if (typeof value === "string") left -= value.length;
-    if (left < 0 || value === null || typeof value !== "object") return;
-    const is_list = Array.isArray(value);
-    for (const key in value) {
-      if (!is_list) left -= key.length;
-      count((value as Record<string, unknown>)[key]);
-    }
-  };
-  for (const message of request.messages) {
-    if (typeof message.content === "string") count(message.content);
-    else for (const { text, refusal } of message.content ?? []) count([text, refusal]);
-    for (const call of message.tool_calls ?? []) count(calledFunction(call));
-    for (const field of BILLED_FIELDS) count(message[field]);
-  }
-  count(request.tools);
-  if (request.response_format?.type === "json_schema") count(request.response_format.json_schema);
-  return left < 0;
-}
-
 /** The parts of a request that the model reads, in order: texts, tool calls, tool results and tool definitions. */
 export function promptText(request: ChatRequest): string {
   const texts: string[] = [];
@@ -101,13 +75,6 @@ export function promptText(request: ChatRequest): string {
   }
   if (request.tools != null) texts.push(JSON.stringify(request.tools));
   return texts.join("\n");
-}
-
-/** The estimate of `promptText`. Writes the tools in slices: 15 MB of line breaks in them hold the event loop for 0.5 s. */
-export async function promptTokens(request: ChatRequest): Promise<number> {
-  const texts = Buffer.byteLength(promptText({ ...request, tools: undefined }));
-  if (request.tools == null) return tokensOfBytes(texts);
-  return tokensOfBytes(texts + 1 + (await jsonBytes(request.tools)).length);
 }
 
 /** `promptText`, and the other parts of a request that its provider bills as input. */

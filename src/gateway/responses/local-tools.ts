@@ -1,6 +1,5 @@
 import type { InputItem, OutputItem, ResponseTool } from "../../api/contract/responses.ts";
-import { isTurnUsed, untilTurn } from "../../platform/lib/event-loop-turn.ts";
-import { fieldsOf, isJsonObject, jsonOrUndefined, jsonText } from "../../platform/lib/json.ts";
+import { fieldsOf, isJsonObject, jsonOrUndefined } from "../../platform/lib/json.ts";
 
 /**
  * Tools that OpenAI defines and the caller executes: `shell`, `local_shell` and `apply_patch`. Models get them as
@@ -109,28 +108,19 @@ function parsed(arguments_text: string): Record<string, unknown> {
 
 const ITEM = /^(shell|local_shell|apply_patch)_call(_output)?$/;
 
-/**
- * The input with items of such tools as calls and outputs of functions. Writes their JSON in slices: 30 MB at once take
- * up to half a second.
- */
-export async function withFunctionItems(input: string | InputItem[]): Promise<string | InputItem[]> {
-  if (typeof input === "string" || !input.some(({ type }) => ITEM.test(String(type)))) return input;
-  const items: InputItem[] = [];
-  for (const item of input) {
-    if (isTurnUsed()) await untilTurn();
-    items.push(await asFunctionItem(item));
-  }
-  return items;
+/** The input with items of such tools as calls and outputs of functions. */
+export function withFunctionItems(input: string | InputItem[]): string | InputItem[] {
+  return typeof input === "string" ? input : input.map(asFunctionItem);
 }
 
-async function asFunctionItem(item: InputItem): Promise<InputItem> {
+function asFunctionItem(item: InputItem): InputItem {
   const [, type, is_output] = ITEM.exec(String(item.type)) ?? [];
   if (type === undefined) return item;
   const { id, call_id = id, output, status, ...fields } = item as Record<string, unknown>;
   if (is_output !== undefined) {
-    const shown = typeof output === "string" ? output : await jsonText(output ?? { status });
+    const shown = typeof output === "string" ? output : JSON.stringify(output ?? { status });
     return { type: "function_call_output", call_id, output: shown } as InputItem;
   }
   const { field } = LOCAL_TOOLS[type as LocalToolType];
-  return { type: "function_call", call_id, name: type, arguments: await jsonText(fields[field]) } as InputItem;
+  return { type: "function_call", call_id, name: type, arguments: JSON.stringify(fields[field]) } as InputItem;
 }

@@ -1,7 +1,6 @@
 import type { ChatResponse, FinishReason, Routing, Usage } from "../../api/contract/completions.ts";
 import type { ResponseRecord, ResponseRequest, ResponseTool } from "../../api/contract/responses.ts";
 import type { PurserError } from "../../kernel/errors.ts";
-import { isSmallJson } from "../../platform/lib/json.ts";
 import type { AnswerWriter } from "../completions/completions.types.ts";
 import type { Envelope } from "../completions/reasoning-envelope.ts";
 import type { AnswerEvent, AnswerPart } from "../models/answer-events.ts";
@@ -26,6 +25,8 @@ const FAILURES: Readonly<Record<string, string>> = {
 
 /** OpenAI's longest name of a service tier is `priority`. */
 const MAX_TIER = 64;
+/** The most characters of a setting that answers repeat. */
+const MAX_REPEATED_CHARS = 65_536;
 
 /** The writer of one answer. Its events and its whole response have the same output. */
 export function createResponseWriter(context: ResponseContext): AnswerWriter {
@@ -188,7 +189,7 @@ function repeatedText({ format, verbosity }: NonNullable<ResponseRequest["text"]
  * left out: metadata and tools of 31 MB cost no tokens.
  */
 function repeatedSettings(request: ResponseRequest) {
-  const is_repeated = ([, value]: [string, unknown]) => isSmallJson(value);
+  const is_repeated = ([, value]: [string, unknown]) => (JSON.stringify(value)?.length ?? 0) <= MAX_REPEATED_CHARS;
   const asked = Object.fromEntries(Object.entries(request).filter(is_repeated)) as Partial<ResponseRequest>;
   return {
     background: false,

@@ -3,7 +3,7 @@ import { STORED_RESPONSES } from "../../kernel/constants.ts";
 import { errors } from "../../kernel/errors.ts";
 import type { Db, Tx } from "../../platform/db/db.ts";
 import { addDays, type Clock } from "../../platform/lib/clock.ts";
-import { largeJsonbText } from "../../platform/lib/json.ts";
+import { jsonbText } from "../../platform/lib/json.ts";
 import type { StoredItem } from "./stored-items.ts";
 
 /** The longest chain of responses, and its most bytes: as much as a body may have. */
@@ -22,7 +22,7 @@ export function createResponsesStore({ db, clock, keep_days }: { db: Db; clock: 
   return {
     /** False if the user has stored as much as a day may have, or was erased meanwhile. */
     async keep(user_id: string, { body, input }: StoredResponse): Promise<boolean> {
-      const [body_text, input_text] = [await largeJsonbText(body), await largeJsonbText(input)];
+      const [body_text, input_text] = [jsonbText(body), jsonbText(input)];
       const now = clock.now();
       const kept = await db.query<{ id: string }>({
         name: "response_keep",

@@ -1,6 +1,5 @@
 import { promisify } from "node:util";
 import { brotliDecompress, constants, gunzip, inflate, inflateRaw, zstdDecompress } from "node:zlib";
-import { isTurnUsed, untilTurn } from "../lib/event-loop-turn.ts";
 import { OutboundError } from "./outbound-errors.ts";
 
 /** Maximum number of codings per answer. A server that stacks more is suspicious. */
@@ -62,7 +61,6 @@ async function collect(body: AsyncIterable<Buffer>, limit: BodyLimit): Promise<B
   let pieces = 0;
   for await (const piece of body) {
     pieces += 1;
-    if (isTurnUsed()) await untilTurn();
     if (size + piece.length > limit.max_bytes) throw tooLarge(limit);
     if (pieces > MAX_PIECES) throw inPieces(limit);
     if (size + piece.length > bytes.length) bytes = grown(bytes, size + piece.length);

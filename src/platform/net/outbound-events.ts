@@ -1,4 +1,3 @@
-import { isTurnUsed, untilTurn } from "../lib/event-loop-turn.ts";
 import { type BodyLimit, codingsIn, MAX_PIECES } from "./outbound-body.ts";
 import { OutboundError } from "./outbound-errors.ts";
 
@@ -41,7 +40,6 @@ export async function* splitEvents(body: AsyncIterable<Buffer>, limit: BodyLimit
   for await (const piece of body) {
     pieces += 1;
     size += piece.length;
-    if (isTurnUsed()) await untilTurn();
     if (size > max_bytes) {
       throw new OutboundError("too_large", `the answer is larger than ${max_bytes} bytes`, { host, status });
     }

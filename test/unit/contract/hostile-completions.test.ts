@@ -2,10 +2,7 @@ import { expect, it } from "vitest";
 import { createCompletionRoute } from "../../../src/api/contract/completions.ts";
 import { createMessageRoute } from "../../../src/api/contract/messages.ts";
 import { createResponseRoute } from "../../../src/api/contract/responses.ts";
-import { conversationOf } from "../../../src/gateway/messages/content-blocks.ts";
 import { createMessageWriter } from "../../../src/gateway/messages/messages-answer.ts";
-import { estimateTokens, promptText, promptTokens } from "../../../src/gateway/models/token-count.ts";
-import { withFunctionItems } from "../../../src/gateway/responses/local-tools.ts";
 import { expectShortTurn, heldDuring } from "../../support/held.ts";
 
 const schema = createCompletionRoute.request.body.content["application/json"].schema;
@@ -80,51 +77,6 @@ it("maps with the caller's own keys and long valid lists are accepted", async ()
   const parameters = { type: "object", properties: wide };
   const tools = [{ type: "function", function: { name: "f", parameters } }];
   expect((await schema.safeParseAsync({ model: "m", messages: list(user), tools, metadata: wide })).success).toBe(true);
-});
-
-it("30 MB of shell calls and their outputs become texts, and do not block the event loop", { retry: 2 }, async () => {
-  const lines = "\n".repeat(2_400);
-  const input = Array.from({ length: 3_000 }, (_, n) => [
-    { type: "shell_call" as const, call_id: `c${n}`, action: { commands: [lines] } },
-    { type: "shell_call_output" as const, call_id: `c${n}`, output: [{ stdout: lines }] },
-  ]).flat();
-  const held_ms = await heldDuring(async () => {
-    const [call] = (await withFunctionItems(input)) as object[];
-    expect(call).toMatchObject({ type: "function_call", arguments: JSON.stringify({ commands: [lines] }) });
-  });
-  await expectShortTurn("shell calls", held_ms);
-});
-
-it("a tool_use block with 7 MB of line breaks becomes a text, and does not block the event loop", {
-  retry: 2,
-}, async () => {
-  const arguments_text = JSON.stringify({ file_text: "\n".repeat(7_000_000) });
-  const called = { type: "tool_use" as const, id: "c", name: "f", input: JSON.parse(arguments_text) };
-  const messages = [{ role: "assistant" as const, content: [called] }];
-  let written = "";
-  const held_ms = await heldDuring(async () => {
-    const [answer] = (await conversationOf({ model: "m", messages }, () => null)).messages;
-    written = answer?.tool_calls?.[0]?.type === "function" ? answer.tool_calls[0].function.arguments : "";
-  });
-  expect(written === arguments_text).toBe(true);
-  await expectShortTurn("the input of a call", held_ms);
-});
-
-it("15 MB of line breaks in tools are counted as one text would be, and hold the event loop for far less time", {
-  retry: 2,
-}, async () => {
-  const description = Buffer.alloc(15_000_000, "\n").toString();
-  const tool = { type: "function" as const, function: { name: "f", description } };
-  const request = { model: "m", messages: [{ role: "user" as const, content: "hello" }], tools: [tool] };
-  let expected = 0;
-  const whole_ms = await heldDuring(async () => {
-    expected = estimateTokens(promptText(request));
-  });
-  const held_ms = await heldDuring(async () => {
-    expect(await promptTokens(request)).toBe(expected);
-  });
-  console.log(`tools of count_tokens: held for ${held_ms.toFixed(0)} ms, as one text ${whole_ms.toFixed(0)} ms`);
-  expect(held_ms).toBeLessThan(whole_ms / 4);
 });
 
 it("the end of a streamed call with 10 MB of arguments takes far less time than they take to parse", {

@@ -3,7 +3,6 @@ import { newConfig } from "../../../src/agents/definitions/agent-config.ts";
 import { computeTaint } from "../../../src/agents/runs/tool-step.ts";
 import { isUrlKnown } from "../../../src/agents/tools/destinations.ts";
 import type { ToolsConfig, WebFetchSettings } from "../../../src/api/contract/tools.ts";
-import { expectShortTurn, heldDuring } from "../../support/held.ts";
 import { type Site, startSite } from "../../support/sites.ts";
 import { aCall, toolsWith } from "../../support/tools.ts";
 
@@ -33,8 +32,8 @@ describe("once tainted, an address", () => {
     ["at the owner's host, with another query", "https://own.example/daily?day=2", false],
     ["that nobody named", "https://evil.example/", false],
   ])("%s: %s → %s", async (_what, url, known) => {
-    expect(await isUrlKnown(new URL(url), tainted, [])).toBe(known);
-    expect(await isUrlKnown(new URL(url), { ...tainted, tainted: false }, [])).toBe(true);
+    expect(isUrlKnown(new URL(url), tainted, [])).toBe(known);
+    expect(isUrlKnown(new URL(url), { ...tainted, tainted: false }, [])).toBe(true);
   });
 
   it.each([
@@ -66,9 +65,9 @@ describe("once tainted, an address", () => {
     ["HTTP://H/one.", ["http://h/one"]],
   ])("is the owner's although other characters touch it: %s", async (owner_text, urls) => {
     for (const url of urls)
-      expect([url, await isUrlKnown(new URL(url), { ...tainted, owner_text }, [])]).toEqual([url, true]);
+      expect([url, isUrlKnown(new URL(url), { ...tainted, owner_text }, [])]).toEqual([url, true]);
     const other = new URL("http://h/o");
-    expect(await isUrlKnown(other, { ...tainted, owner_text }, [])).toBe(false);
+    expect(isUrlKnown(other, { ...tainted, owner_text }, [])).toBe(false);
   });
 
   it.each([
@@ -79,17 +78,7 @@ describe("once tainted, an address", () => {
     ["at a listed host, another port", "https://api.example:8443/", ["api.example"], false],
     ["at a host that ends like a listed one", "https://evilapi.example/", ["api.example"], false],
     ["with a listed host in its user name", "https://api.example@evil.example/", ["api.example"], false],
-  ])("%s: %s", async (_what, url, hosts, known) => expect(await isUrlKnown(new URL(url), tainted, hosts)).toBe(known));
-
-  it("is searched without blocking the event loop (attack: 400,000 addresses in the owner's text)", {
-    retry: 2,
-  }, async () => {
-    const owner_text = Array.from({ length: 400_000 }, (_, n) => `http://a.example/${n}`).join(" ");
-    const held_ms = await heldDuring(async () => {
-      expect(await isUrlKnown(new URL("http://a.example/x"), { ...tainted, owner_text }, [])).toBe(false);
-    });
-    await expectShortTurn("400,000 addresses", held_ms);
-  });
+  ])("%s: %s", async (_what, url, hosts, known) => expect(isUrlKnown(new URL(url), tainted, hosts)).toBe(known));
 });
 
 describe("a run is tainted", () => {
