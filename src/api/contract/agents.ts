@@ -12,7 +12,6 @@ import {
 } from "./common.ts";
 import { chatEventSchema, chatResponseSchema } from "./completions.ts";
 import { readOnlyFields } from "./read-only.ts";
-import { countedFields } from "./request-limits.ts";
 import { pageSchema, routesOf } from "./routes.ts";
 import { runSchema } from "./runs.ts";
 import { dayOfMonthSchema, intervalSchema, timeOfDaySchema, upcomingRunSchema, weekdaySchema } from "./schedules.ts";
@@ -154,7 +153,7 @@ const chatPartSchema = z.discriminatedUnion("type", [
 const chatContentSchema = z.union([textSchema(1_000_000), z.array(chatPartSchema).min(1).max(100)]).openapi({
   description: "text, or parts: `text`, and `image_url` for agents whose model has `supports.vision`",
 });
-const chatFields = z
+const agentChatSchema = z
   .strictObject({
     messages: z
       .array(z.strictObject({ role: z.enum(["system", "user", "assistant"]), content: chatContentSchema }))
@@ -175,11 +174,10 @@ const chatFields = z
     }),
   })
   .openapi("AgentChat");
-const agentChatSchema = z.preprocess(countedFields("messages"), chatFields);
 const agentAnswerSchema = (chatResponseSchema as z.ZodObject)
   .extend({ run_id: uuidSchema, thread_id: z.string().optional() })
   .openapi("AgentAnswer");
-export type AgentChat = z.infer<typeof chatFields>;
+export type AgentChat = z.infer<typeof agentChatSchema>;
 
 const routes = routesOf("Agents");
 

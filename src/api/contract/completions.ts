@@ -1,6 +1,6 @@
 import type { ChatMessage, ChatRequest } from "./chat-completion.types.ts";
 import { errorSchema, json, jsonOrEvents, streamErrorSchema, tokensSchema } from "./common.ts";
-import { countedFields, countedList, firstInvalid, mapSchema } from "./request-limits.ts";
+import { countedList, firstInvalid, mapSchema } from "./request-limits.ts";
 import { routesOf } from "./routes.ts";
 import { z } from "./zod.ts";
 
@@ -148,9 +148,7 @@ const fieldsSchema = z
 /** The fields that are validated here. Another API's request that carries one has passed no check of it. */
 export const CHAT_FIELDS: ReadonlySet<string> = new Set(Object.keys(fieldsSchema.shape));
 
-const chatRequestSchema = z
-  .preprocess(countedFields("messages"), fieldsSchema)
-  .transform(withoutNulls) as unknown as z.ZodType<ChatRequest>;
+const chatRequestSchema = fieldsSchema.transform(withoutNulls) as unknown as z.ZodType<ChatRequest>;
 
 /** Null counts as absent, because programs that send whole objects use it for unused fields. */
 export function withoutNulls(request: object): object {

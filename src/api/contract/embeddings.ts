@@ -1,5 +1,4 @@
 import { json, tokensSchema } from "./common.ts";
-import { countedFields } from "./request-limits.ts";
 import { routesOf } from "./routes.ts";
 import { z } from "./zod.ts";
 
@@ -122,7 +121,7 @@ export const createEmbeddingsRoute = routesOf("Embeddings").post("/api/v1/embedd
     "A vector for each input, by a model of kind `embedding` (`GET /api/v1/models`). Only the input is billed: " +
     `cost_tokens = ceil(input_tokens × input_rate). At most ${MAX_INPUTS} inputs, and ${MAX_KEPT_INPUTS} with an Idempotency-Key; each must fit into the model's context.`,
   scope: "chat:write",
-  body: z.preprocess(countedFields("input"), fieldsSchema),
+  body: fieldsSchema,
   answers: {
     200: json(embeddingsSchema, "the vectors, in the order of the inputs"),
     502: json(z.unknown(), "the model's provider failed; nothing was charged"),

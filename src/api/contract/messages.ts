@@ -1,7 +1,7 @@
 import type { ErrorShape } from "../../kernel/errors.ts";
 import { json, jsonOrEvents } from "./common.ts";
 import { limitSchema, modelNameSchema, routingSchema, toolNameSchema, withoutNulls } from "./completions.ts";
-import { countedFields, countedList, firstInvalid, mapSchema } from "./request-limits.ts";
+import { countedList, firstInvalid, mapSchema } from "./request-limits.ts";
 import { routesOf } from "./routes.ts";
 import { z } from "./zod.ts";
 
@@ -130,7 +130,7 @@ export type Block = z.infer<typeof blockSchema>;
 export type ResultPart = z.infer<typeof resultPartSchema>;
 
 const requested = (schema: z.ZodType<object>) =>
-  z.preprocess(countedFields("messages"), schema).transform(withoutNulls) as unknown as z.ZodType<MessagesRequest>;
+  schema.transform(withoutNulls) as unknown as z.ZodType<MessagesRequest>;
 
 const usageSchema = z.looseObject({
   input_tokens: z

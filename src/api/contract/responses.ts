@@ -8,7 +8,7 @@ import {
   usageSchema,
   withoutNulls,
 } from "./completions.ts";
-import { countedFields, countedList, firstInvalid, mapSchema } from "./request-limits.ts";
+import { countedList, firstInvalid, mapSchema } from "./request-limits.ts";
 import { routesOf } from "./routes.ts";
 import { z } from "./zod.ts";
 
@@ -190,7 +190,7 @@ function withInput(request: unknown): unknown {
 }
 
 const requestSchema = z
-  .preprocess(countedFields("input"), z.preprocess(withInput, fieldsSchema))
+  .preprocess(withInput, fieldsSchema)
   .transform(withoutNulls) as unknown as z.ZodType<ResponseRequest>;
 
 const outputPartSchema = z.union([

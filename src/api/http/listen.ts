@@ -2,7 +2,6 @@ import { createServer, get, type RequestListener, type Server } from "node:http"
 import { type AddressInfo, createServer as createNetServer, type Server as NetServer } from "node:net";
 import { SHUTDOWN_SECONDS } from "../../kernel/constants.ts";
 import { monotonicMs } from "../../platform/lib/clock.ts";
-import { untilTurn } from "../../platform/lib/event-loop-turn.ts";
 import { createEarlyAnswers } from "./client-error.ts";
 import { CONNECTIONS_PER_ADDRESS, limitConnections } from "./connection-limit.ts";
 import { commonHeaders } from "./security-headers.ts";
@@ -91,7 +90,7 @@ export async function listen(
   server.on("clientError", early.refuse);
   const serve = async (app: HttpApp) => {
     await app.ready();
-    answerRequest = inTurn(app.routing);
+    answerRequest = app.routing;
   };
   if (first_app !== null) await serve(first_app);
   await bind(server, address);
@@ -99,17 +98,6 @@ export async function listen(
   const host = address.host.includes(":") ? `[${address.host}]` : address.host;
   const stop = (limit_ms = SHUTDOWN_SECONDS.drain * 1000) => drain(server, limit_ms);
   return { url: `http://${host}:${port}`, serve, stop };
-}
-
-/**
- * Begins requests in the time of a turn. 1,000 requests that arrive together hold the event loop for a second, so those
- * beyond this turn wait for a later one. The limit of connections bounds their number.
- */
-function inTurn(answer: RequestListener): RequestListener {
-  return async (incoming, outgoing) => {
-    await untilTurn();
-    answer(incoming, outgoing);
-  };
 }
 
 /**

@@ -5,7 +5,7 @@ import type { Model, ProviderRequest } from "../models/models.types.ts";
 import { affordableOutputTokens, dearestRates, type InputBound, worstCaseTokens } from "../models/pricing.ts";
 import { dropsReasoning } from "../models/reasoning.ts";
 import { forwardedRequest } from "../models/request-fields.ts";
-import { billedText, estimateTokens } from "../models/token-count.ts";
+import { billedText, estimateTokens, promptText } from "../models/token-count.ts";
 import { heldCall } from "./charge.ts";
 import type { CompletionCall, Reservation } from "./completions.types.ts";
 
@@ -44,6 +44,10 @@ export async function reserve(
 /** Throws 400 for a field that `model` does not accept, and for a request that is far too long. */
 async function prepare(models: Models, call: CompletionCall, model: Model): Promise<ProviderRequest> {
   const request = forwardedRequest(call.request, model);
+  // First, because preparing a request of 16 MB takes far longer.
+  if (estimateTokens(promptText(request)) > model.context_window) {
+    throw errors.contextLengthExceeded(model.context_window);
+  }
   const prepared = await models.provider(model).prepare({
     model,
     request,

@@ -34,8 +34,6 @@ const LISTED = ["anyOf", "oneOf", "allOf", "prefixItems", "items"];
 const NAMED = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
 /** Keywords that no provider takes at the root. */
 const NOT_AT_ROOT = ["anyOf", "oneOf", "allOf", "not", "if", "then", "else", "enum", "const", "$ref"];
-/** A larger schema stays as it is: no provider takes it. */
-const MAX_SCHEMAS = 5000;
 /** A schema that refers to itself has no end. Beyond this many names and levels, the rest has no rules. */
 const MAX_NAMES = 20_000;
 const MAX_LEVELS = 64;
@@ -53,7 +51,6 @@ export function adaptedSchema(
   given: Schema,
   { allowed, is_own = false }: { allowed: RegExp | null; is_own?: boolean },
 ): AdaptedSchema {
-  if (isHuge(given)) return { parameters: given, note: "", renaming: null };
   const { root, note } = is_own && isPlainObject(given) ? { root: given, note: "" } : withObjectRoot(given);
   const complete = mapped(root, withItems) as Schema;
   const names = allowed === null ? new Map<string, string>() : newNames(complete, allowed);
@@ -80,27 +77,6 @@ export function changedArguments(text: string, change: (value: unknown) => unkno
   } catch {
     return text;
   }
-}
-
-/** Whether a schema has too many schemas inside. Stops counting there. */
-function isHuge(root: Schema): boolean {
-  let left = MAX_SCHEMAS;
-  const count = (node: unknown): void => {
-    left -= 1;
-    if (left < 0 || !isJsonObject(node)) return;
-    for (const key of SINGLE) if (node[key] !== undefined) count(node[key]);
-    for (const key of LISTED) for (const each of listIn(node[key])) count(each);
-    for (const key of NAMED) {
-      const named = node[key];
-      if (!isJsonObject(named)) continue;
-      for (const name in named) {
-        if (left < 0) return;
-        count(named[name]);
-      }
-    }
-  };
-  count(root);
-  return left < 0;
 }
 
 /** The schemas in `node` and itself, each changed, the inner ones first. Without a change, the node itself. */

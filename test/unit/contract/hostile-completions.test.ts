@@ -11,13 +11,6 @@ const wide = Object.fromEntries(Array.from({ length: 90_000 }, (_, n) => [`k${n}
 const list = (item: unknown) => Array(9_900).fill(item);
 
 it.each<[string, object, string]>([
-  ["a request of 90,000 fields", { messages: [user], ...wide }, "messages"],
-  ["a message of 90,000 fields", { messages: [{ ...user, ...wide }] }, "messages.0"],
-  [
-    "a part of 90,000 fields",
-    { messages: [{ ...user, content: [{ type: "text", ...wide }] }] },
-    "messages.0.content.0",
-  ],
   ["9,900 messages without a text", { messages: list({ role: "user", content: 7 }) }, "messages.0.content"],
   ["9,900 parts without a type", { messages: [{ ...user, content: list({ type: 7 }) }] }, "messages.0.content"],
   [
