@@ -60,11 +60,3 @@ export interface RequestFacts {
   /** Resolves at the end of a stream. */
   ended?: Promise<void>;
 }
-
-/** The route needs a key, with this scope when one is named; the reference shows it. */
-export function needs(scope?: Scope) {
-  return {
-    security: [{ api_key: [] as string[] }],
-    ...(scope === undefined ? {} : { "x-required-scope": scope }),
-  };
-}

@@ -1,4 +1,4 @@
-import { needs, type Scope } from "./caller.ts";
+import type { Scope } from "./caller.ts";
 import { failures, nextCursorSchema } from "./common.ts";
 import { type RouteDefinition, z } from "./zod.ts";
 
@@ -76,11 +76,11 @@ function routeOf({ method, path, section, by_operator }: Place, definition: Defi
   const { operationId, summary, description, hide, scope, query, headers, answers, fails = [] } = definition;
   const names = Array.from(path.matchAll(/\{(\w+)\}/g), ([, name]) => [name, z.string()] as const);
   const params = definition.params ?? (names.length > 0 ? z.object(Object.fromEntries(names)) : undefined);
-  const security = by_operator ? [{ operator_key: [] }] : definition.security;
   const schema = definition.body ?? definition.optional_body;
   const body = schema && { required: "body" in definition, content: { "application/json": { schema } } };
-  const usual: Failure[] = [400, 401, 429];
-  if (scope !== undefined && scope !== "any") usual.push(403);
+  const security = by_operator ? [{ operator_key: [] }] : scope ? [{ api_key: [] }] : definition.security;
+  const required_scope = scope === "any" ? undefined : scope;
+  const usual: Failure[] = required_scope === undefined ? [] : [403];
   if (by_operator || (names.length > 0 && definition.params === undefined)) usual.push(404);
   return {
     method,
@@ -91,7 +91,7 @@ function routeOf({ method, path, section, by_operator }: Place, definition: Defi
     description,
     hide,
     security,
-    ...(scope === undefined ? {} : needs(scope === "any" ? undefined : scope)),
+    "x-required-scope": required_scope,
     request: { params, query, headers, body },
     responses: { ...failures(...usual, ...fails), ...answers },
   } as RouteDefinition;
