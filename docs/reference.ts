@@ -1,9 +1,11 @@
 import { readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { PAYMENT_CODES } from "../src/account/ledger/errors.ts";
 import type { RouteDefinition } from "../src/api/contract/zod.ts";
 import { openApiDocument } from "../src/api/http/openapi.ts";
 import { type Field, referenceOf } from "../src/api/http/reference.ts";
-import { type ErrorShape, errors, PAYMENT_CODES, type PurserError } from "../src/kernel/errors.ts";
+import { ALL_ERRORS } from "../src/app/error-catalogue.ts";
+import type { ErrorShape, PurserError } from "../src/kernel/errors.ts";
 
 // `npm run reference`: writes docs/reference/api.md from the contract. test/unit/docs/reference.test.ts compares.
 
@@ -39,7 +41,7 @@ const ARGUMENTS = [
 
 /** Every failure of the catalogue: its status, type and code. Two have the code of a run or of a step. */
 export function catalogue(): Pick<ErrorShape, "status" | "type" | "code">[] {
-  const { payment, runFailed: _run, serverUnusable: _step, ...others } = errors;
+  const { payment, runFailed: _run, serverUnusable: _step, ...others } = ALL_ERRORS;
   const figures = { required: 0, available: 0, held: 0, shortfall: 0 };
   return [
     ...PAYMENT_CODES.map((code) => payment(code, figures, { may_subscribe: true, overage: "off" }).shape),

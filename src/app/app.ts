@@ -2,9 +2,9 @@ import type { Passwords } from "../account/users/password.ts";
 import { createProbesHttp, createWorkerHttp, type HttpApp } from "../api/http/server.ts";
 import { healthRoutes, metricsRoutes, type NotReady } from "../api/http/system.routes.ts";
 import type { Config } from "../config/config.ts";
-import { errors } from "../kernel/errors.ts";
 import type { Log } from "../platform/telemetry/log.ts";
 import { startBackground } from "./background.ts";
+import { appErrors } from "./error-catalogue.ts";
 import { publicOptions, serveApi } from "./routes.ts";
 import { createServices } from "./services.ts";
 
@@ -68,7 +68,7 @@ export async function createApp(config: Config, log: Log, passwords?: Passwords)
       // A chat waits for its run while requests in flight finish.
       void background.stopRuns();
     },
-    cutOff: () => cut_off.abort(errors.stopping()),
+    cutOff: () => cut_off.abort(appErrors.stopping()),
     async stop() {
       stopping = true;
       completions.beginStop();

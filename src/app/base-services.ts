@@ -2,7 +2,6 @@ import { TOOLS } from "../agents/tools/registry.ts";
 import { TOOL_ERROR_CODES } from "../agents/tools/tools.types.ts";
 import { RUN_ERROR_CODES } from "../api/contract/runs.ts";
 import type { Config } from "../config/config.ts";
-import { ERROR_CODES } from "../kernel/errors.ts";
 import { openDb } from "../platform/db/open-db.ts";
 import { createSettableClock } from "../platform/db/settable-clock.ts";
 import { openStandby } from "../platform/db/standby.ts";
@@ -15,6 +14,7 @@ import type { Tracer } from "../platform/telemetry/tracing.ts";
 import { createDataKeys } from "../vault/data-keys.service.ts";
 import { type LoadedKeyring, withKeyring } from "../vault/keyring.ts";
 import { VAULT_FAILURES } from "../vault/vault.types.ts";
+import { ERROR_CODES } from "./error-catalogue.ts";
 
 /** Nothing can be saved any more. The supervisor starts a new process, which recovers the database. */
 function exitStuck(): void {

@@ -19,7 +19,6 @@ import { messagesRoutes } from "../gateway/messages/messages.routes.ts";
 import { modelRoutes } from "../gateway/models/models.routes.ts";
 import { takesField } from "../gateway/models/request-fields.ts";
 import { responseRoutes } from "../gateway/responses/responses.routes.ts";
-import { errors } from "../kernel/errors.ts";
 import { createBackups } from "../operator/backup/backup.service.ts";
 import { userExportRoutes } from "../operator/export/user-export.routes.ts";
 import { createUserExport } from "../operator/export/user-export.service.ts";
@@ -31,6 +30,7 @@ import type { DueSource } from "../platform/db/sweeper.ts";
 import { safetyRoutes } from "../safety/safety.routes.ts";
 import { createSanitizer } from "../safety/sanitizer.ts";
 import { vaultRoutes } from "../vault/vault.routes.ts";
+import { appErrors } from "./error-catalogue.ts";
 import type { Services } from "./services.ts";
 
 /** A worker polls the queue every second: after this time without one, no worker is running. */
@@ -66,7 +66,7 @@ export function serveApi(
   const { ledger, models, completions, notices, vault, webhook_keys, stripe, billing, runs, agents, chat } = services;
   const untilIdle = async (timeout_ms: number): Promise<boolean> => {
     const state = await runs.untilIdle(timeout_ms, config.role === "api" ? NO_WORKER_MS : Infinity);
-    if (state === "unattended") throw errors.noWorker();
+    if (state === "unattended") throw appErrors.noWorker();
     return state === "idle";
   };
   const advanceClock = settable === null ? null : (target: string) => settable.advanceTo(target, sources, untilIdle);

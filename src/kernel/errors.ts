@@ -1,108 +1,61 @@
-import { accessErrors } from "./errors-access.ts";
-import { conflictErrors } from "./errors-conflict.ts";
-import { PAYMENT_CODES, paymentErrors } from "./errors-payment.ts";
-import { requestErrors } from "./errors-request.ts";
-import { serviceErrors } from "./errors-service.ts";
-import { PurserError } from "./purser-error.ts";
+import { failure, invalid, missing, PurserError } from "./purser-error.ts";
 import { isDatabaseAway, isErasedUser } from "./sql-state.ts";
 
-/**
- * Every failure a caller can expect, by its status in one of the files errors-*.ts: code, status, and a sentence that
- * says what to do next. Detail that could give something away goes to the log, never here.
- */
-
-export type * from "./errors-payment.ts";
 export { type ErrorShape, PurserError } from "./purser-error.ts";
-export { PAYMENT_CODES };
 
-export const errors = { ...requestErrors, ...accessErrors, ...paymentErrors, ...conflictErrors, ...serviceErrors };
-
-/** The codes of all of them, for metrics that start at 0: the first failure after a start counts as an increase, too. */
-export const ERROR_CODES = [
-  "account_suspended",
-  "agent_disabled",
-  "agent_limit_reached",
-  "agent_storage_full",
-  "answer_not_kept",
-  "api_key_limit_reached",
-  "backup_in_progress",
-  "body_too_large",
-  "budget_exceeded",
-  "budget_limit_reached",
-  "budgeted_key",
-  "context_length_exceeded",
-  "email_taken",
-  "end_user_budget_exceeded",
-  "endpoint_limit_reached",
-  "expired_api_key",
-  "headers_too_large",
-  "idempotency_in_flight",
-  "idempotency_mismatch",
-  "in_flight_exhausted",
-  "insufficient_balance",
-  "insufficient_role",
-  "insufficient_scope",
-  "internal",
-  "invalid_api_key",
-  "invalid_credentials",
-  "invalid_cursor",
-  "invalid_json",
-  "invalid_value",
-  "invoice_closed",
-  "invoice_collected_elsewhere",
-  "key_budget_exceeded",
-  "key_changed",
-  "key_revoked",
-  "key_rotated",
-  "key_unreadable",
-  "malformed_request",
-  "method_not_allowed",
-  "missing_api_key",
-  "missing_field",
-  "model_not_allowed",
-  "model_not_found",
-  "model_not_trial_eligible",
-  "name_taken",
-  "not_connectable",
-  "not_found",
-  "oauth_failed",
-  "order_limit_reached",
-  "origin_refused",
-  "out_of_tokens",
-  "overage_cap_reached",
-  "overage_requires_subscription",
-  "overage_unpaid",
-  "overloaded",
-  "payment_failed",
-  "payments_not_configured",
-  "plan_change_in_flight",
-  "previous_response_not_found",
-  "proxy_not_configured",
-  "purchase_not_refundable",
-  "rate_limited",
-  "request_timeout",
-  "revoked_api_key",
-  "run_already_finished",
-  "run_cancelled",
-  "secret_limit_reached",
-  "secret_reflected",
-  "session_expired",
-  "signup_closed",
-  "subscription_paid_elsewhere",
-  "subscription_past_due",
-  "thread_busy",
-  "thread_exists",
-  "thread_limit_reached",
-  "tool_disabled",
-  "trial_ended",
-  "unknown_field",
-  "unknown_parameter",
-  "unsupported_media_type",
-  "unsupported_parameter",
-  "upstream_error",
-  "upstream_timeout",
-  "vault_unavailable",
-] as const;
+/**
+ * The failures that any module may have; the others stand in the errors.ts of the module that raises them. Each has a code,
+ * a status, and a sentence that says what to do next. Detail that could give something away goes to the log, never here.
+ */
+export const errors = {
+  internal: (cause?: unknown) =>
+    failure(
+      {
+        status: 500,
+        type: "api_error",
+        code: "internal",
+        message: "Something went wrong here. Retry; if it stays, report the request id.",
+      },
+      cause,
+    ),
+  /** `param`: undefined if the field is not known. */
+  invalidValue: (param: string | undefined, message: string) => invalid("invalid_value", message, param),
+  /** `advice`: a sentence in place of "Add it to the request." */
+  missingField: (param: string, advice = "Add it to the request.") =>
+    invalid("missing_field", `${param} is required. ${advice}`, param),
+  notFound: (what = "This") => missing(`${what} does not exist, or is not yours. Check the id.`),
+  rateLimited: (retry_after_s: number, message = "Too many requests. Retry after the time in Retry-After.") =>
+    failure({ status: 429, type: "rate_limit_error", code: "rate_limited", message, retry_after_s }),
+  overloaded: (retry_after_s = 1) =>
+    failure({
+      status: 503,
+      type: "api_error",
+      code: "overloaded",
+      message: "The service is at its limit. Retry after the time in Retry-After.",
+      retry_after_s,
+    }),
+  /** `code` overloaded: the ledger could not be asked, and nothing was begun. */
+  databaseAway: (cause: unknown) =>
+    failure(
+      {
+        status: 503,
+        type: "api_error",
+        code: "overloaded",
+        message: "The service's database does not answer at the moment. Retry after the time in Retry-After.",
+        retry_after_s: 1,
+      },
+      cause,
+    ),
+  upstream: (message: string, cause?: unknown, retry_after_s?: number) =>
+    failure({ status: 502, type: "api_error", code: "upstream_error", message, retry_after_s }, cause),
+  upstreamTimeout: () =>
+    failure({
+      status: 504,
+      type: "api_error",
+      code: "upstream_timeout",
+      message: "The model did not answer in time; nothing was charged. Retry, or use another model.",
+    }),
+};
 
 /** The failure that a caller gets for any thrown value. An unexpected one becomes `internal`, and is its cause. */
 export function asPurserError(thrown: unknown): PurserError {

@@ -1,4 +1,4 @@
-/** An expected failure: its status, its code, and a sentence that says what to do next. The catalogue is errors.ts. */
+/** An expected failure: its status, its code, and a sentence that says what to do next. Each module has its catalogue in errors.ts. */
 
 export type ErrorType =
   | "invalid_request_error"
@@ -60,3 +60,22 @@ function withoutMiddle(text: string, max_chars: number): string {
   const half = max_chars / 2 - 1;
   return `${text.slice(0, half)}…${text.slice(-half)}`.toWellFormed();
 }
+
+/** 400 by default: the request must be changed. */
+export const invalid = (code: string, message: string, param?: string, status = 400) =>
+  failure({ status, type: "invalid_request_error", code, message, param });
+/** 401: the caller is unknown. */
+export const unauthenticated = (code: string, message: string) =>
+  failure({ status: 401, type: "authentication_error", code, message });
+/** 403: the caller may not do this. */
+export const forbidden = (code: string, message: string, param?: string) =>
+  failure({ status: 403, type: "permission_error", code, message, param });
+export const missing = (message: string) =>
+  failure({ status: 404, type: "not_found_error", code: "not_found", message });
+/** 409: the request is valid, but the present state does not allow it. */
+export const conflict = (code: string, message: string, param?: string) =>
+  failure({ status: 409, type: "conflict_error", code, message, param });
+
+/** `what` the user has as many of as contract 2.16 allows. */
+export const tooMany = (limit: number, what: string, remedy = "Delete one first.") =>
+  `You have ${limit} ${what}. ${remedy}`;

@@ -1,4 +1,5 @@
 import { timingSafeEqual } from "node:crypto";
+import { userErrors } from "../account/users/errors.ts";
 import { hashApiKey, newToken, rejectInvalidKey } from "../account/users/tokens.ts";
 import type { Operator } from "../api/contract/caller.ts";
 import type { CreateOperatorKey, OperatorKeyRecord } from "../api/contract/operators.ts";
@@ -62,7 +63,7 @@ export async function createOperatorKeys(deps: { db: Db; clock: Clock; acts: Act
       if (timingSafeEqual(hash, root_hash)) return ROOT;
       const load = async () => (KEY_SHAPE.test(key) ? find(hash) : undefined);
       const row = await cache.get(hash.toString("base64"), load);
-      if (row === undefined) throw errors.invalidApiKey();
+      if (row === undefined) throw userErrors.invalidApiKey();
       rejectInvalidKey(row, hash, clock.now());
       noteUse(row.id);
       return { id: row.id, name: row.name, role: row.role };
@@ -107,7 +108,7 @@ export async function createOperatorKeys(deps: { db: Db; clock: Clock; acts: Act
       const rotated = await db.transaction(async (tx) => {
         const row = isUuid(id) ? await store.lock(tx, id) : undefined;
         if (row === undefined) throw errors.notFound("This operator key");
-        if (row.revoked_at !== null) throw errors.keyRevoked();
+        if (row.revoked_at !== null) throw userErrors.keyRevoked();
         const previous_valid_until = addSeconds(clock.now(), grace_seconds);
         const previous = { previous_key_hash: row.key_hash, previous_valid_until };
         const replaced = await store.rotate(tx, { id: row.id, ...secret.stored, ...previous });

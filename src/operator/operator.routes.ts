@@ -15,12 +15,18 @@ import {
   webAnswer,
 } from "../api/contract/endpoint.ts";
 import { exportUserData } from "../api/contract/user-export.ts";
-import { errors } from "../kernel/errors.ts";
+import { httpErrors } from "../api/http/errors.ts";
+import { missing } from "../kernel/purser-error.ts";
 import type { Db, InSameTx, Tx } from "../platform/db/db.ts";
 import { addDays, type Clock } from "../platform/lib/clock.ts";
 import type { Instant } from "../platform/lib/instant.ts";
 import type { Act, Acts } from "./acts.service.ts";
 import { actorOf } from "./operator-keys.routes.ts";
+
+export const operatorErrors = {
+  noTestClock: () =>
+    missing("This service runs on real time. Start it with PURSER_TEST_CLOCK, an ISO instant, to have a clock to set."),
+};
 
 export interface OperatorOptions {
   db: Db;
@@ -96,7 +102,7 @@ function userRoutes(router: Router, options: OperatorOptions): void {
     const { email: address, limits: wanted, reason } = request.body;
     // A new address gets the user's reset mails, so it opens the account.
     const { role } = request.operator;
-    if (address !== undefined && role !== "admin") throw errors.insufficientRole(role, "admin");
+    if (address !== undefined && role !== "admin") throw httpErrors.insufficientRole(role, "admin");
     const user = await db.transaction(async (tx) => {
       const known = await accounts.lockUser(tx, request.params.id);
       const before: Record<string, unknown> = {};
@@ -257,11 +263,11 @@ function serviceRoutes(router: Router, options: OperatorOptions): void {
     return sendRecorded(request, options, options.backUp(), { what: "backup.create", target: SERVICE, reason });
   });
   router.on(contract.getClock, (_request) => {
-    if (options.advanceClock === null) throw errors.noTestClock();
+    if (options.advanceClock === null) throw operatorErrors.noTestClock();
     return json({ now: clock.now() });
   });
   router.on(contract.putClock, async (request) => {
-    if (options.advanceClock === null) throw errors.noTestClock();
+    if (options.advanceClock === null) throw operatorErrors.noTestClock();
     const { now, reason } = request.body;
     const change = { before: { now: clock.now() }, after: { now } };
     await options.advanceClock(now);

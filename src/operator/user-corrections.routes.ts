@@ -1,4 +1,5 @@
 import type { Billing } from "../account/billing/billing.service.ts";
+import { billingErrors } from "../account/billing/errors.ts";
 import type { Ledger } from "../account/ledger/ledger.types.ts";
 import { type Accounts, withSpend } from "../account/users/accounts.service.ts";
 import { refundPurchase } from "../api/contract/admin.ts";
@@ -71,7 +72,7 @@ function balanceRoutes(router: Router, { db, clock, accounts, acts, ledger }: Co
     const { amount_tokens, reason } = request.body;
     const created_at = clock.now();
     const { posted: before } = await ledger.accountStatus(user_id);
-    if (before + amount_tokens > Number.MAX_SAFE_INTEGER) throw errors.balanceTooLarge();
+    if (before + amount_tokens > Number.MAX_SAFE_INTEGER) throw billingErrors.balanceTooLarge();
     const { bucket_id } = await db.transaction(async (tx) => {
       const expires_at = addMonths(created_at, TOP_UP_MONTHS);
       const adjusted = await ledger.adjust(tx, { user_id, amount_tokens, reason, expires_at });

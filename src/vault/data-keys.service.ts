@@ -4,6 +4,7 @@ import type { Db, Tx } from "../platform/db/db.ts";
 import { NIL_ID } from "../platform/lib/ids.ts";
 import type { Log } from "../platform/telemetry/log.ts";
 import { createDataKeysStore, type WrappedKey } from "./data-keys.store.ts";
+import { vaultErrors } from "./errors.ts";
 import { createKeks } from "./kek.ts";
 import { KeyringError } from "./keyring.ts";
 import type { Keyring } from "./keyring.types.ts";
@@ -45,7 +46,7 @@ export function createDataKeys(deps: {
       { error },
       "The vault cannot be used until the key service works: check the service and this node's access to it.",
     );
-    throw errors.vaultUnavailable();
+    throw vaultErrors.vaultUnavailable();
   };
   /** Returns null when no configured master key opens it. */
   const opened = async (key: WrappedKey): Promise<DataKey | null> => {
@@ -60,7 +61,7 @@ export function createDataKeys(deps: {
       { user_id: key.user_id, kek_id: key.kek_id },
       "A data key does not open. Its master key or its row was changed: restore PURSER_KEK or the row.",
     );
-    throw errors.vaultUnavailable();
+    throw vaultErrors.vaultUnavailable();
   };
   const rewrap = async (key: WrappedKey, { bytes }: DataKey): Promise<boolean> => {
     const wrapped = await wrapChecked(keks.current, bytes, contextOf(key, keks.current.id));

@@ -9,6 +9,7 @@ import { addSeconds, type Clock, monotonicMs } from "../platform/lib/clock.ts";
 import { newId } from "../platform/lib/ids.ts";
 import type { Instant } from "../platform/lib/instant.ts";
 import type { DataKeys } from "./data-keys.service.ts";
+import { vaultErrors } from "./errors.ts";
 import { OAuthError, type OAuthRequests } from "./oauth.adapter.ts";
 import {
   canAskForToken,
@@ -165,7 +166,7 @@ export function createOAuthSecrets(deps: {
     /** Begins a sign-in. Throws 502 oauth_failed. */
     async connect(secret: SealedRowRef, bound_to: string) {
       const state = await stateOf(secret);
-      if (state.grant !== "authorization_code") throw errors.notConnectable();
+      if (state.grant !== "authorization_code") throw vaultErrors.notConnectable();
       const begun = await begin(state, { requests, redirect_uri: deps.redirect_uri(), bound_to, id: secret.id }).catch(
         throwFailed,
       );
@@ -325,7 +326,7 @@ async function begin(
 }
 
 function throwFailed(error: unknown): never {
-  throw error instanceof OAuthError ? errors.oauthFailed(error.message) : error;
+  throw error instanceof OAuthError ? vaultErrors.oauthFailed(error.message) : error;
 }
 
 function withoutToken({ status, error, grant }: OAuthState): string {

@@ -5,6 +5,7 @@ import type { Db, Tx } from "../platform/db/db.ts";
 import { isUuid } from "../platform/lib/ids.ts";
 import type { Log } from "../platform/telemetry/log.ts";
 import type { DataKeys } from "./data-keys.service.ts";
+import { vaultErrors } from "./errors.ts";
 import { type DataKey, integrityMacOf, isIntegrityMacOf, type RowIdentity, unseal } from "./seal.ts";
 import type { HeldKey, SealedRow, SecretRow, VaultStore } from "./vault.store.ts";
 
@@ -16,7 +17,7 @@ export function createVaultChanges({ db, store, keys, log }: { db: Db; store: Va
       { user_id },
       "The secrets do not match their user's integrity MAC. Rows were changed outside Purser: restore them from a backup.",
     );
-    throw errors.vaultUnavailable();
+    throw vaultErrors.vaultUnavailable();
   };
   /** Changes the user's secrets one change at a time and writes the new integrity MAC. */
   const change = async <T>(user_id: string, key: DataKey, work: (tx: Tx, count: number) => Promise<T>): Promise<T> =>
@@ -50,9 +51,9 @@ export function createVaultChanges({ db, store, keys, log }: { db: Db; store: Va
     async insert(row: SealedRow, key: DataKey): Promise<void> {
       const { user_id } = row;
       await change(user_id, key, async (tx, count) => {
-        if (count >= USER_ROWS.secrets) throw errors.secretLimitReached();
+        if (count >= USER_ROWS.secrets) throw vaultErrors.secretLimitReached();
         const taken = findNamed(await store.names(user_id, tx), row.name);
-        if (taken !== undefined) throw errors.nameTaken(`A secret named ${taken.name}`);
+        if (taken !== undefined) throw vaultErrors.nameTaken(`A secret named ${taken.name}`);
         await store.insert(tx, row);
       });
     },

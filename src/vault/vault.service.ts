@@ -17,6 +17,7 @@ import { SecretValue } from "../platform/lib/secret-value.ts";
 import type { Outbound } from "../platform/net/outbound.ts";
 import type { Log } from "../platform/telemetry/log.ts";
 import type { DataKeys } from "./data-keys.service.ts";
+import { vaultErrors } from "./errors.ts";
 import { createOAuthRequests, type OAuthIdentity } from "./oauth.adapter.ts";
 import { createOAuthSecrets, isForServer, OAUTH_TOOL } from "./oauth.service.ts";
 import { type DataKey, seal, unseal } from "./seal.ts";
@@ -189,7 +190,7 @@ export function createVault(deps: {
     /** Begins the owner's sign-in for an oauth secret. `bound_to` names the session or key, which must end it too. */
     async connect(user_id: string, id: string, bound_to: string) {
       const secret = await own(user_id, id);
-      if (secret.oauth === null) throw errors.notConnectable();
+      if (secret.oauth === null) throw vaultErrors.notConnectable();
       return oauth.connect(secret, bound_to);
     },
     /** Ends a sign-in. The state names the secret; another user's secret is unknown. */

@@ -1,6 +1,7 @@
 import pg from "pg";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import type { AutoTopupPaused } from "../../src/account/billing/auto-topup.service.ts";
+import { billingErrors } from "../../src/account/billing/errors.ts";
 import { createStripePayments, type StripePayments } from "../../src/account/billing/stripe.adapter.ts";
 import { errors } from "../../src/kernel/errors.ts";
 import type { Db } from "../../src/platform/db/db.ts";
@@ -230,7 +231,7 @@ describe("automatic top-ups over nodes, crashes and declines", () => {
 
   it("pause with a notice when the payment is declined; only the user resumes them", async () => {
     const user_id = await low();
-    node.payments.answers.chargeTopUp = errors.paymentFailed();
+    node.payments.answers.chargeTopUp = billingErrors.paymentFailed();
     await expect(node.sweep()).rejects.toThrow("1 orders failed");
     await node.sweep();
     const { id, status } = await onlyPayment();

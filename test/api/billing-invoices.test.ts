@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { billingErrors } from "../../src/account/billing/errors.ts";
 import { errors } from "../../src/kernel/errors.ts";
 import type { Db } from "../../src/platform/db/db.ts";
 import { createBillingFixture, forgetPayments } from "../support/billing.ts";
@@ -102,7 +103,7 @@ it("an invoice that the provider rejected is sent again with the same id", async
 /** One cent of overage, invoiced at the period's end and declined. */
 const unpaidInvoice = async () => {
   await overrun(6250);
-  fixture.payments.answers.chargeOverage = errors.paymentFailed();
+  fixture.payments.answers.chargeOverage = billingErrors.paymentFailed();
   await fixture.billing.applyPaymentEvent(periodPaid(2));
   await expect(fixture.sweep()).rejects.toThrow("1 orders failed");
   const [charge] = charges();

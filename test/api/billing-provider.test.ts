@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { billingErrors } from "../../src/account/billing/errors.ts";
 import type { PaymentEvent } from "../../src/account/billing/payments.types.ts";
 import { errors } from "../../src/kernel/errors.ts";
 import type { Db } from "../../src/platform/db/db.ts";
@@ -178,7 +179,7 @@ describe("a subscription that its provider runs", () => {
   it("upgrades when the difference is paid, not before; a declined card changes nothing", async () => {
     const { periodPaid } = await fixture.orderSubscription(user_id, "starter");
     await apply(periodPaid(1));
-    fixture.payments.answers.changePlan = errors.paymentFailed();
+    fixture.payments.answers.changePlan = billingErrors.paymentFailed();
     await expect(fixture.billing.subscribe(user_id, "pro")).rejects.toMatchObject({ code: "payment_failed" });
     expect(await fixture.billing.subscription(user_id)).toMatchObject({ plan_id: "starter" });
     delete fixture.payments.answers.changePlan;

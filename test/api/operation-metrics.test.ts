@@ -6,7 +6,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { parse } from "yaml";
 import { TOOL_ERROR_CODES } from "../../src/agents/tools/tools.types.ts";
 import { RUN_ERROR_CODES } from "../../src/api/contract/runs.ts";
-import { ERROR_CODES } from "../../src/kernel/errors.ts";
+import { ERROR_CODES } from "../../src/app/error-catalogue.ts";
 import { openAiVectors } from "../support/embeddings.ts";
 import { ask, LAB_MODELS, type Lab, startLab } from "../support/lab.ts";
 import { metricsOf } from "../support/metrics.ts";

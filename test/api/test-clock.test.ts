@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { billingErrors } from "../../src/account/billing/errors.ts";
 import { errors } from "../../src/kernel/errors.ts";
 import type { Db } from "../../src/platform/db/db.ts";
 import { createSettableClock } from "../../src/platform/db/settable-clock.ts";
@@ -55,7 +56,7 @@ describe("setting the clock (contract 8)", () => {
       const carryOut = () => Promise.reject(new AggregateError(failures));
       return clock.advanceTo(now, [{ name: "orders", nextDueAt: async () => null, carryOut }], async () => true);
     };
-    await setWith(errors.upstream("Stripe does not answer."), errors.paymentFailed("The card was declined."));
+    await setWith(errors.upstream("Stripe does not answer."), billingErrors.paymentFailed("The card was declined."));
     expect(clock.now()).toBe(now);
     await expect(setWith(errors.upstream("Stripe does not answer."), new TypeError("a fault"))).rejects.toThrow();
     await clock.stop();

@@ -3,6 +3,7 @@ import { newConfig } from "../../src/agents/definitions/agent-config.ts";
 import { createEngine } from "../../src/agents/runs/engine.ts";
 import type { EngineDeps } from "../../src/agents/runs/run-work.ts";
 import { DatabaseUnavailableError } from "../../src/agents/runs/run-writer.ts";
+import { gatewayErrors } from "../../src/gateway/models/errors.ts";
 import { errors } from "../../src/kernel/errors.ts";
 import { createLog } from "../../src/platform/telemetry/log.ts";
 import { toolsWith } from "../support/tools.ts";
@@ -37,7 +38,7 @@ const away = () => errors.databaseAway(new Error("Connection terminated unexpect
 const staysAway = () => Promise.reject(new DatabaseUnavailableError("Connection terminated unexpectedly"));
 
 test("a model call that found no database for its hold is made once the database is back", async () => {
-  const failures = [away(), errors.modelNotFound("lab/small")];
+  const failures = [away(), gatewayErrors.modelNotFound("lab/small")];
   expect((await execute(failures))?.finish).toMatchObject({ status: "failed", error: { code: "model_unavailable" } });
   expect(failures).toEqual([]);
 });

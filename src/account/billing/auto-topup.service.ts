@@ -8,6 +8,7 @@ import { newId } from "../../platform/lib/ids.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
 import { type AutoTopupRow, createAutoTopupStore } from "./auto-topup.store.ts";
 import type { BillingContext } from "./context.ts";
+import { billingErrors } from "./errors.ts";
 import type { PaymentRow } from "./payments.store.ts";
 
 /** Users per step of the sweep. */
@@ -104,7 +105,7 @@ export function createAutoTopups(context: BillingContext, notify: OnAutoTopupPau
         const known = await store.find(user_id, tx);
         const changed = mergedSettings(known, wanted);
         if (changed === null) return;
-        if (changed.enabled && payments.provider === "none") throw errors.paymentsNotConfigured();
+        if (changed.enabled && payments.provider === "none") throw billingErrors.paymentsNotConfigured();
         await store.upsert(tx, { user_id, ...changed, paused_reason: null, paused_at: null });
       });
       return get(user_id);

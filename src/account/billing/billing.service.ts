@@ -1,5 +1,6 @@
+import type { Means } from "../../account/ledger/errors.ts";
 import { OVERAGE_INVOICE_CENTS, TOKENS_PER_CENT, TOP_UP_MONTHS } from "../../kernel/constants.ts";
-import { errors, type Means } from "../../kernel/errors.ts";
+import { errors } from "../../kernel/errors.ts";
 import type { InSameTx, Tx } from "../../platform/db/db.ts";
 import type { DueSource } from "../../platform/db/sweeper.ts";
 import { addMonths } from "../../platform/lib/clock.ts";
@@ -8,6 +9,7 @@ import type { AccountStatus, Bucket, GrantSource } from "../ledger/ledger.types.
 import type { User } from "../users/accounts.service.ts";
 import { createAutoTopups, type OnAutoTopupPaused } from "./auto-topup.service.ts";
 import { type BillingOptions, createBillingContext } from "./context.ts";
+import { billingErrors } from "./errors.ts";
 import { createInbox } from "./inbox.service.ts";
 import { createInvoices } from "./invoices.service.ts";
 import { createMissedEvents, type OnEventsRead } from "./missed-events.service.ts";
@@ -111,7 +113,7 @@ export function createBilling(
         throw errors.invalidValue("expires_at", `expires_at must be later than now (${granted_at}).`);
       const { amount_tokens, source } = wanted;
       const { posted } = await ledger.accountStatus(user_id);
-      if (posted + amount_tokens > Number.MAX_SAFE_INTEGER) throw errors.balanceTooLarge();
+      if (posted + amount_tokens > Number.MAX_SAFE_INTEGER) throw billingErrors.balanceTooLarge();
       const grant = { user_id, amount_tokens, source, granted_at, expires_at, note: wanted.note ?? null };
       const bucket = await options.db.transaction(async (tx) => {
         const granted = await ledger.grant(grant, tx);

@@ -1,11 +1,12 @@
 import { FAILED_ORDER_HOURS, UNPAID_ORDER_HOURS, USER_ROWS } from "../../kernel/constants.ts";
-import { errors, PurserError } from "../../kernel/errors.ts";
+import { PurserError } from "../../kernel/errors.ts";
 import type { Db, Tx } from "../../platform/db/db.ts";
 import { addSeconds, type Clock } from "../../platform/lib/clock.ts";
 import type { Log } from "../../platform/telemetry/log.ts";
 import type { Ledger } from "../ledger/ledger.types.ts";
 import type { Accounts, User } from "../users/accounts.service.ts";
 import { type BillingAccountsStore, createBillingAccountsStore } from "./accounts.store.ts";
+import { billingErrors } from "./errors.ts";
 import { createPaymentsStore, type PaymentRow, type PaymentsStore } from "./payments.store.ts";
 import type { Payer, PaymentEvent, PaymentProvider, ProviderName, Started } from "./payments.types.ts";
 import type { Plan } from "./plan.ts";
@@ -102,7 +103,7 @@ export const IGNORED: Applied = { outcome: "ignored" };
 export async function limitUnpaidOrders({ clock, orders }: BillingContext, tx: Tx, user_id: string): Promise<void> {
   const hoursAgo = (hours: number) => addSeconds(clock.now(), -hours * 3_600);
   const since = { open: hoursAgo(UNPAID_ORDER_HOURS), failed: hoursAgo(FAILED_ORDER_HOURS) };
-  if ((await orders.unpaid(tx, user_id, since)) >= USER_ROWS.unpaid_orders) throw errors.orderLimitReached();
+  if ((await orders.unpaid(tx, user_id, since)) >= USER_ROWS.unpaid_orders) throw billingErrors.orderLimitReached();
 }
 
 /** Locks the billing of the payment's user and reads the payment again. */

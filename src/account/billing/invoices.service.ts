@@ -3,6 +3,7 @@ import type { InSameTx } from "../../platform/db/db.ts";
 import { isUuid } from "../../platform/lib/ids.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
 import type { BillingContext } from "./context.ts";
+import { billingErrors } from "./errors.ts";
 import type { Inbox } from "./inbox.service.ts";
 import type { CreatedWithin, PageOfAll, PaymentRow } from "./payments.store.ts";
 import type { PaymentEvent, ProviderName } from "./payments.types.ts";
@@ -52,9 +53,9 @@ export function createInvoices(context: BillingContext, inbox: Inbox) {
     async settle(id: string, verdict: InvoiceVerdict, also?: InSameTx<OverageInvoice>): Promise<OverageInvoice> {
       const row = await one(id);
       if (row.provider !== "operator" && context.providerOf(row.provider) !== null)
-        throw errors.invoiceCollectedElsewhere(row.provider);
+        throw billingErrors.invoiceCollectedElsewhere(row.provider);
       const is_closed = row.status === "succeeded" ? verdict !== "paid" : row.status === "void" && verdict === "unpaid";
-      if (is_closed) throw errors.invoiceClosed(STATUS[row.status]);
+      if (is_closed) throw billingErrors.invoiceClosed(STATUS[row.status]);
       await inbox.apply(verdictEvent(row, verdict), async (tx) => also?.(tx, invoiceRecord(row)));
       return invoiceRecord(await one(id));
     },

@@ -7,6 +7,7 @@ import * as contract from "../../api/contract/ledger-export.ts";
 import { errors } from "../../kernel/errors.ts";
 import { entriesHead, entryLines, usageHead, usageLines } from "../ledger/export-file.ts";
 import type { Ledger } from "../ledger/ledger.types.ts";
+import { billingErrors } from "./errors.ts";
 import { explain } from "./explanation.ts";
 
 /** The most charges explained for one request id. All calls of a run share its id. */
@@ -117,7 +118,7 @@ export function ledgerExportRoutes({ ledger, agentNames, keyNames }: LedgerExpor
       const { archived_before } = await archivedNote(user_id);
       throw archived_before === undefined
         ? errors.notFound("A charge for this request")
-        : errors.archived("A charge for this request", archived_before);
+        : billingErrors.archived("A charge for this request", archived_before);
     }
     return json(explanation);
   });

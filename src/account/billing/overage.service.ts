@@ -4,6 +4,7 @@ import type { Tx } from "../../platform/db/db.ts";
 import { newId } from "../../platform/lib/ids.ts";
 import type { BillingAccountRow } from "./accounts.store.ts";
 import type { BillingContext } from "./context.ts";
+import { billingErrors } from "./errors.ts";
 import { highestCap, type OverageStatus, overageCollector, overageCost, overageStatus } from "./overage.ts";
 import type { SubscriptionRow } from "./subscriptions.store.ts";
 
@@ -35,10 +36,12 @@ export function createOverage(context: BillingContext) {
       const account = await accounts.lock(tx, user_id);
       const row = await subscriptions.current(user_id, tx);
       if (row?.status !== "active" && set.overage_enabled !== false) {
-        throw row?.status === "past_due" ? errors.subscriptionPastDue() : errors.overageRequiresSubscription();
+        throw row?.status === "past_due"
+          ? billingErrors.subscriptionPastDue()
+          : billingErrors.overageRequiresSubscription();
       }
       if (set.overage_enabled === true && (await isUnpaid(user_id, tx))) {
-        throw errors.overageUnpaid();
+        throw billingErrors.overageUnpaid();
       }
       if (row !== undefined) checkCap(set.overage_cap_tokens ?? 0, highestCap(row, collectorOf(row, account)));
       await accounts.update(tx, user_id, set);

@@ -5,6 +5,7 @@ import { isUuid, newId } from "../../platform/lib/ids.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
 import type { AutoTopups } from "./auto-topup.service.ts";
 import { type BillingContext, limitUnpaidOrders } from "./context.ts";
+import { billingErrors } from "./errors.ts";
 import type { Inbox } from "./inbox.service.ts";
 import type { CreatedWithin, PageOfAll, PaymentRow, PurchaseState } from "./payments.store.ts";
 import type { Billed, ProviderName, ReturnUrls } from "./payments.types.ts";
@@ -49,7 +50,7 @@ export function createPurchases(context: BillingContext, inbox: Inbox, auto_topu
     ): Promise<Purchase> {
       const price = purchasePrice(wanted);
       const { provider } = payments;
-      if (provider === "none") throw errors.paymentsNotConfigured();
+      if (provider === "none") throw billingErrors.paymentsNotConfigured();
       const about = { user_id, id: newId(), purpose: "top_up" as const, provider, created_at: clock.now() };
       const payment = await db.transaction(async (tx) => {
         await accounts.lock(tx, user_id);
@@ -96,9 +97,9 @@ export function createPurchases(context: BillingContext, inbox: Inbox, auto_topu
       const before = adminRecord(row);
       const paid_cents = row.status === "succeeded" ? row.paid_cents : (row.mismatch_cents ?? 0);
       const amount_cents = paid_cents - before.refunded_cents;
-      if (amount_cents <= 0 || row.reference === null) throw errors.purchaseNotRefundable(before.status);
+      if (amount_cents <= 0 || row.reference === null) throw billingErrors.purchaseNotRefundable(before.status);
       const provider = context.providerOf(row.provider);
-      if (provider === null) throw errors.paymentsNotConfigured();
+      if (provider === null) throw billingErrors.paymentsNotConfigured();
       const { reference, refunded_cents } = row;
       await db.transaction((tx) => record(tx, before, "requested"));
       const event = await provider.refund({ payment_id: id, reference, amount_cents, refunded_cents });

@@ -1,4 +1,4 @@
-import { errors } from "../../kernel/errors.ts";
+import { billingErrors } from "./errors.ts";
 import type { PaymentProvider, ProviderName, Started } from "./payments.types.ts";
 
 /**
@@ -62,7 +62,7 @@ export function paidCents(provider: ProviderName, amount_cents: number): number 
 /** PURSER_PAYMENTS=none: users cannot buy anything. Every order fails with 503 `payments_not_configured`. */
 export function createDisabledPayments(): PaymentProvider {
   const fail = async () => {
-    throw errors.paymentsNotConfigured();
+    throw billingErrors.paymentsNotConfigured();
   };
   return {
     provider: "none",

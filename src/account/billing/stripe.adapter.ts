@@ -1,6 +1,7 @@
 import Stripe from "stripe";
 import { errors } from "../../kernel/errors.ts";
 import { type Instant, instantOf } from "../../platform/lib/instant.ts";
+import { billingErrors } from "./errors.ts";
 import type {
   BillOrder,
   EventList,
@@ -200,7 +201,7 @@ function createOrders(stripe: Stripe, settings: StripeSettings) {
     const customer = await customerOf(payer);
     const what = { payment_id, amount_cents, currency: plan.currency, description: `Change to ${plan.name}` };
     const bill = await collectBill(stripe, { ...what, customer, subscription_reference, owed: false });
-    if (bill.declined || bill.invoice.status === "void") throw errors.paymentFailed();
+    if (bill.declined || bill.invoice.status === "void") throw billingErrors.paymentFailed();
     return startedWith(customer, bill.invoice.id, billEvents(payment_id, bill));
   }
 }
@@ -300,7 +301,7 @@ async function mapStripeErrors<T>(known: string, call: () => Promise<T>): Promis
   try {
     return await call();
   } catch (error) {
-    if (error instanceof Stripe.errors.StripeCardError) throw errors.paymentFailed();
+    if (error instanceof Stripe.errors.StripeCardError) throw billingErrors.paymentFailed();
     if (error instanceof Stripe.errors.StripeError) {
       throw errors.upstream(known, new Error(`stripe: ${error.type} ${error.code ?? ""}`));
     }

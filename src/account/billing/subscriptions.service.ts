@@ -1,9 +1,9 @@
-import { errors } from "../../kernel/errors.ts";
 import type { InSameTx, Tx } from "../../platform/db/db.ts";
 import { newId } from "../../platform/lib/ids.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
 import { type BillingContext, limitUnpaidOrders } from "./context.ts";
 import { payableUnits } from "./currency.ts";
+import { billingErrors } from "./errors.ts";
 import type { Inbox } from "./inbox.service.ts";
 import { type Outbox, RETRY_SECONDS } from "./outbox.service.ts";
 import type { PaymentRow } from "./payments.store.ts";
@@ -71,11 +71,12 @@ export function createSubscriptions(
     // only Stripe can change a Stripe subscription; a subscription that Purser's clock renews cannot move to Stripe in
     // mid-period
     if (row.provider === "stripe" ? provider !== "stripe" : by.runs_periods)
-      throw errors.subscriptionPaidElsewhere(row.provider);
-    if (start === null || end === null || row.status !== "active") throw errors.subscriptionPastDue();
+      throw billingErrors.subscriptionPaidElsewhere(row.provider);
+    if (start === null || end === null || row.status !== "active") throw billingErrors.subscriptionPastDue();
     // the next period has begun but its payment is unknown, so the difference cannot be computed
-    if (end <= clock.now()) throw errors.planChangeInFlight();
-    if (await orders.some(user_id, { purpose: "upgrade", status: "pending" }, tx)) throw errors.planChangeInFlight();
+    if (end <= clock.now()) throw billingErrors.planChangeInFlight();
+    if (await orders.some(user_id, { purpose: "upgrade", status: "pending" }, tx))
+      throw billingErrors.planChangeInFlight();
     if (by.runs_periods) await limitUnpaidOrders(context, tx, user_id);
     const rest = { start, end, at: clock.now() };
     const difference_cents = prorated(plan.price_cents - row.plan.price_cents, rest);
@@ -92,7 +93,7 @@ export function createSubscriptions(
     const row = await periods.currentAfterDue(tx, user_id);
     if (row === undefined) return { kind: "new", row: await insertNew(tx, user_id, plan, by) };
     if (row.status === "incomplete") {
-      if (await subscriptions.isOpening(tx, row)) throw errors.planChangeInFlight();
+      if (await subscriptions.isOpening(tx, row)) throw billingErrors.planChangeInFlight();
       if (row.plan.id === plan.id && row.checkout_url !== null && by.runs_periods) return { kind: "open", row };
       await periods.end(tx, row, { notify_provider: true });
       return { kind: "new", row: await insertNew(tx, user_id, plan, by) };
@@ -131,7 +132,7 @@ export function createSubscriptions(
   const notifyProvider = async (row: SubscriptionRow, wanted: PeriodEnd): Promise<void> => {
     if (row.provider !== "stripe") return;
     const provider = context.providerOf(row.provider);
-    if (provider === null) throw errors.paymentsNotConfigured();
+    if (provider === null) throw billingErrors.paymentsNotConfigured();
     const running = { subscription_id: row.id, subscription_reference: row.reference };
     if (wanted.cancel !== row.cancel_at_period_end) {
       await provider.setCancelAtPeriodEnd({ ...running, cancel: wanted.cancel });
@@ -152,7 +153,7 @@ export function createSubscriptions(
       await accounts.lock(tx, row.user_id);
       const current = await subscriptions.byId(row.id, tx);
       if (current === undefined || current.periods !== row.periods || current.status === "ended")
-        throw errors.planChangeInFlight();
+        throw billingErrors.planChangeInFlight();
       await subscriptions.update(tx, row, { cancel_at_period_end: wanted.cancel, pending_plan: wanted.plan });
       if (wanted.cancel) await orders.keepCancellation(tx, row);
       await also?.(tx);
@@ -205,7 +206,7 @@ export function createSubscriptions(
       const row = await db.transaction(async (tx) => {
         await accounts.lock(tx, user_id);
         const found = await periods.currentAfterDue(tx, user_id);
-        if (found === undefined) throw errors.noSubscription();
+        if (found === undefined) throw billingErrors.noSubscription();
         if (found.status !== "incomplete") return found;
         const ended = await periods.end(tx, found, { notify_provider: true });
         await also?.(tx, subscriptionRecord(found));
@@ -235,7 +236,7 @@ function isSetAtPeriodEnd({ kind }: Choice): boolean {
 
 /** The configured payment provider. Throws 503 when there is none. */
 function providerNameOf(by: PaymentProvider): ProviderName {
-  if (by.provider === "none") throw errors.paymentsNotConfigured();
+  if (by.provider === "none") throw billingErrors.paymentsNotConfigured();
   return by.provider;
 }
 

@@ -1,5 +1,5 @@
-import type { PaymentCode } from "../../kernel/errors.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
+import type { PaymentCode } from "./errors.ts";
 import type { AccountStatus } from "./ledger.types.ts";
 
 /**

@@ -6,6 +6,7 @@ import { hasMoreRows } from "../../platform/db/statements.ts";
 import { createSweepFailures } from "../../platform/db/sweeper.ts";
 import { NIL_ID } from "../../platform/lib/ids.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
+import { ledgerErrors } from "./errors.ts";
 import type { EndUserBudget } from "./usage.types.ts";
 
 const FORGET_LABELS = readStatement(import.meta.dirname, "forget-labels");
@@ -57,7 +58,7 @@ export function createEndUsersStore(db: Db) {
           values: [user_id, end_user, budget_tokens, budget_interval ?? null],
         });
         const most = USER_ROWS.end_user_budgets;
-        if (await hasMoreRows(tx, { table: "end_user_budget", user_id, most })) throw errors.budgetLimitReached();
+        if (await hasMoreRows(tx, { table: "end_user_budget", user_id, most })) throw ledgerErrors.budgetLimitReached();
       }),
     async remove(user_id: string, end_user: string): Promise<boolean> {
       const rows = await db.query({

@@ -12,6 +12,7 @@ import { runAudit } from "./audit.store.ts";
 import { listCharges, listRequests } from "./charge.store.ts";
 import { createEndUsersStore } from "./end-users.store.ts";
 import { listEntries, readEntries } from "./entry.store.ts";
+import { ledgerErrors } from "./errors.ts";
 import { createGroupCommit } from "./group-commit.ts";
 import {
   applyOperations,
@@ -129,7 +130,7 @@ export function createLedger(deps: LedgerDeps): Ledger {
       const { amount_tokens } = adjustment;
       if (amount_tokens > 0) return { bucket_id: await insertAdjustment(tx, newId(), adjustment, clock.now()) };
       const free = await takeTokens(tx, adjustment, clock.now());
-      if (free < -amount_tokens) throw errors.adjustmentTooLarge(free);
+      if (free < -amount_tokens) throw ledgerErrors.adjustmentTooLarge(free);
       return { bucket_id: null };
     },
     chargedAgents: (agents) => findChargedAgents(db, agents),

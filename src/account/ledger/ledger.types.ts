@@ -1,10 +1,10 @@
 import type { BudgetInterval, KeySpend } from "../../api/contract/key-terms.ts";
 import type { AlertPercent } from "../../kernel/constants.ts";
-import type { PaymentCode } from "../../kernel/errors.ts";
 import type { Sql, Tx } from "../../platform/db/db.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
 import type { Adjustments, Reversal, ReversalOutcome } from "./adjustment.types.ts";
 import type { EndUsers } from "./end-users.store.ts";
+import type { PaymentCode } from "./errors.ts";
 import type { ChargedRequest, Labels, UsageGroup, UsageGrouping, UsageLine, UsageSummary } from "./usage.types.ts";
 
 /** Where a bucket's tokens came from. */

@@ -13,6 +13,7 @@ import type { Log } from "../../platform/telemetry/log.ts";
 import type { Metrics } from "../../platform/telemetry/metrics.ts";
 import { createDeliveries, secretContext } from "./deliveries.service.ts";
 import { urlProblem } from "./destination.ts";
+import { noticeErrors } from "./errors.ts";
 import { isMailUrl, type MailDeps } from "./mail-delivery.ts";
 import { createNoticesStore, type EndpointRow, IS_MAIL } from "./notices.store.ts";
 import type { NewNotice } from "./notices.types.ts";
@@ -79,9 +80,10 @@ export function createNotices(deps: NoticesDeps) {
       await db.transaction(async (tx) => {
         await store.insertEndpoint(tx, { ...row, secret: sealed });
         const most = USER_ROWS.webhook_endpoints;
-        if (await hasMoreRows(tx, { table: "webhook_endpoint", user_id, most })) throw errors.endpointLimitReached();
+        if (await hasMoreRows(tx, { table: "webhook_endpoint", user_id, most }))
+          throw noticeErrors.endpointLimitReached();
         if (is_mail && (await hasMoreRows(tx, { table: "webhook_endpoint", user_id, where: IS_MAIL, most: 1 }))) {
-          throw errors.mailEndpointExists();
+          throw noticeErrors.mailEndpointExists();
         }
       });
       return { ...endpointRecord({ ...row, disabled_at: null }), secret: is_mail ? null : secret };

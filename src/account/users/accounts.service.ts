@@ -20,6 +20,7 @@ import {
   VALID_KEY,
 } from "./accounts.store.ts";
 import { createAuthentication } from "./authentication.ts";
+import { userErrors } from "./errors.ts";
 import {
   isBroader,
   type KeyChanges,
@@ -111,7 +112,7 @@ export async function createAccounts(deps: { db: Db; clock: Clock; routing_bucke
         return { user, api_key: await insertKey(tx, user.id, { name: wanted.key_name }) };
       } catch (error) {
         if (!isUniqueViolation(error)) throw error;
-        throw errors.userExists();
+        throw userErrors.userExists();
       }
     },
     /** Returns the user. Throws 404 for unknown users, and without `also_erased` for erased ones. */
@@ -187,7 +188,7 @@ export async function createAccounts(deps: { db: Db; clock: Clock; routing_bucke
     async updateApiKey(caller: Caller, id: string, changes: KeyChanges): Promise<ApiKey> {
       const row = isUuid(id) ? await store.key(caller.user_id, id) : undefined;
       if (row === undefined) throw errors.notFound("This API key");
-      if (row.revoked_at !== null) throw errors.keyRevoked();
+      if (row.revoked_at !== null) throw userErrors.keyRevoked();
       const set = settingsAfter(row, changes);
       refuseLoneInterval(set);
       const is_broader = isBroader(set, row);
@@ -197,7 +198,7 @@ export async function createAccounts(deps: { db: Db; clock: Clock; routing_bucke
         if (is_broader) refuseBroader(caller, await ownKey(caller, tx), { ...row, ...set });
         return store.updateKey(tx, row, set);
       });
-      if (updated === undefined) throw errors.keyChanged();
+      if (updated === undefined) throw userErrors.keyChanged();
       return keyRecord(updated);
     },
     /** Creates a new secret under the same id and keeps its history. The old secret works for `grace_seconds`. */
@@ -208,7 +209,7 @@ export async function createAccounts(deps: { db: Db; clock: Clock; routing_bucke
       const { key, rotated } = await db.transaction(async (tx) => {
         // Rotating shows the new secret, so rotating a broader key would create one.
         if (row.id !== caller.api_key_id) refuseBroader(caller, await ownKey(caller, tx), row);
-        if (row.revoked_at !== null) throw errors.keyRevoked();
+        if (row.revoked_at !== null) throw userErrors.keyRevoked();
         const key = await newKey(tx, user_id);
         const previous = {
           previous_key_hash: row.key_hash,
@@ -223,7 +224,7 @@ export async function createAccounts(deps: { db: Db; clock: Clock; routing_bucke
         });
         return { key, rotated };
       });
-      if (rotated === undefined) throw errors.keyRotated();
+      if (rotated === undefined) throw userErrors.keyRotated();
       forgetKey(row.id);
       return { ...keyRecord(rotated), key };
     },
@@ -263,7 +264,7 @@ function userCorrections(store: AccountsStore, clock: Clock, forgetKeysOf: (user
         await store.setEmail(tx, id, email.toLowerCase());
       } catch (error) {
         if (!isUniqueViolation(error)) throw error;
-        throw errors.userExists();
+        throw userErrors.userExists();
       }
     },
     /** Replaces the limits that are given, in the caller's transaction; null removes all. Returns the new ones. */
@@ -302,7 +303,7 @@ function newKeyRow(user_id: string, key: string, wanted: NewApiKey, created_at: 
 async function limitKeys(tx: Tx, store: AccountsStore, user_id: string, now: Instant): Promise<void> {
   const most = USER_ROWS.api_keys;
   const valid = { table: "api_key", user_id, where: VALID_KEY, values: [now], most };
-  if (await hasMoreRows(tx, valid)) throw errors.apiKeyLimitReached();
+  if (await hasMoreRows(tx, valid)) throw userErrors.apiKeyLimitReached();
   await store.forgetEndedKeys(tx, user_id, { now, most });
 }
 
@@ -314,7 +315,7 @@ async function ownKeyOf(
 ): Promise<ApiKeyRow | undefined> {
   if (api_key_id === null) return undefined;
   const own = await (tx === undefined ? store.key(user_id, api_key_id) : store.lockKey(tx, user_id, api_key_id));
-  if (own === undefined || own.revoked_at !== null) throw errors.revokedApiKey();
+  if (own === undefined || own.revoked_at !== null) throw userErrors.revokedApiKey();
   return own;
 }
 

@@ -1,11 +1,12 @@
 import type { Caller } from "../../api/contract/caller.ts";
-import { errors } from "../../kernel/errors.ts";
+import { httpErrors } from "../../api/http/errors.ts";
 import { createBatches } from "../../platform/db/batch-queue.ts";
 import type { Db } from "../../platform/db/db.ts";
 import { createNotifiedCache } from "../../platform/db/notified-cache.ts";
 import type { Clock } from "../../platform/lib/clock.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
 import type { AccountsStore, KeyStatus } from "./accounts.store.ts";
+import { userErrors } from "./errors.ts";
 import { hashApiKey, isApiKey, rejectInvalidKey } from "./tokens.ts";
 
 const BEARER = /^Bearer +(\S+)$/i;
@@ -15,9 +16,9 @@ const BATCH_LIMIT = 64;
 
 /** Returns the caller of a presented key. Throws 401 or 403. Pure. */
 export function judgeKey(status: KeyStatus, presented_hash: Buffer, now: Instant): Caller {
-  if (status.erased_at !== null) throw errors.invalidApiKey();
+  if (status.erased_at !== null) throw userErrors.invalidApiKey();
   rejectInvalidKey(status, presented_hash, now);
-  if (status.suspended_at !== null) throw errors.accountSuspended();
+  if (status.suspended_at !== null) throw userErrors.accountSuspended();
   return {
     user_id: status.user_id,
     api_key_id: status.id,
@@ -48,7 +49,7 @@ export async function createAuthentication(deps: { db: Db; clock: Clock; store: 
   const statusOf = async (key: string, key_hash: Buffer): Promise<KeyStatus> => {
     const load = async () => (isApiKey(key) ? find(key_hash) : undefined);
     const status = await statuses.get(key_hash.toString("base64"), load);
-    if (status === undefined) throw errors.invalidApiKey();
+    if (status === undefined) throw userErrors.invalidApiKey();
     return status;
   };
 
@@ -61,9 +62,9 @@ export async function createAuthentication(deps: { db: Db; clock: Clock; store: 
 
   return {
     async authenticate(authorization: string | undefined): Promise<Caller> {
-      if (authorization === undefined || authorization === "") throw errors.missingApiKey();
+      if (authorization === undefined || authorization === "") throw httpErrors.missingApiKey();
       const key = BEARER.exec(authorization)?.[1];
-      if (key === undefined) throw errors.noBearerKey();
+      if (key === undefined) throw userErrors.noBearerKey();
       const key_hash = hashApiKey(key);
       const caller = judgeKey(await statusOf(key, key_hash), key_hash, clock.now());
       used.add(caller.api_key_id as string);

@@ -1,8 +1,10 @@
 import type { Caller, Scope } from "../../api/contract/caller.ts";
 import type { BudgetInterval, Limits } from "../../api/contract/key-terms.ts";
+import { httpErrors } from "../../api/http/errors.ts";
 import { errors } from "../../kernel/errors.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
 import type { ApiKeyRow, KeySettings } from "./accounts.store.ts";
+import { userErrors } from "./errors.ts";
 
 /** contract 3.7: which API keys a caller may create, and what becomes of a key that is changed. Pure. */
 
@@ -25,10 +27,10 @@ export function refuseBroader(
   wanted: NewApiKey & { scopes: readonly Scope[] },
 ): void {
   const missing = wanted.scopes.find((scope) => !caller.scopes.includes(scope));
-  if (missing !== undefined) throw errors.insufficientScope(missing);
+  if (missing !== undefined) throw httpErrors.insufficientScope(missing);
   if (own === undefined) return;
   // Several keys of one budget could together spend more than it.
-  if (isLimited(own)) throw errors.budgetedKeyCannotMint();
+  if (isLimited(own)) throw userErrors.budgetedKeyCannotMint();
   if (own.expires_at !== null && (wanted.expires_at ?? "9") > own.expires_at) {
     throw errors.invalidValue("expires_at", `A key cannot make one that lives longer: give at most ${own.expires_at}.`);
   }

@@ -1,13 +1,13 @@
 import { type Caller, SCOPES } from "../../api/contract/caller.ts";
 import type { SignedIn } from "../../api/contract/sign-in.ts";
 import { SESSION_DAYS } from "../../kernel/constants.ts";
-import { errors } from "../../kernel/errors.ts";
 import { createBatches } from "../../platform/db/batch-queue.ts";
 import type { Db, Sql, Tx } from "../../platform/db/db.ts";
 import { createNotifiedCache } from "../../platform/db/notified-cache.ts";
 import { addDays, type Clock } from "../../platform/lib/clock.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
 import { routingBucketOf } from "./accounts.store.ts";
+import { userErrors } from "./errors.ts";
 import type { SessionStatus, SignInStore } from "./sign-in.store.ts";
 import { hashToken, newRoutingBucket, newSessionToken, type RoutingBuckets } from "./tokens.ts";
 
@@ -16,9 +16,9 @@ const BATCH_LIMIT = 64;
 
 /** Returns the session if it is valid now. Throws 401 or 403. Pure. */
 export function judgeSession(session: SessionStatus | undefined, now: Instant): SessionStatus & { email: string } {
-  if (session === undefined || session.erased_at !== null || session.email === null) throw errors.sessionExpired();
-  if (session.expires_at <= now) throw errors.sessionExpired();
-  if (session.suspended_at !== null) throw errors.accountSuspended();
+  if (session === undefined || session.erased_at !== null || session.email === null) throw userErrors.sessionExpired();
+  if (session.expires_at <= now) throw userErrors.sessionExpired();
+  if (session.suspended_at !== null) throw userErrors.accountSuspended();
   return { ...session, email: session.email };
 }
 
@@ -42,7 +42,7 @@ export async function createSessions(deps: {
   const load = createBatches(BATCH_LIMIT, store.sessions);
   const find = async (token: string) => {
     const token_hash = hashToken(token);
-    if (token_hash === null) throw errors.sessionExpired();
+    if (token_hash === null) throw userErrors.sessionExpired();
     const session = await cache.get(token_hash.toString("base64"), () => load(token_hash));
     return judgeSession(session, clock.now());
   };

@@ -5,6 +5,7 @@ import { SESSION_DAYS } from "../../kernel/constants.ts";
 import { errors, PurserError } from "../../kernel/errors.ts";
 import { createTokenBuckets } from "../../platform/lib/token-bucket.ts";
 import type { PublicAddress } from "../../platform/net/public-address.ts";
+import { userErrors } from "./errors.ts";
 import type { Begun, SignIn } from "./sign-in.service.ts";
 
 /** contract 3: sign-ups are limited by network address. Offices share one, so the limits are generous. */
@@ -39,7 +40,7 @@ export function signInRoutes({ signIn, address, eraseUser }: SignInRoutesOptions
   const LEAVING = setting("", 0);
   const ownToken = (request: RequestContext): string => {
     const token = request.session_token;
-    if (token === null) throw errors.sessionExpired();
+    if (token === null) throw userErrors.sessionExpired();
     return token;
   };
   const linkSent = { status: "link_sent", delivery: signIn.delivery } as const;

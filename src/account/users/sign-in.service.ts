@@ -7,6 +7,7 @@ import { newId } from "../../platform/lib/ids.ts";
 import { createTokenBuckets } from "../../platform/lib/token-bucket.ts";
 import type { Mail } from "../../platform/net/mail.ts";
 import type { Log } from "../../platform/telemetry/log.ts";
+import { userErrors } from "./errors.ts";
 import type { Passwords } from "./password.ts";
 import { createSessions } from "./sessions.ts";
 import { createSignInStore, type NewPassword, type Person } from "./sign-in.store.ts";
@@ -92,18 +93,18 @@ export async function createSignIn(options: SignInOptions) {
   };
 
   const refuseClosed = () => {
-    if (options.signup === "closed") throw errors.signupClosed();
+    if (options.signup === "closed") throw userErrors.signupClosed();
   };
   const begin = async (tx: Tx, user: { id: string; email: string }, password_hash: string): Promise<Begun> => {
     const begun = await sessions.begin(tx, user, password_hash);
-    if (begun === null) throw errors.invalidCredentials();
+    if (begun === null) throw userErrors.invalidCredentials();
     return begun;
   };
   /** The address that a used link proves. None without a mail server: the operator read the link in the log and handed it on. */
   const provenByLink = (email: string) => (mails.delivery === "mail" ? email : null);
   const makeUser = async (tx: Tx, { email, ...password }: NewUser): Promise<SignedUpBegun> => {
     const user = { id: newId(), email, created_at: clock.now() };
-    if (!(await store.insertUser(tx, user))) throw errors.emailTaken();
+    if (!(await store.insertUser(tx, user))) throw userErrors.emailTaken();
     await store.setPassword(tx, { user_id: user.id, now: user.created_at, ...password });
     const trial = await options.openAccount(tx, user);
     const { token, signed_in } = await begin(tx, user, password.hash);
@@ -193,8 +194,8 @@ export async function createSignIn(options: SignInOptions) {
       const person = await store.personByEmail(email);
       const hash = person?.password_hash ?? null;
       const matches = await passwords.matches(password, hash);
-      if (person === undefined || hash === null || !matches) throw errors.invalidCredentials();
-      if (person.suspended_at !== null) throw errors.accountSuspended();
+      if (person === undefined || hash === null || !matches) throw userErrors.invalidCredentials();
+      if (person.suspended_at !== null) throw userErrors.accountSuspended();
       return db.transaction((tx) => begin(tx, person, hash));
     },
     /** Sends a link if the user exists, even if they never set a password. Throws 429 when no mail was sent. */
@@ -211,7 +212,7 @@ export async function createSignIn(options: SignInOptions) {
         const user_id = await store.takeReset(tx, token_hash, clock.now());
         const person = user_id === undefined ? undefined : await store.personById(user_id, tx);
         if (person === undefined) throw deadLink();
-        if (person.suspended_at !== null) throw errors.accountSuspended();
+        if (person.suspended_at !== null) throw userErrors.accountSuspended();
         return renewPassword(tx, person, { hash, proven_email: provenByLink(person.email) });
       });
     },

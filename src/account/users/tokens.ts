@@ -1,7 +1,7 @@
 import { createHash, hash, randomBytes, randomInt } from "node:crypto";
 import { crc32 } from "node:zlib";
-import { errors } from "../../kernel/errors.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
+import { userErrors } from "./errors.ts";
 
 /**
  * contract 3.6: `purser_live_`, the user's routing bucket (2 base62 characters), 41 base62 characters (244 random bits),
@@ -99,8 +99,8 @@ interface KeyValidity {
 
 /** Throws 401 for a revoked or expired key, and for a previous secret after its grace. Pure. */
 export function rejectInvalidKey(stored: KeyValidity, presented_hash: Buffer, now: Instant): void {
-  if (stored.revoked_at !== null) throw errors.revokedApiKey();
+  if (stored.revoked_at !== null) throw userErrors.revokedApiKey();
   const is_previous = Buffer.compare(stored.key_hash, presented_hash) !== 0;
-  if (is_previous && (stored.previous_valid_until ?? "") <= now) throw errors.revokedApiKey();
-  if (stored.expires_at !== null && stored.expires_at <= now) throw errors.expiredApiKey();
+  if (is_previous && (stored.previous_valid_until ?? "") <= now) throw userErrors.revokedApiKey();
+  if (stored.expires_at !== null && stored.expires_at <= now) throw userErrors.expiredApiKey();
 }

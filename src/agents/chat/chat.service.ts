@@ -1,3 +1,5 @@
+import { agentErrors } from "../../agents/definitions/errors.ts";
+import { runErrors } from "../../agents/runs/errors.ts";
 import type { AgentChat } from "../../api/contract/agents.ts";
 import type { Caller } from "../../api/contract/caller.ts";
 import type { ChatMessage } from "../../api/contract/completions.ts";
@@ -22,6 +24,7 @@ import {
   selectSetUpSteps,
 } from "../runs/transcript.ts";
 import { type FinishedTurn, totalUsage } from "./chat-answer.ts";
+import { chatErrors } from "./errors.ts";
 import { type ThreadInput, type Threads, threadsOfAgents } from "./threads.service.ts";
 
 /** contract 6: the time that a chat waits for a free place. */
@@ -129,7 +132,7 @@ export function createChat(deps: {
     const id = newId();
     const run = { ...agents.newRun(agent, "chat", input), id, reserved: { worker_id, for_ms: RESERVED_MS } };
     const started = await (thread_id === undefined ? runs.startRun(run) : startInThread(agent, run, thread_id));
-    if (started.refusal !== null) throw errors.agentDisabled();
+    if (started.refusal !== null) throw agentErrors.agentDisabled();
     return started.run;
   }
 
@@ -231,11 +234,11 @@ function finishedTurn(run: RunDetail, { thread_id, client_tools, result, is_hear
 
 /** The error that the caller of a chat receives. */
 function failureOf(run: RunDetail, result: RunResult | null): PurserError {
-  if (run.status === "cancelled") return errors.runCancelled();
+  if (run.status === "cancelled") return chatErrors.runCancelled();
   const { code, message } = run.error ?? { code: "internal", message: "" };
   if (code === "timeout") return errors.upstreamTimeout().with({ message });
   // The model call's error has more detail than the run's error, and a status.
   if (result?.thrown instanceof PurserError) return result.thrown;
   if (code === "worker_lost") return errors.overloaded().with({ message });
-  return code === "internal" ? errors.internal(result?.thrown) : errors.runFailed({ code, message });
+  return code === "internal" ? errors.internal(result?.thrown) : runErrors.runFailed({ code, message });
 }

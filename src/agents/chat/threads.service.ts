@@ -11,6 +11,7 @@ import { newId } from "../../platform/lib/ids.ts";
 import type { Runs } from "../runs/runs.service.ts";
 import type { BegunRun, ClaimedRun } from "../runs/runs.types.ts";
 import { buildTranscript, type EngineInput, type RunConfig, type RunStep } from "../runs/transcript.ts";
+import { chatErrors } from "./errors.ts";
 import { createThreadsStore, type ThreadKey, type ThreadRow, type TurnRow } from "./threads.store.ts";
 
 /** The input of a run that may be a thread's turn. */
@@ -87,8 +88,8 @@ export function createThreads(deps: { db: Db; clock: Clock; runs: Runs; models: 
       const empty = { table: "thread", user_id: key.user_id, where: "last_turn = 0", most: USER_ROWS.empty_threads };
       await db.transaction(async (tx) => {
         if (!(await store.keepAgent(tx, key))) throw errors.notFound("This agent");
-        if (!(await store.insert(tx, row))) throw errors.threadExists();
-        if (await hasMoreRows(tx, empty)) throw errors.threadLimitReached();
+        if (!(await store.insert(tx, row))) throw chatErrors.threadExists();
+        if (await hasMoreRows(tx, empty)) throw chatErrors.threadLimitReached();
       });
       return recordOf(row);
     },
@@ -148,7 +149,7 @@ export function createThreads(deps: { db: Db; clock: Clock; runs: Runs; models: 
       const turn = { user_id: key.user_id, thread_uid: row.uid, run_id };
       const last = row.last_run_id === null ? undefined : await lastRun(tx, key.user_id, row.last_run_id);
       if (last !== undefined && last.finished_at === null) {
-        throw errors.threadBusy();
+        throw chatErrors.threadBusy();
       }
       const is_done = row.last_turn === 0 || last?.status === "succeeded";
       await store.beginTurn(tx, { ...turn, turn: row.last_turn + (is_done ? 1 : 0) }, clock.now());

@@ -1,3 +1,4 @@
+import { ledgerErrors, type MeansOf, type PaymentCode } from "../../account/ledger/errors.ts";
 import type { Ledger } from "../../account/ledger/ledger.types.ts";
 import type { AgentKey } from "../../api/contract/agents.ts";
 import type { Caller } from "../../api/contract/caller.ts";
@@ -5,8 +6,9 @@ import { allows, budgetUse, type KeyTerms, keyTermsOf } from "../../api/contract
 import type { RunDetail, RunRecord } from "../../api/contract/runs.ts";
 import type { OccurrenceRecord } from "../../api/contract/schedules.ts";
 import { labelsOf } from "../../gateway/completions/labels.ts";
+import { gatewayErrors } from "../../gateway/models/errors.ts";
 import type { Models } from "../../gateway/models/models.service.ts";
-import { errors, type MeansOf, type PaymentCode } from "../../kernel/errors.ts";
+import { errors } from "../../kernel/errors.ts";
 import type { Tx } from "../../platform/db/db.ts";
 import { addDays, type Clock, startOfDay } from "../../platform/lib/clock.ts";
 import { newId } from "../../platform/lib/ids.ts";
@@ -20,6 +22,7 @@ import type { DueAnswer } from "../schedules/tick.service.ts";
 import { usesServers } from "../tools/registry.ts";
 import { createAgentCache } from "./agent-caches.ts";
 import type { AgentRow } from "./agents.store.ts";
+import { agentErrors } from "./errors.ts";
 import { type DueAgent, selectDueAgents } from "./outcome.store.ts";
 import { KEY_PAUSE_REASON, type ScheduleKey } from "./schedule-key.ts";
 import type { ScheduleKeys } from "./schedule-keys.service.ts";
@@ -88,13 +91,13 @@ export function createAgentRuns(deps: {
    */
   const ready = async (caller: Caller, id: string): Promise<AgentRow> => {
     const [agent, { refusal, is_trial }] = await Promise.all([find(caller.user_id, id), accountStatusOf(caller)]);
-    if (!agent.is_active) throw errors.agentDisabled();
+    if (!agent.is_active) throw agentErrors.agentDisabled();
     const model = agent.auto_route ? null : models.find(agent.model_id ?? "");
     if (model !== null && !allows(caller.allowed_models, model)) {
-      throw errors.modelNotAllowed(`The agent's model ${model.id}`, "model_id");
+      throw gatewayErrors.modelNotAllowed(`The agent's model ${model.id}`, "model_id");
     }
     if (is_trial && model?.trial_eligible === false) {
-      throw errors.modelNotTrialEligible(`The agent's model ${model.id}`, "model_id");
+      throw gatewayErrors.modelNotTrialEligible(`The agent's model ${model.id}`, "model_id");
     }
     if (refusal !== null && !isFree(agent)) throw refusal;
     return agent;
@@ -105,7 +108,7 @@ export function createAgentRuns(deps: {
     const figures = { required: 1, available, held, shortfall: Math.max(0, 1 - available) };
     const refused = async (code: PaymentCode, shown = figures) => ({
       is_trial,
-      refusal: errors.payment(code, shown, await meansOf(user_id)),
+      refusal: ledgerErrors.payment(code, shown, await meansOf(user_id)),
     });
     if (refusal === "trial_ended") return refused(refusal);
     if (api_key_id !== null && key_budget_tokens !== null) {

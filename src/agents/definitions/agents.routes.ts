@@ -14,6 +14,7 @@ import type { Runs } from "../runs/runs.service.ts";
 import type { Tools } from "../tools/tools.service.ts";
 import type { WebhookKeys } from "../tools/webhook-keys.service.ts";
 import type { Agents } from "./agents.service.ts";
+import { agentErrors } from "./errors.ts";
 import { shownTo } from "./secret-bindings.ts";
 
 /** Agents and their runs: contract 6. */
@@ -189,7 +190,7 @@ export function webhookKeyRoutes(deps: {
     if (key === null) {
       // 404 if the agent was deleted meanwhile
       await deps.agents.get(user_id, agent_id);
-      throw errors.webhookKeyUnreadable();
+      throw agentErrors.webhookKeyUnreadable();
     }
     return json(key, 200, { "Cache-Control": "no-store" });
   });

@@ -1,3 +1,4 @@
+import type { MeansOf } from "../../account/ledger/errors.ts";
 import type { Ledger } from "../../account/ledger/ledger.types.ts";
 import type { AgentChanges, AgentKey, AgentRecord, AgentVersion } from "../../api/contract/agents.ts";
 import type { Caller } from "../../api/contract/caller.ts";
@@ -6,9 +7,10 @@ import type { RunDetail, RunRecord, SentMessage } from "../../api/contract/runs.
 import type { NamedSecret } from "../../api/contract/secrets.ts";
 import { secretsReferred, toolProblems, unjudgedTools } from "../../api/contract/tools.ts";
 import { paramOf } from "../../api/contract/validation.ts";
+import { gatewayErrors } from "../../gateway/models/errors.ts";
 import type { Models } from "../../gateway/models/models.service.ts";
 import { AGENT_BYTES, KEPT_VERSIONS, USER_ROWS } from "../../kernel/constants.ts";
-import { errors, type MeansOf } from "../../kernel/errors.ts";
+import { errors } from "../../kernel/errors.ts";
 import type { Db, Tx } from "../../platform/db/db.ts";
 import { hasMoreRows, lockInserts } from "../../platform/db/statements.ts";
 import type { Clock } from "../../platform/lib/clock.ts";
@@ -34,6 +36,7 @@ import {
 } from "./agent-config.ts";
 import { createAgentRuns } from "./agent-runs.service.ts";
 import type { AgentRow, AgentsStore } from "./agents.store.ts";
+import { agentErrors } from "./errors.ts";
 import { createRetention } from "./retention.ts";
 import { scheduleKeyAfter } from "./schedule-key.ts";
 import type { ScheduleKeys } from "./schedule-keys.service.ts";
@@ -164,7 +167,7 @@ function createCrud(deps: AgentsDeps) {
     const bytes = await store.versionBytes(tx, row);
     if (bytes.all <= AGENT_BYTES) return;
     const freed = await forget(version - 1);
-    if (bytes.all - freed > AGENT_BYTES && bytes.added > freed + SAME_BYTES) throw errors.agentStorageFull();
+    if (bytes.all - freed > AGENT_BYTES && bytes.added > freed + SAME_BYTES) throw agentErrors.agentStorageFull();
   };
 
   /** `changes` with each secret's name in its own spelling. Throws 400 for tools that cannot be used. */
@@ -227,7 +230,7 @@ function createCrud(deps: AgentsDeps) {
       await db.transaction(async (tx) => {
         await store.insertAgent(tx, { ...config, ...state });
         const live = { table: "agent", user_id, where: "deleted_at is null", most: USER_ROWS.agents };
-        if (await hasMoreRows(tx, live)) throw errors.agentLimitReached();
+        if (await hasMoreRows(tx, live)) throw agentErrors.agentLimitReached();
         await addVersion(tx, { user_id, agent_id: id, version: 1, config, created_at: now });
         await schedules.setSchedule(tx, { user_id, agent_id: id }, scheduleOf(config));
       });
@@ -367,7 +370,7 @@ function refuseUnknownModel(models: Models, model_id: string | null): void {
     throw errors.invalidValue("model_id", `${model_id} only creates embeddings. Name a model of kind chat.`);
   }
   // The model is a field of the agent here, not the resource of the request.
-  const unknown = errors.modelNotFound(model_id, models.nearest(model_id));
+  const unknown = gatewayErrors.modelNotFound(model_id, models.nearest(model_id));
   throw unknown.with({ status: 400, type: "invalid_request_error", param: "model_id" });
 }
 

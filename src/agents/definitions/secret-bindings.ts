@@ -10,6 +10,7 @@ import {
   type ToolsConfig,
 } from "../../api/contract/tools.ts";
 import { paramOf } from "../../api/contract/validation.ts";
+import { httpErrors } from "../../api/http/errors.ts";
 import { errors } from "../../kernel/errors.ts";
 import { stableJson } from "../../platform/lib/json.ts";
 
@@ -24,7 +25,7 @@ type Scopes = Pick<Caller, "scopes">;
 export function permittedTools({ scopes }: Scopes, given: ShownToolsConfig, before: ToolsConfig): ToolsConfig {
   const may_bind = scopes.includes("secrets:write");
   const deny = (path: readonly PropertyKey[]) =>
-    errors.insufficientScope("secrets:write", paramOf(["tools_config", ...path]));
+    httpErrors.insufficientScope("secrets:write", paramOf(["tools_config", ...path]));
   const kept = withKeptNames(given, before, (path) => (may_bind ? unknownBinding(path) : deny(path)));
   const widened = may_bind ? null : firstWidened(kept, before);
   if (widened !== null) throw deny(widened);

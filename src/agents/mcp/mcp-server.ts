@@ -9,6 +9,7 @@ import type { Caller, LiveCaller, Scope } from "../../api/contract/caller.ts";
 import { textSchema } from "../../api/contract/common.ts";
 import { type RunDetail, runStatusSchema } from "../../api/contract/runs.ts";
 import { z } from "../../api/contract/zod.ts";
+import { httpErrors } from "../../api/http/errors.ts";
 import { asPurserError, errors, PurserError } from "../../kernel/errors.ts";
 import { raceAbort } from "../../platform/lib/race-abort.ts";
 import type { EventFeed } from "../../platform/net/event-stream.ts";
@@ -246,7 +247,7 @@ function unlessFinished(error: unknown): void {
 }
 
 function requireScope({ caller }: Asker, scope: Scope): void {
-  if (!caller.scopes.includes(scope)) throw errors.insufficientScope(scope);
+  if (!caller.scopes.includes(scope)) throw httpErrors.insufficientScope(scope);
 }
 
 function parsed<T>(schema: z.ZodType<T>, given: unknown): T {

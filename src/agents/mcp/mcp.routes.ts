@@ -2,7 +2,7 @@ import type { McpHttpHandler, McpRequestContext } from "@modelcontextprotocol/se
 import type { RequestFacts } from "../../api/contract/caller.ts";
 import { createRouter, type RequestContext, type Router, webAnswer } from "../../api/contract/endpoint.ts";
 import { mcpEndpoint } from "../../api/contract/mcp.ts";
-import { errors } from "../../kernel/errors.ts";
+import { httpErrors } from "../../api/http/errors.ts";
 import { newId } from "../../platform/lib/ids.ts";
 import { withoutNulls } from "../../platform/lib/null-fields.ts";
 import type { PublicAddress } from "../../platform/net/public-address.ts";
@@ -32,7 +32,7 @@ export function mcpRoutes(
     const origin = request.header("origin");
     // The protocol demands it: a page must not reach the endpoint by a name that points to this machine.
     if (origin !== undefined && !deps.address.isOurs(origin) && !deps.cors_origins.includes(origin)) {
-      throw errors.originRefused();
+      throw httpErrors.originRefused();
     }
     const message = withoutNulls(request.body) as Message;
     const session = request.header(SESSION);

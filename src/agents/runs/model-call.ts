@@ -10,7 +10,8 @@ import type {
 import { createMessageBuilder } from "../../gateway/models/answer-message.ts";
 import { finishReasonOf } from "../../gateway/models/dialects.ts";
 import { isProviderFailure, type ProviderError } from "../../gateway/models/provider-errors.ts";
-import { errors, PurserError } from "../../kernel/errors.ts";
+import { PurserError } from "../../kernel/errors.ts";
+import { runErrors } from "./errors.ts";
 import type { AssistantMessage } from "./transcript.ts";
 
 /** A model's answer, complete or partial, with its cost. */
@@ -131,7 +132,7 @@ function describeFailure(thrown: unknown): RunError {
 /** The configuration no longer has the agent's model. The caller of a chat has not named it, so it is the run's error. */
 export function modelGoneError(model: string): PurserError {
   const message = `The agent's model ${JSON.stringify(model)} is not offered any more. Set another model_id with PUT /api/v1/agents/{id}; GET /api/v1/models lists them.`;
-  return errors.runFailed({ code: "model_unavailable", message }).with({ param: "model_id" });
+  return runErrors.runFailed({ code: "model_unavailable", message }).with({ param: "model_id" });
 }
 
 /** The error of a model call as the caller of a run reads it: the agent named the model, not the caller. */

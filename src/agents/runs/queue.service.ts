@@ -6,6 +6,7 @@ import type { Db, Sql, Tx } from "../../platform/db/db.ts";
 import type { Clock } from "../../platform/lib/clock.ts";
 import { isUuid, newId } from "../../platform/lib/ids.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
+import { runErrors } from "./errors.ts";
 import * as history from "./history.store.ts";
 import * as runStore from "./run.store.ts";
 import { toClaimedRun, toRunRecord } from "./run-record.ts";
@@ -224,7 +225,7 @@ export function createResumeAndCancel(deps: { db: Db; clock: Clock; onCancelled(
         return toRunRecord(row);
       }
       const found = await history.selectRun(db, user_id, run_id);
-      throw found?.agent_id === agent_id ? errors.runAlreadyFinished() : errors.notFound("This run");
+      throw found?.agent_id === agent_id ? runErrors.runAlreadyFinished() : errors.notFound("This run");
     },
     /** Cancels the agent's runs that no worker executes. */
     cancelIdle: (tx: Tx, { user_id, agent_id }: AgentKey): Promise<void> =>

@@ -1,7 +1,7 @@
+import { toolErrors } from "../../agents/tools/errors.ts";
 import type { ChatMessage } from "../../api/contract/completions.ts";
 import { payerOf } from "../../api/contract/key-terms.ts";
 import type { RunError } from "../../api/contract/runs.ts";
-import { errors } from "../../kernel/errors.ts";
 import { newId } from "../../platform/lib/ids.ts";
 import { traced } from "../../platform/telemetry/tracing.ts";
 import type { AskModel } from "../../safety/judge-kinds.ts";
@@ -270,7 +270,7 @@ export function createServerNotes({ runs, tools }: Pick<EngineDeps, "runs" | "to
       if (stop !== null) return stop;
       if (error?.code === "secret_reflected") {
         // This last step ends the run.
-        work.result.thrown = errors.secretReflected(error.message);
+        work.result.thrown = toolErrors.secretReflected(error.message);
         return null;
       }
     }

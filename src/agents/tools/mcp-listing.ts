@@ -1,7 +1,7 @@
 import type { McpServer } from "../../api/contract/tools.ts";
 import { z } from "../../api/contract/zod.ts";
-import { errors } from "../../kernel/errors.ts";
 import { leakIn } from "./credentials.ts";
+import { toolErrors } from "./errors.ts";
 import { type ArgumentHeader, argumentHeaders } from "./mcp-headers.ts";
 import { mcpToolName } from "./mcp-names.ts";
 import { type LeftOutTool, type ListedTool, safeTool } from "./mcp-schema.ts";
@@ -56,7 +56,7 @@ export async function listTools(server: McpServer, run: RunRef, deps: ToolDeps &
     .catch(() => failedCall("mcp_failed", `the MCP server ${server.name} could not be used: it took too long`));
   if ("status" in asked) {
     const { error } = asked;
-    if (error?.code === "secret_reflected") throw errors.secretReflected(error.message);
+    if (error?.code === "secret_reflected") throw toolErrors.secretReflected(error.message);
     // The run's step has the message. It names the server and its path, which may hold a key.
     deps.log.warn({ run_id: run.run_id, code: error?.code }, "an MCP server has no tools now");
     return { tools: [], left_out: [], failure: asked };
@@ -87,7 +87,7 @@ export async function listTools(server: McpServer, run: RunRef, deps: ToolDeps &
   }
   // The safety layer joins text that the server had split, so a secret may appear only now.
   const leak = await leakIn([JSON.stringify([tools, left_out])], { credentials, run }, deps);
-  if (leak?.error?.code === "secret_reflected") throw errors.secretReflected(leak.error.message);
+  if (leak?.error?.code === "secret_reflected") throw toolErrors.secretReflected(leak.error.message);
   if (leak !== null) return { tools: [], left_out: [], failure: leak };
   return { tools, left_out, failure: null };
 }

@@ -1,8 +1,8 @@
 import { mcp } from "../../api/contract/tool-mcp.ts";
 import type { McpServer, McpSettings } from "../../api/contract/tools.ts";
-import { errors } from "../../kernel/errors.ts";
 import { monotonicMs } from "../../platform/lib/clock.ts";
 import { raceAbort } from "../../platform/lib/race-abort.ts";
+import { toolErrors } from "./errors.ts";
 import { isServersError } from "./mcp-failure.ts";
 import { headersOf } from "./mcp-headers.ts";
 import { type KnownTool, type Listing, listTools, type Use } from "./mcp-listing.ts";
@@ -145,7 +145,7 @@ function createMcpTools(deps: ToolDeps): RunningTool<McpSettings, Record<string,
       const { tools, left_out, failure } = await listTools(server, run, { ...deps, use: own.use }).finally(
         () => void own.endRun(null),
       );
-      if (failure?.error) throw errors.serverUnusable(failure.error);
+      if (failure?.error) throw toolErrors.serverUnusable(failure.error);
       const shown = tools.map(({ name, description, read_only_hint, definition }) => {
         const effects = effectsOf(server, definition.function.name);
         return { name, description, read_only_hint, effects };

@@ -1,6 +1,7 @@
 import type { CommonSettings, SafetyLevel } from "../../api/contract/tool-fields.ts";
 import type { ToolsConfig } from "../../api/contract/tools.ts";
 import { errors } from "../../kernel/errors.ts";
+import { toolErrors } from "./errors.ts";
 import { TOOLS, toolOf } from "./registry.ts";
 import type { RunningTool, Tool, ToolDeps } from "./tool.ts";
 import { parsedArguments } from "./tool-arguments.ts";
@@ -97,7 +98,7 @@ export function createTools(deps: ToolDeps): Tools {
         if (each.serverTools === undefined || tools_config[tool.contract.name] === undefined) continue;
         const settings = settingsOf(tool, tools_config);
         // A disabled tool uses no secret: enabling it may need secrets:write.
-        if (settings === null) throw errors.toolDisabled(tool.contract.name);
+        if (settings === null) throw toolErrors.toolDisabled(tool.contract.name);
         const found = await each.serverTools(settings, server, owner);
         if (found !== null) return found;
       }

@@ -1,6 +1,6 @@
 import { LIST_LIMIT } from "../../kernel/constants.ts";
-import { errors } from "../../kernel/errors.ts";
 import { instantOf } from "../../platform/lib/instant.ts";
+import { contractErrors } from "./errors.ts";
 import { z } from "./zod.ts";
 
 /** Pieces that every resource's contract is made of. */
@@ -144,7 +144,7 @@ export function decodeCursor(cursor: string | undefined, shape: Pick<RegExp, "te
   if (cursor === undefined) return null;
   const text = Buffer.from(cursor, "base64url").toString();
   const key = text.slice(2);
-  if (!text.startsWith("1.") || !shape.test(key) || encodeCursor(key) !== cursor) throw errors.invalidCursor();
+  if (!text.startsWith("1.") || !shape.test(key) || encodeCursor(key) !== cursor) throw contractErrors.invalidCursor();
   return key;
 }
 

@@ -1,6 +1,7 @@
 import { errors, type PurserError } from "../../kernel/errors.ts";
 import { nearestNames } from "../../kernel/nearest.ts";
 import { acceptedAt, fieldsAt, isPhrase } from "./accepted.ts";
+import { contractErrors } from "./errors.ts";
 import type { RouteDefinition, z } from "./zod.ts";
 
 /** The parts of a zod 4 issue that we read. */
@@ -45,7 +46,7 @@ export function validateRequest({ request, hide }: RouteDefinition, sent: Parts)
 function rejectUnknownParameters(schema: z.ZodType | undefined, given: readonly string[]): void {
   const known = Object.keys((schema as z.ZodObject | undefined)?.shape ?? {});
   const unknown = given.find((name) => !known.includes(name) && !OF_CLIENTS.has(name));
-  if (unknown !== undefined) throw errors.unknownParameter(unknown, known);
+  if (unknown !== undefined) throw contractErrors.unknownParameter(unknown, known);
 }
 
 /** Unknown fields that an error names, and one more that tells that there are others. A request may have 90,000. */
@@ -98,10 +99,10 @@ export function validationError(issues: readonly Issue[], value: unknown, schema
   if (first.code === "unrecognized_keys") {
     const [key = "", ...others] = (first.keys ?? []).slice(0, MOST_NAMED);
     const param = (name: string) => paramOf([...first.path, name]);
-    return errors.unknownFields([param(key), ...others.map(param)], fieldsAt(schema, first.path, value));
+    return contractErrors.unknownFields([param(key), ...others.map(param)], fieldsAt(schema, first.path, value));
   }
   const param = paramOf(first.path);
-  if (param === "") return errors.invalidJson("The body is not a JSON object");
+  if (param === "") return contractErrors.invalidJson("The body is not a JSON object");
   if (first.code !== "custom" && valueAt(value, first.path) === undefined) {
     const sent = misspelt(first.path, value, schema);
     return errors.missingField(param, sent === undefined ? undefined : `${sent} is no field: did you mean ${param}?`);

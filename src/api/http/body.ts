@@ -1,8 +1,10 @@
 import type { IncomingMessage } from "node:http";
 import type { Readable } from "node:stream";
-import { errors, PurserError } from "../../kernel/errors.ts";
+import { contractErrors } from "../../api/contract/errors.ts";
+import { PurserError } from "../../kernel/errors.ts";
 import type { BodyShare } from "./body-budget.ts";
 import { decodeBody, type Encoding, encodingOf, isDecodingError } from "./content-encoding.ts";
+import { httpErrors } from "./errors.ts";
 import type { Exchange } from "./exchange.ts";
 import { checkJsonLimits, decodeUtf8, JsonError, type JsonLimits, parseJson } from "./json-text.ts";
 
@@ -62,15 +64,15 @@ export async function readBody(
   try {
     const sent = await readBytes(incoming, { limit: limits.bytes, encoding, share });
     const text = decodeUtf8(sent);
-    if (text.trim() !== "" && !JSON_TYPE.test(header("content-type") ?? "")) throw errors.unsupportedMediaType();
+    if (text.trim() !== "" && !JSON_TYPE.test(header("content-type") ?? "")) throw httpErrors.unsupportedMediaType();
     const value = parseJson(text);
     checkJsonLimits(value, limits.json);
     return { value, text };
   } catch (error) {
-    if (error instanceof JsonError) throw errors.invalidJson(error.message);
-    if (isDecodingError(error)) throw errors.invalidJson(`The body is not valid ${encoding}`);
+    if (error instanceof JsonError) throw contractErrors.invalidJson(error.message);
+    if (isDecodingError(error)) throw contractErrors.invalidJson(`The body is not valid ${encoding}`);
     // The connection ended or was too slow, which is not a failure of the service.
-    throw error instanceof PurserError ? error : errors.requestTimeout();
+    throw error instanceof PurserError ? error : httpErrors.requestTimeout();
   }
 }
 
@@ -85,7 +87,7 @@ interface Reading {
 async function readBytes(incoming: IncomingMessage, { limit, encoding, share }: Reading): Promise<Buffer> {
   const declared = incoming.headers["content-length"];
   if (declared === undefined && incoming.headers["transfer-encoding"] === undefined) return Buffer.alloc(0);
-  if (declared !== undefined && Number(declared) > limit) throw errors.bodyTooLarge(limit);
+  if (declared !== undefined && Number(declared) > limit) throw httpErrors.bodyTooLarge(limit);
   const source: Readable = encoding === null ? incoming : decodeBody(incoming, { encoding, limit });
   const dropped = encoding === null ? MAX_DROPPED_BYTES : 0;
   const chunks: Buffer[] = [];
@@ -98,6 +100,6 @@ async function readBytes(incoming: IncomingMessage, { limit, encoding, share }: 
     share.take(chunk.length);
     chunks.push(chunk);
   }
-  if (bytes > limit) throw errors.bodyTooLarge(limit);
+  if (bytes > limit) throw httpErrors.bodyTooLarge(limit);
   return chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks);
 }

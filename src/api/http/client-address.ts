@@ -1,6 +1,6 @@
 import ipaddr from "ipaddr.js";
-import { errors } from "../../kernel/errors.ts";
 import { isLoopback } from "../../platform/net/address.ts";
+import { httpErrors } from "./errors.ts";
 import type { Exchange } from "./exchange.ts";
 
 type Address = ipaddr.IPv4 | ipaddr.IPv6;
@@ -53,7 +53,7 @@ const PROXY_PREFIX = "x-forwarded-";
  */
 export function rejectForwardedWrite(exchange: Exchange): void {
   const writes = exchange.method !== "GET" && exchange.method !== "HEAD";
-  if (writes && (isForwarded(exchange) || !isLoopback(hostOf(exchange)))) throw errors.proxyNotConfigured();
+  if (writes && (isForwarded(exchange) || !isLoopback(hostOf(exchange)))) throw httpErrors.proxyNotConfigured();
 }
 
 function isForwarded({ incoming: { headers } }: Exchange): boolean {

@@ -1,8 +1,9 @@
 import { type IncomingMessage, type ServerResponse, STATUS_CODES } from "node:http";
 import type { Duplex } from "node:stream";
-import { errors, type PurserError } from "../../kernel/errors.ts";
+import type { PurserError } from "../../kernel/errors.ts";
 import { newId } from "../../platform/lib/ids.ts";
 import { errorBody, retryHeaders } from "./error-response.ts";
+import { httpErrors } from "./errors.ts";
 
 /** A socket with its current response, as Node's own error handler reads it. */
 type ServerSocket = Duplex & { _httpMessage?: ServerResponse };
@@ -41,7 +42,7 @@ export function createEarlyAnswers(security_headers: Readonly<Record<string, str
     /** Answers a request on a connection beyond the limit of its address, and closes the connection. */
     tooManyConnections(outgoing: ServerResponse, most: number): void {
       outgoing.setHeader("Connection", "close");
-      send(outgoing, errors.tooManyConnections(RETRY_CONNECTION_S, most));
+      send(outgoing, httpErrors.tooManyConnections(RETRY_CONNECTION_S, most));
     },
 
     /** contract 1.6.1: while the service starts, the process lives and is not ready. */
@@ -49,7 +50,7 @@ export function createEarlyAnswers(security_headers: Readonly<Record<string, str
       const [path] = url.split("?", 1);
       const is_live = path === "/livez";
       if (!is_live && path !== "/readyz") {
-        send(outgoing, errors.starting(RETRY_START_S));
+        send(outgoing, httpErrors.starting(RETRY_START_S));
         return;
       }
       const body = JSON.stringify(is_live ? { status: "ok" } : { status: "not ready", reason: "starting" });
@@ -59,7 +60,7 @@ export function createEarlyAnswers(security_headers: Readonly<Record<string, str
 }
 
 function failureOf(code: string | undefined): PurserError {
-  if (code === "HPE_HEADER_OVERFLOW") return errors.headersTooLarge();
-  if (code === "ERR_HTTP_REQUEST_TIMEOUT") return errors.requestTimeout();
-  return errors.malformedRequest();
+  if (code === "HPE_HEADER_OVERFLOW") return httpErrors.headersTooLarge();
+  if (code === "ERR_HTTP_REQUEST_TIMEOUT") return httpErrors.requestTimeout();
+  return httpErrors.malformedRequest();
 }

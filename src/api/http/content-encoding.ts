@@ -1,7 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import type { Readable } from "node:stream";
 import { constants, createGunzip, createZstdDecompress } from "node:zlib";
-import { errors } from "../../kernel/errors.ts";
+import { httpErrors } from "./errors.ts";
 
 /** zstd's own recommendation: decoders support windows of 8 MB. A larger one is memory that the sender chooses. */
 const ZSTD_WINDOW_LOG = 23;
@@ -19,7 +19,7 @@ export type Encoding = keyof typeof DECODERS;
 export function encodingOf(header: string | undefined): Encoding | null {
   const name = (header ?? "").trim().toLowerCase();
   if (name === "" || name === "identity") return null;
-  if (!Object.hasOwn(DECODERS, name)) throw errors.unsupportedEncoding(ENCODINGS);
+  if (!Object.hasOwn(DECODERS, name)) throw httpErrors.unsupportedEncoding(ENCODINGS);
   return name as Encoding;
 }
 
@@ -33,7 +33,7 @@ export function decodeBody(
   // Bytes that decode to nothing count too.
   incoming.on("data", (chunk: Buffer) => {
     sent_bytes += chunk.length;
-    if (sent_bytes > limit + MAX_OVERHEAD_BYTES) decoder.destroy(errors.bodyTooLarge(limit));
+    if (sent_bytes > limit + MAX_OVERHEAD_BYTES) decoder.destroy(httpErrors.bodyTooLarge(limit));
   });
   incoming.once("close", () => {
     if (!incoming.complete) decoder.destroy(new Error("the connection ended"));

@@ -7,6 +7,7 @@ import { includesRole, requiredRole } from "../contract/operators.ts";
 import { LEAKED_KEYS, SIGN_IN, STRIPE_WEBHOOK } from "./body.ts";
 import { createClientAddress } from "./client-address.ts";
 import { type Authentication, credentialOf, keyHeader } from "./credential.ts";
+import { httpErrors } from "./errors.ts";
 import type { Exchange } from "./exchange.ts";
 import { OPERATOR_ID } from "./idempotency.store.ts";
 import { createKeylessLimit, type KeylessLimit } from "./keyless-limit.ts";
@@ -163,12 +164,12 @@ async function authenticateOperator(
   const found = authenticate(key ?? "");
   if (authorization !== undefined) return found;
   return found.catch((error: unknown) => {
-    throw error instanceof PurserError && error.code === "invalid_api_key" ? errors.missingApiKey() : error;
+    throw error instanceof PurserError && error.code === "invalid_api_key" ? httpErrors.missingApiKey() : error;
   });
 }
 
 /** contract 8.1.1: throws 403 when the operator's role does not include the request. */
 function requireRole({ method, route }: Exchange, { role }: Operator): void {
   const required = requiredRole(method, route);
-  if (!includesRole(role, required)) throw errors.insufficientRole(role, required);
+  if (!includesRole(role, required)) throw httpErrors.insufficientRole(role, required);
 }

@@ -5,6 +5,7 @@ import type { Log } from "../../platform/telemetry/log.ts";
 import type { Caller, Operator } from "../contract/caller.ts";
 import type { Answer, SentRequest } from "../contract/endpoint.ts";
 import { SHOULD_RETRY } from "./error-response.ts";
+import { httpErrors } from "./errors.ts";
 import type { IdempotencyStore, StoredAnswer } from "./idempotency.store.ts";
 
 const PRINTABLE = /^[\x20-\x7e]{1,255}$/;
@@ -52,10 +53,10 @@ export function createIdempotency({ store, log, renew_ms = RENEW_MS }: KeepingDe
     }
     const key = { user_id: caller.user_id, key: header };
     const claim = await store.claim({ ...key, request: fingerprint(request) });
-    if (claim.state === "in_flight") throw errors.idempotencyInFlight();
-    if (claim.state === "mismatch") throw errors.idempotencyMismatch();
+    if (claim.state === "in_flight") throw httpErrors.idempotencyInFlight();
+    if (claim.state === "mismatch") throw httpErrors.idempotencyMismatch();
     if (claim.state === "erased") throw errors.notFound("This user");
-    if (claim.state === "not_kept") throw errors.answerNotKept();
+    if (claim.state === "not_kept") throw httpErrors.answerNotKept();
     if (claim.state === "answered") return replay(claim.answer);
 
     const stopRenewing = renewEvery(renew_ms, () => store.renew(key), log);

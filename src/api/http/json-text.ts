@@ -1,4 +1,4 @@
-import { errors } from "../../kernel/errors.ts";
+import { httpErrors } from "./errors.ts";
 
 /** Returns the error of an invalid JSON text as a sentence that does not quote the text. */
 export class JsonError extends Error {}
@@ -41,7 +41,7 @@ export function checkJsonLimits(value: unknown, limits: JsonLimits): void {
   let level: object[] = isContainer(value) ? [value] : [];
   let [keys, elements] = [0, 0];
   for (let depth = 1; level.length > 0; depth += 1) {
-    if (depth > limits.depth) throw errors.bodyTooComplex(`more than ${limits.depth} levels of lists and objects`);
+    if (depth > limits.depth) throw httpErrors.bodyTooComplex(`more than ${limits.depth} levels of lists and objects`);
     const next: object[] = [];
     const add = (child: unknown) => {
       if (isContainer(child)) next.push(child);
@@ -49,12 +49,12 @@ export function checkJsonLimits(value: unknown, limits: JsonLimits): void {
     for (const container of level) {
       if (Array.isArray(container)) {
         elements += container.length;
-        if (elements > limits.elements) throw errors.bodyTooComplex(`more than ${limits.elements} list elements`);
+        if (elements > limits.elements) throw httpErrors.bodyTooComplex(`more than ${limits.elements} list elements`);
         container.forEach(add);
       } else {
         for (const key in container) {
           keys += 1;
-          if (keys > limits.keys) throw errors.bodyTooComplex(`more than ${limits.keys} keys`);
+          if (keys > limits.keys) throw httpErrors.bodyTooComplex(`more than ${limits.keys} keys`);
           add(container[key as never]);
         }
       }

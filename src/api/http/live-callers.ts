@@ -1,6 +1,7 @@
-import { errors, PurserError } from "../../kernel/errors.ts";
+import { PurserError } from "../../kernel/errors.ts";
 import type { LiveCaller, RequestFacts } from "../contract/caller.ts";
 import type { CallerCredential } from "./credential.ts";
+import { httpErrors } from "./errors.ts";
 
 /** contract 3: a revoked key is refused within a second on every node; this leaves time for the notification. */
 const CHECK_MS = 250;
@@ -49,7 +50,7 @@ export function createLiveCallers(cut_off: AbortSignal) {
     /** Throws 429 if the user has too many streams. */
     watch(user_id: string, credential: CallerCredential): LiveCaller {
       const open = open_of_user.get(user_id) ?? 0;
-      if (open >= STREAMS_PER_USER) throw errors.tooManyStreams(RETRY_STREAM_S, open);
+      if (open >= STREAMS_PER_USER) throw httpErrors.tooManyStreams(RETRY_STREAM_S, open);
       open_of_user.set(user_id, open + 1);
       const stream = new AbortController();
       if (cut_off.aborted) stream.abort(cut_off.reason);

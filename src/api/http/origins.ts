@@ -1,8 +1,8 @@
 import { parseCookie } from "cookie";
-import { errors } from "../../kernel/errors.ts";
 import type { PublicAddress } from "../../platform/net/public-address.ts";
 import { OAUTH_CALLBACK } from "../contract/oauth-secrets.ts";
 import { sessionCookieName } from "../contract/sign-in.ts";
+import { httpErrors } from "./errors.ts";
 import type { Exchange } from "./exchange.ts";
 
 /**
@@ -12,7 +12,7 @@ import type { Exchange } from "./exchange.ts";
 export function sessionToken(exchange: Exchange, address: PublicAddress): string | null {
   const token = parseCookie(exchange.header("cookie") ?? "")[sessionCookieName(address.secure)];
   if (token === undefined || token === "") return null;
-  if (!isFromOwnPage(exchange, address) && !isOAuthCallback(exchange)) throw errors.originRefused();
+  if (!isFromOwnPage(exchange, address) && !isOAuthCallback(exchange)) throw httpErrors.originRefused();
   return token;
 }
 
@@ -26,7 +26,7 @@ export function rejectOtherOrigins({ method, header }: Exchange, address: Public
   const origin = header("origin");
   const site = header("sec-fetch-site");
   const elsewhere = origin === undefined ? site !== undefined && site !== "same-origin" : !address.isOurs(origin);
-  if (elsewhere && method !== "GET") throw errors.originRefused();
+  if (elsewhere && method !== "GET") throw httpErrors.originRefused();
 }
 
 /** Browsers send Origin except for plain reads. For those, Sec-Fetch-Site decides, or on plain http the Referer. */

@@ -15,6 +15,7 @@ import { rejectForwardedWrite } from "./client-address.ts";
 import type { ConsolePages } from "./console-pages.ts";
 import { credentialOf } from "./credential.ts";
 import { errorAnswer } from "./error-response.ts";
+import { httpErrors } from "./errors.ts";
 import { type Exchange, hangUpOf, isPage } from "./exchange.ts";
 import { type Admitted, createEdge, createGuard, type Edge, type EdgeOptions, type GuardOptions } from "./guard.ts";
 import type { IdempotencyStore } from "./idempotency.store.ts";
@@ -101,7 +102,7 @@ export function createHttp(options: HttpOptions, endpoints: readonly Endpoint[],
     const { incoming, method, route } = exchange;
     if (options.local_writes.some((beginning) => route.startsWith(beginning))) rejectForwardedWrite(exchange);
     const may_write = !READS.has(method) && !READING_POSTS.has(route);
-    if (may_write && databaseState() === "disk_full") throw errors.diskFull();
+    if (may_write && databaseState() === "disk_full") throw httpErrors.diskFull();
     const is_whole = incoming.complete;
     const admitted = await guard.admit(exchange);
     if (endpoint === null) throw wrongAddress(exchange);
@@ -214,7 +215,7 @@ function createPublicHttp(
     if (isForOperators(exchange)) await edge.findOperator(exchange);
     else if (!isGuarded(exchange)) edge.keyless.take(exchange);
     // contract 2: the database stores no NUL, so no address with one exists. A browser gets the console's page.
-    if (exchange.path.includes("%00") && !isPage(exchange)) throw errors.nulInPath();
+    if (exchange.path.includes("%00") && !isPage(exchange)) throw httpErrors.nulInPath();
     return respond(endpoint, exchange, sent);
   });
 }
@@ -234,7 +235,7 @@ function createBareHttp({ options, endpoints, security_headers }: BareServer, re
     routerOptions: { maxParamLength: MAX_PARAM_CHARACTERS },
     frameworkErrors: (_error, request, reply) =>
       void serve(null, request, reply, () => {
-        throw errors.malformedRequest();
+        throw httpErrors.malformedRequest();
       }),
   });
   // Bodies are read after the caller is admitted (body.ts).
@@ -279,7 +280,7 @@ function createBareHttp({ options, endpoints, security_headers }: BareServer, re
   // Fastify itself throws only for a Content-Type that it cannot read.
   app.setErrorHandler((_error, request, reply) =>
     serve(null, request, reply, () => {
-      throw errors.unsupportedMediaType();
+      throw httpErrors.unsupportedMediaType();
     }),
   );
   return app;
@@ -334,7 +335,7 @@ function beginExchange(
 
 /** Throws for a request of HTTP/1.1 without a host. HTTP/1.0 has none, and health checks of load balancers use it. */
 function requireHost({ httpVersion, headers }: Exchange["incoming"]): void {
-  if (httpVersion !== "1.0" && headers.host === undefined) throw errors.malformedRequest();
+  if (httpVersion !== "1.0" && headers.host === undefined) throw httpErrors.malformedRequest();
 }
 
 /** The context of a request that needs no caller. */
@@ -375,5 +376,5 @@ function contextOf(
 function requireScope({ route }: Endpoint, caller: Caller | null): void {
   const scope = route["x-required-scope"] as Caller["scopes"][number] | undefined;
   if (scope === undefined || caller === null) return;
-  if (!caller.scopes.includes(scope)) throw errors.insufficientScope(scope);
+  if (!caller.scopes.includes(scope)) throw httpErrors.insufficientScope(scope);
 }

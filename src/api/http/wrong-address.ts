@@ -1,6 +1,7 @@
-import { errors, type PurserError } from "../../kernel/errors.ts";
+import type { PurserError } from "../../kernel/errors.ts";
 import { editDistance } from "../../kernel/nearest.ts";
 import type { Endpoint } from "../contract/endpoint.ts";
+import { httpErrors } from "./errors.ts";
 import type { Exchange } from "./exchange.ts";
 
 const API = "/api/v1";
@@ -44,11 +45,11 @@ export function createWrongAddress(endpoints: readonly Endpoint[]): (exchange: E
     const here = known.filter(({ pattern }) => pattern.test(path));
     if (here.length === 0) {
       const advice = atRightBase(known, method, path) ?? notStored(path) ?? nearest(known, method, path);
-      return errors.noSuchPath(asked, advice);
+      return httpErrors.noSuchPath(asked, advice);
     }
     const allowed = [...new Set(here.map((address) => address.method))].sort();
     head.Allow = allowed.join(", ");
-    return errors.methodNotAllowed(asked, allowed);
+    return httpErrors.methodNotAllowed(asked, allowed);
   };
 }
 

@@ -1,5 +1,6 @@
+import type { MeansOf } from "../../account/ledger/errors.ts";
 import type { ChargingLedger } from "../../account/ledger/ledger.types.ts";
-import { errors, type MeansOf, PurserError } from "../../kernel/errors.ts";
+import { errors, PurserError } from "../../kernel/errors.ts";
 import { monotonicMs } from "../../platform/lib/clock.ts";
 import type { Models } from "../models/models.service.ts";
 import type { Counts, Model, ProviderRequest } from "../models/models.types.ts";

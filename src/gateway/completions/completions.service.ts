@@ -1,8 +1,10 @@
 import { setMaxListeners } from "node:events";
+import type { MeansOf } from "../../account/ledger/errors.ts";
 import type { ChargingLedger, Ledger } from "../../account/ledger/ledger.types.ts";
 import type { ChatRequest, Routing } from "../../api/contract/completions.ts";
 import { allows } from "../../api/contract/key-terms.ts";
-import { errors, type MeansOf, PurserError } from "../../kernel/errors.ts";
+import { gatewayErrors } from "../../gateway/models/errors.ts";
+import { errors, PurserError } from "../../kernel/errors.ts";
 import { monotonicMs } from "../../platform/lib/clock.ts";
 import type { Models } from "../models/models.service.ts";
 import type { Counts, Model } from "../models/models.types.ts";
@@ -115,10 +117,10 @@ export function createCompletions(options: {
     const { candidates, reason } = models.route({ ...wanted, is_trial });
     if (candidates.length > 0) return { candidates, reason };
     if (is_trial && models.route({ ...wanted, is_trial: false }).candidates.length > 0) {
-      throw errors.modelNotTrialEligible("Every model that can serve this request");
+      throw gatewayErrors.modelNotTrialEligible("Every model that can serve this request");
     }
     const unlimited = models.route({ ...wanted, is_trial, isAllowed: () => true });
-    if (unlimited.candidates.length > 0) throw errors.modelNotAllowed("Every model that can serve this request");
+    if (unlimited.candidates.length > 0) throw gatewayErrors.modelNotAllowed("Every model that can serve this request");
     throw errors.invalidValue("model", "No model on offer can serve this request. Shorten it, or name a model.");
   }
 
@@ -131,10 +133,10 @@ export function createCompletions(options: {
     const fallbacks = request.models ?? [];
     const named = namedModels(models, request.model, fallbacks);
     for (const [at, model] of named.entries()) {
-      if (!allows(allowed_models, model)) throw errors.modelNotAllowed(model.id, fieldOf(at));
+      if (!allows(allowed_models, model)) throw gatewayErrors.modelNotAllowed(model.id, fieldOf(at));
     }
     for (const [at, { id, trial_eligible }] of named.entries()) {
-      if (!trial_eligible && (await isTrial(user_id))) throw errors.modelNotTrialEligible(id, fieldOf(at));
+      if (!trial_eligible && (await isTrial(user_id))) throw gatewayErrors.modelNotTrialEligible(id, fieldOf(at));
     }
     const blind = needs_vision === true ? named.findIndex(({ supports }) => !supports.vision) : -1;
     if (blind >= 0) throw errors.invalidValue(fieldOf(blind), `${named[blind]?.id} ${NO_VISION}`);
@@ -234,7 +236,7 @@ export function createCompletions(options: {
     const agent_id = agentIdOf(request.model);
     if (agent_id === null) return null;
     const agent = await resolveAgent?.(agent_id, caller);
-    if (agent == null) throw errors.modelNotFound(request.model);
+    if (agent == null) throw gatewayErrors.modelNotFound(request.model);
     return agent;
   }
 
@@ -244,7 +246,7 @@ export function createCompletions(options: {
   ): Promise<number> {
     const { model } = request;
     const named = model === "auto" || agentIdOf(model) !== null ? null : chatModel(models, model);
-    if (named !== null && !allows(allowed_models, named)) throw errors.modelNotAllowed(named.id);
+    if (named !== null && !allows(allowed_models, named)) throw gatewayErrors.modelNotAllowed(named.id);
     return estimateTokens(promptText(request));
   }
 
@@ -301,7 +303,7 @@ function fieldOf(at: number): string {
 function chatModel(models: Models, id: string, param = "model"): Model {
   const model = models.find(id);
   if (model !== null) return model;
-  if (models.findEmbedding(id) === null) throw errors.modelNotFound(id, models.nearest(id), param);
+  if (models.findEmbedding(id) === null) throw gatewayErrors.modelNotFound(id, models.nearest(id), param);
   throw errors.invalidValue(
     param,
     `${id} only creates embeddings. Use it with POST /api/v1/embeddings, or name a model of kind chat (GET /api/v1/models).`,

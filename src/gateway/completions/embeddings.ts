@@ -1,7 +1,9 @@
+import { ledgerErrors, type MeansOf } from "../../account/ledger/errors.ts";
 import type { ChargingLedger } from "../../account/ledger/ledger.types.ts";
 import { type EmbeddingInput, type EmbeddingUsage, inputsOf } from "../../api/contract/embeddings.ts";
 import { allows } from "../../api/contract/key-terms.ts";
-import { errors, type MeansOf, PurserError } from "../../kernel/errors.ts";
+import { gatewayErrors } from "../../gateway/models/errors.ts";
+import { errors, PurserError } from "../../kernel/errors.ts";
 import { monotonicMs } from "../../platform/lib/clock.ts";
 import { heldTextTokens } from "../models/held-text.ts";
 import type { Models } from "../models/models.service.ts";
@@ -42,8 +44,9 @@ export function createEmbeddings(deps: {
     const model = models.findEmbedding(request.model);
     if (model === null) throw notAnEmbeddingModel(request.model, models);
     const { allowed_models } = await deps.admit(caller);
-    if (!allows(allowed_models, model)) throw errors.modelNotAllowed(model.id);
-    if (!model.trial_eligible && (await deps.isTrial(caller.user_id))) throw errors.modelNotTrialEligible(model.id);
+    if (!allows(allowed_models, model)) throw gatewayErrors.modelNotAllowed(model.id);
+    if (!model.trial_eligible && (await deps.isTrial(caller.user_id)))
+      throw gatewayErrors.modelNotTrialEligible(model.id);
     return model;
   }
 
@@ -63,7 +66,7 @@ export function createEmbeddings(deps: {
     const shortfall = Math.max(0, amount_tokens - available);
     const figures = { required: amount_tokens, available, held: held_tokens, shortfall };
     const means = await deps.meansOf(call.caller.user_id);
-    throw errors.payment(code, { ...figures, max_affordable_output_tokens: 0 }, means);
+    throw ledgerErrors.payment(code, { ...figures, max_affordable_output_tokens: 0 }, means);
   }
 
   async function vectorsOf(request: EmbeddingCall, { request_id, signal }: EmbeddingsCall): Promise<Vectors> {
@@ -122,7 +125,7 @@ function sizesOf(inputs: readonly EmbeddingInput[], { id, kind, context_window }
       throw errors.invalidValue("input", `${id} takes texts, not token numbers. Send the text itself.`);
     }
     const tokens = typeof input === "string" ? estimateTokens(input) : input.length;
-    if (tokens > context_window) throw errors.contextLengthExceeded(context_window, `input[${index}]`);
+    if (tokens > context_window) throw gatewayErrors.contextLengthExceeded(context_window, `input[${index}]`);
     sizes.held_tokens += MARKS_PER_INPUT + (typeof input === "string" ? heldTextTokens(input) : input.length);
     sizes.estimated_tokens += tokens;
   }
@@ -156,7 +159,7 @@ function usageOf(model: Model, counts: Counts): EmbeddingUsage {
 
 function notAnEmbeddingModel(model: string, models: Models): Error {
   const exists = model === "auto" || agentIdOf(model) !== null || models.find(model) !== null;
-  if (!exists) return errors.modelNotFound(model, models.nearestEmbedding(model));
+  if (!exists) return gatewayErrors.modelNotFound(model, models.nearestEmbedding(model));
   return errors.invalidValue(
     "model",
     `${model.slice(0, 100)} creates no embeddings. Name a model of kind embedding (GET /api/v1/models).`,

@@ -1,5 +1,5 @@
 import { CHAT_FIELDS } from "../../api/contract/completions.ts";
-import { errors } from "../../kernel/errors.ts";
+import { gatewayErrors } from "../../gateway/models/errors.ts";
 
 /**
  * The fields of another API's request that chat completions gets unchanged: all but the `converted` ones and other empty
@@ -20,7 +20,7 @@ export function passedFields(
   const unchecked = passed.find(([field]) => CHAT_FIELDS.has(field) && !validated.has(field));
   if (unchecked !== undefined) {
     const name = instead.get(unchecked[0]);
-    throw errors.unsupportedParameter(unchecked[0], name === undefined ? undefined : `send ${name}`);
+    throw gatewayErrors.unsupportedParameter(unchecked[0], name === undefined ? undefined : `send ${name}`);
   }
   return Object.fromEntries(passed);
 }

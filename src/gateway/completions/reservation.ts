@@ -1,5 +1,7 @@
+import { ledgerErrors, type Means, type MeansOf, type PaymentCode } from "../../account/ledger/errors.ts";
 import type { ChargingLedger, HoldRequest } from "../../account/ledger/ledger.types.ts";
-import { errors, type Means, type MeansOf, type PaymentCode, type PurserError } from "../../kernel/errors.ts";
+import { gatewayErrors } from "../../gateway/models/errors.ts";
+import type { PurserError } from "../../kernel/errors.ts";
 import type { Models } from "../models/models.service.ts";
 import type { Model, ProviderRequest } from "../models/models.types.ts";
 import { affordableOutputTokens, dearestRates, type InputBound, worstCaseTokens } from "../models/pricing.ts";
@@ -33,7 +35,7 @@ export async function reserve(
   call.intent?.onWritten();
   if (hold.status === "refused") {
     const { code } = hold;
-    if (code === "agent_budget_exceeded") throw errors.monthlyBudgetExceeded(MONTHLY_CAP);
+    if (code === "agent_budget_exceeded") throw gatewayErrors.monthlyBudgetExceeded(MONTHLY_CAP);
     const means = await meansOf(call.caller.user_id);
     throw paymentError({ ...hold, code, means }, model, quote);
   }
@@ -46,7 +48,7 @@ async function prepare(models: Models, call: CompletionCall, model: Model): Prom
   const request = forwardedRequest(call.request, model);
   // First, because preparing a request of 16 MB takes far longer.
   if (estimateTokens(promptText(request)) > model.context_window) {
-    throw errors.contextLengthExceeded(model.context_window);
+    throw gatewayErrors.contextLengthExceeded(model.context_window);
   }
   const prepared = await models.provider(model).prepare({
     model,
@@ -83,7 +85,7 @@ function quoteOf(call: CompletionCall, model: Model, prepared: ProviderRequest):
   const choices = call.request.n ?? 1;
   if (!isCount(choices) || !isCount(prepared.max_output_tokens))
     throw new Error("a call without a whole number of tokens");
-  if (choices > 1 && model.rehearsal) throw errors.unsupportedParameter("n");
+  if (choices > 1 && model.rehearsal) throw gatewayErrors.unsupportedParameter("n");
   const asked = askedOutput(call);
   const cap = asked === null ? roomFor(model, prepared.likely_tokens) : prepared.max_output_tokens;
   const least = asked === null ? Math.min(cap, LEAST_OUTPUT_TOKENS) : cap;
@@ -92,7 +94,7 @@ function quoteOf(call: CompletionCall, model: Model, prepared: ProviderRequest):
   const worst = worstOf(cap);
   const amount_tokens = Math.min(worst, call.max_cost_tokens ?? worst);
   const minimum_tokens = worstOf(least);
-  if (minimum_tokens > amount_tokens) throw errors.runBudgetExceeded();
+  if (minimum_tokens > amount_tokens) throw gatewayErrors.runBudgetExceeded();
   return { input: prepared, choices, cap, amount_tokens, minimum_tokens };
 }
 
@@ -128,7 +130,7 @@ function refuseTooLong({ model, request, input_tokens, media_tokens }: ProviderR
   // The hold's estimate is the higher one, so most requests need no second estimate.
   if (input_tokens <= model.context_window) return;
   if (estimateTokens(billedText(request)) + media_tokens > model.context_window) {
-    throw errors.contextLengthExceeded(model.context_window);
+    throw gatewayErrors.contextLengthExceeded(model.context_window);
   }
 }
 
@@ -150,7 +152,7 @@ function paymentError(
     shortfall: Math.max(0, amount_tokens - available),
     max_affordable_output_tokens: affordableOutput(model, quote, available),
   };
-  return errors.payment(code, figures, means);
+  return ledgerErrors.payment(code, figures, means);
 }
 
 function isCount(value: number): boolean {

@@ -1,5 +1,6 @@
 import type { ChatRequest, ToolChoice } from "../../api/contract/completions.ts";
 import { type Block, MESSAGE_FIELDS, type MessagesRequest } from "../../api/contract/messages.ts";
+import { gatewayErrors } from "../../gateway/models/errors.ts";
 import { errors } from "../../kernel/errors.ts";
 import type { NativeRequest } from "../completions/completions.types.ts";
 import { callersParam, type Origins, passedFields } from "../completions/passed-fields.ts";
@@ -41,7 +42,7 @@ const INSTEAD: ReadonlyMap<string, string> = new Map([
 
 /** The chat completion for a message. `openEnvelope` opens the caller's thinking blocks. Throws 400 for unknown blocks. */
 export async function chatRequestOf(asked: MessagesRequest, openEnvelope: OpenEnvelope): Promise<TranslatedMessage> {
-  if (asked.thread !== undefined) throw errors.noMessageThreads();
+  if (asked.thread !== undefined) throw gatewayErrors.noMessageThreads();
   const { messages, origins, parts } = await conversationOf(asked, openEnvelope);
   const asked_tools = asked.tools ?? [];
   const are_own = asked_tools.map(isExecutedByCaller);
@@ -148,7 +149,7 @@ function refuseSameName(own: readonly Tool[], functions: readonly Tool[]): void 
   for (const [at, tool] of own.entries()) {
     const name = names[at];
     if (!isClientTool(tool) || names.indexOf(name) === names.lastIndexOf(name)) continue;
-    throw errors.sameToolName(String(name), `Anthropic's type ${tool.type}`);
+    throw gatewayErrors.sameToolName(String(name), `Anthropic's type ${tool.type}`);
   }
 }
 

@@ -11,6 +11,7 @@ import { errors } from "../../kernel/errors.ts";
 import { isJsonObject, jsonOrUndefined } from "../../platform/lib/json.ts";
 import { parseDataUrl } from "../../platform/lib/media-type.ts";
 import { requestDialect } from "./dialects.ts";
+import { gatewayErrors } from "./errors.ts";
 import type { AssistantPart, Dialect, LanguageModelCall, PromptMessage } from "./language-model-dialect.ts";
 import type { Model } from "./models.types.ts";
 import { isBlank, NO_OUTPUT, NO_TEXT } from "./native-blocks.ts";
@@ -272,7 +273,7 @@ function toolsOf(tools: NonNullable<ChatRequest["tools"]>, target: Target): Tool
   return tools.map((tool, index) => {
     if (tool.type === "custom") {
       const { name, description, format } = tool.custom;
-      if (!target.dialect.takes_custom_tools) throw errors.unsupportedParameter(`tools[${index}].type`);
+      if (!target.dialect.takes_custom_tools) throw gatewayErrors.unsupportedParameter(`tools[${index}].type`);
       const args = { ...(description == null ? {} : { description }), ...(format == null ? {} : { format }) };
       return { type: "provider", id: `${target.dialect.name}.custom`, name, args };
     }

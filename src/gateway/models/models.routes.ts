@@ -4,6 +4,7 @@ import { createRouter, json, type RequestContext, type Router } from "../../api/
 import { allows } from "../../api/contract/key-terms.ts";
 import { getModelRoute, listModelsRoute, type ModelRecord } from "../../api/contract/models.ts";
 import { errors } from "../../kernel/errors.ts";
+import { gatewayErrors } from "./errors.ts";
 import {
   agentModelRecord,
   anthropicList,
@@ -55,7 +56,7 @@ export function modelRoutes(deps: {
   const recordOf = async (request: RequestContext, id: string): Promise<ModelRecord> => {
     const model = models.find(id) ?? models.findEmbedding(id);
     const { allowed_models } = request.caller;
-    if (model !== null && !allows(allowed_models, model)) throw errors.modelNotAllowed(model.id);
+    if (model !== null && !allows(allowed_models, model)) throw gatewayErrors.modelNotAllowed(model.id);
     if (model !== null) return modelRecord(model);
     const { auto } = offeredTo(request.caller);
     if (auto !== null && (id === auto.id || id === auto.uuid)) return auto;

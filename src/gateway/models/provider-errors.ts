@@ -2,6 +2,7 @@ import { errors, PurserError } from "../../kernel/errors.ts";
 import { retryAfterSeconds } from "../../platform/lib/retry.ts";
 import { saysTooLong } from "./dialects.ts";
 import { type ErrorFields, errorFields } from "./error-fields.ts";
+import { gatewayErrors } from "./errors.ts";
 import type { Model } from "./models.types.ts";
 
 /**
@@ -138,7 +139,7 @@ function failureInOurWords(
   const retry_after_s = waitSeconds(headers, fields);
   // llama.cpp and gateways say so with a status of the server's own failures. 413 is a limit in bytes.
   if (status === 413 || (![401, 403, 404].includes(status) && saysTooLong(fields))) {
-    return errors.contextLengthExceeded(model.context_window, main);
+    return gatewayErrors.contextLengthExceeded(model.context_window, main);
   }
   if (status === 408 || status === 504) return errors.upstreamTimeout();
   if (status === 400 || status === 422) return refusal(fields, model);

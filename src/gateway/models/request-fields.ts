@@ -12,6 +12,7 @@ import type { EmbeddingRequest } from "../../api/contract/embeddings.ts";
 import { errors } from "../../kernel/errors.ts";
 import { editDistance } from "../../kernel/nearest.ts";
 import { parseDataUrl, usualDataUrl } from "../../platform/lib/media-type.ts";
+import { gatewayErrors } from "./errors.ts";
 import type { Model } from "./models.types.ts";
 import { traitsOf } from "./providers.ts";
 import { callFor, reasoningFor } from "./reasoning.ts";
@@ -214,7 +215,7 @@ function isForwarded(field: string, value: unknown, model: Target): boolean {
 function unsupported(field: string, kind: Model["kind"]): Error {
   const traits = traitsOf(kind);
   const by_operator = traits.takes_other_fields ? OPERATOR_MAY_ALLOW : undefined;
-  return errors.unsupportedParameter(field, ALTERNATIVES.get(field) ?? misspelt(field, traits) ?? by_operator);
+  return gatewayErrors.unsupportedParameter(field, ALTERNATIVES.get(field) ?? misspelt(field, traits) ?? by_operator);
 }
 
 /** The field that a misspelt one may mean. */
@@ -326,7 +327,7 @@ function choiceOf(choice: ToolChoice, { kind }: Target): ToolChoice {
   if (kept.type === "function") {
     return { ...kept, function: keep(kept.function, CHOSEN_FIELDS, "tool_choice.function") };
   }
-  if (!traitsOf(kind).takes_custom_tools) throw errors.unsupportedParameter("tool_choice.type");
+  if (!traitsOf(kind).takes_custom_tools) throw gatewayErrors.unsupportedParameter("tool_choice.type");
   return { ...kept, custom: keep(kept.custom, CHOSEN_FIELDS, "tool_choice.custom") };
 }
 
@@ -338,7 +339,7 @@ function formatOf(format: ResponseFormat): ResponseFormat {
 
 function toolOf(tool: Tool, param: string, model: Target): Tool {
   if (tool.type !== "function" && (tool.type !== "custom" || !traitsOf(model.kind).takes_custom_tools)) {
-    throw errors.unsupportedParameter(`${param}.type`);
+    throw gatewayErrors.unsupportedParameter(`${param}.type`);
   }
   const kept = keep(tool, hinted(TOOL_FIELDS, model), param);
   if (kept.type === "custom") return { ...kept, custom: keep(kept.custom, CUSTOM_FIELDS, `${param}.custom`) };
@@ -363,7 +364,7 @@ function keep<Value extends object>(
   for (const [field, inner] of Object.entries(value)) {
     if (allowed.has(field) && (inner !== null || field === "content")) continue;
     const is_dropped = inner == null || advisory.has(field) || (is_answer && field !== "audio");
-    if (!is_dropped) throw errors.unsupportedParameter(`${param}.${field}`);
+    if (!is_dropped) throw gatewayErrors.unsupportedParameter(`${param}.${field}`);
     kept ??= { ...value } as Fields;
     delete kept[field];
   }

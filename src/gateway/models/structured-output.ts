@@ -1,7 +1,7 @@
 import type { ChatMessage, ChatRequest, ChatResponse } from "../../api/contract/completions.ts";
-import { errors } from "../../kernel/errors.ts";
 import type { AnswerEvent, AnswerPart } from "./answer-events.ts";
 import { responseEvents } from "./answer-message.ts";
+import { gatewayErrors } from "./errors.ts";
 import { schemaFault } from "./json-schema.ts";
 import type {
   CallOptions,
@@ -38,7 +38,7 @@ export function withStructuredOutput(provider: Provider): Provider {
       const schema = schemaToCheck(call);
       if (schema === null) return provider.prepare(call);
       // One answer is checked and corrected; more would be billed and dropped.
-      if ((call.request.n ?? 1) > 1) throw errors.unsupportedParameter("n");
+      if ((call.request.n ?? 1) > 1) throw gatewayErrors.unsupportedParameter("n");
       const { native: _, ...converted } = call;
       const first = await provider.prepare({ ...converted, request: instructed(call.request, schema) });
       // The second call sends the first one again, with its answer and the fault.

@@ -1,6 +1,6 @@
 import type { InputItem, OutputItem } from "../../api/contract/responses.ts";
+import { httpErrors } from "../../api/http/errors.ts";
 import { FREE_DAY } from "../../kernel/constants.ts";
-import { errors } from "../../kernel/errors.ts";
 import { createBatches } from "../../platform/db/batch-queue.ts";
 import type { Db, Tx } from "../../platform/db/db.ts";
 import type { Cipher } from "../../platform/lib/cipher.ts";
@@ -66,7 +66,7 @@ export function createItemsStore(deps: { db: Db; clock: Clock; cipher: Cipher; k
         text: "select coalesce(sum(octet_length(item)), 0) as bytes from response_item where user_id = $1 and id = any($2::text[])",
         values: [user_id, ids],
       });
-      if ((kept?.bytes ?? 0) > MAX_FOUND_BYTES) throw errors.bodyTooLarge(MAX_FOUND_BYTES);
+      if ((kept?.bytes ?? 0) > MAX_FOUND_BYTES) throw httpErrors.bodyTooLarge(MAX_FOUND_BYTES);
       const rows = await db.query<{ id: string; item: Uint8Array }>({
         name: "response_item_find",
         text: "select id, item from response_item where user_id = $1 and id = any($2::text[]) and created_at >= $3",

@@ -9,6 +9,7 @@ import {
   type ResponseRequest,
   responseInputItemsRoute,
 } from "../../api/contract/responses.ts";
+import { gatewayErrors } from "../../gateway/models/errors.ts";
 import { errors } from "../../kernel/errors.ts";
 import { realNowMs } from "../../platform/lib/clock.ts";
 import { newId } from "../../platform/lib/ids.ts";
@@ -141,7 +142,7 @@ async function resolvedRequest(
     return { asked: { ...resolved, input: await withFunctionItems(resolved.input) }, own, inherited: 0 };
   }
   const before = await responses.conversation(user_id, previous);
-  if (before === undefined) throw errors.previousResponseNotFound(previous);
+  if (before === undefined) throw gatewayErrors.previousResponseNotFound(previous);
   const input = await withFunctionItems([...before, ...own]);
   return { asked: { ...resolved, input }, own, inherited: before.length };
 }

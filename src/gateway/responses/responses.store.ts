@@ -1,4 +1,5 @@
 import type { OutputItem, ResponseRecord } from "../../api/contract/responses.ts";
+import { httpErrors } from "../../api/http/errors.ts";
 import { STORED_RESPONSES } from "../../kernel/constants.ts";
 import { errors } from "../../kernel/errors.ts";
 import type { Db, Tx } from "../../platform/db/db.ts";
@@ -83,7 +84,7 @@ export function createResponsesStore({ db, clock, keep_days }: { db: Db; clock: 
       });
       const [first] = chain;
       if (first === undefined) return undefined;
-      if (first.total_bytes > MAX_CHAIN_BYTES) throw errors.bodyTooLarge(MAX_CHAIN_BYTES);
+      if (first.total_bytes > MAX_CHAIN_BYTES) throw httpErrors.bodyTooLarge(MAX_CHAIN_BYTES);
       if (first.previous_id !== null) {
         if (chain.length < MAX_CHAIN) return undefined;
         throw errors.invalidValue(

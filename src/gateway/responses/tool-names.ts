@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import type { ResponseRequest, ResponseTool } from "../../api/contract/responses.ts";
-import { errors } from "../../kernel/errors.ts";
+import { gatewayErrors } from "../../gateway/models/errors.ts";
 import { isLocalToolType, type LocalToolType, localFunction, localToolType } from "./local-tools.ts";
 
 /**
@@ -58,7 +58,7 @@ export function offeredTools(tools: ResponseRequest["tools"]): OfferedTools {
   function add(called: string, callee: Callee): void {
     const taken = callees.get(called);
     if (taken !== undefined && [taken, callee].some(({ type }) => isLocalToolType(type))) {
-      throw errors.sameToolName(called, `OpenAI's type ${called}`);
+      throw gatewayErrors.sameToolName(called, `OpenAI's type ${called}`);
     }
     callees.set(called, callee);
   }

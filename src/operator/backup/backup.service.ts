@@ -1,13 +1,17 @@
 import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { PassThrough, Readable } from "node:stream";
-import { errors } from "../../kernel/errors.ts";
+import { conflict } from "../../kernel/purser-error.ts";
 import type { Db } from "../../platform/db/db.ts";
 import { openEmbedded } from "../../platform/db/embedded.adapter.ts";
 import { type Clock, monotonicMs } from "../../platform/lib/clock.ts";
 import { readWithin } from "../../platform/lib/read-within.ts";
 import type { Log } from "../../platform/telemetry/log.ts";
 import { writeArchive } from "./archive.ts";
+
+export const backupErrors = {
+  backupInProgress: () => conflict("backup_in_progress", "A backup is in progress. Start another when it has ended."),
+};
 
 const HEADERS = {
   "Content-Type": "application/gzip",
@@ -53,7 +57,7 @@ export function createBackups({ db, clock, data_dir, log, stalled_ms }: BackupDe
 
   /** The answer with a backup. Its stream fails if the backup does. One at a time: 409 otherwise. */
   return function backUp(): Response {
-    if (is_running) throw errors.backupInProgress();
+    if (is_running) throw backupErrors.backupInProgress();
     is_running = true;
     const out = new PassThrough();
     void write(out)

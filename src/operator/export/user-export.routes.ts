@@ -1,7 +1,7 @@
 import { SCOPES } from "../../api/contract/caller.ts";
 import { createRouter, type Router, webAnswer } from "../../api/contract/endpoint.ts";
 import { exportOwnData } from "../../api/contract/user-export.ts";
-import { errors } from "../../kernel/errors.ts";
+import { httpErrors } from "../../api/http/errors.ts";
 import type { ExportOf } from "./user-export.service.ts";
 
 /** POST /api/v1/users/me/export. The file has everything, so the key needs every right to read. */
@@ -10,7 +10,7 @@ export function userExportRoutes({ exportOf }: { exportOf: ExportOf }): Router {
   router.on(exportOwnData, (request) => {
     const { user_id, scopes } = request.caller;
     const missing = SCOPES.find((scope) => scope.endsWith(":read") && !scopes.includes(scope));
-    if (missing !== undefined) throw errors.insufficientScope(missing);
+    if (missing !== undefined) throw httpErrors.insufficientScope(missing);
     return webAnswer(exportOf(user_id));
   });
   return router;

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { type Chat, createChat } from "../../../src/agents/chat/chat.service.ts";
+import { agentErrors } from "../../../src/agents/definitions/errors.ts";
 import type { RunResult } from "../../../src/agents/runs/run-work.ts";
 import type { ClaimedRun } from "../../../src/agents/runs/runs.types.ts";
 import { errors, type PurserError } from "../../../src/kernel/errors.ts";
@@ -60,7 +61,7 @@ const bug = new Error("a bug");
 // The log counts a failure with a cause as the service's own.
 test.each([
   ["max_steps", null, 409, undefined],
-  ["insufficient_tokens", errors.agentDisabled(), 409, undefined],
+  ["insufficient_tokens", agentErrors.agentDisabled(), 409, undefined],
   ["model_unavailable", errors.upstream("It failed.", "the provider answered 500"), 502, "the provider answered 500"],
   ["internal", bug, 500, bug],
 ])(

@@ -1,5 +1,9 @@
 import { expect, test } from "vitest";
 import { problemOf } from "../../../console/src/api/problem.ts";
+import { billingErrors } from "../../../src/account/billing/errors.ts";
+import { ledgerErrors } from "../../../src/account/ledger/errors.ts";
+import { agentErrors } from "../../../src/agents/definitions/errors.ts";
+import { httpErrors } from "../../../src/api/http/errors.ts";
 import { errors, type PurserError } from "../../../src/kernel/errors.ts";
 
 const shown = async ({ shape }: PurserError) => {
@@ -19,13 +23,18 @@ test("each cause of a 429 is explained to the person, without the name of a head
 });
 
 test("messages about actions in the console name no fields, headers or addresses of the API", async () => {
-  const shown_errors = [errors.agentDisabled(), errors.overageUnpaid(), errors.missingApiKey(), errors.overloaded()];
+  const shown_errors = [
+    agentErrors.agentDisabled(),
+    billingErrors.overageUnpaid(),
+    httpErrors.missingApiKey(),
+    errors.overloaded(),
+  ];
   for (const error of shown_errors)
     expect(await shown(error), error.code).not.toMatch(/is_active|\/api\/|Authorization|-After/);
 });
 
 test("an adjustment of more tokens than the user has is explained without the name of a field", async () => {
-  expect(await shown(errors.adjustmentTooLarge(18))).toBe(
+  expect(await shown(ledgerErrors.adjustmentTooLarge(18))).toBe(
     "The user has 18 tokens that no call holds, so no more can be taken. Enter at least -18.",
   );
 });

@@ -1,13 +1,13 @@
 import { expect, test } from "vitest";
 import { inWords, routingReason, scheduleReason } from "../../../console/src/service-words.ts";
 import { KEY_PAUSE_REASON } from "../../../src/agents/definitions/schedule-key.ts";
+import { gatewayErrors } from "../../../src/gateway/models/errors.ts";
 import { rankModels } from "../../../src/gateway/models/routing.ts";
-import { errors } from "../../../src/kernel/errors.ts";
 import { modelOf, requestOf } from "../models/model-fixture.ts";
 
 test("a message about a limit names it as the editor does", () => {
-  expect(inWords(errors.runBudgetExceeded().message)).toMatch(/^The remaining “Tokens per run” does/);
-  expect(inWords(errors.monthlyBudgetExceeded("x").message)).toMatch(/^The remaining “Tokens per month” does/);
+  expect(inWords(gatewayErrors.runBudgetExceeded().message)).toMatch(/^The remaining “Tokens per run” does/);
+  expect(inWords(gatewayErrors.monthlyBudgetExceeded("x").message)).toMatch(/^The remaining “Tokens per month” does/);
   expect(inWords("limits.max_steps and max_steps_too stay")).toBe("limits.max_steps and max_steps_too stay");
 });
 

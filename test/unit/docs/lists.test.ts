@@ -4,8 +4,8 @@ import { expect, it } from "vitest";
 import { catalogue } from "../../../docs/reference.ts";
 import { EVENT_TYPES } from "../../../src/account/billing/stripe-events.ts";
 import { toolsConfigSchema } from "../../../src/api/contract/tools.ts";
+import { ERROR_CODES } from "../../../src/app/error-catalogue.ts";
 import { readConfig } from "../../../src/config/config.ts";
-import { ERROR_CODES } from "../../../src/kernel/errors.ts";
 
 const text = (file: string) => readFileSync(file, "utf8");
 

@@ -1,10 +1,10 @@
 import { expect, test } from "vitest";
+import { ledgerErrors } from "../../../src/account/ledger/errors.ts";
 import { describeBrokenAnswer, modelCallError } from "../../../src/agents/runs/model-call.ts";
-import { errors } from "../../../src/kernel/errors.ts";
 
 const MEANS = { may_subscribe: true, overage: "never" } as const;
-const refused = (code: Parameters<typeof errors.payment>[0]) =>
-  errors.payment(code, { required: 9, available: 1, held: 0, shortfall: 8 }, MEANS);
+const refused = (code: Parameters<typeof ledgerErrors.payment>[0]) =>
+  ledgerErrors.payment(code, { required: 9, available: 1, held: 0, shortfall: 8 }, MEANS);
 
 test("an error about a low balance does not name max_tokens to an agent's owner, because agents do not have it", () => {
   const { code, message } = modelCallError(refused("insufficient_balance"));

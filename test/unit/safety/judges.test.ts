@@ -1,7 +1,7 @@
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterEach, describe, expect, it } from "vitest";
-import { errors } from "../../../src/kernel/errors.ts";
+import { gatewayErrors } from "../../../src/gateway/models/errors.ts";
 import type { AskModel } from "../../../src/safety/judge-kinds.ts";
 import { createJudges } from "../../../src/safety/judges.ts";
 import { detect } from "../../../src/safety/judging/detect.ts";
@@ -150,7 +150,7 @@ describe("a judge that does not judge", () => {
     const failure = { judge: "model", on_error: "keep_local", reason: "its answer has no score for each text" };
     expect(logged).toEqual([failure, { judge: "model" }, failure]);
     const poor = async () => {
-      throw errors.modelNotAllowed("m");
+      throw gatewayErrors.modelNotAllowed("m");
     };
     const others = createJudges([judgeOf({ kind: "model", model: "m" })], log);
     logged.length = 0;

@@ -1,6 +1,5 @@
-import { failure } from "./purser-error.ts";
-
-/** 402: their codes, figures, messages and remedies. */
+import { USER_ROWS } from "../../kernel/constants.ts";
+import { conflict, failure, invalid, tooMany } from "../../kernel/purser-error.ts";
 
 /** contract 2: what a 402 tells besides its code and its remedies. Token counts. */
 export interface PaymentFigures {
@@ -77,12 +76,20 @@ const PAYMENT: Record<PaymentCode, { message: string; remedies: string[]; retry_
 
 export const PAYMENT_CODES = Object.keys(PAYMENT) as PaymentCode[];
 
-export const paymentErrors = {
+/** Errors of the ledger: every 402 with its figures and remedies, and others. */
+export const ledgerErrors = {
   payment: (code: PaymentCode, figures: PaymentFigures, means: Means) => {
     const { message, remedies, retry_after_s } = PAYMENT[code];
     const metadata = { ...figures, remedies: remediesFor(remedies, means) };
     return failure({ status: 402, type: "payment_required", code, message, metadata, retry_after_s });
   },
-  paymentFailed: (message = "The payment was refused. Check the payment method, or use another.") =>
-    failure({ status: 402, type: "payment_required", code: "payment_failed", message }),
+  /** `free`: tokens that no call holds. */
+  adjustmentTooLarge: (free: number) =>
+    invalid(
+      "invalid_value",
+      `The user has ${free} tokens that no call holds, so no more can be taken. Give an amount_tokens of at least -${free}.`,
+      "amount_tokens",
+    ),
+  budgetLimitReached: () =>
+    conflict("budget_limit_reached", tooMany(USER_ROWS.end_user_budgets, "budgets of end users")),
 };
