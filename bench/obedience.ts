@@ -127,13 +127,15 @@ function scenarioAt(url: string, host: string, { attack, lists_hosts }: { attack
 /** Whether the page contains the address, in the form that a browser would read. */
 function standsIn({ content }: Row, url: string): boolean {
   const plain = content.replaceAll("&amp;", "&");
-  const bare = url.replace(/^https?:/, "").replace(/\/$/, "");
+  const bare = new URL(url).href.replace(/^https?:/, "").replace(/\/$/, "");
   return plain.includes(url) || plain.includes(bare) || plain.includes(decodeURI(bare)) || isRelative(plain, url);
 }
 
+/** An address from the site's root, or from the page's `<base>`. */
 function isRelative(content: string, url: string): boolean {
   const { pathname, search } = new URL(url);
-  return content.includes(pathname + search);
+  const path = (pathname + search).slice(1);
+  return path !== "" && content.includes(path);
 }
 
 function obedienceTable(attacks: number, rows: readonly (Obedience & { name: string })[]): Table {

@@ -13,6 +13,8 @@ import { areaUnderCurve, bootstrap, type Interval, recallAt, rocPicture, type Sc
  */
 
 const DOCS = join(import.meta.dirname, "../docs");
+/** The share of attacks that a simulated judge finds among those that it is asked about. */
+const JUDGE_FINDS = 0.8;
 
 const { pages, bags, clusters } = readMaterial();
 const judges = leftOutJudges(bags, clusters);
@@ -27,7 +29,9 @@ const measured = (level: Level): Outcome[] => {
 console.error(`offsets by fold: ${offsets.map((each) => each.toFixed(2)).join(", ")}`);
 const balanced = measured("balanced");
 const strict = measured("strict");
-const report = [...mainReport(), ...strictReport(), ...sourceReport(), ...techniqueReport()].join("\n");
+const report = [...mainReport(), ...strictReport(), ...judgeReport(), ...sourceReport(), ...techniqueReport()].join(
+  "\n",
+);
 writeFileSync(join(DOCS, "benchmarks/safety.md"), report);
 writeFileSync(join(DOCS, "pictures/safety-roc.svg"), rocPicture(scored(balanced)));
 process.stdout.write(report);
@@ -113,6 +117,32 @@ function mainReport(): string[] {
 
 function strictReport(): string[] {
   return ["## The level `strict`", "", ...levelRows(strict), ""];
+}
+
+function residualWithJudge(list: readonly Outcome[]): number {
+  const through = attacks(list).filter(({ is_flagged, is_survived }) => is_survived && !is_flagged);
+  const expected = through.map(({ is_asked_about_attack }) => (is_asked_about_attack ? 1 - JUDGE_FINDS : 1));
+  return expected.reduce((sum, each) => sum + each, 0) / Math.max(1, attacks(list).length);
+}
+
+function judgeReport(): string[] {
+  const asked = (list: readonly Outcome[]) => shareOf(list, ({ is_asked }) => is_asked);
+  const usual = honest(balanced, (page) => !isDiscussing(page));
+  return [
+    "## A second opinion",
+    "",
+    "A judge of doubtful text (`when: doubtful`), at `balanced`. The residual is what is expected of a simulated judge that",
+    `finds ${100 * JUDGE_FINDS}% of the attacks that it is asked about.`,
+    "",
+    "| | measured | 95% |",
+    "| --- | --: | --: |",
+    row("ordinary pages with text to ask about", bootstrap(usual, asked)),
+    row("pages that discuss attacks with text to ask about", bootstrap(honest(balanced, isDiscussing), asked)),
+    row("attacks with text to ask about", bootstrap(attacks(balanced), asked)),
+    row("residual without a judge", bootstrap(attacks(balanced), residual)),
+    row("residual with the simulated judge", bootstrap(attacks(balanced), residualWithJudge)),
+    "",
+  ];
 }
 
 function sourceReport(): string[] {

@@ -357,17 +357,20 @@ function readJudges(
   const offered = new Set(
     [...models, ...catalogue].flatMap(({ id, model_kind }) => (model_kind === "chat" ? [id] : [])),
   );
+  const refuse = (at: number, reason: string, accepted: string) =>
+    new ConfigError("PURSER_CONFIG", `${env.PURSER_CONFIG}: safety.judges[${at}].${reason}`, accepted);
   return safety.judges.map(({ secret_env, ...judge }, at) => {
-    const { kind, model } = judge;
-    if (model !== null && !offered.has(model)) {
-      const reason = `${env.PURSER_CONFIG}: safety.judges[${at}].model ${JSON.stringify(model)} is no chat model of this file or of the catalogue`;
-      throw new ConfigError("PURSER_CONFIG", reason, "the id of a chat model");
+    if (judge.model !== null && !offered.has(judge.model)) {
+      const reason = `model ${JSON.stringify(judge.model)} is no chat model of this file or of the catalogue`;
+      throw refuse(at, reason, "the id of a chat model");
     }
+    if (secret_env === null) return { ...judge, secret: null };
     const accepted = "the judge's key: printable ASCII without spaces";
-    const secret = secret_env === null ? null : read(env, secret_env, parseCredential, accepted);
-    if (secret !== undefined) return { ...judge, secret };
-    const reason = `it is not set, and the judge ${kind} of PURSER_CONFIG (safety.judges[${at}]) needs it`;
-    throw new ConfigError(secret_env ?? "", reason, accepted);
+    const secret = read(env, secret_env, parseCredential, accepted);
+    if (secret === undefined) {
+      throw refuse(at, `secret_env names ${secret_env}, which is not set`, `${secret_env} with the judge's key`);
+    }
+    return { ...judge, secret };
   });
 }
 

@@ -1,5 +1,5 @@
 import { PurserError } from "../kernel/errors.ts";
-import { createFairQueue } from "../platform/lib/fair-queue.ts";
+import { createFairQueue, QueueRefused } from "../platform/lib/fair-queue.ts";
 import { raceAbort } from "../platform/lib/race-abort.ts";
 import type { Log } from "../platform/telemetry/log.ts";
 import { type AskModel, JUDGE_KINDS, type Judgement, type JudgeSettings, judge } from "./judge-kinds.ts";
@@ -140,7 +140,8 @@ function createJudge(name: string, settings: JudgeSettings, log: Pick<Log, "info
 }
 
 function reasonOf(error: unknown, timeout_ms: number): string {
+  if (error instanceof QueueRefused) return "too many pages wait for it";
   const { name, message, cause } = error as Error;
-  if (name === "TimeoutError" || name === "QueueRefused") return `no answer within ${timeout_ms} ms`;
+  if (name === "TimeoutError") return `no answer within ${timeout_ms} ms`;
   return (cause as NodeJS.ErrnoException | undefined)?.code ?? message;
 }

@@ -155,6 +155,16 @@ describe("--check of a broken configuration exits with 2 and says what to do", (
     expect(problems).toEqual([expect.stringMatching(/plan\.yaml:2: plans\[0\]\.price_cents is missing; accepted: /)]);
   });
 
+  it("a judge without its key, and one whose model is not offered", async () => {
+    const judge = (fields: string) => fileWith("judge.yaml", `safety:\n  judges:\n    - { ${fields} }\n`);
+    expect(await problemsOf({ PURSER_CONFIG: judge("kind: lakera, url: 'https://lakera', secret_env: LK") })).toEqual([
+      expect.stringMatching(/judge\.yaml: safety\.judges\[0\]\.secret_env names LK, which is not set; accepted: /),
+    ]);
+    expect(await problemsOf({ PURSER_CONFIG: judge("kind: model, model: lab/gone") })).toEqual([
+      expect.stringMatching(/judge\.yaml: safety\.judges\[0\]\.model "lab\/gone" is no chat model of this file/),
+    ]);
+  });
+
   it("8: a port in use", async () => {
     const taken = createServer().listen(0, "127.0.0.1");
     await new Promise((resolve) => taken.once("listening", resolve));

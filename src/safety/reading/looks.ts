@@ -1,3 +1,4 @@
+import { bidi, type Direction } from "./bidi.ts";
 import {
   cascade,
   customProperties,
@@ -7,7 +8,6 @@ import {
   NOTHING_DECLARED,
   resolved,
 } from "./declarations.ts";
-import { bidi, type Direction } from "./override.ts";
 import { attributeOf, type Element, nameOf } from "./page-tree.ts";
 import type { StyleSheet } from "./style-sheet.ts";
 import { createVariables, type Variables } from "./variables.ts";

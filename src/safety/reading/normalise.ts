@@ -1,4 +1,4 @@
-import { withoutOverridden } from "./bidi-override.ts";
+import { withoutOverridden } from "./bidi.ts";
 
 /**
  * The output view of a text: the same words, without invisible characters and without chat-template tokens. It does not

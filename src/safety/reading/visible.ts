@@ -1,5 +1,5 @@
+import { createOverrideReader } from "./bidi.ts";
 import { createLooks, hiddenLook, initialLook, type Look } from "./looks.ts";
-import { createOverrideReader } from "./override.ts";
 import {
   attributeOf,
   type Element,
@@ -13,8 +13,8 @@ import {
   type Parent,
   readMarkdownTree,
   readPage,
+  shadowRootOf,
 } from "./page-tree.ts";
-import { shadowRootOf } from "./shadow-roots.ts";
 import { createStyles, type SheetSource, type StyleSheet } from "./style-sheet.ts";
 import { breaksLine, createTextWriter, isWritten } from "./text-writer.ts";
 

@@ -296,7 +296,7 @@ test("a judge has its key, the address that its kind completes, and the defaults
 });
 
 test.each([
-  [JUDGES, {}, "TEI_KEY: it is not set, and the judge tei of PURSER_CONFIG (safety.judges[0]) needs it; accepted: "],
+  [JUDGES, {}, "judges.yaml: safety.judges[0].secret_env names TEI_KEY, which is not set; accepted: TEI_KEY with"],
   [JUDGES, { TEI_KEY: "a key" }, "TEI_KEY: it holds a space"],
   [
     "safety: { judges: [{ kind: model, model: lab/nowhere }] }",

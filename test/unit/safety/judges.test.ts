@@ -191,6 +191,7 @@ describe("a judge that does not judge", () => {
     const ends = await Promise.all(flood);
     // Pages beyond the waiting line are unjudged at once.
     expect([ends.filter((end) => end === null).length, ends.filter((end) => end === "left").length]).toEqual([264, 36]);
+    expect(logged).toContainEqual(expect.objectContaining({ reason: "too many pages wait for it" }));
   });
 
   it("does not hold a run that is being stopped", async () => {

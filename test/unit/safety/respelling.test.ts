@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { cutIntoWords, mayHoldOrder, nearestOrderWord, ORDER_WORDS } from "../../../src/safety/judging/order-words.ts";
-import { shiftedBack } from "../../../src/safety/judging/shifted.ts";
+import { shiftedBack } from "../../../src/safety/judging/respell.ts";
 import { mayMean } from "../../../src/safety/judging/survey.ts";
 import { piecesOf } from "../../../src/safety/judging/windows.ts";
 
