@@ -1,13 +1,12 @@
 import { readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
-import { ALL_BUCKETS, type RoutingBuckets } from "../account/users/tokens.ts";
+import { ALL_BUCKETS } from "../account/users/tokens.ts";
 import { CATALOGUE, CatalogueError, extendedCatalogue, parseCatalogue } from "../gateway/models/catalogue.ts";
 import type { CatalogueEntry, ModelSettings } from "../gateway/models/models.types.ts";
 import { BUILT_IN_PROVIDERS, PROVIDER_KEYS } from "../gateway/models/providers.ts";
 import { SHUTDOWN_SECONDS, TOKENS_PER_USD } from "../kernel/constants.ts";
 import type { Instant } from "../platform/lib/instant.ts";
 import { isLoopback } from "../platform/net/address.ts";
-import type { TracingSettings } from "../platform/telemetry/tracing.ts";
 import type { JudgeSettings } from "../safety/judge-kinds.ts";
 import { KEYRING_FORMAT, parseKeyring } from "../vault/keyring.ts";
 import type { Keyring } from "../vault/keyring.types.ts";
@@ -47,71 +46,12 @@ export interface ReadFileSettings extends Omit<FileSettings, "catalogue" | "safe
 }
 
 /** All settings of the process, checked. */
-export interface Config extends ReadFileSettings {
+export type Config = ReturnType<typeof readSettings> & {
   /** Reads all settings again, for a reload. Throws a ConfigError. */
   readonly reread: () => Config;
-  /** What this node does: `api` leaves runs and schedules to others, `worker` serves no API. */
-  readonly role: (typeof ROLES)[number];
-  readonly host: string;
-  /** 0: a free one is picked. */
-  readonly port: number;
-  /** The address of health and metrics. Null: the public port. */
-  readonly metrics_address: { readonly host: string; readonly port: number } | null;
-  /** null: embedded storage in `data_dir`. */
-  readonly database_url: string | null;
-  /** A restored copy: it runs no schedules and sends no webhooks, mails and payments. */
-  readonly is_drill: boolean;
-  /** A standby for exports and audits; null: they read from the database. */
-  readonly read_database_url: string | null;
-  /** How long a start waits for the database. */
-  readonly db_wait_seconds: number;
-  /** Time for calls in flight after SIGTERM. */
-  readonly drain_seconds: number;
-  /** From SIGTERM, `/readyz` answers 503 for this time before the node closes its listener. */
-  readonly lame_duck_seconds: number;
-  readonly data_dir: string;
-  /** null: the operator API answers 404. */
-  readonly admin_key: string | null;
-  /** null, on embedded storage only: `loadKeyring(data_dir)` keeps one. */
-  readonly keyring: Keyring | null;
-  /** null: the machine's clock. */
-  readonly test_clock: Instant | null;
-  readonly payments: "stripe" | "sandbox" | "none";
-  readonly stripe: {
-    readonly secret_key: string;
-    readonly webhook_secret: string;
-    readonly api_base: string | null;
-  } | null;
-  /** An origin, without a slash at its end; null: `http://HOST:PORT` once the port is known. */
-  readonly public_url: string | null;
-  /** CIDRs whose X-Forwarded-* is believed. */
-  readonly trusted_proxies: readonly string[];
-  /** null: links are written to the log. */
-  readonly mail: { readonly smtp_url: string; readonly from: string } | null;
-  readonly egress_allow: readonly string[];
-  /** Browser origins that may call the API with a key. */
-  readonly cors_origins: readonly string[];
-  /** `allowed`: agents may turn the detector off (`safety: off`). */
-  readonly safety_off: "refused" | "allowed";
-  /** The days after which finished runs are deleted. Null: never. */
-  readonly keep_runs_days: number | null;
-  /** The days for which a stored response is kept after it was answered or continued. */
-  readonly keep_responses_days: number;
-  readonly signup: "open" | "closed";
-  /** The first two characters of new users' keys and sessions. */
-  readonly routing_buckets: RoutingBuckets;
-  /** Only people on this machine can use the service. A request that came through a proxy contradicts it. */
-  readonly local_only: boolean;
-  /** `none`: a sign-up needs no link, because only people on this machine can use the service. */
-  readonly verification: "link" | "none";
-  readonly log_level: (typeof LOG_LEVELS)[number];
-  /** Null: no traces are sent. */
-  readonly tracing: TracingSettings | null;
-  /** The keys that are set, by the name of their variable; a provider of the file names its own in `api_key_env`. */
-  readonly provider_keys: Readonly<Record<string, string>>;
   /** Settings that work but are worth a line in the log. */
   readonly warnings: readonly string[];
-}
+};
 
 /** contract 1.14 */
 export const DRILL =
@@ -129,6 +69,11 @@ const MOST_SECONDS = 3_600;
  * empty variable counts as unset. Throws a ConfigError for the first invalid one.
  */
 export function readConfig(env: Env): Config {
+  const settings = readSettings(env);
+  return { ...settings, warnings: warningsOf(env, settings), reread: () => readConfig(env) };
+}
+
+function readSettings(env: Env) {
   const host = read(env, "HOST", parseHost, "an IP address or a host name") ?? "127.0.0.1";
   const database_url =
     read(
@@ -150,39 +95,54 @@ export function readConfig(env: Env): Config {
   const public_url = read(env, "PURSER_PUBLIC_URL", parseOrigin, "http(s)://host[:port] and nothing after it") ?? null;
   const trusted_proxies =
     read(env, "PURSER_TRUSTED_PROXIES", parseList(parseCidr), "CIDRs such as 10.0.0.0/8, separated by commas") ?? [];
-  const address = { host, public_url, trusted_proxies };
-  const local = isLocalOnly({ ...address, database_url });
+  const local = isLocalOnly({ host, public_url, trusted_proxies, database_url });
   const is_drill = read(env, "PURSER_MODE", parseOneOf(["normal", "drill"]), "normal or drill") === "drill";
   const mail = readMail(env, public_url);
   const signup = read(env, "PURSER_SIGNUP", parseOneOf(["open", "closed"]), "open or closed") ?? "open";
   const paying = readPayments(env, { sandbox_by_default: local, test_clock, is_drill });
   return {
     ...file,
-    reread: () => readConfig(env),
+    /** What this node does: `api` leaves runs and schedules to others, `worker` serves no API. */
     role: readRole(env, database_url),
+    /** A restored copy: it runs no schedules and sends no webhooks, mails and payments. */
     is_drill,
     host,
+    /** 0: a free one is picked. */
     port,
+    /** The address of health and metrics. Null: the public port. */
     metrics_address: read(env, "PURSER_METRICS_ADDRESS", parseMetricsAddress({ host, port }), METRICS_ADDRESS) ?? null,
+    /** null: embedded storage in `data_dir`. */
     database_url,
     ...readServers(env, database_url),
+    /** How long a start waits for the database. */
     db_wait_seconds: readSeconds(env, "PURSER_DB_WAIT_SECONDS") ?? DB_WAIT_SECONDS,
+    /** Time for calls in flight after SIGTERM. */
     drain_seconds: readSeconds(env, "PURSER_DRAIN_SECONDS") ?? SHUTDOWN_SECONDS.drain,
+    /** From SIGTERM, `/readyz` answers 503 for this time before the node closes its listener. */
     lame_duck_seconds: readSeconds(env, "PURSER_LAME_DUCK_SECONDS") ?? 0,
     data_dir: read(env, "DATA_DIR", parseDirectory, "a directory that is there or can be made") ?? "./data",
+    /** null: the operator API answers 404. */
     admin_key,
+    /** null, on embedded storage only: `loadKeyring(data_dir)` keeps one. */
     keyring: readKeyring(env, database_url),
+    /** null: the machine's clock. */
     test_clock,
     ...paying,
+    /** An origin, without a slash at its end; null: `http://HOST:PORT` once the port is known. */
     public_url,
+    /** CIDRs whose X-Forwarded-* is believed. */
     trusted_proxies,
+    /** null: links are written to the log. */
     mail: is_drill ? null : mail,
     egress_allow:
       read(env, "PURSER_EGRESS_ALLOW", parseList(parseEgressAllowance), "host:port or CIDRs, separated by commas") ??
       [],
+    /** Browser origins that may call the API with a key. */
     cors_origins:
       read(env, "PURSER_CORS_ORIGINS", parseList(parseOrigin), "http(s)://host[:port], separated by commas") ?? [],
+    /** `allowed`: agents may turn the detector off (`safety: off`). */
     safety_off: read(env, "PURSER_SAFETY_OFF", parseOneOf(["refused", "allowed"]), "refused or allowed") ?? "refused",
+    /** The days after which finished runs are deleted. Null: never. */
     keep_runs_days:
       read(
         env,
@@ -190,6 +150,7 @@ export function readConfig(env: Env): Config {
         parseWhole(1, MOST_KEPT_DAYS),
         `a whole number of days from 1 to ${MOST_KEPT_DAYS}`,
       ) ?? null,
+    /** The days for which a stored response is kept after it was answered or continued. */
     keep_responses_days:
       read(
         env,
@@ -198,18 +159,15 @@ export function readConfig(env: Env): Config {
         `a whole number of days from 1 to ${MOST_KEPT_DAYS}`,
       ) ?? 1,
     signup,
+    /** Only people on this machine can use the service. A request that came through a proxy contradicts it. */
     local_only: local,
-    verification: mail === null && local ? "none" : "link",
+    /** `none`: a sign-up needs no link, because only people on this machine can use the service. */
+    verification: mail === null && local ? ("none" as const) : ("link" as const),
     log_level: read(env, "LOG_LEVEL", parseOneOf(LOG_LEVELS), LOG_LEVELS.join(", ")) ?? "info",
+    /** Null: no traces are sent. */
     tracing: readTracing(env),
+    /** The keys that are set, by the name of their variable; a provider of the file names its own in `api_key_env`. */
     provider_keys: readProviderKeys(env, file.providers),
-    warnings: warningsOf(env, {
-      ...address,
-      admin_key,
-      ...file,
-      payments: paying.payments,
-      is_drill,
-    }),
   };
 }
 
@@ -242,10 +200,7 @@ export function metricsListeningError(
   );
 }
 
-function warningsOf(
-  env: Env,
-  settings: Pick<Config, "admin_key" | "providers" | "models" | "margin" | "payments" | "is_drill"> & ListeningAddress,
-): string[] {
+function warningsOf(env: Env, settings: ReturnType<typeof readSettings>): string[] {
   const { admin_key, providers, public_url } = settings;
   const hidden = providers.filter(({ api_key_env }) => api_key_env !== null && !env[api_key_env]);
   const warnings = hidden.map(
@@ -311,13 +266,17 @@ function isBelowCost({ upstream, routes, ...sold }: ModelSettings): boolean {
   );
 }
 
-type ListeningAddress = Pick<Config, "host" | "public_url" | "trusted_proxies">;
+interface ListeningAddress {
+  host: string;
+  public_url: string | null;
+  trusted_proxies: readonly string[];
+}
 
 /**
  * True if only people on this machine can use the service (contract 1). Two defaults depend on it: simulated payments,
  * and, without SMTP_URL, sign-ups without a link.
  */
-export function isLocalOnly(settings: ListeningAddress & Pick<Config, "database_url">): boolean {
+export function isLocalOnly(settings: ListeningAddress & { database_url: string | null }): boolean {
   return settings.database_url === null && !isReachable(settings);
 }
 
@@ -404,7 +363,7 @@ function readText(path: string, accepted: string): string {
   }
 }
 
-function readRole(env: Env, database_url: string | null): Config["role"] {
+function readRole(env: Env, database_url: string | null): (typeof ROLES)[number] {
   const role = read(env, "PURSER_ROLE", parseOneOf(ROLES), ROLES.join(", ")) ?? "all";
   if (role !== "all" && database_url === null) {
     throw new ConfigError("PURSER_ROLE", `it is ${role}, and DATABASE_URL is not set`, "all on embedded storage");
@@ -412,7 +371,7 @@ function readRole(env: Env, database_url: string | null): Config["role"] {
   return role;
 }
 
-function readServers(env: Env, database_url: string | null): Pick<Config, "read_database_url" | "routing_buckets"> {
+function readServers(env: Env, database_url: string | null) {
   const standby = parseStandbyUrl(database_url);
   return {
     read_database_url: read(env, "PURSER_READ_DATABASE_URL", standby, "postgres://… of one streaming standby") ?? null,
@@ -432,6 +391,11 @@ function readKeyring(env: Env, database_url: string | null): Keyring | null {
   return keyring;
 }
 
+interface Payments {
+  payments: "stripe" | "sandbox" | "none";
+  stripe: { secret_key: string; webhook_secret: string; api_base: string | null } | null;
+}
+
 function readPayments(
   env: Env,
   {
@@ -439,7 +403,7 @@ function readPayments(
     test_clock,
     is_drill,
   }: { sandbox_by_default: boolean; test_clock: Instant | null; is_drill: boolean },
-): Pick<Config, "payments" | "stripe"> {
+): Payments {
   const secret_key = read(env, "STRIPE_SECRET_KEY", parseCredential, "a secret key of Stripe (sk_…)") ?? null;
   const webhook_secret =
     read(env, "STRIPE_WEBHOOK_SECRET", parseCredential, "a webhook signing secret of Stripe (whsec_…)") ?? null;
@@ -474,7 +438,7 @@ function readPayments(
   return { payments, stripe: { secret_key, webhook_secret, api_base } };
 }
 
-function readMail(env: Env, public_url: string | null): Config["mail"] {
+function readMail(env: Env, public_url: string | null): { smtp_url: string; from: string } | null {
   const smtp_url = read(env, "SMTP_URL", parseUrlWithScheme("smtp", "smtps"), "smtp:// or smtps:// with a host");
   const from = read(env, "MAIL_FROM", parseMailbox, "name@host or Name <name@host>");
   if (smtp_url === undefined) return null;
