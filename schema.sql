@@ -42,6 +42,8 @@ create table agent (
   auto_route boolean not null,
   is_active boolean not null,
   tools_config jsonb not null,
+  input_schema jsonb,
+  output_schema jsonb,
   schedule_enabled boolean not null,
   schedule_spec jsonb default '{"timezone": "UTC"}'::jsonb not null,
   limits jsonb not null,

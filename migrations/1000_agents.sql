@@ -15,6 +15,9 @@ create table agent (
   auto_route boolean not null,
   is_active boolean not null,
   tools_config jsonb not null,
+  -- JSON Schemas of a run's input and of its output
+  input_schema jsonb,
+  output_schema jsonb,
   schedule_enabled boolean not null,
   -- {interval, time, day_of_week, day_of_month, timezone}, as its user has set them so far
   schedule_spec jsonb not null default '{"timezone": "UTC"}',

@@ -58,3 +58,80 @@ describe("a run with input", () => {
     expect(messages.at(-1)).toEqual({ role: "user", content: "Listen." });
   });
 });
+
+describe("an agent with input_schema", () => {
+  const input_schema = {
+    type: "object",
+    properties: { city: { type: "string" }, unit: { enum: ["celsius", "kelvin"] } },
+    required: ["city"],
+    additionalProperties: false,
+  };
+
+  test("runs with an input that fits, which its prompt shows as the model got it", async () => {
+    const { id } = await create({
+      input_schema,
+      system_prompt: "Units: {{input.unit}}.",
+      run_prompt: "Weather in {{input.city}}.",
+    });
+    const { body: run } = await runNow(id, { input: { city: "Oslo {{date}}", unit: "kelvin" } });
+    const { messages } = (await user.get(`/api/v1/agents/${id}/runs/${run.id}/prompt`)).body;
+    expect(messages).toEqual([
+      {
+        role: "system",
+        content: expect.stringMatching(/^Units: kelvin\.\n\nThis run began on \w+day, [\d-]+T[\d:]+\+00:00 \(UTC\)\.$/),
+      },
+      { role: "user", content: "Weather in Oslo {{date}}." },
+    ]);
+    expect(lab.upstream.requests.at(-1)?.body.messages).toEqual(messages);
+  });
+
+  test.each([
+    [undefined, "missing_field", "input.city"],
+    [{ city: 5 }, "invalid_value", "input.city"],
+    [{ city: "Oslo", unit: "x" }, "invalid_value", "input.unit"],
+    [{ city: "Oslo", town: "x" }, "unknown_field", "input.town"],
+  ])("rejects the input %j and queues nothing", async (input, code, param) => {
+    const { id } = await create({ input_schema });
+    const { status, body } = await runNow(id, { input });
+    expect([status, body.error.code, body.error.param]).toEqual([400, code, param]);
+    expect((await user.get(`/api/v1/agents/${id}/runs`)).body.runs).toEqual([]);
+  });
+
+  test("keeps its schemas in each version, and none after its deletion", async () => {
+    const { id } = await create({ input_schema, output_schema: { type: "object" } });
+    await user.request("PUT", `/api/v1/agents/${id}`, { input_schema: null });
+    expect((await user.get(`/api/v1/agents/${id}/versions/1`)).body).toMatchObject({ input_schema });
+    expect((await user.get(`/api/v1/agents/${id}`)).body).toMatchObject({
+      input_schema: null,
+      output_schema: { type: "object" },
+    });
+  });
+
+  test("rejects a run's own run_prompt with a near miss of a placeholder", async () => {
+    const { id } = await create({ input_schema });
+    const { status, body } = await runNow(id, { input: { city: "Oslo" }, run_prompt: "In {{input.ctiy}}" });
+    expect([status, body.error.param, body.error.message]).toEqual([
+      ...[400, "run_prompt"],
+      expect.stringContaining("did you mean {{input.city}}?"),
+    ]);
+  });
+});
+
+describe("{{last_output}}", () => {
+  test("is the output of the last succeeded run, between fences, and of a chat or a failed run never", async () => {
+    const { id } = await create({ run_prompt: "Before: {{last_output}} ({{last_run_at}})" });
+    const promptOf = async (run: { id: string }) =>
+      (await user.get(`/api/v1/agents/${id}/runs/${run.id}/prompt`)).body.messages.at(-1).content;
+    const { body: first } = await runNow(id);
+    expect(await promptOf(first)).toBe("Before: none (never)");
+    lab.upstream.answer(completion("12 {{date}} boats"));
+    await runNow(id);
+    lab.upstream.answer(completion("from a chat"));
+    await user.post(`/api/v1/agents/${id}/chat`, { messages: [{ role: "user", content: "hi" }] });
+    const { body: third } = await runNow(id);
+    expect(await promptOf(third)).toMatch(
+      /^Before: \[\w+ begin: .*\]\n12 \{\{date\}\} boats\n\[\w+ end .*\] \(\d{4}-.*\)$/,
+    );
+    expect(lab.upstream.requests.at(-1)?.body.messages.at(-1).content).toBe(await promptOf(third));
+  });
+});

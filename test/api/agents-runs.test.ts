@@ -85,7 +85,10 @@ describe("run-now", () => {
       { type: "model", status: "succeeded" },
     ]);
     const [{ role, content }, ...others] = lab.upstream.requests[0]?.body.messages ?? [{}];
-    expect([role, content]).toEqual(["system", expect.stringMatching(/^Be brief\.\n\n.*\binside\b.*\n\n.*\bnone\b/)]);
+    expect([role, content]).toEqual([
+      "system",
+      expect.stringMatching(/^Be brief\.\n\nThis run began .*\n\n.*\binside\b.*\n\n.*\bnone\b/),
+    ]);
     expect(others).toEqual([{ role: "user", content: "Look." }]);
   });
 

@@ -28,6 +28,7 @@ describe("a run", () => {
       failed_steps: 0,
       has_errors: false,
       error: null,
+      metadata: null,
     });
     expect(await queue.scheduling.getRun(queue.agent, id)).toEqual({
       id,

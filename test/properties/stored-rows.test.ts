@@ -116,6 +116,8 @@ describe("a stored row is read as it was written", () => {
       is_active: true,
       tools_config: { now: { enabled: true, max_calls: 2 } } as AgentRow["tools_config"],
       client_tools: "pass",
+      input_schema: { type: "object" },
+      output_schema: { type: "object", properties: { a: { type: "string" } } },
       schedule_enabled: true,
       schedule_interval: "monthly",
       schedule_time: "09:30",

@@ -104,6 +104,7 @@ function workOf({ owner }: Scenario): Work {
   const work = {
     run,
     config,
+    prompts: config,
     input,
     steps: [],
     mark: newMark(),
@@ -123,7 +124,7 @@ function wishesOf(
   definitions: readonly ToolDefinition[],
   { injected_text, loot }: Scenario,
 ): Wish[] {
-  const heard = newTexts(buildTranscript(work.config, work.input, work.steps));
+  const heard = newTexts(buildTranscript(work.prompts, work.input, work.steps));
   const texts = turns === 2 && injected_text !== "" ? [injected_text, ...heard] : heard;
   const wishes = texts.flatMap((text) => obey(text, definitions, loot));
   return [...new Map(wishes.map((wish) => [JSON.stringify(wish), wish])).values()].slice(0, MAX_WISHES);

@@ -227,7 +227,7 @@ const PROMPT_SHARE = 0.75;
 
 /** The messages of a turn, unchanged: the user's messages, the model's answers, the tool calls and results. */
 export function turnMessages(input: EngineInput, steps: readonly RunStep[]): ChatMessage[] {
-  return buildTranscript({ system_prompt: null, run_prompt: null } as RunConfig, input, steps);
+  return buildTranscript({ system_prompt: null, run_prompt: null }, input, steps);
 }
 
 /** The number of bytes of earlier turns that fit beside the content that is always sent. */

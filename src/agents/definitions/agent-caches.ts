@@ -5,8 +5,9 @@ import type { AgentRow, AgentsStore } from "./agents.store.ts";
 /** Limits of each cache: entries, and characters of their settings. One agent may have 4 million characters. */
 const LIMITS = { max: 1_000, maxSize: 67_108_864, sizeCalculation: sizeOf };
 
-function sizeOf({ system_prompt, run_prompt, tools_config }: AgentConfig): number {
-  return 1 + (system_prompt?.length ?? 0) + (run_prompt?.length ?? 0) + JSON.stringify(tools_config).length;
+function sizeOf({ system_prompt, run_prompt, tools_config, input_schema, output_schema }: AgentConfig): number {
+  const settings = JSON.stringify([tools_config, input_schema, output_schema]);
+  return 1 + (system_prompt?.length ?? 0) + (run_prompt?.length ?? 0) + settings.length;
 }
 
 /**

@@ -1,8 +1,13 @@
 import type { AgentChanges, AgentRecord } from "../../api/contract/agents.ts";
+import { contractErrors } from "../../api/contract/errors.ts";
+import type { RunData } from "../../api/contract/runs.ts";
 import type { ToolsConfig } from "../../api/contract/tools.ts";
+import { paramOf } from "../../api/contract/validation.ts";
 import { AGENT_LIMITS, MODEL_SETTINGS } from "../../kernel/constants.ts";
 import { errors } from "../../kernel/errors.ts";
 import { stableJson } from "../../platform/lib/json.ts";
+import { findSchemaFault, findValueFault, type Schema } from "../../platform/lib/value-schema.ts";
+import { checkPlaceholders } from "../runs/prompts.ts";
 import type { ScheduleSpec } from "../schedules/spec.ts";
 
 /** The settings of an agent that its user controls. Each change makes a new version, and runs pin a version. */
@@ -24,6 +29,8 @@ const DEFAULTS = {
   auto_route: false,
   is_active: true,
   tools_config: {},
+  input_schema: null,
+  output_schema: null,
   client_tools: "ignore",
   schedule_enabled: false,
   schedule_interval: null,
@@ -88,6 +95,9 @@ function checked<T>(value: T | null): T {
 
 function check(config: AgentConfig): void {
   if (!config.auto_route && config.model_id === null) throw errors.missingField("model_id");
+  for (const name of ["input_schema", "output_schema"] as const) checkSchema(config[name], name);
+  for (const name of ["system_prompt", "run_prompt"] as const)
+    checkPlaceholders(config[name], name, config.input_schema);
   if (!config.schedule_enabled) return;
   if (config.run_prompt === null || config.run_prompt.trim() === "") {
     throw errors.missingField("run_prompt", "It says what a scheduled run does.");
@@ -97,6 +107,24 @@ function check(config: AgentConfig): void {
   if (config.schedule_interval === "weekly" && config.schedule_day_of_week === null) {
     throw errors.missingField("schedule_day_of_week");
   }
+}
+
+/** Throws 400 for a schema that cannot be used. */
+export function checkSchema(schema: Schema | null, param: string): void {
+  const fault = schema === null ? null : findSchemaFault(schema);
+  if (fault === null) return;
+  const at = paramOf([param, ...fault.path]);
+  throw errors.invalidValue(at, `${at} ${fault.message}.`);
+}
+
+/** Throws 400 for an input that the agent's schema does not take. `param`: where the input is in the request. */
+export function checkInput(schema: Schema | null, input: RunData | null, param = "input"): void {
+  const fault = schema === null ? null : findValueFault(schema, input ?? {});
+  if (fault === null) return;
+  const at = paramOf([param, ...fault.path]);
+  if (fault.kind === "missing") throw errors.missingField(at, "The agent's input_schema says so.");
+  if (fault.kind === "unknown") throw contractErrors.unknownFields([at], fault.known);
+  throw errors.invalidValue(at, `${at} ${fault.message}.`);
 }
 
 function withoutUndefined<T extends object>(fields: T): { [Key in keyof T]: Exclude<T[Key], undefined> } {

@@ -13,6 +13,8 @@ import type { Tx } from "../../platform/db/db.ts";
 import { addDays, type Clock, startOfDay } from "../../platform/lib/clock.ts";
 import { newId } from "../../platform/lib/ids.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
+import { newMark } from "../../safety/fence.ts";
+import { checkPlaceholders } from "../runs/prompts.ts";
 import { newModelCallStart } from "../runs/run-work.ts";
 import type { Runs } from "../runs/runs.service.ts";
 import type { NewRun, RunFilter, StepStart } from "../runs/runs.types.ts";
@@ -21,6 +23,7 @@ import type { Schedules } from "../schedules/schedules.service.ts";
 import type { DueAnswer } from "../schedules/tick.service.ts";
 import { usesServers } from "../tools/registry.ts";
 import { createAgentCache } from "./agent-caches.ts";
+import { checkInput } from "./agent-config.ts";
 import type { AgentRow } from "./agents.store.ts";
 import { agentErrors } from "./errors.ts";
 import { type DueAgent, selectDueAgents } from "./outcome.store.ts";
@@ -139,11 +142,15 @@ export function createAgentRuns(deps: {
   };
   const runNow = async (caller: Caller, id: string, { request_id, wait_ms, run_prompt, input, metadata }: RunNow) => {
     const terms = keyTermsOf({ ...caller, labels: labelsOf({ metadata }) ?? caller.labels ?? null });
-    const engine_input = { messages: null, request_id, ...terms, ticket: null };
+    // An input that the caller labels with a user comes from that user.
+    const mark = input != null && terms.labels?.user !== undefined ? { input_mark: newMark() } : {};
+    const engine_input = { messages: null, request_id, ...terms, ticket: null, ...mark };
     const has_prompt = run_prompt != null;
     let refusal = "";
     for (let look = 0; look < MAX_LOOKS; look += 1) {
       const agent = await likelyReady(caller, id, { is_doubtful: look > 0, has_prompt });
+      checkInput(agent.input_schema, input ?? null);
+      checkPlaceholders(run_prompt ?? null, "run_prompt", agent.input_schema);
       if (look === 0) await requireFreeRoom(agent);
       // After a full check the user can pay. The check at queueing knows less.
       const precondition = { version: agent.version, is_free: look > 0 || isFree(agent) };
@@ -225,7 +232,9 @@ export function createAgentRuns(deps: {
         const pause = judged.pauses.get(agent.agent_id);
         if (pause !== undefined) return { declined: KEY_PAUSE_REASON[pause] };
         const key = judged.keys.get(agent.schedule_api_key_id ?? "");
-        return { run: content(agent, { ...input, ...countedTerms(key), refills: refills.get(agent.user_id) ?? 0 }) };
+        const refilled = refills.get(agent.user_id) ?? 0;
+        const schedule = { name: "default", timezone: agent.schedule_timezone };
+        return { run: content(agent, { ...input, ...countedTerms(key), refills: refilled, schedule }) };
       };
       return new Map(agents.map((agent) => [agent.agent_id, answer(agent)]));
     },

@@ -19,6 +19,7 @@ import type { Instant } from "../../platform/lib/instant.ts";
 import type { EventFeed } from "../../platform/net/event-stream.ts";
 import type { Log } from "../../platform/telemetry/log.ts";
 import type { RunFollowers } from "../runs/following.ts";
+import { renderPrompts } from "../runs/prompts.ts";
 import type { Runs } from "../runs/runs.service.ts";
 import type { OnPrune } from "../runs/runs.types.ts";
 import { type EngineInput, listSentMessages, withRunPrompt } from "../runs/transcript.ts";
@@ -111,7 +112,9 @@ export function createAgents(deps: AgentsDeps) {
       const found = isUuid(run_id) ? (await runs.begunRuns(user_id, [run_id])).get(run_id) : undefined;
       if (found?.run.agent_id !== agent.id) throw errors.notFound("This run");
       const config = await loadConfig({ user_id, agent_id: agent.id, version: found.run.agent_version });
-      const prompts = config === undefined ? undefined : withRunPrompt(config, found);
+      const { run, ...begun } = found;
+      const facts = { ...begun, trigger: run.trigger, scheduled_for: run.scheduled_for, queued_at: run.queued_at };
+      const prompts = config === undefined ? undefined : renderPrompts(withRunPrompt(config, found), facts);
       return listSentMessages(prompts, found.engine_input as Partial<EngineInput>);
     },
     unfinishedRun: runs.unfinishedRun,

@@ -40,6 +40,8 @@ const COLUMNS = Object.entries({
   auto_route: true,
   is_active: true,
   tools_config: true,
+  input_schema: true,
+  output_schema: true,
   client_tools: true,
   schedule_enabled: true,
   schedule_interval: "schedule_spec ->> 'interval'",
@@ -93,7 +95,7 @@ export interface AgentSize {
 }
 
 const BYTES =
-  "octet_length(coalesce(system_prompt, '')) + octet_length(coalesce(run_prompt, '')) + octet_length(tools_config::text)";
+  "octet_length(coalesce(system_prompt, '')) + octet_length(coalesce(run_prompt, '')) + octet_length(concat(tools_config, input_schema, output_schema))";
 
 interface AgentPage {
   limit: number;
@@ -215,6 +217,7 @@ export function createAgentsStore(db: Db) {
             returning agent_version.user_id, agent_id
           )
           update agent set description = null, system_prompt = null, run_prompt = null, tools_config = '{}',
+            input_schema = null, output_schema = null,
             schedule_enabled = false, schedule_api_key_id = null
           from (select distinct user_id, agent_id from gone) as deleted
           where agent.user_id = deleted.user_id and agent.id = deleted.agent_id`,
@@ -279,6 +282,8 @@ function toColumns(row: AgentRow) {
     ...columns,
     schedule_spec: JSON.stringify({ interval, time, day_of_week, day_of_month, timezone }),
     tools_config: JSON.stringify(row.tools_config),
+    input_schema: row.input_schema === null ? null : JSON.stringify(row.input_schema),
+    output_schema: row.output_schema === null ? null : JSON.stringify(row.output_schema),
     limits: JSON.stringify(row.limits),
     model_settings: JSON.stringify(row.model_settings),
   };

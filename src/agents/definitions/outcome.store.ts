@@ -8,6 +8,7 @@ export interface DueAgent extends AgentKey {
   version: number;
   model_id: string | null;
   auto_route: boolean;
+  schedule_timezone: string;
   /** The API key that the run counts against; null: none. */
   schedule_api_key_id: string | null;
 }
@@ -16,7 +17,8 @@ export interface DueAgent extends AgentKey {
 export async function selectDueAgents(tx: Tx, keys: readonly AgentKey[]): Promise<DueAgent[]> {
   return tx.query<DueAgent>({
     name: "agent_due",
-    text: `select agent.user_id, agent.id as agent_id, version, model_id, auto_route, schedule_api_key_id
+    text: `select agent.user_id, agent.id as agent_id, version, model_id, auto_route, schedule_api_key_id,
+        schedule_spec ->> 'timezone' as schedule_timezone
       from jsonb_to_recordset($1::jsonb) as due(user_id uuid, agent_id uuid)
       join agent on agent.user_id = due.user_id and agent.id = due.agent_id
       where deleted_at is null`,

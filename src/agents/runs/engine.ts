@@ -3,6 +3,7 @@ import { describeUnexpected } from "../../platform/telemetry/log.ts";
 import { internalError } from "./model-call.ts";
 import { createModelStep } from "./model-step.ts";
 import { decideNext, type NextAction, timeoutError } from "./next-action.ts";
+import { renderPrompts } from "./prompts.ts";
 import {
   type EngineDeps,
   getStopReason,
@@ -36,6 +37,7 @@ export function createEngine(deps: EngineDeps, carryOut: Step = createSteps(deps
       const work: Work = {
         run,
         config,
+        prompts: renderPrompts(config, run),
         input: run.engine_input as EngineInput,
         steps: run.lease.epoch > 1 ? await deps.runs.journal(run.lease) : [],
         control,

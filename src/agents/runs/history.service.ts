@@ -150,6 +150,8 @@ export function createHistory({ db, clock, signals, batch_limit }: HistoryDeps) 
     async journals(user_id: string, run_ids: readonly string[]): Promise<Map<string, JournalStep[]>> {
       return Map.groupBy(await history.selectStepsOfRuns(db, user_id, run_ids), ({ run_id }) => run_id);
     },
+    /** The last succeeded run that the prompts of a claimed run may show; null: there is none. */
+    lastOutput: (lease: RunLease) => history.selectLastOutput(db, lease),
     /** The journal of a claimed run. A run that was claimed before (epoch > 1) resumes from it. */
     journal: ({ user_id, run_id }: RunLease): Promise<JournalStep[]> => history.selectSteps(db, user_id, run_id),
   };

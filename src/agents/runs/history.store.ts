@@ -1,5 +1,5 @@
 import type { AgentKey } from "../../api/contract/agents.ts";
-import type { RunData, StepRecord } from "../../api/contract/runs.ts";
+import type { RunData, RunTrigger, StepRecord } from "../../api/contract/runs.ts";
 import type { Sql } from "../../platform/db/db.ts";
 import { createConditions } from "../../platform/db/statements.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
@@ -88,6 +88,35 @@ export async function selectUnfinished(sql: Sql, user_id: string, request_id: st
     text: `select id, agent_id from run
       where user_id = $1 and phase <> 'ended' and engine_input->>'request_id' = $2 order by id desc limit 1`,
     values: [user_id, request_id],
+  });
+  return row ?? null;
+}
+
+/** A succeeded run as the source of a later one's {{last_output}}. */
+export interface LastOutput {
+  output: string;
+  finished_at: Instant;
+  /** The run had read outside content: a tool's answer, an end user's input, or an output that was tainted itself. */
+  tainted: boolean;
+}
+
+/**
+ * The newest succeeded run of the agent before this one, chats excepted; for a due run, the newest one of its schedule.
+ */
+export async function selectLastOutput(
+  sql: Sql,
+  { user_id, agent_id, run_id, trigger }: RunKey & AgentKey & { trigger: RunTrigger },
+): Promise<LastOutput | null> {
+  const [row] = await sql.query<LastOutput>({
+    name: "run_last_output",
+    text: `select coalesce(output, '') as output, finished_at,
+          coalesce(engine_input -> 'last' -> 'tainted' = 'true', false) or engine_input ? 'input_mark' or exists (
+            select from run_step where run_step.user_id = run.user_id and run_id = run.id and type = 'tool' and safety <> 'null'
+          ) as tainted
+      from run where user_id = $1 and agent_id = $2 and id < $3 and status = 'succeeded'
+        and trigger = any (case when $4 = 'schedule' then array['schedule'] else array['schedule', 'manual'] end)
+      order by id desc limit 1`,
+    values: [user_id, agent_id, run_id, trigger],
   });
   return row ?? null;
 }

@@ -128,7 +128,7 @@ export function createModelStep(deps: EngineDeps) {
 
   async function buildCall(work: Work, past: PastCall, hold: { hold_id: string; intent: ModelCall["intent"] | null }) {
     const { hold_id, intent } = hold;
-    const { run, config, input, steps, signal, model_id, spent_tokens } = work;
+    const { run, config, prompts, input, steps, signal, model_id, spent_tokens } = work;
     const { user_id, run_id } = run.lease;
     const run_ref = { user_id, agent_id: run.agent_id, run_id };
     const definitions = await tools.definitions(config.tools_config, run_ref, signal);
@@ -136,7 +136,7 @@ export function createModelStep(deps: EngineDeps) {
     const model = config.auto_route ? "auto" : (config.model_id ?? "");
     const known = models.find((config.auto_route ? model_id : config.model_id) ?? "");
     if (!config.auto_route && known === null) throw modelGoneError(model);
-    const messages = buildTranscript(config, input, steps, { vision: known?.supports.vision === true });
+    const messages = buildTranscript(prompts, input, steps, { vision: known?.supports.vision === true });
     const request: ChatRequest = { model, messages, ...selectSettings(config.model_settings) };
     const with_tools = { ...request, ...mergeTools(work, definitions) };
     return {

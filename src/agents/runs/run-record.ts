@@ -50,6 +50,7 @@ export function toClaimedRun(row: ClaimedRow): ClaimedRun {
     agent_version: row.agent_version,
     trigger,
     scheduled_for: row.scheduled_for,
+    queued_at: row.queued_at,
     started_at,
     attempt: row.attempt,
     model_id: row.model_id,

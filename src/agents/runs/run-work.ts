@@ -10,7 +10,7 @@ import type { WaitingStatus } from "./run-state.ts";
 import type { RunWriter } from "./run-writer.ts";
 import type { Runs } from "./runs.service.ts";
 import type { ClaimedRun, RunFinish, Suspension } from "./runs.types.ts";
-import type { EngineInput, RunConfig, RunStep } from "./transcript.ts";
+import type { EngineInput, Prompts, RunConfig, RunStep } from "./transcript.ts";
 
 /**
  * Why the worker leaves a run before its end: a cancel request, the timeout, a lost lease, or the shutdown of this
@@ -69,6 +69,8 @@ export interface EngineDeps {
 export interface Work {
   run: ClaimedRun;
   config: RunConfig;
+  /** Its prompts, rendered for this run. */
+  prompts: Prompts;
   input: EngineInput;
   steps: RunStep[];
   control: RunControl;

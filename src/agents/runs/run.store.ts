@@ -16,6 +16,7 @@ import type {
   StepFinish,
   StepStart,
 } from "./runs.types.ts";
+import type { LastRun } from "./transcript.ts";
 
 /** Writes to runs and their steps. Every write under a lease names its epoch and changes nothing under an old one. */
 
@@ -406,6 +407,17 @@ export async function cancelRuns(sql: Sql, which: RunSelection, now: Instant): P
       error === undefined ? null : JSON.stringify(error),
     ],
   });
+}
+
+/** Records the last succeeded run that the run's prompts show. False: the lease is lost. */
+export async function recordLastRun(sql: Sql, lease: RunLease, last: LastRun | null): Promise<boolean> {
+  const rows = await sql.query({
+    name: "run_record_last",
+    text: `update run set engine_input = engine_input || jsonb_build_object('last', $4::jsonb)
+      where user_id = $1 and id = $2 and epoch = $3 and ${PHASE_OF_ONE} = 'working' returning id`,
+    values: [lease.user_id, lease.run_id, lease.epoch, jsonbText(last)],
+  });
+  return rows.length > 0;
 }
 
 /** Leaves a running run waiting, without a worker. False: the run is being cancelled, or the lease is lost. */

@@ -10,11 +10,12 @@ import {
 } from "../../platform/telemetry/tracing.ts";
 import { createEngine } from "./engine.ts";
 import type { RunFollowers } from "./following.ts";
+import { fenceLastOutput, usesLastRun } from "./prompts.ts";
 import type { EngineDeps, RunResult } from "./run-work.ts";
 import { createRetry, createRunWriter } from "./run-writer.ts";
 import type { Runs } from "./runs.service.ts";
 import type { ClaimedRun, ClaimLimits } from "./runs.types.ts";
-import { type RunConfig, withRunPrompt } from "./transcript.ts";
+import { type EngineInput, type RunConfig, withRunPrompt } from "./transcript.ts";
 import { createWorker, type WorkControl } from "./worker.ts";
 
 /** A caller on this node who waits for a run's answer. */
@@ -133,7 +134,9 @@ export function createRunner(deps: RunnerDeps) {
         return listener?.onEnd(null);
       }
       const config = withRunPrompt(stored, claimed);
-      const run = await retry(() => deps.withHistory(claimed, config));
+      const begun = await withLastRun(claimed, config);
+      if (begun === null) return listener?.onEnd(null);
+      const run = await retry(() => deps.withHistory(begun, config));
       // A chat's caller is connected to this process, so a chat may finish while other runs are handed back.
       const isDraining = run.trigger === "chat" ? () => false : control.isDraining;
       const result = await engine.execute(run, config, { ...control, isDraining, onText });
@@ -151,6 +154,17 @@ export function createRunner(deps: RunnerDeps) {
       void deps.tools.endRun(run_id);
     }
     followers.noteChange(run_id);
+  }
+
+  /** The run with the last succeeded one, if its prompts show that. Null: its lease is lost. */
+  async function withLastRun(claimed: ClaimedRun, config: RunConfig): Promise<ClaimedRun | null> {
+    const { lease, engine_input } = claimed;
+    const input = engine_input as EngineInput;
+    if (!usesLastRun(config) || input.last !== undefined) return claimed;
+    const found = await retry(() => runs.lastOutput(lease));
+    const last = found === null ? null : { ...found, output: fenceLastOutput(found.output, newMark()) };
+    const is_recorded = await retry(() => runs.recordLastRun(lease, last));
+    return is_recorded ? { ...claimed, engine_input: { ...input, last } } : null;
   }
 
   return {

@@ -74,6 +74,7 @@ export interface ClaimedRun {
   agent_version: number;
   trigger: RunTrigger;
   scheduled_for: Instant | null;
+  queued_at: Instant;
   started_at: Instant;
   /** Above 1: a worker was lost. The run resumes from its existing steps. */
   attempt: number;

@@ -1,7 +1,7 @@
 import { toolErrors } from "../../agents/tools/errors.ts";
 import type { ChatMessage } from "../../api/contract/completions.ts";
 import { payerOf } from "../../api/contract/key-terms.ts";
-import type { RunError } from "../../api/contract/runs.ts";
+import type { RunData, RunError } from "../../api/contract/runs.ts";
 import { newId } from "../../platform/lib/ids.ts";
 import { traced } from "../../platform/telemetry/tracing.ts";
 import type { AskModel } from "../../safety/judge-kinds.ts";
@@ -11,6 +11,7 @@ import type { Effect } from "../tools/tool.ts";
 import type { Picture, ToolResult } from "../tools/tools.types.ts";
 import { computeBudget } from "./model-step.ts";
 import { type NextAction, parseArguments, REPEATED_CALL } from "./next-action.ts";
+import { textsIn } from "./prompts.ts";
 import { type EngineDeps, getNextIndex, getStopReason, type StopReason, type Work } from "./run-work.ts";
 import { type EngineInput, type RunConfig, type RunStep, selectSetUpSteps } from "./transcript.ts";
 
@@ -43,7 +44,7 @@ export function createToolSteps(deps: Pick<EngineDeps, "runs" | "tools" | "compl
         name: step.name,
         arguments_json: call.function.arguments,
         tools_config: config.tools_config,
-        taint: computeTaint(config, input, steps),
+        taint: computeTaint(config, input, steps, run.input),
         mark: work.mark,
         earlier_calls: collectEarlierCalls(steps, step.name),
         run: { user_id: run.lease.user_id, agent_id: run.agent_id, run_id: run.lease.run_id },
@@ -208,15 +209,33 @@ function readText(content: ChatMessage["content"]): string {
 const OWN = new Set<ChatMessage["role"]>(["system", "user"]);
 
 /** The outside content in the run, rebuilt from its steps, so that a resumed run has the same taint. */
-export function computeTaint(config: RunConfig, input: EngineInput, steps: readonly RunStep[]): Taint {
+export function computeTaint(
+  config: RunConfig,
+  input: EngineInput,
+  steps: readonly RunStep[],
+  data: RunData | null = null,
+): Taint {
   const own = (input.messages ?? []).filter(({ role }) => OWN.has(role)).map(({ content }) => readText(content));
   // Earlier turns can contain tool results, and assistant messages may repeat them.
   const has_history = own.length < (input.messages ?? []).length;
+  // An end user's input is no instruction, but the run may fetch the addresses that it consists of.
+  const is_end_users = input.input_mark !== undefined;
+  const data_texts = textsIn(data);
+  const data_urls = data_texts.flatMap((text) => (/^https?:\/\/\S+$/i.test(text) ? (URL.parse(text)?.href ?? []) : []));
   return {
-    tainted: has_history || steps.some((step) => step.type === "tool" && step.safety != null),
+    tainted:
+      has_history ||
+      is_end_users ||
+      input.last?.tainted === true ||
+      steps.some((step) => step.type === "tool" && step.safety != null),
     described: usesServers(config.tools_config),
-    owner_text: [config.system_prompt ?? "", config.run_prompt ?? "", ...own].join("\n"),
-    links: new Set(steps.flatMap((step) => (step.internal as { links?: string[] } | null)?.links ?? [])),
+    owner_text: [config.system_prompt ?? "", config.run_prompt ?? "", ...own, ...(is_end_users ? [] : data_texts)].join(
+      "\n",
+    ),
+    links: new Set([
+      ...(is_end_users ? data_urls : []),
+      ...steps.flatMap((step) => (step.internal as { links?: string[] } | null)?.links ?? []),
+    ]),
   };
 }
 

@@ -3,15 +3,35 @@ import type { ChatMessage, FinishReason, FunctionTool, ToolCall, ToolChoice } fr
 import type { KeyTerms } from "../../api/contract/key-terms.ts";
 import type { SentMessage, StepRecord } from "../../api/contract/runs.ts";
 import type { ToolsConfig } from "../../api/contract/tools.ts";
+import type { Instant } from "../../platform/lib/instant.ts";
 import type { Picture } from "../tools/tools.types.ts";
 
 /** The settings of an agent's version that its run uses. */
 export type RunConfig = Pick<
   AgentRecord,
-  "system_prompt" | "run_prompt" | "model_id" | "auto_route" | "limits" | "model_settings" | "client_tools"
+  | "system_prompt"
+  | "run_prompt"
+  | "model_id"
+  | "auto_route"
+  | "limits"
+  | "model_settings"
+  | "client_tools"
+  | "schedule_timezone"
 > & {
   tools_config: ToolsConfig;
 };
+
+/** The prompts of an agent, or of a run. */
+export type Prompts = Pick<RunConfig, "system_prompt" | "run_prompt">;
+
+/** The last succeeded run, as the prompts of a later one show it. */
+export interface LastRun {
+  /** Between fences. */
+  output: string;
+  finished_at: Instant;
+  /** It had read outside content. */
+  tainted: boolean;
+}
 
 /** What the engine needs of a run's start, besides the agent's configuration. */
 export interface EngineInput extends KeyTerms {
@@ -27,6 +47,12 @@ export interface EngineInput extends KeyTerms {
   tool_choice?: ToolChoice;
   /** For a due run: the account's number of refills when the run was queued. */
   refills?: number;
+  /** The schedule of a due run, as its prompts name it. */
+  schedule?: { readonly name: string; readonly timezone: string };
+  /** The mark of the fences around the run's input, which is an end user's and so untrusted. Absent: the owner's own. */
+  input_mark?: string;
+  /** Recorded when a run begins whose prompts show it, so that a resumed run shows the same; null: there was none. */
+  last?: LastRun | null;
 }
 
 /** The settings with the run's own run_prompt, if it has one. */
@@ -59,19 +85,19 @@ export type AssistantMessage = ChatMessage & { role: "assistant" };
 export type ModelResult = AssistantMessage & { finish_reason?: FinishReason; note?: string };
 
 /**
- * The next prompt: the agent's instructions, the task, and all events since. With `vision`, the pictures that tools
+ * The next request: the agent's instructions, the task, and all events since. With `vision`, the pictures that tools
  * returned follow the results of their turn: few providers take them in a tool's message.
  */
 export function buildTranscript(
-  config: RunConfig,
+  prompts: Prompts,
   input: EngineInput,
   steps: readonly (PastStep & { internal?: unknown })[],
   { vision = false } = {},
 ): ChatMessage[] {
   const messages: ChatMessage[] = [];
-  const system = [config.system_prompt ?? [], ...describeMissingTools(steps)].flat();
+  const system = [prompts.system_prompt ?? [], ...describeMissingTools(steps)].flat();
   if (system.length > 0) messages.push({ role: "system", content: system.join("\n\n") });
-  messages.push(...(input.messages ?? [{ role: "user" as const, content: config.run_prompt ?? "" }]));
+  messages.push(...(input.messages ?? [{ role: "user" as const, content: prompts.run_prompt ?? "" }]));
   let open: ToolCall[] = [];
   let pictures: Picture[] = [];
   for (const step of steps.slice(selectSetUpSteps(steps).length)) {
@@ -95,9 +121,9 @@ export function buildTranscript(
 const SHOWN_CHARACTERS = 100_000;
 
 /** The messages that a run began with, as text for its owner. A run that ended without cost keeps only its task. */
-export function listSentMessages(config: RunConfig | undefined, { messages }: Partial<EngineInput>): SentMessage[] {
-  const instructions = config?.system_prompt ?? null;
-  const task = config?.run_prompt ?? null;
+export function listSentMessages(prompts: Prompts | undefined, { messages }: Partial<EngineInput>): SentMessage[] {
+  const instructions = prompts?.system_prompt ?? null;
+  const task = prompts?.run_prompt ?? null;
   const own = messages === null ? (task === null ? [] : [{ role: "user", content: task }]) : (messages ?? []);
   const sent = [...(instructions === null ? [] : [{ role: "system", content: instructions }]), ...own];
   return sent.map(({ role, content }) => ({ role, content: formatShownText(content) }));

@@ -45,6 +45,12 @@ const modelSettingsInput = z.strictObject({
   }),
 });
 
+const schemaInput = (description: string) =>
+  z
+    .record(z.string(), z.unknown())
+    .nullable()
+    .openapi({ type: "object", description: `${description}. JSON Schema (draft 2020-12) of an object` });
+
 const agentFields = {
   name: textSchema(200).min(1).regex(/\S/, "text of 1 to 200 characters that is not blank"),
   description: textSchema(2000).nullable(),
@@ -57,6 +63,8 @@ const agentFields = {
   auto_route: z.boolean(),
   is_active: z.boolean(),
   tools_config: toolsConfigSchema,
+  input_schema: schemaInput("what a run's `input` must be"),
+  output_schema: schemaInput("what a run's answer is: its `output_json` conforms to it"),
   client_tools: z.enum(["ignore", "pass"]).openapi({
     description:
       "the tools of a request with `model: agent/{id}`. `ignore`: dropped; `pass`: offered to the model beside the agent's own, and a call to one ends the answer with `finish_reason: tool_calls`",

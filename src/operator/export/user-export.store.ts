@@ -43,6 +43,7 @@ const FILES: readonly ExportFile[] = [
   byId(
     "agents",
     `id, version, name, description, system_prompt, run_prompt, model_id, auto_route, is_active, tools_config,
+      input_schema, output_schema,
       schedule_enabled, schedule_spec,
       schedule_api_key_id, limits, model_settings, client_tools, consecutive_failures, created_at, updated_at, deleted_at`,
     { table: "agent" },

@@ -42,6 +42,8 @@ describe("a new agent", () => {
       is_active: true,
       tools_config: {},
       client_tools: "ignore",
+      input_schema: null,
+      output_schema: null,
       schedule_enabled: false,
       schedule_interval: null,
       schedule_time: null,
