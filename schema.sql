@@ -53,7 +53,8 @@ create table agent (
   deleted_at timestamp(3) with time zone,
   schedule_api_key_id uuid,
   model_settings jsonb default '{"top_p": null, "temperature": null, "reasoning_effort": null, "max_output_tokens": null}'::jsonb not null,
-  client_tools text default 'ignore'::text not null
+  client_tools text default 'ignore'::text not null,
+  deliveries jsonb default '[]'::jsonb not null
 );
 alter table agent add constraint agent_check CHECK (((model_id IS NOT NULL) OR auto_route));
 alter table agent add constraint agent_check1 CHECK (((NOT schedule_enabled) OR ((run_prompt IS NOT NULL) AND ((schedule_spec ->> 'interval'::text) IS NOT NULL) AND ((schedule_spec ->> 'time'::text) IS NOT NULL))));
@@ -254,6 +255,50 @@ create table crossing (
 alter table crossing add constraint crossing_kind_check CHECK ((kind = ANY (ARRAY['balance'::text, 'overage'::text, 'key_budget'::text])));
 alter table crossing add constraint crossing_pkey PRIMARY KEY (user_id, seq, kind, percent);
 
+create table delivered_output (
+  user_id uuid not null,
+  agent_id uuid not null,
+  schedule_id uuid not null,
+  destination_id uuid not null,
+  output_hash text not null
+);
+alter table delivered_output add constraint delivered_output_pkey PRIMARY KEY (user_id, agent_id, schedule_id, destination_id);
+CREATE TRIGGER output_of_erased BEFORE INSERT ON public.delivered_output FOR EACH ROW EXECUTE FUNCTION refuse_erased('drop');
+
+create table delivery (
+  user_id uuid not null,
+  id uuid not null,
+  destination_id uuid not null,
+  notice_id uuid,
+  endpoint_id uuid,
+  run_id uuid,
+  address text,
+  unless_unchanged boolean default false not null,
+  status text default 'pending'::text not null,
+  attempts integer default 0 not null,
+  queued_at timestamp(3) with time zone default clock_timestamp() not null,
+  next_attempt_at timestamp(3) with time zone default clock_timestamp(),
+  last_attempt_at timestamp(3) with time zone,
+  last_status integer,
+  last_error text,
+  delivered_at timestamp(3) with time zone
+);
+alter table delivery add constraint delivery_check CHECK (((run_id IS NULL) = (notice_id IS NOT NULL)));
+alter table delivery add constraint delivery_check1 CHECK (((notice_id IS NULL) = (endpoint_id IS NULL)));
+alter table delivery add constraint delivery_check2 CHECK (((run_id IS NULL) = (address IS NULL)));
+alter table delivery add constraint delivery_check3 CHECK (((next_attempt_at IS NOT NULL) = (status = 'pending'::text)));
+alter table delivery add constraint delivery_check4 CHECK (((delivered_at IS NOT NULL) = (status = 'delivered'::text)));
+alter table delivery add constraint delivery_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'delivered'::text, 'failed'::text, 'skipped'::text])));
+alter table delivery add constraint delivery_user_id_endpoint_id_fkey FOREIGN KEY (user_id, endpoint_id) REFERENCES webhook_endpoint(user_id, id) ON DELETE CASCADE;
+alter table delivery add constraint delivery_user_id_notice_id_fkey FOREIGN KEY (user_id, notice_id) REFERENCES notice(user_id, id) ON DELETE CASCADE;
+alter table delivery add constraint delivery_pkey PRIMARY KEY (user_id, id, destination_id);
+CREATE INDEX delivery_due ON public.delivery USING btree (destination_id, next_attempt_at) WHERE (status = 'pending'::text);
+CREATE INDEX delivery_of_endpoint ON public.delivery USING btree (user_id, endpoint_id) WHERE (endpoint_id IS NOT NULL);
+CREATE INDEX delivery_of_notice ON public.delivery USING btree (user_id, notice_id) WHERE (notice_id IS NOT NULL);
+CREATE INDEX delivery_of_run ON public.delivery USING btree (user_id, run_id) WHERE (run_id IS NOT NULL);
+CREATE TRIGGER delivery_of_erased BEFORE INSERT ON public.delivery FOR EACH ROW EXECUTE FUNCTION refuse_erased('drop');
+CREATE TRIGGER delivery_queued AFTER INSERT ON public.delivery FOR EACH STATEMENT EXECUTE FUNCTION tell_delivery_due();
+
 create table end_user_budget (
   user_id uuid not null,
   end_user text not null,
@@ -395,38 +440,13 @@ create table notice (
   event text not null,
   dedupe_key text not null,
   data jsonb not null,
-  created_at timestamp(3) with time zone not null,
-  mailed_at timestamp(3) with time zone
+  created_at timestamp(3) with time zone not null
 );
 alter table notice add constraint notice_pkey PRIMARY KEY (user_id, id);
 alter table notice add constraint notice_user_id_event_dedupe_key_key UNIQUE (user_id, event, dedupe_key);
 CREATE INDEX notice_by_age ON public.notice USING btree (created_at);
 CREATE INDEX notice_by_event ON public.notice USING btree (user_id, event, id);
-CREATE INDEX notice_mailed ON public.notice USING btree (user_id, mailed_at) WHERE (mailed_at IS NOT NULL);
 CREATE TRIGGER notice_of_erased BEFORE INSERT ON public.notice FOR EACH ROW EXECUTE FUNCTION refuse_erased('drop');
-
-create table notice_delivery (
-  user_id uuid not null,
-  notice_id uuid not null,
-  endpoint_id uuid not null,
-  status text default 'pending'::text not null,
-  attempts integer default 0 not null,
-  queued_at timestamp(3) with time zone default clock_timestamp() not null,
-  next_attempt_at timestamp(3) with time zone default clock_timestamp(),
-  last_attempt_at timestamp(3) with time zone,
-  last_status integer,
-  last_error text,
-  delivered_at timestamp(3) with time zone
-);
-alter table notice_delivery add constraint notice_delivery_check CHECK (((next_attempt_at IS NOT NULL) = (status = 'pending'::text)));
-alter table notice_delivery add constraint notice_delivery_check1 CHECK (((delivered_at IS NOT NULL) = (status = 'delivered'::text)));
-alter table notice_delivery add constraint notice_delivery_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'delivered'::text, 'failed'::text])));
-alter table notice_delivery add constraint notice_delivery_user_id_endpoint_id_fkey FOREIGN KEY (user_id, endpoint_id) REFERENCES webhook_endpoint(user_id, id) ON DELETE CASCADE;
-alter table notice_delivery add constraint notice_delivery_user_id_notice_id_fkey FOREIGN KEY (user_id, notice_id) REFERENCES notice(user_id, id) ON DELETE CASCADE;
-alter table notice_delivery add constraint notice_delivery_pkey PRIMARY KEY (user_id, notice_id, endpoint_id);
-CREATE INDEX notice_delivery_due ON public.notice_delivery USING btree (endpoint_id, next_attempt_at) WHERE (status = 'pending'::text);
-CREATE INDEX notice_delivery_of_endpoint ON public.notice_delivery USING btree (user_id, endpoint_id);
-CREATE TRIGGER delivery_queued AFTER INSERT ON public.notice_delivery FOR EACH STATEMENT EXECUTE FUNCTION tell_delivery_due();
 
 create table occurrence (
   user_id uuid not null,
@@ -836,6 +856,15 @@ alter table secret_use add constraint secret_use_outcome_check CHECK ((outcome =
 alter table secret_use add constraint secret_use_pkey PRIMARY KEY (user_id, secret_id, id);
 CREATE INDEX secret_use_by_age ON public.secret_use USING btree (used_at);
 
+create table sent_mail (
+  user_id uuid not null,
+  delivery_id uuid not null,
+  sent_at timestamp(3) with time zone default clock_timestamp() not null
+);
+alter table sent_mail add constraint sent_mail_pkey PRIMARY KEY (user_id, delivery_id);
+CREATE INDEX sent_mail_by_age ON public.sent_mail USING btree (sent_at);
+CREATE TRIGGER mail_of_erased BEFORE INSERT ON public.sent_mail FOR EACH ROW EXECUTE FUNCTION refuse_erased('drop');
+
 create table session (
   token_hash bytea not null,
   user_id uuid not null,
@@ -1078,7 +1107,7 @@ CREATE TRIGGER endpoint_of_erased BEFORE INSERT ON public.webhook_endpoint FOR E
 -- function forget_unpaid_input() returns trigger
 -- function has_queued_runs() returns boolean
 -- function keep_acts() returns trigger
--- function leave_failing_ends(steps jsonb) returns jsonb
+-- function leave_ends_with_effects(steps jsonb) returns jsonb
 -- function ledger_adjust_down(of_user uuid, asked bigint, of_bucket uuid, of_reason text, instant timestamp with time zone) returns bigint
 -- function ledger_adjust_up(of_user uuid, bucket_id uuid, amount bigint, of_reason text, instant timestamp with time zone, expires timestamp with time zone) returns void
 -- function ledger_agent_use(of_user uuid, of_agent uuid, from_day date, charges usage_event[], holds hold[], ended uuid[], OUT spent bigint, OUT held bigint) returns record
@@ -1119,6 +1148,7 @@ CREATE TRIGGER endpoint_of_erased BEFORE INSERT ON public.webhook_endpoint FOR E
 -- function queue_figures(most integer, OUT queued bigint, OUT oldest timestamp with time zone) returns record
 -- function refuse_erased() returns trigger
 -- function refuse_run_nows(runs jsonb, payers uuid[]) returns text[]
+-- function run_deliveries(of_user uuid, of_run uuid) returns jsonb
 -- function run_details(of_user uuid, of_run uuid) returns SETOF jsonb
 -- function run_user_limit(of_user uuid, most integer, of_plans jsonb) returns integer
 -- function runs_past_limited_keys(of_user uuid, claimer text, reserved_only boolean, most integer) returns TABLE(id uuid, priority smallint)

@@ -35,6 +35,8 @@ create table agent (
     default '{"temperature": null, "top_p": null, "reasoning_effort": null, "max_output_tokens": null}',
   -- whether the agent, called as a model, offers the caller's tools to its model beside its own
   client_tools text not null default 'ignore' check (client_tools in ('ignore', 'pass')),
+  -- where the results of its runs are sent: [{to, on, unless}]
+  deliveries jsonb not null default '[]',
   primary key (user_id, id),
   check (model_id is not null or auto_route),
   check (not schedule_enabled or (run_prompt is not null and schedule_spec ->> 'interval' is not null

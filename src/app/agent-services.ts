@@ -1,5 +1,6 @@
 import type { Billing } from "../account/billing/billing.service.ts";
 import type { ChargingLedger, Ledger } from "../account/ledger/ledger.types.ts";
+import type { Notices } from "../account/notices/notices.service.ts";
 import type { Accounts } from "../account/users/accounts.service.ts";
 import { createAgentModel } from "../agents/chat/agent-model.ts";
 import { createChat } from "../agents/chat/chat.service.ts";
@@ -40,13 +41,15 @@ interface AgentServicesDeps {
   models: Models;
   vault: Vault;
   webhook_keys: WebhookKeys;
+  notices: Notices;
   notify: ReturnType<typeof createNotifiers>;
   meansOf: Billing["means"];
 }
 
 /** The modules that work for agents: tools, schedules, runs and chats. */
 export function createAgentServices(deps: AgentServicesDeps) {
-  const { config, live, log, accounts, agents_store, ledger, models, vault, webhook_keys, notify, meansOf } = deps;
+  const { config, live, log, accounts, agents_store, ledger, models, vault, webhook_keys, notices, notify, meansOf } =
+    deps;
   const { db, clock, outbound, metrics } = deps.base;
   const { safety_off, keep_runs_days } = config;
   const core = { db, clock, log };
@@ -61,7 +64,7 @@ export function createAgentServices(deps: AgentServicesDeps) {
   const runs = createRuns({
     ...core,
     ...notify.runs,
-    onRunEnd: createRunOutcomes({ schedules, schedule_keys, log }),
+    onRunEnd: createRunOutcomes({ schedules, schedule_keys, deliverResults: notices.deliverResults, log }),
     ...logEnds({ metrics, log }),
     start_statements: START_STATEMENTS,
     // The copy's queue has runs of the real service, so a drill executes only what was begun in it.
@@ -86,8 +89,15 @@ export function createAgentServices(deps: AgentServicesDeps) {
     suspended: accounts.suspended,
     secretNames: vault.names,
     forgetThreads: threads.forget,
-    forgetWebhookKeys: webhook_keys.forgetAgents,
-    forgetTurns: threads.forgetTurns,
+    resultAddress: notices.resultAddress,
+    async onDelete(tx, keys) {
+      await webhook_keys.forgetAgents(tx, keys);
+      await notices.forgetAgents(tx, keys);
+    },
+    async onPrune(tx, pruned) {
+      await threads.forgetTurns(tx, pruned);
+      await notices.forgetRuns(tx, pruned);
+    },
   });
   ledger.onGrant(agents.onGrant);
   accounts.onKeyChange({

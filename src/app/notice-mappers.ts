@@ -3,7 +3,7 @@ import type { Renewal } from "../account/billing/payments.types.ts";
 import type { Crossing } from "../account/ledger/ledger.types.ts";
 import type { Notices } from "../account/notices/notices.service.ts";
 import type { NewNotice } from "../account/notices/notices.types.ts";
-import type { RunFailed, RunHasErrors } from "../agents/runs/runs.types.ts";
+import type { RunFailed, RunHasErrors, RunSucceeded } from "../agents/runs/runs.types.ts";
 import type { SchedulePaused } from "../agents/schedules/schedules.service.ts";
 import type { Tx } from "../platform/db/db.ts";
 import { newId } from "../platform/lib/ids.ts";
@@ -32,6 +32,9 @@ export function createNotifiers(notices: Pick<Notices, "emit">) {
       notify: async ({ trigger, ...failure }: RunFailed, tx: Tx): Promise<void> => {
         if (trigger !== "chat") await notices.emit(runFailureNotice({ ...failure, trigger }), tx);
       },
+      onSuccess: async ({ trigger, ...run }: RunSucceeded, tx: Tx): Promise<void> => {
+        if (trigger !== "chat") await notices.emit(runSuccessNotice({ ...run, trigger }), tx);
+      },
       onErrors: async ({ trigger, ...run }: RunHasErrors, tx: Tx): Promise<void> => {
         if (trigger !== "chat") await notices.emit(runErrorsNotice({ ...run, trigger }), tx);
       },
@@ -51,6 +54,10 @@ type Attended<Event extends { trigger: RunFailed["trigger"] }> = Omit<Event, "tr
 function runFailureNotice({ user_id, agent_id, run_id, trigger, error }: Attended<RunFailed>): NewNotice {
   const data = { agent_id, run_id, trigger, ...shownError(error) };
   return { user_id, event: "run.failed", dedupe_key: run_id, data };
+}
+
+function runSuccessNotice({ user_id, agent_id, run_id, trigger }: Attended<RunSucceeded>): NewNotice {
+  return { user_id, event: "run.succeeded", dedupe_key: run_id, data: { agent_id, run_id, trigger } };
 }
 
 function runErrorsNotice({

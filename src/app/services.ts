@@ -6,6 +6,7 @@ import type { StripePayments } from "../account/billing/stripe.adapter.ts";
 import { withChargeMetrics } from "../account/ledger/charge-metrics.ts";
 import { createLedger } from "../account/ledger/ledger.service.ts";
 import type { Ledger } from "../account/ledger/ledger.types.ts";
+import type { ResultDeps } from "../account/notices/deliveries.service.ts";
 import type { MailDeps } from "../account/notices/mail-delivery.ts";
 import { createMails, type Mails } from "../account/notices/mails.service.ts";
 import { createNotices } from "../account/notices/notices.service.ts";
@@ -14,8 +15,10 @@ import { createPasswords, type Passwords } from "../account/users/password.ts";
 import { createSignIn, type SignIn } from "../account/users/sign-in.service.ts";
 import { createSignInStore } from "../account/users/sign-in.store.ts";
 import { createTrials, type Trials } from "../account/users/trials.service.ts";
-import { APPLY_WITH_STEPS, createAgentsStore } from "../agents/definitions/agents.store.ts";
-import { createWebhookKeys } from "../agents/tools/webhook-keys.service.ts";
+import { type AgentsStore, APPLY_WITH_STEPS, createAgentsStore } from "../agents/definitions/agents.store.ts";
+import { selectRun } from "../agents/runs/history.store.ts";
+import { toRunRecord } from "../agents/runs/run-record.ts";
+import { createWebhookKeys, type WebhookKeys } from "../agents/tools/webhook-keys.service.ts";
 import { OAUTH_CALLBACK, OAUTH_CLIENT_METADATA } from "../api/contract/oauth-secrets.ts";
 import { createIdempotencyStore } from "../api/http/idempotency.store.ts";
 import type { Config } from "../config/config.ts";
@@ -64,7 +67,9 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
   const agents_store = createAgentsStore(db);
   const { provenAddress } = createSignInStore(db);
   const mail = { mailer, url: address.url, addressOf: provenAddress, agentNames: agents_store.names };
-  const { notices, notify } = createNoticeServices({ config, log, base, mail });
+  const webhook_keys = createWebhookKeys({ db, clock, cipher: cipherFor("agent webhooks") });
+  const results = resultsOf({ db, agents_store, webhook_keys });
+  const { notices, notify } = createNoticeServices({ config, log, base, mail, results });
   const oauth = { outbound, identity: identityAt(address) };
   const vault = createVault({ ...core, keys: base.keys, oauth, ...notify.vault });
   const accounts = await createAccounts({ db, clock, routing_buckets: config.routing_buckets });
@@ -96,7 +101,6 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
   const modelId = (name: string) => (models.find(name) ?? models.findEmbedding(name))?.id ?? name;
   const limits = await createLimits({ db, plans, modelId });
   const charges = withChargeMetrics(ledger, { metrics, log, countTokens: limits.countTokens });
-  const webhook_keys = createWebhookKeys({ db, clock, cipher: cipherFor("agent webhooks") });
   const meansOf = billing.means;
   const of_agents = createAgentServices({
     config,
@@ -109,6 +113,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
     models,
     vault,
     webhook_keys,
+    notices,
     notify,
     meansOf,
   });
@@ -151,13 +156,27 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
 }
 
 /** Notices, and the functions by which other modules create them. */
-function createNoticeServices(parts: { config: Config; log: Log; base: Base; mail: MailDeps }) {
-  const { config, log, base, mail } = parts;
+function createNoticeServices(parts: { config: Config; log: Log; base: Base; mail: MailDeps; results: ResultDeps }) {
+  const { config, log, base, mail, results } = parts;
   const { db, clock, outbound, metrics } = base;
   const { egress_allow } = config;
   const cipher = base.cipherFor("webhook endpoints");
-  const notices = createNotices({ db, clock, log, outbound, metrics, egress_allow, cipher, mail });
+  const notices = createNotices({ db, clock, log, outbound, metrics, egress_allow, cipher, mail, results });
   return { notices, notify: createNotifiers(notices) };
+}
+
+/** What the deliveries of results read of runs and agents. */
+function resultsOf(deps: { db: Db; agents_store: AgentsStore; webhook_keys: WebhookKeys }): ResultDeps {
+  const { db, agents_store, webhook_keys } = deps;
+  return {
+    async resultOf({ user_id, run_id }) {
+      const row = await selectRun(db, user_id, run_id);
+      const agent = row === undefined ? undefined : await agents_store.agent(user_id, row.agent_id);
+      if (row === undefined || agent === undefined) return null;
+      return { run: { ...toRunRecord(row), input: row.input, output: row.output }, agent_name: agent.name };
+    },
+    signingKeyOf: async (agent) => (await webhook_keys.keyOf(agent))?.key ?? null,
+  };
 }
 
 /** Sign-in, and the trials that sign-ups get. */

@@ -194,7 +194,7 @@ describe("notices by e-mail (contract 5.13.1)", () => {
     await expect.poll(() => lastDelivery(person)).toMatchObject({ status: "pending", last_status: 451 });
     await service.admin.post(`/api/v1/admin/users/${id}/suspend`);
     await makeDue(db);
-    const text = "select attempts from notice_delivery where user_id = $1 and status <> 'pending'";
+    const text = "select attempts from delivery where user_id = $1 and status <> 'pending'";
     await expect.poll(() => db.query({ text, values: [id] })).toEqual([{ attempts: 2 }]);
     await service.admin.post(`/api/v1/admin/users/${id}/resume`);
     expect((await person.get(ENDPOINTS)).body.webhook_endpoints).toMatchObject([{ status: "enabled" }]);
@@ -228,12 +228,14 @@ describe("notices by e-mail (contract 5.13.1)", () => {
     const user_id = newId();
     await nodes[0].createEndpoint(user_id, { url: "mailto:nodes@example.org", events: ["run.failed"] });
     for (let count = 1; count <= 21; count += 1) await nodes[0].emit(failedRun(user_id));
-    const sent = `id in (select id from notice order by id limit 19)`;
-    await own.query({ text: `update notice set mailed_at = clock_timestamp() where ${sent}` });
-    await own.query({ text: `delete from notice_delivery where notice_${sent}` });
+    await own.query({
+      text: `with sent as (
+          delete from delivery where id in (select id from notice order by id limit 19) returning user_id, id
+        ) insert into sent_mail (user_id, delivery_id) select user_id, id from sent`,
+    });
     const answer = mails.hold();
     for (const node of nodes) await node.start();
-    const waiting = { text: "select notice_id from notice_delivery where last_error = 'mail_limit'" };
+    const waiting = { text: "select notice_id from delivery where last_error = 'mail_limit'" };
     await expect.poll(() => own.query(waiting)).toHaveLength(1);
     answer();
     await expect.poll(() => mails.to("nodes@example.org").length).toBe(1);

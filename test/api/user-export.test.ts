@@ -78,10 +78,10 @@ const EXPORTED: Record<string, string> = {
   auto_topup: "auto_topup.jsonl",
   billing_account: "account.jsonl",
   bucket: "buckets.jsonl",
+  delivery: "deliveries.jsonl",
   end_user_budget: "end_user_budgets.jsonl",
   entry: "transactions.csv",
   notice: "notices.jsonl",
-  notice_delivery: "notice_deliveries.jsonl",
   occurrence: "occurrences.jsonl",
   payment: "payments.jsonl",
   payment_dispute: "disputes.jsonl",
@@ -107,6 +107,7 @@ const LEFT_OUT: Record<string, string> = {
   archived_label_daily: "the archived part of usage_by_label, for the audit",
   archived_usage_daily: "the archived part of usage.csv, for the audit",
   crossing: "a threshold alert until the next sweep makes it a notice",
+  delivered_output: "hashes of outputs, to find unchanged ones",
   free_label_day: "counts of a day, for a limit",
   free_run: "sizes of a day's runs, for a limit",
   hold: "an open call: it becomes a usage event",
@@ -122,6 +123,7 @@ const LEFT_OUT: Record<string, string> = {
   run_turn: "the queue's cursor",
   runs_at_work: "the queue's counter",
   runs_at_work_change: "the queue's counter",
+  sent_mail: "counts of a day, for a limit",
   session: "a hash of the session's token",
   vault_key: "a key",
 };
@@ -199,8 +201,8 @@ it("has every row once, also of lists of several pages", async () => {
   const FILES: Record<string, string> = {
     "occurrences.jsonl": `insert into occurrence (user_id, agent_id, at, state, recorded_at)
       select $1, ${numbered("n % 3")}, timestamptz '2026-01-01' + make_interval(secs => n / 1000.0), 'missed', now()`,
-    "notice_deliveries.jsonl": `insert into notice_delivery (user_id, notice_id, endpoint_id, status, next_attempt_at)
-      select $1, ${numbered("n % 3")}, ${numbered("n")}, 'failed', null`,
+    "deliveries.jsonl": `insert into delivery (user_id, id, destination_id, notice_id, endpoint_id, status, next_attempt_at)
+      select $1, ${numbered("n % 3")}, ${numbered("n")}, ${numbered("n % 3")}, ${numbered("n")}, 'failed', null`,
     "disputes.jsonl": `insert into payment_dispute (provider, reference, user_id, payment_id, disputed_cents, state)
       select 'stripe', $1 || ':' || n, $1, ${numbered("n")}, 0, 'won'`,
     "reversals.jsonl": `insert into reversal (user_id, key, amount, debt, reason, created_at)

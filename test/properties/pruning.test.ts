@@ -24,16 +24,16 @@ beforeEach(async () => {
 });
 
 const threads = () => createThreads({ db: queue.db, clock, runs: queue.scheduling, models: {} as never });
-const retention = (keep_days: number | null, forgetTurns: OnPrune = threads().forgetTurns) => {
+const retention = (keep_days: number | null, onPrune: OnPrune = threads().forgetTurns) => {
   const store = createAgentsStore(queue.db);
   return createRetention({
     db: queue.db,
     clock,
     runs: queue.scheduling,
     schedules: queue.scheduling,
-    forgetTurns,
+    onPrune,
     ledger: { chargedAgents: (agents) => findChargedAgents(queue.db, agents) },
-    forgetWebhookKeys: createWebhookKeyStore(queue.db).deleteAgents,
+    onDelete: createWebhookKeyStore(queue.db).deleteAgents,
     store,
     keep_days,
   });

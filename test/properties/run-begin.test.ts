@@ -48,7 +48,7 @@ async function finishByHook(lease: ClaimedRun["lease"], output: string | null) {
     output,
   });
   const [row] = await queue.db.query<{ answers: Record<string, unknown>[] }>({
-    text: "select finish_steps(leave_failing_ends($1::jsonb)) as answers",
+    text: "select finish_steps(leave_ends_with_effects($1::jsonb)) as answers",
     values: [jsonbText([argument])],
   });
   return row?.answers[0] ?? {};

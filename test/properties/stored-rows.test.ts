@@ -118,6 +118,7 @@ describe("a stored row is read as it was written", () => {
       client_tools: "pass",
       input_schema: { type: "object" },
       output_schema: { type: "object", properties: { a: { type: "string" } } },
+      deliveries: [{ to: "https://a.example/", on: ["failed"], unless: "unchanged" }],
       schedule_enabled: true,
       schedule_interval: "monthly",
       schedule_time: "09:30",

@@ -1,4 +1,5 @@
 import { randomBytes } from "node:crypto";
+import type { ResultDeps } from "../../src/account/notices/deliveries.service.ts";
 import type { MailDeps } from "../../src/account/notices/mail-delivery.ts";
 import { createNotices, type Notices } from "../../src/account/notices/notices.service.ts";
 import type { Db } from "../../src/platform/db/db.ts";
@@ -16,9 +17,15 @@ const KEY = randomBytes(32);
 /** The notices of one node over `db`. Deliveries begin after a start. All nodes of a test share the key. */
 export function noticesNode(
   db: Db,
-  options: { allow?: string[]; resolve?: Resolve; key?: Buffer; mail?: Pick<MailDeps, "mailer" | "addressOf"> } = {},
+  options: {
+    allow?: string[];
+    resolve?: Resolve;
+    key?: Buffer;
+    mail?: Pick<MailDeps, "mailer" | "addressOf">;
+    results?: ResultDeps;
+  } = {},
 ): Notices {
-  const { allow = [], resolve, key = KEY, mail } = options;
+  const { allow = [], resolve, key = KEY, mail, results } = options;
   const log = createLog("silent");
   return createNotices({
     db,
@@ -35,6 +42,7 @@ export function noticesNode(
       url: () => "http://127.0.0.1",
       ...mail,
     },
+    results: { resultOf: async () => null, signingKeyOf: async () => null, ...results },
   });
 }
 
@@ -46,6 +54,6 @@ export function failedRun(user_id: string, run_id = newId()) {
 
 /** Makes pending deliveries due now, also deliveries that wait for a retry or for the end of a lost claim. */
 export async function makeDue(db: Db): Promise<void> {
-  await db.query({ text: "update notice_delivery set next_attempt_at = clock_timestamp() where status = 'pending'" });
-  await db.notify("notice_due", "");
+  await db.query({ text: "update delivery set next_attempt_at = clock_timestamp() where status = 'pending'" });
+  await db.notify("delivery_due", "");
 }

@@ -23,6 +23,7 @@ const ACCEPT_ALL = {
 export function createScheduling(options: SchedulingOptions) {
   const deps = {
     notify: async () => {},
+    onSuccess: async () => {},
     onErrors: async () => {},
     onRunEnd: async () => async () => {},
     onLost: () => {},

@@ -50,6 +50,8 @@ const EVENTS: Record<Event, EventWords> = {
     place: "agent",
     detail: ({ tool, error_message }) => `${tool}: ${scheduleReason(String(error_message))}`,
   },
+  "run.succeeded": { text: "A run succeeded", place: "agent", detail: () => "" },
+  "delivery.failed": { text: "A result was not delivered", place: "agent", detail: ({ to }) => String(to) },
   "schedule.paused": {
     text: "A schedule was paused",
     place: "agent",

@@ -1,7 +1,9 @@
+import type { AgentKey } from "../../api/contract/agents.ts";
 import type { Db } from "../../platform/db/db.ts";
 import type { Cipher } from "../../platform/lib/cipher.ts";
 import { type Clock, realNowMs } from "../../platform/lib/clock.ts";
 import { coalesced } from "../../platform/lib/coalesced.ts";
+import { newId } from "../../platform/lib/ids.ts";
 import { backoff } from "../../platform/lib/retry.ts";
 import type { EgressAllowance } from "../../platform/net/address.ts";
 import type { Outbound } from "../../platform/net/outbound.ts";
@@ -9,10 +11,14 @@ import { OutboundError } from "../../platform/net/outbound-errors.ts";
 import { webhookHeaders } from "../../platform/net/standard-webhooks.ts";
 import type { Log } from "../../platform/telemetry/log.ts";
 import type { Metrics } from "../../platform/telemetry/metrics.ts";
-import { type ClaimedDelivery, createDeliveryStore } from "./delivery.store.ts";
+import { type ClaimedDelivery, type ClaimedNotice, type ClaimedResult, createDeliveryStore } from "./delivery.store.ts";
 import { isSecureEnough } from "./destination.ts";
 import { createMailDelivery, isMailUrl, type MailDeps } from "./mail-delivery.ts";
-import type { TryResult, Verdict } from "./notices.types.ts";
+import type { MarkdownRenderer } from "./markdown.ts";
+import { noticeMail } from "./notice-mail.ts";
+import { createNoticesStore } from "./notices.store.ts";
+import type { RunResult, TryResult, Verdict } from "./notices.types.ts";
+import { outputKept, resultBody, resultMail } from "./result-message.ts";
 
 /** Seconds from each failed try to the next: from 5 s to 8 h. The last value repeats. */
 const DELAYS_S = backoff({ first: 5, max: 28_800, retries: 8 });
@@ -20,8 +26,8 @@ const DELAYS_S = backoff({ first: 5, max: 28_800, retries: 8 });
 const RETRY_FOR_S = 86_400;
 
 /**
- * Concurrent tries on this node, each to a different endpoint. A free slot goes first to a user without a running try,
- * so hanging endpoints do not block other users for long.
+ * Concurrent tries on this node, each to a different destination. A free slot goes first to a user without a running try,
+ * so hanging destinations do not block other users for long.
  */
 const CONCURRENT_TRIES = 32;
 const TRY_TIMEOUT_MS = 15_000;
@@ -31,6 +37,14 @@ const ANSWER_BYTES = 65_536;
 const CLAIM_S = 60;
 /** The poll interval: retries become due without a signal, and signals can get lost. */
 const POLL_MS = 1_000;
+
+/** What the deliveries of results need of the runs and their agents. */
+export interface ResultDeps {
+  /** The run and its agent's name; null: the run or its agent was deleted. */
+  resultOf(key: { user_id: string; run_id: string }): Promise<RunResult | null>;
+  /** The key that signs the agent's webhooks; null: it is unreadable. */
+  signingKeyOf(agent: AgentKey): Promise<string | null>;
+}
 
 export interface DeliveriesDeps {
   db: Db;
@@ -42,6 +56,8 @@ export interface DeliveriesDeps {
   log: Log;
   metrics: Pick<Metrics, "noticeTry" | "mailTry">;
   mail: MailDeps;
+  results: ResultDeps;
+  markdown: MarkdownRenderer;
 }
 
 /** Binds a sealed secret to its row. */
@@ -49,48 +65,101 @@ export function secretContext({ user_id, endpoint_id }: { user_id: string; endpo
   return `${user_id} ${endpoint_id}`;
 }
 
-/** Delivers notices to their endpoints, on every node. One node claims each try. */
+/** Delivers notices to their endpoints and results to their addresses, on every node. One node claims each try. */
 export function createDeliveries(deps: DeliveriesDeps) {
   const { db, clock, log, metrics } = deps;
   const store = createDeliveryStore(db);
+  const notices = createNoticesStore(db);
   const mails = createMailDelivery(deps.mail, store);
   const stopping = new AbortController();
-  /** The running tries of this node, by endpoint. */
+  /** The running tries of this node, by destination. */
   const tries = new Map<string, { delivery: ClaimedDelivery; done: Promise<void> }>();
   let stopListening = async () => {};
   let timer: NodeJS.Timeout | undefined;
 
+  const attemptNotice = async (delivery: ClaimedNotice): Promise<TryResult | null> => {
+    const { event, data, created_at } = delivery;
+    if (isMailUrl(delivery.url)) {
+      const { agent_id } = data as { agent_id?: string };
+      const write = async (to: string) => {
+        const names = agent_id === undefined ? null : await deps.mail.agentNames(delivery.user_id, [agent_id]);
+        const agent = names?.get(agent_id ?? "")?.name ?? null;
+        return noticeMail({ id: delivery.id, event, data }, { to, url: deps.mail.url(), agent });
+      };
+      return mails.attempt(delivery, write, stopping.signal);
+    }
+    const secret = deps.cipher.open(delivery.secret, secretContext(delivery))?.toString() ?? null;
+    const body = JSON.stringify({ type: event, timestamp: created_at, data });
+    return post(deps, delivery, { secret, body }, stopping.signal);
+  };
+  const attemptResult = async (delivery: ClaimedResult): Promise<TryResult | null> => {
+    const found = await deps.results.resultOf(delivery);
+    if (found === null) return { status: null, error: "agent_deleted", is_final: true };
+    const { agent_id } = found.run;
+    const output = outputKept(found);
+    const of_run = { agent_id, output };
+    if (delivery.unless_unchanged && output !== null && (await store.isLastOutput(delivery, output))) {
+      return { status: null, error: null, of_run, is_unchanged: true };
+    }
+    const send = async () => {
+      if (isMailUrl(delivery.url)) {
+        const write = (to: string) =>
+          resultMail(found, {
+            id: delivery.id,
+            to,
+            url: deps.mail.url(),
+            toHtml: (text) => deps.markdown.toHtml(text, delivery.user_id),
+          });
+        return mails.attempt(delivery, write, stopping.signal);
+      }
+      const secret = await deps.results.signingKeyOf({ user_id: delivery.user_id, agent_id });
+      return post(deps, delivery, { secret, body: resultBody(found) }, stopping.signal);
+    };
+    const result = await send();
+    return result === null ? null : { ...result, of_run };
+  };
+  /** Records the outcome of a try, with all that follows from it. */
+  const settle = (delivery: ClaimedDelivery, result: TryResult, verdict: Verdict) =>
+    db.transaction(async (tx) => {
+      if (!(await store.settle(tx, delivery, result, verdict)) || result.of_run === undefined) return;
+      const { agent_id, output } = result.of_run;
+      if (verdict.outcome === "delivered" && output !== null) await store.keepOutput(tx, delivery, output);
+      if (delivery.run_id === null || !["failed", "gone"].includes(verdict.outcome)) return;
+      const { user_id, id: delivery_id, run_id, url: to } = delivery;
+      const data = { agent_id, run_id, delivery_id, to, last_status: result.status, last_error: result.error };
+      const notice = { user_id, event: "delivery.failed" as const, dedupe_key: delivery_id, data };
+      await notices.insertNotice(tx, { ...notice, id: newId(), created_at: clock.now(), if_subscribed: false });
+    });
   const carryOut = async (delivery: ClaimedDelivery) => {
-    const result = isMailUrl(delivery.url)
-      ? await mails.attempt(delivery, stopping.signal)
-      : await post(deps, delivery, stopping.signal);
+    const result = await (delivery.run_id === null ? attemptNotice(delivery) : attemptResult(delivery));
     if (result === null) return store.release(delivery);
     const verdict = verdictOf(result, { attempt: delivery.attempts, age_s: delivery.age_s });
-    await store.settle(delivery, result, verdict);
-    if (verdict.outcome === "gone") await store.disable(delivery, clock.now());
+    await settle(delivery, result, verdict);
+    if (verdict.outcome === "skipped") return;
+    if (verdict.outcome === "gone" && delivery.run_id === null) await store.disable(delivery, clock.now());
     metrics.noticeTry(verdict.outcome);
     if (result.was_mailed === true) {
       metrics.mailTry(
-        "notice",
+        delivery.run_id === null ? "notice" : "result",
         verdict.outcome === "delivered" ? "sent" : verdict.outcome === "retry" ? "retry" : "failed",
       );
     }
   };
   const begin = (delivery: ClaimedDelivery) => {
-    const { endpoint_id, notice_id } = delivery;
+    const { destination_id, id: delivery_id } = delivery;
     const done = carryOut(delivery)
       // The claim expires and the delivery is retried.
       .catch((error: Error) =>
         log.error(
-          { notice_id, endpoint_id, error },
+          { delivery_id, destination_id, error },
           "A delivery failed with an unexpected error; it is tried again when its claim expires.",
         ),
       )
       .finally(() => {
-        tries.delete(endpoint_id);
+        tries.delete(destination_id);
         filling.run();
       });
-    tries.set(endpoint_id, { delivery, done });
+    tries.set(destination_id, { delivery, done });
   };
   const claim = async () => {
     const most = CONCURRENT_TRIES - tries.size;
@@ -106,9 +175,10 @@ export function createDeliveries(deps: DeliveriesDeps) {
 
   return {
     mailUrlProblem: mails.urlProblem,
+    sweepMails: store.sweepMails,
     /** Starts delivering. */
     async start(): Promise<void> {
-      stopListening = await db.listen("notice_due", filling.run, filling.run);
+      stopListening = await db.listen("delivery_due", filling.run, filling.run);
       timer = setInterval(filling.run, POLL_MS);
       filling.run();
     },
@@ -125,24 +195,23 @@ export function createDeliveries(deps: DeliveriesDeps) {
 
 /** Posts a delivery once. Returns null when `signal` aborted it without a result. */
 async function post(
-  { cipher, outbound, allowance }: DeliveriesDeps,
-  delivery: ClaimedDelivery,
+  { outbound, allowance }: DeliveriesDeps,
+  { id, url }: ClaimedDelivery,
+  { secret, body }: { secret: string | null; body: string },
   signal: AbortSignal,
 ): Promise<TryResult | null> {
-  const secret = cipher.open(delivery.secret, secretContext(delivery))?.toString();
-  if (secret === undefined) return { status: null, error: "secret_unreadable" };
-  const body = JSON.stringify({ type: delivery.event, timestamp: delivery.created_at, data: delivery.data });
-  const signed = { id: delivery.notice_id, timestamp_s: Math.floor(realNowMs() / 1000), body };
+  if (secret === null) return { status: null, error: "secret_unreadable" };
+  const signed = { id, timestamp_s: Math.floor(realNowMs() / 1000), body };
   try {
     const { status } = await outbound.request({
-      url: delivery.url,
+      url,
       method: "POST",
       headers: { "content-type": "application/json", ...webhookHeaders(secret, signed) },
       body,
       max_bytes: ANSWER_BYTES,
       timeout_ms: TRY_TIMEOUT_MS,
       max_redirects: 0,
-      permits: (url) => isSecureEnough(url, allowance),
+      permits: (target) => isSecureEnough(target, allowance),
       signal,
     });
     return { status, error: null };
@@ -159,9 +228,10 @@ async function post(
  * is a failure.
  */
 export function verdictOf(
-  { status, is_final }: TryResult,
+  { status, is_final, is_unchanged }: TryResult,
   { attempt, age_s }: { attempt: number; age_s: number },
 ): Verdict {
+  if (is_unchanged === true) return { outcome: "skipped" };
   if (status !== null && status >= 200 && status < 300) return { outcome: "delivered" };
   if (status === 410) return { outcome: "gone" };
   if (is_final === true) return { outcome: "failed" };

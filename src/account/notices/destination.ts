@@ -13,23 +13,24 @@ export function isSecureEnough(url: URL, allowance: EgressAllowance): boolean {
 }
 
 /**
- * The reason why an endpoint cannot have this URL, as a sentence for its owner, or null. The resolved address is
- * checked when connecting.
+ * The reason why nothing can be delivered to this URL, as a sentence for its owner, or null. The resolved address is
+ * checked when connecting. `param`: the field that has it.
  */
-export function urlProblem(text: string, allowance: EgressAllowance): string | null {
+export function urlProblem(text: string, allowance: EgressAllowance, param = "url"): string | null {
   const url = SPACE_OR_CONTROL.test(text) ? null : URL.parse(text);
-  if (url === null) return "url is not a URL. Give an absolute one, such as https://example.com/hook.";
+  if (url === null) return `${param} is not a URL. Give an absolute one, such as https://example.com/hook.`;
   if (!isSecureEnough(url, allowance)) {
-    return "url must be https. For http, the operator must add its host:port to PURSER_EGRESS_ALLOW.";
+    return `${param} must be https. For http, the operator must add its host:port to PURSER_EGRESS_ALLOW.`;
   }
   if (url.username !== "" || url.password !== "") {
-    return "url contains a user name or password. Remove them; deliveries are signed.";
+    return `${param} contains a user name or password. Remove them; deliveries are signed.`;
   }
   if (isHostAllowed(url, allowance)) return null;
-  if (!isPortOpen(portOf(url))) return `url has port ${portOf(url)}, which is not open. Use 443, or one from 1024 up.`;
+  if (!isPortOpen(portOf(url)))
+    return `${param} has port ${portOf(url)}, which is not open. Use 443, or one from 1024 up.`;
   const literal = url.hostname.replace(/^\[(.*)\]$/, "$1");
   if (isIP(literal) !== 0 && !isAddressOpen(literal, allowance)) {
-    return "url's address is not on the public internet. Give a public address.";
+    return `${param}'s address is not on the public internet. Give a public address.`;
   }
   return null;
 }

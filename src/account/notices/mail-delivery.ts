@@ -2,7 +2,6 @@ import type { AgentNamesOf } from "../../api/contract/agent-name.ts";
 import { raceAbort } from "../../platform/lib/race-abort.ts";
 import { isRefusedForGood, type Mail, type Mailer } from "../../platform/net/mail.ts";
 import type { ClaimedDelivery, DeliveryStore } from "./delivery.store.ts";
-import { noticeMail } from "./notice-mail.ts";
 import type { TryResult } from "./notices.types.ts";
 
 const SCHEME = "mailto:";
@@ -23,33 +22,34 @@ export interface MailDeps {
 
 export const isMailUrl = (url: string): boolean => url.toLowerCase().startsWith(SCHEME);
 
-/** Notices to the user's own e-mail address: endpoints whose URL is `mailto:` and that address. */
-export function createMailDelivery({ mailer, addressOf, agentNames, url }: MailDeps, store: DeliveryStore) {
+/** Deliveries to the user's own e-mail address: those whose URL is `mailto:` and that address. */
+export function createMailDelivery({ mailer, addressOf }: MailDeps, store: DeliveryStore) {
   const urlOf = async (user_id: string) => {
     const address = await addressOf(user_id);
     return address === null ? null : `${SCHEME}${address}`;
   };
   return {
-    /** The reason why an endpoint of the user cannot have this URL, in lower case, as a sentence for them, or null. */
+    /** The reason why nothing can be delivered to this URL, in lower case, as a sentence for the user, or null. */
     async urlProblem(user_id: string, wanted: string): Promise<string | null> {
       if (mailer.delivery === "log") return "This service sends no e-mail: give an https URL.";
       const own = await urlOf(user_id);
       if (own === null) {
         return "Your e-mail address is not confirmed. Set a password through “Forgot the password?” on the sign-in page, and repeat this.";
       }
-      return wanted === own ? null : `Notices are mailed to your own address only: give ${own}`;
+      return wanted === own ? null : `Mail is sent to your own address only: give ${own}`;
     },
-    /** Sends a notice once. An address that is no longer the user's counts as gone. Null: `signal` ended the wait. */
-    async attempt(delivery: ClaimedDelivery, signal: AbortSignal): Promise<TryResult | null> {
-      const { user_id, notice_id: id, event, data } = delivery;
+    /** Sends a delivery once. An address that is no longer the user's counts as gone. Null: `signal` ended the wait. */
+    async attempt(
+      delivery: ClaimedDelivery,
+      write: (to: string) => Promise<Mail>,
+      signal: AbortSignal,
+    ): Promise<TryResult | null> {
+      const { user_id, id: delivery_id, destination_id } = delivery;
       const own = await urlOf(user_id);
       if (own !== delivery.url) return { status: 410, error: "address_changed" };
       if (!(await store.countMail(delivery, MAILS_A_DAY))) return { status: null, error: "mail_limit" };
-      const { agent_id } = data as { agent_id?: string };
-      const names = agent_id === undefined ? null : await agentNames(user_id, [agent_id]);
-      const agent = names?.get(agent_id ?? "")?.name ?? null;
-      const mail = noticeMail({ id, event, data }, { to: own.slice(SCHEME.length), url: url(), agent });
-      const about = { notice_id: id, user_id, endpoint_id: delivery.endpoint_id, try: delivery.attempts };
+      const mail = await write(own.slice(SCHEME.length));
+      const about = { delivery_id, user_id, destination_id, try: delivery.attempts };
       const result = await send(mail, about, signal);
       // After a timeout or an abort the server may still send the mail, so it stays counted.
       if (result !== null && result.error !== null && result.error !== TIMEOUT) await store.uncountMail(delivery);

@@ -55,6 +55,16 @@ const WORDS: { [Event in NoticeEvent]: (data: NoticeData[Event], agent: string) 
     text: failed_steps === 1 ? "One of its steps failed." : `${failed_steps} of its steps failed.`,
     path: `/agents/${agent_id}/runs/${run_id}`,
   }),
+  "run.succeeded": ({ agent_id, run_id }, agent) => ({
+    subject: `A run of ${agent} succeeded`,
+    text: "Its page has the output.",
+    path: `/agents/${agent_id}/runs/${run_id}`,
+  }),
+  "delivery.failed": ({ agent_id, run_id }, agent) => ({
+    subject: `A result of ${agent} could not be delivered`,
+    text: "Its page has the output, and shows why the delivery failed.",
+    path: `/agents/${agent_id}/runs/${run_id}`,
+  }),
   "schedule.paused": ({ agent_id }, agent) => ({
     subject: `The schedule of ${agent} is paused`,
     text: "Its page says why, and what resumes it.",

@@ -11,12 +11,14 @@ import type { Outbound } from "../../platform/net/outbound.ts";
 import { newWebhookSecret } from "../../platform/net/standard-webhooks.ts";
 import type { Log } from "../../platform/telemetry/log.ts";
 import type { Metrics } from "../../platform/telemetry/metrics.ts";
-import { createDeliveries, secretContext } from "./deliveries.service.ts";
+import { createDeliveries, type ResultDeps, secretContext } from "./deliveries.service.ts";
 import { urlProblem } from "./destination.ts";
 import { noticeErrors } from "./errors.ts";
 import { isMailUrl, type MailDeps } from "./mail-delivery.ts";
+import { createMarkdownRenderer } from "./markdown.ts";
 import { createNoticesStore, type EndpointRow, IS_MAIL } from "./notices.store.ts";
-import type { NewNotice } from "./notices.types.ts";
+import type { NewNotice, NewResult } from "./notices.types.ts";
+import { deleteOutputs, deleteResults, insertResults } from "./result.store.ts";
 
 /** How long notices are listed, and how many of a user. */
 const KEPT_DAYS = 90;
@@ -33,14 +35,26 @@ export interface NoticesDeps {
   log: Log;
   metrics: Pick<Metrics, "noticeTry" | "mailTry">;
   mail: MailDeps;
+  results: ResultDeps;
 }
 
-/** Notices to users and their endpoints. Owns `webhook_endpoint`, `notice` and `notice_delivery`. */
+/** Notices that are recorded only for users who have an endpoint for them. */
+const IF_SUBSCRIBED: readonly NoticeEvent[] = ["run.succeeded"];
+
+/** Notices to users, their endpoints, and results of runs. Owns the tables of `1000_notices.sql`. */
 export function createNotices(deps: NoticesDeps) {
   const { db, clock, cipher } = deps;
   const store = createNoticesStore(db);
   const allowance = parseEgressAllow(deps.egress_allow);
-  const deliveries = createDeliveries({ ...deps, allowance });
+  const deliveries = createDeliveries({ ...deps, allowance, markdown: createMarkdownRenderer() });
+  /** The URL as it is stored. Throws 400 if nothing can be delivered to it. */
+  const usableUrl = async (user_id: string, wanted: string, param: string): Promise<string> => {
+    const is_mail = isMailUrl(wanted);
+    const url = is_mail ? wanted.toLowerCase() : wanted;
+    const problem = is_mail ? await deliveries.mailUrlProblem(user_id, url) : urlProblem(url, allowance, param);
+    if (problem !== null) throw errors.invalidValue(param, problem);
+    return url;
+  };
 
   return {
     start: deliveries.start,
@@ -51,7 +65,8 @@ export function createNotices(deps: NoticesDeps) {
      * given `tx`, the notice exists only if it commits. A known dedupe key changes nothing.
      */
     async emit(notice: NewNotice, tx?: Tx): Promise<void> {
-      await store.insertNotice(tx ?? db, { ...notice, id: newId(), created_at: clock.now() });
+      const if_subscribed = IF_SUBSCRIBED.includes(notice.event);
+      await store.insertNotice(tx ?? db, { ...notice, id: newId(), created_at: clock.now(), if_subscribed });
     },
     /** Lists notices of one event or all, newest first. `before_id` is the last one of the previous page. */
     list(
@@ -70,9 +85,7 @@ export function createNotices(deps: NoticesDeps) {
       wanted: { url: string; events: readonly NoticeEvent[] },
     ): Promise<WebhookEndpoint & { secret: string | null }> {
       const is_mail = isMailUrl(wanted.url);
-      const url = is_mail ? wanted.url.toLowerCase() : wanted.url;
-      const problem = is_mail ? await deliveries.mailUrlProblem(user_id, url) : urlProblem(url, allowance);
-      if (problem !== null) throw errors.invalidValue("url", problem);
+      const url = await usableUrl(user_id, wanted.url, "url");
       const id = newId();
       const secret = newWebhookSecret();
       const sealed = cipher.seal(Buffer.from(secret), secretContext({ user_id, endpoint_id: id }));
@@ -97,10 +110,26 @@ export function createNotices(deps: NoticesDeps) {
       if (!isUuid(id) || !(await store.deleteEndpoint(user_id, id))) throw errors.notFound("This webhook endpoint");
     },
 
+    /** An address of an agent's results, as it is stored. Throws 400. */
+    resultAddress: usableUrl,
+    /** Queues the results of ended runs in the transaction that ends them. */
+    async deliverResults(results: readonly NewResult[], tx: Tx): Promise<void> {
+      if (results.length > 0)
+        await insertResults(
+          tx,
+          results.map((result) => ({ ...result, id: newId() })),
+        );
+    },
+    /** Deletes the deliveries of runs that are being deleted. */
+    forgetRuns: deleteResults,
+    /** Deletes what the addresses of deleted agents got last. */
+    forgetAgents: deleteOutputs,
+
     /** Deletes old notices and those beyond a user's newest; called periodically. */
     async sweep(): Promise<void> {
       await store.deleteBefore(addDays(clock.now(), -KEPT_DAYS));
       await store.deleteBeyond(KEPT_NOTICES);
+      await deliveries.sweepMails();
     },
     /** Deletes endpoints, notices and deliveries of a user who is being erased. */
     forgetUser: (tx: Tx, user_id: string) => store.deleteUser(tx, user_id),

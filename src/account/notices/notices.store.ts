@@ -21,8 +21,6 @@ interface NoticePage {
 
 /** The condition of an endpoint that is an e-mail address in use. */
 export const IS_MAIL = "url like 'mailto:%' and disabled_at is null";
-/** How long a mail counts toward the limit of mails to its user. */
-export const MAIL_DAY = "interval '1 day'";
 const ENDPOINT_COLUMNS = "user_id, id, url, events, created_at, disabled_at";
 
 /** Endpoints and notices. delivery.store.ts stores the deliveries. */
@@ -47,17 +45,27 @@ export function createNoticesStore(db: Db) {
       return deleted.length > 0;
     },
 
-    /** Inserts the notice, unless its dedupe key is known, and a delivery for each subscribed endpoint. */
-    async insertNotice(sql: Sql, notice: NewNotice & { id: string; created_at: Instant }): Promise<void> {
+    /**
+     * Inserts the notice, unless its dedupe key is known, and a delivery for each subscribed endpoint. With
+     * `if_subscribed`, only if there is one.
+     */
+    async insertNotice(
+      sql: Sql,
+      notice: NewNotice & { id: string; created_at: Instant; if_subscribed: boolean },
+    ): Promise<void> {
       // "for key share" skips an endpoint that is being deleted; otherwise its foreign key would fail
       await sql.query({
         name: "notice_insert",
         text: `with told as (
-            insert into notice (user_id, id, event, dedupe_key, data, created_at) values ($1, $2, $3, $4, $5::jsonb, $6)
+            insert into notice (user_id, id, event, dedupe_key, data, created_at)
+            select $1::uuid, $2::uuid, $3::text, $4::text, $5::jsonb, $6::timestamptz
+            where not $7 or exists (
+              select from webhook_endpoint where user_id = $1 and $3 = any(events) and disabled_at is null
+            )
             on conflict (user_id, event, dedupe_key) do nothing returning user_id, id, event
           )
-          insert into notice_delivery (user_id, notice_id, endpoint_id)
-          select told.user_id, told.id, e.id from told join webhook_endpoint e on e.user_id = told.user_id
+          insert into delivery (user_id, id, destination_id, notice_id, endpoint_id)
+          select told.user_id, told.id, e.id, told.id, e.id from told join webhook_endpoint e on e.user_id = told.user_id
           where told.event = any(e.events) and e.disabled_at is null
           for key share of e`,
         values: [
@@ -67,6 +75,7 @@ export function createNoticesStore(db: Db) {
           notice.dedupe_key,
           JSON.stringify(notice.data),
           notice.created_at,
+          notice.if_subscribed,
         ],
       });
     },
@@ -80,7 +89,7 @@ export function createNoticesStore(db: Db) {
       });
       const deliveries = await db.query<NoticeDelivery & { notice_id: string }>({
         text: `select notice_id, endpoint_id, status, attempts, last_attempt_at, last_status, last_error, next_attempt_at, delivered_at
-          from notice_delivery where user_id = $1 and notice_id = any($2::uuid[]) order by endpoint_id`,
+          from delivery where user_id = $1 and notice_id = any($2::uuid[]) order by endpoint_id`,
         values: [user_id, notices.map(({ id }) => id)],
       });
       const of = Map.groupBy(deliveries, ({ notice_id }) => notice_id);
@@ -95,8 +104,7 @@ export function createNoticesStore(db: Db) {
       await db.query({ text: "delete from notice where created_at < $1", values: [instant] });
     },
     /**
-     * Deletes all but the newest `most` notices of each user, because a user can cause failed runs that cost nothing. Those
-     * that count toward the limit of mails stay.
+     * Deletes all but the newest `most` notices of each user, because a user can cause failed runs that cost nothing.
      */
     async deleteBeyond(most: number): Promise<void> {
       await db.query({
@@ -106,15 +114,15 @@ export function createNoticesStore(db: Db) {
             ) as oldest_kept
             from (select user_id from notice group by user_id having count(*) > $1) as crowded
           ) as kept
-          where notice.user_id = kept.user_id and notice.id < kept.oldest_kept
-            and (notice.mailed_at is null or notice.mailed_at <= clock_timestamp() - ${MAIL_DAY})`,
+          where notice.user_id = kept.user_id and notice.id < kept.oldest_kept`,
         values: [most],
       });
     },
     /** Deletes all rows of a user who is being erased. */
     async deleteUser(tx: Tx, user_id: string): Promise<void> {
-      await tx.query({ text: "delete from notice where user_id = $1", values: [user_id] });
-      await tx.query({ text: "delete from webhook_endpoint where user_id = $1", values: [user_id] });
+      for (const table of ["notice", "webhook_endpoint", "delivery", "delivered_output", "sent_mail"]) {
+        await tx.query({ text: `delete from ${table} where user_id = $1`, values: [user_id] });
+      }
     },
   };
 }

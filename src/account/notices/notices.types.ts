@@ -1,5 +1,6 @@
 import type { NoticeEvent } from "../../api/contract/notices.ts";
 import type { PauseReason } from "../../api/contract/payments.ts";
+import type { RunDetail, RunRecord } from "../../api/contract/runs.ts";
 import type { AlertPercent } from "../../kernel/constants.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
 
@@ -30,6 +31,16 @@ export interface NoticeData {
     error_code: string;
     error_message: string;
   };
+  "run.succeeded": { agent_id: string; run_id: string; trigger: "schedule" | "manual" };
+  /** The result of a run could not be delivered: why the last try failed. */
+  "delivery.failed": {
+    agent_id: string;
+    run_id: string;
+    delivery_id: string;
+    to: string;
+    last_status: number | null;
+    last_error: string | null;
+  };
   "schedule.paused": { agent_id: string; reason: string };
   "secret.reflected": { secret_id: string; secret_name: string; run_id: string | null };
   "secret.disconnected": { secret_id: string; secret_name: string; server: string };
@@ -50,6 +61,27 @@ export type NewNotice = {
   };
 }[NoticeEvent];
 
+/** The result of an ended run for one address of its agent. */
+export interface NewResult {
+  user_id: string;
+  run_id: string;
+  address: string;
+  unless_unchanged: boolean;
+}
+
+/** An ended run, with what its deliveries tell. */
+export interface RunResult {
+  run: RunRecord & Pick<RunDetail, "input" | "output">;
+  agent_name: string;
+}
+
+/** What an address got last. `schedule_id`: NIL_ID for run-nows. */
+export interface LastOutput {
+  agent_id: string;
+  schedule_id: string;
+  output_hash: string;
+}
+
 /** The result of one try: an HTTP status, or the error when there is none. */
 export interface TryResult {
   readonly status: number | null;
@@ -58,7 +90,11 @@ export interface TryResult {
   readonly is_final?: boolean;
   /** A mail server was asked. */
   readonly was_mailed?: boolean;
+  /** Of a result: its agent, and the output to keep if it was delivered. */
+  readonly of_run?: { agent_id: string; output: LastOutput | null };
+  /** It was not sent, because its output is the one that the address got last. */
+  readonly is_unchanged?: boolean;
 }
 
 /** The next state of a delivery. `gone`: the receiver wants no more deliveries (410). */
-export type Verdict = { outcome: "delivered" | "failed" | "gone" } | { outcome: "retry"; delay_s: number };
+export type Verdict = { outcome: "delivered" | "failed" | "gone" | "skipped" } | { outcome: "retry"; delay_s: number };

@@ -1,4 +1,5 @@
 import type { AgentChanges, AgentRecord } from "../../api/contract/agents.ts";
+import type { AgentDelivery } from "../../api/contract/deliveries.ts";
 import { contractErrors } from "../../api/contract/errors.ts";
 import type { RunData } from "../../api/contract/runs.ts";
 import type { ToolsConfig } from "../../api/contract/tools.ts";
@@ -32,6 +33,7 @@ const DEFAULTS = {
   input_schema: null,
   output_schema: null,
   client_tools: "ignore",
+  deliveries: [] as AgentDelivery[],
   schedule_enabled: false,
   schedule_interval: null,
   schedule_time: null,

@@ -66,10 +66,12 @@ export interface AgentsDeps {
   followers: Pick<RunFollowers, "follow">;
   /** Deletes the threads of an agent; with null, of all the user's agents. */
   forgetThreads(tx: Tx, user_id: string, agent_id: string | null): Promise<void>;
-  /** Deletes the webhook keys of deleted agents. */
-  forgetWebhookKeys(tx: Tx, agents: readonly AgentKey[]): Promise<void>;
-  /** Deletes the turns of these runs from their threads. */
-  forgetTurns: OnPrune;
+  /** The address of a delivery as it is stored. Throws 400 if nothing can be delivered there. */
+  resultAddress(user_id: string, to: string, param: string): Promise<string>;
+  /** Deletes what other modules have of deleted agents. */
+  onDelete(tx: Tx, agents: readonly AgentKey[]): Promise<void>;
+  /** Deletes what other modules have of these runs. */
+  onPrune: OnPrune;
 }
 
 /** Two versions that differ in a switch may be compressed to sizes that differ by some bytes. */
@@ -137,7 +139,7 @@ export function createAgents(deps: AgentsDeps) {
 export type Agents = ReturnType<typeof createAgents>;
 
 function createCrud(deps: AgentsDeps) {
-  const { db, clock, runs, schedules, models, store, secretNames, forgetThreads, forgetWebhookKeys } = deps;
+  const { db, clock, runs, schedules, models, store, secretNames, forgetThreads, onDelete } = deps;
 
   const records = async (user_id: string, rows: AgentRow[]): Promise<AgentRecord[]> => {
     const ids = rows.map(({ id }) => id);
@@ -187,6 +189,18 @@ function createCrud(deps: AgentsDeps) {
     return { ...changes, tools_config: withUsableSecrets(tools_config, await secretNames(user_id)) };
   };
 
+  /** `changes` with the addresses of deliveries as they are stored. Throws 400. */
+  const withUsableAddresses = async <Changes extends AgentChanges>(
+    user_id: string,
+    changes: Changes,
+  ): Promise<Changes> => {
+    const deliveries = changes.deliveries?.map(async (delivery, at) => {
+      const to = await deps.resultAddress(user_id, delivery.to, paramOf(["deliveries", at, "to"]));
+      return { ...delivery, to };
+    });
+    return deliveries === undefined ? changes : { ...changes, deliveries: await Promise.all(deliveries) };
+  };
+
   return {
     /** The caller's agent, or 404. */
     find,
@@ -211,7 +225,7 @@ function createCrud(deps: AgentsDeps) {
       const { user_id } = caller;
       // Denied before names are looked up, so a caller who may not bind secrets does not learn which exist.
       const permitted = { ...given, tools_config: permittedTools(caller, given.tools_config ?? {}, {}) };
-      const config = newConfig(await withUsableTools(user_id, permitted));
+      const config = newConfig(await withUsableAddresses(user_id, await withUsableTools(user_id, permitted)));
       refuseUnknownModel(models, config.model_id);
       const now = clock.now();
       const id = newId();
@@ -254,7 +268,7 @@ function createCrud(deps: AgentsDeps) {
       if (given.model_id !== undefined) refuseUnknownModel(models, given.model_id);
       // Denied before names are looked up, as in `create`.
       withNamedTools(caller, given, await find(user_id, id));
-      const changes = await withUsableTools(user_id, given);
+      const changes = await withUsableAddresses(user_id, await withUsableTools(user_id, given));
       await db.transaction(async (tx) => {
         const row = await store.lockAgent(tx, user_id, id);
         if (row === undefined) throw errors.notFound("This agent");
@@ -301,7 +315,7 @@ function createCrud(deps: AgentsDeps) {
         await runs.cancelAgent(tx, key);
         await forgetThreads(tx, user_id, id);
         if ((await runs.agentsWithRuns([key], tx)).has(id)) return;
-        await forgetWebhookKeys(tx, [key]);
+        await onDelete(tx, [key]);
         await store.deleteAgents(tx, [row]);
       });
     },

@@ -43,6 +43,7 @@ const COLUMNS = Object.entries({
   input_schema: true,
   output_schema: true,
   client_tools: true,
+  deliveries: true,
   schedule_enabled: true,
   schedule_interval: "schedule_spec ->> 'interval'",
   schedule_time: "schedule_spec ->> 'time'",
@@ -217,7 +218,7 @@ export function createAgentsStore(db: Db) {
             returning agent_version.user_id, agent_id
           )
           update agent set description = null, system_prompt = null, run_prompt = null, tools_config = '{}',
-            input_schema = null, output_schema = null,
+            input_schema = null, output_schema = null, deliveries = '[]',
             schedule_enabled = false, schedule_api_key_id = null
           from (select distinct user_id, agent_id from gone) as deleted
           where agent.user_id = deleted.user_id and agent.id = deleted.agent_id`,
@@ -286,6 +287,7 @@ function toColumns(row: AgentRow) {
     output_schema: row.output_schema === null ? null : JSON.stringify(row.output_schema),
     limits: JSON.stringify(row.limits),
     model_settings: JSON.stringify(row.model_settings),
+    deliveries: JSON.stringify(row.deliveries),
   };
 }
 

@@ -1,4 +1,5 @@
 import type { AgentKey } from "../../api/contract/agents.ts";
+import type { AgentDelivery } from "../../api/contract/deliveries.ts";
 import type { Sql, Tx } from "../../platform/db/db.ts";
 
 /** Reads the agents of runs, and writes the effects of a run's outcome on its agent. */
@@ -40,6 +41,21 @@ export async function lockCounted(tx: Tx, runs: readonly (AgentKey & { fails: bo
     values: [JSON.stringify(runs)],
   });
   return new Set(rows.map(({ id }) => id));
+}
+
+/** The deliveries of the agents of these runs, by run. Runs without any are absent. */
+export async function selectDeliveries(
+  tx: Tx,
+  runs: readonly (AgentKey & { run_id: string })[],
+): Promise<Map<string, AgentDelivery[]>> {
+  const rows = await tx.query<{ run_id: string; deliveries: AgentDelivery[] }>({
+    name: "agent_deliveries",
+    text: `select run_id, deliveries from jsonb_to_recordset($1::jsonb) as run(user_id uuid, agent_id uuid, run_id uuid)
+      join agent on agent.user_id = run.user_id and agent.id = run.agent_id
+      where deleted_at is null and deliveries <> '[]'`,
+    values: [JSON.stringify(runs.map(({ user_id, agent_id, run_id }) => ({ user_id, agent_id, run_id })))],
+  });
+  return new Map(rows.map(({ run_id, deliveries }) => [run_id, deliveries]));
 }
 
 /** Sets the count of the agent's failures in a row to 0. */

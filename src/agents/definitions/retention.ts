@@ -33,14 +33,13 @@ export function createRetention(deps: {
   clock: Clock;
   runs: Pick<Runs, "pruneRuns" | "pruneUnpaidRuns" | "pruneRunsOf" | "agentsWithRuns">;
   schedules: Pick<Schedules, "pruneOccurrences">;
-  /** Deletes the turns of these runs from their threads. */
-  forgetTurns: OnPrune;
+  onPrune: OnPrune;
   ledger: Pick<Ledger, "chargedAgents">;
-  forgetWebhookKeys(tx: Tx, agents: readonly AgentKey[]): Promise<void>;
+  onDelete(tx: Tx, agents: readonly AgentKey[]): Promise<void>;
   store: Pick<AgentsStore, "deletedAgents" | "deleteAgents">;
   keep_days: number | null;
 }) {
-  const { db, clock, runs, schedules, ledger, forgetTurns, forgetWebhookKeys, store, keep_days } = deps;
+  const { db, clock, runs, schedules, ledger, onPrune, onDelete, store, keep_days } = deps;
   let next_search_at: Instant | null = null;
   let pruned_to: Parameters<Runs["pruneRuns"]>[0]["after"] = null;
   /** Cursors of the searches for deleted agents. A deleted agent is never restored, so neither search finds one twice. */
@@ -51,11 +50,11 @@ export function createRetention(deps: {
   /** Deletes runs of deleted agents, and their names if nothing needs them. True: runs remain. */
   const forget = async (agents: readonly DeletedAgent[]): Promise<boolean> => {
     const keys = agents.map(keyOf);
-    if (await runs.pruneRunsOf(keys)) return true;
+    if (await runs.pruneRunsOf(keys, onPrune)) return true;
     const named = [await runs.agentsWithRuns(keys), await ledger.chargedAgents(keys)];
     const unnamed = agents.filter(({ id }) => !named.some((ids) => ids.has(id)));
     await db.transaction(async (tx) => {
-      await forgetWebhookKeys(tx, keys);
+      await onDelete(tx, keys);
       await store.deleteAgents(tx, unnamed);
     });
     return false;
@@ -82,10 +81,10 @@ export function createRetention(deps: {
   const pruneRuns = async (): Promise<boolean> => {
     if (keep_days === null) return false;
     const which = { before: addDays(clock.now(), -keep_days), after: pruned_to };
-    pruned_to = await runs.pruneRuns(which, forgetTurns);
+    pruned_to = await runs.pruneRuns(which, onPrune);
     return pruned_to !== null;
   };
-  const pruneUnpaid = () => runs.pruneUnpaidRuns(forgetTurns);
+  const pruneUnpaid = () => runs.pruneUnpaidRuns(onPrune);
 
   return {
     /**

@@ -5,21 +5,31 @@ import { KEY_BUDGET } from "../runs/model-call.ts";
 import type { EndedRun, OnRunEnd } from "../runs/runs.types.ts";
 import type { EngineInput } from "../runs/transcript.ts";
 import type { Schedules } from "../schedules/schedules.service.ts";
-import { countOutcome, lockCounted } from "./outcome.store.ts";
+import { countOutcome, lockCounted, selectDeliveries } from "./outcome.store.ts";
 import type { ScheduleKeys } from "./schedule-keys.service.ts";
 
 /** `schedule_paused_reason` of a schedule that waits for tokens. */
 const OUT_OF_TOKENS = "out of tokens: resumes with the next grant, or when overage is enabled or raised";
 
+/** A result for an address of the agent. */
+interface ResultForAddress {
+  user_id: string;
+  run_id: string;
+  address: string;
+  unless_unchanged: boolean;
+}
+
 /**
- * Counts an agent's failures in a row as its runs end. Pauses its schedule after too many failures or a lack of tokens.
+ * Queues the results of an agent's runs as they end, and counts its failures in a row. Pauses its schedule after too many
+ * failures or a lack of tokens.
  */
 export function createRunOutcomes(deps: {
   schedules: Pick<Schedules, "pauseSchedule" | "pauseForTokens">;
   schedule_keys: Pick<ScheduleKeys, "pauseForBudget">;
+  deliverResults(results: readonly ResultForAddress[], tx: Tx): Promise<void>;
   log: Log;
 }): OnRunEnd {
-  const { schedules, schedule_keys, log } = deps;
+  const { schedules, schedule_keys, deliverResults, log } = deps;
 
   const pause = async (tx: Tx, { user_id, agent_id }: EndedRun, reason: string) => {
     await schedules.pauseSchedule({ user_id, agent_id }, reason, tx);
@@ -46,18 +56,28 @@ export function createRunOutcomes(deps: {
     await pause(tx, run, `${times}: set schedule_enabled to true to resume`);
   };
 
+  const deliver = async (tx: Tx, runs: readonly EndedRun[]) => {
+    if (runs.length === 0) return;
+    const deliveries = await selectDeliveries(tx, runs);
+    const results = runs.flatMap(({ user_id, run_id, status }) =>
+      (deliveries.get(run_id) ?? [])
+        .filter(({ on }) => on.some((end) => end === status))
+        .map(({ to, unless }) => ({ user_id, run_id, address: to, unless_unchanged: unless === "unchanged" })),
+    );
+    await deliverResults(results, tx);
+  };
+
   return async (ending, tx) => {
     const counted = await lockCounted(tx, ending.filter(isCounted));
     return async (ended) => {
-      for (const run of ended) {
-        const has_outcome = run.status === "succeeded" || run.status === "failed";
-        if (isCounted(run) && counted.has(run.agent_id) && has_outcome) await applyOutcome(tx, run);
-      }
+      const with_result = ended.filter(({ status }) => status === "succeeded" || status === "failed").filter(isCounted);
+      for (const run of with_result) if (counted.has(run.agent_id)) await applyOutcome(tx, run);
+      await deliver(tx, with_result);
     };
   };
 }
 
-/** Chats do not count, because their callers see the result. */
+/** Chats do not count and are not delivered, because their callers get the result. */
 function isCounted({ trigger }: Pick<EndedRun, "trigger">): boolean {
   return trigger !== "chat";
 }

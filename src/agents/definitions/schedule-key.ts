@@ -39,8 +39,8 @@ export function scheduleKeyAfter(write: {
   const { before, config, resumes, caller_key_id } = write;
   if (!config.schedule_enabled) return null;
   if (before === null || resumes) return caller_key_id;
-  const { name, description } = config;
-  const is_same_task = sameConfig({ ...before.config, name, description }, config);
+  const { name, description, deliveries } = config;
+  const is_same_task = sameConfig({ ...before.config, name, description, deliveries }, config);
   return is_same_task ? before.api_key_id : caller_key_id;
 }
 

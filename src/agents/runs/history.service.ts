@@ -34,7 +34,7 @@ export function createHistory({ db, clock, signals, batch_limit }: HistoryDeps) 
   const readLongRun = async (agent: AgentKey, run_id: string) => {
     const row = await history.selectRun(db, agent.user_id, run_id);
     if (row?.agent_id !== agent.agent_id) throw errors.notFound("This run");
-    return { ...toRunRecord(row), input: row.input, output: row.output };
+    return { ...toRunRecord(row), input: row.input, output: row.output, deliveries: row.deliveries };
   };
   async function* readSteps(key: RunKey): AsyncGenerator<StepRecord[]> {
     let after = -1;
@@ -68,7 +68,7 @@ export function createHistory({ db, clock, signals, batch_limit }: HistoryDeps) 
       const rows = await history.selectAllRuns(db, filter, page);
       return rows.map((row) => ({ ...toRunRecord(row), user_id: row.user_id }));
     },
-    /** One run with its output and steps. 404 when there is none, or it is another agent's. */
+    /** One run with its output, deliveries and steps. 404 when there is none, or it is another agent's. */
     getRun,
     /** The same in parts: with many steps, `rest` reads them page by page, because together they can have 40 MB. */
     async getRunInParts(

@@ -1,4 +1,5 @@
 import type { AgentKey } from "../../api/contract/agents.ts";
+import type { ResultDelivery } from "../../api/contract/deliveries.ts";
 import type { RunData, RunTrigger, StepRecord } from "../../api/contract/runs.ts";
 import type { Sql } from "../../platform/db/db.ts";
 import { createConditions } from "../../platform/db/statements.ts";
@@ -124,10 +125,11 @@ export async function selectLastOutput(
 export async function selectRun(sql: Sql, user_id: string, run_id: string) {
   const [row] = await sql.query<DetailRow>({
     name: "run_get",
-    text: `select ${RUN_COLUMNS}, input, output from run where user_id = $1 and id = $2`,
+    text: `select ${RUN_COLUMNS}, input, output, run_deliveries(user_id, id) as deliveries
+      from run where user_id = $1 and id = $2`,
     values: [user_id, run_id],
   });
-  return row;
+  return row === undefined ? undefined : { ...row, deliveries: row.deliveries.map(parseDelivery) };
 }
 
 // Two callers may request the same run.
@@ -201,12 +203,23 @@ export function parseDetail({ steps, ...run }: DetailJson): RunDetails {
       queued_at: instantOf(Date.parse(queued_at)),
       started_at: toInstantOrNull(started_at),
       finished_at: toInstantOrNull(finished_at),
+      deliveries: run.deliveries.map(parseDelivery),
     },
     steps: steps.map((step) => ({
       ...step,
       started_at: instantOf(Date.parse(step.started_at)),
       finished_at: toInstantOrNull(step.finished_at),
     })),
+  };
+}
+
+function parseDelivery(delivery: ResultDelivery): ResultDelivery {
+  const { last_attempt_at, next_attempt_at, delivered_at } = delivery;
+  return {
+    ...delivery,
+    last_attempt_at: toInstantOrNull(last_attempt_at),
+    next_attempt_at: toInstantOrNull(next_attempt_at),
+    delivered_at: toInstantOrNull(delivered_at),
   };
 }
 

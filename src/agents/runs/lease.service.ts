@@ -20,6 +20,7 @@ import {
   type RunFinish,
   type RunHasErrors,
   type RunLease,
+  type RunSucceeded,
   type StepFinish,
   type StepStart,
   type Suspension,
@@ -233,6 +234,8 @@ export function createRunSteps(deps: { db: Db; clock: Clock; signals: RunSignals
 export interface RunEndDeps {
   /** Called in the transaction that fails a run. It may await SQL only. */
   notify(event: RunFailed, tx: Tx): Promise<void>;
+  /** Called in the transaction that ends a run as succeeded. It may await SQL only. */
+  onSuccess(event: RunSucceeded, tx: Tx): Promise<void>;
   /** Called in the transaction that ends a run as succeeded with errors. It may await SQL only. */
   onErrors(event: RunHasErrors, tx: Tx): Promise<void>;
   onRunEnd: OnRunEnd;
@@ -243,7 +246,7 @@ export interface RunEndDeps {
  * come here.
  */
 export function createRunEnds(deps: RunEndDeps & { db: Db; clock: Clock; signals: RunSignals }) {
-  const { db, clock, notify, onErrors, onRunEnd, signals } = deps;
+  const { db, clock, notify, onSuccess, onErrors, onRunEnd, signals } = deps;
   /**
    * Ends runs and applies the effects on other modules in one transaction. Resolves to the leases of the ended runs.
    */
@@ -258,6 +261,7 @@ export function createRunEnds(deps: RunEndDeps & { db: Db; clock: Clock; signals
     await followUp(ended);
     for (const { user_id, agent_id, run_id, trigger, status, error, failed_steps, failed_calls } of ended) {
       if (status === "failed" && error !== null) await notify({ user_id, agent_id, run_id, trigger, error }, tx);
+      if (status === "succeeded") await onSuccess({ user_id, agent_id, run_id, trigger }, tx);
       if (status !== "succeeded" || failed_calls === 0) continue;
       const call = await runStore.selectFailedCall(tx, { user_id, run_id });
       if (call !== undefined) await onErrors({ user_id, agent_id, run_id, trigger, failed_steps, call }, tx);

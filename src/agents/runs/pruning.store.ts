@@ -42,10 +42,10 @@ export function createPruning(db: Db) {
     agentsWithRuns: (agents: readonly AgentKey[], sql: Sql = db): Promise<ReadonlySet<string>> =>
       selectAgentsWithRuns(sql, agents),
     /** Deletes all finished runs of deleted agents, with their steps. True: there may be more. */
-    pruneRunsOf: (agents: readonly AgentKey[]): Promise<boolean> =>
+    pruneRunsOf: (agents: readonly AgentKey[], onPrune: OnPrune): Promise<boolean> =>
       db.transaction(async (tx) => {
         const runs = await selectRunsOfAgents(tx, agents, BATCH);
-        if (runs.length > 0) await deleteRuns(tx, runs);
+        await pruneNow(tx, runs, onPrune);
         return runs.length === BATCH;
       }),
   };

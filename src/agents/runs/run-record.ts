@@ -30,9 +30,9 @@ export function toRunRecord(row: RunRow): RunRecord {
   };
 }
 
-/** The run as callers see it, with its input, output and steps. */
+/** The run as callers see it, with its input, output, deliveries and steps. */
 export function toRunDetail({ run, steps }: { run: DetailRow; steps: StepRecord[] }): RunDetail {
-  return { ...toRunRecord(run), input: run.input, output: run.output, steps };
+  return { ...toRunRecord(run), input: run.input, output: run.output, deliveries: run.deliveries, steps };
 }
 
 /** A run with what it began with. */

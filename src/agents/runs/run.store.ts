@@ -1,3 +1,4 @@
+import type { ResultDelivery } from "../../api/contract/deliveries.ts";
 import type { RunData, RunError, RunMetadata, RunStatus, RunTrigger } from "../../api/contract/runs.ts";
 import type { Sql, Tx } from "../../platform/db/db.ts";
 import { readStatement } from "../../platform/db/sql-functions.ts";
@@ -50,7 +51,7 @@ export interface RunRow {
 }
 
 /** The row of a run with what only its own record shows. */
-export type DetailRow = RunRow & { input: RunData | null; output: string | null };
+export type DetailRow = RunRow & { input: RunData | null; output: string | null; deliveries: ResultDelivery[] };
 
 /** A claimed run: its row and what the engine needs. */
 export interface ClaimedRow extends RunRow {

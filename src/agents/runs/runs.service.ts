@@ -27,9 +27,9 @@ export interface RunsDeps extends RunEndDeps {
 
 /** The durable queue of runs and their history. Domain time comes from `clock`; leases use the database's real time. */
 export function createRuns(deps: RunsDeps) {
-  const { db, clock, onLost, onCancelled = () => {}, notify, onErrors, onRunEnd, ends_with_step } = deps;
+  const { db, clock, onLost, onCancelled = () => {}, notify, onSuccess, onErrors, onRunEnd, ends_with_step } = deps;
   const signals = createRunSignals(db);
-  const ends = createRunEnds({ db, clock, signals, notify, onErrors, onRunEnd });
+  const ends = createRunEnds({ db, clock, signals, notify, onSuccess, onErrors, onRunEnd });
   return {
     ...createStart({
       db,

@@ -131,7 +131,7 @@ export interface JournalStep extends StepRecord {
 
 /** A run as its followers see it. */
 export interface RunSnapshot {
-  run: Omit<RunDetail, "input" | "steps">;
+  run: Omit<RunDetail, "input" | "deliveries" | "steps">;
   cancel_requested_at: Instant | null;
   steps: StepRecord[];
 }
@@ -162,10 +162,14 @@ export interface RunFailed extends AgentKey {
   error: RunError;
 }
 
-/** A run that has succeeded although calls of its tools failed. */
-export interface RunHasErrors extends AgentKey {
+/** A run that has succeeded. */
+export interface RunSucceeded extends AgentKey {
   run_id: string;
   trigger: RunTrigger;
+}
+
+/** A run that has succeeded although calls of its tools failed. */
+export interface RunHasErrors extends RunSucceeded {
   failed_steps: number;
   /** The last of these steps: its tool, the server of a tool or the model, and the error. */
   call: { name: string; error: RunError };

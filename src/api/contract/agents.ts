@@ -11,6 +11,7 @@ import {
   uuidSchema,
 } from "./common.ts";
 import { chatEventSchema, chatResponseSchema } from "./completions.ts";
+import { agentDeliveriesSchema } from "./deliveries.ts";
 import { readOnlyFields } from "./read-only.ts";
 import { pageSchema, routesOf } from "./routes.ts";
 import { runSchema } from "./runs.ts";
@@ -69,6 +70,7 @@ const agentFields = {
     description:
       "the tools of a request with `model: agent/{id}`. `ignore`: dropped; `pass`: offered to the model beside the agent's own, and a call to one ends the answer with `finish_reason: tool_calls`",
   }),
+  deliveries: agentDeliveriesSchema,
   schedule_enabled: z.boolean(),
   schedule_interval: intervalSchema.nullable(),
   schedule_time: timeOfDaySchema.nullable(),

@@ -1,5 +1,6 @@
 import { agentNameFields } from "./agent-name.ts";
 import { instantSchema, json, listQuerySchema, textSchema, uuidSchema } from "./common.ts";
+import { triesSchema } from "./deliveries.ts";
 import { pageSchema, routesOf } from "./routes.ts";
 import { z } from "./zod.ts";
 
@@ -12,6 +13,8 @@ export const NOTICE_EVENTS = [
   "auto_topup.paused",
   "run.failed",
   "run.has_errors",
+  "run.succeeded",
+  "delivery.failed",
   "schedule.paused",
   "secret.reflected",
   "secret.disconnected",
@@ -52,20 +55,8 @@ export const createWebhookEndpointSchema = z
   })
   .openapi("CreateWebhookEndpoint");
 
-export const noticeDeliverySchema = z
-  .object({
-    endpoint_id: uuidSchema,
-    status: z.enum(["pending", "delivered", "failed"]),
-    attempts: z.number().int(),
-    last_attempt_at: instantSchema.nullable(),
-    last_status: z.number().int().nullable().openapi({
-      description:
-        "HTTP status of the last answer; of an e-mail the mail server's, or 410 once the address is no longer yours",
-    }),
-    last_error: z.string().nullable().openapi({ description: "why there was no answer, as a code" }),
-    next_attempt_at: instantSchema.nullable(),
-    delivered_at: instantSchema.nullable(),
-  })
+export const noticeDeliverySchema = triesSchema
+  .extend({ endpoint_id: uuidSchema, status: z.enum(["pending", "delivered", "failed"]) })
   .openapi("NoticeDelivery");
 export type NoticeDelivery = z.infer<typeof noticeDeliverySchema>;
 

@@ -8,6 +8,7 @@ import {
   uuidSchema,
   windowQuery,
 } from "./common.ts";
+import { resultDeliverySchema } from "./deliveries.ts";
 import { pageSchema, routesOf } from "./routes.ts";
 import { z } from "./zod.ts";
 
@@ -169,6 +170,9 @@ export const runDetailSchema = runSchema
   .extend({
     input: z.record(z.string(), z.unknown()).nullable(),
     output: z.string().nullable(),
+    deliveries: z
+      .array(resultDeliverySchema)
+      .openapi({ description: "where its result is sent, and what became of it" }),
     steps: z.array(stepSchema),
   })
   .openapi("RunDetail");

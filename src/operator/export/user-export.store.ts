@@ -45,7 +45,7 @@ const FILES: readonly ExportFile[] = [
     `id, version, name, description, system_prompt, run_prompt, model_id, auto_route, is_active, tools_config,
       input_schema, output_schema,
       schedule_enabled, schedule_spec,
-      schedule_api_key_id, limits, model_settings, client_tools, consecutive_failures, created_at, updated_at, deleted_at`,
+      schedule_api_key_id, limits, model_settings, client_tools, deliveries, consecutive_failures, created_at, updated_at, deleted_at`,
     { table: "agent" },
   ),
   {
@@ -162,13 +162,13 @@ const FILES: readonly ExportFile[] = [
   byId("webhook_endpoints", "id, url, events, created_at, disabled_at", { table: "webhook_endpoint" }),
   byId("notices", "id, event, data, created_at", { table: "notice" }),
   {
-    name: "notice_deliveries",
+    name: "deliveries",
     page: MANY,
-    text: `select notice_id || ':' || endpoint_id as export_key, notice_id, endpoint_id, status, attempts, queued_at,
-        last_attempt_at, last_status, last_error, delivered_at
-      from notice_delivery where user_id = $1 and ($2::text is null
-        or (notice_id, endpoint_id) > (split_part($2, ':', 1)::uuid, split_part($2, ':', 2)::uuid))
-      order by notice_id, endpoint_id limit $3`,
+    text: `select id || ':' || destination_id as export_key, id, notice_id, endpoint_id, run_id, address, unless_unchanged,
+        status, attempts, queued_at, last_attempt_at, last_status, last_error, delivered_at
+      from delivery where user_id = $1 and ($2::text is null
+        or (id, destination_id) > (split_part($2, ':', 1)::uuid, split_part($2, ':', 2)::uuid))
+      order by id, destination_id limit $3`,
   },
   {
     name: "usage_events",

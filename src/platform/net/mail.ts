@@ -5,6 +5,8 @@ export interface Mail {
   to: string;
   subject: string;
   text: string;
+  /** The same as `text`, for programs that show it. */
+  html?: string;
   /** The link in the text. Without a mail server, the log shows it. */
   link: string;
   /** The same for each try, so that a mail program shows a repeated mail once. */
@@ -46,7 +48,7 @@ export function createMailer(settings: { smtp_url: string; from: string } | null
   return {
     delivery: "mail",
     showLink,
-    async trySend({ to, subject, text, id }, about) {
+    async trySend({ to, subject, text, html, id }, about) {
       try {
         opening ??= openTransport(settings);
         // As an object, the address is a single recipient and is never parsed into several.
@@ -54,6 +56,7 @@ export function createMailer(settings: { smtp_url: string; from: string } | null
           to: { name: "", address: to },
           subject,
           text,
+          ...(html !== undefined && { html }),
           ...(id !== undefined && { messageId: `<${id}@purser>` }),
         };
         await (await opening).sendMail(mail);

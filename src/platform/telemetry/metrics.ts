@@ -39,7 +39,7 @@ export interface Metrics extends OperationMetrics {
 }
 
 const NOTICE_OUTCOMES = ["delivered", "retry", "failed", "gone"] as const;
-const MAIL_KINDS = ["link", "notice"] as const;
+const MAIL_KINDS = ["link", "notice", "result"] as const;
 const MAIL_OUTCOMES = ["sent", "retry", "failed"] as const;
 const CALL_OUTCOMES = ["settled", "released", "refused"] as const;
 

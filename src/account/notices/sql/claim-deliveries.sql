@@ -1,29 +1,32 @@
--- Claims up to $1 due deliveries, one per endpoint and none of the endpoints $2, for $3 seconds. Users $4, who have running
--- tries, come last. The recursion jumps from endpoint to endpoint in the index, so one endpoint's backlog does not hide the
--- others.
+-- Claims up to $1 due deliveries, one per destination and none of the destinations $2, for $3 seconds. Users $4, who have
+-- running tries, come last. The recursion jumps from destination to destination in the index, so one destination's backlog
+-- does not hide the others.
 with recursive queued as (
-  (select endpoint_id from notice_delivery where status = 'pending' order by endpoint_id limit 1)
+  (select destination_id from delivery where status = 'pending' order by destination_id limit 1)
   union all
-  select (select d.endpoint_id from notice_delivery d
-    where d.status = 'pending' and d.endpoint_id > queued.endpoint_id order by d.endpoint_id limit 1)
-  from queued where queued.endpoint_id is not null
+  select (select d.destination_id from delivery d
+    where d.status = 'pending' and d.destination_id > queued.destination_id order by d.destination_id limit 1)
+  from queued where queued.destination_id is not null
 ), chosen as materialized (
   select first.* from queued cross join lateral (
-    select user_id, notice_id, endpoint_id, attempts, next_attempt_at from notice_delivery d
-    where d.status = 'pending' and d.endpoint_id = queued.endpoint_id and d.next_attempt_at <= clock_timestamp()
+    select user_id, id, destination_id, attempts, next_attempt_at from delivery d
+    where d.status = 'pending' and d.destination_id = queued.destination_id and d.next_attempt_at <= clock_timestamp()
     order by d.next_attempt_at limit 1
   ) as first
-  where queued.endpoint_id <> all($2::uuid[])
+  where queued.destination_id <> all($2::uuid[])
   order by first.user_id = any($4::uuid[]), first.attempts, first.next_attempt_at limit $1
 ), locked as materialized (
-  select d.user_id, d.notice_id, d.endpoint_id from notice_delivery d join chosen using (user_id, notice_id, endpoint_id)
+  select d.user_id, d.id, d.destination_id from delivery d join chosen using (user_id, id, destination_id)
   where d.status = 'pending' and d.next_attempt_at <= clock_timestamp() for update of d skip locked
+), claimed as (
+  update delivery d set attempts = d.attempts + 1, last_attempt_at = clock_timestamp(),
+    next_attempt_at = clock_timestamp() + make_interval(secs => $3)
+  from locked where d.user_id = locked.user_id and d.id = locked.id and d.destination_id = locked.destination_id
+  returning d.*
 )
-update notice_delivery d set attempts = d.attempts + 1, last_attempt_at = clock_timestamp(),
-  next_attempt_at = clock_timestamp() + make_interval(secs => $3)
-from locked
-join notice n on n.user_id = locked.user_id and n.id = locked.notice_id
-join webhook_endpoint e on e.user_id = locked.user_id and e.id = locked.endpoint_id
-where d.user_id = locked.user_id and d.notice_id = locked.notice_id and d.endpoint_id = locked.endpoint_id
-returning d.user_id, d.notice_id, d.endpoint_id, d.attempts, e.url, e.secret, n.event, n.data, n.created_at,
-  extract(epoch from clock_timestamp() - d.queued_at)::float8 as age_s
+select d.user_id, d.id, d.destination_id, d.attempts, coalesce(d.address, e.url) as url,
+  extract(epoch from clock_timestamp() - d.queued_at)::float8 as age_s,
+  d.run_id, d.unless_unchanged, d.endpoint_id, e.secret, n.event, n.data, n.created_at
+from claimed d
+left join notice n on n.user_id = d.user_id and n.id = d.notice_id
+left join webhook_endpoint e on e.user_id = d.user_id and e.id = d.endpoint_id

@@ -17,6 +17,9 @@ begin
 end $$;
 
 create or replace trigger notice_of_erased before insert on notice for each row execute function refuse_erased('drop');
+create or replace trigger delivery_of_erased before insert on delivery for each row execute function refuse_erased('drop');
+create or replace trigger output_of_erased before insert on delivered_output for each row execute function refuse_erased('drop');
+create or replace trigger mail_of_erased before insert on sent_mail for each row execute function refuse_erased('drop');
 create or replace trigger webhook_key_of_erased before insert on agent_webhook_key for each row execute function refuse_erased('drop');
 create or replace trigger endpoint_of_erased before insert on webhook_endpoint for each row execute function refuse_erased('fail');
 create or replace trigger agent_of_erased before insert on agent for each row execute function refuse_erased('fail');

@@ -9,7 +9,7 @@ with hooks as materialized (
   select ledger_lock_hooks($1::json, $2, $5::jsonb, $3) as list
 ), finished as materialized (
   select array_agg(place order by place) as places,
-      case when count(*) > 0 then finish_steps(leave_failing_ends(jsonb_agg(argument order by place))) end as answers
+      case when count(*) > 0 then finish_steps(leave_ends_with_effects(jsonb_agg(argument order by place))) end as answers
     from hooks cross join jsonb_to_recordset(hooks.list) as hook(place integer, kind text, argument jsonb)
     where kind = 'finish_step'
 ), started as materialized (
