@@ -65,6 +65,7 @@ describe("an agent", () => {
       client_tools: "ignore",
       input_schema: null,
       output_schema: null,
+      deliveries: [],
       schedule_enabled: false,
       schedule_interval: null,
       schedule_time: null,

@@ -9,7 +9,7 @@ import { createTestDatabase } from "../support/database.ts";
 import { type MailServer, startMailServer } from "../support/mail-server.ts";
 import { failedRun, makeDue, noticesNode } from "../support/notices.ts";
 import { type Service, startService } from "../support/service.ts";
-import { tokenOf } from "../support/sign-up.ts";
+import { signUpByMail, tokenOf } from "../support/sign-up.ts";
 
 const PUBLIC_URL = "https://purser.example";
 const ENDPOINTS = "/webhook-endpoints";
@@ -37,16 +37,8 @@ let sequence = 0;
 async function newPerson(): Promise<{ email: string; person: Browser }> {
   sequence += 1;
   const email = `person${sequence}@example.org`;
-  const browser = openBrowser(service.url, PUBLIC_URL);
-  const headers = { Origin: PUBLIC_URL, "X-Forwarded-For": `192.0.2.${sequence}` };
-  const person = { ...browser, post: (path: string, body?: unknown) => browser.post(path, body, headers) };
-  await person.post("/auth/sign-up/email", { email });
-  await expect.poll(() => mails.to(email).length).toBe(1);
-  const token = tokenOf(mails.to(email)[0]?.link);
-  const verified = await person.post("/auth/verify-email", { token, password: "correct horse battery" });
-  expect(verified.status).toBe(201);
-  mails.received.splice(0);
-  return { email, person };
+  const from = `192.0.2.${sequence}`;
+  return { email, person: await signUpByMail(service, mails, { email, origin: PUBLIC_URL, from }) };
 }
 /** The same, with mails about failed runs. */
 async function newMailedPerson(): Promise<{ email: string; person: Browser }> {

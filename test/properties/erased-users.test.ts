@@ -44,7 +44,15 @@ beforeEach(async () => {
 const webhookKeys = () => createWebhookKeys({ db, clock, cipher: createCipher(randomBytes(32), "agent webhooks") });
 const notices = () => createNoticesStore(db);
 const addNotice = (sql: Sql) => {
-  const notice = { user_id, id: newId(), event: "run.failed", dedupe_key: "r", data: {}, created_at: clock.now() };
+  const notice = {
+    user_id,
+    id: newId(),
+    event: "run.failed",
+    dedupe_key: "r",
+    data: {},
+    created_at: clock.now(),
+    if_subscribed: false,
+  };
   return notices().insertNotice(sql, notice as Parameters<ReturnType<typeof notices>["insertNotice"]>[1]);
 };
 const addEndpoint = () => {

@@ -5,6 +5,9 @@ export interface ReceivedMail {
   from: string;
   to: string[];
   text: string;
+  subject: string;
+  /** Its parts by type, decoded, such as `text/html`. */
+  parts: Record<string, string>;
   /** The first link in the mail. */
   link: string;
 }
@@ -39,9 +42,12 @@ export async function startMailServer(login?: { user: string; password: string }
         const code = refusals.shift();
         if (code !== undefined) return done(Object.assign(new Error("not now"), { responseCode: code }));
         const { mailFrom, rcptTo } = session.envelope;
-        const text = plainText(Buffer.concat(chunks).toString());
+        const source = Buffer.concat(chunks).toString();
+        const text = plainText(source);
         const link = /https?:\/\/\S+/.exec(text)?.[0] ?? "";
-        received.push({ from: mailFrom ? mailFrom.address : "", to: rcptTo.map(({ address }) => address), text, link });
+        const from = mailFrom ? mailFrom.address : "";
+        const to = rcptTo.map(({ address }) => address);
+        received.push({ from, to, text, link, subject: subjectOf(source), parts: partsOf(source) });
         done();
       });
     },
@@ -63,7 +69,37 @@ export async function startMailServer(login?: { user: string; password: string }
 
 /** Headers and body, with quoted-printable decoded. */
 function plainText(source: string): string {
-  return source
-    .replaceAll("=\r\n", "")
-    .replaceAll(/=([0-9A-F]{2})/g, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
+  return quotedPrintable(source).toString();
+}
+
+function quotedPrintable(text: string): Buffer {
+  const joined = text.replaceAll("=\r\n", "");
+  const bytes = joined.replaceAll(/=([0-9A-F]{2})/g, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
+  return Buffer.from(bytes, joined === bytes ? "utf8" : "latin1");
+}
+
+/** The subject, unfolded, with its encoded words decoded. */
+function subjectOf(source: string): string {
+  const folded = /^Subject: (.*(?:\r\n[ \t].*)*)/m.exec(source)?.[1] ?? "";
+  return folded
+    .replaceAll(/\?=\r\n[ \t]=\?/g, "?==?")
+    .replaceAll(/\r\n/g, "")
+    .replaceAll(/=\?utf-8\?([BQ])\?(.*?)\?=/gi, (_, kind: string, word: string) =>
+      (kind === "B" ? Buffer.from(word, "base64") : quotedPrintable(word.replaceAll("_", " "))).toString(),
+    );
+}
+
+function partsOf(source: string): Record<string, string> {
+  const boundary = /boundary="([^"]+)"/.exec(source)?.[1];
+  const parts = boundary === undefined ? [source] : source.split(`--${boundary}`).slice(1, -1);
+  return Object.fromEntries(
+    parts.map((part) => {
+      const [head = "", ...body] = part.trimStart().split("\r\n\r\n");
+      const type = /^Content-Type: ([^;\s]+)/im.exec(head)?.[1] ?? "text/plain";
+      const encoding = /^Content-Transfer-Encoding: (\S+)/im.exec(head)?.[1] ?? "7bit";
+      const text = body.join("\r\n\r\n");
+      const decoded = encoding === "base64" ? Buffer.from(text, "base64") : quotedPrintable(text);
+      return [type, (encoding === "7bit" ? text : decoded.toString()).replaceAll("\r\n", "\n")];
+    }),
+  );
 }

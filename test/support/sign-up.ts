@@ -1,4 +1,6 @@
+import { expect } from "vitest";
 import { type Browser, openBrowser } from "./browser.ts";
+import type { MailServer } from "./mail-server.ts";
 import type { Answer, Service } from "./service.ts";
 
 /** Signs up like a person: directly on embedded storage, otherwise with the link that the service writes to its log. */
@@ -10,6 +12,27 @@ export async function signUp(
   const answer = await browser.post("/auth/sign-up/email", { email, password });
   if (answer.status !== 202) return answer;
   return browser.post("/auth/verify-email", { token: tokenOf(service.linkTo(email.toLowerCase())), password });
+}
+
+/**
+ * Signs up with a mailed link, behind a trusted proxy of `origin`, so the address is confirmed. `from`: the person's IP
+ * address.
+ */
+export async function signUpByMail(
+  service: Service,
+  mails: MailServer,
+  { email, origin, from }: { email: string; origin: string; from: string },
+): Promise<Browser> {
+  const browser = openBrowser(service.url, origin);
+  const headers = { Origin: origin, "X-Forwarded-For": from };
+  const person = { ...browser, post: (path: string, body?: unknown) => browser.post(path, body, headers) };
+  await person.post("/auth/sign-up/email", { email });
+  await expect.poll(() => mails.to(email).length).toBe(1);
+  const token = tokenOf(mails.to(email)[0]?.link);
+  const verified = await person.post("/auth/verify-email", { token, password: "correct horse battery" });
+  expect(verified.status).toBe(201);
+  mails.received.splice(0);
+  return person;
 }
 
 /** The token in a mailed link. */
