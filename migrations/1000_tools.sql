@@ -1,4 +1,4 @@
--- The key with which an agent's send_webhook signs, sealed. It is created at its first use.
+-- The key that signs an agent's webhooks (send_webhook, results of runs), sealed. It is created at its first use.
 create table agent_webhook_key (
   user_id uuid not null,
   agent_id uuid not null,

@@ -1,16 +1,19 @@
+import { spawn } from "node:child_process";
+import { readFileSync } from "node:fs";
 import { Webhook } from "standardwebhooks";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import type { AgentDelivery, ResultDelivery } from "../../src/api/contract/deliveries.ts";
 import type { Db } from "../../src/platform/db/db.ts";
+import { freePort } from "../support/cell-router.ts";
 import { expectCleanAudit, type Lab, startLab } from "../support/lab.ts";
 import { type MailServer, startMailServer } from "../support/mail-server.ts";
 import { makeDue } from "../support/notices.ts";
-import { type Receiver, startReceiver } from "../support/receiver.ts";
+import { type Received, type Receiver, startReceiver } from "../support/receiver.ts";
 import type { Client } from "../support/service.ts";
 import { signUpByMail } from "../support/sign-up.ts";
 import { completion, json } from "../support/upstream.ts";
 
-// Results of runs that are sent to an agent's addresses: contract 6.12.
+// Results of runs that are sent to an agent's addresses: contract 6.14.
 
 const PUBLIC_URL = "https://purser.example";
 
@@ -171,6 +174,38 @@ describe("the result of a run", () => {
         delivered_at: expect.any(String),
       },
     ]);
+  });
+
+  it("is read by the program of the developers' guide, once for each id", async () => {
+    const agent = await agentWith([{ to: hook() }]);
+    await runAndSettle(agent);
+    const { key } = (await user.get(`${agent}/webhook-key`)).body;
+    const guide = readFileSync("docs/guides/developers.md", "utf8");
+    const [example = ""] = /^import \{ createServer \}.*?^```/ms.exec(guide) ?? [];
+    const port = await freePort();
+    const code = example.replace("```", "").replace("8080", String(port));
+    const program = spawn(process.execPath, ["--input-type=module", "-e", code], { env: { WEBHOOK_KEY: key } });
+    let printed = "";
+    program.stdout.on("data", (chunk) => {
+      printed += chunk;
+    });
+    try {
+      const { headers, body } = receiver.received[0] as Received;
+      const post = (sent: string) => fetch(`http://127.0.0.1:${port}/`, { method: "POST", headers, body: sent });
+      await expect
+        .poll(() =>
+          post(body).then(
+            ({ status }) => status,
+            () => null,
+          ),
+        )
+        .toBe(204);
+      expect((await post(body)).status).toBe(204);
+      expect((await post(body.replace("well", "ill"))).status).toBe(400);
+      await expect.poll(() => printed).toBe("Harbour watch succeeded All is well.\n");
+    } finally {
+      program.kill();
+    }
   });
 
   it("is posted also if the run failed, with its error", async () => {
