@@ -201,7 +201,7 @@ describe("the result of a run", () => {
         )
         .toBe(204);
       expect((await post(body)).status).toBe(204);
-      expect((await post(body.replace("well", "ill"))).status).toBe(400);
+      expect((await post(body.replace("well", "lost"))).status).toBe(400);
       await expect.poll(() => printed).toBe("Harbour watch succeeded All is well.\n");
     } finally {
       program.kill();
