@@ -29,6 +29,7 @@ export function createMarkdownRenderer({ render_ms = RENDER_MS } = {}): Markdown
   };
 }
 
+/** The text as HTML that shows it. */
 export function escapeHtml(text: string): string {
   return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;").replaceAll('"', "&quot;");
 }
