@@ -13,7 +13,7 @@ import type { Client } from "../support/service.ts";
 import { signUpByMail } from "../support/sign-up.ts";
 import { completion, json } from "../support/upstream.ts";
 
-// Results of runs that are sent to an agent's addresses: contract 6.14.
+// Results of runs that are sent to an agent's addresses: contract 6.15.
 
 const PUBLIC_URL = "https://purser.example";
 

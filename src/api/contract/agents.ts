@@ -269,7 +269,7 @@ export const chatWithAgent = routes.post("/api/v1/agents/{id}/chat", {
   fails: [402, 409, 503],
 });
 
-/** The key that signs an agent's webhooks: contract 6.14.3 and 7. */
+/** The key that signs an agent's webhooks: contract 6.15.3 and 7. */
 
 const webhookKeySchema = z
   .object({

@@ -1,7 +1,7 @@
 import { instantSchema, textSchema, uuidSchema } from "./common.ts";
 import { z } from "./zod.ts";
 
-/** Where the results of an agent's runs are sent, and what became of each: contract 6.14. */
+/** Where the results of an agent's runs are sent, and what became of each: contract 6.15. */
 
 /** The ends of a run that are delivered. A cancelled run has no result. */
 const DELIVERED_ENDS = ["succeeded", "failed"] as const;
