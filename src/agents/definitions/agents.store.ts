@@ -298,6 +298,9 @@ export const APPLY_WITH_STEPS = readStatement(import.meta.dirname, "apply-with-s
 
 /** Decide which runs may start. */
 export const START_STATEMENTS = {
-  check: readStatement(import.meta.dirname, "check-run-nows"),
+  // Which users can pay (ledger), then which agents may run (agents). Materialized, so that each user is checked once.
+  check: `with users as materialized (select distinct user_id from jsonb_to_recordset($1::jsonb) as run(user_id uuid)),
+    payers as materialized (select array(select user_id from users where ledger_has_tokens(user_id, $2)) as ids)
+    select array_to_json(refuse_run_nows($1::jsonb, payers.ids)) as refusals from payers`,
   begin: readStatement(import.meta.dirname, "begin-run-nows"),
 };

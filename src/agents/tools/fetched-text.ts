@@ -1,6 +1,6 @@
 import { isAscii } from "node:buffer";
 import { MIMEType } from "whatwg-mimetype";
-import { contentTypeIn } from "../../platform/lib/content-type.ts";
+import { contentTypeIn } from "../../platform/lib/media-type.ts";
 import type { SanitizeRequest } from "../../safety/sanitize.ts";
 
 type TextKind = SanitizeRequest["kind"];

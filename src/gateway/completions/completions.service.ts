@@ -11,7 +11,6 @@ import type { Counts, Model } from "../models/models.types.ts";
 import { isProviderFailure } from "../models/provider-errors.ts";
 import { mayReason, routeOfReasoning } from "../models/reasoning.ts";
 import { estimateTokens, promptText } from "../models/token-count.ts";
-import { agentIdOf } from "./agent-name.ts";
 import { type AttemptDeps, attemptModel, type Send } from "./attempt.ts";
 import { CALL_MS, chargeOf, settle, settleHangUp } from "./charge.ts";
 import { createCompletionStream, endedStream } from "./completion-stream.ts";
@@ -22,6 +21,7 @@ import type {
   Completions,
   ResolveAgent,
 } from "./completions.types.ts";
+import { agentIdOf } from "./completions.types.ts";
 import { createEmbeddings } from "./embeddings.ts";
 import { createHoldKeepAlive } from "./hold-keep-alive.ts";
 

@@ -148,3 +148,10 @@ export type ResolveAgent = (
   agent_id: string,
   caller: CompletionCall["caller"],
 ) => Promise<Pick<Completions, "complete" | "stream"> | null>;
+
+const PREFIX = "agent/";
+
+/** The id in `model: "agent/{id}"`; null for any other model. */
+export function agentIdOf(model: string): string | null {
+  return model.startsWith(PREFIX) ? model.slice(PREFIX.length) : null;
+}

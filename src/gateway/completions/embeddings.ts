@@ -13,10 +13,10 @@ import { traitsOf } from "../models/providers.ts";
 import { forwardedEmbeddingFields } from "../models/request-fields.ts";
 import { estimateTokens } from "../models/token-count.ts";
 import { believed, checkedCounts } from "../models/usage-report.ts";
-import { agentIdOf } from "./agent-name.ts";
 import type { AttemptDeps } from "./attempt.ts";
 import { CALL_MS, chargeOf, heldCall, release } from "./charge.ts";
 import type { EmbeddingsAnswer, EmbeddingsCall } from "./completions.types.ts";
+import { agentIdOf } from "./completions.types.ts";
 
 /** Tokens that a provider may add to each input, to mark its beginning and its end. */
 const MARKS_PER_INPUT = 2;

@@ -5,7 +5,6 @@ import { payerOf } from "../../api/contract/key-terms.ts";
 import { asPurserError, PurserError } from "../../kernel/errors.ts";
 import { newId } from "../../platform/lib/ids.ts";
 import type { EventFeed } from "../../platform/net/event-stream.ts";
-import { agentIdOf } from "./agent-name.ts";
 import type {
   AnswerWriter,
   CompletionCall,
@@ -13,6 +12,7 @@ import type {
   CompletionStream,
   Completions,
 } from "./completions.types.ts";
+import { agentIdOf } from "./completions.types.ts";
 import { labelsOf } from "./labels.ts";
 
 /** What a model call reads of its request. */

@@ -1,7 +1,7 @@
 import { isIP, type LookupFunction } from "node:net";
 import { Client, type Dispatcher } from "undici";
 import { monotonicMs } from "../lib/clock.ts";
-import { contentTypeIn } from "../lib/content-type.ts";
+import { contentTypeIn } from "../lib/media-type.ts";
 import { raceAbort } from "../lib/race-abort.ts";
 import {
   type EgressAllowance,
