@@ -81,7 +81,7 @@ beforeAll(async () => {
   lab.upstream.answer(...MADE_UP.map((name) => calling(name, {})), completion(PRIVATE));
   confused = (await user.post(`/api/v1/agents/${agent_id}/runs`, undefined, { Prefer: "wait=30" })).body;
   lab.upstream.answer(completion(PRIVATE));
-  await user.post(`/api/v1/agents/${agent_id}/chat`, question, tracedAs(traceOf("d")));
+  await user.post(`/api/v1/agents/${agent_id}/chat`, { ...question, thread_id: "harbour" }, tracedAs(traceOf("d")));
   await expectCleanAudit(lab.service);
   await lab.service.restart({ OTEL_EXPORTER_OTLP_ENDPOINT: "" });
   spans = collector.received.flatMap(({ body }) =>
@@ -106,6 +106,7 @@ test("a model call is a trace: the caller's span, the request, the hold, the pro
     "gen_ai.operation.name": "chat",
     "gen_ai.provider.name": "lab",
     "gen_ai.request.model": "plain",
+    "gen_ai.response.model": "fake-large",
     "gen_ai.usage.input_tokens": 10,
     "gen_ai.usage.output_tokens": 4,
   });
@@ -124,6 +125,7 @@ test("a stream's spans end with the stream, with its tokens and its charge", () 
   const request = spanOf(traceOf("a"), "POST /api/v1/chat/completions");
   expect(attributesOf(request)).toMatchObject({ "purser.request_id": streamed_id });
   expect(attributesOf(spanOf(traceOf("a"), "chat plain"))).toMatchObject({
+    "gen_ai.response.model": "fake-large",
     "gen_ai.usage.output_tokens": expect.any(Number),
   });
   spanOf(traceOf("a"), "settle");
@@ -166,6 +168,7 @@ test("a chat with an agent belongs to the trace of its request", () => {
   const request = spanOf(traceOf("d"), "POST /api/v1/agents/{id}/chat");
   const invoked = spanOf(traceOf("d"), "invoke_agent");
   expect(invoked.parentSpanId).toBe(request.spanId);
+  expect(attributesOf(invoked)).toMatchObject({ "gen_ai.conversation.id": "harbour" });
   expect(spanOf(traceOf("d"), "chat plain").parentSpanId).toBe(invoked.spanId);
 });
 

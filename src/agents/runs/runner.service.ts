@@ -178,13 +178,15 @@ export function createRunner(deps: RunnerDeps) {
 }
 
 /** By the conventions for GenAI. The agent's name is the user's own text, so only its id is sent. */
-function describeSpan({ lease, agent_id, trigger, attempt }: ClaimedRun): SpanStart {
+function describeSpan({ lease, agent_id, trigger, attempt, engine_input }: ClaimedRun): SpanStart {
+  const { thread_id } = (engine_input ?? {}) as { thread_id?: string };
   return {
     name: "invoke_agent",
     kind: "internal",
     attributes: {
       "gen_ai.operation.name": "invoke_agent",
       "gen_ai.provider.name": "purser",
+      "gen_ai.conversation.id": thread_id,
       "purser.agent.id": agent_id,
       "user.id": lease.user_id,
       "purser.run.id": lease.run_id,

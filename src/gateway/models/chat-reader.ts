@@ -9,6 +9,7 @@ import { createEventReader } from "./event-reader.ts";
 import type { CallOptions, ProviderRequest } from "./models.types.ts";
 import type { StreamReader } from "./provider-answers.ts";
 import { brokenProvider, failedAnswer } from "./provider-errors.ts";
+import { noteResponseModel } from "./provider-spans.ts";
 import { markRoute } from "./reasoning.ts";
 import { estimateCounts, tokensOfBytes } from "./token-count.ts";
 import { createUsageReports } from "./usage-report.ts";
@@ -61,6 +62,7 @@ export function createChatReader(
   let identity = { id: "", created: 0 };
   let has_begun = false;
   let has_started = false;
+  let has_model = false;
   let is_closing = false;
   let tier: unknown = null;
   /** The beginning of a stream until its first chunk. */
@@ -107,6 +109,10 @@ export function createChatReader(
   function readChunk(chunk: Fields, data: string): void {
     if (isError(chunk)) throw failedAnswer(model, "an error event", { body: chunk, secrets });
     has_begun = true;
+    if (!has_model && chunk.model) {
+      has_model = true;
+      noteResponseModel(chunk.model);
+    }
     if (isFailedAnswer(chunk)) throw failedAnswer(model, "an answer that failed", { body: chunk, secrets });
     const given = chunk.choices;
     const is_ordinary = Array.isArray(given) && given.every(isOrdinary);

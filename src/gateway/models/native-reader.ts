@@ -1,5 +1,5 @@
 import type { ChatResponse } from "../../api/contract/completions.ts";
-import { isJsonObject, isTooDeep, jsonOrUndefined } from "../../platform/lib/json.ts";
+import { fieldsOf, isJsonObject, isTooDeep, jsonOrUndefined } from "../../platform/lib/json.ts";
 import { type AnswerPart, newIdentity } from "./answer-events.ts";
 import { createMessageBuilder } from "./answer-message.ts";
 import { createEventReader } from "./event-reader.ts";
@@ -8,6 +8,7 @@ import type { Completion, ProviderRequest } from "./models.types.ts";
 import { createNativeAnswer } from "./native-answer.ts";
 import { type Receiving, type StreamReader, wholeAnswer } from "./provider-answers.ts";
 import { brokenProvider, failedAnswer } from "./provider-errors.ts";
+import { noteResponseModel } from "./provider-spans.ts";
 
 /** Reads the answers of providers with APIs of their own, each in its dialect. */
 
@@ -22,6 +23,7 @@ export function createNativeReader(
   const { model } = request;
   const answer = createNativeAnswer(request, dialect, onDisbelieved);
   const reader = dialect.reader(answer);
+  let has_model = false;
   const source = createEventReader(model, { max_characters: MAX_EVENT_CHARACTERS, read });
 
   function read({ data }: { data: string }): void {
@@ -34,6 +36,10 @@ export function createNativeReader(
     if (!isJsonObject(event)) return;
     if (isJsonObject(event.error) || event.type === "error") {
       throw failedAnswer(model, "an error event", { body: event, secrets });
+    }
+    if (!has_model && reportedModel(event) !== undefined) {
+      has_model = true;
+      noteResponseModel(reportedModel(event));
     }
     reader.read(event);
     if (answer.ending() === "failed")
@@ -69,6 +75,11 @@ export function createNativeReader(
   };
 }
 
+/** The model's name in an answer or an event of Google, OpenAI or Anthropic. */
+function reportedModel(body: Record<string, unknown>): unknown {
+  return body.modelVersion ?? body.model ?? fieldsOf(body.response).model ?? fieldsOf(body.message).model;
+}
+
 /** A whole answer, as text. Throws PurserErrors. */
 export function nativeCompletion(
   text: string,
@@ -80,6 +91,7 @@ export function nativeCompletion(
   const body = wholeAnswer(text);
   if (!isJsonObject(body)) throw brokenProvider(model, "an answer that is no JSON object");
   const answer = createNativeAnswer(request, dialect, onDisbelieved);
+  noteResponseModel(reportedModel(body));
   dialect.readWhole(body, answer);
   if (isJsonObject(body.error) || body.type === "error" || answer.ending() === "failed") {
     throw failedAnswer(model, "a failed answer", { body, secrets });

@@ -7,6 +7,7 @@ import type { Completion, ModelRequest, Provider, ProviderRequest } from "./mode
 import { MAX_ANSWER_BYTES, partStream, type Receiving, SILENCE_MS, send, wholeAnswer } from "./provider-answers.ts";
 import { type ProviderAnswer, readText } from "./provider-connections.ts";
 import { brokenProvider, failedAnswer, failureOfThrown, secretsOf } from "./provider-errors.ts";
+import { noteResponseModel } from "./provider-spans.ts";
 import { markRoute } from "./reasoning.ts";
 import { estimateCounts, heldInput } from "./token-count.ts";
 import { createUsageReports } from "./usage-report.ts";
@@ -97,6 +98,7 @@ function completionOf(answer: unknown, request: ProviderRequest, { onDisbelieved
   const reports = createUsageReports(request, onDisbelieved);
   reports.take(response as unknown as Record<string, unknown>, receivedBytes);
   const counts = reports.counts() ?? estimateCounts(request, receivedBytes());
+  noteResponseModel(response.model);
   response.model = model.id;
   markRoute(response.choices, model);
   return { response, counts };

@@ -2,6 +2,7 @@ import { activeSpan, errorType, type Span, type SpanStart, traced, within } from
 import type { Counts, Model, Provider, ProviderRequest, ProviderStream } from "./models.types.ts";
 import type { ProviderKind } from "./providers.ts";
 
+const MAX_NAME = 200;
 /** The names of the conventions for GenAI. Other providers have their own name. */
 const PROVIDER_NAMES: Partial<Record<ProviderKind, string>> = {
   openai: "openai",
@@ -59,6 +60,11 @@ export function withSpans(provider: Provider): Provider {
   };
 }
 
+/** Notes the model that the provider says has answered, in the span of the call. Call it once for an answer. */
+export function noteResponseModel(name: unknown): void {
+  if (typeof name === "string") activeSpan()?.set({ "gen_ai.response.model": name.slice(0, MAX_NAME) });
+}
+
 /** The span ends with the stream: at its last event, at its failure, or when its reader leaves. */
 function tracedStream(stream: ProviderStream, span: Span): ProviderStream {
   const end = (error?: string) => {
@@ -67,7 +73,7 @@ function tracedStream(stream: ProviderStream, span: Span): ProviderStream {
   };
   const next = async () => {
     try {
-      const step = await stream.parts.next();
+      const step = await within(span, () => stream.parts.next());
       if (step.done === true) end();
       return step;
     } catch (error) {
