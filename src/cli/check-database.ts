@@ -4,7 +4,7 @@ import { NODE_CONNECTIONS, readConnectionLimit, type SqlSource } from "../platfo
 import { rejectTransfer } from "../platform/db/transfer.ts";
 import { createLog } from "../platform/telemetry/log.ts";
 import { createDataKeys } from "../vault/data-keys.service.ts";
-import type { Keyring } from "../vault/vault.types.ts";
+import type { Keyring } from "../vault/keyring.types.ts";
 
 /** The oldest PostgreSQL that the service supports. */
 const LEAST_VERSION = 15;

@@ -7,7 +7,7 @@ import type { SqlSource } from "../platform/db/sql-connection.ts";
 import { createLog } from "../platform/telemetry/log.ts";
 import { createDataKeys } from "../vault/data-keys.service.ts";
 import { loadKeyring, withKeyring } from "../vault/keyring.ts";
-import type { Keyring } from "../vault/vault.types.ts";
+import type { Keyring } from "../vault/keyring.types.ts";
 import { say } from "./command.ts";
 import { openExisting } from "./existing.ts";
 

@@ -12,7 +12,7 @@ import { createLog } from "../platform/telemetry/log.ts";
 import { createDataKeys } from "../vault/data-keys.service.ts";
 import { createDataKeysStore } from "../vault/data-keys.store.ts";
 import { loadKeyring } from "../vault/keyring.ts";
-import type { Keyring } from "../vault/vault.types.ts";
+import type { Keyring } from "../vault/keyring.types.ts";
 import { auditOf } from "./audit.ts";
 import { say } from "./command.ts";
 import type { DatabasePlace } from "./existing.ts";

@@ -9,7 +9,7 @@ import type { Instant } from "../platform/lib/instant.ts";
 import { isLoopback } from "../platform/net/address.ts";
 import type { JudgeSettings } from "../safety/judge-kinds.ts";
 import { KEYRING_FORMAT, parseKeyring } from "../vault/keyring.ts";
-import type { Keyring } from "../vault/vault.types.ts";
+import type { Keyring } from "../vault/keyring.types.ts";
 import type { FileSettings } from "./file.schema.ts";
 import { parseConfigFile } from "./file.ts";
 import { readTracing } from "./tracing.ts";

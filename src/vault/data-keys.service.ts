@@ -7,8 +7,8 @@ import { createDataKeysStore, type WrappedKey } from "./data-keys.store.ts";
 import { vaultErrors } from "./errors.ts";
 import { createKeks } from "./kek.ts";
 import { KeyringError } from "./keyring.ts";
+import type { Keyring } from "./keyring.types.ts";
 import { type DataKey, integrityMacOf } from "./seal.ts";
-import type { Keyring } from "./vault.types.ts";
 import { type Kek, KekUnavailableError, type VaultFailure } from "./vault.types.ts";
 
 /** The id of the service's own key, stored among the users' keys. No user has this id. */

@@ -2,7 +2,8 @@ import { createCipher } from "../platform/lib/cipher.ts";
 import { monotonicMs } from "../platform/lib/clock.ts";
 import { createAwsKms } from "./aws-kms.adapter.ts";
 import { createGcpKms } from "./gcp-kms.adapter.ts";
-import type { Kek, Keyring, MasterKey } from "./vault.types.ts";
+import type { Keyring, MasterKey } from "./keyring.types.ts";
+import type { Kek } from "./vault.types.ts";
 import { createVaultTransit } from "./vault-transit.adapter.ts";
 
 /** An unwrapped data key is cached this long, so that a permission withdrawn at the key service takes effect here. */

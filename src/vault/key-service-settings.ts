@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import type { MasterKey } from "./vault.types.ts";
+import type { MasterKey } from "./keyring.types.ts";
 
 /** Settings of master keys in key services, from PURSER_KEK and the standard variables of each service's own tools. */
 

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseKeyService } from "./key-service-settings.ts";
-import type { Keyring, MasterKey } from "./vault.types.ts";
+import type { Keyring, MasterKey } from "./keyring.types.ts";
 
 /** The format of a keyring, for messages. */
 export const KEYRING_FORMAT =
