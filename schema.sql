@@ -722,7 +722,9 @@ END) stored not null,
   limited_key uuid,
   key_limit integer,
   failed_steps integer default 0 not null,
-  failed_calls integer default 0 not null
+  failed_calls integer default 0 not null,
+  api_key_id uuid,
+  end_user text
 ) with (fillfactor=70);
 alter table run add constraint run_check CHECK (((scheduled_for IS NOT NULL) = (trigger = 'schedule'::text)));
 alter table run add constraint run_check1 CHECK (((finished_at IS NOT NULL) = (phase = 'ended'::text)));
@@ -738,8 +740,15 @@ alter table run add constraint run_pkey PRIMARY KEY (user_id, id);
 CREATE INDEX run_by_agent ON public.run USING btree (user_id, agent_id, id);
 CREATE INDEX run_cancelling ON public.run USING btree (id) WHERE (status = 'cancelling'::text);
 CREATE INDEX run_ended ON public.run USING btree (finished_at, user_id, id) WHERE (finished_at IS NOT NULL);
+CREATE INDEX run_ended_agent ON public.run USING btree (user_id, agent_id, queued_at, id) WHERE (finished_at IS NOT NULL);
+CREATE INDEX run_ended_api_key ON public.run USING btree (user_id, api_key_id, queued_at, id) WHERE ((finished_at IS NOT NULL) AND (api_key_id IS NOT NULL));
+CREATE INDEX run_ended_end_user ON public.run USING btree (user_id, end_user, queued_at, id) WHERE ((finished_at IS NOT NULL) AND (end_user IS NOT NULL));
+CREATE INDEX run_ended_of_user ON public.run USING btree (user_id, queued_at, id) WHERE (finished_at IS NOT NULL);
+CREATE INDEX run_ended_status ON public.run USING btree (user_id, status, queued_at, id) WHERE (finished_at IS NOT NULL);
+CREATE INDEX run_ended_trigger ON public.run USING btree (user_id, trigger, queued_at, id) WHERE (finished_at IS NOT NULL);
 CREATE INDEX run_failed ON public.run USING btree (id) WHERE (status = 'failed'::text);
 CREATE INDEX run_leased ON public.run USING btree (lease_until) WHERE ((phase <> 'ended'::text) AND (lease_until IS NOT NULL));
+CREATE INDEX run_metadata ON public.run USING gin (((((('["'::text || (user_id)::text) || '"]'::text))::jsonb || metadata)) jsonb_path_ops) WITH (gin_pending_list_limit='16384') WHERE ((finished_at IS NOT NULL) AND (metadata IS NOT NULL));
 CREATE INDEX run_newest ON public.run USING btree (id);
 CREATE INDEX run_of_limited_key ON public.run USING btree (user_id, limited_key) WHERE ((limited_key IS NOT NULL) AND (phase = 'working'::text));
 CREATE INDEX run_open ON public.run USING btree (user_id, agent_id) WHERE (phase <> 'ended'::text);
@@ -747,6 +756,7 @@ CREATE INDEX run_queue_order ON public.run USING btree (priority, id) WHERE (pha
 CREATE INDEX run_queued ON public.run USING btree (user_id, priority, id) WHERE (phase = 'queued'::text);
 CREATE INDEX run_unsuccessful ON public.run USING btree (user_id, id) WHERE ((finished_at IS NOT NULL) AND (status <> 'succeeded'::text) AND (trigger <> 'schedule'::text));
 CREATE INDEX run_with_errors ON public.run USING btree (id) WHERE ((status = 'failed'::text) OR (failed_calls > 0));
+CREATE INDEX run_words ON public.run USING gin (((to_tsvector('simple'::regconfig, translate((((((("left"(COALESCE(output, ''::text), 8000) || ' '::text) || COALESCE((error ->> 'code'::text), ''::text)) || ' '::text) || "left"(COALESCE((error ->> 'message'::text), ''::text), 1000)) || ' '::text) || replace("left"(COALESCE((input)::text, ''::text), 2000), '\n'::text, ' '::text)), '-_/.:@+<>&'::text, '          '::text)) || array_to_tsvector(ARRAY[(user_id)::text])))) WITH (gin_pending_list_limit='16384') WHERE (finished_at IS NOT NULL);
 CREATE TRIGGER run_at_work_changed AFTER UPDATE OF status ON public.run FOR EACH ROW WHEN (((old.phase = 'working'::text) <> (new.phase = 'working'::text))) EXECUTE FUNCTION note_run_at_work();
 CREATE TRIGGER run_begun AFTER INSERT ON public.run FOR EACH ROW WHEN ((new.phase = 'working'::text)) EXECUTE FUNCTION note_run_at_work();
 CREATE TRIGGER run_changed AFTER UPDATE OF status ON public.run FOR EACH ROW WHEN (((new.status <> old.status) AND (new.status <> 'running'::text))) EXECUTE FUNCTION notify_run_changed();

@@ -64,6 +64,9 @@ create table run (
   -- failed steps, and how many of them were calls of tools: such a run ends with errors even if it succeeds
   failed_steps integer not null default 0,
   failed_calls integer not null default 0,
+  -- the API key that started it, and the end user that its caller named: lists of runs are filtered by them
+  api_key_id uuid,
+  end_user text,
   primary key (user_id, id),
   check (phase <> 'working' or (worker_id is not null and lease_until is not null)),
   -- It belongs to no worker, so that any node resumes it.
@@ -86,6 +89,27 @@ create index run_unsuccessful on run (user_id, id)
   where finished_at is not null and status <> 'succeeded' and trigger <> 'schedule';
 -- The operator looks for runs with errors among the runs of all users.
 create index run_with_errors on run (id) where status = 'failed' or failed_calls > 0;
+
+-- A user's list of all runs, and its filters. They have ended runs only, so that a run enters them once, at its end;
+-- unfinished runs are few, and are found by run_open.
+create index run_ended_of_user on run (user_id, queued_at, id) where finished_at is not null;
+create index run_ended_agent on run (user_id, agent_id, queued_at, id) where finished_at is not null;
+create index run_ended_status on run (user_id, status, queued_at, id) where finished_at is not null;
+create index run_ended_trigger on run (user_id, trigger, queued_at, id) where finished_at is not null;
+create index run_ended_api_key on run (user_id, api_key_id, queued_at, id) where finished_at is not null and api_key_id is not null;
+create index run_ended_end_user on run (user_id, end_user, queued_at, id) where finished_at is not null and end_user is not null;
+-- Words and metadata of ended runs, each with its user, so that a search reads no other user's runs. New entries go to a list
+-- that a sweep merges into the index: at the end of a run that would take too long. src/agents/runs/search.store.ts has the
+-- same expressions.
+create index run_words on run using gin ((
+  to_tsvector('simple', translate(
+    left(coalesce(output, ''), 8000) || ' ' || coalesce(error ->> 'code', '') || ' ' || left(coalesce(error ->> 'message', ''), 1000)
+      || ' ' || replace(left(coalesce(input::text, ''), 2000), '\n', ' '),
+    '-_/.:@+<>&', '          '
+  )) || array_to_tsvector(array[user_id::text])
+)) with (gin_pending_list_limit = 16384) where finished_at is not null;
+create index run_metadata on run using gin ((('["' || user_id::text || '"]')::jsonb || metadata) jsonb_path_ops)
+  with (gin_pending_list_limit = 16384) where finished_at is not null and metadata is not null;
 
 -- The user whose turn was last, when the queue has runs of many users. One row.
 create table run_turn (

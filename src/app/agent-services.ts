@@ -20,6 +20,7 @@ import type { UserLimits } from "../api/contract/key-terms.ts";
 import type { Config } from "../config/config.ts";
 import type { Completions } from "../gateway/completions/completions.types.ts";
 import type { Models } from "../gateway/models/models.service.ts";
+import type { Reader } from "../platform/db/db.ts";
 import { newId } from "../platform/lib/ids.ts";
 import type { Log } from "../platform/telemetry/log.ts";
 import type { Metrics } from "../platform/telemetry/metrics.ts";
@@ -43,6 +44,7 @@ interface AgentServicesDeps {
   webhook_keys: WebhookKeys;
   notices: Notices;
   notify: ReturnType<typeof createNotifiers>;
+  reads(): Promise<Reader>;
   meansOf: Billing["means"];
 }
 
@@ -64,6 +66,7 @@ export function createAgentServices(deps: AgentServicesDeps) {
   const runs = createRuns({
     ...core,
     ...notify.runs,
+    reads: deps.reads,
     onRunEnd: createRunOutcomes({ schedules, schedule_keys, deliverResults: notices.deliverResults, log }),
     ...logEnds({ metrics, log }),
     start_statements: START_STATEMENTS,

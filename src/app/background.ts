@@ -3,6 +3,7 @@ import { type DueSource, startSweeper } from "../platform/db/sweeper.ts";
 import type { Services } from "./services.ts";
 
 const HOUSEKEEPING_MS = 3_600_000;
+const SEARCH_MERGE_MS = 10_000;
 
 /** Background work of this node: the worker, deliveries of notices, and sweeps. */
 export async function startBackground(services: Services) {
@@ -67,6 +68,11 @@ export async function startBackground(services: Services) {
     ])
       sweep().catch((error: Error) => log.warn({ error }, "old data could not be deleted; the next turn tries again"));
   }, HOUSEKEEPING_MS);
+  const merging = setInterval(() => {
+    runs
+      .mergeSearchEntries()
+      .catch((error: Error) => log.warn({ error }, "the search of runs was not updated; the next turn tries again"));
+  }, SEARCH_MERGE_MS);
 
   let runner_stopped: Promise<void> | undefined;
   /** Ends the execution of runs. Chats in flight may finish meanwhile. */
@@ -81,6 +87,7 @@ export async function startBackground(services: Services) {
     async stop(): Promise<void> {
       await stopRuns();
       clearInterval(housekeeping);
+      clearInterval(merging);
       await sweeper.stop();
       await notices.stop();
       await mails.stop();

@@ -73,11 +73,12 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
   const oauth = { outbound, identity: identityAt(address) };
   const vault = createVault({ ...core, keys: base.keys, oauth, ...notify.vault });
   const accounts = await createAccounts({ db, clock, routing_buckets: config.routing_buckets });
+  const reads = createReads({ db, standby, log });
   const ledger = createLedger({
     ...core,
     invariants: [...PAYMENT_INVARIANTS, ...ACT_INVARIANTS],
     with_hooks: APPLY_WITH_STEPS,
-    reads: createReads({ db, standby, log }),
+    reads,
     notify: notify.ledger,
   });
   metrics.watchHolds(ledger.openHolds);
@@ -115,6 +116,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
     webhook_keys,
     notices,
     notify,
+    reads,
     meansOf,
   });
   const completions = createCompletions({

@@ -368,6 +368,18 @@ export const QUERIES: Record<string, [query: string, param: string][]> = {
     ["to=2026-02-30T00:00:00Z", "to"],
     ...UNSTORABLE.map((instant): [string, string] => [`from=${instant}`, "from"]),
   ],
+  "GET /api/v1/runs": [
+    ["status=done", "status"],
+    ["trigger=cron", "trigger"],
+    ["agent_id=5", "agent_id"],
+    ["api_key_id=mine", "api_key_id"],
+    ["metadata=batch", "metadata"],
+    [`metadata[batch]=${"x".repeat(513)}`, "metadata.batch"],
+    ["q=", "q"],
+    ["q=%20-", "q"],
+    ["from=yesterday", "from"],
+    ["format=xml", "format"],
+  ],
   "GET /api/v1/billing/invoices": [["status=lost", "status"]],
   "GET /api/v1/notices": [["event=run.exploded", "event"]],
   "GET /api/v1/agents/{id}/runs": [

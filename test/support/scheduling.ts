@@ -27,6 +27,7 @@ export function createScheduling(options: SchedulingOptions) {
     onErrors: async () => {},
     onRunEnd: async () => async () => {},
     onLost: () => {},
+    reads: async () => options.db,
     start_statements: ACCEPT_ALL,
     ends_with_step: false,
     ...options,

@@ -5,7 +5,7 @@ import type { Caller } from "../../api/contract/caller.ts";
 import type { ChatMessage } from "../../api/contract/completions.ts";
 import { keyTermsOf } from "../../api/contract/key-terms.ts";
 import type { RunDetail, RunRecord } from "../../api/contract/runs.ts";
-import { labelsOf } from "../../gateway/completions/labels.ts";
+import { labelsOf, metadataIn } from "../../gateway/completions/labels.ts";
 import { errors, PurserError } from "../../kernel/errors.ts";
 import { newId } from "../../platform/lib/ids.ts";
 import { activeSpan } from "../../platform/telemetry/tracing.ts";
@@ -130,7 +130,8 @@ export function createChat(deps: {
 
   async function start(agent: ReadyAgent, input: EngineInput, thread_id: string | undefined): Promise<RunRecord> {
     const id = newId();
-    const run = { ...agents.newRun(agent, "chat", input), id, reserved: { worker_id, for_ms: RESERVED_MS } };
+    const reserved = { worker_id, for_ms: RESERVED_MS };
+    const run = { ...agents.newRun(agent, "chat", input), id, metadata: metadataIn(input.labels), reserved };
     const started = await (thread_id === undefined ? runs.startRun(run) : startInThread(agent, run, thread_id));
     if (started.refusal !== null) throw agentErrors.agentDisabled();
     return started.run;

@@ -1,10 +1,19 @@
+import { csvLine, csvLines } from "../../account/ledger/csv.ts";
 import { runsOfAll, runsOfUser, type runsQuery } from "../../api/contract/admin-users.ts";
 import { agentIdsIn, withAgentNames } from "../../api/contract/agent-name.ts";
 import * as contract from "../../api/contract/agents.ts";
 import { decodeCursor, encodeCursor, INSTANT_KEY, pageOf, UUID_KEY } from "../../api/contract/common.ts";
-import { createRouter, events, json, noContent, type Router } from "../../api/contract/endpoint.ts";
+import {
+  type Answer,
+  createRouter,
+  csvFile,
+  events,
+  json,
+  noContent,
+  type Router,
+} from "../../api/contract/endpoint.ts";
 import { changesIn } from "../../api/contract/read-only.ts";
-import type { RunDetail } from "../../api/contract/runs.ts";
+import type { FoundRun, RunDetail } from "../../api/contract/runs.ts";
 import * as runContract from "../../api/contract/runs.ts";
 import { listOccurrences } from "../../api/contract/schedules.ts";
 import type { z } from "../../api/contract/zod.ts";
@@ -38,7 +47,9 @@ function addAgents(router: Router, agents: Agents): void {
     if (sort !== undefined) {
       if (name !== undefined)
         throw errors.invalidValue("name", "name cannot be combined with sort. Leave one of them out.");
-      const found = await agents.nextRuns(user_id, { limit, after: nextRunIn(cursor) });
+      const [next_run_at, agent_id] = instantAndId(cursor);
+      const after = next_run_at === undefined || agent_id === undefined ? null : { next_run_at, agent_id };
+      const found = await agents.nextRuns(user_id, { limit, after });
       const next_cursor = found.next === null ? null : encodeCursor(`${found.next.next_run_at} ${found.next.agent_id}`);
       const shown = found.agents.map((agent) => shownTo(request.caller, agent));
       return json({ agents: shown, next_cursor });
@@ -81,17 +92,16 @@ function addAgents(router: Router, agents: Agents): void {
   });
 }
 
-const NEXT_RUN_KEY = {
+const INSTANT_AND_ID = {
   test(key: string): boolean {
     const [at = "", id = "", ...rest] = key.split(" ");
     return rest.length === 0 && INSTANT_KEY.test(at) && UUID_KEY.test(id);
   },
 };
 
-/** Decodes the cursor of a list ordered by next run. */
-function nextRunIn(cursor: string | undefined) {
-  const [next_run_at, agent_id] = decodeCursor(cursor, NEXT_RUN_KEY)?.split(" ") ?? [];
-  return next_run_at === undefined || agent_id === undefined ? null : { next_run_at, agent_id };
+/** Decodes the cursor of a list ordered by an instant and an id. */
+function instantAndId(cursor: string | undefined): string[] {
+  return decodeCursor(cursor, INSTANT_AND_ID)?.split(" ") ?? [];
 }
 
 /** A run with many steps, as JSON in parts. */
@@ -105,6 +115,45 @@ async function* textOf({ steps: _, ...record }: RunDetail, rest: AsyncIterable<R
     }
   }
   yield "]}";
+}
+
+function runAnswer({ run, rest }: Awaited<ReturnType<Agents["runInParts"]>>) {
+  if (rest === null) return json(run);
+  const headers = { "Content-Type": "application/json" };
+  return { kind: "parts", status: 200, headers, parts: textOf(run, rest) } satisfies Answer;
+}
+
+const CSV_COLUMNS = [
+  "id",
+  "agent_id",
+  "agent_name",
+  "trigger",
+  "status",
+  "user",
+  "api_key_id",
+  "queued_at",
+  "started_at",
+  "finished_at",
+  "duration_ms",
+  "model_id",
+  "input_tokens",
+  "output_tokens",
+  "cost_tokens",
+  "cost_usd",
+  "error_code",
+  "first_line",
+  "metadata",
+] as const;
+
+function runLines(runs: readonly FoundRun[]): string {
+  const rows = runs.map(({ agent, usage, error, metadata, ...run }) => ({
+    ...run,
+    ...usage,
+    agent_name: agent.name,
+    error_code: error?.code ?? null,
+    metadata: metadata === null ? null : JSON.stringify(metadata),
+  }));
+  return csvLines(CSV_COLUMNS, rows);
 }
 
 function addRuns(router: Router, agents: Agents): void {
@@ -127,9 +176,21 @@ function addRuns(router: Router, agents: Agents): void {
   });
   router.on(runContract.getRun, async (request) => {
     const { id, run_id } = request.params;
-    const { run, rest } = await agents.runInParts(request.caller.user_id, id, run_id);
-    if (rest === null) return json(run);
-    return { kind: "parts", status: 200, headers: { "Content-Type": "application/json" }, parts: textOf(run, rest) };
+    return runAnswer(await agents.runInParts(request.caller.user_id, id, run_id));
+  });
+  router.on(runContract.getAnyRun, async ({ caller, params }) => {
+    return runAnswer(await agents.anyRunInParts(caller.user_id, params.run_id));
+  });
+  router.on(runContract.listAllRuns, async ({ caller, query }) => {
+    const { limit, cursor, format, ...filter } = query;
+    if (format === "csv") {
+      return csvFile({ name: "runs", head: csvLine(CSV_COLUMNS) }, agents.exportRuns(caller.user_id, filter), runLines);
+    }
+    const [queued_at, id] = instantAndId(cursor);
+    const after = queued_at === undefined || id === undefined ? null : { queued_at, id };
+    const rows = await agents.searchRuns(caller.user_id, filter, { limit: limit + 1, after });
+    const { page, next_cursor } = pageOf(rows, limit, (run) => `${run.queued_at} ${run.id}`);
+    return json({ runs: page, next_cursor });
   });
   router.on(runContract.getRunPrompt, async ({ caller, params }) => {
     return json({ messages: await agents.sentMessages(caller.user_id, params.id, params.run_id) });

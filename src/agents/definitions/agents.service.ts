@@ -1,9 +1,10 @@
 import type { MeansOf } from "../../account/ledger/errors.ts";
 import type { Ledger } from "../../account/ledger/ledger.types.ts";
+import { agentIdsIn, agentNameOf } from "../../api/contract/agent-name.ts";
 import type { AgentChanges, AgentKey, AgentRecord, AgentVersion } from "../../api/contract/agents.ts";
 import type { Caller } from "../../api/contract/caller.ts";
 import { thatFit } from "../../api/contract/common.ts";
-import type { RunDetail, RunRecord, SentMessage } from "../../api/contract/runs.ts";
+import type { FoundRun, RunDetail, RunRecord, SentMessage } from "../../api/contract/runs.ts";
 import type { NamedSecret } from "../../api/contract/secrets.ts";
 import { secretsReferred, toolProblems, unjudgedTools } from "../../api/contract/tools.ts";
 import { paramOf } from "../../api/contract/validation.ts";
@@ -21,7 +22,7 @@ import type { Log } from "../../platform/telemetry/log.ts";
 import type { RunFollowers } from "../runs/following.ts";
 import { renderPrompts } from "../runs/prompts.ts";
 import type { Runs } from "../runs/runs.service.ts";
-import type { OnPrune } from "../runs/runs.types.ts";
+import type { OnPrune, RunSearch } from "../runs/runs.types.ts";
 import { type EngineInput, listSentMessages, withRunPrompt } from "../runs/transcript.ts";
 import { listUpcomingRuns } from "../schedules/due.ts";
 import type { NextRun, ScheduleState, Schedules } from "../schedules/schedules.service.ts";
@@ -82,6 +83,13 @@ export function createAgents(deps: AgentsDeps) {
   const { store, runs, followers } = deps;
   const crud = createCrud(deps);
   const loadConfig = createConfigCache(store);
+  const withAgents = async (user_id: string, found: readonly Omit<FoundRun, "agent">[]): Promise<FoundRun[]> => {
+    const names = await store.names(user_id, agentIdsIn(found));
+    return found.map((run) => {
+      const { agent_name: name, agent_deleted: deleted } = agentNameOf(names, run.agent_id);
+      return { ...run, agent: { id: run.agent_id, name, deleted } };
+    });
+  };
   return {
     ...crud,
     ...createAgentRuns({ ...deps, find: crud.find }),
@@ -107,6 +115,20 @@ export function createAgents(deps: AgentsDeps) {
       if (found === undefined) throw errors.notFound("This run");
       const { id } = await crud.find(user_id, found.run.agent_id);
       return runs.getRun({ user_id, agent_id: id }, run_id);
+    },
+    /** A run of any agent, deleted ones included, in parts. 404. */
+    async anyRunInParts(user_id: string, run_id: string) {
+      const found = isUuid(run_id) ? (await runs.begunRuns(user_id, [run_id])).get(run_id) : undefined;
+      if (found === undefined) throw errors.notFound("This run");
+      return runs.getRunInParts({ user_id, agent_id: found.run.agent_id }, run_id);
+    },
+    /** Runs over all agents, newest first, each with its agent; `after` is the last run of the page before. */
+    async searchRuns(user_id: string, filter: RunSearch, page: Parameters<Runs["searchRuns"]>[2]) {
+      return withAgents(user_id, await runs.searchRuns(user_id, filter, page));
+    },
+    /** All of these runs, in parts. */
+    async *exportRuns(user_id: string, filter: RunSearch) {
+      for await (const part of runs.exportRuns(user_id, filter)) yield withAgents(user_id, part);
     },
     /** The messages that a run began with. 404. */
     async sentMessages(user_id: string, id: string, run_id: string): Promise<SentMessage[]> {

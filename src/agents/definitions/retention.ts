@@ -9,7 +9,7 @@ import type { OnPrune } from "../runs/runs.types.ts";
 import type { Schedules } from "../schedules/schedules.service.ts";
 import type { AgentsStore, DeletedAgent } from "./agents.store.ts";
 
-/** A deleted agent is kept this long with its runs, and its name longer if charges name it. No request can read the runs. */
+/** A deleted agent is kept this long with its runs, and its name longer if charges name it. */
 const DELETED_DAYS = 30;
 /** One without usage: a loop of creates, runs and deletes would fill the disk. The charge of a call may come until then. */
 const UNCHARGED_SECONDS = 3_600;

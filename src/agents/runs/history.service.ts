@@ -2,16 +2,19 @@ import type { AgentKey } from "../../api/contract/agents.ts";
 import type { RunDetail, RunRecord, StepRecord } from "../../api/contract/runs.ts";
 import { errors } from "../../kernel/errors.ts";
 import { createBatches } from "../../platform/db/batch-queue.ts";
-import type { Db, Sql, Tx } from "../../platform/db/db.ts";
+import type { Db, Reader, Sql, Tx } from "../../platform/db/db.ts";
 import type { Clock } from "../../platform/lib/clock.ts";
 import { isUuid } from "../../platform/lib/ids.ts";
 import * as history from "./history.store.ts";
-import { toBegunRun, toRunDetail, toRunRecord } from "./run-record.ts";
+import { toBegunRun, toFoundRun, toRunDetail, toRunRecord } from "./run-record.ts";
 import type { RunSignals } from "./run-signals.ts";
-import type { BegunRun, JournalStep, RunFilter, RunKey, RunLease, RunSnapshot } from "./runs.types.ts";
+import type { BegunRun, JournalStep, RunFilter, RunKey, RunLease, RunSearch, RunSnapshot } from "./runs.types.ts";
+import { type FoundRow, mergeSearchEntries, type SearchCursor, searchRuns } from "./search.store.ts";
 
 /** Steps that are read together. Most runs have fewer, and a step can have 200 KB and more. */
 const STEPS_AT_ONCE = 25;
+/** Runs of an export that are read together. */
+const EXPORT_RUNS = 1_000;
 
 interface HistoryDeps {
   db: Db;
@@ -19,10 +22,12 @@ interface HistoryDeps {
   signals: RunSignals;
   /** Limit of the batch that answers simultaneous reads in one query. */
   batch_limit: number;
+  /** The database for long reads. */
+  reads(): Promise<Reader>;
 }
 
 /** Reads of runs: lists, details, journals, and the queue's figures. */
-export function createHistory({ db, clock, signals, batch_limit }: HistoryDeps) {
+export function createHistory({ db, clock, signals, batch_limit, reads }: HistoryDeps) {
   const details = createBatches(batch_limit, (keys: RunKey[]) => history.selectDetails(db, keys, STEPS_AT_ONCE));
   /** The run, or "long" if it has more than STEPS_AT_ONCE steps. 404. */
   const readShortRun = async (agent: AgentKey, run_id: string): Promise<RunDetail | "long"> => {
@@ -68,6 +73,22 @@ export function createHistory({ db, clock, signals, batch_limit }: HistoryDeps) 
       const rows = await history.selectAllRuns(db, filter, page);
       return rows.map((row) => ({ ...toRunRecord(row), user_id: row.user_id }));
     },
+    /** A user's runs over all agents, newest first, those of deleted agents included. */
+    searchRuns: async (user_id: string, filter: RunSearch, page: { limit: number; after: SearchCursor | null }) =>
+      (await searchRuns(db, user_id, filter, page)).map(toFoundRun),
+    /** All of these runs, in parts. */
+    async *exportRuns(user_id: string, filter: RunSearch) {
+      const sql = await reads();
+      let after: SearchCursor | null = null;
+      for (;;) {
+        const rows: FoundRow[] = await searchRuns(sql, user_id, filter, { limit: EXPORT_RUNS, after });
+        yield rows.map(toFoundRun);
+        if (rows.length < EXPORT_RUNS) return;
+        after = rows.at(-1) ?? null;
+      }
+    },
+    /** Merges new runs into the indexes of the search, so that no run's end has to. Called periodically. */
+    mergeSearchEntries: () => mergeSearchEntries(db),
     /** One run with its output, deliveries and steps. 404 when there is none, or it is another agent's. */
     getRun,
     /** The same in parts: with many steps, `rest` reads them page by page, because together they can have 40 MB. */

@@ -1,7 +1,8 @@
-import type { RunDetail, RunRecord, StepRecord } from "../../api/contract/runs.ts";
+import { type FoundRun, type RunDetail, type RunRecord, type StepRecord, toUsd } from "../../api/contract/runs.ts";
 import type { BegunRow } from "./history.store.ts";
 import type { ClaimedRow, DetailRow, RunRow } from "./run.store.ts";
 import type { BegunRun, ClaimedRun } from "./runs.types.ts";
+import type { FoundRow } from "./search.store.ts";
 
 /** contract 6: the run as callers see it. `row` may have more fields. */
 export function toRunRecord(row: RunRow): RunRecord {
@@ -28,6 +29,28 @@ export function toRunRecord(row: RunRow): RunRecord {
     error: row.error,
     metadata: row.metadata,
   };
+}
+
+const FIRST_LINE_CHARS = 200;
+
+/** A run in the list of all runs, but for the name of its agent. */
+export function toFoundRun(row: FoundRow): Omit<FoundRun, "agent"> {
+  const run = toRunRecord(row);
+  const { started_at, finished_at } = run;
+  const is_timed = started_at !== null && finished_at !== null;
+  return {
+    ...run,
+    user: row.end_user,
+    api_key_id: row.api_key_id,
+    duration_ms: is_timed ? Date.parse(finished_at) - Date.parse(started_at) : null,
+    first_line: firstLine(run.error?.message ?? row.text),
+    cost_usd: toUsd(row.cost_tokens),
+  };
+}
+
+function firstLine(text: string | null): string | null {
+  const line = text?.split("\n").find((each) => each.trim() !== "");
+  return line?.trim().slice(0, FIRST_LINE_CHARS).toWellFormed() ?? null;
 }
 
 /** The run as callers see it, with its input, output, deliveries and steps. */

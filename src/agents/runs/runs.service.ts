@@ -1,4 +1,4 @@
-import type { Db } from "../../platform/db/db.ts";
+import type { Db, Reader } from "../../platform/db/db.ts";
 import type { Clock } from "../../platform/lib/clock.ts";
 import { createHistory } from "./history.service.ts";
 import { createLeases, createRunEnds, createRunSteps, LEASE_MS, type RunEndDeps } from "./lease.service.ts";
@@ -12,6 +12,8 @@ export interface RunsDeps extends RunEndDeps {
   reserve_for?: string | null;
   db: Db;
   clock: Clock;
+  /** The database for long reads. */
+  reads(): Promise<Reader>;
   /** Called with the runs that this node has failed because their workers were lost. */
   onLost(failed: readonly LostRun[]): void;
   /** Called with a run that was cancelled while no worker executed it, after the commit. */
@@ -46,7 +48,7 @@ export function createRuns(deps: RunsDeps) {
     ...createRunWaits({ db, signals }),
     ...createPruning(db),
     ...createFreeRuns({ db, clock }),
-    ...createHistory({ db, clock, signals, batch_limit: BATCH_LIMIT }),
+    ...createHistory({ db, clock, signals, batch_limit: BATCH_LIMIT, reads: deps.reads }),
   };
 }
 

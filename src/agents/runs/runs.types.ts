@@ -222,6 +222,18 @@ export interface RunFilter {
   to?: Instant | undefined;
 }
 
+/** Filters of a user's runs over all agents. */
+export interface RunSearch extends Omit<RunFilter, "has_errors"> {
+  agent_id?: string | undefined;
+  api_key_id?: string | undefined;
+  /** The end user that the caller named. */
+  user?: string | undefined;
+  /** Pairs that the run's metadata has. */
+  metadata?: RunMetadata | undefined;
+  /** Words that its output, error or input has, all of them. */
+  q?: string | undefined;
+}
+
 /**
  * Statements that accept or reject runs and may call other modules. `check` takes (runs, now) and returns `refusals`.
  * `begin` also begins the accepted run-nows; it takes the arguments of `beginRuns` in run.store.ts.

@@ -1,3 +1,5 @@
+import { TOKENS_PER_USD } from "../../kernel/constants.ts";
+import { decimalText } from "../../platform/lib/decimal.ts";
 import {
   instantSchema,
   json,
@@ -9,6 +11,7 @@ import {
   windowQuery,
 } from "./common.ts";
 import { resultDeliverySchema } from "./deliveries.ts";
+import { formatSchema, jsonOrCsv } from "./ledger-export.ts";
 import { pageSchema, routesOf } from "./routes.ts";
 import { z } from "./zod.ts";
 
@@ -178,6 +181,31 @@ export const runDetailSchema = runSchema
   .openapi("RunDetail");
 export type RunDetail = z.infer<typeof runDetailSchema>;
 
+const USD_DECIMALS = 7;
+const USD_UNITS = BigInt(10 ** USD_DECIMALS / TOKENS_PER_USD);
+/** The price of billed tokens at the standard rate, in US dollars as decimal text. */
+export const toUsd = (tokens: number): string => decimalText(BigInt(tokens) * USD_UNITS, USD_DECIMALS);
+
+const foundRunSchema = runSchema
+  .extend({
+    agent: z.object({
+      id: uuidSchema,
+      name: z.string().nullable().openapi({ description: "null: its record has been removed" }),
+      deleted: z.boolean(),
+    }),
+    user: z.string().nullable().openapi({ description: "the end user that its request named" }),
+    api_key_id: uuidSchema.nullable().openapi({ description: "the key that it counts against; null: the console" }),
+    duration_ms: z.number().int().nullable().openapi({ description: "finished_at − started_at" }),
+    first_line: z.string().nullable().openapi({
+      description: "the first line of its error's message, or else of its output, at most 200 characters",
+    }),
+    cost_usd: z
+      .string()
+      .openapi({ description: "usage.cost_tokens in US dollars, as decimal text", example: "0.0032" }),
+  })
+  .openapi("FoundRun");
+export type FoundRun = z.infer<typeof foundRunSchema>;
+
 /** A message that a run began with, as text. */
 const sentMessageSchema = z.object({ role: z.string(), content: z.string().nullable() }).openapi("SentMessage");
 export type SentMessage = z.infer<typeof sentMessageSchema>;
@@ -221,6 +249,36 @@ export const listRuns = routes.get("/api/v1/agents/{id}/runs", {
     ...windowQuery("queued"),
   }),
   answers: { 200: json(pageSchema({ runs: runSchema }), "a page of runs") },
+});
+
+export const listAllRuns = routes.get("/api/v1/runs", {
+  summary: "Runs of all agents, newest first; as CSV all of them",
+  description: "Runs of deleted agents are included as long as they are kept.",
+  scope: "agents:read",
+  query: longListQuerySchema.extend({
+    status: runStatusSchema.optional(),
+    trigger: triggerSchema.optional(),
+    agent_id: z.uuid().optional(),
+    api_key_id: z.uuid().optional().openapi({ description: "the key that the run counts against" }),
+    user: textSchema(256).optional().openapi({ description: "the end user that the request named" }),
+    metadata: runMetadataSchema.optional().openapi({
+      param: { style: "deepObject", explode: true },
+      description: "`metadata[name]=value`: runs whose metadata has all of these pairs",
+    }),
+    q: textSchema(200)
+      .regex(/[\p{L}\p{N}]/u, "text of at most 200 characters with at least one word")
+      .optional()
+      .openapi({ description: "words, all of which the run's output, error or input has, in upper or lower case" }),
+    ...windowQuery("queued"),
+    format: formatSchema,
+  }),
+  answers: { 200: jsonOrCsv(pageSchema({ runs: foundRunSchema }), "a page of runs") },
+});
+
+export const getAnyRun = routes.get("/api/v1/runs/{run_id}", {
+  summary: "One run of any agent, also of a deleted one, with its full output and its steps",
+  scope: "agents:read",
+  answers: { 200: json(runDetailSchema, "the run") },
 });
 
 /** A run_prompt in place of the agent's own. */

@@ -25,7 +25,11 @@ interface Parts {
 }
 
 /** The parts of a request that `route` takes, validated. Throws the API's 400. */
-export function validateRequest({ request, hide }: RouteDefinition, sent: Parts): { [Part in keyof Parts]: never } {
+export function validateRequest(
+  { request, hide }: RouteDefinition,
+  { query, ...others }: Parts,
+): { [Part in keyof Parts]: never } {
+  const sent: Parts = { ...others, query: withObjects(query as Record<string, unknown>) };
   const body = request?.body?.content["application/json"] as { schema?: z.ZodType } | undefined;
   const schemas = { params: request?.params, query: request?.query, headers: request?.headers, body: body?.schema };
   const valid: Partial<Record<keyof Parts, unknown>> = {};
@@ -40,6 +44,17 @@ export function validateRequest({ request, hide }: RouteDefinition, sent: Parts)
   // A sign-in's server adds parameters of its own when it sends the browser back.
   if (hide !== true) rejectUnknownParameters(schemas.query as z.ZodType | undefined, Object.keys(sent.query as object));
   return valid as { [Part in keyof Parts]: never };
+}
+
+/** The query with parameters such as `metadata[name]` as fields of one object, as OpenAPI's style deepObject has them. */
+function withObjects(query: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
+  const objects = Object.groupBy(Object.entries(query), ([name]) => /^([^[]+)\[.+\]$/s.exec(name)?.[1] ?? "");
+  const { "": plain = [], ...nested } = objects;
+  const fields = Object.entries(nested).map(([name, entries = []]) => [
+    name,
+    Object.fromEntries(entries.map(([key, value]) => [key.slice(name.length + 1, -1), value])),
+  ]);
+  return Object.fromEntries([...plain, ...fields]);
 }
 
 /** Throws 400 for a query parameter that `schema` does not have; undefined: the address takes none. */

@@ -2,6 +2,7 @@
 const MAX_NAMES = 16;
 const MAX_NAME = 64;
 const MAX_VALUE = 256;
+const PREFIX = "metadata.";
 
 /**
  * The labels of a request for its usage: `user`, and `metadata.{name}` for each name. `metadata.user_id`, Anthropic's
@@ -18,12 +19,20 @@ export function labelsOf(request: { user?: unknown; metadata?: unknown }): Recor
   return labels.length === 0 ? null : Object.fromEntries(labels);
 }
 
+/** The pairs of `metadata` in a request's labels; null without any. */
+export function metadataIn(labels: Readonly<Record<string, string>> | null | undefined): Record<string, string> | null {
+  const pairs = Object.entries(labels ?? {}).flatMap(([name, value]) =>
+    name.startsWith(PREFIX) ? [[name.slice(PREFIX.length), value]] : [],
+  );
+  return pairs.length === 0 ? null : Object.fromEntries(pairs);
+}
+
 function prefixed([name, value]: [string, unknown]): [string, unknown] {
-  return [`metadata.${name}`, value];
+  return [PREFIX + name, value];
 }
 
 function isName(name: unknown): name is string {
-  return isStored(name) && name.length <= MAX_NAME + "metadata.".length;
+  return isStored(name) && name.length <= MAX_NAME + PREFIX.length;
 }
 
 function isValue(value: unknown): boolean {

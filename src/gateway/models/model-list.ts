@@ -1,5 +1,6 @@
 import type { ModelRecord } from "../../api/contract/models.ts";
 import { RATE_SCALE, TOKENS_PER_USD } from "../../kernel/constants.ts";
+import { decimalText } from "../../platform/lib/decimal.ts";
 import { stableId } from "../../platform/lib/ids.ts";
 import { instantOf } from "../../platform/lib/instant.ts";
 import { modelsByRoute } from "./model-routes.ts";
@@ -161,9 +162,7 @@ function pricingOf(rates: ClassRates): ModelRecord["pricing"] {
 }
 
 function usdPerToken(rate_micro: number): string {
-  const digits = (BigInt(rate_micro) * PRICE_UNITS).toString().padStart(PRICE_DECIMALS + 1, "0");
-  const [whole, fraction] = [digits.slice(0, -PRICE_DECIMALS), digits.slice(-PRICE_DECIMALS).replace(/0+$/, "")];
-  return fraction === "" ? whole : `${whole}.${fraction}`;
+  return decimalText(BigInt(rate_micro) * PRICE_UNITS, PRICE_DECIMALS);
 }
 
 /** The rates as decimals. A class without a rate of its own has the rate that it is billed at. */

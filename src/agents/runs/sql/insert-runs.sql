@@ -9,12 +9,13 @@ with given as materialized (
   select user_id, count_queued_run_nows(user_id, $3) as run_nows from given where trigger = 'manual' and nth = 1
 )
 insert into run (user_id, id, agent_id, agent_version, trigger, scheduled_for, queued_at, model_id, input, metadata, run_prompt, engine_input,
-  priority, worker_id, lease_until, limited_key, key_limit)
+  priority, worker_id, lease_until, limited_key, key_limit, api_key_id, end_user)
 select user_id, id, agent_id, agent_version, trigger, scheduled_for, $2::timestamptz, model_id, nullif(input, 'null'), nullif(metadata, 'null'),
   run_prompt, engine_input, priority, worker_id,
   clock_timestamp() + make_interval(secs => for_ms / 1000.0),
   case when engine_input #>> '{key_limits,concurrent_runs}' is not null then (engine_input ->> 'api_key_id')::uuid end,
-  (engine_input #>> '{key_limits,concurrent_runs}')::integer
+  (engine_input #>> '{key_limits,concurrent_runs}')::integer,
+  (engine_input ->> 'api_key_id')::uuid, engine_input #>> '{labels,user}'
 from given left join queued using (user_id)
 where trigger <> 'manual' or queued.run_nows + nth <= $3
 returning id
