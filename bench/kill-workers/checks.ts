@@ -20,6 +20,7 @@ export interface Evidence {
   asked: Asked;
   calls: readonly ModelCall[];
   deliveries: readonly Delivery[];
+  results: readonly Delivery[];
   losses: readonly Loss[];
   told: readonly Told[];
 }
@@ -33,6 +34,7 @@ export function violations(evidence: Evidence): string[] {
     ...evidence.told.flatMap((told) => told.runs.flatMap((run) => runProblems(run, told))),
     ...callProblems(evidence),
     ...deliveryProblems(evidence),
+    ...resultProblems(evidence),
   ];
 }
 
@@ -192,6 +194,32 @@ function deliveryProblems({ deliveries, losses, told }: Evidence): string[] {
     }
     for (const id of by_id.keys()) wrong.push(`the webhook ${id} of ${agent.label} belongs to no run`);
   }
+  return wrong;
+}
+
+/** Each run has one delivery, which came at least once with its id and the run's record, and no other result came. */
+function resultProblems({ results, told }: Evidence): string[] {
+  const wrong: string[] = [];
+  const by_id = Map.groupBy(results, ({ headers }) => headers["webhook-id"] ?? "none");
+  for (const { agent, runs, webhook_key } of told) {
+    for (const { id: run_id, status, output, deliveries } of runs) {
+      const of = `the result of run ${run_id} of ${agent.label}`;
+      const [delivery] = deliveries;
+      if (deliveries.length !== 1 || delivery?.status !== "delivered") {
+        wrong.push(`${of} is ${JSON.stringify(deliveries)}`);
+        continue;
+      }
+      const came = by_id.get(delivery.id) ?? [];
+      by_id.delete(delivery.id);
+      if (came.length === 0) wrong.push(`${of} never came`);
+      for (const { label, headers, body } of came) {
+        const { type, data } = verified(webhook_key, headers, body) as { type: string; data?: Partial<RunDetail> };
+        const is_his = type === "run.finished" && data?.id === run_id && data.status === status;
+        if (!is_his || data.output !== output || label !== agent.label) wrong.push(`${of} came as ${body}`);
+      }
+    }
+  }
+  for (const id of by_id.keys()) wrong.push(`the result ${id} belongs to no run`);
   return wrong;
 }
 

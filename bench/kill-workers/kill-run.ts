@@ -37,7 +37,7 @@ export interface KillPlan {
   /** Bounds of the time from one kill to the next. */
   kill_ms: { least: number; most: number };
   /**
-   * `end` ends all leases in the database with each kill, so that no run waits for its lease; live workers continue
+   * `end` ends all leases and claims in the database with each kill, so that nothing waits for them; live workers continue
    * without notice. Embedded storage does not need it.
    */
   leases: "wait" | "end";
@@ -52,6 +52,9 @@ export interface KillReport {
   calls_again: number;
   webhooks: number;
   webhooks_again: number;
+  /** Results of runs that came, and those that came again. */
+  results: number;
+  results_again: number;
   given_up: number;
   /** Holds left by dead nodes after all runs had ended. */
   open_holds: number;
@@ -72,7 +75,8 @@ export async function killRun(place: Place, plan: KillPlan): Promise<KillReport>
     const nodes = await startNodes(place, { names, model_url: model.url, egress: site.host });
     const asked: Asked = { accepted: new Map(), unanswered: new Set(), due: new Map(), surprises: [] };
     const found = await loadAndKill(place, plan, { nodes, site, asked }).finally(nodes.stop);
-    const evidence = { asked, calls: model.calls, deliveries: site.deliveries, losses: nodes.losses, told: found.told };
+    const { deliveries, results } = site;
+    const evidence = { asked, calls: model.calls, deliveries, results, losses: nodes.losses, told: found.told };
     const db = await openPlace(place);
     const holds = await expireHolds(db).finally(db.close);
     return reportOf(evidence, { open_holds: holds.open, problems: [...found.problems, ...holds.problems] });
@@ -123,6 +127,7 @@ async function onPostgres(place: Place, plan: KillPlan, stage: Stage, agents: re
     if (plan.leases === "wait") return;
     nodes.losses.push({ process: null, at_ms: performance.now() });
     await db.query({ text: "update run set lease_until = clock_timestamp() where lease_until is not null" });
+    await db.query({ text: "update delivery set next_attempt_at = clock_timestamp() where status = 'pending'" });
   };
   const killing = async () => {
     for (;;) {
@@ -191,11 +196,14 @@ async function runErrands(nodes: Nodes, plan: KillPlan, agents: readonly LoadedA
   }
 }
 
+const countAgain = (deliveries: Evidence["deliveries"]) =>
+  deliveries.length - new Set(deliveries.map(({ headers }) => headers["webhook-id"])).size;
+
 function reportOf(
   evidence: Evidence,
   { open_holds, problems }: { open_holds: number; problems: string[] },
 ): KillReport {
-  const { calls, deliveries, losses, told } = evidence;
+  const { calls, deliveries, results, losses, told } = evidence;
   const runs = told.flatMap((each) => each.runs);
   const recorded = runs.flatMap(({ steps }) =>
     steps.filter(({ type, status }) => type === "model" && status === "succeeded"),
@@ -208,7 +216,9 @@ function reportOf(
     calls: calls.length,
     calls_again: calls.length - recorded.length,
     webhooks: deliveries.length,
-    webhooks_again: deliveries.length - new Set(deliveries.map(({ headers }) => headers["webhook-id"])).size,
+    webhooks_again: countAgain(deliveries),
+    results: results.length,
+    results_again: countAgain(results),
     given_up: runs.filter(({ error }) => error?.code === "worker_lost").length,
     open_holds,
     recovery_ms: recovered.ms,

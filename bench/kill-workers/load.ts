@@ -47,6 +47,7 @@ export async function makeAgents(
         web_fetch: { enabled: true, hosts: [site.host] },
         send_webhook: { enabled: true, urls: [`${site.url}/hook/${label}`] },
       },
+      deliveries: [{ to: `${site.url}/result/${label}` }],
       ...(kind === "routine" ? schedule : {}),
     };
     const { id } = await service.call<{ id: string }>("POST", "/api/v1/agents", { key: user.key, body });

@@ -21,6 +21,7 @@ export interface Told {
 }
 
 const POLL_MS = 250;
+const DELIVERED_MS = 180_000;
 
 /**
  * Waits until each due instant has its occurrence and no run of these agents is open. Returns what is still missing or open
@@ -78,7 +79,7 @@ export async function readAll(service: BenchService, agents: readonly LoadedAgen
     const { key } = agent.user;
     const runs: RunDetail[] = [];
     for (const { id } of await listed<RunDetail>(service, key, `${path}/runs`, "runs")) {
-      runs.push(await service.call<RunDetail>("GET", `${path}/runs/${id}`, { key }));
+      runs.push(await deliveredRun(() => service.call<RunDetail>("GET", `${path}/runs/${id}`, { key })));
     }
     const occurrences = await listed<Occurrence>(service, key, `${path}/occurrences`, "occurrences");
     const webhook = await service.call<{ key: string }>("GET", `${path}/webhook-key`, { key });
@@ -88,6 +89,16 @@ export async function readAll(service: BenchService, agents: readonly LoadedAgen
   });
   if (charges.size > 0) throw new Error(`charges of runs that are not there: ${[...charges.keys()].join(", ")}`);
   return told;
+}
+
+/** The run, once its result is delivered or given up: a dead node's claim lasts a minute, and a refused try waits. */
+async function deliveredRun(read: () => Promise<RunDetail>): Promise<RunDetail> {
+  const deadline_ms = performance.now() + DELIVERED_MS;
+  for (;;) {
+    const run = await read();
+    if (run.deliveries.every(({ status }) => status !== "pending") || performance.now() > deadline_ms) return run;
+    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+  }
 }
 
 interface Entry {

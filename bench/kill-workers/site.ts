@@ -3,6 +3,8 @@ import { type Receiver, startReceiver } from "../../test/support/receiver.ts";
 
 /** The longest delay of the page and the webhooks. */
 const MAX_DELAY_MS = 150;
+/** One result in so many is refused at its first try. */
+const REFUSED_ONE_IN = 8;
 
 /** A received webhook. */
 export interface Delivery {
@@ -16,21 +18,30 @@ export interface Site {
   url: string;
   host: string;
   deliveries: Delivery[];
+  /** Results of runs, which the agents' deliveries send. */
+  results: Delivery[];
   close(): Promise<void>;
 }
 
-/** The site that runs use: `/page` and `/hook/{label of the agent}`. */
+/** The site that runs use: `/page`, `/hook/{label of the agent}`, and `/result/{label}` for their results. */
 export async function startSite(): Promise<Site> {
   const receiver: Receiver = await startReceiver();
   const deliveries: Delivery[] = [];
+  const results: Delivery[] = [];
   receiver.treat((response, { path, headers, body }) => {
     const [, kind, label = ""] = path.split("/");
-    if (kind === "hook") deliveries.push({ label, headers, body, at_ms: performance.now() });
+    const id = headers["webhook-id"];
+    const is_first = results.every((result) => result.headers["webhook-id"] !== id);
+    const chance = createHash("sha256").update(`${path}${body}`).digest().readUInt16BE();
+    const came = { label, headers, body, at_ms: performance.now() };
+    if (kind === "hook") deliveries.push(came);
+    if (kind === "result") results.push(came);
     const answer = () => {
-      if (kind === "hook") response.writeHead(204).end();
+      if (kind === "result" && is_first && chance % REFUSED_ONE_IN === 0) response.writeHead(503).end();
+      else if (kind === "hook" || kind === "result") response.writeHead(204).end();
       else response.writeHead(200, { "content-type": "text/plain" }).end("The train leaves at nine.");
     };
-    setTimeout(answer, createHash("sha256").update(`${path}${body}`).digest().readUInt16BE() % MAX_DELAY_MS);
+    setTimeout(answer, chance % MAX_DELAY_MS);
   });
-  return { url: receiver.url, host: receiver.host, deliveries, close: receiver.close };
+  return { url: receiver.url, host: receiver.host, deliveries, results, close: receiver.close };
 }

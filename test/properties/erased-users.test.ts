@@ -1,7 +1,9 @@
 import { randomBytes } from "node:crypto";
 import { afterAll, beforeAll, beforeEach, describe, expect, inject, test } from "vitest";
 import { createAutoTopupStore } from "../../src/account/billing/auto-topup.store.ts";
+import { type ClaimedDelivery, createDeliveryStore } from "../../src/account/notices/delivery.store.ts";
 import { createNoticesStore } from "../../src/account/notices/notices.store.ts";
+import { insertResults } from "../../src/account/notices/result.store.ts";
 import { createAccounts } from "../../src/account/users/accounts.service.ts";
 import { createWebhookKeys } from "../../src/agents/tools/webhook-keys.service.ts";
 import { SCOPES } from "../../src/api/contract/caller.ts";
@@ -11,7 +13,7 @@ import { asPurserError } from "../../src/kernel/errors.ts";
 import type { Db, Sql, Tx } from "../../src/platform/db/db.ts";
 import { createCipher } from "../../src/platform/lib/cipher.ts";
 import { createSystemClock } from "../../src/platform/lib/clock.ts";
-import { newId } from "../../src/platform/lib/ids.ts";
+import { NIL_ID, newId } from "../../src/platform/lib/ids.ts";
 import { createTestDatabase, insertAgent, type TestDatabase } from "../support/database.ts";
 
 // A run, a settle or a request may still write for a user who was erased while it was in progress.
@@ -55,6 +57,14 @@ const addNotice = (sql: Sql) => {
   };
   return notices().insertNotice(sql, notice as Parameters<ReturnType<typeof notices>["insertNotice"]>[1]);
 };
+const addResult = () =>
+  db.transaction((tx) =>
+    insertResults(tx, [
+      { user_id, id: newId(), run_id: newId(), address: "https://a.example/", unless_unchanged: true },
+    ]),
+  );
+const deliveries = () => createDeliveryStore(db);
+const claimed = () => ({ user_id, id: newId(), destination_id: newId() }) as ClaimedDelivery;
 const addEndpoint = () => {
   const endpoint = { user_id, id: newId(), url: "https://a.example/", events: ["run.failed" as const] };
   const row = { ...endpoint, secret: randomBytes(8), created_at: clock.now() };
@@ -63,7 +73,16 @@ const addEndpoint = () => {
 const rowsOf = async (table: string) =>
   (await db.query({ text: `select from ${table} where user_id = $1`, values: [user_id] })).length;
 const expectNothing = async () => {
-  for (const table of ["notice", "agent_webhook_key", "webhook_endpoint"]) expect(await rowsOf(table), table).toBe(0);
+  for (const table of [
+    "notice",
+    "agent_webhook_key",
+    "webhook_endpoint",
+    "delivery",
+    "delivered_output",
+    "sent_mail",
+  ]) {
+    expect(await rowsOf(table), table).toBe(0);
+  }
 };
 const erase = async (tx: Tx) => {
   await accounts.eraseUser(tx, user_id);
@@ -100,6 +119,20 @@ test("an erased user gets no notice, no signing key and no endpoint", async () =
   await addNotice(db);
   expect(await webhookKeys().keyOf({ user_id, agent_id })).toBeNull();
   await expect(addEndpoint()).rejects.toThrow("erased");
+  await expectNothing();
+});
+
+test("an erased user's results, their last outputs and counts of mails are deleted, and none is written afterwards", async () => {
+  const write = async () => {
+    await addResult();
+    await deliveries().countMail(claimed(), 20);
+    const output = { agent_id, schedule_id: NIL_ID, output_hash: "h" };
+    await db.transaction((tx) => deliveries().keepOutput(tx, claimed(), output));
+  };
+  await write();
+  for (const table of ["delivery", "delivered_output", "sent_mail"]) expect(await rowsOf(table), table).toBe(1);
+  await db.transaction(erase);
+  await write();
   await expectNothing();
 });
 
