@@ -1,5 +1,6 @@
 import type { Passwords } from "../account/users/password.ts";
-import { createProbesHttp, createWorkerHttp, type HttpApp } from "../api/http/server.ts";
+import type { HttpApp } from "../api/http/fastify.ts";
+import { createProbesHttp, createWorkerHttp } from "../api/http/server.ts";
 import { healthRoutes, metricsRoutes, type NotReady } from "../api/http/system.routes.ts";
 import type { Config } from "../config/config.ts";
 import type { Log } from "../platform/telemetry/log.ts";

@@ -5,7 +5,7 @@ import { type RouteDefinition, z } from "./zod.ts";
 
 /**
  * How modules answer requests: a handler takes the validated request and returns an answer as a value. http/server.ts
- * calls it and writes the answer.
+ * calls it, and http/fastify.ts writes the answer.
  */
 
 /** The validated part of a request, `{}` where the route takes none. */

@@ -34,13 +34,16 @@ export interface Body {
   text: string;
 }
 
-/**
- * The limits of a path's bodies. `ordinary`: limits.body_bytes of PURSER_CONFIG; `model`: limits.model_body_bytes. Where
- * a path's own limit is lower, the lower one counts.
- */
-export function bodyLimitsOf(path: string, { ordinary, model }: { ordinary: number; model: number }) {
-  if (MODEL_PATHS.test(path)) return { bytes: Math.max(model, ordinary), json: MODEL };
-  return { bytes: Math.min(ordinary, ownLimit(path)), json: ORDINARY };
+/** Of the configuration's `limits`. */
+interface BodyLimits {
+  body_bytes: number;
+  model_body_bytes: number;
+}
+
+/** The limits of a path's bodies. Where a path's own limit is lower than the configured one, the lower one counts. */
+export function bodyLimitsOf(path: string, { body_bytes, model_body_bytes }: BodyLimits) {
+  if (MODEL_PATHS.test(path)) return { bytes: Math.max(model_body_bytes, body_bytes), json: MODEL };
+  return { bytes: Math.min(body_bytes, ownLimit(path)), json: ORDINARY };
 }
 
 function ownLimit(path: string): number {
@@ -56,10 +59,10 @@ function ownLimit(path: string): number {
  */
 export async function readBody(
   { incoming, route, header }: Exchange,
-  bytes: { ordinary: number; model: number },
+  configured: BodyLimits,
   share: BodyShare,
 ): Promise<Body> {
-  const limits = bodyLimitsOf(route, bytes);
+  const limits = bodyLimitsOf(route, configured);
   const encoding = encodingOf(header("content-encoding"));
   try {
     const sent = await readBytes(incoming, { limit: limits.bytes, encoding, share });

@@ -1,10 +1,13 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { RequestFacts } from "../contract/caller.ts";
+import type { Endpoint } from "../contract/endpoint.ts";
 
 /** One request and its answer on Node's HTTP server, as every step of server.ts sees it. */
 export interface Exchange {
   readonly incoming: IncomingMessage;
   readonly outgoing: ServerResponse;
+  /** Null: the address is unknown. */
+  readonly endpoint: Endpoint | null;
   readonly method: string;
   /** As it was sent, without the query. */
   readonly path: string;
@@ -13,6 +16,9 @@ export interface Exchange {
    * Whatever depends on the address must use it: a path can be spelled in many ways (`%61dmin`).
    */
   readonly route: string;
+  /** The values in the path, and those of the query, as they were sent. */
+  readonly params: Readonly<Record<string, string>>;
+  readonly query: unknown;
   readonly request_id: string;
   /** What the log line says of the request. */
   readonly facts: RequestFacts;

@@ -12,6 +12,7 @@ import type { Exchange } from "./exchange.ts";
 import { OPERATOR_ID } from "./idempotency.store.ts";
 import { createKeylessLimit, type KeylessLimit } from "./keyless-limit.ts";
 import { type AdmitRequest, createRateLimit, type Limited, limitCaller } from "./rate-limit.ts";
+import { METRICS } from "./system.routes.ts";
 
 /** Requests per minute of one address on public paths. */
 const PUBLIC_PER_MINUTE = {
@@ -34,6 +35,8 @@ const OPERATOR_PATHS = "/api/v1/admin/";
 
 /** What the public port of every node needs to know its callers, also of one that serves no API. */
 export interface EdgeOptions {
+  /** Whether operators read the metrics here, and not at PURSER_METRICS_ADDRESS. */
+  has_metrics: boolean;
   /** CIDRs whose X-Forwarded-For is trusted. */
   trusted_proxies: readonly string[];
   /** Returns the operator of a key. Throws 401; 404 when the operator API is off. */
@@ -52,6 +55,8 @@ export interface GuardOptions extends Authentication, EdgeOptions {
 export interface Edge {
   clientAddress(exchange: Exchange): string;
   keyless: KeylessLimit;
+  /** Counts a request that needs no API key. Only operators read the metrics. Throws 401, 403, 404 or 429. */
+  admitWithoutKey(exchange: Exchange): Promise<void>;
   /** Returns the operator of a request, with their role. Throws 401, 403, 404 or 429. */
   findOperator(exchange: Exchange): Promise<Operator>;
 }
@@ -90,7 +95,13 @@ export function createEdge(options: EdgeOptions): Edge {
     requireRole(exchange, found);
     return found;
   }
-  return { clientAddress, keyless, findOperator };
+  async function admitWithoutKey(exchange: Exchange): Promise<void> {
+    const { route, method } = exchange;
+    const is_metrics = options.has_metrics && route === METRICS && (method === "GET" || method === "HEAD");
+    if (is_metrics) await findOperator(exchange);
+    else keyless.take(exchange);
+  }
+  return { clientAddress, keyless, admitWithoutKey, findOperator };
 }
 
 /** Counts a rejected key in `buckets`, so a stranger cannot lock out the operator or a user. Returns the error to answer. */

@@ -4,8 +4,8 @@ import { SHUTDOWN_SECONDS } from "../../kernel/constants.ts";
 import { monotonicMs } from "../../platform/lib/clock.ts";
 import { createEarlyAnswers } from "./client-error.ts";
 import { CONNECTIONS_PER_ADDRESS, limitConnections } from "./connection-limit.ts";
+import type { HttpApp } from "./fastify.ts";
 import { commonHeaders } from "./security-headers.ts";
-import type { HttpApp } from "./server.ts";
 import { cutUnreadAnswers, UNREAD_LIMITS } from "./unread-answers.ts";
 
 /** A listening server. `url` is `http://HOST:PORT` with the actual port. */

@@ -37,16 +37,20 @@ describe("the limits of a body", () => {
     ["/api/v1/chat/completions", 16_777_216, 200_000],
     ["/api/v1/agents/0190/chat", 16_777_216, 200_000],
   ])("%s: %i bytes, %i elements", (path, bytes, elements) => {
-    expect(bodyLimitsOf(path, { ordinary: 4_194_304, model: 16_777_216 })).toMatchObject({
+    expect(bodyLimitsOf(path, { body_bytes: 4_194_304, model_body_bytes: 16_777_216 })).toMatchObject({
       bytes,
       json: { elements, depth: 64 },
     });
   });
 
   it("limits.body_bytes lowers and raises ordinary bodies, but does not raise smaller limits", () => {
-    expect(bodyLimitsOf("/api/v1/agents", { ordinary: 9_000_000, model: 16_777_216 }).bytes).toBe(9_000_000);
-    expect(bodyLimitsOf("/api/v1/auth/sign-in", { ordinary: 9_000_000, model: 16_777_216 }).bytes).toBe(16_384);
-    expect(bodyLimitsOf("/api/v1/auth/sign-in", { ordinary: 1_024, model: 16_777_216 }).bytes).toBe(1_024);
+    expect(bodyLimitsOf("/api/v1/agents", { body_bytes: 9_000_000, model_body_bytes: 16_777_216 }).bytes).toBe(
+      9_000_000,
+    );
+    expect(bodyLimitsOf("/api/v1/auth/sign-in", { body_bytes: 9_000_000, model_body_bytes: 16_777_216 }).bytes).toBe(
+      16_384,
+    );
+    expect(bodyLimitsOf("/api/v1/auth/sign-in", { body_bytes: 1_024, model_body_bytes: 16_777_216 }).bytes).toBe(1_024);
   });
 });
 
