@@ -41,7 +41,7 @@ export class PurserError extends Error {
   }
 }
 
-/** Characters of a message. A request's field may have a name of 32 MB. */
+/** Characters of a message. A request's field may have a name of megabytes. */
 const MAX_MESSAGE_CHARS = 2_000;
 const MAX_PARAM_CHARS = 500;
 

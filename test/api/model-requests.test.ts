@@ -45,20 +45,14 @@ async function begin(path: string, { key = user.key, body, headers = {} }: Sent)
   return answer;
 }
 
-/** The whole answer, without the parts that differ in every answer. */
-async function send(path: string, sent: Sent) {
+/** The answer, read to its end. Its length must be the one that it says. */
+async function send(path: string, sent: Sent): Promise<IncomingMessage> {
   const answer = await begin(path, sent);
-  let text = "";
-  for await (const piece of answer) text += piece;
-  const { date: _, "x-request-id": request_id, "content-length": length, ...headers } = answer.headers;
-  for (const name of Object.keys(headers)) if (/remaining/.test(name)) headers[name] = "some";
-  if (length !== undefined) expect(Number(length)).toBe(Buffer.byteLength(text));
-  const same = text
-    .replaceAll(/[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f-]{21}/g, "ID")
-    .replaceAll(/"(created|created_at|completed_at)":\d+/g, '"$1":0')
-    .replaceAll(/"\d{4}-\d\d-\d\dT[\d:.]+Z"/g, '"INSTANT"')
-    .replaceAll(String(request_id), "ID");
-  return { answer: { status: answer.statusCode, headers, text: same } };
+  let bytes = 0;
+  for await (const piece of answer) bytes += piece.length;
+  const length = answer.headers["content-length"];
+  if (length !== undefined) expect(Number(length)).toBe(bytes);
+  return answer;
 }
 
 const failing =
@@ -136,7 +130,7 @@ describe.each(ENDPOINTS)("%s", (path, fields) => {
   it.each(CASES)("%s gets %i", async (_name, status, caseOf) => {
     const { reply, ...sent } = caseOf({ model: "lab/plain", ...fields });
     if (reply !== undefined) lab.upstream.answer(reply);
-    expect((await send(path, sent)).answer.status).toBe(status);
+    expect((await send(path, sent)).statusCode).toBe(status);
   });
 
   describe("a request", () => {
@@ -145,8 +139,8 @@ describe.each(ENDPOINTS)("%s", (path, fields) => {
     it("a call is charged once, and logged with its route, model and cost", async () => {
       const caller = await lab.service.newUser({ trial: false, tokens: GRANT });
       const headers = { "x-request-id": `logged-${nameOf(path)}` };
-      const { answer } = await send(path, { key: caller.key, body: body(), headers });
-      expect(answer.status).toBe(200);
+      const answer = await send(path, { key: caller.key, body: body(), headers });
+      expect(answer.statusCode).toBe(200);
       expect(await settledBalance(caller)).toBe(GRANT - 18);
       expect(await charges(caller)).toMatchObject([
         { amount: -18, model: "lab/plain", request_id: headers["x-request-id"] },
@@ -201,7 +195,7 @@ describe.each(ENDPOINTS)("%s", (path, fields) => {
       await once(call, "socket");
       await send(path, { key: made.key, body: text });
       await user.request("DELETE", `/api/v1/api-keys/${made.id}`);
-      await expect.poll(async () => (await send(path, { key: made.key, body: text })).answer.status).toBe(401);
+      await expect.poll(async () => (await send(path, { key: made.key, body: text })).statusCode).toBe(401);
       const sent = lab.upstream.requests.length;
       call.end(text);
       const [answer] = await answered;
@@ -257,11 +251,11 @@ describe("/api/v1/agents/{id}/runs", () => {
     ["a long body", 400, () => ({ body: JSON.stringify({ a: "a".repeat(100) }) })],
   ])("%s gets %i", async (_name, status, caseOf) => {
     const { agent_id = id, ...sent } = caseOf();
-    const { answer } = await send(pathOf(agent_id), sent);
+    const answer = await send(pathOf(agent_id), sent);
     if (answer.headers.location !== undefined) {
       expect(answer.headers.location).toMatch(new RegExp(`^${pathOf(agent_id)}/[0-9a-f-]{36}$`));
     }
-    expect(answer.status).toBe(status);
+    expect(answer.statusCode).toBe(status);
   });
 
   it("a run is logged with its route", async () => {

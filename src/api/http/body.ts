@@ -6,7 +6,7 @@ import type { BodyShare } from "./body-budget.ts";
 import { decodeBody, type Encoding, encodingOf, isDecodingError } from "./content-encoding.ts";
 import { httpErrors } from "./errors.ts";
 import type { Exchange } from "./exchange.ts";
-import { checkJsonLimits, decodeUtf8, JsonError, type JsonLimits, parseJson } from "./json-text.ts";
+import { checkJsonLimits, decodeUtf8, type JsonLimits, parseJson } from "./json-text.ts";
 
 /** contract 2: paths under /api/v1 that need no key. */
 export const SIGN_IN = "/api/v1/auth/";
@@ -72,7 +72,6 @@ export async function readBody(
     checkJsonLimits(value, limits.json);
     return { value, text };
   } catch (error) {
-    if (error instanceof JsonError) throw contractErrors.invalidJson(error.message);
     if (isDecodingError(error)) throw contractErrors.invalidJson(`The body is not valid ${encoding}`);
     // The connection ended or was too slow, which is not a failure of the service.
     throw error instanceof PurserError ? error : httpErrors.requestTimeout();

@@ -31,18 +31,10 @@ export function keyHeader({ header }: Exchange): string | undefined {
   return keyOf(header("authorization"), header("x-api-key"));
 }
 
-/** The key in an Authorization header. */
-export function keyCredential(
-  { authenticate }: Pick<Authentication, "authenticate">,
-  authorization: string | undefined,
-): CallerCredential {
-  return { name: `key ${authorization}`, authenticate: () => authenticate(authorization) };
-}
-
 /** Prefers a key to a cookie, because a program that sends both means the key. */
 export function credentialOf(exchange: Exchange, options: Authentication): CallerCredential {
   const authorization = keyHeader(exchange);
   const token = authorization === undefined ? sessionToken(exchange, options.address) : null;
-  if (token === null) return keyCredential(options, authorization);
+  if (token === null) return { name: `key ${authorization}`, authenticate: () => options.authenticate(authorization) };
   return { name: `session ${token}`, authenticate: () => options.authenticateSession(token) };
 }

@@ -2,8 +2,8 @@ import { createServer, get, type RequestListener, type Server } from "node:http"
 import { type AddressInfo, createServer as createNetServer, type Server as NetServer } from "node:net";
 import { SHUTDOWN_SECONDS } from "../../kernel/constants.ts";
 import { monotonicMs } from "../../platform/lib/clock.ts";
-import { createEarlyAnswers } from "./client-error.ts";
 import { CONNECTIONS_PER_ADDRESS, limitConnections } from "./connection-limit.ts";
+import { createEarlyAnswers } from "./early-answers.ts";
 import type { HttpApp } from "./fastify.ts";
 import { commonHeaders } from "./security-headers.ts";
 import { cutUnreadAnswers, UNREAD_LIMITS } from "./unread-answers.ts";

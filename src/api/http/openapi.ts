@@ -86,7 +86,7 @@ type Scheme =
   | { type: "apiKey"; in: "header" | "cookie"; name: string; description: string };
 
 /** Returns the document with the common parameters and answers of each operation. */
-export function withConventions(document: OpenApiDocument): OpenApiDocument {
+function withConventions(document: OpenApiDocument): OpenApiDocument {
   const paths = Object.entries(document.paths ?? {}).map(([path, methods]) => {
     const operations = Object.entries(methods).map(([method, each]) => {
       const named = { ...each, operationId: each.operationId ?? operationId(method, path) };

@@ -80,7 +80,7 @@ function table(title: string, fields: Field[]) {
 }
 
 /** Text that is HTML already. */
-export interface Html {
+interface Html {
   readonly html: string;
 }
 
@@ -89,14 +89,14 @@ type Part = string | number | Html | readonly Part[];
 const ENTITIES: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
 
 /** HTML in which every value is escaped that is not HTML itself. */
-export function html(texts: TemplateStringsArray, ...values: Part[]): Html {
+function html(texts: TemplateStringsArray, ...values: Part[]): Html {
   return {
     html: texts.map((text, index) => `${text}${index < values.length ? write(values[index] as Part) : ""}`).join(""),
   };
 }
 
 /** Trusted text as HTML. */
-export function raw(text: string): Html {
+function raw(text: string): Html {
   return { html: text };
 }
 

@@ -1,7 +1,6 @@
-import type { ServerResponse } from "node:http";
 import { promisify } from "node:util";
 import { brotliCompress, constants, gzip } from "node:zlib";
-import { EVENT_STREAM_HEADERS, writeEvents } from "../../platform/net/event-stream.ts";
+import { drained, EVENT_STREAM_HEADERS, writeEvents } from "../../platform/net/event-stream.ts";
 import type { Answer } from "../contract/endpoint.ts";
 import type { Exchange } from "./exchange.ts";
 
@@ -82,20 +81,6 @@ async function writeParts({ outgoing, head, method }: Exchange, answer: Answer &
   } catch {
     outgoing.destroy();
   }
-}
-
-/** Resolves when the caller has read what was written, or has left. */
-function drained(outgoing: ServerResponse): Promise<void> {
-  return new Promise((resolve) => {
-    const done = () => {
-      outgoing.off("drain", done);
-      outgoing.off("close", done);
-      resolve();
-    };
-    outgoing.on("drain", done);
-    outgoing.on("close", done);
-    if (outgoing.destroyed) done();
-  });
 }
 
 /** Prefers brotli to gzip. Null when the client accepts neither, or forbids both with `q=0`. */

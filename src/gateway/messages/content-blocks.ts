@@ -23,14 +23,8 @@ export function isOfHostedTool({ type }: Block): boolean {
   return OF_HOSTED_TOOLS.test(type);
 }
 
-/**
- * `openEnvelope` opens the signatures of thinking blocks. Writes the inputs of calls in slices: 10 MB at once take up to
- * 0.3 s.
- */
-export async function conversationOf(
-  { system, messages }: MessagesRequest,
-  openEnvelope: OpenEnvelope,
-): Promise<Conversation> {
+/** `openEnvelope` opens the signatures of thinking blocks. */
+export function conversationOf({ system, messages }: MessagesRequest, openEnvelope: OpenEnvelope): Conversation {
   const conversation: Conversation = { messages: [], origins: [], parts: [] };
   const push: Push = (message, origin, parts) => {
     conversation.messages.push(message);
@@ -44,7 +38,7 @@ export async function conversationOf(
     const origin = `messages[${index}]`;
     if (typeof content === "string") push({ role, content }, origin);
     else if (role !== "assistant") pushUser(content as Block[], { role, origin }, push);
-    else if (!content.every(isOfHostedTool)) push(await answerOf(content, origin, openEnvelope), origin);
+    else if (!content.every(isOfHostedTool)) push(answerOf(content, origin, openEnvelope), origin);
   }
   if (conversation.origins.every((origin) => origin === "system")) {
     throw errors.invalidValue("messages", "messages have no content. Send a message with text or blocks.");
@@ -78,7 +72,7 @@ function markedAsError(result: string | ContentPart[]): string | ContentPart[] {
   return typeof result === "string" ? `Error: ${result}` : [...result, { type: "text", text: "Error" }];
 }
 
-async function answerOf(blocks: readonly Block[], origin: string, openEnvelope: OpenEnvelope): Promise<ChatMessage> {
+function answerOf(blocks: readonly Block[], origin: string, openEnvelope: OpenEnvelope): ChatMessage {
   const parts: ContentPart[] = [];
   const calls: ToolCall[] = [];
   const reasoning: { text: string; details: ReasoningDetail[]; model: string | null } = {

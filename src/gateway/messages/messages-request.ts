@@ -41,9 +41,9 @@ const INSTEAD: ReadonlyMap<string, string> = new Map([
 ]);
 
 /** The chat completion for a message. `openEnvelope` opens the caller's thinking blocks. Throws 400 for unknown blocks. */
-export async function chatRequestOf(asked: MessagesRequest, openEnvelope: OpenEnvelope): Promise<TranslatedMessage> {
+export function chatRequestOf(asked: MessagesRequest, openEnvelope: OpenEnvelope): TranslatedMessage {
   if (asked.thread !== undefined) throw gatewayErrors.noMessageThreads();
-  const { messages, origins, parts } = await conversationOf(asked, openEnvelope);
+  const { messages, origins, parts } = conversationOf(asked, openEnvelope);
   const asked_tools = asked.tools ?? [];
   const are_own = asked_tools.map(isExecutedByCaller);
   const own = asked_tools.filter((_, at) => are_own[at]);

@@ -186,11 +186,12 @@ function repeatedText({ format, verbosity }: NonNullable<ResponseRequest["text"]
 
 /**
  * The request's settings, as OpenAI's answers repeat them. Each event with a response has them all, so large ones are
- * left out: metadata and tools of 31 MB cost no tokens.
+ * left out: metadata costs no tokens.
  */
 function repeatedSettings(request: ResponseRequest) {
   const is_repeated = ([, value]: [string, unknown]) => (JSON.stringify(value)?.length ?? 0) <= MAX_REPEATED_CHARS;
-  const asked = Object.fromEntries(Object.entries(request).filter(is_repeated)) as Partial<ResponseRequest>;
+  const { input: _input, ...settings } = request;
+  const asked = Object.fromEntries(Object.entries(settings).filter(is_repeated)) as Partial<ResponseRequest>;
   return {
     background: false,
     instructions: asked.instructions ?? null,

@@ -81,8 +81,8 @@ function hasFailed({ failure }: EventFeed): boolean {
   return failure !== undefined && failure() !== null;
 }
 
-/** Resolves when the listener has read what was written, or has left. */
-function drained(outgoing: ServerResponse): Promise<void> {
+/** Resolves when the reader has read what was written, or has left. */
+export function drained(outgoing: ServerResponse): Promise<void> {
   return new Promise((resolve) => {
     const done = () => {
       outgoing.off("drain", done);
@@ -91,6 +91,7 @@ function drained(outgoing: ServerResponse): Promise<void> {
     };
     outgoing.on("drain", done);
     outgoing.on("close", done);
+    if (outgoing.destroyed) done();
   });
 }
 
