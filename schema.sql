@@ -13,7 +13,7 @@ create table account (
   overage_closed bigint default 0 not null,
   debt bigint default 0 not null,
   granted bigint default 0 not null,
-  told_percent integer default 0 not null,
+  notified_percent integer default 0 not null,
   trial_ends_at timestamp(3) with time zone,
   paid_since timestamp(3) with time zone,
   opened_at timestamp(3) with time zone not null,

@@ -22,7 +22,7 @@ create table account (
   debt bigint not null default 0 check (debt >= 0),
   -- posted after the last grant, and the highest percentage of it that the user was alerted of
   granted bigint not null default 0,
-  told_percent integer not null default 0,
+  notified_percent integer not null default 0,
   trial_ends_at timestamptz(3),
   -- the first top-up or subscription; it ends the restrictions of a trial
   paid_since timestamptz(3),

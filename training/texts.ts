@@ -15,7 +15,7 @@ export interface TaggedText {
 
 const FOLDER = join(import.meta.dirname, "texts");
 /** The most texts made from one line. */
-const MOST_SAMPLES = 24;
+const MAX_SAMPLES = 24;
 /** Samples per alternative in the line, at most. */
 const SAMPLES_PER_CHOICE = 1.5;
 
@@ -52,7 +52,7 @@ function textsOf(name: string, slots: ReadonlyMap<string, readonly string[]>): T
 function samplesOf(line: string, slots: ReadonlyMap<string, readonly string[]>): string[] {
   const choices = (line.match(/[|<]/g) ?? []).length;
   const random = createRandom(hashOf(line).readUInt32LE(0));
-  const wanted = Math.min(MOST_SAMPLES, 1 + Math.ceil(choices * SAMPLES_PER_CHOICE));
+  const wanted = Math.min(MAX_SAMPLES, 1 + Math.ceil(choices * SAMPLES_PER_CHOICE));
   return [...new Set(Array.from({ length: wanted }, () => filled(chosen(line, random), slots, random)))];
 }
 

@@ -43,13 +43,13 @@ type Content = Root["children"][number];
 type Definitions = ReadonlyMap<string, string>;
 
 /** A longer text stays plain. */
-const MOST_CHARS = 100_000;
+const MAX_CHARS = 100_000;
 /** Deeper parts become plain text. */
-const MOST_DEPTH = 24;
+const MAX_DEPTH = 24;
 
 /** Parses GitHub-flavoured Markdown; null: show the text as it is. Run it in the worker: some texts take seconds. */
 export function parseMarkdown(text: string): MarkdownNode | null {
-  if (text.length > MOST_CHARS) return null;
+  if (text.length > MAX_CHARS) return null;
   try {
     const root = fromMarkdown(text, { extensions: [gfm()], mdastExtensions: [gfmFromMarkdown()] });
     return { kind: "root", children: convertAll(root.children, definitionsIn(root), 0) };
@@ -83,7 +83,7 @@ const CONTAINERS: Partial<Record<Content["type"], Kind>> = {
 };
 
 function convert(node: Content, definitions: Definitions, depth: number): MarkdownNode[] {
-  if (depth > MOST_DEPTH) return [textNode("…")];
+  if (depth > MAX_DEPTH) return [textNode("…")];
   const inside = () => ("children" in node ? convertAll(node.children, definitions, depth + 1) : []);
   const container = CONTAINERS[node.type];
   if (container !== undefined) return [{ kind: container, children: inside() }];

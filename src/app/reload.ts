@@ -31,7 +31,7 @@ export type PrepareReload = () => PreparedReload;
 /** Settings of PURSER_CONFIG that are lists, with the field that names an entry. */
 const LISTS = { models: "id", plans: "id", providers: "name" } as const;
 const OTHERS = ["catalogue", "cache_pricing", "trial", "rollover_months", "margin", "limits", "safety"] as const;
-const MOST_NAMED = 100;
+const MAX_NAMED = 100;
 
 /**
  * Reads PURSER_CONFIG and the catalogue again, on this node. Everything is checked before anything is replaced, and a
@@ -67,21 +67,21 @@ export function createReload(options: { config: Config; live: LiveSettings; mode
 
 function changedBetween(before: Config, after: Config): string[] {
   const lists = Object.entries(LISTS).flatMap(([list, name]) => {
-    const textsOf = (config: Config) =>
+    const collectTexts = (config: Config) =>
       new Map(
         (config[list as keyof typeof LISTS] as readonly object[]).map((entry) => [
           String(entry[name as keyof typeof entry]),
           JSON.stringify(entry),
         ]),
       );
-    const [old, next] = [textsOf(before), textsOf(after)];
+    const [old, next] = [collectTexts(before), collectTexts(after)];
     const names = [...new Set([...old.keys(), ...next.keys()])];
     return names.filter((each) => old.get(each) !== next.get(each)).map((each) => `${list}.${each}`);
   });
   const others = OTHERS.filter((name) => JSON.stringify(before[name]) !== JSON.stringify(after[name]));
   const all = [...lists, ...others];
-  if (all.length <= MOST_NAMED) return all;
-  return [...all.slice(0, MOST_NAMED), `and ${all.length - MOST_NAMED} others`];
+  if (all.length <= MAX_NAMED) return all;
+  return [...all.slice(0, MAX_NAMED), `and ${all.length - MAX_NAMED} others`];
 }
 
 function rereadOrReject(config: Config, log: Log): Config {

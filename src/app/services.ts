@@ -68,7 +68,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
   const { provenAddress } = createSignInStore(db);
   const mail = { mailer, url: address.url, addressOf: provenAddress, agentNames: agents_store.names };
   const webhook_keys = createWebhookKeys({ db, clock, cipher: cipherFor("agent webhooks") });
-  const results = resultsOf({ db, agents_store, webhook_keys });
+  const results = createResults({ db, agents_store, webhook_keys });
   const { notices, notify } = createNoticeServices({ config, log, base, mail, results });
   const oauth = { outbound, identity: identityAt(address) };
   const vault = createVault({ ...core, keys: base.keys, oauth, ...notify.vault });
@@ -168,7 +168,7 @@ function createNoticeServices(parts: { config: Config; log: Log; base: Base; mai
 }
 
 /** What the deliveries of results read of runs and agents. */
-function resultsOf(deps: { db: Db; agents_store: AgentsStore; webhook_keys: WebhookKeys }): ResultDeps {
+function createResults(deps: { db: Db; agents_store: AgentsStore; webhook_keys: WebhookKeys }): ResultDeps {
   const { db, agents_store, webhook_keys } = deps;
   return {
     async resultOf({ user_id, run_id }) {

@@ -32,7 +32,7 @@ async function auditDatabase(archive: string | undefined): Promise<number> {
   try {
     await standby?.catchUp();
     const has_archive = archive === undefined || (await compareArchive(standby ?? db, archive));
-    return (await auditOf(db, async () => standby ?? db)) && has_archive ? 0 : 1;
+    return (await runAudit(db, async () => standby ?? db)) && has_archive ? 0 : 1;
   } finally {
     await standby?.close();
     await db.close();
@@ -40,7 +40,7 @@ async function auditDatabase(archive: string | undefined): Promise<number> {
 }
 
 /** Audits the ledger of `db`, prints the result, and returns whether all invariants hold. */
-export async function auditOf(db: Db, reads: () => Promise<Reader> = async () => db): Promise<boolean> {
+export async function runAudit(db: Db, reads: () => Promise<Reader> = async () => db): Promise<boolean> {
   const invariants = [...PAYMENT_INVARIANTS, ...ACT_INVARIANTS];
   const report = await createLedger({ db, clock: createSystemClock(), invariants, reads }).audit();
   for (const [what, count] of Object.entries(report.checked)) say(`checked ${count} ${what}`);

@@ -8,7 +8,7 @@ import { rejectTransfer } from "../platform/db/transfer.ts";
 import { createSystemClock } from "../platform/lib/clock.ts";
 import { type Call, MisuseError, say } from "./command.ts";
 import { openExisting } from "./existing.ts";
-import { fill, nameOf, readStorage } from "./storage.ts";
+import { describeStorage, fill, readStorage } from "./storage.ts";
 
 /** Readable by the owner only: it has hashes of keys, sealed secrets and everything that users wrote. */
 const PRIVATE = 0o600;
@@ -86,14 +86,14 @@ async function download(
     throw new Error(`the service at ${base} does not answer (${reason}): name its address with --url`);
   });
   if (!response.ok || response.body === null) {
-    throw new Error(await rejectionOf(response, base));
+    throw new Error(await explainRejection(response, base));
   }
   say(`the service at ${base} makes the backup`);
   await pipeline(Readable.fromWeb(response.body as never), await out());
 }
 
 /** The message of the service's answer, and what to do about the key. */
-async function rejectionOf(response: Response, base: string): Promise<string> {
+async function explainRejection(response: Response, base: string): Promise<string> {
   const { status } = response;
   if (status === 401) {
     return `the service at ${base} rejects PURSER_ADMIN_KEY (401): set it to the service's PURSER_ADMIN_KEY, or to an operator key with the role admin`;
@@ -113,7 +113,7 @@ export async function restore({ argument: file = "" }: Call): Promise<number> {
   const storage = readStorage();
   const archive = await openArchive(file);
   const { header } = archive;
-  say(`restoring the backup of ${header.created_at} (release ${header.release}) into ${nameOf(storage)}`);
+  say(`restoring the backup of ${header.created_at} (release ${header.release}) into ${describeStorage(storage)}`);
   const source = { ...header, ...archive, name: file };
   const code = await fill(storage, source, {
     keyring: storage.keyring,

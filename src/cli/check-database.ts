@@ -39,7 +39,7 @@ export async function checkDatabase(database_url: string, keyring: Keyring | nul
       await db.close();
     }
   } catch (error) {
-    findings.problems.push(problemOf(error as Error, database_url));
+    findings.problems.push(explainProblem(error as Error, database_url));
   }
   return findings;
 }
@@ -87,11 +87,11 @@ export function schemaNote(state: { applied: number; missing: number }): string 
 }
 
 /** One line that names the setting, the fault and its solution. */
-function problemOf(error: Error, database_url: string): string {
+function explainProblem(error: Error, database_url: string): string {
   if (error.message.startsWith("PURSER_KEK") || error.name === "NotificationsLostError") return error.message;
   const { code, message } = innermost(error);
   if (message.startsWith("the database has the migration")) return `DATABASE_URL: ${message}`;
-  const { host, user, name } = partsOf(database_url);
+  const { host, user, name } = getParts(database_url);
   if (CERTIFICATE.test(code)) {
     return `DATABASE_URL: the certificate of ${host} is not trusted: ${message.replace(/;.*/, "")}. Add sslrootcert=/path/of/its/ca.pem to the URL, and use the name of the certificate`;
   }
@@ -121,7 +121,7 @@ function innermost(error: Error): { code: string; message: string } {
 }
 
 /** For messages. It never returns the password. */
-function partsOf(database_url: string): { host: string; user: string; name: string } {
+function getParts(database_url: string): { host: string; user: string; name: string } {
   const [, authority = "", name = ""] = /^\w+:\/\/([^/?]*)\/?([^?]*)/.exec(database_url) ?? [];
   const at = authority.lastIndexOf("@");
   const [user = ""] = authority.slice(0, Math.max(at, 0)).split(":");

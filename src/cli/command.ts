@@ -42,7 +42,7 @@ export class MisuseError extends Error {
 const MISUSE = "called wrongly, or a setting cannot be used";
 
 /** The help of all commands. */
-export function helpOf(commands: Readonly<Record<string, Command>>): string {
+export function getHelp(commands: Readonly<Record<string, Command>>): string {
   const width = Math.max(...Object.keys(commands).map((name) => name.length));
   const lines = Object.entries(commands).map(([name, { summary }]) => `  ${name.padEnd(width)}  ${summary}`);
   return [

@@ -4,16 +4,16 @@ import { ConfigError } from "../config/config.ts";
 import { parseDatabaseUrl } from "../config/values.ts";
 import type { Digests } from "../operator/backup/archive.ts";
 import { type CopySource, TargetRejectedError } from "../operator/backup/copy.ts";
-import { digestOf, freeze, listTables, readRows, type Table } from "../operator/backup/tables.store.ts";
+import { computeDigest, freeze, listTables, readRows, type Table } from "../operator/backup/tables.store.ts";
 import type { Db } from "../platform/db/db.ts";
 import { bringUpToDate, readMigrationHistory } from "../platform/db/migrate.ts";
 import { openDb } from "../platform/db/open-db.ts";
 import { beginTransfer, endTransfer, readTransfer, setTransferPhase } from "../platform/db/transfer.ts";
 import { newId } from "../platform/lib/ids.ts";
 import { createLog } from "../platform/telemetry/log.ts";
-import { auditOf } from "./audit.ts";
+import { runAudit } from "./audit.ts";
 import { type Call, MisuseError, say } from "./command.ts";
-import { fill, nameOf, readStorage } from "./storage.ts";
+import { describeStorage, fill, readStorage } from "./storage.ts";
 
 /** `purser move --to URL`: copies the embedded database to PostgreSQL. Afterwards only the copy starts. */
 export async function move({ options }: Call): Promise<number> {
@@ -29,13 +29,13 @@ export async function move({ options }: Call): Promise<number> {
   const source = await openDb({ database_url: null, data_dir, log: createLog("warn"), prepare: bringUpToDate });
   try {
     if (options.cancel !== undefined) return await cancel(source);
-    return await moveTo(source, { ...storage, database_url: targetOf(options.to) });
+    return await moveTo(source, { ...storage, database_url: getTarget(options.to) });
   } finally {
     await source.close();
   }
 }
 
-function targetOf(url: string | undefined): string {
+function getTarget(url: string | undefined): string {
   if (url === undefined) throw new MisuseError("purser move needs --to postgres://user:password@host:port/database");
   try {
     return parseDatabaseUrl(url);
@@ -63,7 +63,7 @@ async function cancel(source: Db): Promise<number> {
 type Storage = ReturnType<typeof readStorage> & { readonly database_url: string };
 
 async function moveTo(source: Db, storage: Storage): Promise<number> {
-  const other = nameOf(storage);
+  const other = describeStorage(storage);
   const before = await readTransfer(source.query);
   if (before !== null && (before.direction !== "out" || before.other !== other)) {
     throw new Error(
@@ -81,13 +81,13 @@ async function moveTo(source: Db, storage: Storage): Promise<number> {
   say(before === null ? `moving to ${other}` : `continuing the move to ${other}`);
   const named = {
     id,
-    name: nameOf({ ...storage, database_url: null }),
+    name: describeStorage({ ...storage, database_url: null }),
     migrations: await readMigrationHistory(source.query),
   };
   const withSource = (work: (rows: CopySource) => Promise<void>) => withRows(source, named, work);
   const finish = async () => {
     say("audit of the embedded database:");
-    const is_in_order = await auditOf(source);
+    const is_in_order = await runAudit(source);
     await setTransferPhase(source.query, "finished");
     return is_in_order;
   };
@@ -117,7 +117,7 @@ async function withRows(
     await freeze(tx);
     const tables = await listTables(tx);
     const digests: Record<string, Digests[string]> = {};
-    for (const table of tables) digests[table.name] = await digestOf(tx, table);
+    for (const table of tables) digests[table.name] = await computeDigest(tx, table);
     async function* rows(
       done: Readonly<Record<string, number>>,
     ): AsyncGenerator<{ table: Table; lines: string[] }, undefined> {

@@ -1,4 +1,4 @@
-import { type Command, didYouMean, helpOf, helpOfCommand, MisuseError, readCall } from "./command.ts";
+import { type Command, didYouMean, getHelp, helpOfCommand, MisuseError, readCall } from "./command.ts";
 import { COMMANDS } from "./commands.ts";
 
 /** `purser COMMAND`: finds the command, prints its help, and turns errors into exit codes. 2: called wrongly; 1: failed. */
@@ -13,7 +13,7 @@ const SETTING_ERRORS: ReadonlySet<string> = new Set([
 
 async function run([name, ...args]: readonly string[]): Promise<number> {
   if (name === undefined || name === "--help" || name === "help") {
-    process.stdout.write(helpOf(COMMANDS));
+    process.stdout.write(getHelp(COMMANDS));
     return name === undefined ? 2 : 0;
   }
   const command: Command | undefined = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;

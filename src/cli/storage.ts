@@ -13,7 +13,7 @@ import { createDataKeys } from "../vault/data-keys.service.ts";
 import { createDataKeysStore } from "../vault/data-keys.store.ts";
 import { loadKeyring } from "../vault/keyring.ts";
 import type { Keyring } from "../vault/keyring.types.ts";
-import { auditOf } from "./audit.ts";
+import { runAudit } from "./audit.ts";
 import { say } from "./command.ts";
 import type { DatabasePlace } from "./existing.ts";
 
@@ -63,7 +63,7 @@ export async function fill(
     await analyze(db);
     const has_keys = await checkKeys(db, keyring);
     say("audit of the copy:");
-    const is_in_order = await auditOf(db);
+    const is_in_order = await runAudit(db);
     const is_finished = await finish();
     await endTransfer(db.query);
     return has_keys && is_in_order && is_finished ? 0 : 1;
@@ -94,7 +94,7 @@ async function checkKeys(db: Db, keyring: Keyring | null): Promise<boolean> {
 }
 
 /** Names a database without its password. */
-export function nameOf({ database_url, data_dir }: DatabasePlace): string {
+export function describeStorage({ database_url, data_dir }: DatabasePlace): string {
   if (database_url === null) return `the embedded database in ${data_dir}`;
   // Up to the last @: a password may contain one.
   const url = /^(\w+:\/\/)(?:[^/?]*@)?([^?]*)/.exec(database_url);

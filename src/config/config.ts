@@ -59,18 +59,18 @@ export const DRILL =
 const ROLES = ["all", "api", "worker"] as const;
 const LOG_LEVELS = ["silent", "fatal", "error", "warn", "info", "debug", "trace"] as const;
 const METRICS_ADDRESS = "host:port, such as 127.0.0.1:9464 or [::1]:9464";
-const MOST_KEPT_DAYS = 36_500;
+const MAX_KEPT_DAYS = 36_500;
 const SHORT_ADMIN_KEY = 16;
 /** contract 1.2 */
 const DB_WAIT_SECONDS = 60;
-const MOST_SECONDS = 3_600;
+const MAX_SECONDS = 3_600;
 /**
  * The settings of contract sections 1 and 9 from environment variables and the file that PURSER_CONFIG names. An
  * empty variable counts as unset. Throws a ConfigError for the first invalid one.
  */
 export function readConfig(env: Env): Config {
   const settings = readSettings(env);
-  return { ...settings, warnings: warningsOf(env, settings), reread: () => readConfig(env) };
+  return { ...settings, warnings: collectWarnings(env, settings), reread: () => readConfig(env) };
 }
 
 function readSettings(env: Env) {
@@ -147,16 +147,16 @@ function readSettings(env: Env) {
       read(
         env,
         "PURSER_KEEP_RUNS_DAYS",
-        parseWhole(1, MOST_KEPT_DAYS),
-        `a whole number of days from 1 to ${MOST_KEPT_DAYS}`,
+        parseWhole(1, MAX_KEPT_DAYS),
+        `a whole number of days from 1 to ${MAX_KEPT_DAYS}`,
       ) ?? null,
     /** The days for which a stored response is kept after it was answered or continued. */
     keep_responses_days:
       read(
         env,
         "PURSER_KEEP_RESPONSES_DAYS",
-        parseWhole(1, MOST_KEPT_DAYS),
-        `a whole number of days from 1 to ${MOST_KEPT_DAYS}`,
+        parseWhole(1, MAX_KEPT_DAYS),
+        `a whole number of days from 1 to ${MAX_KEPT_DAYS}`,
       ) ?? 1,
     signup,
     /** Only people on this machine can use the service. A request that came through a proxy contradicts it. */
@@ -200,7 +200,7 @@ export function metricsListeningError(
   );
 }
 
-function warningsOf(env: Env, settings: ReturnType<typeof readSettings>): string[] {
+function collectWarnings(env: Env, settings: ReturnType<typeof readSettings>): string[] {
   const { admin_key, providers, public_url } = settings;
   const hidden = providers.filter(({ api_key_env }) => api_key_env !== null && !env[api_key_env]);
   const warnings = hidden.map(
@@ -257,12 +257,12 @@ function priceWarnings({ models, margin }: Pick<Config, "models" | "margin">): s
 
 function isBelowCost({ upstream, routes, ...sold }: ModelSettings): boolean {
   /** A rate in the unit of an upstream price: micro-dollars per million tokens. */
-  const priceOf = (rate_micro: number) => (rate_micro / TOKENS_PER_USD) * 1_000_000;
+  const computePrice = (rate_micro: number) => (rate_micro / TOKENS_PER_USD) * 1_000_000;
   return [upstream, ...routes.map((route) => route.upstream)].some(
     (cost) =>
       cost !== null &&
-      (priceOf(sold.input_rate_micro) < cost.input_rate_micro ||
-        priceOf(sold.output_rate_micro) < cost.output_rate_micro),
+      (computePrice(sold.input_rate_micro) < cost.input_rate_micro ||
+        computePrice(sold.output_rate_micro) < cost.output_rate_micro),
   );
 }
 
@@ -296,7 +296,7 @@ function isPublic(public_url: string | null): boolean {
 }
 
 function readSeconds(env: Env, variable: string): number | undefined {
-  return read(env, variable, parseWhole(0, MOST_SECONDS), `a whole number of seconds from 0 to ${MOST_SECONDS}`);
+  return read(env, variable, parseWhole(0, MAX_SECONDS), `a whole number of seconds from 0 to ${MAX_SECONDS}`);
 }
 
 function readFile(env: Env): ReadFileSettings {

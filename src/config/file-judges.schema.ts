@@ -9,7 +9,7 @@ const KINDS = Object.keys(JUDGE_KINDS) as JudgeKind[];
 /** Kinds whose services answer nobody without a key. */
 const WITH_SECRET: ReadonlySet<JudgeKind> = new Set(["lakera", "azure_prompt_shields"]);
 const GUARDRAIL_PATH = /^\/guardrail\/[^/]+\/version\/[^/]+\/apply$/;
-const MOST_TIMEOUT_MS = 60_000;
+const MAX_TIMEOUT_MS = 60_000;
 
 export const judge = record({
   kind: z.enum(KINDS, `must be ${KINDS.slice(0, -1).join(", ")} or ${KINDS.at(-1)}`),
@@ -20,7 +20,7 @@ export const judge = record({
   model: text(MODEL_ID, "must be the id of a chat model").optional(),
   project_id: title.optional(),
   threshold: number().positive("must be above 0").max(1, "must be at most 1").default(0.5),
-  timeout_ms: count(100, MOST_TIMEOUT_MS).default(5_000),
+  timeout_ms: count(100, MAX_TIMEOUT_MS).default(5_000),
   when: z.enum(["doubtful", "always"], "must be doubtful or always").default("doubtful"),
   on_error: z.enum(["keep_local", "block"], "must be keep_local or block").default("keep_local"),
 })

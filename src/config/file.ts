@@ -30,12 +30,12 @@ export function parseConfigFile(text: string, path: string): FileSettings {
 
   const [syntaxError] = [...document.errors, ...document.warnings];
   if (syntaxError !== undefined) return refuse(syntaxError.pos[0], syntaxError.message);
-  const parsed = configFileSchema.safeParse(contentOf(document, refuse) ?? {});
+  const parsed = configFileSchema.safeParse(toContent(document, refuse) ?? {});
   const problems = parsed.success
     ? contradictions(parsed.data)
-    : parsed.error.issues.map((issue) => problemOf(issue, document));
+    : parsed.error.issues.map((issue) => explainProblem(issue, document));
   const [first, ...others] = problems
-    .map(({ path: at, reason }) => ({ offset: offsetOf(document, at), reason: `${nameOf(at)}${reason}` }))
+    .map(({ path: at, reason }) => ({ offset: getOffset(document, at), reason: `${getName(at)}${reason}` }))
     .sort((a, b) => a.offset - b.offset);
   if (first !== undefined) {
     const further = others.map(({ offset, reason }) => `PURSER_CONFIG: ${placed(offset, reason)}`);
@@ -45,7 +45,7 @@ export function parseConfigFile(text: string, path: string): FileSettings {
 }
 
 /** The content of the document. Rejects an alias without its anchor, and aliases that would fill the memory. */
-function contentOf(document: Document.Parsed, refuse: (offset: number, reason: string) => never): unknown {
+function toContent(document: Document.Parsed, refuse: (offset: number, reason: string) => never): unknown {
   try {
     return document.toJS();
   } catch (error) {
@@ -179,7 +179,7 @@ function duplicates(list: string, field: string, names: readonly string[]): Prob
   );
 }
 
-function problemOf(issue: z.core.$ZodIssue, document: Document.Parsed): Problem {
+function explainProblem(issue: z.core.$ZodIssue, document: Document.Parsed): Problem {
   const [unknown] = issue.code === "unrecognized_keys" ? issue.keys : [];
   const path = unknown === undefined ? issue.path : [...issue.path, unknown];
   const is_there = unknown !== undefined || document.hasIn(path);
@@ -187,7 +187,7 @@ function problemOf(issue: z.core.$ZodIssue, document: Document.Parsed): Problem 
 }
 
 /** The place of `path` in the text: of its key where it has one, else of its value, else of the nearest thing around. */
-function offsetOf(document: Document.Parsed, path: readonly PropertyKey[]): number {
+function getOffset(document: Document.Parsed, path: readonly PropertyKey[]): number {
   const parent = document.getIn(path.slice(0, -1), true);
   const last = path.at(-1);
   if (isMap(parent)) {
@@ -196,11 +196,11 @@ function offsetOf(document: Document.Parsed, path: readonly PropertyKey[]): numb
   }
   const node = document.getIn(path, true);
   if (isNode(node) && node.range) return node.range[0];
-  return path.length === 0 ? 0 : offsetOf(document, path.slice(0, -1));
+  return path.length === 0 ? 0 : getOffset(document, path.slice(0, -1));
 }
 
 /** `models[0].input_rate ` as people write it; empty for the file itself. */
-function nameOf(path: readonly PropertyKey[]): string {
+function getName(path: readonly PropertyKey[]): string {
   const name = path.map((part) => (typeof part === "number" ? `[${part}]` : `.${String(part)}`)).join("");
   return name === "" ? "" : `${name.replace(/^\./, "")} `;
 }

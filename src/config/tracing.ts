@@ -25,12 +25,12 @@ function readExport(env: Env): Pick<TracingSettings, "headers" | "timeout_ms" | 
   const list = "name=value,name=value with values that are percent-encoded";
   const entries = (variable: string) => read(env, variable, parseEntries, list) ?? {};
   const whole = parseWhole(1, TIMEOUT_MS.most);
-  const timeoutOf = (variable: string) => read(env, variable, whole, `milliseconds from 1 to ${TIMEOUT_MS.most}`);
-  const of_traces = timeoutOf("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT");
+  const readTimeout = (variable: string) => read(env, variable, whole, `milliseconds from 1 to ${TIMEOUT_MS.most}`);
+  const of_traces = readTimeout("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT");
   const service = read(env, "OTEL_SERVICE_NAME", (text) => text, "a name");
   return {
     headers: { ...entries("OTEL_EXPORTER_OTLP_HEADERS"), ...entries("OTEL_EXPORTER_OTLP_TRACES_HEADERS") },
-    timeout_ms: of_traces ?? timeoutOf("OTEL_EXPORTER_OTLP_TIMEOUT") ?? TIMEOUT_MS.default,
+    timeout_ms: of_traces ?? readTimeout("OTEL_EXPORTER_OTLP_TIMEOUT") ?? TIMEOUT_MS.default,
     resource: { ...entries("OTEL_RESOURCE_ATTRIBUTES"), ...(service === undefined ? {} : { "service.name": service }) },
   };
 }

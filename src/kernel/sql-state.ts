@@ -16,14 +16,14 @@ const SESSION_ENDED = /^25P0[34]$/;
 const SERVER_UNABLE = /^(25006|28|3D|40|53|55000|58)/;
 const SQL_STATE = /^(?!E)[0-9A-Z]{5}$/;
 
-function codeOf(error: unknown): string {
+function readCode(error: unknown): string {
   const code = (error as { code?: unknown } | null)?.code;
   return typeof code === "string" ? code : "";
 }
 
 /** Whether the database rejected the statement itself. A repeat would fail the same way; every other error may be retried. */
 export function isRefusal(error: unknown): boolean {
-  const code = codeOf(error);
+  const code = readCode(error);
   return SQL_STATE.test(code) && ![SERVER_LEFT, SESSION_ENDED, SERVER_UNABLE].some((states) => states.test(code));
 }
 
@@ -32,18 +32,18 @@ export function isRefusal(error: unknown): boolean {
  * that ended says nothing about what was committed.
  */
 export function isAnswered(error: unknown): boolean {
-  const code = codeOf(error);
+  const code = readCode(error);
   return SQL_STATE.test(code) && /\d/.test(code) && !/^(08|57P)/.test(code) && !SESSION_ENDED.test(code);
 }
 
 /** deadlock_detected, serialization_failure: the server undid the transaction because of another one. */
 export function isUndone(error: unknown): boolean {
-  return ["40P01", "40001"].includes(codeOf(error));
+  return ["40P01", "40001"].includes(readCode(error));
 }
 
 /** disk_full */
 export function isDiskFull(error: unknown): boolean {
-  return codeOf(error) === "53100" && exceededLimit(error) === null;
+  return readCode(error) === "53100" && exceededLimit(error) === null;
 }
 
 /**
@@ -52,7 +52,7 @@ export function isDiskFull(error: unknown): boolean {
  * Its `dsm_impl_mmap` writes files beside the data, so there the disk is full.
  */
 export function exceededLimit(error: unknown): "shared_memory" | "temporary_files" | null {
-  if (codeOf(error) === "53400") return "temporary_files";
+  if (readCode(error) === "53400") return "temporary_files";
   const routine = (error as { routine?: unknown } | null)?.routine;
   return typeof routine === "string" && /^dsm_impl_(posix|sysv)/.test(routine) ? "shared_memory" : null;
 }
@@ -62,18 +62,18 @@ export function exceededLimit(error: unknown): "shared_memory" | "temporary_file
  * to another.
  */
 export function isSharedSession(error: unknown): boolean {
-  return /^(42P05|26000)$/.test(codeOf(error));
+  return /^(42P05|26000)$/.test(readCode(error));
 }
 
 /** read_only_sql_transaction: a standby, or a primary that was replaced. */
 export function isReadOnlyServer(error: unknown): boolean {
-  return codeOf(error) === "25006";
+  return readCode(error) === "25006";
 }
 
 /** invalid_authorization, invalid_catalog_name, insufficient_privilege: waiting does not help. */
 export function isUnusable(error: unknown): boolean {
   return (
-    /^(28|3D|42501)/.test(codeOf(error)) ||
+    /^(28|3D|42501)/.test(readCode(error)) ||
     (error instanceof Error && error.cause !== undefined && isUnusable(error.cause))
   );
 }
@@ -88,7 +88,7 @@ function isProgramError(error: unknown): boolean {
 
 /** Whether the error shows that the database as a whole does not work now. */
 export function isOutage(error: unknown): boolean {
-  const is_one_statement = ONE_STATEMENT.test(codeOf(error)) || exceededLimit(error) !== null;
+  const is_one_statement = ONE_STATEMENT.test(readCode(error)) || exceededLimit(error) !== null;
   return !isRefusal(error) && !isProgramError(error) && !is_one_statement;
 }
 
@@ -101,7 +101,7 @@ export class DatabaseAwayError extends Error {
   constructor(cause: Error) {
     super(cause.message, { cause });
     this.name = "DatabaseAwayError";
-    this.code = codeOf(cause) || undefined;
+    this.code = readCode(cause) || undefined;
   }
 }
 
@@ -120,10 +120,10 @@ export function isDatabaseAway(error: unknown): boolean {
 
 /** unique_violation */
 export function isUniqueViolation(error: unknown): boolean {
-  return codeOf(error) === "23505";
+  return readCode(error) === "23505";
 }
 
 /** A row was inserted for a user who is erased, or is being erased. Raised by the trigger `refuse_erased`. */
 export function isErasedUser(error: unknown): boolean {
-  return codeOf(error) === "PU404";
+  return readCode(error) === "PU404";
 }

@@ -46,7 +46,7 @@ export function createActs({ db, clock }: { db: Db; clock: Clock }) {
         user_id,
         before: storedText(before, salt),
         after: storedText(after, salt),
-        reason: user_id === null || reason === null ? reason : `${HASHED}${hashOf(salt, reason)}`,
+        reason: user_id === null || reason === null ? reason : `${HASHED}${computeHash(salt, reason)}`,
         request_id: actor.request_id,
         created_at: clock.now(),
       };
@@ -88,12 +88,12 @@ function storedText(state: State | null, salt: string): string | null {
   if (state === null) return null;
   const { email, ...rest } = state;
   if (email === undefined || email === null) return JSON.stringify(rest);
-  return JSON.stringify({ ...rest, email_sha256: hashOf(salt, email) });
+  return JSON.stringify({ ...rest, email_sha256: computeHash(salt, email) });
 }
 
 /** Marks the reason of an act about a user in the chain: it is there as its salted hash. */
 const HASHED = "sha256:";
-const hashOf = (salt: string, text: string) => createHash("sha256").update(`${salt}${text}`).digest("hex");
+const computeHash = (salt: string, text: string) => createHash("sha256").update(`${salt}${text}`).digest("hex");
 
 /** An act as the API shows it: with its addresses and reason while the user exists, otherwise with null. */
 function actRecord(row: ActRow): ActRecord {

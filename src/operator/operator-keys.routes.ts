@@ -5,7 +5,7 @@ import { type Actor, type Acts, actLines, actsHead } from "./acts.service.ts";
 import type { OperatorKeys } from "./operator-keys.service.ts";
 
 /** The operator of a request, for the log of acts. */
-export function actorOf(request: Pick<RequestContext, "operator" | "request_id">): Actor {
+export function getActor(request: Pick<RequestContext, "operator" | "request_id">): Actor {
   const { id, name } = request.operator;
   return { id, name, request_id: request.request_id };
 }
@@ -30,14 +30,14 @@ export function operatorKeyRoutes({ acts, keys }: { acts: Acts; keys: OperatorKe
   });
   router.on(contract.createOperatorKey, async (request) => {
     const { reason, ...wanted } = request.body;
-    return json(await keys.create(actorOf(request), wanted, reason), 201);
+    return json(await keys.create(getActor(request), wanted, reason), 201);
   });
   router.on(contract.revokeOperatorKey, async (request) => {
-    await keys.revoke(actorOf(request), request.params.id, request.query.reason);
+    await keys.revoke(getActor(request), request.params.id, request.query.reason);
     return noContent();
   });
   router.on(contract.rotateOperatorKey, async (request) =>
-    json(await keys.rotate(actorOf(request), request.params.id, request.body)),
+    json(await keys.rotate(getActor(request), request.params.id, request.body)),
   );
   return router;
 }

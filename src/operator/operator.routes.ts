@@ -21,7 +21,7 @@ import type { Db, InSameTx, Tx } from "../platform/db/db.ts";
 import { addDays, type Clock } from "../platform/lib/clock.ts";
 import type { Instant } from "../platform/lib/instant.ts";
 import type { Act, Acts } from "./acts.service.ts";
-import { actorOf } from "./operator-keys.routes.ts";
+import { getActor } from "./operator-keys.routes.ts";
 
 export const operatorErrors = {
   noTestClock: () =>
@@ -83,7 +83,7 @@ function userRoutes(router: Router, options: OperatorOptions): void {
       await ledger.openAccount(tx, { user_id: made.user.id, trial: trial ? granted : null });
       const { id: user_id } = made.user;
       const after = { email: made.user.email, trial, api_key_id: made.api_key.id };
-      await acts.record(tx, actorOf(request), { what: "user.create", ...aboutUser(user_id), after, reason });
+      await acts.record(tx, getActor(request), { what: "user.create", ...aboutUser(user_id), after, reason });
       return made;
     });
     request.keeping.created_user_id = created.user.id;
@@ -120,7 +120,7 @@ function userRoutes(router: Router, options: OperatorOptions): void {
         Object.assign(after, { limits });
       }
       if (Object.keys(after).length === 0) return known;
-      await acts.record(tx, actorOf(request), { what: "user.update", ...aboutUser(known.id), before, after, reason });
+      await acts.record(tx, getActor(request), { what: "user.update", ...aboutUser(known.id), before, after, reason });
       return { ...known, email, limits };
     });
     return json(await userRecord(user));
@@ -138,7 +138,7 @@ function userRoutes(router: Router, options: OperatorOptions): void {
     const { id } = request.params;
     const { reason } = request.query;
     await options.eraseUser(id, (tx) =>
-      acts.record(tx, actorOf(request), { what: "user.erase", ...aboutUser(id), reason }),
+      acts.record(tx, getActor(request), { what: "user.erase", ...aboutUser(id), reason }),
     );
     return noContent();
   });
@@ -150,7 +150,7 @@ function userRoutes(router: Router, options: OperatorOptions): void {
       options.userSuspended(tx, before.id);
       const change = { before: { suspended_at: before.suspended_at }, after: { suspended_at: after.suspended_at } };
       const what = suspended ? "user.suspend" : "user.resume";
-      await acts.record(tx, actorOf(request), { what, ...aboutUser(before.id), ...change, reason });
+      await acts.record(tx, getActor(request), { what, ...aboutUser(before.id), ...change, reason });
       return after;
     });
   router.on(contract.suspendUser, async (request) => {
@@ -169,7 +169,7 @@ function moneyRoutes(router: Router, { accounts, acts, billing }: OperatorOption
     const user = await accounts.user(request.params.id);
     const { reason, ...wanted } = request.body;
     const bucket = await billing.grant(user.id, wanted, (tx, { id, original_amount, source, expires_at }) =>
-      acts.record(tx, actorOf(request), {
+      acts.record(tx, getActor(request), {
         what: "tokens.grant",
         target: { type: "bucket", id },
         user_id: user.id,
@@ -184,7 +184,7 @@ function moneyRoutes(router: Router, { accounts, acts, billing }: OperatorOption
     const user = await accounts.user(request.params.id);
     const { plan_id, reason } = request.body;
     const { subscription, created } = await billing.subscribeWithoutPayment(user.id, plan_id, (tx, before) =>
-      acts.record(tx, actorOf(request), {
+      acts.record(tx, getActor(request), {
         what: "subscription.set",
         target: { type: "subscription", id: user.id },
         user_id: user.id,
@@ -231,7 +231,7 @@ function moneyRoutes(router: Router, { accounts, acts, billing }: OperatorOption
   router.on(contract.settleInvoice, async (request) => {
     const { status, reason } = request.body;
     const invoice = await billing.invoices.settle(request.params.id, status, (tx, before) =>
-      acts.record(tx, actorOf(request), {
+      acts.record(tx, getActor(request), {
         what: "invoice.settle",
         target: { type: "invoice", id: before.id },
         user_id: before.user_id,
@@ -253,7 +253,7 @@ function serviceRoutes(router: Router, options: OperatorOptions): void {
     const reloaded = await db.transaction(async (tx) => {
       // Written first: without its act, nothing is reloaded.
       const act = { what: "configuration.reload", target: SERVICE, after: { changed }, reason } as const;
-      await acts.record(tx, actorOf(request), act);
+      await acts.record(tx, getActor(request), act);
       return apply();
     });
     return json(reloaded);
@@ -272,7 +272,7 @@ function serviceRoutes(router: Router, options: OperatorOptions): void {
     const change = { before: { now: clock.now() }, after: { now } };
     await options.advanceClock(now);
     await db.transaction((tx) =>
-      acts.record(tx, actorOf(request), { what: "clock.set", target: SERVICE, ...change, reason }),
+      acts.record(tx, getActor(request), { what: "clock.set", target: SERVICE, ...change, reason }),
     );
     return json({ now: clock.now() });
   });
@@ -286,7 +286,7 @@ async function sendRecorded(
   act: Act,
 ): Promise<FileAnswer> {
   await db
-    .transaction((tx) => acts.record(tx, actorOf(request), act))
+    .transaction((tx) => acts.record(tx, getActor(request), act))
     .catch(async (error: unknown) => {
       await file.body?.cancel();
       throw error;

@@ -29,7 +29,7 @@ export function usageRoutes({ db, clock }: { db: Db; clock: Clock }): Router {
   const router = createRouter();
   router.on(contract.usageOfAll, async (request) => {
     const { group_by, format, limit, cursor, ...window } = request.query;
-    const { from, to, days } = daysOf(window, clock.now());
+    const { from, to, days } = getDays(window, clock.now());
     const found = await readUsageOfAll(db, { from, to, group_by });
     const groups = group_by === "day" ? found.toSorted((a, b) => ((a.name ?? "") < (b.name ?? "") ? -1 : 1)) : found;
     const named = groups.map(({ name, ...figures }): Row => ({ [NAME_FIELDS[group_by]]: name, ...margin(figures) }));
@@ -47,7 +47,7 @@ export function usageRoutes({ db, clock }: { db: Db; clock: Clock }): Router {
     const usage = page.map(({ row }) =>
       row.user_id === undefined ? row : { ...row, email: emails.get(row.user_id) ?? null },
     );
-    return json({ days, group_by, usage, total: totalOf(groups), next_cursor });
+    return json({ days, group_by, usage, total: computeTotal(groups), next_cursor });
   });
   return router;
 }
@@ -55,7 +55,7 @@ export function usageRoutes({ db, clock }: { db: Db; clock: Clock }): Router {
 const startOfDay = (instant: Instant): Instant => `${instant.slice(0, 10)}T00:00:00.000Z`;
 
 /** The whole days of a window: `from` is the first one, `to` the one after the last. Throws 400 for an impossible window. */
-function daysOf(
+function getDays(
   asked: { days?: number | undefined; from?: Instant | undefined; to?: Instant | undefined },
   now: Instant,
 ): { from: Instant; to: Instant; days: number } {
@@ -65,10 +65,10 @@ function daysOf(
   const from = asked.from === undefined ? addDays(to, -(asked.days ?? USAGE_DAYS.default)) : startOfDay(asked.from);
   const days = (Date.parse(to) - Date.parse(from)) / 86_400_000;
   if (days < 1) throw errors.invalidValue("from", "from must be a day before to.");
-  if (days > contract.MOST_USAGE_DAYS)
+  if (days > contract.MAX_USAGE_DAYS)
     throw errors.invalidValue(
       "from",
-      `from and to may be ${contract.MOST_USAGE_DAYS} days apart: ask for each year by itself.`,
+      `from and to may be ${contract.MAX_USAGE_DAYS} days apart: ask for each year by itself.`,
     );
   return { from, to, days };
 }
@@ -82,7 +82,7 @@ function margin(figures: Omit<Figures, "margin_micro_usd">): Figures {
   return { ...figures, margin_micro_usd: upstream === null ? null : revenue - upstream };
 }
 
-function totalOf(groups: readonly UsageOfGroup[]): Figures {
+function computeTotal(groups: readonly UsageOfGroup[]): Figures {
   const sum = (field: "requests" | "tokens" | "cost_tokens" | "revenue_micro_usd" | "requests_of_unknown_cost") =>
     groups.reduce((total, group) => total + group[field], 0);
   const is_known = groups.every(({ upstream_cost_micro_usd }) => upstream_cost_micro_usd !== null);

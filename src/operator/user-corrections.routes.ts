@@ -12,7 +12,7 @@ import type { Db } from "../platform/db/db.ts";
 import { addMonths, type Clock } from "../platform/lib/clock.ts";
 import { isUuid } from "../platform/lib/ids.ts";
 import type { Acts } from "./acts.service.ts";
-import { actorOf } from "./operator-keys.routes.ts";
+import { getActor } from "./operator-keys.routes.ts";
 
 interface CorrectionsDeps {
   db: Db;
@@ -40,7 +40,7 @@ function keyRoutes(router: Router, { accounts, acts, clock }: CorrectionsDeps): 
     const { id: user_id } = await accounts.user(request.params.id);
     const { reason, ...wanted } = request.body;
     const created = await accounts.createApiKey(asUser(user_id), wanted, (tx, { id, name, scopes, budget_tokens }) =>
-      acts.record(tx, actorOf(request), {
+      acts.record(tx, getActor(request), {
         what: "api_key.create",
         target: { type: "api_key", id },
         user_id,
@@ -54,7 +54,7 @@ function keyRoutes(router: Router, { accounts, acts, clock }: CorrectionsDeps): 
     const { id: user_id } = await accounts.user(request.params.id);
     const { reason } = request.query;
     await accounts.revokeApiKey(user_id, request.params.key_id, (tx, { id, name, revoked_at }) =>
-      acts.record(tx, actorOf(request), {
+      acts.record(tx, getActor(request), {
         what: "api_key.revoke",
         target: { type: "api_key", id },
         user_id,
@@ -77,7 +77,7 @@ function balanceRoutes(router: Router, { db, clock, accounts, acts, ledger }: Co
       const expires_at = addMonths(created_at, TOP_UP_MONTHS);
       const adjusted = await ledger.adjust(tx, { user_id, amount_tokens, reason, expires_at });
       const target = { type: "bucket", id: adjusted.bucket_id };
-      await acts.record(tx, actorOf(request), {
+      await acts.record(tx, getActor(request), {
         what: "tokens.adjust",
         target,
         user_id,
@@ -101,7 +101,7 @@ function balanceRoutes(router: Router, { db, clock, accounts, acts, ledger }: Co
       if (taken_tokens === null) return 0;
       const change = { before: { remaining: before.remaining, held: before.held }, after: { taken_tokens } };
       const target = { type: "bucket", id: before.id };
-      await acts.record(tx, actorOf(request), { what: "bucket.close", target, user_id, ...change, reason });
+      await acts.record(tx, getActor(request), { what: "bucket.close", target, user_id, ...change, reason });
       return taken_tokens;
     });
     const after = (await ledger.bucket(user_id, bucket_id)) ?? before;
@@ -114,7 +114,7 @@ function moneyRoutes(router: Router, { accounts, acts, billing }: CorrectionsDep
     const { id: user_id } = await accounts.user(request.params.id);
     const { reason } = request.query;
     const cancelled = await billing.cancelSubscription(user_id, (tx, before) =>
-      acts.record(tx, actorOf(request), {
+      acts.record(tx, getActor(request), {
         what: "subscription.cancel",
         target: { type: "subscription", id: user_id },
         user_id,
@@ -127,7 +127,7 @@ function moneyRoutes(router: Router, { accounts, acts, billing }: CorrectionsDep
   router.on(refundPurchase, async (request) => {
     const { reason } = request.body;
     const refunded = await billing.purchases.refund(request.params.id, (tx, { id, user_id, ...before }, state) =>
-      acts.record(tx, actorOf(request), {
+      acts.record(tx, getActor(request), {
         what: "purchase.refund",
         target: { type: "purchase", id },
         user_id,

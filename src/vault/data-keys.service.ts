@@ -8,7 +8,7 @@ import { vaultErrors } from "./errors.ts";
 import { createKeks } from "./kek.ts";
 import { KeyringError } from "./keyring.ts";
 import type { Keyring } from "./keyring.types.ts";
-import { type DataKey, integrityMacOf } from "./seal.ts";
+import { computeIntegrityMac, type DataKey } from "./seal.ts";
 import { type Kek, KekUnavailableError, type VaultFailure } from "./vault.types.ts";
 
 /** The id of the service's own key, stored among the users' keys. No user has this id. */
@@ -50,7 +50,7 @@ export function createDataKeys(deps: {
   };
   /** Returns null when no configured master key opens it. */
   const opened = async (key: WrappedKey): Promise<DataKey | null> => {
-    const bytes = await keks.get(key.kek_id)?.unwrap(key.wrapped, contextOf(key, key.kek_id));
+    const bytes = await keks.get(key.kek_id)?.unwrap(key.wrapped, toContext(key, key.kek_id));
     return bytes?.length === KEY_BYTES ? { version: key.version, bytes } : null;
   };
   const unwrap = async (key: WrappedKey): Promise<DataKey> => {
@@ -64,16 +64,16 @@ export function createDataKeys(deps: {
     throw vaultErrors.vaultUnavailable();
   };
   const rewrap = async (key: WrappedKey, { bytes }: DataKey): Promise<boolean> => {
-    const wrapped = await wrapChecked(keks.current, bytes, contextOf(key, keks.current.id));
+    const wrapped = await wrapChecked(keks.current, bytes, toContext(key, keks.current.id));
     return store.rewrap(key, { kek_id: keks.current.id, wrapped });
   };
   const make = async (user_id: string): Promise<void> => {
     const key = { version: FIRST_VERSION, bytes: randomBytes(KEY_BYTES) };
     const named = { user_id, version: key.version };
-    const wrapped = await wrapChecked(keks.current, key.bytes, contextOf(named, keks.current.id)).catch(unavailable);
+    const wrapped = await wrapChecked(keks.current, key.bytes, toContext(named, keks.current.id)).catch(unavailable);
     await store.insert(
       { ...named, kek_id: keks.current.id, wrapped },
-      user_id === SERVICE ? null : integrityMacOf(key, []),
+      user_id === SERVICE ? null : computeIntegrityMac(key, []),
     );
   };
   const existing = async (user_id: string): Promise<WrappedKey | undefined> => {
@@ -150,7 +150,7 @@ export function createDataKeys(deps: {
 export type DataKeys = ReturnType<typeof createDataKeys>;
 
 /** Binds a wrapped key to its row and its master key. */
-function contextOf({ user_id, version }: { user_id: string; version: number }, kek_id: string): string {
+function toContext({ user_id, version }: { user_id: string; version: number }, kek_id: string): string {
   return `purser data key 1 ${kek_id} ${user_id} ${version}`;
 }
 

@@ -1,5 +1,5 @@
 import type { AuthClient } from "google-auth-library";
-import { askKeyService, bytesOf, loadClient } from "./key-service.adapter.ts";
+import { askKeyService, loadClient, readBytes } from "./key-service.adapter.ts";
 import { type Kek, KekUnavailableError } from "./vault.types.ts";
 
 export interface GcpKmsSettings {
@@ -44,13 +44,13 @@ export function createGcpKms(settings: GcpKmsSettings): Kek {
     async wrap(data_key, context) {
       const { status, body } = await ask("encrypt", { plaintext: Buffer.from(data_key).toString("base64") }, context);
       if (status !== 200) throw new KekUnavailableError(id, `Google Cloud KMS answered ${status}`);
-      return bytesOf(id, body.ciphertext);
+      return readBytes(id, body.ciphertext);
     },
     async unwrap(wrapped, context) {
       const { status, body } = await ask("decrypt", { ciphertext: Buffer.from(wrapped).toString("base64") }, context);
       if (status === 400) return null; // INVALID_ARGUMENT: wrong ciphertext, key or context
       if (status !== 200) throw new KekUnavailableError(id, `Google Cloud KMS answered ${status}`);
-      return bytesOf(id, body.plaintext);
+      return readBytes(id, body.plaintext);
     },
   };
 }

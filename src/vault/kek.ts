@@ -19,12 +19,12 @@ export interface Keks {
 /** Creates the master keys. Sends no request to a key service yet. */
 export function createKeks(keyring: Keyring): Keks {
   const [first, ...others] = keyring;
-  const current = kekOf(first);
-  const all = new Map([current, ...others.map(kekOf)].map((kek) => [kek.id, kek]));
+  const current = getKek(first);
+  const all = new Map([current, ...others.map(getKek)].map((kek) => [kek.id, kek]));
   return { current, get: (id) => all.get(id) };
 }
 
-function kekOf(master: MasterKey): Kek {
+function getKek(master: MasterKey): Kek {
   switch (master.kind) {
     case "local":
       return localKek(master);

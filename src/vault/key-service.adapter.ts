@@ -41,7 +41,7 @@ export async function askKeyService(
 }
 
 /** Decodes a base64 field of an answer. Rejects when it is missing. */
-export function bytesOf(kek_id: string, value: unknown): Buffer {
+export function readBytes(kek_id: string, value: unknown): Buffer {
   if (typeof value !== "string") throw new KekUnavailableError(kek_id, "its answer lacks a required field");
   return Buffer.from(value, "base64");
 }

@@ -69,7 +69,7 @@ const LEEWAY_SECONDS = 30;
 
 /** A new secret's state. */
 export function newState({ server, grant, token_endpoint, resource, scope, ...credentials }: NewOAuth): OAuthState {
-  const client = clientOf(credentials);
+  const client = getClient(credentials);
   return {
     server: new URL(server).href,
     grant,
@@ -88,7 +88,7 @@ export function changedState(state: OAuthState, change: OAuthChange): OAuthState
   const { scope = state.given.scope, ...credentials } = change;
   const { client_id = state.given.client?.client_id, client_secret, private_key } = credentials;
   const is_new = client_id !== undefined && (client_secret ?? private_key ?? change.client_id) !== undefined;
-  const client = is_new ? clientOf({ ...credentials, client_id }) : state.given.client;
+  const client = is_new ? getClient({ ...credentials, client_id }) : state.given.client;
   return {
     ...state,
     given: { ...state.given, scope, client },
@@ -103,7 +103,7 @@ function disconnected(client: OAuthClient | null) {
   return { client, ...nothing, status: "not_connected" as const };
 }
 
-function clientOf(given: OAuthChange): OAuthClient | null {
+function getClient(given: OAuthChange): OAuthClient | null {
   const { client_id, client_secret, private_key, algorithm } = given;
   if (client_id === undefined) return null;
   const key = private_key === undefined ? {} : { private_key, algorithm: algorithm ?? "RS256" };

@@ -74,7 +74,7 @@ export function createOAuthRequests({
     owner: Partial<Pick<OAuthState, "server" | "given">>,
     work: (library: Library, fetch: Fetch) => Promise<T>,
   ): Promise<T> {
-    const named = namesOf(owner);
+    const named = getNames(owner);
     const guarded = guardedFetch(outbound, AbortSignal.timeout(timeout_ms), named);
     let failure: unknown;
     const fetch: Fetch = (input, init) =>
@@ -351,7 +351,7 @@ function checkedTokens(tokens: OAuthTokens): OAuthTokens {
 /** Names a host in a message. A model reads the message, so a host that only the server gave is not repeated. */
 type HostNames = (host: string) => string;
 
-function namesOf({ server, given }: Partial<Pick<OAuthState, "server" | "given">>): HostNames {
+function getNames({ server, given }: Partial<Pick<OAuthState, "server" | "given">>): HostNames {
   const own = [server, given?.token_endpoint].flatMap((url) => (url === undefined ? [] : [new URL(url).host]));
   return (host) => (own.includes(host) ? host : "its authorization server");
 }

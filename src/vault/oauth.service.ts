@@ -165,7 +165,7 @@ export function createOAuthSecrets(deps: {
 
     /** Begins a sign-in. Throws 502 oauth_failed. */
     async connect(secret: SealedRowRef, bound_to: string) {
-      const state = await stateOf(secret);
+      const state = await readState(secret);
       if (state.grant !== "authorization_code") throw vaultErrors.notConnectable();
       const begun = await begin(state, { requests, redirect_uri: deps.redirect_uri(), bound_to, id: secret.id }).catch(
         throwFailed,
@@ -220,7 +220,7 @@ export function createOAuthSecrets(deps: {
     return tokens instanceof OAuthError ? "failed" : null;
   }
 
-  async function stateOf({ user_id, id }: SealedRowRef): Promise<OAuthState> {
+  async function readState({ user_id, id }: SealedRowRef): Promise<OAuthState> {
     let found: OAuthState | undefined;
     await revise({ user_id, id }, (state) => {
       found = state;

@@ -44,7 +44,7 @@ const NONCE = Buffer.alloc(12);
 /** A sealing's id is its first bytes, the random salt. */
 export const SEALING_ID_BYTES = SALT_BYTES;
 
-function bindingOf(identity: RowIdentity, data_key_version: number): Buffer {
+function toBinding(identity: RowIdentity, data_key_version: number): Buffer {
   const hosts = identity.allowed_hosts === null ? "any" : lengthPrefixed(identity.allowed_hosts);
   return lengthPrefixed([
     identity.is_oauth === true ? OAUTH_FORMAT : FORMAT,
@@ -67,7 +67,7 @@ function valueKey(data_key: DataKey, salt: Uint8Array, binding: Buffer): { key: 
 
 /** Seals `value` for the row with this identity. Layout: salt (32) ‖ key commitment (32) ‖ tag (16) ‖ ciphertext. */
 export function seal(value: string, identity: RowIdentity, data_key: DataKey): Buffer {
-  const binding = bindingOf(identity, data_key.version);
+  const binding = toBinding(identity, data_key.version);
   const salt = randomBytes(SALT_BYTES);
   const { key, commitment } = valueKey(data_key, salt, binding);
   const cipher = createCipheriv(ALGORITHM, key, NONCE);
@@ -79,7 +79,7 @@ export function seal(value: string, identity: RowIdentity, data_key: DataKey): B
 /** Opens a value. Returns null when it was changed, or sealed for another row or under another key. */
 export function unseal(sealed: Uint8Array, identity: RowIdentity, data_key: DataKey): string | null {
   if (sealed.length < TEXT_AT) return null;
-  const binding = bindingOf(identity, data_key.version);
+  const binding = toBinding(identity, data_key.version);
   const { key, commitment } = valueKey(data_key, sealed.subarray(0, SALT_BYTES), binding);
   if (!timingSafeEqual(commitment, sealed.subarray(SALT_BYTES, SALT_BYTES + COMMITMENT_BYTES))) return null;
   const decipher = createDecipheriv(ALGORITHM, key, NONCE, { authTagLength: TAG_BYTES });
@@ -112,7 +112,7 @@ export function lengthPrefixed(fields: readonly (string | Uint8Array)[]): Buffer
  * detects a row that was restored to an older version, which the row's own seal cannot.
  * @param entries one line per secret, ordered by id: id, version, sealing id, reflected or not
  */
-export function integrityMacOf(data_key: DataKey, entries: readonly string[]): Buffer {
+export function computeIntegrityMac(data_key: DataKey, entries: readonly string[]): Buffer {
   const key = Buffer.from(hkdfSync("sha256", data_key.bytes, "", "purser manifest 1", 32));
   return createHmac("sha256", key)
     .update(lengthPrefixed([String(data_key.version), ...entries]))
@@ -121,6 +121,6 @@ export function integrityMacOf(data_key: DataKey, entries: readonly string[]): B
 
 /** Whether `mac` is the integrity MAC of `entries`. */
 export function isIntegrityMacOf(mac: Uint8Array, data_key: DataKey, entries: readonly string[]): boolean {
-  const expected = integrityMacOf(data_key, entries);
+  const expected = computeIntegrityMac(data_key, entries);
   return mac.length === expected.length && timingSafeEqual(mac, expected);
 }

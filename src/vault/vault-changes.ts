@@ -6,7 +6,7 @@ import { isUuid } from "../platform/lib/ids.ts";
 import type { Log } from "../platform/telemetry/log.ts";
 import type { DataKeys } from "./data-keys.service.ts";
 import { vaultErrors } from "./errors.ts";
-import { type DataKey, integrityMacOf, isIntegrityMacOf, type RowIdentity, unseal } from "./seal.ts";
+import { computeIntegrityMac, type DataKey, isIntegrityMacOf, type RowIdentity, unseal } from "./seal.ts";
 import type { HeldKey, SealedRow, SecretRow, VaultStore } from "./vault.store.ts";
 
 /** Reads and changes of a user's secrets that keep the integrity MAC, for the services of this module. */
@@ -27,7 +27,7 @@ export function createVaultChanges({ db, store, keys, log }: { db: Db; store: Va
       // Never sign rows that do not match the current MAC.
       if (!isIntegrityMacOf(held.manifest ?? new Uint8Array(), key, held.entries)) throwTampered(user_id);
       const result = await work(tx, held.entries.length);
-      await store.setIntegrityMac(tx, user_id, integrityMacOf(key, await store.entries(tx, user_id)));
+      await store.setIntegrityMac(tx, user_id, computeIntegrityMac(key, await store.entries(tx, user_id)));
       return result;
     });
   /** The user's key, and the value of a row that was read with it. null: rows were changed outside Purser. */

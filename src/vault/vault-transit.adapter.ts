@@ -1,4 +1,4 @@
-import { askKeyService, bytesOf } from "./key-service.adapter.ts";
+import { askKeyService, readBytes } from "./key-service.adapter.ts";
 import { type Kek, KekUnavailableError } from "./vault.types.ts";
 
 export interface VaultTransitSettings {
@@ -33,7 +33,7 @@ export function createVaultTransit(settings: VaultTransitSettings): Kek {
     id,
     async wrap(data_key, context) {
       const { status, body } = await ask("encrypt", { plaintext: Buffer.from(data_key).toString("base64") }, context);
-      const { ciphertext } = dataOf(body);
+      const { ciphertext } = toData(body);
       if (status !== 200 || typeof ciphertext !== "string") {
         throw new KekUnavailableError(id, `the transit engine answered ${status}`);
       }
@@ -43,11 +43,11 @@ export function createVaultTransit(settings: VaultTransitSettings): Kek {
       const { status, body } = await ask("decrypt", { ciphertext: Buffer.from(wrapped).toString() }, context);
       if (status === 400) return null; // not a ciphertext of this key and context
       if (status !== 200) throw new KekUnavailableError(id, `the transit engine answered ${status}`);
-      return bytesOf(id, dataOf(body).plaintext);
+      return readBytes(id, toData(body).plaintext);
     },
   };
 }
 
-function dataOf(body: Record<string, unknown>): Record<string, unknown> {
+function toData(body: Record<string, unknown>): Record<string, unknown> {
   return (body.data ?? {}) as Record<string, unknown>;
 }

@@ -43,12 +43,12 @@ export function vaultRoutes({ vault, identity }: { vault: Vault; identity: OAuth
   });
   router.on(oauth.connectSecret, async (request) => {
     const caller = request.caller;
-    return json(await vault.connect(caller.user_id, request.params.id, credentialOf(caller)));
+    return json(await vault.connect(caller.user_id, request.params.id, toCredential(caller)));
   });
   router.on(oauth.oauthCallback, async (request) => {
     const caller = request.caller;
     const { state = "", code, iss } = request.query;
-    const answer = { state, code, iss, bound_to: credentialOf(caller) };
+    const answer = { state, code, iss, bound_to: toCredential(caller) };
     const { name, problem } = await vault.finishConnect(caller.user_id, answer);
     const query = problem === null ? { connected: name ?? "" } : { connect_error: problem };
     return redirect(`/secrets?${new URLSearchParams(query)}`);
@@ -62,7 +62,7 @@ export function vaultRoutes({ vault, identity }: { vault: Vault; identity: OAuth
 }
 
 /** The session or the API key that calls. A sign-in that it began must be ended by it (RFC 6749, 10.12). */
-function credentialOf({ api_key_id, session_id }: Caller): string {
+function toCredential({ api_key_id, session_id }: Caller): string {
   return api_key_id ?? session_id ?? "";
 }
 

@@ -82,7 +82,7 @@ export function createVault(deps: {
     if (found === undefined || found.held.wrapped === null) return { status: "not_found" };
     const { secret, held } = found;
     const opened = await changes.opened(secret, held);
-    const denial = opened === null ? ({ status: "unreadable" } as const) : denialOf(secret, usage);
+    const denial = opened === null ? ({ status: "unreadable" } as const) : explainDenial(secret, usage);
     if (opened === null || denial !== null) {
       const { status } = denial ?? { status: "unreadable" };
       await recordUse(secret, usage, status === "other_server" ? "host_refused" : status);
@@ -108,20 +108,20 @@ export function createVault(deps: {
     async create(user_id: string, wanted: NewSecret): Promise<Secret> {
       const { name, description, value, allowed_hosts } = wanted;
       if (wanted.oauth !== undefined) {
-        return recordOf(await oauth.create(user_id, { name, description, oauth: wanted.oauth }));
+        return toRecord(await oauth.create(user_id, { name, description, oauth: wanted.oauth }));
       }
       if (value === undefined) throw errors.missingField("value");
       const key = await keys.toWrite(user_id);
       const row = newRow({ user_id, name, description, value, allowed_hosts }, key, clock.now());
       await changes.insert(row, key);
-      return recordOf(row);
+      return toRecord(row);
     },
     /** Lists secrets, newest first. `before_id` is the last one of the previous page. */
     async list(user_id: string, page: { limit: number; before_id: string | null }): Promise<Secret[]> {
-      return (await store.secrets(user_id, page)).map(recordOf);
+      return (await store.secrets(user_id, page)).map(toRecord);
     },
     /** 404 when it is not the user's. */
-    get: async (user_id: string, id: string): Promise<Secret> => recordOf(await own(user_id, id)),
+    get: async (user_id: string, id: string): Promise<Secret> => toRecord(await own(user_id, id)),
     /** The secrets that the user's tools can refer to. */
     async names(user_id: string): Promise<NamedSecret[]> {
       return (await store.names(user_id)).map(({ name, is_oauth, allowed_hosts }) => ({
@@ -136,7 +136,7 @@ export function createVault(deps: {
     async update(user_id: string, id: string, wanted: SecretChange): Promise<Secret> {
       const secret = await own(user_id, id);
       refuseOtherFields(secret, wanted);
-      if (secret.oauth !== null) return recordOf((await oauth.update(secret, wanted)) ?? secret);
+      if (secret.oauth !== null) return toRecord((await oauth.update(secret, wanted)) ?? secret);
       const key = await keys.toWrite(user_id);
       return change(user_id, key, async (tx) => {
         const row = await store.sealed(tx, user_id, id);
@@ -144,7 +144,7 @@ export function createVault(deps: {
         const changed = changedRow(row, wanted, key) ?? throwTampered(user_id);
         const updated = { ...changed, updated_at: clock.now() };
         await store.update(tx, updated);
-        return recordOf(updated);
+        return toRecord(updated);
       });
     },
     /** 404 when it is not the user's. */
@@ -228,7 +228,7 @@ function changedRow(row: SealedRow, wanted: SecretChange, key: DataKey): SealedR
   if (wanted.value === undefined) {
     return present === null ? null : { ...changed, sealed: seal(present, rowIdentity(changed), key) };
   }
-  const revised = { ...changed, version: row.version + 1, masked_value: maskOf(wanted.value) };
+  const revised = { ...changed, version: row.version + 1, masked_value: maskValue(wanted.value) };
   // A leaked value stays disabled, even if the user stores it again.
   const reflected_at = wanted.value === present ? row.reflected_at : null;
   return { ...revised, reflected_at, sealed: seal(wanted.value, rowIdentity(revised), key) };
@@ -242,7 +242,7 @@ function openedSecret(secret: SecretRow, texts: readonly string[]): OpenedSecret
 }
 
 /** Why a request may not get the secret; null: it may. */
-function denialOf(secret: SealedRow, usage: SecretUsage) {
+function explainDenial(secret: SealedRow, usage: SecretUsage) {
   const { reflected_at, allowed_hosts, oauth } = secret;
   if (reflected_at !== null) return { status: "reflected" } as const;
   if (oauth !== null && !isForServer(oauth, usage)) return { status: "other_server", server: oauth.server } as const;
@@ -266,7 +266,7 @@ function normalHosts(hosts: readonly string[] | null): string[] | null {
   return hosts === null ? null : [...new Set(hosts.map(normalHost))];
 }
 
-function recordOf(row: SecretRow): Secret {
+function toRecord(row: SecretRow): Secret {
   const { id, name, description, masked_value, allowed_hosts, version } = row;
   const { created_at, updated_at, last_used_at, reflected_at, oauth } = row;
   const type = oauth === null ? ("value" as const) : ("oauth" as const);
@@ -281,7 +281,7 @@ function newRow({ value, allowed_hosts, ...named }: NewValue, key: DataKey, now:
   const row = { ...named, id: newId(), allowed_hosts: normalHosts(allowed_hosts), oauth: null, version: 1 };
   const sealed = seal(value, rowIdentity(row), key);
   const unused = { created_at: now, updated_at: now, last_used_at: null, reflected_at: null };
-  return { ...row, ...unused, masked_value: maskOf(value), sealed };
+  return { ...row, ...unused, masked_value: maskValue(value), sealed };
 }
 
 const HIDDEN = "••••••••";
@@ -309,7 +309,7 @@ export const VENDOR_PREFIXES = [
 ];
 
 /** Masks a value: contract 7. */
-export function maskOf(value: string): string {
+export function maskValue(value: string): string {
   const characters = [...value];
   if (characters.length < SHOWN_FROM_CHARACTERS || isStructured(value)) return HIDDEN;
   const most = characters.length - LAST_CHARACTERS - HIDDEN_CHARACTERS;

@@ -24,7 +24,7 @@ interface Page {
 
 const COLUMNS = `s.user_id, s.id, s.name, s.description, s.masked_value, s.allowed_hosts, s.version, s.created_at,
   s.updated_at, s.last_used_at, s.reflected_at, s.oauth`;
-/** See `integrityMacOf`. */
+/** See `computeIntegrityMac`. */
 const ENTRIES = `array(select concat_ws(' ', id, version, encode(substring(sealed from 1 for ${SEALING_ID_BYTES}), 'hex'),
   reflected_at is not null) from secret where user_id = $1 order by id)`;
 
@@ -90,9 +90,9 @@ export function createVaultStore(db: Db) {
         values: [user_id],
       });
       // A separate statement, because a statement that waited for the lock does not see the rows written meanwhile.
-      return key === undefined ? undefined : { ...key, entries: await entriesOf(tx, user_id) };
+      return key === undefined ? undefined : { ...key, entries: await toEntries(tx, user_id) };
     },
-    entries: entriesOf,
+    entries: toEntries,
     async setIntegrityMac(tx: Tx, user_id: string, manifest: Uint8Array): Promise<void> {
       await tx.query({ text: "update vault_key set manifest = $2 where user_id = $1", values: [user_id, manifest] });
     },
@@ -200,7 +200,7 @@ export function createVaultStore(db: Db) {
 
 export type VaultStore = ReturnType<typeof createVaultStore>;
 
-async function entriesOf(sql: Sql, user_id: string): Promise<string[]> {
+async function toEntries(sql: Sql, user_id: string): Promise<string[]> {
   const [row] = await sql.query<{ entries: string[] }>({ text: `select ${ENTRIES} as entries`, values: [user_id] });
   return row?.entries ?? [];
 }

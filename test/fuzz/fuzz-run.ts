@@ -12,7 +12,7 @@ const AT_ONCE = 6;
 /** Requests after which the users are replaced, because requests delete, suspend and revoke. */
 const USERS_FOR = 400;
 /** Ids that are remembered of each collection. */
-const MOST_IDS = 30;
+const MAX_IDS = 30;
 
 export interface Fault {
   request: string;
@@ -109,7 +109,7 @@ function remember({ ids }: World, { template, path }: FuzzRequest, response: Res
   const keep = (section: string, id: unknown, parent: string | null) => {
     if (typeof id !== "string") return;
     const known = ids.get(section) ?? [];
-    ids.set(section, [...known, { id, parent }].slice(-MOST_IDS));
+    ids.set(section, [...known, { id, parent }].slice(-MAX_IDS));
   };
   if (/chat\/completions|responses|messages$/.test(template))
     keep("requests", response.headers.get("X-Request-Id"), null);

@@ -52,7 +52,7 @@ export interface Model {
   overage_cap: number | null;
   /** the balance after the last grant, and the highest reported percentage of its use */
   granted: number;
-  told_percent: number;
+  notified_percent: number;
   /** `kind hold_id percent` of thresholds that were not reported yet */
   crossings: string[];
 }
@@ -60,7 +60,7 @@ export interface Model {
 export function newModel(now: number, trial_ends_at: number | null): Model {
   const known = { buckets: [], grants: new Map(), reversals: new Map() };
   const calls = { holds: new Map(), charges: new Map(), lost: new Set<string>() };
-  const nothing = { debt: 0, spent: 0, overage: 0, overage_cap: null, granted: 0, told_percent: 0, crossings: [] };
+  const nothing = { debt: 0, spent: 0, overage: 0, overage_cap: null, granted: 0, notified_percent: 0, crossings: [] };
   return { now, trial_ends_at, paid: false, ...known, ...calls, ...nothing };
 }
 
@@ -100,7 +100,7 @@ export function modelGrant(model: Model, { amount, ...bucket }: Grant, is_paid: 
   model.buckets.sort((one, other) => one.granted_at - other.granted_at || (one.id < other.id ? -1 : 1));
   model.paid ||= is_paid;
   model.granted = posted(model);
-  model.told_percent = 0;
+  model.notified_percent = 0;
   return made;
 }
 
@@ -222,9 +222,9 @@ const PERCENTS = [50, 80, 100];
 function crossBalance(model: Model, whose: string): void {
   for (const percent of PERCENTS) {
     const is_reached = model.granted > 0 && (model.granted - posted(model)) * 100 >= model.granted * percent;
-    if (!is_reached || percent <= model.told_percent) continue;
+    if (!is_reached || percent <= model.notified_percent) continue;
     model.crossings.push(`${whose} balance ${percent}`);
-    model.told_percent = percent;
+    model.notified_percent = percent;
   }
 }
 

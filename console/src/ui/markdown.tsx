@@ -4,7 +4,7 @@ import type { MarkdownNode } from "../markdown.ts";
 /** A text that takes longer stays plain. The limit includes the start of the worker. */
 const PARSE_MS = 5000;
 /** Parsed texts that are kept, so that a page can be shown again at once. */
-const MOST_KEPT = 200;
+const MAX_KEPT = 200;
 
 const kept = new Map<string, MarkdownNode | null>();
 let worker: Worker | null = null;
@@ -37,7 +37,7 @@ function parse(text: string, isShown: () => boolean): Promise<MarkdownNode | nul
     const tree = await parseInWorker(text);
     kept.set(text, tree);
     const oldest = kept.keys().next().value;
-    if (kept.size > MOST_KEPT && oldest !== undefined) kept.delete(oldest);
+    if (kept.size > MAX_KEPT && oldest !== undefined) kept.delete(oldest);
     return tree;
   });
   queue = parsed;

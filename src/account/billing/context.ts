@@ -59,12 +59,12 @@ export function createBillingContext(options: BillingOptions): BillingContext {
       return provider === payments.provider ? payments : null;
     },
     async payerOf(user_id) {
-      const [account, user] = await Promise.all([accounts.find(user_id), userOf(options.users, user_id)]);
+      const [account, user] = await Promise.all([accounts.find(user_id), findUser(options.users, user_id)]);
       const known = account?.customer_provider === payments.provider ? account.customer_reference : null;
       return { user_id, email: user?.email ?? null, customer_reference: known };
     },
     async userStatus(user_id) {
-      const user = await userOf(options.users, user_id);
+      const user = await findUser(options.users, user_id);
       return user === null ? "erased" : user.suspended_at === null ? "active" : "suspended";
     },
     async rememberCustomer(user_id, provider, { customer_reference }) {
@@ -78,7 +78,7 @@ export function createBillingContext(options: BillingOptions): BillingContext {
 }
 
 /** The user; null once they are erased. */
-async function userOf(users: Pick<Accounts, "user">, user_id: string): Promise<User | null> {
+async function findUser(users: Pick<Accounts, "user">, user_id: string): Promise<User | null> {
   try {
     return await users.user(user_id);
   } catch (error) {

@@ -26,7 +26,7 @@ function explainCharge({ charge, estimate, hold, ...of_call }: ChargeRecord, nam
     estimate: estimate === null ? null : worstCase(estimate),
     hold: hold === null ? null : (amounts as Explained["hold"]),
     slices,
-    rates: ratesOf(charge ?? estimate),
+    rates: toRates(charge ?? estimate),
     priced: priced.map(({ micro, ...part }) => ({ ...part, amount: decimal(micro) })),
     rounding: charge === null ? null : rounding(exact_micro, charge.cost_tokens),
     cost_tokens: charge?.cost_tokens ?? null,
@@ -75,7 +75,7 @@ function worstCase(estimate: HoldEstimate): NonNullable<Explained["estimate"]> {
   };
 }
 
-function ratesOf(charged: SettledCharge | HoldEstimate | null): Explained["rates"] {
+function toRates(charged: SettledCharge | HoldEstimate | null): Explained["rates"] {
   if (charged === null) return null;
   const rates = appliedRates(charged);
   return {

@@ -11,7 +11,7 @@ import { billingErrors } from "./errors.ts";
 import { explain } from "./explanation.ts";
 
 /** The most charges explained for one request id. All calls of a run share its id. */
-const MOST_CHARGES = 100;
+const MAX_CHARGES = 100;
 
 /** The cursor of grouped usage: the cost and the value of the last group. */
 const GROUP_KEY = /^\d{1,15}:[^\0]{1,300}$/su;
@@ -111,7 +111,7 @@ export function ledgerExportRoutes({ ledger, agentNames, keyNames }: LedgerExpor
   serveBoth(router, { own: contract.explainCharge, operators: operators.chargeOfUser }, async (request) => {
     const { request_id } = request.params;
     const { user_id } = request.caller;
-    const charges = await ledger.charges(user_id, request_id, MOST_CHARGES);
+    const charges = await ledger.charges(user_id, request_id, MAX_CHARGES);
     const explanation = explain(request_id, charges, await agentNames(user_id, agentIdsIn(charges)));
     // A call that was denied, or failed before any output, cost nothing and has no charge to explain.
     if (explanation === null) {

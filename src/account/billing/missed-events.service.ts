@@ -76,7 +76,10 @@ export function createMissedEvents(
             missed += count;
           },
           (error: unknown) => {
-            log.warn({ event_id: event.event_id, error: reasonOf(error) }, "a payment event failed; it is read again");
+            log.warn(
+              { event_id: event.event_id, error: explainReason(error) },
+              "a payment event failed; it is read again",
+            );
             throw error;
           },
         ),
@@ -113,7 +116,7 @@ export function createMissedEvents(
         // changes nothing if the page was read and only some of its events failed
         const is_stored = await store.advance(row, progressAfterFailure(row));
         if (is_stored) {
-          log.warn({ error: reasonOf(error) }, "the payment provider's list of events was not read");
+          log.warn({ error: explainReason(error) }, "the payment provider's list of events was not read");
           deps.onRead({ failed: true, missed: 0 });
         }
         throw error;
@@ -156,7 +159,7 @@ function progressAfterFailure(row: ReadingRow): ReadingProgress {
 }
 
 /** The provider's own reason, such as a right that the key lacks: the error around it has a text for users. */
-function reasonOf(error: unknown): unknown {
+function explainReason(error: unknown): unknown {
   return (error instanceof Error ? error.cause : undefined) ?? error;
 }
 

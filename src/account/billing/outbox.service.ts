@@ -49,7 +49,7 @@ export function createOutbox(context: BillingContext, apply: (event: PaymentEven
    * Whether an order may still be charged. Suspended users buy nothing, so their automatic top-ups wait. Orders of erased
    * users are withdrawn, and upgrades of ended subscriptions too. Overage is owed: its tokens are used.
    */
-  const stateOf = async (payment: PaymentRow): Promise<"wanted" | "waiting" | "withdrawn"> => {
+  const findState = async (payment: PaymentRow): Promise<"wanted" | "waiting" | "withdrawn"> => {
     if (payment.status !== "pending") return "wanted";
     if (payment.automatic) {
       const status = await context.userStatus(payment.user_id);
@@ -75,7 +75,7 @@ export function createOutbox(context: BillingContext, apply: (event: PaymentEven
   const send = async (payment: PaymentRow): Promise<void> => {
     const provider = context.providerOf(payment.provider);
     if (provider === null) return;
-    const state = await stateOf(payment);
+    const state = await findState(payment);
     if (state === "waiting") return;
     if (state === "withdrawn") return withdraw(payment, provider);
     const { id: payment_id } = payment;

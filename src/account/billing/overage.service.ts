@@ -13,22 +13,22 @@ export function createOverage(context: BillingContext) {
   const { db, clock, ledger, accounts, subscriptions, orders, payments } = context;
 
   const isUnpaid = (user_id: string, tx?: Tx) => orders.some(user_id, { purpose: "overage", status: "failed" }, tx);
-  const collectorOf = (row: SubscriptionRow, account: BillingAccountRow | undefined) =>
+  const getCollector = (row: SubscriptionRow, account: BillingAccountRow | undefined) =>
     overageCollector(row, account, payments.provider);
 
   /** The cap in force: the user's own, or the plan's included tokens. null when neither exists. */
-  const capOf = (account: BillingAccountRow | undefined, row: SubscriptionRow | undefined): number | null => {
+  const computeCap = (account: BillingAccountRow | undefined, row: SubscriptionRow | undefined): number | null => {
     const own = account?.overage_cap_tokens ?? null;
     if (row === undefined) return own;
     // another plan or payment method may allow less than the cap that the user set
-    return Math.min(own ?? row.plan.included_tokens, highestCap(row, collectorOf(row, account)));
+    return Math.min(own ?? row.plan.included_tokens, highestCap(row, getCollector(row, account)));
   };
 
   /** Sets the cap in the ledger from the subscription, the user's setting and unpaid invoices. */
   const sync = async (tx: Tx, user_id: string, row: SubscriptionRow | undefined): Promise<void> => {
     const account = await accounts.lock(tx, user_id);
     const allowed = account.overage_enabled && row?.status === "active" && !(await isUnpaid(user_id, tx));
-    await ledger.setOverage({ user_id, cap_tokens: allowed ? capOf(account, row) : null }, tx);
+    await ledger.setOverage({ user_id, cap_tokens: allowed ? computeCap(account, row) : null }, tx);
   };
 
   const change = async (user_id: string, set: Partial<BillingAccountRow>): Promise<OverageStatus> => {
@@ -43,7 +43,7 @@ export function createOverage(context: BillingContext) {
       if (set.overage_enabled === true && (await isUnpaid(user_id, tx))) {
         throw billingErrors.overageUnpaid();
       }
-      if (row !== undefined) checkCap(set.overage_cap_tokens ?? 0, highestCap(row, collectorOf(row, account)));
+      if (row !== undefined) checkCap(set.overage_cap_tokens ?? 0, highestCap(row, getCollector(row, account)));
       await accounts.update(tx, user_id, set);
       await sync(tx, user_id, row);
     });
@@ -62,7 +62,7 @@ export function createOverage(context: BillingContext) {
     return overageStatus({
       enabled: account?.overage_enabled ?? false,
       eligible: row?.status === "active" && !unpaid,
-      cap_tokens: capOf(account, row),
+      cap_tokens: computeCap(account, row),
       used_tokens: counted.used_tokens,
       held_tokens: counted.held_tokens,
       invoiced_cents: account?.overage_invoiced_cents ?? 0,
@@ -72,7 +72,7 @@ export function createOverage(context: BillingContext) {
 
   /** Creates an overage invoice of `cents`. The outbox sends it, or the operator collects it manually. */
   const invoice = (tx: Tx, row: SubscriptionRow, account: BillingAccountRow, cents: number) => {
-    const provider = collectorOf(row, account);
+    const provider = getCollector(row, account);
     return orders.insert(
       tx,
       {

@@ -8,7 +8,7 @@ import { mismatchColumns, mismatchOver } from "./mismatch.ts";
 import type { Overage } from "./overage.service.ts";
 import type { PaymentRow } from "./payments.store.ts";
 import type { Billed, Renewal } from "./payments.types.ts";
-import { type Plan, periodOf } from "./plan.ts";
+import { computePeriod, type Plan } from "./plan.ts";
 import { paidCents } from "./simulated-payments.ts";
 import type { DuePosition, SubscriptionRow } from "./subscriptions.store.ts";
 
@@ -116,7 +116,7 @@ export function createPeriods(context: BillingContext, overage: Overage, notifyR
   /** Begins the first or next period of a subscription that Purser's clock renews; the payment is simulated. */
   const beginNext = async (tx: Tx, row: SubscriptionRow): Promise<void> => {
     const plan = row.pending_plan ?? row.plan;
-    const { start: period_start, end: period_end } = periodOf(row.anchor ?? clock.now(), row.periods + 1);
+    const { start: period_start, end: period_end } = computePeriod(row.anchor ?? clock.now(), row.periods + 1);
     const reference = `${row.provider}:${row.id}:${period_start}`;
     const paid_cents = paidCents(row.provider, plan.price_cents);
     await begin(tx, row, { plan, period_start, period_end, reference, paid_cents });

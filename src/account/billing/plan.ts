@@ -47,7 +47,7 @@ export function planChange(current: Plan, wanted: Plan): "keep" | "upgrade" | "d
  * The `number`th monthly period of a subscription, starting with 1. It is counted from the anchor, so a subscription
  * that begins on 31 January renews on 28 February and then on 31 March.
  */
-export function periodOf(anchor: Instant, number: number): { start: Instant; end: Instant } {
+export function computePeriod(anchor: Instant, number: number): { start: Instant; end: Instant } {
   return { start: addMonths(anchor, number - 1), end: addMonths(anchor, number) };
 }
 

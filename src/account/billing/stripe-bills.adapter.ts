@@ -34,7 +34,7 @@ export async function collectBill(stripe: Stripe, bill: Bill): Promise<Collected
     if (invoice.lines.data.length === 0) await addLine(stripe, bill, invoice.id);
     // Stripe may advance it only once it is complete, because an empty invoice counts as paid
     const whole = { auto_advance: bill.owed, expand: ["payments"] };
-    invoice = await stripe.invoices.finalizeInvoice(invoice.id, whole, keyOf(bill, "finalize"));
+    invoice = await stripe.invoices.finalizeInvoice(invoice.id, whole, getKey(bill, "finalize"));
   }
   // an amount below Stripe's minimum is not paid now; Stripe adds it to the customer's balance
   return invoice.status === "open" ? pay(stripe, bill, invoice.id) : { invoice, declined: false };
@@ -80,7 +80,7 @@ export function billEvents(payment_id: string, { invoice, declined }: CollectedB
   return declined || invoice.status === "uncollectible" ? [{ ...about("refused"), kind: "failed" }] : [];
 }
 
-const keyOf = ({ payment_id }: Bill, step: string) => ({ idempotencyKey: `${payment_id}:${step}` });
+const getKey = ({ payment_id }: Bill, step: string) => ({ idempotencyKey: `${payment_id}:${step}` });
 
 async function begunInvoice(
   stripe: Stripe,
@@ -98,25 +98,25 @@ function draftInvoice(stripe: Stripe, bill: Bill): Promise<Stripe.Invoice> {
   const { customer, currency, payment_id } = bill;
   const metadata = { [METADATA.payment_id]: payment_id };
   const alone = { pending_invoice_items_behavior: "exclude" as const, auto_advance: false };
-  return stripe.invoices.create({ customer, currency, metadata, ...alone }, keyOf(bill, "invoice"));
+  return stripe.invoices.create({ customer, currency, metadata, ...alone }, getKey(bill, "invoice"));
 }
 
 function addLine(stripe: Stripe, bill: Bill, invoice: string) {
   const { customer, amount_cents: amount, currency, description } = bill;
-  return stripe.invoiceItems.create({ customer, invoice, amount, currency, description }, keyOf(bill, "item"));
+  return stripe.invoiceItems.create({ customer, invoice, amount, currency, description }, getKey(bill, "item"));
 }
 
 async function pay(stripe: Stripe, bill: Bill, id: string): Promise<CollectedBill> {
-  const payment_method = await paymentMethodOf(stripe, bill);
+  const payment_method = await getPaymentMethod(stripe, bill);
   const method_params = { expand: ["payments"], ...(payment_method === null ? {} : { payment_method }) };
   try {
     // each card has its own key; Stripe still pays an invoice only once
-    const key = keyOf(bill, `pay:${payment_method ?? "default"}`);
+    const key = getKey(bill, `pay:${payment_method ?? "default"}`);
     return { invoice: await stripe.invoices.pay(id, method_params, key), declined: false };
   } catch (error) {
     if (!isDeclined(error)) throw error;
     const invoice = await stripe.invoices.retrieve(id, { expand: ["payments"] });
-    if (!bill.owed && invoice.status === "open") await stripe.invoices.voidInvoice(id, {}, keyOf(bill, "void"));
+    if (!bill.owed && invoice.status === "open") await stripe.invoices.voidInvoice(id, {}, getKey(bill, "void"));
     return { invoice, declined: invoice.status !== "paid" };
   }
 }
@@ -125,7 +125,7 @@ async function pay(stripe: Stripe, bill: Bill, id: string): Promise<CollectedBil
  * The subscription's payment method, or without a subscription the newest that the customer saved. Checkout makes neither
  * the customer's default.
  */
-async function paymentMethodOf(stripe: Stripe, bill: Bill): Promise<string | null> {
+async function getPaymentMethod(stripe: Stripe, bill: Bill): Promise<string | null> {
   const { subscription_reference: reference, customer } = bill;
   if (reference === null)
     return (await stripe.customers.listPaymentMethods(customer, { limit: 1 })).data[0]?.id ?? null;

@@ -50,7 +50,7 @@ export function mayConcernPurser(event: Stripe.Event): boolean {
  * Translates a Stripe event; empty when it does not concern Purser. The event may be old, so its object is fetched
  * again.
  */
-export async function paymentEventsOf(stripe: Stripe, event: Stripe.Event): Promise<PaymentEvent[]> {
+export async function toPaymentEvents(stripe: Stripe, event: Stripe.Event): Promise<PaymentEvent[]> {
   if (!isHandled(event)) return [];
   const base = { provider: "stripe" as const, event_id: event.id };
   switch (event.type) {
@@ -92,7 +92,7 @@ export async function paymentEventsOf(stripe: Stripe, event: Stripe.Event): Prom
 /** The payment intent of a paid invoice. Falls back to its charge, then (nothing was due) to the invoice itself. */
 export function moneyReference(invoice: Stripe.Invoice): string {
   const payment = invoice.payments?.data.find((each) => each.status === "paid")?.payment;
-  return idOf(payment?.payment_intent) ?? idOf(payment?.charge) ?? invoice.id ?? "";
+  return getId(payment?.payment_intent) ?? getId(payment?.charge) ?? invoice.id ?? "";
 }
 
 /**
@@ -112,12 +112,12 @@ interface Base {
 
 type Expandable = string | { id: string } | null | undefined;
 
-function idOf(object: Expandable): string | null {
+function getId(object: Expandable): string | null {
   return typeof object === "string" ? object : (object?.id ?? null);
 }
 
 function customerOf(object: { customer: string | { id: string } | null }): { customer_reference?: string } {
-  const customer_reference = idOf(object.customer);
+  const customer_reference = getId(object.customer);
   return customer_reference === null ? {} : { customer_reference };
 }
 
@@ -130,7 +130,7 @@ function idIn(metadata: Stripe.Metadata | null | undefined, name: string): strin
 function sessionPaid(base: Base, session: Stripe.Checkout.Session): PaymentEvent[] {
   const payment_id = idIn(session.metadata, METADATA.payment_id);
   if (session.mode !== "payment" || session.payment_status !== "paid" || payment_id === undefined) return [];
-  const reference = idOf(session.payment_intent) ?? session.id;
+  const reference = getId(session.payment_intent) ?? session.id;
   const amount_cents = session.amount_total ?? 0;
   const billed = { amount_cents, currency: session.currency ?? "none" };
   return [{ ...base, ...customerOf(session), kind: "paid", payment_id, reference, amount_cents, billed }];
@@ -155,8 +155,8 @@ function invoicePaid(base: Base, invoice: Stripe.Invoice): PaymentEvent[] {
   };
   const payment_id = idIn(invoice.metadata, METADATA.payment_id);
   if (payment_id !== undefined) return [{ ...paid, kind: "paid", payment_id }];
-  const subscription = subscriptionOf(invoice);
-  const period = periodOf(invoice);
+  const subscription = toSubscription(invoice);
+  const period = computePeriod(invoice);
   if (subscription === null || period === null) return [];
   return [{ ...paid, ...subscription, kind: "period_paid", ...period }];
 }
@@ -167,8 +167,8 @@ async function invoiceUnpaid(stripe: Stripe, base: Base, invoice: Stripe.Invoice
   // an upgrade is not owed, so void its invoice before Stripe collects it later
   if (bill.length > 0 && !invoice.auto_advance) await stripe.invoices.voidInvoice(invoice.id ?? "");
   if (bill.length > 0) return bill;
-  const subscription = subscriptionOf(invoice);
-  const period = periodOf(invoice);
+  const subscription = toSubscription(invoice);
+  const period = computePeriod(invoice);
   if (subscription === null || period === null) return [];
   const { subscription_id, subscription_reference } = subscription;
   const { period_start } = period;
@@ -182,16 +182,16 @@ function aboutBill(base: Base, invoice: Stripe.Invoice, kind: "failed" | "voided
 }
 
 /** The period that an invoice of a subscription is for. */
-function periodOf(invoice: Stripe.Invoice) {
+function computePeriod(invoice: Stripe.Invoice) {
   const line = invoice.lines.data.find((each) => each.parent?.subscription_item_details?.proration === false);
   if (line === undefined) return null;
   return { period_start: instantOf(line.period.start * 1000), period_end: instantOf(line.period.end * 1000) };
 }
 
 /** The subscription of an invoice, with the metadata at the time of the invoice: its plan is the paid one. */
-function subscriptionOf(invoice: Stripe.Invoice) {
+function toSubscription(invoice: Stripe.Invoice) {
   const details = invoice.parent?.subscription_details;
-  const subscription_reference = idOf(details?.subscription);
+  const subscription_reference = getId(details?.subscription);
   const subscription_id = idIn(details?.metadata, METADATA.subscription_id);
   const plan_id = details?.metadata?.[METADATA.plan_id];
   if (subscription_reference === null || subscription_id === undefined || plan_id === undefined) return null;
@@ -210,7 +210,7 @@ export async function refundTotals(
   base: Base,
   money: { payment_intent: Expandable; charge: Expandable },
 ): Promise<PaymentEvent> {
-  const [payment_intent, charge] = [idOf(money.payment_intent), idOf(money.charge)];
+  const [payment_intent, charge] = [getId(money.payment_intent), getId(money.charge)];
   const of = payment_intent === null ? { charge: charge ?? "" } : { payment_intent };
   const sums = { refunded_cents: 0, refund_failed_cents: 0 };
   for await (const { amount, status } of stripe.refunds.list({ ...of, limit: PAGE })) {
@@ -224,7 +224,7 @@ export async function refundTotals(
  * Uses the dispute's state, not the event's name. An inquiry (`warning_…`) moves no money unless it becomes a dispute.
  */
 function disputed(base: Base, dispute: Stripe.Dispute): PaymentEvent[] {
-  const reference = idOf(dispute.payment_intent) ?? idOf(dispute.charge) ?? "";
+  const reference = getId(dispute.payment_intent) ?? getId(dispute.charge) ?? "";
   const about = { ...base, reference, dispute_reference: dispute.id, disputed_cents: dispute.amount };
   switch (dispute.status) {
     case "needs_response":

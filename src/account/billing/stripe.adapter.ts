@@ -19,7 +19,7 @@ import type {
 } from "./payments.types.ts";
 import type { Plan } from "./plan.ts";
 import { billEvents, collectBill, withdrawBill } from "./stripe-bills.adapter.ts";
-import { EVENT_TYPES, METADATA, mayConcernPurser, paymentEventsOf, refundTotals } from "./stripe-events.ts";
+import { EVENT_TYPES, METADATA, mayConcernPurser, refundTotals, toPaymentEvents } from "./stripe-events.ts";
 
 const TIMEOUT_MS = 20_000;
 /** Retries by the SDK. Each sends the same idempotency key, so it cannot charge twice. */
@@ -71,27 +71,27 @@ export function createStripePayments(settings: StripeSettings): StripePayments {
     event_list: createEventList(stripe),
     async eventsOf(raw_body, signature) {
       const event = verified(stripe, settings.webhook_secret, raw_body, signature);
-      return mapStripeErrors(NOT_ASKED, () => paymentEventsOf(stripe, event));
+      return mapStripeErrors(NOT_ASKED, () => toPaymentEvents(stripe, event));
     },
   };
 }
 
 /** Stripe's list of events, which has every event of the last 30 days. */
 function createEventList(stripe: Stripe): EventList {
-  const secondsOf = (instant: Instant) => Math.floor(Date.parse(instant) / 1000);
+  const toSeconds = (instant: Instant) => Math.floor(Date.parse(instant) / 1000);
   const listed = (event: Stripe.Event): ListedEvent => ({
     event_id: event.id,
     created_at: instantOf(event.created * 1000),
     paymentEvents: async () => {
       if (!mayConcernPurser(event)) return [];
-      return mapStripeErrors(NOT_ASKED, () => nullIfMissing(paymentEventsOf(stripe, event)));
+      return mapStripeErrors(NOT_ASKED, () => nullIfMissing(toPaymentEvents(stripe, event)));
     },
   });
   return {
     kept_days: 30,
     page: ({ from, to, after, limit }) =>
       mapStripeErrors(NOT_LISTED, async () => {
-        const created = { gte: secondsOf(from), lte: secondsOf(to) };
+        const created = { gte: toSeconds(from), lte: toSeconds(to) };
         const after_event = after === null ? {} : { starting_after: after };
         const { data, has_more, lastResponse } = await stripe.events.list({
           types: [...EVENT_TYPES],
@@ -106,7 +106,7 @@ function createEventList(stripe: Stripe): EventList {
 }
 
 function createOrders(stripe: Stripe, settings: StripeSettings) {
-  const customerOf = async ({ user_id, email, customer_reference }: Payer): Promise<string> => {
+  const findCustomer = async ({ user_id, email, customer_reference }: Payer): Promise<string> => {
     if (customer_reference !== null) return customer_reference;
     const params = { metadata: { [METADATA.user_id]: user_id }, ...(email === null ? {} : { email }) };
     return (await stripe.customers.create(params, { idempotencyKey: `customer:${user_id}` })).id;
@@ -115,7 +115,7 @@ function createOrders(stripe: Stripe, settings: StripeSettings) {
     params: Stripe.Checkout.SessionCreateParams,
     order: { id: string; payer: Payer } & ReturnUrls,
   ): Promise<Started> => {
-    const customer = await customerOf(order.payer);
+    const customer = await findCustomer(order.payer);
     const urls = {
       success_url: order.success_url ?? `${settings.public_url}/?checkout=success`,
       cancel_url: order.cancel_url ?? `${settings.public_url}/?checkout=cancelled`,
@@ -183,13 +183,13 @@ function createOrders(stripe: Stripe, settings: StripeSettings) {
       mapStripeErrors(STAYS_OPEN, () => withdrawBill(stripe, { payment_id, customer: payer.customer_reference })),
     chargeTopUp: (order: BillOrder) =>
       mapStripeErrors(STAYS_OPEN, async () => {
-        const customer = await customerOf(order.payer);
+        const customer = await findCustomer(order.payer);
         const bill = await collectBill(stripe, { ...order, customer, owed: false });
         return startedWith(customer, bill.invoice.id, billEvents(order.payment_id, bill));
       }),
     chargeOverage: (order: BillOrder) =>
       mapStripeErrors(STAYS_OPEN, async (): Promise<Started> => {
-        const customer = await customerOf(order.payer);
+        const customer = await findCustomer(order.payer);
         const { invoice, declined } = await collectBill(stripe, { ...order, customer, owed: true });
         const started = startedWith(customer, invoice.id, billEvents(order.payment_id, { invoice, declined }));
         return { ...started, checkout_url: invoice.status === "open" ? (invoice.hosted_invoice_url ?? null) : null };
@@ -198,7 +198,7 @@ function createOrders(stripe: Stripe, settings: StripeSettings) {
 
   async function chargeDifference(order: PlanChangeOrder & { when: "now" }): Promise<Started> {
     const { payment_id, payer, amount_cents, plan, subscription_reference } = order;
-    const customer = await customerOf(payer);
+    const customer = await findCustomer(payer);
     const what = { payment_id, amount_cents, currency: plan.currency, description: `Change to ${plan.name}` };
     const bill = await collectBill(stripe, { ...what, customer, subscription_reference, owed: false });
     if (bill.declined || bill.invoice.status === "void") throw billingErrors.paymentFailed();

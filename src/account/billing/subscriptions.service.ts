@@ -56,7 +56,7 @@ export function createSubscriptions(
   const { periods, inbox, outbox } = parts;
 
   const insertNew = async (tx: Tx, user_id: string, plan: Plan, by: PaymentProvider) => {
-    const provider = providerNameOf(by);
+    const provider = getProviderName(by);
     if (by.runs_periods) await limitUnpaidOrders(context, tx, user_id);
     const about = { user_id, id: newId(), provider, plan, created_at: clock.now() };
     const row = await subscriptions.insert(tx, about, OPENING_SECONDS);
@@ -67,7 +67,7 @@ export function createSubscriptions(
   /** Orders an upgrade: the difference for the rest of the period, in cents and in tokens. */
   const orderUpgrade = async (tx: Tx, row: SubscriptionRow, plan: Plan, by: PaymentProvider): Promise<PaymentRow> => {
     const { user_id, id: subscription_id, current_period_start: start, current_period_end: end } = row;
-    const provider = providerNameOf(by);
+    const provider = getProviderName(by);
     // only Stripe can change a Stripe subscription; a subscription that Purser's clock renews cannot move to Stripe in
     // mid-period
     if (row.provider === "stripe" ? provider !== "stripe" : by.runs_periods)
@@ -235,7 +235,7 @@ function isSetAtPeriodEnd({ kind }: Choice): boolean {
 }
 
 /** The configured payment provider. Throws 503 when there is none. */
-function providerNameOf(by: PaymentProvider): ProviderName {
+function getProviderName(by: PaymentProvider): ProviderName {
   if (by.provider === "none") throw billingErrors.paymentsNotConfigured();
   return by.provider;
 }

@@ -17,7 +17,7 @@ export interface AccountFigures {
 }
 
 /** The account's status at `now`. */
-export function accountStatusOf(account: AccountFigures, now: Instant): AccountStatus {
+export function toAccountStatus(account: AccountFigures, now: Instant): AccountStatus {
   const { posted, held, debt, trial_ends_at, paid_since } = account;
   return {
     posted,
@@ -26,12 +26,12 @@ export function accountStatusOf(account: AccountFigures, now: Instant): AccountS
     debt,
     trial_ends_at,
     is_trial: trial_ends_at !== null && trial_ends_at > now && paid_since === null,
-    refusal: refusalOf(account, now),
+    refusal: explainRefusal(account, now),
   };
 }
 
 /** The code with which the smallest paid request would be refused, or null. Contract 5 defines the order. */
-function refusalOf(account: AccountFigures, now: Instant): PaymentCode | null {
+function explainRefusal(account: AccountFigures, now: Instant): PaymentCode | null {
   if (account.trial_ends_at !== null && account.trial_ends_at <= now && account.paid_since === null)
     return "trial_ended";
   const overage_left = account.overage_cap === null ? 0 : Math.max(0, account.overage_cap - account.overage);

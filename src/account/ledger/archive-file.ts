@@ -219,7 +219,7 @@ async function verifyEvents(path: string, costs: Map<string, number[]>, verifier
   for await (const event of linesOf<ArchivedEvent>(path)) {
     count += 1;
     const { user_id, hold_id, cost, charged, overage, absorbed } = event;
-    if (cost !== charged + overage + absorbed || BigInt(cost) !== costOf(event)) {
+    if (cost !== charged + overage + absorbed || BigInt(cost) !== computeCost(event)) {
       verifier.violation(`usage event ${hold_id} of ${user_id}: it does not cost its tokens at their rates`);
     }
     const left = costs.get(user_id) ?? [0, 0, 0];
@@ -235,7 +235,7 @@ async function verifyEvents(path: string, costs: Map<string, number[]>, verifier
   return count;
 }
 
-function costOf(event: ArchivedEvent): bigint {
+function computeCost(event: ArchivedEvent): bigint {
   const { input_rate_micro: input, cache_write_tokens: written, cache_write_1h_tokens: written_1h } = event;
   const cache_write = event.cache_write_rate_micro ?? input;
   const parts: [number, number][] = [

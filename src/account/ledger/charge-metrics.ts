@@ -4,13 +4,13 @@ import { type SpanStart, tracedAlone } from "../../platform/telemetry/tracing.ts
 import type { Charge, ChargingLedger } from "./ledger.types.ts";
 
 /** An operation of the ledger in a trace: the wait for its batch and the batch's statement. */
-function spanOf(operation: string): SpanStart {
+function toSpan(operation: string): SpanStart {
   const attributes = { "db.system.name": "postgresql", "db.operation.name": operation };
   return { name: operation, kind: "client", attributes };
 }
-const HOLD = spanOf("hold");
-const SETTLE = spanOf("settle");
-const RELEASE = spanOf("release");
+const HOLD = toSpan("hold");
+const SETTLE = toSpan("settle");
+const RELEASE = toSpan("release");
 
 /** Adds metrics and spans to holds, settles and releases, and counts tokens for the limits. Logs absorbed tokens as an error. */
 export function withChargeMetrics(

@@ -71,14 +71,14 @@ export async function listCharges(
     values,
   });
   const open = holds.map(
-    (row): ChargeRecord => ({ ...callerOf(row), status: "open", hold: holdOf(row), charge: null }),
+    (row): ChargeRecord => ({ ...callerOf(row), status: "open", hold: toHold(row), charge: null }),
   );
   const settled = await Promise.all(
     events.map(async (row): Promise<ChargeRecord> => {
       const { requested, held, slices, entries_after, entries_to, ...charge } = row;
       const { hold_id, api_key_id, agent_id, run_id, estimate, ...counted } = charge;
       const entries = await listEntriesOfCharge(sql, { user_id, hold_id, entries_after, entries_to });
-      const hold = requested === null || held === null ? null : holdOf({ requested, held, slices });
+      const hold = requested === null || held === null ? null : toHold({ requested, held, slices });
       return { ...callerOf(row), status: "settled", hold, charge: { ...counted, entries } };
     }),
   );
@@ -91,7 +91,7 @@ function callerOf({ hold_id, api_key_id, agent_id, run_id, estimate }: Caller): 
   return { hold_id, api_key_id, agent_id, run_id, estimate };
 }
 
-function holdOf({ requested, held, slices }: Pick<HoldRow, "requested" | "held" | "slices">): ChargeRecord["hold"] {
+function toHold({ requested, held, slices }: Pick<HoldRow, "requested" | "held" | "slices">): ChargeRecord["hold"] {
   const sliced = slices.reduce((sum, { tokens }) => sum + tokens, 0);
   return { requested_tokens: requested, held_tokens: held, overage_tokens: held - sliced, slices };
 }

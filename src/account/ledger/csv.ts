@@ -7,10 +7,10 @@ const FORMULA_START = /^[=+\-@\t\r\n'＝＋－＠]/;
 
 /** One line of CSV. null is an empty field. */
 export function csvLine(fields: readonly (string | number | null)[]): string {
-  return fields.map(fieldOf).join(",") + LINE_END;
+  return fields.map(toField).join(",") + LINE_END;
 }
 
-function fieldOf(value: string | number | null): string {
+function toField(value: string | number | null): string {
   const text = String(value ?? "");
   return NEEDS_QUOTES.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }

@@ -70,13 +70,13 @@ export async function* readExport(pieces: AsyncIterable<string>): AsyncGenerator
       continue;
     }
     if (line.length !== columns.length) throw new RangeError(`a line has ${line.length} fields: ${line.join(",")}`);
-    yield entryOf(Object.fromEntries(columns.map((column, index) => [column, undefused(line[index] ?? "")])));
+    yield toEntry(Object.fromEntries(columns.map((column, index) => [column, undefused(line[index] ?? "")])));
   }
   if (columns === undefined) throw new RangeError("it is empty");
 }
 
 /** An empty field is null, but a description may be empty text. */
-function entryOf(fields: Record<string, string>): ExportedEntry {
+function toEntry(fields: Record<string, string>): ExportedEntry {
   const text = (column: string) => fields[column] ?? "";
   const optional = (column: string) => (text(column) === "" ? null : text(column));
   return {

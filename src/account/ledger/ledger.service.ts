@@ -5,7 +5,7 @@ import type { Reads } from "../../platform/db/standby.ts";
 import type { Clock } from "../../platform/lib/clock.ts";
 import { newId } from "../../platform/lib/ids.ts";
 import { backoff } from "../../platform/lib/retry.ts";
-import { accountStatusOf } from "./account-status.ts";
+import { toAccountStatus } from "./account-status.ts";
 import { closeBucket, findAdjusted, forgetReasons, insertAdjustment, takeTokens } from "./adjustment.store.ts";
 import { findArchivedBefore } from "./archive.store.ts";
 import { runAudit } from "./audit.store.ts";
@@ -152,7 +152,7 @@ export function createLedger(deps: LedgerDeps): Ledger {
       const now = clock.now();
       const account = await findAccount(db, user_id, now);
       if (account === undefined) throw new Error(`the user ${user_id} has no account`);
-      return accountStatusOf(account, now);
+      return toAccountStatus(account, now);
     },
     async buckets(user_id, page) {
       const now = clock.now();

@@ -13,7 +13,7 @@ import type { Crossing } from "./ledger.types.ts";
 /** Accounts, holds or crossings per step. It limits what a sweep locks or reads at once. */
 const STEP = 200;
 /** Most failures in the error of one sweep. The next sweep reports failures that persist. */
-const MOST_REPORTED = 5;
+const MAX_REPORTED = 5;
 
 /** Handles a crossing, in the transaction that deletes it. */
 export type OnCrossing = (crossing: Crossing, tx: Tx) => Promise<void>;
@@ -40,7 +40,7 @@ export async function sweepLedger(options: Omit<Sweep, "failed">): Promise<void>
   await closeExpired(sweep).catch((error: unknown) => failed("expired buckets", error));
   await notifyCrossings(sweep).catch((error: unknown) => failed("crossings", error));
   if (failures.length > 0) {
-    const reported = failures.slice(0, MOST_REPORTED).map(({ message }) => message);
+    const reported = failures.slice(0, MAX_REPORTED).map(({ message }) => message);
     throw new AggregateError(failures, `${failures.length} failed, the rest is done: ${reported.join("; ")}`);
   }
 }

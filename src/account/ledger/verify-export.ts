@@ -3,7 +3,7 @@ import { entryId } from "./entry-id.ts";
 import type { ExportedEntry } from "./export-file.ts";
 
 /** Most violations reported. One is enough to act, and the first of an account causes the others. */
-const MOST_VIOLATIONS = 20;
+const MAX_VIOLATIONS = 20;
 const NO_HASH = "0".repeat(64);
 
 /** The result of checking files. */
@@ -42,7 +42,7 @@ export function createVerifier(): Verifier {
   let entries = 0;
   let begin_later = 0;
   const violation = (text: string) => {
-    if (violations.length < MOST_VIOLATIONS) violations.push(text);
+    if (violations.length < MAX_VIOLATIONS) violations.push(text);
   };
   const endOf = (user_id: string) => chains.get(user_id) ?? BEGINNING;
   return {
@@ -58,7 +58,7 @@ export function createVerifier(): Verifier {
     },
     check(entry) {
       entries += 1;
-      const found = violationOf(entry, endOf(entry.user_id));
+      const found = findViolation(entry, endOf(entry.user_id));
       if (found !== null) violation(`entry ${entry.seq} of ${entry.user_id}: ${found}`);
       chains.set(entry.user_id, { seq: entry.seq, balance: entry.balance_after, hash: entry.hash });
     },
@@ -77,7 +77,7 @@ export async function verifyExport(entries: AsyncIterable<ExportedEntry>, verifi
   return verifier.result();
 }
 
-function violationOf(entry: ExportedEntry, before: ChainEnd): string | null {
+function findViolation(entry: ExportedEntry, before: ChainEnd): string | null {
   if (entry.seq !== before.seq + 1) {
     const archived =
       before.seq === 0 ? ": if earlier entries are archived, name the manifests of the archive first" : "";

@@ -133,7 +133,7 @@ export function createDeliveries(deps: DeliveriesDeps) {
   const carryOut = async (delivery: ClaimedDelivery) => {
     const result = await (delivery.run_id === null ? attemptNotice(delivery) : attemptResult(delivery));
     if (result === null) return store.release(delivery);
-    const verdict = verdictOf(result, { attempt: delivery.attempts, age_s: delivery.age_s });
+    const verdict = judgeTry(result, { attempt: delivery.attempts, age_s: delivery.age_s });
     await settle(delivery, result, verdict);
     if (verdict.outcome === "skipped") return;
     if (verdict.outcome === "gone" && delivery.run_id === null) await store.disable(delivery, clock.now());
@@ -227,7 +227,7 @@ async function post(
  * Decides after try number `attempt` (from 1) of a delivery queued `age_s` seconds ago. Only 2xx is success; a redirect
  * is a failure.
  */
-export function verdictOf(
+export function judgeTry(
   { status, is_final, is_unchanged }: TryResult,
   { attempt, age_s }: { attempt: number; age_s: number },
 ): Verdict {

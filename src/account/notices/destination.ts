@@ -1,5 +1,11 @@
 import { isIP } from "node:net";
-import { type EgressAllowance, isAddressOpen, isHostAllowed, isPortOpen, portOf } from "../../platform/net/address.ts";
+import {
+  type EgressAllowance,
+  isAddressOpen,
+  isHostAllowed,
+  isPortOpen,
+  readPort,
+} from "../../platform/net/address.ts";
 
 /** Characters that URL parsers silently drop or that a URL cannot contain. */
 const SPACE_OR_CONTROL = /[^!-~\u0080-\u{10ffff}]/u;
@@ -26,8 +32,8 @@ export function urlProblem(text: string, allowance: EgressAllowance, param = "ur
     return `${param} contains a user name or password. Remove them; deliveries are signed.`;
   }
   if (isHostAllowed(url, allowance)) return null;
-  if (!isPortOpen(portOf(url)))
-    return `${param} has port ${portOf(url)}, which is not open. Use 443, or one from 1024 up.`;
+  if (!isPortOpen(readPort(url)))
+    return `${param} has port ${readPort(url)}, which is not open. Use 443, or one from 1024 up.`;
   const literal = url.hostname.replace(/^\[(.*)\]$/, "$1");
   if (isIP(literal) !== 0 && !isAddressOpen(literal, allowance)) {
     return `${param}'s address is not on the public internet. Give a public address.`;

@@ -24,7 +24,7 @@ export const isMailUrl = (url: string): boolean => url.toLowerCase().startsWith(
 
 /** Deliveries to the user's own e-mail address: those whose URL is `mailto:` and that address. */
 export function createMailDelivery({ mailer, addressOf }: MailDeps, store: DeliveryStore) {
-  const urlOf = async (user_id: string) => {
+  const getUrl = async (user_id: string) => {
     const address = await addressOf(user_id);
     return address === null ? null : `${SCHEME}${address}`;
   };
@@ -32,7 +32,7 @@ export function createMailDelivery({ mailer, addressOf }: MailDeps, store: Deliv
     /** The reason why nothing can be delivered to this URL, in lower case, as a sentence for the user, or null. */
     async urlProblem(user_id: string, wanted: string): Promise<string | null> {
       if (mailer.delivery === "log") return "This service sends no e-mail: give an https URL.";
-      const own = await urlOf(user_id);
+      const own = await getUrl(user_id);
       if (own === null) {
         return "Your e-mail address is not confirmed. Set a password through “Forgot the password?” on the sign-in page, and repeat this.";
       }
@@ -45,7 +45,7 @@ export function createMailDelivery({ mailer, addressOf }: MailDeps, store: Deliv
       signal: AbortSignal,
     ): Promise<TryResult | null> {
       const { user_id, id: delivery_id, destination_id } = delivery;
-      const own = await urlOf(user_id);
+      const own = await getUrl(user_id);
       if (own !== delivery.url) return { status: 410, error: "address_changed" };
       if (!(await store.countMail(delivery, MAILS_A_DAY))) return { status: null, error: "mail_limit" };
       const mail = await write(own.slice(SCHEME.length));

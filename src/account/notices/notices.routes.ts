@@ -12,9 +12,9 @@ export function noticesRoutes({ notices, agentNames }: { notices: Notices; agent
     const page_of = { event: event ?? null, limit: limit + 1, before_id: decodeCursor(cursor, UUID_KEY) };
     const { user_id } = request.caller;
     const { page, next_cursor } = pageOf(await notices.list(user_id, page_of), limit, (notice) => notice.id);
-    const agentOf = ({ data }: (typeof page)[number]) => (typeof data.agent_id === "string" ? data.agent_id : null);
-    const names = await agentNames(user_id, agentIdsIn(page.map((notice) => ({ agent_id: agentOf(notice) }))));
-    const listed = page.map((notice) => ({ ...notice, ...agentNameOf(names, agentOf(notice)) }));
+    const findAgent = ({ data }: (typeof page)[number]) => (typeof data.agent_id === "string" ? data.agent_id : null);
+    const names = await agentNames(user_id, agentIdsIn(page.map((notice) => ({ agent_id: findAgent(notice) }))));
+    const listed = page.map((notice) => ({ ...notice, ...agentNameOf(names, findAgent(notice)) }));
     return json({ notices: listed, next_cursor });
   });
   router.on(contract.listWebhookEndpoints, async (request) => {

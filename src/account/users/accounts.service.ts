@@ -13,8 +13,8 @@ import {
   type AccountsStore,
   type ApiKeyRow,
   createAccountsStore,
+  getRoutingBucket,
   type KeyTermsRow,
-  routingBucketOf,
   type UserPage,
   type UserRow,
   VALID_KEY,
@@ -68,7 +68,7 @@ export async function createAccounts(deps: { db: Db; clock: Clock; routing_bucke
   const authentication = await createAuthentication({ db, clock, store });
 
   const newKey = async (sql: Sql, user_id: string) => {
-    const bucket = await routingBucketOf(sql, user_id, newRoutingBucket(routing_buckets));
+    const bucket = await getRoutingBucket(sql, user_id, newRoutingBucket(routing_buckets));
     if (bucket === undefined) throw errors.notFound("This user");
     return newApiKey(bucket);
   };
@@ -93,7 +93,7 @@ export async function createAccounts(deps: { db: Db; clock: Clock; routing_bucke
       return written;
     });
 
-  const ownKey = (caller: Caller, tx?: Tx) => ownKeyOf(store, caller, tx);
+  const ownKey = (caller: Caller, tx?: Tx) => getOwnKey(store, caller, tx);
 
   return {
     authenticate: authentication.authenticate,
@@ -308,7 +308,7 @@ async function limitKeys(tx: Tx, store: AccountsStore, user_id: string, now: Ins
 }
 
 /** The caller's own key; undefined: the console or the operator. With `tx` locked, so that it is changed before or after. */
-async function ownKeyOf(
+async function getOwnKey(
   store: AccountsStore,
   { user_id, api_key_id }: Caller,
   tx?: Tx,

@@ -66,7 +66,7 @@ export interface UserPage {
  * The routing bucket of a user, who gets `candidate` if they have none. Undefined: the user does not exist. All keys and
  * sessions begin with it, so it never changes.
  */
-export async function routingBucketOf(sql: Sql, user_id: string, candidate: string): Promise<string | undefined> {
+export async function getRoutingBucket(sql: Sql, user_id: string, candidate: string): Promise<string | undefined> {
   const [known] = await sql.query<{ bucket: string | null }>({
     name: "user_routing_bucket",
     text: "select routing_bucket as bucket from users where id = $1",

@@ -46,7 +46,7 @@ export async function createAuthentication(deps: { db: Db; clock: Clock; store: 
   const used = new Set<string>();
 
   /** Checks the checksum first, so a text that is not a key costs no query. */
-  const statusOf = async (key: string, key_hash: Buffer): Promise<KeyStatus> => {
+  const getStatus = async (key: string, key_hash: Buffer): Promise<KeyStatus> => {
     const load = async () => (isApiKey(key) ? find(key_hash) : undefined);
     const status = await statuses.get(key_hash.toString("base64"), load);
     if (status === undefined) throw userErrors.invalidApiKey();
@@ -66,7 +66,7 @@ export async function createAuthentication(deps: { db: Db; clock: Clock; store: 
       const key = BEARER.exec(authorization)?.[1];
       if (key === undefined) throw userErrors.noBearerKey();
       const key_hash = hashApiKey(key);
-      const caller = judgeKey(await statusOf(key, key_hash), key_hash, clock.now());
+      const caller = judgeKey(await getStatus(key, key_hash), key_hash, clock.now());
       used.add(caller.api_key_id as string);
       return caller;
     },

@@ -26,7 +26,7 @@ export function createPasswords(cost: typeof COST = COST) {
     if (running < AT_ONCE) running += 1;
     else await new Promise<void>((resolve) => waiting.push(resolve)); // the finished call passes its slot to the next
     try {
-      return await scryptOf(password, salt, given);
+      return await hashByScrypt(password, salt, given);
     } finally {
       const next = waiting.shift();
       if (next === undefined) running -= 1;
@@ -50,7 +50,7 @@ export function createPasswords(cost: typeof COST = COST) {
 }
 
 /** NIST SP 800-63B: another keyboard may send the same password in another Unicode form. */
-function scryptOf(password: string, salt: Buffer, cost: typeof COST): Promise<Buffer> {
+function hashByScrypt(password: string, salt: Buffer, cost: typeof COST): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     scrypt(password.normalize("NFKC"), salt, HASH_BYTES, { ...cost, maxmem: MEMORY_BYTES }, (error, hash) =>
       error === null ? resolve(hash) : reject(error),

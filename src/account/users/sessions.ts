@@ -6,7 +6,7 @@ import type { Db, Sql, Tx } from "../../platform/db/db.ts";
 import { createNotifiedCache } from "../../platform/db/notified-cache.ts";
 import { addDays, type Clock } from "../../platform/lib/clock.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
-import { routingBucketOf } from "./accounts.store.ts";
+import { getRoutingBucket } from "./accounts.store.ts";
 import { userErrors } from "./errors.ts";
 import type { SessionStatus, SignInStore } from "./sign-in.store.ts";
 import { hashToken, newRoutingBucket, newSessionToken, type RoutingBuckets } from "./tokens.ts";
@@ -50,7 +50,7 @@ export async function createSessions(deps: {
   return {
     /** Creates a session for a user whose password matched `password_hash`. Returns null when it has changed since. */
     async begin(sql: Sql, user: { id: string; email: string }, password_hash: string) {
-      const bucket = await routingBucketOf(sql, user.id, newRoutingBucket(routing_buckets));
+      const bucket = await getRoutingBucket(sql, user.id, newRoutingBucket(routing_buckets));
       if (bucket === undefined) return null;
       const { token, token_hash } = newSessionToken(bucket);
       const created_at = clock.now();

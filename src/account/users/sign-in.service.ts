@@ -13,7 +13,7 @@ import { createSessions } from "./sessions.ts";
 import { createSignInStore, type NewPassword, type Person } from "./sign-in.store.ts";
 import { confirmationMail, knownAddressMail, resetMail } from "./sign-in-mail.ts";
 import { ALL_BUCKETS, hashToken, newToken, type RoutingBuckets } from "./tokens.ts";
-import { mailboxOf } from "./trials.service.ts";
+import { extractMailbox } from "./trials.service.ts";
 
 export interface SignInOptions {
   db: Db;
@@ -172,7 +172,7 @@ export async function createSignIn(options: SignInOptions) {
         const hash = await passwords.hash(password);
         return db.transaction((tx) => makeUser(tx, { email, hash, proven_email: null }));
       }
-      limitSignUpMails({ client, account: mailboxOf(email) });
+      limitSignUpMails({ client, account: extractMailbox(email) });
       await mailSignUp(email);
       return null;
     },
@@ -200,7 +200,7 @@ export async function createSignIn(options: SignInOptions) {
     },
     /** Sends a link if the user exists, even if they never set a password. Throws 429 when no mail was sent. */
     requestPasswordReset({ email, client }: Omit<Credentials, "password">): void {
-      limitResetMails({ client, account: mailboxOf(email) });
+      limitResetMails({ client, account: extractMailbox(email) });
       later(() => mailReset(email));
     },
     /** Throws 400 when the link was used or has expired. A mailed link proves the address; the account stays unchanged. */

@@ -10,7 +10,7 @@ export function createTrials({ cipher }: { cipher: Cipher }) {
   return {
     /** Uses the trial of the mailbox of `email`. Returns false when it was used before. */
     take(tx: Tx, email: string): Promise<boolean> {
-      return insertMailbox(tx, cipher.fingerprint(Buffer.from(mailboxOf(email)), "trial"));
+      return insertMailbox(tx, cipher.fingerprint(Buffer.from(extractMailbox(email)), "trial"));
     },
   };
 }
@@ -36,7 +36,7 @@ const PROVIDERS = [
  * Returns the mailbox of an address: lower case, without `+tag` and in its provider's canonical spelling.
  * Limits and trials treat two addresses of one mailbox as one person. Pure.
  */
-export function mailboxOf(email: string): string {
+export function extractMailbox(email: string): string {
   const address = email.toLowerCase();
   const at = address.lastIndexOf("@");
   const domain = address.slice(at + 1);

@@ -19,9 +19,9 @@ export interface ThreadInput extends EngineInput {
   thread_id?: string;
 }
 
-/** The turns of the first query, latest first; the next ones read as many as are likely to fit, and at most MOST_TURNS. */
+/** The turns of the first query, latest first; the next ones read as many as are likely to fit, and at most MAX_TURNS. */
 const FIRST_TURNS = 4;
-const MOST_TURNS = 20;
+const MAX_TURNS = 20;
 /** Higher than any turn's number. */
 const NO_TURN = 2_147_483_647;
 
@@ -248,8 +248,8 @@ export function fitting<Turn>(turns: readonly Turn[], room_bytes: number): Turn[
 
 /** The number of turns to read next, at least one: their sizes are only known once they are read. */
 export function likelyToFit(left_bytes: number, read: { turns: number; bytes: number }): number {
-  if (read.bytes === 0) return MOST_TURNS;
-  return Math.min(MOST_TURNS, Math.max(1, Math.floor((left_bytes * read.turns) / read.bytes)));
+  if (read.bytes === 0) return MAX_TURNS;
+  return Math.min(MAX_TURNS, Math.max(1, Math.floor((left_bytes * read.turns) / read.bytes)));
 }
 
 /** The size of a value as JSON. */

@@ -8,7 +8,7 @@ import type {
   Completions,
 } from "../../gateway/completions/completions.types.ts";
 import { createMessageBuilder } from "../../gateway/models/answer-message.ts";
-import { finishReasonOf } from "../../gateway/models/dialects.ts";
+import { toFinishReason } from "../../gateway/models/dialects.ts";
 import { isProviderFailure, type ProviderError } from "../../gateway/models/provider-errors.ts";
 import { PurserError } from "../../kernel/errors.ts";
 import { runErrors } from "./errors.ts";
@@ -52,7 +52,7 @@ async function callWhole(completions: Completions, { record, ...call }: ModelCal
       const choice = answer.response?.choices[0];
       said = {
         message: choice?.message ?? { role: "assistant", content: null },
-        finish_reason: finishReasonOf(choice?.finish_reason),
+        finish_reason: toFinishReason(choice?.finish_reason),
       };
       return record({ ...answer, ...said });
     },

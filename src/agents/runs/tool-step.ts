@@ -6,7 +6,7 @@ import { newId } from "../../platform/lib/ids.ts";
 import { traced } from "../../platform/telemetry/tracing.ts";
 import type { AskModel } from "../../safety/judge-kinds.ts";
 import type { Taint } from "../tools/destinations.ts";
-import { countedAs, effectOf, toolOf, usesServers } from "../tools/registry.ts";
+import { countedAs, effectOf, toTool, usesServers } from "../tools/registry.ts";
 import type { Effect } from "../tools/tool.ts";
 import type { Picture, ToolResult } from "../tools/tools.types.ts";
 import { computeBudget } from "./model-step.ts";
@@ -157,7 +157,7 @@ function traceCall<Answer extends { error?: RunError | null }>(
   execute: () => Promise<Answer>,
 ) {
   const { name } = call.function;
-  const tool = offered.has(name) ? name : (toolOf(name)?.contract.name ?? "unknown");
+  const tool = offered.has(name) ? name : (toTool(name)?.contract.name ?? "unknown");
   const attributes = {
     "gen_ai.operation.name": "execute_tool",
     "gen_ai.tool.name": tool,

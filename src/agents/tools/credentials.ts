@@ -100,7 +100,7 @@ export async function openCredentials(
       `${bound.length} secrets are bound to this request (${names}), and a request takes ${MAX_CREDENTIALS} at most; its owner has to narrow their hosts, methods or paths`,
     );
   }
-  const refusal = bound.length === 0 ? null : await refusalOf(intended, outbound);
+  const refusal = bound.length === 0 ? null : await explainRefusal(intended, outbound);
   if (refusal !== null) return refusal;
   for (const binding of bound) {
     if (!outbound.isConfidential(url)) {
@@ -137,14 +137,17 @@ export async function openSigningSecret(
   intended: Intended,
   { outbound, vault }: CredentialsDeps,
 ): Promise<OpenedCredential | ToolResult> {
-  const refusal = await refusalOf(intended, outbound);
+  const refusal = await explainRefusal(intended, outbound);
   if (refusal !== null) return refusal;
   const secret = await openSecret(name, intended, vault);
   if ("status" in secret) return secret;
   return { name, user_id: intended.run.user_id, value: secret.value, inject: null, secret, isFor: () => true };
 }
 
-async function refusalOf({ url, signal }: Intended, outbound: CredentialsDeps["outbound"]): Promise<ToolResult | null> {
+async function explainRefusal(
+  { url, signal }: Intended,
+  outbound: CredentialsDeps["outbound"],
+): Promise<ToolResult | null> {
   const refusal = await outbound.refusal(url, signal);
   return refusal === null ? null : failedCall("egress_refused", `${refusal.message} (${url.host}); nothing was sent`);
 }

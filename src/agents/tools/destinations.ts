@@ -16,7 +16,7 @@ export interface Taint {
 }
 
 /** Whether outside text can have asked for an address: a tool's result, or the description of a server's tool. */
-export function mayBeComposed({ tainted, described = false }: Taint): boolean {
+export function hasOutsideContent({ tainted, described = false }: Taint): boolean {
   return tainted || described;
 }
 
@@ -25,7 +25,7 @@ export function mayBeComposed({ tainted, described = false }: Taint): boolean {
  * a host that the owner listed. URLs that the model composed are blocked, because an address can carry data out.
  */
 export function isUrlKnown(url: URL, taint: Taint, hosts: readonly string[]): boolean {
-  if (!mayBeComposed(taint) || isListedHost(url, hosts)) return true;
+  if (!hasOutsideContent(taint) || isListedHost(url, hosts)) return true;
   const wanted = withoutFragment(url.href);
   for (const link of taint.links) if (withoutFragment(link) === wanted) return true;
   for (const readings of writtenUrls(taint.owner_text, { all: true })) {

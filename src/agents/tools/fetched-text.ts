@@ -27,7 +27,7 @@ const SIGNATURE_BYTES = 65_536;
 /** Control characters that texts have: tab, line feed, form feed, carriage return, escape. */
 const CONTROLS_OF_TEXT = new Set([0x09, 0x0a, 0x0c, 0x0d, 0x1b]);
 /** A text with fewer other control characters is damaged, not binary. */
-const MOST_CONTROLS = 0.01;
+const MAX_CONTROLS = 0.01;
 
 /** An answer as text of a kind, as a PDF, or a sentence for the model that says why it cannot be read. */
 export type Fetched = { readonly kind: TextKind; readonly content: string } | "pdf" | { readonly problem: string };
@@ -44,7 +44,7 @@ export async function readFetched(body: Buffer, content_type: string, path: stri
   if (body.length === 0) return { kind: "text", content: "" };
   const declared = declaredKind(type, path);
   if (declared === "binary")
-    return { problem: `the answer is ${(await signatureOf(body)) ?? type?.type}; ${READABLE}` };
+    return { problem: `the answer is ${(await readSignature(body)) ?? type?.type}; ${READABLE}` };
   const expected = kindBy(declared, beginning) ?? "text";
   const content = await decodeText(body, { label: type?.parameters.get("charset"), kind: expected });
   const binary = await binaryKind(content, body);
@@ -127,11 +127,11 @@ async function binaryKind(content: string, body: Buffer): Promise<string | null>
     if (code < 0x20 && !CONTROLS_OF_TEXT.has(code)) count += 1;
   }
   if (count === 0) return null;
-  const name = await signatureOf(body);
-  return name ?? (count > content.length * MOST_CONTROLS ? "binary data" : null);
+  const name = await readSignature(body);
+  return name ?? (count > content.length * MAX_CONTROLS ? "binary data" : null);
 }
 
-async function signatureOf(body: Buffer): Promise<string | undefined> {
+async function readSignature(body: Buffer): Promise<string | undefined> {
   const { fileTypeFromBuffer } = await import("file-type");
   const found = await fileTypeFromBuffer(body.subarray(0, SIGNATURE_BYTES)).catch(() => undefined);
   return found === undefined || /^text\/|[/+]xml$/.test(found.mime) ? undefined : found.mime;

@@ -50,7 +50,7 @@ export async function failedOperation(
     return await reflected(cause.secrets, { credentials, run: asked.run }, deps);
   }
   const is_refused = cause instanceof OutboundError && cause.code === "egress_refused";
-  const why = cause instanceof OutboundError ? cause.message : reasonOf(error as ClientError, given);
+  const why = cause instanceof OutboundError ? cause.message : explainReason(error as ClientError, given);
   const refusal = cause instanceof OutboundError ? null : operation.refusal();
   const words = refusal === null ? undefined : await wordsOfAnswer(refusal, { credentials, run: asked.run }, deps);
   if (words !== undefined && "result" in words) return words;
@@ -61,7 +61,7 @@ export async function failedOperation(
   );
 }
 
-function reasonOf(
+function explainReason(
   error: ClientError,
   {
     server,

@@ -24,7 +24,7 @@ export function argumentHeaders(schema: Record<string, unknown>): ArgumentHeader
 }
 
 /** The headers of one call. */
-export function headersOf(wanted: readonly ArgumentHeader[], given: Record<string, unknown>): Record<string, string> {
+export function readHeaders(wanted: readonly ArgumentHeader[], given: Record<string, unknown>): Record<string, string> {
   const headers: Record<string, string> = {};
   for (const { path, header } of wanted) {
     const value = path.reduce<unknown>((at, key) => (at as Record<string, unknown> | null | undefined)?.[key], given);

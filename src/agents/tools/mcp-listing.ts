@@ -50,7 +50,7 @@ export async function listTools(server: McpServer, run: RunRef, deps: ToolDeps &
   const given: OperationRequest = { run, signal, timeout_ms: LISTING_MS, max_bytes: LISTING_BYTES };
   const asked = await deps
     .use(server, given, async (access) => ({
-      listed: await pagesOf(access, signal),
+      listed: await readPages(access, signal),
       credentials: access.credentials,
     }))
     .catch(() => failedCall("mcp_failed", `the MCP server ${server.name} could not be used: it took too long`));
@@ -80,7 +80,7 @@ export async function listTools(server: McpServer, run: RunRef, deps: ToolDeps &
       continue;
     }
     const { read_only_hint } = tool;
-    tools.push({ ...safe, headers, read_only_hint, definition: definitionOf(server, safe) });
+    tools.push({ ...safe, headers, read_only_hint, definition: toDefinition(server, safe) });
   }
   for (const _ of wanted.slice(MAX_TOOLS)) {
     left_out.push({ name: null, reason: `the server has more than ${MAX_TOOLS} tools` });
@@ -98,7 +98,7 @@ type Claiming = ListedTool & Pick<KnownTool, "read_only_hint">;
  * The tools of all pages. A name that is listed again is left out: providers reject two tools of one name. A tool
  * without a usable name is only counted, and one without a schema takes any arguments.
  */
-async function pagesOf(
+async function readPages(
   { client }: McpAccess,
   signal: AbortSignal,
 ): Promise<{ tools: readonly Claiming[]; nameless: number }> {
@@ -125,7 +125,7 @@ async function pagesOf(
   return { tools: [...tools.values()], nameless };
 }
 
-function definitionOf(server: McpServer, { name, description, inputSchema }: ListedTool): ToolDefinition {
+function toDefinition(server: McpServer, { name, description, inputSchema }: ListedTool): ToolDefinition {
   const definition = { name: mcpToolName(server.name, name), description, parameters: inputSchema };
   return { type: "function", function: definition };
 }

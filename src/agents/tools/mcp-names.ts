@@ -24,13 +24,13 @@ export function isMcpName(name: string): boolean {
 }
 
 /** The server of the tool that a call names; undefined for other names. */
-export function serverOf({ servers = [] }: McpSettings, name: string): McpServer | undefined {
+export function findServer({ servers = [] }: McpSettings, name: string): McpServer | undefined {
   const server = name.slice(0, Math.max(0, name.indexOf(BETWEEN)));
   return servers.find((each) => each.name === server);
 }
 
 /** The effects of the tool that a call names, as the owner set them. The server's own claims do not count. */
-export function effectsOf(
+export function getEffects(
   { name: server, effects = "any", tool_effects = {} }: McpServer,
   call: string,
 ): "none" | "any" {

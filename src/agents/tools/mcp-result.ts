@@ -7,7 +7,7 @@ import { BUSY } from "../../safety/sanitizer.ts";
 import { leakIn, type OpenedCredential } from "./credentials.ts";
 import { documentKind, textKind } from "./fetched-text.ts";
 import { outsideWords } from "./outside-words.ts";
-import { findingsOf, MAX_TEXT_CHARS, SAFETY_BUSY, textsOf } from "./safe-answer.ts";
+import { collectFindings, MAX_TEXT_CHARS, SAFETY_BUSY, textsOf } from "./safe-answer.ts";
 import type { ToolDeps } from "./tool.ts";
 import { failedCall, type Picture, type ToolCall, type ToolResult } from "./tools.types.ts";
 
@@ -27,13 +27,13 @@ const MAX_DOCUMENTS = 10;
 /** Longer texts are not parsed: a million levels take a second. */
 const MAX_COMPARED_CHARS = 65_536;
 /** Passes an answer's text through the safety layer. Its pictures cannot be judged: they are handed on as data. */
-export async function resultOf(
+export async function toResult(
   answer: CallAnswer,
   { call, credentials, deps }: { call: ToolCall; credentials: readonly OpenedCredential[]; deps: ToolDeps },
 ): Promise<ToolResult> {
-  const pictures = picturesOf(answer);
-  const documents = documentsOf(answer);
-  const content = textOf(answer, pictures, documents);
+  const pictures = readPictures(answer);
+  const documents = readDocuments(answer);
+  const content = extractText(answer, pictures, documents);
   const sanitizer = deps.sanitizer.of(call.run.user_id, call);
   const results: Sanitized[] = [];
   let max_chars = MAX_TEXT_CHARS;
@@ -45,7 +45,7 @@ export async function resultOf(
     max_chars = Math.max(0, max_chars - sanitized.text.length);
   }
   const text = results.map((each) => each.text).join("\n\n");
-  const safety = findingsOf(results.reduce(together));
+  const safety = collectFindings(results.reduce(together));
   const written = [content, ...[...documents.values()].map((each) => each.content)];
   const seen = [...written, ...textsOf({ text, safety, links: [] }), ...[...pictures.values()].map(({ data }) => data)];
   const leak = await leakIn(seen, { credentials, run: call.run }, deps);
@@ -60,23 +60,23 @@ export async function resultOf(
 type Document = Pick<SanitizeRequest, "content" | "kind">;
 
 /** The embedded HTML and Markdown documents, by the part that holds them. Only their own reader finds hidden text. */
-function documentsOf({ content }: CallAnswer): Map<Record<string, unknown>, Document> {
+function readDocuments({ content }: CallAnswer): Map<Record<string, unknown>, Document> {
   const documents = new Map<Record<string, unknown>, Document>();
   for (const part of content) {
     if (part.type !== "resource" || documents.size === MAX_DOCUMENTS) continue;
     const kind = kindOfDocument(part);
-    const { text } = resourceOf(part);
+    const { text } = readResource(part);
     if (kind !== null && typeof text === "string") documents.set(part, { content: text, kind });
   }
   return documents;
 }
 
 function kindOfDocument(part: Record<string, unknown>): "html" | "markdown" | null {
-  const { mimeType } = resourceOf(part);
+  const { mimeType } = readResource(part);
   return typeof mimeType === "string" ? documentKind(mimeType) : null;
 }
 
-function resourceOf(part: Record<string, unknown>): { uri?: unknown; text?: unknown; mimeType?: unknown } {
+function readResource(part: Record<string, unknown>): { uri?: unknown; text?: unknown; mimeType?: unknown } {
   return part.resource ?? {};
 }
 
@@ -95,16 +95,16 @@ function together(one: Sanitized, other: Sanitized): Sanitized {
 }
 
 /** The pictures that models can read, by the part that holds them. */
-function picturesOf({ content }: CallAnswer): Map<Record<string, unknown>, Picture> {
+function readPictures({ content }: CallAnswer): Map<Record<string, unknown>, Picture> {
   const pictures = new Map<Record<string, unknown>, Picture>();
   for (const part of content) {
-    const picture = part.type === "image" && pictures.size < MAX_PICTURES ? pictureOf(part) : null;
+    const picture = part.type === "image" && pictures.size < MAX_PICTURES ? readPicture(part) : null;
     if (picture !== null) pictures.set(part, picture);
   }
   return pictures;
 }
 
-function pictureOf({ data }: Record<string, unknown>): Picture | null {
+function readPicture({ data }: Record<string, unknown>): Picture | null {
   if (typeof data !== "string" || data.length > Math.ceil((MAX_PICTURE_BYTES * 4) / 3)) return null;
   const bytes = Buffer.from(data, "base64");
   // A server may name a type that the data does not have.
@@ -114,7 +114,7 @@ function pictureOf({ data }: Record<string, unknown>): Picture | null {
 }
 
 /** The text of an answer; a placeholder for each part that is not text or is read on its own. */
-function textOf(
+function extractText(
   { content, structuredContent }: CallAnswer,
   pictures: ReadonlyMap<unknown, Picture>,
   documents: ReadonlyMap<unknown, Document>,
@@ -145,7 +145,7 @@ function partText(part: Record<string, unknown>): string {
     case "text":
       return typeof part.text === "string" ? part.text : "[cannot be read]";
     case "resource": {
-      const { uri, text } = resourceOf(part);
+      const { uri, text } = readResource(part);
       if (kindOfDocument(part) !== null && typeof text === "string") return "[a document: left out, too many]";
       return typeof text === "string" ? text : `[a resource that is no text: ${textsIn(uri)}]`;
     }

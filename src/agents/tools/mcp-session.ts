@@ -71,7 +71,7 @@ export function createMcpSessions(deps: ToolDeps) {
     const { server, asked, work, refused } = given;
     const { run, signal, max_bytes } = asked;
     const url = new URL(server.url);
-    const bindings = server.auth === undefined ? [] : [bindingOf(server.auth, url)];
+    const bindings = server.auth === undefined ? [] : [toBinding(server.auth, url)];
     // Opened for each operation: a secret may have been changed or taken out of use meanwhile.
     const intended = { url, method: "POST", tool: mcp.name, run, signal, ...(refused && { refused }) };
     const credentials = await raceAbort(openCredentials(bindings, intended, deps), signal);
@@ -137,7 +137,7 @@ function expiredTokens(credentials: readonly OpenedCredential[]): ReadonlyMap<st
   return tokens.length === 0 ? null : new Map(tokens.map(({ name, secret }) => [name, secret.version]));
 }
 
-function bindingOf(auth: NonNullable<McpServer["auth"]>, url: URL): Binding {
+function toBinding(auth: NonNullable<McpServer["auth"]>, url: URL): Binding {
   return { ...auth, hosts: auth.hosts ?? [url.host], methods: auth.methods ?? METHODS };
 }
 

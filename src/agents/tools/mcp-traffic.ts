@@ -218,13 +218,13 @@ function asResponse({ status, headers, content_type, body, events }: OutboundStr
   const shown = new Headers({ "content-type": content_type });
   const session = headers["mcp-session-id"];
   if (session !== undefined) shown.set("mcp-session-id", session);
-  if (events !== null) return new Response(streamOf(events, state), { status, headers: shown });
+  if (events !== null) return new Response(toStream(events, state), { status, headers: shown });
   const read = BODILESS.has(status) ? null : new Uint8Array(withoutNullFields(body, content_type));
   return new Response(read, { status, headers: shown });
 }
 
 /** Passes the events on as they come, within the operation's limits. */
-function streamOf(events: AsyncGenerator<Buffer, void>, state: OperationState): ReadableStream<Uint8Array> {
+function toStream(events: AsyncGenerator<Buffer, void>, state: OperationState): ReadableStream<Uint8Array> {
   let is_over = false;
   return new ReadableStream<Uint8Array>(
     {

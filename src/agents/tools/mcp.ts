@@ -4,10 +4,10 @@ import { monotonicMs } from "../../platform/lib/clock.ts";
 import { raceAbort } from "../../platform/lib/race-abort.ts";
 import { toolErrors } from "./errors.ts";
 import { isServersError } from "./mcp-failure.ts";
-import { headersOf } from "./mcp-headers.ts";
+import { readHeaders } from "./mcp-headers.ts";
 import { type KnownTool, type Listing, listTools, type Use } from "./mcp-listing.ts";
-import { effectsOf, isMcpName, serverOf } from "./mcp-names.ts";
-import { type CallAnswer, callAnswerSchema, resultOf } from "./mcp-result.ts";
+import { findServer, getEffects, isMcpName } from "./mcp-names.ts";
+import { type CallAnswer, callAnswerSchema, toResult } from "./mcp-result.ts";
 import type { LeftOutTool } from "./mcp-schema.ts";
 import { createMcpSessions } from "./mcp-session.ts";
 import type { OperationRequest } from "./mcp-traffic.ts";
@@ -39,8 +39,8 @@ export const mcpTools: Tool<McpSettings, Record<string, unknown>> = {
   owns: isMcpName,
   effect({ name }, settings) {
     if (!settings?.enabled) return "unknown";
-    const server = serverOf(settings, name);
-    return server !== undefined && effectsOf(server, name) === "none" ? "none" : "unknown";
+    const server = findServer(settings, name);
+    return server !== undefined && getEffects(server, name) === "none" ? "none" : "unknown";
   },
   create: createMcpTools,
 };
@@ -51,10 +51,10 @@ function createMcpTools(deps: ToolDeps): RunningTool<McpSettings, Record<string,
   const listings = new Map<string, { until_ms: number; listing: Promise<Listing>; ended: Listing | null }>();
   const sessions = createMcpSessions(deps);
 
-  const keyOf = (server: McpServer, run: RunRef) => `${run.user_id} ${JSON.stringify(server)}`;
+  const getKey = (server: McpServer, run: RunRef) => `${run.user_id} ${JSON.stringify(server)}`;
 
-  function listingOf(server: McpServer, run: RunRef): Promise<Listing> {
-    const key = keyOf(server, run);
+  function toListing(server: McpServer, run: RunRef): Promise<Listing> {
+    const key = getKey(server, run);
     const kept = listings.get(key);
     if (kept !== undefined && kept.until_ms > monotonicMs()) return kept.listing;
     const listing = listTools(server, run, { ...deps, use: sessions.use });
@@ -80,7 +80,7 @@ function createMcpTools(deps: ToolDeps): RunningTool<McpSettings, Record<string,
 
   /** A stopped run does not wait for a server. The listing continues, because other runs may wait for it. */
   const awaitedListing = (server: McpServer, run: RunRef, signal: AbortSignal) =>
-    raceAbort(listingOf(server, run), signal);
+    raceAbort(toListing(server, run), signal);
 
   return {
     /** The definitions for the model. A server that cannot be used has none. Throws 502 `secret_reflected`. */
@@ -117,11 +117,11 @@ function createMcpTools(deps: ToolDeps): RunningTool<McpSettings, Record<string,
     },
 
     async call(given, call, settings) {
-      const server = serverOf(settings, call.name);
+      const server = findServer(settings, call.name);
       if (server === undefined) return unknownTool(call.name);
-      if (call.taint.tainted && effectsOf(server, call.name) !== "none") {
+      if (call.taint.tainted && getEffects(server, call.name) !== "none") {
         // Nothing is sent for a blocked call, so only a listing that is here already tells the server's claim.
-        return blockedCall(server, call, listings.get(keyOf(server, call.run))?.ended?.tools ?? []);
+        return blockedCall(server, call, listings.get(getKey(server, call.run))?.ended?.tools ?? []);
       }
       const listing = await awaitedListing(server, call.run, call.signal).catch((error: Error) => {
         call.signal.throwIfAborted();
@@ -147,7 +147,7 @@ function createMcpTools(deps: ToolDeps): RunningTool<McpSettings, Record<string,
       );
       if (failure?.error) throw toolErrors.serverUnusable(failure.error);
       const shown = tools.map(({ name, description, read_only_hint, definition }) => {
-        const effects = effectsOf(server, definition.function.name);
+        const effects = getEffects(server, definition.function.name);
         return { name, description, read_only_hint, effects };
       });
       return { tools: shown, left_out: left_out.length };
@@ -193,7 +193,7 @@ async function callTool(
       timeout: timeout_ms,
       resetTimeoutOnProgress: true,
       onprogress: () => {},
-      headers: headersOf(tool.headers, given),
+      headers: readHeaders(tool.headers, given),
     };
     const params = { name: tool.name, arguments: given };
     const answer = await client
@@ -203,6 +203,6 @@ async function callTool(
         if (signal.aborted || !isServersError(error)) throw error;
         return { content: [{ type: "text", text: error.message }], isError: true };
       });
-    return await resultOf(answer, { call, credentials, deps });
+    return await toResult(answer, { call, credentials, deps });
   });
 }

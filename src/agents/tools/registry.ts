@@ -8,18 +8,18 @@ import { webFetchTool } from "./web-fetch.ts";
 export const TOOLS: readonly Tool[] = [webFetchTool, sendWebhookTool, mcpTools];
 
 /** The tool that handles calls with this name, enabled or not. */
-export function toolOf(call_name: string): Tool | undefined {
+export function toTool(call_name: string): Tool | undefined {
   return TOOLS.find((tool) => tool.owns?.(call_name) ?? tool.contract.name === call_name);
 }
 
 /** The name under which `max_calls` counts a call. */
 export function countedAs(call_name: string): string {
-  return toolOf(call_name)?.contract.name ?? call_name;
+  return toTool(call_name)?.contract.name ?? call_name;
 }
 
 /** The effect of a call. `unknown` if no tool has this name, or if the effect depends on settings that are missing. */
 export function effectOf(call: { name: string; arguments: unknown }, tools_config: ToolsConfig): Effect {
-  const tool = toolOf(call.name);
+  const tool = toTool(call.name);
   return tool === undefined ? "unknown" : tool.effect(call, tools_config[tool.contract.name]);
 }
 

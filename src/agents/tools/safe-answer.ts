@@ -25,7 +25,7 @@ export const SAFETY_BUSY =
   "the safety layer cannot check the answer now, because too many pages wait for it or one of its judges does not answer; call the tool again later, or go on without it";
 
 /** The safety level in a tool's settings; `off` applies only while the operator allows it. */
-export function levelOf({ safety = "balanced" }: { safety?: SafetyLevel | undefined }, deps: SafetyDeps): SafetyLevel {
+export function getLevel({ safety = "balanced" }: { safety?: SafetyLevel | undefined }, deps: SafetyDeps): SafetyLevel {
   return safety === "off" && deps.safety_off !== "allowed" ? "balanced" : safety;
 }
 
@@ -64,11 +64,16 @@ export async function safeAnswer(
   if (sanitized === BUSY) return SAFETY_BUSY;
   if (sanitized === null) return "the page is too intricate to be made safe; go on without it";
   const { text, links, unlisted } = sanitized;
-  return { text, safety: findingsOf(sanitized), links, unlisted };
+  return { text, safety: collectFindings(sanitized), links, unlisted };
 }
 
 /** The layer's findings for the step. `marked` is there only if a passage was marked, `judges` only if one was asked. */
-export function findingsOf({ verdict, removed, marked, judges = [] }: Sanitized): NonNullable<ToolResult["safety"]> {
+export function collectFindings({
+  verdict,
+  removed,
+  marked,
+  judges = [],
+}: Sanitized): NonNullable<ToolResult["safety"]> {
   return {
     verdict,
     removed,

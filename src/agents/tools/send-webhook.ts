@@ -9,7 +9,7 @@ import { OutboundError } from "../../platform/net/outbound-errors.ts";
 import { webhookHeaders } from "../../platform/net/standard-webhooks.ts";
 import { leakIn, type OpenedCredential, openSigningSecret, reflected } from "./credentials.ts";
 import { outsideWords } from "./outside-words.ts";
-import { levelOf, safeAnswer, textsOf, WITHHELD } from "./safe-answer.ts";
+import { getLevel, safeAnswer, textsOf, WITHHELD } from "./safe-answer.ts";
 import type { Tool, ToolDeps } from "./tool.ts";
 import { failedCall, type ToolCall, type ToolDefinition, type ToolResult } from "./tools.types.ts";
 
@@ -84,7 +84,7 @@ async function send(
   const { key, credentials } = signing;
   const { effect_id: id, signal, until_ms } = call;
   const message = { url, body, key, credentials, id, signal, until_ms };
-  return resultOf(await deliver(deps.outbound, message), call, { settings, credentials, deps });
+  return toResult(await deliver(deps.outbound, message), call, { settings, credentials, deps });
 }
 
 /** The signing key of a webhook, and the secrets that must not come back in the answer. */
@@ -146,7 +146,7 @@ async function deliver(
     const answer = await attempt();
     const backoff_ms = BACKOFF_MS[tries - 1];
     if (backoff_ms === undefined || !isTemporary(answer)) return { answer, tries };
-    const asked_s = retryAfterOf(answer);
+    const asked_s = readRetryAfter(answer);
     const pause_ms = Math.max(backoff_ms, (asked_s ?? 0) * 1000);
     const again_ms = monotonicMs() + pause_ms;
     const within_ms = asked_s === undefined ? DELIVERY_MS : LONG_DELIVERY_MS;
@@ -157,7 +157,7 @@ async function deliver(
 }
 
 /** The receiver's Retry-After in seconds. */
-function retryAfterOf(answer: Delivery["answer"]): number | undefined {
+function readRetryAfter(answer: Delivery["answer"]): number | undefined {
   return answer instanceof OutboundError ? undefined : retryAfterSeconds(answer.headers["retry-after"]);
 }
 
@@ -174,7 +174,7 @@ interface Using {
   deps: ToolDeps;
 }
 
-async function resultOf({ answer, tries, asked_s }: Delivery, call: ToolCall, using: Using): Promise<ToolResult> {
+async function toResult({ answer, tries, asked_s }: Delivery, call: ToolCall, using: Using): Promise<ToolResult> {
   const { credentials, deps } = using;
   const id = `webhook-id ${call.effect_id}`;
   const after = tries === 1 ? "" : ` after ${tries} tries`;
@@ -206,7 +206,7 @@ async function readBody(answer: OutboundResponse, call: ToolCall, { settings, de
   if (answer.body.length === 0) return "";
   return await safeAnswer(answer, {
     sanitizer: deps.sanitizer.of(call.run.user_id, call),
-    level: levelOf(settings, deps),
+    level: getLevel(settings, deps),
     mark: call.mark,
   });
 }

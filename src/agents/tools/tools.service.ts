@@ -2,7 +2,7 @@ import type { CommonSettings, SafetyLevel } from "../../api/contract/tool-fields
 import type { ToolsConfig } from "../../api/contract/tools.ts";
 import { errors } from "../../kernel/errors.ts";
 import { toolErrors } from "./errors.ts";
-import { TOOLS, toolOf } from "./registry.ts";
+import { TOOLS, toTool } from "./registry.ts";
 import type { RunningTool, Tool, ToolDeps } from "./tool.ts";
 import { parsedArguments } from "./tool-arguments.ts";
 import {
@@ -51,15 +51,15 @@ export function createTools(deps: ToolDeps): Tools {
     ask: (tool: RunningTool, settings: CommonSettings, contract: Tool["contract"]) => Promise<T[]> | undefined,
   ): Promise<T[]> {
     const asked = [...running].map(([tool, each]) => {
-      const settings = settingsOf(tool, tools_config);
+      const settings = getSettings(tool, tools_config);
       return settings === null ? [] : (ask(each, settings, tool.contract) ?? []);
     });
     return (await Promise.all(asked)).flat();
   }
 
   async function carriedOut(call: ToolCall): Promise<ToolResult> {
-    const tool = toolOf(call.name);
-    const settings = tool === undefined ? null : settingsOf(tool, call.tools_config);
+    const tool = toTool(call.name);
+    const settings = tool === undefined ? null : getSettings(tool, call.tools_config);
     const called = tool === undefined ? undefined : running.get(tool);
     if (tool === undefined || called === undefined || settings === null) return unknownTool(call.name);
     const problem = tool.contract.problem?.(settings) ?? null;
@@ -90,13 +90,13 @@ export function createTools(deps: ToolDeps): Tools {
     },
     async call(call) {
       const result = await carriedOut(call);
-      if (result.error != null) deps.onFailure?.(toolOf(call.name)?.contract.name ?? "unknown", result.error.code);
+      if (result.error != null) deps.onFailure?.(toTool(call.name)?.contract.name ?? "unknown", result.error.code);
       return result;
     },
     async serverTools(tools_config, server, owner) {
       for (const [tool, each] of running) {
         if (each.serverTools === undefined || tools_config[tool.contract.name] === undefined) continue;
-        const settings = settingsOf(tool, tools_config);
+        const settings = getSettings(tool, tools_config);
         // A disabled tool uses no secret: enabling it may need secrets:write.
         if (settings === null) throw toolErrors.toolDisabled(tool.contract.name);
         const found = await each.serverTools(settings, server, owner);
@@ -111,7 +111,7 @@ export function createTools(deps: ToolDeps): Tools {
 }
 
 /** The tool's settings; null when it is not enabled. */
-function settingsOf({ contract }: Tool, tools_config: ToolsConfig): CommonSettings | null {
+function getSettings({ contract }: Tool, tools_config: ToolsConfig): CommonSettings | null {
   const settings: CommonSettings | undefined = tools_config[contract.name];
   return settings?.enabled ? settings : null;
 }

@@ -4,9 +4,9 @@ import type { WebFetchSettings } from "../../api/contract/tools.ts";
 import type { OutboundResponse } from "../../platform/net/outbound.ts";
 import { OutboundError } from "../../platform/net/outbound-errors.ts";
 import { explainUnsent, leakIn, type OpenedCredential, openCredentials, reflected } from "./credentials.ts";
-import { isUrlKnown, mayBeComposed } from "./destinations.ts";
+import { hasOutsideContent, isUrlKnown } from "./destinations.ts";
 import { outsideWords } from "./outside-words.ts";
-import { levelOf, SAFETY_BUSY, type SafeAnswer, safeAnswer, textsOf, WITHHELD } from "./safe-answer.ts";
+import { getLevel, SAFETY_BUSY, type SafeAnswer, safeAnswer, textsOf, WITHHELD } from "./safe-answer.ts";
 import type { Tool, ToolDeps } from "./tool.ts";
 import { failedCall, type ToolCall, type ToolDefinition, type ToolResult } from "./tools.types.ts";
 
@@ -29,7 +29,7 @@ export const webFetchTool: Tool<WebFetchSettings, WebFetchArguments> = {
 };
 
 function definition(settings: WebFetchSettings): ToolDefinition {
-  const methods = methodsOf(settings);
+  const methods = getMethods(settings);
   const where = settings.hosts === undefined ? "any public host" : `these hosts only: ${settings.hosts.join(", ")}`;
   const withBody = methods.some((method) => !PLAIN_METHODS.includes(method));
   return {
@@ -67,10 +67,10 @@ async function fetchPage(
   parsed: WebFetchArguments,
   { call, settings, deps }: { call: ToolCall; settings: WebFetchSettings; deps: ToolDeps },
 ): Promise<ToolResult> {
-  const refusal = await refusalOf(parsed, call, settings);
+  const refusal = await explainRefusal(parsed, call, settings);
   if (refusal !== null) return refusal;
   const { url } = parsed;
-  const body = bodyOf(parsed);
+  const body = getBody(parsed);
   const method = parsed.method ?? "GET";
   const intended = { url: new URL(url), method, tool: webFetch.name, run: call.run, signal: call.signal };
   const credentials = await openCredentials(settings.auth ?? [], intended, deps);
@@ -79,7 +79,7 @@ async function fetchPage(
     const response = await deps.outbound.request({
       url,
       method,
-      headers: body === undefined ? {} : { "content-type": contentTypeOf(body) },
+      headers: body === undefined ? {} : { "content-type": getContentType(body) },
       body,
       permits: (url) => settings.hosts === undefined || isListedHost(url, settings.hosts),
       credentials,
@@ -87,7 +87,7 @@ async function fetchPage(
       ...LIMITS,
     });
     const unsent = explainUnsent(settings.auth ?? [], intended.url, method);
-    return await resultOf(response, call, { asked: parsed, settings, credentials, deps, unsent });
+    return await toResult(response, call, { asked: parsed, settings, credentials, deps, unsent });
   } catch (error) {
     if (!(error instanceof OutboundError)) throw error;
     if (call.signal.aborted) call.signal.throwIfAborted();
@@ -99,16 +99,16 @@ async function fetchPage(
 }
 
 /** The failed step of a request that the owner's settings or the run's taint forbid; null if it may be sent. */
-async function refusalOf(given: WebFetchArguments, call: ToolCall, settings: WebFetchSettings) {
+async function explainRefusal(given: WebFetchArguments, call: ToolCall, settings: WebFetchSettings) {
   const { url } = given;
   const method = given.method ?? "GET";
-  if (!methodsOf(settings).includes(method)) {
+  if (!getMethods(settings).includes(method)) {
     return failedCall(
       "invalid_arguments",
-      `the method ${method} is not permitted; use ${methodsOf(settings).join(", ")}`,
+      `the method ${method} is not permitted; use ${getMethods(settings).join(", ")}`,
     );
   }
-  if (bodyOf(given) !== undefined && PLAIN_METHODS.includes(method)) {
+  if (getBody(given) !== undefined && PLAIN_METHODS.includes(method)) {
     return failedCall("invalid_arguments", `a ${method} request has no body`);
   }
   const target = URL.parse(url);
@@ -121,7 +121,7 @@ async function refusalOf(given: WebFetchArguments, call: ToolCall, settings: Web
   // Descriptions alone do not close the hosts that the owner trusts with a secret.
   const trusted = call.taint.tainted ? [] : (settings.auth ?? []).flatMap((binding) => binding.hosts);
   const listed = [...hosts, ...trusted];
-  const is_effect_elsewhere = mayBeComposed(call.taint) && isEffect && !isListedHost(target, listed);
+  const is_effect_elsewhere = hasOutsideContent(call.taint) && isEffect && !isListedHost(target, listed);
   if (is_effect_elsewhere || !isUrlKnown(target, call.taint, listed)) {
     return failedCall(
       "egress_refused",
@@ -131,20 +131,20 @@ async function refusalOf(given: WebFetchArguments, call: ToolCall, settings: Web
   return null;
 }
 
-function methodsOf(settings: WebFetchSettings): readonly string[] {
+function getMethods(settings: WebFetchSettings): readonly string[] {
   return settings.methods ?? ["GET"];
 }
 
 /** Models write null or an empty text for a body that they leave out. */
-function bodyOf({ body }: WebFetchArguments): string | undefined {
+function getBody({ body }: WebFetchArguments): string | undefined {
   return body == null || body === "" ? undefined : body;
 }
 
-function contentTypeOf(body: string): string {
+function getContentType(body: string): string {
   return /^\s*[[{]/.test(body) ? "application/json" : "text/plain; charset=utf-8";
 }
 
-async function resultOf(
+async function toResult(
   response: OutboundResponse,
   call: ToolCall,
   using: {
@@ -161,7 +161,7 @@ async function resultOf(
     ? { text: WITHHELD, safety: null, links: [], unlisted: undefined }
     : await safeAnswer(response, {
         sanitizer: deps.sanitizer.of(call.run.user_id, call),
-        level: levelOf(settings, deps),
+        level: getLevel(settings, deps),
         mark: call.mark,
         // Some models write 0 for an argument that they leave out.
         links_from: asked.links_from || undefined,

@@ -54,7 +54,7 @@ export function acceptedAt(schema: z.ZodType, path: readonly PropertyKey[], valu
   const { here } = alternativesAt(schema, path, value);
   // An alternative that accepts any value here was not meant: it would not have failed.
   const failed = here.filter(({ _zod: { def } }) => def.type !== "unknown");
-  const phrases = [...new Set(oneOfMany(failed).map(phraseOf))];
+  const phrases = [...new Set(oneOfMany(failed).map(toPhrase))];
   const known = phrases.filter((phrase) => phrase !== null).sort((one, other) => rank(one) - rank(other));
   return known.length === 0 || known.length < phrases.length ? null : known.join(", or ");
 }
@@ -64,8 +64,8 @@ function alternativesAt(schema: z.ZodType, path: readonly PropertyKey[], value: 
   let here = alternatives(schema as unknown as Schema);
   let given = value;
   for (const key of path) {
-    const containers = here.filter((each) => childOf(each, key) !== undefined);
-    here = meant(containers, given).flatMap((each) => alternatives(childOf(each, key)));
+    const containers = here.filter((each) => getChild(each, key) !== undefined);
+    here = meant(containers, given).flatMap((each) => alternatives(getChild(each, key)));
     given = given !== null && typeof given === "object" ? (given as Record<PropertyKey, unknown>)[key] : undefined;
   }
   return { here, given };
@@ -109,7 +109,7 @@ function alternatives(schema: Schema | undefined): Schema[] {
 
 const NULL: Schema = { _zod: { def: { type: "null" } } };
 
-function childOf({ _zod: { def } }: Schema, key: PropertyKey): Schema | undefined {
+function getChild({ _zod: { def } }: Schema, key: PropertyKey): Schema | undefined {
   if (def.type === "array") return def.element;
   // Callers choose the keys, and every object has `constructor`.
   const { shape = {}, catchall } = def;
@@ -134,7 +134,7 @@ function mayHave(field: Schema, given: unknown): boolean {
   return accepted.some(({ type, values = [] }) => (type === "literal" ? values.includes(given) : type !== "null"));
 }
 
-function phraseOf({ _zod: { def } }: Schema): string | null {
+function toPhrase({ _zod: { def } }: Schema): string | null {
   switch (def.type) {
     case "number":
       return numberPhrase(def);
@@ -149,7 +149,7 @@ function phraseOf({ _zod: { def } }: Schema): string | null {
     case "enum":
       return `one of ${Object.values(def.entries ?? {}).join(", ")}`;
     case "array":
-      return `a list${countPhrase(checksOf(def), " of ", " entries")}`;
+      return `a list${countPhrase(getChecks(def), " of ", " entries")}`;
     case "object":
     case "record":
       return "an object";
@@ -159,7 +159,7 @@ function phraseOf({ _zod: { def } }: Schema): string | null {
 }
 
 function numberPhrase(def: Definition): string {
-  const checks = checksOf(def);
+  const checks = getChecks(def);
   const is_whole = def.format !== undefined || checks.some(({ check }) => check === "number_format");
   const what = is_whole ? "a whole number" : "a number";
   const least = checks.find(({ check }) => check === "greater_than");
@@ -171,9 +171,9 @@ function numberPhrase(def: Definition): string {
 }
 
 function stringPhrase(def: Definition): string {
-  const checks = checksOf(def);
+  const checks = getChecks(def);
   const format = checks.find(({ check }) => check === "string_format");
-  const phrase = format && messageOf(format.error);
+  const phrase = format && toMessage(format.error);
   if (phrase) return phrase;
   if (format?.prefix !== undefined) return `text that begins with ${format.prefix}`;
   const known = FORMATS[def.format ?? ""];
@@ -191,17 +191,17 @@ function countPhrase(checks: readonly Check[], before: string, after: string): s
   return least === undefined ? "" : `${before}at least ${least}${after}`;
 }
 
-function checksOf(def: Definition): Check[] {
+function getChecks(def: Definition): Check[] {
   return (def.checks ?? []).map((check) => check._zod.def);
 }
 
 /** What the schema's own refinements say. */
 function authored(def: Definition): string | null {
-  const messages = checksOf(def).map(({ check, error }) => (check === "custom" ? messageOf(error) : null));
+  const messages = getChecks(def).map(({ check, error }) => (check === "custom" ? toMessage(error) : null));
   return messages.find((message) => message !== null) ?? null;
 }
 
-function messageOf(error: AuthoredMessage | undefined): string | null {
+function toMessage(error: AuthoredMessage | undefined): string | null {
   const message = error?.({});
   return (typeof message === "string" ? message : message?.message) ?? null;
 }

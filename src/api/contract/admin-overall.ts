@@ -10,7 +10,7 @@ import { z } from "./zod.ts";
 const routes = operatorRoutes();
 
 /** A leap year. */
-export const MOST_USAGE_DAYS = 366;
+export const MAX_USAGE_DAYS = 366;
 export const USAGE_GROUPS = ["model", "user", "plan", "day"] as const;
 export type UsageGroup = (typeof USAGE_GROUPS)[number];
 
@@ -54,7 +54,7 @@ export const usageOfAll = routes.get("/api/v1/admin/usage", {
     from: boundInput.optional().openapi({ description: "the first day (UTC), instead of `days`" }),
     to: boundInput
       .optional()
-      .openapi({ description: `the day after the last one, at most ${MOST_USAGE_DAYS} days after \`from\`` }),
+      .openapi({ description: `the day after the last one, at most ${MAX_USAGE_DAYS} days after \`from\`` }),
     group_by: z.enum(USAGE_GROUPS).default("model"),
     format: formatSchema,
   }),

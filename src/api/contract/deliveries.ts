@@ -5,7 +5,7 @@ import { z } from "./zod.ts";
 
 /** The ends of a run that are delivered. A cancelled run has no result. */
 const DELIVERED_ENDS = ["succeeded", "failed"] as const;
-const MOST_DELIVERIES = 5;
+const MAX_DELIVERIES = 5;
 
 const agentDeliverySchema = z
   .strictObject({
@@ -24,7 +24,7 @@ const agentDeliverySchema = z
     }),
   })
   .openapi("AgentDelivery");
-export const agentDeliveriesSchema = z.array(agentDeliverySchema).max(MOST_DELIVERIES).openapi({
+export const agentDeliveriesSchema = z.array(agentDeliverySchema).max(MAX_DELIVERIES).openapi({
   description: "where the results of runs are sent; chats are answered to their caller only",
 });
 export type AgentDelivery = z.infer<typeof agentDeliverySchema>;

@@ -18,7 +18,7 @@ const INPUT = "a text, a list of texts, a list of token numbers, or a list of su
 const isToken = (value: unknown) => typeof value === "number" && Number.isSafeInteger(value) && value >= 0;
 
 /** What the input must be instead, and where; null: it is valid. */
-function faultOf(input: unknown): { message: string; path: number[] } | null {
+function explainFault(input: unknown): { message: string; path: number[] } | null {
   const fault = (message: string, path: number[] = []) => ({ message, path });
   if (typeof input === "string") return input === "" ? fault("a text that is not empty") : null;
   if (!Array.isArray(input) || input.length === 0) return fault(`${INPUT}, not empty`);
@@ -40,7 +40,7 @@ function faultOf(input: unknown): { message: string; path: number[] } | null {
 
 /** Reports the first fault. A union of schemas would try each alternative for 200,000 numbers. */
 function checkInput(input: unknown, ctx: z.RefinementCtx): void {
-  const fault = faultOf(input);
+  const fault = explainFault(input);
   if (fault !== null) ctx.addIssue({ code: "custom", message: fault.message, path: fault.path });
 }
 
@@ -80,7 +80,7 @@ export interface EmbeddingRequest {
 }
 
 /** The inputs of a request, in order: one vector belongs to each. */
-export function inputsOf({ input }: Pick<EmbeddingRequest, "input">): readonly EmbeddingInput[] {
+export function getInputs({ input }: Pick<EmbeddingRequest, "input">): readonly EmbeddingInput[] {
   if (typeof input === "string") return [input];
   return typeof input[0] === "number" ? [input as number[]] : (input as EmbeddingInput[]);
 }

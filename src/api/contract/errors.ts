@@ -2,11 +2,11 @@ import { editDistance, nearestNames } from "../../kernel/nearest.ts";
 import { invalid } from "../../kernel/purser-error.ts";
 
 /** Names that one message lists. */
-const MOST_LISTED = 20;
+const MAX_LISTED = 20;
 
 /** "a, b and c" */
 function listed(names: readonly string[]): string {
-  const shown = names.length > MOST_LISTED ? [...names.slice(0, MOST_LISTED), "others"] : names;
+  const shown = names.length > MAX_LISTED ? [...names.slice(0, MAX_LISTED), "others"] : names;
   return `${shown.slice(0, -1).join(", ")} and ${shown.at(-1)}`;
 }
 
@@ -14,14 +14,14 @@ function listed(names: readonly string[]): string {
 const FEW = 12;
 
 /** A name that differs in more letters is another one, such as `web_search` and `web_fetch`. */
-const MOST_WRONG_LETTERS = 2;
+const MAX_WRONG_LETTERS = 2;
 
 /** What may have been meant by the last part of `param`, among the names that are known at its place. */
 function suggestion(param: string, known: readonly string[]): string | null {
   const wanted = param.slice(param.lastIndexOf(".") + 1);
   const near = nearestNames(wanted, known);
   const is_few = known.length > 0 && known.length < FEW;
-  const is_misspelt = near.some((name) => name.includes(wanted) || editDistance(name, wanted) <= MOST_WRONG_LETTERS);
+  const is_misspelt = near.some((name) => name.includes(wanted) || editDistance(name, wanted) <= MAX_WRONG_LETTERS);
   if (near.length > 0 && (is_misspelt || !is_few)) return `Did you mean ${near.join(" or ")}?`;
   return is_few ? `Known here: ${known.join(", ")}.` : null;
 }

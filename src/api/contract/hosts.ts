@@ -60,11 +60,11 @@ export function isWithinHosts(narrow: readonly string[] | null, wide: readonly s
 }
 
 function isIncluded(host: string, allowed: ReadonlySet<string>): boolean {
-  return allowed.has(host) || allowed.has(wildcardOf(host) ?? host);
+  return allowed.has(host) || allowed.has(getWildcard(host) ?? host);
 }
 
 /** `*.host` that includes this host; null if none does. */
-function wildcardOf(host: string): string | null {
+function getWildcard(host: string): string | null {
   const dot = host.indexOf(".");
   return dot > 0 && !host.startsWith("*") ? `*${host.slice(dot)}` : null;
 }

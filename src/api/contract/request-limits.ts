@@ -30,13 +30,13 @@ const MAX_PIECES = 10_000;
  * with each of a million pieces takes seconds. `pieces` names them for the caller.
  */
 export function countedList(item: z.ZodType, pieces: string, listsOf: (entry: never) => unknown[]) {
-  const sizeOf = (list: unknown) => (Array.isArray(list) ? list.length : 0);
+  const measureSize = (list: unknown) => (Array.isArray(list) ? list.length : 0);
   return (value: unknown, ctx: z.RefinementCtx): unknown => {
     if (!Array.isArray(value)) return value;
     let count = value.length;
     for (const entry of value as never[]) {
       if (count > MAX_PIECES) break;
-      for (const list of listsOf(entry)) count += sizeOf(list);
+      for (const list of listsOf(entry)) count += measureSize(list);
     }
     if (count <= MAX_PIECES) return firstInvalid(item)(value);
     ctx.addIssue({ code: "custom", message: `a list of at most ${MAX_PIECES} ${pieces}` });

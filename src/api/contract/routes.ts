@@ -55,7 +55,7 @@ export function operatorRoutes() {
 function definers(section: string, access: { by_operator: boolean }) {
   const define = <const Method extends RouteDefinition["method"]>(method: Method) =>
     ((path: string, given: Definition) =>
-      routeOf({ method, path, section, ...access }, given)) as unknown as Define<Method>;
+      getRoute({ method, path, section, ...access }, given)) as unknown as Define<Method>;
   return {
     get: define("get"),
     post: define("post"),
@@ -72,7 +72,7 @@ interface Place {
   by_operator: boolean;
 }
 
-function routeOf({ method, path, section, by_operator }: Place, definition: Definition): RouteDefinition {
+function getRoute({ method, path, section, by_operator }: Place, definition: Definition): RouteDefinition {
   const { operationId, summary, description, hide, scope, query, headers, answers, fails = [] } = definition;
   const names = Array.from(path.matchAll(/\{(\w+)\}/g), ([, name]) => [name, z.string()] as const);
   const params = definition.params ?? (names.length > 0 ? z.object(Object.fromEntries(names)) : undefined);

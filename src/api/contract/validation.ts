@@ -65,7 +65,7 @@ function rejectUnknownParameters(schema: z.ZodType | undefined, given: readonly 
 }
 
 /** Unknown fields that an error names, and one more that tells that there are others. A request may have 90,000. */
-const MOST_NAMED = 21;
+const MAX_NAMED = 21;
 
 /** `["tools_config", "web_fetch", "auth", 0, "secret"]` as `tools_config.web_fetch.auth[0].secret`. */
 export function paramOf(path: readonly PropertyKey[]): string {
@@ -112,7 +112,7 @@ export function validationError(issues: readonly Issue[], value: unknown, schema
   const first = found.find((issue) => issue.code === "unrecognized_keys") ?? found[0];
   if (first === undefined) return errors.invalidValue("", "The request is not valid.");
   if (first.code === "unrecognized_keys") {
-    const [key = "", ...others] = (first.keys ?? []).slice(0, MOST_NAMED);
+    const [key = "", ...others] = (first.keys ?? []).slice(0, MAX_NAMED);
     const param = (name: string) => paramOf([...first.path, name]);
     return contractErrors.unknownFields([param(key), ...others.map(param)], fieldsAt(schema, first.path, value));
   }

@@ -4,7 +4,7 @@ import type { Log } from "../../platform/telemetry/log.ts";
 import type { Metrics } from "../../platform/telemetry/metrics.ts";
 import {
   activeSpan,
-  parentOf,
+  getParent,
   type Span,
   type SpanStart,
   type Tracer,
@@ -52,7 +52,7 @@ const REQUEST: SpanStart = { name: "request", kind: "server", attributes: {} };
 export function requestSpan(tracer: Tracer | null, path: string, traceparent: string | undefined): Span | null {
   if (!path.startsWith("/api/")) return null;
   if (tracer !== null) return tracer.begin(REQUEST, { traceparent });
-  const parent = parentOf(traceparent);
+  const parent = getParent(traceparent);
   return parent === null ? null : unrecorded(parent.trace_id);
 }
 

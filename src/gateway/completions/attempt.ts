@@ -68,7 +68,7 @@ export async function attemptModel<T>(
 ): Promise<Attempted<T>> {
   const { models, ledger, meansOf, onAttempt, onDisbelieved: noteReport } = deps;
   const thoughts = newThoughts();
-  const limit = limitOf(call, { wait_ms, thoughts, stopping: deps.stopping });
+  const limit = getLimit(call, { wait_ms, thoughts, stopping: deps.stopping });
   const began_ms = monotonicMs();
   const { request_id, run_id } = call;
   const note = (error: PurserError | null) =>
@@ -119,7 +119,7 @@ function isHangUp({ signal, isHandedBack }: CompletionCall, error: unknown): boo
  * The signal of one attempt until it is answered: aborted some time after its caller hangs up, because the provider's
  * usage is still read, and, unless `wait_ms` is null, if the answer does not begin in time.
  */
-function limitOf(
+function getLimit(
   call: CompletionCall,
   { wait_ms: patience_ms, thoughts, stopping }: { wait_ms: number | null; thoughts: Thoughts; stopping: AbortSignal },
 ): { signal: AbortSignal; end(): void } {

@@ -33,7 +33,7 @@ export async function settle(
   { reservation, counts, routing, response, complete, thrown }: Answered,
 ): Promise<CompletionOutcome> {
   const { model } = reservation;
-  const usage = usageOf(model, counts);
+  const usage = toUsage(model, counts);
   const answer = {
     model_id: model.id,
     ...(model.route === null ? {} : { route: model.route }),
@@ -116,7 +116,7 @@ export async function release(
 }
 
 /** The usage object of an answer: the four fields of contract 4.4 and OpenAI's names. */
-function usageOf(rates: Rates, counts: Counts): Usage {
+function toUsage(rates: Rates, counts: Counts): Usage {
   const { input_tokens, output_tokens, cached_input_tokens, reasoning_tokens, estimated } = counts;
   const { cache_write_tokens, cache_write_1h_tokens } = counts;
   return {

@@ -22,12 +22,12 @@ export function createChatWriter({
   /** The chunk with the finish reason, which waits for the usage. */
   let held = "";
 
-  function chunkOf(choices: object[], fields: object = {}): string {
+  function toChunk(choices: object[], fields: object = {}): string {
     return eventText({ ...identity, object: "chat.completion.chunk", choices, ...fields });
   }
 
   function choiceChunk(index: number, delta: ChatDelta): string {
-    return chunkOf([{ index, delta: { ...firstFields(index), ...delta }, finish_reason: null }]);
+    return toChunk([{ index, delta: { ...firstFields(index), ...delta }, finish_reason: null }]);
   }
 
   /** The fields that the first chunk of a choice has. */
@@ -70,7 +70,7 @@ export function createChatWriter({
       const stop = event.stop_sequence === null ? {} : { stop_reason: event.stop_sequence };
       return [{ index: event.choice, delta: firstFields(event.choice), finish_reason: event.reason, ...stop }];
     });
-    return choices.length === 0 ? "" : hold(chunkOf(choices), true);
+    return choices.length === 0 ? "" : hold(toChunk(choices), true);
   }
 
   function note(event: AnswerEvent): void {
@@ -91,7 +91,7 @@ export function createChatWriter({
   /** The last chunks, with the usage and the end marker. */
   function ending({ usage, routing }: Extract<AnswerEvent, { type: "end" }>): string {
     const added = { ...(usage === null ? {} : { usage }), ...(routing === null ? {} : { routing }) };
-    const last = include_usage || held === "" ? chunkOf([], added) : withFields(held, added);
+    const last = include_usage || held === "" ? toChunk([], added) : withFields(held, added);
     return `${last}data: [DONE]\n\n`;
   }
 

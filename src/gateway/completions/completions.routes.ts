@@ -2,7 +2,7 @@ import { createCompletionRoute } from "../../api/contract/completions.ts";
 import {
   createEmbeddingsRoute,
   type EmbeddingRequest,
-  inputsOf,
+  getInputs,
   MAX_KEPT_INPUTS,
 } from "../../api/contract/embeddings.ts";
 import { createRouter, type Router } from "../../api/contract/endpoint.ts";
@@ -34,7 +34,7 @@ export function embeddingRoutes(completions: Pick<Completions, "embed">): Router
   const router = createRouter();
   router.on(createEmbeddingsRoute, async (http) => {
     const request = http.body as EmbeddingRequest;
-    if (http.header("idempotency-key") !== undefined && inputsOf(request).length > MAX_KEPT_INPUTS) {
+    if (http.header("idempotency-key") !== undefined && getInputs(request).length > MAX_KEPT_INPUTS) {
       throw errors.invalidValue(
         "input",
         `With an Idempotency-Key, whose answer is kept, input has at most ${MAX_KEPT_INPUTS} entries. Send them in several requests.`,
@@ -55,7 +55,7 @@ export function embeddingRoutes(completions: Pick<Completions, "embed">): Router
 /** The answer as JSON, in parts: a large one has over 100 MB. */
 async function* written(answer: EmbeddingsAnswer): AsyncGenerator<string, undefined> {
   let text = "";
-  for (const piece of piecesOf(answer)) {
+  for (const piece of generatePieces(answer)) {
     text += piece;
     if (text.length < WRITTEN_CHARS) continue;
     yield text;
@@ -64,7 +64,7 @@ async function* written(answer: EmbeddingsAnswer): AsyncGenerator<string, undefi
   yield text;
 }
 
-function* piecesOf({ vectors, model_id, usage }: EmbeddingsAnswer): Generator<string, undefined> {
+function* generatePieces({ vectors, model_id, usage }: EmbeddingsAnswer): Generator<string, undefined> {
   yield '{"object":"list","data":[';
   for (const [index, vector] of vectors.entries()) {
     yield `${index === 0 ? "" : ","}{"object":"embedding","index":${index},"embedding":${vector}}`;

@@ -133,13 +133,13 @@ export function createCompletions(options: {
     const fallbacks = request.models ?? [];
     const named = namedModels(models, request.model, fallbacks);
     for (const [at, model] of named.entries()) {
-      if (!allows(allowed_models, model)) throw gatewayErrors.modelNotAllowed(model.id, fieldOf(at));
+      if (!allows(allowed_models, model)) throw gatewayErrors.modelNotAllowed(model.id, nameField(at));
     }
     for (const [at, { id, trial_eligible }] of named.entries()) {
-      if (!trial_eligible && (await isTrial(user_id))) throw gatewayErrors.modelNotTrialEligible(id, fieldOf(at));
+      if (!trial_eligible && (await isTrial(user_id))) throw gatewayErrors.modelNotTrialEligible(id, nameField(at));
     }
     const blind = needs_vision === true ? named.findIndex(({ supports }) => !supports.vision) : -1;
-    if (blind >= 0) throw errors.invalidValue(fieldOf(blind), `${named[blind]?.id} ${NO_VISION}`);
+    if (blind >= 0) throw errors.invalidValue(nameField(blind), `${named[blind]?.id} ${NO_VISION}`);
     if (fallbacks.length === 0) return { candidates: named, reason: null };
     const isResting = (model: Model) => Number(models.isResting(model));
     const candidates = [...new Set(named)].toSorted((a, b) => isResting(a) - isResting(b));
@@ -162,7 +162,7 @@ export function createCompletions(options: {
       const may_wait = next === undefined || (next.id === model.id && call.request.stream !== true);
       const wait_ms = may_wait ? null : options.fallbackAfterSeconds() * 1_000;
       const attempted = await attemptModel(attempt_deps, { call, model }, { deadline_ms, wait_ms }, send);
-      if (attempted.kind !== "failed") return { ...attempted, routing: routingOf(choice, model, fallbacks) };
+      if (attempted.kind !== "failed") return { ...attempted, routing: getRouting(choice, model, fallbacks) };
       const { thrown } = attempted;
       if (attempted.was_held) attempts += 1;
       failures.push(thrown);
@@ -170,7 +170,7 @@ export function createCompletions(options: {
       const route = model.route === null ? {} : { route: model.route };
       fallbacks.push({ model: model.id, reason: thrown.code, ...route });
     }
-    throw worstOf(failures);
+    throw computeWorst(failures);
   }
 
   /**
@@ -291,11 +291,11 @@ function createLeftCalls() {
 
 /** The model of a request and its fallbacks. Throws 404 and 400 as `chatModel`. */
 function namedModels(models: Models, model: string, fallbacks: readonly string[]): Model[] {
-  return [model, ...fallbacks].map((id, at) => chatModel(models, id, fieldOf(at)));
+  return [model, ...fallbacks].map((id, at) => chatModel(models, id, nameField(at)));
 }
 
 /** The field of the request that has the model at this place of `namedModels`. */
-function fieldOf(at: number): string {
+function nameField(at: number): string {
   return at === 0 ? "model" : `models[${at - 1}]`;
 }
 
@@ -323,13 +323,13 @@ function mayFallBack(error: unknown): error is PurserError {
 }
 
 /** The error to throw when no model is left. A provider's failure says more than an error about price or fields. */
-function worstOf(failures: readonly unknown[]): unknown {
+function computeWorst(failures: readonly unknown[]): unknown {
   const last = failures.at(-1);
   return mayFallBack(last) ? (failures.findLast(isProviderFailure) ?? last) : last;
 }
 
 /** Absent for a model that was named and answered by its first route. */
-function routingOf(
+function getRouting(
   { candidates, reason }: Choice,
   chosen: Model,
   fallbacks: Routing["fallbacks"],

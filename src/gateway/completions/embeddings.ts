@@ -1,6 +1,6 @@
 import { ledgerErrors, type MeansOf } from "../../account/ledger/errors.ts";
 import type { ChargingLedger } from "../../account/ledger/ledger.types.ts";
-import { type EmbeddingInput, type EmbeddingUsage, inputsOf } from "../../api/contract/embeddings.ts";
+import { type EmbeddingInput, type EmbeddingUsage, getInputs } from "../../api/contract/embeddings.ts";
 import { allows } from "../../api/contract/key-terms.ts";
 import { gatewayErrors } from "../../gateway/models/errors.ts";
 import { errors, PurserError } from "../../kernel/errors.ts";
@@ -12,7 +12,7 @@ import { costTokens, dearestRates, worstCaseTokens } from "../models/pricing.ts"
 import { traitsOf } from "../models/providers.ts";
 import { forwardedEmbeddingFields } from "../models/request-fields.ts";
 import { estimateTokens } from "../models/token-count.ts";
-import { believed, checkedCounts } from "../models/usage-report.ts";
+import { acceptReport, checkedCounts } from "../models/usage-report.ts";
 import type { AttemptDeps } from "./attempt.ts";
 import { CALL_MS, chargeOf, heldCall, release } from "./charge.ts";
 import type { EmbeddingsAnswer, EmbeddingsCall } from "./completions.types.ts";
@@ -69,7 +69,7 @@ export function createEmbeddings(deps: {
     throw ledgerErrors.payment(code, { ...figures, max_affordable_output_tokens: 0 }, means);
   }
 
-  async function vectorsOf(request: EmbeddingCall, { request_id, signal }: EmbeddingsCall): Promise<Vectors> {
+  async function getVectors(request: EmbeddingCall, { request_id, signal }: EmbeddingsCall): Promise<Vectors> {
     const { model } = request;
     const { embed } = models.provider(model);
     if (embed === undefined) throw new Error(`the provider of ${model.id} sells no embeddings`);
@@ -88,25 +88,25 @@ export function createEmbeddings(deps: {
 
   return async (call) => {
     const model = await modelFor(call);
-    const inputs = inputsOf(call.request);
+    const inputs = getInputs(call.request);
     const fields = forwardedEmbeddingFields(call.request, model);
-    const sizes = sizesOf(inputs, model);
+    const sizes = measureSizes(inputs, model);
     await hold(call, model, sizes);
     const settle = (counts: Counts) =>
       ledger.settle(chargeOf({ ...call, agent_id: null, run_id: null }, { model }, counts));
     let answer: Vectors;
     try {
       const encoding_format = call.request.encoding_format ?? "float";
-      answer = await vectorsOf({ model, inputs, fields, encoding_format }, call);
+      answer = await getVectors({ model, inputs, fields, encoding_format }, call);
     } catch (error) {
       // A provider that was asked bills the input even if this node stops before the answer.
       await (call.signal.aborted ? settle(estimatedCounts(sizes)) : release(ledger, call));
       throw call.signal.aborted ? call.signal.reason : error;
     }
     const onDisbelieved = (report: Counts) => deps.onDisbelieved(model, report);
-    const counts = countsOf(answer, { model, sizes, onDisbelieved });
+    const counts = toCounts(answer, { model, sizes, onDisbelieved });
     await settle(counts);
-    return { model_id: model.id, vectors: answer.vectors, usage: usageOf(model, counts) };
+    return { model_id: model.id, vectors: answer.vectors, usage: toUsage(model, counts) };
   };
 }
 
@@ -118,7 +118,7 @@ interface Sizes {
 }
 
 /** Throws 400 for an input that is longer than the model's context, or of a kind that the provider does not take. */
-function sizesOf(inputs: readonly EmbeddingInput[], { id, kind, context_window }: Model): Sizes {
+function measureSizes(inputs: readonly EmbeddingInput[], { id, kind, context_window }: Model): Sizes {
   const sizes = { held_tokens: 0, estimated_tokens: 0 };
   for (const [index, input] of inputs.entries()) {
     if (typeof input !== "string" && !traitsOf(kind).takes_token_inputs) {
@@ -132,20 +132,20 @@ function sizesOf(inputs: readonly EmbeddingInput[], { id, kind, context_window }
   return sizes;
 }
 
-function countsOf(
+function toCounts(
   { input_tokens }: Vectors,
   { model, sizes, onDisbelieved }: { model: Model; sizes: Sizes; onDisbelieved(report: Counts): void },
 ): Counts {
   const call = { model, request: {}, input_tokens: sizes.held_tokens };
   const report = checkedCounts({ ...ONLY_INPUT, input_tokens });
-  return believed(report, call, { receivedBytes: () => 0, onDisbelieved }) ?? estimatedCounts(sizes);
+  return acceptReport(report, call, { receivedBytes: () => 0, onDisbelieved }) ?? estimatedCounts(sizes);
 }
 
 function estimatedCounts({ estimated_tokens }: Sizes): Counts {
   return { ...ONLY_INPUT, input_tokens: estimated_tokens, estimated: true };
 }
 
-function usageOf(model: Model, counts: Counts): EmbeddingUsage {
+function toUsage(model: Model, counts: Counts): EmbeddingUsage {
   const { input_tokens, estimated } = counts;
   return {
     prompt_tokens: input_tokens,

@@ -48,7 +48,7 @@ export function createHoldKeepAlive(
     if (noting) return;
     noting = true;
     try {
-      const due = [...calls].flatMap(([hold_id, call]) => progressOf(hold_id, call, chargeSoFar(hold_id, call)));
+      const due = [...calls].flatMap(([hold_id, call]) => getProgress(hold_id, call, chargeSoFar(hold_id, call)));
       await ledger.progress(due);
       markNoted(calls, due);
     } catch {
@@ -112,7 +112,7 @@ export function createHoldKeepAlive(
 }
 
 /** The progress to record of a call: a charge that has grown, or a lease that is due for renewal. */
-function progressOf(
+function getProgress(
   hold_id: string,
   { user_id, renewed_ms, noted_tokens }: LiveCall,
   charge: Charge | null,

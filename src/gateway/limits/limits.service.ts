@@ -28,14 +28,14 @@ export async function createLimits(deps: {
   const timer = setInterval(windows.tick, windows.tick_ms);
 
   /** The limits of the user and of the user's plan. */
-  async function limitsOf(user_id: string): Promise<readonly UserLimits[]> {
+  async function getLimits(user_id: string): Promise<readonly UserLimits[]> {
     const found = await own.get(user_id, () => store.ofUser(user_id));
     const of_plan = deps.plans().find(({ id }) => id === found?.plan_id)?.limits;
     return [found?.limits, of_plan].filter((limits) => limits != null);
   }
 
   /** The limits of this kind that apply to a call, each with the subject whose window counts it. */
-  function subjectsOf(payer: KeyTerms & { user_id: string }, of_user: readonly UserLimits[], kind: PerMinute) {
+  function getSubjects(payer: KeyTerms & { user_id: string }, of_user: readonly UserLimits[], kind: PerMinute) {
     const of_key = payer.key_limits?.[kind] ?? null;
     const each = of_user.map((limits) => limits[kind]).filter((limit) => limit != null);
     const name = kind === "requests_per_minute" ? "requests" : "tokens";
@@ -51,9 +51,9 @@ export async function createLimits(deps: {
      * there is none. Throws 429. Requests of the console are not counted, so that a busy program does not lock it.
      */
     async admitRequest(caller: Caller): Promise<{ caller: Caller; tightest: Taken | null }> {
-      const of_user = await limitsOf(caller.user_id);
+      const of_user = await getLimits(caller.user_id);
       if (isUnlimited(caller, of_user)) return { caller, tightest: null };
-      const limited = caller.api_key_id === null ? [] : subjectsOf(caller, of_user, "requests_per_minute");
+      const limited = caller.api_key_id === null ? [] : getSubjects(caller, of_user, "requests_per_minute");
       let tightest: Taken | null = null;
       for (const { subject, limit } of limited) {
         const answer = windows.take(subject, limit);
@@ -65,9 +65,9 @@ export async function createLimits(deps: {
     },
     /** Checks a model call of an API key or a run before it begins: 429 when the window has no tokens left. */
     async admitCall(payer: Payer): Promise<Payer> {
-      const of_user = await limitsOf(payer.user_id);
+      const of_user = await getLimits(payer.user_id);
       if (isUnlimited(payer, of_user)) return payer;
-      for (const { subject, limit } of subjectsOf(payer, of_user, "tokens_per_minute")) {
+      for (const { subject, limit } of getSubjects(payer, of_user, "tokens_per_minute")) {
         const answer = windows.mayBegin(subject, limit);
         const taken = answer instanceof Promise ? await answer : answer;
         if (!taken.granted) throw errors.rateLimited(taken.frees_in_s, TOKENS).with({ used_up_limit: limit });

@@ -54,7 +54,7 @@ export function createWindows({ exchange }: { exchange(asks: readonly Ask[]): Pr
   const due = new Set<Window>();
   let exchanging: Promise<void> | null = null;
 
-  function windowOf(subject: string, limit: number): Window {
+  function getWindow(subject: string, limit: number): Window {
     const known = windows.get(subject);
     const now = monotonicMs();
     if (known === undefined) {
@@ -93,7 +93,7 @@ export function createWindows({ exchange }: { exchange(asks: readonly Ask[]): Pr
     while (due.size > 0) {
       const batch = [...due];
       due.clear();
-      const asks = batch.map(askOf);
+      const asks = batch.map(toAsk);
       try {
         const answers = await exchange(asks);
         for (const answer of answers) {
@@ -115,14 +115,14 @@ export function createWindows({ exchange }: { exchange(asks: readonly Ask[]): Pr
   return {
     /** Takes one request. A promise only if this node has none left. */
     take(subject: string, limit: number): Taken | Promise<Taken> {
-      const window = windowOf(subject, limit);
+      const window = getWindow(subject, limit);
       window.asked += 1;
       if (window.left > 0) {
         window.left -= 1;
-        if (window.left <= expectedOf(window) / 2 && monotonicMs() >= window.full_until_ms) ask(window);
-        return takenOf(window, true);
+        if (window.left <= estimateAsked(window) / 2 && monotonicMs() >= window.full_until_ms) ask(window);
+        return toTaken(window, true);
       }
-      if (monotonicMs() < window.full_until_ms || window.waiting.length >= MAX_WAITING) return takenOf(window, false);
+      if (monotonicMs() < window.full_until_ms || window.waiting.length >= MAX_WAITING) return toTaken(window, false);
       const waiter = Promise.withResolvers<Taken>();
       window.waiting.push(waiter);
       ask(window);
@@ -130,16 +130,16 @@ export function createWindows({ exchange }: { exchange(asks: readonly Ask[]): Pr
     },
     /** Whether a call that uses tokens may begin. A promise only if this node does not know the window. */
     mayBegin(subject: string, limit: number): Taken | Promise<Taken> {
-      const window = windowOf(subject, limit);
+      const window = getWindow(subject, limit);
       const is_full = window.used + window.spent >= limit;
       if (window.read_at_ms === null || (is_full && monotonicMs() >= window.full_until_ms)) {
         const waiter = Promise.withResolvers<Taken>();
         window.waiting.push(waiter);
         ask(window);
-        return waiter.promise.then(() => takenOf(window, window.used + window.spent < limit));
+        return waiter.promise.then(() => toTaken(window, window.used + window.spent < limit));
       }
       if (monotonicMs() - window.read_at_ms > STALE_MS) ask(window);
-      return takenOf(window, !is_full);
+      return toTaken(window, !is_full);
     },
     /** Records the tokens of a call, if its subject is limited here. */
     spend(subject: string, tokens: number): void {
@@ -173,16 +173,16 @@ export function createWindows({ exchange }: { exchange(asks: readonly Ask[]): Pr
 
 const isOfTokens = ({ subject }: Window) => subject.startsWith("tokens:");
 
-function askOf(window: Window, place: number): Ask {
+function toAsk(window: Window, place: number): Ask {
   const { subject, limit, spent, returned, slot } = window;
   const needed = isOfTokens(window) ? 0 : Math.max(0, window.waiting.length - window.left);
-  const wanted = isOfTokens(window) || returned > 0 ? 0 : expectedOf(window);
+  const wanted = isOfTokens(window) || returned > 0 ? 0 : estimateAsked(window);
   window.returned = 0;
   return { place, subject, most: limit, needed, wanted, spent, returned, slot };
 }
 
 /** The requests of the next AHEAD_MS, if they come as often as lately. */
-function expectedOf(window: Window): number {
+function estimateAsked(window: Window): number {
   const elapsed_ms = Math.max(AHEAD_MS, monotonicMs() - window.asked_since_ms);
   return Math.ceil((window.asked * AHEAD_MS) / elapsed_ms) - 1;
 }
@@ -201,11 +201,11 @@ function apply(window: Window, { granted, used, slot, frees_in_ms }: Answer): vo
   for (const waiter of window.waiting.splice(0, answered)) {
     const is_granted = isOfTokens(window) || window.left > 0;
     if (!isOfTokens(window) && is_granted) window.left -= 1;
-    waiter.resolve(takenOf(window, is_granted));
+    waiter.resolve(toTaken(window, is_granted));
   }
 }
 
-function takenOf({ limit, left, used, spent, frees_at_ms }: Window, granted: boolean): Taken {
+function toTaken({ limit, left, used, spent, frees_at_ms }: Window, granted: boolean): Taken {
   const frees_in_s = Math.max(0, (frees_at_ms - monotonicMs()) / 1_000);
   return { limit, left: Math.max(0, limit - used - spent + left), frees_in_s, granted };
 }

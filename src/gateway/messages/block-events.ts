@@ -42,7 +42,7 @@ export function createBlockEvents(seal: (found: Envelope) => string) {
     open = { kind, block, index: content.length - 1, json: "" };
     return [...before, { type: "content_block_start", index: open.index, content_block: structuredClone(block) }];
   }
-  const deltaOf = (delta: object): object[] => [{ type: "content_block_delta", index: open?.index, delta }];
+  const toDelta = (delta: object): object[] => [{ type: "content_block_delta", index: open?.index, delta }];
 
   function stop(): object[] {
     if (open === null) return [];
@@ -68,7 +68,7 @@ export function createBlockEvents(seal: (found: Envelope) => string) {
     block.signature = own ?? seal({ reasoning_content: block.thinking, reasoning_details: details, calls });
     details = [];
     calls = {};
-    return deltaOf({ type: "signature_delta", signature: block.signature });
+    return toDelta({ type: "signature_delta", signature: block.signature });
   }
   function think(): object[] {
     // Anthropic signs each block by itself, and sends the signature when its text is whole.
@@ -81,10 +81,10 @@ export function createBlockEvents(seal: (found: Envelope) => string) {
     if (open === null || text === "") return [];
     if (open.block.type === "text") open.block.text += text;
     if (open.block.type === "thinking") open.block.thinking += text;
-    if (open.kind === "text") return deltaOf({ type: "text_delta", text });
-    if (open.kind === "thinking") return deltaOf({ type: "thinking_delta", thinking: text });
+    if (open.kind === "text") return toDelta({ type: "text_delta", text });
+    if (open.kind === "thinking") return toDelta({ type: "thinking_delta", thinking: text });
     open.json += text;
-    return deltaOf({ type: "input_json_delta", partial_json: text });
+    return toDelta({ type: "input_json_delta", partial_json: text });
   }
   function call({ at, id, name, text }: CallStart): object[] {
     if (open_call !== null) {
@@ -133,7 +133,7 @@ export function createBlockEvents(seal: (found: Envelope) => string) {
   return {
     /** The blocks so far, with the inputs of finished calls. */
     content(): AnswerBlock[] {
-      for (const [block, json] of inputs) if (block.type === "tool_use") block.input = inputOf(json);
+      for (const [block, json] of inputs) if (block.type === "tool_use") block.input = toInput(json);
       return content;
     },
     hasCall: () => content.some(({ type }) => type === "tool_use"),
@@ -162,7 +162,7 @@ function isWhole(json: string): boolean {
   return jsonOrUndefined(json) !== undefined;
 }
 
-function inputOf(json: string): unknown {
+function toInput(json: string): unknown {
   // The answer could not be written, after its charge.
   if (isTooDeep(json)) return { arguments: json };
   const given = json.trim() === "" ? {} : jsonOrUndefined(json);

@@ -85,7 +85,7 @@ export function createMessageWriter({ model, stop_sequences, newId, paramOf, sea
       case "end": {
         if (event.usage !== null) seen.usage = messageUsage(event.usage);
         const routing = event.routing === null ? {} : { routing: event.routing };
-        const delta = stopOf(seen, blocks.hasCall());
+        const delta = toStop(seen, blocks.hasCall());
         const ended = { type: "message_delta", delta, usage: seen.usage, ...routing };
         return [...blocks.close(), ended, { type: "message_stop" }];
       }
@@ -108,13 +108,13 @@ export function createMessageWriter({ model, stop_sequences, newId, paramOf, sea
       if (response.usage !== undefined) seen.usage = messageUsage(response.usage);
       seen.routing = response.routing ?? null;
       blocks.close();
-      return record(blocks.content(), stopOf(seen, blocks.hasCall()));
+      return record(blocks.content(), toStop(seen, blocks.hasCall()));
     },
   };
 }
 
 /** Some providers end an answer that has calls with `stop`; OpenAI does so after a forced call. */
-function stopOf({ finish_reason, stop_sequence }: Seen, has_call: boolean): Stop {
+function toStop({ finish_reason, stop_sequence }: Seen, has_call: boolean): Stop {
   if (finish_reason === "stop" && has_call) {
     return { stop_reason: "tool_use", stop_sequence: null };
   }

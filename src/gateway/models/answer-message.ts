@@ -1,7 +1,7 @@
 import type { AnyToolCall, ChatResponse, FinishReason, ReasoningDetail } from "../../api/contract/completions.ts";
 import { fieldsOf } from "../../platform/lib/json.ts";
 import { type AnswerEvent, type CallEvent, generatedBytes } from "./answer-events.ts";
-import { finishReasonOf } from "./dialects.ts";
+import { toFinishReason } from "./dialects.ts";
 
 /** Answers as whole messages, from events and back. */
 
@@ -117,7 +117,7 @@ function choiceEvents({ message, finish_reason, stop_reason }: ChatResponse["cho
   return [
     ...events,
     ...(tool_calls ?? []).map(callEvent),
-    { type: "finish", choice: 0, reason: finishReasonOf(finish_reason), stop_sequence },
+    { type: "finish", choice: 0, reason: toFinishReason(finish_reason), stop_sequence },
   ];
 }
 

@@ -1,7 +1,7 @@
 import type { ChatRequest } from "../../api/contract/completions.ts";
 import { fieldsOf } from "../../platform/lib/json.ts";
 import { createLanguageModelProvider } from "./language-model.ts";
-import { type Body, type Dialect, type DialectReader, effortOf, options } from "./language-model-dialect.ts";
+import { type Body, type Dialect, type DialectReader, options, toEffort } from "./language-model-dialect.ts";
 import type { Provider } from "./models.types.ts";
 import type { NativeAnswer } from "./native-answer.ts";
 import { checkedCounts } from "./usage-report.ts";
@@ -34,19 +34,19 @@ const ANTHROPIC: Dialect = {
   tool_prompt_tokens: TOOL_PROMPT_TOKENS,
   settings: { temperature: "temperature", top_p: "top_p", top_k: "top_k" },
   settings_in: null,
-  effort: effortOf,
+  effort: toEffort,
   options(request) {
-    const thinking = thinkingOf(request);
+    const thinking = toThinking(request);
     const { effort } = fieldsOf(request.output_config);
     const { user_id } = fieldsOf(request.metadata);
     return options({
       thinking,
       // With its own setting for thinking, a request has its own effort or none.
-      effort: thinking === undefined ? undefined : (effort ?? effortOf(request)),
+      effort: thinking === undefined ? undefined : (effort ?? toEffort(request)),
       disableParallelToolUse: request.parallel_tool_calls === false ? true : undefined,
       cacheControl: request.cache_control,
       metadata: typeof user_id === "string" ? { userId: user_id } : undefined,
-      anthropicBeta: editsOf(request) === null ? undefined : [CONTEXT_EDITING],
+      anthropicBeta: toEdits(request) === null ? undefined : [CONTEXT_EDITING],
     });
   },
   reader: messageReader,
@@ -69,7 +69,7 @@ const ANTHROPIC: Dialect = {
       return [{ part: { type: "reasoning", text, providerOptions: { anthropic } as never }, index }];
     }),
   adjust(body, { request, max_output_tokens }) {
-    const edits = editsOf(request);
+    const edits = toEdits(request);
     const edited = edits === null ? body : { ...body, context_management: { edits } };
     const shown = request.thinking == null ? readable(edited) : edited;
     return withinCap(shown, { request, cap: max_output_tokens });
@@ -168,7 +168,7 @@ function messageReader(answer: NativeAnswer): DialectReader {
           answer.start();
           usage = fieldsOf(fieldsOf(message).usage);
           // The first event has no output yet.
-          return answer.report(countsOf({ ...usage, output_tokens: 0, output_tokens_details: null }), false);
+          return answer.report(toCounts({ ...usage, output_tokens: 0, output_tokens_details: null }), false);
         case "content_block_start":
           return begin(index, fieldsOf(content_block));
         case "content_block_delta":
@@ -179,7 +179,7 @@ function messageReader(answer: NativeAnswer): DialectReader {
           const { stop_reason, stop_sequence } = fieldsOf(delta);
           const later = Object.entries(fieldsOf(event.usage)).filter(([, value]) => value != null);
           usage = { ...usage, ...Object.fromEntries(later) };
-          answer.report(countsOf(usage), true);
+          answer.report(toCounts(usage), true);
           answer.finish(is_json && stop_reason === "tool_use" ? "end_turn" : stop_reason, stop_sequence);
         }
       }
@@ -192,7 +192,7 @@ function messageReader(answer: NativeAnswer): DialectReader {
 }
 
 /** Anthropic reports cached and written input apart. */
-function countsOf(usage: Body) {
+function toCounts(usage: Body) {
   const { input_tokens, cache_read_input_tokens, cache_creation_input_tokens, cache_creation, output_tokens } = usage;
   const [cached, written] = [Number(cache_read_input_tokens ?? 0), Number(cache_creation_input_tokens ?? 0)];
   return checkedCounts({
@@ -206,7 +206,7 @@ function countsOf(usage: Body) {
 }
 
 /** `thinking` in the SDK's spelling. */
-function thinkingOf({ thinking }: ChatRequest): Record<string, unknown> | undefined {
+function toThinking({ thinking }: ChatRequest): Record<string, unknown> | undefined {
   const { type, budget_tokens, display } = fieldsOf(thinking);
   if (type === "enabled")
     return { type, ...(typeof budget_tokens === "number" ? { budgetTokens: budget_tokens } : {}) };
@@ -215,7 +215,7 @@ function thinkingOf({ thinking }: ChatRequest): Record<string, unknown> | undefi
 }
 
 /** Edits that only clear the context. A compaction would write tokens that no hold covers, so it is dropped. */
-function editsOf({ context_management }: ChatRequest): unknown[] | null {
+function toEdits({ context_management }: ChatRequest): unknown[] | null {
   const { edits } = fieldsOf(context_management);
   if (!Array.isArray(edits) || edits.length === 0) return null;
   return edits.every((edit) => String(fieldsOf(edit).type).startsWith("clear_")) ? edits : null;

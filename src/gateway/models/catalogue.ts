@@ -11,13 +11,13 @@ import { type CatalogueEntry, MODEL_ID, NO_SUPPORT, type PartTokens } from "./mo
 /** An error in a catalogue. `message` names the entry and says what is wrong with it. */
 export class CatalogueError extends Error {}
 
-const MOST_MODELS = 5_000;
-const MOST_TOKENS = 1_000_000_000_000;
+const MAX_MODELS = 5_000;
+const MAX_TOKENS = 1_000_000_000_000;
 /** Far above any price. It keeps tokens × rate within PostgreSQL's bigint. */
 const MAX_USD_PER_MILLION = 1_000_000;
 const DECIMAL = /^\d{1,7}(\.\d{1,12})?$/;
 
-const tokens = z.int().min(1).max(MOST_TOKENS);
+const tokens = z.int().min(1).max(MAX_TOKENS);
 const day = z.iso.date();
 const instant = z.union([day, z.iso.datetime({ offset: true })]).transform((text) => instantOf(Date.parse(text)));
 const usd = z
@@ -72,7 +72,7 @@ const entrySchema = z.strictObject({
     .nullable()
     .default(null),
 });
-const catalogueSchema = z.strictObject({ models: z.array(entrySchema).max(MOST_MODELS) });
+const catalogueSchema = z.strictObject({ models: z.array(entrySchema).max(MAX_MODELS) });
 
 /** Reads a catalogue in the format of models.json. Throws a CatalogueError for the first fault. */
 export function parseCatalogue(text: string): CatalogueEntry[] {
@@ -103,15 +103,15 @@ function completed({ kind, max_output_tokens, ...entry }: z.infer<typeof entrySc
   const { id } = entry;
   const is_chat = kind === "chat";
   if (is_chat && max_output_tokens === undefined) throw new CatalogueError(`${id}: max_output_tokens is missing`);
-  const outputOf = ({ output }: { output?: string | undefined }) => {
+  const checkOutput = ({ output }: { output?: string | undefined }) => {
     if (is_chat && output === undefined) throw new CatalogueError(`${id}: the price of output is missing`);
     if (!is_chat && output !== undefined) throw new CatalogueError(`${id}: an embedding model has no price of output`);
     return output ?? "0";
   };
   const dated = entry.prices.map((price) => ({
     ...price,
-    usd_per_million: { ...price.usd_per_million, output: outputOf(price.usd_per_million) },
-    tiers: price.tiers.map((tier) => ({ ...tier, output: outputOf(tier) })),
+    usd_per_million: { ...price.usd_per_million, output: checkOutput(price.usd_per_million) },
+    tiers: price.tiers.map((tier) => ({ ...tier, output: checkOutput(tier) })),
   }));
   const supports = is_chat ? entry.supports : NO_SUPPORT;
   return { ...entry, model_kind: kind, supports, max_output_tokens: max_output_tokens ?? 0, prices: dated };

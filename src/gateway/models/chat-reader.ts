@@ -160,7 +160,7 @@ export function createChatReader(
       choice.index = place;
       is_changed = true;
     }
-    const state = stateOf(choice.index as number, place);
+    const state = findChoice(choice.index as number, place);
     const delta = choice.delta as Fields;
     if (!state.has_begun && delta.role !== "assistant") {
       delta.role = "assistant";
@@ -186,7 +186,7 @@ export function createChatReader(
     return is_changed;
   }
 
-  function stateOf(index: number, place: number): ChoiceState {
+  function findChoice(index: number, place: number): ChoiceState {
     const known = choices.get(index);
     if (known !== undefined) return known;
     const choice = count === 1 ? (place === 0 ? 0 : null) : index >= 0 && index < count ? index : null;
@@ -283,7 +283,7 @@ export function createChatReader(
   function addEnds(): void {
     if (!has_started) addStart();
     has_begun = true;
-    if (choices.size === 0) stateOf(0, 0);
+    if (choices.size === 0) findChoice(0, 0);
     endPart();
     for (const { choice, has_finished, calls } of choices.values()) {
       if (!has_finished)

@@ -2,7 +2,7 @@ import type { ChatResponse, ToolCallDelta } from "../../api/contract/completions
 import { newId } from "../../platform/lib/ids.ts";
 import { isJsonObject, jsonOrUndefined } from "../../platform/lib/json.ts";
 import { newIdentity } from "./answer-events.ts";
-import { endingOf, finishReasonOf } from "./dialects.ts";
+import { toEnding, toFinishReason } from "./dialects.ts";
 
 /**
  * Puts choices of OpenAI-compatible servers into OpenAI's shape. Some give text as a list of parts, arguments of a call
@@ -26,7 +26,7 @@ export function reshapeChoice(choice: Fields): boolean {
   const { finish_reason } = choice;
   // Some servers write an empty one or false in every chunk.
   if (!OPENAI_REASONS.has(finish_reason)) {
-    choice.finish_reason = endingOf(finish_reason) === null ? null : finishReasonOf(finish_reason);
+    choice.finish_reason = toEnding(finish_reason) === null ? null : toFinishReason(finish_reason);
     is_changed = true;
   }
   const said = choice.message ?? choice.delta;
@@ -71,14 +71,14 @@ export function saidChoices(choices: unknown, hasSaid: (choice: Fields, place: n
   return objectsIn(choices).flatMap<Fields>(({ message, ...choice }, place) => {
     if (isJsonObject(message) && !hasSaid(choice, place)) return { ...choice, delta: message };
     if (isJsonObject(choice.delta)) return choice;
-    return endingOf(choice.finish_reason) === null ? [] : { ...choice, delta: {} };
+    return toEnding(choice.finish_reason) === null ? [] : { ...choice, delta: {} };
   });
 }
 
 /** Whether the provider itself says that its answer failed. */
 export function isFailedAnswer(answer: object): boolean {
   const { error, choices } = answer as Fields;
-  return Boolean(error) || objectsIn(choices).some((choice) => endingOf(choice.finish_reason) === "failed");
+  return Boolean(error) || objectsIn(choices).some((choice) => toEnding(choice.finish_reason) === "failed");
 }
 
 /** Completes a whole answer whose choices all have a message: changes it in place. */
@@ -97,7 +97,7 @@ export function reshapeAnswer(answer: ChatResponse): void {
     const calls = objectsIn(message.tool_calls);
     completeCalls(calls);
     const has_reason = choice.finish_reason != null;
-    choice.finish_reason = !has_reason && calls.length > 0 ? "tool_calls" : finishReasonOf(choice.finish_reason);
+    choice.finish_reason = !has_reason && calls.length > 0 ? "tool_calls" : toFinishReason(choice.finish_reason);
   }
 }
 
@@ -116,17 +116,17 @@ function completeCalls(calls: readonly Fields[]): void {
 /** The text and the thoughts in a list of parts (Mistral). */
 function spokenIn(parts: readonly unknown[], thought: unknown): Fields {
   const thoughts = parts.filter((part) => isJsonObject(part) && part.type === "thinking");
-  const content = parts.filter((part) => !thoughts.includes(part)).map(textOf);
+  const content = parts.filter((part) => !thoughts.includes(part)).map(extractText);
   if (thoughts.length === 0) return { content: content.join("") };
   const before = typeof thought === "string" ? thought : "";
-  return { content: content.join(""), reasoning_content: before + thoughts.map(textOf).join("") };
+  return { content: content.join(""), reasoning_content: before + thoughts.map(extractText).join("") };
 }
 
-function textOf(part: unknown): string {
+function extractText(part: unknown): string {
   if (typeof part === "string") return part;
-  if (Array.isArray(part)) return part.map(textOf).join("");
+  if (Array.isArray(part)) return part.map(extractText).join("");
   if (!isJsonObject(part)) return "";
-  return textOf(part.text ?? part.thinking);
+  return extractText(part.text ?? part.thinking);
 }
 
 /** The objects in a list; none if it is no list. */

@@ -328,7 +328,7 @@ const ENDINGS: ReadonlyMap<string, Ending> = new Map(
  * How a provider's finish reason says that the answer ended; null: it goes on. An unknown word counts as cut off,
  * because the answer may be incomplete.
  */
-export function endingOf(reason: unknown): Ending | null {
+export function toEnding(reason: unknown): Ending | null {
   if (typeof reason !== "string" || reason === "" || reason === "null") return null;
   const word = reason.slice(0, MAX_WORD).toLowerCase();
   if (END_TOKEN.test(word)) return "stop";
@@ -342,8 +342,8 @@ export function finishReasonOfEnding(ending: Ending | null): FinishReason {
 }
 
 /** A provider's finish reason as one of OpenAI's. */
-export function finishReasonOf(reason: unknown): FinishReason {
-  return finishReasonOfEnding(endingOf(reason));
+export function toFinishReason(reason: unknown): FinishReason {
+  return finishReasonOfEnding(toEnding(reason));
 }
 
 /** Where a report of usage stands in an answer or a chunk, besides `usage` of its choices (Moonshot). */

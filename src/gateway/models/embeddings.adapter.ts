@@ -6,7 +6,7 @@ import { monotonicMs } from "../../platform/lib/clock.ts";
 import type { CallOptions, Embed, EmbeddingCall, Model, Vectors } from "./models.types.ts";
 import { SILENCE_MS, send } from "./provider-answers.ts";
 import type { ProviderAnswer } from "./provider-connections.ts";
-import { failureOfThrown, secretsOf } from "./provider-errors.ts";
+import { collectSecrets, failureOfThrown } from "./provider-errors.ts";
 import { createVectorReader, type ReadAnswer, vectorText } from "./vectors.ts";
 
 /** 2,048 inputs, each with 3,072 numbers of 25 characters. */
@@ -90,7 +90,7 @@ const GOOGLE: Shape = {
 function createEmbed({ base_url, api_key }: Connection, shape: Shape): Embed {
   const { origin, pathname } = new URL(base_url);
   const base_path = pathname.replace(/\/+$/, "");
-  const secrets = secretsOf({ base_url, api_key });
+  const secrets = collectSecrets({ base_url, api_key });
   const headers = {
     "content-type": "application/json",
     accept: "application/json",

@@ -104,7 +104,7 @@ function fieldsOfObject(fields: Record<string, unknown>, level: number, all_plac
   // Google's code is the status, and its word is in `status`. vLLM's code is the status too.
   const status = [fields.code, fields.status, fields.status_code, fields.statusCode].map(Number).find(isStatus);
   const code = [fields.code, fields.status, fields.err_code, fields.error_code].find(isCode);
-  const param = typeof fields.param === "string" ? fields.param : locationOf(loc);
+  const param = typeof fields.param === "string" ? fields.param : readLocation(loc);
   if (status !== undefined) own.status = status;
   if (code !== undefined) own.code = String(code);
   if (typeof type === "string") own.type = type;
@@ -144,7 +144,7 @@ function isCode(value: unknown): boolean {
 }
 
 /** The place of a fault in the body, such as `messages.0.content`. */
-function locationOf(loc: unknown): string {
+function readLocation(loc: unknown): string {
   if (!Array.isArray(loc)) return "";
   return loc.filter((part) => part !== "body").join(".");
 }

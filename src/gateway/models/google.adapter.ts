@@ -1,6 +1,6 @@
 import { fieldsOf } from "../../platform/lib/json.ts";
 import { createLanguageModelProvider } from "./language-model.ts";
-import { type Body, type Dialect, type DialectReader, effortOf, options } from "./language-model-dialect.ts";
+import { type Body, type Dialect, type DialectReader, options, toEffort } from "./language-model-dialect.ts";
 import type { Counts, Provider } from "./models.types.ts";
 import type { NativeAnswer } from "./native-answer.ts";
 import { countsOfUsage } from "./usage-report.ts";
@@ -31,9 +31,9 @@ const GOOGLE: Dialect = {
     frequency_penalty: "frequencyPenalty",
   },
   settings_in: "generationConfig",
-  effort: effortOf,
+  effort: toEffort,
   options(request) {
-    const effort = effortOf(request);
+    const effort = toEffort(request);
     const thinks = effort !== undefined && effort !== "none";
     return options({ thinkingConfig: thinks ? { includeThoughts: true } : undefined });
   },
@@ -101,7 +101,7 @@ function contentReader(answer: NativeAnswer): DialectReader {
   function readChunk({ candidates, usageMetadata, promptFeedback }: Body): void {
     if (usageMetadata != null) {
       usage = fieldsOf(usageMetadata);
-      answer.report(countsOf(usage), false);
+      answer.report(toCounts(usage), false);
     }
     const { blockReason } = fieldsOf(promptFeedback);
     if (typeof blockReason === "string" && !blockReason.endsWith("UNSPECIFIED")) answer.finish("content_filter");
@@ -122,13 +122,13 @@ function contentReader(answer: NativeAnswer): DialectReader {
     isLast: () => false,
     close() {
       endBlock();
-      if (usage !== null) answer.report(countsOf(usage), true);
+      if (usage !== null) answer.report(toCounts(usage), true);
     },
   };
 }
 
 /** Gemini's report in OpenAI's names. Some models count thoughts in the total only. */
-function countsOf(usage: Body): Counts | null {
+function toCounts(usage: Body): Counts | null {
   const { promptTokenCount, toolUsePromptTokenCount, cachedContentTokenCount, totalTokenCount } = usage;
   const { candidatesTokenCount, thoughtsTokenCount } = usage;
   const has_output = candidatesTokenCount != null || thoughtsTokenCount != null;

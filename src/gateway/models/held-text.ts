@@ -82,7 +82,7 @@ const UNITS = unitCosts();
 
 /** The hold for one text. */
 export function heldTextTokens(text: string): number {
-  return Math.ceil(costOf(text) / TOKEN);
+  return Math.ceil(computeCost(text) / TOKEN);
 }
 
 /** The hold for all texts, names and numbers of a JSON value, and half a token for each character of its syntax. */
@@ -91,7 +91,7 @@ export function heldJsonTokens(value: unknown): number {
 }
 
 function costOfJson(value: unknown): number {
-  if (typeof value === "string") return 2 * HALF + costOf(value);
+  if (typeof value === "string") return 2 * HALF + computeCost(value);
   if (typeof value === "number") return TOKEN * String(value).length;
   if (typeof value !== "object" || value === null) return value === undefined ? 0 : 2 * TOKEN;
   let cost = 2 * HALF;
@@ -104,10 +104,10 @@ function costOfJson(value: unknown): number {
 
 /** A name with its quotes, colon and comma. */
 function costOfName(name: string): number {
-  return 4 * HALF + costOf(name);
+  return 4 * HALF + computeCost(name);
 }
 
-function costOf(text: string): number {
+function computeCost(text: string): number {
   let cost = 0;
   let before = SPACE;
   for (let at = 0; at < text.length; at += 1) {
@@ -126,7 +126,7 @@ function costOf(text: string): number {
 
 type Kind = "lower" | "upper" | "digit" | "space" | "control" | "mark";
 
-function kindOf(unit: number): Kind {
+function classifyUnit(unit: number): Kind {
   const char = String.fromCharCode(unit);
   if (/[a-z]/.test(char)) return "lower";
   if (/[A-Z]/.test(char)) return "upper";
@@ -143,7 +143,11 @@ function pairCosts(): Uint8Array {
   for (let before = 0; before < ASCII; before += 1) {
     for (let unit = 0; unit < ASCII; unit += 1) {
       const pair = String.fromCharCode(before, unit).toLowerCase();
-      costs[before * ASCII + unit] = costOfPair([before, kindOf(before)], [unit, kindOf(unit)], rare.has(pair));
+      costs[before * ASCII + unit] = costOfPair(
+        [before, classifyUnit(before)],
+        [unit, classifyUnit(unit)],
+        rare.has(pair),
+      );
     }
   }
   return costs;

@@ -58,7 +58,7 @@ function faultOfParts(value: unknown, rules: Schema, at: string, check: Check): 
   }
   if (typeof value !== "object" || value === null) return null;
   const properties = (rules.properties ?? {}) as Record<string, unknown>;
-  const required = listOf(rules.required);
+  const required = toList(rules.required);
   check.left -= required.length;
   for (const name of required) {
     if (!Object.hasOwn(value, String(name))) return () => `${at} must have ${shown(name)}`;
@@ -75,11 +75,11 @@ function faultOfParts(value: unknown, rules: Schema, at: string, check: Check): 
 }
 
 function faultOfAlternatives(value: unknown, rules: Schema, at: string, check: Check): Fault | null {
-  for (const schema of listOf(rules.allOf)) {
+  for (const schema of toList(rules.allOf)) {
     const fault = faultAt(value, schema, at, check);
     if (fault !== null || check.left < 0) return fault;
   }
-  for (const list of [listOf(rules.anyOf), listOf(rules.oneOf)]) {
+  for (const list of [toList(rules.anyOf), toList(rules.oneOf)]) {
     const fault = faultOfAll(list, value, at, check);
     if (fault !== null) return fault;
   }
@@ -100,7 +100,7 @@ function faultOfAll(list: readonly unknown[], value: unknown, at: string, check:
 function isOfType(value: unknown, type: unknown, check: Check): boolean {
   if (type === undefined) return true;
   const kind = value === null ? "null" : Array.isArray(value) ? "array" : typeof value;
-  const types = listOf(type);
+  const types = toList(type);
   check.left -= types.length;
   return types.some((each) => each === kind || (each === "integer" && Number.isInteger(value)));
 }
@@ -120,7 +120,7 @@ function isObject(value: unknown): value is Schema {
   return typeof value === "object" && value !== null;
 }
 
-function listOf(value: unknown): unknown[] {
+function toList(value: unknown): unknown[] {
   if (value === undefined) return [];
   return Array.isArray(value) ? value : [value];
 }

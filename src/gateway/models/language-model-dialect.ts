@@ -56,7 +56,7 @@ export interface Dialect {
 }
 
 /** The effort that a request names in any of the usual fields; undefined: none, or an unknown one. */
-export function effortOf(request: ChatRequest): (typeof REASONING_EFFORTS)[number] | undefined {
+export function toEffort(request: ChatRequest): (typeof REASONING_EFFORTS)[number] | undefined {
   const named = [request.reasoning_effort, fieldsOf(request.reasoning).effort, fieldsOf(request.output_config).effort];
   return REASONING_EFFORTS.find((each) => named.includes(each));
 }

@@ -49,22 +49,22 @@ export function languageModelCall(
   const { temperature, top_p, presence_penalty, frequency_penalty, seed, stop, response_format, tool_choice } = request;
   const effort = dialect.effort(request);
   return {
-    prompt: promptOf(request.messages, target),
+    prompt: toPrompt(request.messages, target),
     ...(temperature == null ? {} : { temperature }),
     ...(top_p == null ? {} : { topP: top_p }),
     ...(presence_penalty == null ? {} : { presencePenalty: presence_penalty }),
     ...(frequency_penalty == null ? {} : { frequencyPenalty: frequency_penalty }),
     ...(seed == null ? {} : { seed }),
     ...(stop == null ? {} : { stopSequences: typeof stop === "string" ? [stop] : stop }),
-    ...(request.tools == null ? {} : { tools: toolsOf(request.tools, target) }),
-    ...(tool_choice == null ? {} : { toolChoice: toolChoiceOf(tool_choice) }),
-    ...(response_format == null ? {} : { responseFormat: responseFormatOf(response_format) }),
+    ...(request.tools == null ? {} : { tools: toTools(request.tools, target) }),
+    ...(tool_choice == null ? {} : { toolChoice: toToolChoice(tool_choice) }),
+    ...(response_format == null ? {} : { responseFormat: toResponseFormat(response_format) }),
     ...(effort === undefined ? {} : { reasoning: effort }),
     providerOptions: { [dialect.name]: dialect.options(request, model) },
   };
 }
 
-function promptOf(messages: readonly ChatMessage[], target: Target): Prompt {
+function toPrompt(messages: readonly ChatMessage[], target: Target): Prompt {
   const tool_names = new Map<string, string>();
   const prompt: Prompt = [];
   for (const [index, message] of messages.entries()) {
@@ -103,7 +103,7 @@ function promptMessage(message: ChatMessage, index: number, target: Target): Pro
   }
   const parts = typeof message.content === "string" ? [] : (message.content ?? []);
   const of_parts = parts.findLast(({ cache_control }) => cache_control != null)?.cache_control;
-  return { role: "system", content: textOf(message), ...hintOf(message.cache_control ?? of_parts, target) };
+  return { role: "system", content: extractText(message), ...hintOf(message.cache_control ?? of_parts, target) };
 }
 
 /** The hint that the prompt up to here is worth caching. */
@@ -129,7 +129,7 @@ function appendToolResult(
     type: "tool-result" as const,
     toolCallId: id,
     toolName: name,
-    output: outputOf(message, index, target),
+    output: toOutput(message, index, target),
     ...hintOf(message.cache_control, target),
   };
   const last = prompt.at(-1);
@@ -138,11 +138,11 @@ function appendToolResult(
 }
 
 /** A tool's result: a text, or parts when it has others than texts. */
-function outputOf(message: ChatMessage, index: number, target: Target): Output {
+function toOutput(message: ChatMessage, index: number, target: Target): Output {
   const { takes_blank_texts } = target;
   const given = typeof message.content === "string" ? [] : (message.content ?? []);
   if (given.every(({ type }) => type === "text")) {
-    const text = textOf(message);
+    const text = extractText(message);
     return { type: "text", value: takes_blank_texts || !isBlank(text) ? text : NO_OUTPUT };
   }
   const value = given.map((part, at) => userPart(part, `messages[${index}].content[${at}]`, target));
@@ -225,7 +225,7 @@ function assistantParts(message: ChatMessage, target: Target): AssistantPart[] {
 
 /** Gemini signs a text in a detail of its own. */
 function textPart(message: ChatMessage, { dialect }: Target): Extract<AssistantPart, { type: "text" }> {
-  const text = { type: "text" as const, text: textOf(message) };
+  const text = { type: "text" as const, text: extractText(message) };
   const signed = (message.reasoning_details ?? []).findLast(({ type }) => type === "reasoning.encrypted");
   if (dialect.name !== "google" || typeof signed?.data !== "string") return text;
   return { ...text, providerOptions: { google: { thoughtSignature: signed.data } } };
@@ -234,7 +234,7 @@ function textPart(message: ChatMessage, { dialect }: Target): Extract<AssistantP
 function callPart(call: AnyToolCall, { dialect }: Target): AssistantPart {
   const { name, arguments: given } = calledFunction(call);
   const is_text = call.type === "custom" && dialect.takes_custom_tools;
-  const input = is_text ? given : call.type === "custom" ? { input: given } : argumentsOf(given);
+  const input = is_text ? given : call.type === "custom" ? { input: given } : readArguments(given);
   const signature = dialect.name === "google" ? call.extra_content?.google?.thought_signature : undefined;
   return {
     type: "tool-call",
@@ -263,13 +263,13 @@ function inOrder(reasoning: ReturnType<Dialect["parts"]>, others: readonly Assis
 }
 
 /** A call's arguments as an object, which these APIs require. A model may have written others, or been cut off. */
-function argumentsOf(text: string): object {
+function readArguments(text: string): object {
   const given = text.trim() === "" ? {} : jsonOrUndefined(text);
   // The model sees what it wrote.
   return isJsonObject(given) ? given : { invalid_arguments: text };
 }
 
-function toolsOf(tools: NonNullable<ChatRequest["tools"]>, target: Target): Tools {
+function toTools(tools: NonNullable<ChatRequest["tools"]>, target: Target): Tools {
   return tools.map((tool, index) => {
     if (tool.type === "custom") {
       const { name, description, format } = tool.custom;
@@ -289,12 +289,12 @@ function toolsOf(tools: NonNullable<ChatRequest["tools"]>, target: Target): Tool
   });
 }
 
-function toolChoiceOf(choice: ToolChoice): NonNullable<LanguageModelCall["toolChoice"]> {
+function toToolChoice(choice: ToolChoice): NonNullable<LanguageModelCall["toolChoice"]> {
   if (typeof choice === "string") return { type: choice };
   return { type: "tool", toolName: choice.type === "custom" ? choice.custom.name : choice.function.name };
 }
 
-function responseFormatOf(format: ResponseFormat): NonNullable<LanguageModelCall["responseFormat"]> {
+function toResponseFormat(format: ResponseFormat): NonNullable<LanguageModelCall["responseFormat"]> {
   if (format.type === "text") return { type: "text" };
   if (format.type === "json_object") return { type: "json" };
   const { name, description, schema } = format.json_schema;
@@ -306,7 +306,7 @@ function responseFormatOf(format: ResponseFormat): NonNullable<LanguageModelCall
   };
 }
 
-function textOf({ content }: ChatMessage): string {
+function extractText({ content }: ChatMessage): string {
   if (typeof content === "string") return content;
   return (content ?? []).map((part) => part.text ?? "").join("");
 }

@@ -7,7 +7,7 @@ import type { Model, ModelRequest, Provider, ProviderRequest } from "./models.ty
 import { createNativeReader, nativeCompletion } from "./native-reader.ts";
 import { MAX_ANSWER_BYTES, partStream, type Receiving, send } from "./provider-answers.ts";
 import { readText } from "./provider-connections.ts";
-import { failureOfThrown, secretsOf } from "./provider-errors.ts";
+import { collectSecrets, failureOfThrown } from "./provider-errors.ts";
 import { isDefault } from "./request-fields.ts";
 import { heldInput } from "./token-count.ts";
 
@@ -36,7 +36,7 @@ export function createLanguageModelProvider(
   connection: { base_url: string | null; api_key: string | null },
   load: () => Promise<(provider_model: string, fetch: typeof globalThis.fetch) => LanguageModel>,
 ): Provider {
-  const secrets = secretsOf(connection);
+  const secrets = collectSecrets(connection);
   let loading: ReturnType<typeof load> | undefined;
 
   /** The request as the SDK writes it. The SDK would also send it, so its `fetch` ends the call. */

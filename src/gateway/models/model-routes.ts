@@ -60,12 +60,12 @@ export interface ModelHealth {
 /** `now_ms` is a monotonic clock. */
 export function createModelHealth(now_ms: () => number = monotonicMs): ModelHealth {
   const resting_until = new Map<string, number>();
-  const keyOf = ({ id, route }: RoutedModel) => JSON.stringify([id, route]);
+  const getKey = ({ id, route }: RoutedModel) => JSON.stringify([id, route]);
   return {
     failed(model, retry_after_s = REST_SECONDS) {
-      resting_until.set(keyOf(model), now_ms() + Math.min(retry_after_s, MAX_REST_SECONDS) * 1_000);
+      resting_until.set(getKey(model), now_ms() + Math.min(retry_after_s, MAX_REST_SECONDS) * 1_000);
     },
-    answered: (model) => void resting_until.delete(keyOf(model)),
-    isResting: (model) => (resting_until.get(keyOf(model)) ?? 0) > now_ms(),
+    answered: (model) => void resting_until.delete(getKey(model)),
+    isResting: (model) => (resting_until.get(getKey(model)) ?? 0) > now_ms(),
   };
 }

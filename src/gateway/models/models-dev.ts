@@ -68,7 +68,7 @@ const HOUR_FACTOR: Readonly<Record<string, number>> = { anthropic: 2 };
 
 /** Reads the text of api.json. Throws a RangeError when it has another format. */
 export function catalogueOfModelsDev(text: string, { providers, as_of, known }: ImportOptions): Imported {
-  const listed = providersOf(text);
+  const listed = collectProviders(text);
   const models: object[] = [];
   const skipped: Imported["skipped"] = [];
   const ids = new Set<string>();
@@ -81,13 +81,13 @@ export function catalogueOfModelsDev(text: string, { providers, as_of, known }: 
         continue;
       }
       ids.add(id);
-      models.push(entryOf(parsed.data, { provider, as_of, known: known.find((each) => each.id === id) }));
+      models.push(toEntry(parsed.data, { provider, as_of, known: known.find((each) => each.id === id) }));
     }
   }
   return { models, skipped };
 }
 
-function providersOf(text: string): z.infer<typeof providersSchema> {
+function collectProviders(text: string): z.infer<typeof providersSchema> {
   let json: unknown;
   try {
     json = JSON.parse(text);
@@ -112,12 +112,12 @@ function reasonAgainst(model: ListedModel | undefined): string | null {
   if (cost.reasoning !== undefined && cost.reasoning !== cost.output) return "its reasoning has a price of its own";
   if (limit.context < 1 || limit.output < 1) return "its limits are unknown";
   if (cost.tiers?.some(({ tier }) => tier.type !== "context")) return "it has a tier that is not by context";
-  const uneven = tiersOf(cost).some(({ rates: { input = 0, output = 0 } }) => output <= input);
+  const uneven = toTiers(cost).some(({ rates: { input = 0, output = 0 } }) => output <= input);
   return uneven ? "a tier's output costs no more than its input" : null;
 }
 
 /** Tiers by context, in ascending order. `context_over_200k` is the older form of one tier. */
-function tiersOf({ tiers, context_over_200k }: Cost): { above: number; rates: FlatCost }[] {
+function toTiers({ tiers, context_over_200k }: Cost): { above: number; rates: FlatCost }[] {
   if (tiers !== undefined) {
     const sorted = tiers.toSorted((a, b) => a.tier.size - b.tier.size);
     return sorted.map((each) => ({ above: each.tier.size, rates: each }));
@@ -125,12 +125,12 @@ function tiersOf({ tiers, context_over_200k }: Cost): { above: number; rates: Fl
   return context_over_200k === undefined ? [] : [{ above: OVER_200K_TOKENS, rates: context_over_200k }];
 }
 
-function entryOf(
+function toEntry(
   { id, name, status, cost = {}, limit, modalities, tool_call, structured_output }: ListedModel,
   { provider, as_of, known }: { provider: string; as_of: string; known: KnownModel | undefined },
 ): object {
   const hour = HOUR_FACTOR[provider];
-  const tiers = tiersOf(cost).map(({ above, rates }) => ({
+  const tiers = toTiers(cost).map(({ above, rates }) => ({
     above_input_tokens: above,
     ...pricesOf({ ...unnamedAtInput(cost, rates), ...rates }, hour),
   }));

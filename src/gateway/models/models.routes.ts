@@ -47,13 +47,13 @@ export function modelRoutes(deps: {
     const { records } = current();
     const { auto } = offeredTo(caller);
     if (auto === null || !scopes.includes("chat:write")) return [];
-    const baseOf = (model_id: string | null) =>
+    const getBase = (model_id: string | null) =>
       records.find(({ id, uuid }) => id === model_id || uuid === model_id) ?? auto;
-    const agents = (await agentsOf(user_id)).map((agent) => ({ agent, base: baseOf(agent.model_id) }));
+    const agents = (await agentsOf(user_id)).map((agent) => ({ agent, base: getBase(agent.model_id) }));
     const callable = agents.filter(({ base }) => base === auto || allows(allowed_models, base));
     return callable.map(({ agent, base }) => agentModelRecord(agent, base));
   };
-  const recordOf = async (request: RequestContext, id: string): Promise<ModelRecord> => {
+  const toRecord = async (request: RequestContext, id: string): Promise<ModelRecord> => {
     const model = models.find(id) ?? models.findEmbedding(id);
     const { allowed_models } = request.caller;
     if (model !== null && !allows(allowed_models, model)) throw gatewayErrors.modelNotAllowed(model.id);
@@ -74,7 +74,7 @@ export function modelRoutes(deps: {
     return json({ object: "list" as const, data });
   });
   const answer = async (request: RequestContext, id: string) => {
-    const record = await recordOf(request, id);
+    const record = await toRecord(request, id);
     return json(isForAnthropic(request) ? anthropicRecord(record) : record) as never;
   };
   router.on(getModelRoute, (request) => answer(request, request.params.model));

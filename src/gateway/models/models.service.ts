@@ -71,7 +71,7 @@ export function createModels(options: { config: ModelsConfig; outbound?: Picture
   const by_route = new WeakMap<Model, readonly Model[]>();
   const { outbound = createOutbound({ allow: [] }) } = options;
   let { config } = options;
-  let providers = providersOf(config, outbound);
+  let providers = collectProviders(config, outbound);
   let callable = callableAt(clock.now());
 
   function callableAt(now: string): Callable {
@@ -110,9 +110,9 @@ export function createModels(options: { config: ModelsConfig; outbound?: Picture
       const routed = by_route.get(model) ?? [model];
       if (routed.length === 1) return routed;
       const places = routeOrder(model.routes, key).map(({ route }) => route);
-      const placeOf = ({ route }: Model) => (route === kept ? -1 : places.indexOf(route as string));
+      const getPlace = ({ route }: Model) => (route === kept ? -1 : places.indexOf(route as string));
       const resting = (each: Model) => Number(health.isResting(each));
-      return routed.toSorted((a, b) => resting(a) - resting(b) || placeOf(a) - placeOf(b));
+      return routed.toSorted((a, b) => resting(a) - resting(b) || getPlace(a) - getPlace(b));
     },
     isResting,
     nearest: (id) => nearestNames(id, [...current().chat.by_id.keys()]),
@@ -121,7 +121,7 @@ export function createModels(options: { config: ModelsConfig; outbound?: Picture
     health,
     reload(next) {
       config = next;
-      providers = providersOf(next, outbound);
+      providers = collectProviders(next, outbound);
       callable = callableAt(clock.now());
     },
   };
@@ -137,7 +137,7 @@ function foundIn({ by_id, by_uuid }: ModelIndex, id: string): Model | null {
   return by_id.get(id) ?? by_uuid.get(id.toLowerCase()) ?? null;
 }
 
-function providersOf(config: ModelsConfig, outbound: PictureGuard): Map<string, Provider> {
+function collectProviders(config: ModelsConfig, outbound: PictureGuard): Map<string, Provider> {
   const providers = new Map<string, Provider>([[REHEARSAL.owned_by, withSpans(createRehearsal())]]);
   for (const settings of [...BUILT_IN_PROVIDERS, ...config.providers]) {
     const provider = createProvider(settings, config.provider_keys);

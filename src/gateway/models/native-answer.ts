@@ -1,10 +1,10 @@
 import type { ExtraContent, ReasoningDetail, ReasoningFormat } from "../../api/contract/completions.ts";
 import { newId } from "../../platform/lib/ids.ts";
 import { type AnswerEvent, type CallEvent, generatedBytes, newIdentity } from "./answer-events.ts";
-import { type Ending, endingOf, finishReasonOfEnding } from "./dialects.ts";
+import { type Ending, finishReasonOfEnding, toEnding } from "./dialects.ts";
 import type { CallOptions, Counts, ProviderRequest } from "./models.types.ts";
 import { estimateCounts } from "./token-count.ts";
-import { believed } from "./usage-report.ts";
+import { acceptReport } from "./usage-report.ts";
 
 /** A piece of reasoning as a dialect reads it. */
 export type DetailPiece = Pick<ReasoningDetail, "type" | "text" | "summary" | "signature" | "data" | "id">;
@@ -104,12 +104,12 @@ export function createNativeAnswer(
     hasRefusal: () => has_refusal,
     /** How the answer ended, in the provider's word; null: it did not say. */
     finish(reason: unknown, sequence: unknown = null): void {
-      ending = endingOf(reason);
+      ending = toEnding(reason);
       if (typeof sequence === "string") stop_sequence = sequence;
     },
     /** The provider's counts so far, or of the whole answer. */
     report(counts: Counts | null, whole: boolean): void {
-      const report = believed(counts, request, { receivedBytes: () => bytes, onDisbelieved });
+      const report = acceptReport(counts, request, { receivedBytes: () => bytes, onDisbelieved });
       if (report === null) {
         is_whole = false;
         return;

@@ -1,5 +1,5 @@
 import { fieldsOf, isJsonObject } from "../../platform/lib/json.ts";
-import { mediaTypeOf, usualDataUrl } from "../../platform/lib/media-type.ts";
+import { toMediaType, usualDataUrl } from "../../platform/lib/media-type.ts";
 import { adaptedSchema, type Renaming } from "../../platform/lib/tool-schema.ts";
 import type { RequestDialect } from "./dialects.ts";
 
@@ -98,7 +98,7 @@ function withUsualType(block: Fields): Fields {
   const source = fieldsOf(block.source);
   const { type, media_type, data } = source;
   if (type !== "base64" || typeof media_type !== "string" || typeof data !== "string") return block;
-  const usual = mediaTypeOf(media_type, data);
+  const usual = toMediaType(media_type, data);
   return usual === media_type ? block : { ...block, source: { ...source, media_type: usual } };
 }
 

@@ -112,7 +112,7 @@ function configuredModel(
   settings_of: ReadonlyMap<string, ProviderSettings>,
   now: Instant,
 ): Unversioned {
-  const rates = classRatesOf(inForce(prices, now) ?? model);
+  const rates = toClassRates(inForce(prices, now) ?? model);
   const routes = model.routes.map(({ provider: name, provider_model, weight, upstream }) => {
     const { kind, forward } = kindOf(settings_of.get(name));
     const fields = { kind, forward: [...forward, ...model.forward], provider_model, upstream };
@@ -135,7 +135,7 @@ function configuredModel(
 }
 
 /** Only the rates of `rates`. */
-function classRatesOf(rates: Rates): Rates {
+function toClassRates(rates: Rates): Rates {
   const { input_rate_micro, cached_input_rate_micro, cache_write_rate_micro, cache_write_1h_rate_micro } = rates;
   const { output_rate_micro, tiers } = rates;
   return {

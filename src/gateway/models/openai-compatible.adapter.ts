@@ -6,7 +6,7 @@ import { isFailedAnswer, reshapeAnswer } from "./chat-shape.ts";
 import type { Completion, ModelRequest, Provider, ProviderRequest } from "./models.types.ts";
 import { MAX_ANSWER_BYTES, partStream, type Receiving, SILENCE_MS, send, wholeAnswer } from "./provider-answers.ts";
 import { type ProviderAnswer, readText } from "./provider-connections.ts";
-import { brokenProvider, failedAnswer, failureOfThrown, secretsOf } from "./provider-errors.ts";
+import { brokenProvider, collectSecrets, failedAnswer, failureOfThrown } from "./provider-errors.ts";
 import { noteResponseModel } from "./provider-spans.ts";
 import { markRoute } from "./reasoning.ts";
 import { estimateCounts, heldInput } from "./token-count.ts";
@@ -19,7 +19,7 @@ export function createOpenAiCompatible(settings: { base_url: string; api_key: st
   const { origin, pathname } = new URL(settings.base_url);
   const url = new URL(`${pathname.replace(/\/+$/, "")}/chat/completions`, origin);
   const headers: Record<string, string> = { "content-type": "application/json", accept: "*/*" };
-  const secrets = secretsOf(settings);
+  const secrets = collectSecrets(settings);
   if (settings.api_key !== null) headers.authorization = `Bearer ${settings.api_key}`;
 
   async function ask(request: ProviderRequest, receiving: Receiving): Promise<ProviderAnswer> {
@@ -40,7 +40,7 @@ export function createOpenAiCompatible(settings: { base_url: string; api_key: st
         const text = await readText(await ask(request, receiving), MAX_ANSWER_BYTES);
         // Some servers stream every answer.
         if (/^\s*(?:data|event|id)?:/.test(text)) return streamedCompletion(text, request, receiving);
-        return completionOf(wholeAnswer(text), request, receiving);
+        return toCompletion(wholeAnswer(text), request, receiving);
       } catch (thrown) {
         throw failureOfThrown(thrown, request.model, options.signal);
       }
@@ -76,7 +76,7 @@ function bodyEnd({ request, model, max_output_tokens, stream }: ModelRequest): B
   return Buffer.from(`,${JSON.stringify(fields).slice(1)}`);
 }
 
-function completionOf(answer: unknown, request: ProviderRequest, { onDisbelieved, secrets }: Receiving): Completion {
+function toCompletion(answer: unknown, request: ProviderRequest, { onDisbelieved, secrets }: Receiving): Completion {
   const { model } = request;
   const response = answer as (ChatResponse & { error?: unknown }) | null;
   const choices: unknown = response?.choices;

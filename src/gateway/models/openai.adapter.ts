@@ -1,7 +1,7 @@
 import type { ChatRequest, ReasoningDetail } from "../../api/contract/completions.ts";
 import { fieldsOf } from "../../platform/lib/json.ts";
 import { createLanguageModelProvider } from "./language-model.ts";
-import { type Body, type Dialect, type DialectReader, effortOf, options } from "./language-model-dialect.ts";
+import { type Body, type Dialect, type DialectReader, options, toEffort } from "./language-model-dialect.ts";
 import type { Provider } from "./models.types.ts";
 import type { DetailPiece, NativeAnswer } from "./native-answer.ts";
 import { WITHOUT_REASONING } from "./reasoning.ts";
@@ -29,7 +29,7 @@ const OPENAI: Dialect = {
   settings_in: null,
   effort: () => undefined,
   options(request, { provider_model }) {
-    const effort = effortOf(request);
+    const effort = toEffort(request);
     const thinks = effort !== undefined && effort !== "none";
     const { summary } = fieldsOf(request.reasoning);
     const format = request.response_format;

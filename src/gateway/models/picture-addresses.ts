@@ -1,7 +1,7 @@
 import type { ChatRequest } from "../../api/contract/completions.ts";
 import { errors } from "../../kernel/errors.ts";
 import { fieldsOf } from "../../platform/lib/json.ts";
-import { mediaTypeOf, pictureType } from "../../platform/lib/media-type.ts";
+import { pictureType, toMediaType } from "../../platform/lib/media-type.ts";
 import type { Outbound } from "../../platform/net/outbound.ts";
 import { OutboundError } from "../../platform/net/outbound-errors.ts";
 import type { CallOptions, Provider, ProviderRequest } from "./models.types.ts";
@@ -104,7 +104,7 @@ async function fetched(
   });
   if (answer.status !== 200) throw unreachable(param, `its server answers ${answer.status}`);
   const data = answer.body.toString("base64");
-  const type = pictureType(answer.body) ?? mediaTypeOf(answer.content_type, data);
+  const type = pictureType(answer.body) ?? toMediaType(answer.content_type, data);
   if (!type.startsWith("image/")) throw unreachable(param, "it is no picture");
   return { data_url: `data:${type};base64,${data}`, bytes: answer.body.length };
 }
@@ -136,7 +136,7 @@ function nativeWithData(fields: Readonly<Record<string, unknown>>, dataOf: Repla
       ...(output === undefined ? {} : { output: listed(output) }),
     };
     const { type, url } = fieldsOf(source);
-    if (type === "url" && typeof url === "string") return { ...part, ...inner, source: sourceOf(dataOf(url)) };
+    if (type === "url" && typeof url === "string") return { ...part, ...inner, source: toSource(dataOf(url)) };
     if (typeof image_url === "string") return { ...part, ...inner, image_url: dataOf(image_url) };
     return { ...part, ...inner };
   }
@@ -145,7 +145,7 @@ function nativeWithData(fields: Readonly<Record<string, unknown>>, dataOf: Repla
 }
 
 /** Anthropic's source for a data: URL. */
-function sourceOf(data_url: string): object {
+function toSource(data_url: string): object {
   const [head = "", data = ""] = data_url.split(";base64,");
   return { type: "base64", media_type: head.slice("data:".length), data };
 }

@@ -67,12 +67,12 @@ export interface Refusal {
   body: unknown;
   /** In lower case. Absent: unknown. */
   headers?: Readonly<Record<string, string | string[] | undefined>>;
-  /** Texts that no caller may see, from `secretsOf`. */
+  /** Texts that no caller may see, from `collectSecrets`. */
   secrets: readonly string[];
 }
 
 /** The key and the address of a provider's connection, which its messages may repeat. */
-export function secretsOf({ api_key, base_url }: { api_key: string | null; base_url: string | null }): string[] {
+export function collectSecrets({ api_key, base_url }: { api_key: string | null; base_url: string | null }): string[] {
   const key = api_key !== null && api_key.length >= MIN_KEY_CHARACTERS ? [api_key] : [];
   if (base_url === null) return key;
   const { host, hostname } = new URL(base_url);

@@ -21,12 +21,12 @@ export function withSpans(provider: Provider): Provider {
     complete: (request, options) => {
       if (activeSpan()?.is_recorded !== true) return provider.complete(request, options);
       return traced(
-        () => spanOf("chat", request.model),
+        () => toSpan("chat", request.model),
         async (span) => {
-          span.set(settingsOf(request));
+          span.set(getSettings(request));
           const answer = await provider.complete(request, options);
           const finish_reasons = answer.response.choices.map(({ finish_reason }) => finish_reason ?? "");
-          span.set(usageOf(answer.counts));
+          span.set(toUsage(answer.counts));
           span.set({ "gen_ai.response.finish_reasons": finish_reasons });
           return answer;
         },
@@ -35,8 +35,8 @@ export function withSpans(provider: Provider): Provider {
     stream: async (request, options) => {
       const parent = activeSpan();
       if (parent?.is_recorded !== true) return provider.stream(request, options);
-      const span = parent.begin(spanOf("chat", request.model));
-      span.set(settingsOf(request));
+      const span = parent.begin(toSpan("chat", request.model));
+      span.set(getSettings(request));
       try {
         return tracedStream(await within(span, () => provider.stream(request, options)), span);
       } catch (error) {
@@ -49,7 +49,7 @@ export function withSpans(provider: Provider): Provider {
       : {
           embed: (call, options) =>
             traced(
-              () => spanOf("embeddings", call.model),
+              () => toSpan("embeddings", call.model),
               async (span) => {
                 const answer = await embed(call, options);
                 span.set({ "gen_ai.usage.input_tokens": answer.input_tokens ?? undefined });
@@ -68,7 +68,7 @@ export function noteResponseModel(name: unknown): void {
 /** The span ends with the stream: at its last event, at its failure, or when its reader leaves. */
 function tracedStream(stream: ProviderStream, span: Span): ProviderStream {
   const end = (error?: string) => {
-    span.set(usageOf(stream.counts()));
+    span.set(toUsage(stream.counts()));
     span.end(error);
   };
   const next = async () => {
@@ -91,14 +91,14 @@ function tracedStream(stream: ProviderStream, span: Span): ProviderStream {
   };
 }
 
-function settingsOf({ max_output_tokens }: ProviderRequest) {
+function getSettings({ max_output_tokens }: ProviderRequest) {
   return { "gen_ai.request.max_tokens": max_output_tokens };
 }
 
 /** Kept, so that their attributes are encoded once. A model's only operation follows from its kind. */
 const starts = new WeakMap<Model, SpanStart>();
 
-function spanOf(operation: "chat" | "embeddings", model: Model): SpanStart {
+function toSpan(operation: "chat" | "embeddings", model: Model): SpanStart {
   let start = starts.get(model);
   if (start === undefined) {
     start = {
@@ -116,7 +116,7 @@ function spanOf(operation: "chat" | "embeddings", model: Model): SpanStart {
   return start;
 }
 
-function usageOf({ input_tokens, output_tokens, cached_input_tokens, cache_write_tokens }: Counts) {
+function toUsage({ input_tokens, output_tokens, cached_input_tokens, cache_write_tokens }: Counts) {
   return {
     "gen_ai.usage.input_tokens": input_tokens,
     "gen_ai.usage.output_tokens": output_tokens,

@@ -79,7 +79,7 @@ function calledIn(task: string): { name: string; text: string } | null {
 function fetchCalls(task: string, tools: ReadonlySet<string>): Call[] {
   if (!tools.has(FETCH_TOOL) || calledIn(task) !== null) return [];
   const targets = sendTargets(task, tools);
-  return urlsOf(task)
+  return extractUrls(task)
     .filter((url) => !targets.includes(url))
     .map((url) => ({ name: FETCH_TOOL, arguments: JSON.stringify({ url }) }));
 }
@@ -95,11 +95,11 @@ function sendCalls(task: string, turn: Turn, tools: ReadonlySet<string>): Call[]
 function sendTargets(task: string, tools: ReadonlySet<string>): string[] {
   const sending = SENDING.exec(task);
   if (!tools.has(SEND_TOOL) || sending === null || calledIn(task) !== null) return [];
-  const [target] = urlsOf(task.slice(sending.index));
+  const [target] = extractUrls(task.slice(sending.index));
   return target === undefined ? [] : [target];
 }
 
-function urlsOf(text: string): string[] {
+function extractUrls(text: string): string[] {
   const urls = (text.match(URL_IN_TEXT) ?? []).map((url) => url.replace(AFTER_URL, ""));
   return [...new Set(urls)];
 }
@@ -129,7 +129,7 @@ function firstSentence(result: string): string {
 function formatted(text: string, { response_format }: ChatRequest): string {
   if (response_format === undefined || response_format.type === "text") return text;
   const schema = response_format.type === "json_schema" ? response_format.json_schema.schema : undefined;
-  return JSON.stringify(schema == null ? { answer: text } : sampleOf(schema, { text, left: MAX_SAMPLED }));
+  return JSON.stringify(schema == null ? { answer: text } : generateSample(schema, { text, left: MAX_SAMPLED }));
 }
 
 /** The text for each string of a sample, and the characters that are left for them. */
@@ -139,7 +139,7 @@ interface Sampling {
 }
 
 /** The smallest value that fits a schema, with the text for each string while characters are left. */
-function sampleOf(schema: Record<string, unknown>, sampling: Sampling, depth = 0): unknown {
+function generateSample(schema: Record<string, unknown>, sampling: Sampling, depth = 0): unknown {
   if (Array.isArray(schema.enum)) return schema.enum[0];
   if ("const" in schema) return schema.const;
   const type = Array.isArray(schema.type) ? schema.type[0] : schema.type;
@@ -154,12 +154,12 @@ function sampleOf(schema: Record<string, unknown>, sampling: Sampling, depth = 0
   if (type === "array") return [];
   const properties = (schema.properties ?? {}) as Record<string, Record<string, unknown>>;
   return Object.fromEntries(
-    Object.entries(properties).map(([key, each]) => [key, sampleOf(each, sampling, depth + 1)]),
+    Object.entries(properties).map(([key, each]) => [key, generateSample(each, sampling, depth + 1)]),
   );
 }
 
 function lastUserText(messages: readonly ChatMessage[]): string {
-  return textOf(messages.findLast((message) => message.role === "user")).slice(0, MAX_TASK);
+  return extractText(messages.findLast((message) => message.role === "user")).slice(0, MAX_TASK);
 }
 
 /** The calls and results since the user's last message. */
@@ -167,7 +167,7 @@ function currentTurn(messages: readonly ChatMessage[]): Turn {
   const since = messages.slice(messages.findLastIndex((message) => message.role === "user") + 1);
   return {
     calls: since.flatMap((message) => message.tool_calls ?? []).map(calledFunction),
-    results: since.filter((message) => message.role === "tool").map(textOf),
+    results: since.filter((message) => message.role === "tool").map(extractText),
   };
 }
 
@@ -198,7 +198,7 @@ function clipped(text: string): string {
   return text.length > MAX_QUOTE ? `${text.slice(0, MAX_QUOTE)}…` : text;
 }
 
-function textOf(message: ChatMessage | undefined): string {
+function extractText(message: ChatMessage | undefined): string {
   if (message === undefined) return "";
   if (typeof message.content === "string") return message.content;
   return (message.content ?? []).map((part) => part.text ?? "").join(" ");

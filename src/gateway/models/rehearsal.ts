@@ -71,7 +71,7 @@ export function createRehearsal(): Provider {
     async complete(request, { signal, onSent }) {
       signal.throwIfAborted();
       onSent?.();
-      return completionOf(generate(request), request);
+      return toCompletion(generate(request), request);
     },
 
     async stream(request, { signal, onSent }) {
@@ -106,7 +106,7 @@ function beforeStop(text: string, stop: ChatRequest["stop"]): string {
   return text.slice(0, end);
 }
 
-function completionOf(generation: Generation, request: ProviderRequest): Completion {
+function toCompletion(generation: Generation, request: ProviderRequest): Completion {
   const { tokens, tool_calls, finish_reason, output_tokens } = generation;
   const message = {
     role: "assistant" as const,
@@ -116,7 +116,7 @@ function completionOf(generation: Generation, request: ProviderRequest): Complet
   const choices = [{ index: 0, message, logprobs: null, finish_reason }];
   return {
     response: { ...newIdentity(), object: "chat.completion", model: request.model.id, choices },
-    counts: countsOf(request, output_tokens),
+    counts: toCounts(request, output_tokens),
   };
 }
 
@@ -147,12 +147,12 @@ function tokenStream(generation: Generation, call: ProviderRequest, signal: Call
         return generated.next();
       },
     },
-    counts: () => countsOf(call, sent === said.length ? generation.output_tokens : sent),
+    counts: () => toCounts(call, sent === said.length ? generation.output_tokens : sent),
     cancel: () => void generated.return(undefined),
   };
 }
 
-function countsOf({ input_tokens }: ProviderRequest, output_tokens: number): Counts {
+function toCounts({ input_tokens }: ProviderRequest, output_tokens: number): Counts {
   return { ...NO_PARTS, input_tokens, output_tokens, estimated: false };
 }
 

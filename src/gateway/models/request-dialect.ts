@@ -26,7 +26,7 @@ const HASH_CHARACTERS = 8;
 /** `provider` with requests in the dialect of `server`. */
 export function withDialect(provider: Provider, server: Server): Provider {
   const dialects = new Map<string, RequestDialect>();
-  function dialectOf(provider_model: string): RequestDialect {
+  function getDialect(provider_model: string): RequestDialect {
     const known = dialects.get(provider_model);
     if (known !== undefined) return known;
     const dialect = requestDialect(server, provider_model);
@@ -36,7 +36,7 @@ export function withDialect(provider: Provider, server: Server): Provider {
   return {
     ...provider,
     async prepare(call) {
-      const { adapted, names } = adaptedCall(call, dialectOf(call.model.provider_model));
+      const { adapted, names } = adaptedCall(call, getDialect(call.model.provider_model));
       const prepared = await provider.prepare(adapted);
       return names === null ? prepared : { ...prepared, callers_names: names };
     },
@@ -103,13 +103,13 @@ function adaptedMessage(message: ChatMessage, { dialect, tools, idOf }: Adaptati
   const { role, tool_calls, tool_call_id } = message;
   const adapted: ChatMessage = { ...message };
   if (role === "developer" && !dialect.takes_developer) adapted.role = "system";
-  if (tool_calls != null) adapted.tool_calls = tool_calls.map((call) => adaptedCallOf(call, { tools, idOf }));
+  if (tool_calls != null) adapted.tool_calls = tool_calls.map((call) => toAdaptedCall(call, { tools, idOf }));
   if (role === "tool" && tool_call_id !== undefined) adapted.tool_call_id = idOf(tool_call_id);
   for (const field of dialect.dropped_message_fields) delete adapted[field];
   return adapted;
 }
 
-function adaptedCallOf(call: AnyToolCall, { tools, idOf }: Pick<Adaptation, "tools" | "idOf">): AnyToolCall {
+function toAdaptedCall(call: AnyToolCall, { tools, idOf }: Pick<Adaptation, "tools" | "idOf">): AnyToolCall {
   const id = idOf(call.id);
   if (call.type !== "function") return { ...call, id };
   const renaming = tools.get(call.function.name);

@@ -133,7 +133,7 @@ const HINTED = new Map(
 
 type Fields = Record<string, unknown>;
 /** A name that differs in more letters is not meant. */
-const MOST_WRONG_LETTERS = 2;
+const MAX_WRONG_LETTERS = 2;
 const OPERATOR_MAY_ALLOW = "the operator may allow it with forward in PURSER_CONFIG";
 /** What serves in place of fields that clients often send. A map, because callers choose the names of fields. */
 const ALTERNATIVES: ReadonlyMap<string, string> = new Map([
@@ -163,15 +163,15 @@ export function forwardedRequest(request: ChatRequest, model: Target): ChatReque
       if (isForwarded(field, value, model)) forwarded[field] = value;
     }
   }
-  forwarded.messages = request.messages.map((message, index) => messageOf(message, `messages[${index}]`, model));
+  forwarded.messages = request.messages.map((message, index) => toMessage(message, `messages[${index}]`, model));
   if (has_tools) {
-    forwarded.tools = request.tools?.map((tool, index) => toolOf(tool, `tools[${index}]`, model));
+    forwarded.tools = request.tools?.map((tool, index) => toTool(tool, `tools[${index}]`, model));
   }
   if (request.tool_choice != null) {
-    const choice = choiceOf(request.tool_choice, model);
+    const choice = toChoice(request.tool_choice, model);
     if (has_tools) forwarded.tool_choice = choice;
   }
-  if (request.response_format != null) forwarded.response_format = formatOf(request.response_format);
+  if (request.response_format != null) forwarded.response_format = toFormat(request.response_format);
   if (request.stream_options != null) {
     forwarded.stream_options = keep(request.stream_options, STREAM_FIELDS, "stream_options");
   }
@@ -221,7 +221,7 @@ function unsupported(field: string, kind: Model["kind"]): Error {
 /** The field that a misspelt one may mean. */
 function misspelt(field: string, { forwarded_fields }: ReturnType<typeof traitsOf>): string | null {
   const names = [...SERVED_FIELDS, ...ADVISORY_FIELDS, ...forwarded_fields];
-  const meant = names.find((name) => editDistance(name, field) <= MOST_WRONG_LETTERS && field.length > 4);
+  const meant = names.find((name) => editDistance(name, field) <= MAX_WRONG_LETTERS && field.length > 4);
   return meant === undefined ? null : `did you mean ${meant}?`;
 }
 
@@ -231,19 +231,19 @@ export function isDefault(field: string, value: unknown): boolean {
   return defaults?.some((each) => isDeepStrictEqual(each, value)) ?? false;
 }
 
-function messageOf(message: ChatMessage, param: string, model: Target): ChatMessage {
+function toMessage(message: ChatMessage, param: string, model: Target): ChatMessage {
   const is_answer = message.role === "assistant";
   const given = keep(message, hinted(MESSAGE_FIELDS, model), param, is_answer);
   const kept = is_answer ? { ...given, ...reasoningFor(message, model) } : given;
-  if (message.tool_calls != null) kept.tool_calls = message.tool_calls.map((call) => callOf(call, message, model));
+  if (message.tool_calls != null) kept.tool_calls = message.tool_calls.map((call) => toCall(call, message, model));
   if (!Array.isArray(message.content)) return kept;
   const content = message.content.map((part, index) =>
-    partOf(part, { param: `${param}.content[${index}]`, model, is_answer }),
+    toPart(part, { param: `${param}.content[${index}]`, model, is_answer }),
   );
   return { ...kept, content };
 }
 
-function partOf(
+function toPart(
   part: ContentPart,
   { param, model, is_answer }: { param: string; model: Target; is_answer: boolean },
 ): ContentPart {
@@ -289,11 +289,11 @@ function mediaFields(type: string, fields: Fields, param: string): Fields {
       `${param}.file_data must be a data: URL in base64. Files are not fetched from addresses.`,
     );
   }
-  return audioOf(fields, param);
+  return toAudio(fields, param);
 }
 
 /** Audio as its data and one of OpenAI's formats. Clients also send a data: URL, or the media type as the format. */
-function audioOf({ data, format }: Fields, param: string): Fields {
+function toAudio({ data, format }: Fields, param: string): Fields {
   const parsed = typeof data === "string" ? parseDataUrl(data) : null;
   const plain = parsed?.data ?? data;
   if (typeof plain === "string" && (plain.startsWith("data:") || !isInline(plain))) {
@@ -315,13 +315,13 @@ function takenParts({ supports }: Target): string {
 }
 
 /** Other fields of a call belong to the provider that made it, so they are dropped. */
-function callOf(call: AnyToolCall, message: ChatMessage, model: Target): AnyToolCall {
+function toCall(call: AnyToolCall, message: ChatMessage, model: Target): AnyToolCall {
   const kept = callFor(keep(call, CALL_FIELDS, "", true), message, model);
   if (kept.type === "custom") return { ...kept, custom: keep(kept.custom, CALLED_FIELDS, "", true) };
   return { ...kept, function: keep(kept.function, CALLED_FIELDS, "", true) };
 }
 
-function choiceOf(choice: ToolChoice, { kind }: Target): ToolChoice {
+function toChoice(choice: ToolChoice, { kind }: Target): ToolChoice {
   if (typeof choice === "string") return choice;
   const kept = keep(choice, CHOICE_FIELDS, "tool_choice");
   if (kept.type === "function") {
@@ -331,13 +331,13 @@ function choiceOf(choice: ToolChoice, { kind }: Target): ToolChoice {
   return { ...kept, custom: keep(kept.custom, CHOSEN_FIELDS, "tool_choice.custom") };
 }
 
-function formatOf(format: ResponseFormat): ResponseFormat {
+function toFormat(format: ResponseFormat): ResponseFormat {
   if (format.type !== "json_schema") return keep(format, FORMAT_FIELDS, "response_format");
   const json_schema = keep(format.json_schema, SCHEMA_FIELDS, "response_format.json_schema");
   return { ...keep(format, SCHEMA_FORMAT_FIELDS, "response_format"), json_schema };
 }
 
-function toolOf(tool: Tool, param: string, model: Target): Tool {
+function toTool(tool: Tool, param: string, model: Target): Tool {
   if (tool.type !== "function" && (tool.type !== "custom" || !traitsOf(model.kind).takes_custom_tools)) {
     throw gatewayErrors.unsupportedParameter(`${param}.type`);
   }

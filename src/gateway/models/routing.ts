@@ -73,7 +73,7 @@ export function rankModels({
   );
   const resting = ordered.filter(isResting);
   const candidates = resting.length === 0 ? ordered : [...ordered.filter((model) => !isResting(model)), ...resting];
-  return { candidates, reason: reasonOf(candidates, { ...task, sticky_model_id, resting: resting.length }) };
+  return { candidates, reason: explainReason(candidates, { ...task, sticky_model_id, resting: resting.length }) };
 }
 
 /** The tier by price of a model without a configured tier. */
@@ -116,7 +116,7 @@ interface Task {
 }
 
 function judge(request: ChatRequest, prompt_tokens: number): Task {
-  const text = endsOf(promptText({ ...request, tools: undefined }));
+  const text = getEnds(promptText({ ...request, tools: undefined }));
   const signs: readonly [sign: string, points: number, seen: boolean][] = [
     ["long prompt", 1, prompt_tokens > LONG_PROMPT_TOKENS],
     ["very long prompt", 1, prompt_tokens > VERY_LONG_PROMPT_TOKENS],
@@ -127,15 +127,15 @@ function judge(request: ChatRequest, prompt_tokens: number): Task {
   ];
   const seen = signs.filter(([, , is_seen]) => is_seen);
   const score = seen.reduce((sum, [, points]) => sum + points, 0);
-  return { tier: tierOf(score), score, signs: seen.map(([sign]) => sign) };
+  return { tier: chooseTier(score), score, signs: seen.map(([sign]) => sign) };
 }
 
-function endsOf(text: string): string {
+function getEnds(text: string): string {
   if (text.length <= 2 * SEARCHED_CHARACTERS) return text;
   return `${text.slice(0, SEARCHED_CHARACTERS)}\n${text.slice(-SEARCHED_CHARACTERS)}`;
 }
 
-function tierOf(score: number): Tier {
+function chooseTier(score: number): Tier {
   if (score >= TIER_FROM.premium) return "premium";
   return score >= TIER_FROM.standard ? "standard" : "economy";
 }
@@ -147,7 +147,7 @@ function distance(model: Model, tier: Tier): number {
 }
 
 /** The reason for the first candidate. */
-function reasonOf(
+function explainReason(
   [first]: readonly Model[],
   { tier, score, signs, sticky_model_id, resting }: Task & { sticky_model_id: string | null; resting: number },
 ): string {

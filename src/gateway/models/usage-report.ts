@@ -28,9 +28,9 @@ export function createUsageReports(call: ReportedCall, onDisbelieved?: (report: 
      * then. Returns whether there was one.
      */
     take(answer: Record<string, unknown>, receivedBytes: () => number): boolean {
-      const found = USAGE_PLACES.flatMap((path) => figuresOf(taken(answer, path)) ?? []);
+      const found = USAGE_PLACES.flatMap((path) => readFigures(taken(answer, path)) ?? []);
       const found_in_choices = objectsIn(answer.choices).flatMap((choice, at) => {
-        const figures = figuresOf(taken(choice, "usage"));
+        const figures = readFigures(taken(choice, "usage"));
         return figures === null ? [] : [[choice.index ?? at, figures] as const];
       });
       if (found.length === 0 && found_in_choices.length === 0) return false;
@@ -43,7 +43,7 @@ export function createUsageReports(call: ReportedCall, onDisbelieved?: (report: 
         countsOfFigures(next) ??
         countsOfFigures(sumOfChoices([...next_of_choices.values()])) ??
         countsOfTotal(next, receivedBytes);
-      if (report !== null && believed(report, call, { receivedBytes, onDisbelieved }) === null) return true;
+      if (report !== null && acceptReport(report, call, { receivedBytes, onDisbelieved }) === null) return true;
       of_answer = next;
       of_choices = next_of_choices;
       counts = report ?? counts;
@@ -66,7 +66,7 @@ function taken(answer: Record<string, unknown>, path: string): unknown {
 }
 
 /** The valid figures in a usage object; null: it is none. */
-function figuresOf(usage: unknown): Figures | null {
+function readFigures(usage: unknown): Figures | null {
   if (typeof usage !== "object" || usage === null) return null;
   const figures: Figures = {};
   for (const [name, paths] of Object.entries(USAGE_NAMES)) {
@@ -93,20 +93,20 @@ function merged(before: Figures, figures: Figures): Figures {
 
 /** Each choice has the same input. */
 function sumOfChoices(all: readonly Figures[]): Figures {
-  const outputs = all.map((figures) => outputOf(figures));
+  const outputs = all.map((figures) => computeOutput(figures));
   const sum = (values: (number | undefined)[]) => values.reduce<number>((total, value) => total + (value ?? 0), 0);
   if (all.length === 0 || outputs.includes(undefined)) return {};
-  return { ...all[0], total: 0, output: sum(outputs), reasoning: sum(all.map(reasoningOf)) };
+  return { ...all[0], total: 0, output: sum(outputs), reasoning: sum(all.map(computeReasoning)) };
 }
 
 /** The output with thoughts that only the total has. */
-function outputOf({ input, output, total = 0 }: Figures): number | undefined {
+function computeOutput({ input, output, total = 0 }: Figures): number | undefined {
   if (input === undefined) return output;
   return output === undefined && total === 0 ? undefined : Math.max(output ?? 0, total - input);
 }
 
-function reasoningOf(figures: Figures): number {
-  const beside = figures.output === undefined ? 0 : (outputOf(figures) ?? 0) - figures.output;
+function computeReasoning(figures: Figures): number {
+  const beside = figures.output === undefined ? 0 : (computeOutput(figures) ?? 0) - figures.output;
   return Math.max(figures.reasoning ?? 0, beside);
 }
 
@@ -116,8 +116,8 @@ function countsOfFigures(figures: Figures): Counts | null {
     cached_input_tokens: figures.cached ?? 0,
     cache_write_tokens: figures.written ?? 0,
     cache_write_1h_tokens: figures.written_1h ?? 0,
-    output_tokens: outputOf(figures),
-    reasoning_tokens: reasoningOf(figures),
+    output_tokens: computeOutput(figures),
+    reasoning_tokens: computeReasoning(figures),
   });
 }
 
@@ -131,7 +131,7 @@ function countsOfTotal({ input, output, total = 0 }: Figures, receivedBytes: () 
 
 /** OpenAI's usage object as counts, or null if it is missing or invalid: negative, fractional or all zero. */
 export function countsOfUsage(usage: unknown): Counts | null {
-  return countsOfFigures(figuresOf(usage) ?? {});
+  return countsOfFigures(readFigures(usage) ?? {});
 }
 
 function isCount(value: unknown): value is number {
@@ -164,7 +164,7 @@ export function isBelievable(
 }
 
 /** The report if it is believed, otherwise null. `receivedBytes`: of the answer's text until then. */
-export function believed(
+export function acceptReport(
   report: Counts | null,
   call: ReportedCall,
   given: { receivedBytes: () => number; onDisbelieved?: ((report: Counts) => void) | undefined },
@@ -176,7 +176,7 @@ export function believed(
 
 /**
  * The counts that a provider reported, or null unless input and output are whole numbers and not both 0. A part that is
- * invalid counts as 0, and a part is at most what the parts before it leave of the whole. `believed` judges the result.
+ * invalid counts as 0, and a part is at most what the parts before it leave of the whole. `acceptReport` judges the result.
  */
 export function checkedCounts(
   reported: Record<keyof Omit<Counts, "estimated" | "call_input_tokens">, unknown>,
@@ -185,16 +185,16 @@ export function checkedCounts(
   if (!isCount(input_tokens) || !isCount(output_tokens)) return null;
   // Servers that do not count report 0 and 0, but every prompt has at least one token.
   if (input_tokens + output_tokens === 0) return null;
-  const partOf = (whole: number, part: unknown) => (isCount(part) ? Math.min(part, whole) : 0);
-  const cached_input_tokens = partOf(input_tokens, reported.cached_input_tokens);
-  const cache_write_tokens = partOf(input_tokens - cached_input_tokens, reported.cache_write_tokens);
+  const toPart = (whole: number, part: unknown) => (isCount(part) ? Math.min(part, whole) : 0);
+  const cached_input_tokens = toPart(input_tokens, reported.cached_input_tokens);
+  const cache_write_tokens = toPart(input_tokens - cached_input_tokens, reported.cache_write_tokens);
   return {
     input_tokens,
     cached_input_tokens,
     cache_write_tokens,
-    cache_write_1h_tokens: partOf(cache_write_tokens, reported.cache_write_1h_tokens),
+    cache_write_1h_tokens: toPart(cache_write_tokens, reported.cache_write_1h_tokens),
     output_tokens,
-    reasoning_tokens: partOf(output_tokens, reported.reasoning_tokens),
+    reasoning_tokens: toPart(output_tokens, reported.reasoning_tokens),
     estimated: false,
   };
 }

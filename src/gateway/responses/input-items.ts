@@ -49,7 +49,7 @@ export function replayedItem(item: InputItem): InputItem | null {
  * `openEnvelope` opens the `encrypted_content` of reasoning items. The first `inherited` items are of the responses
  * before.
  */
-export function conversationOf(
+export function toConversation(
   { input, instructions }: ResponseRequest,
   openEnvelope: OpenEnvelope,
   inherited: number,
@@ -74,7 +74,7 @@ export function conversationOf(
     switch (item.type ?? "message") {
       case "message": {
         const role = fields.role as ChatMessage["role"];
-        const content = contentOf(fields.content as string | InputPart[], origin);
+        const content = toContent(fields.content as string | InputPart[], origin);
         if (role === "assistant") answers.addText(content, origin);
         // An empty list has no effect, and other providers reject an empty text.
         else if (!Array.isArray(fields.content) || fields.content.length > 0) push({ role, content }, origin);
@@ -88,7 +88,7 @@ export function conversationOf(
         break;
       case "function_call_output":
       case "custom_tool_call_output": {
-        const content = contentOf(fields.output as string | InputPart[], origin);
+        const content = toContent(fields.output as string | InputPart[], origin);
         push({ role: "tool", tool_call_id: String(fields.call_id), content }, origin);
         break;
       }
@@ -183,15 +183,15 @@ function unsupportedItem({ type }: InputItem, origin: string): Error {
   );
 }
 
-function contentOf(content: string | InputPart[], origin: string): string | ContentPart[] {
+function toContent(content: string | InputPart[], origin: string): string | ContentPart[] {
   if (typeof content === "string") return content;
-  const parts = content.map((part, index) => partOf(part, `${origin}.content[${index}]`));
+  const parts = content.map((part, index) => toPart(part, `${origin}.content[${index}]`));
   // One text is the usual case, and some providers take only a string from system and tool messages.
   const texts = parts.flatMap((part) => (part.type === "text" ? [part.text ?? ""] : []));
   return texts.length === parts.length && parts.length <= 1 ? texts.join("") : parts;
 }
 
-function partOf(part: InputPart, param: string): ContentPart {
+function toPart(part: InputPart, param: string): ContentPart {
   const fields = part as Record<string, unknown>;
   switch (part.type) {
     case "input_text":

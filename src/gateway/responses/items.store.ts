@@ -22,7 +22,7 @@ interface Row {
 export function createItemsStore(deps: { db: Db; clock: Clock; cipher: Cipher; keep_days: number }) {
   const { db, clock, cipher } = deps;
   const oldest = () => addDays(clock.now(), -deps.keep_days);
-  const contextOf = (user_id: string, id: string) => `${user_id} ${id}`;
+  const toContext = (user_id: string, id: string) => `${user_id} ${id}`;
   /** Responses that end together share a statement, because each statement waits for the disk. */
   const insert = createBatches(BATCH_LIMIT, async (kept: readonly (readonly Row[])[]): Promise<undefined[]> => {
     await db.query({
@@ -54,7 +54,7 @@ export function createItemsStore(deps: { db: Db; clock: Clock; cipher: Cipher; k
       const rows = items.map((item) => ({
         user_id,
         id: item.id,
-        item: cipher.seal(Buffer.from(JSON.stringify(item)), contextOf(user_id, item.id)).toString("hex"),
+        item: cipher.seal(Buffer.from(JSON.stringify(item)), toContext(user_id, item.id)).toString("hex"),
       }));
       if (rows.length > 0) await insert(rows);
     },
@@ -74,7 +74,7 @@ export function createItemsStore(deps: { db: Db; clock: Clock; cipher: Cipher; k
       });
       return new Map(
         rows.map(({ id, item }) => {
-          const opened = cipher.open(item, contextOf(user_id, id));
+          const opened = cipher.open(item, toContext(user_id, id));
           if (opened === null) throw new Error("a kept item does not open: was its row changed?");
           return [id, JSON.parse(opened.toString()) as InputItem];
         }),

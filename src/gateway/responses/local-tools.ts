@@ -90,13 +90,13 @@ export function localCall(
   const { field, least } = LOCAL_TOOLS[type];
   const given = Object.entries(parsed(arguments_text)).map(([name, value]) => [
     name,
-    Array.isArray(least[name]) ? listOf(value) : value,
+    Array.isArray(least[name]) ? toList(value) : value,
   ]);
   return { type: `${type}_call`, ...call, [field]: { ...least, ...Object.fromEntries(given) } } as LocalCall;
 }
 
 /** A client would execute a text in place of a list letter by letter. */
-function listOf(value: unknown): unknown[] {
+function toList(value: unknown): unknown[] {
   if (Array.isArray(value)) return value;
   return typeof value === "string" ? [value] : [];
 }

@@ -4,7 +4,7 @@ import { errors } from "../../kernel/errors.ts";
 import type { NativeRequest } from "../completions/completions.types.ts";
 import { callersParam, type Origins, passedFields } from "../completions/passed-fields.ts";
 import type { OpenEnvelope } from "../completions/reasoning-envelope.ts";
-import { conversationOf } from "./input-items.ts";
+import { toConversation } from "./input-items.ts";
 import { isLocalToolType } from "./local-tools.ts";
 import { nativeRequest } from "./native-request.ts";
 import type { ResponseContext } from "./responses.types.ts";
@@ -55,7 +55,7 @@ const ALTERNATIVES: Readonly<Record<string, string>> = {
  * `openEnvelope` opens the `encrypted_content` of the caller's reasoning items. `inherited`: how many items at the
  * beginning of `input` are of the responses before. A tier reaches only a provider that `takes` it.
  */
-export function chatRequestOf(
+export function toChatRequest(
   asked: ResponseRequest,
   openEnvelope: OpenEnvelope,
   { inherited, takes }: { inherited: number } & Pick<ResponseContext, "takes">,
@@ -64,8 +64,8 @@ export function chatRequestOf(
     if (asked[field] != null && asked[field] !== false) throw errors.invalidValue(field, alternative);
   }
   const { tools, origins: names, callees, dropped } = offeredTools(asked.tools);
-  const { messages, origins } = conversationOf(asked, openEnvelope, inherited);
-  const chosen = toolChoiceOf(asked.tool_choice, tools as NamedTool[], callees);
+  const { messages, origins } = toConversation(asked, openEnvelope, inherited);
+  const chosen = toToolChoice(asked.tool_choice, tools as NamedTool[], callees);
   const { effort, summary } = asked.reasoning ?? {};
   const { format, verbosity } = asked.text ?? {};
   const { service_tier } = asked;
@@ -122,7 +122,7 @@ interface NamedTool {
 }
 
 /** The tools that may be called, and the choice. A choice that forces a tool of OpenAI is rejected. */
-function toolChoiceOf(
+function toToolChoice(
   choice: ResponseRequest["tool_choice"],
   tools: NamedTool[],
   callees: ReadonlyMap<string, Callee>,

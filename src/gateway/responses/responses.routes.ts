@@ -22,7 +22,7 @@ import { withFunctionItems } from "./local-tools.ts";
 import type { ResponsesStore } from "./responses.store.ts";
 import type { ResponseContext } from "./responses.types.ts";
 import { createResponseWriter } from "./responses-answer.ts";
-import { chatRequestOf } from "./responses-request.ts";
+import { toChatRequest } from "./responses-request.ts";
 import { listedItem, type StoredItem, storedItems } from "./stored-items.ts";
 
 interface ResponsesDeps {
@@ -46,7 +46,7 @@ export function responseRoutes(deps: ResponsesDeps): Router {
     const { user_id } = http.caller;
     const { asked, own, inherited } = await resolvedRequest(sent, user_id, deps);
     const open: OpenEnvelope = (sealed) => envelopes.open(user_id, sealed);
-    const { request, callees, dropped_tools, paramOf, native } = chatRequestOf(asked, open, {
+    const { request, callees, dropped_tools, paramOf, native } = toChatRequest(asked, open, {
       inherited,
       takes: deps.takes,
     });
@@ -87,7 +87,7 @@ export function responseRoutes(deps: ResponsesDeps): Router {
   router.on(countResponseTokensRoute, async ({ caller, body }) => {
     const { asked, inherited } = await resolvedRequest(body, caller.user_id, deps);
     const open: OpenEnvelope = (sealed) => envelopes.open(caller.user_id, sealed);
-    const { request } = chatRequestOf(asked, open, { inherited, takes: deps.takes });
+    const { request } = toChatRequest(asked, open, { inherited, takes: deps.takes });
     const input_tokens = await completions.estimate(request, caller);
     return json({ object: "response.input_tokens" as const, input_tokens });
   });
@@ -154,14 +154,14 @@ async function withReferences(
 ): Promise<ResponseRequest> {
   const { input } = asked;
   if (typeof input === "string") return asked;
-  const idOf = (item: InputItem) => (item.type === "item_reference" ? (item as unknown as { id: string }).id : null);
-  const ids = input.flatMap((item) => idOf(item) ?? []);
+  const getId = (item: InputItem) => (item.type === "item_reference" ? (item as unknown as { id: string }).id : null);
+  const ids = input.flatMap((item) => getId(item) ?? []);
   if (ids.length === 0) return asked;
   // Each kept item may be large, so a repeated reference would make a small request a huge one.
   if (new Set(ids).size < ids.length) throw errors.invalidValue("input", "input refers to one item more than once.");
   const kept = await find(ids);
   const resolved = input.map((item, index) => {
-    const id = idOf(item);
+    const id = getId(item);
     const found = id === null ? item : kept.get(id);
     if (found !== undefined) return found;
     throw errors.invalidValue(

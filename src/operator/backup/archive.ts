@@ -6,7 +6,7 @@ import { type AppliedMigration, readMigrationHistory } from "../../platform/db/m
 import { newId } from "../../platform/lib/ids.ts";
 import { readFileLines } from "../../platform/lib/json-lines.ts";
 import { RELEASE } from "../../platform/lib/release.ts";
-import { type Digest, digestOf, freeze, listTables, readRows, type Table } from "./tables.store.ts";
+import { computeDigest, type Digest, freeze, listTables, readRows, type Table } from "./tables.store.ts";
 
 /**
  * A backup: JSON lines, compressed with gzip. The first line is the header. A line {"table"} begins a table, and an array
@@ -46,7 +46,7 @@ async function* archiveTexts(tx: Tx, created_at: string): AsyncGenerator<string,
   for (const table of tables) {
     yield `${JSON.stringify({ table: table.name })}\n`;
     for await (const lines of readRows(tx, table)) yield `${lines.join("\n")}\n`;
-    digests[table.name] = await digestOf(tx, table);
+    digests[table.name] = await computeDigest(tx, table);
   }
   yield `${JSON.stringify({ end: digests })}\n`;
 }
@@ -81,7 +81,7 @@ export async function openArchive(path: string): Promise<Archive> {
   const counted: Record<string, number> = {};
   let table = "";
   for await (const line of linesOf(path)) {
-    if (header === undefined) header = headerOf(line, path);
+    if (header === undefined) header = readHeader(line, path);
     else if (line.startsWith("[")) counted[table] = (counted[table] ?? 0) + 1;
     else {
       const mark = JSON.parse(line) as { table?: string; end?: Digests };
@@ -97,7 +97,7 @@ export async function openArchive(path: string): Promise<Archive> {
   return { header, digests, rows: (done) => archivedRows(path, header.tables, done) };
 }
 
-function headerOf(line: string, path: string): Header {
+function readHeader(line: string, path: string): Header {
   const wrong = () => new Error(`${path} is no backup of Purser: name a file that purser backup wrote`);
   if (!line.startsWith('{"purser_backup":')) throw wrong();
   const header = JSON.parse(line) as Header;

@@ -10,7 +10,7 @@ import {
   type Transfer,
 } from "../../platform/db/transfer.ts";
 import type { Digests } from "./archive.ts";
-import { clearTable, digestOf, hasTables, insertRows, type Table } from "./tables.store.ts";
+import { clearTable, computeDigest, hasTables, insertRows, type Table } from "./tables.store.ts";
 
 /** The rows of a backup or of a database, for a copy. */
 export interface CopySource {
@@ -105,7 +105,7 @@ async function compare(target: Db, { tables, digests }: CopySource, report: (lin
   let rows = 0;
   for (const table of tables) {
     const expected = digests[table.name];
-    const found = await digestOf(target, table);
+    const found = await computeDigest(target, table);
     rows += found.rows;
     if (found.rows === expected?.rows && found.digest === expected.digest) continue;
     different.push(`${table.name} (${found.rows} of ${expected?.rows} rows)`);

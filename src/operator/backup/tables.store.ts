@@ -19,12 +19,12 @@ export interface Digest {
 const LIST_TABLES = readStatement(import.meta.dirname, "list-tables");
 /** A batch: one insert, one line of progress. Rows of runs may have 100 KB and more. */
 const BATCH_BYTES = 4_000_000;
-const MOST_ROWS = 2_000;
+const MAX_ROWS = 2_000;
 const FIRST_ROWS = 50;
 
 const quote = (name: string) => `"${name.replaceAll('"', '""')}"`;
 /** One row as the JSON array of its values in text form. */
-const lineOf = ({ columns }: Table) =>
+const toLine = ({ columns }: Table) =>
   `to_json(array[${columns.map(({ name }) => `${quote(name)}::text`)}]::text[])::text`;
 
 /** All tables, each after the tables that its foreign keys need. */
@@ -46,7 +46,7 @@ export async function listTables(sql: Sql): Promise<Table[]> {
 /** Batches of rows in the order of the primary key, without the first `skip`. */
 export async function* readRows(tx: Tx, table: Table, skip = 0): AsyncGenerator<string[], undefined> {
   const order = table.key.length > 0 ? table.key.map(quote).join(", ") : "line";
-  const text = `declare copied_rows no scroll cursor for select ${lineOf(table)} as line from ${quote(table.name)} order by ${order}`;
+  const text = `declare copied_rows no scroll cursor for select ${toLine(table)} as line from ${quote(table.name)} order by ${order}`;
   await tx.query({ text });
   if (skip > 0) await tx.query({ text: `move forward ${skip} in copied_rows`, no_timeout: true });
   for (let count = FIRST_ROWS; ; ) {
@@ -55,7 +55,7 @@ export async function* readRows(tx: Tx, table: Table, skip = 0): AsyncGenerator<
     const lines = rows.map(({ line }) => line);
     yield lines;
     const bytes = lines.reduce((sum, line) => sum + line.length, 0) / lines.length;
-    count = Math.max(1, Math.min(MOST_ROWS, Math.floor(BATCH_BYTES / bytes)));
+    count = Math.max(1, Math.min(MAX_ROWS, Math.floor(BATCH_BYTES / bytes)));
   }
   await tx.query({ text: "close copied_rows" });
 }
@@ -74,10 +74,10 @@ export async function clearTable(tx: Tx, { name }: Table): Promise<void> {
   await tx.query({ text: `delete from ${quote(name)}` });
 }
 
-export async function digestOf(sql: Sql, table: Table): Promise<Digest> {
+export async function computeDigest(sql: Sql, table: Table): Promise<Digest> {
   const hash = "('x' || substr(encode(sha256(convert_to(line, 'UTF8')), 'hex'), 1, 15))::bit(60)::bigint";
   const [row] = await sql.query<Digest>({
-    text: `select count(*) as rows, coalesce(sum(${hash}), 0)::text as digest from (select ${lineOf(table)} as line from ${quote(table.name)}) as lines`,
+    text: `select count(*) as rows, coalesce(sum(${hash}), 0)::text as digest from (select ${toLine(table)} as line from ${quote(table.name)}) as lines`,
     no_timeout: true,
   });
   return row ?? { rows: 0, digest: "0" };

@@ -8,8 +8,8 @@ import { readWithin } from "../../platform/lib/read-within.ts";
 import { exportFiles } from "./user-export.store.ts";
 
 /** Exports at the same time: of this node, and of one user on it. Each occupies a database connection by turns. */
-const MOST_EXPORTS = 4;
-const MOST_OF_USER = 1;
+const MAX_EXPORTS = 4;
+const MAX_OF_USER = 1;
 const RETRY_S = 30;
 /** Usage is kept as long as the account, so this is longer than any account exists. */
 const ALL_DAYS = 36_500;
@@ -25,7 +25,7 @@ interface UserExportDeps {
 export function createUserExport({ db, clock, ledger, stalled_ms }: UserExportDeps) {
   const running = new Map<string, number>();
 
-  async function* filesOf(user_id: string) {
+  async function* readFiles(user_id: string) {
     const lastModified = clock.now();
     for (const { name, parts } of exportFiles(db, user_id)) yield { name, input: parts, lastModified };
     const entries = ledger.allEntries(user_id, {});
@@ -39,17 +39,17 @@ export function createUserExport({ db, clock, ledger, stalled_ms }: UserExportDe
   }
 
   /** The answer with the file. Throws 503 while too many exports are running. It is streamed. */
-  return function exportOf(user_id: string): Response {
+  return function exportUser(user_id: string): Response {
     const of_user = running.get(user_id) ?? 0;
     const all = [...running.values()].reduce((sum, count) => sum + count, 0);
-    if (of_user >= MOST_OF_USER || all >= MOST_EXPORTS) throw errors.overloaded(RETRY_S);
+    if (of_user >= MAX_OF_USER || all >= MAX_EXPORTS) throw errors.overloaded(RETRY_S);
     running.set(user_id, of_user + 1);
     let is_over = false;
     const over = () => {
       if (!is_over) running.delete(user_id);
       is_over = true;
     };
-    const body = readWithin(makeZip(filesOf(user_id)), { stalled_ms, over });
+    const body = readWithin(makeZip(readFiles(user_id)), { stalled_ms, over });
     const name = `purser-export-${clock.now().slice(0, 10)}.zip`;
     const headers = {
       "Content-Type": "application/zip",

@@ -1,5 +1,5 @@
 import { isDatabaseAway } from "../../kernel/sql-state.ts";
-import { MOST_STEP_MS, machine_time, monotonicMs, type SteadyTime } from "../lib/clock.ts";
+import { MAX_STEP_MS, machine_time, monotonicMs, type SteadyTime } from "../lib/clock.ts";
 import type { Log } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { Db, Sql } from "./db.ts";
@@ -9,7 +9,7 @@ const LOG_MS = 60_000;
 /** contract 1.10: a larger difference is logged. */
 export const WARN_MS = 2_000;
 /** contract 1.10: with a larger difference the node carries out no due work. */
-export const STOP_MS = MOST_STEP_MS;
+export const STOP_MS = MAX_STEP_MS;
 
 /** The real time of this node and of the database. Never the settable clock. */
 interface Clocks {
@@ -34,7 +34,7 @@ export function systemClocks(db: Db): Clocks {
 }
 
 /** How far the node's clock is ahead of the database's: from the middle of the round trip, less its uncertainty. Pure. */
-export function skewOf(measured: { node_ms: number; database_ms: number; round_trip_ms: number }): number {
+export function computeSkew(measured: { node_ms: number; database_ms: number; round_trip_ms: number }): number {
   const half = measured.round_trip_ms / 2;
   const difference = measured.node_ms - half - measured.database_ms;
   return Math.sign(difference) * Math.max(0, Math.abs(difference) - half);
@@ -62,14 +62,14 @@ export async function startClockCheck(deps: { clocks: Clocks; log: Log; metrics:
     const database_ms = await read();
     const round_trip_ms = monotonicMs() - began_ms;
     if (round_trip_ms > STOP_MS) return skew_ms;
-    return Math.round(skewOf({ node_ms: time.wallMs(), database_ms, round_trip_ms }));
+    return Math.round(computeSkew({ node_ms: time.wallMs(), database_ms, round_trip_ms }));
   }
 
   function report(was_ms: number): void {
-    const gradeOf = (ms: number) => (Math.abs(ms) > STOP_MS ? 2 : Math.abs(ms) > WARN_MS ? 1 : 0);
-    const grade = gradeOf(skew_ms);
+    const gradeSkew = (ms: number) => (Math.abs(ms) > STOP_MS ? 2 : Math.abs(ms) > WARN_MS ? 1 : 0);
+    const grade = gradeSkew(skew_ms);
     const now_ms = monotonicMs();
-    if (grade === gradeOf(was_ms) && (grade === 0 || now_ms - logged_at_ms < LOG_MS)) return;
+    if (grade === gradeSkew(was_ms) && (grade === 0 || now_ms - logged_at_ms < LOG_MS)) return;
     logged_at_ms = now_ms;
     if (grade === 2) log.error({ skew_ms }, WRONG[databaseMs === null ? "embedded" : "database"]);
     else if (grade === 1) log.warn({ skew_ms }, "this node's clock differs from the database's: correct it (NTP)");

@@ -7,7 +7,7 @@ import type { SqlConnection } from "./sql-connection.ts";
 /** The folder beside the migrations with the indexes of large tables, each in the file of its name. */
 const FOLDER = "indexes";
 /** Nodes that build the same index may end each other's statement. */
-const MOST_TRIES = 3;
+const MAX_TRIES = 3;
 /** A build waits for transactions that are open, such as a backup's. The start of a node must not wait for all of it. */
 const WAIT_SECONDS = 20;
 
@@ -36,7 +36,7 @@ export async function buildIndexes(connection: SqlConnection, migrations: string
 /** Resolves to the error of the last try, or null. */
 async function buildInTries(connection: SqlConnection, index: Index, log: Log | undefined): Promise<unknown> {
   let error: unknown = null;
-  for (let tries = 1; tries <= MOST_TRIES; tries += 1) {
+  for (let tries = 1; tries <= MAX_TRIES; tries += 1) {
     error = await build(connection, index, log);
     if (error === null) break;
   }

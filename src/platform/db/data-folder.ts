@@ -14,10 +14,10 @@ export function deniedIn(data_dir: string): string | null {
       ? `${path} is on a read-only file system: mount it for writing, or set DATA_DIR to another directory`
       : `the user ${user} cannot write to ${path} (${code}): run ${chown}, or set DATA_DIR to a directory of that user`;
   const top = nearestFolder(data_dir);
-  const above = failureOf(() => accessSync(top, W_OK | X_OK));
+  const above = catchFailure(() => accessSync(top, W_OK | X_OK));
   if (above !== null)
     return explained(top, above.code, `chown ${top === resolve(data_dir) ? "-R " : ""}${user} ${top}`);
-  const inside = failureOf(() => checkFiles(join(data_dir, "database")));
+  const inside = catchFailure(() => checkFiles(join(data_dir, "database")));
   if (inside === null || inside.code === "ENOENT") return null;
   return explained(inside.path ?? data_dir, inside.code, `chown -R ${user} ${resolve(data_dir)}`);
 }
@@ -26,7 +26,7 @@ export function deniedIn(data_dir: string): string | null {
 const MIN_FREE_BYTES = 32 * 1024 * 1024;
 
 /** Returns one line that says what to do if the disk of `data_dir` has too little space to open a database, or null. */
-export function fullDiskOf(data_dir: string): string | null {
+export function getFullDisk(data_dir: string): string | null {
   const folder = nearestFolder(data_dir);
   const { bavail, bsize } = statfsSync(folder);
   const free_bytes = bavail * bsize;
@@ -37,7 +37,7 @@ export function fullDiskOf(data_dir: string): string | null {
 /** The folder itself, or the nearest one above it that exists and can be looked at. */
 function nearestFolder(data_dir: string): string {
   let path = resolve(data_dir);
-  while (path !== dirname(path) && failureOf(() => accessSync(path, F_OK)) !== null) path = dirname(path);
+  while (path !== dirname(path) && catchFailure(() => accessSync(path, F_OK)) !== null) path = dirname(path);
   return path;
 }
 
@@ -51,7 +51,7 @@ function checkFiles(folder: string): void {
   }
 }
 
-function failureOf(work: () => void): NodeJS.ErrnoException | null {
+function catchFailure(work: () => void): NodeJS.ErrnoException | null {
   try {
     work();
     return null;

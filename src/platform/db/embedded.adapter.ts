@@ -15,7 +15,7 @@ import { asDatabaseError } from "../../kernel/sql-state.ts";
 import { monotonicMs } from "../lib/clock.ts";
 import type { Log } from "../telemetry/log.ts";
 import type { DatabaseState } from "../telemetry/operation-metrics.ts";
-import { deniedIn, fullDiskOf } from "./data-folder.ts";
+import { deniedIn, getFullDisk } from "./data-folder.ts";
 import type { Db, Statement } from "./db.ts";
 import { knownMigrations, migrate, readSchemaState } from "./migrate.ts";
 import { createOutage, PROBES } from "./outage.ts";
@@ -67,7 +67,7 @@ export async function openEmbedded(options: EmbeddedOptions): Promise<Db> {
   } catch (error) {
     // PGlite's own message for a file of another user is "undefined", and for a full disk "Aborted()".
     const folder = dirname(options.directory);
-    const reason = error instanceof EmbeddedInUseError ? null : (deniedIn(folder) ?? fullDiskOf(folder));
+    const reason = error instanceof EmbeddedInUseError ? null : (deniedIn(folder) ?? getFullDisk(folder));
     throw reason === null ? error : new Error(`DATA_DIR: ${reason}`, { cause: error });
   }
 }

@@ -27,7 +27,7 @@ const LIMITS = {
 };
 
 /** What the operator can do while the database is away. */
-function adviceOf(code = ""): string {
+function advise(code = ""): string {
   if (code === "53300") {
     return `It has no free connection, and a node needs ${NODE_CONNECTIONS}: raise max_connections or the limit of the user, or stop a node`;
   }
@@ -83,7 +83,7 @@ export function createOutage({ log, probe }: { log: Log; probe(state: DatabaseSt
       if (!was_up && (state !== "disk_full" || is_disk_told)) return;
       is_disk_told = state === "disk_full";
       const { code } = error as Error & { code?: string };
-      log.error({ state, code }, state === "away" ? `${LINES.away}. ${adviceOf(code)}` : LINES[state]);
+      log.error({ state, code }, state === "away" ? `${LINES.away}. ${advise(code)}` : LINES[state]);
     },
     close(): void {
       clearTimeout(timer);

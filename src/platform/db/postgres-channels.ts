@@ -41,7 +41,7 @@ interface Pulse {
  * The server sends notifications before its answers to later queries. So while answers arrive, no notification is
  * missing.
  */
-function pulseOf(client: pg.Client): Pulse {
+function createPulse(client: pg.Client): Pulse {
   let felt_ms = monotonicMs();
   let asking = false;
   const silence = () => monotonicMs() - felt_ms;
@@ -111,7 +111,7 @@ export function createChannels(deps: {
     client.on("notification", (message) => {
       for (const listening of listeners.get(message.channel) ?? []) listening.heard(message.payload ?? "");
     });
-    const own = pulseOf(client);
+    const own = createPulse(client);
     try {
       for (const channel of listeners.keys()) await client.query(`listen ${client.escapeIdentifier(channel)}`);
       await proveHearing(client, deps.notify);

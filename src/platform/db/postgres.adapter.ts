@@ -84,7 +84,7 @@ export async function openPostgres(options: {
   const outage = createOutage({ log, probe });
   const guard = createGuard(hosts, outage.failed);
   const source: SqlSource = {
-    connect: async () => connectionOf(await guard(() => pool.connect()), answer_ms, guard),
+    connect: async () => createConnection(await guard(() => pool.connect()), answer_ms, guard),
   };
   const end = async () => {
     outage.close();
@@ -222,7 +222,7 @@ function queryConfig({ no_timeout, ...statement }: Statement, answer_ms: number)
   return (no_timeout ? statement : { ...statement, query_timeout: answer_ms }) as unknown as pg.QueryConfig;
 }
 
-function connectionOf(client: pg.PoolClient, answer_ms: number, guard: Guard): SqlConnection {
+function createConnection(client: pg.PoolClient, answer_ms: number, guard: Guard): SqlConnection {
   return {
     query: async <Row>(statement: Statement) => {
       const answer = client.query(queryConfig(statement, answer_ms)).catch((error: Error) => {

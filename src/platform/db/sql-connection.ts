@@ -28,7 +28,7 @@ function spanOfStatement({ name, text }: Statement): SpanStart {
 }
 
 /** Maximum number of retries after the server rolled work back to end a deadlock. */
-const MOST_REPEATS = 3;
+const MAX_REPEATS = 3;
 
 /**
  * Runs `work`, and retries it when the server rolled it back because of a conflict on the same rows. The rollback left
@@ -39,7 +39,7 @@ export async function repeated<T>(work: () => Promise<T>): Promise<T> {
     try {
       return await work();
     } catch (error) {
-      if (repeats === MOST_REPEATS || !isUndone(error)) throw error;
+      if (repeats === MAX_REPEATS || !isUndone(error)) throw error;
     }
   }
 }

@@ -43,12 +43,12 @@ export function monotonicMs(): number {
 }
 
 /** contract 1.10: a larger step of the machine's clock is not followed. */
-export const MOST_STEP_MS = 60_000;
+export const MAX_STEP_MS = 60_000;
 /** After so much time without a question, or a step back, the machine's clock is compared with its uptime. */
 const COMPARE_MS = 1_000;
 
 /**
- * The machine's time without steps of its clock, such as 40 days ahead: after a step of more than `MOST_STEP_MS`, time goes
+ * The machine's time without steps of its clock, such as 40 days ahead: after a step of more than `MAX_STEP_MS`, time goes
  * on from before. `uptimeMs` also counts while the machine sleeps, and nothing sets it.
  */
 export function createSteadyTime({ wallMs, uptimeMs }: { wallMs(): number; uptimeMs(): number }) {
@@ -61,8 +61,8 @@ export function createSteadyTime({ wallMs, uptimeMs }: { wallMs(): number; uptim
     const uptime_ms = uptimeMs();
     const step_ms = Math.round(wall_ms - compared.wall_ms - (uptime_ms - compared.uptime_ms));
     compared = { wall_ms, uptime_ms };
-    if (Math.abs(step_ms) > MOST_STEP_MS) ahead_ms += step_ms;
-    if (Math.abs(ahead_ms) <= MOST_STEP_MS) ahead_ms = 0;
+    if (Math.abs(step_ms) > MAX_STEP_MS) ahead_ms += step_ms;
+    if (Math.abs(ahead_ms) <= MAX_STEP_MS) ahead_ms = 0;
   }
 
   function nowMs(): number {

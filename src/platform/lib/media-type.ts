@@ -42,7 +42,7 @@ export function pictureType(bytes: Uint8Array): PictureType | null {
  * A media type as providers know it: in lower case, without parameters, by its usual name. `data`: in base64. What the
  * data is counts more than its name, because providers compare both.
  */
-export function mediaTypeOf(type: string, data: string): string {
+export function toMediaType(type: string, data: string): string {
   const plain = (type.split(";")[0] ?? "").trim().toLowerCase();
   const named = ALIASES.get(plain) ?? plain;
   if (!named.startsWith("image/") && !UNSPECIFIC.has(named)) return named;
@@ -56,7 +56,7 @@ export function parseDataUrl(url: string): { media_type: string; data: string } 
   const [type = "", ...parameters] = head.split(";").map((part) => part.trim());
   if (!parameters.some((parameter) => parameter.toLowerCase() === "base64")) return null;
   const data = url.slice(start.length);
-  return { media_type: mediaTypeOf(type, data), data };
+  return { media_type: toMediaType(type, data), data };
 }
 
 /** A data: URL in its usual form. Other texts are returned as they are. */

@@ -66,7 +66,7 @@ export function adaptedSchema(
 
 /** Whether calls with these arguments are objects, as models write them. */
 export function isObjectSchema(given: Schema): boolean {
-  return argumentsOf(given, { root: given, left: MAX_NAMES }) !== null;
+  return readArguments(given, { root: given, left: MAX_NAMES }) !== null;
 }
 
 /** The text of a call's arguments after `change`. A text that is no JSON stays as it is. */
@@ -118,7 +118,7 @@ function withObjectRoot(given: Schema): { root: Schema; note: string } {
   if (isPlainObject(given)) {
     return { root: isJsonObject(given.properties) ? given : { ...given, properties: {} }, note: "" };
   }
-  const all = argumentsOf(given, { root: given, left: MAX_NAMES });
+  const all = readArguments(given, { root: given, left: MAX_NAMES });
   if (all === null) return { root: given, note: "" };
   const kept = Object.entries(given).filter(([key]) => key !== "required" && !NOT_AT_ROOT.includes(key));
   const properties = [...all.properties].map(([name, schemas]) => [name, anyOf(schemas)]);
@@ -129,11 +129,11 @@ function withObjectRoot(given: Schema): { root: Schema; note: string } {
     properties: Object.fromEntries(properties),
     ...(required.length === 0 ? {} : { required }),
   };
-  return { root, note: noteOf(given, all.required) };
+  return { root, note: getNote(given, all.required) };
 }
 
 /** The arguments of an object that is valid against `node`, or more. Null: a valid value is no object. */
-function argumentsOf(node: unknown, search: { root: Schema; left: number }, level = 0): Arguments | null {
+function readArguments(node: unknown, search: { root: Schema; left: number }, level = 0): Arguments | null {
   if (node === true) return { properties: new Map(), required: new Set() };
   if (!isJsonObject(node)) return null;
   if (node.type !== undefined && ![node.type].flat().includes("object")) return null;
@@ -142,7 +142,7 @@ function argumentsOf(node: unknown, search: { root: Schema; left: number }, leve
   for (const [name, schema] of Object.entries(own)) all.properties.set(name, [schema]);
   search.left -= 1 + all.properties.size + all.required.size;
   if (search.left < 0 || level > MAX_LEVELS) return all;
-  const inside = (part: unknown) => argumentsOf(part, search, level + 1);
+  const inside = (part: unknown) => readArguments(part, search, level + 1);
   const add = (part: Arguments | null, is_required: boolean) => {
     for (const [name, schemas] of part?.properties ?? []) {
       search.left -= 1;
@@ -174,11 +174,11 @@ function argumentsOf(node: unknown, search: { root: Schema; left: number }, leve
 }
 
 /** The alternatives at the root in words: which arguments go together. */
-function noteOf(given: Schema, common: ReadonlySet<string>): string {
+function getNote(given: Schema, common: ReadonlySet<string>): string {
   const lists = [listIn(given.anyOf), listIn(given.oneOf)].filter((list) => list.length > 1);
   const notes = lists.map((list) => {
     const groups = list.flatMap((part) => {
-      const all = argumentsOf(part, { root: given, left: MAX_NAMES / list.length });
+      const all = readArguments(part, { root: given, left: MAX_NAMES / list.length });
       if (all === null) return [];
       const needed = [...all.required].filter((name) => !common.has(name));
       const names = needed.length > 0 ? needed : [...all.properties.keys()].filter((name) => !common.has(name));
@@ -238,8 +238,8 @@ function renamed(schema: Schema, names: Names): Schema {
     const { description, ...fields } = isJsonObject(each) ? each : ({} as Schema);
     return [other, { ...fields, description: typeof description === "string" ? `${name}: ${description}` : name }];
   });
-  const nameOf = (name: unknown) => names.get(String(name)) ?? name;
-  const required = Array.isArray(schema.required) ? { required: schema.required.map(nameOf) } : {};
+  const getName = (name: unknown) => names.get(String(name)) ?? name;
+  const required = Array.isArray(schema.required) ? { required: schema.required.map(getName) } : {};
   return { ...schema, properties: Object.fromEntries(properties), ...required };
 }
 

@@ -73,14 +73,14 @@ function bareHost(hostname: string): string {
 }
 
 /** The port that a request to `url` dials. */
-export function portOf(url: URL): number {
+export function readPort(url: URL): number {
   if (url.port !== "") return Number(url.port);
   return url.protocol === "https:" ? 443 : 80;
 }
 
 /** Whether the operator allowed exactly this host and port. */
 export function isHostAllowed(url: URL, allowance: EgressAllowance): boolean {
-  return allowance.hosts.has(`${bareHost(url.hostname)}:${portOf(url)}`);
+  return allowance.hosts.has(`${bareHost(url.hostname)}:${readPort(url)}`);
 }
 
 /**

@@ -70,17 +70,20 @@ export function withCredentials(request: Sending, credentials: readonly Credenti
     taken.add(place);
     if (inject.type === "query") url = withParameter(url, inject.name, value.reveal());
     else
-      headers[headerOf(inject)] = headerText(headerValue(inject, value.reveal(), { ...request, url }), credential.name);
+      headers[readHeader(inject)] = headerText(
+        headerValue(inject, value.reveal(), { ...request, url }),
+        credential.name,
+      );
   }
   return { ...request, url, headers: { ...request.headers, ...headers } };
 }
 
 /** Names the place in a request where a secret goes. */
 export function injectionPlace(inject: Injection): string {
-  return inject.type === "query" ? `query ${inject.name}` : `header ${headerOf(inject)}`;
+  return inject.type === "query" ? `query ${inject.name}` : `header ${readHeader(inject)}`;
 }
 
-function headerOf(inject: Exclude<Injection, { type: "query" }>): string {
+function readHeader(inject: Exclude<Injection, { type: "query" }>): string {
   if (inject.type === "header") return inject.name.toLowerCase();
   return inject.type === "hmac" ? inject.header.toLowerCase() : "authorization";
 }

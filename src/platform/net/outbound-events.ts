@@ -14,7 +14,7 @@ export function isUncompressedEventStream(headers: Readonly<Record<string, strin
  * The events of a body. Leaves its connection at the end, also when the reader stops.
  * @param connection.broken the error of a body that breaks off.
  */
-export async function* eventsOf(
+export async function* readEvents(
   body: AsyncIterable<Buffer>,
   limit: BodyLimit,
   { leave, broken }: { leave: () => void; broken: () => OutboundError },

@@ -10,13 +10,13 @@ import {
   isNamed,
   isPortOpen,
   parseEgressAllow,
-  portOf,
+  readPort,
 } from "./address.ts";
 import { type Credential, withCredentials } from "./credentials.ts";
 import { createCookies } from "./fetch-cookies.ts";
 import { ACCEPT_ENCODING, readBody } from "./outbound-body.ts";
 import { OutboundError } from "./outbound-errors.ts";
-import { eventsOf, isUncompressedEventStream } from "./outbound-events.ts";
+import { isUncompressedEventStream, readEvents } from "./outbound-events.ts";
 import { assertSendable, flattened, locationIn, lowerCased } from "./outbound-headers.ts";
 import { createResolver, type Resolve } from "./resolver.ts";
 import { isScrubbed } from "./scrub.ts";
@@ -271,8 +271,8 @@ async function checkedAddresses(
   { allowance, resolve, signal }: { allowance: EgressAllowance; resolve: Resolve; signal: AbortSignal },
 ): Promise<string[]> {
   const allowed = isHostAllowed(url, allowance);
-  if (!allowed && !isPortOpen(portOf(url))) {
-    throw new OutboundError("egress_refused", `port ${portOf(url)} is not open to tools`, at(url));
+  if (!allowed && !isPortOpen(readPort(url))) {
+    throw new OutboundError("egress_refused", `port ${readPort(url)} is not open to tools`, at(url));
   }
   // URL has already rewritten octal, hex, decimal and short IPv4 spellings into dotted ones.
   const literal = url.hostname.replace(/^\[(.*)\]$/, "$1");
@@ -340,7 +340,7 @@ async function send(
     const set_cookies = [response.headers["set-cookie"] ?? []].flat();
     const limit = { max_bytes, host: hop.url.host, status };
     if (streamed && isUncompressedEventStream(headers, content_type)) {
-      events = eventsOf(response.body.on("error", leave), limit, {
+      events = readEvents(response.body.on("error", leave), limit, {
         leave,
         broken: () => ended(signal, hop.url) ?? new OutboundError("bad_response", "the answer broke off", limit),
       });

@@ -34,7 +34,7 @@ export function searchedText(value: SecretValue): string {
 
 /** The indexes of the `texts` that `bytes` hold. Linear in the bytes. */
 export function findHeld(bytes: Buffer, texts: readonly string[]): Set<number> {
-  const needles = texts.map((text) => passagesOf(text).flatMap(spellingsOf));
+  const needles = texts.map((text) => selectPassages(text).flatMap(listSpellings));
   const found = new Set<number>();
   const search = (text: string, depth: number): void => {
     for (const [index, spellings] of needles.entries()) {
@@ -48,7 +48,7 @@ export function findHeld(bytes: Buffer, texts: readonly string[]): Set<number> {
   return found;
 }
 
-function passagesOf(value: string): string[] {
+function selectPassages(value: string): string[] {
   if (value.length <= WHOLE_CHARACTERS) return [value];
   return [1, 2, 3].map((quarter) => {
     const from = Math.floor((value.length * quarter - 2 * PASSAGE_CHARACTERS) / 4);
@@ -59,7 +59,7 @@ function passagesOf(value: string): string[] {
 }
 
 /** The spellings of a text that decoding does not reveal, each byte as one character. */
-function spellingsOf(text: string): string[] {
+function listSpellings(text: string): string[] {
   const unix = text.replaceAll("\r\n", "\n");
   // HTML forms write two characters for a line break, and a plus for a space.
   const breaks = [unix, unix.replaceAll("\n", "\r\n")];

@@ -15,7 +15,7 @@ import {
 } from "@opentelemetry/sdk-trace";
 import { RELEASE } from "../lib/release.ts";
 import type { Log } from "./log.ts";
-import { parentOf, type Span, type SpanStart, type Tracer, type TracingSettings } from "./tracing.ts";
+import { getParent, type Span, type SpanStart, type Tracer, type TracingSettings } from "./tracing.ts";
 
 const KINDS = { server: SpanKind.SERVER, client: SpanKind.CLIENT, internal: SpanKind.INTERNAL };
 const SAMPLED = 1;
@@ -43,7 +43,7 @@ export function createTracer(settings: TracingSettings, { log, role }: { log: Lo
 
   return {
     begin(start, { traceparent, trace_id }) {
-      const parent = parentOf(traceparent);
+      const parent = getParent(traceparent);
       if (parent === null) return ids.withTraceId(trace_id, () => begin(start, ROOT_CONTEXT));
       const { is_sampled, span_id } = parent;
       const caller = {

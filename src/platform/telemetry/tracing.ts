@@ -64,7 +64,7 @@ const TRACEPARENT = /^(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-
 const ERROR_TYPE = /^[\w.-]{1,64}$/;
 
 /** The parts of a `traceparent` header; null if it is absent or invalid. */
-export function parentOf(traceparent: string | undefined) {
+export function getParent(traceparent: string | undefined) {
   if (traceparent === undefined) return null;
   const [, trace_id, span_id, flags] = TRACEPARENT.exec(traceparent) ?? [];
   if (trace_id === undefined || span_id === undefined || flags === undefined) return null;

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { mailboxOf } from "../../../src/account/users/trials.service.ts";
+import { extractMailbox } from "../../../src/account/users/trials.service.ts";
 
 test.each([
   ["Ada@Example.org", "ada@example.org"],
@@ -13,5 +13,5 @@ test.each([
   ["a.da@gmail.com.example.org", "a.da@gmail.com.example.org"],
   ['"a@b"@example.org', '"a@b"@example.org'],
 ])("%s belongs to the mailbox %s", (email, mailbox) => {
-  expect(mailboxOf(email)).toBe(mailbox);
+  expect(extractMailbox(email)).toBe(mailbox);
 });

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { helpOf, helpOfCommand, readCall } from "../../../src/cli/command.ts";
+import { getHelp, helpOfCommand, readCall } from "../../../src/cli/command.ts";
 import { COMMANDS } from "../../../src/cli/commands.ts";
-import { nameOf } from "../../../src/cli/storage.ts";
+import { describeStorage } from "../../../src/cli/storage.ts";
 import { runPurser } from "../../support/process.ts";
 
 const commandOf = (name: string) => {
@@ -16,7 +16,7 @@ const call = (line: string) => {
 
 describe("the help", () => {
   it("of purser lists every command", () => {
-    expect(Object.keys(COMMANDS).filter((name) => !helpOf(COMMANDS).includes(`  ${name} `))).toEqual([]);
+    expect(Object.keys(COMMANDS).filter((name) => !getHelp(COMMANDS).includes(`  ${name} `))).toEqual([]);
   });
 
   it.each(Object.keys(COMMANDS))("of %s has usage, options, an example that can be called, and exit codes", (name) => {
@@ -66,5 +66,5 @@ it.each([
   ["postgres://db.example/purser?password=se@cret", "postgres://db.example/purser"],
   ["postgres://ada@localhost", "postgres://localhost"],
 ])("the shown name of a database does not contain its password: %s", (database_url, name) => {
-  expect(nameOf({ database_url, data_dir: "" })).toBe(name);
+  expect(describeStorage({ database_url, data_dir: "" })).toBe(name);
 });

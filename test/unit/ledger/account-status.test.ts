@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { type AccountFigures, accountStatusOf } from "../../../src/account/ledger/account-status.ts";
+import { type AccountFigures, toAccountStatus } from "../../../src/account/ledger/account-status.ts";
 
 const now = "2026-03-01T12:00:00.000Z";
 const before = "2026-03-01T11:59:59.999Z";
@@ -28,10 +28,10 @@ test.each([
   ["the overage is also used up", { posted: 0, held: 0, overage_cap: 10, overage: 10 }, "overage_cap_reached"],
   ["the rest of the overage is held", { posted: 0, held: 0, overage_cap: 10, overage_held: 10 }, "in_flight_exhausted"],
 ])("%s", (_, figures, refusal) => {
-  expect(accountStatusOf({ ...rich, ...figures }, now).refusal).toBe(refusal);
+  expect(toAccountStatus({ ...rich, ...figures }, now).refusal).toBe(refusal);
 });
 
 test("a trial is over after a purchase, also before its end", () => {
-  expect(accountStatusOf({ ...rich, trial_ends_at: after }, now).is_trial).toBe(true);
-  expect(accountStatusOf({ ...rich, trial_ends_at: after, paid_since: before }, now).is_trial).toBe(false);
+  expect(toAccountStatus({ ...rich, trial_ends_at: after }, now).is_trial).toBe(true);
+  expect(toAccountStatus({ ...rich, trial_ends_at: after, paid_since: before }, now).is_trial).toBe(false);
 });

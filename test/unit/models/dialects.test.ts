@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import type { ChatRequest } from "../../../src/api/contract/completions.ts";
-import { type Ending, endingOf } from "../../../src/gateway/models/dialects.ts";
+import { type Ending, toEnding } from "../../../src/gateway/models/dialects.ts";
 import type { Provider } from "../../../src/gateway/models/models.types.ts";
 import { withDialect } from "../../../src/gateway/models/request-dialect.ts";
 import { REQUEST_ROWS } from "../../support/request-dialects.ts";
@@ -65,10 +65,10 @@ const WORDS: Record<Ending, string[]> = {
 it.each(Object.entries(WORDS).flatMap(([ending, words]) => words.map((word) => [word, ending])))(
   "the finish reason %s means %s",
   (word, ending) => {
-    expect(endingOf(word)).toBe(ending);
+    expect(toEnding(word)).toBe(ending);
   },
 );
 
 it.each([null, undefined, "", "null", 1])("an answer with the finish reason %j goes on", (reason) => {
-  expect(endingOf(reason)).toBeNull();
+  expect(toEnding(reason)).toBeNull();
 });

@@ -1,14 +1,14 @@
 import { describe, expect, it } from "vitest";
-import { failureOfStatus, secretsOf } from "../../../src/gateway/models/provider-errors.ts";
+import { collectSecrets, failureOfStatus } from "../../../src/gateway/models/provider-errors.ts";
 import { modelOf } from "./model-fixture.ts";
 
 const KEY = "team.Qx7!Kp3.Zr9";
 const ADDRESS = { base_url: "http://vllm-gateway:8000/v1", api_key: KEY };
 
 /** The message that a caller gets for a provider's own. */
-function shown(message: string, connection: Parameters<typeof secretsOf>[0] = ADDRESS): unknown {
+function shown(message: string, connection: Parameters<typeof collectSecrets>[0] = ADDRESS): unknown {
   const refused = { status: 401, body: { error: { message } }, retry_after_s: undefined };
-  const { shape } = failureOfStatus({ ...refused, secrets: secretsOf(connection) }, modelOf());
+  const { shape } = failureOfStatus({ ...refused, secrets: collectSecrets(connection) }, modelOf());
   return (shape.metadata?.provider as { message: string } | undefined)?.message;
 }
 

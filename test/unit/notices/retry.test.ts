@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { verdictOf } from "../../../src/account/notices/deliveries.service.ts";
+import { judgeTry } from "../../../src/account/notices/deliveries.service.ts";
 
 const answered = (status: number) => ({ status, error: null });
 
@@ -7,7 +7,7 @@ const answered = (status: number) => ({ status, error: null });
 function agesOfTries(): number[] {
   const ages = [0];
   for (let age_s = 0; ; ) {
-    const verdict = verdictOf(answered(500), { attempt: ages.length, age_s });
+    const verdict = judgeTry(answered(500), { attempt: ages.length, age_s });
     if (verdict.outcome !== "retry") return ages;
     age_s += verdict.delay_s;
     ages.push(age_s);
@@ -29,17 +29,17 @@ describe("a delivery after an attempt", () => {
     [500, "retry"],
     [503, "retry"],
   ])("%i: %s", (status, outcome) => {
-    expect(verdictOf(answered(status), { attempt: 1, age_s: 0 }).outcome).toBe(outcome);
+    expect(judgeTry(answered(status), { attempt: 1, age_s: 0 }).outcome).toBe(outcome);
   });
 
   it("is retried if there was no answer", () => {
     for (const error of ["connect_failed", "timeout", "egress_refused", "dns_failed"]) {
-      expect(verdictOf({ status: null, error }, { attempt: 1, age_s: 0 })).toEqual({ outcome: "retry", delay_s: 5 });
+      expect(judgeTry({ status: null, error }, { attempt: 1, age_s: 0 })).toEqual({ outcome: "retry", delay_s: 5 });
     }
   });
 
   it("counts as delivered after 2xx, also if the rest of the answer is missing", () => {
-    expect(verdictOf({ status: 200, error: "too_large" }, { attempt: 1, age_s: 0 }).outcome).toBe("delivered");
+    expect(judgeTry({ status: 200, error: "too_large" }, { attempt: 1, age_s: 0 }).outcome).toBe("delivered");
   });
 
   it("is retried after seconds at first and after hours at last, for at most a day", () => {
@@ -47,6 +47,6 @@ describe("a delivery after an attempt", () => {
   });
 
   it("is attempted once if it waited behind others for more than a day", () => {
-    expect(verdictOf(answered(500), { attempt: 1, age_s: 90_000 }).outcome).toBe("failed");
+    expect(judgeTry(answered(500), { attempt: 1, age_s: 90_000 }).outcome).toBe("failed");
   });
 });

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { skewOf, startClockCheck } from "../../../src/platform/db/clock-skew.ts";
+import { computeSkew, startClockCheck } from "../../../src/platform/db/clock-skew.ts";
 import { createSteadyTime } from "../../../src/platform/lib/clock.ts";
 import type { Log } from "../../../src/platform/telemetry/log.ts";
 
@@ -43,8 +43,8 @@ test("work continues after the clock is corrected", async () => {
 });
 
 test("a slow answer of the database does not count as clock skew", () => {
-  expect(skewOf({ node_ms: 10_000, database_ms: 5_000, round_trip_ms: 10_000 })).toBe(0);
-  expect(skewOf({ node_ms: 10_000, database_ms: 1_000, round_trip_ms: 8_000 })).toBe(1_000);
+  expect(computeSkew({ node_ms: 10_000, database_ms: 5_000, round_trip_ms: 10_000 })).toBe(0);
+  expect(computeSkew({ node_ms: 10_000, database_ms: 1_000, round_trip_ms: 8_000 })).toBe(1_000);
 });
 
 const HOUR_MS = 3_600_000;

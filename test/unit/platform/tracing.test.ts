@@ -6,7 +6,7 @@ import {
   activeSpan,
   bound,
   errorType,
-  parentOf,
+  getParent,
   type SpanStart,
   traced,
   unrecorded,
@@ -25,12 +25,12 @@ test.each([
   ["in upper case", `00-${TRACE.toUpperCase()}-${SPAN}-01`],
   ["too short", `00-${TRACE}-01`],
 ])("a traceparent that is %s is ignored", (_, header) => {
-  expect(parentOf(header)).toBeNull();
+  expect(getParent(header)).toBeNull();
 });
 
 test("a traceparent has the trace, the parent and the sampling flag", () => {
-  expect(parentOf(`00-${TRACE}-${SPAN}-01`)).toEqual({ trace_id: TRACE, span_id: SPAN, is_sampled: true });
-  expect(parentOf(`00-${TRACE}-${SPAN}-00`)).toMatchObject({ is_sampled: false });
+  expect(getParent(`00-${TRACE}-${SPAN}-01`)).toEqual({ trace_id: TRACE, span_id: SPAN, is_sampled: true });
+  expect(getParent(`00-${TRACE}-${SPAN}-00`)).toMatchObject({ is_sampled: false });
 });
 
 test("an error in a span is its code or its kind, never its message", () => {

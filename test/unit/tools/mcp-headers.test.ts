@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { argumentHeaders, headersOf } from "../../../src/agents/tools/mcp-headers.ts";
+import { argumentHeaders, readHeaders } from "../../../src/agents/tools/mcp-headers.ts";
 
 const schema = (properties: unknown) => ({ type: "object", properties });
 const region = { type: "string", "x-mcp-header": "Region" };
@@ -8,11 +8,11 @@ it("arguments that request a header get one, also nested ones; null and missing 
   const wanted = argumentHeaders(
     schema({ region, at: schema({ berth: { type: "integer", "x-mcp-header": "Berth" } }), note: { type: "string" } }),
   );
-  expect(headersOf(wanted ?? [], { region: "north", at: { berth: 7 }, note: "n" })).toEqual({
+  expect(readHeaders(wanted ?? [], { region: "north", at: { berth: 7 }, note: "n" })).toEqual({
     "Mcp-Param-Region": "north",
     "Mcp-Param-Berth": "7",
   });
-  expect(headersOf(wanted ?? [], { region: null })).toEqual({});
+  expect(readHeaders(wanted ?? [], { region: null })).toEqual({});
 });
 
 it.each([
@@ -22,7 +22,7 @@ it.each([
   ["nothing", ""],
   ["what looks encoded", "=?base64?YQ==?="],
 ])("a value with %s is sent as base64", (_name, value) => {
-  const [sent] = Object.values(headersOf(argumentHeaders(schema({ region })) ?? [], { region: value }));
+  const [sent] = Object.values(readHeaders(argumentHeaders(schema({ region })) ?? [], { region: value }));
   expect(sent).toBe(`=?base64?${Buffer.from(value).toString("base64")}?=`);
 });
 

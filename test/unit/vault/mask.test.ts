@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { maskOf, VENDOR_PREFIXES } from "../../../src/vault/vault.service.ts";
+import { maskValue, VENDOR_PREFIXES } from "../../../src/vault/vault.service.ts";
 
 const HIDDEN = "••••••••";
 
@@ -23,7 +23,7 @@ test.each<[string, string, string]>([
   ["a JSON array", ' ["hunter2hunter2hunter2"]', HIDDEN],
   ["a JSON string", '"hunter2hunter2hunter2"', HIDDEN],
 ])("%s: %s is shown as %s", (_, value, mask) => {
-  expect(maskOf(value)).toBe(mask);
+  expect(maskValue(value)).toBe(mask);
 });
 
 test("no prefix takes the place of a longer one", () => {

@@ -1,7 +1,7 @@
 import { createDecipheriv, createHash, hkdfSync, randomBytes } from "node:crypto";
 import { expect, test } from "vitest";
 import {
-  integrityMacOf,
+  computeIntegrityMac,
   isIntegrityMacOf,
   lengthPrefixed,
   type RowIdentity,
@@ -71,7 +71,7 @@ test("the layout is the documented one, so that another program could open it", 
 
 test("an integrity MAC is valid only for exactly its entries: none added, omitted, changed or exchanged", () => {
   const entries = ["a 1 00 f", "b 2 11 f"];
-  const mac = integrityMacOf(KEY, entries);
+  const mac = computeIntegrityMac(KEY, entries);
   expect(isIntegrityMacOf(mac, KEY, entries)).toBe(true);
   const others = [
     [],

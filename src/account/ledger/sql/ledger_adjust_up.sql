@@ -16,5 +16,5 @@ begin
     perform ledger_post(of_user, 'adjustment', -repaid, bucket_id, -repaid, 0, 'Debt repaid from this adjustment', instant);
     perform ledger_post(of_user, 'adjustment', repaid, null, 0, -repaid, 'Debt repaid', instant);
   end if;
-  update account set granted = posted, told_percent = 0, refills = refills + 1 where user_id = of_user;
+  update account set granted = posted, notified_percent = 0, refills = refills + 1 where user_id = of_user;
 end $$;

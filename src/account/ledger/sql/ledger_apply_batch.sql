@@ -414,10 +414,10 @@ begin
 
     -- Crossed thresholds of the balance. The account remembers them, because not only charges move the balance.
     reached := ledger_used_percent(a.granted, a.posted);
-    if reached > a.told_percent then
+    if reached > a.notified_percent then
       crossings := crossings || ledger_balance_crossings(op.user_id, a.seq, case when is_charge then op.hold_id end,
-        a.told_percent, reached, a.granted, a.posted);
-      a.told_percent := reached;
+        a.notified_percent, reached, a.granted, a.posted);
+      a.notified_percent := reached;
     end if;
     -- The usage event with its thresholds, and the outcome.
     if is_charge then

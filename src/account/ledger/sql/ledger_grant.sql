@@ -29,7 +29,7 @@ begin
     perform ledger_post(of_user, 'adjustment', -repaid, bucket_id, -repaid, 0, 'Debt repaid from this grant', granted);
     perform ledger_post(of_user, 'adjustment', repaid, null, 0, -repaid, 'Debt repaid', granted);
   end if;
-  update account set granted = posted, told_percent = 0, refills = refills + 1,
+  update account set granted = posted, notified_percent = 0, refills = refills + 1,
       paid_since = coalesce(paid_since, case when of_source <> 'bonus' then ledger_grant.granted end)
     where user_id = of_user;
   return bucket_id;

@@ -6,11 +6,11 @@ declare
 begin
   select * into strict a from account where user_id = of_user;
   reached := ledger_used_percent(a.granted, a.posted);
-  if reached > a.told_percent then
+  if reached > a.notified_percent then
     insert into crossing (user_id, seq, kind, percent, hold_id, detail)
       select of_user, a.seq, 'balance', percent, null,
           jsonb_build_object('granted_tokens', a.granted, 'remaining_tokens', a.posted)
-        from unnest(ledger_thresholds()) as percent where percent > a.told_percent and percent <= reached;
-    update account set told_percent = reached where user_id = of_user;
+        from unnest(ledger_thresholds()) as percent where percent > a.notified_percent and percent <= reached;
+    update account set notified_percent = reached where user_id = of_user;
   end if;
 end $$;

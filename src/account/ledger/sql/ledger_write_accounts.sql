@@ -6,7 +6,7 @@ create or replace function ledger_write_accounts(
 begin
   update account set seq = changed.seq, last_hash = changed.last_hash, posted = changed.posted, held = changed.held,
       overage = changed.overage, overage_held = changed.overage_held, debt = changed.debt,
-      told_percent = changed.told_percent
+      notified_percent = changed.notified_percent
     from unnest(accounts) as changed where account.user_id = changed.user_id;
   update bucket set remaining = changed.remaining, held = changed.held, recalled = changed.recalled,
       closed_reason = case when changed.remaining = 0 then changed.ending end
