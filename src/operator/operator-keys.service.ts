@@ -78,8 +78,18 @@ export async function createOperatorKeys(deps: { db: Db; clock: Clock; acts: Act
       if (expires_at !== null && expires_at <= now)
         throw errors.invalidValue("expires_at", "expires_at lies in the past. Give a later instant, or null for none.");
       const secret = newSecret();
-      const unused = { previous_key_hash: null, previous_valid_until: null, last_used_at: null, revoked_at: null };
-      const row = { id: newId(), name, role, ...secret.stored, ...unused, created_at: now, expires_at };
+      const row = {
+        id: newId(),
+        name,
+        role,
+        ...secret.stored,
+        previous_key_hash: null,
+        previous_valid_until: null,
+        last_used_at: null,
+        revoked_at: null,
+        created_at: now,
+        expires_at,
+      };
       await db.transaction(async (tx) => {
         await store.insert(tx, row);
         const { target, after } = aboutKey(row);
@@ -110,8 +120,12 @@ export async function createOperatorKeys(deps: { db: Db; clock: Clock; acts: Act
         if (row === undefined) throw errors.notFound("This operator key");
         if (row.revoked_at !== null) throw userErrors.keyRevoked();
         const previous_valid_until = addSeconds(clock.now(), grace_seconds);
-        const previous = { previous_key_hash: row.key_hash, previous_valid_until };
-        const replaced = await store.rotate(tx, { id: row.id, ...secret.stored, ...previous });
+        const replaced = await store.rotate(tx, {
+          id: row.id,
+          ...secret.stored,
+          previous_key_hash: row.key_hash,
+          previous_valid_until,
+        });
         tx.afterCommit(() => forget(row.id));
         const { target, after } = aboutKey(row);
         const change = { target, after: { ...after, grace_seconds }, reason };

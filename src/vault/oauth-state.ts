@@ -99,8 +99,7 @@ export function changedState(state: OAuthState, change: OAuthChange): OAuthState
 }
 
 function disconnected(client: OAuthClient | null) {
-  const nothing = { issuer: null, tokens: null, pending: null, error: null };
-  return { client, ...nothing, status: "not_connected" as const };
+  return { client, issuer: null, tokens: null, pending: null, error: null, status: "not_connected" as const };
 }
 
 function getClient(given: OAuthChange): OAuthClient | null {

@@ -280,8 +280,15 @@ type NewValue = Pick<SecretRow, "user_id" | "name" | "description" | "allowed_ho
 function newRow({ value, allowed_hosts, ...named }: NewValue, key: DataKey, now: Instant): SealedRow {
   const row = { ...named, id: newId(), allowed_hosts: normalHosts(allowed_hosts), oauth: null, version: 1 };
   const sealed = seal(value, rowIdentity(row), key);
-  const unused = { created_at: now, updated_at: now, last_used_at: null, reflected_at: null };
-  return { ...row, ...unused, masked_value: maskValue(value), sealed };
+  return {
+    ...row,
+    created_at: now,
+    updated_at: now,
+    last_used_at: null,
+    reflected_at: null,
+    masked_value: maskValue(value),
+    sealed,
+  };
 }
 
 const HIDDEN = "••••••••";

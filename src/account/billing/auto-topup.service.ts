@@ -69,9 +69,12 @@ export function createAutoTopups(context: BillingContext, notify: OnAutoTopupPau
       if (row === undefined || !row.enabled || row.paused_reason !== null) return;
       if ((await ledger.accountsBelow([row], tx)).length === 0 || !(await isOrderAllowed(row, tx))) return;
       const { amount_cents } = row;
-      const price = { amount_cents, tokens: amount_cents * TOKENS_PER_CENT, currency: "usd" };
       const about = { user_id, id: newId(), purpose: "top_up" as const, provider, created_at: clock.now() };
-      await orders.insert(tx, { ...about, ...price, automatic: true }, 0);
+      await orders.insert(
+        tx,
+        { ...about, amount_cents, tokens: amount_cents * TOKENS_PER_CENT, currency: "usd", automatic: true },
+        0,
+      );
     });
   };
 

@@ -32,8 +32,20 @@ export function createPeriods(context: BillingContext, overage: Overage, notifyR
   const orderPeriod = (tx: Tx, { user_id, id: subscription_id, provider }: SubscriptionRow, paid: PaidPeriod) => {
     const { plan, period_start } = paid;
     const order = { amount_cents: plan.price_cents, currency: plan.currency, tokens: plan.included_tokens };
-    const about = { user_id, provider, subscription_id, period_start, purpose: "period" as const };
-    return orders.insert(tx, { id: newId(), ...about, created_at: clock.now(), ...order }, null);
+    return orders.insert(
+      tx,
+      {
+        id: newId(),
+        user_id,
+        provider,
+        subscription_id,
+        period_start,
+        purpose: "period" as const,
+        created_at: clock.now(),
+        ...order,
+      },
+      null,
+    );
   };
 
   /** Grants the tokens of a paid period. They expire when the plan's rollover after the period ends. */
@@ -54,8 +66,13 @@ export function createPeriods(context: BillingContext, overage: Overage, notifyR
       tx,
     );
     const payment = ordered ?? (await orderPeriod(tx, row, paid));
-    const done = { status: "succeeded" as const, reference, paid_cents, bucket_id: bucket.id };
-    await orders.update(tx, payment, { ...done, ...mismatchOver(payment) });
+    await orders.update(tx, payment, {
+      status: "succeeded" as const,
+      reference,
+      paid_cents,
+      bucket_id: bucket.id,
+      ...mismatchOver(payment),
+    });
   };
 
   /** Records a period whose invoice differs from the plan's price; it grants nothing. Null: the period is already known. */

@@ -97,8 +97,10 @@ async function begunInvoice(
 function draftInvoice(stripe: Stripe, bill: Bill): Promise<Stripe.Invoice> {
   const { customer, currency, payment_id } = bill;
   const metadata = { [METADATA.payment_id]: payment_id };
-  const alone = { pending_invoice_items_behavior: "exclude" as const, auto_advance: false };
-  return stripe.invoices.create({ customer, currency, metadata, ...alone }, getKey(bill, "invoice"));
+  return stripe.invoices.create(
+    { customer, currency, metadata, pending_invoice_items_behavior: "exclude" as const, auto_advance: false },
+    getKey(bill, "invoice"),
+  );
 }
 
 function addLine(stripe: Stripe, bill: Bill, invoice: string) {

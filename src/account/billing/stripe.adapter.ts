@@ -199,8 +199,15 @@ function createOrders(stripe: Stripe, settings: StripeSettings) {
   async function chargeDifference(order: PlanChangeOrder & { when: "now" }): Promise<Started> {
     const { payment_id, payer, amount_cents, plan, subscription_reference } = order;
     const customer = await findCustomer(payer);
-    const what = { payment_id, amount_cents, currency: plan.currency, description: `Change to ${plan.name}` };
-    const bill = await collectBill(stripe, { ...what, customer, subscription_reference, owed: false });
+    const bill = await collectBill(stripe, {
+      payment_id,
+      amount_cents,
+      currency: plan.currency,
+      description: `Change to ${plan.name}`,
+      customer,
+      subscription_reference,
+      owed: false,
+    });
     if (bill.declined || bill.invoice.status === "void") throw billingErrors.paymentFailed();
     return startedWith(customer, bill.invoice.id, billEvents(payment_id, bill));
   }

@@ -48,8 +48,13 @@ export async function* readEntries(
 ): AsyncGenerator<ReasonedEntry[]> {
   const is_whole = Object.values(filter).every((value) => value === undefined);
   for (let last: ReasonedEntry | undefined; ; ) {
-    const beyond = { beyond_seq: last?.seq ?? null, beyond_at: last?.created_at };
-    const part: ReasonedEntry[] = await selectEntries(sql, user_id, { filter, order: "asc", ...beyond, limit });
+    const part: ReasonedEntry[] = await selectEntries(sql, user_id, {
+      filter,
+      order: "asc",
+      beyond_seq: last?.seq ?? null,
+      beyond_at: last?.created_at,
+      limit,
+    });
     if (
       last !== undefined &&
       is_whole &&

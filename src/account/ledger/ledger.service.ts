@@ -99,9 +99,20 @@ export function createLedger(deps: LedgerDeps): Ledger {
       const now = clock.now();
       await insertAccount(tx, { user_id, trial_ends_at: trial?.ends_at ?? null, opened_at: now });
       if (trial === null || trial.tokens === 0) return;
-      const bonus = { user_id, amount_tokens: trial.tokens, source: "bonus" as const, grant_key: "trial" };
-      const lasting = { granted_at: now, expires_at: trial.ends_at, note: "Free trial" };
-      await insertGrant(tx, newId(), { ...bonus, ...lasting }, now);
+      await insertGrant(
+        tx,
+        newId(),
+        {
+          user_id,
+          amount_tokens: trial.tokens,
+          source: "bonus" as const,
+          grant_key: "trial",
+          granted_at: now,
+          expires_at: trial.ends_at,
+          note: "Free trial",
+        },
+        now,
+      );
     },
     async hold(request) {
       const held = commit({ kind: "hold", ...request }).catch((error: unknown) => {

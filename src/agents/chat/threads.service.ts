@@ -41,8 +41,16 @@ export function createThreads(deps: { db: Db; clock: Clock; runs: Runs; models: 
 
   const newThread = ({ user_id, agent_id, thread_id }: ThreadKey): ThreadRow => {
     const now = clock.now();
-    const nothing = { last_turn: 0, last_run_id: null };
-    return { user_id, agent_id, id: thread_id, uid: newId(), ...nothing, created_at: now, updated_at: now };
+    return {
+      user_id,
+      agent_id,
+      id: thread_id,
+      uid: newId(),
+      last_turn: 0,
+      last_run_id: null,
+      created_at: now,
+      updated_at: now,
+    };
   };
   const find = async (key: ThreadKey): Promise<ThreadRow> => {
     const row = await store.thread(key);
@@ -146,13 +154,16 @@ export function createThreads(deps: { db: Db; clock: Clock; runs: Runs; models: 
       await store.insert(tx, newThread(key));
       const row = await store.lock(tx, key);
       if (row === undefined) throw new Error("a thread vanished under its lock");
-      const turn = { user_id: key.user_id, thread_uid: row.uid, run_id };
       const last = row.last_run_id === null ? undefined : await lastRun(tx, key.user_id, row.last_run_id);
       if (last !== undefined && last.finished_at === null) {
         throw chatErrors.threadBusy();
       }
       const is_done = row.last_turn === 0 || last?.status === "succeeded";
-      await store.beginTurn(tx, { ...turn, turn: row.last_turn + (is_done ? 1 : 0) }, clock.now());
+      await store.beginTurn(
+        tx,
+        { user_id: key.user_id, thread_uid: row.uid, run_id, turn: row.last_turn + (is_done ? 1 : 0) },
+        clock.now(),
+      );
     },
     /** The run with the thread's earlier turns before its own messages. A run without a thread is unchanged. */
     async withHistory(run: ClaimedRun, config: RunConfig): Promise<ClaimedRun> {

@@ -49,8 +49,19 @@ export const sendWebhook = {
   secretBindings({ secret, urls = [] }: Settings): SecretBinding[] {
     if (secret === undefined) return [];
     // No other setting must stay the same: an added URL counts as a wider binding.
-    const place = { path: ["secret"], kept_with: null, inject: null, urls };
-    return [{ secret, ...place, hosts: null, methods: null, paths: null, tools: null }];
+    return [
+      {
+        secret,
+        path: ["secret"],
+        kept_with: null,
+        inject: null,
+        urls,
+        hosts: null,
+        methods: null,
+        paths: null,
+        tools: null,
+      },
+    ];
   },
   problem({ urls = [] }: Settings): ToolProblem | null {
     if (urls.length > 0) return null;

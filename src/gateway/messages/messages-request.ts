@@ -65,11 +65,11 @@ export function chatRequestOf(asked: MessagesRequest, openEnvelope: OpenEnvelope
     ...(asked.stream === true ? { stream_options: { include_usage: true } } : {}),
   } as unknown as ChatRequest;
   const native = hasSealed(asked, openEnvelope) ? {} : { native: nativeOf(asked, own, dropped_tools) };
-  const needs = { betas: betasOf(own), needs_vision: own.some(needsVision) };
   return {
     request,
     dropped_tools,
-    ...needs,
+    betas: betasOf(own),
+    needs_vision: own.some(needsVision),
     paramOf: (param) => paramOf(param, { messages: origins, parts, tools, fields: PART_FIELDS }),
     ...native,
   };

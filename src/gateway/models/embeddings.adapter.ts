@@ -70,8 +70,13 @@ const GOOGLE: Shape = {
   body({ model, fields }, inputs) {
     const { dimensions } = fields;
     const shortened = dimensions === undefined ? {} : { outputDimensionality: dimensions };
-    const named = { model: `models/${model.provider_model}`, ...shortened };
-    return { requests: inputs.map((text) => ({ ...named, content: { role: "user", parts: [{ text }] } })) };
+    return {
+      requests: inputs.map((text) => ({
+        model: `models/${model.provider_model}`,
+        ...shortened,
+        content: { role: "user", parts: [{ text }] },
+      })),
+    };
   },
   read(value) {
     const { embeddings, usageMetadata } = (value ?? {}) as Batch;

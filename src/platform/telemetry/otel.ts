@@ -25,11 +25,15 @@ const CLOSE_MS = 3_000;
 /** Records spans with OpenTelemetry's SDK, and sends them to a collector. Loaded only where an endpoint is set. */
 export function createTracer(settings: TracingSettings, { log, role }: { log: Log; role: string }): Tracer {
   const { url, headers, timeout_ms, resource } = settings;
-  const own = { "service.name": "purser", "service.version": RELEASE, "purser.role": role };
   const ids = createIds();
   const exporter = withLog(new OTLPTraceExporter({ url, headers: { ...headers }, timeoutMillis: timeout_ms }), log);
   const provider = new TracerProvider({
-    resource: resourceFromAttributes({ ...own, ...resource }),
+    resource: resourceFromAttributes({
+      "service.name": "purser",
+      "service.version": RELEASE,
+      "purser.role": role,
+      ...resource,
+    }),
     sampler: createSampler(settings),
     idGenerator: ids,
     spanProcessors: [new BatchSpanProcessor({ exporter })],
