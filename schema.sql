@@ -44,26 +44,19 @@ create table agent (
   tools_config jsonb not null,
   input_schema jsonb,
   output_schema jsonb,
-  schedule_enabled boolean not null,
-  schedule_spec jsonb default '{"timezone": "UTC"}'::jsonb not null,
   limits jsonb not null,
-  consecutive_failures integer default 0 not null,
   created_at timestamp(3) with time zone not null,
   updated_at timestamp(3) with time zone not null,
   deleted_at timestamp(3) with time zone,
-  schedule_api_key_id uuid,
   model_settings jsonb default '{"top_p": null, "temperature": null, "reasoning_effort": null, "max_output_tokens": null}'::jsonb not null,
   client_tools text default 'ignore'::text not null,
   deliveries jsonb default '[]'::jsonb not null
 );
 alter table agent add constraint agent_check CHECK (((model_id IS NOT NULL) OR auto_route));
-alter table agent add constraint agent_check1 CHECK (((NOT schedule_enabled) OR ((run_prompt IS NOT NULL) AND ((schedule_spec ->> 'interval'::text) IS NOT NULL) AND ((schedule_spec ->> 'time'::text) IS NOT NULL))));
-alter table agent add constraint agent_check2 CHECK (((schedule_api_key_id IS NULL) OR schedule_enabled));
 alter table agent add constraint agent_client_tools_check CHECK ((client_tools = ANY (ARRAY['ignore'::text, 'pass'::text])));
 alter table agent add constraint agent_version_check CHECK ((version > 0));
 alter table agent add constraint agent_pkey PRIMARY KEY (user_id, id);
 CREATE INDEX agent_deleted ON public.agent USING btree (deleted_at, user_id, id) WHERE (deleted_at IS NOT NULL);
-CREATE INDEX agent_of_schedule_key ON public.agent USING btree (schedule_api_key_id) WHERE (schedule_api_key_id IS NOT NULL);
 CREATE INDEX agent_of_user ON public.agent USING btree (user_id, id DESC) WHERE (deleted_at IS NULL);
 CREATE TRIGGER agent_of_erased BEFORE INSERT ON public.agent FOR EACH ROW EXECUTE FUNCTION refuse_erased('fail');
 
@@ -450,8 +443,9 @@ CREATE TRIGGER notice_of_erased BEFORE INSERT ON public.notice FOR EACH ROW EXEC
 
 create table occurrence (
   user_id uuid not null,
-  agent_id uuid not null,
+  schedule_id uuid not null,
   at timestamp(3) with time zone not null,
+  agent_id uuid not null,
   state text not null,
   reason text,
   run_id uuid,
@@ -459,7 +453,8 @@ create table occurrence (
 );
 alter table occurrence add constraint occurrence_check CHECK (((run_id IS NOT NULL) = (state = 'run'::text)));
 alter table occurrence add constraint occurrence_state_check CHECK ((state = ANY (ARRAY['run'::text, 'skipped'::text, 'missed'::text])));
-alter table occurrence add constraint occurrence_pkey PRIMARY KEY (user_id, agent_id, at);
+alter table occurrence add constraint occurrence_pkey PRIMARY KEY (user_id, schedule_id, at);
+CREATE INDEX occurrence_of_agent ON public.occurrence USING btree (user_id, agent_id, at, schedule_id);
 CREATE INDEX occurrence_recorded ON public.occurrence USING btree (recorded_at);
 
 create table operator_act (
@@ -693,6 +688,7 @@ CASE status
     WHEN 'cancelled'::text THEN 'ended'::text
     ELSE NULL::text
 END) stored not null,
+  schedule_id uuid,
   scheduled_for timestamp(3) with time zone,
   queued_at timestamp(3) with time zone not null,
   started_at timestamp(3) with time zone,
@@ -806,20 +802,32 @@ create table runs_at_work_change (
 
 create table schedule (
   user_id uuid not null,
+  id uuid not null,
   agent_id uuid not null,
+  name text not null,
   spec jsonb not null,
-  active boolean not null,
+  input jsonb,
+  run_prompt text,
+  enabled boolean not null,
   next_run_at timestamp(3) with time zone,
   paused_reason text,
   resume_above bigint,
-  paused_at timestamp(3) with time zone
+  paused_at timestamp(3) with time zone,
+  api_key_id uuid,
+  consecutive_failures integer default 0 not null,
+  created_at timestamp(3) with time zone not null,
+  updated_at timestamp(3) with time zone not null
 );
 alter table schedule add constraint schedule_check CHECK (((resume_above IS NULL) OR (paused_reason IS NOT NULL)));
-alter table schedule add constraint schedule_check1 CHECK ((active = (next_run_at IS NOT NULL)));
-alter table schedule add constraint schedule_check2 CHECK (((paused_at IS NULL) OR (paused_reason IS NOT NULL)));
-alter table schedule add constraint schedule_pkey PRIMARY KEY (user_id, agent_id);
-CREATE INDEX schedule_due ON public.schedule USING btree (next_run_at) WHERE active;
-CREATE INDEX schedule_waiting ON public.schedule USING btree (user_id, agent_id) WHERE (resume_above IS NOT NULL);
+alter table schedule add constraint schedule_check1 CHECK ((enabled OR ((next_run_at IS NULL) AND (api_key_id IS NULL))));
+alter table schedule add constraint schedule_check2 CHECK (((NOT enabled) OR (spec ? 'interval'::text)));
+alter table schedule add constraint schedule_check3 CHECK (((paused_at IS NULL) OR (paused_reason IS NOT NULL)));
+alter table schedule add constraint schedule_pkey PRIMARY KEY (user_id, id);
+alter table schedule add constraint schedule_user_id_agent_id_name_key UNIQUE (user_id, agent_id, name);
+CREATE INDEX schedule_due ON public.schedule USING btree (next_run_at) WHERE (next_run_at IS NOT NULL);
+CREATE INDEX schedule_failing ON public.schedule USING btree (user_id, agent_id) WHERE (consecutive_failures > 0);
+CREATE INDEX schedule_of_key ON public.schedule USING btree (user_id, api_key_id) WHERE (api_key_id IS NOT NULL);
+CREATE INDEX schedule_waiting ON public.schedule USING btree (user_id, id) WHERE (resume_above IS NOT NULL);
 
 create table schema_migration (
   name text not null,

@@ -1,7 +1,6 @@
 import { createLedger } from "../src/account/ledger/ledger.service.ts";
 import { createAccounts } from "../src/account/users/accounts.service.ts";
 import { createAgentRuns } from "../src/agents/definitions/agent-runs.service.ts";
-import { createAgentsStore } from "../src/agents/definitions/agents.store.ts";
 import { createScheduleKeys } from "../src/agents/definitions/schedule-keys.service.ts";
 import type { ClaimedRun } from "../src/agents/runs/runs.types.ts";
 import type { OnDue } from "../src/agents/schedules/tick.service.ts";
@@ -77,7 +76,6 @@ async function benchOver(db: Db): Promise<Bench> {
   };
   const ledger = createLedger({ db, clock });
   const log = createLog("silent");
-  const store = createAgentsStore(db);
   const { onDue } = createAgentRuns({
     clock,
     runs: scheduling,
@@ -85,7 +83,6 @@ async function benchOver(db: Db): Promise<Bench> {
     ledger: { accountStatus: notHere, keySpends: notHere, refills: ledger.refills },
     schedule_keys: createScheduleKeys({
       clock,
-      store,
       ledger,
       log,
       schedules: scheduling,

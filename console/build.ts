@@ -16,6 +16,7 @@ const OF_THE_SERVICE = [
   "src/kernel/constants.ts",
   "src/platform/lib/instant.ts",
   "src/agents/schedules/spec.ts",
+  "src/agents/schedules/cron.ts",
 ];
 
 function sources(): string {

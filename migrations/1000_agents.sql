@@ -18,18 +18,11 @@ create table agent (
   -- JSON Schemas of a run's input and of its output
   input_schema jsonb,
   output_schema jsonb,
-  schedule_enabled boolean not null,
-  -- {interval, time, day_of_week, day_of_month, timezone}, as its user has set them so far
-  schedule_spec jsonb not null default '{"timezone": "UTC"}',
   limits jsonb not null,
-  -- failed runs, without chats, since the last success
-  consecutive_failures integer not null default 0,
   created_at timestamptz(3) not null,
   updated_at timestamptz(3) not null,
   -- A deleted agent keeps its row, because runs and ledger entries refer to it.
   deleted_at timestamptz(3),
-  -- The API key that enabled the schedule: its runs count against the key's budget and stop with the key. Null: a session.
-  schedule_api_key_id uuid,
   -- how its model is called; null: the model's default
   model_settings jsonb not null
     default '{"temperature": null, "top_p": null, "reasoning_effort": null, "max_output_tokens": null}',
@@ -38,14 +31,10 @@ create table agent (
   -- where the results of its runs are sent: [{to, on, unless}]
   deliveries jsonb not null default '[]',
   primary key (user_id, id),
-  check (model_id is not null or auto_route),
-  check (not schedule_enabled or (run_prompt is not null and schedule_spec ->> 'interval' is not null
-    and schedule_spec ->> 'time' is not null)),
-  check (schedule_api_key_id is null or schedule_enabled)
+  check (model_id is not null or auto_route)
 );
 create index agent_of_user on agent (user_id, id desc) where deleted_at is null;
 create index agent_deleted on agent (deleted_at, user_id, id) where deleted_at is not null;
-create index agent_of_schedule_key on agent (schedule_api_key_id) where schedule_api_key_id is not null;
 
 -- The configuration of each version. A run uses the version with which it started.
 create table agent_version (

@@ -20,6 +20,8 @@ create table run (
       when 'cancelled' then 'ended'
     end
   ) stored,
+  -- the schedule that it belongs to: of a due run, and of a run-now of a schedule
+  schedule_id uuid,
   scheduled_for timestamptz(3) check ((scheduled_for is not null) = (trigger = 'schedule')),
   queued_at timestamptz(3) not null,
   started_at timestamptz(3),

@@ -30,7 +30,9 @@ export function violations(evidence: Evidence): string[] {
   return [
     ...evidence.asked.surprises,
     ...evidence.told.flatMap((told) => lostProblems(evidence, told)),
-    ...evidence.told.flatMap((told) => occurrenceProblems(evidence.asked.due.get(told.agent.id) ?? new Set(), told)),
+    ...evidence.told.flatMap((told) =>
+      occurrenceProblems(evidence.asked.due.get(told.agent.schedule_id ?? "") ?? new Set(), told),
+    ),
     ...evidence.told.flatMap((told) => told.runs.flatMap((run) => runProblems(run, told))),
     ...callProblems(evidence),
     ...deliveryProblems(evidence),
@@ -79,6 +81,7 @@ function missing(list: readonly string[], others: readonly string[]): string[] {
 function runProblems(run: RunDetail, { agent, charges }: Told): string[] {
   const of = `run ${run.id} of ${agent.label}`;
   const wrong: string[] = [];
+  if (!isDeepStrictEqual(run.input, agent.input)) wrong.push(`${of} has the input ${JSON.stringify(run.input)}`);
   // After three lost workers without a finished step, the service fails the run.
   const is_given_up = run.error?.code === "worker_lost" && run.attempt >= 3;
   const names = run.steps.map(({ type, name }) => (type === "model" ? type : name));

@@ -3,10 +3,15 @@ import type { BenchService, BenchUser } from "../support/service.ts";
 import type { Nodes } from "./nodes.ts";
 import type { Site } from "./site.ts";
 
-/** An agent. An errand runs once, manually; a routine runs when it is due. */
+/** An agent that runs once, manually (errand), or one of the two schedules of an agent (routine). */
 export interface LoadedAgent {
   user: BenchUser;
+  /** The agent's. */
   id: string;
+  /** null: an errand. */
+  schedule_id: string | null;
+  /** The input of its runs. */
+  input: object | null;
   label: string;
   kind: "errand" | "routine";
 }
@@ -17,14 +22,17 @@ export interface Asked {
   accepted: Map<string, string>;
   /** Agents of manual runs whose connection broke before the answer. */
   unanswered: Set<string>;
-  /** Instants at which routines were due, by agent. */
+  /** Instants at which routines were due, by schedule. */
   due: Map<string, Set<string>>;
   surprises: string[];
 }
 
 const IN_PARALLEL = 8;
 
-/** Creates the agents, distributed over the users. Routines become due only through the harness. */
+/**
+ * Creates the agents, distributed over the users. A routine's agent has two schedules, the second one with a task and an
+ * input of its own. They become due only through the harness.
+ */
 export async function makeAgents(
   service: BenchService,
   users: readonly BenchUser[],
@@ -35,7 +43,7 @@ export async function makeAgents(
   const wanted = (["errand", "routine"] as const).flatMap((kind) =>
     Array.from({ length: kind === "errand" ? counts.errands : counts.routines }, (_, index) => ({ kind, index })),
   );
-  return inParallel(wanted, async ({ kind, index }) => {
+  const made = await inParallel(wanted, async ({ kind, index }): Promise<LoadedAgent[]> => {
     const user = users[index % users.length] as BenchUser;
     const label = `${kind}-${index}`;
     const schedule = { schedule_enabled: true, schedule_interval: "daily", schedule_time: half_a_day_on };
@@ -45,14 +53,28 @@ export async function makeAgents(
       run_prompt: `Carry out ${label}.`,
       tools_config: {
         web_fetch: { enabled: true, hosts: [site.host] },
-        send_webhook: { enabled: true, urls: [`${site.url}/hook/${label}`] },
+        send_webhook: { enabled: true, urls: [`${site.url}/hook/${label}`, `${site.url}/hook/${label}-b`] },
       },
       deliveries: [{ to: `${site.url}/result/${label}` }],
       ...(kind === "routine" ? schedule : {}),
     };
     const { id } = await service.call<{ id: string }>("POST", "/api/v1/agents", { key: user.key, body });
-    return { user, id, label, kind };
+    const agent = { user, id, kind };
+    if (kind === "errand") return [{ ...agent, label, schedule_id: null, input: null }];
+    const path = `/api/v1/agents/${id}/schedules`;
+    const { schedules } = await service.call<{ schedules: { id: string }[] }>("GET", path, { key: user.key });
+    const input = { label: `${label}-b` };
+    const daily = { name: "second", interval: "daily", times: [half_a_day_on] };
+    const second = await service.call<{ id: string }>("POST", path, {
+      key: user.key,
+      body: { ...daily, run_prompt: `Carry out ${label}-b.`, input },
+    });
+    return [
+      { ...agent, label, schedule_id: schedules[0]?.id ?? "none", input: null },
+      { ...agent, label: `${label}-b`, schedule_id: second.id, input },
+    ];
   });
+  return made.flat();
 }
 
 /** Runs `work` for all, a few at a time. Returns the results in order. */
@@ -92,12 +114,12 @@ export async function runNow(nodes: Nodes, agent: LoadedAgent, asked: Asked): Pr
  * keep their instant.
  */
 export async function bringDue(db: Db, asked: Asked): Promise<void> {
-  const rows = await db.query<{ agent_id: string; next_run_at: string }>({
-    text: `update schedule set next_run_at = clock_timestamp() where active and next_run_at > clock_timestamp()
-      returning agent_id, next_run_at`,
+  const rows = await db.query<{ id: string; next_run_at: string }>({
+    text: `update schedule set next_run_at = clock_timestamp() where next_run_at > clock_timestamp()
+      returning id, next_run_at`,
   });
-  for (const { agent_id, next_run_at } of rows) {
-    const instants = asked.due.get(agent_id) ?? new Set();
-    asked.due.set(agent_id, instants.add(next_run_at));
+  for (const { id, next_run_at } of rows) {
+    const instants = asked.due.get(id) ?? new Set();
+    asked.due.set(id, instants.add(next_run_at));
   }
 }

@@ -36,7 +36,7 @@ export async function untilEnded(
   const left_over: string[] = [];
   await inParallel(agents, async (agent) => {
     for (;;) {
-      const left = await openWork(service, agent, due.get(agent.id) ?? new Set());
+      const left = await openWork(service, agent, due.get(agent.schedule_id ?? "") ?? new Set());
       if (left.length === 0) return;
       if (performance.now() > deadline_ms) {
         left_over.push(...left);
@@ -49,20 +49,27 @@ export async function untilEnded(
 }
 
 /** Due instants without an occurrence, and open runs. The occurrences are read first, because they begin the runs. */
-async function openWork(
-  service: BenchService,
-  { user, id, label }: LoadedAgent,
-  due: ReadonlySet<string>,
-): Promise<string[]> {
-  const occurrences = await listed<Occurrence>(service, user.key, `/api/v1/agents/${id}/occurrences`, "occurrences");
-  const written = new Set(occurrences.map(({ at }) => at));
-  const runs = await listed<RunDetail>(service, user.key, `/api/v1/agents/${id}/runs`, "runs");
+async function openWork(service: BenchService, agent: LoadedAgent, due: ReadonlySet<string>): Promise<string[]> {
+  const { label } = agent;
+  const written = new Set((await listOccurrences(service, agent)).map(({ at }) => at));
+  const runs = await listRuns(service, agent);
   return [
     ...[...due].filter((at) => !written.has(at)).map((at) => `${label} was due at ${at}, and nothing happened`),
     ...runs
       .filter(({ status }) => RUN_STATUSES[status].phase !== "ended")
       .map((run) => `run ${run.id} of ${label} is still ${run.status}`),
   ];
+}
+
+async function listRuns(service: BenchService, { user, id, schedule_id }: LoadedAgent): Promise<RunDetail[]> {
+  const runs = await listed<RunDetail>(service, user.key, `/api/v1/agents/${id}/runs`, "runs");
+  return runs.filter((run) => run.schedule_id === schedule_id);
+}
+
+async function listOccurrences(service: BenchService, { user, id, schedule_id }: LoadedAgent): Promise<Occurrence[]> {
+  if (schedule_id === null) return [];
+  const path = `/api/v1/agents/${id}/occurrences?schedule_id=${schedule_id}`;
+  return listed<Occurrence>(service, user.key, path, "occurrences");
 }
 
 /** Reads everything about the agents through the API, as their owners would. */
@@ -78,10 +85,10 @@ export async function readAll(service: BenchService, agents: readonly LoadedAgen
     const path = `/api/v1/agents/${agent.id}`;
     const { key } = agent.user;
     const runs: RunDetail[] = [];
-    for (const { id } of await listed<RunDetail>(service, key, `${path}/runs`, "runs")) {
+    for (const { id } of await listRuns(service, agent)) {
       runs.push(await deliveredRun(() => service.call<RunDetail>("GET", `${path}/runs/${id}`, { key })));
     }
-    const occurrences = await listed<Occurrence>(service, key, `${path}/occurrences`, "occurrences");
+    const occurrences = await listOccurrences(service, agent);
     const webhook = await service.call<{ key: string }>("GET", `${path}/webhook-key`, { key });
     const mine = new Map(runs.map(({ id }) => [id, charges.get(id) ?? []]));
     for (const { id } of runs) charges.delete(id);

@@ -38,16 +38,17 @@ export async function insertAgents(db: Db, of: { agents: number; users: number; 
   });
   await db.query({
     text: `insert into agent (user_id, id, version, name, run_prompt, model_id, auto_route, is_active, tools_config,
-        schedule_enabled, schedule_spec, limits, created_at, updated_at)
-      select ${ID("n % $2::integer")}, ${ID("n")}, 1, 'agent', 'Go.', 'bench/instant', false, true, '{}', true,
-        '{"interval": "daily", "time": "09:00", "timezone": "UTC"}', '{"max_consecutive_failures": 5}', $3, $3 from generate_series(0, $1::integer - 1) n`,
+        limits, created_at, updated_at)
+      select ${ID("n % $2::integer")}, ${ID("n")}, 1, 'agent', 'Go.', 'bench/instant', false, true, '{}',
+        '{"max_consecutive_failures": 5}', $3, $3 from generate_series(0, $1::integer - 1) n`,
     values: [agents, users, now],
   });
   await db.query({
     // Half a day later, because an instant near their own time would look like a change of the time zone's rules.
-    text: `insert into schedule (user_id, agent_id, spec, active, next_run_at)
-      select user_id, id, jsonb_build_object('interval', 'daily', 'timezone', 'Europe/Berlin', 'time',
-        to_char(($1::timestamptz + interval '12 hours') at time zone 'Europe/Berlin', 'HH24:MI')), true, $1::timestamptz + interval '1 day' from agent`,
+    text: `insert into schedule (user_id, id, agent_id, name, spec, enabled, next_run_at, created_at, updated_at)
+      select user_id, id, id, 'default', jsonb_build_object('interval', 'daily', 'timezone', 'Europe/Berlin', 'times',
+        jsonb_build_array(to_char(($1::timestamptz + interval '12 hours') at time zone 'Europe/Berlin', 'HH24:MI'))),
+        true, $1::timestamptz + interval '1 day', $1, $1 from agent`,
     values: [now],
   });
   await db.query({ text: "vacuum analyze" });
@@ -56,8 +57,8 @@ export async function insertAgents(db: Db, of: { agents: number; users: number; 
 /** Makes `due` of the schedules due at an instant. */
 export async function setDue(db: Db, at: Instant, due: number): Promise<void> {
   await db.query({
-    text: `update schedule set next_run_at = $1 where (user_id, agent_id) in (
-      select user_id, agent_id from schedule order by agent_id limit $2)`,
+    text: `update schedule set next_run_at = $1 where (user_id, id) in (
+      select user_id, id from schedule order by id limit $2)`,
     values: [at, due],
   });
 }
@@ -84,17 +85,17 @@ export async function committedAfter(db: Db, at: Instant): Promise<number[]> {
 export async function dispatch(db: Db): Promise<void> {
   await db.query({
     text: `with due as materialized (
-        select user_id, agent_id, next_run_at, gen_random_uuid() as run_id from schedule
-        where active and next_run_at <= clock_timestamp() for update skip locked
+        select user_id, id, agent_id, next_run_at, gen_random_uuid() as run_id from schedule
+        where next_run_at <= clock_timestamp() for update skip locked
       ), occurrences as (
-        insert into occurrence (user_id, agent_id, at, state, run_id, recorded_at)
-        select user_id, agent_id, next_run_at, 'run', run_id, clock_timestamp() from due
+        insert into occurrence (user_id, schedule_id, agent_id, at, state, run_id, recorded_at)
+        select user_id, id, agent_id, next_run_at, 'run', run_id, clock_timestamp() from due
       ), runs as (
-        insert into run (user_id, id, agent_id, agent_version, trigger, scheduled_for, queued_at, engine_input, priority)
-        select user_id, run_id, agent_id, 1, 'schedule', next_run_at, clock_timestamp(), '{}', 2 from due
+        insert into run (user_id, id, agent_id, agent_version, trigger, schedule_id, scheduled_for, queued_at, engine_input, priority)
+        select user_id, run_id, agent_id, 1, 'schedule', id, next_run_at, clock_timestamp(), '{}', 2 from due
       )
       update schedule set next_run_at = schedule.next_run_at + interval '1 day'
-      from due where schedule.user_id = due.user_id and schedule.agent_id = due.agent_id`,
+      from due where schedule.user_id = due.user_id and schedule.id = due.id`,
   });
 }
 

@@ -4,38 +4,43 @@ import { LOCALE } from "./format.ts";
 /** An agent's schedule fields, as the API returns them. */
 export interface ScheduleFields {
   schedule_enabled: boolean;
-  schedule_interval: "daily" | "weekly" | "monthly" | null;
+  schedule_interval: ScheduleSpec["interval"] | null;
+  /** null: none, or several. */
   schedule_time: string | null;
   schedule_day_of_week: string | null;
+  schedule_days_of_week?: readonly string[] | null;
   schedule_day_of_month: number | "last" | null;
   schedule_timezone: string;
 }
+type Simple = Extract<ScheduleSpec, { times: readonly string[] }>;
+type Weekday = Extract<ScheduleSpec, { interval: "weekly" }>["days_of_week"][number];
 
 /** The browser's time zone. */
 export const OWN_ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
-/** The schedule for the service's own next-run function; null: a field is missing. */
-export function specOf(fields: ScheduleFields): ScheduleSpec | null {
+/** The schedule for the service's own next-run function; null: a field is missing, or the fields cannot tell it. */
+export function specOf(fields: ScheduleFields): Simple | null {
   const { schedule_interval: interval, schedule_time: time, schedule_timezone: timezone } = fields;
-  if (interval === null || time === null || time === "") return null;
-  if (interval === "daily") return { interval, time, timezone };
-  if (interval === "monthly") return { interval, time, timezone, day_of_month: fields.schedule_day_of_month ?? 1 };
-  if (fields.schedule_day_of_week === null) return null;
-  type Weekday = Extract<ScheduleSpec, { interval: "weekly" }>["day_of_week"];
-  return { interval, time, timezone, day_of_week: fields.schedule_day_of_week as Weekday };
+  if (interval === null || interval === "cron" || interval === "once" || time === null || time === "") return null;
+  const times = [time];
+  if (interval === "daily") return { interval, times, timezone };
+  if (interval === "monthly") return { interval, times, timezone, day_of_month: fields.schedule_day_of_month ?? 1 };
+  const { schedule_day_of_week: day } = fields;
+  const days = day === null ? fields.schedule_days_of_week : [day];
+  return days == null ? null : { interval, times, timezone, days_of_week: days as Weekday[] };
 }
 
 /** The schedule in a sentence: "Every Monday at 07:30, Berlin time". */
 export function scheduleInWords(fields: ScheduleFields): string {
   const spec = specOf(fields);
-  if (spec === null) return "No schedule";
+  if (spec === null) return fields.schedule_interval === null ? "No schedule" : "At the times that its schedule lists";
   const place = spec.timezone === "UTC" ? "UTC" : `${zoneName(spec.timezone)} time`;
-  return `${rhythm(spec)} at ${spec.time}, ${place}`;
+  return `${rhythm(spec)} at ${spec.times.join(", ")}, ${place}`;
 }
 
-function rhythm(spec: ScheduleSpec): string {
+function rhythm(spec: Simple): string {
   if (spec.interval === "daily") return "Every day";
-  if (spec.interval === "weekly") return `Every ${capital(spec.day_of_week)}`;
+  if (spec.interval === "weekly") return `Every ${spec.days_of_week.map(capital).join(", ")}`;
   return spec.day_of_month === "last"
     ? "On the last day of every month"
     : `On the ${ordinal(spec.day_of_month)} of every month`;

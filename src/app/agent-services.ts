@@ -62,7 +62,7 @@ export function createAgentServices(deps: AgentServicesDeps) {
   const tools = createTools({ ...core, outbound, sanitizer, webhook_keys, vault, safety_off, is_drill, onFailure });
   const schedules = createSchedules({ db, clock, notify: notify.schedules });
   const { keysOf } = accounts;
-  const schedule_keys = createScheduleKeys({ clock, log, store: agents_store, schedules, ledger, keysOf });
+  const schedule_keys = createScheduleKeys({ clock, log, schedules, ledger, keysOf });
   const runs = createRuns({
     ...core,
     ...notify.runs,
@@ -89,6 +89,7 @@ export function createAgentServices(deps: AgentServicesDeps) {
     meansOf,
     safety_off,
     keep_runs_days,
+    minScheduleMinutes: () => deps.live.limits.min_schedule_minutes,
     suspended: accounts.suspended,
     secretNames: vault.names,
     forgetThreads: threads.forget,

@@ -31,7 +31,8 @@ export async function startBackground(services: Services) {
   const due: DueSource = {
     name: "schedules",
     nextDueAt: schedules.nextDueAt,
-    carryOut: () => schedules.tick({ onDue: agents.onDue, busyAgents: runs.busyAgents, startRuns: runs.startRuns }),
+    carryOut: () =>
+      schedules.tick({ onDue: agents.onDue, busySchedules: runs.busySchedules, startRuns: runs.startRuns }),
   };
   const waiting: DueSource = {
     name: "schedules that wait for tokens",

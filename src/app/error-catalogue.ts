@@ -122,6 +122,7 @@ export const ERROR_CODES = [
   "revoked_api_key",
   "run_already_finished",
   "run_cancelled",
+  "schedule_limit_reached",
   "secret_limit_reached",
   "secret_reflected",
   "session_expired",

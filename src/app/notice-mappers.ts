@@ -43,8 +43,8 @@ export function createNotifiers(notices: Pick<Notices, "emit">) {
 }
 
 /** A paused schedule cannot pause again, so each pause gets its own key. */
-function pauseNotice({ user_id, agent_id, reason }: SchedulePaused): NewNotice {
-  return { user_id, event: "schedule.paused", dedupe_key: newId(), data: { agent_id, reason } };
+function pauseNotice({ user_id, ...data }: SchedulePaused): NewNotice {
+  return { user_id, event: "schedule.paused", dedupe_key: newId(), data };
 }
 
 type Attended<Event extends { trigger: RunFailed["trigger"] }> = Omit<Event, "trigger"> & {

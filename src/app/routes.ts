@@ -7,6 +7,7 @@ import { accountsRoutes } from "../account/users/accounts.routes.ts";
 import { signInRoutes } from "../account/users/sign-in.routes.ts";
 import { chatRoutes } from "../agents/chat/chat.routes.ts";
 import { agentsRoutes, serverToolsRoutes, webhookKeyRoutes } from "../agents/definitions/agents.routes.ts";
+import { schedulesRoutes } from "../agents/definitions/schedules.routes.ts";
 import { mcpRoutes } from "../agents/mcp/mcp.routes.ts";
 import type { Endpoint, Router } from "../api/contract/endpoint.ts";
 import { sessionCookieName } from "../api/contract/sign-in.ts";
@@ -82,6 +83,7 @@ export function serveApi(
     messagesRoutes({ completions, envelopes, log }),
     embeddingRoutes(completions),
     agentsRoutes({ agents, allRuns: runs.allRuns }),
+    schedulesRoutes(agents),
     chatRoutes({ chat }),
     mcpRoutes({ agents, chat, log, address, cors_origins: config.cors_origins }),
     webhookKeyRoutes({ agents, webhook_keys }),

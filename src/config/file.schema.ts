@@ -55,6 +55,7 @@ const settings = record({
     concurrent_runs: count(1).default(LIMITS.concurrent_runs),
     body_bytes: count(1_024).default(LIMITS.body_bytes),
     model_body_bytes: count(1_024).default(LIMITS.model_body_bytes),
+    min_schedule_minutes: count(1, 1_440).default(LIMITS.min_schedule_minutes),
     fallback_after_seconds: count(1, 600).default(LIMITS.fallback_after_seconds),
   }).prefault({}),
   safety: record({ judges: list(judge) }).prefault({}),

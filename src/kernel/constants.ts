@@ -32,8 +32,9 @@ export const IDEMPOTENCY_HOURS = 24;
 /** contract 4.11.6: what an account may store of the Responses API within 24 hours. */
 export const STORED_RESPONSES = { per_day: 20_000, bytes_per_day: 268_435_456 } as const;
 /**
- * contract 9: defaults of `limits`. Two are additions: fallback_after_seconds (the time that `auto` waits for one model)
- * and session_requests_per_minute (the limit of signed-in browsers, separate from API keys).
+ * contract 9: defaults of `limits`. Three are additions: fallback_after_seconds (the time that `auto` waits for one model),
+ * session_requests_per_minute (the limit of signed-in browsers, separate from API keys) and min_schedule_minutes (the least
+ * time between two runs of a schedule).
  */
 export const LIMITS = {
   requests_per_minute: 600,
@@ -44,7 +45,10 @@ export const LIMITS = {
   /** Conversations with their images and files. */
   model_body_bytes: 16_777_216,
   fallback_after_seconds: 60,
+  min_schedule_minutes: 5,
 } as const;
+/** contract 6.2.1: the most schedules of an agent. */
+export const AGENT_SCHEDULES = 20;
 /**
  * contract 2.16: the most rows of a user that can be created without paying tokens, so that no user fills the disk. Far
  * more than people need: a reseller has many end users, and each of them may have opened a thread.

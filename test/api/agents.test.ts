@@ -70,6 +70,7 @@ describe("an agent", () => {
       schedule_interval: null,
       schedule_time: null,
       schedule_day_of_week: null,
+      schedule_days_of_week: null,
       schedule_day_of_month: null,
       schedule_timezone: "UTC",
       next_run_at: null,

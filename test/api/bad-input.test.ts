@@ -66,6 +66,8 @@ async function objectsOf(client: Client): Promise<Record<string, string>> {
   });
   const run = await client.post(`/api/v1/agents/${agent.body.id}/runs`, undefined, { Prefer: "wait=20" });
   const thread = await client.post(`/api/v1/agents/${agent.body.id}/threads`, {});
+  const daily = { name: "own", interval: "daily", times: ["12:00"] };
+  const schedule = await client.post(`/api/v1/agents/${agent.body.id}/schedules`, daily);
   const secret = await client.post("/api/v1/secrets", { name: "OWN", value: "value" });
   const response = await client.post("/api/v1/responses", { model: "purser/rehearsal", input: "Say: hi" });
   return {
@@ -80,6 +82,7 @@ async function objectsOf(client: Client): Promise<Record<string, string>> {
     buckets: client.user_id,
     runs: run.body.id,
     threads: thread.body.id,
+    schedules: schedule.body.id,
     responses: response.body.id,
     "end-user-budgets": "ada",
   };

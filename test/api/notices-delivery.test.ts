@@ -283,7 +283,12 @@ describe("a notice", () => {
     const run_id = newId();
     await node.emit(failedRun(user_id, run_id));
     await node.emit(failedRun(stranger, run_id));
-    await node.emit({ user_id, event: "schedule.paused", dedupe_key: run_id, data: { agent_id: run_id, reason: "x" } });
+    await node.emit({
+      user_id,
+      event: "schedule.paused",
+      dedupe_key: run_id,
+      data: { agent_id: run_id, schedule_id: run_id, schedule_name: "default", reason: "x" },
+    });
     expect(await node.list(user_id, { event: null, limit: 9, before_id: null })).toHaveLength(2);
     expect(await node.list(stranger, { event: null, limit: 9, before_id: null })).toHaveLength(1);
   });

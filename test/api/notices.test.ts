@@ -140,7 +140,12 @@ describe("notices (contract 5)", () => {
     expect(bodies).toContainEqual({
       type: "schedule.paused",
       timestamp,
-      data: { agent_id, reason: "1 failed run: set schedule_enabled to true to resume" },
+      data: {
+        agent_id,
+        schedule_id: expect.any(String),
+        schedule_name: "default",
+        reason: "1 failed run: set schedule_enabled to true to resume",
+      },
     });
     await expect
       .poll(async () => (await noticesOf(user)).map(({ event }) => event).sort())

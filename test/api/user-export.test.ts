@@ -184,7 +184,11 @@ it("has schedules, turns, oauth servers, overage and usage from more than a year
   }
   await db.close();
   const { text, all } = await filesIn(await download("/api/v1/users/me/export", user.key));
-  expect(JSON.parse(text("schedules.jsonl"))).toMatchObject({ agent_id, spec: { interval: "daily", time: "08:30" } });
+  expect(JSON.parse(text("schedules.jsonl"))).toMatchObject({
+    agent_id,
+    name: "default",
+    spec: { interval: "daily", times: ["08:30"] },
+  });
   expect(JSON.parse(text("thread_turns.jsonl"))).toEqual({ agent_id, thread_id: "plans", turn: 1, run_id });
   const secret = { type: "oauth", server, grant: "client_credentials", status: "not_connected" };
   expect(JSON.parse(text("secrets_without_values.jsonl"))).toMatchObject(secret);
@@ -199,8 +203,8 @@ it("has every row once, also of lists of several pages", async () => {
   const ROWS = 1_001;
   const numbered = (n: string) => `('01900000-0000-7000-8000-' || lpad((${n})::text, 12, '0'))::uuid`;
   const FILES: Record<string, string> = {
-    "occurrences.jsonl": `insert into occurrence (user_id, agent_id, at, state, recorded_at)
-      select $1, ${numbered("n % 3")}, timestamptz '2026-01-01' + make_interval(secs => n / 1000.0), 'missed', now()`,
+    "occurrences.jsonl": `insert into occurrence (user_id, schedule_id, agent_id, at, state, recorded_at)
+      select $1, ${numbered("n % 3")}, ${numbered("0")}, timestamptz '2026-01-01' + make_interval(secs => n / 1000.0), 'missed', now()`,
     "deliveries.jsonl": `insert into delivery (user_id, id, destination_id, notice_id, endpoint_id, status, next_attempt_at)
       select $1, ${numbered("n % 3")}, ${numbered("n")}, ${numbered("n % 3")}, ${numbered("n")}, 'failed', null`,
     "disputes.jsonl": `insert into payment_dispute (provider, reference, user_id, payment_id, disputed_cents, state)
@@ -209,8 +213,9 @@ it("has every row once, also of lists of several pages", async () => {
       select $1, 'refund:' || n, 0, 0, 'refund ' || n, now()`,
     "usage_by_label.jsonl": `insert into usage_label_daily (user_id, name, value, day, requests, input_tokens, output_tokens, cost)
       select $1, 'user', E'a "b": ' || n % 3, date '2020-01-01' + n::integer, 1, 1, 1, 1`,
-    "schedules.jsonl": `insert into schedule (user_id, agent_id, spec, active)
-      select $1, ${numbered("n")}, '{"interval": "daily", "time": "08:00", "timezone": "UTC"}', false`,
+    "schedules.jsonl": `insert into schedule (user_id, id, agent_id, name, spec, enabled, created_at, updated_at)
+      select $1, ${numbered("n")}, ${numbered("n % 3")}, n::text, '{"interval": "daily", "times": ["08:00"], "timezone": "UTC"}', false,
+        now(), now()`,
     "thread_turns.jsonl": `insert into thread_turn (user_id, thread_uid, turn, run_id)
       select $1, ${numbered("n % 3")}, n, ${numbered("n")}`,
   };

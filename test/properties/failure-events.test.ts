@@ -74,6 +74,7 @@ describe("the end of a run", () => {
       error,
       failed_steps,
       failed_calls: 0,
+      schedule_id: null,
       due_input: null,
     });
     const good = await queue.enqueue();
@@ -102,7 +103,7 @@ describe("the end of a run", () => {
 });
 
 describe("a schedule that is paused", () => {
-  const DAILY = { interval: "daily", time: "09:00", timezone: "UTC" } as const;
+  const DAILY = { interval: "daily", times: ["09:00"], timezone: "UTC" } as const;
 
   test("is reported once, not again while it is paused, and again after it was resumed", async () => {
     const agent = { user_id: newId(), agent_id: newId() };
@@ -111,9 +112,10 @@ describe("a schedule that is paused", () => {
     await queue.scheduling.pauseSchedule(agent, "second");
     await queue.scheduling.pauseSchedule(agent, null);
     await queue.scheduling.pauseSchedule(agent, "third");
+    const schedule = { schedule_id: expect.any(String), schedule_name: "default" };
     expect(notified).toEqual([
-      { ...agent, reason: "first" },
-      { ...agent, reason: "third" },
+      { ...agent, ...schedule, reason: "first" },
+      { ...agent, ...schedule, reason: "third" },
     ]);
   });
 

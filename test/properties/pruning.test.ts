@@ -147,9 +147,9 @@ test.each([
   await ended();
   const { user_id, agent_id } = queue.agent;
   await queue.db.query({
-    text: `insert into agent (user_id, id, version, name, auto_route, is_active, tools_config, schedule_enabled,
+    text: `insert into agent (user_id, id, version, name, auto_route, is_active, tools_config,
         limits, created_at, updated_at, deleted_at)
-      values ($1, $2, 1, 'gone', true, true, '{}', false, '{}', $3, $3, $3)`,
+      values ($1, $2, 1, 'gone', true, true, '{}', '{}', $3, $3, $3)`,
     values: [user_id, agent_id, START],
   });
   await queue.db.query({

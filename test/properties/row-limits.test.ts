@@ -254,8 +254,8 @@ describe("versions of agents", () => {
     });
     expect((await ask("DELETE", `agents/${id}`)).status).toBe(204);
     expect(await sql("select from agent_version where agent_id = $1", [id])).toEqual([]);
-    const left = await sql("select name, system_prompt, run_prompt, schedule_enabled from agent where id = $1", [id]);
-    expect(left).toEqual([{ name: "A", system_prompt: null, run_prompt: null, schedule_enabled: false }]);
+    const left = await sql("select name, system_prompt, run_prompt from agent where id = $1", [id]);
+    expect(left).toEqual([{ name: "A", system_prompt: null, run_prompt: null }]);
   });
 
   test("and everything else of an agent that never ran are deleted with it: a loop of creates and deletes leaves no row", async () => {

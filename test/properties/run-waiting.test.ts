@@ -186,11 +186,12 @@ test("a disabled agent, a revoked key and an erased user end their waiting runs"
   expect(await queue.db.query({ text: "select from run" })).toEqual([]);
 });
 
-test("a waiting run keeps its agent and its version, but the settable clock and the queue's figures do not count it", async () => {
+test("a waiting run keeps its schedule busy and its version, but the settable clock and the queue's figures do not count it", async () => {
   const { scheduling, agent } = queue;
   const id = await waiting();
   await queue.db.transaction(async (tx) => {
-    expect(await scheduling.busyAgents(tx, [agent])).toEqual(new Map([[agent.agent_id, id]]));
+    const schedule = { ...agent, schedule_id: newId(), with_run_nows: true };
+    expect(await scheduling.busySchedules(tx, [schedule])).toEqual(new Map([[schedule.schedule_id, id]]));
     expect(await scheduling.pinnedVersions(tx, agent)).toEqual([1]);
   });
   expect(await scheduling.untilIdle(0)).toBe("idle");

@@ -8,7 +8,7 @@ import type { Instant } from "../../src/platform/lib/instant.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { createScheduling, type Scheduling } from "../support/scheduling.ts";
 
-const DAILY: ScheduleSpec = { interval: "daily", time: "09:00", timezone: "UTC" };
+const DAILY: ScheduleSpec = { interval: "daily", times: ["09:00"], timezone: "UTC" };
 const LIMITS = { concurrent_runs: 1_000, concurrent_runs_per_user: 1_000 };
 
 let database: TestDatabase;
@@ -34,14 +34,13 @@ beforeEach(async () => {
 
 const answerWith =
   (answer: DueAnswer): OnDue =>
-  async (_, agents) =>
-    new Map(agents.map(({ agent_id }) => [agent_id, answer]));
+  async (_, schedules) =>
+    new Map(schedules.map(({ id }) => [id, answer]));
 const everyAgentRuns = answerWith({ run: { agent_version: 3, model_id: "lab/small", engine_input: { prompt: "go" } } });
 const setSchedule = (spec: ScheduleSpec | null, of = agent) =>
   db.transaction((tx) => scheduling.setSchedule(tx, of, spec));
 const runs = () => scheduling.listRuns(agent, {}, { limit: 100, before_id: null });
-const nextRunAt = async () =>
-  (await scheduling.schedules(agent.user_id, [agent.agent_id])).get(agent.agent_id)?.next_run_at;
+const nextRunAt = async () => (await scheduling.schedule(agent))?.next_run_at;
 /** `day state reason` of each occurrence, oldest first. */
 const occurrences = async () =>
   (await scheduling.occurrences(agent, { limit: 100, before: null }))
@@ -71,7 +70,16 @@ test("a due instant becomes one occurrence and one queued run, and the schedule 
   });
   const at = "2026-03-01T09:00:00.000Z";
   expect(await scheduling.occurrences(agent, { limit: 10, before: null })).toEqual([
-    { at, scheduled_for: at, state: "run", status: "run", reason: null, run_id: run?.id, recorded_at: now },
+    {
+      at,
+      scheduled_for: at,
+      state: "run",
+      status: "run",
+      schedule_id: (await scheduling.schedule(agent))?.id,
+      reason: null,
+      run_id: run?.id,
+      recorded_at: now,
+    },
   ]);
   expect(await nextRunAt()).toBe("2026-03-02T09:00:00.000Z");
   expect(await scheduling.nextDueAt("2026-03-02T08:00:00.000Z")).toBeNull();
@@ -163,7 +171,7 @@ describe("during a tick", () => {
     return { locked: locked.promise, commit: commit.resolve, done: scheduling.tick(onDue) };
   };
   const change = {
-    edited: () => setSchedule({ ...DAILY, time: "10:00" }),
+    edited: () => setSchedule({ ...DAILY, times: ["10:00"] }),
     "switched off": () => setSchedule(null),
     paused: () => scheduling.pauseSchedule(agent, "enough"),
     deleted: () => db.transaction((tx) => scheduling.forgetAgent(tx, agent)),
@@ -212,14 +220,67 @@ test("an instant is skipped while the previous run is unfinished, but not becaus
   ]);
 });
 
+describe("of several schedules of an agent", () => {
+  const named = (name: string, spec: ScheduleSpec = DAILY) =>
+    db.transaction((tx) => scheduling.setSchedule(tx, agent, spec, name));
+  /** `name state` of each occurrence, in the order of names. */
+  const outcomes = async () => {
+    const all = await scheduling.ofAgents(agent.user_id, [agent.agent_id]);
+    const name_of = new Map(all.map(({ id, name }) => [id, name]));
+    const found = await scheduling.occurrences(agent, { limit: 100, before: null });
+    return found.map(({ schedule_id, state }) => `${name_of.get(schedule_id)} ${state}`).sort();
+  };
+
+  test("each one has a run of its own at the same instant, once for any number of nodes", async () => {
+    for (const name of ["default", "a", "b"]) await named(name);
+    now = "2026-03-01T09:00:00.000Z";
+    const nodes = Array.from({ length: 3 }, () => createScheduling({ db, clock: { now: () => now } }));
+    await Promise.all(nodes.map((node) => node.tick(everyAgentRuns)));
+    expect(await outcomes()).toEqual(["a run", "b run", "default run"]);
+    expect(new Set((await runs()).map(({ schedule_id }) => schedule_id)).size).toBe(3);
+  });
+
+  test("only the one with an unfinished run skips; a run-now without a schedule counts for the default one", async () => {
+    for (const name of ["default", "a", "b"]) await named(name);
+    const a = await scheduling.schedule(agent, "a");
+    await scheduling.start({ ...agent, schedule_id: a?.id });
+    now = "2026-03-01T09:00:00.000Z";
+    await scheduling.tick(everyAgentRuns);
+    expect(await outcomes()).toEqual(["a skipped", "b run", "default run"]);
+    await db.transaction((tx) => scheduling.cancelIdle(tx, agent));
+    await scheduling.start(agent);
+    await db.query({ text: "truncate occurrence" });
+    now = "2026-03-02T09:00:00.000Z";
+    await scheduling.tick(everyAgentRuns);
+    expect(await outcomes()).toEqual(["a run", "b run", "default skipped"]);
+  });
+
+  test("one that is paused, changed, ended or deleted leaves the others alone", async () => {
+    for (const name of ["default", "a", "b", "c"]) await named(name);
+    await named("once", { interval: "once", run_at: "2026-03-01T08:00", timezone: "UTC" });
+    await scheduling.pauseSchedule(agent, "enough", "a");
+    await named("b", { ...DAILY, times: ["10:00"] });
+    await db.transaction(async (tx) => {
+      const c = (await scheduling.lock(tx, agent)).find(({ name }) => name === "c");
+      if (c !== undefined) await scheduling.remove(tx, c);
+    });
+    now = "2026-03-01T09:00:00.000Z";
+    await scheduling.tick(everyAgentRuns);
+    expect(await outcomes()).toEqual(["a skipped", "default run", "once run"]);
+    expect(await scheduling.schedule(agent, "once")).toMatchObject({ enabled: true, next_run_at: null });
+    expect(await scheduling.nextDueAt("2026-03-09T00:00:00.000Z")).toBe("2026-03-01T10:00:00.000Z");
+  });
+});
+
 test("a paused schedule skips its instants; after it is resumed it runs again", async () => {
   await setSchedule(DAILY);
   await scheduling.pauseSchedule(agent, "out of tokens");
   now = "2026-03-01T09:00:00.000Z";
   await scheduling.tick(everyAgentRuns);
-  expect(await scheduling.schedules(agent.user_id, [agent.agent_id])).toEqual(
-    new Map([[agent.agent_id, { next_run_at: "2026-03-02T09:00:00.000Z", paused_reason: "out of tokens" }]]),
-  );
+  expect(await scheduling.schedule(agent)).toMatchObject({
+    next_run_at: "2026-03-02T09:00:00.000Z",
+    paused_reason: "out of tokens",
+  });
   await scheduling.pauseSchedule(agent, null);
   now = "2026-03-02T09:00:00.000Z";
   await scheduling.tick(everyAgentRuns);
@@ -245,8 +306,10 @@ test("a pause that gets another reason keeps its start; after a resume, the next
   expect(await pausedAt(null, "2026-03-01T03:00:00.000Z")).toBeNull();
   expect(await pausedAt("4 failures", "2026-03-01T04:00:00.000Z")).toBe("2026-03-01T04:00:00.000Z");
   expect(await pausedAt(null, "2026-03-01T05:00:00.000Z")).toBeNull();
-  await db.transaction((tx) => scheduling.pauseForTokens(tx, agent, "out of tokens", 0));
-  expect(await db.transaction((tx) => scheduling.resumeForTokens(tx, agent, 1))).toBe(true);
+  const schedule = await scheduling.schedule(agent);
+  if (schedule === undefined) throw new Error("there is no schedule");
+  await db.transaction((tx) => scheduling.pauseForTokens(tx, schedule, "out of tokens", 0));
+  expect(await scheduling.resumeForTokens(schedule, 1)).toBe(true);
   expect(await pausedAt(null, now)).toBeNull();
 });
 
@@ -289,18 +352,18 @@ test("an edit takes effect at once; setting the same schedule again loses no due
   await setSchedule(DAILY);
   expect(await nextRunAt()).toBe("2026-03-01T09:00:00.000Z");
   expect(await occurrences()).toEqual([]);
-  await setSchedule({ interval: "monthly", time: "10:30", timezone: "Asia/Kolkata", day_of_month: "last" });
+  await setSchedule({ interval: "monthly", times: ["10:30"], timezone: "Asia/Kolkata", day_of_month: "last" });
   expect(await nextRunAt()).toBe("2026-03-31T05:00:00.000Z");
-  await setSchedule({ interval: "monthly", time: "10:30", timezone: "Asia/Kolkata", day_of_month: 5 });
+  await setSchedule({ interval: "monthly", times: ["10:30"], timezone: "Asia/Kolkata", day_of_month: 5 });
   expect(await nextRunAt()).toBe("2026-03-05T05:00:00.000Z");
-  await setSchedule({ interval: "weekly", time: "10:30", timezone: "Asia/Kolkata", day_of_week: "monday" });
+  await setSchedule({ interval: "weekly", times: ["10:30"], timezone: "Asia/Kolkata", days_of_week: ["monday"] });
   expect(await nextRunAt()).toBe("2026-03-02T05:00:00.000Z");
 });
 
 test("an instant that is due when its schedule is changed or turned off is recorded, also before a tick has read it", async () => {
   await setSchedule(DAILY);
   now = "2026-03-03T09:00:00.500Z";
-  await setSchedule({ ...DAILY, time: "08:00" });
+  await setSchedule({ ...DAILY, times: ["08:00"] });
   const changed = "the schedule was changed or turned off at that moment";
   const missed = "the service was down; only the latest missed time runs: 2026-03-03T09:00:00.000Z";
   const first = [
@@ -325,6 +388,6 @@ test("occurrences are listed page by page, newest first", async () => {
   now = "2026-03-04T12:00:00.000Z";
   await scheduling.tick(everyAgentRuns);
   const first = await scheduling.occurrences(agent, { limit: 3, before: null });
-  const second = await scheduling.occurrences(agent, { limit: 3, before: first.at(-1)?.at ?? null });
+  const second = await scheduling.occurrences(agent, { limit: 3, before: first.at(-1) ?? null });
   expect([...first, ...second].map(({ at }) => at.slice(8, 10))).toEqual(["04", "03", "02", "01"]);
 });

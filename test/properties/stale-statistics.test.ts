@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { selectBusyAgents } from "../../src/agents/runs/history.store.ts";
+import { selectBusySchedules } from "../../src/agents/runs/history.store.ts";
 import * as runStore from "../../src/agents/runs/run.store.ts";
 import { finishStepArgument, reapRuns, selectGivenUp } from "../../src/agents/runs/run.store.ts";
 import { toClaimedRun } from "../../src/agents/runs/run-record.ts";
@@ -71,7 +71,7 @@ async function rowsRead(tx: Tx): Promise<Record<string, number>> {
   expect(await count("finish a run", runStore.finishRuns(tx, [finish]))).toHaveLength(1);
   await count("take from lost workers", reapRuns(tx, reaping));
   await count("give up lost runs", selectGivenUp(tx, reaping));
-  await count("busy agents", selectBusyAgents(tx, [agent]));
+  await count("busy schedules", selectBusySchedules(tx, [{ ...agent, schedule_id: newId(), with_run_nows: true }]));
   const run_now = {
     ...agent,
     id: newId(),

@@ -119,23 +119,15 @@ describe("a stored row is read as it was written", () => {
       input_schema: { type: "object" },
       output_schema: { type: "object", properties: { a: { type: "string" } } },
       deliveries: [{ to: "https://a.example/", on: ["failed"], unless: "unchanged" }],
-      schedule_enabled: true,
-      schedule_interval: "monthly",
-      schedule_time: "09:30",
-      schedule_day_of_week: "monday",
-      schedule_day_of_month: 31,
-      schedule_timezone: "UTC",
       limits: { max_steps: 7 } as unknown as AgentRow["limits"],
       model_settings: { temperature: 0.5 } as AgentRow["model_settings"],
-      consecutive_failures: 2,
-      schedule_api_key_id: newId(),
       created_at: T1,
       updated_at: T2,
       deleted_at: null,
     };
     await db.transaction((tx) => store.insertAgent(tx, agent));
     expect(await store.agents(user_id, [agent.id])).toEqual([agent]);
-    const changed = { ...agent, version: 2, schedule_day_of_month: "last" as never, schedule_api_key_id: null };
+    const changed = { ...agent, version: 2, description: null, client_tools: "ignore" as const };
     await db.transaction((tx) => store.updateAgent(tx, changed));
     expect(await store.agent(user_id, agent.id)).toEqual(changed);
   });

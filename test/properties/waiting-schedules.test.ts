@@ -16,7 +16,6 @@ import { LIMITS } from "./run-queue-fixture.ts";
 // Agents, scheduling and the ledger over one database. No process reports its grants here: it dies before, so only
 // the sweep resumes schedules.
 
-const DAILY = { schedule_enabled: true, schedule_interval: "daily", schedule_time: "09:00" } as const;
 const LACKS_TOKENS = { code: "insufficient_tokens", message: "Not enough." };
 const DAY_S = 86_400;
 
@@ -49,11 +48,11 @@ const createModules = () => {
     onRunEnd: (ending, tx) => onRunEnd(ending, tx),
   });
   const schedules = scheduling;
-  const schedule_keys = createScheduleKeys({ clock, store, schedules, ledger, keysOf, log });
+  const schedule_keys = createScheduleKeys({ clock, schedules, ledger, keysOf, log });
   const onRunEnd = createRunOutcomes({ schedules, schedule_keys, deliverResults: async () => {}, log });
   const asked = { meansOf: find, suspended: async () => new Set<string>(), find };
   const runs = createAgentRuns({ clock, runs: scheduling, schedules, ledger, schedule_keys, models, ...asked });
-  const waiting = createWaitingSchedules({ db, store, schedules, ledger, log });
+  const waiting = createWaitingSchedules({ schedules, ledger, log });
   return { ...fixture, scheduling, store, runs, paused, ...waiting };
 };
 let on: ReturnType<typeof createModules>;
@@ -65,13 +64,13 @@ beforeEach(async () => {
   on = createModules();
   agent = { user_id: await on.account(5), agent_id: newId() };
   const { user_id, agent_id: id } = agent;
-  const config = newConfig({ name: "Daily", model_id: "lab/plain", run_prompt: "Go.", ...DAILY });
+  const config = newConfig({ name: "Daily", model_id: "lab/plain", run_prompt: "Go." });
   const now = on.clock.now();
-  const state = { version: 1, consecutive_failures: 0, schedule_api_key_id: null };
+  const state = { version: 1 };
   const times = { created_at: now, updated_at: now, deleted_at: null };
   await db.transaction(async (tx) => {
     await on.store.insertAgent(tx, { ...config, ...state, ...times, user_id, id });
-    await on.scheduling.setSchedule(tx, agent, { interval: "daily", time: "09:00", timezone: "UTC" });
+    await on.scheduling.setSchedule(tx, agent, { interval: "daily", times: ["09:00"], timezone: "UTC" });
   });
 });
 
@@ -85,10 +84,9 @@ const nextDay = async () => {
 };
 const failRun = async (error = LACKS_TOKENS) => on.scheduling.finishRun(await nextDay(), { status: "failed", error });
 const isPaused = async () => {
-  const schedule = (await on.scheduling.schedules(agent.user_id, [agent.agent_id])).get(agent.agent_id);
-  return schedule?.paused_reason !== null;
+  return (await on.scheduling.schedule(agent))?.paused_reason !== null;
 };
-const failures = async () => (await on.store.agent(agent.user_id, agent.agent_id))?.consecutive_failures;
+const failures = async () => (await on.scheduling.schedule(agent))?.consecutive_failures;
 
 describe("a schedule that was paused because tokens were missing", () => {
   test("is resumed by the sweep after a grant that was not reported", async () => {

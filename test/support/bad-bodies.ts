@@ -22,6 +22,8 @@ const agentFields: BadBody[] = [
   ...invalid("schedule_interval", "hourly"),
   ...invalid("schedule_time", "9:00", "24:00", "09:60", 900),
   ...invalid("schedule_day_of_week", "Monday", "funday", 1),
+  ...invalid("schedule_days_of_week", "monday", [], Array(8).fill("monday")),
+  [{ schedule_days_of_week: ["Monday"] }, "invalid_value", "schedule_days_of_week[0]"],
   ...invalid("schedule_day_of_month", 0, 32, "first", 1.5),
   ...invalid("schedule_timezone", "Mars/Olympus", "+05:30", "utc ", 5, ""),
   ...invalid("tools_config", [], "web_fetch"),
@@ -52,6 +54,44 @@ const agentFields: BadBody[] = [
   [{ ...due, schedule_interval: null }, "missing_field", "schedule_interval"],
   [{ ...due, schedule_time: null }, "missing_field", "schedule_time"],
   [{ ...due, schedule_interval: "weekly" }, "missing_field", "schedule_day_of_week"],
+  [{ ...due, schedule_day_of_week: "monday" }, "invalid_value", "schedule_day_of_week"],
+  [{ ...due, schedule_days_of_week: ["monday"] }, "invalid_value", "schedule_days_of_week"],
+  [{ ...due, schedule_day_of_month: 1 }, "invalid_value", "schedule_day_of_month"],
+  [{ ...due, schedule_interval: "cron" }, "invalid_value", "schedule_interval"],
+];
+
+const every = (interval: string, fields: object) => ({ interval, times: undefined, ...fields });
+const scheduleFields: BadBody[] = [
+  ...invalid("name", 5, "", "  ", text(101), "nul \0"),
+  ...invalid("interval", "hourly", 5, null),
+  ...invalid("times", "08:30", [], Array(25).fill("08:30")),
+  [{ times: ["8:30"] }, "invalid_value", "times[0]"],
+  [{ times: ["24:00"] }, "invalid_value", "times[0]"],
+  [{ times: ["08:30", "08:33"] }, "invalid_value", "times"],
+  [{ times: ["23:59", "00:01"] }, "invalid_value", "times"],
+  ...invalid("days_of_week", "monday", []),
+  [{ days_of_week: ["Monday"] }, "invalid_value", "days_of_week[0]"],
+  [{ days_of_week: ["monday"] }, "invalid_value", "days_of_week"],
+  ...invalid("day_of_month", 0, 32, "first", 1),
+  ...invalid("cron", 5, "0 9 * * *", text(201)),
+  ...invalid("run_at", "2026-12-24", "2026-02-30T08:00", "24.12.2026 18:00", "2026-12-24T18:00Z", 5),
+  ...invalid("timezone", "Mars/Olympus", "+05:30", ""),
+  ...invalid("starts_at", "tomorrow", 5, ...UNSTORABLE),
+  ...invalid("ends_at", "2026-02-30T00:00:00Z", "2020-01-01T00:00:00Z"),
+  [{ starts_at: "2027-01-02T00:00:00Z", ends_at: "2027-01-01T00:00:00Z" }, "invalid_value", "ends_at"],
+  ...invalid("input", "text", [], { long: text(65_537) }),
+  ...invalid("run_prompt", {}, "  ", text(100_001)),
+  ...invalid("enabled", "true"),
+  [every("weekly", { times: ["08:30"] }), "missing_field", "days_of_week"],
+  [every("cron", {}), "missing_field", "cron"],
+  ...["@daily", "* * * *", "0 0 9 * * *", "61 * * * *", "0 9 L * *", "0 9 30 2 *"].map(
+    (cron): BadBody => [every("cron", { cron }), "invalid_value", "cron"],
+  ),
+  [every("cron", { cron: "* * * * *" }), "invalid_value", "cron"],
+  [every("cron", { cron: "0 9 * * *", times: ["08:30"] }), "invalid_value", "times"],
+  [every("once", {}), "missing_field", "run_at"],
+  [every("once", { run_at: "2020-01-01T08:00" }), "invalid_value", "run_at"],
+  [every("once", { run_at: "2027-01-01T08:00", cron: "0 9 * * *" }), "invalid_value", "cron"],
 ];
 
 const secretFields: BadBody[] = [
@@ -172,6 +212,14 @@ export const BODIES: Record<string, BodyRow> = {
     ],
   },
   "POST /api/v1/agents/{id}/resume": { valid: {}, bad: [] },
+  "POST /api/v1/agents/{id}/schedules": {
+    valid: { name: "mornings", interval: "daily", times: ["08:30"] },
+    bad: [...missing("name", "interval", "times"), ...scheduleFields],
+  },
+  "PATCH /api/v1/agents/{id}/schedules/{schedule_id}": { valid: { times: ["09:00"] }, bad: scheduleFields },
+  "POST /api/v1/agents/{id}/schedules/{schedule_id}/pause": { valid: {}, bad: [] },
+  "POST /api/v1/agents/{id}/schedules/{schedule_id}/resume": { valid: {}, bad: [] },
+  "POST /api/v1/agents/{id}/schedules/{schedule_id}/run": { valid: {}, bad: [] },
   "POST /api/v1/agents/{id}/runs/{run_id}/cancel": { valid: {}, bad: [] },
   "POST /api/v1/agents/{id}/chat": {
     valid: message({}),
@@ -357,6 +405,7 @@ export const QUERIES: Record<string, [query: string, param: string][]> = {
     ["sort=name", "sort"],
     [`name=${"x".repeat(201)}`, "name"],
   ],
+  "GET /api/v1/agents/{id}/occurrences": [["schedule_id=5", "schedule_id"]],
   "GET /api/v1/users/me/transactions": [
     ["from=2026-02-30", "from"],
     ["from=0001-01-01", "from"],

@@ -46,9 +46,9 @@ export async function createTestDatabase(copied?: TestDatabase): Promise<TestDat
 /** Inserts an agent for tests of what belongs to one. */
 export async function insertAgent(db: Db, agent: { user_id: string; agent_id: string }): Promise<void> {
   await db.query({
-    text: `insert into agent (user_id, id, version, name, auto_route, is_active, tools_config, schedule_enabled,
+    text: `insert into agent (user_id, id, version, name, auto_route, is_active, tools_config,
         limits, created_at, updated_at)
-      values ($1, $2, 1, 'A', true, true, '{}', false, '{}', now(), now())`,
+      values ($1, $2, 1, 'A', true, true, '{}', '{}', now(), now())`,
     values: [agent.user_id, agent.agent_id],
   });
 }

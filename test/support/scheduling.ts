@@ -1,6 +1,12 @@
+import { newSchedule } from "../../src/agents/definitions/agent-schedules.service.ts";
 import { createRuns, type RunsDeps } from "../../src/agents/runs/runs.service.ts";
 import type { NewRun, RunFailed } from "../../src/agents/runs/runs.types.ts";
-import { createSchedules, type SchedulePaused } from "../../src/agents/schedules/schedules.service.ts";
+import {
+  createSchedules,
+  DEFAULT_SCHEDULE,
+  type SchedulePaused,
+} from "../../src/agents/schedules/schedules.service.ts";
+import type { ScheduleSpec } from "../../src/agents/schedules/spec.ts";
 import type { OnDue } from "../../src/agents/schedules/tick.service.ts";
 import type { AgentKey } from "../../src/api/contract/agents.ts";
 import type { RunRecord } from "../../src/api/contract/runs.ts";
@@ -34,9 +40,37 @@ export function createScheduling(options: SchedulingOptions) {
   };
   const schedules = createSchedules(deps);
   const runs = createRuns(deps);
+  const find = async ({ user_id, agent_id }: AgentKey, name = DEFAULT_SCHEDULE) =>
+    (await schedules.ofAgents(user_id, [agent_id])).find((schedule) => schedule.name === name);
   return {
     ...schedules,
     ...runs,
+    /** An agent's schedule by its name. */
+    schedule: find,
+    /** Sets when an agent's schedule is due; null turns it off. */
+    async setSchedule(tx: Tx, agent: AgentKey, spec: ScheduleSpec | null, name = DEFAULT_SCHEDULE): Promise<void> {
+      const before = (await schedules.lock(tx, agent)).find((schedule) => schedule.name === name);
+      if (before === undefined) {
+        const now = deps.clock.now();
+        const row = {
+          ...newSchedule({ ...agent, name, now }),
+          spec: spec ?? { timezone: "UTC" },
+          enabled: spec !== null,
+        };
+        await schedules.insert(tx, row, { is_active: true });
+      } else {
+        const after = { ...before, spec: spec ?? before.spec, enabled: spec !== null };
+        await schedules.change(tx, { before, after, is_active: true });
+      }
+    },
+    /** Pauses an agent's schedule; null resumes it. */
+    async pauseSchedule(agent: AgentKey, reason: string | null, name = DEFAULT_SCHEDULE): Promise<void> {
+      const schedule = await find(agent, name);
+      if (schedule === undefined) return;
+      await options.db.transaction((tx) =>
+        reason === null ? schedules.resume(tx, schedule) : schedules.pause(tx, schedule, reason),
+      );
+    },
     /** Starts a run and returns its record; by default a run-now. */
     async start(run: AgentKey & Partial<NewRun>): Promise<RunRecord> {
       const started = await runs.startRun({
@@ -49,7 +83,7 @@ export function createScheduling(options: SchedulingOptions) {
       if (started.refusal !== null) throw new Error(started.refusal);
       return started.run;
     },
-    tick: (onDue: OnDue) => schedules.tick({ onDue, busyAgents: runs.busyAgents, startRuns: runs.startRuns }),
+    tick: (onDue: OnDue) => schedules.tick({ onDue, busySchedules: runs.busySchedules, startRuns: runs.startRuns }),
     async forgetAgent(tx: Tx, agent: AgentKey) {
       await schedules.forgetAgent(tx, agent);
       await runs.cancelAgent(tx, agent);

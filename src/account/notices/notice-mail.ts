@@ -65,8 +65,8 @@ const WORDS: { [Event in NoticeEvent]: (data: NoticeData[Event], agent: string) 
     text: "Its page has the output, and shows why the delivery failed.",
     path: `/agents/${agent_id}/runs/${run_id}`,
   }),
-  "schedule.paused": ({ agent_id }, agent) => ({
-    subject: `The schedule of ${agent} is paused`,
+  "schedule.paused": ({ agent_id, schedule_name }, agent) => ({
+    subject: `The schedule ${schedule_name === "default" ? "" : `${schedule_name} `}of ${agent} is paused`,
     text: "Its page says why, and what resumes it.",
     path: `/agents/${agent_id}?tab=schedule`,
   }),

@@ -41,7 +41,7 @@ export interface NoticeData {
     last_status: number | null;
     last_error: string | null;
   };
-  "schedule.paused": { agent_id: string; reason: string };
+  "schedule.paused": { agent_id: string; schedule_id: string; schedule_name: string; reason: string };
   "secret.reflected": { secret_id: string; secret_name: string; run_id: string | null };
   "secret.disconnected": { secret_id: string; secret_name: string; server: string };
   "subscription.renewed": { plan_id: string; period_start: Instant; period_end: Instant };

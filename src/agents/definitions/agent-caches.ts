@@ -1,6 +1,6 @@
 import { LRUCache } from "lru-cache";
 import type { AgentConfig } from "./agent-config.ts";
-import type { AgentRow, AgentsStore } from "./agents.store.ts";
+import type { AgentRow, AgentsStore, VersionConfig } from "./agents.store.ts";
 
 /** Limits of each cache: entries, and characters of their settings. One agent may have 4 million characters. */
 const LIMITS = { max: 1_000, maxSize: 67_108_864, sizeCalculation: sizeOf };
@@ -29,8 +29,8 @@ export function createAgentCache() {
  * an agent cancels its runs, and a run that is being cancelled begins no step.
  */
 export function createConfigCache(store: Pick<AgentsStore, "version">) {
-  const configs = new LRUCache<string, AgentConfig>(LIMITS);
-  return async (version: Parameters<AgentsStore["version"]>[0]): Promise<AgentConfig | undefined> => {
+  const configs = new LRUCache<string, VersionConfig>(LIMITS);
+  return async (version: Parameters<AgentsStore["version"]>[0]): Promise<VersionConfig | undefined> => {
     const key = `${version.user_id} ${version.agent_id} ${version.version}`;
     const kept = configs.get(key);
     if (kept !== undefined) return kept;

@@ -9,14 +9,16 @@ import { errors } from "../../kernel/errors.ts";
 import { stableJson } from "../../platform/lib/json.ts";
 import { findSchemaFault, findValueFault, type Schema } from "../../platform/lib/value-schema.ts";
 import { checkPlaceholders } from "../runs/prompts.ts";
-import type { ScheduleSpec } from "../schedules/spec.ts";
+import type { ScheduleView } from "./default-schedule.ts";
 
 /** The settings of an agent that its user controls. Each change makes a new version, and runs pin a version. */
 export type AgentConfig = Omit<Pick<AgentRecord, keyof typeof DEFAULTS | "name">, "tools_config"> & {
   tools_config: ToolsConfig;
 };
 /** Changes of a configuration, with the names of all secrets. */
-export type NamedChanges = Omit<AgentChanges, "tools_config"> & { tools_config?: ToolsConfig | undefined };
+export type NamedChanges = Omit<AgentChanges, "tools_config" | keyof ScheduleView> & {
+  tools_config?: ToolsConfig | undefined;
+};
 
 /** The name of automatic routing in the place of a model. */
 export const AUTO_MODEL = "auto";
@@ -34,12 +36,6 @@ const DEFAULTS = {
   output_schema: null,
   client_tools: "ignore",
   deliveries: [] as AgentDelivery[],
-  schedule_enabled: false,
-  schedule_interval: null,
-  schedule_time: null,
-  schedule_day_of_week: null,
-  schedule_day_of_month: null,
-  schedule_timezone: "UTC",
   limits: AGENT_LIMITS,
   model_settings: MODEL_SETTINGS,
 } as const;
@@ -65,7 +61,6 @@ export function changedConfig(config: AgentConfig, changes: NamedChanges): Agent
   const limits = { ...config.limits, ...withoutUndefined(changes.limits ?? {}) };
   const model_settings = { ...config.model_settings, ...withoutUndefined(changes.model_settings ?? {}) };
   const changed: AgentConfig = { ...config, ...given, limits, model_settings };
-  if (changed.schedule_interval === "monthly") changed.schedule_day_of_month ??= 1;
   check(changed);
   return changed;
 }
@@ -75,40 +70,11 @@ export function sameConfig(one: AgentConfig, other: AgentConfig): boolean {
   return Object.keys(one).every((key) => stableJson(one[key as "name"]) === stableJson(other[key as "name"]));
 }
 
-/** The agent's schedule; null while the agent is disabled or its schedule is off. */
-export function scheduleOf(config: AgentConfig): ScheduleSpec | null {
-  const { schedule_interval: interval, schedule_time: time, schedule_timezone: timezone } = config;
-  if (!config.is_active || !config.schedule_enabled || interval === null || time === null) return null;
-  switch (interval) {
-    case "daily":
-      return { interval, time, timezone };
-    case "weekly":
-      return { interval, time, timezone, day_of_week: checked(config.schedule_day_of_week) };
-    case "monthly":
-      return { interval, time, timezone, day_of_month: checked(config.schedule_day_of_month) };
-  }
-}
-
-/** A value that `check` has validated. */
-function checked<T>(value: T | null): T {
-  if (value === null) throw new Error("a schedule without its day");
-  return value;
-}
-
 function check(config: AgentConfig): void {
   if (!config.auto_route && config.model_id === null) throw errors.missingField("model_id");
   for (const name of ["input_schema", "output_schema"] as const) checkSchema(config[name], name);
   for (const name of ["system_prompt", "run_prompt"] as const)
     checkPlaceholders(config[name], name, config.input_schema);
-  if (!config.schedule_enabled) return;
-  if (config.run_prompt === null || config.run_prompt.trim() === "") {
-    throw errors.missingField("run_prompt", "It says what a scheduled run does.");
-  }
-  if (config.schedule_interval === null) throw errors.missingField("schedule_interval");
-  if (config.schedule_time === null) throw errors.missingField("schedule_time");
-  if (config.schedule_interval === "weekly" && config.schedule_day_of_week === null) {
-    throw errors.missingField("schedule_day_of_week");
-  }
 }
 
 /** Throws 400 for a schema that cannot be used. */

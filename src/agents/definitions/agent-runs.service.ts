@@ -12,7 +12,6 @@ import { errors } from "../../kernel/errors.ts";
 import type { Tx } from "../../platform/db/db.ts";
 import { addDays, type Clock, startOfDay } from "../../platform/lib/clock.ts";
 import { newId } from "../../platform/lib/ids.ts";
-import type { Instant } from "../../platform/lib/instant.ts";
 import { newMark } from "../../safety/fence.ts";
 import { checkPlaceholders } from "../runs/prompts.ts";
 import { newModelCallStart } from "../runs/run-work.ts";
@@ -20,7 +19,7 @@ import type { Runs } from "../runs/runs.service.ts";
 import type { NewRun, RunFilter, StepStart } from "../runs/runs.types.ts";
 import type { EngineInput } from "../runs/transcript.ts";
 import type { Schedules } from "../schedules/schedules.service.ts";
-import type { DueAnswer } from "../schedules/tick.service.ts";
+import type { DueAnswer, DueSchedule } from "../schedules/tick.service.ts";
 import { usesServers } from "../tools/registry.ts";
 import { createAgentCache } from "./agent-caches.ts";
 import { checkInput } from "./agent-config.ts";
@@ -34,6 +33,8 @@ import type { ScheduleKeys } from "./schedule-keys.service.ts";
 interface RunNow extends Pick<NewRun, "input" | "metadata" | "run_prompt"> {
   request_id: string;
   wait_ms: number;
+  /** The schedule whose run it is. */
+  schedule?: { id: string; name: string; timezone: string };
 }
 
 /** contract 2.16.1 */
@@ -140,11 +141,13 @@ export function createAgentRuns(deps: {
     cache.keep(agent);
     return agent;
   };
-  const runNow = async (caller: Caller, id: string, { request_id, wait_ms, run_prompt, input, metadata }: RunNow) => {
+  const runNow = async (caller: Caller, id: string, asked: RunNow) => {
+    const { request_id, wait_ms, run_prompt, input, metadata, schedule } = asked;
     const terms = keyTermsOf({ ...caller, labels: labelsOf({ metadata }) ?? caller.labels ?? null });
     // An input that the caller labels with a user comes from that user.
     const mark = input != null && terms.labels?.user !== undefined ? { input_mark: newMark() } : {};
-    const engine_input = { messages: null, request_id, ...terms, ticket: null, ...mark };
+    const of_schedule = schedule && { schedule: { name: schedule.name, timezone: schedule.timezone } };
+    const engine_input = { messages: null, request_id, ...terms, ticket: null, ...mark, ...of_schedule };
     const has_prompt = run_prompt != null;
     let refusal = "";
     for (let look = 0; look < MAX_LOOKS; look += 1) {
@@ -154,7 +157,7 @@ export function createAgentRuns(deps: {
       if (look === 0) await requireFreeRoom(agent);
       // After a full check the user can pay. The check at queueing knows less.
       const precondition = { version: agent.version, is_free: look > 0 || isFree(agent) };
-      const run = { ...newRun(agent, "manual", engine_input), input, metadata, run_prompt };
+      const run = { ...newRun(agent, "manual", engine_input), input, metadata, run_prompt, schedule_id: schedule?.id };
       const first_step = newFirstStep(agent, run);
       const started = await runs.startRun({ ...run, first_step, precondition, is_awaited: wait_ms > 0 });
       if (started.refusal === null) return started;
@@ -203,12 +206,14 @@ export function createAgentRuns(deps: {
     async cancelRun(user_id: string, id: string, run_id: string): Promise<RunRecord> {
       return runs.requestCancel(await keyOf(user_id, id), run_id);
     },
+    /** Occurrences of the agent or of one of its schedules, newest first. */
     async occurrences(
       user_id: string,
       id: string,
-      page: { limit: number; before: Instant | null },
+      { schedule_id, limit, before }: Parameters<Schedules["occurrences"]>[1] & { schedule_id: string | null },
     ): Promise<OccurrenceRecord[]> {
-      const occurrences = await schedules.occurrences(await keyOf(user_id, id), page);
+      const of = { ...(await keyOf(user_id, id)), schedule_id };
+      const occurrences = await schedules.occurrences(of, { limit, before });
       const outcomes = await runs.outcomes(
         user_id,
         occurrences.flatMap(({ run_id }) => run_id ?? []),
@@ -216,27 +221,36 @@ export function createAgentRuns(deps: {
       return occurrences.map((occurrence) => ({ ...occurrence, run: outcomes.get(occurrence.run_id ?? "") ?? null }));
     },
 
-    /** For the tick: the content of each agent's due run. */
-    async onDue(tx: Tx, keys: readonly AgentKey[]): Promise<ReadonlyMap<string, DueAnswer>> {
+    /** For the tick: the content of each schedule's due run. */
+    async onDue(tx: Tx, due: readonly DueSchedule[]): Promise<ReadonlyMap<string, DueAnswer>> {
       const input = { messages: null, request_id: null, ticket: null };
-      const agents = await selectDueAgents(tx, keys);
+      const agents = await selectDueAgents(tx, due);
       const user_ids = [...new Set(agents.map(({ user_id }) => user_id))];
       const suspended = await deps.suspended(tx, user_ids);
       const free = agents.filter(mayBeFree).map(({ user_id }) => user_id);
       const without_room = await runs.withoutFreeRoom([...new Set(free)], tx);
       const refills = await ledger.refills(user_ids, tx);
-      const judged = await schedule_keys.judge(tx, agents);
-      const answer = (agent: DueAgent): DueAnswer => {
+      const by_id = new Map(agents.map((agent) => [agent.agent_id, agent]));
+      const judged = await schedule_keys.judge(
+        tx,
+        due.filter(({ agent_id }) => by_id.has(agent_id)),
+      );
+      const answer = (agent: DueAgent, { id, name, spec, api_key_id }: DueSchedule): DueAnswer => {
         if (suspended.has(agent.user_id)) return { declined: "the account is suspended" };
         if (without_room.has(agent.user_id) && mayBeFree(agent)) return { declined: NO_FREE_ROOM_WHEN_DUE };
-        const pause = judged.pauses.get(agent.agent_id);
+        const pause = judged.pauses.get(id);
         if (pause !== undefined) return { declined: KEY_PAUSE_REASON[pause] };
-        const key = judged.keys.get(agent.schedule_api_key_id ?? "");
+        const key = judged.keys.get(api_key_id ?? "");
         const refilled = refills.get(agent.user_id) ?? 0;
-        const schedule = { name: "default", timezone: agent.schedule_timezone };
+        const schedule = { name, timezone: spec.timezone };
         return { run: content(agent, { ...input, ...countedTerms(key), refills: refilled, schedule }) };
       };
-      return new Map(agents.map((agent) => [agent.agent_id, answer(agent)]));
+      return new Map(
+        due.flatMap((schedule) => {
+          const agent = by_id.get(schedule.agent_id);
+          return agent === undefined ? [] : [[schedule.id, answer(agent, schedule)] as const];
+        }),
+      );
     },
   };
 }

@@ -2,7 +2,7 @@ import { csvLine, csvLines } from "../../account/ledger/csv.ts";
 import { runsOfAll, runsOfUser, type runsQuery } from "../../api/contract/admin-users.ts";
 import { agentIdsIn, withAgentNames } from "../../api/contract/agent-name.ts";
 import * as contract from "../../api/contract/agents.ts";
-import { decodeCursor, encodeCursor, INSTANT_KEY, pageOf, UUID_KEY } from "../../api/contract/common.ts";
+import { decodeCursor, encodeCursor, INSTANT_AND_ID_KEY, pageOf, UUID_KEY } from "../../api/contract/common.ts";
 import {
   type Answer,
   createRouter,
@@ -15,7 +15,6 @@ import {
 import { changesIn } from "../../api/contract/read-only.ts";
 import type { FoundRun, RunDetail } from "../../api/contract/runs.ts";
 import * as runContract from "../../api/contract/runs.ts";
-import { listOccurrences } from "../../api/contract/schedules.ts";
 import type { z } from "../../api/contract/zod.ts";
 import { errors } from "../../kernel/errors.ts";
 import { readLastEventId } from "../runs/following.ts";
@@ -80,28 +79,11 @@ function addAgents(router: Router, agents: Agents): void {
     await agents.remove(request.caller.user_id, request.params.id);
     return noContent();
   });
-  router.on(listOccurrences, async (request) => {
-    const { limit, cursor } = request.query;
-    const before = decodeCursor(cursor, INSTANT_KEY);
-    const rows = await agents.occurrences(request.caller.user_id, request.params.id, {
-      limit: limit + 1,
-      before,
-    });
-    const { page, next_cursor } = pageOf(rows, limit, (occurrence) => occurrence.at);
-    return json({ occurrences: page, next_cursor });
-  });
 }
-
-const INSTANT_AND_ID = {
-  test(key: string): boolean {
-    const [at = "", id = "", ...rest] = key.split(" ");
-    return rest.length === 0 && INSTANT_KEY.test(at) && UUID_KEY.test(id);
-  },
-};
 
 /** Decodes the cursor of a list ordered by an instant and an id. */
 function instantAndId(cursor: string | undefined): string[] {
-  return decodeCursor(cursor, INSTANT_AND_ID)?.split(" ") ?? [];
+  return decodeCursor(cursor, INSTANT_AND_ID_KEY)?.split(" ") ?? [];
 }
 
 /** A run with many steps, as JSON in parts. */
@@ -158,7 +140,7 @@ function runLines(runs: readonly FoundRun[]): string {
 
 function addRuns(router: Router, agents: Agents): void {
   router.on(runContract.runNow, async ({ caller, request_id, params, header, body }) => {
-    const wait_ms = waitSeconds(header("prefer")) * 1000;
+    const wait_ms = runContract.waitSeconds(header("prefer")) * 1000;
     const { run_prompt, input, metadata } = body;
     const run = await agents.runNow(caller, params.id, { request_id, wait_ms, run_prompt, input, metadata });
     if ("steps" in run && run.finished_at !== null) return json(run);
@@ -230,12 +212,6 @@ function addEvents(router: Router, agents: Agents): void {
     if (feed === null) return noContent();
     return events(feed, { live, request_id: request.request_id, named: true });
   });
-}
-
-/** N of `Prefer: wait=N` (RFC 7240), at most the contract's; 0 when it is absent. */
-function waitSeconds(prefer: string | undefined): number {
-  const wanted = /(?:^|[,;\s])wait\s*=\s*"?(\d{1,9})/i.exec(prefer ?? "")?.[1] ?? "0";
-  return Math.min(Number(wanted), runContract.MAX_WAIT_SECONDS);
 }
 
 /** How a user verifies what their agents send. Reading the key needs write access, because its holder can sign as the agent. */

@@ -17,6 +17,7 @@ import { hasMoreRows, lockInserts } from "../../platform/db/statements.ts";
 import type { Clock } from "../../platform/lib/clock.ts";
 import { isUuid, newId } from "../../platform/lib/ids.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
+import { stableJson } from "../../platform/lib/json.ts";
 import type { EventFeed } from "../../platform/net/event-stream.ts";
 import type { Log } from "../../platform/telemetry/log.ts";
 import type { RunFollowers } from "../runs/following.ts";
@@ -24,8 +25,7 @@ import { renderPrompts } from "../runs/prompts.ts";
 import type { Runs } from "../runs/runs.service.ts";
 import type { OnPrune, RunSearch } from "../runs/runs.types.ts";
 import { type EngineInput, listSentMessages, withRunPrompt } from "../runs/transcript.ts";
-import { listUpcomingRuns } from "../schedules/due.ts";
-import type { NextRun, ScheduleState, Schedules } from "../schedules/schedules.service.ts";
+import { DEFAULT_SCHEDULE, type NextRun, type ScheduleState, type Schedules } from "../schedules/schedules.service.ts";
 import { createConfigCache } from "./agent-caches.ts";
 import {
   type AgentConfig,
@@ -34,14 +34,17 @@ import {
   type NamedChanges,
   newConfig,
   sameConfig,
-  scheduleOf,
 } from "./agent-config.ts";
 import { createAgentRuns } from "./agent-runs.service.ts";
+import { createAgentSchedules, newSchedule } from "./agent-schedules.service.ts";
 import type { AgentRow, AgentsStore } from "./agents.store.ts";
+import { changeDefault, EMPTY_VIEW, showDefault, splitChanges, VIEW_NAMES } from "./default-schedule.ts";
 import { agentErrors } from "./errors.ts";
 import { createRetention } from "./retention.ts";
-import { scheduleKeyAfter } from "./schedule-key.ts";
+import { PAUSED_BY_OWNER, type ScheduleWrite, writtenSchedule } from "./schedule-changes.ts";
+import { isSameTask } from "./schedule-key.ts";
 import type { ScheduleKeys } from "./schedule-keys.service.ts";
+import { listRunsOfAgent, statusOf } from "./schedule-record.ts";
 import { permittedTools, withUsableSecrets } from "./secret-bindings.ts";
 import { createWaitingSchedules } from "./waiting-schedules.ts";
 
@@ -62,6 +65,8 @@ export interface AgentsDeps {
   safety_off: "refused" | "allowed";
   /** The secrets that the user's tools can refer to. */
   secretNames(user_id: string): Promise<NamedSecret[]>;
+  /** The least time between two runs of a schedule, in minutes. */
+  minScheduleMinutes(): number;
   /** The number of days for which finished runs are kept; null: no limit. */
   keep_runs_days: number | null;
   followers: Pick<RunFollowers, "follow">;
@@ -83,6 +88,7 @@ export function createAgents(deps: AgentsDeps) {
   const { store, runs, followers } = deps;
   const crud = createCrud(deps);
   const loadConfig = createConfigCache(store);
+  const agent_runs = createAgentRuns({ ...deps, find: crud.find });
   const withAgents = async (user_id: string, found: readonly Omit<FoundRun, "agent">[]): Promise<FoundRun[]> => {
     const names = await store.names(user_id, agentIdsIn(found));
     return found.map((run) => {
@@ -92,7 +98,8 @@ export function createAgents(deps: AgentsDeps) {
   };
   return {
     ...crud,
-    ...createAgentRuns({ ...deps, find: crud.find }),
+    ...agent_runs,
+    schedules: createAgentSchedules({ ...deps, find: crud.find, runNow: agent_runs.runNow }),
     ...createWaitingSchedules(deps),
     ...createRetention({ ...deps, keep_days: deps.keep_runs_days }),
     /** The configuration of a version; absent when the agent was deleted. */
@@ -165,9 +172,12 @@ function createCrud(deps: AgentsDeps) {
 
   const records = async (user_id: string, rows: AgentRow[]): Promise<AgentRecord[]> => {
     const ids = rows.map(({ id }) => id);
-    const [states, last_runs] = await Promise.all([schedules.schedules(user_id, ids), runs.lastRuns(user_id, ids)]);
+    const [all, last_runs] = await Promise.all([schedules.ofAgents(user_id, ids), runs.lastRuns(user_id, ids)]);
+    const by_agent = Map.groupBy(all, ({ agent_id }) => agent_id);
     const now = clock.now();
-    return rows.map((row) => agentRecord(row, { schedule: states.get(row.id), last_run: last_runs.get(row.id), now }));
+    return rows.map((row) =>
+      agentRecord(row, { schedules: by_agent.get(row.id) ?? [], last_run: last_runs.get(row.id), now }),
+    );
   };
   const find = async (user_id: string, id: string): Promise<AgentRow> => {
     const row = isUuid(id) ? await store.agent(user_id, id) : undefined;
@@ -195,6 +205,15 @@ function createCrud(deps: AgentsDeps) {
     if (bytes.all <= AGENT_BYTES) return;
     const freed = await forget(version - 1);
     if (bytes.all - freed > AGENT_BYTES && bytes.added > freed + SAME_BYTES) throw agentErrors.agentStorageFull();
+  };
+
+  const writeOf = (
+    { api_key_id }: Caller,
+    given: Pick<ScheduleWrite, "is_same_task" | "resumes" | "now"> & { config: AgentConfig },
+  ): ScheduleWrite => {
+    const { is_same_task, resumes, now, config } = given;
+    const min_minutes = deps.minScheduleMinutes();
+    return { is_same_task, resumes, now, caller_key_id: api_key_id, run_prompt: config.run_prompt, min_minutes };
   };
 
   /** `changes` with each secret's name in its own spelling. Throws 400 for tools that cannot be used. */
@@ -247,38 +266,32 @@ function createCrud(deps: AgentsDeps) {
       const { user_id } = caller;
       // Denied before names are looked up, so a caller who may not bind secrets does not learn which exist.
       const permitted = { ...given, tools_config: permittedTools(caller, given.tools_config ?? {}, {}) };
-      const config = newConfig(await withUsableAddresses(user_id, await withUsableTools(user_id, permitted)));
+      const usable = await withUsableAddresses(user_id, await withUsableTools(user_id, permitted));
+      const { settings, schedule } = splitChanges(usable);
+      const config = newConfig(settings);
       refuseUnknownModel(models, config.model_id);
       const now = clock.now();
       const id = newId();
-      const state = {
-        user_id,
-        id,
-        version: 1,
-        consecutive_failures: 0,
-        schedule_api_key_id: scheduleKeyAfter({
-          before: null,
-          config,
-          resumes: true,
-          caller_key_id: caller.api_key_id,
-        }),
-        created_at: now,
-        updated_at: now,
-        deleted_at: null,
-      };
+      const empty = newSchedule({ user_id, agent_id: id, name: DEFAULT_SCHEDULE, now });
+      const set = { ...empty, ...changeDefault(empty, schedule) };
+      const state = { user_id, id, version: 1, created_at: now, updated_at: now, deleted_at: null };
+      const write = writeOf(caller, { config, is_same_task: true, resumes: true, now });
+      const first = writtenSchedule(null, set, { ...write, names: VIEW_NAMES });
       await db.transaction(async (tx) => {
         await store.insertAgent(tx, { ...config, ...state });
         const live = { table: "agent", user_id, where: "deleted_at is null", most: USER_ROWS.agents };
         if (await hasMoreRows(tx, live)) throw agentErrors.agentLimitReached();
-        await addVersion(tx, { user_id, agent_id: id, version: 1, config, created_at: now });
-        await schedules.setSchedule(tx, { user_id, agent_id: id }, scheduleOf(config));
+        const version = { ...config, ...showDefault(first) };
+        await addVersion(tx, { user_id, agent_id: id, version: 1, config: version, created_at: now });
+        await schedules.insert(tx, first, config);
       });
       return get(user_id, id);
     },
     /**
-     * Changes the given fields and validates the whole configuration. A real change makes a new version. Only a write
-     * that enables the schedule or the agent, or that `resumes`, resumes a paused schedule. 403 for a secret's binding
-     * that the caller may not write. 409 when the user's versions become too large.
+     * Changes the given fields and validates the whole configuration. A real change makes a new version. A write that
+     * enables the schedule `default` or that `resumes` resumes it, and one that enables the agent resumes all schedules
+     * that their owner has not paused. 403 for a secret's binding that the caller may not write. 409 when the user's
+     * versions become too large.
      */
     async update(
       caller: Caller,
@@ -295,36 +308,38 @@ function createCrud(deps: AgentsDeps) {
         const row = await store.lockAgent(tx, user_id, id);
         if (row === undefined) throw errors.notFound("This agent");
         const before = configFields(row);
-        const config = changedConfig(before, withNamedTools(caller, changes, row));
-        const resumes =
-          is_resume || isEnabled(before, config, "schedule_enabled") || isEnabled(before, config, "is_active");
-        const changed = !sameConfig(before, config);
-        if (!changed && !resumes) return;
+        const { settings, schedule } = splitChanges(withNamedTools(caller, changes, row));
+        const config = changedConfig(before, settings);
+        const is_activated = config.is_active && !before.is_active;
         const now = clock.now();
-        const version = changed ? row.version + 1 : row.version;
-        const consecutive_failures = resumes ? 0 : row.consecutive_failures;
-        const schedule_api_key_id = scheduleKeyAfter({
-          before: { config: before, api_key_id: row.schedule_api_key_id },
-          config,
-          resumes,
-          caller_key_id: caller.api_key_id,
+        const write = writeOf(caller, { config, is_same_task: isSameTask(before, config), resumes: false, now });
+        let view_before = EMPTY_VIEW;
+        let view = EMPTY_VIEW;
+        const written = (await schedules.lock(tx, { user_id, agent_id: id })).map((was) => {
+          const resumes = is_activated && was.paused_reason !== PAUSED_BY_OWNER;
+          if (was.name !== DEFAULT_SCHEDULE) return { was, after: writtenSchedule(was, was, { ...write, resumes }) };
+          const set = { ...was, ...changeDefault(was, schedule) };
+          const names = { ...write, names: VIEW_NAMES, resumes: resumes || is_resume };
+          const after = writtenSchedule(was, set, names);
+          view_before = showDefault(was);
+          view = showDefault(after);
+          return { was, after };
         });
-        await store.updateAgent(tx, {
-          ...row,
-          ...config,
-          version,
-          consecutive_failures,
-          schedule_api_key_id,
-          updated_at: changed ? now : row.updated_at,
-        });
-        if (changed) await addVersion(tx, { user_id, agent_id: id, version, config, created_at: now });
-        await schedules.setSchedule(tx, { user_id, agent_id: id }, scheduleOf(config));
+        const is_changed = !sameConfig(before, config) || stableJson(view) !== stableJson(view_before);
+        if (is_changed) {
+          const version = row.version + 1;
+          await store.updateAgent(tx, { ...row, ...config, version, updated_at: now });
+          await addVersion(tx, { user_id, agent_id: id, version, config: { ...config, ...view }, created_at: now });
+        }
+        for (const { was, after } of written) {
+          if (!is_changed && stableJson(was) === stableJson(after)) continue;
+          await schedules.change(tx, { before: was, after, is_active: config.is_active });
+        }
         if (!config.is_active) await runs.cancelIdle(tx, { user_id, agent_id: id });
-        if (resumes) await schedules.pauseSchedule({ user_id, agent_id: id }, null, tx);
       });
       return get(user_id, id);
     },
-    /** Deletes the agent and its schedule, and cancels its runs. Its row stays if it has run. Later requests about it are answered 404. */
+    /** Deletes the agent and its schedules, and cancels its runs. Its row stays if it has run. Later requests about it are answered 404. */
     async remove(user_id: string, id: string): Promise<void> {
       if (!isUuid(id)) throw errors.notFound("This agent");
       await db.transaction(async (tx) => {
@@ -393,10 +408,6 @@ function isResume(changes: AgentChanges): boolean {
   return changes.schedule_enabled === true && Object.keys(changes).length === 1;
 }
 
-function isEnabled(before: AgentConfig, after: AgentConfig, name: "schedule_enabled" | "is_active"): boolean {
-  return after[name] && !before[name];
-}
-
 /** `changes` with the names that nulls in its tools keep. Throws 403 and 400 as `permittedTools` does. */
 function withNamedTools(caller: Caller, { tools_config, ...changes }: AgentChanges, before: AgentRow): NamedChanges {
   if (tools_config === undefined) return changes;
@@ -414,40 +425,29 @@ function refuseUnknownModel(models: Models, model_id: string | null): void {
 }
 
 function configFields(row: AgentRow): AgentConfig {
-  const {
-    user_id: _u,
-    id: _i,
-    version: _v,
-    consecutive_failures: _f,
-    schedule_api_key_id: _k,
-    created_at: _c,
-    updated_at: _m,
-    deleted_at: _d,
-    ...config
-  } = row;
+  const { user_id: _u, id: _i, version: _v, created_at: _c, updated_at: _m, deleted_at: _d, ...config } = row;
   return config;
 }
 
-/** contract 6: the number of entries in `upcoming_runs`. */
-const UPCOMING = 5;
-
-/** The agent as callers see it: its configuration, its schedule's state and its last run. */
+/** The agent as callers see it: its configuration, its schedule `default`, its next runs and its last run. */
 export function agentRecord(
   row: AgentRow,
-  { schedule, last_run, now }: { schedule: ScheduleState | undefined; last_run: RunRecord | undefined; now: Instant },
+  { schedules, last_run, now }: { schedules: readonly ScheduleState[]; last_run: RunRecord | undefined; now: Instant },
 ): AgentRecord {
   const { user_id: _user, deleted_at: _deleted, ...shown } = row;
-  const spec = scheduleOf(row);
-  const next_run_at = schedule?.next_run_at ?? null;
-  const upcoming_runs =
-    spec === null || next_run_at === null ? [] : listUpcomingRuns({ spec, next_run_at }, now, UPCOMING);
-  const paused_reason = schedule?.paused_reason ?? null;
+  const schedule = schedules.find(({ name }) => name === DEFAULT_SCHEDULE);
+  if (schedule === undefined) throw new Error("an agent without its default schedule");
+  const schedule_status = statusOf(schedule, row.is_active);
+  const upcoming_runs = row.is_active ? listRunsOfAgent(schedules, now) : [];
   return {
     ...shown,
+    ...showDefault(schedule),
     next_run_at: upcoming_runs[0]?.at ?? null,
     upcoming_runs,
-    schedule_status: spec === null ? "off" : paused_reason === null ? "active" : "paused",
-    schedule_paused_reason: spec === null ? null : paused_reason,
+    schedule_status,
+    schedule_paused_reason: schedule_status === "paused" ? schedule.paused_reason : null,
+    schedule_api_key_id: schedule.api_key_id,
+    consecutive_failures: schedule.consecutive_failures,
     last_run: last_run === undefined ? null : lastRun(last_run),
     secrets_used: [...new Set(secretsReferred(row.tools_config).map(({ name }) => name))],
     warnings: toolProblems(row.tools_config).map(({ code, path, message }) => ({

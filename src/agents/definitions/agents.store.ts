@@ -6,29 +6,30 @@ import { readStatement } from "../../platform/db/sql-functions.ts";
 import { assignments, firstRow, insertInto } from "../../platform/db/statements.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
 import { type AgentConfig, withDefaults } from "./agent-config.ts";
+import { EMPTY_VIEW, type ScheduleView } from "./default-schedule.ts";
 
 export interface AgentRow extends AgentConfig {
   user_id: string;
   id: string;
   version: number;
-  consecutive_failures: number;
-  /** The API key that enabled the schedule; null: the console, or no schedule. */
-  schedule_api_key_id: string | null;
   created_at: Instant;
   updated_at: Instant;
   deleted_at: Instant | null;
 }
 
+/** The settings, and the schedule_* fields as they were when the version was made. */
+export type VersionConfig = AgentConfig & ScheduleView;
+
 interface VersionRow {
   user_id: string;
   agent_id: string;
   version: number;
-  config: AgentConfig;
+  config: VersionConfig;
   created_at: Instant;
 }
 
 /** By name: a prepared statement with `agent.*` fails once a newer version has added a column. */
-const COLUMNS = Object.entries({
+const COLUMNS = Object.keys({
   user_id: true,
   id: true,
   version: true,
@@ -44,22 +45,12 @@ const COLUMNS = Object.entries({
   output_schema: true,
   client_tools: true,
   deliveries: true,
-  schedule_enabled: true,
-  schedule_interval: "schedule_spec ->> 'interval'",
-  schedule_time: "schedule_spec ->> 'time'",
-  schedule_day_of_week: "schedule_spec ->> 'day_of_week'",
-  schedule_day_of_month: "schedule_spec -> 'day_of_month'",
-  schedule_timezone: "schedule_spec ->> 'timezone'",
   limits: true,
   model_settings: true,
-  consecutive_failures: true,
-  schedule_api_key_id: true,
   created_at: true,
   updated_at: true,
   deleted_at: true,
-} satisfies Record<keyof AgentRow, true | string>)
-  .map(([name, value]) => (value === true ? name : `${value} as ${name}`))
-  .join(", ");
+} satisfies Record<keyof AgentRow, true>).join(", ");
 /** The user's agents that are not deleted. */
 const LIVE = "from agent where user_id = $1 and deleted_at is null";
 
@@ -218,8 +209,7 @@ export function createAgentsStore(db: Db) {
             returning agent_version.user_id, agent_id
           )
           update agent set description = null, system_prompt = null, run_prompt = null, tools_config = '{}',
-            input_schema = null, output_schema = null, deliveries = '[]',
-            schedule_enabled = false, schedule_api_key_id = null
+            input_schema = null, output_schema = null, deliveries = '[]'
           from (select distinct user_id, agent_id from gone) as deleted
           where agent.user_id = deleted.user_id and agent.id = deleted.agent_id`,
         values: [JSON.stringify(agents)],
@@ -230,12 +220,6 @@ export function createAgentsStore(db: Db) {
         text: `delete from agent using jsonb_to_recordset($1::jsonb) as gone(user_id uuid, id uuid)
           where agent.user_id = gone.user_id and agent.id = gone.id and deleted_at is not null`,
         values: [JSON.stringify(agents)],
-      }),
-    /** Locks the agents whose schedules count against the key. */
-    lockAgentsOfKey: (tx: Tx, user_id: string, api_key_id: string) =>
-      tx.query<{ id: string }>({
-        text: `select id ${LIVE} and schedule_api_key_id = $2 order by id for update`,
-        values: [user_id, api_key_id],
       }),
     /** Until the transaction ends, no run of the user's agents can be queued or end. */
     lockAgents: (tx: Tx, user_id: string) =>
@@ -262,26 +246,17 @@ export function createAgentsStore(db: Db) {
           where v.user_id = $1 and v.agent_id = $2 and v.version = $3 and agent.deleted_at is null`,
         values: [user_id, agent_id, version],
       });
-      return found === undefined ? undefined : { ...found, config: withDefaults(found.config) };
+      return found === undefined ? undefined : { ...found, config: { ...EMPTY_VIEW, ...withDefaults(found.config) } };
     },
   };
 }
 
 export type AgentsStore = ReturnType<typeof createAgentsStore>;
 
-/** The row as its columns: the schedule in one value, and jsonb as text, because the drivers would write a list as an array. */
+/** The row as its columns: jsonb as text, because the drivers would write a list as an array. */
 function toColumns(row: AgentRow) {
-  const {
-    schedule_interval: interval,
-    schedule_time: time,
-    schedule_day_of_week: day_of_week,
-    schedule_day_of_month: day_of_month,
-    schedule_timezone: timezone,
-    ...columns
-  } = row;
   return {
-    ...columns,
-    schedule_spec: JSON.stringify({ interval, time, day_of_week, day_of_month, timezone }),
+    ...row,
     tools_config: JSON.stringify(row.tools_config),
     input_schema: row.input_schema === null ? null : JSON.stringify(row.input_schema),
     output_schema: row.output_schema === null ? null : JSON.stringify(row.output_schema),

@@ -1,4 +1,4 @@
-import { AGENT_BYTES, USER_ROWS } from "../../kernel/constants.ts";
+import { AGENT_BYTES, AGENT_SCHEDULES, USER_ROWS } from "../../kernel/constants.ts";
 import { conflict, tooMany } from "../../kernel/purser-error.ts";
 
 /** Errors of agents. */
@@ -10,6 +10,10 @@ export const agentErrors = {
       "agent_storage_full",
       `Your agents and their earlier versions have ${AGENT_BYTES / 1_048_576} MB. Delete an agent first.`,
     ),
+  scheduleLimitReached: () =>
+    conflict("schedule_limit_reached", `This agent has ${AGENT_SCHEDULES} schedules. Delete one first.`),
+  scheduleNameTaken: () =>
+    conflict("name_taken", "A schedule of this name already exists. Choose another name.", "name"),
   webhookKeyUnreadable: () =>
     conflict(
       "key_unreadable",

@@ -4,8 +4,8 @@ import type { Log } from "../../platform/telemetry/log.ts";
 import { KEY_BUDGET } from "../runs/model-call.ts";
 import type { EndedRun, OnRunEnd } from "../runs/runs.types.ts";
 import type { EngineInput } from "../runs/transcript.ts";
-import type { Schedules } from "../schedules/schedules.service.ts";
-import { countOutcome, lockCounted, selectDeliveries } from "./outcome.store.ts";
+import { DEFAULT_SCHEDULE, type Schedules } from "../schedules/schedules.service.ts";
+import { selectAllowedFailures, selectDeliveries } from "./outcome.store.ts";
 import type { ScheduleKeys } from "./schedule-keys.service.ts";
 
 /** `schedule_paused_reason` of a schedule that waits for tokens. */
@@ -20,26 +20,23 @@ interface ResultForAddress {
 }
 
 /**
- * Queues the results of an agent's runs as they end, and counts its failures in a row. Pauses its schedule after too many
+ * Queues the results of an agent's runs as they end, and counts a schedule's failures in a row. Pauses it after too many
  * failures or a lack of tokens.
  */
 export function createRunOutcomes(deps: {
-  schedules: Pick<Schedules, "pauseSchedule" | "pauseForTokens">;
+  schedules: Pick<Schedules, "pause" | "pauseForTokens" | "lockCounted" | "countOutcome">;
   schedule_keys: Pick<ScheduleKeys, "pauseForBudget">;
   deliverResults(results: readonly ResultForAddress[], tx: Tx): Promise<void>;
   log: Log;
 }): OnRunEnd {
   const { schedules, schedule_keys, deliverResults, log } = deps;
 
-  const pause = async (tx: Tx, { user_id, agent_id }: EndedRun, reason: string) => {
-    await schedules.pauseSchedule({ user_id, agent_id }, reason, tx);
-    log.info({ agent_id, reason }, "a schedule is being paused");
-  };
   /** The schedule resumes when the account has had more refills than at the queueing of this run. */
-  const waitForTokens = async (tx: Tx, { user_id, agent_id, due_input }: EndedRun) => {
+  const waitForTokens = async (tx: Tx, { user_id, agent_id, schedule_id, due_input }: EndedRun) => {
+    if (schedule_id === null) return;
     const { refills = 0 } = (due_input ?? {}) as Partial<EngineInput>;
-    await schedules.pauseForTokens(tx, { user_id, agent_id }, OUT_OF_TOKENS, refills);
-    log.info({ agent_id, reason: OUT_OF_TOKENS }, "a schedule is being paused");
+    await schedules.pauseForTokens(tx, { user_id, id: schedule_id }, OUT_OF_TOKENS, refills);
+    log.info({ agent_id, schedule_id, reason: OUT_OF_TOKENS }, "a schedule is being paused");
   };
   /** A lack of tokens, a used-up month and a used-up key budget do not count as failures of the agent. */
   const applyOutcome = async (tx: Tx, run: EndedRun) => {
@@ -48,12 +45,15 @@ export function createRunOutcomes(deps: {
     if (error?.code === "insufficient_tokens") return is_due ? waitForTokens(tx, run) : undefined;
     if (error?.param === MONTHLY_CAP) return;
     if (error?.param === KEY_BUDGET) return is_due ? schedule_keys.pauseForBudget(tx, run) : undefined;
-    const counted = await countOutcome(tx, { user_id, agent_id }, error !== null);
+    const counted = await schedules.countOutcome(tx, run, error !== null);
     if (counted === undefined || error === null) return;
-    const { failures, allowed } = counted;
-    if (failures < allowed) return;
+    const { id, name, failures } = counted;
+    const allowed = await selectAllowedFailures(tx, { user_id, agent_id });
+    if (allowed === undefined || failures < allowed) return;
     const times = failures === 1 ? "1 failed run" : `${failures} failed runs in a row`;
-    await pause(tx, run, `${times}: set schedule_enabled to true to resume`);
+    const reason = `${times}: ${name === DEFAULT_SCHEDULE ? "set schedule_enabled to true to resume" : "resume the schedule to go on"}`;
+    await schedules.pause(tx, { user_id, id }, reason);
+    log.info({ agent_id, schedule_id: id, reason }, "a schedule is being paused");
   };
 
   const deliver = async (tx: Tx, runs: readonly EndedRun[]) => {
@@ -68,7 +68,7 @@ export function createRunOutcomes(deps: {
   };
 
   return async (ending, tx) => {
-    const counted = await lockCounted(tx, ending.filter(isCounted));
+    const counted = await schedules.lockCounted(tx, ending.filter(isCounted));
     return async (ended) => {
       const with_result = ended.filter(({ status }) => status === "succeeded" || status === "failed").filter(isCounted);
       for (const run of with_result) if (counted.has(run.agent_id)) await applyOutcome(tx, run);

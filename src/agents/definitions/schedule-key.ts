@@ -4,7 +4,7 @@ import { type AgentConfig, sameConfig } from "./agent-config.ts";
 
 /** The API key that a schedule's runs count against: contract 3. */
 
-/** `schedule_paused_reason` of a schedule whose key no longer pays for runs. */
+/** `paused_reason` of a schedule whose key no longer pays for runs. */
 export type KeyPause = "key_revoked" | "key_expired" | "key_budget_exceeded";
 
 /** Why a due instant did not run, for the agent's owner. */
@@ -25,23 +25,25 @@ export interface ScheduleKey {
   readonly revoked_at: Instant | null;
 }
 
+/** Whether an agent does the same after a change of its settings. */
+export function isSameTask(before: AgentConfig, after: AgentConfig): boolean {
+  const { name, description, deliveries } = after;
+  return sameConfig({ ...before, name, description, deliveries }, after);
+}
+
 /**
- * The key that the schedule counts against after a write: the writer's key if the write enables the schedule, resumes
- * it or changes the content of its runs. So no key pays for a task that another caller wrote. Null: the console, or no
- * schedule.
+ * The key that a schedule counts against after a write: the writer's key if the write enables the schedule, resumes it or
+ * changes when and what it runs. So no key pays for a task that another caller wrote. Null: the console, or it is off.
  */
 export function scheduleKeyAfter(write: {
-  before: { config: AgentConfig; api_key_id: string | null } | null;
-  config: AgentConfig;
+  enabled: boolean;
   resumes: boolean;
+  is_same_task: boolean;
+  before_key_id: string | null;
   caller_key_id: string | null;
 }): string | null {
-  const { before, config, resumes, caller_key_id } = write;
-  if (!config.schedule_enabled) return null;
-  if (before === null || resumes) return caller_key_id;
-  const { name, description, deliveries } = config;
-  const is_same_task = sameConfig({ ...before.config, name, description, deliveries }, config);
-  return is_same_task ? before.api_key_id : caller_key_id;
+  if (!write.enabled) return null;
+  return write.resumes || !write.is_same_task ? write.caller_key_id : write.before_key_id;
 }
 
 /** Why a key does not pay for runs now; null: it pays. A missing key was revoked. */

@@ -4,9 +4,8 @@ import type { Clock } from "../../platform/lib/clock.ts";
 import type { Log } from "../../platform/telemetry/log.ts";
 import type { EndedRun } from "../runs/runs.types.ts";
 import type { EngineInput } from "../runs/transcript.ts";
-import type { Schedules } from "../schedules/schedules.service.ts";
-import type { AgentsStore } from "./agents.store.ts";
-import { type DueAgent, forgetFailures, selectDueAgents } from "./outcome.store.ts";
+import type { ScheduleState, Schedules } from "../schedules/schedules.service.ts";
+import type { DueSchedule } from "../schedules/tick.service.ts";
 import { isLasting, isLiftable, type KeyPause, keyPause, type ScheduleKey } from "./schedule-key.ts";
 
 /**
@@ -15,38 +14,37 @@ import { isLasting, isLiftable, type KeyPause, keyPause, type ScheduleKey } from
  */
 export function createScheduleKeys(deps: {
   clock: Clock;
-  store: Pick<AgentsStore, "lockAgentsOfKey">;
-  schedules: Pick<Schedules, "pauseSchedule" | "schedules">;
+  schedules: Pick<Schedules, "pause" | "resume" | "find" | "lockOfKey">;
   ledger: Pick<Ledger, "keySpends">;
   /** These keys, by id, locked until the transaction ends. */
   keysOf(tx: Tx, ids: readonly string[]): Promise<ReadonlyMap<string, ScheduleKey>>;
   log: Log;
 }) {
-  const { clock, store, schedules, ledger, keysOf, log } = deps;
+  const { clock, schedules, ledger, keysOf, log } = deps;
 
-  const pause = async (tx: Tx, { user_id, agent_id }: Pick<DueAgent, "user_id" | "agent_id">, reason: KeyPause) => {
-    await schedules.pauseSchedule({ user_id, agent_id }, reason, tx);
-    log.info({ agent_id, reason }, "a schedule is being paused");
+  const pause = async (tx: Tx, schedule: Pick<ScheduleState, "user_id" | "id" | "agent_id">, reason: KeyPause) => {
+    await schedules.pause(tx, schedule, reason);
+    log.info({ agent_id: schedule.agent_id, schedule_id: schedule.id, reason }, "a schedule is being paused");
   };
 
   return {
-    /** The keys that due agents count against. Pauses the schedules whose key no longer pays. */
+    /** The keys that due schedules count against. Pauses the schedules whose key no longer pays; `pauses` is by schedule. */
     async judge(
       tx: Tx,
-      agents: readonly DueAgent[],
+      due: readonly DueSchedule[],
     ): Promise<{ keys: ReadonlyMap<string, ScheduleKey>; pauses: ReadonlyMap<string, KeyPause> }> {
       const pauses = new Map<string, KeyPause>();
-      const keyed = agents.filter(({ schedule_api_key_id }) => schedule_api_key_id !== null);
+      const keyed = due.filter(({ api_key_id }) => api_key_id !== null);
       if (keyed.length === 0) return { keys: new Map(), pauses };
-      const ids = [...new Set(keyed.map(({ schedule_api_key_id }) => schedule_api_key_id ?? ""))];
+      const ids = [...new Set(keyed.map(({ api_key_id }) => api_key_id ?? ""))];
       const keys = await keysOf(tx, ids);
       const spends = await ledger.keySpends({ user_ids: [...new Set(keyed.map(({ user_id }) => user_id))], ids }, tx);
-      for (const agent of keyed) {
-        const id = agent.schedule_api_key_id ?? "";
+      for (const schedule of keyed) {
+        const id = schedule.api_key_id ?? "";
         const reason = keyPause(keys.get(id), { spend: spends.get(id), now: clock.now() });
         if (reason === null) continue;
-        pauses.set(agent.agent_id, reason);
-        if (isLasting(reason, keys.get(id))) await pause(tx, agent, reason);
+        pauses.set(schedule.id, reason);
+        if (isLasting(reason, keys.get(id))) await pause(tx, schedule, reason);
       }
       return { keys, pauses };
     },
@@ -55,13 +53,13 @@ export function createScheduleKeys(deps: {
      * Pauses the schedule after a due run's call exceeded its key's budget, unless the key or its budget has changed
      * since.
      */
-    async pauseForBudget(tx: Tx, run: EndedRun): Promise<void> {
-      const [agent] = await selectDueAgents(tx, [run]);
-      const { api_key_id, key_budget_tokens } = (run.due_input ?? {}) as Partial<EngineInput>;
-      if (agent === undefined || api_key_id == null || agent.schedule_api_key_id !== api_key_id) return;
+    async pauseForBudget(tx: Tx, { user_id, schedule_id, due_input }: EndedRun): Promise<void> {
+      const schedule = schedule_id === null ? undefined : await schedules.find({ user_id, id: schedule_id }, tx);
+      const { api_key_id, key_budget_tokens } = (due_input ?? {}) as Partial<EngineInput>;
+      if (schedule === undefined || api_key_id == null || schedule.api_key_id !== api_key_id) return;
       const key = (await keysOf(tx, [api_key_id])).get(api_key_id);
       const is_same = key?.budget_tokens === key_budget_tokens && isLasting("key_budget_exceeded", key);
-      if (is_same) await pause(tx, agent, "key_budget_exceeded");
+      if (is_same) await pause(tx, schedule, "key_budget_exceeded");
     },
 
     /**
@@ -70,21 +68,21 @@ export function createScheduleKeys(deps: {
      */
     async applyKeyChange(tx: Tx, key: ScheduleKey & { user_id: string }): Promise<void> {
       const { user_id, id: api_key_id } = key;
-      const agents = await store.lockAgentsOfKey(tx, user_id, api_key_id);
+      const of_key = await schedules.lockOfKey(tx, user_id, api_key_id);
       if (key.revoked_at !== null) {
-        for (const { id: agent_id } of agents) await pause(tx, { user_id, agent_id }, "key_revoked");
+        for (const schedule of of_key) await pause(tx, schedule, "key_revoked");
         return;
       }
-      const agent_ids = agents.map(({ id }) => id);
-      const statuses = await schedules.schedules(user_id, agent_ids, tx);
       const spend = (await ledger.keySpends({ user_ids: [user_id], ids: [api_key_id] }, tx)).get(api_key_id);
       const reason = keyPause(key, { spend, now: clock.now() });
       if (reason !== null && isLasting(reason, key)) return;
-      for (const agent_id of agent_ids) {
-        if (!isLiftable(statuses.get(agent_id)?.paused_reason ?? null)) continue;
-        await schedules.pauseSchedule({ user_id, agent_id }, null, tx);
-        await forgetFailures(tx, { user_id, agent_id });
-        log.info({ agent_id }, "a schedule goes on, since its API key may pay again");
+      for (const schedule of of_key) {
+        if (!isLiftable(schedule.paused_reason)) continue;
+        await schedules.resume(tx, schedule);
+        log.info(
+          { agent_id: schedule.agent_id, schedule_id: schedule.id },
+          "a schedule goes on, since its API key may pay again",
+        );
       }
     },
   };

@@ -1,10 +1,6 @@
 import type { Ledger } from "../../account/ledger/ledger.types.ts";
-import type { AgentKey } from "../../api/contract/agents.ts";
-import type { Db } from "../../platform/db/db.ts";
 import type { Log } from "../../platform/telemetry/log.ts";
-import type { Schedules } from "../schedules/schedules.service.ts";
-import type { AgentsStore } from "./agents.store.ts";
-import { forgetFailures } from "./outcome.store.ts";
+import type { ScheduleId, Schedules } from "../schedules/schedules.service.ts";
 
 /** Waiting schedules that one turn of the sweep checks. A longer list takes several turns. */
 const SWEEP_LIMIT = 1_000;
@@ -14,29 +10,22 @@ const SWEEP_LIMIT = 1_000;
  * resumes once per later refill, even if the new tokens are not enough.
  */
 export function createWaitingSchedules(deps: {
-  db: Db;
-  store: Pick<AgentsStore, "lockAgent">;
   schedules: Pick<Schedules, "waitingForTokens" | "resumeForTokens">;
   ledger: Pick<Ledger, "refills">;
   log: Log;
 }) {
-  const { db, store, schedules, ledger, log } = deps;
-  let swept_to: AgentKey | null = null;
+  const { schedules, ledger, log } = deps;
+  let swept_to: ScheduleId | null = null;
 
   const resume = async (waiting: Awaited<ReturnType<Schedules["waitingForTokens"]>>): Promise<void> => {
     if (waiting.length === 0) return;
     const refills = await ledger.refills([...new Set(waiting.map(({ user_id }) => user_id))]);
-    for (const { user_id, agent_id, resume_above } of waiting) {
+    for (const { user_id, id, agent_id, resume_above } of waiting) {
       const count = refills.get(user_id) ?? 0;
       if (count <= resume_above) continue;
-      await db.transaction(async (tx) => {
-        // The lock order is agent, schedule.
-        await store.lockAgent(tx, user_id, agent_id);
-        if (await schedules.resumeForTokens(tx, { user_id, agent_id }, count)) {
-          await forgetFailures(tx, { user_id, agent_id });
-          log.info({ agent_id }, "a schedule that waited for tokens goes on");
-        }
-      });
+      if (await schedules.resumeForTokens({ user_id, id }, count)) {
+        log.info({ agent_id, schedule_id: id }, "a schedule that waited for tokens goes on");
+      }
     }
   };
 

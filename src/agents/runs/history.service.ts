@@ -115,9 +115,9 @@ export function createHistory({ db, clock, signals, batch_limit, reads }: Histor
       await signals.until(isFinished, { run_id, ...wait });
       return run ?? getRun(agent, run_id);
     },
-    /** Agents with an unfinished run, chats excepted, and the id of that run. */
-    busyAgents: (tx: Tx, agents: readonly AgentKey[]): Promise<Map<string, string>> =>
-      history.selectBusyAgents(tx, agents),
+    /** Schedules with an unfinished run, and the id of that run. */
+    busySchedules: (tx: Tx, schedules: readonly history.RunsOfSchedule[]): Promise<Map<string, string>> =>
+      history.selectBusySchedules(tx, schedules),
     /** The versions of an agent that its unfinished runs pin. */
     pinnedVersions: (tx: Tx, agent: AgentKey): Promise<number[]> => history.selectPinnedVersions(tx, agent),
     /**

@@ -1,6 +1,6 @@
 import type { AgentKey } from "../../api/contract/agents.ts";
 import type { ResultDelivery } from "../../api/contract/deliveries.ts";
-import type { RunData, RunTrigger, StepRecord } from "../../api/contract/runs.ts";
+import type { RunData, StepRecord } from "../../api/contract/runs.ts";
 import type { Sql } from "../../platform/db/db.ts";
 import { createConditions } from "../../platform/db/statements.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
@@ -101,12 +101,10 @@ export interface LastOutput {
   tainted: boolean;
 }
 
-/**
- * The newest succeeded run of the agent before this one, chats excepted; for a due run, the newest one of its schedule.
- */
+/** The newest succeeded run before this one of its schedule; without a schedule, of its agent, chats excepted. */
 export async function selectLastOutput(
   sql: Sql,
-  { user_id, agent_id, run_id, trigger }: RunKey & AgentKey & { trigger: RunTrigger },
+  { user_id, agent_id, run_id }: RunKey & AgentKey,
 ): Promise<LastOutput | null> {
   const [row] = await sql.query<LastOutput>({
     name: "run_last_output",
@@ -114,10 +112,11 @@ export async function selectLastOutput(
           coalesce(engine_input -> 'last' -> 'tainted' = 'true', false) or engine_input ? 'input_mark' or exists (
             select from run_step where run_step.user_id = run.user_id and run_id = run.id and type = 'tool' and safety <> 'null'
           ) as tainted
-      from run where user_id = $1 and agent_id = $2 and id < $3 and status = 'succeeded'
-        and trigger = any (case when $4 = 'schedule' then array['schedule'] else array['schedule', 'manual'] end)
+      from run cross join (select schedule_id as own from run where user_id = $1 and id = $3) as this
+      where user_id = $1 and agent_id = $2 and id < $3 and status = 'succeeded' and trigger <> 'chat'
+        and (own is null or schedule_id = own)
       order by id desc limit 1`,
-    values: [user_id, agent_id, run_id, trigger],
+    values: [user_id, agent_id, run_id],
   });
   return row ?? null;
 }
@@ -247,19 +246,29 @@ export async function selectLastRuns(sql: Sql, user_id: string, agent_ids: reado
   });
 }
 
-/** The agents with an unfinished run, chats excepted, and the id of that run. */
-export async function selectBusyAgents(sql: Sql, agents: readonly AgentKey[]): Promise<Map<string, string>> {
-  const rows = await sql.query<{ agent_id: string; run_id: string }>({
-    name: "run_busy_agents",
+/** A schedule, and whether its agent's run-nows without a schedule are its runs too. */
+export interface RunsOfSchedule extends AgentKey {
+  schedule_id: string;
+  with_run_nows: boolean;
+}
+
+/** The schedules with an unfinished run, and the id of that run. */
+export async function selectBusySchedules(
+  sql: Sql,
+  schedules: readonly RunsOfSchedule[],
+): Promise<Map<string, string>> {
+  const rows = await sql.query<{ schedule_id: string; run_id: string }>({
+    name: "run_busy_schedules",
     // With the limit the planner looks up each agent instead of reading all open runs.
-    text: `select due.agent_id, open.id as run_id from jsonb_to_recordset($1::jsonb) as due(user_id uuid, agent_id uuid)
+    text: `select due.schedule_id, open.id as run_id
+      from jsonb_to_recordset($1::jsonb) as due(user_id uuid, agent_id uuid, schedule_id uuid, with_run_nows boolean)
       cross join lateral (
-        select id from run where user_id = due.user_id and agent_id = due.agent_id
-          and phase <> 'ended' and trigger <> 'chat' limit 1
+        select id from run where user_id = due.user_id and agent_id = due.agent_id and phase <> 'ended'
+          and (schedule_id = due.schedule_id or (due.with_run_nows and schedule_id is null and trigger = 'manual')) limit 1
       ) as open`,
-    values: [JSON.stringify(agents)],
+    values: [JSON.stringify(schedules)],
   });
-  return new Map(rows.map(({ agent_id, run_id }) => [agent_id, run_id]));
+  return new Map(rows.map(({ schedule_id, run_id }) => [schedule_id, run_id]));
 }
 
 /** The ids of running runs with a cancel request. */

@@ -50,7 +50,7 @@ export function usesLastRun({ system_prompt, run_prompt }: Prompts): boolean {
  */
 export function renderPrompts(config: Prompts & Pick<RunConfig, "schedule_timezone">, facts: PromptFacts): Prompts {
   const { schedule, last = null, input_mark } = facts.engine_input as EngineInput;
-  const zone = schedule?.timezone ?? config.schedule_timezone;
+  const zone = schedule?.timezone ?? config.schedule_timezone ?? "UTC";
   const at = facts.scheduled_for ?? facts.queued_at;
   const used = new Set<string>();
   const asData = (text: string) => (input_mark === undefined ? text : fenced(text, input_mark));

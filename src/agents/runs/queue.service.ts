@@ -150,6 +150,7 @@ function newQueuedRow(run: RunToStart, now: Instant): runStore.RunRow {
     agent_version: run.agent_version,
     trigger: run.trigger,
     status: "queued",
+    schedule_id: run.schedule_id ?? null,
     scheduled_for: run.scheduled_for ?? null,
     queued_at: now,
     started_at: null,

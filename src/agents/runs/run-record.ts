@@ -14,6 +14,7 @@ export function toRunRecord(row: RunRow): RunRecord {
     agent_version: row.agent_version,
     trigger: row.trigger,
     status: row.status,
+    schedule_id: row.schedule_id,
     scheduled_for,
     queued_at: row.queued_at,
     started_at,

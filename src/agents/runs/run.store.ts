@@ -32,6 +32,7 @@ export interface RunRow {
   agent_version: number;
   trigger: RunTrigger;
   status: RunStatus;
+  schedule_id: string | null;
   scheduled_for: Instant | null;
   queued_at: Instant;
   started_at: Instant | null;
@@ -63,7 +64,7 @@ export interface ClaimedRow extends RunRow {
 }
 
 /** The columns of a run's record. */
-export const RUN_COLUMNS = `user_id, id, agent_id, agent_version, trigger, status, scheduled_for, queued_at, started_at,
+export const RUN_COLUMNS = `user_id, id, agent_id, agent_version, trigger, status, schedule_id, scheduled_for, queued_at, started_at,
   finished_at, attempt, model_id, routing, input_tokens, output_tokens, cost_tokens, steps_count, failed_steps, failed_calls, error, metadata`;
 /** What a run began with. */
 export const BEGIN_COLUMNS = "input, run_prompt, engine_input";
@@ -101,6 +102,7 @@ export async function insertRuns(
     agent_id: run.agent_id,
     agent_version: run.agent_version,
     trigger: run.trigger,
+    schedule_id: run.schedule_id,
     scheduled_for: run.scheduled_for,
     model_id: run.model_id,
     input: run.input,
@@ -151,6 +153,7 @@ export async function beginRuns(
     id: run.id,
     agent_id: run.agent_id,
     agent_version: run.agent_version,
+    schedule_id: run.schedule_id,
     model_id: run.model_id,
     input: run.input,
     metadata: run.metadata,
@@ -359,9 +362,9 @@ export async function finishRuns(sql: Sql, finishes: readonly FinishedRun[]): Pr
           error = case run.status when 'cancelling' then run.error else owned.error end,
           failed_steps = run.failed_steps + case when owned.status = 'failed' and run.status <> 'cancelling' then ${OPEN_STEPS} else 0 end
         from owned where run.user_id = owned.user_id and run.id = owned.run_id
-        returning run.user_id, run.id, run.agent_id, run.trigger, run.status, run.error, run.epoch, run.finished_at, run.failed_steps, run.failed_calls, ${DUE_INPUT}
+        returning run.user_id, run.id, run.agent_id, run.schedule_id, run.trigger, run.status, run.error, run.epoch, run.finished_at, run.failed_steps, run.failed_calls, ${DUE_INPUT}
       ), steps as (${ENDED_STEPS})
-      select user_id, id as run_id, agent_id, trigger, status, error, epoch, failed_steps, failed_calls, due_input
+      select user_id, id as run_id, agent_id, schedule_id, trigger, status, error, epoch, failed_steps, failed_calls, due_input
       from ended order by user_id, id`,
     values: [jsonbText(given), given.length],
   });
@@ -578,7 +581,7 @@ export async function failLostRun(
           failed_steps = run.failed_steps + ${OPEN_STEPS}
         where user_id = $3 and id = $4 and epoch = $5 and run.status || '' in ${sqlBefore("give_up")} and lease_until < ${LOST_BEFORE} returning run.*, ${DUE_INPUT}
       ), steps as (${ENDED_STEPS})
-      select user_id, id as run_id, agent_id, trigger, status, error, epoch, failed_steps, failed_calls, due_input from ended`,
+      select user_id, id as run_id, agent_id, schedule_id, trigger, status, error, epoch, failed_steps, failed_calls, due_input from ended`,
     values: [unexpired, judged_at_ms, run.user_id, run.run_id, run.epoch, jsonbText(error), now],
   });
 }

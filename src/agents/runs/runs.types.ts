@@ -29,6 +29,8 @@ export interface NewRun extends AgentKey {
   run_prompt?: string | null | undefined;
   /** What the engine needs of its start. The claim returns it unchanged. */
   engine_input: unknown;
+  /** The schedule of a due run, and of a run-now of a schedule. */
+  schedule_id?: string | null | undefined;
   /** The due instant, of a due run. */
   scheduled_for?: Instant;
   /** Only this worker may claim the run, which is cancelled if the worker does not claim it in time. */
@@ -178,6 +180,7 @@ export interface RunHasErrors extends RunSucceeded {
 /** A run that has ended: succeeded, failed (lost workers included) or cancelled. */
 export interface EndedRun extends AgentKey {
   run_id: string;
+  schedule_id: string | null;
   trigger: RunTrigger;
   status: RunStatus;
   error: RunError | null;

@@ -9,16 +9,11 @@ import type { Picture } from "../tools/tools.types.ts";
 /** The settings of an agent's version that its run uses. */
 export type RunConfig = Pick<
   AgentRecord,
-  | "system_prompt"
-  | "run_prompt"
-  | "model_id"
-  | "auto_route"
-  | "limits"
-  | "model_settings"
-  | "client_tools"
-  | "schedule_timezone"
+  "system_prompt" | "run_prompt" | "model_id" | "auto_route" | "limits" | "model_settings" | "client_tools"
 > & {
   tools_config: ToolsConfig;
+  /** Of the agent's schedule `default`, for runs without a schedule. Absent: UTC. */
+  schedule_timezone?: string;
 };
 
 /** The prompts of an agent, or of a run. */
@@ -47,7 +42,7 @@ export interface EngineInput extends KeyTerms {
   tool_choice?: ToolChoice;
   /** For a due run: the account's number of refills when the run was queued. */
   refills?: number;
-  /** The schedule of a due run, as its prompts name it. */
+  /** The schedule of a due run or of a run-now of a schedule, as its prompts name it. */
   schedule?: { readonly name: string; readonly timezone: string };
   /** The mark of the fences around the run's input, which is an end user's and so untrusted. Absent: the owner's own. */
   input_mark?: string;

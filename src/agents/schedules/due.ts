@@ -34,15 +34,21 @@ export interface DueInstant {
   reason: string | null;
 }
 
-/** Decides all due instants, oldest first, and the next run. At most the last instant becomes a run. */
-export function decideDue(schedule: DueSchedule, now: Instant): { instants: DueInstant[]; next_run_at: Instant } {
+/**
+ * Decides all due instants, oldest first, and the next run; null: the schedule has ended. At most the last instant becomes
+ * a run.
+ */
+export function decideDue(
+  schedule: DueSchedule,
+  now: Instant,
+): { instants: DueInstant[]; next_run_at: Instant | null } {
   const come: Instant[] = [];
-  let next_run_at = findPlanned(schedule);
-  while (next_run_at <= now && come.length < MAX_DUE) {
+  let next_run_at: Instant | null = findPlanned(schedule);
+  while (next_run_at !== null && next_run_at <= now && come.length < MAX_DUE) {
     come.push(next_run_at);
     next_run_at = next(schedule.spec, next_run_at);
   }
-  const last = next_run_at > now ? come.pop() : undefined;
+  const last = next_run_at === null || next_run_at > now ? come.pop() : undefined;
   const latest = last === undefined ? null : decideLatest(schedule, last, now);
   const instants = come.map((at) => decideEarlier(schedule, at, latest));
   return { instants: latest === null ? instants : [...instants, latest], next_run_at };
@@ -53,12 +59,19 @@ export function decideDue(schedule: DueSchedule, now: Instant): { instants: DueI
  * An instant that was 09:00 and is now 08:00 is not due yet; otherwise the agent would run again at 09:00.
  */
 function findPlanned({ spec, next_run_at }: Pick<DueSchedule, "spec" | "next_run_at">): Instant {
+  if (next(spec, addSeconds(next_run_at, -1)) === next_run_at) return next_run_at;
   const moved_s = MOST_MOVED_HOURS * 3600;
-  const named = next(spec, addSeconds(next_run_at, -moved_s - 1));
-  return named <= addSeconds(next_run_at, moved_s) ? named : next_run_at;
+  const distance = (at: Instant) => Math.abs(Date.parse(at) - Date.parse(next_run_at));
+  let nearest: Instant | null = null;
+  let at = next(spec, addSeconds(next_run_at, -moved_s - 1));
+  while (at !== null && at <= addSeconds(next_run_at, moved_s)) {
+    if (nearest === null || distance(at) < distance(nearest)) nearest = at;
+    at = next(spec, at);
+  }
+  return nearest ?? next_run_at;
 }
 
-/** The next `count` runs. The first is `findPlanned`, even if it is due and no tick has settled it yet. */
+/** The next `count` runs, fewer if the schedule ends. The first is `findPlanned`, even if it is due and no tick has settled it yet. */
 export function listUpcomingRuns(
   schedule: Pick<DueSchedule, "spec" | "next_run_at">,
   now: Instant,

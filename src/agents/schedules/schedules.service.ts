@@ -2,22 +2,23 @@ import type { AgentKey } from "../../api/contract/agents.ts";
 import type { Db, Sql, Tx } from "../../platform/db/db.ts";
 import type { Clock } from "../../platform/lib/clock.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
+import { stableJson } from "../../platform/lib/json.ts";
 import * as scheduleStore from "./schedule.store.ts";
-import { next, type ScheduleSpec } from "./spec.ts";
+import { next } from "./spec.ts";
+import { toSpec } from "./spec-fields.ts";
 import { type DueRuns, recordPassed, tick } from "./tick.service.ts";
 
-/** A schedule that was active and has been paused. */
+/** A schedule that was going to run and has been paused. */
 export interface SchedulePaused extends AgentKey {
+  schedule_id: string;
+  schedule_name: string;
   reason: string;
 }
 
-/** The current state of a schedule. */
-export interface ScheduleState {
-  /** null: not active. */
-  next_run_at: Instant | null;
-  /** Not null: due instants are recorded as skipped. */
-  paused_reason: string | null;
-}
+export type ScheduleId = scheduleStore.ScheduleId;
+export type ScheduleState = scheduleStore.ScheduleState;
+export type ScheduleRow = scheduleStore.ScheduleRow;
+export const DEFAULT_SCHEDULE = scheduleStore.DEFAULT_SCHEDULE;
 
 /** The next run of an agent. */
 export type NextRun = scheduleStore.NextRun;
@@ -33,57 +34,95 @@ export type Schedules = ReturnType<typeof createSchedules>;
  */
 export function createSchedules(deps: { db: Db; clock: Clock; notify(event: SchedulePaused, tx: Tx): Promise<void> }) {
   const { db, clock, notify } = deps;
-  const setPaused = async (tx: Tx, agent: AgentKey, reason: string | null, resume_above?: number) => {
-    const { user_id, agent_id } = agent;
-    const pause = { reason, resume_above: resume_above ?? null, now: clock.now() };
-    const was_active = await scheduleStore.setPaused(tx, agent, pause);
-    if (was_active && reason !== null) await notify({ user_id, agent_id, reason }, tx);
+  const pause = async (tx: Tx, { user_id, id }: ScheduleId, reason: string, resume_above: number | null = null) => {
+    const paused = await scheduleStore.setPaused(tx, { user_id, id }, { reason, resume_above, now: clock.now() });
+    if (!paused?.was_going) return;
+    const { agent_id, name } = paused;
+    await notify({ user_id, agent_id, schedule_id: id, schedule_name: name, reason }, tx);
   };
   return {
+    /** Inserts a schedule, whose next run is after now. False: the agent has a schedule of this name. */
+    async insert(tx: Tx, row: ScheduleRow, { is_active }: { is_active: boolean }): Promise<boolean> {
+      const is_on = row.enabled && is_active;
+      const next_run_at = is_on ? next(toSpec(row.spec), clock.now()) : null;
+      return scheduleStore.insertSchedule(tx, { ...row, next_run_at });
+    },
+    /** The agent's schedules, locked until the transaction ends. */
+    lock: (tx: Tx, agent: AgentKey): Promise<ScheduleRow[]> => scheduleStore.lockSchedules(tx, agent),
     /**
-     * Sets when the agent runs; null turns the schedule off. An unchanged schedule keeps its next run. A changed one is
-     * due next after now, and instants that have passed without a tick are recorded as skipped.
+     * Writes a changed schedule, which `before` was, locked. An unchanged time keeps its next run. A changed one is due
+     * next after now, and instants that have passed without a tick are recorded as skipped.
+     * @param is_active whether the agent is enabled
      */
-    async setSchedule(tx: Tx, agent: AgentKey, spec: ScheduleSpec | null): Promise<void> {
-      await recordPassed(tx, clock.now(), agent, spec);
-      if (spec === null) return scheduleStore.deactivateSchedule(tx, agent);
-      await scheduleStore.upsertSchedule(tx, agent, { spec, next_run_at: next(spec, clock.now()) });
+    async change(
+      tx: Tx,
+      { before, after, is_active }: { before: ScheduleRow; after: ScheduleRow; is_active: boolean },
+    ): Promise<void> {
+      const spec = after.enabled && is_active ? toSpec(after.spec) : null;
+      const is_same = before.next_run_at !== null && spec !== null && stableJson(spec) === stableJson(before.spec);
+      if (!is_same) await recordPassed(tx, clock.now(), before);
+      const next_run_at = is_same ? before.next_run_at : spec === null ? null : next(spec, clock.now());
+      await scheduleStore.updateSchedule(tx, { ...after, next_run_at });
     },
-    /** With a reason, due instants are skipped from now on; null resumes. */
-    async pauseSchedule(agent: AgentKey, reason: string | null, tx?: Tx): Promise<void> {
-      await (tx === undefined ? db.transaction((own) => setPaused(own, agent, reason)) : setPaused(tx, agent, reason));
+    /** Deletes a schedule and its occurrences. The default one is empty afterwards. */
+    async remove(tx: Tx, row: ScheduleRow): Promise<void> {
+      if (row.name !== DEFAULT_SCHEDULE) return scheduleStore.deleteSchedule(tx, row);
+      await scheduleStore.deleteOccurrencesOf(tx, row);
+      await scheduleStore.updateSchedule(tx, { ...row, ...EMPTY_SCHEDULE, updated_at: clock.now() });
     },
+    /** The schedules of these agents, also default ones that were never set. */
+    ofAgents: (user_id: string, agent_ids: readonly string[], sql: Sql = db): Promise<ScheduleState[]> =>
+      scheduleStore.selectOfAgents(sql, user_id, agent_ids),
+    /** A page of an agent's schedules, in the order of their creation; `after_id` is the last one of the page before. */
+    list: (agent: AgentKey, page: { limit: number; after_id: string | null }): Promise<ScheduleRow[]> =>
+      scheduleStore.selectPage(db, agent, page),
+    find: (schedule: ScheduleId, sql: Sql = db): Promise<ScheduleRow | undefined> =>
+      scheduleStore.selectSchedule(sql, schedule),
+    /** The schedules that count against an API key, locked until the transaction ends. */
+    lockOfKey: (tx: Tx, user_id: string, api_key_id: string): Promise<ScheduleState[]> =>
+      scheduleStore.lockOfKey(tx, user_id, api_key_id),
+    /** Due instants are skipped from now on. */
+    pause: (tx: Tx, schedule: ScheduleId, reason: string): Promise<void> => pause(tx, schedule, reason),
+    /** The same at the user's own request, who needs no notice. */
+    async pauseQuietly(schedule: ScheduleId, reason: string): Promise<void> {
+      await scheduleStore.setPaused(db, schedule, { reason, now: clock.now() });
+    },
+    /** Resumes a paused schedule, and sets its count of failures to 0. */
+    resume: (tx: Tx, schedule: ScheduleId): Promise<void> => scheduleStore.resumeSchedule(tx, schedule),
     /**
      * Pauses a schedule until the account has had more refills than `resume_above`, the count before its run was queued.
      * A schedule that is paused for another reason keeps that reason.
      */
-    pauseForTokens: (tx: Tx, agent: AgentKey, reason: string, resume_above: number) =>
-      setPaused(tx, agent, reason, resume_above),
+    pauseForTokens: (tx: Tx, schedule: ScheduleId, reason: string, resume_above: number): Promise<void> =>
+      pause(tx, schedule, reason, resume_above),
     /** A page of the schedules that wait for tokens: a user's, or with null all users'. */
     waitingForTokens: (page: Parameters<typeof scheduleStore.selectWaiting>[1]) =>
       scheduleStore.selectWaiting(db, page),
     /** Resumes a schedule that waits for tokens if there have been enough refills. False: it stays paused. */
-    resumeForTokens: (tx: Tx, agent: AgentKey, refills: number) => scheduleStore.endWaiting(tx, agent, refills),
-    /** The state of the agents' schedules, by agent. An agent that never had a schedule is absent. */
-    async schedules(user_id: string, agent_ids: readonly string[], sql: Sql = db): Promise<Map<string, ScheduleState>> {
-      const rows = await scheduleStore.selectSchedules(sql, user_id, agent_ids);
-      return new Map(
-        rows.map(({ agent_id, next_run_at, paused_reason }) => [agent_id, { next_run_at, paused_reason }]),
-      );
-    },
+    resumeForTokens: (schedule: ScheduleId, refills: number): Promise<boolean> =>
+      scheduleStore.endWaiting(db, schedule, refills),
+    /** Call it before runs end: locks the schedules whose count of failures will change, and returns their agents' ids. */
+    lockCounted: scheduleStore.lockCounted,
+    /**
+     * Counts a failed run, or resets the count to 0. A run without a schedule counts for the default one. Returns the
+     * schedule and its failures in a row; absent when there is nothing to change.
+     */
+    countOutcome: scheduleStore.countOutcome,
     /**
      * The next runs of a user's agents, soonest first, after the cursor `after`. Paused and inactive schedules are
      * omitted.
      */
     nextRuns: (user_id: string, page: Parameters<typeof scheduleStore.selectNextRuns>[2]) =>
       scheduleStore.selectNextRuns(db, user_id, page),
-    /** The agent's occurrences, newest first; `before` is the `at` of the last one of the page before. */
-    occurrences: (agent: AgentKey, page: { limit: number; before: Instant | null }) =>
-      scheduleStore.selectOccurrences(db, agent, page),
-    /** Deletes the agent's schedule and its occurrences. */
-    forgetAgent: (tx: Tx, agent: AgentKey): Promise<void> => scheduleStore.deleteSchedule(tx, agent),
+    /** Occurrences of an agent or of one of its schedules, newest first; `before` is the last one of the page before. */
+    occurrences: (
+      of: AgentKey & { schedule_id?: string | null },
+      page: Parameters<typeof scheduleStore.selectOccurrences>[2],
+    ) => scheduleStore.selectOccurrences(db, of, page),
+    /** Deletes the agent's schedules and their occurrences. */
+    forgetAgent: (tx: Tx, agent: AgentKey): Promise<void> => scheduleStore.deleteOfAgent(tx, agent),
     /** Deletes all schedules and occurrences of a user. */
-    forgetUser: (tx: Tx, user_id: string): Promise<void> => scheduleStore.deleteSchedulesOfUser(tx, user_id),
+    forgetUser: (tx: Tx, user_id: string): Promise<void> => scheduleStore.deleteOfUser(tx, user_id),
     /** Deletes a batch of the occurrences recorded before an instant. True: there may be more. */
     pruneOccurrences: (before: Instant): Promise<boolean> => scheduleStore.deleteOccurrences(db, before, PRUNE_BATCH),
     /** Queues the runs that are due, see tick.service.ts. */
@@ -92,3 +131,17 @@ export function createSchedules(deps: { db: Db; clock: Clock; notify(event: Sche
     nextDueAt: (until: Instant): Promise<Instant | null> => scheduleStore.selectNextDue(db, until),
   };
 }
+
+/** A schedule that is off and was never set. */
+export const EMPTY_SCHEDULE = {
+  spec: { timezone: "UTC" },
+  input: null,
+  run_prompt: null,
+  enabled: false,
+  next_run_at: null,
+  paused_reason: null,
+  paused_at: null,
+  resume_above: null,
+  api_key_id: null,
+  consecutive_failures: 0,
+} as const;

@@ -15,7 +15,15 @@ import { agentDeliveriesSchema } from "./deliveries.ts";
 import { readOnlyFields } from "./read-only.ts";
 import { pageSchema, routesOf } from "./routes.ts";
 import { runSchema } from "./runs.ts";
-import { dayOfMonthSchema, intervalSchema, timeOfDaySchema, upcomingRunSchema, weekdaySchema } from "./schedules.ts";
+import {
+  dayOfMonthSchema,
+  intervalSchema,
+  scheduleStatusSchema,
+  timeOfDaySchema,
+  upcomingRunSchema,
+  weekdaySchema,
+  weekdaysSchema,
+} from "./schedules.ts";
 import { threadIdSchema } from "./threads.ts";
 import { toolsConfigSchema } from "./tools.ts";
 import { z } from "./zod.ts";
@@ -72,9 +80,15 @@ const agentFields = {
   }),
   deliveries: agentDeliveriesSchema,
   schedule_enabled: z.boolean(),
-  schedule_interval: intervalSchema.nullable(),
-  schedule_time: timeOfDaySchema.nullable(),
-  schedule_day_of_week: weekdaySchema.nullable().openapi({ description: "weekly only, and then required" }),
+  schedule_interval: intervalSchema.nullable().openapi({
+    description:
+      "daily, weekly or monthly. The schedule named `default` may also be `cron` or `once`, which …/schedules sets",
+  }),
+  schedule_time: timeOfDaySchema.nullable().openapi({ description: "null if it has several times, see …/schedules" }),
+  schedule_day_of_week: weekdaySchema.nullable().openapi({
+    description: "weekly only: its one day; null if it has several. It or schedule_days_of_week is required",
+  }),
+  schedule_days_of_week: weekdaysSchema.nullable().openapi({ description: "weekly only: its days" }),
   schedule_day_of_month: dayOfMonthSchema.nullable().openapi({ description: "monthly only; 1 unless given" }),
   schedule_timezone: timeZoneSchema,
 } as const;
@@ -114,7 +128,7 @@ const agentSchema = z
     updated_at: instantSchema,
     next_run_at: instantSchema.nullable(),
     upcoming_runs: z.array(upcomingRunSchema),
-    schedule_status: z.enum(["off", "active", "paused"]),
+    schedule_status: scheduleStatusSchema,
     schedule_paused_reason: z.string().nullable().openapi({
       description:
         "`key_revoked`, `key_expired` or `key_budget_exceeded` of that key; otherwise a sentence for the owner",

@@ -152,6 +152,13 @@ export function decodeCursor(cursor: string | undefined, shape: Pick<RegExp, "te
 export const UUID_KEY = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 export const NUMBER_KEY = /^\d{1,15}$/;
 export const INSTANT_KEY = { test: (key: string) => instantInput.safeParse(key).data === key };
+/** An instant and an id, for lists in which several entries have the same instant. */
+export const INSTANT_AND_ID_KEY = {
+  test(key: string): boolean {
+    const [at = "", id = "", ...more] = key.split(" ");
+    return more.length === 0 && INSTANT_KEY.test(at) && UUID_KEY.test(id);
+  },
+};
 
 /**
  * One page of `rows`, which were fetched with `limit + 1`: the surplus row says that there is more.

@@ -125,6 +125,9 @@ export const runSchema = z
         .map(([status, { words }]) => `${status}: ${words}`)
         .join("; "),
     }),
+    schedule_id: uuidSchema.nullable().openapi({
+      description: "the schedule of a scheduled run, and of a run-now of a schedule",
+    }),
     scheduled_for: instantSchema.nullable().openapi({ description: "the due instant, of scheduled runs" }),
     queued_at: instantSchema,
     started_at: instantSchema.nullable(),
@@ -293,18 +296,26 @@ const runNowSchema = z
   })
   .openapi("RunNow");
 
+export const preferHeader = z.object({
+  prefer: z
+    .string()
+    .optional()
+    .openapi({
+      description: `wait=N: answer with the finished run, or after N seconds with the run as it stands; more than ${MAX_WAIT_SECONDS} counts as ${MAX_WAIT_SECONDS}`,
+    }),
+});
+
+/** N of `Prefer: wait=N` (RFC 7240), at most the contract's; 0 when it is absent. */
+export function waitSeconds(prefer: string | undefined): number {
+  const wanted = /(?:^|[,;\s])wait\s*=\s*"?(\d{1,9})/i.exec(prefer ?? "")?.[1] ?? "0";
+  return Math.min(Number(wanted), MAX_WAIT_SECONDS);
+}
+
 export const runNow = routes.post("/api/v1/agents/{id}/runs", {
   summary: "Run the agent now, without waiting for its schedule",
   scope: "agents:write",
   optional_body: runNowSchema,
-  headers: z.object({
-    prefer: z
-      .string()
-      .optional()
-      .openapi({
-        description: `wait=N: answer with the finished run, or after N seconds with the run as it stands; more than ${MAX_WAIT_SECONDS} counts as ${MAX_WAIT_SECONDS}`,
-      }),
-  }),
+  headers: preferHeader,
   answers: {
     200: json(runDetailSchema, "the finished run, with `Prefer: wait`"),
     202: json(runSchema, "the queued run; `Location` is its address"),

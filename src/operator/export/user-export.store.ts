@@ -43,9 +43,7 @@ const FILES: readonly ExportFile[] = [
   byId(
     "agents",
     `id, version, name, description, system_prompt, run_prompt, model_id, auto_route, is_active, tools_config,
-      input_schema, output_schema,
-      schedule_enabled, schedule_spec,
-      schedule_api_key_id, limits, model_settings, client_tools, deliveries, consecutive_failures, created_at, updated_at, deleted_at`,
+      input_schema, output_schema, limits, model_settings, client_tools, deliveries, created_at, updated_at, deleted_at`,
     { table: "agent" },
   ),
   {
@@ -56,25 +54,24 @@ const FILES: readonly ExportFile[] = [
         or (agent_id, version) > (split_part($2, ':', 1)::uuid, split_part($2, ':', 2)::integer))
       order by agent_id, version limit $3`,
   },
-  {
-    name: "schedules",
-    page: MANY,
-    text: `select agent_id::text as export_key, agent_id, spec, active,
-        next_run_at, paused_reason, paused_at
-      from schedule where user_id = $1 and ($2::text is null or agent_id > $2::uuid) order by agent_id limit $3`,
-  },
+  byId(
+    "schedules",
+    `id, agent_id, name, spec, input, run_prompt, enabled, next_run_at, paused_reason, paused_at, api_key_id,
+      consecutive_failures, created_at, updated_at`,
+    { table: "schedule" },
+  ),
   {
     name: "occurrences",
     page: MANY,
-    text: `select agent_id || to_char(at at time zone 'UTC', ' YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as export_key, agent_id, at,
-        state, reason, run_id, recorded_at
+    text: `select schedule_id || to_char(at at time zone 'UTC', ' YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as export_key, schedule_id,
+        agent_id, at, state, reason, run_id, recorded_at
       from occurrence where user_id = $1 and ($2::text is null
-        or (agent_id, at) > (split_part($2, ' ', 1)::uuid, split_part($2, ' ', 2)::timestamptz))
-      order by agent_id, at limit $3`,
+        or (schedule_id, at) > (split_part($2, ' ', 1)::uuid, split_part($2, ' ', 2)::timestamptz))
+      order by schedule_id, at limit $3`,
   },
   byId(
     "runs",
-    `id, agent_id, agent_version, trigger, status, scheduled_for, queued_at, started_at, finished_at, model_id, routing,
+    `id, agent_id, agent_version, trigger, status, schedule_id, scheduled_for, queued_at, started_at, finished_at, model_id, routing,
       input_tokens, output_tokens, cost_tokens, steps_count, failed_steps, failed_calls, api_key_id, end_user, error, metadata, input, run_prompt,
       output,
       engine_input -> 'messages' as messages`,

@@ -5,20 +5,12 @@ import {
   type NamedChanges,
   newConfig,
   sameConfig,
-  scheduleOf,
 } from "../../../src/agents/definitions/agent-config.ts";
 import { createAgentSchema, updateAgentSchema } from "../../../src/api/contract/agents.ts";
 import { validationError } from "../../../src/api/contract/validation.ts";
 import type { PurserError } from "../../../src/kernel/errors.ts";
 
 const minimal = { name: "Scout", model_id: "lab/small" };
-const scheduled = {
-  ...minimal,
-  run_prompt: "Go.",
-  schedule_enabled: true,
-  schedule_interval: "daily",
-  schedule_time: "09:00",
-} as const;
 
 function refusal(work: () => unknown): { code: string; param: string | undefined } {
   try {
@@ -44,12 +36,7 @@ describe("a new agent", () => {
       client_tools: "ignore",
       input_schema: null,
       output_schema: null,
-      schedule_enabled: false,
-      schedule_interval: null,
-      schedule_time: null,
-      schedule_day_of_week: null,
-      schedule_day_of_month: null,
-      schedule_timezone: "UTC",
+      deliveries: [],
       limits: {
         max_steps: 25,
         max_run_seconds: 900,
@@ -64,24 +51,12 @@ describe("a new agent", () => {
   test("with auto_route needs no model", () => {
     expect(newConfig({ name: "Scout", auto_route: true }).model_id).toBeNull();
   });
-
-  test("on a monthly schedule runs on the first day by default", () => {
-    expect(newConfig({ ...scheduled, schedule_interval: "monthly" }).schedule_day_of_month).toBe(1);
-    expect(
-      newConfig({ ...scheduled, schedule_interval: "monthly", schedule_day_of_month: "last" }).schedule_day_of_month,
-    ).toBe("last");
-  });
 });
 
 describe("fields that need another field are rejected with the missing one", () => {
   const cases: [string, NamedChanges & { name: string }, string][] = [
     ["neither model nor auto_route", { name: "Scout" }, "model_id"],
     ["auto_route false and no model", { name: "Scout", auto_route: false }, "model_id"],
-    ["a schedule without run_prompt", { ...scheduled, run_prompt: null }, "run_prompt"],
-    ["a schedule with a blank run_prompt", { ...scheduled, run_prompt: "  " }, "run_prompt"],
-    ["a schedule without interval", { ...scheduled, schedule_interval: null }, "schedule_interval"],
-    ["a schedule without time", { ...scheduled, schedule_time: null }, "schedule_time"],
-    ["a weekly schedule without its day", { ...scheduled, schedule_interval: "weekly" }, "schedule_day_of_week"],
   ];
   test.each(cases)("%s", (_what, wanted, param) => {
     expect(refusal(() => newConfig(wanted))).toEqual({ code: "missing_field", param });
@@ -89,7 +64,7 @@ describe("fields that need another field are rejected with the missing one", () 
 });
 
 describe("a change", () => {
-  const config = newConfig({ ...scheduled, limits: { max_steps: 3 } });
+  const config = newConfig({ ...minimal, run_prompt: "Go.", limits: { max_steps: 3 } });
 
   test("keeps the fields that it does not name", () => {
     expect(changedConfig(config, { name: "Ranger" })).toEqual({ ...config, name: "Ranger" });
@@ -105,7 +80,6 @@ describe("a change", () => {
   });
 
   test("that makes the agent inconsistent is rejected", () => {
-    expect(refusal(() => changedConfig(config, { run_prompt: null })).param).toBe("run_prompt");
     expect(refusal(() => changedConfig(config, { model_id: null })).param).toBe("model_id");
   });
 
@@ -113,14 +87,6 @@ describe("a change", () => {
     const stored = { ...config, limits: Object.fromEntries(Object.entries(config.limits).reverse()) } as AgentConfig;
     expect(sameConfig(config, stored)).toBe(true);
     expect(sameConfig(config, changedConfig(config, { limits: { max_steps: 4 } }))).toBe(false);
-  });
-});
-
-describe("the schedule", () => {
-  test("exists only while the agent is active and scheduled", () => {
-    expect(scheduleOf(newConfig(scheduled))).toEqual({ interval: "daily", time: "09:00", timezone: "UTC" });
-    expect(scheduleOf(newConfig({ ...scheduled, is_active: false }))).toBeNull();
-    expect(scheduleOf(newConfig({ ...scheduled, schedule_enabled: false }))).toBeNull();
   });
 });
 

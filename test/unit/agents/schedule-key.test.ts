@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { newConfig } from "../../../src/agents/definitions/agent-config.ts";
-import { keyPause, scheduleKeyAfter } from "../../../src/agents/definitions/schedule-key.ts";
+import { isSameTask, keyPause, scheduleKeyAfter } from "../../../src/agents/definitions/schedule-key.ts";
 
 const now = "2026-03-01T12:00:00.000Z";
 const unlimited = { budget_interval: null, allowed_models: null, limits: null };
@@ -28,26 +28,25 @@ describe("a key pays for no more runs", () => {
 });
 
 describe("the key that a schedule counts against after a write", () => {
-  const daily = { schedule_enabled: true, schedule_interval: "daily", schedule_time: "09:00" } as const;
-  const config = newConfig({ name: "Scout", model_id: "lab/plain", run_prompt: "Go.", ...daily });
-  const after = (changes: Partial<typeof config>, resumes = false) =>
-    scheduleKeyAfter({
-      before: { config, api_key_id: "owner" },
-      config: { ...config, ...changes },
-      resumes,
-      caller_key_id: "writer",
-    });
-  test.each<[string, Partial<typeof config>, boolean, string | null]>([
-    ["stays for another name or description", { name: "Other", description: "Other" }, false, "owner"],
-    ["is the writer's when it is enabled or resumed", {}, true, "writer"],
-    ["is the writer's for another prompt", { run_prompt: "Spend." }, false, "writer"],
-    ["is the writer's for other instructions", { system_prompt: "Spend." }, false, "writer"],
-    ["is the writer's for a more expensive model", { model_id: "lab/dear" }, false, "writer"],
-    ["is the writer's for an earlier time", { schedule_time: "00:01" }, false, "writer"],
-    ["is the writer's for more tools", { tools_config: { web_fetch: { enabled: true } } }, false, "writer"],
-    ["is the writer's for wider limits", { limits: { ...config.limits, max_steps: 200 } }, false, "writer"],
-    ["is none when it is off", { schedule_enabled: false }, false, null],
-  ])("%s", (_how, changes, resumes, key_id) => {
-    expect(after(changes, resumes)).toBe(key_id);
+  test.each<[string, Partial<Parameters<typeof scheduleKeyAfter>[0]>, string | null]>([
+    ["stays if it does the same", {}, "owner"],
+    ["is the writer's when it is resumed", { resumes: true }, "writer"],
+    ["is the writer's if it does something else", { is_same_task: false }, "writer"],
+    ["is none when it is off", { enabled: false, resumes: true }, null],
+  ])("%s", (_how, write, key_id) => {
+    const same = { enabled: true, resumes: false, is_same_task: true };
+    expect(scheduleKeyAfter({ ...same, before_key_id: "owner", caller_key_id: "writer", ...write })).toBe(key_id);
+  });
+
+  const config = newConfig({ name: "Scout", model_id: "lab/plain", run_prompt: "Go." });
+  test.each<[string, Partial<typeof config>, boolean]>([
+    ["another name and description", { name: "Other", description: "Other" }, true],
+    ["another prompt", { run_prompt: "Spend." }, false],
+    ["other instructions", { system_prompt: "Spend." }, false],
+    ["a more expensive model", { model_id: "lab/dear" }, false],
+    ["more tools", { tools_config: { web_fetch: { enabled: true } } }, false],
+    ["wider limits", { limits: { ...config.limits, max_steps: 200 } }, false],
+  ])("whether an agent with %s does the same", (_what, changes, is_same) => {
+    expect(isSameTask(config, { ...config, ...changes })).toBe(is_same);
   });
 });

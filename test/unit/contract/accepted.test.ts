@@ -26,7 +26,10 @@ describe("an error names the accepted values", () => {
     ],
     [{ ...agent, schedule_time: 9 }, "schedule_time must be a time of day, HH:MM from 00:00 to 23:59, or null."],
     [{ ...agent, schedule_time: "9:00" }, "schedule_time must be a time of day, HH:MM from 00:00 to 23:59."],
-    [{ ...agent, schedule_interval: "hourly" }, "schedule_interval must be one of daily, weekly, monthly, or null."],
+    [
+      { ...agent, schedule_interval: "hourly" },
+      "schedule_interval must be one of daily, weekly, monthly, cron, once, or null.",
+    ],
     [{ ...agent, is_active: "yes" }, "is_active must be true or false."],
     [{ ...agent, name: "" }, "name must be text of 1 to 200 characters that is not blank."],
     [{ ...agent, name: 5 }, "name must be text of 1 to 200 characters that is not blank."],

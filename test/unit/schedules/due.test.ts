@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { type DueSchedule, decideDue, listUpcomingRuns } from "../../../src/agents/schedules/due.ts";
 
 const DAILY: DueSchedule = {
-  spec: { interval: "daily", time: "09:00", timezone: "UTC" },
+  spec: { interval: "daily", times: ["09:00"], timezone: "UTC" },
   next_run_at: "2026-01-01T09:00:00.000Z",
   paused: null,
   busy_run_id: null,
@@ -11,7 +11,7 @@ const DAILY: DueSchedule = {
 /** `day state` of each instant and the next one. */
 function decisions(schedule: DueSchedule, now: string) {
   const { instants, next_run_at } = decideDue(schedule, now);
-  return [...instants.map(({ at, state }) => `${at.slice(5, 10)} ${state}`), `next ${next_run_at.slice(5, 10)}`];
+  return [...instants.map(({ at, state }) => `${at.slice(5, 10)} ${state}`), `next ${next_run_at?.slice(5, 10)}`];
 }
 
 test.each<[string, Partial<DueSchedule>, string, string[]]>([
@@ -49,7 +49,7 @@ test("a downtime of years is handled in several batches, and only its last insta
   while (schedule.next_run_at <= now) {
     const { instants, next_run_at } = decideDue(schedule, now);
     states.push(...instants.map(({ state }) => state));
-    schedule = { ...schedule, next_run_at };
+    schedule = { ...schedule, next_run_at: next_run_at ?? "never" };
   }
   expect(states).toHaveLength(731);
   expect(states.filter((state) => state === "run")).toHaveLength(1);
@@ -65,7 +65,7 @@ test.each([
 ])("an instant that was stored by former rules of its zone, %s, makes one run a day", (_, stored) => {
   let schedule: DueSchedule = {
     ...DAILY,
-    spec: { interval: "daily", time: "09:00", timezone: "America/New_York" },
+    spec: { interval: "daily", times: ["09:00"], timezone: "America/New_York" },
     next_run_at: stored,
   };
   const runs: string[] = [];
@@ -73,7 +73,7 @@ test.each([
     const now = new Date(Date.UTC(2026, 11, 1, hour)).toISOString();
     const { instants, next_run_at } = decideDue(schedule, now);
     runs.push(...instants.map(({ at, state }) => `${at} ${state}`));
-    schedule = { ...schedule, next_run_at };
+    schedule = { ...schedule, next_run_at: next_run_at ?? "never" };
   }
   expect(runs).toEqual(["2026-12-01T14:00:00.000Z run", "2026-12-02T14:00:00.000Z run"]);
 });
@@ -129,7 +129,7 @@ test.each<[string, Partial<DueSchedule>, string, (string | null)[]]>([
 });
 
 test("the first of the shown runs has its note, because it is the planned one", () => {
-  const spec = { interval: "daily", time: "02:30", timezone: "America/New_York" } as const;
+  const spec = { interval: "daily", times: ["02:30"], timezone: "America/New_York" } as const;
   const schedule = { spec, next_run_at: "2026-03-08T07:30:00.000Z" };
   const [first] = listUpcomingRuns(schedule, "2026-03-07T12:00:00.000Z", 2);
   expect(first?.note).toBe("Clocks skip 2026-03-08 02:30: runs at 2026-03-08 03:30.");
@@ -146,7 +146,7 @@ test.each([
   ["that former rules put later", "2026-12-01T15:00:00.000Z", "2026-12-01T12:00:00.000Z"],
   ["that is due and was not handled", "2026-12-01T14:00:00.000Z", "2026-12-01T14:00:01.000Z"],
 ])("the first of the shown runs is the one that is due next, also one %s", (_, next_run_at, now) => {
-  const spec = { interval: "daily", time: "09:00", timezone: "America/New_York" } as const;
+  const spec = { interval: "daily", times: ["09:00"], timezone: "America/New_York" } as const;
   expect(listUpcomingRuns({ spec, next_run_at }, now, 2).map(({ at }) => at)).toEqual([
     "2026-12-01T14:00:00.000Z",
     "2026-12-02T14:00:00.000Z",

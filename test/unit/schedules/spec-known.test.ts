@@ -7,17 +7,17 @@ import type { Weekday } from "../../../src/kernel/constants.ts";
  * a skipped wall time uses the offset before the gap, and a repeated one its first time.
  */
 
-const daily = (time: string, timezone: string): ScheduleSpec => ({ interval: "daily", time, timezone });
+const daily = (time: string, timezone: string): ScheduleSpec => ({ interval: "daily", times: [time], timezone });
 const weekly = (day_of_week: Weekday, time: string, timezone: string): ScheduleSpec => ({
   interval: "weekly",
-  day_of_week,
-  time,
+  days_of_week: [day_of_week],
+  times: [time],
   timezone,
 });
 const monthly = (day_of_month: number | "last", time: string, timezone: string): ScheduleSpec => ({
   interval: "monthly",
   day_of_month,
-  time,
+  times: [time],
   timezone,
 });
 
@@ -277,7 +277,7 @@ test.each<[string, ScheduleSpec, string, string[]]>([
 ])("%s", (_, spec, after, expected) => {
   const runs: string[] = [];
   for (let at = after.replace("Z", ":00.000Z"); runs.length < expected.length; ) {
-    at = next(spec, at);
+    at = next(spec, at) ?? "never";
     runs.push(at.replace(":00.000Z", "Z"));
   }
   expect(runs).toEqual(expected);

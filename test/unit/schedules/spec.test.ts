@@ -2,17 +2,17 @@ import { describe, expect, test } from "vitest";
 import { listUpcoming, next, type ScheduleSpec } from "../../../src/agents/schedules/spec.ts";
 import { isTimeZone } from "../../../src/api/contract/common.ts";
 
-const daily = (time: string, timezone: string): ScheduleSpec => ({ interval: "daily", time, timezone });
+const daily = (time: string, timezone: string): ScheduleSpec => ({ interval: "daily", times: [time], timezone });
 const weekly = (day_of_week: "monday" | "friday" | "sunday", time: string, timezone: string): ScheduleSpec => ({
   interval: "weekly",
-  day_of_week,
-  time,
+  days_of_week: [day_of_week],
+  times: [time],
   timezone,
 });
 const monthly = (day_of_month: number | "last", time: string, timezone: string): ScheduleSpec => ({
   interval: "monthly",
   day_of_month,
-  time,
+  times: [time],
   timezone,
 });
 
@@ -102,9 +102,89 @@ describe("known cases", () => {
       "2026-05-31T00:00:00Z",
       ["2026-05-31T21:00Z"],
     ],
+    [
+      "several times a day",
+      { interval: "daily", times: ["08:30", "12:00", "17:15"], timezone: "UTC" },
+      "2026-01-05T12:00:00Z",
+      ["2026-01-05T17:15Z", "2026-01-06T08:30Z", "2026-01-06T12:00Z"],
+    ],
+    [
+      "weekdays",
+      {
+        interval: "weekly",
+        days_of_week: ["monday", "tuesday", "wednesday", "thursday", "friday"],
+        times: ["08:30"],
+        timezone: "Europe/Berlin",
+      },
+      "2026-03-26T12:00:00Z",
+      ["2026-03-27T07:30Z", "2026-03-30T06:30Z", "2026-03-31T06:30Z"],
+    ],
+    [
+      "several days and times: in their order in time",
+      { interval: "weekly", days_of_week: ["monday", "sunday"], times: ["06:00", "18:00"], timezone: "UTC" },
+      "2026-01-04T07:00:00Z",
+      ["2026-01-04T18:00Z", "2026-01-05T06:00Z", "2026-01-05T18:00Z", "2026-01-11T06:00Z"],
+    ],
+    [
+      "New York, 02:30 moves behind 03:10 by the gap of 8 March 2026",
+      { interval: "daily", times: ["02:30", "03:10"], timezone: "America/New_York" },
+      "2026-03-07T12:00:00Z",
+      ["2026-03-08T07:10Z", "2026-03-08T07:30Z", "2026-03-09T06:30Z", "2026-03-09T07:10Z"],
+    ],
+    [
+      "New York, 02:30 and 03:30 fall on one instant of 8 March 2026, which is due once",
+      { interval: "daily", times: ["02:30", "03:30"], timezone: "America/New_York" },
+      "2026-03-07T12:00:00Z",
+      ["2026-03-08T07:30Z", "2026-03-09T06:30Z", "2026-03-09T07:30Z"],
+    ],
+    [
+      "cron every half hour, over the hour that New York shows twice: the first time only",
+      { interval: "cron", cron: "*/30 * * * *", timezone: "America/New_York" },
+      "2026-11-01T04:45:00Z",
+      ["2026-11-01T05:00Z", "2026-11-01T05:30Z", "2026-11-01T07:00Z"],
+    ],
+    [
+      "once",
+      { interval: "once", run_at: "2026-12-24T18:00", timezone: "Europe/Berlin" },
+      "2026-01-01T00:00:00Z",
+      ["2026-12-24T17:00Z"],
+    ],
+    [
+      "from the start on, and before the end",
+      {
+        interval: "daily",
+        times: ["09:00"],
+        timezone: "UTC",
+        starts_at: "2026-01-10T09:00:00.000Z",
+        ends_at: "2026-01-12T09:00:00.000Z",
+      },
+      "2026-01-01T00:00:00Z",
+      ["2026-01-10T09:00Z", "2026-01-11T09:00Z"],
+    ],
   ])("%s", (_, spec, after, expected) => {
     expect(runs(spec, after, expected.length)).toEqual(expected);
   });
+});
+
+test.each<[string, ScheduleSpec, string]>([
+  [
+    "one time that has passed",
+    { interval: "once", run_at: "2026-12-24T18:00", timezone: "UTC" },
+    "2026-12-24T18:00:00.000Z",
+  ],
+  [
+    "an end",
+    { interval: "daily", times: ["09:00"], timezone: "UTC", ends_at: "2026-01-02T00:00:00.000Z" },
+    "2026-01-01T09:00:00.000Z",
+  ],
+  [
+    "a cron expression that never matches",
+    { interval: "cron", cron: "0 0 30 2 *", timezone: "UTC" },
+    "2026-01-01T00:00:00.000Z",
+  ],
+])("a schedule with %s has no next run", (_, spec, after) => {
+  expect(next(spec, after)).toBeNull();
+  expect(listUpcoming(spec, after, 5)).toEqual([]);
 });
 
 test("an instant has three decimals, so that text order is time order", () => {

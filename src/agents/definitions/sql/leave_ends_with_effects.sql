@@ -1,5 +1,5 @@
 -- The arguments of finish_steps, without `ends` where the end of the run has effects outside of the run: a success after
--- failed runs resets the agent's count of failures, and the agent's deliveries and the user's endpoints get the result.
+-- failed runs resets a schedule's count of failures, and the agent's deliveries and the user's endpoints get the result.
 -- finishRun ends those runs.
 create or replace function leave_ends_with_effects(steps jsonb) returns jsonb language plpgsql
 set plan_cache_mode = force_generic_plan
@@ -11,7 +11,10 @@ begin
   select array_agg(agent.id) into with_effects
     from jsonb_to_recordset(steps) as step(user_id uuid, agent_id uuid, ends boolean)
     join agent on agent.user_id = step.user_id and agent.id = step.agent_id
-    where step.ends and (agent.consecutive_failures > 0 or agent.deliveries <> '[]' or exists (
+    where step.ends and (agent.deliveries <> '[]' or exists (
+      select from schedule
+      where schedule.user_id = step.user_id and schedule.agent_id = step.agent_id and schedule.consecutive_failures > 0
+    ) or exists (
       select from webhook_endpoint as endpoint
       where endpoint.user_id = step.user_id and disabled_at is null and 'run.succeeded' = any (endpoint.events)
     ));

@@ -34,13 +34,13 @@ begin
   ) then
     return null;
   end if;
-  insert into run (user_id, id, agent_id, agent_version, trigger, status, queued_at, started_at, model_id, input, metadata, run_prompt,
+  insert into run (user_id, id, agent_id, agent_version, schedule_id, trigger, status, queued_at, started_at, model_id, input, metadata, run_prompt,
     engine_input, priority, worker_id, claimed_at, lease_until, epoch, started_by_own_node, steps_count,
     api_key_id, end_user)
-  select user_id, id, agent_id, agent_version, 'manual', 'running', domain_now, domain_now, model_id, nullif(input, 'null'), nullif(metadata, 'null'),
+  select user_id, id, agent_id, agent_version, schedule_id, 'manual', 'running', domain_now, domain_now, model_id, nullif(input, 'null'), nullif(metadata, 'null'),
     run_prompt, engine_input, priority, claimer, clock_timestamp(), clock_timestamp() + make_interval(secs => lease_ms / 1000.0), 1, true,
     case when first_step is null then 0 else 1 end, (engine_input ->> 'api_key_id')::uuid, engine_input #>> '{labels,user}'
-  from rows from (jsonb_to_recordset(runs) as (user_id uuid, id uuid, agent_id uuid, agent_version integer, model_id text,
+  from rows from (jsonb_to_recordset(runs) as (user_id uuid, id uuid, agent_id uuid, agent_version integer, schedule_id uuid, model_id text,
     input jsonb, metadata jsonb, run_prompt text, engine_input jsonb, priority smallint, first_step jsonb)) with ordinality as given
   where refusals[given.ordinality] is null;
   insert into run_step (user_id, run_id, index, type, name, status, arguments, internal, started_at)

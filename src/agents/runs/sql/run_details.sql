@@ -3,7 +3,7 @@
 create or replace function run_details(of_user uuid, of_run uuid) returns setof jsonb language sql stable as $$
   select jsonb_build_object(
     'user_id', run.user_id, 'id', run.id, 'agent_id', run.agent_id, 'agent_version', run.agent_version,
-    'trigger', run.trigger, 'status', run.status, 'scheduled_for', run.scheduled_for, 'queued_at', run.queued_at,
+    'trigger', run.trigger, 'status', run.status, 'schedule_id', run.schedule_id, 'scheduled_for', run.scheduled_for, 'queued_at', run.queued_at,
     'started_at', run.started_at, 'finished_at', run.finished_at, 'attempt', run.attempt, 'model_id', run.model_id,
     'routing', run.routing, 'input_tokens', run.input_tokens, 'output_tokens', run.output_tokens,
     'cost_tokens', run.cost_tokens, 'steps_count', run.steps_count, 'failed_steps', run.failed_steps,
