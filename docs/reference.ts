@@ -1,11 +1,9 @@
 import { readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { PAYMENT_CODES } from "../src/account/ledger/errors.ts";
 import type { RouteDefinition } from "../src/api/contract/zod.ts";
 import { openApiDocument } from "../src/api/http/openapi.ts";
 import { type Field, referenceOf } from "../src/api/http/reference.ts";
-import { ALL_ERRORS } from "../src/app/error-catalogue.ts";
-import type { ErrorShape, PurserError } from "../src/kernel/errors.ts";
+import { ERROR_SHAPES } from "../src/app/error-catalogue.ts";
 
 // `npm run reference`: writes docs/reference/api.md from the contract. test/unit/docs/reference.test.ts compares.
 
@@ -31,38 +29,9 @@ async function routesOfContract(): Promise<RouteDefinition[]> {
   );
 }
 
-/** Arguments for any failure of the catalogue: its status, type and code do not depend on them. */
-const LIST = ["…"];
-const ARGUMENTS = [
-  ["…", "…", "…"],
-  ["…", LIST],
-  [LIST, LIST],
-];
-
-/** Every failure of the catalogue: its status, type and code. Two have the code of a run or of a step. */
-export function catalogue(): Pick<ErrorShape, "status" | "type" | "code">[] {
-  const { payment, runFailed: _run, serverUnusable: _step, ...others } = ALL_ERRORS;
-  const figures = { required: 0, available: 0, held: 0, shortfall: 0 };
-  return [
-    ...PAYMENT_CODES.map((code) => payment(code, figures, { may_subscribe: true, overage: "off" }).shape),
-    ...Object.values(others).map((make) => shapeOf(make as (...values: unknown[]) => PurserError)),
-  ];
-}
-
-function shapeOf(make: (...values: unknown[]) => PurserError): ErrorShape {
-  for (const values of ARGUMENTS) {
-    try {
-      return make(...values).shape;
-    } catch (error) {
-      if (!(error instanceof TypeError)) throw error;
-    }
-  }
-  throw new Error(`no arguments for ${make}`);
-}
-
 /** The codes of each status, as a table. */
 function errorTable(): string[] {
-  const byStatus = Map.groupBy(catalogue(), ({ status }) => status);
+  const byStatus = Map.groupBy(ERROR_SHAPES, ({ status }) => status);
   const rows = [...byStatus]
     .sort(([a], [b]) => a - b)
     .map(([status, shapes]) => {

@@ -1,5 +1,5 @@
 import { billingErrors } from "../account/billing/errors.ts";
-import { ledgerErrors } from "../account/ledger/errors.ts";
+import { ledgerErrors, PAYMENT_CODES } from "../account/ledger/errors.ts";
 import { noticeErrors } from "../account/notices/errors.ts";
 import { userErrors } from "../account/users/errors.ts";
 import { chatErrors } from "../agents/chat/errors.ts";
@@ -10,7 +10,7 @@ import { contractErrors } from "../api/contract/errors.ts";
 import { httpErrors } from "../api/http/errors.ts";
 import { gatewayErrors } from "../gateway/models/errors.ts";
 import { errors } from "../kernel/errors.ts";
-import { failure } from "../kernel/purser-error.ts";
+import { type ErrorShape, failure, type PurserError } from "../kernel/purser-error.ts";
 import { backupErrors } from "../operator/backup/backup.service.ts";
 import { operatorErrors } from "../operator/operator.routes.ts";
 import { vaultErrors } from "../vault/errors.ts";
@@ -35,110 +35,56 @@ export const appErrors = {
     }),
 };
 
-/** Every failure that a caller can expect, of all modules. */
-export const ALL_ERRORS = {
-  ...errors,
-  ...contractErrors,
-  ...httpErrors,
-  ...userErrors,
-  ...ledgerErrors,
-  ...billingErrors,
-  ...noticeErrors,
-  ...vaultErrors,
-  ...gatewayErrors,
-  ...toolErrors,
-  ...runErrors,
-  ...agentErrors,
-  ...chatErrors,
-  ...operatorErrors,
-  ...backupErrors,
-  ...appErrors,
-};
+/** Arguments for any failure: its status, type and code do not depend on them. */
+const LIST = ["…"];
+const ARGUMENTS = [
+  ["…", "…", "…"],
+  ["…", LIST],
+  [LIST, LIST],
+];
 
-/** The codes of all of them, for metrics that start at 0: the first failure after a start counts as an increase, too. */
-export const ERROR_CODES = [
-  "account_suspended",
-  "agent_disabled",
-  "agent_limit_reached",
-  "agent_storage_full",
-  "answer_not_kept",
-  "api_key_limit_reached",
-  "backup_in_progress",
-  "body_too_large",
-  "budget_exceeded",
-  "budget_limit_reached",
-  "budgeted_key",
-  "context_length_exceeded",
-  "email_taken",
-  "end_user_budget_exceeded",
-  "endpoint_limit_reached",
-  "expired_api_key",
-  "headers_too_large",
-  "idempotency_in_flight",
-  "idempotency_mismatch",
-  "in_flight_exhausted",
-  "insufficient_balance",
-  "insufficient_role",
-  "insufficient_scope",
-  "internal",
-  "invalid_api_key",
-  "invalid_credentials",
-  "invalid_cursor",
-  "invalid_json",
-  "invalid_value",
-  "invoice_closed",
-  "invoice_collected_elsewhere",
-  "key_budget_exceeded",
-  "key_changed",
-  "key_revoked",
-  "key_rotated",
-  "key_unreadable",
-  "malformed_request",
-  "method_not_allowed",
-  "missing_api_key",
-  "missing_field",
-  "model_not_allowed",
-  "model_not_found",
-  "model_not_trial_eligible",
-  "name_taken",
-  "not_connectable",
-  "not_found",
-  "oauth_failed",
-  "order_limit_reached",
-  "origin_refused",
-  "out_of_tokens",
-  "overage_cap_reached",
-  "overage_requires_subscription",
-  "overage_unpaid",
-  "overloaded",
-  "payment_failed",
-  "payments_not_configured",
-  "plan_change_in_flight",
-  "previous_response_not_found",
-  "proxy_not_configured",
-  "purchase_not_refundable",
-  "rate_limited",
-  "request_timeout",
-  "revoked_api_key",
-  "run_already_finished",
-  "run_cancelled",
-  "schedule_limit_reached",
-  "secret_limit_reached",
-  "secret_reflected",
-  "session_expired",
-  "signup_closed",
-  "subscription_paid_elsewhere",
-  "subscription_past_due",
-  "thread_busy",
-  "thread_exists",
-  "thread_limit_reached",
-  "tool_disabled",
-  "trial_ended",
-  "unknown_field",
-  "unknown_parameter",
-  "unsupported_media_type",
-  "unsupported_parameter",
-  "upstream_error",
-  "upstream_timeout",
-  "vault_unavailable",
-] as const;
+/** Every failure that a caller can expect. Two are left out that have the code of a run or of a step. */
+export const ERROR_SHAPES: readonly Pick<ErrorShape, "status" | "type" | "code">[] = listShapes();
+
+/** Metrics of errors start at 0 for each code: the first failure after a start counts as an increase, too. */
+export const ERROR_CODES = [...new Set(ERROR_SHAPES.map(({ code }) => code))].sort();
+
+function listShapes(): ErrorShape[] {
+  const { payment, ...of_ledger } = ledgerErrors;
+  const { runFailed: _run, ...of_runs } = runErrors;
+  const { serverUnusable: _step, ...of_tools } = toolErrors;
+  const figures = { required: 0, available: 0, held: 0, shortfall: 0 };
+  const others = {
+    ...errors,
+    ...contractErrors,
+    ...httpErrors,
+    ...userErrors,
+    ...of_ledger,
+    ...billingErrors,
+    ...noticeErrors,
+    ...vaultErrors,
+    ...gatewayErrors,
+    ...of_tools,
+    ...of_runs,
+    ...agentErrors,
+    ...chatErrors,
+    ...operatorErrors,
+    ...backupErrors,
+    ...appErrors,
+  };
+  return [
+    ...PAYMENT_CODES.map((code) => payment(code, figures, { may_subscribe: true, overage: "off" }).shape),
+    ...Object.values(others).map((make) => getShape(make as (...values: unknown[]) => PurserError)),
+  ];
+}
+
+function getShape(make: (...values: unknown[]) => PurserError): ErrorShape {
+  for (const values of ARGUMENTS) {
+    try {
+      return make(...values).shape;
+    } catch (error) {
+      if (!(error instanceof TypeError)) throw error;
+    }
+  }
+  throw new Error(`no arguments for ${make}`);
+}

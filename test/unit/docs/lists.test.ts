@@ -1,10 +1,8 @@
 import { execFileSync } from "node:child_process";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { expect, it } from "vitest";
-import { catalogue } from "../../../docs/reference.ts";
 import { EVENT_TYPES } from "../../../src/account/billing/stripe-events.ts";
 import { toolsConfigSchema } from "../../../src/api/contract/tools.ts";
-import { ERROR_CODES } from "../../../src/app/error-catalogue.ts";
 import { readConfig } from "../../../src/config/config.ts";
 
 const text = (file: string) => readFileSync(file, "utf8");
@@ -19,10 +17,6 @@ function settings(): string[] {
 it("the operator's guide has each setting", () => {
   const guide = text("docs/operating/README.md");
   expect(settings().filter((name) => !guide.includes(name))).toEqual([]);
-});
-
-it("the list of error codes that metrics begin with has each code of the catalogue", () => {
-  expect(ERROR_CODES).toEqual([...new Set(catalogue().map(({ code }) => code))].sort());
 });
 
 it.each(Object.keys(toolsConfigSchema.shape))("the tool %s is in the guide and in the console's form", (name) => {
