@@ -5,6 +5,8 @@ import { AGENT_LIMITS, REASONING_EFFORTS } from "../../../src/kernel/constants.t
 import { call } from "../api/client.ts";
 import { type Agent, agentQuery, modelsQuery, queryClient, stale } from "../api/queries.ts";
 import { keepOpenWhile } from "../api/session.ts";
+import { wrongObject } from "../json.ts";
+import { DeliveryFields } from "../parts/delivery-fields.tsx";
 import {
   bodyOf,
   changesOf,
@@ -80,6 +82,8 @@ function Editor({ agent, openNewest }: EditorProps) {
         <ModelSettingFields draft={draft} change={change} />
         <ToolFields agent_id={agent?.id ?? null} draft={draft} change={change} />
         <ScheduleFields draft={draft} change={change} />
+        <DeliveryFields draft={draft} change={change} />
+        <SchemaFields draft={draft} change={change} />
         <LimitFields draft={draft} change={change} />
         <div className="sticky bottom-0 -mx-2 space-y-3 bg-page/90 px-2 py-3 backdrop-blur">
           {openNewest !== undefined && <ChangedElsewhere changed={changed} openNewest={openNewest} />}
@@ -203,6 +207,64 @@ function InstructionFields({ draft, change }: { draft: Draft; change: Change }) 
           onValue={(run_prompt) => change({ run_prompt })}
           placeholder="Read https://example.com/news and tell me what matters."
           hint="“Run now” and a schedule need it. A chat does not."
+        />
+        <Placeholders />
+      </div>
+    </Card>
+  );
+}
+
+const PLACEHOLDERS: [string, string][] = [
+  ["{{input.city}}", "the value “city” of the run's input; {{input}} is all of it"],
+  ["{{date}}", "the day of the run, such as 2026-03-30, in the schedule's time zone"],
+  ["{{weekday}}", "Monday to Sunday"],
+  ["{{now}}", "date and time, such as 2026-03-30T08:30+02:00"],
+  ["{{last_output}}", "what the run before this one answered; “none” in the first run"],
+  ["{{last_run_at}}", "when that run ended; “never” in the first run"],
+  ["{{schedule.name}}", "the name of the schedule"],
+];
+
+function Placeholders() {
+  return (
+    <details className="text-sm">
+      <summary className="w-fit text-muted hover:text-ink">Placeholders for the role and the task</summary>
+      <dl className="mt-2 grid gap-x-4 gap-y-1 sm:grid-cols-[auto_1fr]">
+        {PLACEHOLDERS.map(([name, meaning]) => (
+          <div key={name} className="contents">
+            <dt className="mt-1 sm:mt-0">
+              <code>{name}</code>
+            </dt>
+            <dd className="text-muted">{meaning}</dd>
+          </div>
+        ))}
+      </dl>
+    </details>
+  );
+}
+
+function SchemaFields({ draft, change }: { draft: Draft; change: Change }) {
+  return (
+    <Card title="Input and output" note="For agents that a program or a form calls with values. Both can stay empty.">
+      <div className="space-y-4">
+        <AreaField
+          label="Input schema"
+          param="input_schema"
+          mono
+          value={draft.input_schema}
+          wrong={wrongObject(draft.input_schema)}
+          onValue={(input_schema) => change({ input_schema })}
+          placeholder={'{"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}'}
+          hint="JSON Schema of an object. “Run now” then asks for its fields, and a wrong input starts no run."
+        />
+        <AreaField
+          label="Output schema"
+          param="output_schema"
+          mono
+          value={draft.output_schema}
+          wrong={wrongObject(draft.output_schema)}
+          onValue={(output_schema) => change({ output_schema })}
+          placeholder={'{"type": "object", "properties": {"price": {"type": "number"}}, "required": ["price"]}'}
+          hint="JSON Schema of an object. The agent's answer is then JSON that conforms to it, or the run fails."
         />
       </div>
     </Card>

@@ -5,6 +5,7 @@ import { type Answer, call } from "../api/client.ts";
 import { type Agent, agentQuery, occurrencesQuery, type Run, runsQuery, stale } from "../api/queries.ts";
 import { ago, duration, instant, number, period } from "../format.ts";
 import { AgentSettings } from "../parts/agent-settings.tsx";
+import { RunDialog } from "../parts/run-dialog.tsx";
 import { filterName, filterQuery, RUN_FILTERS } from "../run-words.ts";
 import { OWN_ZONE, ownTime, scheduleInWords, wallTime } from "../schedule-words.ts";
 import { agentWarning, scheduleReason } from "../service-words.ts";
@@ -25,6 +26,7 @@ export function AgentPage() {
   const { data: agent } = useSuspenseQuery(agentQuery(id));
   const navigate = useNavigate();
   const [deleting, setDeleting] = useState(false);
+  const [asking, setAsking] = useState(false);
 
   const start = useMutation({
     mutationFn: () => call("POST /api/v1/agents/{id}/runs", { params: { id } }),
@@ -32,13 +34,20 @@ export function AgentPage() {
   });
   // Not called for a person who has gone to another page meanwhile.
   const openRun = ({ id: run_id }: Run) => void navigate({ to: "/agents/$id/runs/$run_id", params: { id, run_id } });
-  const run = () => start.mutate(undefined, { onSuccess: openRun });
+  const askInput = () => setAsking(true);
+  const takes_input = agent.input_schema !== null;
+  const run = takes_input ? askInput : () => start.mutate(undefined, { onSuccess: openRun });
   return (
     <>
       <PageHeader title={agent.name} note={agent.description ?? undefined}>
         <Button kind="primary" icon="play" busy={start.isPending} disabled={!agent.is_active} onClick={run}>
           Run now
         </Button>
+        {!takes_input && (
+          <Button disabled={!agent.is_active} onClick={askInput}>
+            Run with input
+          </Button>
+        )}
         <Link to="/agents/$id/chat" params={{ id }} className={buttonClass()}>
           <Icon name="chat" /> Chat
         </Link>
@@ -69,6 +78,7 @@ export function AgentPage() {
       {tab === "runs" && <Runs id={id} onRun={run} busy={start.isPending} />}
       {tab === "schedule" && <Schedule agent={agent} />}
       {tab === "settings" && <AgentSettings agent={agent} />}
+      {asking && <RunDialog agent={agent} onRun={openRun} onClose={() => setAsking(false)} />}
       {deleting && <DeleteAgent agent={agent} onClose={() => setDeleting(false)} />}
     </>
   );

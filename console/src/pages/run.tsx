@@ -4,14 +4,15 @@ import { useEffect, useState } from "react";
 import { call } from "../api/client.ts";
 import { useLiveRun } from "../api/live-run.ts";
 import { agentQuery, type Run, type RunDetail, runPromptQuery, runQuery, stale } from "../api/queries.ts";
-import { ago, count, dollars, duration, instant, number } from "../format.ts";
+import { ago, count, dollars, duration, instant, number, words } from "../format.ts";
 import { ExplainRun } from "../parts/explain.tsx";
 import { Outside, StepCard } from "../parts/step.tsx";
 import { cutOff, failure, hasEnded, RUN_STATUSES } from "../run-words.ts";
 import { inWords, routingReason } from "../service-words.ts";
-import { Button, Callout, Card, Facts, PageHeader, Spinner, Status } from "../ui/basics.tsx";
+import { Badge, Button, Callout, Card, Facts, PageHeader, Spinner, Status, type Tone } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
 import { Icon } from "../ui/icons.tsx";
+import { Json } from "../ui/json.tsx";
 import { Markdown } from "../ui/markdown.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 
@@ -29,7 +30,10 @@ export function RunPage() {
   const [cancelling, setCancelling] = useState(false);
   const [was_open] = useState(!ended);
   const again = useMutation({
-    mutationFn: () => call("POST /api/v1/agents/{id}/runs", { params: { id } }),
+    mutationFn: () => {
+      const { input, metadata } = run;
+      return call("POST /api/v1/agents/{id}/runs", { params: { id }, body: { input, metadata } });
+    },
     onSuccess: () => stale("agents"),
   });
   // Not called for a person who has gone to another page meanwhile.
@@ -74,6 +78,17 @@ export function RunPage() {
       <div className="grid items-start gap-4 lg:grid-cols-[minmax(0,1fr)_20rem]">
         <div className="min-w-0 space-y-4">
           <Outcome run={run} preview={preview} ended={ended} />
+          {run.deliveries.length > 0 && <Deliveries deliveries={run.deliveries} />}
+          {run.input !== null && (
+            <Card title="Input">
+              <Json label="Input of the run" value={run.input} />
+            </Card>
+          )}
+          {run.metadata !== null && Object.keys(run.metadata).length > 0 && (
+            <Card title="Metadata">
+              <Facts facts={Object.entries(run.metadata)} />
+            </Card>
+          )}
           <Prompt id={id} run_id={run_id} />
           <Steps run={run} ended={ended} />
         </div>
@@ -183,6 +198,42 @@ function WithErrors({ run }: { run: RunDetail }) {
         )}
       </p>
     </Callout>
+  );
+}
+
+type ResultDelivery = RunDetail["deliveries"][number];
+const DELIVERY_STATES: Record<ResultDelivery["status"], { name: string; tone: Tone }> = {
+  pending: { name: "waiting", tone: "accent" },
+  delivered: { name: "delivered", tone: "good" },
+  failed: { name: "failed", tone: "bad" },
+  skipped: { name: "skipped", tone: "neutral" },
+};
+
+/** What became of a delivery, in words. */
+function deliveryInWords({ status, delivered_at, next_attempt_at, last_status, last_error, attempts }: ResultDelivery) {
+  if (status === "skipped") return "The result is the one that this address got last.";
+  if (delivered_at !== null) return instant(delivered_at);
+  const reason =
+    last_error === null ? (last_status === null ? "" : `, status ${last_status}`) : `, ${words(last_error)}`;
+  const tries = attempts === 0 ? "" : `${count(attempts, "attempt")}${reason}`;
+  if (next_attempt_at === null || status === "failed") return tries;
+  return `${tries === "" ? "" : `${tries} · `}next ${ago(next_attempt_at)}`;
+}
+
+/** Where the result was sent. */
+function Deliveries({ deliveries }: { deliveries: ResultDelivery[] }) {
+  return (
+    <Card title="Deliveries of the result">
+      <ul className="space-y-2">
+        {deliveries.map((delivery) => (
+          <li key={delivery.id} className="flex flex-wrap items-baseline gap-x-3 gap-y-0.5">
+            <span className="wrap-anywhere">{delivery.to.replace(/^mailto:/, "")}</span>
+            <Badge tone={DELIVERY_STATES[delivery.status].tone}>{DELIVERY_STATES[delivery.status].name}</Badge>
+            <span className="text-sm text-muted">{deliveryInWords(delivery)}</span>
+          </li>
+        ))}
+      </ul>
+    </Card>
   );
 }
 

@@ -83,6 +83,21 @@ export function AgentSettings({ agent }: { agent: Agent }) {
                 </Link>
               ),
             ],
+            [
+              "Results go to",
+              agent.deliveries.length === 0 ? (
+                "nowhere else"
+              ) : (
+                <ul key="deliveries">
+                  {agent.deliveries.map(({ to, on, unless }) => (
+                    <li key={`${to} ${on} ${unless}`} className="wrap-anywhere">
+                      {to.replace(/^mailto:/, "")}, if a run has {on.join(" or ")}
+                      {unless === "unchanged" && ", unless unchanged"}
+                    </li>
+                  ))}
+                </ul>
+              ),
+            ],
             ["Steps per run", number(limits.max_steps)],
             ["Time per run", count(limits.max_run_seconds, "second")],
             ["Cost per run", cap(limits.max_cost_tokens_per_run)],

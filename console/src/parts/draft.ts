@@ -1,6 +1,7 @@
 import type { Body } from "../api/client.ts";
 import type { Agent } from "../api/queries.ts";
 import { changedFields, toList } from "../format.ts";
+import { objectOf, objectText } from "../json.ts";
 import { OWN_ZONE, type ScheduleFields } from "../schedule-words.ts";
 
 /** An agent in the editor. Typed fields are text, because a half-typed number is not yet a number. */
@@ -30,6 +31,14 @@ export interface McpServer {
   kept: SavedServer | null;
 }
 type SavedServer = NonNullable<NonNullable<Agent["tools_config"]["mcp"]>["servers"]>[number];
+
+/** A delivery of results. `to` is an e-mail address or a web address. */
+export interface DeliveryDraft {
+  to: string;
+  when: "both" | "succeeded" | "failed";
+  unless_unchanged: boolean;
+}
+export const NO_DELIVERY: DeliveryDraft = { to: "", when: "both", unless_unchanged: false };
 
 /** What a failed call of a tool does to its run. */
 export type OnFailure = "continue" | "fail";
@@ -62,6 +71,10 @@ export interface Draft extends ScheduleFields {
   mcp_failure: OnFailure;
   /** The saved tool settings. Settings without a field in the editor stay unchanged. */
   tools_kept: Agent["tools_config"];
+  deliveries: DeliveryDraft[];
+  /** JSON, or empty: none. */
+  input_schema: string;
+  output_schema: string;
   limits: Record<LimitName, string>;
   model_settings: Record<ModelSettingName, string>;
 }
@@ -95,6 +108,9 @@ export const EMPTY_DRAFT: Draft = {
   mcp_calls: "",
   mcp_failure: "continue",
   tools_kept: {},
+  deliveries: [],
+  input_schema: "",
+  output_schema: "",
   schedule_enabled: false,
   schedule_interval: "daily",
   schedule_time: "09:00",
@@ -205,6 +221,13 @@ export function draftOf(agent: Agent): Draft {
     mcp_calls: text(mcp?.max_calls),
     mcp_failure: mcp?.on_tool_failure ?? EMPTY_DRAFT.mcp_failure,
     tools_kept: agent.tools_config,
+    deliveries: agent.deliveries.map(({ to, on, unless }) => ({
+      to: to.replace(/^mailto:/, ""),
+      when: on.length > 1 ? "both" : (on[0] ?? "both"),
+      unless_unchanged: unless === "unchanged",
+    })),
+    input_schema: objectText(agent.input_schema),
+    output_schema: objectText(agent.output_schema),
     schedule_enabled: agent.schedule_enabled,
     schedule_interval: agent.schedule_interval ?? EMPTY_DRAFT.schedule_interval,
     schedule_time: agent.schedule_time ?? EMPTY_DRAFT.schedule_time,
@@ -319,6 +342,15 @@ export function withReading(server: McpServer, tool: string, reads: boolean) {
   return { reading_tools: list(reading), acting_tools: list(acting) };
 }
 
+function deliveryOf({ to, when, unless_unchanged }: DeliveryDraft): Agent["deliveries"][number] {
+  const address = to.trim();
+  return {
+    to: address.includes("@") && !address.includes(":") ? `mailto:${address}` : address,
+    on: when === "both" ? ["succeeded", "failed"] : [when],
+    unless: unless_unchanged ? "unchanged" : null,
+  };
+}
+
 /** The request body of a draft. */
 export function bodyOf(draft: Draft): Body<"POST /api/v1/agents"> {
   const scheduled = draft.schedule_enabled;
@@ -339,6 +371,9 @@ export function bodyOf(draft: Draft): Body<"POST /api/v1/agents"> {
     is_active: draft.is_active,
     client_tools: draft.client_tools,
     tools_config: toolsOf(draft),
+    deliveries: draft.deliveries.map(deliveryOf),
+    input_schema: objectOf(draft.input_schema),
+    output_schema: objectOf(draft.output_schema),
     schedule_enabled: scheduled,
     schedule_timezone: draft.schedule_timezone,
     schedule_interval: scheduled ? interval : null,

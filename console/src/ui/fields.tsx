@@ -160,9 +160,11 @@ export function DayField({ label, value, onValue }: DayProps) {
   return <TextField label={label} type="date" max={LAST_DAY} className="w-full sm:w-40" value={text} onValue={take} />;
 }
 
-interface AreaFieldProps extends Omit<TextFieldProps, "onInput" | "type"> {
+interface AreaFieldProps extends Omit<TextFieldProps, "onInput" | "type" | "ref"> {
   rows?: number;
   mono?: boolean;
+  /** What is wrong with the text, which the browser reports before the form is sent; null: nothing. */
+  wrong?: string | null;
 }
 export function AreaField({
   label,
@@ -175,12 +177,20 @@ export function AreaField({
   placeholder,
   required,
   maxLength,
+  wrong = null,
+  className = "",
 }: AreaFieldProps) {
   return (
-    <Field label={label} {...(hint === undefined ? {} : { hint })} {...(param === undefined ? {} : { param })}>
+    <Field
+      label={label}
+      {...(hint === undefined ? {} : { hint })}
+      {...(param === undefined ? {} : { param })}
+      className={className}
+    >
       {(props) => (
         <textarea
           {...props}
+          ref={(area) => area?.setCustomValidity(wrong ?? "")}
           dir="auto"
           rows={rows}
           placeholder={placeholder}
