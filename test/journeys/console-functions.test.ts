@@ -1,0 +1,103 @@
+import type { BrowserContext, Page } from "playwright-core";
+import { afterEach, beforeEach, expect, it } from "vitest";
+import { shows } from "../support/chromium.ts";
+import { asPerson, choose, signUp, useConsole, violations } from "../support/console.ts";
+
+// Agents that are called with an input, deliver their results and have several schedules.
+
+const site = useConsole();
+let context: BrowserContext;
+let page: Page;
+beforeEach(async () => {
+  ({ context, page } = await site.open({ timezoneId: "Europe/Berlin" }));
+});
+afterEach(() => context.close());
+
+const person = (method: string, path: string, body?: unknown) => asPerson(context, site.service, method, path, body);
+const create = async (fields: object): Promise<string> =>
+  (await person("POST", "/agents", { model_id: "lab/small", run_prompt: "Say hello.", ...fields })).id;
+const dialog = () => page.getByRole("dialog");
+
+const WEATHER = {
+  type: "object",
+  properties: {
+    city: { type: "string", title: "City", description: "Where you are", minLength: 2 },
+    days: { type: "integer", minimum: 1, maximum: 7 },
+    unit: { enum: ["celsius", "fahrenheit"] },
+    with_wind: { type: "boolean" },
+    stops: { type: "array", items: { type: "string" } },
+  },
+  required: ["city", "unit"],
+  additionalProperties: false,
+};
+
+it("“Run now” asks for the fields of the input schema, and the run's page shows input and metadata", async () => {
+  await signUp(context, site.service, "input@example.com");
+  const id = await create({ name: "Weather", run_prompt: "Weather of {{input.city}}?", input_schema: WEATHER });
+  await page.goto(`${site.service.url}/agents/${id}`);
+  await page.getByRole("button", { name: "Run now" }).click();
+  const form = dialog();
+  await form.getByLabel("City").fill("B");
+  await choose(form.getByLabel("Unit"), "celsius");
+  await form.getByLabel("Days").fill("3");
+  await choose(form.getByLabel("With wind"), "yes");
+  await form.getByLabel("Stops").fill('["Kiel"]');
+  await form.getByText("More").click();
+  await form.getByLabel("Metadata").fill("customer=4711");
+  expect(await violations(page)).toEqual([]);
+  await form.getByRole("button", { name: "Run now" }).click();
+  await expect.poll(() => form.getByLabel("City").getAttribute("aria-invalid")).toBe("true");
+  await form.getByLabel("City").fill("Berlin");
+  await form.getByRole("button", { name: "Run now" }).click();
+  await page.getByRole("heading", { name: "Run of Weather" }).waitFor();
+  await shows(page, '"city": "Berlin"');
+  await shows(page, "Weather of Berlin?");
+  await shows(page, "4711");
+  const { runs } = await person("GET", `/agents/${id}/runs`);
+  const { input, metadata } = await person("GET", `/agents/${id}/runs/${runs[0].id}`);
+  expect(input).toEqual({ city: "Berlin", days: 3, unit: "celsius", with_wind: true, stops: ["Kiel"] });
+  expect(metadata).toEqual({ customer: "4711" });
+  await page.getByRole("button", { name: "Run again" }).click();
+  await expect.poll(async () => (await person("GET", `/agents/${id}/runs`)).runs.length).toBe(2);
+  await shows(page, '"city": "Berlin"');
+});
+
+it("an agent without a schema runs with JSON, and with a task for this run only", async () => {
+  await signUp(context, site.service, "json@example.com");
+  const id = await create({ name: "Clerk" });
+  await page.goto(`${site.service.url}/agents/${id}`);
+  await page.getByRole("button", { name: "Run with input" }).click();
+  const form = dialog();
+  await form.getByLabel("Input as JSON").fill('{"order": {"number": 7}}');
+  await form.getByText("More").click();
+  await form.getByLabel("Task of this run").fill("Answer order {{input.order.number}}.");
+  await form.getByRole("button", { name: "Run now" }).click();
+  await shows(page, "Answer order 7.");
+});
+
+it("the editor saves deliveries and schemas, and shows the service's errors beside their fields", async () => {
+  await signUp(context, site.service, "deliver@example.com");
+  const id = await create({ name: "Watcher" });
+  await page.goto(`${site.service.url}/agents/${id}/edit`);
+  await page.getByRole("button", { name: "Add delivery" }).click();
+  const delivery = page.getByRole("group", { name: "Delivery 1" });
+  await delivery.getByLabel("Send to").fill("somebody@example.org");
+  await choose(delivery.getByLabel("After a run"), "if it succeeds");
+  await delivery.getByRole("switch", { name: "Only if the result has changed" }).click();
+  await page.getByLabel("Input schema").fill('{"type": "object", "properties": {"city": {"type": "town"}}}');
+  const save = page.getByRole("button", { name: "Save agent" });
+  await save.click();
+  await expect.poll(() => delivery.getByLabel("Send to").getAttribute("aria-invalid")).toBe("true");
+  await delivery.getByLabel("Send to").fill("https://example.com/results");
+  await save.click();
+  await expect.poll(() => page.getByLabel("Input schema").getAttribute("aria-invalid")).toBe("true");
+  await page.getByLabel("Input schema").fill('{"type": "object", "properties": {"city": {"type": "string"}}}');
+  expect(await violations(page, "all but contrast")).toEqual([]);
+  await save.click();
+  await page.getByRole("heading", { name: "Watcher", exact: true }).waitFor();
+  expect(await person("GET", `/agents/${id}`)).toMatchObject({
+    deliveries: [{ to: "https://example.com/results", on: ["succeeded"], unless: "unchanged" }],
+    input_schema: { type: "object", properties: { city: { type: "string" } } },
+    output_schema: null,
+  });
+});
