@@ -42,8 +42,8 @@ create table agent (
   auto_route boolean not null,
   is_active boolean not null,
   tools_config jsonb not null,
-  input_schema jsonb,
-  output_schema jsonb,
+  input_schema json,
+  output_schema json,
   limits jsonb not null,
   created_at timestamp(3) with time zone not null,
   updated_at timestamp(3) with time zone not null,
@@ -64,7 +64,7 @@ create table agent_version (
   user_id uuid not null,
   agent_id uuid not null,
   version integer not null,
-  config jsonb not null,
+  config json not null,
   created_at timestamp(3) with time zone not null
 );
 alter table agent_version add constraint agent_version_user_id_agent_id_fkey FOREIGN KEY (user_id, agent_id) REFERENCES agent(user_id, id);
@@ -702,6 +702,7 @@ END) stored not null,
   steps_count integer default 0 not null,
   error jsonb,
   output text,
+  output_json jsonb,
   input jsonb,
   metadata jsonb,
   run_prompt text,

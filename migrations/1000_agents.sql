@@ -15,9 +15,9 @@ create table agent (
   auto_route boolean not null,
   is_active boolean not null,
   tools_config jsonb not null,
-  -- JSON Schemas of a run's input and of its output
-  input_schema jsonb,
-  output_schema jsonb,
+  -- JSON Schemas of a run's input and of its output, in their owner's order: a model writes its answer in that of the fields
+  input_schema json,
+  output_schema json,
   limits jsonb not null,
   created_at timestamptz(3) not null,
   updated_at timestamptz(3) not null,
@@ -41,7 +41,8 @@ create table agent_version (
   user_id uuid not null,
   agent_id uuid not null,
   version integer not null,
-  config jsonb not null,
+  -- json, and not jsonb, for the order of fields in its schemas
+  config json not null,
   created_at timestamptz(3) not null,
   primary key (user_id, agent_id, version),
   foreign key (user_id, agent_id) references agent (user_id, id)

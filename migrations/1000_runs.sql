@@ -39,6 +39,8 @@ create table run (
     case when error is null then status <> 'failed' else status in ('failed', 'cancelling', 'cancelled') end
   ),
   output text,
+  -- the output as JSON, if its agent or its caller has a schema for it
+  output_json jsonb,
   -- what its caller or its schedule gave it: data for its prompts, pairs to find it by, and a run_prompt in place of the agent's
   input jsonb,
   metadata jsonb,

@@ -59,6 +59,7 @@ const FAILURES: Record<string, string> = {
   worker_lost: "the worker process stopped",
   model_unavailable: "the model was unavailable",
   tool_failed: "a tool failed",
+  output_invalid: "the answer does not conform to its schema",
   effect_unknown: "the outcome of a tool call is unknown",
   unsafe_content: "a page contained instructions for the model",
   secret_reflected: "a site returned a secret",

@@ -116,7 +116,6 @@ it("answers 409 for a disabled agent and 402 without tokens, and starts no run",
 
 it.each([
   ["two answers", { n: 2 }, "n"],
-  ["a format", { response_format: { type: "json_object" } }, "response_format"],
   [
     "a picture",
     {

@@ -45,7 +45,7 @@ async function finishByHook(lease: ClaimedRun["lease"], output: string | null) {
     status: "succeeded",
     result: { role: "assistant", content: "done\0" },
     usage: USAGE,
-    output,
+    ...(output === null ? {} : { final: { output } }),
   });
   const [row] = await queue.db.query<{ answers: Record<string, unknown>[] }>({
     text: "select finish_steps(leave_ends_with_effects($1::jsonb)) as answers",

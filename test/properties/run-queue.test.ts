@@ -35,6 +35,7 @@ describe("a run", () => {
       ...record,
       input: null,
       output: null,
+      output_json: null,
       deliveries: [],
       steps: [],
     });

@@ -65,7 +65,7 @@ async function rowsRead(tx: Tx): Promise<Record<string, number>> {
   const [first, second] = leases;
   if (first === undefined || second === undefined) throw new Error("ten runs were claimed");
   const outcome = { index: 0, status: "succeeded", result: "done" } as const;
-  const finished = runStore.finishStep(tx, finishStepArgument(first, outcome, START, { output: "done" }));
+  const finished = runStore.finishStep(tx, finishStepArgument(first, outcome, START, { final: { output: "done" } }));
   expect(await count("finish a step", finished)).toBe(true);
   const finish = { lease: second, finish: { status: "cancelled" }, now: START } as const;
   expect(await count("finish a run", runStore.finishRuns(tx, [finish]))).toHaveLength(1);

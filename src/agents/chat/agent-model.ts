@@ -11,6 +11,7 @@ import { forwardedRequest } from "../../gateway/models/request-fields.ts";
 import { calledFunction } from "../../gateway/models/tool-calls.ts";
 import { errors } from "../../kernel/errors.ts";
 import type { Log } from "../../platform/telemetry/log.ts";
+import { checkSchema } from "../definitions/agent-config.ts";
 import type { Chat, Turn, TurnOptions, TurnRequest } from "./chat.service.ts";
 import { chatAnswer, type FinishedTurn } from "./chat-answer.ts";
 import { createChatEvents } from "./chat-events.ts";
@@ -36,7 +37,7 @@ const AS_MODEL = {
 export function createAgentModel(deps: {
   chat: Pick<Chat, "turn">;
   /** The user's agent; undefined: there is none. */
-  find(user_id: string, id: string): Promise<Pick<AgentRecord, "client_tools"> | undefined>;
+  find(user_id: string, id: string): Promise<Pick<AgentRecord, "client_tools" | "output_schema"> | undefined>;
   log: Log;
 }): ResolveAgent {
   return async (id, { user_id }) => {
@@ -52,7 +53,12 @@ export function createAgentModel(deps: {
       }
       // The key's permissions were checked before the completion began.
       const caller = { ...call.caller, scopes: [] };
-      return deps.chat.turn(caller, id, turnOf(call.request, takes_tools), options);
+      return deps.chat.turn(
+        caller,
+        id,
+        turnOf(call.request, { takes_tools, has_schema: agent.output_schema !== null }),
+        options,
+      );
     };
     return {
       async complete(call) {
@@ -103,21 +109,37 @@ function outcomeOf(turn: FinishedTurn): CompletionOutcome {
 
 /**
  * The request as a turn of the agent. The agent's own sampling, caps and tools apply; the caller's tools are ignored,
- * unless the agent takes them. Fields that would change the shape of the answer are rejected.
+ * unless the agent takes them.
  */
-function turnOf(asked: ChatRequest, takes_tools: boolean): TurnRequest {
+function turnOf(
+  asked: ChatRequest,
+  { takes_tools, has_schema }: { takes_tools: boolean; has_schema: boolean },
+): TurnRequest {
   const request = forwardedRequest(asked, { ...AS_MODEL, id: asked.model });
   if ((request.n ?? 1) > 1) throw errors.invalidValue("n", "An agent gives one answer. Leave n out.");
-  if (request.response_format !== undefined && request.response_format.type !== "text") {
-    throw errors.invalidValue("response_format", "An agent answers in text. Leave response_format out.");
-  }
-  const turn = { stream: request.stream === true, on_disconnect: "cancel" as const };
+  const turn = {
+    stream: request.stream === true,
+    on_disconnect: "cancel" as const,
+    ...responseFormat(request, has_schema),
+  };
   if (!takes_tools) return { ...turn, messages: request.messages.map(ownMessage) };
   return {
     ...turn,
     messages: asked.messages.map((message, index) => ({ ...ofTools(message), ...textMessage(message, index) })),
     ...clientTools(request),
   };
+}
+
+/** The shape of the answer that the caller asks for. Throws 400 if the agent has its own, or if it cannot be checked. */
+function responseFormat({ response_format }: ChatRequest, has_schema: boolean): Pick<TurnRequest, "response_format"> {
+  if (response_format === undefined || response_format.type === "text") return {};
+  if (has_schema) {
+    throw errors.invalidValue("response_format", "The agent has its own output_schema. Leave response_format out.");
+  }
+  if (response_format.type === "json_schema") {
+    checkSchema(response_format.json_schema.schema ?? null, "response_format.json_schema.schema");
+  }
+  return { response_format };
 }
 
 /** The caller's tools and choice. With `none` no tool is offered. */

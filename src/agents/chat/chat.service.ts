@@ -39,7 +39,7 @@ interface Listener extends RunListener {
 
 /** A turn to begin. A caller of an agent as a model may send its own tools, and messages of them. */
 export type TurnRequest = Omit<AgentChat, "messages"> &
-  Pick<EngineInput, "tools" | "tool_choice"> & { messages: ChatMessage[] };
+  Pick<EngineInput, "tools" | "tool_choice" | "response_format"> & { messages: ChatMessage[] };
 
 /** A turn of a conversation that has been queued. */
 export interface Turn {
@@ -106,13 +106,14 @@ export function createChat(deps: {
     const { onText } = options;
     listeners.set(ticket, { onStart: () => started.abort(), onText, onEnd: ended.resolve, span: activeSpan() });
     const forget = () => listeners.delete(ticket);
-    const { messages, tools, tool_choice } = chat;
+    const { messages, tools, tool_choice, response_format } = chat;
     const input = {
       messages,
       request_id: options.request_id,
       ...keyTermsOf({ ...caller, labels: labelsOf(chat) ?? caller.labels ?? null }),
       ticket,
       ...(tools === undefined ? {} : { tools, ...(tool_choice === undefined ? {} : { tool_choice }) }),
+      ...(response_format === undefined ? {} : { response_format }),
     };
     try {
       const run = await start(agent, input, chat.thread_id);

@@ -107,15 +107,20 @@ export function createAgents(deps: AgentsDeps) {
     /** The agents that can be named as a model, the newest first. */
     async asModels(user_id: string) {
       const active = await store.active(user_id, USER_ROWS.agents);
-      return active.map(({ id, name, description, model_id, auto_route, client_tools, created_at }) => ({
-        id,
-        name,
-        description,
-        client_tools,
-        model_id: auto_route ? null : model_id,
-        created: Math.floor(Date.parse(created_at) / 1000),
-      }));
+      return active.map(
+        ({ id, name, description, model_id, auto_route, client_tools, has_output_schema, created_at }) => ({
+          id,
+          name,
+          description,
+          client_tools,
+          has_output_schema,
+          model_id: auto_route ? null : model_id,
+          created: Math.floor(Date.parse(created_at) / 1000),
+        }),
+      );
     },
+    /** The schemas of the active agents that have some, by the agent's id. */
+    schemas: store.schemas,
     /** A run of any of the user's agents. 404. */
     async findRun(user_id: string, run_id: string): Promise<RunDetail> {
       const found = isUuid(run_id) ? (await runs.begunRuns(user_id, [run_id])).get(run_id) : undefined;

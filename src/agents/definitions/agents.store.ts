@@ -78,7 +78,7 @@ export type DeletedAgent = Pick<AgentRow, "user_id" | "id"> & { deleted_at: Inst
 type ActiveAgent = Pick<
   AgentRow,
   "id" | "name" | "description" | "model_id" | "auto_route" | "client_tools" | "created_at"
->;
+> & { has_output_schema: boolean };
 
 /** The approximate size of an agent in an answer. */
 export interface AgentSize {
@@ -178,10 +178,21 @@ export function createAgentsStore(db: Db) {
     /** The newest active agents, without their settings. */
     active: (user_id: string, limit: number) =>
       db.query<ActiveAgent>({
-        text: `select id, name, description, model_id, auto_route, client_tools, created_at ${LIVE} and is_active
+        text: `select id, name, description, model_id, auto_route, client_tools, created_at,
+            output_schema is not null as has_output_schema
+          ${LIVE} and is_active
           order by id desc limit $2`,
         values: [user_id, limit],
       }),
+    /** The schemas of the user's active agents that have some, by the agent's id. */
+    async schemas(user_id: string): Promise<Map<string, Pick<AgentRow, "input_schema" | "output_schema">>> {
+      const rows = await db.query<Pick<AgentRow, "id" | "input_schema" | "output_schema">>({
+        text: `select id, input_schema, output_schema ${LIVE} and is_active
+          and (input_schema is not null or output_schema is not null)`,
+        values: [user_id],
+      });
+      return new Map(rows.map(({ id, input_schema, output_schema }) => [id, { input_schema, output_schema }]));
+    },
     /** Includes deleted agents while their records are kept. */
     async names(user_id: string, ids: readonly string[]): Promise<AgentNames> {
       if (ids.length === 0) return new Map();

@@ -7,7 +7,7 @@ import type {
 } from "@modelcontextprotocol/server";
 import type { Caller, LiveCaller, Scope } from "../../api/contract/caller.ts";
 import { textSchema } from "../../api/contract/common.ts";
-import { type RunDetail, runStatusSchema } from "../../api/contract/runs.ts";
+import { type RunData, type RunDetail, runStatusSchema } from "../../api/contract/runs.ts";
 import { z } from "../../api/contract/zod.ts";
 import { httpErrors } from "../../api/http/errors.ts";
 import { asPurserError, errors, PurserError } from "../../kernel/errors.ts";
@@ -34,10 +34,12 @@ export interface McpServerDeps {
   agents: Pick<
     Agents,
     | "asModels"
+    | "schemas"
     | "ready"
     | "runNow"
     | "runs"
     | "run"
+    | "find"
     | "findRun"
     | "latestRuns"
     | "unfinishedRun"
@@ -55,12 +57,20 @@ const MAX_INPUT_CHARACTERS = 1_000_000;
 const MAX_LISTED = 100;
 
 const runArguments = z.strictObject({ input: textSchema(MAX_INPUT_CHARACTERS).min(1).optional() });
+/** An agent with input_schema has its own check. */
+const inputArguments = z.record(z.string(), z.unknown());
 const getArguments = z.strictObject({ run_id: z.uuid() });
 const listArguments = z.strictObject({
   agent: z.string().max(200).optional(),
   status: runStatusSchema.optional(),
   limit: z.number().int().min(1).max(MAX_LISTED).default(20),
 });
+
+/** What a tool's call asks of its agent: an answer to a message, or a run with input. */
+interface Task {
+  message?: string | undefined;
+  input?: RunData;
+}
 
 /** The account's agents as tools. */
 export function createMcpTools({ agents, chat, log }: McpServerDeps) {
@@ -73,13 +83,18 @@ export function createMcpTools({ agents, chat, log }: McpServerDeps) {
         // The library puts the message of any error into its answer.
         throw loggedError(error, asker, log);
       });
-      const tools = [...named].map(([name, agent]) => ({
-        name,
-        title: agent.name,
-        description: `Runs the agent "${agent.name}".${agent.description ? ` ${agent.description}` : ""}`,
-        inputSchema: RUN_SCHEMA,
-        annotations: { readOnlyHint: false, openWorldHint: true },
-      }));
+      const schemas = await agents.schemas(asker.caller.user_id);
+      const tools = [...named].map(([name, agent]) => {
+        const { input_schema = null, output_schema = null } = schemas.get(agent.id) ?? {};
+        return {
+          name,
+          title: agent.name,
+          description: `Runs the agent "${agent.name}".${agent.description ? ` ${agent.description}` : ""}`,
+          inputSchema: (input_schema ?? RUN_SCHEMA) as typeof RUN_SCHEMA,
+          ...(output_schema === null ? {} : { outputSchema: output_schema as { type: "object" } }),
+          annotations: { readOnlyHint: false, openWorldHint: true },
+        };
+      });
       return { tools: [...tools, ...READ_TOOLS] };
     },
     call,
@@ -89,8 +104,9 @@ export function createMcpTools({ agents, chat, log }: McpServerDeps) {
     async precheck(asker: Asker, name: string, given: unknown): Promise<void> {
       const agent = (await toolsOf(asker)).get(name);
       if (agent === undefined) return requireScope(asker, "agents:read");
-      const has_input = (given as { input?: unknown } | null | undefined)?.input !== undefined;
-      requireScope(asker, has_input ? "chat:write" : "agents:write");
+      const takes_input = (await agents.find(asker.caller.user_id, agent.id)).input_schema !== null;
+      const has_message = !takes_input && (given as { input?: unknown } | null | undefined)?.input !== undefined;
+      requireScope(asker, has_message ? "chat:write" : "agents:write");
       await agents.ready(asker.caller, agent.id);
     },
     /** Cancels the unfinished run that this request began. */
@@ -107,7 +123,12 @@ export function createMcpTools({ agents, chat, log }: McpServerDeps) {
       if (name === "list_runs") return shown({ runs: await listRuns(asker, parsed(listArguments, given)) });
       const agent = (await toolsOf(asker)).get(name);
       if (agent === undefined) throw errors.notFound(`The tool ${JSON.stringify(name.slice(0, 64))}`);
-      return runResult(await runAgent(asker, agent.id, parsed(runArguments, given).input, progress));
+      const { input_schema, output_schema } = await agents.find(asker.caller.user_id, agent.id);
+      const task =
+        input_schema === null
+          ? { message: parsed(runArguments, given).input }
+          : { input: parsed(inputArguments, given) };
+      return runResult(await runAgent(asker, agent.id, task, progress), output_schema !== null);
     } catch (error) {
       return failure(error, asker, log);
     }
@@ -128,10 +149,10 @@ export function createMcpTools({ agents, chat, log }: McpServerDeps) {
   }
 
   /** Starts the run, reports its events as progress, and resolves to the finished run. */
-  async function runAgent(asker: Asker, id: string, input: string | undefined, progress: Progress): Promise<RunDetail> {
-    requireScope(asker, input === undefined ? "agents:write" : "chat:write");
+  async function runAgent(asker: Asker, id: string, task: Task, progress: Progress): Promise<RunDetail> {
+    requireScope(asker, task.message === undefined ? "agents:write" : "chat:write");
     const { caller, hung_up } = asker;
-    const run_id = await begin(asker, id, input);
+    const run_id = await begin(asker, id, task);
     const cancel = () => void agents.cancelRun(caller.user_id, id, run_id).catch(() => {});
     if (hung_up?.aborted) cancel();
     else hung_up?.addEventListener("abort", cancel, { once: true });
@@ -146,9 +167,10 @@ export function createMcpTools({ agents, chat, log }: McpServerDeps) {
     }
   }
 
-  async function begin({ caller, request_id, hung_up }: Asker, id: string, input: string | undefined): Promise<string> {
-    if (input === undefined) return (await agents.runNow(caller, id, { request_id, wait_ms: 0 })).id;
-    const messages = [{ role: "user" as const, content: input }];
+  async function begin({ caller, request_id, hung_up }: Asker, id: string, task: Task): Promise<string> {
+    const { message, input } = task;
+    if (message === undefined) return (await agents.runNow(caller, id, { request_id, wait_ms: 0, input })).id;
+    const messages = [{ role: "user" as const, content: message }];
     const asked = { messages, stream: false, on_disconnect: "cancel" as const };
     const signal = hung_up ?? new AbortController().signal;
     const turn = await chat.turn(caller, id, asked, { request_id, signal, onText: null });
@@ -214,11 +236,16 @@ function messageOf(event: string, data: string): string {
   return event.replace(".", " ");
 }
 
-function runResult(run: RunDetail): CallToolResult {
-  const { id, agent_id, status, output, usage, error } = run;
+/** With a schema the structured content is the output itself, as the tool's outputSchema says, and `_meta` has the run. */
+function runResult(run: RunDetail, has_schema: boolean): CallToolResult {
+  const { id, agent_id, status, output, output_json, usage, error } = run;
   const text = status === "succeeded" ? (output ?? "") : `The run ${status}. ${error?.message ?? ""}`.trim();
-  const structuredContent = { run_id: id, agent_id, status, output, usage, error };
-  return { content: [{ type: "text", text }], structuredContent, isError: status !== "succeeded" };
+  const content = [{ type: "text" as const, text }];
+  const record = { run_id: id, agent_id, status, output, usage, error };
+  if (!has_schema || status !== "succeeded")
+    return { content, structuredContent: record, isError: status !== "succeeded" };
+  const structuredContent = output_json as Record<string, unknown>;
+  return { content, structuredContent, isError: false, _meta: { run_id: id, agent_id, usage } };
 }
 
 function shown(value: object): CallToolResult {

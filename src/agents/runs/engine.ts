@@ -3,6 +3,7 @@ import { describeUnexpected } from "../../platform/telemetry/log.ts";
 import { internalError } from "./model-call.ts";
 import { createModelStep } from "./model-step.ts";
 import { decideNext, type NextAction, timeoutError } from "./next-action.ts";
+import { findOutputRule } from "./output.ts";
 import { renderPrompts } from "./prompts.ts";
 import {
   type EngineDeps,
@@ -39,6 +40,7 @@ export function createEngine(deps: EngineDeps, carryOut: Step = createSteps(deps
         config,
         prompts: renderPrompts(config, run),
         input: run.engine_input as EngineInput,
+        output_rule: findOutputRule(config, run.engine_input as EngineInput),
         steps: run.lease.epoch > 1 ? await deps.runs.journal(run.lease) : [],
         control,
         signal: AbortSignal.any([control.signal, timer.signal]),
@@ -75,11 +77,13 @@ export function createEngine(deps: EngineDeps, carryOut: Step = createSteps(deps
     if (left !== null) return endStopped(left, work);
     const client_tools = collectToolNames(selectClientTools(work.config, work.input));
     for (;;) {
-      const { config, steps } = work;
+      const { config, steps, output_rule } = work;
       const elapsed_ms = monotonicMs() - began_ms;
-      const action = decideNext({ limits: config.limits, steps, elapsed_ms, client_tools });
-      if (action.do === "succeed") return { status: "succeeded", output: action.output };
-      if (action.do === "fail") return { status: "failed", error: action.error };
+      const action = decideNext({ limits: config.limits, steps, elapsed_ms, client_tools, output_rule });
+      if (action.do === "succeed") {
+        return { status: "succeeded", output: action.output, output_json: action.output_json };
+      }
+      if (action.do === "fail") return { status: "failed", error: action.error, output: action.output ?? null };
       const result = getStopReason(work) ?? (work.control.isDraining() ? "stopping" : await carryOut(work, action));
       if (result === null) continue;
       if (typeof result === "string") return endStopped(result, work);

@@ -39,7 +39,13 @@ export function createHistory({ db, clock, signals, batch_limit, reads }: Histor
   const readLongRun = async (agent: AgentKey, run_id: string) => {
     const row = await history.selectRun(db, agent.user_id, run_id);
     if (row?.agent_id !== agent.agent_id) throw errors.notFound("This run");
-    return { ...toRunRecord(row), input: row.input, output: row.output, deliveries: row.deliveries };
+    return {
+      ...toRunRecord(row),
+      input: row.input,
+      output: row.output,
+      output_json: row.output_json,
+      deliveries: row.deliveries,
+    };
   };
   async function* readSteps(key: RunKey): AsyncGenerator<StepRecord[]> {
     let after = -1;
@@ -137,9 +143,9 @@ export function createHistory({ db, clock, signals, batch_limit, reads }: Histor
     async follow(which: { user_id: string; run_id: string; from_step: number }): Promise<RunSnapshot | undefined> {
       const found = await history.selectFollowed(db, which);
       if (found === undefined) return undefined;
-      const { output, cancel_requested_at } = found.run;
+      const { input, output, output_json, cancel_requested_at } = found.run;
       const steps = found.steps.map(({ internal: _, ...step }) => step);
-      return { run: { ...toRunRecord(found.run), output }, cancel_requested_at, steps };
+      return { run: { ...toRunRecord(found.run), input, output, output_json }, cancel_requested_at, steps };
     },
     /** A fingerprint of each run, which changes when the run has new events. Deleted runs are absent. */
     async fingerprints(runs: readonly { user_id: string; run_id: string }[]): Promise<Map<string, string>> {

@@ -124,7 +124,7 @@ export async function selectLastOutput(
 export async function selectRun(sql: Sql, user_id: string, run_id: string) {
   const [row] = await sql.query<DetailRow>({
     name: "run_get",
-    text: `select ${RUN_COLUMNS}, input, output, run_deliveries(user_id, id) as deliveries
+    text: `select ${RUN_COLUMNS}, input, output, output_json, run_deliveries(user_id, id) as deliveries
       from run where user_id = $1 and id = $2`,
     values: [user_id, run_id],
   });
@@ -304,8 +304,7 @@ export async function selectQueue(sql: Sql): Promise<{ queued: number; oldest: I
 
 /** Reads of runs for their followers and for threads. */
 
-export interface FollowedRow extends RunRow {
-  output: string | null;
+export interface FollowedRow extends Omit<DetailRow, "deliveries"> {
   cancel_requested_at: Instant | null;
 }
 
@@ -319,7 +318,7 @@ export async function selectFollowed(
 ): Promise<{ run: FollowedRow; steps: JournalStep[] } | undefined> {
   const [run] = await sql.query<FollowedRow>({
     name: "run_followed",
-    text: `select ${RUN_COLUMNS}, output, cancel_requested_at from run where user_id = $1 and id = $2`,
+    text: `select ${RUN_COLUMNS}, input, output, output_json, cancel_requested_at from run where user_id = $1 and id = $2`,
     values: [user_id, run_id],
   });
   if (run === undefined) return undefined;

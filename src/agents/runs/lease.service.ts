@@ -13,6 +13,7 @@ import {
   type ClaimedRun,
   type ClaimLimits,
   type EndingRun,
+  type FinalOutput,
   type LeaseState,
   type LostRun,
   type OnRunEnd,
@@ -187,16 +188,16 @@ export function createRunSteps(deps: { db: Db; clock: Clock; signals: RunSignals
       return { kind: "start_step", argument: runStore.startStepArgument({ lease, step, now: clock.now() }) };
     },
     /**
-     * `finishStep` as a hook of the ledger's settle: the step and its charge commit together. With `output`, it is the
+     * `finishStep` as a hook of the ledger's settle: the step and its charge commit together. With `final`, it is the
      * run's last step and its success ends the run in the same transaction, if that changes nothing outside the run.
      *
      * Pass its answer, `{done, ended}`, to `noteEnd`.
      */
     finishStepHook(
       lease: RunLease,
-      step: StepFinish & { output?: string | null },
+      step: StepFinish & { final?: FinalOutput | null },
     ): { kind: "finish_step"; argument: unknown } {
-      const ending = { output: ends_with_step ? step.output : null, is_awaited: signals.isAwaited(lease.run_id) };
+      const ending = { final: ends_with_step ? step.final : null, is_awaited: signals.isAwaited(lease.run_id) };
       return { kind: "finish_step", argument: runStore.finishStepArgument(lease, step, clock.now(), ending) };
     },
     /** A hook of the ledger's settle that adds the usage of a call which the step makes beside its work. */

@@ -28,7 +28,7 @@ import {
   type StopReason,
   type Work,
 } from "./run-work.ts";
-import type { LeaseState } from "./runs.types.ts";
+import type { FinalOutput, LeaseState } from "./runs.types.ts";
 import {
   buildTranscript,
   collectToolNames,
@@ -137,7 +137,9 @@ export function createModelStep(deps: EngineDeps) {
     const known = models.find((config.auto_route ? model_id : config.model_id) ?? "");
     if (!config.auto_route && known === null) throw modelGoneError(model);
     const messages = buildTranscript(prompts, input, steps, { vision: known?.supports.vision === true });
-    const request: ChatRequest = { model, messages, ...selectSettings(config.model_settings) };
+    const { response_format } = work.output_rule ?? {};
+    const typed = response_format === undefined ? {} : { response_format };
+    const request: ChatRequest = { model, messages, ...selectSettings(config.model_settings), ...typed };
     const with_tools = { ...request, ...mergeTools(work, definitions) };
     return {
       request: markCacheable(with_tools, { agent_id: run.agent_id, is_in_thread: isInThread(input) }),
@@ -146,6 +148,7 @@ export function createModelStep(deps: EngineDeps) {
       run_id,
       hold_id,
       ...(intent == null ? {} : { intent }),
+      ...(work.output_rule === null ? {} : { findJsonFault: work.output_rule.findFault }),
       request_id: input.request_id ?? run_id,
       signal,
       // Another worker repeats the call and pays for it then.
@@ -161,7 +164,7 @@ export function createModelStep(deps: EngineDeps) {
           ...outcome,
           usage: toStepUsage(usage),
           ...(chosen === null ? {} : { chosen }),
-          output: findFinalOutput(work, [...steps.slice(0, past.index), { ...past, ...outcome }]),
+          final: findFinalOutput(work, [...steps.slice(0, past.index), { ...past, ...outcome }]),
         });
       },
     };
@@ -226,12 +229,12 @@ function findNewChoice(
 }
 
 /** The run's output if the last of `steps` ends the run successfully. Null: the run continues or fails. */
-function findFinalOutput({ config, input }: Work, steps: PastStep[]): string | null {
+function findFinalOutput({ config, input, output_rule }: Work, steps: PastStep[]): FinalOutput | null {
   const client_tools = collectToolNames(selectClientTools(config, input));
-  const next = decideNext({ limits: config.limits, steps, elapsed_ms: 0, client_tools });
+  const next = decideNext({ limits: config.limits, steps, elapsed_ms: 0, client_tools, output_rule });
   // The end of a run with errors is told to its owner, so it is no part of the charge.
   if (steps.some((step) => step.status === "failed" && (step.type === "tool" || isAnswer(step)))) return null;
-  return next.do === "succeed" ? next.output : null;
+  return next.do === "succeed" ? { output: next.output, output_json: next.output_json } : null;
 }
 
 /**

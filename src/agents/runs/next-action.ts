@@ -4,6 +4,7 @@ import { stableJson } from "../../platform/lib/json.ts";
 import { backoff } from "../../platform/lib/retry.ts";
 import { effectOf } from "../tools/registry.ts";
 import { argumentsValue } from "../tools/tool-arguments.ts";
+import { type OutputRule, readOutput } from "./output.ts";
 import {
   isAnswer,
   type PastStep,
@@ -45,6 +46,8 @@ export interface Progress {
   elapsed_ms: number;
   /** The names of tools that the caller executes. A call to one ends the run. */
   client_tools?: ReadonlySet<string>;
+  /** What the answer must be; null or absent: any text. */
+  output_rule?: OutputRule | null;
 }
 
 export type NextAction =
@@ -52,8 +55,9 @@ export type NextAction =
   | { do: "call_tool"; call: ToolCall }
   /** Recorded in the journal as a failed step, which the model reads. */
   | { do: "reject_tool"; call: ToolCall; error: RunError }
-  | { do: "succeed"; output: string }
-  | { do: "fail"; error: RunError };
+  | { do: "succeed"; output: string; output_json: unknown }
+  /** `output`: the answer that its schema rejects. */
+  | { do: "fail"; error: RunError; output?: string };
 
 /** What a run does next. A cap never discards an answer that exists: it only stops the next call. */
 export function decideNext(progress: Progress): NextAction {
@@ -77,10 +81,21 @@ export function decideNext(progress: Progress): NextAction {
   const calls = answer === undefined ? [] : readToolCalls(answer);
   // With a call to the caller's tool, the model's other calls are not made: the model can repeat them.
   const is_over = calls.length === 0 || calls.some((call) => progress.client_tools?.has(call.function.name));
-  if (answer !== undefined && is_over) return { do: "succeed", output: readAnswerText(answer) };
+  if (answer !== undefined && is_over) {
+    return decideEnd(readAnswerText(answer), calls.length === 0 ? (progress.output_rule ?? null) : null);
+  }
   if (over !== null) return { do: "fail", error: over };
   const call = calls[steps.length - answer_at - 1];
   return call === undefined ? { do: "call_model", after_ms: 0 } : decideToolCall(call, steps);
+}
+
+/** The end of a run with this answer. A call to the caller's tool is no answer, so it has no rule. */
+function decideEnd(output: string, rule: OutputRule | null): NextAction {
+  if (rule === null) return { do: "succeed", output, output_json: null };
+  const reading = readOutput(rule, output);
+  if (reading.fault === null) return { do: "succeed", output, output_json: reading.json };
+  const message = `The answer does not conform to its schema: ${reading.fault}. It is in the run's output. Say in the prompts what the fields mean, or use a model with supports.json_schema.`;
+  return { do: "fail", error: { code: "output_invalid", message }, output };
 }
 
 /** The error of a run whose agent says that a failed call of this tool fails it. */

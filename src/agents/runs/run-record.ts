@@ -56,7 +56,14 @@ function firstLine(text: string | null): string | null {
 
 /** The run as callers see it, with its input, output, deliveries and steps. */
 export function toRunDetail({ run, steps }: { run: DetailRow; steps: StepRecord[] }): RunDetail {
-  return { ...toRunRecord(run), input: run.input, output: run.output, deliveries: run.deliveries, steps };
+  return {
+    ...toRunRecord(run),
+    input: run.input,
+    output: run.output,
+    output_json: run.output_json,
+    deliveries: run.deliveries,
+    steps,
+  };
 }
 
 /** A run with what it began with. */

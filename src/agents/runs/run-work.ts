@@ -6,6 +6,7 @@ import type { Tx } from "../../platform/db/db.ts";
 import type { Clock } from "../../platform/lib/clock.ts";
 import type { Log } from "../../platform/telemetry/log.ts";
 import type { Tools } from "../tools/tools.service.ts";
+import type { OutputRule } from "./output.ts";
 import type { WaitingStatus } from "./run-state.ts";
 import type { RunWriter } from "./run-writer.ts";
 import type { Runs } from "./runs.service.ts";
@@ -72,6 +73,8 @@ export interface Work {
   /** Its prompts, rendered for this run. */
   prompts: Prompts;
   input: EngineInput;
+  /** What its answer must be; null: any text. */
+  output_rule: OutputRule | null;
   steps: RunStep[];
   control: RunControl;
   /** Aborted with a `StopReason`, also when the run's time is up. */

@@ -10,6 +10,7 @@ import type {
   ClaimLimits,
   EndedRun,
   EndingRun,
+  FinalOutput,
   LeaseState,
   NewRun,
   RunFinish,
@@ -52,7 +53,12 @@ export interface RunRow {
 }
 
 /** The row of a run with what only its own record shows. */
-export type DetailRow = RunRow & { input: RunData | null; output: string | null; deliveries: ResultDelivery[] };
+export type DetailRow = RunRow & {
+  input: RunData | null;
+  output: string | null;
+  output_json: unknown;
+  deliveries: ResultDelivery[];
+};
 
 /** A claimed run: its row and what the engine needs. */
 export interface ClaimedRow extends RunRow {
@@ -268,14 +274,14 @@ export function startStepArgument({ lease, step, now }: StartedStep) {
 }
 
 /**
- * The argument of the SQL function `finish_steps` for each step. A step with `output` is the run's last step and ends
+ * The argument of the SQL function `finish_steps` for each step. A step with `final` is the run's last step and ends
  * the run; the answer then has the run if it `is_awaited`.
  */
 export function finishStepArgument(
   lease: RunLease,
   step: StepFinish,
   now: Instant,
-  { output = null, is_awaited = false }: { output?: string | null | undefined; is_awaited?: boolean } = {},
+  { final = null, is_awaited = false }: { final?: FinalOutput | null | undefined; is_awaited?: boolean } = {},
 ) {
   const { user_id, agent_id, run_id, epoch } = lease;
   const { index, status, result, error, safety, usage, internal, chosen } = step;
@@ -292,8 +298,9 @@ export function finishStepArgument(
     usage,
     internal,
     chosen,
-    output,
-    ends: output !== null,
+    output: final?.output,
+    output_json: final?.output_json,
+    ends: final !== null,
     is_awaited,
     finished_at: now,
   };
@@ -348,16 +355,17 @@ export const DUE_INPUT = "case when run.trigger = 'schedule' then run.engine_inp
 export async function finishRuns(sql: Sql, finishes: readonly FinishedRun[]): Promise<EndedRow[]> {
   const given = finishes.map(({ lease: { user_id, run_id, epoch }, finish, now: finished_at }) => {
     const error = finish.status === "failed" ? finish.error : null;
-    return { user_id, run_id, epoch, status: finish.status, output: finish.output, error, finished_at };
+    const output_json = finish.status === "succeeded" ? finish.output_json : null;
+    return { user_id, run_id, epoch, status: finish.status, output: finish.output, output_json, error, finished_at };
   });
   return sql.query<EndedRow>({
     text: `with mine as materialized (
         select * from jsonb_to_recordset($1::jsonb) as mine(user_id uuid, run_id uuid, epoch integer, status text, output text,
-          error jsonb, finished_at timestamptz) limit $2
+          output_json jsonb, error jsonb, finished_at timestamptz) limit $2
       ), owned as materialized (
         select mine.* from run join mine on ${OWNED} order by run.user_id, run.id for update of run
       ), ended as (
-        update run set lease_until = null, finished_at = owned.finished_at, output = owned.output,
+        update run set lease_until = null, finished_at = owned.finished_at, output = owned.output, output_json = nullif(owned.output_json, 'null'),
           status = case owned.status when 'succeeded' then ${sqlNext("succeed")} when 'failed' then ${sqlNext("fail")} else ${sqlNext("stop")} end,
           error = case run.status when 'cancelling' then run.error else owned.error end,
           failed_steps = run.failed_steps + case when owned.status = 'failed' and run.status <> 'cancelling' then ${OPEN_STEPS} else 0 end

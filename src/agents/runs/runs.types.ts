@@ -133,7 +133,7 @@ export interface JournalStep extends StepRecord {
 
 /** A run as its followers see it. */
 export interface RunSnapshot {
-  run: Omit<RunDetail, "input" | "deliveries" | "steps">;
+  run: Omit<RunDetail, "deliveries" | "steps">;
   cancel_requested_at: Instant | null;
   steps: StepRecord[];
 }
@@ -152,8 +152,14 @@ export interface Suspension {
   record(tx: Tx): Promise<void>;
 }
 
+/** The answer of a run that succeeds. `output_json`: the same as JSON, if it has a schema. */
+export interface FinalOutput {
+  output: string;
+  output_json?: unknown;
+}
+
 export type RunFinish =
-  | { status: "succeeded"; output: string }
+  | ({ status: "succeeded" } & FinalOutput)
   | { status: "failed"; error: RunError; output?: string | null }
   | { status: "cancelled"; output?: string | null };
 

@@ -1,5 +1,12 @@
 import type { AgentRecord } from "../../api/contract/agents.ts";
-import type { ChatMessage, FinishReason, FunctionTool, ToolCall, ToolChoice } from "../../api/contract/completions.ts";
+import type {
+  ChatMessage,
+  FinishReason,
+  FunctionTool,
+  ResponseFormat,
+  ToolCall,
+  ToolChoice,
+} from "../../api/contract/completions.ts";
 import type { KeyTerms } from "../../api/contract/key-terms.ts";
 import type { SentMessage, StepRecord } from "../../api/contract/runs.ts";
 import type { ToolsConfig } from "../../api/contract/tools.ts";
@@ -9,7 +16,14 @@ import type { Picture } from "../tools/tools.types.ts";
 /** The settings of an agent's version that its run uses. */
 export type RunConfig = Pick<
   AgentRecord,
-  "system_prompt" | "run_prompt" | "model_id" | "auto_route" | "limits" | "model_settings" | "client_tools"
+  | "system_prompt"
+  | "run_prompt"
+  | "model_id"
+  | "auto_route"
+  | "limits"
+  | "model_settings"
+  | "client_tools"
+  | "output_schema"
 > & {
   tools_config: ToolsConfig;
   /** Of the agent's schedule `default`, for runs without a schedule. Absent: UTC. */
@@ -40,6 +54,8 @@ export interface EngineInput extends KeyTerms {
   tools?: FunctionTool[];
   /** The caller's choice among them, for the first model call. */
   tool_choice?: ToolChoice;
+  /** Of a call of the agent as a model: what its answer must be, if the agent has no output_schema. */
+  response_format?: ResponseFormat;
   /** For a due run: the account's number of refills when the run was queued. */
   refills?: number;
   /** The schedule of a due run or of a run-now of a schedule, as its prompts name it. */

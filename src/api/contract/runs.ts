@@ -67,6 +67,7 @@ export const RUN_ERROR_CODES = [
   "effect_unknown",
   "unsafe_content",
   "secret_reflected",
+  "output_invalid",
   "internal",
 ] as const;
 const runErrorSchema = z.object({
@@ -176,6 +177,9 @@ export const runDetailSchema = runSchema
   .extend({
     input: z.record(z.string(), z.unknown()).nullable(),
     output: z.string().nullable(),
+    output_json: z
+      .unknown()
+      .openapi({ description: "the output as JSON, if the agent has an output_schema; else null" }),
     deliveries: z
       .array(resultDeliverySchema)
       .openapi({ description: "where its result is sent, and what became of it" }),
@@ -231,7 +235,15 @@ const runEventSchema = z
       .openapi("StepStarted"),
     z.object({ ...ofRun, ...stepSchema.shape }).openapi("StepFinished"),
     z.object({ ...ofRun, cancel_requested_at: instantSchema }).openapi("RunCancelling"),
-    z.object({ ...ofRun, ...runSchema.shape, output: z.string().nullish() }).openapi("RunFinished"),
+    z
+      .object({
+        ...ofRun,
+        ...runSchema.shape,
+        input: z.unknown(),
+        output: z.string().nullish(),
+        output_json: z.unknown(),
+      })
+      .openapi("RunFinished"),
     z.object({ text: z.string(), from_start: z.literal(true).optional() }).openapi("RunText"),
     streamErrorSchema,
   ])

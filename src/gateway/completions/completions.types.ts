@@ -16,6 +16,11 @@ export interface CompletionCall {
   provider_headers?: Readonly<Record<string, string>>;
   /** The caller's own request, for a provider with the same API as the caller's endpoint. */
   native?: NativeRequest;
+  /**
+   * The fault of an answer in JSON; null: it conforms. The caller's own check, stricter than that of `response_format`: an answer
+   * that no strict mode ensures is checked with it, and repaired once.
+   */
+  findJsonFault?: (value: unknown) => string | null;
   /** The model must accept pictures, because results of the caller's tools are pictures. */
   needs_vision?: boolean;
   agent_id: string | null;

@@ -57,6 +57,7 @@ async function prepare(models: Models, call: CompletionCall, model: Model): Prom
     stream: call.request.stream === true,
     ...(call.provider_headers === undefined ? {} : { headers: call.provider_headers }),
     ...(call.native === undefined ? {} : { native: call.native }),
+    ...(call.findJsonFault === undefined ? {} : { findJsonFault: call.findJsonFault }),
   });
   refuseTooLong(prepared);
   return prepared;

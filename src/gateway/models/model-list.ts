@@ -19,6 +19,8 @@ export interface ModelAgent {
   model_id: string | null;
   /** `pass`: it takes the caller's tools beside its own. */
   client_tools: "ignore" | "pass";
+  /** Its answers have its own schema, so it takes no other. */
+  has_output_schema: boolean;
   /** Unix time in seconds. */
   created: number;
 }
@@ -106,7 +108,10 @@ export function autoRecord(models: readonly Model[]): ModelRecord | null {
 }
 
 /** An agent as a model, at the price of the model that it uses. */
-export function agentModelRecord({ id, name, client_tools, created }: ModelAgent, base: ModelRecord): ModelRecord {
+export function agentModelRecord(
+  { id, name, client_tools, has_output_schema, created }: ModelAgent,
+  base: ModelRecord,
+): ModelRecord {
   const takes_tools = client_tools === "pass";
   return {
     ...base,
@@ -116,8 +121,12 @@ export function agentModelRecord({ id, name, client_tools, created }: ModelAgent
     created,
     name,
     owned_by: "you",
-    supports: { ...AGENT_SUPPORTS, tools: takes_tools },
-    supported_parameters: [...AGENT_PARAMETERS, ...(takes_tools ? CLIENT_TOOL_PARAMETERS : [])],
+    supports: { ...AGENT_SUPPORTS, tools: takes_tools, json_schema: !has_output_schema },
+    supported_parameters: [
+      ...AGENT_PARAMETERS,
+      ...(takes_tools ? CLIENT_TOOL_PARAMETERS : []),
+      ...(has_output_schema ? [] : PARAMETERS_BY_FEATURE.json_schema),
+    ],
     deprecation: null,
   };
 }

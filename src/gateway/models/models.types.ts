@@ -258,6 +258,8 @@ export interface ModelRequest {
   /** Headers of the caller for a provider with Anthropic's API. */
   readonly headers?: Readonly<Record<string, string>>;
   readonly native?: NativeRequest;
+  /** The caller's own check of an answer in JSON. */
+  readonly findJsonFault?: (value: unknown) => string | null;
 }
 
 /** One request in a provider's own terms. It is built before the hold, because its size determines the hold. */
@@ -277,8 +279,8 @@ export interface ProviderRequest extends ModelRequest {
    * input can have. Absent: unknown, so any that the model has a rate for.
    */
   readonly cache_writes?: "none" | "5m" | "1h";
-  /** The service checks the answer against this schema, because the provider does not. */
-  readonly checked_schema?: Record<string, unknown>;
+  /** The service checks the answer, because the provider does not. */
+  readonly checkJson?: (value: unknown) => string | null;
   /** The fields of `native` for this model, if its provider has that API. */
   readonly native_fields?: Readonly<Record<string, unknown>>;
   /** The bytes of `native_fields` that `request` does not have. They are billed as text if the provider reports nothing. */

@@ -1,4 +1,5 @@
 import type { ChatMessage, ChatRequest, ChatResponse } from "../../api/contract/completions.ts";
+import { jsonOrUndefined } from "../../platform/lib/json.ts";
 import type { AnswerEvent, AnswerPart } from "./answer-events.ts";
 import { responseEvents } from "./answer-message.ts";
 import { gatewayErrors } from "./errors.ts";
@@ -19,6 +20,8 @@ import { estimateCounts, sumOfCounts } from "./token-count.ts";
  * JSON answers of models whose provider does not sell them: the schema is part of the prompt, the answer is checked, and
  * the model may correct it once. Both calls are one charge under one hold.
  */
+
+type CheckJson = NonNullable<ProviderRequest["checkJson"]>;
 
 const ANY_OBJECT = { type: "object" };
 /** A shorter correction is of no use. */
@@ -44,28 +47,32 @@ export function withStructuredOutput(provider: Provider): Provider {
       // The second call sends the first one again, with its answer and the fault.
       const input_tokens = 2 * first.input_tokens + WORDS_TOKENS;
       const held = { input_tokens, call_input_tokens: first.input_tokens, resends_output: true as const };
-      return { ...first, ...held, checked_schema: schema };
+      return { ...first, ...held, checkJson: call.findJsonFault ?? ((value) => schemaFault(value, schema)) };
     },
     complete(request, options) {
-      if (request.checked_schema === undefined) return provider.complete(request, options);
-      const { checked_schema, ...call } = request;
-      return checkedCompletion(provider, { call, schema: checked_schema, options });
+      if (request.checkJson === undefined) return provider.complete(request, options);
+      const { checkJson, ...call } = request;
+      return checkedCompletion(provider, { call, checkJson, options });
     },
     async stream(request, options) {
-      if (request.checked_schema === undefined) return provider.stream(request, options);
-      const { checked_schema, ...call } = request;
-      const checked = { call, schema: checked_schema, options };
+      if (request.checkJson === undefined) return provider.stream(request, options);
+      const { checkJson, ...call } = request;
+      const checked = { call, checkJson, options };
       if (request.model.supports.streaming) return checkedStream(provider, checked);
       const whole = { ...call, stream: false };
-      return streamOf(await checkedCompletion(provider, { call: whole, schema: checked_schema, options }));
+      return streamOf(await checkedCompletion(provider, { call: whole, checkJson, options }));
     },
   };
 }
 
 /** The schema that the service must check; null: the provider does, or the request has none. */
-function schemaToCheck({ request: { response_format: format }, model }: ModelRequest): Record<string, unknown> | null {
-  if (format?.type === "json_schema")
-    return model.supports.json_schema ? null : (format.json_schema.schema ?? ANY_OBJECT);
+function schemaToCheck(call: ModelRequest): Record<string, unknown> | null {
+  const { request, model, findJsonFault } = call;
+  const format = request.response_format;
+  if (format?.type === "json_schema") {
+    const is_ensured = findJsonFault === undefined || format.json_schema.strict === true;
+    return model.supports.json_schema && is_ensured ? null : (format.json_schema.schema ?? ANY_OBJECT);
+  }
   // Claude's API has schemas, and no plain JSON mode.
   return format?.type === "json_object" && model.kind === "anthropic" ? ANY_OBJECT : null;
 }
@@ -80,11 +87,11 @@ function instructed({ response_format: _, ...request }: ChatRequest, schema: obj
 /** Whole answers, for callers that want no stream and for models without streams. */
 async function checkedCompletion(
   provider: Provider,
-  { call, schema, options }: { call: ProviderRequest; schema: Record<string, unknown>; options: CallOptions },
+  { call, checkJson, options }: { call: ProviderRequest; checkJson: CheckJson; options: CallOptions },
 ): Promise<Completion> {
   const first = await provider.complete(call, options);
   const content = textOf(first.response);
-  const correction = correctionOf(call, { content, counts: first.counts, schema });
+  const correction = correctionOf(call, { content, counts: first.counts, checkJson });
   if (correction === null || options.hung_up?.aborted === true) return answered(first, content);
   let sent: ProviderRequest | null = null;
   try {
@@ -134,7 +141,7 @@ interface Running {
  */
 function checkedStream(
   provider: Provider,
-  { call, schema, options }: { call: ProviderRequest; schema: Record<string, unknown>; options: CallOptions },
+  { call, checkJson, options }: { call: ProviderRequest; checkJson: CheckJson; options: CallOptions },
 ): ProviderStream {
   const stop = new AbortController();
   const signal = AbortSignal.any([options.signal, stop.signal]);
@@ -182,7 +189,7 @@ function checkedStream(
     const opening = begun.first.done === true ? [] : begun.first.value.events.filter(isStart);
     yield { events: opening };
     const first = await read(begun);
-    const correction = correctionOf(call, { content: jsonOf(first), counts: ended[0] as Counts, schema });
+    const correction = correctionOf(call, { content: jsonOf(first), counts: ended[0] as Counts, checkJson });
     const may_correct = correction !== null && options.hung_up?.aborted !== true;
     const answer = (may_correct ? await corrected(correction) : null) ?? first;
     yield { events: withJson(answer.filter((event) => opening.length === 0 || !isStart(event))) };
@@ -241,11 +248,11 @@ function withJson(events: readonly AnswerEvent[]): AnswerEvent[] {
  */
 export function correctionOf(
   call: ProviderRequest,
-  answer: { content: string | null; counts: Counts; schema: Record<string, unknown> },
+  answer: { content: string | null; counts: Counts; checkJson: CheckJson },
 ): ProviderRequest | null {
-  const { content, counts, schema } = answer;
+  const { content, counts, checkJson } = answer;
   if (content === null) return null;
-  const fault = faultOf(content, schema);
+  const fault = faultOf(content, checkJson);
   const max_output_tokens = call.max_output_tokens - counts.output_tokens;
   const next_input_tokens = counts.input_tokens + counts.output_tokens + WORDS_TOKENS;
   if (fault === null || max_output_tokens < LEAST_OUTPUT_TOKENS) return null;
@@ -274,10 +281,7 @@ function shortened(fault: string): string {
   return `${fault.slice(0, SHOWN_FAULT)} … ${fault.slice(-SHOWN_FAULT)}`.toWellFormed();
 }
 
-function faultOf(content: string, schema: Record<string, unknown>): string | null {
-  try {
-    return schemaFault(JSON.parse(content), schema);
-  } catch {
-    return "it is not JSON";
-  }
+function faultOf(content: string, checkJson: CheckJson): string | null {
+  const value = jsonOrUndefined(content);
+  return value === undefined ? "it is not JSON" : checkJson(value);
 }

@@ -73,7 +73,7 @@ const FILES: readonly ExportFile[] = [
     "runs",
     `id, agent_id, agent_version, trigger, status, schedule_id, scheduled_for, queued_at, started_at, finished_at, model_id, routing,
       input_tokens, output_tokens, cost_tokens, steps_count, failed_steps, failed_calls, api_key_id, end_user, error, metadata, input, run_prompt,
-      output,
+      output, output_json,
       engine_input -> 'messages' as messages`,
     { table: "run", page: FEW },
   ),

@@ -261,3 +261,41 @@ function pathOf(pointer: string, value: unknown): Path {
     return part;
   });
 }
+
+/** What the strict modes of all providers take. Not `format`, minima, maxima and patterns, which some reject. */
+const STRICT = new Set([
+  ...["$schema", "$defs", "$ref", "type", "title", "description", "properties", "required", "additionalProperties"],
+  ...["items", "enum", "const", "anyOf"],
+]);
+
+/**
+ * The schema for a provider's strict mode, in which objects have no further fields. Null: it has optional fields, or
+ * keywords that not all strict modes have.
+ */
+export function toStrictSchema(schema: Schema): Schema | null {
+  if (Object.keys(schema).some((keyword) => !STRICT.has(keyword))) return null;
+  const { properties, required, additionalProperties: more, $defs, items, anyOf, $schema: _, ...rest } = schema;
+  const is_object = rest.type === "object" || properties !== undefined;
+  const names = Object.keys((properties ?? {}) as Schema);
+  const is_strict = more === undefined || more === false;
+  if (is_object && (!is_strict || !names.every((name) => ((required ?? []) as string[]).includes(name)))) return null;
+  const strict: Record<string, unknown> = is_object ? { ...rest, required: names, additionalProperties: false } : rest;
+  const maps: [string, unknown][] = [
+    ["properties", is_object ? (properties ?? {}) : undefined],
+    ["$defs", $defs],
+  ];
+  for (const [keyword, parts] of maps) {
+    if (parts === undefined) continue;
+    const entries = Object.entries(parts as Schema).map(([name, part]) => [name, strictPart(part)] as const);
+    if (entries.some(([, part]) => part === null)) return null;
+    strict[keyword] = Object.fromEntries(entries);
+  }
+  if (items !== undefined) strict.items = strictPart(items);
+  if (anyOf !== undefined) strict.anyOf = (anyOf as unknown[]).map(strictPart);
+  const is_whole = strict.items !== null && !((strict.anyOf ?? []) as unknown[]).includes(null);
+  return is_whole ? strict : null;
+}
+
+function strictPart(part: unknown): Schema | null {
+  return isJsonObject(part) ? toStrictSchema(part) : null;
+}

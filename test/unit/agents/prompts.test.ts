@@ -8,7 +8,7 @@ import {
 import { computeTaint } from "../../../src/agents/runs/tool-step.ts";
 import type { RunConfig } from "../../../src/agents/runs/transcript.ts";
 
-// contract 6.9: placeholders in prompts
+// contract 6.14: placeholders in prompts
 
 const DUE: PromptFacts = {
   trigger: "schedule",

@@ -3,7 +3,7 @@ import { checkInput, checkSchema } from "../../../src/agents/definitions/agent-c
 import { PurserError } from "../../../src/kernel/errors.ts";
 import { findSchemaFault, type Schema } from "../../../src/platform/lib/value-schema.ts";
 
-// contract 6.9: schemas of users
+// contract 6.14: schemas of users
 
 const object = (properties: object, more: object = {}): Schema => ({ type: "object", properties, ...more });
 const times = <T>(count: number, make: (nth: number) => T): T[] => Array.from({ length: count }, (_, nth) => make(nth));

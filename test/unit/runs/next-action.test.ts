@@ -34,8 +34,8 @@ describe("a run", () => {
   });
 
   test("ends with the model's text when it calls no tool", () => {
-    expect(next([said("Done.")])).toEqual({ do: "succeed", output: "Done." });
-    expect(next([said(null)])).toEqual({ do: "succeed", output: "" });
+    expect(next([said("Done.")])).toEqual({ do: "succeed", output: "Done.", output_json: null });
+    expect(next([said(null)])).toEqual({ do: "succeed", output: "", output_json: null });
   });
 
   test("executes each call of an answer in turn, then calls the model again", () => {
@@ -93,7 +93,11 @@ describe("caps", () => {
 
   test("never discard an existing answer", () => {
     const over = { limits, elapsed_ms: 99_000 };
-    expect(next([asked(call("1")), fetched("A"), said("Late.")], over)).toEqual({ do: "succeed", output: "Late." });
+    expect(next([asked(call("1")), fetched("A"), said("Late.")], over)).toEqual({
+      do: "succeed",
+      output: "Late.",
+      output_json: null,
+    });
   });
 });
 

@@ -5,7 +5,8 @@ begin
   insert into free_run (user_id, run_id, ended_at, bytes)
     select new.user_id, new.id, new.finished_at,
         coalesce(pg_column_size(new.engine_input), 0) + coalesce(pg_column_size(new.input), 0)
-          + coalesce(pg_column_size(new.metadata), 0) + coalesce(pg_column_size(new.run_prompt), 0) + coalesce(pg_column_size(new.output), 0) + coalesce(sum(
+          + coalesce(pg_column_size(new.metadata), 0) + coalesce(pg_column_size(new.run_prompt), 0) + coalesce(pg_column_size(new.output), 0)
+          + coalesce(pg_column_size(new.output_json), 0) + coalesce(sum(
           coalesce(pg_column_size(arguments), 0) + coalesce(pg_column_size(result), 0) + coalesce(pg_column_size(error), 0)
           + coalesce(pg_column_size(safety), 0) + coalesce(pg_column_size(internal), 0)), 0)
       from run_step where user_id = new.user_id and run_id = new.id

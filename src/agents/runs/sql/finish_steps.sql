@@ -16,7 +16,7 @@ declare
 begin
   with given as materialized (
     select *, places[ordinality] as place from rows from (jsonb_to_recordset(steps) as (user_id uuid, run_id uuid, epoch integer, index integer, status text,
-      result jsonb, error jsonb, safety jsonb, usage jsonb, internal jsonb, chosen jsonb, ends boolean, is_awaited boolean, output text,
+      result jsonb, error jsonb, safety jsonb, usage jsonb, internal jsonb, chosen jsonb, ends boolean, is_awaited boolean, output text, output_json jsonb,
       finished_at timestamptz)) with ordinality as step
   ), finished as (
     update run_step set status = given.status, result = given.result, error = given.error, safety = given.safety,
@@ -40,6 +40,7 @@ begin
       routing = case when finished.chosen is null then run.routing else nullif(finished.chosen->'routing', 'null') end,
       status = case when finished.ends and run.status = 'running' then 'succeeded' else run.status end,
       output = case when finished.ends and run.status = 'running' then finished.output else run.output end,
+      output_json = case when finished.ends and run.status = 'running' then nullif(finished.output_json, 'null') else run.output_json end,
       finished_at = case when finished.ends and run.status = 'running' then finished.finished_at else run.finished_at end,
       lease_until = case when finished.ends and run.status = 'running' then null else run.lease_until end
     from finished where run.ctid = finished.place

@@ -8,7 +8,8 @@ create or replace function run_details(of_user uuid, of_run uuid) returns setof 
     'routing', run.routing, 'input_tokens', run.input_tokens, 'output_tokens', run.output_tokens,
     'cost_tokens', run.cost_tokens, 'steps_count', run.steps_count, 'failed_steps', run.failed_steps,
     'failed_calls', run.failed_calls, 'error', run.error, 'metadata', run.metadata,
-    'input', run.input, 'output', run.output, 'deliveries', run_deliveries(run.user_id, run.id),
+    'input', run.input, 'output', run.output, 'output_json', run.output_json,
+    'deliveries', run_deliveries(run.user_id, run.id),
     'steps', (
       select coalesce(jsonb_agg(jsonb_build_object(
           'index', step.index, 'type', step.type, 'name', step.name, 'status', step.status, 'arguments', step.arguments,
