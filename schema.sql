@@ -809,6 +809,7 @@ create table schedule (
   spec jsonb not null,
   input jsonb,
   run_prompt text,
+  deliveries jsonb,
   enabled boolean not null,
   next_run_at timestamp(3) with time zone,
   paused_reason text,

@@ -12,6 +12,8 @@ create table schedule (
   input jsonb,
   -- what its runs do; null: the agent's run_prompt
   run_prompt text,
+  -- where the results of its runs are sent; null: as the agent's deliveries say
+  deliveries jsonb,
   enabled boolean not null,
   -- null: it is off, its agent is disabled, or it has ended
   next_run_at timestamptz(3),

@@ -93,7 +93,7 @@ export function createAgentServices(deps: AgentServicesDeps) {
     suspended: accounts.suspended,
     secretNames: vault.names,
     forgetThreads: threads.forget,
-    resultAddress: notices.resultAddress,
+    usableDeliveries: notices.usableDeliveries,
     async onDelete(tx, keys) {
       await webhook_keys.forgetAgents(tx, keys);
       await notices.forgetAgents(tx, keys);

@@ -18,6 +18,7 @@ import { createTrials, type Trials } from "../account/users/trials.service.ts";
 import { type AgentsStore, APPLY_WITH_STEPS, createAgentsStore } from "../agents/definitions/agents.store.ts";
 import { selectRun } from "../agents/runs/history.store.ts";
 import { toRunRecord } from "../agents/runs/run-record.ts";
+import { selectSchedule } from "../agents/schedules/schedule.store.ts";
 import { createWebhookKeys, type WebhookKeys } from "../agents/tools/webhook-keys.service.ts";
 import { OAUTH_CALLBACK, OAUTH_CLIENT_METADATA } from "../api/contract/oauth-secrets.ts";
 import { createIdempotencyStore } from "../api/http/idempotency.store.ts";
@@ -175,7 +176,13 @@ function createResults(deps: { db: Db; agents_store: AgentsStore; webhook_keys: 
       const row = await selectRun(db, user_id, run_id);
       const agent = row === undefined ? undefined : await agents_store.agent(user_id, row.agent_id);
       if (row === undefined || agent === undefined) return null;
-      return { run: { ...toRunRecord(row), input: row.input, output: row.output }, agent_name: agent.name };
+      const schedule =
+        row.schedule_id === null ? undefined : await selectSchedule(db, { user_id, id: row.schedule_id });
+      return {
+        run: { ...toRunRecord(row), input: row.input, output: row.output },
+        agent_name: agent.name,
+        schedule_name: schedule?.name ?? null,
+      };
     },
     signingKeyOf: async (agent) => (await webhook_keys.keyOf(agent))?.key ?? null,
   };

@@ -159,7 +159,7 @@ describe("the result of a run", () => {
     const { key } = (await user.get(`${agent}/webhook-key`)).body;
     const { type, timestamp, data } = new Webhook(key).verify(received?.body ?? "", received?.headers ?? {}) as never;
     expect({ type, timestamp }).toEqual({ type: "run.finished", timestamp: record.finished_at });
-    expect(data).toEqual({ ...record, agent_name: "Harbour watch" });
+    expect(data).toEqual({ ...record, agent_name: "Harbour watch", schedule_name: null });
     expect(data).toMatchObject({ output: "All is well.", usage: { cost_tokens: 18 } });
     expect(deliveries).toEqual([
       {
@@ -294,6 +294,72 @@ describe("the result of a run", () => {
       .poll(() => db.query({ text, values: [user.user_id, id] }))
       .toEqual([{ status: "failed", last_error: "agent_deleted" }]);
     expect(receiver.received).toHaveLength(1);
+  });
+});
+
+describe("deliveries of a schedule", () => {
+  const weekdays = { name: "weekdays", interval: "daily", times: ["09:00"] };
+  const addSchedule = async (agent: string, fields: object, of = user) => {
+    const made = await of.post(`${agent}/schedules`, { ...weekdays, ...fields });
+    expect(made.status, JSON.stringify(made.body)).toBe(201);
+    return `${agent}/schedules/${made.body.id}`;
+  };
+  const runOf = async (agent: string, schedule: string, of = user) => {
+    const answer = await of.post(`${schedule}/run`, undefined, { Prefer: "wait=30" });
+    return settled(agent, answer.body.id, of);
+  };
+
+  it("replace those of the agent: with null the agent's apply, with none nothing is sent", async () => {
+    const agent = await agentWith([{ to: hook("/agent") }]);
+    const schedule = await addSchedule(agent, { deliveries: [{ to: hook("/schedule") }] });
+    const stored = [{ to: hook("/schedule"), on: ["succeeded", "failed"], unless: null }];
+    expect((await user.get(schedule)).body.deliveries).toEqual(stored);
+    const sent = async () => (await runOf(agent, schedule)).deliveries.map(({ to }: ResultDelivery) => to);
+    expect(await sent()).toEqual([hook("/schedule")]);
+    expect(JSON.parse(receiver.received[0]?.body ?? "").data).toMatchObject({ schedule_name: "weekdays" });
+    expect((await user.request("PATCH", schedule, { deliveries: null })).body.deliveries).toBeNull();
+    expect(await sent()).toEqual([hook("/agent")]);
+    await user.request("PATCH", schedule, { deliveries: [] });
+    expect(await sent()).toEqual([]);
+    expect((await runAndSettle(agent)).deliveries).toMatchObject([{ to: hook("/agent") }]);
+  });
+
+  it("are sent at a due instant, also if the agent itself has none", async () => {
+    const agent = await agentWith([]);
+    await addSchedule(agent, { deliveries: [{ to: hook() }] });
+    await db.query({
+      text: "update schedule set next_run_at = clock_timestamp() where user_id = $1 and name = 'weekdays'",
+      values: [user.user_id],
+    });
+    await receiver.until(1);
+    expect(JSON.parse(receiver.received[0]?.body ?? "").data).toMatchObject({ trigger: "schedule" });
+  });
+
+  it("skip what the same schedule sent last, and not what another schedule or a run-now sent", async () => {
+    const agent = await agentWith([{ to: hook(), unless: "unchanged" }]);
+    const first = await addSchedule(agent, { name: "first" });
+    const second = await addSchedule(agent, { name: "second" });
+    const statuses: string[] = [];
+    for (const schedule of [first, first, second, second]) {
+      statuses.push((await runOf(agent, schedule)).deliveries[0].status);
+    }
+    statuses.push((await runAndSettle(agent)).deliveries[0].status);
+    expect(statuses).toEqual(["delivered", "skipped", "delivered", "skipped", "delivered"]);
+  });
+
+  it("are checked like the agent's, and a mail has the schedule's name in its subject", async () => {
+    const { email, person } = await newPerson();
+    const agent = await agentWith([], { of: person });
+    const schedule = await addSchedule(agent, { deliveries: [{ to: `mailto:${email}` }] }, person);
+    const wrong = { deliveries: [{ to: `mailto:${email}` }, { to: "http://example.com/" }] };
+    for (const refused of [
+      await person.request("PATCH", schedule, wrong),
+      await person.post(`${agent}/schedules`, { ...weekdays, name: "other", ...wrong }),
+    ]) {
+      expect([refused.status, refused.body.error.param]).toEqual([400, "deliveries[1].to"]);
+    }
+    await runOf(agent, schedule, person);
+    expect(mails.to(email).map(({ subject }) => subject)).toEqual(["Harbour watch: weekdays"]);
   });
 });
 

@@ -49,7 +49,11 @@ async function startNode(): Promise<typeof node> {
         const row = await selectRun(mortal, user_id, run_id);
         return row === undefined
           ? null
-          : { run: { ...toRunRecord(row), input: row.input, output: row.output }, agent_name: "A" };
+          : {
+              run: { ...toRunRecord(row), input: row.input, output: row.output },
+              agent_name: "A",
+              schedule_name: null,
+            };
       },
       signingKeyOf: async () => SECRET,
     },

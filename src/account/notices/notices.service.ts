@@ -1,4 +1,6 @@
+import type { AgentDelivery } from "../../api/contract/deliveries.ts";
 import type { Notice, NoticeEvent, WebhookEndpoint } from "../../api/contract/notices.ts";
+import { paramOf } from "../../api/contract/validation.ts";
 import { USER_ROWS } from "../../kernel/constants.ts";
 import { errors } from "../../kernel/errors.ts";
 import type { Db, Tx } from "../../platform/db/db.ts";
@@ -110,8 +112,13 @@ export function createNotices(deps: NoticesDeps) {
       if (!isUuid(id) || !(await store.deleteEndpoint(user_id, id))) throw errors.notFound("This webhook endpoint");
     },
 
-    /** An address of an agent's results, as it is stored. Throws 400. */
-    resultAddress: usableUrl,
+    /** An agent's deliveries with their addresses as they are stored. Throws 400 if nothing can be delivered to one. */
+    usableDeliveries: (user_id: string, deliveries: readonly AgentDelivery[]): Promise<AgentDelivery[]> =>
+      Promise.all(
+        deliveries.map(async ({ to, on, unless }, at) => {
+          return { to: await usableUrl(user_id, to, paramOf(["deliveries", at, "to"])), on, unless };
+        }),
+      ),
     /** Queues the results of ended runs in the transaction that ends them. */
     async deliverResults(results: readonly NewResult[], tx: Tx): Promise<void> {
       if (results.length > 0)

@@ -73,6 +73,8 @@ export interface NewResult {
 export interface RunResult {
   run: RunRecord & Pick<RunDetail, "input" | "output">;
   agent_name: string;
+  /** null: it has no schedule, or the schedule was deleted. */
+  schedule_name: string | null;
 }
 
 /** What an address got last. `schedule_id`: NIL_ID for run-nows. */

@@ -10,8 +10,9 @@ import type { LastOutput, RunResult } from "./notices.types.ts";
 const MAIL_CHARS = 50_000;
 
 /** The body of a `run.finished` webhook: the run's record with its output. */
-export function resultBody({ run, agent_name }: RunResult): string {
-  return JSON.stringify({ type: "run.finished", timestamp: run.finished_at, data: { ...run, agent_name } });
+export function resultBody({ run, agent_name, schedule_name }: RunResult): string {
+  const data = { ...run, agent_name, schedule_name };
+  return JSON.stringify({ type: "run.finished", timestamp: run.finished_at, data });
 }
 
 /** What a delivery of the result leaves behind, to compare the next one with; null: the run has failed. */
@@ -20,14 +21,15 @@ export function outputKept({ run }: RunResult): LastOutput | null {
   const output_hash = createHash("sha256")
     .update((run.output ?? "").replaceAll(/\s/g, ""))
     .digest("base64url");
-  return { agent_id: run.agent_id, schedule_id: NIL_ID, output_hash };
+  return { agent_id: run.agent_id, schedule_id: run.schedule_id ?? NIL_ID, output_hash };
 }
 
 /** The result as a mail in text and HTML. `url`: the console's origin. */
 export async function resultMail(
-  { run, agent_name }: RunResult,
+  { run, agent_name, schedule_name }: RunResult,
   { id, to, url, toHtml }: { id: string; to: string; url: string; toHtml(markdown: string): Promise<string> },
 ): Promise<Mail> {
+  const name = schedule_name === null || schedule_name === "default" ? agent_name : `${agent_name}: ${schedule_name}`;
   const has_failed = run.status === "failed";
   const link = `${url}/agents/${run.agent_id}/runs/${run.id}`;
   const output = run.output ?? "";
@@ -37,7 +39,7 @@ export async function resultMail(
   const ended = `${run.finished_at?.slice(0, 16).replace("T", " ")} UTC`;
   const foot = [
     ...(is_cut ? [`The output is longer: the first ${MAIL_CHARS.toLocaleString("en")} characters are above.`] : []),
-    `Run of "${agent_name}", ${ended}, ${run.usage.cost_tokens.toLocaleString("en")} tokens:`,
+    `Run of "${name}", ${ended}, ${run.usage.cost_tokens.toLocaleString("en")} tokens:`,
   ];
   const end = "You receive this because the agent's results are delivered to this address.";
   const text = [failure, shown, `-- \n${foot.join("\n")}\n${link}\n\n${end}`].filter(Boolean).join("\n\n");
@@ -50,7 +52,7 @@ export async function resultMail(
   return {
     id,
     to,
-    subject: has_failed ? `${agent_name} failed` : agent_name,
+    subject: has_failed ? `${name} failed` : name,
     link,
     text: `${text}\n`,
     html: `<!doctype html><html><body style="font-family: sans-serif; line-height: 1.5">${html.join("\n")}</body></html>`,

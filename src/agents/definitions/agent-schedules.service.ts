@@ -1,4 +1,5 @@
 import type { Caller } from "../../api/contract/caller.ts";
+import type { AgentDelivery } from "../../api/contract/deliveries.ts";
 import type { RunDetail, RunRecord } from "../../api/contract/runs.ts";
 import type { NewSchedule, ScheduleChanges, ScheduleRecord } from "../../api/contract/schedules.ts";
 import { AGENT_SCHEDULES } from "../../kernel/constants.ts";
@@ -27,6 +28,7 @@ export function createAgentSchedules(deps: {
   /** The caller's agent, or 404. */
   find(user_id: string, id: string): Promise<AgentRow>;
   runNow: ReturnType<typeof createAgentRuns>["runNow"];
+  usableDeliveries(user_id: string, deliveries: readonly AgentDelivery[]): Promise<AgentDelivery[]>;
 }) {
   const { db, clock, store, schedules, find } = deps;
 
@@ -55,7 +57,7 @@ export function createAgentSchedules(deps: {
     now: clock.now(),
   });
   const changed = (before: ScheduleRow, changes: ScheduleChanges, { input_schema }: AgentRow): ScheduleRow => {
-    const { name, input, run_prompt, enabled, ...times } = changes;
+    const { name, input, run_prompt, deliveries, enabled, ...times } = changes;
     if (input !== undefined) checkInput(input_schema, input);
     checkPlaceholders(run_prompt ?? null, "run_prompt", input_schema);
     const spec = changeSpec(before.spec, times);
@@ -66,14 +68,20 @@ export function createAgentSchedules(deps: {
       spec,
       input: input === undefined ? before.input : input,
       run_prompt: run_prompt === undefined ? before.run_prompt : run_prompt,
+      deliveries: deliveries === undefined ? before.deliveries : deliveries,
       enabled: enabled ?? before.enabled,
     };
   };
+  const withUsableAddresses = async <Changes extends ScheduleChanges>(user_id: string, changes: Changes) =>
+    changes.deliveries == null
+      ? changes
+      : { ...changes, deliveries: await deps.usableDeliveries(user_id, changes.deliveries) };
   const requireFreeName = (rows: readonly ScheduleRow[], name: string) => {
     if (rows.some((row) => row.name === name && isSet(row))) throw agentErrors.scheduleNameTaken();
   };
   const change = async (caller: Caller, ids: ScheduleIds, given: ScheduleChanges, { resumes = false } = {}) => {
     const { user_id } = caller;
+    const changes = await withUsableAddresses(user_id, given);
     await db.transaction(async (tx) => {
       const { agent, rows } = await lock(tx, user_id, ids.id);
       const before = rows.find((row) => row.id === ids.schedule_id && isSet(row));
@@ -87,7 +95,7 @@ export function createAgentSchedules(deps: {
         }
         requireFreeName(rows, given.name);
       }
-      const after = writtenSchedule(before, changed(before, given, agent), writeOf(caller, agent, resumes));
+      const after = writtenSchedule(before, changed(before, changes, agent), writeOf(caller, agent, resumes));
       await schedules.change(tx, { before, after, is_active: agent.is_active });
     });
     return get(user_id, ids);
@@ -105,12 +113,13 @@ export function createAgentSchedules(deps: {
     /** 400 for fields that do not fit together, 409 for a name that is taken and beyond the limit. */
     async create(caller: Caller, id: string, given: NewSchedule): Promise<ScheduleRecord> {
       const { user_id } = caller;
+      const usable = await withUsableAddresses(user_id, given);
       const schedule_id = await db.transaction(async (tx) => {
         const { agent, rows } = await lock(tx, user_id, id);
         requireFreeName(rows, given.name);
         if (rows.filter(isSet).length >= AGENT_SCHEDULES) throw agentErrors.scheduleLimitReached();
         const now = clock.now();
-        const wanted = { ...given, input: given.input ?? null, enabled: given.enabled ?? true };
+        const wanted = { ...usable, input: given.input ?? null, enabled: given.enabled ?? true };
         const is_active = agent.is_active;
         // The default one exists, and was never set.
         const before = rows.find(({ name }) => name === given.name);

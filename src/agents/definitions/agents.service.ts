@@ -4,6 +4,7 @@ import { agentIdsIn, agentNameOf } from "../../api/contract/agent-name.ts";
 import type { AgentChanges, AgentKey, AgentRecord, AgentVersion } from "../../api/contract/agents.ts";
 import type { Caller } from "../../api/contract/caller.ts";
 import { thatFit } from "../../api/contract/common.ts";
+import type { AgentDelivery } from "../../api/contract/deliveries.ts";
 import type { FoundRun, RunDetail, RunRecord, SentMessage } from "../../api/contract/runs.ts";
 import type { NamedSecret } from "../../api/contract/secrets.ts";
 import { secretsReferred, toolProblems, unjudgedTools } from "../../api/contract/tools.ts";
@@ -72,8 +73,8 @@ export interface AgentsDeps {
   followers: Pick<RunFollowers, "follow">;
   /** Deletes the threads of an agent; with null, of all the user's agents. */
   forgetThreads(tx: Tx, user_id: string, agent_id: string | null): Promise<void>;
-  /** The address of a delivery as it is stored. Throws 400 if nothing can be delivered there. */
-  resultAddress(user_id: string, to: string, param: string): Promise<string>;
+  /** Deliveries with their addresses as they are stored. Throws 400 if nothing can be delivered to one. */
+  usableDeliveries(user_id: string, deliveries: readonly AgentDelivery[]): Promise<AgentDelivery[]>;
   /** Deletes what other modules have of deleted agents. */
   onDelete(tx: Tx, agents: readonly AgentKey[]): Promise<void>;
   /** Deletes what other modules have of these runs. */
@@ -239,13 +240,10 @@ function createCrud(deps: AgentsDeps) {
   const withUsableAddresses = async <Changes extends AgentChanges>(
     user_id: string,
     changes: Changes,
-  ): Promise<Changes> => {
-    const deliveries = changes.deliveries?.map(async (delivery, at) => {
-      const to = await deps.resultAddress(user_id, delivery.to, paramOf(["deliveries", at, "to"]));
-      return { ...delivery, to };
-    });
-    return deliveries === undefined ? changes : { ...changes, deliveries: await Promise.all(deliveries) };
-  };
+  ): Promise<Changes> =>
+    changes.deliveries === undefined
+      ? changes
+      : { ...changes, deliveries: await deps.usableDeliveries(user_id, changes.deliveries) };
 
   return {
     /** The caller's agent, or 404. */

@@ -24,17 +24,20 @@ export async function selectDueAgents(tx: Tx, keys: readonly AgentKey[]): Promis
   });
 }
 
-/** The deliveries of the agents of these runs, by run. Runs without any are absent. */
+/** The deliveries of these runs' schedules, or else of their agents, by run. Runs of deleted agents are absent. */
 export async function selectDeliveries(
   tx: Tx,
-  runs: readonly (AgentKey & { run_id: string })[],
+  runs: readonly (AgentKey & { run_id: string; schedule_id: string | null })[],
 ): Promise<Map<string, AgentDelivery[]>> {
+  const keys = runs.map(({ user_id, agent_id, schedule_id, run_id }) => ({ user_id, agent_id, schedule_id, run_id }));
   const rows = await tx.query<{ run_id: string; deliveries: AgentDelivery[] }>({
     name: "agent_deliveries",
-    text: `select run_id, deliveries from jsonb_to_recordset($1::jsonb) as run(user_id uuid, agent_id uuid, run_id uuid)
+    text: `select run_id, coalesce(schedule.deliveries, agent.deliveries) as deliveries
+      from jsonb_to_recordset($1::jsonb) as run(user_id uuid, agent_id uuid, schedule_id uuid, run_id uuid)
       join agent on agent.user_id = run.user_id and agent.id = run.agent_id
-      where deleted_at is null and deliveries <> '[]'`,
-    values: [JSON.stringify(runs.map(({ user_id, agent_id, run_id }) => ({ user_id, agent_id, run_id })))],
+      left join schedule on schedule.user_id = run.user_id and schedule.id = run.schedule_id
+      where deleted_at is null`,
+    values: [JSON.stringify(keys)],
   });
   return new Map(rows.map(({ run_id, deliveries }) => [run_id, deliveries]));
 }

@@ -44,7 +44,8 @@ export function writtenSchedule(before: ScheduleRow | null, after: ScheduleRow, 
     before_key_id: before?.api_key_id ?? null,
     caller_key_id,
   });
-  const is_same = before !== null && isSame(before, after, ["name", "spec", "input", "run_prompt", "enabled"]);
+  const is_same =
+    before !== null && isSame(before, after, ["name", "spec", "input", "run_prompt", "deliveries", "enabled"]);
   return {
     ...after,
     api_key_id,

@@ -57,6 +57,7 @@ export function scheduleRecord(
     ends_at: spec.ends_at ?? null,
     input: row.input,
     run_prompt: row.run_prompt,
+    deliveries: row.deliveries === null ? null : [...row.deliveries],
     enabled: row.enabled,
     status,
     paused_reason: status === "paused" ? row.paused_reason : null,

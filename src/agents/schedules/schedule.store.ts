@@ -1,4 +1,5 @@
 import type { AgentKey } from "../../api/contract/agents.ts";
+import type { AgentDelivery } from "../../api/contract/deliveries.ts";
 import type { RunData } from "../../api/contract/runs.ts";
 import type { OccurrenceRecord } from "../../api/contract/schedules.ts";
 import type { Sql, Tx } from "../../platform/db/db.ts";
@@ -41,6 +42,8 @@ export interface ScheduleRow extends ScheduleState {
   input: RunData | null;
   /** null: the agent's. */
   run_prompt: string | null;
+  /** null: the agent's. */
+  deliveries: readonly AgentDelivery[] | null;
 }
 
 /** A due schedule, locked by this transaction. */
@@ -51,7 +54,7 @@ export const DEFAULT_SCHEDULE = "default";
 
 const STATE_COLUMNS = `user_id, id, agent_id, name, spec, enabled, next_run_at, paused_reason, paused_at, resume_above,
   api_key_id, consecutive_failures, created_at, updated_at`;
-const COLUMNS = `${STATE_COLUMNS}, input, run_prompt`;
+const COLUMNS = `${STATE_COLUMNS}, input, run_prompt, deliveries`;
 /** A schedule that its user has set. The default one exists before that. */
 const IS_SET = `(name <> '${DEFAULT_SCHEDULE}' or spec ? 'interval')`;
 
@@ -59,6 +62,7 @@ const toColumns = (row: ScheduleRow) => ({
   ...row,
   spec: JSON.stringify(row.spec),
   input: row.input === null ? null : jsonbText(row.input),
+  deliveries: row.deliveries === null ? null : JSON.stringify(row.deliveries),
 });
 
 /** False: the agent has a schedule of this name. */

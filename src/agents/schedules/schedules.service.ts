@@ -137,6 +137,7 @@ export const EMPTY_SCHEDULE = {
   spec: { timezone: "UTC" },
   input: null,
   run_prompt: null,
+  deliveries: null,
   enabled: false,
   next_run_at: null,
   paused_reason: null,

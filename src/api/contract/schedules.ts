@@ -10,6 +10,7 @@ import {
   timeZoneSchema,
   uuidSchema,
 } from "./common.ts";
+import { agentDeliveriesSchema } from "./deliveries.ts";
 import { readOnlyFields } from "./read-only.ts";
 import { pageSchema, routesOf } from "./routes.ts";
 import { preferHeader, runDetailSchema, runInputSchema, runPromptSchema, runSchema } from "./runs.ts";
@@ -72,6 +73,9 @@ const scheduleFields = {
   run_prompt: runPromptSchema
     .nullable()
     .openapi({ description: "what its runs execute; null: the agent's run_prompt" }),
+  deliveries: agentDeliveriesSchema
+    .nullable()
+    .openapi({ description: "where the results of its runs are sent; null: as the agent's deliveries say" }),
   enabled: z.boolean(),
 } as const;
 

@@ -56,7 +56,7 @@ const FILES: readonly ExportFile[] = [
   },
   byId(
     "schedules",
-    `id, agent_id, name, spec, input, run_prompt, enabled, next_run_at, paused_reason, paused_at, api_key_id,
+    `id, agent_id, name, spec, input, run_prompt, deliveries, enabled, next_run_at, paused_reason, paused_at, api_key_id,
       consecutive_failures, created_at, updated_at`,
     { table: "schedule" },
   ),

@@ -1,5 +1,5 @@
 -- The arguments of finish_steps, without `ends` where the end of the run has effects outside of the run: a success after
--- failed runs resets a schedule's count of failures, and the agent's deliveries and the user's endpoints get the result.
+-- failed runs resets a schedule's count of failures; deliveries and the user's endpoints get the result.
 -- finishRun ends those runs.
 create or replace function leave_ends_with_effects(steps jsonb) returns jsonb language plpgsql
 set plan_cache_mode = force_generic_plan
@@ -13,7 +13,8 @@ begin
     join agent on agent.user_id = step.user_id and agent.id = step.agent_id
     where step.ends and (agent.deliveries <> '[]' or exists (
       select from schedule
-      where schedule.user_id = step.user_id and schedule.agent_id = step.agent_id and schedule.consecutive_failures > 0
+      where schedule.user_id = step.user_id and schedule.agent_id = step.agent_id
+        and (schedule.consecutive_failures > 0 or schedule.deliveries <> '[]')
     ) or exists (
       select from webhook_endpoint as endpoint
       where endpoint.user_id = step.user_id and disabled_at is null and 'run.succeeded' = any (endpoint.events)
