@@ -54,7 +54,7 @@ export function chatAnswer(turn: FinishedTurn) {
   return {
     ...identity(turn),
     object: "chat.completion" as const,
-    choices: [{ index: 0, message, finish_reason: reasonOf(turn) }],
+    choices: [{ index: 0, message, finish_reason: explainReason(turn) }],
     usage,
     ...routingOf(run),
   };
@@ -75,7 +75,7 @@ export function chatEnd(turn: FinishedTurn): AnswerPart[] {
     ...(details === undefined ? [] : [{ type: "reasoning_details" as const, choice: 0, details }]),
   ];
   const model: AnswerEvent = { type: "model", model: identity(turn).model };
-  const finish: AnswerEvent = { type: "finish", choice: 0, reason: reasonOf(turn), stop_sequence: null };
+  const finish: AnswerEvent = { type: "finish", choice: 0, reason: explainReason(turn), stop_sequence: null };
   return [
     { events: [model, ...reasoning, ...tool_calls.map(callEvent), finish] },
     { events: [{ type: "end", usage, routing: routingOf(run).routing ?? null }] },
@@ -83,7 +83,7 @@ export function chatEnd(turn: FinishedTurn): AnswerPart[] {
 }
 
 /** Some providers end an answer with calls as if it were whole. */
-function reasonOf({ finish_reason, asked }: FinishedTurn): FinishReason {
+function explainReason({ finish_reason, asked }: FinishedTurn): FinishReason {
   return asked !== null && finish_reason === "stop" ? "tool_calls" : finish_reason;
 }
 

@@ -26,7 +26,7 @@ export function createChatEvents() {
     return texts.length === 0 ? null : texts.splice(0).join("");
   };
 
-  async function* partsOf(turn: Turn, first: string | null): AsyncGenerator<AnswerPart, undefined> {
+  async function* getParts(turn: Turn, first: string | null): AsyncGenerator<AnswerPart, undefined> {
     const over = turn.finished.catch(() => {});
     yield { events: [chatStart(turn)] };
     for (let text = first; text !== null; text = await nextText(over)) {
@@ -47,7 +47,7 @@ export function createChatEvents() {
     /** Resolves with the first text. Throws the turn's error if it fails before any text. */
     async open(turn: Turn): Promise<AsyncGenerator<AnswerPart, undefined>> {
       turn.finished.catch(() => {}); // A failure is thrown to the reader later.
-      return partsOf(turn, await nextText(turn.finished));
+      return getParts(turn, await nextText(turn.finished));
     },
     leave: () => left.abort(),
   };

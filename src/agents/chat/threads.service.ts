@@ -81,7 +81,7 @@ export function createThreads(deps: { db: Db; clock: Clock; runs: Runs; models: 
       const turns = (await doneTurns(user_id, rows)).map(({ messages }) => messages);
       const fit = fitting(turns, left_bytes);
       kept.push(...fit);
-      left_bytes -= fit.reduce((sum, messages) => sum + bytesOf(messages), 0);
+      left_bytes -= fit.reduce((sum, messages) => sum + measureBytes(messages), 0);
       before_turn = rows.at(-1)?.turn ?? 1;
       if (fit.length < turns.length || rows.length < limit) break;
       limit = likelyToFit(left_bytes, { turns: kept.length, bytes: room_bytes - left_bytes });
@@ -124,7 +124,7 @@ export function createThreads(deps: { db: Db; clock: Clock; runs: Runs; models: 
       const fit = thatFit(asked, ({ run_id }) => bytes_of.get(run_id) ?? 0);
       const shown = (await doneTurns(key.user_id, fit)).reverse();
       const earlier = rows.length > fit.length ? (fit.at(-1)?.turn ?? null) : null;
-      return { record: { ...recordOf(row), turns: shown.map(turnOf), messages: shown.flatMap(messagesOf) }, earlier };
+      return { record: { ...recordOf(row), turns: shown.map(turnOf), messages: shown.flatMap(toMessages) }, earlier };
     },
     /** 404. */
     async remove(key: ThreadKey): Promise<void> {
@@ -172,7 +172,7 @@ export function createThreads(deps: { db: Db; clock: Clock; runs: Runs; models: 
       const turn = await store.turnOf(run.lease.user_id, run.lease.run_id);
       // Its thread was deleted.
       if (turn === undefined) return run;
-      const context_window = contextOf(config, run.model_id);
+      const context_window = toContext(config, run.model_id);
       const { messages, turns_left_out } = await historyBefore(turn, roomForHistory(context_window, config, input));
       if (turns_left_out > 0) await store.noteLeftOut({ ...turn, turns_left_out });
       return { ...run, engine_input: { ...input, messages: [...messages, ...(input.messages ?? [])] } };
@@ -184,7 +184,7 @@ export function createThreads(deps: { db: Db; clock: Clock; runs: Runs; models: 
   }
 
   /** The context of the model that will answer, or of the smallest available model if that is unknown. */
-  function contextOf(config: RunConfig, model_id: string | null): number {
+  function toContext(config: RunConfig, model_id: string | null): number {
     const model = models.find((config.auto_route ? model_id : config.model_id) ?? "");
     return model?.context_window ?? Math.min(...models.list().map(({ context_window }) => context_window));
   }
@@ -196,16 +196,16 @@ type ThreadPage = { thread_id: string } & Parameters<Threads["detail"]>[1];
 
 /** The threads of existing agents. 404 for other agents. */
 export function threadsOfAgents(threads: Threads, find: (user_id: string, id: string) => Promise<{ id: string }>) {
-  const keyOf = async (user_id: string, id: string) => ({ user_id, agent_id: (await find(user_id, id)).id });
+  const getKey = async (user_id: string, id: string) => ({ user_id, agent_id: (await find(user_id, id)).id });
   return {
     create: async (user_id: string, id: string, thread_id: string) =>
-      threads.create({ ...(await keyOf(user_id, id)), thread_id }),
+      threads.create({ ...(await getKey(user_id, id)), thread_id }),
     list: async (user_id: string, id: string, page: Parameters<Threads["list"]>[1]) =>
-      threads.list(await keyOf(user_id, id), page),
+      threads.list(await getKey(user_id, id), page),
     detail: async (user_id: string, id: string, { thread_id, ...page }: ThreadPage) =>
-      threads.detail({ ...(await keyOf(user_id, id)), thread_id }, page),
+      threads.detail({ ...(await getKey(user_id, id)), thread_id }, page),
     remove: async (user_id: string, id: string, thread_id: string) =>
-      threads.remove({ ...(await keyOf(user_id, id)), thread_id }),
+      threads.remove({ ...(await getKey(user_id, id)), thread_id }),
   };
 }
 
@@ -222,7 +222,7 @@ function turnOf({ run, turns_left_out }: DoneTurn): ThreadDetail["turns"][number
 }
 
 /** Without the opaque reasoning, which only its model can read. The turn names the model. */
-function messagesOf({ run, messages }: DoneTurn): ThreadDetail["messages"] {
+function toMessages({ run, messages }: DoneTurn): ThreadDetail["messages"] {
   return messages.map(({ model: _, route: _route, reasoning_details: _details, ...message }) => ({
     ...message,
     run_id: run.id,
@@ -243,7 +243,7 @@ export function turnMessages(input: EngineInput, steps: readonly RunStep[]): Cha
 
 /** The number of bytes of earlier turns that fit beside the content that is always sent. */
 export function roomForHistory(context_window: number, config: RunConfig, input: EngineInput): number {
-  const sent = bytesOf([config.system_prompt, input.messages]);
+  const sent = measureBytes([config.system_prompt, input.messages]);
   return Math.floor(context_window * PROMPT_SHARE) * BYTES_PER_TOKEN - sent;
 }
 
@@ -251,7 +251,7 @@ export function roomForHistory(context_window: number, config: RunConfig, input:
 export function fitting<Turn>(turns: readonly Turn[], room_bytes: number): Turn[] {
   let left = room_bytes;
   const first_out = turns.findIndex((turn) => {
-    left -= bytesOf(turn);
+    left -= measureBytes(turn);
     return left < 0;
   });
   return first_out === -1 ? [...turns] : turns.slice(0, first_out);
@@ -264,6 +264,6 @@ export function likelyToFit(left_bytes: number, read: { turns: number; bytes: nu
 }
 
 /** The size of a value as JSON. */
-export function bytesOf(value: unknown): number {
+export function measureBytes(value: unknown): number {
   return Buffer.byteLength(JSON.stringify(value));
 }

@@ -3,9 +3,9 @@ import type { AgentConfig } from "./agent-config.ts";
 import type { AgentRow, AgentsStore, VersionConfig } from "./agents.store.ts";
 
 /** Limits of each cache: entries, and characters of their settings. One agent may have 4 million characters. */
-const LIMITS = { max: 1_000, maxSize: 67_108_864, sizeCalculation: sizeOf };
+const LIMITS = { max: 1_000, maxSize: 67_108_864, sizeCalculation: measureSize };
 
-function sizeOf({ system_prompt, run_prompt, tools_config, input_schema, output_schema }: AgentConfig): number {
+function measureSize({ system_prompt, run_prompt, tools_config, input_schema, output_schema }: AgentConfig): number {
   const settings = JSON.stringify([tools_config, input_schema, output_schema]);
   return 1 + (system_prompt?.length ?? 0) + (run_prompt?.length ?? 0) + settings.length;
 }
@@ -16,11 +16,11 @@ function sizeOf({ system_prompt, run_prompt, tools_config, input_schema, output_
  */
 export function createAgentCache() {
   const agents = new LRUCache<string, AgentRow>(LIMITS);
-  const keyOf = (user_id: string, id: string) => `${user_id} ${id}`;
+  const getKey = (user_id: string, id: string) => `${user_id} ${id}`;
   return {
-    get: (user_id: string, id: string): AgentRow | undefined => agents.get(keyOf(user_id, id)),
-    forget: (user_id: string, id: string): void => void agents.delete(keyOf(user_id, id)),
-    keep: (agent: AgentRow): void => void agents.set(keyOf(agent.user_id, agent.id), agent),
+    get: (user_id: string, id: string): AgentRow | undefined => agents.get(getKey(user_id, id)),
+    forget: (user_id: string, id: string): void => void agents.delete(getKey(user_id, id)),
+    keep: (agent: AgentRow): void => void agents.set(getKey(agent.user_id, agent.id), agent),
   };
 }
 

@@ -94,7 +94,7 @@ export function createAgentRuns(deps: {
    * The agent if it may run now. Throws in this order: 404, 409, 403 for a model that is not allowed or not part of the trial, 402.
    */
   const ready = async (caller: Caller, id: string): Promise<AgentRow> => {
-    const [agent, { refusal, is_trial }] = await Promise.all([find(caller.user_id, id), accountStatusOf(caller)]);
+    const [agent, { refusal, is_trial }] = await Promise.all([find(caller.user_id, id), toAccountStatus(caller)]);
     if (!agent.is_active) throw agentErrors.agentDisabled();
     const model = agent.auto_route ? null : models.find(agent.model_id ?? "");
     if (model !== null && !allows(caller.allowed_models, model)) {
@@ -107,7 +107,7 @@ export function createAgentRuns(deps: {
     return agent;
   };
   /** contract 5: run-now's 402 is a check, not a hold; null: the run is allowed. */
-  const accountStatusOf = async ({ user_id, api_key_id, key_budget_tokens, key_budget_interval = null }: Caller) => {
+  const toAccountStatus = async ({ user_id, api_key_id, key_budget_tokens, key_budget_interval = null }: Caller) => {
     const { refusal, available, held, is_trial } = await ledger.accountStatus(user_id);
     const figures = { required: 1, available, held, shortfall: Math.max(0, 1 - available) };
     const refused = async (code: PaymentCode, shown = figures) => ({
@@ -122,7 +122,7 @@ export function createAgentRuns(deps: {
     }
     return refusal === null ? { is_trial, refusal } : refused(refusal);
   };
-  const keyOf = async (user_id: string, id: string): Promise<AgentKey> => ({
+  const getKey = async (user_id: string, id: string): Promise<AgentKey> => ({
     user_id,
     agent_id: (await find(user_id, id)).id,
   });
@@ -194,17 +194,17 @@ export function createAgentRuns(deps: {
       filter: RunFilter,
       page: { limit: number; before_id: string | null },
     ): Promise<RunRecord[]> {
-      return runs.listRuns(await keyOf(user_id, id), filter, page);
+      return runs.listRuns(await getKey(user_id, id), filter, page);
     },
     async run(user_id: string, id: string, run_id: string): Promise<RunDetail> {
-      return runs.getRun(await keyOf(user_id, id), run_id);
+      return runs.getRun(await getKey(user_id, id), run_id);
     },
     /** The same in parts. */
     runInParts: async (user_id: string, id: string, run_id: string) =>
-      runs.getRunInParts(await keyOf(user_id, id), run_id),
+      runs.getRunInParts(await getKey(user_id, id), run_id),
     /** Cancels the run: at once while it is queued, otherwise through `cancelling`. 404, 409. */
     async cancelRun(user_id: string, id: string, run_id: string): Promise<RunRecord> {
-      return runs.requestCancel(await keyOf(user_id, id), run_id);
+      return runs.requestCancel(await getKey(user_id, id), run_id);
     },
     /** Occurrences of the agent or of one of its schedules, newest first. */
     async occurrences(
@@ -212,7 +212,7 @@ export function createAgentRuns(deps: {
       id: string,
       { schedule_id, limit, before }: Parameters<Schedules["occurrences"]>[1] & { schedule_id: string | null },
     ): Promise<OccurrenceRecord[]> {
-      const of = { ...(await keyOf(user_id, id)), schedule_id };
+      const of = { ...(await getKey(user_id, id)), schedule_id };
       const occurrences = await schedules.occurrences(of, { limit, before });
       const outcomes = await runs.outcomes(
         user_id,

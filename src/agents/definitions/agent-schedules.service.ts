@@ -48,7 +48,7 @@ export function createAgentSchedules(deps: {
     if (agent === undefined) throw errors.notFound("This agent");
     return { agent, rows: await schedules.lock(tx, { user_id, agent_id: id }) };
   };
-  const writeOf = (caller: Caller, agent: AgentRow, resumes = false): ScheduleWrite => ({
+  const toWrite = (caller: Caller, agent: AgentRow, resumes = false): ScheduleWrite => ({
     resumes,
     is_same_task: true,
     caller_key_id: caller.api_key_id,
@@ -95,7 +95,7 @@ export function createAgentSchedules(deps: {
         }
         requireFreeName(rows, given.name);
       }
-      const after = writtenSchedule(before, changed(before, changes, agent), writeOf(caller, agent, resumes));
+      const after = writtenSchedule(before, changed(before, changes, agent), toWrite(caller, agent, resumes));
       await schedules.change(tx, { before, after, is_active: agent.is_active });
     });
     return get(user_id, ids);
@@ -124,7 +124,7 @@ export function createAgentSchedules(deps: {
         // The default one exists, and was never set.
         const before = rows.find(({ name }) => name === given.name);
         const empty = before ?? newSchedule({ user_id, agent_id: id, name: given.name, now });
-        const after = writtenSchedule(before ?? null, changed(empty, wanted, agent), writeOf(caller, agent));
+        const after = writtenSchedule(before ?? null, changed(empty, wanted, agent), toWrite(caller, agent));
         if (before === undefined) await schedules.insert(tx, after, { is_active });
         else await schedules.change(tx, { before, after, is_active });
         return after.id;

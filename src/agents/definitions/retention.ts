@@ -22,7 +22,7 @@ const AGENTS = 100;
 
 /** A cursor before all agents that were deleted at this instant or later. */
 const cursorAt = (deleted_at: Instant): DeletedAgent => ({ deleted_at, user_id: NIL_ID, id: NIL_ID });
-const keyOf = ({ user_id, id }: DeletedAgent): AgentKey => ({ user_id, agent_id: id });
+const getKey = ({ user_id, id }: DeletedAgent): AgentKey => ({ user_id, agent_id: id });
 
 /**
  * Deletes runs older than `keep_days` (null: no limit) with their occurrences and turns, a user's runs that cost nothing
@@ -49,7 +49,7 @@ export function createRetention(deps: {
 
   /** Deletes runs of deleted agents, and their names if nothing needs them. True: runs remain. */
   const forget = async (agents: readonly DeletedAgent[]): Promise<boolean> => {
-    const keys = agents.map(keyOf);
+    const keys = agents.map(getKey);
     if (await runs.pruneRunsOf(keys, onPrune)) return true;
     const named = [await runs.agentsWithRuns(keys), await ledger.chargedAgents(keys)];
     const unnamed = agents.filter(({ id }) => !named.some((ids) => ids.has(id)));
@@ -70,7 +70,7 @@ export function createRetention(deps: {
   const pruneUncharged = async (): Promise<boolean> => {
     const before = addSeconds(clock.now(), -UNCHARGED_SECONDS);
     const agents = await store.deletedAgents({ before, after: uncharged_to, limit: AGENTS });
-    const charged = await ledger.chargedAgents(agents.map(keyOf));
+    const charged = await ledger.chargedAgents(agents.map(getKey));
     const uncharged = agents.filter(({ id }) => !charged.has(id));
     if (uncharged.length > 0 && (await forget(uncharged))) return true;
     uncharged_to = agents.at(-1) ?? uncharged_to;

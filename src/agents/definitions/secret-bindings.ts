@@ -144,14 +144,14 @@ function withKeptNames(
 function keptNames(given: readonly ToolSecretBinding[], stored: readonly ToolSecretBinding[]): (string | null)[] {
   // A number for each different text, because long texts are slow to compare pair by pair.
   const numbers = new Map<string, number>();
-  const settingsOf = ({ tool, kept_with }: ToolSecretBinding) => {
+  const getSettings = ({ tool, kept_with }: ToolSecretBinding) => {
     const text = stableJson([tool, kept_with]);
     const number = numbers.get(text) ?? numbers.size;
     numbers.set(text, number);
     return number;
   };
-  const given_settings = given.map(settingsOf);
-  const stored_settings = stored.map(settingsOf);
+  const given_settings = given.map(getSettings);
+  const stored_settings = stored.map(getSettings);
   return given.map((binding, index) => {
     if (binding.secret !== null) return binding.secret;
     const isAlike = (settings: number | undefined) => settings === given_settings[index];

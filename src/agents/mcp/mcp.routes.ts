@@ -37,12 +37,12 @@ export function mcpRoutes(
     const message = withoutNulls(request.body) as Message;
     const session = request.header(SESSION);
     request.keeping.only_reads = !startsRun(message);
-    const asker = askerOf(request, message, session);
+    const asker = getAsker(request, message, session);
     if (message.method === "notifications/cancelled" && session !== undefined) {
       await tools.cancel(asker, callId(session, message.params?.requestId));
     }
     if (message.method === "tools/list") tools.precheckList(asker);
-    if (message.method === "tools/call") await tools.precheck(asker, toolOf(message), message.params?.arguments);
+    if (message.method === "tools/call") await tools.precheck(asker, toTool(message), message.params?.arguments);
     // Loaded on first use: few nodes are MCP servers.
     handler ??= import("@modelcontextprotocol/server").then((library) =>
       library.createMcpHandler(serverFactory(tools, askerIn, library), {
@@ -89,16 +89,16 @@ interface Message {
 }
 
 /** The name of the tool that a message calls; empty if it is no text. */
-function toolOf({ params }: Message): string {
+function toTool({ params }: Message): string {
   return typeof params?.name === "string" ? params.name : "";
 }
 
 /** Whether the message calls an agent. The other tools read runs. */
 function startsRun(message: Message): boolean {
-  return message.method === "tools/call" && toolOf(message).startsWith("run_");
+  return message.method === "tools/call" && toTool(message).startsWith("run_");
 }
 
-function askerOf(request: RequestContext, { id, params }: Message, session: string | undefined): Asker {
+function getAsker(request: RequestContext, { id, params }: Message, session: string | undefined): Asker {
   const is_modern = params?._meta?.["io.modelcontextprotocol/protocolVersion"] !== undefined;
   return {
     caller: request.caller,

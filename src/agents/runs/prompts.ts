@@ -62,7 +62,7 @@ export function renderPrompts(config: Prompts & Pick<RunConfig, "schedule_timezo
       case "date":
         return localTime(at, zone).slice(0, 10);
       case "weekday":
-        return weekdayOf(at, zone);
+        return getWeekday(at, zone);
       case "schedule.name":
         return schedule?.name ?? "";
       case "last_output":
@@ -89,7 +89,7 @@ export function renderPrompts(config: Prompts & Pick<RunConfig, "schedule_timezo
   const unused = Object.fromEntries(Object.entries(facts.input ?? {}).filter(([key]) => !used.has(key)));
   const data = Object.keys(unused).length === 0 ? [] : [`Input, as JSON:\n${asData(JSON.stringify(unused))}`];
   const is_due = facts.scheduled_for !== null;
-  const time = `This run ${is_due ? "was due" : "began"} on ${weekdayOf(at, zone)}, ${localTime(at, zone)} (${zone}).`;
+  const time = `This run ${is_due ? "was due" : "began"} on ${getWeekday(at, zone)}, ${localTime(at, zone)} (${zone}).`;
   return {
     system_prompt: [system ?? [], time].flat().join("\n\n"),
     run_prompt: [task ?? [], data].flat().join("\n\n"),
@@ -130,7 +130,7 @@ function localTime(at: Instant, zone: string): string {
   return local.toString({ timeZoneName: "never", smallestUnit: "minute" });
 }
 
-function weekdayOf(at: Instant, zone: string): string {
+function getWeekday(at: Instant, zone: string): string {
   return new Intl.DateTimeFormat("en", { weekday: "long", timeZone: zone }).format(Date.parse(at));
 }
 

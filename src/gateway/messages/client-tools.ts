@@ -117,13 +117,13 @@ export function isClientTool({ type }: Tool): boolean {
 }
 
 /** The types that are the same tool as this one in other versions: `bash_20241022` and another for `bash_20990101`. */
-export function versionsOf(type: string): string[] {
+export function readVersions(type: string): string[] {
   const getName = (each: string) => each.replace(/_\d{8}$/, "");
   return [...CLIENT_TOOLS.keys()].filter((known) => getName(known) === getName(type));
 }
 
 /** The names in `anthropic-beta` that these tools need. */
-export function betasOf(tools: readonly Tool[]): string[] {
+export function readBetas(tools: readonly Tool[]): string[] {
   return tools.flatMap(({ type }) => BETAS.get(String(type)) ?? []);
 }
 

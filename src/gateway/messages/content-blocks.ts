@@ -24,7 +24,7 @@ export function isOfHostedTool({ type }: Block): boolean {
 }
 
 /** `openEnvelope` opens the signatures of thinking blocks. */
-export function conversationOf({ system, messages }: MessagesRequest, openEnvelope: OpenEnvelope): Conversation {
+export function toConversation({ system, messages }: MessagesRequest, openEnvelope: OpenEnvelope): Conversation {
   const conversation: Conversation = { messages: [], origins: [], parts: [] };
   const push: Push = (message, origin, parts) => {
     conversation.messages.push(message);
@@ -32,13 +32,13 @@ export function conversationOf({ system, messages }: MessagesRequest, openEnvelo
     conversation.parts.push(parts);
   };
   if (system !== undefined && system.length > 0) {
-    push({ role: "system", content: contentOf(system as string | Block[], "system") }, "system");
+    push({ role: "system", content: toContent(system as string | Block[], "system") }, "system");
   }
   for (const [index, { role, content }] of messages.entries()) {
     const origin = `messages[${index}]`;
     if (typeof content === "string") push({ role, content }, origin);
     else if (role !== "assistant") pushUser(content as Block[], { role, origin }, push);
-    else if (!content.every(isOfHostedTool)) push(answerOf(content, origin, openEnvelope), origin);
+    else if (!content.every(isOfHostedTool)) push(toAnswer(content, origin, openEnvelope), origin);
   }
   if (conversation.origins.every((origin) => origin === "system")) {
     throw errors.invalidValue("messages", "messages have no content. Send a message with text or blocks.");
@@ -54,12 +54,12 @@ function pushUser(blocks: Block[], { role, origin }: { role: "user" | "system"; 
     if (isOfHostedTool(block)) continue;
     const param = `${origin}.content[${at}]`;
     if (block.type !== "tool_result") {
-      rest.push(partOf(block, param));
+      rest.push(toPart(block, param));
       places.push(at);
       continue;
     }
     const { tool_use_id, content, is_error, cache_control } = block as Fields;
-    const result = contentOf((content ?? "") as string | ResultPart[], param);
+    const result = toContent((content ?? "") as string | ResultPart[], param);
     const shown = is_error === true ? markedAsError(result) : result;
     const message = { role: "tool" as const, tool_call_id: String(tool_use_id), content: shown };
     push({ ...message, ...hintOf(cache_control) } as ChatMessage, param);
@@ -72,7 +72,7 @@ function markedAsError(result: string | ContentPart[]): string | ContentPart[] {
   return typeof result === "string" ? `Error: ${result}` : [...result, { type: "text", text: "Error" }];
 }
 
-function answerOf(blocks: readonly Block[], origin: string, openEnvelope: OpenEnvelope): ChatMessage {
+function toAnswer(blocks: readonly Block[], origin: string, openEnvelope: OpenEnvelope): ChatMessage {
   const parts: ContentPart[] = [];
   const calls: ToolCall[] = [];
   const reasoning: { text: string; details: ReasoningDetail[]; model: string | null } = {
@@ -97,7 +97,7 @@ function answerOf(blocks: readonly Block[], origin: string, openEnvelope: OpenEn
         reasoning.model = opened.model ?? reasoning.model;
         Object.assign(signed, opened.calls);
       }
-    } else parts.push(partOf(block, `${origin}.content[${at}]`));
+    } else parts.push(toPart(block, `${origin}.content[${at}]`));
   }
   for (const call of calls) if (signed[call.id] !== undefined) Object.assign(call, { extra_content: signed[call.id] });
   return {
@@ -117,10 +117,10 @@ function anthropicDetail({ type, thinking, signature, data }: Fields): Reasoning
   return { type: "reasoning.text", text: String(thinking), signature: String(signature ?? ""), format };
 }
 
-function contentOf(content: string | readonly (Block | ResultPart)[], param: string): string | ContentPart[] {
+function toContent(content: string | readonly (Block | ResultPart)[], param: string): string | ContentPart[] {
   if (typeof content === "string") return content;
   return simplified(
-    content.map((block, at) => partOf(block, param === "system" ? `system[${at}]` : `${param}.content[${at}]`)),
+    content.map((block, at) => toPart(block, param === "system" ? `system[${at}]` : `${param}.content[${at}]`)),
   );
 }
 
@@ -132,7 +132,7 @@ function simplified(parts: ContentPart[]): string | ContentPart[] {
   return is_plain ? (only.text ?? "") : parts;
 }
 
-function partOf(block: Block | ResultPart, param: string): ContentPart {
+function toPart(block: Block | ResultPart, param: string): ContentPart {
   const fields = block as Fields;
   const hint = hintOf(fields.cache_control);
   const { type, media_type, data, url, content } = (fields.source ?? {}) as Fields;
@@ -147,7 +147,7 @@ function partOf(block: Block | ResultPart, param: string): ContentPart {
       break;
     case "document":
       if (type === "text") return { type: "text", text: String(data), ...hint };
-      if (type === "content" && isOfTexts(content)) return { type: "text", text: textOf(content), ...hint };
+      if (type === "content" && isOfTexts(content)) return { type: "text", text: extractText(content), ...hint };
       if (type === "base64") {
         const file_data = `data:${String(media_type)};base64,${String(data)}`;
         const filename = typeof fields.title === "string" ? fields.title : "document.pdf";
@@ -180,7 +180,7 @@ function isOfTexts(content: unknown): content is string | { text: string }[] {
   );
 }
 
-function textOf(content: string | { text: string }[]): string {
+function extractText(content: string | { text: string }[]): string {
   return typeof content === "string" ? content : content.map(({ text }) => String(text)).join("\n");
 }
 

@@ -5,8 +5,8 @@ import { errors } from "../../kernel/errors.ts";
 import type { NativeRequest } from "../completions/completions.types.ts";
 import { callersParam, type Origins, passedFields } from "../completions/passed-fields.ts";
 import type { OpenEnvelope } from "../completions/reasoning-envelope.ts";
-import { betasOf, isClientTool, needsVision, type Tool, versionsOf, withSchema } from "./client-tools.ts";
-import { conversationOf, isOfHostedTool } from "./content-blocks.ts";
+import { isClientTool, needsVision, readBetas, readVersions, type Tool, withSchema } from "./client-tools.ts";
+import { isOfHostedTool, toConversation } from "./content-blocks.ts";
 
 /** Converts a request of Anthropic's Messages API to a chat completion. Pure. */
 
@@ -41,9 +41,9 @@ const INSTEAD: ReadonlyMap<string, string> = new Map([
 ]);
 
 /** The chat completion for a message. `openEnvelope` opens the caller's thinking blocks. Throws 400 for unknown blocks. */
-export function chatRequestOf(asked: MessagesRequest, openEnvelope: OpenEnvelope): TranslatedMessage {
+export function toChatRequest(asked: MessagesRequest, openEnvelope: OpenEnvelope): TranslatedMessage {
   if (asked.thread !== undefined) throw gatewayErrors.noMessageThreads();
-  const { messages, origins, parts } = conversationOf(asked, openEnvelope);
+  const { messages, origins, parts } = toConversation(asked, openEnvelope);
   const asked_tools = asked.tools ?? [];
   const are_own = asked_tools.map(isExecutedByCaller);
   const own = asked_tools.filter((_, at) => are_own[at]);
@@ -55,7 +55,7 @@ export function chatRequestOf(asked: MessagesRequest, openEnvelope: OpenEnvelope
   const request = {
     ...passedFields(asked, { validated: MESSAGE_FIELDS, converted: CONVERTED, instead: INSTEAD }),
     messages,
-    ...(own.length === 0 ? {} : { tools: functions.map(functionOf), ...choiceOf(asked.tool_choice, functions) }),
+    ...(own.length === 0 ? {} : { tools: functions.map(toFunction), ...choiceOf(asked.tool_choice, functions) }),
     ...(asked.stop_sequences === undefined ? {} : { stop: asked.stop_sequences }),
     ...(Object.keys(output_config).length === 0 ? {} : { output_config }),
     ...(typeof output_config.effort === "string" ? { reasoning_effort: output_config.effort } : {}),
@@ -64,11 +64,11 @@ export function chatRequestOf(asked: MessagesRequest, openEnvelope: OpenEnvelope
       : { response_format: { type: "json_schema", json_schema: { name: "answer", schema: format.schema } } }),
     ...(asked.stream === true ? { stream_options: { include_usage: true } } : {}),
   } as unknown as ChatRequest;
-  const native = hasSealed(asked, openEnvelope) ? {} : { native: nativeOf(asked, own, dropped_tools) };
+  const native = hasSealed(asked, openEnvelope) ? {} : { native: toNative(asked, own, dropped_tools) };
   return {
     request,
     dropped_tools,
-    betas: betasOf(own),
+    betas: readBetas(own),
     needs_vision: own.some(needsVision),
     paramOf: (param) => paramOf(param, { messages: origins, parts, tools, fields: PART_FIELDS }),
     ...native,
@@ -76,7 +76,7 @@ export function chatRequestOf(asked: MessagesRequest, openEnvelope: OpenEnvelope
 }
 
 /** The conversation and the tools as the caller wrote them, without the tools that were dropped. */
-function nativeOf(asked: MessagesRequest, tools: readonly Tool[], dropped_tools: readonly string[]): NativeRequest {
+function toNative(asked: MessagesRequest, tools: readonly Tool[], dropped_tools: readonly string[]): NativeRequest {
   const { messages, system, tool_choice, output_config } = asked;
   // The conversion of a schema may be a tool of its own.
   const is_converted = tools.length === 0 || output_config?.format != null;
@@ -137,7 +137,7 @@ function isExecutedByCaller(tool: Tool, at: number): boolean {
       `tools[${at}] has OpenAI's form. Send {"name", "description", "input_schema"}: leave out type and function, and call parameters input_schema.`,
     );
   }
-  const versions = versionsOf(tool.type);
+  const versions = readVersions(tool.type);
   if (versions.length > 0) throw errors.invalidValue(param, `${param} must be ${versions.join(" or ")}.`);
   if (tool.input_schema == null) return false;
   throw errors.invalidValue(param, `${param} must be custom, or absent, because the tool has an input_schema.`);
@@ -153,7 +153,7 @@ function refuseSameName(own: readonly Tool[], functions: readonly Tool[]): void 
   }
 }
 
-function functionOf(tool: Tool): object {
+function toFunction(tool: Tool): object {
   const { name, description, input_schema, strict, cache_control } = tool as Record<string, unknown>;
   const given = Object.entries({ description, parameters: input_schema, strict }).filter(([, value]) => value != null);
   const hint = cache_control == null ? {} : { cache_control };

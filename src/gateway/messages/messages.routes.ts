@@ -7,7 +7,7 @@ import type { Completions } from "../completions/completions.types.ts";
 import { answerCall, shownTypes } from "../completions/endpoint.ts";
 import type { Envelopes } from "../completions/reasoning-envelope.ts";
 import { createMessageWriter } from "./messages-answer.ts";
-import { chatRequestOf } from "./messages-request.ts";
+import { toChatRequest } from "./messages-request.ts";
 
 /** The most names in `anthropic-beta`. */
 const MAX_BETAS = 32;
@@ -26,7 +26,7 @@ export function messagesRoutes({ completions, envelopes, log }: MessagesDeps): R
   router.on(createMessageRoute, async (http) => {
     const asked: MessagesRequest = http.body;
     const { user_id } = http.caller;
-    const { request, dropped_tools, betas, needs_vision, paramOf, native } = chatRequestOf(asked, (sealed) =>
+    const { request, dropped_tools, betas, needs_vision, paramOf, native } = toChatRequest(asked, (sealed) =>
       envelopes.open(user_id, sealed),
     );
     const provider_headers = providerHeaders(http.header, betas);
@@ -41,7 +41,7 @@ export function messagesRoutes({ completions, envelopes, log }: MessagesDeps): R
     return await answerCall(http, completions, { request, writer, ...of_provider });
   });
   router.on(countTokensRoute, async ({ caller, body }) => {
-    const { request } = chatRequestOf(body, (sealed) => envelopes.open(caller.user_id, sealed));
+    const { request } = toChatRequest(body, (sealed) => envelopes.open(caller.user_id, sealed));
     return json({ input_tokens: await completions.estimate(request, caller) });
   });
   return router;

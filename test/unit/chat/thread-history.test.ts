@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { bytesOf, fitting, roomForHistory } from "../../../src/agents/chat/threads.service.ts";
+import { fitting, measureBytes, roomForHistory } from "../../../src/agents/chat/threads.service.ts";
 import { newConfig } from "../../../src/agents/definitions/agent-config.ts";
 
 const config = newConfig({ name: "Scout", model_id: "lab/plain", system_prompt: "Be brief." });
@@ -9,7 +9,7 @@ const message = (length: number) => [{ role: "user" as const, content: "x".repea
 describe("the turns that a thread sends", () => {
   test("are the latest ones, complete and without a gap", () => {
     const turns = [message(10), message(500), message(10)];
-    const sizes = turns.map(bytesOf);
+    const sizes = turns.map(measureBytes);
     const sum = (count: number) => sizes.slice(0, count).reduce((total, size) => total + size, 0);
     for (const [room, count] of [
       [sum(3), 3],
@@ -32,6 +32,6 @@ describe("the turns that a thread sends", () => {
   });
 
   test("count the bytes of letters outside ASCII", () => {
-    expect(bytesOf("水")).toBe(5);
+    expect(measureBytes("水")).toBe(5);
   });
 });
