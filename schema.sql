@@ -741,6 +741,7 @@ CREATE INDEX run_ended_agent ON public.run USING btree (user_id, agent_id, queue
 CREATE INDEX run_ended_api_key ON public.run USING btree (user_id, api_key_id, queued_at, id) WHERE ((finished_at IS NOT NULL) AND (api_key_id IS NOT NULL));
 CREATE INDEX run_ended_end_user ON public.run USING btree (user_id, end_user, queued_at, id) WHERE ((finished_at IS NOT NULL) AND (end_user IS NOT NULL));
 CREATE INDEX run_ended_of_user ON public.run USING btree (user_id, queued_at, id) WHERE (finished_at IS NOT NULL);
+CREATE INDEX run_ended_schedule ON public.run USING btree (user_id, schedule_id, queued_at, id) WHERE ((finished_at IS NOT NULL) AND (schedule_id IS NOT NULL));
 CREATE INDEX run_ended_status ON public.run USING btree (user_id, status, queued_at, id) WHERE (finished_at IS NOT NULL);
 CREATE INDEX run_ended_trigger ON public.run USING btree (user_id, trigger, queued_at, id) WHERE (finished_at IS NOT NULL);
 CREATE INDEX run_failed ON public.run USING btree (id) WHERE (status = 'failed'::text);

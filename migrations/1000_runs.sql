@@ -100,6 +100,7 @@ create index run_ended_of_user on run (user_id, queued_at, id) where finished_at
 create index run_ended_agent on run (user_id, agent_id, queued_at, id) where finished_at is not null;
 create index run_ended_status on run (user_id, status, queued_at, id) where finished_at is not null;
 create index run_ended_trigger on run (user_id, trigger, queued_at, id) where finished_at is not null;
+create index run_ended_schedule on run (user_id, schedule_id, queued_at, id) where finished_at is not null and schedule_id is not null;
 create index run_ended_api_key on run (user_id, api_key_id, queued_at, id) where finished_at is not null and api_key_id is not null;
 create index run_ended_end_user on run (user_id, end_user, queued_at, id) where finished_at is not null and end_user is not null;
 -- Words and metadata of ended runs, each with its user, so that a search reads no other user's runs. New entries go to a list

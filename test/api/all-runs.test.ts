@@ -50,6 +50,7 @@ describe("the filters of all runs", () => {
     await setClock("2026-03-01T12:00:00Z");
     const [due] = await listAll(user, "trigger=schedule");
     run_of.due = due?.id ?? "";
+    agents.schedule = String(due?.schedule_id);
     await setClock("2026-03-02T06:00:00Z");
     const now = async (name: string, body: object, { as = user as Pick<Client, "post">, agent = "writer" } = {}) => {
       const run = await as.post(`/api/v1/agents/${agents[agent]}/runs`, body, WAIT);
@@ -79,6 +80,7 @@ describe("the filters of all runs", () => {
     ["trigger=chat", ["chat"]],
     ["trigger=manual&status=succeeded", ["paris", "koeln"]],
     ["agent_id={watcher}", ["due"]],
+    ["schedule_id={schedule}", ["due"]],
     ["api_key_id={second}", ["paris"]],
     [`api_key_id=${newId()}`, []],
     ["user=customer-7", ["chat"]],

@@ -74,6 +74,7 @@ async function objectsOf(client: Client): Promise<Record<string, string>> {
     secrets: secret.body.id,
     "api-keys": key.body.id,
     agents: agent.body.id,
+    versions: "1",
     users: client.user_id,
     // The user has no invoice. Any id works, because the tests reach only the body's checks.
     invoices: client.user_id,

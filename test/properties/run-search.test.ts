@@ -28,6 +28,7 @@ function runOf(n: number) {
     agent_version: 1,
     trigger,
     status,
+    schedule_id: trigger === "schedule" ? uuid(n % 251) : null,
     scheduled_for: trigger === "schedule" ? queuedAt(n) : null,
     queued_at: queuedAt(n),
     finished_at: ended ? queuedAt(n + 1) : null,
@@ -51,12 +52,12 @@ beforeAll(async () => {
   db = await database.open();
   for (let at = 0; at < RUNS; at += 2_000) {
     await db.query({
-      text: `insert into run (user_id, id, agent_id, agent_version, trigger, status, scheduled_for, queued_at, finished_at,
-          engine_input, priority, input, metadata, output, error, api_key_id, end_user)
-        select user_id, id, agent_id, agent_version, trigger, status, scheduled_for, queued_at, finished_at, engine_input,
+      text: `insert into run (user_id, id, agent_id, agent_version, trigger, status, schedule_id, scheduled_for, queued_at,
+          finished_at, engine_input, priority, input, metadata, output, error, api_key_id, end_user)
+        select user_id, id, agent_id, agent_version, trigger, status, schedule_id, scheduled_for, queued_at, finished_at, engine_input,
           priority, input, metadata, output, nullif(error, 'null'), api_key_id, end_user
         from jsonb_to_recordset($1::jsonb) as run(user_id uuid, id uuid, agent_id uuid, agent_version integer, trigger text,
-          status text, scheduled_for timestamptz, queued_at timestamptz, finished_at timestamptz, engine_input jsonb,
+          status text, schedule_id uuid, scheduled_for timestamptz, queued_at timestamptz, finished_at timestamptz, engine_input jsonb,
           priority smallint, input jsonb, metadata jsonb, output text, error jsonb, api_key_id uuid, end_user text)`,
       values: [JSON.stringify(runs.slice(at, at + 2_000))],
     });
@@ -91,6 +92,7 @@ test.each<[filter: RunSearch, isFound: (run: Run) => boolean, most_rows?: number
   [{ trigger: "manual" }, ({ trigger }) => trigger === "manual"],
   [{ agent_id: uuid(77) }, ({ agent_id }) => agent_id === uuid(77)],
   [{ agent_id: uuid(77), status: "failed" }, ({ agent_id, status }) => agent_id === uuid(77) && status === "failed"],
+  [{ schedule_id: uuid(33) }, ({ schedule_id }) => schedule_id === uuid(33)],
   [{ api_key_id: uuid(75) }, ({ api_key_id }) => api_key_id === uuid(75)],
   [{ user: "customer-35" }, ({ end_user }) => end_user === "customer-35"],
   [

@@ -211,6 +211,8 @@ export const BODIES: Record<string, BodyRow> = {
       [{ metadata: { [text(65)]: "a" } }, "invalid_value", `metadata.${text(65)}`],
     ],
   },
+  "POST /api/v1/agents/{id}/duplicate": { valid: {}, bad: invalid("name", 5, "", "   ", text(201), null) },
+  "POST /api/v1/agents/{id}/versions/{version}/restore": { valid: {}, bad: [] },
   "POST /api/v1/agents/{id}/resume": { valid: {}, bad: [] },
   "POST /api/v1/agents/{id}/schedules": {
     valid: { name: "mornings", interval: "daily", times: ["08:30"] },
@@ -421,6 +423,7 @@ export const QUERIES: Record<string, [query: string, param: string][]> = {
     ["status=done", "status"],
     ["trigger=cron", "trigger"],
     ["agent_id=5", "agent_id"],
+    ["schedule_id=5", "schedule_id"],
     ["api_key_id=mine", "api_key_id"],
     ["metadata=batch", "metadata"],
     [`metadata[batch]=${"x".repeat(513)}`, "metadata.batch"],

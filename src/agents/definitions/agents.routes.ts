@@ -24,6 +24,7 @@ import type { WebhookKeys } from "../tools/webhook-keys.service.ts";
 import type { Agents } from "./agents.service.ts";
 import { agentErrors } from "./errors.ts";
 import { shownTo } from "./secret-bindings.ts";
+import { AGENT_TEMPLATES } from "./templates.ts";
 
 /** Agents and their runs: contract 6. */
 export function agentsRoutes({ agents, allRuns }: { agents: Agents; allRuns: Runs["allRuns"] }): Router {
@@ -67,6 +68,19 @@ function addAgents(router: Router, agents: Agents): void {
     const caller = request.caller;
     return json(shownTo(caller, await agents.version(caller.user_id, id, version)));
   });
+  router.on(contract.listAgentVersions, async ({ caller, params, query }) => {
+    const before = decodeCursor(query.cursor, VERSION_KEY);
+    const page = { limit: query.limit, before: before === null ? null : Number(before) };
+    const { versions, next } = await agents.versions(caller, params.id, page);
+    return json({ versions, next_cursor: next === null ? null : encodeCursor(next) });
+  });
+  router.on(contract.restoreAgentVersion, async ({ caller, params }) => {
+    return json(shownTo(caller, await agents.restore(caller, params.id, params.version)));
+  });
+  router.on(contract.duplicateAgent, async ({ caller, params, body }) => {
+    return json(shownTo(caller, await agents.duplicate(caller, params.id, body)), 201);
+  });
+  router.on(contract.listAgentTemplates, async () => json({ templates: [...AGENT_TEMPLATES] }));
   router.on(contract.updateAgent, async ({ caller, params, body }) => {
     const record = async () => shownTo(caller, await agents.get(caller.user_id, params.id));
     const changes = await changesIn(body, contract.AGENT_READ_ONLY, record);
@@ -80,6 +94,8 @@ function addAgents(router: Router, agents: Agents): void {
     return noContent();
   });
 }
+
+const VERSION_KEY = /^[1-9]\d{0,8}$/;
 
 /** Decodes the cursor of a list ordered by an instant and an id. */
 function instantAndId(cursor: string | undefined): string[] {
@@ -110,6 +126,7 @@ const CSV_COLUMNS = [
   "agent_id",
   "agent_name",
   "trigger",
+  "schedule_id",
   "status",
   "user",
   "api_key_id",

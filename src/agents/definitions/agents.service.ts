@@ -26,7 +26,13 @@ import { renderPrompts } from "../runs/prompts.ts";
 import type { Runs } from "../runs/runs.service.ts";
 import type { OnPrune, RunSearch } from "../runs/runs.types.ts";
 import { type EngineInput, listSentMessages, withRunPrompt } from "../runs/transcript.ts";
-import { DEFAULT_SCHEDULE, type NextRun, type ScheduleState, type Schedules } from "../schedules/schedules.service.ts";
+import {
+  DEFAULT_SCHEDULE,
+  type NextRun,
+  type ScheduleRow,
+  type ScheduleState,
+  type Schedules,
+} from "../schedules/schedules.service.ts";
 import { createConfigCache } from "./agent-caches.ts";
 import {
   type AgentConfig,
@@ -38,6 +44,7 @@ import {
 } from "./agent-config.ts";
 import { createAgentRuns } from "./agent-runs.service.ts";
 import { createAgentSchedules, newSchedule } from "./agent-schedules.service.ts";
+import { createAgentVersions } from "./agent-versions.service.ts";
 import type { AgentRow, AgentsStore } from "./agents.store.ts";
 import { changeDefault, EMPTY_VIEW, showDefault, splitChanges, VIEW_NAMES } from "./default-schedule.ts";
 import { agentErrors } from "./errors.ts";
@@ -99,6 +106,7 @@ export function createAgents(deps: AgentsDeps) {
   };
   return {
     ...crud,
+    ...createAgentVersions({ ...crud, ...deps }),
     ...agent_runs,
     schedules: createAgentSchedules({ ...deps, find: crud.find, runNow: agent_runs.runNow }),
     ...createWaitingSchedules(deps),
@@ -264,8 +272,15 @@ function createCrud(deps: AgentsDeps) {
     ...createLists({ store, schedules, records }),
     /** Names of the user's agents among `ids`, deleted ones included. */
     names: store.names,
-    /** 400 for settings that do not fit together and for an unavailable model. 409 beyond the limit. */
-    async create(caller: Caller, given: AgentChanges & { name: string }): Promise<AgentRecord> {
+    /**
+     * 400 for settings that do not fit together and for an unavailable model. 409 beyond the limit. `copied`: schedules of
+     * another agent, which the agent gets switched off.
+     */
+    async create(
+      caller: Caller,
+      given: AgentChanges & { name: string },
+      { copied = [] }: { copied?: readonly ScheduleRow[] } = {},
+    ): Promise<AgentRecord> {
       const { user_id } = caller;
       // Denied before names are looked up, so a caller who may not bind secrets does not learn which exist.
       const permitted = { ...given, tools_config: permittedTools(caller, given.tools_config ?? {}, {}) };
@@ -279,14 +294,19 @@ function createCrud(deps: AgentsDeps) {
       const set = { ...empty, ...changeDefault(empty, schedule) };
       const state = { user_id, id, version: 1, created_at: now, updated_at: now, deleted_at: null };
       const write = writeOf(caller, { config, is_same_task: true, resumes: true, now });
-      const first = writtenSchedule(null, set, { ...write, names: VIEW_NAMES });
+      const copies = copied.map(({ name, spec, input, run_prompt }): ScheduleRow => {
+        return { ...newSchedule({ user_id, agent_id: id, name, now }), spec, input, run_prompt };
+      });
+      const first =
+        copies.find(({ name }) => name === DEFAULT_SCHEDULE) ??
+        writtenSchedule(null, set, { ...write, names: VIEW_NAMES });
       await db.transaction(async (tx) => {
         await store.insertAgent(tx, { ...config, ...state });
         const live = { table: "agent", user_id, where: "deleted_at is null", most: USER_ROWS.agents };
         if (await hasMoreRows(tx, live)) throw agentErrors.agentLimitReached();
         const version = { ...config, ...showDefault(first) };
         await addVersion(tx, { user_id, agent_id: id, version: 1, config: version, created_at: now });
-        await schedules.insert(tx, first, config);
+        for (const row of new Set([first, ...copies])) await schedules.insert(tx, row, config);
       });
       return get(user_id, id);
     },

@@ -248,6 +248,22 @@ export function createAgentsStore(db: Db) {
           order by deleted_at, user_id, id limit $5`,
         values: [before, after.deleted_at, after.user_id, after.id, limit],
       }),
+    /** The sizes of an agent's versions, newest first, before `before`. */
+    versionSizes: ({ user_id, agent_id }: AgentKey, { limit, before }: { limit: number; before: number | null }) =>
+      db.query<{ version: number; bytes: number }>({
+        text: `select version, octet_length(config::text) as bytes from agent_version
+          where user_id = $1 and agent_id = $2 and ($3::integer is null or version < $3) order by version desc limit $4`,
+        values: [user_id, agent_id, before, limit],
+      }),
+    /** These versions of an agent, newest first. */
+    async versions({ user_id, agent_id }: AgentKey, versions: readonly number[]) {
+      const rows = await db.query<Pick<VersionRow, "version" | "config" | "created_at">>({
+        text: `select version, config, created_at from agent_version
+          where user_id = $1 and agent_id = $2 and version = any($3::integer[]) order by version desc`,
+        values: [user_id, agent_id, versions],
+      });
+      return rows.map(({ version, config, created_at }) => ({ version, config: withDefaults(config), created_at }));
+    },
     /** A version's configuration and its start; absent when it does not exist or the agent was deleted. */
     async version({ user_id, agent_id, version }: Pick<VersionRow, "user_id" | "agent_id" | "version">) {
       const found = await firstRow<Pick<VersionRow, "version" | "config" | "created_at">>(db, {

@@ -234,6 +234,7 @@ export interface RunFilter {
 /** Filters of a user's runs over all agents. */
 export interface RunSearch extends Omit<RunFilter, "has_errors"> {
   agent_id?: string | undefined;
+  schedule_id?: string | undefined;
   api_key_id?: string | undefined;
   /** The end user that the caller named. */
   user?: string | undefined;

@@ -44,6 +44,7 @@ export async function searchRuns(
   only("status =", filter.status);
   only("trigger =", filter.trigger);
   only("agent_id =", filter.agent_id);
+  only("schedule_id =", filter.schedule_id);
   only("api_key_id =", filter.api_key_id);
   only("end_user =", filter.user);
   only("queued_at >=", filter.from);

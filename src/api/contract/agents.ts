@@ -4,6 +4,7 @@ import {
   instantSchema,
   json,
   jsonOrEvents,
+  listQuerySchema,
   longListQuerySchema,
   noFields,
   textSchema,
@@ -57,8 +58,8 @@ const modelSettingsInput = z.strictObject({
 const schemaInput = (description: string) =>
   z
     .record(z.string(), z.unknown())
-    .nullable()
-    .openapi({ type: "object", description: `${description}. JSON Schema (draft 2020-12) of an object` });
+    .openapi({ description: `${description}. JSON Schema (draft 2020-12) of an object` })
+    .nullable();
 
 const agentFields = {
   name: textSchema(200).min(1).regex(/\S/, "text of 1 to 200 characters that is not blank"),
@@ -165,6 +166,39 @@ const agentVersionSchema = z
   .openapi("AgentVersion");
 export type AgentVersion = z.infer<typeof agentVersionSchema>;
 
+const listedVersionSchema = z
+  .object({
+    version: z.number().int(),
+    created_at: instantSchema.openapi({ description: "since when the agent was configured so" }),
+    previous_version: z.number().int().nullable().openapi({
+      description: "the version that `changes` compares with; null: none that is kept",
+    }),
+    changes: z.array(
+      z.object({
+        field: z.string().openapi({ description: "such as run_prompt, limits.max_steps or tools_config.web_fetch" }),
+        before: z.unknown(),
+        after: z.unknown(),
+      }),
+    ),
+  })
+  .openapi("ListedVersion");
+export type ListedVersion = z.infer<typeof listedVersionSchema>;
+
+const agentTemplateSchema = z
+  .object({
+    id: z.string(),
+    name: z.string(),
+    description: z.string(),
+    blanks: z
+      .array(z.object({ name: z.string(), description: z.string(), example: z.string() }))
+      .openapi({ description: "each stands as <NAME> in texts of `agent`" }),
+    agent: z.record(z.string(), z.unknown()).openapi({
+      description: "the body of POST /api/v1/agents, once its blanks are replaced",
+    }),
+  })
+  .openapi("AgentTemplate");
+export type AgentTemplate = z.infer<typeof agentTemplateSchema> & { agent: z.input<typeof createAgentSchema> };
+
 /** A picture's data is part of the request, like its text. */
 const PICTURE_CHARS = 16_000_000;
 const chatPartSchema = z.discriminatedUnion("type", [
@@ -236,6 +270,43 @@ export const getAgentVersion = routes.get("/api/v1/agents/{id}/versions/{version
   summary: "The configuration that a run was carried out with: its `agent_version`",
   scope: "agents:read",
   answers: { 200: json(agentVersionSchema, "the configuration") },
+});
+
+export const listAgentVersions = routes.get("/api/v1/agents/{id}/versions", {
+  summary: "The agent's versions, newest first, with what each changed",
+  description: "The names of secrets in `before` and `after` need `secrets:read`.",
+  scope: "agents:read",
+  query: listQuerySchema,
+  answers: { 200: json(pageSchema({ versions: listedVersionSchema }), "a page of versions") },
+});
+
+export const restoreAgentVersion = routes.post("/api/v1/agents/{id}/versions/{version}/restore", {
+  summary: "Make the settings of a version the present ones, as a new version",
+  description: "`is_active` and the schedules stay as they are. It is checked like a change by PUT.",
+  scope: "agents:write",
+  optional_body: noFields,
+  answers: { 200: json(agentSchema, "the agent as it is now") },
+  fails: [409],
+});
+
+export const duplicateAgent = routes.post("/api/v1/agents/{id}/duplicate", {
+  summary: "Create an agent with the same settings and schedules, which are off",
+  description:
+    "Bindings of secrets are copied too, which needs `secrets:write`; runs, conversations and the webhook key are not.",
+  scope: "agents:write",
+  optional_body: z
+    .strictObject({
+      name: agentFields.name.optional().openapi({ description: "of the copy; “(copy)” is added unless given" }),
+    })
+    .openapi("DuplicateAgent"),
+  answers: { 201: json(agentSchema, "the new agent") },
+  fails: [409],
+});
+
+export const listAgentTemplates = routes.get("/api/v1/agent-templates", {
+  summary: "Agents to begin with",
+  scope: "agents:read",
+  answers: { 200: json(z.object({ templates: z.array(agentTemplateSchema) }), "the templates") },
 });
 
 export const updateAgent = routes.put("/api/v1/agents/{id}", {

@@ -274,6 +274,7 @@ export const listAllRuns = routes.get("/api/v1/runs", {
     status: runStatusSchema.optional(),
     trigger: triggerSchema.optional(),
     agent_id: z.uuid().optional(),
+    schedule_id: z.uuid().optional(),
     api_key_id: z.uuid().optional().openapi({ description: "the key that the run counts against" }),
     user: textSchema(256).optional().openapi({ description: "the end user that the request named" }),
     metadata: runMetadataSchema.optional().openapi({
@@ -281,7 +282,7 @@ export const listAllRuns = routes.get("/api/v1/runs", {
       description: "`metadata[name]=value`: runs whose metadata has all of these pairs",
     }),
     q: textSchema(200)
-      .regex(/[\p{L}\p{N}]/u, "text of at most 200 characters with at least one word")
+      .refine((text) => /[\p{L}\p{N}]/u.test(text), "text of at most 200 characters with at least one word")
       .optional()
       .openapi({ description: "words, all of which the run's output, error or input has, in upper or lower case" }),
     ...windowQuery("queued"),
