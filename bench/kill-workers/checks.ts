@@ -218,7 +218,7 @@ function resultProblems({ results, told }: Evidence): string[] {
       for (const { label, headers, body } of came) {
         const { type, data } = verified(webhook_key, headers, body) as { type: string; data?: Partial<RunDetail> };
         const is_his = type === "run.finished" && data?.id === run_id && data.status === status;
-        if (!is_his || data.output !== output || label !== agent.label) wrong.push(`${of} came as ${body}`);
+        if (!is_his || data.output !== output || label !== agent.result_label) wrong.push(`${of} came as ${body}`);
       }
     }
   }

@@ -13,6 +13,8 @@ export interface LoadedAgent {
   /** The input of its runs. */
   input: object | null;
   label: string;
+  /** Where the results of the agent's runs go. */
+  result_label: string;
   kind: "errand" | "routine";
 }
 
@@ -59,7 +61,7 @@ export async function makeAgents(
       ...(kind === "routine" ? schedule : {}),
     };
     const { id } = await service.call<{ id: string }>("POST", "/api/v1/agents", { key: user.key, body });
-    const agent = { user, id, kind };
+    const agent = { user, id, kind, result_label: label };
     if (kind === "errand") return [{ ...agent, label, schedule_id: null, input: null }];
     const path = `/api/v1/agents/${id}/schedules`;
     const { schedules } = await service.call<{ schedules: { id: string }[] }>("GET", path, { key: user.key });

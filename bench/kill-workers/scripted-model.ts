@@ -45,7 +45,7 @@ export async function startScriptedModel(site_url: () => string): Promise<Script
     const arrived_ms = performance.now();
     const process = request.url?.split("/")[1] ?? "";
     const { messages } = JSON.parse(await text(request)) as { messages: Message[] };
-    const label = /[a-z]+-\d+/.exec(messages.find(({ role }) => role === "user")?.content ?? "")?.[0] ?? "";
+    const label = /[a-z]+-\d+(-b)?/.exec(messages.find(({ role }) => role === "user")?.content ?? "")?.[0] ?? "";
     const previous = answerOf(messages.findLast(({ role }) => role === "assistant") ?? null);
     const call: ModelCall = {
       answer: `answer_${calls.length}`,

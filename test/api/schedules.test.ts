@@ -271,6 +271,9 @@ describe("several schedules of an agent", () => {
     const first = (await user.get(`${agent}/occurrences?limit=1`)).body;
     const second = (await user.get(`${agent}/occurrences?limit=1&cursor=${first.next_cursor}`)).body;
     expect([...first.occurrences, ...second.occurrences]).toEqual(all.slice(0, 2));
+    const found = (await user.get(`/api/v1/runs?schedule_id=${lima.id}`)).body.runs;
+    expect(found.map((run: { schedule_id: string }) => run.schedule_id)).toEqual(found.map(() => lima.id));
+    expect(found[0]).toMatchObject({ scheduled_for: day });
     const record = (await user.get(agent)).body;
     expect(record.upcoming_runs).toHaveLength(5);
     expect(record.next_run_at).toBe((await user.get(pune.path)).body.next_run_at);

@@ -6,6 +6,8 @@ import type { Plan } from "../../src/account/billing/plan.ts";
 import { createSubscriptionsStore, type SubscriptionRow } from "../../src/account/billing/subscriptions.store.ts";
 import { type ApiKeyRow, createAccountsStore } from "../../src/account/users/accounts.store.ts";
 import { type AgentRow, createAgentsStore } from "../../src/agents/definitions/agents.store.ts";
+import type { ScheduleRow } from "../../src/agents/schedules/schedule.store.ts";
+import * as scheduleStore from "../../src/agents/schedules/schedule.store.ts";
 import { createOperatorKeysStore, type OperatorKeyRow } from "../../src/operator/operator-keys.store.ts";
 import type { Db } from "../../src/platform/db/db.ts";
 import { newId } from "../../src/platform/lib/ids.ts";
@@ -130,6 +132,37 @@ describe("a stored row is read as it was written", () => {
     const changed = { ...agent, version: 2, description: null, client_tools: "ignore" as const };
     await db.transaction((tx) => store.updateAgent(tx, changed));
     expect(await store.agent(user_id, agent.id)).toEqual(changed);
+  });
+
+  it("a schedule, also after a change of all its columns", async () => {
+    const schedule: ScheduleRow = {
+      user_id,
+      id: newId(),
+      agent_id: newId(),
+      name: "mornings",
+      spec: { interval: "weekly", times: ["08:30"], days_of_week: ["monday"], timezone: "UTC", starts_at: T1 },
+      enabled: true,
+      next_run_at: T2,
+      paused_reason: "out of tokens",
+      paused_at: T1,
+      resume_above: 3,
+      api_key_id: newId(),
+      consecutive_failures: 2,
+      created_at: T1,
+      updated_at: T2,
+      input: { city: "Pune" },
+      run_prompt: "Look.",
+      deliveries: [{ to: "https://a.example/", on: ["failed"], unless: null }],
+    };
+    const key = { user_id, agent_id: schedule.agent_id };
+    expect(await db.transaction((tx) => scheduleStore.insertSchedule(tx, schedule))).toBe(true);
+    const { input, run_prompt, deliveries, ...state } = schedule;
+    expect(await scheduleStore.selectOfAgents(db, user_id, [schedule.agent_id])).toEqual([state]);
+    expect(await scheduleStore.selectPage(db, key, { limit: 5, after_id: null })).toEqual([schedule]);
+    const off = { enabled: false, next_run_at: null, paused_reason: null, paused_at: null, resume_above: null };
+    const changed = { ...schedule, ...off, api_key_id: null, input: null, run_prompt: null, consecutive_failures: 0 };
+    await db.transaction((tx) => scheduleStore.updateSchedule(tx, changed));
+    expect(await scheduleStore.selectSchedule(db, schedule)).toEqual(changed);
   });
 
   it("a subscription", async () => {
