@@ -179,7 +179,7 @@ function createResults(deps: { db: Db; agents_store: AgentsStore; webhook_keys: 
       const schedule =
         row.schedule_id === null ? undefined : await selectSchedule(db, { user_id, id: row.schedule_id });
       return {
-        run: { ...toRunRecord(row), input: row.input, output: row.output },
+        run: { ...toRunRecord(row), input: row.input, output: row.output, output_json: row.output_json },
         agent_name: agent.name,
         schedule_name: schedule?.name ?? null,
       };

@@ -52,8 +52,12 @@ afterAll(async () => {
 
 const hook = (path = "/results") => receiver.url + path;
 type Given = { to: string } & Partial<AgentDelivery>;
-const agentWith = async (deliveries: Given[], { of = user, name = "Harbour watch" } = {}): Promise<string> => {
-  const made = await of.post("/api/v1/agents", { name, model_id: "lab/plain", run_prompt: "Look.", deliveries });
+const agentWith = async (
+  deliveries: Given[],
+  { of = user, name = "Harbour watch", output_schema = null as object | null } = {},
+): Promise<string> => {
+  const agent = { name, model_id: "lab/plain", run_prompt: "Look.", output_schema, deliveries };
+  const made = await of.post("/api/v1/agents", agent);
   expect(made.status, JSON.stringify(made.body)).toBe(201);
   return `/api/v1/agents/${made.body.id}`;
 };
@@ -384,6 +388,23 @@ describe("unless unchanged", () => {
     expect(shown).toEqual(["3 ships", "4 ships", "3 ships"]);
   });
 
+  it("compares typed outputs as JSON, in any order of their fields", async () => {
+    const output_schema = {
+      type: "object",
+      properties: { ships: { type: "integer" }, note: { type: "string" } },
+      required: ["ships", "note"],
+      additionalProperties: false,
+    };
+    const agent = await agentWith(deliveries(), { output_schema });
+    const outputs = ['{"ships": 3, "note": "a b"}', '{"note":"a b","ships":3}', '{"note":"ab","ships":3}'];
+    expect(await outcomes(agent, outputs)).toEqual(["delivered", "skipped", "delivered"]);
+    const shown = receiver.received.map(({ body }) => JSON.parse(body).data.output_json);
+    expect(shown).toEqual([
+      { ships: 3, note: "a b" },
+      { ships: 3, note: "ab" },
+    ]);
+  });
+
   it("shows a skipped delivery with no tries, and compares each address and each agent for itself", async () => {
     const agent = await agentWith([...deliveries(), { to: hook("/all") }]);
     await runAndSettle(agent);
@@ -451,6 +472,17 @@ describe("a mailed result", () => {
       expect(html).toContain(part);
     }
     for (const unsafe of ["<img", "<script", "javascript:", "!<a"]) expect(html).not.toContain(unsafe);
+  });
+
+  it("shows a typed output as JSON in lines", async () => {
+    lab.upstream.answer(completion('{"ship":"<Möwe>"}'));
+    const { email, person } = await newPerson();
+    const output_schema = { type: "object", properties: { ship: { type: "string" } } };
+    const agent = await agentWith([{ to: `mailto:${email}` }], { of: person, output_schema });
+    await runAndSettle(agent, person);
+    const [mail] = mails.to(email);
+    expect(mail?.parts["text/plain"]?.startsWith('{\n  "ship": "<Möwe>"\n}\n')).toBe(true);
+    expect(mail?.parts["text/html"]).toContain("<pre>{\n  &quot;ship&quot;: &quot;&lt;Möwe&gt;&quot;\n}</pre>");
   });
 
   it("of a failed run says so in its subject and tells the error", async () => {

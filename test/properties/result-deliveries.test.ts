@@ -50,7 +50,7 @@ async function startNode(): Promise<typeof node> {
         return row === undefined
           ? null
           : {
-              run: { ...toRunRecord(row), input: row.input, output: row.output },
+              run: { ...toRunRecord(row), input: row.input, output: row.output, output_json: row.output_json },
               agent_name: "A",
               schedule_name: null,
             };

@@ -71,7 +71,7 @@ export interface NewResult {
 
 /** An ended run, with what its deliveries tell. */
 export interface RunResult {
-  run: RunRecord & Pick<RunDetail, "input" | "output">;
+  run: RunRecord & Pick<RunDetail, "input" | "output" | "output_json">;
   agent_name: string;
   /** null: it has no schedule, or the schedule was deleted. */
   schedule_name: string | null;

@@ -1,5 +1,5 @@
-import { createHash } from "node:crypto";
 import { NIL_ID } from "../../platform/lib/ids.ts";
+import { stableDigest } from "../../platform/lib/json.ts";
 import type { Mail } from "../../platform/net/mail.ts";
 import { escapeHtml } from "./markdown.ts";
 import type { LastOutput, RunResult } from "./notices.types.ts";
@@ -18,9 +18,7 @@ export function resultBody({ run, agent_name, schedule_name }: RunResult): strin
 /** What a delivery of the result leaves behind, to compare the next one with; null: the run has failed. */
 export function outputKept({ run }: RunResult): LastOutput | null {
   if (run.status !== "succeeded") return null;
-  const output_hash = createHash("sha256")
-    .update((run.output ?? "").replaceAll(/\s/g, ""))
-    .digest("base64url");
+  const output_hash = stableDigest(run.output_json ?? (run.output ?? "").replaceAll(/\s/g, ""));
   return { agent_id: run.agent_id, schedule_id: run.schedule_id ?? NIL_ID, output_hash };
 }
 
@@ -32,7 +30,8 @@ export async function resultMail(
   const name = schedule_name === null || schedule_name === "default" ? agent_name : `${agent_name}: ${schedule_name}`;
   const has_failed = run.status === "failed";
   const link = `${url}/agents/${run.agent_id}/runs/${run.id}`;
-  const output = run.output ?? "";
+  const has_json = run.output_json !== null;
+  const output = has_json ? JSON.stringify(run.output_json, null, 2) : (run.output ?? "");
   const is_cut = output.length > MAIL_CHARS;
   const shown = output.slice(0, MAIL_CHARS).toWellFormed();
   const failure = has_failed ? `The run failed: ${run.error?.message ?? "unknown"}` : null;
@@ -45,7 +44,7 @@ export async function resultMail(
   const text = [failure, shown, `-- \n${foot.join("\n")}\n${link}\n\n${end}`].filter(Boolean).join("\n\n");
   const html = [
     ...(failure === null ? [] : [`<p><strong>${escapeHtml(failure)}</strong></p>`]),
-    await toHtml(shown),
+    has_json ? `<pre>${escapeHtml(shown)}</pre>` : await toHtml(shown),
     `<hr><p><small>${foot.map(escapeHtml).join("<br>")}<br><a href="${escapeHtml(link)}">${escapeHtml(link)}</a></small></p>`,
     `<p><small>${end}</small></p>`,
   ];

@@ -20,7 +20,7 @@ const agentDeliverySchema = z
       .default([...DELIVERED_ENDS]),
     unless: z.literal("unchanged").nullable().default(null).openapi({
       description:
-        "unchanged: the result of a succeeded run is skipped if its output, without white space, is the one that this address got last from the same schedule or the agent's run-nows",
+        "unchanged: the result of a succeeded run is skipped if its output_json, or otherwise its output without white space, is the one that this address got last from the same schedule or the agent's run-nows",
     }),
   })
   .openapi("AgentDelivery");
