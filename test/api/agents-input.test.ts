@@ -1,13 +1,14 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { expectCleanAudit, type Lab, startLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
-import { completion } from "../support/upstream.ts";
+import { type Site, startSite } from "../support/sites.ts";
+import { completion, fetching } from "../support/upstream.ts";
 
 let lab: Lab;
 let user: Client;
 
 beforeAll(async () => {
-  lab = await startLab();
+  lab = await startLab(undefined, { env: { PURSER_TEST_CLOCK: "2026-03-01T00:00:00.000Z" } });
 });
 beforeEach(async () => {
   lab.upstream.answer(completion());
@@ -133,5 +134,102 @@ describe("{{last_output}}", () => {
       /^Before: \[\w+ begin: .*\]\n12 \{\{date\}\} boats\n\[\w+ end .*\] \(\d{4}-.*\)$/,
     );
     expect(lab.upstream.requests.at(-1)?.body.messages.at(-1).content).toBe(await promptOf(third));
+  });
+});
+
+describe("a run whose prompts show what comes from outside", () => {
+  let site: Site;
+  let released: PromiseWithResolvers<void>;
+  beforeAll(async () => {
+    released = Promise.withResolvers();
+    site = await startSite({
+      "/": { body: "<p>12 boats.</p>" },
+      "/slow": async (_request, response) => {
+        await released.promise;
+        response.end("<p>13 boats.</p>");
+      },
+    });
+    await lab.service.restart({ PURSER_EGRESS_ALLOW: site.host });
+  });
+  afterAll(() => site.close());
+
+  const withFetch = (run_prompt: string) => create({ run_prompt, tools_config: { web_fetch: { enabled: true } } });
+  /** Whether a run may fetch an address that only its model composed, in its first step. */
+  async function mayFetch(id: string, body?: object): Promise<boolean> {
+    lab.upstream.answer(fetching(`${site.url}/?composed`), completion("12 boats"));
+    const { body: run } = await runNow(id, body);
+    expect(run.status).toBe("succeeded");
+    return run.steps[1].status === "succeeded";
+  }
+
+  test("is tainted from its start if the run of the last output had read a page, and so is the next one", async () => {
+    const { id } = await withFetch("Compare with {{last_output}}.");
+    expect(await mayFetch(id)).toBe(true);
+    expect(await mayFetch(id)).toBe(false);
+    expect(await mayFetch(id)).toBe(false);
+  });
+
+  test("is not tainted by the output of a run that read nothing from outside", async () => {
+    const { id } = await withFetch("Compare with {{last_output}}.");
+    await runNow(id);
+    expect(await mayFetch(id)).toBe(true);
+  });
+
+  test("is tainted from its start by an end user's input, and not by its owner's", async () => {
+    const { id } = await withFetch("Answer {{input.question}}.");
+    const input = { question: "How many boats?" };
+    expect(await mayFetch(id, { input })).toBe(true);
+    expect(await mayFetch(id, { input, metadata: { user_id: "customer-7" } })).toBe(false);
+    expect(lab.upstream.requests.at(-1)?.body.messages[1].content).toMatch(
+      /begin: text from outside.*\nHow many boats\?\n/,
+    );
+  });
+
+  test("shows the same text after its process has ended in the middle of it, although the last output is gone", async () => {
+    const { id } = await withFetch("At {{now}}, after {{last_run_at}}: {{last_output}}");
+    lab.upstream.answer(completion("11 boats"));
+    const { body: first } = await runNow(id);
+    lab.upstream.requests.length = 0;
+    lab.upstream.answer(fetching(`${site.url}/slow`), completion("Done."));
+    const { body: queued } = await user.post(`/api/v1/agents/${id}/runs`);
+    await expect.poll(() => site.requests.some(({ path }) => path === "/slow")).toBe(true);
+    const restarting = lab.service.restart();
+    released.resolve();
+    await restarting;
+    const db = await lab.service.database.open();
+    await db.query({
+      text: "update run set output = 'changed', finished_at = finished_at - interval '1 day' where id = $1",
+      values: [first.id],
+    });
+    await db.close();
+    const run = async () => (await user.get(`/api/v1/agents/${id}/runs/${queued.id}`)).body;
+    await expect.poll(async () => (await run()).status).toBe("succeeded");
+    const [before, after] = [0, 1].map((at) => lab.upstream.requests[at]?.body.messages.slice(0, 2));
+    expect(JSON.stringify(before)).toContain("11 boats");
+    expect(after).toEqual(before);
+  });
+});
+
+describe("a run without a schedule", () => {
+  test("has the time of the agent's own schedule's zone", async () => {
+    const { id } = await create({ run_prompt: "{{now}}", schedule_timezone: "Asia/Kolkata" });
+    await runNow(id);
+    const [system, task] = lab.upstream.requests.at(-1)?.body.messages ?? [];
+    expect(task.content).toMatch(/\+05:30$/);
+    expect(system.content).toMatch(/^This run began on \w+, .*\+05:30 \(Asia\/Kolkata\)\.$/);
+  });
+});
+
+test("a due run whose schedule has no input that the agent's schema takes is skipped with the reason", async () => {
+  const due = { schedule_enabled: true, schedule_interval: "daily", schedule_time: "09:00" };
+  const input_schema = { type: "object", properties: { city: { type: "string" } }, required: ["city"] };
+  const { id } = await create({ ...due, input_schema });
+  const { now } = (await lab.service.admin.get("/api/v1/admin/clock")).body;
+  const tomorrow = new Date(Date.parse(now) + 86_400_000).toISOString();
+  expect((await lab.service.admin.request("PUT", "/api/v1/admin/clock", { now: tomorrow })).status).toBe(200);
+  const [occurrence] = (await user.get(`/api/v1/agents/${id}/occurrences`)).body.occurrences;
+  expect(occurrence).toMatchObject({
+    state: "skipped",
+    reason: "its input does not fit the agent's input_schema: input.city is missing",
   });
 });

@@ -70,7 +70,7 @@ interface Wait {
 
 /** Chat with an agent. Each turn is a run that this node executes, so that its caller receives the text. */
 export function createChat(deps: {
-  agents: Pick<Agents, "ready" | "newRun" | "find">;
+  agents: Pick<Agents, "ready" | "newRun" | "ownZone" | "find">;
   runs: Pick<Runs, "startRun" | "requestCancel" | "waitFinished" | "getRun">;
   threads: Threads;
   worker_id: string;
@@ -100,6 +100,8 @@ export function createChat(deps: {
   async function turn(caller: Caller, id: string, chat: TurnRequest, options: TurnOptions): Promise<Turn> {
     const agent = await agents.ready(caller, id);
     refusePictures(agent, chat.messages, deps.takesPictures);
+    // Without placeholders a chat is told no time.
+    const zone = agent.system_prompt?.includes("{{") ? await agents.ownZone(agent) : {};
     const ticket = newId();
     const started = new AbortController();
     const ended = Promise.withResolvers<RunResult | null>();
@@ -114,6 +116,7 @@ export function createChat(deps: {
       ticket,
       ...(tools === undefined ? {} : { tools, ...(tool_choice === undefined ? {} : { tool_choice }) }),
       ...(response_format === undefined ? {} : { response_format }),
+      ...zone,
     };
     try {
       const run = await start(agent, input, chat.thread_id);

@@ -22,7 +22,7 @@ import type { Schedules } from "../schedules/schedules.service.ts";
 import type { DueAnswer, DueSchedule } from "../schedules/tick.service.ts";
 import { usesServers } from "../tools/registry.ts";
 import { createAgentCache } from "./agent-caches.ts";
-import { checkInput } from "./agent-config.ts";
+import { checkInput, findMisfit } from "./agent-config.ts";
 import type { AgentRow } from "./agents.store.ts";
 import { agentErrors } from "./errors.ts";
 import { type DueAgent, selectDueAgents } from "./outcome.store.ts";
@@ -54,7 +54,7 @@ export function createAgentRuns(deps: {
   > &
     Pick<Runs, "withoutFreeRoom">;
   clock: Clock;
-  schedules: Pick<Schedules, "occurrences">;
+  schedules: Pick<Schedules, "occurrences" | "zoneOf">;
   ledger: Pick<Ledger, "accountStatus" | "keySpends" | "refills">;
   schedule_keys: Pick<ScheduleKeys, "judge">;
   models: Models;
@@ -141,13 +141,18 @@ export function createAgentRuns(deps: {
     cache.keep(agent);
     return agent;
   };
+  /** The zone of a run without a schedule. */
+  const ownZone = async ({ user_id, id }: AgentRow): Promise<Pick<EngineInput, "timezone">> => {
+    const timezone = await schedules.zoneOf({ user_id, agent_id: id });
+    return timezone === undefined || timezone === "UTC" ? {} : { timezone };
+  };
   const runNow = async (caller: Caller, id: string, asked: RunNow) => {
     const { request_id, wait_ms, run_prompt, input, metadata, schedule } = asked;
     const terms = keyTermsOf({ ...caller, labels: labelsOf({ metadata }) ?? caller.labels ?? null });
     // An input that the caller labels with a user comes from that user.
     const mark = input != null && terms.labels?.user !== undefined ? { input_mark: newMark() } : {};
     const of_schedule = schedule && { schedule: { name: schedule.name, timezone: schedule.timezone } };
-    const engine_input = { messages: null, request_id, ...terms, ticket: null, ...mark, ...of_schedule };
+    const start = { messages: null, request_id, ...terms, ticket: null, ...mark };
     const has_prompt = run_prompt != null;
     let refusal = "";
     for (let look = 0; look < MAX_LOOKS; look += 1) {
@@ -155,6 +160,7 @@ export function createAgentRuns(deps: {
       checkInput(agent.input_schema, input ?? null);
       checkPlaceholders(run_prompt ?? null, "run_prompt", agent.input_schema);
       if (look === 0) await requireFreeRoom(agent);
+      const engine_input = { ...start, ...(of_schedule ?? (await ownZone(agent))) };
       // After a full check the user can pay. The check at queueing knows less.
       const precondition = { version: agent.version, is_free: look > 0 || isFree(agent) };
       const run = { ...newRun(agent, "manual", engine_input), input, metadata, run_prompt, schedule_id: schedule?.id };
@@ -175,6 +181,7 @@ export function createAgentRuns(deps: {
       return agent;
     },
     newRun,
+    ownZone,
 
     /**
      * Queues a run of the agent's run_prompt. With `wait_ms`, resolves to the finished run, or to its state after that
@@ -235,9 +242,11 @@ export function createAgentRuns(deps: {
         tx,
         due.filter(({ agent_id }) => by_id.has(agent_id)),
       );
-      const answer = (agent: DueAgent, { id, name, spec, api_key_id }: DueSchedule): DueAnswer => {
+      const answer = (agent: DueAgent, { id, name, spec, input: data, api_key_id }: DueSchedule): DueAnswer => {
         if (suspended.has(agent.user_id)) return { declined: "the account is suspended" };
         if (without_room.has(agent.user_id) && mayBeFree(agent)) return { declined: NO_FREE_ROOM_WHEN_DUE };
+        const misfit = findMisfit(agent.input_schema, data);
+        if (misfit !== null) return { declined: `its input does not fit the agent's input_schema: ${misfit}` };
         const pause = judged.pauses.get(id);
         if (pause !== undefined) return { declined: KEY_PAUSE_REASON[pause] };
         const key = judged.keys.get(api_key_id ?? "");

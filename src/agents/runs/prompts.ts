@@ -5,7 +5,7 @@ import type { Instant } from "../../platform/lib/instant.ts";
 import { isJsonObject } from "../../platform/lib/json.ts";
 import type { Schema } from "../../platform/lib/value-schema.ts";
 import { fence } from "../../safety/fence.ts";
-import type { EngineInput, Prompts, RunConfig } from "./transcript.ts";
+import type { EngineInput, Prompts } from "./transcript.ts";
 
 /** The prompts of an agent, with placeholders such as {{input.city}} for what differs from run to run. Pure. */
 
@@ -48,9 +48,9 @@ export function usesLastRun({ system_prompt, run_prompt }: Prompts): boolean {
  * The prompts of a run: placeholders replaced, in one pass, input that none of them uses added to the run_prompt, and the
  * time of the run at the end of the system prompt, after all that is the same in each run.
  */
-export function renderPrompts(config: Prompts & Pick<RunConfig, "schedule_timezone">, facts: PromptFacts): Prompts {
-  const { schedule, last = null, input_mark } = facts.engine_input as EngineInput;
-  const zone = schedule?.timezone ?? config.schedule_timezone ?? "UTC";
+export function renderPrompts(config: Prompts, facts: PromptFacts): Prompts {
+  const { schedule, timezone = "UTC", last = null, input_mark } = facts.engine_input as EngineInput;
+  const zone = schedule?.timezone ?? timezone;
   const at = facts.scheduled_for ?? facts.queued_at;
   const used = new Set<string>();
   const asData = (text: string) => (input_mark === undefined ? text : fenced(text, input_mark));

@@ -26,8 +26,6 @@ export type RunConfig = Pick<
   | "output_schema"
 > & {
   tools_config: ToolsConfig;
-  /** Of the agent's schedule `default`, for runs without a schedule. Absent: UTC. */
-  schedule_timezone?: string;
 };
 
 /** The prompts of an agent, or of a run. */
@@ -60,6 +58,8 @@ export interface EngineInput extends KeyTerms {
   refills?: number;
   /** The schedule of a due run or of a run-now of a schedule, as its prompts name it. */
   schedule?: { readonly name: string; readonly timezone: string };
+  /** The zone of the agent's schedule `default`, for a run without a schedule. Absent: UTC. */
+  timezone?: string;
   /** The mark of the fences around the run's input, which is an end user's and so untrusted. Absent: the owner's own. */
   input_mark?: string;
   /** Recorded when a run begins whose prompts show it, so that a resumed run shows the same; null: there was none. */

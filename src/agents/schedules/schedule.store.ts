@@ -108,6 +108,19 @@ export async function selectOfAgents(
   });
 }
 
+/** The time zone of each agent's schedule `default`, in order; absent: it has none. */
+export async function selectZones(sql: Sql, agents: readonly AgentKey[]): Promise<(string | undefined)[]> {
+  const rows = await sql.query<{ agent_id: string; timezone: string }>({
+    name: "schedule_zones",
+    text: `select schedule.agent_id, spec ->> 'timezone' as timezone
+      from (select distinct user_id, agent_id from jsonb_to_recordset($1::jsonb) as key(user_id uuid, agent_id uuid)) as key
+      join schedule using (user_id, agent_id) where name = $2`,
+    values: [JSON.stringify(agents), DEFAULT_SCHEDULE],
+  });
+  const zones = new Map(rows.map(({ agent_id, timezone }) => [agent_id, timezone]));
+  return agents.map(({ agent_id }) => zones.get(agent_id));
+}
+
 /** A page of the schedules that the agent's user has set, in the order of their creation, after the cursor `after_id`. */
 export async function selectPage(
   sql: Sql,

@@ -1,4 +1,5 @@
 import type { AgentKey } from "../../api/contract/agents.ts";
+import { createBatches } from "../../platform/db/batch-queue.ts";
 import type { Db, Sql, Tx } from "../../platform/db/db.ts";
 import type { Clock } from "../../platform/lib/clock.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
@@ -23,6 +24,8 @@ export const DEFAULT_SCHEDULE = scheduleStore.DEFAULT_SCHEDULE;
 /** The next run of an agent. */
 export type NextRun = scheduleStore.NextRun;
 
+/** Limit of the batch that reads simultaneously requested zones in one query. */
+const BATCH_LIMIT = 64;
 /** Occurrences deleted in one statement. */
 const PRUNE_BATCH = 200;
 
@@ -34,6 +37,7 @@ export type Schedules = ReturnType<typeof createSchedules>;
  */
 export function createSchedules(deps: { db: Db; clock: Clock; notify(event: SchedulePaused, tx: Tx): Promise<void> }) {
   const { db, clock, notify } = deps;
+  const zoneOf = createBatches(BATCH_LIMIT, (agents: AgentKey[]) => scheduleStore.selectZones(db, agents));
   const pause = async (tx: Tx, { user_id, id }: ScheduleId, reason: string, resume_above: number | null = null) => {
     const paused = await scheduleStore.setPaused(tx, { user_id, id }, { reason, resume_above, now: clock.now() });
     if (!paused?.was_going) return;
@@ -47,6 +51,8 @@ export function createSchedules(deps: { db: Db; clock: Clock; notify(event: Sche
       const next_run_at = is_on ? next(toSpec(row.spec), clock.now()) : null;
       return scheduleStore.insertSchedule(tx, { ...row, next_run_at });
     },
+    /** The time zone of the agent's schedule `default`; undefined: it has none. */
+    zoneOf,
     /** The agent's schedules, locked until the transaction ends. */
     lock: (tx: Tx, agent: AgentKey): Promise<ScheduleRow[]> => scheduleStore.lockSchedules(tx, agent),
     /**

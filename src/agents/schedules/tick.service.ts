@@ -21,7 +21,7 @@ export type DueAnswer =
   | { declined: string };
 
 /** A due schedule as the agents see it. */
-export type DueSchedule = Pick<ScheduleRow, "user_id" | "id" | "agent_id" | "name" | "spec" | "api_key_id">;
+export type DueSchedule = Pick<ScheduleRow, "user_id" | "id" | "agent_id" | "name" | "spec" | "input" | "api_key_id">;
 
 /** Answers for each schedule, by its id. The agent of one without an answer is deleted: its instant is recorded as skipped. */
 export type OnDue = (tx: Tx, schedules: readonly DueSchedule[]) => Promise<ReadonlyMap<string, DueAnswer>>;

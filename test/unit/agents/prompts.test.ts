@@ -17,11 +17,12 @@ const DUE: PromptFacts = {
   input: { city: "Oslo", place: { street: "Karl Johan", nr: 4 }, tags: ["a", "b"] },
   engine_input: { schedule: { name: "weekdays", timezone: "Europe/Berlin" } },
 };
+/** Of a run without a schedule, whose agent has its own in this zone. */
+const INDIA = { timezone: "Asia/Kolkata" };
 const LAST = { output: "12 boats", finished_at: "2026-03-27T07:31:00.000Z", tainted: false };
 
 function taskOf(run_prompt: string, changes: Partial<PromptFacts> = {}): string | null {
-  const config = { system_prompt: null, run_prompt, schedule_timezone: "Asia/Kolkata" };
-  return renderPrompts(config, { ...DUE, ...changes }).run_prompt;
+  return renderPrompts({ system_prompt: null, run_prompt }, { ...DUE, ...changes }).run_prompt;
 }
 
 describe("a placeholder", () => {
@@ -44,7 +45,7 @@ describe("a placeholder", () => {
   });
 
   it("without a schedule is in the zone of the agent's default schedule", () => {
-    expect(taskOf("{{now}}", { trigger: "manual", scheduled_for: null, input: null, engine_input: {} })).toBe(
+    expect(taskOf("{{now}}", { trigger: "manual", scheduled_for: null, input: null, engine_input: INDIA })).toBe(
       "2026-03-30T12:00+05:30",
     );
   });
@@ -113,13 +114,13 @@ describe("a run", () => {
     ["due", DUE, "This run was due on Monday, 2026-03-30T08:30+02:00 (Europe/Berlin)."],
     [
       "begun by a caller",
-      { ...DUE, trigger: "manual" as const, scheduled_for: null, engine_input: {} },
+      { ...DUE, trigger: "manual" as const, scheduled_for: null, engine_input: INDIA },
       "This run began on Monday, 2026-03-30T12:00+05:30 (Asia/Kolkata).",
     ],
   ])(
     "that is %s is told so after its system prompt, of which the beginning is always the same",
     (_what, facts, line) => {
-      const prompts = { run_prompt: "Look.", schedule_timezone: "Asia/Kolkata" };
+      const prompts = { run_prompt: "Look." };
       expect(renderPrompts({ ...prompts, system_prompt: "Be brief." }, facts).system_prompt).toBe(
         `Be brief.\n\n${line}`,
       );
@@ -128,7 +129,7 @@ describe("a run", () => {
   );
 
   it("of a chat has its prompts without a time, so that a thread's beginning stays the same", () => {
-    const config = { system_prompt: "Today is {{date}}.", run_prompt: null, schedule_timezone: "UTC" };
+    const config = { system_prompt: "Today is {{date}}.", run_prompt: null };
     const facts: PromptFacts = { ...DUE, trigger: "chat", scheduled_for: null, input: null, engine_input: {} };
     expect(renderPrompts(config, facts)).toEqual({ system_prompt: "Today is 2026-03-30.", run_prompt: null });
   });

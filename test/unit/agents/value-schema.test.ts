@@ -1,7 +1,7 @@
 import { describe, expect, it, test } from "vitest";
 import { checkInput, checkSchema } from "../../../src/agents/definitions/agent-config.ts";
 import { PurserError } from "../../../src/kernel/errors.ts";
-import { findSchemaFault, type Schema } from "../../../src/platform/lib/value-schema.ts";
+import { findSchemaFault, type Schema, toStrictSchema } from "../../../src/platform/lib/value-schema.ts";
 
 // contract 6.14: schemas of users
 
@@ -138,5 +138,37 @@ describe("an input", () => {
     const began = performance.now();
     expect(faultOf(() => checkInput(slow, { a: `${"a".repeat(60_000)}b` }))).toEqual([400, "invalid_value", "input.a"]);
     expect(performance.now() - began).toBeLessThan(1_000);
+  });
+});
+
+describe("a provider's strict mode gets", () => {
+  const text = { type: "string" };
+  test.each<[string, Schema, Schema | null]>([
+    [
+      "a schema whose fields are all required, without further ones",
+      object({ a: text, b: object({ c: text }, { required: ["c"] }) }, { required: ["b", "a"] }),
+      object(
+        { a: text, b: object({ c: text }, { required: ["c"], additionalProperties: false }) },
+        { required: ["a", "b"], additionalProperties: false },
+      ),
+    ],
+    [
+      "lists, alternatives and references",
+      {
+        ...object({ a: { type: "array", items: { anyOf: [text, { $ref: "#/$defs/d" }] } } }, { required: ["a"] }),
+        $defs: { d: { type: "null" } },
+      },
+      expect.anything() as unknown as Schema,
+    ],
+    ["no schema with an optional field", object({ a: text }), null],
+    [
+      "no schema with an optional field in a part",
+      object({ a: { anyOf: [object({ b: text }), text] } }, { required: ["a"] }),
+      null,
+    ],
+    ["no schema with further fields", object({ a: text }, { required: ["a"], additionalProperties: text }), null],
+    ["no schema with a keyword that some reject", object({ a: { ...text, minLength: 2 } }, { required: ["a"] }), null],
+  ])("%s", (_what, schema, strict) => {
+    expect(toStrictSchema(schema)).toEqual(strict);
   });
 });
