@@ -207,6 +207,16 @@ describe("the schedule named default", () => {
     });
   });
 
+  test("may lack fields while it is off", async () => {
+    await user.request("PUT", agent, { schedule_interval: "weekly" });
+    const [incomplete] = await schedules();
+    expect(incomplete).toMatchObject({ interval: "weekly", times: null, days_of_week: null, status: "off" });
+    const path = `${agent}/schedules/${incomplete.id}`;
+    expect((await patch(path, { enabled: true })).body.error).toMatchObject({ code: "missing_field", param: "times" });
+    const complete = { enabled: true, times: ["08:30"], days_of_week: ["monday"] };
+    expect((await patch(path, complete)).body).toMatchObject({ status: "active" });
+  });
+
   test("is one schedule in both places: schedule_enabled false turns it off, and times beyond the fields stay", async () => {
     agent = await newAgent(daily);
     const [{ id }] = await schedules();

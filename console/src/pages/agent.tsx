@@ -301,7 +301,7 @@ function Schedule({ agent }: { agent: Agent }) {
           label="Occurrences"
           query={occurrencesQuery(agent.id)}
           columns={columns}
-          keyOf={({ at }) => at}
+          keyOf={({ at, schedule_id }) => `${at} ${schedule_id}`}
           empty={
             <Empty icon="clock" title="No due times yet">
               Purser records each due time of the schedule here.

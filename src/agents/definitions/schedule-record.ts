@@ -34,19 +34,21 @@ export function listRunsOfAgent(schedules: readonly ScheduleState[], now: Instan
     .slice(0, UPCOMING);
 }
 
-/** The schedule as callers see it. */
+/** The schedule as callers see it. While it is off, the default one may lack fields beside its interval. */
 export function scheduleRecord(
   row: ScheduleRow,
   { is_active, now }: { is_active: boolean; now: Instant },
 ): ScheduleRecord {
   const { spec } = row;
+  const { interval } = spec;
+  if (interval === undefined) throw new Error("a schedule that was never set");
   const status = statusOf(row, is_active);
   const upcoming_runs = listRuns(row, now);
   return {
     id: row.id,
     agent_id: row.agent_id,
     name: row.name,
-    interval: toSpec(spec).interval,
+    interval,
     times: spec.times === undefined ? null : [...spec.times],
     days_of_week: spec.days_of_week === undefined ? null : [...spec.days_of_week],
     day_of_month: spec.day_of_month ?? null,
