@@ -108,6 +108,18 @@ describe("a reload", () => {
     expect(old.rates.version).not.toBe(now.rates.version);
   });
 
+  it("changes the least time between two runs of a schedule, for schedules that are set afterwards", async () => {
+    const agent = { name: "Scout", model_id: "lab/a", run_prompt: "Go." };
+    const path = `/api/v1/agents/${(await user.post("/api/v1/agents", agent)).body.id}/schedules`;
+    const hourly = { name: "hourly", interval: "cron", cron: "0 * * * *" };
+    const made = await user.post(path, hourly);
+    expect(made.status).toBe(201);
+    await reload({ limits: { min_schedule_minutes: 120 } });
+    const rejected = (await user.post(path, { ...hourly, name: "more" })).body.error;
+    expect(rejected).toMatchObject({ param: "cron", message: expect.stringContaining("at least 120 minutes") });
+    expect((await user.get(`${path}/${made.body.id}`)).body.status).toBe("active");
+  });
+
   it.each<[fault: string, changes: object, reason: RegExp]>([
     ["an invalid value", { margin: -1 }, /purser\.json:1: margin must be above 0/],
     ["an unknown key", { colour: "red" }, /colour is an unknown key/],

@@ -54,6 +54,7 @@ test("without any variable the service listens on loopback, on embedded storage,
       concurrent_runs: 50,
       body_bytes: 4_194_304,
       fallback_after_seconds: 60,
+      min_schedule_minutes: 5,
     },
     warnings: [],
   });
