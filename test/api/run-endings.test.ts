@@ -274,7 +274,7 @@ describe("an answer that is cut", () => {
     expect(run.steps[0].result.finish_reason).toBe("tool_calls");
     const sent = lab.upstream.requests[1]?.body?.messages as object[];
     expect(sent.some((message) => "finish_reason" in message)).toBe(false);
-    expect(sent).toHaveLength(3);
+    expect(sent).toHaveLength(4);
   });
 });
 

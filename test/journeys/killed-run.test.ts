@@ -63,7 +63,8 @@ afterAll(async () => {
   await database.drop();
 });
 
-const promptOf = ({ body }: UpstreamRequest): string => body.messages[0].content;
+const promptOf = ({ body }: UpstreamRequest): string =>
+  body.messages.find(({ role }: { role: string }) => role === "user").content;
 const modelCallsOf = (prompt: string) => upstream.requests.filter((request) => promptOf(request) === prompt).length;
 const receivedAt = (path: string) => receiver.received.filter((delivery) => delivery.path === path);
 const mcpCallsAt = (path: string) => receivedAt(path).filter(({ body }) => isMcpCall(body));

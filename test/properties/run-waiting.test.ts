@@ -90,7 +90,7 @@ test("a step that suspends its run leaves it waiting without a worker, and after
   expect(await answer(id)).toBe(false);
   const resumed = await queue.claimOne("worker-2");
   expect(resumed).toMatchObject({ attempt: 1, lease: { epoch: 2 } });
-  expect(await execute(resumed)).toEqual({ status: "succeeded", output: "Sent." });
+  expect(await execute(resumed)).toEqual({ status: "succeeded", output: "Sent.", output_json: null });
   expect(calls.get(id)).toBe(1);
   expect((await detail(id)).steps.map(({ name }) => name)).toEqual(["lab/small", "send", "lab/small"]);
 });
