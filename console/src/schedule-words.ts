@@ -1,46 +1,68 @@
 import type { ScheduleSpec } from "../../src/agents/schedules/spec.ts";
+import type { Agent, Schedule } from "./api/queries.ts";
 import { LOCALE } from "./format.ts";
 
-/** An agent's schedule fields, as the API returns them. */
-export interface ScheduleFields {
-  schedule_enabled: boolean;
-  schedule_interval: ScheduleSpec["interval"] | null;
-  /** null: none, or several. */
-  schedule_time: string | null;
-  schedule_day_of_week: string | null;
-  schedule_days_of_week?: readonly string[] | null;
-  schedule_day_of_month: number | "last" | null;
-  schedule_timezone: string;
-}
-type Simple = Extract<ScheduleSpec, { times: readonly string[] }>;
-type Weekday = Extract<ScheduleSpec, { interval: "weekly" }>["days_of_week"][number];
+/** When a schedule is due, as the API returns it. */
+export type ScheduleTimes = Pick<
+  Schedule,
+  "interval" | "times" | "days_of_week" | "day_of_month" | "cron" | "run_at" | "timezone"
+>;
 
 /** The browser's time zone. */
 export const OWN_ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
-/** The schedule for the service's own next-run function; null: a field is missing, or the fields cannot tell it. */
-export function specOf(fields: ScheduleFields): Simple | null {
-  const { schedule_interval: interval, schedule_time: time, schedule_timezone: timezone } = fields;
-  if (interval === null || interval === "cron" || interval === "once" || time === null || time === "") return null;
-  const times = [time];
-  if (interval === "daily") return { interval, times, timezone };
-  if (interval === "monthly") return { interval, times, timezone, day_of_month: fields.schedule_day_of_month ?? 1 };
-  const { schedule_day_of_week: day } = fields;
-  const days = day === null ? fields.schedule_days_of_week : [day];
-  return days == null ? null : { interval, times, timezone, days_of_week: days as Weekday[] };
+/** The times for the service's own next-run function; null: a field is missing. */
+export function specOf(of: ScheduleTimes): ScheduleSpec | null {
+  const { interval, timezone, cron, run_at } = of;
+  const times = of.times?.filter((time) => time !== "") ?? [];
+  const days_of_week = of.days_of_week ?? [];
+  if (interval === "cron") return cron ? { interval, cron, timezone } : null;
+  if (interval === "once") return run_at ? { interval, run_at, timezone } : null;
+  if (times.length === 0) return null;
+  const sorted = times.toSorted();
+  if (interval === "daily") return { interval, times: sorted, timezone };
+  if (interval === "monthly") return { interval, times: sorted, timezone, day_of_month: of.day_of_month ?? 1 };
+  return days_of_week.length === 0 ? null : { interval, times: sorted, timezone, days_of_week };
 }
 
-/** The schedule in a sentence: "Every Monday at 07:30, Berlin time". */
-export function scheduleInWords(fields: ScheduleFields): string {
-  const spec = specOf(fields);
-  if (spec === null) return fields.schedule_interval === null ? "No schedule" : "At the times that its schedule lists";
+/** The schedule in a sentence: "Weekdays at 07:30, Berlin time"; null: a field is missing. */
+export function scheduleInWords(times: ScheduleTimes): string | null {
+  const spec = specOf(times);
+  if (spec === null) return null;
   const place = spec.timezone === "UTC" ? "UTC" : `${zoneName(spec.timezone)} time`;
-  return `${rhythm(spec)} at ${spec.times.join(", ")}, ${place}`;
+  if (spec.interval === "cron") return `Cron ${spec.cron}, ${place}`;
+  if (spec.interval === "once") return `Once, on ${onceFormat.format(new Date(`${spec.run_at}Z`))}, ${place}`;
+  return `${rhythm(spec)} at ${list.format(spec.times)}, ${place}`;
 }
 
-function rhythm(spec: Simple): string {
+/** The default schedule of an agent in a sentence; null: it has none, or one that the agent's own fields cannot tell. */
+export function defaultScheduleInWords(agent: Agent): string | null {
+  if (!agent.schedule_enabled || agent.schedule_interval === null) return null;
+  return scheduleInWords({
+    interval: agent.schedule_interval,
+    times: agent.schedule_time === null ? null : [agent.schedule_time],
+    days_of_week: agent.schedule_days_of_week,
+    day_of_month: agent.schedule_day_of_month,
+    cron: null,
+    run_at: null,
+    timezone: agent.schedule_timezone,
+  });
+}
+
+const list = new Intl.ListFormat("en", { type: "conjunction" });
+const onceFormat = new Intl.DateTimeFormat(LOCALE, { dateStyle: "medium", timeStyle: "short", timeZone: "UTC" });
+
+const WEEKEND = ["saturday", "sunday"];
+function rhythm(spec: Extract<ScheduleSpec, { times: readonly string[] }>): string {
   if (spec.interval === "daily") return "Every day";
-  if (spec.interval === "weekly") return `Every ${spec.days_of_week.map(capital).join(", ")}`;
+  if (spec.interval === "weekly") {
+    const { days_of_week: days } = spec;
+    const weekend_days = days.filter((day) => WEEKEND.includes(day)).length;
+    if (days.length === 7) return "Every day";
+    if (days.length === 5 && weekend_days === 0) return "Weekdays";
+    if (days.length === 2 && weekend_days === 2) return "Weekends";
+    return `Every ${list.format(days.map(capital))}`;
+  }
   return spec.day_of_month === "last"
     ? "On the last day of every month"
     : `On the ${ordinal(spec.day_of_month)} of every month`;

@@ -31,7 +31,7 @@ it("the error of an earlier attempt is not shown beside the browser's error abou
   await page.getByRole("button", { name: "Create agent" }).click();
   await page.getByRole("alert").getByText("Name must be text").waitFor();
   await page.getByLabel("Name", { exact: true }).fill("Corrected");
-  await page.getByRole("switch", { name: "Run by schedule" }).click();
+  await page.getByLabel("Steps per run").fill("0");
   await page.getByRole("button", { name: "Create agent" }).click();
   await page.getByRole("alert").waitFor({ state: "detached" });
   expect(await page.getByText("Name must be text").count()).toBe(0);

@@ -42,12 +42,6 @@ it("a form's error summary names an invalid field by its label", async () => {
   await page.getByLabel("Temperature").fill("9");
   await page.getByRole("button", { name: "Save agent" }).click();
   await page.getByRole("alert").getByText("Temperature must be a number from 0 to 2.", { exact: true }).waitFor();
-  await page.getByLabel("Temperature").fill("1");
-  await page.getByLabel("Task of each run").fill("");
-  await page.getByRole("switch", { name: "Run by schedule" }).click();
-  await page.getByLabel("Task of each run").fill(" ");
-  await page.getByRole("button", { name: "Save agent" }).click();
-  await page.getByRole("alert").getByText("Task of each run: This field is required.", { exact: true }).waitFor();
 });
 
 it("after a sign-in in another tab the sign-in page opens the requested page", async () => {
@@ -263,7 +257,7 @@ it("next runs show a second time only if the zones' clocks differ, also if the b
   ] as const) {
     await person("PUT", `/agents/${id}`, { ...daily, schedule_timezone: zone });
     await page.goto(`${site.service.url}/agents/${id}?tab=schedule`);
-    const next = page.getByRole("listitem").filter({ hasText: "07:30" }).first();
+    const next = page.getByRole("list", { name: "Next runs" }).getByRole("listitem").first();
     expect((await next.textContent())?.match(/\d\d:\d\d/g), zone).toHaveLength(times);
   }
 });

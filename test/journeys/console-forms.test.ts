@@ -218,8 +218,9 @@ it("an agent's model settings can be set and cleared in the editor, and an error
 it("the preview of a schedule explains the runs on days when the clocks change", async () => {
   await signUp(context, service, "clocks@example.com");
   await page.clock.setFixedTime("2026-03-27T12:00:00Z");
-  await page.goto(`${service.url}/agents/new`);
-  await page.getByRole("switch", { name: "Run by schedule" }).click();
+  const { id } = await person("POST", "/agents", { name: "Night", model_id: "purser/rehearsal" });
+  await page.goto(`${service.url}/agents/${id}?tab=schedule`);
+  await page.getByRole("button", { name: "Add schedule" }).click();
   await page.getByLabel("Time", { exact: true }).fill("02:30");
   await choose(page.getByLabel("Time zone"), "Europe/Berlin");
   const runs = page.getByRole("listitem").filter({ hasText: "in UTC" });

@@ -42,7 +42,7 @@ it("“Run now” asks for the fields of the input schema, and the run's page sh
   await form.getByLabel("Days").fill("3");
   await choose(form.getByLabel("With wind"), "yes");
   await form.getByLabel("Stops").fill('["Kiel"]');
-  await form.getByText("More").click();
+  await form.getByText("More", { exact: true }).click();
   await form.getByLabel("Metadata").fill("customer=4711");
   expect(await violations(page)).toEqual([]);
   await form.getByRole("button", { name: "Run now" }).click();
@@ -69,7 +69,7 @@ it("an agent without a schema runs with JSON, and with a task for this run only"
   await page.getByRole("button", { name: "Run with input" }).click();
   const form = dialog();
   await form.getByLabel("Input as JSON").fill('{"order": {"number": 7}}');
-  await form.getByText("More").click();
+  await form.getByText("More", { exact: true }).click();
   await form.getByLabel("Task of this run").fill("Answer order {{input.order.number}}.");
   await form.getByRole("button", { name: "Run now" }).click();
   await shows(page, "Answer order 7.");
@@ -100,4 +100,69 @@ it("the editor saves deliveries and schemas, and shows the service's errors besi
     input_schema: { type: "object", properties: { city: { type: "string" } } },
     output_schema: null,
   });
+});
+
+it("an agent has several schedules, which a person adds, pauses, resumes, runs, edits and deletes", async () => {
+  await signUp(context, site.service, "digest@example.com");
+  const id = await create({ name: "Digest", run_prompt: "Digest for {{schedule.name}}." });
+  await page.goto(`${site.service.url}/agents/${id}`);
+  await page.getByRole("link", { name: "Schedules" }).click();
+  await page.getByRole("button", { name: "Add schedule" }).click();
+  await choose(dialog().getByLabel("How often"), "On days of the week");
+  for (const day of ["Tuesday", "Wednesday", "Thursday", "Friday"]) await dialog().getByLabel(day).check();
+  await dialog().getByLabel("Time", { exact: true }).fill("08:30");
+  await dialog().getByText("Weekdays at 08:30, Berlin time").waitFor();
+  expect(await violations(page)).toEqual([]);
+  await dialog().getByRole("button", { name: "Add schedule" }).click();
+  await dialog().waitFor({ state: "detached" });
+  await shows(page, "Weekdays at 08:30, Berlin time");
+
+  await page.getByRole("button", { name: "Add schedule" }).click();
+  await dialog().getByLabel("Name").fill("quarterly");
+  await choose(dialog().getByLabel("How often"), "By a cron expression");
+  await dialog().getByLabel("Cron expression").fill("0 9 1 1,4,7,10");
+  await dialog().getByRole("button", { name: "Add schedule" }).click();
+  await expect.poll(() => dialog().getByLabel("Cron expression").getAttribute("aria-invalid")).toBe("true");
+  await dialog().getByLabel("Cron expression").fill("0 9 1 1,4,7,10 *");
+  await dialog().getByText("More", { exact: true }).click();
+  await dialog().getByLabel("Input as JSON").fill('{"quarter": true}');
+  await dialog().getByLabel("Task of its runs").fill("Sum up the quarter.");
+  await dialog().getByRole("button", { name: "Add schedule" }).click();
+  await dialog().waitFor({ state: "detached" });
+  const row = page.getByRole("list", { name: "Schedules" }).getByRole("listitem").filter({ hasText: "quarterly" });
+  await row.getByText("Cron 0 9 1 1,4,7,10 *, Berlin time").waitFor();
+  expect(await violations(page)).toEqual([]);
+
+  await page.getByRole("button", { name: "Pause quarterly" }).click();
+  await page.getByText("The schedule “quarterly” is paused.").waitFor();
+  await page.getByRole("button", { name: "Resume quarterly" }).click();
+  await page.getByRole("button", { name: "Pause quarterly" }).waitFor();
+  await page.getByRole("button", { name: "Edit quarterly" }).click();
+  await choose(dialog().getByLabel("How often"), "Every month");
+  await choose(dialog().getByLabel("Day of the month"), "last day");
+  await dialog().getByRole("button", { name: "Add time" }).click();
+  await dialog().getByLabel("Time 2", { exact: true }).fill("17:00");
+  await dialog().getByRole("button", { name: "Save schedule" }).click();
+  await row.getByText("On the last day of every month at 09:00 and 17:00, Berlin time").waitFor();
+  const { schedules } = await person("GET", `/agents/${id}/schedules`);
+  expect(schedules).toMatchObject([
+    { name: "default", interval: "weekly", times: ["08:30"], status: "active", input: null, run_prompt: null },
+    {
+      name: "quarterly",
+      interval: "monthly",
+      times: ["09:00", "17:00"],
+      day_of_month: "last",
+      cron: null,
+      input: { quarter: true },
+      run_prompt: "Sum up the quarter.",
+    },
+  ]);
+  await page.getByRole("button", { name: "Run now: quarterly" }).click();
+  await page.getByRole("heading", { name: "Run of Digest" }).waitFor();
+  await shows(page, "Sum up the quarter.");
+  await shows(page, '"quarter": true');
+  await page.goto(`${site.service.url}/agents/${id}?tab=schedule`);
+  await page.getByRole("button", { name: "Delete quarterly" }).click();
+  await dialog().getByRole("button", { name: "Delete schedule" }).click();
+  await row.waitFor({ state: "detached" });
 });

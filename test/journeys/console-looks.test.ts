@@ -34,7 +34,7 @@ it("of the tabs of a page one is the current one, and a phone shows it", async (
   for (const [path, name] of [
     ["/billing?tab=end_users", "End users"],
     ["/billing?closed=true", "Balance"],
-    [`/agents/${await create("Tabs")}?tab=schedule`, "Schedule"],
+    [`/agents/${await create("Tabs")}?tab=schedule`, "Schedules"],
   ] as const) {
     await page.goto(site.service.url + path);
     const tabs = page.getByRole("main").getByRole("navigation").locator("[aria-current]");

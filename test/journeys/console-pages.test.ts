@@ -104,6 +104,8 @@ const DIALOGS = [
   ["/notices", "New endpoint"],
   ["/billing?tab=plans", "Upgrade now: Pro"],
   ["/agents/{agent}", "Delete agent"],
+  ["/agents/{agent}", "Run with input"],
+  ["/agents/{agent}?tab=schedule", "Add schedule"],
 ] as const;
 
 /** In dark mode only the colours differ, on a phone only the layout. */

@@ -116,10 +116,11 @@ it("a person can sign up, create a key, create an agent, follow its run live, sc
   await page.getByRole("button", { name: "Close" }).click();
 
   await page.getByRole("link", { name: "← Morning reader" }).click();
-  await page.getByRole("link", { name: "Edit" }).click();
-  await page.getByRole("switch", { name: "Run by schedule" }).click();
-  await choose(page.getByLabel("How often"), "Every week");
-  await choose(page.getByLabel("Day", { exact: true }), "Friday");
+  await page.getByRole("link", { name: "Schedules" }).click();
+  await page.getByRole("button", { name: "Add schedule" }).click();
+  await choose(page.getByLabel("How often"), "On days of the week");
+  await page.getByLabel("Monday").uncheck();
+  await page.getByLabel("Friday").check();
   await page.getByLabel("Time", { exact: true }).fill("07:30");
   await choose(page.getByLabel("Time zone"), "America/New York");
   await shows(page, "Every Friday at 07:30, New York time");
@@ -128,8 +129,8 @@ it("a person can sign up, create a key, create an agent, follow its run live, sc
     .filter({ hasText: /^Fri .*07:30/ })
     .allTextContents();
   expect(preview).toHaveLength(5);
-  await page.getByRole("button", { name: "Save agent" }).click();
-  await page.getByRole("heading", { name: "Morning reader", level: 1, exact: true }).waitFor();
+  await page.getByRole("dialog").getByRole("button", { name: "Add schedule" }).click();
+  await page.getByRole("dialog").waitFor({ state: "detached" });
   await shows(page, "Every Friday at 07:30, New York time");
 
   await page.getByRole("link", { name: "Secrets" }).click();

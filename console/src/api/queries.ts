@@ -8,6 +8,7 @@ import { ApiError } from "./problem.ts";
 export type Agent = Answer<"GET /api/v1/agents/{id}">;
 export type Run = Answer<"GET /api/v1/agents/{id}/runs">["runs"][number];
 export type RunDetail = Answer<"GET /api/v1/agents/{id}/runs/{run_id}">;
+export type Schedule = Answer<"GET /api/v1/agents/{id}/schedules/{schedule_id}">;
 export type Step = RunDetail["steps"][number];
 export type Secret = Answer<"GET /api/v1/secrets/{id}">;
 export type ApiKey = Answer<"GET /api/v1/api-keys">["api_keys"][number];
@@ -144,6 +145,16 @@ export const agentQuery = (id: string) =>
   queryOptions({
     queryKey: ["agents", id],
     queryFn: ({ signal }) => call("GET /api/v1/agents/{id}", { params: { id }, signal }),
+  });
+
+/** All schedules of an agent: the API allows fewer than a page has. */
+export const schedulesQuery = (id: string) =>
+  queryOptions({
+    queryKey: ["agents", id, "schedules"],
+    queryFn: async ({ signal }) => {
+      const options = { params: { id }, query: { limit: MOST }, signal };
+      return (await call("GET /api/v1/agents/{id}/schedules", options)).schedules;
+    },
   });
 
 /** The instructions and messages that a run began with. */

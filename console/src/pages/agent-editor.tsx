@@ -16,7 +16,6 @@ import {
   type LimitName,
   type ModelSettingName,
 } from "../parts/draft.ts";
-import { ScheduleFields } from "../parts/schedule-fields.tsx";
 import { ToolFields } from "../parts/tool-fields.tsx";
 import { Button, buttonClass, Callout, Card, PageHeader } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
@@ -67,8 +66,7 @@ function Editor({ agent, openNewest }: EditorProps) {
       saved_as.current = draft;
       queryClient.setQueryData(agentQuery(saved.id).queryKey, saved);
       confirmSaved(agent === null ? "Agent created" : "Agent saved");
-      const search = saved.schedule_enabled ? { tab: "schedule" as const } : {};
-      await navigate({ to: "/agents/$id", params: { id: saved.id }, search });
+      await navigate({ to: "/agents/$id", params: { id: saved.id } });
       await stale("agents");
     },
   });
@@ -81,8 +79,9 @@ function Editor({ agent, openNewest }: EditorProps) {
         <ModelFields draft={draft} change={change} />
         <ModelSettingFields draft={draft} change={change} />
         <ToolFields agent_id={agent?.id ?? null} draft={draft} change={change} />
-        <ScheduleFields draft={draft} change={change} />
-        <DeliveryFields draft={draft} change={change} />
+        <Card title="Deliveries" note="Each run's result is sent to these addresses. The answers of chats are not.">
+          <DeliveryFields deliveries={draft.deliveries} onDeliveries={(deliveries) => change({ deliveries })} />
+        </Card>
         <SchemaFields draft={draft} change={change} />
         <LimitFields draft={draft} change={change} />
         <div className="sticky bottom-0 -mx-2 space-y-3 bg-page/90 px-2 py-3 backdrop-blur">
@@ -202,7 +201,6 @@ function InstructionFields({ draft, change }: { draft: Draft; change: Change }) 
         <AreaField
           label="Task of each run"
           param="run_prompt"
-          required={draft.schedule_enabled}
           value={draft.run_prompt}
           onValue={(run_prompt) => change({ run_prompt })}
           placeholder="Read https://example.com/news and tell me what matters."

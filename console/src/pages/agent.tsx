@@ -1,29 +1,29 @@
-import { useMutation, useSuspenseQuery } from "@tanstack/react-query";
+import { useMutation, useQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
-import { type Answer, call } from "../api/client.ts";
-import { type Agent, agentQuery, occurrencesQuery, type Run, runsQuery, stale } from "../api/queries.ts";
-import { ago, duration, instant, number, period } from "../format.ts";
+import { call } from "../api/client.ts";
+import { type Agent, agentQuery, type Run, runsQuery, schedulesQuery, stale } from "../api/queries.ts";
+import { duration, instant, number, period } from "../format.ts";
 import { AgentSettings } from "../parts/agent-settings.tsx";
 import { RunDialog } from "../parts/run-dialog.tsx";
+import { AgentSchedules, PausedSchedule } from "../parts/schedules.tsx";
 import { filterName, filterQuery, RUN_FILTERS } from "../run-words.ts";
-import { OWN_ZONE, ownTime, scheduleInWords, wallTime } from "../schedule-words.ts";
-import { agentWarning, scheduleReason } from "../service-words.ts";
-import { Badge, Button, buttonClass, Callout, Card, Empty, PageHeader, Status, Tabs } from "../ui/basics.tsx";
+import { agentWarning } from "../service-words.ts";
+import { Button, buttonClass, Callout, Card, Empty, PageHeader, Status, Tabs } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
 import { DayField } from "../ui/fields.tsx";
 import { Icon } from "../ui/icons.tsx";
 import { type Column, PagedTable } from "../ui/list.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
-import { confirmSaved } from "../ui/saved.tsx";
 import { SelectField } from "../ui/select.tsx";
 import { WithTooltip } from "../ui/tooltip.tsx";
 
-/** One agent: its runs, schedule and settings. */
+/** One agent: its runs, schedules and settings. */
 export function AgentPage() {
   const { id } = useParams({ from: "/signed-in/agents/$id" });
   const { tab = "runs" } = useSearch({ from: "/signed-in/agents/$id" });
   const { data: agent } = useSuspenseQuery(agentQuery(id));
+  const { data: schedules } = useQuery(schedulesQuery(id));
   const navigate = useNavigate();
   const [deleting, setDeleting] = useState(false);
   const [asking, setAsking] = useState(false);
@@ -67,7 +67,9 @@ export function AgentPage() {
             This agent is disabled. It does not run and does not chat. Edit it to enable it.
           </Callout>
         )}
-        {agent.schedule_status === "paused" && <Paused agent={agent} />}
+        {schedules?.map(
+          (schedule) => schedule.status === "paused" && <PausedSchedule key={schedule.id} schedule={schedule} />,
+        )}
         {agent.warnings.map(({ code, message }) => (
           <Callout key={code} tone="warn" icon="warning">
             {agentWarning(code, message)}
@@ -76,7 +78,7 @@ export function AgentPage() {
       </div>
       <AgentTabs id={id} tab={tab} />
       {tab === "runs" && <Runs id={id} onRun={run} busy={start.isPending} />}
-      {tab === "schedule" && <Schedule agent={agent} />}
+      {tab === "schedule" && <AgentSchedules agent={agent} />}
       {tab === "settings" && <AgentSettings agent={agent} />}
       {asking && <RunDialog agent={agent} onRun={openRun} onClose={() => setAsking(false)} />}
       {deleting && <DeleteAgent agent={agent} onClose={() => setDeleting(false)} />}
@@ -94,7 +96,7 @@ function AgentTabs({ id, tab }: { id: string; tab: Tab }) {
     params: { id },
     search: of === "runs" ? {} : { tab: of },
   });
-  const tabs = [link("Runs", "runs"), link("Schedule", "schedule"), link("Settings", "settings")];
+  const tabs = [link("Runs", "runs"), link("Schedules", "schedule"), link("Settings", "settings")];
   return <Tabs label="Parts of the agent" tabs={tabs} />;
 }
 
@@ -113,34 +115,9 @@ function DeleteAgent({ agent, onClose }: { agent: Agent; onClose: () => void }) 
       onConfirm={remove}
       onClose={onClose}
     >
-      This ends its schedule, cancels its runs and deletes its history. Its charges stay in your ledger. This cannot be
+      This ends its schedules, cancels its runs and deletes its history. Its charges stay in your ledger. This cannot be
       undone.
     </Confirm>
-  );
-}
-
-/** Says why the schedule is paused. One button resumes it. */
-function Paused({ agent }: { agent: Agent }) {
-  const resume = useMutation({
-    mutationFn: () => call("POST /api/v1/agents/{id}/resume", { params: { id: agent.id } }),
-    onSuccess: async () => {
-      await stale("agents");
-      confirmSaved("Schedule resumed");
-    },
-  });
-  return (
-    <Callout tone="warn" icon="clock">
-      <div className="flex flex-wrap items-center justify-between gap-x-4 gap-y-2">
-        <p className="min-w-60 flex-1">
-          The schedule is paused, so the agent does not run by itself. Reason:{" "}
-          {scheduleReason(agent.schedule_paused_reason ?? "")}.
-        </p>
-        <Button icon="play" busy={resume.isPending} onClick={() => resume.mutate()}>
-          Resume schedule
-        </Button>
-      </div>
-      {resume.error !== null && <ProblemNotice error={resume.error} />}
-    </Callout>
   );
 }
 
@@ -232,83 +209,5 @@ function Runs({ id, onRun, busy }: { id: string; onRun: () => void; busy: boolea
         }
       />
     </Card>
-  );
-}
-
-/** A reason with its times in the browser's zone and links to the runs that it names. */
-function Reason({ reason, agent_id }: { reason: string; agent_id: string }) {
-  return reason.split(/(\d{4}-\d\d-\d\dT[\d:.]+Z|[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12})/).map((part, nth) => {
-    if (nth % 2 === 0) return part;
-    if (part.endsWith("Z")) return wallTime(part, OWN_ZONE);
-    return (
-      <Link key={part} to="/agents/$id/runs/$run_id" params={{ id: agent_id, run_id: part }} className="link">
-        that run
-      </Link>
-    );
-  });
-}
-
-type Occurrence = Answer<"GET /api/v1/agents/{id}/occurrences">["occurrences"][number];
-
-function Schedule({ agent }: { agent: Agent }) {
-  const columns: Column<Occurrence>[] = [
-    { title: "Due", cell: ({ at }) => <span className="whitespace-nowrap">{wallTime(at, OWN_ZONE)}</span> },
-    {
-      title: "Result",
-      cell: ({ at, state, run_id, run }) =>
-        run_id === null ? (
-          <Badge tone="warn">{state}</Badge>
-        ) : run === null ? (
-          <span className="text-muted">ran, no longer kept</span>
-        ) : (
-          <Link
-            to="/agents/$id/runs/$run_id"
-            params={{ id: agent.id, run_id }}
-            aria-label={`View run of ${wallTime(at, OWN_ZONE)}`}
-          >
-            <Status status={run.status} has_errors={run.has_errors} />
-          </Link>
-        ),
-    },
-    { title: "Reason", cell: ({ reason }) => <Reason reason={scheduleReason(reason ?? "")} agent_id={agent.id} /> },
-  ];
-  return (
-    <div className="grid items-start gap-4 lg:grid-cols-[minmax(0,20rem)_1fr]">
-      <Card title="Next runs" note={scheduleInWords(agent)}>
-        {agent.schedule_status === "paused" ? (
-          <p className="text-muted">None while the schedule is paused.</p>
-        ) : agent.upcoming_runs.length === 0 ? (
-          <p className="text-muted">
-            None.{" "}
-            <Link to="/agents/$id/edit" params={{ id: agent.id }} className="link">
-              Set a schedule
-            </Link>
-          </p>
-        ) : (
-          <ol className="space-y-2">
-            {agent.upcoming_runs.map(({ at, note }) => (
-              <li key={at}>
-                {wallTime(at, agent.schedule_timezone)} <span className="text-muted">· {ago(at)}</span>
-                <span className="block text-sm text-muted empty:hidden">{ownTime(at, agent.schedule_timezone)}</span>
-                {note !== undefined && <span className="block text-sm text-warn">{note}</span>}
-              </li>
-            ))}
-          </ol>
-        )}
-      </Card>
-      <Card title="Past due times" note="Each with its run, or the reason why there was none" flush>
-        <PagedTable
-          label="Occurrences"
-          query={occurrencesQuery(agent.id)}
-          columns={columns}
-          keyOf={({ at, schedule_id }) => `${at} ${schedule_id}`}
-          empty={
-            <Empty icon="clock" title="No due times yet">
-              Purser records each due time of the schedule here.
-            </Empty>
-          }
-        />
-      </Card>
-    </div>
   );
 }

@@ -2,7 +2,7 @@ import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useEffect, useRef, useState } from "react";
 import { type Agent, agentsQuery } from "../api/queries.ts";
 import { ago } from "../format.ts";
-import { scheduleInWords } from "../schedule-words.ts";
+import { defaultScheduleInWords } from "../schedule-words.ts";
 import { Badge, buttonClass, Card, Empty, PageHeader, Status } from "../ui/basics.tsx";
 import { Icon } from "../ui/icons.tsx";
 import { type Column, PagedTable, useFirstPage } from "../ui/list.tsx";
@@ -34,21 +34,21 @@ const COLUMNS: Column<Agent>[] = [
     title: "Schedule",
     wide: true,
     cell: (agent) =>
-      agent.schedule_enabled ? (
+      agent.schedule_status === "off" && agent.next_run_at === null ? (
+        <span className="text-muted">on demand</span>
+      ) : (
         <>
-          {scheduleInWords(agent)}
+          {defaultScheduleInWords(agent) ?? "By its schedules"}
           <p className="text-sm text-muted">
             {agent.schedule_status === "paused" ? (
               <Badge tone="warn">paused</Badge>
             ) : agent.next_run_at === null ? (
-              "off"
+              "no further run"
             ) : (
               `next ${ago(agent.next_run_at)}`
             )}
           </p>
         </>
-      ) : (
-        <span className="text-muted">on demand</span>
       ),
   },
   {

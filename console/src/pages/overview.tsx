@@ -11,7 +11,7 @@ import {
   userUsageQuery,
 } from "../api/queries.ts";
 import { ago, count, day, dollars, number, short } from "../format.ts";
-import { OWN_ZONE, scheduleInWords, wallTime } from "../schedule-words.ts";
+import { defaultScheduleInWords, OWN_ZONE, wallTime } from "../schedule-words.ts";
 import { inWords } from "../service-words.ts";
 import { buttonClass, Card, Empty, PageHeader, Skeleton, segmentClass } from "../ui/basics.tsx";
 import { Meter, UsageChart } from "../ui/chart.tsx";
@@ -267,7 +267,7 @@ function NextRuns() {
                 >
                   {agent.name}
                 </Link>
-                <span className="block text-sm text-muted">{scheduleInWords(agent)}</span>
+                <span className="block text-sm text-muted empty:hidden">{defaultScheduleInWords(agent)}</span>
               </span>
               <span className="text-right whitespace-nowrap">
                 {wallTime(agent.next_run_at, OWN_ZONE)}

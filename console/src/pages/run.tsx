@@ -156,18 +156,24 @@ function Outcome({ run, preview, ended }: { run: RunDetail; preview: string; end
         <p className="mt-1 text-xs text-muted">
           <code>{run.error.code}</code> · run <code className="select-all break-all">{run.id}</code>
         </p>
+        {run.error.code === "output_invalid" && run.output !== null && <Markdown text={run.output} />}
       </div>
     );
   }
   const text = ended ? run.output : preview;
   const cut = ended ? cutOff(run.steps.at(-1)) : null;
+  const typed = ended && run.output_json !== null;
   return (
     <>
       {run.status === "succeeded" && run.has_errors && <WithErrors run={run} />}
       {(cut !== null || (text !== null && text !== "")) && (
         <Card title={ended ? "Output" : "Answer so far"}>
           {cut !== null && <p className="mb-2 text-warn">{cut}</p>}
-          {text !== null && text !== "" && <Markdown text={text} />}
+          {typed ? (
+            <Json label="Output of the run" value={run.output_json} />
+          ) : (
+            text !== null && text !== "" && <Markdown text={text} />
+          )}
         </Card>
       )}
     </>

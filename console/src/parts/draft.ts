@@ -2,7 +2,6 @@ import type { Body } from "../api/client.ts";
 import type { Agent } from "../api/queries.ts";
 import { changedFields, toList } from "../format.ts";
 import { objectOf, objectText } from "../json.ts";
-import { OWN_ZONE, type ScheduleFields } from "../schedule-words.ts";
 
 /** An agent in the editor. Typed fields are text, because a half-typed number is not yet a number. */
 
@@ -43,7 +42,7 @@ export const NO_DELIVERY: DeliveryDraft = { to: "", when: "both", unless_unchang
 /** What a failed call of a tool does to its run. */
 export type OnFailure = "continue" | "fail";
 
-export interface Draft extends ScheduleFields {
+export interface Draft {
   name: string;
   description: string;
   system_prompt: string;
@@ -111,12 +110,6 @@ export const EMPTY_DRAFT: Draft = {
   deliveries: [],
   input_schema: "",
   output_schema: "",
-  schedule_enabled: false,
-  schedule_interval: "daily",
-  schedule_time: "09:00",
-  schedule_day_of_week: "monday",
-  schedule_day_of_month: 1,
-  schedule_timezone: OWN_ZONE,
   limits: {
     max_steps: "",
     max_run_seconds: "",
@@ -221,19 +214,9 @@ export function draftOf(agent: Agent): Draft {
     mcp_calls: text(mcp?.max_calls),
     mcp_failure: mcp?.on_tool_failure ?? EMPTY_DRAFT.mcp_failure,
     tools_kept: agent.tools_config,
-    deliveries: agent.deliveries.map(({ to, on, unless }) => ({
-      to: to.replace(/^mailto:/, ""),
-      when: on.length > 1 ? "both" : (on[0] ?? "both"),
-      unless_unchanged: unless === "unchanged",
-    })),
+    deliveries: agent.deliveries.map(deliveryDraft),
     input_schema: objectText(agent.input_schema),
     output_schema: objectText(agent.output_schema),
-    schedule_enabled: agent.schedule_enabled,
-    schedule_interval: agent.schedule_interval ?? EMPTY_DRAFT.schedule_interval,
-    schedule_time: agent.schedule_time ?? EMPTY_DRAFT.schedule_time,
-    schedule_day_of_week: agent.schedule_day_of_week ?? EMPTY_DRAFT.schedule_day_of_week,
-    schedule_day_of_month: agent.schedule_day_of_month ?? 1,
-    schedule_timezone: agent.schedule_timezone,
     limits: {
       max_steps: text(agent.limits.max_steps),
       max_run_seconds: text(agent.limits.max_run_seconds),
@@ -342,7 +325,15 @@ export function withReading(server: McpServer, tool: string, reads: boolean) {
   return { reading_tools: list(reading), acting_tools: list(acting) };
 }
 
-function deliveryOf({ to, when, unless_unchanged }: DeliveryDraft): Agent["deliveries"][number] {
+export function deliveryDraft({ to, on, unless }: Agent["deliveries"][number]): DeliveryDraft {
+  return {
+    to: to.replace(/^mailto:/, ""),
+    when: on.length > 1 ? "both" : (on[0] ?? "both"),
+    unless_unchanged: unless === "unchanged",
+  };
+}
+
+export function deliveryOf({ to, when, unless_unchanged }: DeliveryDraft): Agent["deliveries"][number] {
   const address = to.trim();
   return {
     to: address.includes("@") && !address.includes(":") ? `mailto:${address}` : address,
@@ -353,8 +344,6 @@ function deliveryOf({ to, when, unless_unchanged }: DeliveryDraft): Agent["deliv
 
 /** The request body of a draft. */
 export function bodyOf(draft: Draft): Body<"POST /api/v1/agents"> {
-  const scheduled = draft.schedule_enabled;
-  const { schedule_interval: interval } = draft;
   const limits = Object.fromEntries(
     Object.entries(draft.limits).flatMap(([name, text]): [string, number | null][] => {
       if (text !== "") return [[name, Number(text)]];
@@ -374,13 +363,6 @@ export function bodyOf(draft: Draft): Body<"POST /api/v1/agents"> {
     deliveries: draft.deliveries.map(deliveryOf),
     input_schema: objectOf(draft.input_schema),
     output_schema: objectOf(draft.output_schema),
-    schedule_enabled: scheduled,
-    schedule_timezone: draft.schedule_timezone,
-    schedule_interval: scheduled ? interval : null,
-    schedule_time: scheduled ? draft.schedule_time : null,
-    schedule_day_of_week:
-      scheduled && interval === "weekly" ? (draft.schedule_day_of_week as Agent["schedule_day_of_week"]) : null,
-    schedule_day_of_month: scheduled && interval === "monthly" ? draft.schedule_day_of_month : null,
     limits,
     model_settings: modelSettingsOf(draft.model_settings),
   };

@@ -73,7 +73,7 @@ function toPairs(text: string): [string, string][] {
   });
 }
 
-export function wrongPairs(text: string): string | null {
+function wrongPairs(text: string): string | null {
   const lines = text.split("\n").filter((line) => line.trim() !== "");
   const wrong = lines.find((line) => line.indexOf("=") < 1);
   return wrong === undefined ? null : `Write “${wrong}” as name=value.`;

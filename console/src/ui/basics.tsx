@@ -70,7 +70,7 @@ export function PageHeader({ title, note, children }: { title: string; note?: Re
           </div>
         )}
       </div>
-      {children !== undefined && <div className="flex shrink-0 flex-wrap items-center gap-2">{children}</div>}
+      {children !== undefined && <div className="flex flex-wrap items-center gap-2 md:shrink-0">{children}</div>}
     </header>
   );
 }

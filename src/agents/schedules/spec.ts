@@ -71,17 +71,18 @@ export function shortestGapMinutes(spec: ScheduleSpec): number {
   let least = Infinity;
   let before: Temporal.PlainDateTime | null = null;
   let counted = 0;
-  for (const wall of listWalls(spec, COMPARED_FROM)) {
+  const from = Temporal.PlainDateTime.from(COMPARED_FROM);
+  for (const wall of listWalls(spec, from)) {
     if (before !== null) least = Math.min(least, wall.since(before).total("minutes"));
     before = wall;
     counted += 1;
-    if (counted === GAPS_COMPARED || wall.year > COMPARED_FROM.year + 1) break;
+    if (counted === GAPS_COMPARED || wall.year > from.year + 1) break;
   }
   return least;
 }
 
-/** Wall times whose distances are compared: two years, or more than a day of every-minute times. */
-const COMPARED_FROM = Temporal.PlainDateTime.from("2000-01-01");
+/** Wall times whose distances are compared: two years, or more than a day of every-minute times. A text: browsers without Temporal load this file. */
+const COMPARED_FROM = "2000-01-01";
 const GAPS_COMPARED = 1_500;
 
 function findNextDue(spec: ScheduleSpec, asked: Temporal.Instant): Due | null {
