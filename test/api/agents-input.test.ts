@@ -106,6 +106,12 @@ describe("an agent with input_schema", () => {
       input_schema: null,
       output_schema: { type: "object" },
     });
+    expect((await runNow(id)).status).toBe(200);
+    await user.request("DELETE", `/api/v1/agents/${id}`);
+    const db = await lab.service.database.open();
+    const rows = await db.query({ text: "select input_schema, output_schema from agent where id = $1", values: [id] });
+    await db.close();
+    expect(rows).toEqual([{ input_schema: null, output_schema: null }]);
   });
 
   test("rejects a run's own run_prompt with a near miss of a placeholder", async () => {
