@@ -16,6 +16,7 @@ import { SavedNotice } from "./ui/saved.tsx";
 const PAGES = [
   ["/", "Overview", "overview"],
   ["/agents", "Agents", "agents"],
+  ["/runs", "Runs", "play"],
   ["/secrets", "Secrets", "secrets"],
   ["/billing", "Usage and billing", "billing"],
   ["/keys", "API keys", "keys"],

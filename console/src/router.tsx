@@ -5,7 +5,7 @@ import { asProblem } from "./api/problem.ts";
 import { profileQuery, queryClient } from "./api/queries.ts";
 import { Layout } from "./layout.tsx";
 import { lazyPage } from "./lazy-page.ts";
-import { RUN_FILTERS } from "./run-words.ts";
+import { RUN_FILTERS, RUN_STATUSES, type RunStatus } from "./run-words.ts";
 import { Callout } from "./ui/basics.tsx";
 import { ConsoleProblem, NotFound, PageProblem } from "./ui/problem.tsx";
 
@@ -126,9 +126,23 @@ const agent = createRoute({
   path: "/agents/$id",
   component: page(() => import("./pages/agent.tsx"), "AgentPage"),
   validateSearch: (search: Search) => ({
-    ...choice(search, "tab", ["runs", "schedule", "settings"]),
+    ...choice(search, "tab", ["runs", "schedule", "settings", "versions"]),
     ...choice(search, "status", RUN_FILTERS),
     ...choice(search, "trigger", ["schedule", "manual", "chat"]),
+    ...text(search, "from"),
+    ...text(search, "to"),
+  }),
+});
+const runs = createRoute({
+  getParentRoute: () => signedIn,
+  path: "/runs",
+  component: page(() => import("./pages/runs.tsx"), "RunsPage"),
+  validateSearch: (search: Search) => ({
+    ...text(search, "q"),
+    ...choice(search, "status", Object.keys(RUN_STATUSES) as RunStatus[]),
+    ...choice(search, "trigger", ["schedule", "manual", "chat"]),
+    ...text(search, "agent_id"),
+    ...text(search, "metadata"),
     ...text(search, "from"),
     ...text(search, "to"),
   }),
@@ -207,6 +221,7 @@ const pages = [
   newAgent,
   agent,
   editAgent,
+  runs,
   run,
   chat,
   secrets,

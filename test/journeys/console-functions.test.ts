@@ -166,3 +166,54 @@ it("an agent has several schedules, which a person adds, pauses, resumes, runs, 
   await dialog().getByRole("button", { name: "Delete schedule" }).click();
   await row.waitFor({ state: "detached" });
 });
+
+it("a new agent begins with a template, is duplicated, and gets back the settings of an earlier version", async () => {
+  await signUp(context, site.service, "template@example.com");
+  await page.goto(`${site.service.url}/agents/new`);
+  await page.getByRole("button", { name: "Use Price check" }).click();
+  await dialog().getByLabel("Shop host").fill("shop.example.com");
+  await dialog().getByRole("button", { name: "Create agent" }).click();
+  await page.getByRole("heading", { name: "Price check", exact: true, level: 1 }).waitFor();
+  await page.getByRole("button", { name: "Duplicate agent" }).click();
+  await page.getByRole("heading", { name: "Edit Price check (copy)" }).waitFor();
+  await page.getByLabel("Description").fill("Reads prices.");
+  await page.getByRole("button", { name: "Save agent" }).click();
+  await page.getByRole("link", { name: "Versions" }).click();
+  await page.getByText("Description", { exact: true }).click();
+  await shows(page, "Reads prices.");
+  expect(await violations(page)).toEqual([]);
+  await page.getByRole("button", { name: "Restore version 1" }).click();
+  await dialog().getByRole("button", { name: "Restore version" }).click();
+  await shows(page, "3 (present)");
+  await shows(page, "Answers the price of a product of shop.example.com as JSON.");
+});
+
+it("all runs are found by words, status and metadata, and the address holds the filters", async () => {
+  await signUp(context, site.service, "found@example.com");
+  const id = await create({ name: "Clerk" });
+  for (const [city, customer] of [
+    ["Oslo", "4711"],
+    ["Kiel", "4712"],
+  ]) {
+    await person("POST", `/agents/${id}/runs`, { input: { city }, metadata: { customer } });
+  }
+  const { runs: begun } = await person("GET", "/runs");
+  expect(begun.length).toBe(2);
+  await expect.poll(async () => (await person("GET", "/runs?status=succeeded")).runs.length).toBe(2);
+  await page.goto(site.service.url);
+  await page.getByRole("link", { name: "Runs" }).click();
+  const rows = page.getByRole("region", { name: "Runs" }).getByRole("row");
+  await expect.poll(() => rows.count()).toBe(3);
+  expect(await violations(page)).toEqual([]);
+  await page.getByLabel("Words").fill("oslo");
+  await page.waitForURL(/q=oslo/);
+  await expect.poll(() => rows.count()).toBe(2);
+  await page.getByLabel("Words").fill("");
+  await page.getByLabel("Metadata").fill("customer=4712");
+  await page.waitForURL(/metadata=/);
+  await expect.poll(() => rows.count()).toBe(2);
+  await page.reload();
+  await page.getByText("customer=4712").waitFor();
+  await choose(page.getByLabel("Status"), "failed");
+  await shows(page, "No runs match these filters");
+});

@@ -64,6 +64,8 @@ const PAGES = [
   "/agents/{agent}",
   "/agents/{agent}?tab=schedule",
   "/agents/{agent}?tab=settings",
+  "/agents/{agent}?tab=versions",
+  "/runs",
   "/agents/{agent}/edit",
   "/agents/{agent}/runs/{run}",
   "/agents/{agent}/runs/{run}?why=all",

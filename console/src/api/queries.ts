@@ -9,6 +9,9 @@ export type Agent = Answer<"GET /api/v1/agents/{id}">;
 export type Run = Answer<"GET /api/v1/agents/{id}/runs">["runs"][number];
 export type RunDetail = Answer<"GET /api/v1/agents/{id}/runs/{run_id}">;
 export type Schedule = Answer<"GET /api/v1/agents/{id}/schedules/{schedule_id}">;
+export type AgentVersion = Answer<"GET /api/v1/agents/{id}/versions">["versions"][number];
+export type AgentTemplate = Answer<"GET /api/v1/agent-templates">["templates"][number];
+export type FoundRun = Extract<Answer<"GET /api/v1/runs">, object>["runs"][number];
 export type Step = RunDetail["steps"][number];
 export type Secret = Answer<"GET /api/v1/secrets/{id}">;
 export type ApiKey = Answer<"GET /api/v1/api-keys">["api_keys"][number];
@@ -157,6 +160,12 @@ export const schedulesQuery = (id: string) =>
     },
   });
 
+export const templatesQuery = queryOptions({
+  queryKey: ["templates"],
+  queryFn: async ({ signal }) => (await call("GET /api/v1/agent-templates", { signal })).templates,
+  staleTime: 300_000,
+});
+
 /** The instructions and messages that a run began with. */
 export const runPromptQuery = (id: string, run_id: string) =>
   queryOptions({
@@ -248,6 +257,22 @@ export const runsQuery = (id: string, filters: RunFilters): List<Run> =>
     }),
     ({ status }) => status,
   );
+
+/** Runs of all agents. The names of filters are those of the API's parameters. */
+export const allRunsQuery = (filters: Record<string, string | undefined>): List<FoundRun> =>
+  liveList(
+    listOf(["runs", "all", filters], async (page, signal) => {
+      const { runs, next_cursor } = await call("GET /api/v1/runs", { query: { ...filters, ...page }, signal });
+      return { rows: runs, next_cursor };
+    }),
+    ({ status }) => status,
+  );
+
+export const versionsQuery = (id: string) =>
+  listOf(["versions", id], async (query, signal) => {
+    const { versions, next_cursor } = await call("GET /api/v1/agents/{id}/versions", { params: { id }, query, signal });
+    return { rows: versions, next_cursor };
+  });
 
 export const occurrencesQuery = (id: string) =>
   listOf(["occurrences", id], async (query, signal) => {

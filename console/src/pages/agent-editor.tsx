@@ -16,6 +16,7 @@ import {
   type LimitName,
   type ModelSettingName,
 } from "../parts/draft.ts";
+import { TemplateChoice } from "../parts/template-choice.tsx";
 import { ToolFields } from "../parts/tool-fields.tsx";
 import { Button, buttonClass, Callout, Card, PageHeader } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
@@ -73,6 +74,7 @@ function Editor({ agent, openNewest }: EditorProps) {
   return (
     <FormErrorProvider value={save.error}>
       <PageHeader title={agent === null ? "New agent" : `Edit ${agent.name}`} />
+      {agent === null && <TemplateChoice />}
       <form {...sending(save)} className="max-w-3xl space-y-4">
         <NameFields draft={draft} change={change} />
         <InstructionFields draft={draft} change={change} />

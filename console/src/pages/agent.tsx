@@ -7,6 +7,7 @@ import { duration, instant, number, period } from "../format.ts";
 import { AgentSettings } from "../parts/agent-settings.tsx";
 import { RunDialog } from "../parts/run-dialog.tsx";
 import { AgentSchedules, PausedSchedule } from "../parts/schedules.tsx";
+import { Versions } from "../parts/versions.tsx";
 import { filterName, filterQuery, RUN_FILTERS } from "../run-words.ts";
 import { agentWarning } from "../service-words.ts";
 import { Button, buttonClass, Callout, Card, Empty, PageHeader, Status, Tabs } from "../ui/basics.tsx";
@@ -15,6 +16,7 @@ import { DayField } from "../ui/fields.tsx";
 import { Icon } from "../ui/icons.tsx";
 import { type Column, PagedTable } from "../ui/list.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
+import { confirmSaved } from "../ui/saved.tsx";
 import { SelectField } from "../ui/select.tsx";
 import { WithTooltip } from "../ui/tooltip.tsx";
 
@@ -31,6 +33,14 @@ export function AgentPage() {
   const start = useMutation({
     mutationFn: () => call("POST /api/v1/agents/{id}/runs", { params: { id } }),
     onSuccess: () => stale("runs", "agents"),
+  });
+  const copy = useMutation({
+    mutationFn: () => call("POST /api/v1/agents/{id}/duplicate", { params: { id } }),
+    onSuccess: async ({ id: copy_id }) => {
+      await stale("agents");
+      confirmSaved("Agent duplicated");
+      await navigate({ to: "/agents/$id/edit", params: { id: copy_id } });
+    },
   });
   // Not called for a person who has gone to another page meanwhile.
   const openRun = ({ id: run_id }: Run) => void navigate({ to: "/agents/$id/runs/$run_id", params: { id, run_id } });
@@ -54,6 +64,15 @@ export function AgentPage() {
         <Link to="/agents/$id/edit" params={{ id }} className={buttonClass()}>
           <Icon name="edit" /> Edit
         </Link>
+        <WithTooltip text="Duplicate agent">
+          <Button
+            aria-label="Duplicate agent"
+            className="px-2"
+            icon="copy"
+            busy={copy.isPending}
+            onClick={() => copy.mutate()}
+          />
+        </WithTooltip>
         <WithTooltip text="Delete agent">
           <Button kind="danger" onClick={() => setDeleting(true)} aria-label="Delete agent" className="px-2">
             <Icon name="trash" />
@@ -62,6 +81,7 @@ export function AgentPage() {
       </PageHeader>
       <div className="mb-4 space-y-3 empty:hidden">
         {start.error !== null && <ProblemNotice error={start.error} />}
+        {copy.error !== null && <ProblemNotice error={copy.error} />}
         {!agent.is_active && (
           <Callout tone="warn" icon="stop">
             This agent is disabled. It does not run and does not chat. Edit it to enable it.
@@ -81,12 +101,13 @@ export function AgentPage() {
       {tab === "schedule" && <AgentSchedules agent={agent} />}
       {tab === "settings" && <AgentSettings agent={agent} />}
       {asking && <RunDialog agent={agent} onRun={openRun} onClose={() => setAsking(false)} />}
+      {tab === "versions" && <Versions agent={agent} />}
       {deleting && <DeleteAgent agent={agent} onClose={() => setDeleting(false)} />}
     </>
   );
 }
 
-type Tab = "runs" | "schedule" | "settings";
+type Tab = "runs" | "schedule" | "settings" | "versions";
 
 function AgentTabs({ id, tab }: { id: string; tab: Tab }) {
   const link = (name: string, of: Tab) => ({
@@ -96,7 +117,12 @@ function AgentTabs({ id, tab }: { id: string; tab: Tab }) {
     params: { id },
     search: of === "runs" ? {} : { tab: of },
   });
-  const tabs = [link("Runs", "runs"), link("Schedules", "schedule"), link("Settings", "settings")];
+  const tabs = [
+    link("Runs", "runs"),
+    link("Schedules", "schedule"),
+    link("Settings", "settings"),
+    link("Versions", "versions"),
+  ];
   return <Tabs label="Parts of the agent" tabs={tabs} />;
 }
 
