@@ -2,6 +2,7 @@ import type { BrowserContext, Page } from "playwright-core";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { shows } from "../support/chromium.ts";
 import { asPerson, choose, signUp, useConsole, violations } from "../support/console.ts";
+import { completion } from "../support/upstream.ts";
 
 // Agents that are called with an input, deliver their results and have several schedules.
 
@@ -216,4 +217,18 @@ it("all runs are found by words, status and metadata, and the address holds the 
   await page.getByText("customer=4712").waitFor();
   await choose(page.getByLabel("Status"), "failed");
   await shows(page, "No runs match these filters");
+});
+
+it("a run's page shows a typed output as JSON and the state of its deliveries", async () => {
+  await signUp(context, site.service, "typed@example.com");
+  const output_schema = { type: "object", properties: { price: { type: "number" } }, required: ["price"] };
+  const deliveries = [{ to: "https://results.invalid/prices" }];
+  const id = await create({ name: "Price", output_schema, deliveries });
+  site.upstream.answer(completion('{"price":12.5}'));
+  const { id: run_id } = await person("POST", `/agents/${id}/runs`);
+  await page.goto(`${site.service.url}/agents/${id}/runs/${run_id}`);
+  await page.getByRole("region", { name: "Output of the run" }).getByText('"price": 12.5').waitFor();
+  const row = page.getByRole("listitem").filter({ hasText: "https://results.invalid/prices" });
+  await row.getByText("waiting").waitFor();
+  expect(await violations(page)).toEqual([]);
 });

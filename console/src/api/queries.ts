@@ -25,6 +25,8 @@ const PAGE = 25;
 const MOST = 100;
 /** A menu offers at most this many full pages. */
 const MENU_PAGES = 10;
+/** How often a run with waiting deliveries is reloaded. */
+const DELIVERIES_MS = 5000;
 /** How often a list with unfinished runs is reloaded. */
 const LIVE_LIST_MS = 2000;
 
@@ -181,6 +183,11 @@ export const runQuery = (id: string, run_id: string) =>
   queryOptions({
     queryKey: ["runs", id, run_id],
     queryFn: ({ signal }) => call("GET /api/v1/agents/{id}/runs/{run_id}", { params: { id, run_id }, signal }),
+    // The events of a run end before its deliveries do.
+    refetchInterval: ({ state: { data } }) =>
+      data !== undefined && hasEnded(data.status) && data.deliveries.some(({ status }) => status === "pending")
+        ? DELIVERIES_MS
+        : false,
   });
 
 interface PageQuery {

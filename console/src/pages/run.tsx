@@ -223,7 +223,7 @@ function deliveryInWords({ status, delivered_at, next_attempt_at, last_status, l
     last_error === null ? (last_status === null ? "" : `, status ${last_status}`) : `, ${words(last_error)}`;
   const tries = attempts === 0 ? "" : `${count(attempts, "attempt")}${reason}`;
   if (next_attempt_at === null || status === "failed") return tries;
-  return `${tries === "" ? "" : `${tries} · `}next ${ago(next_attempt_at)}`;
+  return `${tries === "" ? "" : `${tries} · `}next at ${instant(next_attempt_at)}`;
 }
 
 /** Where the result was sent. */
