@@ -1,4 +1,5 @@
 import type { Config } from "../config/config.ts";
+import { FILE_KEYS } from "../config/file.schema.ts";
 import { ConfigError } from "../config/values.ts";
 import type { Models } from "../gateway/models/models.service.ts";
 import { errors } from "../kernel/errors.ts";
@@ -30,7 +31,7 @@ export type PrepareReload = () => PreparedReload;
 
 /** Settings of PURSER_CONFIG that are lists, with the field that names an entry. */
 const LISTS = { models: "id", plans: "id", providers: "name" } as const;
-const OTHERS = ["catalogue", "cache_pricing", "trial", "rollover_months", "margin", "limits", "safety"] as const;
+const OTHERS = FILE_KEYS.filter((key) => !(key in LISTS));
 const MAX_NAMED = 100;
 
 /**

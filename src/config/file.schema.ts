@@ -61,6 +61,9 @@ const settings = record({
   safety: record({ judges: list(judge) }).prefault({}),
 });
 
+/** The keys of the file, in the order of its messages. */
+export const FILE_KEYS = Object.keys(settings.shape) as (keyof typeof settings.shape)[];
+
 /** The default plans (contract 5.4): data, never computed from the token rate. */
 const DEFAULT_PLANS = [
   { id: "starter", name: "Starter", price_cents: 2_900, included_tokens: 18_000_000 },

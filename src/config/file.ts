@@ -3,12 +3,11 @@ import type { z } from "zod";
 import { payableUnits } from "../account/billing/currency.ts";
 import type { ClassRates, ModelKind, ModelSettings, Rates } from "../gateway/models/models.types.ts";
 import { traitsOf } from "../gateway/models/providers.ts";
-import { configFileSchema, type FileSettings } from "./file.schema.ts";
+import { configFileSchema, FILE_KEYS, type FileSettings } from "./file.schema.ts";
 import { OPEN_KINDS } from "./file-models.schema.ts";
 import { ConfigError } from "./values.ts";
 
-const ACCEPTED =
-  "a YAML or JSON file with the keys providers, models, catalogue, cache_pricing, plans, trial, rollover_months, margin, limits, safety";
+const ACCEPTED = `a YAML or JSON file with the keys ${FILE_KEYS.join(", ")}`;
 
 /** Something wrong with the file, at the place in the document that `path` leads to. */
 interface Problem {

@@ -4,6 +4,8 @@ import { expect, it } from "vitest";
 import { EVENT_TYPES } from "../../../src/account/billing/stripe-events.ts";
 import { toolsConfigSchema } from "../../../src/api/contract/tools.ts";
 import { readConfig } from "../../../src/config/config.ts";
+import { FILE_KEYS } from "../../../src/config/file.schema.ts";
+import { LIMITS } from "../../../src/kernel/constants.ts";
 
 const text = (file: string) => readFileSync(file, "utf8");
 
@@ -17,6 +19,12 @@ function settings(): string[] {
 it("the operator's guide has each setting", () => {
   const guide = text("docs/operating/README.md");
   expect(settings().filter((name) => !guide.includes(name))).toEqual([]);
+});
+
+it("the operator's guide has each key of PURSER_CONFIG and each of its limits", () => {
+  const guide = text("docs/operating/README.md");
+  const keys = [...FILE_KEYS, ...Object.keys(LIMITS)];
+  expect(keys.filter((key) => !new RegExp(`\\b${key}: `).test(guide.replaceAll("\n", " ")))).toEqual([]);
 });
 
 it.each(Object.keys(toolsConfigSchema.shape))("the tool %s is in the guide and in the console's form", (name) => {
