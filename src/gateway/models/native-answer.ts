@@ -15,7 +15,7 @@ export type NativeAnswer = ReturnType<typeof createNativeAnswer>;
 /** An empty answer to `request`. */
 export function createNativeAnswer(
   request: ProviderRequest,
-  { format }: { format: ReasoningFormat },
+  { format }: { format: ReasoningFormat | null },
   onDisbelieved: CallOptions["onDisbelieved"],
 ) {
   const { model } = request;
