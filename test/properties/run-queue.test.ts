@@ -29,6 +29,7 @@ describe("a run", () => {
       has_errors: false,
       error: null,
       metadata: null,
+      schedule_id: null,
     });
     expect(await queue.scheduling.getRun(queue.agent, id)).toEqual({
       id,

@@ -1,3 +1,4 @@
+import { setImmediate } from "node:timers/promises";
 import { expect, it, vi } from "vitest";
 import type { Ledger, SettleRequest } from "../../../src/account/ledger/ledger.types.ts";
 import { newThoughts, type Thoughts } from "../../../src/gateway/completions/after-hang-up.ts";
@@ -58,7 +59,7 @@ function opened(left_ms: number, { counts = ALWAYS, thoughts = {}, next }: Openi
     reservation: { model, request, drops_reasoning: false },
     stream: {
       parts: {
-        next: next ?? (async () => (ends ? { done: true, value: undefined } : { done: false, value: PART })),
+        next: next ?? (() => setImmediate(ends ? { done: true, value: undefined } : { done: false, value: PART })),
       },
       counts,
       cancel: () => {

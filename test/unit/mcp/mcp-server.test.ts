@@ -46,6 +46,8 @@ it("a call stops watching its caller when it ends, and a call whose client has l
   let watches = 0;
   const agents = {
     asModels: async () => [agent],
+    find: async () => ({ ...agent, input_schema: null, output_schema: null }),
+    ready: async () => {},
     runNow: async () => run,
     follow: async () => null,
     run: async () => run,
