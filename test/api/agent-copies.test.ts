@@ -159,7 +159,8 @@ describe("a duplicate of an agent", () => {
       limits: { max_steps: 4 },
       deliveries: [{ to: "https://example.com/results" }],
     });
-    const evening = { name: "evening", interval: "cron", cron: "0 18 * * 1-5", input: { city: "Pune" } };
+    const deliveries = [{ to: "https://example.com/evenings", on: ["failed"], unless: null }];
+    const evening = { name: "evening", interval: "cron", cron: "0 18 * * 1-5", input: { city: "Pune" }, deliveries };
     expect((await user.post(`${path}/schedules`, evening)).status).toBe(201);
     const made = await user.post(`${path}/duplicate`);
     expect(made.status).toBe(201);

@@ -168,6 +168,7 @@ describe("the filters of all runs", () => {
         yield await answer.text();
       }
       const [head = [], ...lines] = await Array.fromAsync(parseCsv(pieces()));
+      expect(head).toEqual([...new Set(head)]);
       return lines.map((line) => Object.fromEntries(head.map((name, at) => [name, line[at]])));
     };
     const all = await read("&limit=1");

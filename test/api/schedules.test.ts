@@ -127,6 +127,7 @@ describe("a schedule", () => {
     expect([again.status, again.body.error.code]).toEqual([409, "name_taken"]);
     const other = await add({ name: "evenings" });
     expect((await patch(other.path, { name: "mornings" })).status).toBe(409);
+    expect((await patch(other.path, { name: "default" })).body.error.code).toBe("name_taken");
     agent = await newAgent();
     await add({});
   });

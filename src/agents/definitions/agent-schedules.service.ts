@@ -93,6 +93,8 @@ export function createAgentSchedules(deps: {
             "The agent's schedule_* fields show this schedule: its name stays default.",
           );
         }
+        // The default one exists also before it is set.
+        if (given.name === DEFAULT_SCHEDULE) throw agentErrors.scheduleNameTaken();
         requireFreeName(rows, given.name);
       }
       const after = writtenSchedule(before, changed(before, changes, agent), toWrite(caller, agent, resumes));

@@ -125,7 +125,6 @@ const CSV_COLUMNS = [
   "id",
   "agent_id",
   "agent_name",
-  "schedule_id",
   "trigger",
   "schedule_id",
   "status",

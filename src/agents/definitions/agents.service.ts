@@ -294,8 +294,8 @@ function createCrud(deps: AgentsDeps) {
       const set = { ...empty, ...changeDefault(empty, schedule) };
       const state = { user_id, id, version: 1, created_at: now, updated_at: now, deleted_at: null };
       const write = writeOf(caller, { config, is_same_task: true, resumes: true, now });
-      const copies = copied.map(({ name, spec, input, run_prompt }): ScheduleRow => {
-        return { ...newSchedule({ user_id, agent_id: id, name, now }), spec, input, run_prompt };
+      const copies = copied.map(({ name, spec, input, run_prompt, deliveries }): ScheduleRow => {
+        return { ...newSchedule({ user_id, agent_id: id, name, now }), spec, input, run_prompt, deliveries };
       });
       const first =
         copies.find(({ name }) => name === DEFAULT_SCHEDULE) ??
