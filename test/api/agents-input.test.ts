@@ -225,17 +225,3 @@ describe("a run without a schedule", () => {
     expect(system.content).toMatch(/^This run began on \w+, .*\+05:30 \(Asia\/Kolkata\)\.$/);
   });
 });
-
-test("a due run whose schedule has no input that the agent's schema takes is skipped with the reason", async () => {
-  const due = { schedule_enabled: true, schedule_interval: "daily", schedule_time: "09:00" };
-  const input_schema = { type: "object", properties: { city: { type: "string" } }, required: ["city"] };
-  const { id } = await create({ ...due, input_schema });
-  const { now } = (await lab.service.admin.get("/api/v1/admin/clock")).body;
-  const tomorrow = new Date(Date.parse(now) + 86_400_000).toISOString();
-  expect((await lab.service.admin.request("PUT", "/api/v1/admin/clock", { now: tomorrow })).status).toBe(200);
-  const [occurrence] = (await user.get(`/api/v1/agents/${id}/occurrences`)).body.occurrences;
-  expect(occurrence).toMatchObject({
-    state: "skipped",
-    reason: "its input does not fit the agent's input_schema: input.city is missing",
-  });
-});

@@ -129,6 +129,7 @@ describe("the deliveries of an agent", () => {
     ["no end", [{ to, on: [] }], "deliveries[0].on", "on"],
     ["an unknown condition", [{ to, unless: "empty" }], "deliveries[0].unless", "unless"],
     ["an unknown field", [{ to, when: "failed" }], "deliveries[0].when", "when"],
+    ["an address twice", [{ to }, { to: `https://EXAMPLE.com/results`, on: ["failed"] }], "deliveries[1].to", "once"],
     ["more than five", Array(6).fill({ to }), "deliveries", "5"],
     ["a text", to, "deliveries", "deliveries"],
   ])("cannot have %s", async (_what, deliveries, param, words) => {

@@ -42,6 +42,14 @@ async function add(fields: object, caller: Pick<Client, "post"> = user) {
 }
 const patch = (path: string, fields: object, caller = user) => caller.request("PATCH", path, fields);
 const now = async () => (await lab.service.admin.get("/api/v1/admin/clock")).body.now as string;
+const WITH_CITY = { type: "object", properties: { city: { type: "string" } }, required: ["city"] };
+/** A schedule that is off, written before its agent needed a city. */
+async function offPath(): Promise<string> {
+  await user.request("PUT", agent, { input_schema: null });
+  const { path } = await add({ enabled: false });
+  await user.request("PUT", agent, { input_schema: WITH_CITY });
+  return path;
+}
 /** Moves the clock to the given time of the next day. All due runs have ended then. */
 async function nextDay(time: string): Promise<string> {
   const day = new Date(Date.parse(await now()) + 86_400_000).toISOString().slice(0, 10);
@@ -136,7 +144,11 @@ describe("a schedule", () => {
     const names = Array.from({ length: 20 }, (_, n) => `s${n}`);
     for (const name of names) await add({ name });
     const beyond = await user.post(`${agent}/schedules`, { name: "s20", interval: "daily", times: ["09:00"] });
-    expect([beyond.status, beyond.body.error.code]).toEqual([409, "schedule_limit_reached"]);
+    const fields = { schedule_interval: "daily", schedule_time: "09:00" };
+    const by_fields = await user.request("PUT", agent, fields);
+    for (const { status, body } of [beyond, by_fields]) {
+      expect([status, body.error.code]).toEqual([409, "schedule_limit_reached"]);
+    }
     const first = (await user.get(`${agent}/schedules?limit=15`)).body;
     const second = (await user.get(`${agent}/schedules?limit=15&cursor=${first.next_cursor}`)).body;
     const listed = [...first.schedules, ...second.schedules].map(({ name }: { name: string }) => name);
@@ -172,6 +184,29 @@ describe("a schedule", () => {
     await user.request("PUT", agent, { run_prompt: "Go." });
     await add({ name: "second" });
     expect((await user.request("PUT", agent, { run_prompt: null })).body.error).toMatchObject({ param: "run_prompt" });
+  });
+
+  test.each<[string, () => ReturnType<typeof patch>, string]>([
+    ["POST", () => user.post(`${agent}/schedules`, { name: "x", interval: "daily", times: ["09:00"] }), "input.city"],
+    ["PATCH that turns it on", async () => patch(await offPath(), { enabled: true }), "input.city"],
+    [
+      "PUT of schedule_enabled",
+      () => user.request("PUT", agent, { schedule_enabled: true, schedule_interval: "daily", schedule_time: "09:00" }),
+      "schedule_enabled",
+    ],
+    [
+      "PUT of an input_schema",
+      async () => {
+        await add({ name: "fits", input: { city: "Pune" } });
+        const required = ["city", "unit"];
+        return user.request("PUT", agent, { input_schema: { ...WITH_CITY, required } });
+      },
+      "input_schema",
+    ],
+  ])("cannot be on with an input that does not fit its agent's input_schema: %s", async (_write, write, param) => {
+    agent = await newAgent({ input_schema: WITH_CITY });
+    const { status, body } = await write();
+    expect([status, body.error.param]).toEqual([400, param]);
   });
 
   test("runs not more often than the operator allows", async () => {

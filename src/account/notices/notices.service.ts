@@ -112,13 +112,23 @@ export function createNotices(deps: NoticesDeps) {
       if (!isUuid(id) || !(await store.deleteEndpoint(user_id, id))) throw errors.notFound("This webhook endpoint");
     },
 
-    /** An agent's deliveries with their addresses as they are stored. Throws 400 if nothing can be delivered to one. */
-    usableDeliveries: (user_id: string, deliveries: readonly AgentDelivery[]): Promise<AgentDelivery[]> =>
-      Promise.all(
-        deliveries.map(async ({ to, on, unless }, at) => {
-          return { to: await usableUrl(user_id, to, paramOf(["deliveries", at, "to"])), on, unless };
-        }),
-      ),
+    /**
+     * An agent's deliveries with their addresses as they are stored. Throws 400 if nothing can be delivered to one, and
+     * for an address that is named twice.
+     */
+    async usableDeliveries(user_id: string, deliveries: readonly AgentDelivery[]): Promise<AgentDelivery[]> {
+      const param = (at: number) => paramOf(["deliveries", at, "to"]);
+      const usable = await Promise.all(
+        deliveries.map(async ({ to, on, unless }, at) => ({ to: await usableUrl(user_id, to, param(at)), on, unless })),
+      );
+      const addresses = usable.map(({ to }) => new URL(to).href);
+      const again = addresses.findIndex((address, at) => addresses.indexOf(address) < at);
+      if (again === -1) return usable;
+      throw errors.invalidValue(
+        param(again),
+        `${param(again)} is the address of another entry. Name each address once.`,
+      );
+    },
     /** Queues the results of ended runs in the transaction that ends them. */
     async deliverResults(results: readonly NewResult[], tx: Tx): Promise<void> {
       if (results.length > 0)

@@ -95,7 +95,7 @@ export function checkInput(schema: Schema | null, input: RunData | null, param =
   throw errors.invalidValue(at, `${at} ${fault.message}.`);
 }
 
-/** Why the schema does not take the input of a schedule, which was written before the schema; null: it does. */
+/** Why the schema does not take the input of a schedule; null: it does. */
 export function findMisfit(schema: Schema | null, input: RunData | null): string | null {
   const fault = schema === null ? null : findValueFault(schema, input ?? {});
   return fault === null ? null : `${paramOf(["input", ...fault.path])} ${fault.message}`;

@@ -22,7 +22,7 @@ import type { Schedules } from "../schedules/schedules.service.ts";
 import type { DueAnswer, DueSchedule } from "../schedules/tick.service.ts";
 import { usesServers } from "../tools/registry.ts";
 import { createAgentCache } from "./agent-caches.ts";
-import { checkInput, findMisfit } from "./agent-config.ts";
+import { checkInput } from "./agent-config.ts";
 import type { AgentRow } from "./agents.store.ts";
 import { agentErrors } from "./errors.ts";
 import { type DueAgent, selectDueAgents } from "./outcome.store.ts";
@@ -242,11 +242,9 @@ export function createAgentRuns(deps: {
         tx,
         due.filter(({ agent_id }) => by_id.has(agent_id)),
       );
-      const answer = (agent: DueAgent, { id, name, spec, input: data, api_key_id }: DueSchedule): DueAnswer => {
+      const answer = (agent: DueAgent, { id, name, spec, api_key_id }: DueSchedule): DueAnswer => {
         if (suspended.has(agent.user_id)) return { declined: "the account is suspended" };
         if (without_room.has(agent.user_id) && mayBeFree(agent)) return { declined: NO_FREE_ROOM_WHEN_DUE };
-        const misfit = findMisfit(agent.input_schema, data);
-        if (misfit !== null) return { declined: `its input does not fit the agent's input_schema: ${misfit}` };
         const pause = judged.pauses.get(id);
         if (pause !== undefined) return { declined: KEY_PAUSE_REASON[pause] };
         const key = judged.keys.get(api_key_id ?? "");

@@ -58,11 +58,10 @@ export function createAgentSchedules(deps: {
   });
   const changed = (before: ScheduleRow, changes: ScheduleChanges, { input_schema }: AgentRow): ScheduleRow => {
     const { name, input, run_prompt, deliveries, enabled, ...times } = changes;
-    if (input !== undefined) checkInput(input_schema, input);
     checkPlaceholders(run_prompt ?? null, "run_prompt", input_schema);
     const spec = changeSpec(before.spec, times);
     toSpec(spec);
-    return {
+    const after = {
       ...before,
       name: name ?? before.name,
       spec,
@@ -71,6 +70,8 @@ export function createAgentSchedules(deps: {
       deliveries: deliveries === undefined ? before.deliveries : deliveries,
       enabled: enabled ?? before.enabled,
     };
+    if (input !== undefined || after.enabled) checkInput(input_schema, after.input);
+    return after;
   };
   const withUsableAddresses = async <Changes extends ScheduleChanges>(user_id: string, changes: Changes) =>
     changes.deliveries == null
@@ -169,7 +170,7 @@ interface ScheduleIds {
 }
 
 /** Whether its user has set the schedule. The default one exists before that. */
-function isSet({ spec }: ScheduleRow): boolean {
+export function isSet({ spec }: ScheduleRow): boolean {
   return spec.interval !== undefined;
 }
 

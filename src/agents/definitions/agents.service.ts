@@ -11,7 +11,7 @@ import { secretsReferred, toolProblems, unjudgedTools } from "../../api/contract
 import { paramOf } from "../../api/contract/validation.ts";
 import { gatewayErrors } from "../../gateway/models/errors.ts";
 import type { Models } from "../../gateway/models/models.service.ts";
-import { AGENT_BYTES, KEPT_VERSIONS, USER_ROWS } from "../../kernel/constants.ts";
+import { AGENT_BYTES, AGENT_SCHEDULES, KEPT_VERSIONS, USER_ROWS } from "../../kernel/constants.ts";
 import { errors } from "../../kernel/errors.ts";
 import type { Db, Tx } from "../../platform/db/db.ts";
 import { hasMoreRows, lockInserts } from "../../platform/db/statements.ts";
@@ -38,12 +38,13 @@ import {
   type AgentConfig,
   AUTO_MODEL,
   changedConfig,
+  findMisfit,
   type NamedChanges,
   newConfig,
   sameConfig,
 } from "./agent-config.ts";
 import { createAgentRuns } from "./agent-runs.service.ts";
-import { createAgentSchedules, newSchedule } from "./agent-schedules.service.ts";
+import { createAgentSchedules, isSet, newSchedule } from "./agent-schedules.service.ts";
 import { createAgentVersions } from "./agent-versions.service.ts";
 import type { AgentRow, AgentsStore } from "./agents.store.ts";
 import { changeDefault, EMPTY_VIEW, showDefault, splitChanges, VIEW_NAMES } from "./default-schedule.ts";
@@ -300,6 +301,7 @@ function createCrud(deps: AgentsDeps) {
       const first =
         copies.find(({ name }) => name === DEFAULT_SCHEDULE) ??
         writtenSchedule(null, set, { ...write, names: VIEW_NAMES });
+      requireFit(config, first, "schedule_enabled");
       await db.transaction(async (tx) => {
         await store.insertAgent(tx, { ...config, ...state });
         const live = { table: "agent", user_id, where: "deleted_at is null", most: USER_ROWS.agents };
@@ -338,7 +340,8 @@ function createCrud(deps: AgentsDeps) {
         const write = writeOf(caller, { config, is_same_task: isSameTask(before, config), resumes: false, now });
         let view_before = EMPTY_VIEW;
         let view = EMPTY_VIEW;
-        const written = (await schedules.lock(tx, { user_id, agent_id: id })).map((was) => {
+        const rows = await schedules.lock(tx, { user_id, agent_id: id });
+        const written = rows.map((was) => {
           const resumes = is_activated && was.paused_reason !== PAUSED_BY_OWNER;
           if (was.name !== DEFAULT_SCHEDULE) return { was, after: writtenSchedule(was, was, { ...write, resumes }) };
           const set = { ...was, ...changeDefault(was, schedule) };
@@ -346,8 +349,14 @@ function createCrud(deps: AgentsDeps) {
           const after = writtenSchedule(was, set, names);
           view_before = showDefault(was);
           view = showDefault(after);
+          if (!isSet(was) && isSet(after) && rows.filter(isSet).length >= AGENT_SCHEDULES) {
+            throw agentErrors.scheduleLimitReached();
+          }
           return { was, after };
         });
+        for (const { was, after } of written) {
+          requireFit(config, after, after.enabled && !was.enabled ? "schedule_enabled" : "input_schema");
+        }
         const is_changed = !sameConfig(before, config) || stableJson(view) !== stableJson(view_before);
         if (is_changed) {
           const version = row.version + 1;
@@ -435,6 +444,18 @@ function isResume(changes: AgentChanges): boolean {
 function withNamedTools(caller: Caller, { tools_config, ...changes }: AgentChanges, before: AgentRow): NamedChanges {
   if (tools_config === undefined) return changes;
   return { ...changes, tools_config: permittedTools(caller, tools_config, before.tools_config) };
+}
+
+/** Throws 400 for a schedule that is on and whose input the agent's schema does not take: it could never run. */
+function requireFit(
+  { input_schema }: AgentConfig,
+  { enabled, input, name }: ScheduleRow,
+  param: "schedule_enabled" | "input_schema",
+): void {
+  const misfit = enabled ? findMisfit(input_schema, input) : null;
+  if (misfit === null) return;
+  const how = "Turn the schedule off, and set its input at /api/v1/agents/{id}/schedules before you turn it on";
+  throw errors.invalidValue(param, `The schedule ${name} does not fit the agent's input_schema: ${misfit}. ${how}.`);
 }
 
 function refuseUnknownModel(models: Models, model_id: string | null): void {

@@ -1,4 +1,4 @@
-import type { AgentKey, AgentRecord } from "../../api/contract/agents.ts";
+import type { AgentKey } from "../../api/contract/agents.ts";
 import type { AgentDelivery } from "../../api/contract/deliveries.ts";
 import type { Tx } from "../../platform/db/db.ts";
 import { firstRow } from "../../platform/db/statements.ts";
@@ -6,7 +6,7 @@ import { firstRow } from "../../platform/db/statements.ts";
 /** Reads the agents of due runs and of ended ones. */
 
 /** The agent's fields that a due run needs. */
-export interface DueAgent extends AgentKey, Pick<AgentRecord, "input_schema"> {
+export interface DueAgent extends AgentKey {
   version: number;
   model_id: string | null;
   auto_route: boolean;
@@ -16,7 +16,7 @@ export interface DueAgent extends AgentKey, Pick<AgentRecord, "input_schema"> {
 export async function selectDueAgents(tx: Tx, keys: readonly AgentKey[]): Promise<DueAgent[]> {
   return tx.query<DueAgent>({
     name: "agent_due",
-    text: `select agent.user_id, agent.id as agent_id, version, model_id, auto_route, input_schema
+    text: `select agent.user_id, agent.id as agent_id, version, model_id, auto_route
       from (select distinct user_id, agent_id from jsonb_to_recordset($1::jsonb) as key(user_id uuid, agent_id uuid)) as due
       join agent on agent.user_id = due.user_id and agent.id = due.agent_id
       where deleted_at is null`,

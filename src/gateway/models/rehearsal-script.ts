@@ -1,4 +1,5 @@
 import type { ChatMessage, ChatRequest, ToolCall } from "../../api/contract/completions.ts";
+import { isJsonObject } from "../../platform/lib/json.ts";
 import { calledFunction, toolName } from "./tool-calls.ts";
 
 /**
@@ -26,6 +27,9 @@ const MAX_COUNT = 10_000;
 const MAX_QUOTE = 400;
 /** The texts of a JSON answer together. A schema may ask for thousands of them. */
 const MAX_SAMPLED = 100_000;
+/** Values in a sample: references can double with each level. */
+const MAX_VALUES = 50_000;
+const MAX_ITEMS = 100;
 /** Lines that the safety layer adds around fetched text; not part of the text. Linear in any line. */
 const FENCE_LINE = /^\s*(?:[-=<>[\]#*_]{3}|<[^>]*>\s*$|\[[^\]]*\]\s*$)/;
 
@@ -129,33 +133,65 @@ function firstSentence(result: string): string {
 function formatted(text: string, { response_format }: ChatRequest): string {
   if (response_format === undefined || response_format.type === "text") return text;
   const schema = response_format.type === "json_schema" ? response_format.json_schema.schema : undefined;
-  return JSON.stringify(schema == null ? { answer: text } : generateSample(schema, { text, left: MAX_SAMPLED }));
+  if (schema == null) return JSON.stringify({ answer: text });
+  const sampling = { root: schema, text, left: MAX_SAMPLED, values_left: MAX_VALUES };
+  return JSON.stringify(generateSample(schema, sampling));
 }
 
-/** The text for each string of a sample, and the characters that are left for them. */
+/** The text for each string of a sample, the characters that are left for them, and the values that are left. */
 interface Sampling {
+  root: Record<string, unknown>;
   text: string;
   left: number;
+  values_left: number;
 }
 
-/** The smallest value that fits a schema, with the text for each string while characters are left. */
+/** The smallest value that fits a schema, with the text for each string while characters are left. Patterns are not read. */
 function generateSample(schema: Record<string, unknown>, sampling: Sampling, depth = 0): unknown {
   if (Array.isArray(schema.enum)) return schema.enum[0];
   if ("const" in schema) return schema.const;
+  sampling.values_left -= 1;
+  if (depth >= 16 || sampling.values_left < 0) return null;
+  const sample = (part: Record<string, unknown>) => generateSample(part, sampling, depth + 1);
+  if (typeof schema.$ref === "string") return sample(referred(sampling.root, schema.$ref));
   const type = Array.isArray(schema.type) ? schema.type[0] : schema.type;
   if (type === "string") {
     const text = sampling.text.slice(0, sampling.left);
     sampling.left -= text.length;
     return text;
   }
-  if (type === "integer" || type === "number") return typeof schema.minimum === "number" ? schema.minimum : 0;
+  if (type === "integer" || type === "number") return sampleNumber(schema);
   if (type === "boolean") return false;
-  if (type === "null" || depth >= 16) return null;
-  if (type === "array") return [];
-  const properties = (schema.properties ?? {}) as Record<string, Record<string, unknown>>;
+  if (type === "null") return null;
+  if (type === "array") {
+    const { minItems, items } = schema;
+    const length = typeof minItems === "number" ? Math.min(minItems, MAX_ITEMS) : 0;
+    return Array.from({ length }, () => sample(isJsonObject(items) ? items : {}));
+  }
+  const { properties } = schema;
+  const branch = [schema.anyOf, schema.oneOf, schema.allOf].find(Array.isArray)?.[0];
+  if (properties === undefined && isJsonObject(branch)) return sample(branch);
   return Object.fromEntries(
-    Object.entries(properties).map(([key, each]) => [key, generateSample(each, sampling, depth + 1)]),
+    Object.entries((properties ?? {}) as Record<string, Record<string, unknown>>).map(([key, each]) => [
+      key,
+      sample(each),
+    ]),
   );
+}
+
+function sampleNumber({ minimum, exclusiveMinimum, maximum }: Record<string, unknown>): number {
+  const least = typeof minimum === "number" ? minimum : typeof exclusiveMinimum === "number" ? exclusiveMinimum + 1 : 0;
+  return typeof maximum === "number" ? Math.min(least, maximum) : least;
+}
+
+/** The part that a reference such as #/$defs/address names; without one, a schema of anything. */
+function referred(root: Record<string, unknown>, reference: string): Record<string, unknown> {
+  let at: unknown = root;
+  for (const key of reference.split("/").slice(1)) {
+    const name = key.replaceAll("~1", "/").replaceAll("~0", "~");
+    at = Object.hasOwn(Object(at), name) ? (at as Record<string, unknown>)[name] : undefined;
+  }
+  return isJsonObject(at) ? at : {};
 }
 
 function lastUserText(messages: readonly ChatMessage[]): string {

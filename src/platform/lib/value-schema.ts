@@ -44,12 +44,9 @@ const MAPS = ["properties", "patternProperties", "dependentSchemas"];
 const DEFINITIONS = ["$defs", "definitions"];
 const UNSUPPORTED = ["$id", "$anchor", "$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor"];
 
-/** `format` is a note: validators differ in what they take for one. */
+/** Unknown keywords are notes, as JSON Schema says. So is `format`: validators differ in what they take for one. */
 const OPTIONS = {
-  strict: true,
-  strictTypes: false,
-  strictTuples: false,
-  strictRequired: false,
+  strict: false,
   validateFormats: false,
   addUsedSchema: false,
   inlineRefs: false,

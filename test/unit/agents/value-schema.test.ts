@@ -40,6 +40,13 @@ describe("a schema is accepted", () => {
       object({ id: { type: "string", pattern: "^[A-Z]{2}-\\d{4}$" }, on: { type: "string", format: "date" } }),
     ],
     ["with alternatives", object({ a: { anyOf: [{ type: "string" }, { type: "null" }] }, b: { enum: ["x", "y"] } })],
+    [
+      "with the notes of other tools",
+      object({
+        a: { oneOf: [{ type: "string" }], discriminator: { propertyName: "kind" }, "x-order": 1 },
+        b: { type: "string", examples: ["x"], readOnly: true, example: "x" },
+      }),
+    ],
     ["of 200 fields", object(Object.fromEntries(times(200, (nth) => [`f${nth}`, { type: "string" }])))],
   ])("%s", (_what, schema) => {
     expect(findSchemaFault(schema)).toBeNull();
@@ -51,7 +58,6 @@ describe("a schema is rejected in less than a second", () => {
     ["of a text", { type: "string" }, "type"],
     ["of no type", { properties: {} }, "type"],
     ["with an unknown type", object({ a: { type: "strin" } }), "properties.a.type"],
-    ["with a misspelt keyword", object({}, { requird: ["a"] }), ""],
     ["that refers to itself", object({ child: { $ref: "#" } }), "properties.child.$ref"],
     [
       "whose part refers to itself",

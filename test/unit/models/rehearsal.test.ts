@@ -125,6 +125,26 @@ describe("the rehearsal model", () => {
     expect(JSON.parse(shaped.text ?? "")).toEqual({ title: "hi", stars: 1 });
   });
 
+  it.each<[object, unknown]>([
+    [{ anyOf: [{ type: "string" }, { type: "null" }] }, "hi"],
+    [{ oneOf: [{ type: "integer" }, { type: "string" }] }, 0],
+    [{ $ref: "#/$defs/place" }, { city: "hi" }],
+    [{ allOf: [{ $ref: "#/$defs/place" }] }, { city: "hi" }],
+    [{ $ref: "#/$defs/self" }, expect.anything()],
+    [{ enum: ["low", "high"] }, "low"],
+    [{ const: 7 }, 7],
+    [{ type: "integer", exclusiveMinimum: 0 }, 1],
+    [{ type: "number", maximum: -2 }, -2],
+    [{ type: "array", items: { type: "string" }, minItems: 2 }, ["hi", "hi"]],
+  ])("fills a field of the schema %j", async (field, value) => {
+    const place = { type: "object", properties: { city: { type: "string" } } };
+    const self = { properties: { next: { $ref: "#/$defs/self" } } };
+    const schema = { type: "object", properties: { field }, $defs: { place, self } };
+    const response_format = { type: "json_schema" as const, json_schema: { name: "review", schema } };
+    const { text } = await answer("say hi", { response_format });
+    expect(JSON.parse(text ?? "")).toEqual({ field: value });
+  });
+
   it("stops at the cap and at stop sequences, and counts its output", async () => {
     const capped = await answer("count to 9", {}, 3);
     expect(capped).toMatchObject({ text: "1 2 3", finish: "length", counts: { output_tokens: 3, estimated: false } });
