@@ -1,8 +1,11 @@
 import { execFile } from "node:child_process";
-import { readFileSync } from "node:fs";
+import { createReadStream, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { promisify } from "node:util";
 import { Webhook } from "standardwebhooks";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { parseCsv } from "../../src/account/ledger/csv.ts";
 import type { ResultDelivery } from "../../src/api/contract/deliveries.ts";
 import { expectCleanAudit, type Lab, startLab } from "../support/lab.ts";
 import { type MailServer, startMailServer } from "../support/mail-server.ts";
@@ -23,11 +26,13 @@ let mails: MailServer;
 let receiver: Receiver;
 let site: Site;
 let user: Pick<Client, "get" | "post" | "request">;
+let folder: string;
 let people = 0;
 let MAIL: string;
 let env: NodeJS.ProcessEnv;
 const page = { body: "" };
 beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), "purser-recipes-"));
   mails = await startMailServer();
   receiver = await startReceiver();
   site = await startSite({ "/ferries": page });
@@ -71,6 +76,7 @@ afterAll(async () => {
   await site.close();
   await receiver.close();
   await mails.stop();
+  rmSync(folder, { recursive: true });
 });
 
 /** The code of a recipe in a language. */
@@ -83,7 +89,7 @@ function codeOf(recipe: string, language: "sh" | "ts"): string {
 /** Runs a recipe's commands and returns what they print, and the agent that they made. */
 async function follow(recipe: string): Promise<{ printed: string; AGENT: string }> {
   const script = `set -euo pipefail\n${codeOf(recipe, "sh")}\necho; echo $AGENT`;
-  const { stdout } = await promisify(execFile)("bash", ["-c", script], { env });
+  const { stdout } = await promisify(execFile)("bash", ["-c", script], { cwd: folder, env });
   const [AGENT = "", ...printed] = stdout.trim().split("\n").reverse();
   expect(AGENT, stdout).toMatch(/^[0-9a-f-]{36}$/);
   return { printed: printed.reverse().join("\n").trim(), AGENT };
@@ -182,5 +188,48 @@ test("the monthly report runs at 18:00 in Kolkata on the last day of January, Fe
   expect(prompts.map((prompt) => /Today is (\S+)\./.exec(prompt)?.[1])).toEqual(ends);
   await expect.poll(() => mails.to(MAIL).length).toBe(3);
   expect(new Set(mails.to(MAIL).map(({ subject }) => subject))).toEqual(new Set(["Month end: month end"]));
+  await endOf(AGENT);
+});
+
+test("the two schedules of one agent run in their own time zones, each with its own input", async () => {
+  const { printed, AGENT } = await follow("Two schedules of one agent");
+  const runs = async (name: string) => {
+    const { schedules } = (await user.get(`/api/v1/agents/${AGENT}/schedules`)).body;
+    const { id } = schedules.find((schedule: { name: string }) => schedule.name === name);
+    const found = (await runsOf(AGENT)).filter((run: { schedule_id: string }) => run.schedule_id === id);
+    return Promise.all(
+      found.map(async (run: { id: string }) => (await user.get(`/api/v1/agents/${AGENT}/runs/${run.id}`)).body),
+    );
+  };
+  expect(printed.split("\n")).toEqual(["2026-04-01T04:00:00.000Z", "2026-04-03T22:00:00.000Z"]);
+  await setClock("2026-04-05T12:00:00Z");
+  const [hamburg, yokohama] = [await runs("Hamburg"), await runs("Yokohama")];
+  expect(hamburg.map(({ scheduled_for }) => scheduled_for)).toEqual(
+    ["01", "02", "03", "04", "05"].map((day) => `2026-04-${day}T04:00:00.000Z`),
+  );
+  expect(yokohama.map(({ scheduled_for }) => scheduled_for)).toEqual(
+    ["03T22", "04T10", "04T22", "05T10"].map((hour) => `2026-04-${hour}:00:00.000Z`),
+  );
+  for (const run of hamburg) expect(run).toMatchObject({ status: "succeeded", input: { port: "Hamburg", crew: 6 } });
+  for (const run of yokohama) expect(run).toMatchObject({ status: "succeeded", input: { port: "Yokohama", crew: 4 } });
+  const asked = lab.upstream.requests.map(({ body }) => /duty list of ([^.]*) people/.exec(JSON.stringify(body))?.[1]);
+  expect(asked).toContain("Hamburg for Friday, 2026-04-03, with 6");
+  expect(asked).toContain("Yokohama for Saturday, 2026-04-04, with 4");
+  await endOf(AGENT);
+});
+
+test("the batch has 200 runs, and its metadata and a word of one find them again", async () => {
+  lab.upstream.answer((response, request) => {
+    const [order] = /ORD-\d+/.exec(JSON.stringify(request.body.messages)) ?? [];
+    return completion(`Thank you for ${order}.`)(response, request);
+  });
+  const { printed, AGENT } = await follow("A batch of 200 runs, found again");
+  expect(printed).toBe("Thank you for ORD-1117.\nThank you for ORD-1042.");
+  const [columns = [], ...rows] = await Array.fromAsync(parseCsv(createReadStream(join(folder, "july.csv"), "utf8")));
+  expect(new Set(rows.map((row) => row[columns.indexOf("first_line")]))).toEqual(
+    new Set(Array.from({ length: 200 }, (_, index) => `Thank you for ORD-${1001 + index}.`)),
+  );
+  expect(new Set(rows.map((row) => row[columns.indexOf("status")]))).toEqual(new Set(["succeeded"]));
+  expect([rows.length, lab.upstream.requests.length]).toEqual([200, 200]);
   await endOf(AGENT);
 });
