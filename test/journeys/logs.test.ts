@@ -119,7 +119,7 @@ test.each([
   ["POST", "/agents", "{", {}, "/api/v1/agents", 400],
   ["POST", "/chat/completions", "{", {}, "/api/v1/chat/completions", 400],
   ["POST", "/responses", "{}", { Authorization: "Bearer wrong" }, "/api/v1/responses", 401],
-  ["GET", "/nowhere", undefined, {}, "/*", 404],
+  ["GET", "/nowhere", undefined, {}, "/api/v1/*", 404],
 ] as const)(
   "%s %s that is rejected before its endpoint has its route in the line",
   async (...[method, path, body, headers, route, status]) => {

@@ -199,6 +199,8 @@ export function AreaField({
           className={`control field-sizing-content max-h-96 min-h-16 ${mono ? "font-mono text-sm" : ""}`}
           value={value}
           onChange={(event) => onValue(event.target.value)}
+          // Browsers scroll to the first line only, and leave the rest behind the bar at the bottom.
+          onFocus={(event) => event.target.scrollIntoView({ block: "nearest" })}
         />
       )}
     </Field>
