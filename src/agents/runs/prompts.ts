@@ -1,4 +1,5 @@
 import type { RunData, RunTrigger } from "../../api/contract/runs.ts";
+import { WEEKDAYS } from "../../kernel/constants.ts";
 import { errors } from "../../kernel/errors.ts";
 import { editDistance } from "../../kernel/nearest.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
@@ -131,7 +132,9 @@ function localTime(at: Instant, zone: string): string {
 }
 
 function getWeekday(at: Instant, zone: string): string {
-  return new Intl.DateTimeFormat("en", { weekday: "long", timeZone: zone }).format(Date.parse(at));
+  const { dayOfWeek } = Temporal.Instant.from(at).toZonedDateTimeISO(zone);
+  const name = WEEKDAYS[dayOfWeek - 1] ?? "";
+  return name.charAt(0).toUpperCase() + name.slice(1);
 }
 
 /** The known name that an unknown one is a near miss of; null: it is other text. Short names are common words. */
