@@ -5,7 +5,7 @@ import { asProblem } from "./api/problem.ts";
 import { profileQuery, queryClient } from "./api/queries.ts";
 import { Layout } from "./layout.tsx";
 import { lazyPage } from "./lazy-page.ts";
-import { RUN_FILTERS, RUN_STATUSES, type RunStatus } from "./run-words.ts";
+import { RUN_FILTERS, RUN_STATUSES, RUN_TRIGGERS, type RunStatus, type RunTrigger } from "./run-words.ts";
 import { Callout } from "./ui/basics.tsx";
 import { ConsoleProblem, NotFound, PageProblem } from "./ui/problem.tsx";
 
@@ -128,7 +128,7 @@ const agent = createRoute({
   validateSearch: (search: Search) => ({
     ...choice(search, "tab", ["runs", "schedule", "settings", "versions"]),
     ...choice(search, "status", RUN_FILTERS),
-    ...choice(search, "trigger", ["schedule", "manual", "chat"]),
+    ...choice(search, "trigger", Object.keys(RUN_TRIGGERS) as RunTrigger[]),
     ...text(search, "from"),
     ...text(search, "to"),
   }),
@@ -140,7 +140,7 @@ const runs = createRoute({
   validateSearch: (search: Search) => ({
     ...text(search, "q"),
     ...choice(search, "status", Object.keys(RUN_STATUSES) as RunStatus[]),
-    ...choice(search, "trigger", ["schedule", "manual", "chat"]),
+    ...choice(search, "trigger", Object.keys(RUN_TRIGGERS) as RunTrigger[]),
     ...text(search, "agent_id"),
     ...text(search, "metadata"),
     ...text(search, "from"),

@@ -48,6 +48,15 @@ export function filterQuery(filter: RunFilter): { status: RunStatus; has_errors?
 
 export const WITH_ERRORS = "succeeded with errors";
 
+export type RunTrigger = Run["trigger"];
+/** What starts a run. */
+export const RUN_TRIGGERS: Readonly<Record<RunTrigger, string>> = {
+  manual: "you",
+  schedule: "schedule",
+  chat: "chat",
+};
+export const TRIGGER_OPTIONS = [["", "any"], ...Object.entries(RUN_TRIGGERS)] as const;
+
 /** Whether the status is final. */
 export const hasEnded = (status: RunStatus): boolean => RUN_STATUSES[status].phase === "ended";
 

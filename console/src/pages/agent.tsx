@@ -3,12 +3,13 @@ import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router"
 import { useState } from "react";
 import { call } from "../api/client.ts";
 import { type Agent, agentQuery, type Run, runsQuery, schedulesQuery, stale } from "../api/queries.ts";
+import { chosenFilters, withFilter } from "../filters.ts";
 import { duration, instant, number, period } from "../format.ts";
 import { AgentSettings } from "../parts/agent-settings.tsx";
 import { RunDialog } from "../parts/run-dialog.tsx";
 import { AgentSchedules, PausedSchedule } from "../parts/schedules.tsx";
 import { Versions } from "../parts/versions.tsx";
-import { filterName, filterQuery, RUN_FILTERS } from "../run-words.ts";
+import { filterName, filterQuery, RUN_FILTERS, RUN_TRIGGERS, TRIGGER_OPTIONS } from "../run-words.ts";
 import { agentWarning } from "../service-words.ts";
 import { Button, buttonClass, Callout, Card, Empty, PageHeader, Status, Tabs } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
@@ -164,7 +165,7 @@ const runColumns = (id: string): Column<Run>[] => [
   {
     title: "Started by",
     wide: true,
-    cell: (run) => ({ schedule: "schedule", manual: "you", chat: "chat" })[run.trigger],
+    cell: (run) => RUN_TRIGGERS[run.trigger],
   },
   {
     title: "Duration",
@@ -177,18 +178,13 @@ const runColumns = (id: string): Column<Run>[] => [
   { title: "Tokens", numeric: true, cell: (run) => number(run.usage.cost_tokens) },
 ];
 
-const ANY = ["", "any"] as const;
-const STATUSES = [ANY, ...RUN_FILTERS.map((filter) => [filter, filterName(filter)] as const)];
-const TRIGGERS = [ANY, ["manual", "you"], ["schedule", "schedule"], ["chat", "chat"]] as const;
+const STATUSES = [["", "any"], ...RUN_FILTERS.map((filter) => [filter, filterName(filter)] as const)] as const;
 
 function Runs({ id, onRun, busy }: { id: string; onRun: () => void; busy: boolean }) {
   const { status, trigger, from, to } = useSearch({ from: "/signed-in/agents/$id" });
   const navigate = useNavigate({ from: "/agents/$id" });
-  const chosen = Object.entries({ ...(status && filterQuery(status)), trigger, ...period(from, to) }).filter(
-    ([, value]) => value !== undefined,
-  );
-  const set = (name: string) => (value: string) =>
-    void navigate({ search: (old) => ({ ...old, [name]: value === "" ? undefined : value }) as never, replace: true });
+  const filters = chosenFilters({ ...(status && filterQuery(status)), trigger, ...period(from, to) });
+  const set = (name: string) => (value: string) => void navigate({ search: withFilter(name, value), replace: true });
   return (
     <Card flush>
       <div className="grid grid-cols-2 gap-3 border-b border-line px-4 py-3 sm:flex sm:flex-wrap">
@@ -203,7 +199,7 @@ function Runs({ id, onRun, busy }: { id: string; onRun: () => void; busy: boolea
           label="Started by"
           className="w-full sm:w-36"
           value={trigger ?? ""}
-          options={TRIGGERS}
+          options={TRIGGER_OPTIONS}
           onValue={set("trigger")}
         />
         <DayField label="From" value={from ?? ""} onValue={set("from")} />
@@ -211,11 +207,11 @@ function Runs({ id, onRun, busy }: { id: string; onRun: () => void; busy: boolea
       </div>
       <PagedTable
         label="Runs"
-        query={runsQuery(id, Object.fromEntries(chosen))}
+        query={runsQuery(id, filters)}
         columns={runColumns(id)}
         keyOf={(run) => run.id}
         empty={
-          chosen.length > 0 ? (
+          Object.keys(filters).length > 0 ? (
             <Empty icon="play" title="No runs match these filters">
               Choose other filters.
             </Empty>

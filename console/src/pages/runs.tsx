@@ -1,16 +1,15 @@
-import { useMutation } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useEffect, useState } from "react";
-import { addressOf, download } from "../api/client.ts";
 import { allRunsQuery, type FoundRun } from "../api/queries.ts";
+import { chosenFilters, withFilter } from "../filters.ts";
 import { dollars, instant, number, period } from "../format.ts";
-import { RUN_STATUSES, type RunStatus } from "../run-words.ts";
+import { parsePair } from "../metadata.ts";
+import { RUN_STATUSES, type RunStatus, TRIGGER_OPTIONS } from "../run-words.ts";
 import { AgentPicker } from "../ui/agent-picker.tsx";
-import { Button, Card, Empty, PageHeader, Status } from "../ui/basics.tsx";
+import { Card, Empty, PageHeader, Status } from "../ui/basics.tsx";
+import { useCsvDownload } from "../ui/csv-download.tsx";
 import { DayField, TextField } from "../ui/fields.tsx";
 import { type Column, PagedTable } from "../ui/list.tsx";
-import { ProblemNotice } from "../ui/problem.tsx";
-import { confirmSaved } from "../ui/saved.tsx";
 import { SelectField } from "../ui/select.tsx";
 
 const COLUMNS: Column<FoundRun>[] = [
@@ -67,34 +66,17 @@ const COLUMNS: Column<FoundRun>[] = [
 
 const STATUSES = Object.keys(RUN_STATUSES) as RunStatus[];
 const STATUS_OPTIONS = [["", "any"], ...STATUSES.map((each) => [each, RUN_STATUSES[each].name] as const)] as const;
-const TRIGGERS = [
-  ["", "any"],
-  ["manual", "you"],
-  ["schedule", "schedule"],
-  ["chat", "chat"],
-] as const;
 
 /** The runs of all agents, found by words and filters. */
 export function RunsPage() {
   const { q, status, trigger, agent_id, metadata, from, to } = useSearch({ from: "/signed-in/runs" });
   const navigate = useNavigate({ from: "/runs" });
-  const [name = "", ...value] = metadata?.split("=") ?? [];
-  const pair = metadata === undefined ? {} : { [`metadata[${name.trim()}]`]: value.join("=").trim() };
-  const filters = Object.fromEntries(
-    Object.entries({ q, status, trigger, agent_id, ...pair, ...period(from, to) }).filter(
-      ([, chosen]) => chosen !== undefined,
-    ),
-  );
+  const [name, value] = parsePair(metadata ?? "");
+  const pair = metadata === undefined ? {} : { [`metadata[${name}]`]: value };
+  const filters = chosenFilters({ q, status, trigger, agent_id, ...pair, ...period(from, to) });
   const set = (filter: string) => (chosen: string) =>
-    void navigate({
-      search: (old) => ({ ...old, [filter]: chosen === "" ? undefined : chosen }) as never,
-      replace: true,
-      resetScroll: false,
-    });
-  const save = useMutation({
-    mutationFn: () => download(addressOf("/api/v1/runs", {}, { ...filters, format: "csv" }), "purser-runs.csv"),
-    onSuccess: () => confirmSaved("Runs downloaded"),
-  });
+    void navigate({ search: withFilter(filter, chosen), replace: true, resetScroll: false });
+  const csv = useCsvDownload("/api/v1/runs", { filters, file: "purser-runs.csv", saved: "Runs downloaded" });
   return (
     <>
       <PageHeader title="Runs" note="The runs of all agents, newest first." />
@@ -118,7 +100,7 @@ export function RunsPage() {
             label="Started by"
             className="w-full sm:w-32"
             value={trigger ?? ""}
-            options={TRIGGERS}
+            options={TRIGGER_OPTIONS}
             onValue={set("trigger")}
           />
           <AgentPicker label="Agent" className="w-full sm:w-44" value={agent_id ?? ""} onValue={set("agent_id")} />
@@ -130,16 +112,9 @@ export function RunsPage() {
           />
           <DayField label="From" value={from ?? ""} onValue={set("from")} />
           <DayField label="To" value={to ?? ""} onValue={set("to")} />
-          <Button
-            icon="download"
-            className="max-sm:col-span-2 sm:ml-auto"
-            busy={save.isPending}
-            onClick={() => save.mutate()}
-          >
-            Download CSV
-          </Button>
+          {csv.button}
         </div>
-        {save.error !== null && <ProblemNotice error={save.error} />}
+        {csv.problem}
         <PagedTable
           label="Runs"
           query={allRunsQuery(filters)}

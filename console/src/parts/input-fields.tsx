@@ -1,5 +1,5 @@
 import { words } from "../format.ts";
-import { objectOf, objectText, wrongObject } from "../json.ts";
+import { objectOf, objectText, wrongJson, wrongObject } from "../json.ts";
 import { AreaField, TextField, Toggle } from "../ui/fields.tsx";
 import { SelectField } from "../ui/select.tsx";
 
@@ -133,15 +133,6 @@ const YES_NO = [
   ["true", "yes"],
   ["false", "no"],
 ] as const;
-
-function wrongJson(typed: string): string | null {
-  try {
-    if (typed.trim() !== "") JSON.parse(typed);
-    return null;
-  } catch (error) {
-    return `This is not JSON: ${(error as Error).message}.`;
-  }
-}
 
 function OneField({ field, value, onValue }: { field: InputField; value: string; onValue: (value: string) => void }) {
   const { name, label, hint, kind, is_required, schema } = field;

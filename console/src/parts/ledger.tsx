@@ -1,14 +1,12 @@
-import { useMutation } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import { addressOf, download } from "../api/client.ts";
 import { type LedgerFilters, type Transaction, transactionsQuery } from "../api/queries.ts";
+import { chosenFilters, withFilter } from "../filters.ts";
 import { instant, number, period, words } from "../format.ts";
 import { AgentPicker } from "../ui/agent-picker.tsx";
 import { Button, Card, Empty } from "../ui/basics.tsx";
+import { useCsvDownload } from "../ui/csv-download.tsx";
 import { DayField } from "../ui/fields.tsx";
 import { type Column, PagedTable } from "../ui/list.tsx";
-import { ProblemNotice } from "../ui/problem.tsx";
-import { confirmSaved } from "../ui/saved.tsx";
 import { SelectField } from "../ui/select.tsx";
 import { ExplainRequest } from "./explain.tsx";
 
@@ -72,15 +70,12 @@ const COLUMNS: Column<Transaction>[] = [
 export function LedgerTab() {
   const { type, agent_id, run_id, from, to, why, line } = useSearch({ from: "/signed-in/billing" });
   const navigate = useNavigate({ from: "/billing" });
-  const filters = Object.fromEntries(
-    Object.entries({ type, agent_id, run_id, ...period(from, to) }).filter(([, value]) => value !== undefined),
-  ) as LedgerFilters;
-  const set = (name: string) => (value: string) =>
-    void navigate({ search: (old) => ({ ...old, [name]: value === "" ? undefined : value }) as never, replace: true });
-  const save = useMutation({
-    mutationFn: () =>
-      download(addressOf("/api/v1/users/me/transactions", {}, { ...filters, format: "csv" }), "purser-ledger.csv"),
-    onSuccess: () => confirmSaved("Ledger downloaded"),
+  const filters = chosenFilters({ type, agent_id, run_id, ...period(from, to) }) as LedgerFilters;
+  const set = (name: string) => (value: string) => void navigate({ search: withFilter(name, value), replace: true });
+  const csv = useCsvDownload("/api/v1/users/me/transactions", {
+    filters,
+    file: "purser-ledger.csv",
+    saved: "Ledger downloaded",
   });
   return (
     <Card flush>
@@ -100,16 +95,9 @@ export function LedgerTab() {
             Show all runs
           </Button>
         )}
-        <Button
-          icon="download"
-          className="max-sm:col-span-2 sm:ml-auto"
-          busy={save.isPending}
-          onClick={() => save.mutate()}
-        >
-          Download CSV
-        </Button>
+        {csv.button}
       </div>
-      {save.error !== null && <ProblemNotice error={save.error} />}
+      {csv.problem}
       {why !== undefined && (
         <ExplainRequest
           request_id={why}

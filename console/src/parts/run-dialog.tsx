@@ -2,6 +2,7 @@ import { useMutation } from "@tanstack/react-query";
 import { useState } from "react";
 import { call } from "../api/client.ts";
 import { type Agent, type Run, stale } from "../api/queries.ts";
+import { parseMetadata, wrongMetadata } from "../metadata.ts";
 import { Dialog, DialogForm } from "../ui/dialog.tsx";
 import { AreaField } from "../ui/fields.tsx";
 import { InputFields, inputDraft, inputOf } from "./input-fields.tsx";
@@ -23,7 +24,7 @@ export function RunDialog({ agent, onRun, onClose }: Props) {
         params: { id: agent.id },
         body: {
           input: inputOf(agent.input_schema, input),
-          metadata: pairs.trim() === "" ? null : Object.fromEntries(toPairs(pairs)),
+          metadata: parseMetadata(pairs),
           run_prompt: task.trim() === "" ? null : task,
         },
       }),
@@ -44,7 +45,7 @@ export function RunDialog({ agent, onRun, onClose }: Props) {
               param="metadata"
               rows={2}
               value={pairs}
-              wrong={wrongPairs(pairs)}
+              wrong={wrongMetadata(pairs)}
               onValue={setPairs}
               placeholder={"customer=4711\nbatch=spring"}
               hint="One name=value on each line. You find the run by them."
@@ -62,19 +63,4 @@ export function RunDialog({ agent, onRun, onClose }: Props) {
       </DialogForm>
     </Dialog>
   );
-}
-
-/** Names and values of lines such as `customer=4711`. */
-function toPairs(text: string): [string, string][] {
-  const lines = text.split("\n").filter((line) => line.trim() !== "");
-  return lines.map((line) => {
-    const [name = "", ...value] = line.split("=");
-    return [name.trim(), value.join("=").trim()];
-  });
-}
-
-function wrongPairs(text: string): string | null {
-  const lines = text.split("\n").filter((line) => line.trim() !== "");
-  const wrong = lines.find((line) => line.indexOf("=") < 1);
-  return wrong === undefined ? null : `Write “${wrong}” as name=value.`;
 }
