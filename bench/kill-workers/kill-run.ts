@@ -52,7 +52,7 @@ export interface KillReport {
   calls_again: number;
   webhooks: number;
   webhooks_again: number;
-  /** Results of runs that came, and those that came again. */
+  /** Results that the receiver got, and repetitions among them. */
   results: number;
   results_again: number;
   given_up: number;

@@ -3,7 +3,7 @@ import { type Receiver, startReceiver } from "../../test/support/receiver.ts";
 
 /** The longest delay of the page and the webhooks. */
 const MAX_DELAY_MS = 150;
-/** One result in so many is refused at its first try. */
+/** The first try of one result in this number is refused. */
 const REFUSED_ONE_IN = 8;
 
 /** A received webhook. */

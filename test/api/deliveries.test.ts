@@ -10,7 +10,7 @@ import { type MailServer, startMailServer } from "../support/mail-server.ts";
 import { makeDue } from "../support/notices.ts";
 import { type Received, type Receiver, startReceiver } from "../support/receiver.ts";
 import type { Client } from "../support/service.ts";
-import { signUpByMail } from "../support/sign-up.ts";
+import { newPersonByMail } from "../support/sign-up.ts";
 import { completion, json } from "../support/upstream.ts";
 
 // Results of runs that are sent to an agent's addresses: contract 6.15.
@@ -83,11 +83,11 @@ let people = 0;
 const newPerson = async (): Promise<{ email: string; person: Client }> => {
   people += 1;
   const email = `reader${people}@example.org`;
-  const browser = await signUpByMail(lab.service, mails, { email, origin: PUBLIC_URL, from: `192.0.2.${people}` });
-  const { id: user_id } = (await browser.get("/users/me")).body;
-  const person = { user_id, ...lab.service.as((await browser.post("/api-keys", { name: "k" })).body.key) };
-  await lab.service.admin.post(`/api/v1/admin/users/${user_id}/grants`, { amount_tokens: 10_000, source: "top_up" });
-  return { email, person };
+  const from = `192.0.2.${people}`;
+  return {
+    email,
+    person: await newPersonByMail(lab.service, mails, { email, origin: PUBLIC_URL, from, tokens: 10_000 }),
+  };
 };
 
 describe("the deliveries of an agent", () => {

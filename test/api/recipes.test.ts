@@ -11,7 +11,7 @@ import { expectCleanAudit, type Lab, startLab } from "../support/lab.ts";
 import { type MailServer, startMailServer } from "../support/mail-server.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";
 import type { Client } from "../support/service.ts";
-import { signUpByMail } from "../support/sign-up.ts";
+import { newPersonByMail } from "../support/sign-up.ts";
 import { type Site, startSite } from "../support/sites.ts";
 import { completion, fetching, type Reply } from "../support/upstream.ts";
 
@@ -25,7 +25,7 @@ let lab: Lab;
 let mails: MailServer;
 let receiver: Receiver;
 let site: Site;
-let user: Pick<Client, "get" | "post" | "request">;
+let user: Client;
 let folder: string;
 let people = 0;
 let MAIL: string;
@@ -49,19 +49,16 @@ beforeAll(async () => {
 beforeEach(async () => {
   people += 1;
   MAIL = `reader${people}@example.org`;
-  const browser = await signUpByMail(lab.service, mails, {
+  user = await newPersonByMail(lab.service, mails, {
     email: MAIL,
     origin: PUBLIC_URL,
     from: `192.0.2.${people}`,
+    tokens: 1_000_000,
   });
-  const { id } = (await browser.get("/users/me")).body;
-  const { key } = (await browser.post("/api-keys", { name: "recipes" })).body;
-  await lab.service.admin.post(`/api/v1/admin/users/${id}/grants`, { amount_tokens: 1_000_000, source: "top_up" });
-  user = lab.service.as(key);
   const hook = `${receiver.url}/results`;
   const given = {
     PURSER: lab.service.url,
-    KEY: key,
+    KEY: user.key,
     MODEL: "lab/plain",
     PAGE: `${site.url}/ferries`,
     MAIL,

@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import type { BrowserContext, Page } from "playwright-core";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { shows } from "../support/chromium.ts";
@@ -215,6 +216,13 @@ it("all runs are found by words, status and metadata, and the address holds the 
   await expect.poll(() => rows.count()).toBe(2);
   await page.reload();
   await page.getByText("customer=4712").waitFor();
+  const download = page.waitForEvent("download");
+  await page.getByRole("button", { name: "Download CSV" }).click();
+  const lines = readFileSync(await (await download).path(), "utf8")
+    .trim()
+    .split("\n");
+  expect(lines).toHaveLength(2);
+  expect(lines[1]).toContain("4712");
   await choose(page.getByLabel("Status"), "failed");
   await shows(page, "No runs match these filters");
 });

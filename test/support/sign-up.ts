@@ -1,7 +1,7 @@
 import { expect } from "vitest";
 import { type Browser, openBrowser } from "./browser.ts";
 import type { MailServer } from "./mail-server.ts";
-import type { Answer, Service } from "./service.ts";
+import type { Answer, Client, Service } from "./service.ts";
 
 /** Signs up like a person: directly on embedded storage, otherwise with the link that the service writes to its log. */
 export async function signUp(
@@ -33,6 +33,19 @@ export async function signUpByMail(
   expect(verified.status).toBe(201);
   mails.received.splice(0);
   return person;
+}
+
+/** A person who has signed up with a mailed link, has tokens, and calls with an API key. */
+export async function newPersonByMail(
+  service: Service,
+  mails: MailServer,
+  { tokens, ...person }: { email: string; origin: string; from: string; tokens: number },
+): Promise<Client> {
+  const browser = await signUpByMail(service, mails, person);
+  const { id: user_id } = (await browser.get("/users/me")).body;
+  const { key } = (await browser.post("/api-keys", { name: "k" })).body;
+  await service.admin.post(`/api/v1/admin/users/${user_id}/grants`, { amount_tokens: tokens, source: "top_up" });
+  return { user_id, ...service.as(key) };
 }
 
 /** The token in a mailed link. */

@@ -265,7 +265,7 @@ export const runsQuery = (id: string, filters: RunFilters): List<Run> =>
     ({ status }) => status,
   );
 
-/** Runs of all agents. The names of filters are those of the API's parameters. */
+/** Runs of all agents. A filter has the name of the API's parameter. */
 export const allRunsQuery = (filters: Record<string, string | undefined>): List<FoundRun> =>
   liveList(
     listOf(["runs", "all", filters], async (page, signal) => {
