@@ -753,6 +753,7 @@ CREATE INDEX run_open ON public.run USING btree (user_id, agent_id) WHERE (phase
 CREATE INDEX run_queue_order ON public.run USING btree (priority, id) WHERE (phase = 'queued'::text);
 CREATE INDEX run_queued ON public.run USING btree (user_id, priority, id) WHERE (phase = 'queued'::text);
 CREATE INDEX run_unsuccessful ON public.run USING btree (user_id, id) WHERE ((finished_at IS NOT NULL) AND (status <> 'succeeded'::text) AND (trigger <> 'schedule'::text));
+CREATE INDEX run_waiting ON public.run USING btree (user_id) WHERE (phase = 'waiting'::text);
 CREATE INDEX run_with_errors ON public.run USING btree (id) WHERE ((status = 'failed'::text) OR (failed_calls > 0));
 CREATE INDEX run_words ON public.run USING gin (((to_tsvector('simple'::regconfig, translate((((((("left"(COALESCE(output, ''::text), 8000) || ' '::text) || COALESCE((error ->> 'code'::text), ''::text)) || ' '::text) || "left"(COALESCE((error ->> 'message'::text), ''::text), 1000)) || ' '::text) || replace("left"(COALESCE((input)::text, ''::text), 2000), '\n'::text, ' '::text)), '-_/.:@+<>&'::text, '          '::text)) || array_to_tsvector(ARRAY[(user_id)::text])))) WITH (gin_pending_list_limit='16384') WHERE (finished_at IS NOT NULL);
 CREATE TRIGGER run_at_work_changed AFTER UPDATE OF status ON public.run FOR EACH ROW WHEN (((old.phase = 'working'::text) <> (new.phase = 'working'::text))) EXECUTE FUNCTION note_run_at_work();

@@ -81,6 +81,8 @@ create index run_queued on run (user_id, priority, id) where phase = 'queued';
 create index run_queue_order on run (priority, id) where phase = 'queued';
 create index run_cancelling on run (id) where status = 'cancelling';
 create index run_leased on run (lease_until) where phase <> 'ended' and lease_until is not null;
+-- The runs of a user that wait are counted before another one waits.
+create index run_waiting on run (user_id) where phase = 'waiting';
 create index run_open on run (user_id, agent_id) where phase <> 'ended';
 create index run_ended on run (finished_at, user_id, id) where finished_at is not null;
 -- Runs of all users, newest first, and the failed ones among them.

@@ -74,6 +74,7 @@ const FAILURES: Record<string, string> = {
   secret_reflected: "a site returned a secret",
   key_revoked: "its API key was revoked",
   egress_refused: "the address is not allowed",
+  too_many_waiting: "too many of your runs wait for a decision",
   internal: "the service had an internal error",
 };
 

@@ -60,6 +60,8 @@ export const USER_ROWS = {
   secrets: 1_000,
   /** A thread with a turn is not counted: its model call was paid. */
   empty_threads: 10_000,
+  /** Runs that wait for a decision. A further one fails. */
+  waiting_runs: 1_000,
   /** Failed and cancelled runs. Older ones that cost nothing are deleted. */
   unpaid_runs: 10_000,
   end_user_budgets: 100_000,

@@ -2,8 +2,9 @@ import { beforeAll, beforeEach, expect, test, vi } from "vitest";
 import { newConfig } from "../../src/agents/definitions/agent-config.ts";
 import { createEngine, type Step } from "../../src/agents/runs/engine.ts";
 import { type EngineDeps, getNextIndex, suspend, type Work } from "../../src/agents/runs/run-work.ts";
-import type { ClaimedRun, StepFinish } from "../../src/agents/runs/runs.types.ts";
+import type { ClaimedRun, RunFinish, StepFinish } from "../../src/agents/runs/runs.types.ts";
 import { createWorker } from "../../src/agents/runs/worker.ts";
+import { USER_ROWS } from "../../src/kernel/constants.ts";
 import { newId } from "../../src/platform/lib/ids.ts";
 import { createLog } from "../../src/platform/telemetry/log.ts";
 import { LIMITS, MODEL_CALL, useQueue } from "./run-queue-fixture.ts";
@@ -77,6 +78,11 @@ const answer = (run_id: string) =>
     await tx.query({ text: "update question set answered = true where run_id = $1", values: [run_id] });
     return queue.scheduling.resumeRun({ user_id: queue.agent.user_id, run_id }, tx);
   });
+function errorOf(finish: RunFinish | null, code: string) {
+  if (finish?.status !== "failed") throw new Error("a failed run was expected");
+  expect(finish.error.code).toBe(code);
+  return finish.error;
+}
 const detail = (id: string) => queue.scheduling.getRun(queue.agent, id);
 
 test("a step that suspends its run leaves it waiting without a worker, and after the answer another worker makes the call once", async () => {
@@ -215,6 +221,25 @@ test("a hundred waiting runs take no place: as many others run beside them as wi
   expect(await queue.db.query({ text: leased })).toEqual([]);
   for (let nth = 0; nth < 12; nth += 1) await queue.enqueue();
   expect(await queue.scheduling.claim("worker-1", 50, LIMITS)).toHaveLength(LIMITS.concurrent_runs_per_user);
+});
+
+test("a run that would wait beside 1,000 others of its user fails and says what to do, and another user's run waits", async () => {
+  const waits = await waiting();
+  await queue.db.query({
+    text: `insert into run (user_id, id, agent_id, agent_version, trigger, status, queued_at, engine_input, priority)
+      select user_id, gen_random_uuid(), agent_id, agent_version, trigger, status, queued_at, engine_input, priority
+      from run cross join generate_series(2, $2) where id = $1`,
+    values: [waits, USER_ROWS.waiting_runs],
+  });
+  await queue.enqueue();
+  const { message } = errorOf(await execute(await queue.claimOne()), "too_many_waiting");
+  expect(message).toContain("Decide or cancel some");
+  await queue.enqueue({ user_id: newId(), agent_id: newId() });
+  expect(await execute(await queue.claimOne())).toBeNull();
+  await answer(waits);
+  expect(await execute(await queue.claimOne())).toMatchObject({ status: "succeeded" });
+  await queue.enqueue();
+  expect(await execute(await queue.claimOne())).toBeNull();
 });
 
 test("a running worker takes the place of a run that waits for the next one, and goes on with the first after the answer", async () => {

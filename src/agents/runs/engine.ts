@@ -1,3 +1,5 @@
+import type { RunError } from "../../api/contract/runs.ts";
+import { USER_ROWS } from "../../kernel/constants.ts";
 import { monotonicMs } from "../../platform/lib/clock.ts";
 import { describeUnexpected } from "../../platform/telemetry/log.ts";
 import { internalError } from "./model-call.ts";
@@ -18,6 +20,12 @@ import { DatabaseUnavailableError } from "./run-writer.ts";
 import type { ClaimedRun, RunFinish } from "./runs.types.ts";
 import { createServerNotes, createToolSteps } from "./tool-step.ts";
 import { collectToolNames, type EngineInput, type RunConfig, selectClientTools } from "./transcript.ts";
+
+/** contract 6.6: the error of a run that would have to wait. */
+const TOO_MANY_WAITING: RunError = {
+  code: "too_many_waiting",
+  message: `${USER_ROWS.waiting_runs.toLocaleString("en-US")} of your runs wait for a decision already. Decide or cancel some, then run the agent again.`,
+};
 
 /** Carries out one step of a run. */
 export type Step = (work: Work, action: Exclude<NextAction, { do: "succeed" | "fail" }>) => Promise<StepResult>;
@@ -88,6 +96,7 @@ export function createEngine(deps: EngineDeps, carryOut: Step = createSteps(deps
       if (result === null) continue;
       if (typeof result === "string") return endStopped(result, work);
       const stop = getStopReason(work) ?? (await deps.runs.suspendRun(work.run.lease, result));
+      if (stop === "full") return { status: "failed", error: TOO_MANY_WAITING };
       return stop === "suspended" ? null : endStopped(stop, work);
     }
   }

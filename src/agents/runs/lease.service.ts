@@ -1,4 +1,5 @@
 import type { RunError } from "../../api/contract/runs.ts";
+import { USER_ROWS } from "../../kernel/constants.ts";
 import { createBatches } from "../../platform/db/batch-queue.ts";
 import { databaseNowMs } from "../../platform/db/clock-skew.ts";
 import type { Db, Tx } from "../../platform/db/db.ts";
@@ -212,16 +213,17 @@ export function createRunSteps(deps: { db: Db; clock: Clock; signals: RunSignals
     recordLastRun: (lease: RunLease, last: LastRun | null): Promise<boolean> => runStore.recordLastRun(db, lease, last),
     /**
      * Leaves the run waiting, without a lease, until `resumeRun` queues it again. `record` writes what the run waits for in the
-     * same transaction, so that it cannot come before the run waits. Otherwise nothing is written, and it resolves to the reason.
+     * same transaction, so that it cannot come before the run waits. Otherwise nothing is written, and it resolves to the reason:
+     * `full` when too many of the user's runs wait already.
      */
-    suspendRun(lease: RunLease, { status, record }: Suspension): Promise<"suspended" | "cancelling" | "lost"> {
+    suspendRun(lease: RunLease, { status, record }: Suspension): Promise<"suspended" | "full" | "cancelling" | "lost"> {
       return db.transaction(async (tx) => {
-        if (await runStore.suspendRun(tx, lease, status)) {
+        if (await runStore.suspendRun(tx, lease, { status, most: USER_ROWS.waiting_runs })) {
           await record(tx);
           return "suspended";
         }
-        const held = await runStore.renewLeases(tx, [lease], LEASE_MS);
-        return held.length > 0 ? "cancelling" : "lost";
+        const [held] = await runStore.renewLeases(tx, [lease], LEASE_MS);
+        return held === undefined ? "lost" : held.status === "running" ? "full" : "cancelling";
       });
     },
     /** Notifies waiters on this node that a settle's hook has ended a run. Takes the hook's answer. */

@@ -432,14 +432,25 @@ export async function recordLastRun(sql: Sql, lease: RunLease, last: LastRun | n
   return rows.length > 0;
 }
 
-/** Leaves a running run waiting, without a worker. False: the run is being cancelled, or the lease is lost. */
-export async function suspendRun(sql: Sql, lease: RunLease, status: WaitingStatus): Promise<boolean> {
+/**
+ * Leaves a running run waiting, without a worker. False: the run is being cancelled, the lease is lost, or `most` runs of
+ * the user wait already. Runs that are suspended at the same moment do not see each other, so there may be a few more.
+ */
+export async function suspendRun(
+  sql: Sql,
+  lease: RunLease,
+  { status, most }: { status: WaitingStatus; most: number },
+): Promise<boolean> {
   const rows = await sql.query({
     name: "run_suspend",
     text: `update run set status = $4::text, worker_id = null, lease_until = null,
         worked_ms = worked_ms + ${sqlWorkedMs("clock_timestamp()")}
-      where user_id = $1 and id = $2 and epoch = $3 and run.status || '' = 'running' returning id`,
-    values: [lease.user_id, lease.run_id, lease.epoch, status],
+      where user_id = $1 and id = $2 and epoch = $3 and run.status || '' = 'running'
+        and (select count(*) from (
+          select from run as waiting where waiting.user_id = $1 and waiting.phase = 'waiting' limit $5
+        ) as others) < $5
+      returning id`,
+    values: [lease.user_id, lease.run_id, lease.epoch, status, most],
   });
   return rows.length > 0;
 }

@@ -68,6 +68,7 @@ export const RUN_ERROR_CODES = [
   "unsafe_content",
   "secret_reflected",
   "output_invalid",
+  "too_many_waiting",
   "internal",
 ] as const;
 const runErrorSchema = z.object({
