@@ -4,11 +4,12 @@ import type { RouteDefinition } from "../src/api/contract/zod.ts";
 import { openApiDocument } from "../src/api/http/openapi.ts";
 import { type Field, referenceOf } from "../src/api/http/reference.ts";
 import { ERROR_SHAPES } from "../src/app/error-catalogue.ts";
+import { createFileJsonSchema } from "../src/config/file.schema.ts";
 
-// `npm run reference`: writes docs/reference/api.md from the contract. test/unit/docs/reference.test.ts compares.
+// `npm run reference`: writes docs/reference from the contract and the schema of the configuration file.
+// test/unit/docs/reference.test.ts compares.
 
 const CONTRACT = join(import.meta.dirname, "../src/api/contract");
-export const REFERENCE_FILE = join(import.meta.dirname, "reference/api.md");
 
 function isRoute(value: unknown): value is RouteDefinition {
   return typeof value === "object" && value !== null && "method" in value && "path" in value && "responses" in value;
@@ -42,7 +43,7 @@ function errorTable(): string[] {
 }
 
 /** The reference as Markdown. */
-export async function referenceText(): Promise<string> {
+async function referenceText(): Promise<string> {
   const about = { openapi: "3.1.0", info: { title: "Purser", version: "1" } };
   const sections = referenceOf(openApiDocument(await routesOfContract(), { about, session_cookie: null }));
   const lines = [
@@ -82,4 +83,15 @@ function table(title: string, fields: Field[]): string[] {
   return ["", title, "", "| field | type | |", "|---|---|---|", ...rows];
 }
 
-if (process.argv[1] === import.meta.filename) writeFileSync(REFERENCE_FILE, await referenceText());
+/** The generated files with their texts. */
+export async function referenceFiles(): Promise<[path: string, text: string][]> {
+  const folder = join(import.meta.dirname, "reference");
+  return [
+    [join(folder, "api.md"), await referenceText()],
+    [join(folder, "config.schema.json"), `${JSON.stringify(createFileJsonSchema(), null, 2)}\n`],
+  ];
+}
+
+if (process.argv[1] === import.meta.filename) {
+  for (const [path, text] of await referenceFiles()) writeFileSync(path, text);
+}

@@ -15,6 +15,7 @@ import { createConsolePages } from "../api/http/console-pages.ts";
 import type { HttpApp } from "../api/http/fastify.ts";
 import { createHttp } from "../api/http/server.ts";
 import { referenceRoutes } from "../api/http/system.routes.ts";
+import { createFileJsonSchema } from "../config/file.schema.ts";
 import { completionRoutes, embeddingRoutes } from "../gateway/completions/completions.routes.ts";
 import { messagesRoutes } from "../gateway/messages/messages.routes.ts";
 import { modelRoutes } from "../gateway/models/models.routes.ts";
@@ -104,7 +105,10 @@ export function serveApi(
   ];
   const endpoints = routers.flatMap((router) => router.endpoints);
   const documented = endpoints.filter(({ is_documented }) => is_documented).map(({ route }) => route);
-  const reference = referenceRoutes(documented, sessionCookieName(address.secure));
+  const reference = referenceRoutes(documented, {
+    session_cookie: sessionCookieName(address.secure),
+    createFileJsonSchema,
+  });
   return createHttp(
     {
       authenticate: accounts.authenticate,

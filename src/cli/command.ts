@@ -51,7 +51,8 @@ export function getHelp(commands: Readonly<Record<string, Command>>): string {
     "Commands:",
     ...lines,
     "",
-    "purser COMMAND --help shows the options of a command, an example and its exit codes.",
+    "purser help COMMAND shows the options of a command, an example and its exit codes.",
+    "purser --version prints the version.",
     "Settings are environment variables: docs/operating/README.md lists them.",
     "",
   ].join("\n");
@@ -95,7 +96,8 @@ export function readCall(name: string, command: Command, args: readonly string[]
       { type: value === undefined ? ("boolean" as const) : ("string" as const) },
     ]),
   );
-  const { tokens } = parseArgs({ args: [...args], options, strict: false, allowPositionals: true, tokens: true });
+  const long = args.map((arg) => (arg === "-h" ? "--help" : arg));
+  const { tokens } = parseArgs({ args: long, options, strict: false, allowPositionals: true, tokens: true });
   const given: Record<string, string> = {};
   const positionals: string[] = [];
   for (const token of tokens) {

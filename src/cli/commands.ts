@@ -17,7 +17,7 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     summary: "Checks settings, file, keys and database, and changes nothing.",
     about: "It prints every problem at once, each with its solution.",
     options: { running: { help: "the service runs with these settings now: its ports may be in use" } },
-    example: "DATABASE_URL=postgres://purser@db.example/purser PURSER_KEK=file:/etc/purser/kek purser check",
+    example: "DATABASE_URL=postgres://purser@db.example/purser PURSER_KEK_FILE=/etc/purser/kek purser check",
     exits: { 0: "no problems", 2: "problems; each is one line on stderr" },
     load: () => import("./check.ts").then(({ check }) => check),
   },
@@ -123,5 +123,15 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     example: "purser grant ada@example.com --tokens 625000 --note 'replaces the lost top-up'",
     exits: USERS_EXITS,
     load: () => import("./users.ts").then(({ grant }) => grant),
+  },
+  completion: {
+    summary: "Prints the completion of commands and options for a shell.",
+    about:
+      "bash: source <(purser completion bash) in ~/.bashrc. zsh: the same with zsh in ~/.zshrc, after compinit. fish: purser completion fish | source in ~/.config/fish/config.fish.",
+    argument: "SHELL",
+    options: {},
+    example: "purser completion bash",
+    exits: { 0: "done" },
+    load: () => import("./completion.ts").then(({ createCompletion }) => createCompletion(COMMANDS)),
   },
 };

@@ -1,4 +1,5 @@
-import { type Command, didYouMean, getHelp, helpOfCommand, MisuseError, readCall } from "./command.ts";
+import { RELEASE } from "../platform/lib/release.ts";
+import { type Command, didYouMean, getHelp, helpOfCommand, MisuseError, readCall, say } from "./command.ts";
 import { COMMANDS } from "./commands.ts";
 
 /** `purser COMMAND`: finds the command, prints its help, and turns errors into exit codes. 2: called wrongly; 1: failed. */
@@ -11,10 +12,21 @@ const SETTING_ERRORS: ReadonlySet<string> = new Set([
   "NotificationsLostError",
 ]);
 
+const HELP: ReadonlySet<string> = new Set(["help", "--help", "-h"]);
+
 async function run([name, ...args]: readonly string[]): Promise<number> {
-  if (name === undefined || name === "--help" || name === "help") {
+  if (name === undefined) {
     process.stdout.write(getHelp(COMMANDS));
-    return name === undefined ? 2 : 0;
+    return 2;
+  }
+  if (name === "--version") {
+    say(`purser ${RELEASE}`);
+    return 0;
+  }
+  if (HELP.has(name)) {
+    if (args[0] !== undefined && !HELP.has(args[0])) return run([args[0], "--help"]);
+    process.stdout.write(getHelp(COMMANDS));
+    return 0;
   }
   const command: Command | undefined = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
   if (command === undefined) {

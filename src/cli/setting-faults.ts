@@ -1,4 +1,5 @@
 import { type Config, ConfigError, readConfig } from "../config/config.ts";
+import { FILE_SUFFIX } from "../config/values.ts";
 import { nearestNames } from "../kernel/nearest.ts";
 
 type Env = Readonly<Record<string, string | undefined>>;
@@ -42,6 +43,7 @@ export function checkSettings(env: Env): CheckedSettings {
       if (replaced.has(variable)) return { config: null, faults, replaced };
       replaced.add(variable);
       left[variable] = STAND_INS[variable];
+      delete left[`${variable}${FILE_SUFFIX}`];
     }
   }
 }
@@ -61,23 +63,13 @@ export function watchNames(env: Env): { watched: Env; unknown(): string[] } {
 
 function unknownNames(env: Env, names: ReadonlySet<string>): string[] {
   const known = [...names].filter((name) => name.startsWith("PURSER_"));
-  // Images of other services take `NAME_FILE` for a setting in a file.
-  const settingInFile = (name: string) => {
-    const setting = name.replace(/_FILE$/, "");
-    return setting !== name && names.has(setting) ? setting : null;
-  };
-  const unknown = Object.keys(env).filter(
-    (name) => (/^PURSER_[A-Z]/.test(name) || settingInFile(name) !== null) && !names.has(name),
-  );
+  const unknown = Object.keys(env).filter((name) => /^PURSER_[A-Z]/.test(name) && !names.has(name));
   return unknown
     .filter((name) => !isOfOthers(name, env[name]))
     .map((name) => {
-      const setting = settingInFile(name);
-      if (setting !== null) {
-        return `${name} has no effect: set ${setting} to the value itself, for example ${setting}="$(cat "$${name}")".`;
-      }
       const [near] = nearestNames(name, known);
-      const advice = near === undefined ? `remove it; settings are ${known.join(", ")}` : `did you mean ${near}?`;
+      const settings = known.filter((each) => !each.endsWith(FILE_SUFFIX));
+      const advice = near === undefined ? `remove it; settings are ${settings.join(", ")}` : `did you mean ${near}?`;
       return `${name}: this is no setting, so it has no effect: ${advice}`;
     });
 }

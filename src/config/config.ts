@@ -35,6 +35,7 @@ import {
   parseUrlWithScheme,
   parseWhole,
   read,
+  withFiles,
 } from "./values.ts";
 
 export { ConfigError };
@@ -66,11 +67,12 @@ const DB_WAIT_SECONDS = 60;
 const MAX_SECONDS = 3_600;
 /**
  * The settings of contract sections 1 and 9 from environment variables and the file that PURSER_CONFIG names. An
- * empty variable counts as unset. Throws a ConfigError for the first invalid one.
+ * empty variable counts as unset, and `NAME_FILE` names a file with the value of NAME. Throws a ConfigError for the first invalid one.
  */
 export function readConfig(env: Env): Config {
-  const settings = readSettings(env);
-  return { ...settings, warnings: collectWarnings(env, settings), reread: () => readConfig(env) };
+  const values = withFiles(env);
+  const settings = readSettings(values);
+  return { ...settings, warnings: collectWarnings(values, settings), reread: () => readConfig(env) };
 }
 
 function readSettings(env: Env) {

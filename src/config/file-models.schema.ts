@@ -59,8 +59,13 @@ const forward = z
 export const provider = record({
   name: identifier,
   kind: z.enum(KINDS, `must be ${KINDS.slice(0, -1).join(", ")} or ${KINDS.at(-1)}`),
-  base_url: httpAddress.transform((url) => url.replace(/\/+$/, "")).optional(),
-  api_key_env: text(VARIABLE, "must be the name of an environment variable").optional(),
+  base_url: httpAddress
+    .transform((url) => url.replace(/\/+$/, ""))
+    .optional()
+    .describe("The address of the server; an openai-compatible provider needs it"),
+  api_key_env: text(VARIABLE, "must be the name of an environment variable")
+    .optional()
+    .describe("The variable that holds the provider's key; a file with the key is named by the same name and _FILE"),
   forward,
 })
   .refine(({ kind, forward: fields }) => fields.length === 0 || traitsOf(kind).takes_other_fields, {
@@ -81,11 +86,11 @@ export const provider = record({
 
 const optionalRate = rate.nullable().default(null);
 const RATES = {
-  input_rate: rate,
-  cached_input_rate: optionalRate,
+  input_rate: rate.describe("Billed tokens per token of input: US dollars per token × 625,000 × margin"),
+  cached_input_rate: optionalRate.describe("null: cached input costs what other input costs"),
   cache_write_rate: optionalRate,
   cache_write_1h_rate: optionalRate,
-  output_rate: rate,
+  output_rate: rate.describe("Billed tokens per token of output. A model of kind embedding has none"),
 };
 
 interface FileRates {
@@ -194,7 +199,11 @@ const route = record({
   provider: z.string("must be the name of a provider"),
   /** Absent: the model's own. */
   provider_model: title.optional(),
-  weight: number().min(0, "must not be negative").max(MAX_WEIGHT, `must be at most ${MAX_WEIGHT}`).default(1),
+  weight: number()
+    .min(0, "must not be negative")
+    .max(MAX_WEIGHT, `must be at most ${MAX_WEIGHT}`)
+    .default(1)
+    .describe("The share of calls that this route gets; 0: only after others failed"),
   /** Absent: the model's own. */
   upstream_usd_per_million: upstream.nullable().optional(),
 });
@@ -221,27 +230,34 @@ function routesOf(
 }
 
 const modelRecord = record({
-  id: text(MODEL_ID, "must be 1 to 128 letters, digits or ._:/@-").refine(
-    (id) => id !== "auto" && !id.startsWith("agent/") && !id.startsWith("purser/"),
-    "is reserved: auto, agent/… and purser/… are the service's own",
-  ),
+  id: text(MODEL_ID, "must be 1 to 128 letters, digits or ._:/@-")
+    .refine(
+      (id) => id !== "auto" && !id.startsWith("agent/") && !id.startsWith("purser/"),
+      "is reserved: auto, agent/… and purser/… are the service's own",
+    )
+    .describe("The name by which callers request the model"),
   kind: z.enum(["chat", "embedding"], "must be chat or embedding").default("chat"),
-  provider: z.string("must be the name of a provider").optional(),
-  provider_model: title.optional(),
+  provider: z.string("must be the name of a provider").optional().describe("The name of a provider of this file"),
+  provider_model: title.optional().describe("The provider's own name of the model"),
   routes: z
     .array(route, "must be a list")
     .min(1, "must have at least one route")
     .max(MAX_ROUTES, `must have at most ${MAX_ROUTES} routes`)
-    .optional(),
+    .optional()
+    .describe("Several providers or keys for this model, instead of provider"),
   name: title.optional(),
   ...RATES,
   tiers,
-  /** Rates for a time, instead of the model's own. The last one in force applies. */
-  prices: list(record({ valid_from: date, valid_until: date, ...RATES, tiers })),
-  upstream_usd_per_million: upstream.nullable().default(null),
-  /** null: by its price. */
-  tier: z.enum(["economy", "standard", "premium"], "must be economy, standard or premium").nullable().default(null),
-  trial_eligible: flag(false),
+  prices: list(record({ valid_from: date, valid_until: date, ...RATES, tiers })).describe(
+    "Rates for a time, instead of the model's own. The last one in force applies",
+  ),
+  upstream_usd_per_million: upstream.nullable().default(null).describe("What the provider charges the operator"),
+  tier: z
+    .enum(["economy", "standard", "premium"], "must be economy, standard or premium")
+    .nullable()
+    .default(null)
+    .describe("The quality of the model for routing; null: by its price"),
+  trial_eligible: flag(false).describe("true: users in their trial may use the model"),
   context_window: count(1),
   max_output_tokens: count(1),
   supports: record({
@@ -251,13 +267,16 @@ const modelRecord = record({
     vision: flag(false),
     files: flag(false),
     audio: flag(false),
-  }).prefault({}),
-  /** Input tokens that one part costs at most; null: the rest of the context window. */
+  })
+    .prefault({})
+    .describe("The features of the model; only what is declared is sent to it"),
   part_tokens: record({
     image: count(1).nullable().default(null),
     file: count(1).nullable().default(null),
     audio: count(1).nullable().default(null),
-  }).prefault({}),
+  })
+    .prefault({})
+    .describe("Input tokens that one part costs at most; null: the rest of the context window"),
   forward,
 })
   .superRefine(({ provider: only, provider_model, routes }, { addIssue }) => {

@@ -14,17 +14,19 @@ const MAX_MONTHS = 120;
 const plan = record({
   id: identifier,
   name: title,
-  price_cents: count(0),
+  price_cents: count(0).describe("The price of a period in the smallest unit of the currency"),
   currency: text(/^[a-z]{3}$/, "must be three lower-case letters, such as usd").default("usd"),
   interval: z.literal("month", "must be month").default("month"),
-  included_tokens: count(1),
-  rollover_months: count(0, MAX_MONTHS).optional(),
+  included_tokens: count(1).describe("The billed tokens of a period"),
+  rollover_months: count(0, MAX_MONTHS).optional().describe("How long unused tokens stay after their period"),
   limits: record({
     requests_per_minute: count(1).nullable().default(null),
     tokens_per_minute: count(1).nullable().default(null),
     concurrent_runs: count(1).nullable().default(null),
     allowed_models: z.array(text(MODEL_ID, "must be the id of a model"), "must be a list").nullable().default(null),
-  }).optional(),
+  })
+    .optional()
+    .describe("Limits of this plan's users; null: the service's own"),
 });
 
 /** A catalogue file: its path, or the path and whether the file extends the built-in catalogue or replaces it. */
@@ -39,15 +41,28 @@ const catalogue = z
   .transform((value) => (typeof value === "string" ? { file: value, mode: "extend" as const } : value));
 
 const settings = record({
-  providers: list(provider),
-  models: list(model),
-  /** null: the built-in catalogue alone. */
-  catalogue: catalogue.nullable().default(null),
-  cache_pricing: z.enum(["flat", "provider"], "must be flat or provider").default("flat"),
-  plans: list(plan),
-  trial: record({ days: count(1, MAX_DAYS).default(TRIAL_DAYS), tokens: count(1).default(TRIAL_TOKENS) }).prefault({}),
-  rollover_months: count(0, MAX_MONTHS).default(ROLLOVER_MONTHS),
-  margin: number().positive("must be above 0").max(1_000, "must be at most 1000").default(1),
+  providers: list(provider).describe("Servers of models, beside the built-in providers"),
+  models: list(model).describe("Models with their prices, beside the catalogue"),
+  catalogue: catalogue
+    .nullable()
+    .default(null)
+    .describe("A file of models: its path, or the path and whether it extends or replaces the built-in catalogue"),
+  cache_pricing: z
+    .enum(["flat", "provider"], "must be flat or provider")
+    .default("flat")
+    .describe("flat: cached input costs what other input costs; provider: it has the provider's own rates"),
+  plans: list(plan).describe("The subscriptions on sale; an empty list keeps the default plans"),
+  trial: record({ days: count(1, MAX_DAYS).default(TRIAL_DAYS), tokens: count(1).default(TRIAL_TOKENS) })
+    .prefault({})
+    .describe("What a new user gets"),
+  rollover_months: count(0, MAX_MONTHS)
+    .default(ROLLOVER_MONTHS)
+    .describe("How long unused tokens of a plan stay after their period"),
+  margin: number()
+    .positive("must be above 0")
+    .max(1_000, "must be at most 1000")
+    .default(1)
+    .describe("A factor on the prices of the catalogue: 1.2 adds 20%"),
   limits: record({
     requests_per_minute: count(1).default(LIMITS.requests_per_minute),
     session_requests_per_minute: count(1).default(LIMITS.session_requests_per_minute),
@@ -57,12 +72,19 @@ const settings = record({
     model_body_bytes: count(1_024).default(LIMITS.model_body_bytes),
     min_schedule_minutes: count(1, 1_440).default(LIMITS.min_schedule_minutes),
     fallback_after_seconds: count(1, 600).default(LIMITS.fallback_after_seconds),
-  }).prefault({}),
-  safety: record({ judges: list(judge) }).prefault({}),
+  })
+    .prefault({})
+    .describe("Limits of each user and of each request"),
+  safety: record({ judges: list(judge).describe("Services or models that give a second opinion on pages") }).prefault(
+    {},
+  ),
+  $schema: z.string("must be a text").optional().describe("The JSON Schema of this file, for editors"),
 });
 
 /** The keys of the file, in the order of its messages. */
-export const FILE_KEYS = Object.keys(settings.shape) as (keyof typeof settings.shape)[];
+export const FILE_KEYS = Object.keys(settings.shape).filter(
+  (key): key is Exclude<keyof typeof settings.shape, "$schema"> => key !== "$schema",
+);
 
 /** The default plans (contract 5.4): data, never computed from the token rate. */
 const DEFAULT_PLANS = [
@@ -73,7 +95,7 @@ const DEFAULT_PLANS = [
 ].map((row) => ({ ...row, currency: "usd", interval: "month" as const, rollover_months: undefined }));
 
 /** The whole file. An empty list of plans keeps the default plans. */
-export const configFileSchema = settings.transform(({ plans, ...rest }) => ({
+export const configFileSchema = settings.transform(({ $schema: _, plans, ...rest }) => ({
   ...rest,
   plans: (plans.length > 0 ? plans : DEFAULT_PLANS).map((row) => ({
     ...row,
@@ -83,3 +105,18 @@ export const configFileSchema = settings.transform(({ plans, ...rest }) => ({
 
 /** What the file says, defaults filled in. */
 export type FileSettings = z.output<typeof configFileSchema>;
+
+const OF_OUTPUT = ["output_rate", "max_output_tokens", "output"];
+
+/** The JSON Schema of the file as people write it, for editors and for checks before a deployment. */
+export function createFileJsonSchema(): Record<string, unknown> {
+  const schema = z.toJSONSchema(configFileSchema, {
+    io: "input",
+    unrepresentable: "any",
+    // The parser adds the fields of output to models of kind embedding, so no text has to have them.
+    override: ({ jsonSchema }) => {
+      if (jsonSchema.required) jsonSchema.required = jsonSchema.required.filter((name) => !OF_OUTPUT.includes(name));
+    },
+  });
+  return { title: "The configuration file of Purser (PURSER_CONFIG)", ...schema };
+}

@@ -1,4 +1,4 @@
-import { statSync } from "node:fs";
+import { readFileSync, statSync } from "node:fs";
 import { isIP } from "node:net";
 import { dirname, resolve } from "node:path";
 import ipaddr from "ipaddr.js";
@@ -199,8 +199,39 @@ export class ConfigError extends Error {
   }
 }
 
+/** With it after its name, a variable names the file that has its value. */
+export const FILE_SUFFIX = "_FILE";
+
 /** Environment variables. */
 export type Env = Record<string, string | undefined>;
+
+/**
+ * `env` in which each variable may also be given as a file: `NAME_FILE` has the path, and NAME then has the file's text
+ * without spaces and line breaks around it. Reading NAME throws a ConfigError if both are set or the file has no text.
+ */
+export function withFiles(env: Env): Env {
+  return new Proxy(env, { get: (target, name) => readFromFile(target, String(name)) });
+}
+
+function readFromFile(env: Env, name: string): string | undefined {
+  const [text, path] = [env[name], env[`${name}${FILE_SUFFIX}`]];
+  if (!path) return text;
+  const refuse = (problem: string) =>
+    new ConfigError(
+      name,
+      `${name}${FILE_SUFFIX} ${problem}`,
+      `${name}, or ${name}${FILE_SUFFIX} with the path of a file`,
+    );
+  if (text) throw refuse("is set too: remove one of them");
+  let content: string;
+  try {
+    content = readFileSync(path, "utf8").trim();
+  } catch (error) {
+    throw refuse(`names ${quoted(path)}, which cannot be read (${(error as NodeJS.ErrnoException).code})`);
+  }
+  if (content === "") throw refuse(`names ${quoted(path)}, which is empty`);
+  return content;
+}
 
 /** The value of a variable; undefined if it is unset or empty. Throws a ConfigError for an invalid one. */
 export function read<Value>(

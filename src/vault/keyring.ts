@@ -6,7 +6,7 @@ import type { Keyring, MasterKey } from "./keyring.types.ts";
 
 /** The format of a keyring, for messages. */
 export const KEYRING_FORMAT =
-  "id:base64 of 32 bytes, or id:aws-kms:…, id:gcp-kms:…, id:vault-transit:…, more of them after commas, the current one first; or file:/path of such a list";
+  "id:base64 of 32 bytes, or id:aws-kms:…, id:gcp-kms:…, id:vault-transit:…, more of them after commas, the current one first";
 
 /** The service cannot run with these master keys. The message is one line that begins with the variable's name. */
 export class KeyringError extends Error {
@@ -18,15 +18,14 @@ export class KeyringError extends Error {
 
 const KEY_BYTES = 32;
 const KEY_ID = /^[A-Za-z0-9_.-]{1,64}$/;
-const FILE = /^file:(?=\/)/;
 
 /**
- * Parses `id:base64(32 bytes)[,id:…]`, or the file named by `file:/path`, where line breaks also separate keys. `env`
- * supplies the settings of key services. The error never contains key material.
+ * Parses `id:base64(32 bytes)[,id:…]`; line breaks also separate keys. `env` supplies the settings of key services. The error never contains key material.
  */
 export function parseKeyring(text: string, env: Record<string, string | undefined> = {}): Keyring {
-  const listed = FILE.test(text) ? fileText(text.replace(FILE, "")) : text;
-  const parts = listed.split(/,\s*|\s*\n\s*/).map((part, index) => parseMasterKey(part.trim(), index + 1, env));
+  if (text.startsWith("file:/"))
+    throw new Error("it names a file: set PURSER_KEK_FILE to the path of that file instead");
+  const parts = text.split(/,\s*|\s*\n\s*/).map((part, index) => parseMasterKey(part.trim(), index + 1, env));
   const [first, ...others] = parts;
   if (first === undefined) throw new Error("it is empty");
   const seen = new Set([first.id]);
@@ -35,14 +34,6 @@ export function parseKeyring(text: string, env: Record<string, string | undefine
     seen.add(id);
   }
   return [first, ...others];
-}
-
-function fileText(path: string): string {
-  try {
-    return readFileSync(path, "utf8").trim();
-  } catch (error) {
-    throw new Error(`${path} cannot be read (${(error as NodeJS.ErrnoException).code})`);
-  }
 }
 
 function parseMasterKey(part: string, position: number, env: Record<string, string | undefined>): MasterKey {

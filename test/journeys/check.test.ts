@@ -130,12 +130,17 @@ describe("--check of a broken configuration exits with 2 and says what to do", (
       PURSER_POSTGRESQL_PORT: "tcp://10.0.0.2:5432",
       PURSER_POSTGRESQL_PORT_5432_TCP_ADDR: "10.0.0.2",
       PURSER_KEY: "purser_live_x",
-      SMTP_URL_FILE: "/run/secrets/smtp",
       POSTGRES_PASSWORD_FILE: "/run/secrets/postgres",
     });
     expect(problems).toEqual([
       "PURSER_DRAIN_SECOND: this is no setting, so it has no effect: did you mean PURSER_DRAIN_SECONDS?",
-      'SMTP_URL_FILE has no effect: set SMTP_URL to the value itself, for example SMTP_URL="$(cat "$SMTP_URL_FILE")".',
+    ]);
+  });
+
+  it("a secret in a file that cannot be read, beside the other faults", async () => {
+    expect(await problemsOf({ SMTP_URL_FILE: "/nowhere/url", PORT: "many" })).toEqual([
+      expect.stringMatching(/^PORT: "many" is not a port/),
+      expect.stringMatching(/^SMTP_URL: SMTP_URL_FILE names "\/nowhere\/url", which cannot be read \(ENOENT\)/),
     ]);
   });
 

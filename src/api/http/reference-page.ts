@@ -39,6 +39,7 @@ export function referencePage(document: OpenApiDocument): string {
         <nav aria-label="Endpoints">
           <strong>${document.info.title} ${document.info.version}</strong>
           <a href="/openapi.json">openapi.json</a>
+          <a href="/docs/config.schema.json">Schema of the configuration file</a>
           <a href="/">Console</a>
           ${sections.map((section) => html`<b>${section.title}</b>${section.endpoints.map((endpoint) => html`<a href="#${anchor(endpoint)}">${endpoint.method} ${endpoint.path.replace("/api/v1", "")}</a>`)}`)}
         </nav>

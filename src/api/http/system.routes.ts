@@ -19,10 +19,13 @@ const ABOUT = {
   },
 };
 
-/** Serves the OpenAPI 3.1 document of `routes` and its page. */
-export function referenceRoutes(routes: readonly RouteDefinition[], session_cookie: string): Router {
+/** Serves the OpenAPI 3.1 document of `routes`, its page, and the JSON Schema of the configuration file. */
+export function referenceRoutes(
+  routes: readonly RouteDefinition[],
+  { session_cookie, createFileJsonSchema }: { session_cookie: string; createFileJsonSchema: () => object },
+): Router {
   const router = createRouter();
-  // Both need no key and take tens of milliseconds, so they are built once.
+  // They need no key and take tens of milliseconds, so they are built once.
   const documentOf = once(() => openApiDocument(routes, { about: ABOUT, session_cookie }));
   const jsonOf = once(() => Buffer.from(JSON.stringify(documentOf())));
   const pageOf = once(() => referencePage(documentOf()));
@@ -33,6 +36,8 @@ export function referenceRoutes(routes: readonly RouteDefinition[], session_cook
     if (encoding === null) return bytes(jsonOf(), headers);
     return bytes(await compressed[encoding](), { ...headers, "Content-Encoding": encoding, Vary: "Accept-Encoding" });
   });
+  const schemaOf = once(() => JSON.stringify(createFileJsonSchema()));
+  router.plain("/docs/config.schema.json", () => bytes(schemaOf(), { "Content-Type": "application/schema+json" }));
   router.plain("/docs", () =>
     bytes(pageOf(), {
       "Content-Type": "text/html; charset=UTF-8",

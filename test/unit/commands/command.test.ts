@@ -1,7 +1,9 @@
+import { execFileSync } from "node:child_process";
 import { describe, expect, it } from "vitest";
 import { getHelp, helpOfCommand, readCall } from "../../../src/cli/command.ts";
 import { COMMANDS } from "../../../src/cli/commands.ts";
 import { describeStorage } from "../../../src/cli/storage.ts";
+import { RELEASE } from "../../../src/platform/lib/release.ts";
 import { runPurser } from "../../support/process.ts";
 
 const commandOf = (name: string) => {
@@ -28,6 +30,38 @@ describe("the help", () => {
     const [, args = ""] = command.example.split(`purser ${name}`);
     const words = (args.match(/'[^']*'|\S+/g) ?? []).map((word) => word.replaceAll("'", ""));
     expect(() => readCall(name, command, words)).not.toThrow();
+  });
+});
+
+it.each([
+  ["--version", `purser ${RELEASE}\n`],
+  ["-h", getHelp(COMMANDS)],
+  ["help", getHelp(COMMANDS)],
+  ["help backup", helpOfCommand("backup", commandOf("backup"))],
+  ["backup -h", helpOfCommand("backup", commandOf("backup"))],
+  ["help help", getHelp(COMMANDS)],
+])("purser %s prints its text and exits with 0", async (line, text) => {
+  expect(await runPurser(line.split(" "))).toMatchObject({ code: 0, stdout: text, stderr: "" });
+});
+
+describe("completion in bash", () => {
+  it.each([
+    ["purser cre", "create-user"],
+    ["purser grant --to", "--tokens"],
+    ["purser help res", "restore"],
+    ["purser completion z", "zsh"],
+  ])("completes %s to %s", async (line, completed) => {
+    const { stdout } = await runPurser(["completion", "bash"]);
+    const words = line.split(" ");
+    const script = `${stdout}\nCOMP_WORDS=(${words.join(" ")}) COMP_CWORD=${words.length - 1}; _purser; echo "\${COMPREPLY[*]}"`;
+    expect(execFileSync("bash", ["-c", script], { encoding: "utf8" })).toBe(`${completed}\n`);
+  });
+
+  it("is refused for a shell that it does not know", async () => {
+    expect(await runPurser(["completion", "tcsh"])).toMatchObject({
+      code: 2,
+      stderr: 'there is no completion for "tcsh": there are bash, zsh, fish\n',
+    });
   });
 });
 

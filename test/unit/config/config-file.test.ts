@@ -1,6 +1,9 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { Ajv2020 } from "ajv/dist/2020.js";
 import { describe, expect, test } from "vitest";
+import { parse as parseYaml } from "yaml";
+import { createFileJsonSchema } from "../../../src/config/file.schema.ts";
 import { parseConfigFile } from "../../../src/config/file.ts";
 
 const CONTRACT_SAMPLE = `providers:
@@ -14,7 +17,14 @@ rollover_months: 3
 margin: 1.0          # on catalogue prices
 limits: { requests_per_minute: 600, concurrent_runs_per_user: 10, concurrent_runs: 50, body_bytes: 4194304 }
 `;
-const parse = (text: string) => parseConfigFile(text, "purser.yaml");
+const isValidForEditors = new Ajv2020({ validateFormats: false }).compile(createFileJsonSchema());
+
+/** Parses a file. An editor must accept each file that the service accepts. */
+function parse(text: string) {
+  const settings = parseConfigFile(text, "purser.yaml");
+  expect([isValidForEditors(parseYaml(text) ?? {}), isValidForEditors.errors]).toEqual([true, null]);
+  return settings;
+}
 
 /** A file with one provider and one model, each field on its own line; `changes` replaces or removes fields. */
 function fileWith(changes: Record<string, string | null>): string {
@@ -60,6 +70,23 @@ test("the contract's own sample is valid, and its empty list of plans keeps the 
       forward: [],
     },
   ]);
+});
+
+test("a file names its JSON Schema for editors, and that changes no setting", () => {
+  const schema = '{ "$schema": "https://purser.example/docs/config.schema.json", "margin": 2 }';
+  expect(parse(schema)).toEqual(parse("margin: 2"));
+});
+
+test.each([
+  ["margn: 2", "an unknown key"],
+  ["margin: two", "a text in place of a number"],
+  [
+    "models: [{ id: lab/small, provider: lab, provider_model: small, input_rate: 1, context_window: many }]",
+    "a word in place of a number",
+  ],
+  ["providers: [{ name: lab, kind: mistral }]", "an unknown kind"],
+])("an editor marks %s: %s", (text) => {
+  expect(isValidForEditors(parseYaml(text))).toBe(false);
 });
 
 test("plans in the file replace the default plans, with the file's rollover", () => {

@@ -376,6 +376,68 @@ describe("the attack with free tokens: simulated payments and sign-ups without a
   });
 });
 
+describe("a secret in a file", () => {
+  const fileWith = (name: string, text: string) => {
+    const path = join(directory, name);
+    writeFileSync(path, text);
+    return path;
+  };
+
+  test("is the text of the file that NAME_FILE names, without the line break at its end", () => {
+    const config_file = fileWith("with-key.yaml", "providers: [{ name: lab, kind: openai, api_key_env: LAB_KEY }]\n");
+    const config = readConfig({
+      PURSER_ADMIN_KEY_FILE: fileWith("admin", "operator-key-of-the-house\n"),
+      DATABASE_URL_FILE: fileWith("url", "postgres://purser:secret@db.example/purser\r\n"),
+      PURSER_KEK_FILE: fileWith("kek", `k2:${KEY}\nk1:${KEY}\n`),
+      STRIPE_SECRET_KEY_FILE: fileWith("stripe", "sk_test_1"),
+      STRIPE_WEBHOOK_SECRET_FILE: fileWith("webhook", "whsec_1"),
+      SMTP_URL_FILE: fileWith("smtp", "smtp://ada:secret@mail.example:587\n"),
+      OPENAI_API_KEY_FILE: fileWith("openai", "sk-openai\n"),
+      LAB_KEY_FILE: fileWith("lab", "sk-lab\n"),
+      PURSER_CONFIG: config_file,
+    });
+    expect(config).toMatchObject({
+      admin_key: "operator-key-of-the-house",
+      database_url: "postgres://purser:secret@db.example/purser",
+      keyring: [{ id: "k2" }, { id: "k1" }],
+      stripe: { secret_key: "sk_test_1", webhook_secret: "whsec_1" },
+      mail: { smtp_url: "smtp://ada:secret@mail.example:587" },
+      provider_keys: { OPENAI_API_KEY: "sk-openai", LAB_KEY: "sk-lab" },
+      warnings: [],
+    });
+  });
+
+  test("is read again by a reload", () => {
+    const path = fileWith("rotated", "first-operator-key");
+    const config = readConfig({ PURSER_ADMIN_KEY_FILE: path });
+    writeFileSync(path, "second-operator-key");
+    expect(config.reread().admin_key).toBe("second-operator-key");
+  });
+
+  test.each([
+    [
+      "both are set",
+      { SMTP_URL: "smtp://mail", SMTP_URL_FILE: "/run/smtp" },
+      "SMTP_URL: SMTP_URL_FILE is set too: remove one of them; accepted: SMTP_URL, or SMTP_URL_FILE with the path of a file",
+    ],
+    [
+      "the file is missing",
+      { SMTP_URL_FILE: "/nowhere/smtp" },
+      'SMTP_URL: SMTP_URL_FILE names "/nowhere/smtp", which cannot be read (ENOENT)',
+    ],
+    ["it is a folder", { SMTP_URL_FILE: "/" }, 'SMTP_URL: SMTP_URL_FILE names "/", which cannot be read (EISDIR)'],
+    ["the file is empty", { SMTP_URL_FILE: "/dev/null" }, 'SMTP_URL: SMTP_URL_FILE names "/dev/null", which is empty'],
+  ])("prevents the start if %s", (_, env, message) => {
+    expect(refusal(env as Record<string, string>)).toContain(message);
+  });
+
+  test("is not repeated by the message about a value that cannot be used", () => {
+    const message = refusal({ OPENAI_API_KEY_FILE: fileWith("two-words", "secret words") });
+    expect(message).toMatch(/^OPENAI_API_KEY: it holds a space/);
+    expect(message).not.toContain("secret");
+  });
+});
+
 describe("each default, by the service's address", () => {
   const same = {
     role: "all",

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { expect, it } from "vitest";
-import { REFERENCE_FILE, referenceText } from "../../../docs/reference.ts";
+import { referenceFiles } from "../../../docs/reference.ts";
 
-it("docs/reference/api.md is up to date with the contract (npm run reference writes it)", async () => {
-  expect(readFileSync(REFERENCE_FILE, "utf8")).toBe(await referenceText());
+it("docs/reference is up to date with the contract and the schema of the configuration file (npm run reference writes it)", async () => {
+  for (const [path, text] of await referenceFiles()) expect(readFileSync(path, "utf8")).toBe(text);
 });

@@ -138,17 +138,13 @@ describe("PURSER_KEK", () => {
     ["k:gcp-kms:purser", "names no key of Google Cloud KMS"],
     ["k:vault-transit:purser", "needs VAULT_ADDR, which is not set"],
     ["k:azure:purser", "the key k is neither base64 nor of aws-kms, gcp-kms or vault-transit"],
-    ["file:/nowhere/keys", "/nowhere/keys cannot be read (ENOENT)"],
+    ["file:/run/secrets/keys", "set PURSER_KEK_FILE to the path of that file"],
   ])("%s: %s", (text, message) => {
     expect(() => parseKeyring(text)).toThrow(message);
   });
 
-  it("can be a file, with a key on each line", () => {
+  it("has several keys, each on a line of its own", () => {
     const [one, two] = [randomBytes(32).toString("base64"), randomBytes(32).toString("base64")];
-    const file = join(folder, "keys");
-    writeFileSync(file, `k2:${two}\nk1:${one}\n`);
-    expect(parseKeyring(`file:${file}`).map(({ id }) => id)).toEqual(["k2", "k1"]);
-    writeFileSync(file, "k1:hunter2\n");
-    expect(() => parseKeyring(`file:${file}`)).toThrow(/^key 1 is not valid base64$|^key 1 has \d+ bytes/);
+    expect(parseKeyring(`k2:${two}\nk1:${one}`).map(({ id }) => id)).toEqual(["k2", "k1"]);
   });
 });
