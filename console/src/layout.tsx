@@ -2,11 +2,11 @@ import { useMutation, useQuery } from "@tanstack/react-query";
 import { Link, Outlet, useRouterState } from "@tanstack/react-router";
 import { Suspense, useEffect, useRef, useState } from "react";
 import { keyInUse } from "./api/client.ts";
-import { modelsQuery, overageQuery, plansQuery, profileQuery } from "./api/queries.ts";
+import { modelsQuery, newestNoticeQuery, overageQuery, plansQuery, profileQuery } from "./api/queries.ts";
 import { leaveKey, signOut } from "./api/session.ts";
 import { day, short } from "./format.ts";
 import { OWN_ZONE, zoneName } from "./schedule-words.ts";
-import { Badge, Button, Callout, Skeleton, segmentClass } from "./ui/basics.tsx";
+import { Badge, Button, buttonClass, Callout, Skeleton, segmentClass } from "./ui/basics.tsx";
 import { Icon, type IconName, Logo } from "./ui/icons.tsx";
 import { ProblemNotice } from "./ui/problem.tsx";
 import { SavedNotice } from "./ui/saved.tsx";
@@ -14,14 +14,13 @@ import { SavedNotice } from "./ui/saved.tsx";
 /** The layout of every signed-in page: navigation, balance and account. It needs no answer of the API to be shown. */
 
 const PAGES = [
-  ["/", "Overview", "overview"],
-  ["/agents", "Agents", "agents"],
+  ["/", "Home", "home"],
   ["/runs", "Runs", "play"],
-  ["/secrets", "Secrets", "secrets"],
-  ["/billing", "Usage and billing", "billing"],
-  ["/keys", "API keys", "keys"],
-  ["/connect", "Connect", "provider"],
-  ["/notices", "Notices", "notices"],
+  ["/agents", "Agents", "agents"],
+  ["/usage", "Usage", "usage"],
+  ["/developers", "Developers", "keys"],
+  ["/vault", "Vault", "secrets"],
+  ["/billing", "Billing", "billing"],
 ] as const satisfies readonly (readonly [string, string, IconName])[];
 
 const ENTRY =
@@ -54,15 +53,18 @@ export function Layout() {
         <Link to="/" className="flex items-center gap-2 font-semibold">
           <Logo className="size-6" /> Purser
         </Link>
-        <Button
-          kind="quiet"
-          aria-expanded={menu_open}
-          aria-controls="navigation"
-          onClick={() => setMenuOpen(!menu_open)}
-          icon={menu_open ? "close" : "menu"}
-        >
-          Menu
-        </Button>
+        <div className="flex items-center gap-1">
+          <NoticesBell />
+          <Button
+            kind="quiet"
+            aria-expanded={menu_open}
+            aria-controls="navigation"
+            onClick={() => setMenuOpen(!menu_open)}
+            icon={menu_open ? "close" : "menu"}
+          >
+            Menu
+          </Button>
+        </div>
       </header>
       <aside
         id="navigation"
@@ -111,12 +113,12 @@ function Navigation() {
   const { data: profile } = useQuery({ ...profileQuery, enabled: false });
   return (
     <div className="flex h-full flex-col gap-1 overflow-y-auto p-3">
-      <Link
-        to="/"
-        className="mb-3 flex items-center gap-2.5 px-2 py-1.5 text-base font-semibold tracking-tight max-md:hidden"
-      >
-        <Logo /> Purser
-      </Link>
+      <div className="mb-3 flex items-center justify-between max-md:hidden">
+        <Link to="/" className="flex items-center gap-2.5 px-2 py-1.5 text-base font-semibold tracking-tight">
+          <Logo /> Purser
+        </Link>
+        <NoticesBell />
+      </div>
       <nav aria-label="Main" className="space-y-0.5">
         {PAGES.map(([to, name, icon]) => (
           <Link
@@ -128,9 +130,6 @@ function Navigation() {
             <Icon name={icon} /> {name}
           </Link>
         ))}
-        <a href="/docs" className={`${ENTRY} font-medium`}>
-          <Icon name="reference" /> API reference
-        </a>
       </nav>
       <div className="mt-auto space-y-3 pt-6">
         {profile !== undefined && (
@@ -153,6 +152,33 @@ function Navigation() {
         <Account email={profile?.email ?? "Your account"} />
       </div>
     </div>
+  );
+}
+
+/** The creation time of the newest notice that the person has seen in this browser. */
+const SEEN_KEY = "purser.notices_seen";
+
+/** Opens the notices. A dot says that there are new ones. */
+function NoticesBell() {
+  const { data: profile } = useQuery({ ...profileQuery, enabled: false });
+  const newest = useQuery({ ...newestNoticeQuery, enabled: profile !== undefined }).data ?? "";
+  const is_open = useRouterState({ select: ({ location }) => location.pathname === "/notices" });
+  const is_new = !is_open && newest > (localStorage.getItem(SEEN_KEY) ?? "");
+  useEffect(() => {
+    if (is_open && newest !== "") localStorage.setItem(SEEN_KEY, newest);
+  }, [is_open, newest]);
+  return (
+    <Link
+      to="/notices"
+      aria-label={is_new ? "Notices, with new ones" : "Notices"}
+      className={buttonClass(
+        "quiet",
+        "relative px-2 aria-[current=page]:bg-accent-soft aria-[current=page]:text-accent",
+      )}
+    >
+      <Icon name="notices" />
+      {is_new && <span className="absolute top-1.5 right-1.5 size-2 rounded-full bg-bad" />}
+    </Link>
   );
 }
 

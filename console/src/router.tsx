@@ -101,10 +101,20 @@ const signedIn = createRoute({
   },
 });
 
-const overview = createRoute({
+const home = createRoute({
   getParentRoute: () => signedIn,
   path: "/",
-  component: page(() => import("./pages/overview.tsx"), "OverviewPage"),
+  component: page(() => import("./pages/home.tsx"), "HomePage"),
+  // The usage was here once.
+  beforeLoad: ({ location }) => {
+    const { days, by } = location.search as Search;
+    if (days !== undefined || by !== undefined) throw redirect({ href: `/usage${location.searchStr}`, replace: true });
+  },
+});
+const usage = createRoute({
+  getParentRoute: () => signedIn,
+  path: "/usage",
+  component: page(() => import("./pages/usage.tsx"), "UsagePage"),
   validateSearch: (search: Search) => ({
     ...choice(search, "days", [7, 30, 90]),
     ...choice(search, "by", ["model", "agent", "key", "user"]),
@@ -165,10 +175,10 @@ const chat = createRoute({
   component: page(() => import("./pages/chat.tsx"), "ChatPage"),
   validateSearch: (search: Search) => text(search, "thread"),
 });
-const secrets = createRoute({
+const vault = createRoute({
   getParentRoute: () => signedIn,
-  path: "/secrets",
-  component: page(() => import("./pages/secrets.tsx"), "SecretsPage"),
+  path: "/vault",
+  component: page(() => import("./pages/vault.tsx"), "VaultPage"),
   validateSearch: (search: Search) => ({
     ...text(search, "uses"),
     ...text(search, "connected"),
@@ -192,13 +202,21 @@ const billing = createRoute({
     ...flag(search, "top_up"),
   }),
 });
-const keys = createRoute({
+const developers = createRoute({
   getParentRoute: () => signedIn,
+  path: "/developers",
+  component: page(() => import("./pages/developers.tsx"), "DevelopersPage"),
+  beforeLoad: ({ location }) => {
+    if (/^\/developers\/?$/.test(location.pathname)) throw redirect({ to: "/developers/keys", replace: true });
+  },
+});
+const keys = createRoute({
+  getParentRoute: () => developers,
   path: "/keys",
   component: page(() => import("./pages/keys.tsx"), "KeysPage"),
 });
 const connect = createRoute({
-  getParentRoute: () => signedIn,
+  getParentRoute: () => developers,
   path: "/connect",
   component: page(() => import("./pages/connect.tsx"), "ConnectPage"),
   validateSearch: (search: Search) => ({ ...text(search, "program"), ...text(search, "model") }),
@@ -215,8 +233,24 @@ const account = createRoute({
   component: page(() => import("./pages/account.tsx"), "AccountPage"),
 });
 
+/** An address of an earlier version of the console. */
+const moved = <Path extends string>(path: Path, to: string) =>
+  createRoute({
+    getParentRoute: () => root,
+    path,
+    beforeLoad: ({ location }) => {
+      throw redirect({ href: to + location.searchStr, replace: true });
+    },
+  });
+const movedRoutes = [
+  moved("/secrets", "/vault"),
+  moved("/keys", "/developers/keys"),
+  moved("/connect", "/developers/connect"),
+] as const;
+
 const pages = [
-  overview,
+  home,
+  usage,
   agents,
   newAgent,
   agent,
@@ -224,16 +258,15 @@ const pages = [
   runs,
   run,
   chat,
-  secrets,
+  vault,
   billing,
-  keys,
-  connect,
+  developers.addChildren([keys, connect]),
   notices,
   account,
 ] as const;
 
 export const router = createRouter({
-  routeTree: root.addChildren([signedIn.addChildren([...pages]), ...openRoutes]),
+  routeTree: root.addChildren([signedIn.addChildren([...pages]), ...movedRoutes, ...openRoutes]),
   defaultPreload: "intent",
   defaultErrorComponent: PageProblem,
   scrollRestoration: true,

@@ -51,7 +51,7 @@ export function vaultRoutes({ vault, identity }: { vault: Vault; identity: OAuth
     const answer = { state, code, iss, bound_to: toCredential(caller) };
     const { name, problem } = await vault.finishConnect(caller.user_id, answer);
     const query = problem === null ? { connected: name ?? "" } : { connect_error: problem };
-    return redirect(`/secrets?${new URLSearchParams(query)}`);
+    return redirect(`/vault?${new URLSearchParams(query)}`);
   });
   router.on(oauth.oauthClientMetadata, (_request) => {
     const redirect_uri = identity.redirect_uri();

@@ -275,12 +275,12 @@ test("Connect: a client is registered, the sign-in is bound to the session by PK
     [other, back],
     [browser, forged],
   ] as const) {
-    expect((await call(who, where)).headers.get("location")).toBe("/secrets?connect_error=expired");
+    expect((await call(who, where)).headers.get("location")).toBe("/vault?connect_error=expired");
   }
   expect(server.asked).toHaveLength(0);
   const ended = await call(browser, back);
-  expect([ended.status, ended.headers.get("location")]).toEqual([303, "/secrets?connected=BERTHS"]);
-  expect((await call(browser, back)).headers.get("location")).toBe("/secrets?connect_error=expired");
+  expect([ended.status, ended.headers.get("location")]).toEqual([303, "/vault?connected=BERTHS"]);
+  expect((await call(browser, back)).headers.get("location")).toBe("/vault?connect_error=expired");
   expect((await browser.get(`/secrets/${id}`)).body.oauth).toMatchObject({
     status: "connected",
     client_id: "registered",
@@ -288,7 +288,7 @@ test("Connect: a client is registered, the sign-in is bound to the session by PK
 
   const mixed = await approve((await browser.post(`/secrets/${id}/oauth/connect`)).body.authorization_url);
   mixed.searchParams.set("iss", "https://other.example");
-  expect((await call(browser, mixed)).headers.get("location")).toBe("/secrets?connect_error=failed");
+  expect((await call(browser, mixed)).headers.get("location")).toBe("/vault?connect_error=failed");
   const page = await fetch(`${lab.service.url}/api/v1/secrets/oauth/client-metadata`);
   expect(await page.json()).toMatchObject({ client_id: page.url, token_endpoint_auth_method: "none" });
 });
@@ -303,7 +303,7 @@ test("a refresh token is stored and rotated; once it is revoked, the step says t
   };
   const [unconnected] = toolSteps(await run(berth, completion("Without.")));
   expect(JSON.stringify(unconnected)).toContain("it is not connected");
-  expect((await connect()).headers.get("location")).toBe("/secrets?connected=BERTHS");
+  expect((await connect()).headers.get("location")).toBe("/vault?connected=BERTHS");
   for (const _ of [1, 2]) {
     server.expire();
     expect(toolSteps(await run(berth, completion("Done.")))).toMatchObject([{ status: "succeeded" }]);

@@ -32,7 +32,7 @@ it("a key's name, end, budget, models and limits are changed where it was made, 
     allowed_models: ["lab/small"],
     limits: { tokens_per_minute: 9000 },
   });
-  await page.goto(`${site.service.url}/keys`);
+  await page.goto(`${site.service.url}/developers/keys`);
   await page.getByRole("button", { name: "Edit Website" }).click();
   const field = (name: string) => dialog().getByLabel(name, { exact: true });
   expect(await field("Valid until").inputValue()).toBe("2099-01-31");
@@ -83,7 +83,7 @@ it("the use of a key's budget and its next start are in the list and in the form
   });
   expect(status).toBe(200);
   await person("PATCH", `/api-keys/${id}`, { budget_interval: "week" });
-  await page.goto(`${site.service.url}/keys`);
+  await page.goto(`${site.service.url}/developers/keys`);
   const row = page.getByRole("row", { name: /Program/ });
   for (const text of ["18 of 500 tokens", /^starts again (in|tomorrow)/])
     await row.getByText(text).filter({ visible: true }).waitFor();
@@ -113,7 +113,7 @@ it("usage by user leads to the budgets of end users, which are set, changed and 
       messages: [{ role: "user", content: "Hi" }],
     });
   expect((await ask()).status).toBe(200);
-  await page.goto(`${site.service.url}/?by=user`);
+  await page.goto(`${site.service.url}/usage?by=user`);
   await page.getByRole("meter", { name: `${customer}: billed tokens` }).waitFor();
   await page.getByRole("link", { name: "Budgets of end users" }).click();
   await shows(page, "No budgets yet");

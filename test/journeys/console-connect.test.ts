@@ -56,7 +56,7 @@ const blocks = async () => (await page.locator("main pre").allTextContents()).jo
 
 /** Creates a key on the keys page and returns it. The dialog stays open. */
 async function createKey(): Promise<string> {
-  await page.getByRole("link", { name: "API keys" }).first().click();
+  await page.getByRole("link", { name: "Developers" }).click();
   await page.getByRole("button", { name: "New key" }).first().click();
   await page.getByLabel("Name", { exact: true }).fill("Laptop");
   await page.getByRole("button", { name: "Create API key" }).click();
@@ -65,7 +65,7 @@ async function createKey(): Promise<string> {
 
 it("a new key is in the snippets of every program, and the copied command works", async () => {
   await signUp(context, service, "connect@example.com");
-  await page.goto(`${service.url}/keys`);
+  await page.goto(`${service.url}/developers/keys`);
   const key = await createKey();
   await page.getByRole("button", { name: "Connect a program" }).click();
   await page.getByRole("heading", { name: "Connect", level: 1 }).waitFor();
@@ -85,7 +85,7 @@ it("a new key is in the snippets of every program, and the copied command works"
 
 it("the key of the snippets is stored nowhere, and is gone after a reload, on another page and after signing out", async () => {
   await signUp(context, service, "forgotten@example.com");
-  await page.goto(`${service.url}/keys`);
+  await page.goto(`${service.url}/developers/keys`);
   const connect = async () => {
     const key = await createKey();
     await page.getByRole("button", { name: "Connect a program" }).click();
@@ -107,7 +107,7 @@ it("the key of the snippets is stored nowhere, and is gone after a reload, on an
   await expectForgotten(key);
 
   const second = await connect();
-  await page.getByRole("link", { name: "Notices" }).click();
+  await page.getByRole("link", { name: "Notices" }).first().click();
   await page.getByRole("heading", { name: "Notices", level: 1 }).waitFor();
   await page.goBack();
   await expectForgotten(second);
@@ -122,7 +122,7 @@ it("the key of the snippets is stored nowhere, and is gone after a reload, on an
 it("a chosen model or agent is in the snippets and in the page's address", async () => {
   await signUp(context, service, "models@example.com");
   const agent = await person("POST", "/agents", { name: "Scout", model_id: "purser/rehearsal" });
-  await page.goto(`${service.url}/connect`);
+  await page.goto(`${service.url}/developers/connect`);
   await openProgram("Codex");
   await choose(page.getByLabel("Model", { exact: true }), `Scout (agent/${agent.id})`);
   await page.getByText(`model = "agent/${agent.id}"`).waitFor();
@@ -133,7 +133,7 @@ it("a chosen model or agent is in the snippets and in the page's address", async
 
 it("a person connects an MCP server's secret at its authorization server, and sees that it is connected", async () => {
   await signUp(context, service, "oauth@example.com");
-  await page.goto(`${service.url}/secrets`);
+  await page.goto(`${service.url}/vault`);
   await page.getByRole("button", { name: "New sign-in" }).click();
   await page.getByLabel("Name", { exact: true }).fill("BERTHS");
   await page.getByLabel("Address of the MCP server").fill(oauth.mcp);

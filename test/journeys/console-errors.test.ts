@@ -59,7 +59,7 @@ it("errors about secrets are in the console's words, without names of the API", 
   const auth = [{ secret: "PORT", inject: { type: "bearer" }, hosts: ["a.example"] }];
   const tools_config = { web_fetch: { enabled: true, auth } };
   const { id } = await person("POST", "/agents", { name: "A", model_id: "lab/small", tools_config });
-  await page.goto(`${site.service.url}/secrets`);
+  await page.goto(`${site.service.url}/vault`);
   await page.getByRole("button", { name: "Edit PORT" }).click();
   await page.getByLabel("Allowed hosts").fill("a.example, b.example");
   await page.getByRole("button", { name: "Save secret" }).click();
@@ -76,7 +76,7 @@ it("errors about secrets are in the console's words, without names of the API", 
 
 it("a connected sign-in is not disconnected by a save without changes, and its form says what a change does", async () => {
   await signUp(context, site.service, "connected@example.com");
-  await page.goto(`${site.service.url}/secrets`);
+  await page.goto(`${site.service.url}/vault`);
   await page.getByRole("button", { name: "New sign-in" }).click();
   await page.getByLabel("Name").fill("CALENDAR");
   await page.getByLabel("Address of the MCP server").fill(oauth.mcp);
@@ -96,7 +96,7 @@ it("a connected sign-in is not disconnected by a save without changes, and its f
 it("after a sign-in that could not begin, the focus returns to its button", async () => {
   await signUp(context, site.service, "nowhere@example.com");
   await person("POST", "/secrets", { name: "GONE", type: "oauth", oauth: { server: "https://gone.invalid/mcp" } });
-  await page.goto(`${site.service.url}/secrets`);
+  await page.goto(`${site.service.url}/vault`);
   await page.getByRole("button", { name: "Connect" }).press("Enter");
   await page.getByRole("dialog", { name: "GONE could not be connected" }).waitFor();
   await page.keyboard.press("Escape");

@@ -54,7 +54,7 @@ it("after a sign-in in another tab the sign-in page opens the requested page", a
   await other.getByLabel("E-mail").fill("follows@example.com");
   await other.getByLabel("Password").fill(PASSWORD);
   await other.getByRole("button", { name: "Sign in" }).click();
-  await other.getByRole("heading", { name: "Overview" }).waitFor();
+  await other.getByRole("heading", { name: "Home" }).waitFor();
   await page.getByRole("heading", { name: "Agents" }).waitFor();
 });
 
@@ -87,7 +87,7 @@ async function openTab(path: string): Promise<Page> {
 it("a message and a dialog's fields stay when the session ends", async () => {
   await signUp(context, site.service, "typing@example.com");
   const id = await create("Listener");
-  const dialog = await openTab("/secrets");
+  const dialog = await openTab("/vault");
   await dialog.getByRole("button", { name: "New secret" }).first().click();
   await dialog.getByLabel("Name").fill("TYPED");
   await dialog.getByLabel("Value").fill("a long value");
@@ -118,7 +118,7 @@ it("a stopped answer shows its cost, and the balance is updated", async () => {
   await page.getByRole("link", { name: /^[1-9]\d* tokens, view run/ }).waitFor();
   const after = await balance();
   expect(after).toBeLessThan(before);
-  await page.getByRole("link", { name: "Usage and billing" }).first().click();
+  await page.getByRole("link", { name: "Billing" }).first().click();
   await shows(page, `${new Intl.NumberFormat("en-GB").format(after)} tokens`);
 });
 

@@ -306,12 +306,12 @@ it("leaving an agent with unsaved changes asks before it discards them", async (
   const { id } = await person("POST", "/agents", { name: "Reader", auto_route: true });
   await page.goto(`${service.url}/agents/${id}/edit`);
   await page.getByLabel("Description").fill("not saved yet");
-  await page.getByRole("link", { name: "Overview" }).click();
+  await page.getByRole("link", { name: "Home" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Keep editing" }).click();
   expect(await page.getByLabel("Description").inputValue()).toBe("not saved yet");
-  await page.getByRole("link", { name: "Overview" }).click();
+  await page.getByRole("link", { name: "Home" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Discard changes" }).click();
-  await page.getByRole("heading", { name: "Overview", level: 1 }).waitFor();
+  await page.getByRole("heading", { name: "Home", level: 1 }).waitFor();
 });
 
 it("a downgrade shows its date and the new plan, and is cancelled by keeping the plan; a cancelled plan ends without a new one", async () => {
@@ -367,11 +367,11 @@ it("a person signs up by a link and sets the password on its page; another spell
     await page.getByRole("button", { name: "Set the password and enter" }).click();
   };
   await signUpByLink("linked@example.com");
-  await page.getByRole("heading", { name: "Overview" }).waitFor();
+  await page.getByRole("heading", { name: "Home" }).waitFor();
   await signUpByLink("linked+again@example.com");
   await page.getByRole("heading", { name: "Your account has no trial" }).waitFor();
   await page.getByRole("button", { name: "Continue" }).click();
-  await page.getByRole("heading", { name: "Overview" }).waitFor();
+  await page.getByRole("heading", { name: "Home" }).waitFor();
   expect((await asPerson(context, service, "GET", "/users/me")).token_balance).toBe(0);
   await service.restart();
 });
@@ -387,7 +387,7 @@ it("a person with a confirmed address has their notices mailed", async () => {
   await page.goto(mails.received[0]?.link ?? "");
   await page.getByLabel("Password").fill(PASSWORD);
   await page.getByRole("button", { name: "Set the password and enter" }).click();
-  await page.getByRole("heading", { name: "Overview" }).waitFor();
+  await page.getByRole("heading", { name: "Home" }).waitFor();
   await page.goto(`${service.url}/notices`);
   await page.getByRole("button", { name: "New endpoint" }).click();
   await page.getByLabel("Send to").getByText("my e-mail address (mailed@example.com)").waitFor();

@@ -66,7 +66,7 @@ it("a purchase in progress cannot be dismissed, and Escape does not discard a ke
   await page.keyboard.press("Escape");
   await dialog.waitFor({ state: "detached" });
 
-  await page.goto(`${site.service.url}/keys`);
+  await page.goto(`${site.service.url}/developers/keys`);
   await page.getByRole("button", { name: "New key" }).first().click();
   await page.getByLabel("Name").fill("Program");
   await page.keyboard.press("Enter");
@@ -158,7 +158,7 @@ it("on a phone a wide table in a chat scrolls alone, and the menu closes after a
 
   await page.goto(`${site.service.url}/billing?tab=plans`);
   await page.getByRole("button", { name: "Menu" }).click();
-  await page.getByRole("link", { name: "Usage and billing" }).click();
+  await page.getByRole("link", { name: "Billing" }).click();
   await expect.poll(() => page.getByRole("button", { name: "Menu" }).getAttribute("aria-expanded")).toBe("false");
 });
 
@@ -186,7 +186,7 @@ it("right-to-left text is displayed from right to left, in answers and in fields
 it("the focus returns to the button that opened a dialog, or to the content if the button is gone", async () => {
   await signUp(context, site.service, "focus@example.com");
   await person("POST", "/api-keys", { name: "Site" });
-  await page.goto(`${site.service.url}/keys`);
+  await page.goto(`${site.service.url}/developers/keys`);
   await page.getByRole("button", { name: "Revoke Site" }).focus();
   await page.keyboard.press("Enter");
   await page.getByRole("dialog").getByRole("button", { name: "Revoke key" }).press("Enter");
@@ -222,7 +222,7 @@ it("a page ignores unknown values in its address, and Back does not lead to the 
   await page.getByRole("table").getByText("Free trial").waitFor();
   await page.goBack();
   await page.getByRole("heading", { name: "Agents", level: 1 }).waitFor();
-  await page.goto(`${site.service.url}/?days=8`);
+  await page.goto(`${site.service.url}/usage?days=8`);
   await shows(page, "Spent in 30 days");
 });
 
@@ -250,7 +250,7 @@ it("a form shows its limits before it is sent: a key without rights, a top-up ab
   await person("POST", "/api-keys", { name: "Former", expires_at: soon });
   await expect
     .poll(async () => {
-      await page.goto(`${site.service.url}/keys`);
+      await page.goto(`${site.service.url}/developers/keys`);
       await page.getByRole("row", { name: /Former/ }).waitFor();
       return page.getByText("expired", { exact: true }).count();
     })
@@ -280,12 +280,12 @@ it("a person who has opened another page stays there when a run starts", async (
   const sent = page.waitForRequest((request) => request.method() === "POST");
   await page.getByRole("button", { name: "Run now" }).click();
   const request = await sent;
-  await page.getByRole("link", { name: "Secrets" }).click();
-  await page.getByRole("heading", { name: "Secrets", level: 1 }).waitFor();
+  await page.getByRole("link", { name: "Vault" }).click();
+  await page.getByRole("heading", { name: "Vault", level: 1 }).waitFor();
   gate.resolve();
   expect((await (await request.response())?.finished()) ?? null).toBeNull();
   await page.waitForLoadState("networkidle");
-  expect(new URL(page.url()).pathname).toBe("/secrets");
+  expect(new URL(page.url()).pathname).toBe("/vault");
 });
 
 it("an answer from another server is shown as an outage, and its text is not shown", async () => {

@@ -54,7 +54,7 @@ it("typed changes of an agent stay when the session ends, and can be saved after
   await other.getByLabel("E-mail").fill("typed@example.com");
   await other.getByLabel("Password").fill(PASSWORD);
   await other.getByRole("button", { name: "Sign in" }).click();
-  await other.getByRole("heading", { name: "Overview" }).waitFor();
+  await other.getByRole("heading", { name: "Home" }).waitFor();
   await save.click();
   await expect.poll(async () => (await person("GET", `/agents/${id}`)).description).toBe("typed for ten minutes");
   await other.getByRole("button", { name: "Sign out" }).click();
@@ -96,14 +96,14 @@ it("a person who has left a new conversation is not moved back by its answer, an
   await page.getByLabel("Your message").fill("Hello?");
   await page.keyboard.press("Enter");
   await page.getByRole("button", { name: "Stop" }).waitFor();
-  await page.getByRole("link", { name: "Secrets" }).click();
-  await page.getByRole("heading", { name: "Secrets", level: 1 }).waitFor();
+  await page.getByRole("link", { name: "Vault" }).click();
+  await page.getByRole("heading", { name: "Vault", level: 1 }).waitFor();
   // The balance is read again after the answer.
   const ended = page.waitForResponse(/\/users\/me$/);
   answerNow();
   await ended;
   await page.waitForLoadState("networkidle");
-  expect(new URL(page.url()).pathname).toBe("/secrets");
+  expect(new URL(page.url()).pathname).toBe("/vault");
   await page.goto(`${site.service.url}/agents/${id}/chat`);
   await page.getByRole("link", { name: /just now/ }).click();
   await page.getByRole("log").getByText("Here at last.").waitFor();
@@ -222,7 +222,7 @@ it("an agent can be saved when the models failed to load, and keeps its model", 
 it("a sign-out while the service is away shows that it failed", async () => {
   await signUp(context, site.service, "staying@example.com");
   await page.goto(site.service.url);
-  await page.getByText("Billed tokens by day").waitFor();
+  await page.getByRole("heading", { name: "Next runs" }).waitFor();
   await context.route(/\/api\//, (route) => route.abort());
   await page.getByRole("button", { name: "Sign out" }).click();
   await page.getByRole("complementary").getByRole("alert").getByText("The service cannot be reached.").waitFor();
@@ -237,7 +237,7 @@ it("the usage of agents beyond the first eight is shown as a sum, so that the ro
   const messages = [{ role: "user", content: "Hello" }];
   await Promise.all(ids.map((id) => person("POST", `/agents/${id}/chat`, { messages })));
   const { total_cost_tokens } = await person("GET", "/users/me/usage");
-  await page.goto(`${site.service.url}/?by=agent`);
+  await page.goto(`${site.service.url}/usage?by=agent`);
   const rows = page.getByRole("listitem").filter({ hasText: /^(Agent \d|2 others)\d+$/ });
   await rows.getByText("2 others").waitFor();
   const figures = (await rows.allTextContents()).map((text) => Number(/^(?:Agent \d|2 others)(\d+)$/.exec(text)?.[1]));

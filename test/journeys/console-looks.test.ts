@@ -79,7 +79,7 @@ it("more than ten agents are found by a part of their name, and a few need no se
 it("figures and times beside a long name are not broken into letters", async () => {
   await signUp(context, site.service, "long@example.com");
   await openRun(await create(LONG_NAME));
-  await page.goto(`${site.service.url}/?by=agent`);
+  await page.goto(`${site.service.url}/usage?by=agent`);
   const share = page.getByRole("listitem").filter({ has: page.getByRole("meter") });
   expect(await heightOf(share.getByText("18", { exact: true }))).toBeLessThan(25);
   await page.goto(`${site.service.url}/billing?tab=ledger`);
@@ -98,7 +98,7 @@ it("the answer of a run is on its page once", async () => {
 it("an account without tokens says so on each page, with a way to buy some", async () => {
   await signUp(context, site.service, "broke@example.com");
   await page.goto(site.service.url);
-  await page.getByRole("heading", { name: "Overview" }).waitFor();
+  await page.getByRole("heading", { name: "Home" }).waitFor();
   expect(await page.getByText("No tokens are left.").count()).toBe(0);
   const { id, token_balance } = await person("GET", "/users/me");
   const taken = { amount_tokens: -token_balance, reason: "a test" };

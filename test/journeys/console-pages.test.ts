@@ -56,8 +56,8 @@ afterAll(async () => {
 
 const PAGES = [
   "/",
-  "/?by=key&days=7",
-  "/?by=user",
+  "/usage?by=key&days=7",
+  "/usage?by=user",
   "/agents",
   "/agents?name=reader",
   "/agents/new",
@@ -71,8 +71,8 @@ const PAGES = [
   "/agents/{agent}/runs/{run}?why=all",
   "/agents/{agent}/chat",
   "/agents/{agent}/chat?thread=one",
-  "/secrets",
-  "/secrets?uses={secret}",
+  "/vault",
+  "/vault?uses={secret}",
   "/billing",
   "/billing?closed=true",
   "/billing?tab=ledger",
@@ -81,9 +81,9 @@ const PAGES = [
   "/billing?tab=purchases",
   "/billing?tab=end_users",
   "/billing?top_up=true",
-  "/keys",
-  "/connect",
-  "/connect?program=codex&model=purser%2Frehearsal",
+  "/developers/keys",
+  "/developers/connect",
+  "/developers/connect?program=codex&model=purser%2Frehearsal",
   "/notices",
   "/account",
   "/sign-in",
@@ -97,11 +97,11 @@ const PAGES = [
 
 /** Pages with the button that opens a dialog. */
 const DIALOGS = [
-  ["/secrets", "New secret"],
-  ["/secrets", "Edit STRIPE_KEY"],
-  ["/keys", "New key"],
-  ["/keys", "Edit Website"],
-  ["/keys", "Rotate Website"],
+  ["/vault", "New secret"],
+  ["/vault", "Edit STRIPE_KEY"],
+  ["/developers/keys", "New key"],
+  ["/developers/keys", "Edit Website"],
+  ["/developers/keys", "Rotate Website"],
   ["/billing?tab=end_users", "Set budget"],
   ["/notices", "New endpoint"],
   ["/billing?tab=plans", "Upgrade now: Pro"],
@@ -206,6 +206,19 @@ describe.concurrent("in light, in dark and on a phone", () => {
     }));
 });
 
+it.each([
+  ["/secrets?connected=BERTHS", "/vault?connected=BERTHS", "Vault"],
+  ["/keys", "/developers/keys", "API keys"],
+  ["/developers", "/developers/keys", "API keys"],
+  ["/connect?program=codex", "/developers/connect?program=codex", "Connect"],
+  ["/?by=key&days=7", "/usage?by=key&days=7", "Usage"],
+])("the earlier address %s opens %s", async (earlier, now, heading) => {
+  await inWindow(earlier, async (page) => {
+    await page.getByRole("heading", { name: heading, level: 1 }).waitFor();
+    await page.waitForURL(service.url + now);
+  });
+});
+
 it(`the first load is at most ${FIRST_LOAD_BYTES / 1024} KB in ${FIRST_LOAD_REQUESTS} requests`, async () => {
   const fresh = await browser.newContext({ storageState: signed_in });
   const page = await fresh.newPage();
@@ -216,7 +229,7 @@ it(`the first load is at most ${FIRST_LOAD_BYTES / 1024} KB in ${FIRST_LOAD_REQU
     );
   });
   await page.goto(service.url);
-  await page.getByText("Billed tokens by day").waitFor();
+  await page.getByText("Every day at 09:00").waitFor();
   const usable_ms = await page.evaluate(() => performance.now());
   await page.waitForLoadState("networkidle");
   const bytes = (await Promise.all(sizes)).reduce((sum, size) => sum + size, 0);

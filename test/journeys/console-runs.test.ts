@@ -164,7 +164,7 @@ it("“Delete secret” names the agents that use the secret", async () => {
   const auth = [{ secret: "key", hosts: ["example.com"], inject: { type: "bearer" } }];
   await create({ name: "Harbour", tools_config: { web_fetch: { enabled: true, auth } } });
   await create({ name: "Other" });
-  await page.goto(`${site.service.url}/secrets`);
+  await page.goto(`${site.service.url}/vault`);
   await page.getByRole("button", { name: "Delete KEY" }).click();
   const dialog = page.getByRole("dialog");
   await dialog.getByText("This agent uses it:").waitFor();
@@ -181,7 +181,7 @@ describe("a new API key", () => {
     (await person("GET", "/api-keys")).api_keys.find((key: { name: string }) => key.name === name).scopes;
   it("can only make completions by default, and offers other usual rights", async () => {
     await signUp(context, site.service, "rights@example.com");
-    await page.goto(`${site.service.url}/keys`);
+    await page.goto(`${site.service.url}/developers/keys`);
     const dialog = page.getByRole("dialog");
     const make = async (name: string, preset: string | null) => {
       await page.getByRole("button", { name: "New key" }).first().click();

@@ -43,11 +43,12 @@ it("with more than 100 agents the oldest keeps its name, its links and its next 
   await Promise.all(Array.from({ length: MANY }, (_, index) => create({ name: `Other ${index}` })));
   await person("DELETE", `/agents/${deleted}`);
 
-  await page.goto(`${site.service.url}/?by=agent`);
+  await page.goto(`${site.service.url}/usage?by=agent`);
   await page.getByRole("meter", { name: "Oldest: billed tokens" }).waitFor();
   await page.getByRole("meter", { name: "Former (deleted): billed tokens" }).waitFor();
+  await page.goto(site.service.url);
   await shows(page, "Every day at 07:30");
-  await page.getByText("Former (deleted)", { exact: true }).nth(1).waitFor(); // beside its failed run
+  await shows(page, "Former (deleted)"); // beside its failed run
   await page.getByRole("link", { name: "Oldest", exact: true }).last().click();
   await page.getByRole("heading", { name: "Run of Oldest" }).waitFor();
 
@@ -146,7 +147,7 @@ it("a missing page is reported next to the navigation, with a link back", async 
 it("a copy button copies, and selects the text if the browser denies access to the clipboard", async () => {
   await context.grantPermissions(["clipboard-read", "clipboard-write"], { origin: site.service.url });
   await signUp(context, site.service, "copy@example.com");
-  await page.goto(`${site.service.url}/keys`);
+  await page.goto(`${site.service.url}/developers/keys`);
   const newKey = async () => {
     await page.getByRole("button", { name: "New key" }).first().click();
     await page.getByLabel("Name").fill("Website");
@@ -189,7 +190,7 @@ it("long words do not make any page wider than a phone", async () => {
   await run(id);
   const paths = [
     "/",
-    "/?by=agent",
+    "/usage?by=agent",
     "/agents",
     `/agents/${id}`,
     `/agents/${id}?tab=schedule`,
@@ -197,8 +198,8 @@ it("long words do not make any page wider than a phone", async () => {
     `/agents/${id}/edit`,
     `/agents/${id}/runs/${run_id}`,
     `/agents/${id}/chat?thread=${word.slice(0, 100)}`,
-    "/secrets",
-    "/keys",
+    "/vault",
+    "/developers/keys",
     "/notices",
     "/account",
     "/billing?tab=ledger",

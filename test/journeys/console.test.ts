@@ -82,7 +82,7 @@ const agent = (fields: Record<string, unknown> = {}) =>
 it("a person can sign up, create a key, create an agent, follow its run live, schedule it, save a secret, buy tokens and see their use", async () => {
   await signUpOnPage(page, service, "ada@example.com");
 
-  await page.getByRole("link", { name: "API keys" }).click();
+  await page.getByRole("link", { name: "Developers" }).click();
   await page.getByRole("button", { name: "New key" }).first().click();
   await page.getByLabel("Name").fill("Website");
   await page.getByRole("button", { name: "Create API key" }).click();
@@ -133,7 +133,7 @@ it("a person can sign up, create a key, create an agent, follow its run live, sc
   await page.getByRole("dialog").waitFor({ state: "detached" });
   await shows(page, "Every Friday at 07:30, New York time");
 
-  await page.getByRole("link", { name: "Secrets" }).click();
+  await page.getByRole("link", { name: "Vault" }).click();
   await page.getByRole("button", { name: "New secret" }).first().click();
   await page.getByLabel("Name").fill("STRIPE_KEY");
   await page.getByLabel("Value").fill("sk_live_4eC39HqLyjWDarjtT1zdp7dc");
@@ -141,7 +141,7 @@ it("a person can sign up, create a key, create an agent, follow its run live, sc
   await page.getByRole("row", { name: /STRIPE_KEY/ }).waitFor();
   expect(await page.content()).not.toContain("4eC39HqLyjWDarjtT1");
 
-  await page.getByRole("link", { name: "Usage and billing" }).click();
+  await page.getByRole("link", { name: "Billing" }).click();
   await page.getByRole("button", { name: "Buy tokens" }).click();
   await page.getByRole("button", { name: "$25" }).click();
   await shows(page, "15,625,000 tokens");
@@ -162,7 +162,7 @@ it("a person can sign up, create a key, create an agent, follow its run live, sc
   await page.keyboard.press("Escape");
   await explanation.waitFor({ state: "detached" });
   await page.waitForURL((url) => !url.searchParams.has("why"));
-  await page.getByRole("link", { name: "Overview" }).click();
+  await page.getByRole("link", { name: "Usage" }).click();
   await page.getByText("lab/small").waitFor();
 });
 
@@ -181,7 +181,7 @@ it("a wrong password is reported with the request's id, and does not sign in", a
   await shows(page, "Request id");
   await page.getByLabel("Password").fill(PASSWORD);
   await page.getByRole("button", { name: "Sign in" }).click();
-  await page.getByRole("heading", { name: "Overview" }).waitFor();
+  await page.getByRole("heading", { name: "Home" }).waitFor();
 });
 
 it("after an expired session a person signs in and returns to the same page", async () => {
@@ -194,7 +194,7 @@ it("after an expired session a person signs in and returns to the same page", as
   await page.getByLabel("E-mail").fill("expired@example.com");
   await page.getByLabel("Password").fill(PASSWORD);
   await page.getByRole("button", { name: "Sign in" }).click();
-  await page.getByRole("heading", { name: "Usage and billing" }).waitFor();
+  await page.getByRole("heading", { name: "Billing" }).waitFor();
   expect(page.url()).toContain("tab=ledger");
 });
 
@@ -204,7 +204,7 @@ it("without tokens a run fails with links to get tokens, and one of them works",
   await page.getByRole("button", { name: "Use an API key" }).click();
   await page.getByLabel("API key").fill(user.key);
   await page.getByRole("button", { name: "Use this key" }).click();
-  await page.getByRole("heading", { name: "Overview" }).waitFor();
+  await page.getByRole("heading", { name: "Home" }).waitFor();
   await user.post("/api/v1/agents", { name: "Poor reader", model_id: "lab/small", run_prompt: "Say hello" });
   await page.getByRole("link", { name: "Agents", exact: true }).click();
   await page.getByRole("link", { name: "Poor reader", exact: true }).click();
@@ -302,7 +302,7 @@ it("the chart's days are the ledger's UTC days in every time zone", async () => 
     storageState: await context.storageState(),
   });
   const there = await other_zone.newPage();
-  await there.goto(`${service.url}/?days=7`);
+  await there.goto(`${service.url}/usage?days=7`);
   await there
     .getByRole("img", { name: /billed tokens in 7 days/ })
     .locator("g")
@@ -349,8 +349,8 @@ it("while the service is away a page says so, keeps typed text, and works again 
   await editing.goto(`${service.url}/agents/${id}/edit`);
   await editing.getByLabel("Description").fill("typed before");
 
-  await context.route(/\/(api|livez|assets\/secrets)/, (route) => route.abort());
-  await page.getByRole("link", { name: "Secrets" }).click();
+  await context.route(/\/(api|livez|assets\/vault)/, (route) => route.abort());
+  await page.getByRole("link", { name: "Vault" }).click();
   await shows(page, "The service cannot be reached.");
   await page.getByRole("navigation", { name: "Main" }).waitFor();
   await editing.getByRole("button", { name: "Save agent" }).click();
@@ -359,9 +359,9 @@ it("while the service is away a page says so, keeps typed text, and works again 
   const { y = -1 } = (await said.boundingBox()) ?? {};
   expect(y > 0 && y < (editing.viewportSize()?.height ?? 0)).toBe(true);
 
-  await context.unroute(/\/(api|livez|assets\/secrets)/);
+  await context.unroute(/\/(api|livez|assets\/vault)/);
   await page.getByRole("button", { name: "Try again" }).click();
-  await page.getByRole("heading", { name: "Secrets", level: 1 }).waitFor();
+  await page.getByRole("heading", { name: "Vault", level: 1 }).waitFor();
   await editing.getByRole("button", { name: "Save agent" }).click();
   await shows(editing, "typed before");
 

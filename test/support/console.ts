@@ -66,13 +66,13 @@ export async function signUp(context: BrowserContext, service: Service, email: s
   if (made.status() !== 201) throw new Error(`no account: ${made.status()} ${await made.text()}`);
 }
 
-/** Signs up on the page like a person. Resolves on the overview. */
+/** Signs up on the page like a person. Resolves on Home. */
 export async function signUpOnPage(page: Page, service: Service, email: string): Promise<void> {
   await page.goto(`${service.url}/sign-up`);
   await page.getByLabel("E-mail").fill(email);
   await page.getByLabel("Password").fill(PASSWORD);
   await page.getByRole("button", { name: "Create account" }).click();
-  await page.getByRole("heading", { name: "Overview" }).waitFor();
+  await page.getByRole("heading", { name: "Home" }).waitFor();
 }
 
 /** Opens a select by its label and chooses the option with this text. */

@@ -326,6 +326,14 @@ export const noticesQuery = (filters: Pick<NonNullable<CallOptions<"GET /api/v1/
     return { rows: notices, next_cursor };
   });
 
+/** When the newest notice was created; null: there is none. */
+export const newestNoticeQuery = queryOptions({
+  queryKey: ["notices", "newest"],
+  queryFn: async ({ signal }) =>
+    (await call("GET /api/v1/notices", { query: { limit: 1 }, signal })).notices[0]?.created_at ?? null,
+  staleTime: 60_000,
+});
+
 export const endpointsQuery = listOf(["endpoints"], async (query, signal) => {
   const { webhook_endpoints, next_cursor } = await call("GET /api/v1/webhook-endpoints", { query, signal });
   return { rows: webhook_endpoints, next_cursor };

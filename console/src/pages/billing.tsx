@@ -31,7 +31,7 @@ export function BillingPage() {
   return (
     <>
       <PageHeader
-        title="Usage and billing"
+        title="Billing"
         note={`${number(profile.token_balance)} tokens, worth ${dollars(profile.token_balance)} at the standard rate`}
       >
         <Button

@@ -11,7 +11,7 @@ import { SelectField } from "../ui/select.tsx";
 
 /** The settings of programs that call the API, ready to copy. */
 export function ConnectPage() {
-  const { program, model: asked = DEFAULT_MODEL } = useSearch({ from: "/signed-in/connect" });
+  const { program, model: asked = DEFAULT_MODEL } = useSearch({ from: "/signed-in/developers/connect" });
   const model = modelNamed(asked);
   const navigate = useNavigate();
   const [key] = useState(newKey);
@@ -22,13 +22,13 @@ export function ConnectPage() {
     ...(model === DEFAULT_MODEL ? {} : { model }),
   });
   const choose = (chosen: string) =>
-    void navigate({ to: "/connect", search: addressed(program, chosen), replace: true, resetScroll: false });
+    void navigate({ to: "/developers/connect", search: addressed(program, chosen), replace: true, resetScroll: false });
   const snippets = snippetsOf({ url, key: key ?? PLACEHOLDER_KEY, model });
   const shown = snippets.find(({ id }) => id === program) ?? snippets[0];
   return (
     <>
       <PageHeader title="Connect" note="Programs for OpenAI and Anthropic work with another base URL and an API key.">
-        <Link to="/keys" className={buttonClass()}>
+        <Link to="/developers/keys" className={buttonClass()}>
           API keys
         </Link>
       </PageHeader>
@@ -50,7 +50,7 @@ export function ConnectPage() {
             tabs={snippets.map(({ id, title }) => ({
               name: title,
               chosen: id === shown?.id,
-              to: "/connect",
+              to: "/developers/connect",
               search: addressed(id, model),
             }))}
           />

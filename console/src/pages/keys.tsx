@@ -130,7 +130,7 @@ function Purpose() {
   return (
     <>
       For programs.{" "}
-      <Link to="/connect" className="underline">
+      <Link to="/developers/connect" className="underline">
         Connect
       </Link>{" "}
       shows the settings of each program.

@@ -67,23 +67,23 @@ const isEvent = (name: string | undefined): name is Event => name !== undefined 
 
 const PLACES: Record<Exclude<Place, "agent">, ReactNode> = {
   secrets: (
-    <Link to="/secrets" className="link">
-      Secrets
+    <Link to="/vault" className="link">
+      Vault
     </Link>
   ),
   keys: (
-    <Link to="/keys" className="link">
+    <Link to="/developers/keys" className="link">
       API keys
     </Link>
   ),
   billing: (
     <Link to="/billing" className="link">
-      Usage and billing
+      Billing
     </Link>
   ),
   overage: (
     <Link to="/billing" search={{ tab: "overage" }} className="link">
-      Usage and billing
+      Billing
     </Link>
   ),
 };

@@ -78,7 +78,7 @@ export function AgentSettings({ agent }: { agent: Agent }) {
               agent.secrets_used.length === 0 ? (
                 "none"
               ) : (
-                <Link key="secrets" to="/secrets" className="link">
+                <Link key="secrets" to="/vault" className="link">
                   {agent.secrets_used.join(", ")}
                 </Link>
               ),

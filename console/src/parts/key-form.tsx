@@ -230,7 +230,7 @@ export function NewKeyShown({ api_key, onClose }: { api_key: string; onClose: ()
   const navigate = useNavigate();
   const connect = () => {
     rememberKey(api_key);
-    void navigate({ to: "/connect" });
+    void navigate({ to: "/developers/connect" });
   };
   return (
     <ShownOnce label="API key" text={api_key} onDone={onClose}>

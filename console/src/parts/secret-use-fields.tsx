@@ -113,7 +113,7 @@ export function SecretChoice({ label, none, required = false, param, value, onVa
     missing || (secrets?.complete === true && names.length === 0) ? (
       <>
         {missing ? "This secret does not exist: " : "You have no secrets yet: "}
-        <Link to="/secrets" target="_blank" className="link">
+        <Link to="/vault" target="_blank" className="link">
           create a secret
         </Link>
         .

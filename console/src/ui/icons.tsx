@@ -1,7 +1,6 @@
 import {
   ArrowRight,
   Bell,
-  BookOpen,
   Bot,
   ChartColumn,
   Check,
@@ -10,6 +9,7 @@ import {
   Copy,
   CreditCard,
   Download,
+  House,
   KeyRound,
   LockKeyhole,
   LogOut,
@@ -31,13 +31,13 @@ import {
 } from "lucide-react";
 
 const ICONS = {
-  overview: ChartColumn,
+  home: House,
+  usage: ChartColumn,
   agents: Bot,
   secrets: LockKeyhole,
   billing: CreditCard,
   keys: KeyRound,
   notices: Bell,
-  reference: BookOpen,
   menu: Menu,
   close: X,
   plus: Plus,

@@ -3,7 +3,7 @@ import { Link, useRouter } from "@tanstack/react-router";
 import { useEffect, useState } from "react";
 import { asProblem, type Problem } from "../api/problem.ts";
 import { count, number } from "../format.ts";
-import { Button, buttonClass, Empty } from "./basics.tsx";
+import { Button, buttonClass, Empty, Skeleton } from "./basics.tsx";
 import { useToldAtField } from "./fields.tsx";
 import { Icon } from "./icons.tsx";
 
@@ -79,6 +79,16 @@ function useSecondsLeft({ status, retry_after_s, request_id }: Problem): number 
   return Math.max(0, wait_s - elapsed_s);
 }
 
+/** A card that is loading, or the reason why it could not be loaded. */
+export function Unloaded({ error, refetch }: { error: unknown; refetch: () => Promise<unknown> }) {
+  if (error === null) return <Skeleton />;
+  return (
+    <div className="p-4">
+      <ProblemNotice error={error} onRetry={() => void refetch()} />
+    </div>
+  );
+}
+
 /** Links to the pages with the remedies that a 402 answer names. */
 function Remedies({ problem }: { problem: Problem }) {
   const named = Array.isArray(problem.metadata.remedies) ? (problem.metadata.remedies as string[]) : [];
@@ -122,7 +132,7 @@ export function PageProblem({ error, title }: { error: unknown; title?: string }
               Go to agents
             </Link>
             <Link to="/" className={buttonClass()}>
-              Go to overview
+              Go to Home
             </Link>
           </div>
         </>
@@ -147,11 +157,11 @@ export function NotFound() {
       <title>Not found · Purser</title>
       <h1 className="sr-only">Not found</h1>
       <Empty
-        icon="overview"
+        icon="home"
         title="This page does not exist"
         action={
           <Link to="/" className={buttonClass("primary")}>
-            Go to overview
+            Go to Home
           </Link>
         }
       >

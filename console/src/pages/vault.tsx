@@ -60,14 +60,14 @@ function Value({ secret: { oauth, masked_value } }: { secret: Secret }) {
 }
 
 /** Credentials for the agents' tools. No page shows a stored value. */
-export function SecretsPage() {
-  const { uses, connected, connect_error } = useSearch({ from: "/signed-in/secrets" });
+export function VaultPage() {
+  const { uses, connected, connect_error } = useSearch({ from: "/signed-in/vault" });
   const navigate = useNavigate();
   const [open, setOpened] = useState<Open>(null);
   const setOpen = (next: Open) => {
     setOpened(next);
     // What the person does next can make the outcome of the sign-in untrue.
-    if (connected !== undefined || connect_error !== undefined) void navigate({ to: "/secrets", replace: true });
+    if (connected !== undefined || connect_error !== undefined) void navigate({ to: "/vault", replace: true });
   };
   const close = () => setOpen(null);
   const actions: Column<Secret> = {
@@ -83,7 +83,7 @@ export function SecretsPage() {
   return (
     <>
       <PageHeader
-        title="Secrets"
+        title="Vault"
         note="Credentials for your agents' tools. The service encrypts each value and never shows it again, not to you and not to a model."
       >
         <Button icon="provider" onClick={() => setOpen({ what: "new_oauth" })}>
@@ -125,7 +125,7 @@ export function SecretsPage() {
           This deletes the value. Steps that need the secret fail and name it. This cannot be undone.
         </Confirm>
       )}
-      {uses !== undefined && <Uses id={uses} onClose={() => void navigate({ to: "/secrets", replace: true })} />}
+      {uses !== undefined && <Uses id={uses} onClose={() => void navigate({ to: "/vault", replace: true })} />}
     </>
   );
 }
@@ -158,7 +158,7 @@ function Actions({ secret, onOpen }: { secret: Secret; onOpen: (open: Open) => v
       {secret.oauth?.grant === "authorization_code" && <ConnectButton secret={secret} />}
       <WithTooltip text="View uses">
         <Link
-          to="/secrets"
+          to="/vault"
           search={{ uses: secret.id }}
           className={buttonClass("quiet", "px-2")}
           aria-label={`Uses of ${secret.name}`}

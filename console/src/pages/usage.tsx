@@ -1,40 +1,27 @@
 import { useQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { Link, useSearch } from "@tanstack/react-router";
 import type { ReactNode } from "react";
-import {
-  hasAgentsQuery,
-  nextRunsQuery,
-  noticesQuery,
-  profileQuery,
-  type UsageSummary,
-  usageQuery,
-  userUsageQuery,
-} from "../api/queries.ts";
-import { ago, count, day, dollars, number, short } from "../format.ts";
-import { defaultScheduleInWords, OWN_ZONE, wallTime } from "../schedule-words.ts";
-import { inWords } from "../service-words.ts";
-import { buttonClass, Card, Empty, PageHeader, Skeleton, segmentClass } from "../ui/basics.tsx";
+import { profileQuery, type UsageSummary, usageQuery, userUsageQuery } from "../api/queries.ts";
+import { count, day, dollars, number, short } from "../format.ts";
+import { Card, PageHeader, Skeleton, segmentClass } from "../ui/basics.tsx";
 import { Meter, UsageChart } from "../ui/chart.tsx";
-import { useFirstPage } from "../ui/list.tsx";
-import { ProblemNotice } from "../ui/problem.tsx";
+import { ProblemNotice, Unloaded } from "../ui/problem.tsx";
 
 const WINDOWS = [7, 30, 90] as const;
 /** The forecast uses the usage of the last week. */
 const PACE_DAYS = 7;
 /** Models, agents, keys or users with the most usage, each with its own row. */
 const NAMED_SHARES = 8;
-/** Rows of the list of next runs. */
-const NEXT_RUNS = 6;
 
-export function OverviewPage() {
-  const { days = 30, by = "model" } = useSearch({ from: "/signed-in/" });
+export function UsagePage() {
+  const { days = 30, by = "model" } = useSearch({ from: "/signed-in/usage" });
   const usage = useQuery(usageQuery(days));
   const windows = (
     <nav aria-label="Period" className="flex rounded-lg bg-sunken p-0.5">
       {WINDOWS.map((window) => (
         <Link
           key={window}
-          from="/"
+          from="/usage"
           to="."
           search={(old) => ({ ...old, days: window })}
           replace
@@ -48,8 +35,7 @@ export function OverviewPage() {
   );
   return (
     <>
-      <PageHeader title="Overview">{windows}</PageHeader>
-      <FirstSteps />
+      <PageHeader title="Usage">{windows}</PageHeader>
       {usage.isError && <ProblemNotice error={usage.error} onRetry={() => void usage.refetch()} />}
       <Tiles usage={usage.data} days={days} />
       <div className="mt-4 grid gap-4 lg:grid-cols-3">
@@ -57,8 +43,6 @@ export function OverviewPage() {
           {usage.data === undefined ? <Skeleton lines={6} /> : <UsageChart days={usage.data.daily_usage} />}
         </Card>
         <Breakdown usage={usage.data} by={by} days={days} />
-        <NextRuns />
-        <Failures />
       </div>
     </>
   );
@@ -169,7 +153,7 @@ function Breakdown({ usage, by, days }: BreakdownProps) {
       {GROUPINGS.map((view) => (
         <Link
           key={view}
-          from="/"
+          from="/usage"
           to="."
           search={(old) => ({ ...old, by: view })}
           replace
@@ -238,126 +222,5 @@ function Shares({ shares, empty, complete = true }: { shares: readonly Share[]; 
         </li>
       )}
     </ul>
-  );
-}
-
-function NextRuns() {
-  const { data: agents, error, refetch } = useQuery(nextRunsQuery(NEXT_RUNS));
-  const due = (agents ?? []).flatMap(({ next_run_at, ...agent }) =>
-    next_run_at === null ? [] : [{ ...agent, next_run_at }],
-  );
-  return (
-    <Card title="Next runs" className="lg:col-span-2" flush>
-      {agents === undefined ? (
-        <Unloaded error={error} refetch={refetch} />
-      ) : due.length === 0 ? (
-        <Empty icon="clock" title="No scheduled runs">
-          Set a schedule for an agent. Its next run appears here.
-        </Empty>
-      ) : (
-        <ul>
-          {due.map((agent) => (
-            <li key={agent.id} className="flex items-baseline justify-between gap-x-4 border-t border-line px-4 py-2.5">
-              <span className="min-w-0">
-                <Link
-                  to="/agents/$id"
-                  params={{ id: agent.id }}
-                  search={{ tab: "schedule" }}
-                  className="font-medium wrap-anywhere hover:underline"
-                >
-                  {agent.name}
-                </Link>
-                <span className="block text-sm text-muted empty:hidden">{defaultScheduleInWords(agent)}</span>
-              </span>
-              <span className="text-right whitespace-nowrap">
-                {wallTime(agent.next_run_at, OWN_ZONE)}
-                <span className="block text-sm text-muted">{ago(agent.next_run_at)}</span>
-              </span>
-            </li>
-          ))}
-        </ul>
-      )}
-    </Card>
-  );
-}
-
-/** A card that is loading, or the reason why it could not be loaded. */
-function Unloaded({ error, refetch }: { error: unknown; refetch: () => Promise<unknown> }) {
-  if (error === null) return <Skeleton />;
-  return (
-    <div className="p-4">
-      <ProblemNotice error={error} onRetry={() => void refetch()} />
-    </div>
-  );
-}
-
-function Failures() {
-  const failed = useFirstPage(noticesQuery({ event: "run.failed" }));
-  const troubled = useFirstPage(noticesQuery({ event: "run.has_errors" }));
-  const rows =
-    failed.rows === undefined || troubled.rows === undefined
-      ? undefined
-      : [...failed.rows, ...troubled.rows].sort((one, other) => other.created_at.localeCompare(one.created_at));
-  const refetch = () => Promise.all([failed.refetch(), troubled.refetch()]);
-  return (
-    <Card title="Recent failures" flush>
-      {rows === undefined ? (
-        <Unloaded error={failed.error ?? troubled.error} refetch={refetch} />
-      ) : rows.length === 0 ? (
-        <p className="px-4 pt-2 pb-8 text-center text-muted">No runs with errors.</p>
-      ) : (
-        <ul>
-          {rows.slice(0, 5).map(({ id, event, data, created_at, agent_name, agent_deleted }) => (
-            <li key={id} className="border-t border-line px-4 py-2.5">
-              <div className="flex justify-between gap-3">
-                {agent_deleted ? (
-                  <span className="truncate font-medium">{agent_name ?? "An agent"} (deleted)</span>
-                ) : (
-                  <Link
-                    to="/agents/$id/runs/$run_id"
-                    params={{ id: String(data.agent_id), run_id: String(data.run_id) }}
-                    className="truncate font-medium hover:underline"
-                  >
-                    {agent_name}
-                  </Link>
-                )}
-                <span className="text-sm whitespace-nowrap text-muted">{ago(created_at)}</span>
-              </div>
-              <p className={`line-clamp-2 text-sm wrap-anywhere ${event === "run.failed" ? "text-bad" : "text-warn"}`}>
-                {event === "run.has_errors" && `Succeeded with errors. ${String(data.tool)}: `}
-                {inWords(String(data.error_message))}
-              </p>
-            </li>
-          ))}
-        </ul>
-      )}
-    </Card>
-  );
-}
-
-/** The first steps of a new user. */
-function FirstSteps() {
-  const { data: has_agents } = useQuery(hasAgentsQuery);
-  if (has_agents !== false) return null;
-  return (
-    <Card className="mb-4">
-      <Empty
-        icon="agents"
-        title="Create your first agent"
-        action={
-          <>
-            <Link to="/agents/new" className={buttonClass("primary")}>
-              Create agent
-            </Link>
-            <Link to="/keys" className={buttonClass()}>
-              Create API key
-            </Link>
-          </>
-        }
-      >
-        An agent does a recurring task. It reads web pages, answers in a chat, and runs at the times you choose.
-        Programs can call the API with an API key and any OpenAI client.
-      </Empty>
-    </Card>
   );
 }
