@@ -257,6 +257,34 @@ describe("headers", () => {
     expect(headers.get("x-ratelimit-reset-requests")).toBe(`${headers.get("ratelimit-reset")}s`);
   });
 
+  it("RateLimit and RateLimit-Policy have the same values in the form of the present draft", async () => {
+    const { headers } = await user.get("/api/v1/users/me");
+    const value = (name: string) => headers.get(name);
+    expect(value("ratelimit-policy")).toBe(`"requests";q=${value("ratelimit-limit")};w=60`);
+    expect(value("ratelimit")).toBe(`"requests";r=${value("ratelimit-remaining")};t=${value("ratelimit-reset")}`);
+  });
+
+  it.each<[string, string, Record<string, string>, string]>([
+    ["without a key", "/api/v1/users/me", {}, 'Bearer realm="Purser"'],
+    [
+      "with a wrong key",
+      "/api/v1/users/me",
+      { Authorization: "Bearer wrong" },
+      'Bearer realm="Purser", error="invalid_token"',
+    ],
+    [
+      "with a wrong x-api-key",
+      "/api/v1/messages",
+      { "x-api-key": "wrong" },
+      'Bearer realm="Purser", error="invalid_token"',
+    ],
+    ["of an operator's endpoint", "/api/v1/admin/users", {}, 'Bearer realm="Purser"'],
+  ])("a 401 %s says how to authenticate", async (_, path, headers, challenge) => {
+    const method = path === "/api/v1/messages" ? "POST" : "GET";
+    const answer = await send(path, { method, headers });
+    expect([answer.status, answer.headers.get("www-authenticate")]).toEqual([401, challenge]);
+  });
+
   it("pages of PURSER_CORS_ORIGINS may call the API with a key, but other pages may not", async () => {
     const preflight = (origin: string) =>
       send(CHAT, {

@@ -52,6 +52,13 @@ const WEATHER = {
 };
 
 describe("a message", () => {
+  it("has its request id where Anthropic's client looks for it, also when it fails", async () => {
+    const { request_id, response } = await client.messages.create(hello).withResponse();
+    expect(request_id).toBe(response.headers.get("x-request-id"));
+    const error = await thrown(client.messages.create({ ...hello, model: "lab/none" }));
+    expect(error.requestID).toMatch(/^[0-9a-f-]{36}$/);
+  });
+
   it("answers with the text and the usage, and is charged once like a chat completion", async () => {
     const answer = await client.messages.create({
       ...hello,

@@ -146,6 +146,8 @@ describe("tokens per minute", () => {
     expect([...statuses, refused.status]).toEqual([200, 200, 429]);
     const header = (name: string) => refused.headers.get(name);
     expect([header("ratelimit-limit"), header("ratelimit-remaining")]).toEqual(["20", "0"]);
+    expect(header("ratelimit-policy")).toBe('"tokens";q=20;w=60');
+    expect(header("ratelimit")).toBe(`"tokens";r=0;t=${header("retry-after")}`);
     expect(header("ratelimit-reset")).toBe(header("retry-after"));
     expect(header("x-ratelimit-limit-requests")).toBe("500");
   });

@@ -134,6 +134,5 @@ test.skipIf(!promtool)("promtool accepts the metrics, the alert rules and every 
   execFileSync("promtool", ["check", "rules", file], { stdio: "pipe" });
   rmSync(folder, { recursive: true });
   const checked = spawnSync("promtool", ["check", "metrics"], { input: await metrics(), encoding: "utf8" });
-  // promtool also reports Node's own metrics, which prom-client names.
-  expect(checked.stderr.split("\n").filter((line) => line.includes("purser_"))).toEqual([]);
+  expect([checked.status, checked.stderr]).toEqual([0, ""]);
 });

@@ -4,6 +4,7 @@ import { describeError, describeUnexpected, type Log } from "../../platform/tele
 import type { JsonAnswer } from "../contract/endpoint.ts";
 import { anthropicError } from "../contract/messages.ts";
 import type { Exchange } from "./exchange.ts";
+import { quotaHeaders } from "./rate-limit.ts";
 
 const MESSAGES = "/api/v1/messages";
 /** Answers in Anthropic's shape to its clients only. */
@@ -18,7 +19,7 @@ export function errorBody(error: PurserError, request_id: string) {
 }
 
 /** Anthropic's clients read errors in the shape of its API. */
-function isForAnthropic(path: string, version: string | undefined): boolean {
+export function isForAnthropic(path: string, version: string | undefined): boolean {
   return path.startsWith(MESSAGES) || (path.startsWith(MODELS) && version !== undefined);
 }
 
@@ -45,6 +46,7 @@ export function errorAnswer(
     log.error({ request_id, code: error.code, ...cause }, error.message);
   }
   const headers = retryHeaders(error);
+  if (status === 401) headers["WWW-Authenticate"] = challengeOf(header);
   if (has_acted) headers[SHOULD_RETRY] = "false";
   // Clients repeat no 402 by themselves, and this one passes when a call in flight ends.
   if (error.code === "in_flight_exhausted") headers[SHOULD_RETRY] = "true";
@@ -58,6 +60,13 @@ export function retryHeaders({ shape: { retry_after_s, used_up_limit } }: Purser
   if (retry_after_s === undefined) return {};
   const seconds = String(Math.max(1, Math.ceil(retry_after_s)));
   if (used_up_limit === undefined) return { "Retry-After": seconds };
-  const of_limit = { "RateLimit-Limit": String(used_up_limit), "RateLimit-Remaining": "0", "RateLimit-Reset": seconds };
+  // Only limits of tokens are found out after the guard, which has the headers of the limits of requests.
+  const of_limit = quotaHeaders({ of: "tokens", limit: used_up_limit, left: 0, resets_in_s: Number(seconds) });
   return { "Retry-After": seconds, ...of_limit };
+}
+
+/** RFC 6750: says how to authenticate, and whether the credential was wrong. */
+function challengeOf(header: Exchange["header"]): string {
+  const is_wrong = header("authorization") !== undefined || header("x-api-key") !== undefined;
+  return `Bearer realm="Purser"${is_wrong ? ', error="invalid_token"' : ""}`;
 }

@@ -4,7 +4,7 @@ import { describeUnexpected, type Log } from "../../platform/telemetry/log.ts";
 import type { Metrics } from "../../platform/telemetry/metrics.ts";
 import { type Tracer, within } from "../../platform/telemetry/tracing.ts";
 import type { Answer, Endpoint } from "../contract/endpoint.ts";
-import { errorAnswer } from "./error-response.ts";
+import { errorAnswer, isForAnthropic } from "./error-response.ts";
 import { httpErrors } from "./errors.ts";
 import type { Exchange } from "./exchange.ts";
 import { createRequestLog, requestIdOf, requestSpan } from "./request-log.ts";
@@ -129,19 +129,25 @@ function beginExchange(
   const request_id = requestIdOf(headers["x-request-id"] as string | undefined);
   // A write to a connection that has just ended must not end the process.
   outgoing.on("error", () => {});
+  const header = (name: string) => headers[name] as string | undefined;
+  const route = endpoint?.route.path ?? path;
   return {
     incoming: request.raw,
     outgoing,
     endpoint,
     method,
     path,
-    route: endpoint?.route.path ?? path,
+    route,
     params: namedParams(endpoint, request),
     query: request.query,
     request_id,
     facts: {},
     started_ms: monotonicMs(),
-    head: { ...security_headers, "X-Request-Id": request_id },
-    header: (name) => headers[name] as string | undefined,
+    head: {
+      ...security_headers,
+      "X-Request-Id": request_id,
+      ...(isForAnthropic(route, header("anthropic-version")) ? { "Request-Id": request_id } : {}),
+    },
+    header,
   };
 }

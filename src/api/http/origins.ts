@@ -42,11 +42,15 @@ function isFromOwnPage({ method, header }: Exchange, address: PublicAddress): bo
 
 const EXPOSED = [
   "X-Request-Id",
+  "Request-Id",
+  "WWW-Authenticate",
   "Retry-After",
   "X-Should-Retry",
   "Location",
   "Idempotent-Replayed",
   "Purser-Archived-Before",
+  "RateLimit",
+  "RateLimit-Policy",
   "RateLimit-Limit",
   "RateLimit-Remaining",
   "RateLimit-Reset",

@@ -13,20 +13,37 @@ export type AdmitRequest = (caller: Caller) => Promise<{
   tightest: { limit: number; left: number; frees_in_s: number; granted: boolean } | null;
 }>;
 
-function limitHeaders(of: { limit: number; left: number; resets_in_s: number }): Limited["headers"] {
-  const [limit, remaining, reset] = [of.limit, Math.floor(of.left), Math.ceil(of.resets_in_s)].map(String) as [
-    string,
-    string,
-    string,
-  ];
+interface Quota {
+  /** What is counted per minute. */
+  of: "requests" | "tokens";
+  limit: number;
+  left: number;
+  resets_in_s: number;
+}
+
+/**
+ * The headers of a limit per minute: draft-ietf-httpapi-ratelimit-headers (`RateLimit` and `RateLimit-Policy` of its
+ * revisions since 08, the three others of those before), whose earlier names clients still read.
+ */
+export function quotaHeaders({ of, limit, left, resets_in_s }: Quota): Record<string, string> {
+  const [remaining, reset] = [Math.floor(left), Math.ceil(resets_in_s)];
   return {
-    "RateLimit-Limit": limit,
-    "RateLimit-Remaining": remaining,
-    "RateLimit-Reset": reset,
+    "RateLimit-Policy": `"${of}";q=${limit};w=60`,
+    RateLimit: `"${of}";r=${remaining};t=${reset}`,
+    "RateLimit-Limit": String(limit),
+    "RateLimit-Remaining": String(remaining),
+    "RateLimit-Reset": String(reset),
+  };
+}
+
+function limitHeaders(quota: Omit<Quota, "of">): Limited["headers"] {
+  const headers = quotaHeaders({ of: "requests", ...quota });
+  return {
+    ...headers,
     // OpenAI's names and format, which its clients read.
-    "X-RateLimit-Limit-Requests": limit,
-    "X-RateLimit-Remaining-Requests": remaining,
-    "X-RateLimit-Reset-Requests": `${reset}s`,
+    "X-RateLimit-Limit-Requests": String(quota.limit),
+    "X-RateLimit-Remaining-Requests": headers["RateLimit-Remaining"] ?? "",
+    "X-RateLimit-Reset-Requests": `${headers["RateLimit-Reset"]}s`,
   };
 }
 

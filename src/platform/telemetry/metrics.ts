@@ -43,10 +43,20 @@ const MAIL_KINDS = ["link", "notice", "result"] as const;
 const MAIL_OUTCOMES = ["sent", "retry", "failed"] as const;
 const CALL_OUTCOMES = ["settled", "released", "refused"] as const;
 
+/** Metrics of Node whose names break Prometheus' rules. Others say the same: `nodejs_active_resources`, the lag. */
+const MISNAMED = [
+  "nodejs_active_handles_total",
+  "nodejs_active_requests_total",
+  "nodejs_active_resources_total",
+  "nodejs_eventloop_utilization_histogram",
+  "nodejs_eventloop_utilization_summary",
+];
+
 /** Metrics of this process, with Node's default metrics. Counters begin at 0 for each label value in `known`. */
 export function createMetrics(known: KnownLabels = NO_LABELS): Metrics {
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
+  for (const name of MISNAMED) registry.removeSingleMetric(name);
   const registers = [registry];
   const requests = new Histogram({
     name: "purser_http_request_duration_seconds",
