@@ -50,7 +50,8 @@ create table agent (
   deleted_at timestamp(3) with time zone,
   model_settings jsonb default '{"top_p": null, "temperature": null, "reasoning_effort": null, "max_output_tokens": null}'::jsonb not null,
   client_tools text default 'ignore'::text not null,
-  deliveries jsonb default '[]'::jsonb not null
+  deliveries jsonb default '[]'::jsonb not null,
+  approval_hours integer default 24 not null
 );
 alter table agent add constraint agent_check CHECK (((model_id IS NOT NULL) OR auto_route));
 alter table agent add constraint agent_client_tools_check CHECK ((client_tools = ANY (ARRAY['ignore'::text, 'pass'::text])));
@@ -763,6 +764,39 @@ CREATE TRIGGER run_deleted_at_work AFTER DELETE ON public.run FOR EACH ROW WHEN 
 CREATE TRIGGER run_ended_free AFTER UPDATE OF status ON public.run FOR EACH ROW WHEN (((new.finished_at IS NOT NULL) AND (old.finished_at IS NULL) AND (new.cost_tokens = 0))) EXECUTE FUNCTION count_free_run();
 CREATE TRIGGER run_ended_unpaid BEFORE UPDATE OF status ON public.run FOR EACH ROW WHEN (((new.status <> 'succeeded'::text) AND (new.finished_at IS NOT NULL) AND (old.finished_at IS NULL) AND (new.cost_tokens = 0) AND (new.trigger <> 'schedule'::text))) EXECUTE FUNCTION forget_unpaid_input();
 
+create table run_action (
+  user_id uuid not null,
+  run_id uuid not null,
+  id uuid not null,
+  type text not null,
+  turn integer,
+  call integer,
+  step integer,
+  tool text,
+  arguments jsonb,
+  parameters json,
+  destination text,
+  reason text not null,
+  untrusted_sources jsonb default '[]'::jsonb not null,
+  spent_tokens bigint not null,
+  requested_at timestamp(3) with time zone not null,
+  expires_at timestamp(3) with time zone not null,
+  decision text,
+  reason_given text,
+  arguments_sent jsonb,
+  decided_at timestamp(3) with time zone,
+  decided_by jsonb
+);
+alter table run_action add constraint run_action_check CHECK (((decided_at IS NULL) = (decision IS NULL)));
+alter table run_action add constraint run_action_check1 CHECK (((type <> 'tool_approval'::text) OR ((turn IS NOT NULL) AND (call IS NOT NULL) AND (tool IS NOT NULL))));
+alter table run_action add constraint run_action_check2 CHECK (((arguments_sent IS NOT NULL) = ((type = 'tool_approval'::text) AND (decision IS NOT NULL) AND (decision = ANY (ARRAY['approved'::text, 'edited'::text])))));
+alter table run_action add constraint run_action_decision_check CHECK ((decision = ANY (ARRAY['approved'::text, 'edited'::text, 'rejected'::text, 'expired'::text, 'cancelled'::text])));
+alter table run_action add constraint run_action_type_check CHECK ((type = ANY (ARRAY['tool_approval'::text, 'budget'::text])));
+alter table run_action add constraint run_action_user_id_run_id_fkey FOREIGN KEY (user_id, run_id) REFERENCES run(user_id, id) ON DELETE CASCADE;
+alter table run_action add constraint run_action_pkey PRIMARY KEY (user_id, run_id, id);
+alter table run_action add constraint run_action_user_id_run_id_turn_call_key UNIQUE (user_id, run_id, turn, call);
+CREATE INDEX run_action_due ON public.run_action USING btree (expires_at) WHERE (decision IS NULL);
+
 create table run_step (
   user_id uuid not null,
   run_id uuid not null,
@@ -777,7 +811,8 @@ create table run_step (
   usage jsonb,
   started_at timestamp(3) with time zone not null,
   finished_at timestamp(3) with time zone,
-  internal jsonb
+  internal jsonb,
+  call integer
 );
 alter table run_step add constraint run_step_check CHECK (((finished_at IS NULL) = (status = 'running'::text)));
 alter table run_step add constraint run_step_status_check CHECK ((status = ANY (ARRAY['running'::text, 'succeeded'::text, 'failed'::text, 'cancelled'::text])));
@@ -1170,6 +1205,7 @@ CREATE TRIGGER endpoint_of_erased BEFORE INSERT ON public.webhook_endpoint FOR E
 -- function queue_figures(most integer, OUT queued bigint, OUT oldest timestamp with time zone) returns record
 -- function refuse_erased() returns trigger
 -- function refuse_run_nows(runs jsonb, payers uuid[]) returns text[]
+-- function run_actions(of_user uuid, of_run uuid, are_open boolean) returns jsonb
 -- function run_deliveries(of_user uuid, of_run uuid) returns jsonb
 -- function run_details(of_user uuid, of_run uuid) returns SETOF jsonb
 -- function run_user_limit(of_user uuid, most integer, of_plans jsonb) returns integer

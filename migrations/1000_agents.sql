@@ -30,6 +30,8 @@ create table agent (
   client_tools text not null default 'ignore' check (client_tools in ('ignore', 'pass')),
   -- where the results of its runs are sent: [{to, on, unless}]
   deliveries jsonb not null default '[]',
+  -- how long a run waits for a decision
+  approval_hours integer not null default 24,
   primary key (user_id, id),
   check (model_id is not null or auto_route)
 );

@@ -142,9 +142,50 @@ create table run_step (
   finished_at timestamptz(3) check ((finished_at is null) = (status = 'running')),
   -- for a resumed run; never shown to a caller
   internal jsonb,
+  -- of a call that a model asked for: its place among the calls of that answer. Calls that must be approved come last.
+  call integer,
   primary key (user_id, run_id, index),
   foreign key (user_id, run_id) references run on delete cascade
 );
+
+-- A decision that a run waits for, or waited for: on a call of a tool, or on more tokens.
+create table run_action (
+  user_id uuid not null,
+  run_id uuid not null,
+  id uuid not null,
+  type text not null check (type in ('tool_approval', 'budget')),
+  -- of a call: the step of the answer that asks for it, its place among the calls of that answer, and the index that its step will have
+  turn integer,
+  call integer,
+  step integer,
+  tool text,
+  -- what was shown, and what is sent if it is approved
+  arguments jsonb,
+  -- the JSON Schema by which other arguments are checked; null: the tool has its own check
+  parameters json,
+  destination text,
+  reason text not null,
+  -- the outside content that the run had read: [{step, source}]
+  untrusted_sources jsonb not null default '[]',
+  spent_tokens bigint not null,
+  requested_at timestamptz(3) not null,
+  expires_at timestamptz(3) not null,
+  -- null while it is open
+  decision text check (decision in ('approved', 'edited', 'rejected', 'expired', 'cancelled')),
+  reason_given text,
+  -- what the call sends; null for all others
+  arguments_sent jsonb,
+  decided_at timestamptz(3) check ((decided_at is null) = (decision is null)),
+  -- {type, id, name}; null: nobody
+  decided_by jsonb,
+  primary key (user_id, run_id, id),
+  -- A call is asked about once.
+  unique (user_id, run_id, turn, call),
+  foreign key (user_id, run_id) references run on delete cascade,
+  check (type <> 'tool_approval' or (turn is not null and call is not null and tool is not null)),
+  check ((arguments_sent is not null) = (type = 'tool_approval' and decision is not null and decision in ('approved', 'edited')))
+);
+create index run_action_due on run_action (expires_at) where decision is null;
 
 -- How many runs of each user are at work, so that a claim does not count them. The nil UUID has the sum of all users.
 create table runs_at_work (

@@ -94,6 +94,7 @@ export function createAgentServices(deps: AgentServicesDeps) {
     secretNames: vault.names,
     forgetThreads: threads.forget,
     usableDeliveries: notices.usableDeliveries,
+    identify: accounts.identify,
     async onDelete(tx, keys) {
       await webhook_keys.forgetAgents(tx, keys);
       await notices.forgetAgents(tx, keys);

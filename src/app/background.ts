@@ -39,8 +39,9 @@ export async function startBackground(services: Services) {
     nextDueAt: async () => null,
     carryOut: agents.resumeRefilled,
   };
+  const approvals: DueSource = runs.expiries;
   const old: DueSource = { name: "old runs", nextDueAt: async () => null, carryOut: agents.pruneOld };
-  const sources = config.is_drill ? [expiries, old] : [expiries, ...billing.sources, waiting, due, old];
+  const sources = config.is_drill ? [expiries, old] : [expiries, ...billing.sources, waiting, approvals, due, old];
   const swept = config.role === "api" ? sources.filter((source) => source !== due) : sources;
   const clocks = await startClockCheck({ clocks: systemClocks(db), log, metrics: services.metrics });
   const isPaused = async () => {

@@ -3,7 +3,7 @@ import type { Renewal } from "../account/billing/payments.types.ts";
 import type { Crossing } from "../account/ledger/ledger.types.ts";
 import type { Notices } from "../account/notices/notices.service.ts";
 import type { NewNotice } from "../account/notices/notices.types.ts";
-import type { RunFailed, RunHasErrors, RunSucceeded } from "../agents/runs/runs.types.ts";
+import type { RunFailed, RunHasErrors, RunRequiresAction, RunSucceeded } from "../agents/runs/runs.types.ts";
 import type { SchedulePaused } from "../agents/schedules/schedules.service.ts";
 import type { Tx } from "../platform/db/db.ts";
 import { newId } from "../platform/lib/ids.ts";
@@ -35,6 +35,8 @@ export function createNotifiers(notices: Pick<Notices, "emit">) {
       onSuccess: async ({ trigger, ...run }: RunSucceeded, tx: Tx): Promise<void> => {
         if (trigger !== "chat") await notices.emit(runSuccessNotice({ ...run, trigger }), tx);
       },
+      /** Its notice is not there yet. */
+      onRequiresAction: async (_event: RunRequiresAction, _tx: Tx): Promise<void> => {},
       onErrors: async ({ trigger, ...run }: RunHasErrors, tx: Tx): Promise<void> => {
         if (trigger !== "chat") await notices.emit(runErrorsNotice({ ...run, trigger }), tx);
       },

@@ -104,6 +104,8 @@ export const AGENT_LIMITS = {
   max_cost_tokens_per_month: null,
   max_consecutive_failures: 5,
 } as const;
+/** contract 6: the default of an agent's `approval_hours`. */
+export const APPROVAL_HOURS = 24;
 /** The most passages that the safety layer reports as removed, and as marked. */
 export const MAX_REMOVED = 50;
 /** The efforts of reasoning, in the words of the providers. A provider may lack some. */

@@ -71,6 +71,15 @@ async function agentOf(server: object, more: object = {}, model_id = "lab/plain"
   return body.id;
 }
 
+/** A run whose model makes these calls, the last of which waits for its approval. */
+async function waitingRun(id: string, calls: readonly (readonly [tool: string, given: object])[]) {
+  lab.upstream.answer(...calls.map(([name, given]) => calling(name, given)));
+  const { body } = await user.post(`/api/v1/agents/${id}/runs`);
+  const read = async () => (await user.get(`/api/v1/agents/${id}/runs/${body.id}`)).body;
+  await expect.poll(async () => (await read()).status).toBe("requires_action");
+  return read();
+}
+
 /** The tool steps of a run whose model makes these calls. */
 async function run(id: string, calls: readonly (readonly [tool: string, given: object])[]): Promise<Step[]> {
   lab.upstream.answer(...calls.map(([name, given]) => calling(name, given)), completion("Done."));
@@ -166,25 +175,31 @@ test("a run of Claude uses tools with names and schemas that Claude rejects, and
 });
 
 describe("the list of a server's tools", () => {
-  test("shows the server's claims; after the owner's choice the second call of a run is no longer blocked", async () => {
+  test("shows the server's claims; after the owner's choice the second call of a run asks no more", async () => {
     const server = { name: "files", url: filesystem.url, tools: ["read_text_file", "list_directory", "write_file"] };
     const id = await agentOf(server);
-    const calls = [
-      ["files__list_directory", { path: folder }],
-      ["files__list_directory", { path: folder }],
-      ["files__write_file", { path: join(folder, "b.txt"), content: "x" }],
-    ] as const;
-    const [first, second, third] = await run(id, calls);
-    expect([first?.status, second?.error?.code]).toEqual(["succeeded", "egress_refused"]);
-    expect(second?.error?.message).toContain("The server declares that this tool only reads (readOnlyHint).");
-    expect(second?.error?.message).toContain('to "none"');
-    expect(third?.error?.message).not.toContain("declares");
+    const list = ["files__list_directory", { path: folder }] as const;
+    const write = ["files__write_file", { path: join(folder, "b.txt"), content: "x" }] as const;
+    const waiting = await waitingRun(id, [list, list]);
+    expect(waiting).toMatchObject({
+      steps: [{}, { name: "files__list_directory", status: "succeeded" }, {}],
+      required_actions: [
+        {
+          tool: "files__list_directory",
+          arguments: { path: folder },
+          destination: `files (${filesystem.host})`,
+          reason:
+            "files__list_directory can change something, and this run has read content from outside: files__list_directory.",
+          untrusted_sources: [{ step: 1, source: "files__list_directory" }],
+        },
+      ],
+    });
 
     const { status, headers, body } = await toolsOf(id, "files");
     expect([status, headers.get("cache-control")]).toEqual([200, "no-store"]);
     const claims = Object.fromEntries(body.tools.map((tool: { name: string }) => [tool.name, tool]));
     expect(claims).toMatchObject({
-      read_text_file: { read_only_hint: true, effects: "any" },
+      read_text_file: { read_only_hint: true, effects: "any", permission_policy: "ask_after_untrusted" },
       list_directory: { read_only_hint: true, effects: "any", description: expect.stringContaining("listing") },
       write_file: { read_only_hint: false, effects: "any" },
     });
@@ -194,9 +209,14 @@ describe("the list of a server's tools", () => {
     const mcp = { enabled: true, servers: [{ ...server, tool_effects }] };
     await user.request("PUT", `/api/v1/agents/${id}`, { tools_config: { mcp } });
     const chosen = (await toolsOf(id, "files")).body.tools;
-    expect(chosen.find(({ name }: { name: string }) => name === "list_directory")).toMatchObject({ effects: "none" });
-    const steps = await run(id, calls);
-    expect(steps.map(({ error }) => error?.code)).toEqual([undefined, undefined, "egress_refused"]);
+    expect(chosen.find(({ name }: { name: string }) => name === "list_directory")).toMatchObject({
+      effects: "none",
+      permission_policy: "always_allow",
+    });
+    const asking = await waitingRun(id, [list, list, write]);
+    expect(asking.steps).toHaveLength(5);
+    expect(asking.required_actions).toMatchObject([{ tool: "files__write_file", step: 5 }]);
+    for (const { id: run_id } of [waiting, asking]) await user.post(`/api/v1/agents/${id}/runs/${run_id}/cancel`);
     await expect.poll(() => filesystem.sessions.ended).toBe(filesystem.sessions.begun);
   });
 
@@ -211,8 +231,20 @@ describe("the list of a server's tools", () => {
     const withheld = expect.stringContaining("withheld");
     expect((await toolsOf(id, "harbour")).body).toEqual({
       tools: [
-        { name: "berth", description: "Lists berths.", read_only_hint: null, effects: "none" },
-        { name: "described", description: withheld, read_only_hint: true, effects: "none" },
+        {
+          name: "berth",
+          description: "Lists berths.",
+          read_only_hint: null,
+          effects: "none",
+          permission_policy: "always_allow",
+        },
+        {
+          name: "described",
+          description: withheld,
+          read_only_hint: true,
+          effects: "none",
+          permission_policy: "always_allow",
+        },
       ],
       left_out: 1,
     });

@@ -89,6 +89,7 @@ const EXPORTED: Record<string, string> = {
   reversal: "reversals.jsonl",
   run: "runs.jsonl",
   run_step: "run_steps.jsonl",
+  run_action: "run_actions.jsonl",
   schedule: "schedules.jsonl",
   secret: "secrets_without_values.jsonl",
   secret_use: "secret_uses.jsonl",

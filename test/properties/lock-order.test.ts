@@ -42,7 +42,7 @@ describe.skipIf(inject("storage").kind === "embedded")("concurrent writers of th
 
   /** Three runs of one user, at work and ordered by id. Each makes a model call with a hold. */
   const threeRuns = async () => {
-    await db.query({ text: "truncate run, run_step, runs_at_work, runs_at_work_change" }); // left by an earlier test
+    await db.query({ text: "truncate run, run_action, run_step, runs_at_work, runs_at_work_change" }); // left by an earlier test
     const { ledger, account, hold } = createLedgerFixture(db);
     const scheduling = createScheduling({ db, clock: { now: () => NOW } });
     const user_id = await account(1_000);
@@ -100,7 +100,7 @@ describe.skipIf(inject("storage").kind === "embedded")("concurrent writers of th
   });
 
   test("a claim does not wait for a run that another transaction has locked: it takes the others", async () => {
-    await db.query({ text: "truncate run, run_step, runs_at_work, runs_at_work_change" });
+    await db.query({ text: "truncate run, run_action, run_step, runs_at_work, runs_at_work_change" });
     const scheduling = createScheduling({ db, clock: { now: () => NOW } });
     const agent = { user_id: newId(), agent_id: newId() };
     const [{ id: locked }, { id: free }] = [await scheduling.start(agent), await scheduling.start(agent)];

@@ -75,7 +75,7 @@ export function useQueue({ ends_with_step = false } = {}): Queue {
   beforeEach(async () => {
     queue.now = START;
     queue.agent = { user_id: newId(), agent_id: newId() };
-    await queue.db.query({ text: "truncate run, run_step, runs_at_work, runs_at_work_change" });
+    await queue.db.query({ text: "truncate run, run_action, run_step, runs_at_work, runs_at_work_change" });
   });
   return queue;
 }

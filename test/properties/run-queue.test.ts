@@ -29,6 +29,7 @@ describe("a run", () => {
       has_errors: false,
       error: null,
       metadata: null,
+      required_actions: [],
       schedule_id: null,
     });
     expect(await queue.scheduling.getRun(queue.agent, id)).toEqual({
@@ -38,6 +39,7 @@ describe("a run", () => {
       output: null,
       output_json: null,
       deliveries: [],
+      decisions: [],
       steps: [],
     });
   });

@@ -61,7 +61,7 @@ test("the number of runs at work is right after every way to begin or end a run,
 
 test("a claim and the search for lost runs read the same number of rows with 2,000 runs at work as with 20", async () => {
   const rowsRead = async (at_work: number) => {
-    await queue.db.query({ text: "truncate run, run_step, runs_at_work, runs_at_work_change" });
+    await queue.db.query({ text: "truncate run, run_action, run_step, runs_at_work, runs_at_work_change" });
     await queue.db.query({
       text: `insert into run (user_id, id, agent_id, agent_version, trigger, queued_at, engine_input, priority, status, worker_id,
           lease_until, epoch)

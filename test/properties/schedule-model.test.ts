@@ -54,7 +54,9 @@ const step = fc.oneof(
 test(`each due instant of several schedules has one occurrence, and each run its own, in any order of changes and ticks (seed ${SEED})`, async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(step, { minLength: 5, maxLength: 40 }), async (steps) => {
-      await db.query({ text: "truncate run, run_step, runs_at_work, runs_at_work_change, schedule, occurrence" });
+      await db.query({
+        text: "truncate run, run_action, run_step, runs_at_work, runs_at_work_change, schedule, occurrence",
+      });
       const agent = { user_id: newId(), agent_id: newId() };
       let now: Instant = new Date(START).toISOString();
       const scheduling = createScheduling({ db, clock: { now: () => now } });

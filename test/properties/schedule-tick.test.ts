@@ -29,7 +29,9 @@ afterAll(async () => {
 beforeEach(async () => {
   now = "2026-03-01T00:00:00.000Z";
   agent = { user_id: newId(), agent_id: newId() };
-  await db.query({ text: "truncate run, run_step, runs_at_work, runs_at_work_change, schedule, occurrence" });
+  await db.query({
+    text: "truncate run, run_action, run_step, runs_at_work, runs_at_work_change, schedule, occurrence",
+  });
 });
 
 const answerWith =

@@ -94,7 +94,7 @@ test.each<[string, () => Promise<unknown>]>([
   async (_, before) => {
     const rowsFor = async (queued: number) => {
       await queue.reopen();
-      await queue.db.query({ text: "truncate run, run_step, runs_at_work, runs_at_work_change" });
+      await queue.db.query({ text: "truncate run, run_action, run_step, runs_at_work, runs_at_work_change" });
       await queue.db.query({ text: "alter table run set (autovacuum_enabled = false)" });
       await before();
       // Plans of an idle service are kept, too.

@@ -59,7 +59,7 @@ let on: ReturnType<typeof createModules>;
 let agent: { user_id: string; agent_id: string };
 beforeEach(async () => {
   await db.query({
-    text: "truncate run, run_step, runs_at_work, runs_at_work_change, schedule, occurrence, agent, agent_version",
+    text: "truncate run, run_action, run_step, runs_at_work, runs_at_work_change, schedule, occurrence, agent, agent_version",
   });
   on = createModules();
   agent = { user_id: await on.account(5), agent_id: newId() };

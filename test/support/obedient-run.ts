@@ -1,4 +1,5 @@
 import { newConfig } from "../../src/agents/definitions/agent-config.ts";
+import { createNeedsApproval } from "../../src/agents/runs/approval-step.ts";
 import { decideNext } from "../../src/agents/runs/next-action.ts";
 import type { Work } from "../../src/agents/runs/run-work.ts";
 import { createToolSteps } from "../../src/agents/runs/tool-step.ts";
@@ -84,9 +85,14 @@ export async function obedientRun(scenario: Scenario): Promise<{ sent: Sent[]; s
     UNSTOPPED,
   );
   for (let turns = 0; ; ) {
-    const action = decideNext({ limits: config.limits, steps, elapsed_ms: 0 });
-    if (action.do === "call_tool") await executeToolCall(work, action.call);
-    else if (action.do === "reject_tool") await recordRejectedCall(work, action);
+    const needsApproval = createNeedsApproval(work);
+    const action = decideNext({ limits: config.limits, steps, elapsed_ms: 0, needsApproval });
+    if (action.do === "call_tool") await executeToolCall(work, action);
+    else if (action.do === "ask") {
+      // Nobody approves.
+      for (const asked of action.calls)
+        await recordRejectedCall(work, { do: "reject_tool", ...asked, error: REJECTED });
+    } else if (action.do === "reject_tool") await recordRejectedCall(work, action);
     else if (action.do !== "call_model" || turns === TURNS) return { sent, steps };
     else {
       turns += 1;
@@ -94,6 +100,8 @@ export async function obedientRun(scenario: Scenario): Promise<{ sent: Sent[]; s
     }
   }
 }
+
+const REJECTED = { code: "call_rejected", message: "the user rejected this call" };
 
 function workOf({ owner }: Scenario): Work {
   const limits = { max_steps: 1_000_000, max_run_seconds: 86_400 };

@@ -31,6 +31,7 @@ export function createScheduling(options: SchedulingOptions) {
     notify: async () => {},
     onSuccess: async () => {},
     onErrors: async () => {},
+    onRequiresAction: async () => {},
     onRunEnd: async () => async () => {},
     onLost: () => {},
     reads: async () => options.db,

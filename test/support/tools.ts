@@ -80,6 +80,7 @@ export function aCall(name: string, args: unknown, more: Partial<ToolCall> = {})
     taint: { tainted: false, owner_text: "", links: new Set() },
     mark: newMark(),
     earlier_calls: 0,
+    is_approved: false,
     run: { user_id: "u", agent_id: "a", run_id: "r" },
     effect_id: "msg_1",
     askModel: async () => "",

@@ -1,5 +1,5 @@
 import type { ApiKeyRecord } from "../../api/contract/accounts.ts";
-import { type Caller, SCOPES } from "../../api/contract/caller.ts";
+import { type Caller, DEFAULT_SCOPES } from "../../api/contract/caller.ts";
 import { budgetResetsAt, budgetUse, type KeySpend, type UserLimits } from "../../api/contract/key-terms.ts";
 import { USER_ROWS } from "../../kernel/constants.ts";
 import { errors } from "../../kernel/errors.ts";
@@ -252,6 +252,13 @@ function userCorrections(store: AccountsStore, clock: Clock, forgetKeysOf: (user
       tx.afterCommit(() => forgetKeysOf(row.id));
       return userRecord(row);
     },
+    /** Who the caller is: the user, or the key with its name. */
+    async identify({ user_id, api_key_id }: Caller) {
+      if (api_key_id === null) {
+        return { type: "user" as const, id: user_id, name: (await store.user(user_id))?.email ?? null };
+      }
+      return { type: "api_key" as const, id: api_key_id, name: (await store.key(user_id, api_key_id))?.name ?? null };
+    },
     /** Returns the user and locks them until the transaction ends. Throws 404 for unknown and erased users. */
     async lockUser(tx: Tx, id: string): Promise<User> {
       const row = isUuid(id) ? await store.lockUser(tx, id) : undefined;
@@ -287,7 +294,7 @@ function newKeyRow(user_id: string, key: string, wanted: NewApiKey, created_at: 
     previous_key_hash: null,
     previous_valid_until: null,
     ...shownParts(key),
-    scopes: [...new Set(wanted.scopes ?? SCOPES)],
+    scopes: [...new Set(wanted.scopes ?? DEFAULT_SCOPES)],
     budget_tokens: wanted.budget_tokens ?? null,
     budget_interval: wanted.budget_interval ?? null,
     allowed_models: wanted.allowed_models ?? null,

@@ -4,7 +4,7 @@ import { contractErrors } from "../../api/contract/errors.ts";
 import type { RunData } from "../../api/contract/runs.ts";
 import type { ToolsConfig } from "../../api/contract/tools.ts";
 import { paramOf } from "../../api/contract/validation.ts";
-import { AGENT_LIMITS, MODEL_SETTINGS } from "../../kernel/constants.ts";
+import { AGENT_LIMITS, APPROVAL_HOURS, MODEL_SETTINGS } from "../../kernel/constants.ts";
 import { errors } from "../../kernel/errors.ts";
 import { stableJson } from "../../platform/lib/json.ts";
 import { findSchemaFault, findValueFault, type Schema } from "../../platform/lib/value-schema.ts";
@@ -36,6 +36,7 @@ const DEFAULTS = {
   output_schema: null,
   client_tools: "ignore",
   deliveries: [] as AgentDelivery[],
+  approval_hours: APPROVAL_HOURS as number,
   limits: AGENT_LIMITS,
   model_settings: MODEL_SETTINGS,
 } as const;

@@ -194,6 +194,9 @@ function addRuns(router: Router, agents: Agents): void {
   router.on(runContract.getRunPrompt, async ({ caller, params }) => {
     return json({ messages: await agents.sentMessages(caller.user_id, params.id, params.run_id) });
   });
+  router.on(runContract.decideAction, async ({ caller, params, body }) => {
+    return json(await agents.decideAction(caller, params, body));
+  });
   router.on(runContract.cancelRun, async (request) => {
     const { id, run_id } = request.params;
     return json(await agents.cancelRun(request.caller.user_id, id, run_id));

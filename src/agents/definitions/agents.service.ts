@@ -5,6 +5,7 @@ import type { AgentChanges, AgentKey, AgentRecord, AgentVersion } from "../../ap
 import type { Caller } from "../../api/contract/caller.ts";
 import { thatFit } from "../../api/contract/common.ts";
 import type { AgentDelivery } from "../../api/contract/deliveries.ts";
+import type { DecidedBy, Decision } from "../../api/contract/run-actions.ts";
 import type { FoundRun, RunDetail, RunRecord, SentMessage } from "../../api/contract/runs.ts";
 import type { NamedSecret } from "../../api/contract/secrets.ts";
 import { secretsReferred, toolProblems, unjudgedTools } from "../../api/contract/tools.ts";
@@ -83,10 +84,19 @@ export interface AgentsDeps {
   forgetThreads(tx: Tx, user_id: string, agent_id: string | null): Promise<void>;
   /** Deliveries with their addresses as they are stored. Throws 400 if nothing can be delivered to one. */
   usableDeliveries(user_id: string, deliveries: readonly AgentDelivery[]): Promise<AgentDelivery[]>;
+  /** Who a caller is, for the record of what they decide. */
+  identify(caller: Caller): Promise<DecidedBy>;
   /** Deletes what other modules have of deleted agents. */
   onDelete(tx: Tx, agents: readonly AgentKey[]): Promise<void>;
   /** Deletes what other modules have of these runs. */
   onPrune: OnPrune;
+}
+
+/** The path to an action. */
+interface DecidedPath {
+  id: string;
+  run_id: string;
+  action_id: string;
 }
 
 /** Two versions that differ in a switch may be compressed to sizes that differ by some bytes. */
@@ -128,6 +138,16 @@ export function createAgents(deps: AgentsDeps) {
           created: Math.floor(Date.parse(created_at) / 1000),
         }),
       );
+    },
+    /** Decides what a run waits for, and returns the run. 404, 409, 400. */
+    async decideAction(caller: Caller, { id, run_id, action_id }: DecidedPath, decision: Decision): Promise<RunDetail> {
+      const { user_id } = caller;
+      const agent = { user_id, agent_id: (await crud.find(user_id, id)).id };
+      const decided_by = await deps.identify(caller);
+      const loadTools = async (version: number) => (await loadConfig({ ...agent, version }))?.tools_config ?? {};
+      await runs.decideAction({ ...agent, run_id, action_id }, decision, { decided_by, loadTools });
+      deps.log.info({ run_id, user_id, action_id, decision: decision.decision, by: decided_by.type }, "decision");
+      return runs.getRun(agent, run_id);
     },
     /** The schemas of the active agents that have some, by the agent's id. */
     schemas: store.schemas,

@@ -45,6 +45,7 @@ const COLUMNS = Object.keys({
   output_schema: true,
   client_tools: true,
   deliveries: true,
+  approval_hours: true,
   limits: true,
   model_settings: true,
   created_at: true,

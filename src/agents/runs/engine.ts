@@ -2,6 +2,7 @@ import type { RunError } from "../../api/contract/runs.ts";
 import { USER_ROWS } from "../../kernel/constants.ts";
 import { monotonicMs } from "../../platform/lib/clock.ts";
 import { describeUnexpected } from "../../platform/telemetry/log.ts";
+import { createApprovalStep, createNeedsApproval } from "./approval-step.ts";
 import { internalError } from "./model-call.ts";
 import { createModelStep } from "./model-step.ts";
 import { decideNext, type NextAction, timeoutError } from "./next-action.ts";
@@ -50,6 +51,7 @@ export function createEngine(deps: EngineDeps, carryOut: Step = createSteps(deps
         input: run.engine_input as EngineInput,
         output_rule: findOutputRule(config, run.engine_input as EngineInput),
         steps: run.lease.epoch > 1 ? await deps.runs.journal(run.lease) : [],
+        actions: run.lease.epoch > 1 ? await deps.runs.callActions(run.lease) : [],
         control,
         signal: AbortSignal.any([control.signal, timer.signal]),
         until_ms: monotonicMs() + left_ms,
@@ -85,9 +87,11 @@ export function createEngine(deps: EngineDeps, carryOut: Step = createSteps(deps
     if (left !== null) return endStopped(left, work);
     const client_tools = collectToolNames(selectClientTools(work.config, work.input));
     for (;;) {
-      const { config, steps, output_rule } = work;
+      const { config, steps, actions, output_rule } = work;
       const elapsed_ms = monotonicMs() - began_ms;
-      const action = decideNext({ limits: config.limits, steps, elapsed_ms, client_tools, output_rule });
+      const needsApproval = createNeedsApproval(work);
+      const state = { steps, actions, needsApproval, elapsed_ms, client_tools, output_rule };
+      const action = decideNext({ limits: config.limits, ...state });
       if (action.do === "succeed") {
         return { status: "succeeded", output: action.output, output_json: action.output_json };
       }
@@ -107,14 +111,17 @@ export function createEngine(deps: EngineDeps, carryOut: Step = createSteps(deps
 function createSteps(deps: EngineDeps): Step {
   const executeModelCall = createModelStep(deps);
   const { executeToolCall, recordRejectedCall } = createToolSteps(deps);
+  const askForApproval = createApprovalStep(deps);
   return (work, action) => {
     switch (action.do) {
       case "call_model":
         return executeModelCall(work, action.after_ms);
       case "call_tool":
-        return executeToolCall(work, action.call);
+        return executeToolCall(work, action);
       case "reject_tool":
         return recordRejectedCall(work, action);
+      case "ask":
+        return askForApproval(work, action);
     }
   };
 }

@@ -6,7 +6,7 @@ import type { Db, Reader, Sql, Tx } from "../../platform/db/db.ts";
 import type { Clock } from "../../platform/lib/clock.ts";
 import { isUuid } from "../../platform/lib/ids.ts";
 import * as history from "./history.store.ts";
-import { toBegunRun, toFoundRun, toRunDetail, toRunRecord } from "./run-record.ts";
+import { toBegunRun, toDecisions, toFoundRun, toRunDetail, toRunRecord } from "./run-record.ts";
 import type { RunSignals } from "./run-signals.ts";
 import type { BegunRun, JournalStep, RunFilter, RunKey, RunLease, RunSearch, RunSnapshot } from "./runs.types.ts";
 import { type FoundRow, mergeSearchEntries, type SearchCursor, searchRuns } from "./search.store.ts";
@@ -45,6 +45,7 @@ export function createHistory({ db, clock, signals, batch_limit, reads }: Histor
       output: row.output,
       output_json: row.output_json,
       deliveries: row.deliveries,
+      decisions: toDecisions(row.decisions),
     };
   };
   async function* readSteps(key: RunKey): AsyncGenerator<StepRecord[]> {

@@ -124,7 +124,8 @@ export async function selectLastOutput(
 export async function selectRun(sql: Sql, user_id: string, run_id: string) {
   const [row] = await sql.query<DetailRow>({
     name: "run_get",
-    text: `select ${RUN_COLUMNS}, input, output, output_json, run_deliveries(user_id, id) as deliveries
+    text: `select ${RUN_COLUMNS}, input, output, output_json, run_deliveries(user_id, id) as deliveries,
+        run_actions(user_id, id, false) as decisions
       from run where user_id = $1 and id = $2`,
     values: [user_id, run_id],
   });
@@ -229,7 +230,7 @@ function toInstantOrNull(text: string | null): Instant | null {
 export async function selectSteps(sql: Sql, user_id: string, run_id: string): Promise<JournalStep[]> {
   return sql.query<JournalStep>({
     name: "run_steps",
-    text: `select ${STEP_COLUMNS}, internal from run_step where user_id = $1 and run_id = $2 order by index`,
+    text: `select ${STEP_COLUMNS}, internal, call from run_step where user_id = $1 and run_id = $2 order by index`,
     values: [user_id, run_id],
   });
 }
@@ -304,7 +305,7 @@ export async function selectQueue(sql: Sql): Promise<{ queued: number; oldest: I
 
 /** Reads of runs for their followers and for threads. */
 
-export interface FollowedRow extends Omit<DetailRow, "deliveries"> {
+export interface FollowedRow extends Omit<DetailRow, "deliveries" | "decisions"> {
   cancel_requested_at: Instant | null;
 }
 
@@ -324,7 +325,7 @@ export async function selectFollowed(
   if (run === undefined) return undefined;
   const steps = await sql.query<JournalStep>({
     name: "run_steps_from",
-    text: `select ${STEP_COLUMNS}, null::jsonb as internal from run_step
+    text: `select ${STEP_COLUMNS}, null::jsonb as internal, call from run_step
       where user_id = $1 and run_id = $2 and index >= $3 order by index`,
     values: [user_id, run_id, from_step],
   });
@@ -387,7 +388,7 @@ export async function selectStepsOfRuns(
 ): Promise<(JournalStep & { run_id: string })[]> {
   return sql.query({
     name: "run_steps_of",
-    text: `select run_id, ${STEP_COLUMNS}, null::jsonb as internal from run_step
+    text: `select run_id, ${STEP_COLUMNS}, null::jsonb as internal, call from run_step
       where user_id = $1 and run_id in (select value::uuid from jsonb_array_elements_text($2::jsonb))
       order by run_id, index`,
     values: [user_id, JSON.stringify(run_ids)],

@@ -4,9 +4,10 @@ import { createBatches } from "../../platform/db/batch-queue.ts";
 import { databaseNowMs } from "../../platform/db/clock-skew.ts";
 import type { Db, Tx } from "../../platform/db/db.ts";
 import { type Clock, monotonicMs } from "../../platform/lib/clock.ts";
+import { selectOpenActions } from "./actions.store.ts";
 import * as history from "./history.store.ts";
 import * as runStore from "./run.store.ts";
-import { toClaimedRun, toRunDetail } from "./run-record.ts";
+import { toAction, toClaimedRun, toRunDetail } from "./run-record.ts";
 import type { RunSignals } from "./run-signals.ts";
 import {
   BATCH_LIMIT,
@@ -22,6 +23,7 @@ import {
   type RunFinish,
   type RunHasErrors,
   type RunLease,
+  type RunRequiresAction,
   type RunSucceeded,
   type StepFinish,
   type StepStart,
@@ -169,8 +171,14 @@ export function createLeaseTime({ step_ms, lease_ms }: { step_ms: number; lease_
 }
 
 /** The writes of a run at work: its steps, alone or with the ledger's hold and settle, and that it waits. */
-export function createRunSteps(deps: { db: Db; clock: Clock; signals: RunSignals; ends_with_step: boolean }) {
-  const { db, clock, signals, ends_with_step } = deps;
+export function createRunSteps(deps: {
+  db: Db;
+  clock: Clock;
+  signals: RunSignals;
+  ends_with_step: boolean;
+  onRequiresAction(event: RunRequiresAction, tx: Tx): Promise<void>;
+}) {
+  const { db, clock, signals, ends_with_step, onRequiresAction } = deps;
   const start = createBatches(BATCH_LIMIT, (starts: runStore.StartedStep[]) => runStore.startSteps(db, starts));
   return {
     /**
@@ -220,6 +228,9 @@ export function createRunSteps(deps: { db: Db; clock: Clock; signals: RunSignals
       return db.transaction(async (tx) => {
         if (await runStore.suspendRun(tx, lease, { status, most: USER_ROWS.waiting_runs })) {
           await record(tx);
+          const actions = (await selectOpenActions(tx, lease)).map(toAction);
+          const { user_id, agent_id, run_id, trigger } = lease;
+          await onRequiresAction({ user_id, agent_id, run_id, trigger, actions }, tx);
           return "suspended";
         }
         const [held] = await runStore.renewLeases(tx, [lease], LEASE_MS);

@@ -5,6 +5,7 @@ import { backoff } from "../../platform/lib/retry.ts";
 import { effectOf } from "../tools/registry.ts";
 import { argumentsValue } from "../tools/tool-arguments.ts";
 import { type OutputRule, readOutput } from "./output.ts";
+import type { CallAction } from "./runs.types.ts";
 import {
   isAnswer,
   type PastStep,
@@ -48,13 +49,27 @@ export interface Progress {
   client_tools?: ReadonlySet<string>;
   /** What the answer must be; null or absent: any text. */
   output_rule?: OutputRule | null;
+  /** The actions about calls of this run. */
+  actions?: readonly CallAction[];
+  /** Whether a call needs approval in the present state of the run; absent: no call does. */
+  needsApproval?: (call: ToolCall) => boolean;
+}
+
+/** A call of the model's last answer. */
+export interface RequestedCall {
+  call: ToolCall;
+  /** Its place among the calls of the answer. */
+  nth: number;
 }
 
 export type NextAction =
   | { do: "call_model"; after_ms: number }
-  | { do: "call_tool"; call: ToolCall }
+  /** `approval`: a person approved the call, whose arguments are the ones that were approved. */
+  | ({ do: "call_tool"; approval: "approved" | "edited" | null } & RequestedCall)
   /** Recorded in the journal as a failed step, which the model reads. */
-  | { do: "reject_tool"; call: ToolCall; error: RunError }
+  | ({ do: "reject_tool"; error: RunError } & RequestedCall)
+  /** All other calls of the answer are done. `turn`: the step of the answer. */
+  | { do: "ask"; turn: number; calls: readonly RequestedCall[] }
   | { do: "succeed"; output: string; output_json: unknown }
   /** `output`: the answer that its schema rejects. */
   | { do: "fail"; error: RunError; output?: string };
@@ -85,8 +100,28 @@ export function decideNext(progress: Progress): NextAction {
     return decideEnd(readAnswerText(answer), calls.length === 0 ? (progress.output_rule ?? null) : null);
   }
   if (over !== null) return { do: "fail", error: over };
-  const call = calls[steps.length - answer_at - 1];
-  return call === undefined ? { do: "call_model", after_ms: 0 } : decideToolCall(call, steps);
+  return decideCalls(calls, answer_at, progress) ?? { do: "call_model", after_ms: 0 };
+}
+
+/**
+ * The next call of an answer; null: all are done. Calls that a person must approve wait until the others are done, so the
+ * run asks about all of them at once.
+ */
+function decideCalls(
+  calls: readonly ToolCall[],
+  turn: number,
+  { actions = [], needsApproval = () => false, ...progress }: Progress,
+): NextAction | null {
+  const steps = progress.steps.filter((step) => step.status !== "running");
+  const done = new Set(steps.slice(turn + 1).map(({ call }, nth) => call ?? nth));
+  const waiting: RequestedCall[] = [];
+  for (const [nth, call] of calls.entries()) {
+    if (done.has(nth)) continue;
+    const action = actions.find((each) => each.turn === turn && each.call === nth);
+    if (action === undefined ? needsApproval(call) : action.decision === null) waiting.push({ call, nth });
+    else return decideToolCall({ call, nth }, steps, action);
+  }
+  return waiting.length === 0 ? null : { do: "ask", turn, calls: waiting };
 }
 
 /** The end of a run with this answer. A call to the caller's tool is no answer, so it has no rule. */
@@ -125,18 +160,45 @@ function decideAfterFailure(
   return { do: "fail", error: last?.error ?? { code: "model_unavailable", message: "The model failed." } };
 }
 
-function decideToolCall(call: ToolCall, steps: readonly PastStep[]): NextAction {
-  const { name } = call.function;
+/** Error codes of calls that were not made, because of a person's decision or for want of one. */
+export const CALL_REJECTED = "call_rejected";
+export const APPROVAL_EXPIRED = "approval_expired";
+
+function decideToolCall(
+  { call: requested, nth }: RequestedCall,
+  steps: readonly PastStep[],
+  action: CallAction | undefined,
+): NextAction {
+  const { name } = requested.function;
+  if (action !== undefined && action.decision !== "approved" && action.decision !== "edited") {
+    return { do: "reject_tool", call: requested, nth, error: explainRejection(name, action) };
+  }
+  const call = action === undefined ? requested : withArguments(requested, action.arguments_sent);
   const wanted = getArgumentsKey(parseArguments(call));
   const same = steps.filter(
     (step) => step.type === "tool" && step.name === name && getArgumentsKey(step.arguments) === wanted,
   );
-  if (same.length < SAME_CALL_MAX) return { do: "call_tool", call };
+  if (same.length < SAME_CALL_MAX) {
+    const approval = action?.decision === "approved" || action?.decision === "edited" ? action.decision : null;
+    return { do: "call_tool", call, nth, approval };
+  }
   if (same.at(-1)?.error?.code === REPEATED_CALL) {
     return fail("tool_failed", `The model called ${name} with the same arguments over and over.`);
   }
   const message = `${name} was called with these arguments ${SAME_CALL_MAX} times already. Use what it answered, or do something else.`;
-  return { do: "reject_tool", call, error: { code: REPEATED_CALL, message } };
+  return { do: "reject_tool", call, nth, error: { code: REPEATED_CALL, message } };
+}
+
+function explainRejection(name: string, { decision, reason_given }: CallAction): RunError {
+  if (decision === "expired") {
+    return { code: APPROVAL_EXPIRED, message: `nobody approved this call of ${name} in time, so it was not made` };
+  }
+  const why = reason_given === null ? "" : `. The reason: ${reason_given}`;
+  return { code: CALL_REJECTED, message: `the user rejected this call of ${name}, so it was not made${why}` };
+}
+
+function withArguments(call: ToolCall, given: unknown): ToolCall {
+  return { ...call, function: { ...call.function, arguments: JSON.stringify(given) } };
 }
 
 /** A call's arguments as an object, or the model's own text when that is not JSON. */

@@ -166,6 +166,7 @@ function newQueuedRow(run: RunToStart, now: Instant): runStore.RunRow {
     failed_calls: 0,
     error: null,
     metadata: run.metadata ?? null,
+    required_actions: [],
   };
 }
 

@@ -1,4 +1,6 @@
+import type { DecidedAction, RequiredAction } from "../../api/contract/run-actions.ts";
 import { type FoundRun, type RunDetail, type RunRecord, type StepRecord, toUsd } from "../../api/contract/runs.ts";
+import type { ActionJson } from "./actions.store.ts";
 import type { BegunRow } from "./history.store.ts";
 import type { ClaimedRow, DetailRow, RunRow } from "./run.store.ts";
 import type { BegunRun, ClaimedRun } from "./runs.types.ts";
@@ -29,7 +31,35 @@ export function toRunRecord(row: RunRow): RunRecord {
     has_errors: row.status === "failed" || row.failed_calls > 0,
     error: row.error,
     metadata: row.metadata,
+    required_actions: row.required_actions.map(toAction),
   };
+}
+
+/** An action as callers see it. */
+export function toAction(row: ActionJson): RequiredAction {
+  const { id, type, step, tool, destination, reason, untrusted_sources, spent_tokens, requested_at, expires_at } = row;
+  return {
+    id,
+    type,
+    step,
+    tool,
+    arguments: row.arguments,
+    destination,
+    reason,
+    untrusted_sources,
+    spent: { tokens: spent_tokens, usd: toUsd(spent_tokens) },
+    requested_at,
+    expires_at,
+  };
+}
+
+/** The decided actions of a run. */
+export function toDecisions(rows: readonly ActionJson[]): DecidedAction[] {
+  return rows.flatMap((row) => {
+    const { decision, reason_given, arguments_sent, decided_at, decided_by } = row;
+    if (decision === null || decided_at === null) return [];
+    return [{ ...toAction(row), decision, reason_given, arguments_sent, decided_at, decided_by }];
+  });
 }
 
 const FIRST_LINE_CHARS = 200;
@@ -62,6 +92,7 @@ export function toRunDetail({ run, steps }: { run: DetailRow; steps: StepRecord[
     output: run.output,
     output_json: run.output_json,
     deliveries: run.deliveries,
+    decisions: toDecisions(run.decisions),
     steps,
   };
 }

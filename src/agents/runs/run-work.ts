@@ -10,7 +10,7 @@ import type { OutputRule } from "./output.ts";
 import type { WaitingStatus } from "./run-state.ts";
 import type { RunWriter } from "./run-writer.ts";
 import type { Runs } from "./runs.service.ts";
-import type { ClaimedRun, RunFinish, Suspension } from "./runs.types.ts";
+import type { CallAction, ClaimedRun, RunFinish, Suspension } from "./runs.types.ts";
 import type { EngineInput, Prompts, RunConfig, RunStep } from "./transcript.ts";
 
 /**
@@ -76,6 +76,8 @@ export interface Work {
   /** What its answer must be; null: any text. */
   output_rule: OutputRule | null;
   steps: RunStep[];
+  /** The actions about its calls. */
+  actions: readonly CallAction[];
   control: RunControl;
   /** Aborted with a `StopReason`, also when the run's time is up. */
   signal: AbortSignal;

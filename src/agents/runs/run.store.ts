@@ -4,6 +4,7 @@ import type { Sql, Tx } from "../../platform/db/db.ts";
 import { readStatement } from "../../platform/db/sql-functions.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
 import { jsonbText } from "../../platform/lib/json.ts";
+import type { ActionJson } from "./actions.store.ts";
 import { PHASE_OF_ONE, sqlBefore, sqlNext, type WaitingStatus } from "./run-state.ts";
 import type {
   CancelledRun,
@@ -50,6 +51,8 @@ export interface RunRow {
   failed_calls: number;
   error: RunError | null;
   metadata: RunMetadata | null;
+  /** What it waits for. */
+  required_actions: ActionJson[];
 }
 
 /** The row of a run with what only its own record shows. */
@@ -58,6 +61,7 @@ export type DetailRow = RunRow & {
   output: string | null;
   output_json: unknown;
   deliveries: ResultDelivery[];
+  decisions: ActionJson[];
 };
 
 /** A claimed run: its row and what the engine needs. */
@@ -71,7 +75,8 @@ export interface ClaimedRow extends RunRow {
 
 /** The columns of a run's record. */
 export const RUN_COLUMNS = `user_id, id, agent_id, agent_version, trigger, status, schedule_id, scheduled_for, queued_at, started_at,
-  finished_at, attempt, model_id, routing, input_tokens, output_tokens, cost_tokens, steps_count, failed_steps, failed_calls, error, metadata`;
+  finished_at, attempt, model_id, routing, input_tokens, output_tokens, cost_tokens, steps_count, failed_steps, failed_calls, error, metadata,
+  case when status = 'requires_action' then run_actions(user_id, id, true) else '[]' end as required_actions`;
 /** What a run began with. */
 export const BEGIN_COLUMNS = "input, run_prompt, engine_input";
 
@@ -84,6 +89,11 @@ export const ENDED_STEPS = `update run_step set finished_at = ended.finished_at,
     status = case ended.status when 'failed' then 'failed' else 'cancelled' end
   from ended where run_step.user_id = ended.user_id and run_step.run_id = ended.id and run_step.status = 'running'
     and ended.finished_at is not null`;
+
+/** Ends what cancelled runs waited for. */
+const CANCELLED_ACTIONS = `update run_action set decision = 'cancelled', decided_at = ended.finished_at
+  from ended where run_action.user_id = ended.user_id and run_action.run_id = ended.id and run_action.decision is null
+    and ended.status = 'cancelled'`;
 
 /** The number of a run's open steps, which fail with it. */
 export const OPEN_STEPS = `(select count(*) from run_step as open
@@ -269,8 +279,8 @@ export async function startSteps(sql: Sql, starts: readonly StartedStep[]): Prom
 /** The argument of the SQL function `start_steps` for each step. */
 export function startStepArgument({ lease, step, now }: StartedStep) {
   const { user_id, run_id, epoch } = lease;
-  const { index, type, name, internal } = step;
-  return { user_id, run_id, epoch, index, type, name, arguments: step.arguments, internal, started_at: now };
+  const { index, type, name, internal, call } = step;
+  return { user_id, run_id, epoch, index, type, name, arguments: step.arguments, internal, call, started_at: now };
 }
 
 /**
@@ -407,7 +417,7 @@ export async function cancelRuns(sql: Sql, which: RunSelection, now: Instant): P
           finished_at = case when run.phase <> 'working' then $4::timestamptz end,
           lease_until = case when run.phase = 'working' then lease_until end
         from open where run.user_id = open.user_id and run.id = open.id returning run.*
-      ), steps as (${ENDED_STEPS})
+      ), steps as (${ENDED_STEPS}), actions as (${CANCELLED_ACTIONS})
       select ${RUN_COLUMNS} from ended`,
     values: [
       user_id,
@@ -468,7 +478,7 @@ export async function resumeRun(sql: Sql, { user_id, run_id }: { user_id: string
 
 /** Deletes all runs and steps of a user. */
 export async function deleteRunsOfUser(tx: Tx, user_id: string): Promise<void> {
-  for (const table of ["run_step", "run"]) {
+  for (const table of ["run_action", "run_step", "run"]) {
     await tx.query({ text: `delete from ${table} where user_id = $1`, values: [user_id] });
   }
 }

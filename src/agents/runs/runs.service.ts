@@ -1,11 +1,18 @@
-import type { Db, Reader } from "../../platform/db/db.ts";
+import type { Db, Reader, Tx } from "../../platform/db/db.ts";
 import type { Clock } from "../../platform/lib/clock.ts";
+import { createDecisions } from "./decisions.service.ts";
 import { createHistory } from "./history.service.ts";
 import { createLeases, createRunEnds, createRunSteps, LEASE_MS, type RunEndDeps } from "./lease.service.ts";
 import { createFreeRuns, createPruning } from "./pruning.store.ts";
 import { createResumeAndCancel, createStart } from "./queue.service.ts";
 import { createRunSignals, createRunWaits } from "./run-signals.ts";
-import { BATCH_LIMIT, type CancelledRun, type LostRun, type StartStatements } from "./runs.types.ts";
+import {
+  BATCH_LIMIT,
+  type CancelledRun,
+  type LostRun,
+  type RunRequiresAction,
+  type StartStatements,
+} from "./runs.types.ts";
 
 export interface RunsDeps extends RunEndDeps {
   /** The worker that alone executes the run-nows of this node; absent: any worker does. */
@@ -16,6 +23,8 @@ export interface RunsDeps extends RunEndDeps {
   reads(): Promise<Reader>;
   /** Called with the runs that this node has failed because their workers were lost. */
   onLost(failed: readonly LostRun[]): void;
+  /** Called in the transaction that leaves a run waiting, once for all that it asks. It may await SQL only. */
+  onRequiresAction(event: RunRequiresAction, tx: Tx): Promise<void>;
   /** Called with a run that was cancelled while no worker executed it, after the commit. */
   onCancelled?(run: CancelledRun): void;
   /** Statements that accept or reject run-nows and chats, in the transaction that starts them. */
@@ -42,7 +51,8 @@ export function createRuns(deps: RunsDeps) {
       reserve_for: deps.reserve_for ?? null,
     }),
     ...createLeases({ db, clock, ends, onLost, onCancelled }),
-    ...createRunSteps({ db, clock, signals, ends_with_step }),
+    ...createRunSteps({ db, clock, signals, ends_with_step, onRequiresAction: deps.onRequiresAction }),
+    ...createDecisions({ db, clock }),
     finishRun: ends.finishRun,
     ...createResumeAndCancel({ db, clock, onCancelled }),
     ...createRunWaits({ db, signals }),

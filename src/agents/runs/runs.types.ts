@@ -1,4 +1,5 @@
 import type { AgentKey } from "../../api/contract/agents.ts";
+import type { Outcome, RequiredAction } from "../../api/contract/run-actions.ts";
 import type {
   RunData,
   RunDetail,
@@ -111,6 +112,8 @@ export interface StepStart {
   name: string;
   arguments: unknown;
   internal?: unknown;
+  /** Of a tool's call that a model asked for: its place among the calls of that answer. */
+  call?: number | undefined;
 }
 
 /** The outcome of a call. `usage` is added to the run's usage. `internal`, if given, replaces the step's. */
@@ -129,11 +132,13 @@ export interface StepFinish {
 /** A step with its internal part, which only the engine sees. */
 export interface JournalStep extends StepRecord {
   internal: unknown;
+  /** Its place among the calls of its answer; null: no model asked for it. */
+  call: number | null;
 }
 
 /** A run as its followers see it. */
 export interface RunSnapshot {
-  run: Omit<RunDetail, "deliveries" | "steps">;
+  run: Omit<RunDetail, "deliveries" | "decisions" | "steps">;
   cancel_requested_at: Instant | null;
   steps: StepRecord[];
 }
@@ -150,6 +155,42 @@ export interface BegunRun {
 export interface Suspension {
   status: WaitingStatus;
   record(tx: Tx): Promise<void>;
+}
+
+/** What a run asks a person to decide. */
+export interface NewAction {
+  type: RequiredAction["type"];
+  /** Of a call: the step of the answer that asks for it, its place among the calls of that answer, and its future step. */
+  turn?: number;
+  call?: number;
+  step?: number;
+  tool?: string;
+  arguments?: unknown;
+  /** The JSON Schema by which other arguments are checked; null: the tool has its own check. */
+  parameters?: Record<string, unknown> | null;
+  destination?: string;
+  reason: string;
+  untrusted_sources?: RequiredAction["untrusted_sources"];
+  spent_tokens: number;
+  requested_at: Instant;
+  expires_at: Instant;
+}
+
+/** The action about a call, as the engine reads it. A null decision: it is open. */
+export interface CallAction {
+  turn: number;
+  call: number;
+  decision: Outcome | null;
+  arguments: unknown;
+  arguments_sent: unknown;
+  reason_given: string | null;
+}
+
+/** A run that begins to wait, with what it waits for. */
+export interface RunRequiresAction extends AgentKey {
+  run_id: string;
+  trigger: RunTrigger;
+  actions: readonly RequiredAction[];
 }
 
 /** The answer of a run that succeeds. `output_json`: the same as JSON, if it has a schema. */

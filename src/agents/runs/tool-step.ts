@@ -10,7 +10,14 @@ import { countedAs, effectOf, toTool, usesServers } from "../tools/registry.ts";
 import type { Effect } from "../tools/tool.ts";
 import type { Picture, ToolResult } from "../tools/tools.types.ts";
 import { computeBudget } from "./model-step.ts";
-import { type NextAction, parseArguments, REPEATED_CALL } from "./next-action.ts";
+import {
+  APPROVAL_EXPIRED,
+  CALL_REJECTED,
+  type NextAction,
+  parseArguments,
+  REPEATED_CALL,
+  type RequestedCall,
+} from "./next-action.ts";
 import { textsIn } from "./prompts.ts";
 import { type EngineDeps, getNextIndex, getStopReason, type StopReason, type Work } from "./run-work.ts";
 import { type EngineInput, type RunConfig, type RunStep, selectSetUpSteps } from "./transcript.ts";
@@ -21,7 +28,7 @@ import { type EngineInput, type RunConfig, type RunStep, selectSetUpSteps } from
  */
 const MAX_KEPT_CHARACTERS = 16_777_216;
 
-type Call = Extract<NextAction, { do: "call_tool" }>["call"];
+type Call = RequestedCall["call"];
 
 /**
  * One tool call of a run. Both functions resolve to the reason why the worker must leave the run, or to null: the run
@@ -31,9 +38,12 @@ export function createToolSteps(deps: Pick<EngineDeps, "runs" | "tools" | "compl
   const { runs, tools } = deps;
 
   /** Executes the call between its recorded intent and its recorded outcome. */
-  async function executeToolCall(work: Work, call: Call): Promise<StopReason | null> {
+  async function executeToolCall(
+    work: Work,
+    { call, nth, approval }: Extract<NextAction, { do: "call_tool" }>,
+  ): Promise<StopReason | null> {
     const { run, config, input, steps } = work;
-    const step = newToolStep(work, call);
+    const step = newToolStep(work, { call, nth });
     const effect = effectOf(step, config.tools_config);
     const repeatable = effect !== "unknown";
     const if_cut_off = cutOffError(step.name, effect);
@@ -48,6 +58,7 @@ export function createToolSteps(deps: Pick<EngineDeps, "runs" | "tools" | "compl
         mark: work.mark,
         earlier_calls: collectEarlierCalls(steps, step.name),
         run: { user_id: run.lease.user_id, agent_id: run.agent_id, run_id: run.lease.run_id },
+        is_approved: approval !== null,
         effect_id: makeEffectId(run.lease.run_id, step.index),
         askModel: createAskModel(deps, work, step.index),
         signal: work.signal,
@@ -55,7 +66,8 @@ export function createToolSteps(deps: Pick<EngineDeps, "runs" | "tools" | "compl
       };
       const answer = await traceCall(work, call, () => tools.call(asked));
       const { status, error = null, safety, fails_run } = answer;
-      const { result, internal: kept } = keepWithinLimit(answer, steps);
+      const { result: answered, internal: kept } = keepWithinLimit(answer, steps);
+      const result = approval === "edited" ? `${describeEdit(step.arguments)}\n${answered}` : answered;
       const internal = fails_run === true ? { ...kept, fails_run } : kept;
       const finish = { status, result, error, safety, internal };
       if (!(await runs.finishStep(run.lease, { index: step.index, ...finish }))) return "lost";
@@ -71,10 +83,10 @@ export function createToolSteps(deps: Pick<EngineDeps, "runs" | "tools" | "compl
   /** Records a rejected call, so that the model reads the reason. */
   async function recordRejectedCall(
     work: Work,
-    { call, error }: Extract<NextAction, { do: "reject_tool" }>,
+    { call, nth, error }: Extract<NextAction, { do: "reject_tool" }>,
   ): Promise<StopReason | null> {
     const { run, steps } = work;
-    const step = newToolStep(work, call);
+    const step = newToolStep(work, { call, nth });
     const state = await runs.startStep(run.lease, step);
     if (state !== "running") return state;
     if (!(await runs.finishStep(run.lease, { index: step.index, status: "failed", error }))) return "lost";
@@ -174,12 +186,13 @@ function traceCall<Answer extends { error?: RunError | null }>(
   );
 }
 
-function newToolStep({ steps }: Work, call: Call) {
+function newToolStep({ steps }: Work, { call, nth }: RequestedCall) {
   return {
     index: getNextIndex(steps),
     type: "tool" as const,
     name: call.function.name,
     arguments: parseArguments(call),
+    call: nth,
   };
 }
 
@@ -203,6 +216,11 @@ function cutOffError(name: string, effect: Effect): RunError | undefined {
 /** The text of a message, without its pictures. */
 function readText(content: ChatMessage["content"]): string {
   return typeof content === "string" ? content : (content ?? []).flatMap(({ text }) => text ?? []).join("\n");
+}
+
+/** Tells the model that a person changed its call. */
+function describeEdit(given: unknown): string {
+  return `[The user changed the arguments of this call before it was made: ${JSON.stringify(given)}]`;
 }
 
 /** Roles whose text comes from the owner, not from a tool or a model. */
@@ -239,14 +257,17 @@ export function computeTaint(
   };
 }
 
+/** Error codes of calls that were rejected before they were made. */
+const NOT_MADE: ReadonlySet<string | undefined> = new Set([REPEATED_CALL, CALL_REJECTED, APPROVAL_EXPIRED]);
+
 /**
- * The number of earlier calls of a tool in the run; all tools of all MCP servers count as one. Calls rejected as a
- * repetition do not count, and an interrupted call counts once.
+ * The number of earlier calls of a tool in the run; all tools of all MCP servers count as one. Rejected
+ * calls do not count, and an interrupted call counts once.
  */
 export function collectEarlierCalls(steps: readonly RunStep[], tool: string): number {
   return steps.filter(
     ({ type, name, status, error }) =>
-      type === "tool" && countedAs(name) === countedAs(tool) && status !== "running" && error?.code !== REPEATED_CALL,
+      type === "tool" && countedAs(name) === countedAs(tool) && status !== "running" && !NOT_MADE.has(error?.code),
   ).length;
 }
 

@@ -24,6 +24,7 @@ export type RunConfig = Pick<
   | "model_settings"
   | "client_tools"
   | "output_schema"
+  | "approval_hours"
 > & {
   tools_config: ToolsConfig;
 };
@@ -80,7 +81,10 @@ export function isInThread(input: EngineInput): boolean {
 }
 
 /** The fields of a step that later steps depend on. */
-export type PastStep = Pick<StepRecord, "type" | "name" | "status" | "arguments" | "result" | "error">;
+export type PastStep = Pick<StepRecord, "type" | "name" | "status" | "arguments" | "result" | "error"> & {
+  /** Of a tool's step: the place of its call among those of the model's answer; absent: in the order of the steps. */
+  call?: number | null | undefined;
+};
 
 /** A step with the fields by which later steps of the run are judged. */
 export type RunStep = PastStep & { safety: unknown; internal: unknown };
@@ -111,7 +115,7 @@ export function buildTranscript(
   messages.push(...(input.messages ?? [{ role: "user" as const, content: prompts.run_prompt ?? "" }]));
   let open: ToolCall[] = [];
   let pictures: Picture[] = [];
-  for (const step of steps.slice(selectSetUpSteps(steps).length)) {
+  for (const step of inCallOrder(steps.slice(selectSetUpSteps(steps).length))) {
     if (step.status === "running") continue;
     if (step.type === "model") {
       // a failed try, or the partial text of a stopped answer: the call was repeated
@@ -126,6 +130,17 @@ export function buildTranscript(
   }
   messages.push(...buildPicturesMessage(pictures));
   return messages;
+}
+
+/** The steps with the calls of each answer in the model's order: calls that had to be approved were made last. */
+function inCallOrder<Step extends PastStep>(steps: readonly Step[]): Step[] {
+  const ordered: Step[] = [];
+  for (const step of steps) {
+    let at = ordered.length;
+    while (step.call != null && ordered[at - 1]?.type === "tool" && (ordered[at - 1]?.call ?? -1) > step.call) at -= 1;
+    ordered.splice(at, 0, step);
+  }
+  return ordered;
 }
 
 /** Characters of a message that are shown. */

@@ -1,4 +1,5 @@
 import { isListedHost } from "../../api/contract/hosts.ts";
+import type { PermissionPolicy } from "../../api/contract/tool-fields.ts";
 import { writtenUrls } from "../../platform/lib/written-urls.ts";
 
 /** The destinations that the user's configuration and the run's taint allow a tool. Outbound checks addresses. */
@@ -18,6 +19,11 @@ export interface Taint {
 /** Whether outside text can have asked for an address: a tool's result, or the description of a server's tool. */
 export function hasOutsideContent({ tainted, described = false }: Taint): boolean {
   return tainted || described;
+}
+
+/** Whether a call under this policy waits for a person. `is_untrusted`: the run has read outside content. */
+export function asksFirst(policy: PermissionPolicy, is_untrusted: boolean): boolean {
+  return policy === "always_ask" || (policy === "ask_after_untrusted" && is_untrusted);
 }
 
 /**

@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import type { PermissionPolicy } from "../../api/contract/tool-fields.ts";
 import type { McpServer, McpSettings } from "../../api/contract/tools.ts";
 
 /** The names that models use for tools of MCP servers. Pure. */
@@ -30,10 +31,23 @@ export function findServer({ servers = [] }: McpSettings, name: string): McpServ
 }
 
 /** The effects of the tool that a call names, as the owner set them. The server's own claims do not count. */
-export function getEffects(
-  { name: server, effects = "any", tool_effects = {} }: McpServer,
+export function getEffects(server: McpServer, call: string): "none" | "any" {
+  return findOwn(server, call, server.tool_effects) ?? server.effects ?? "any";
+}
+
+/** Whether a call of this tool asks first. What the owner says of the one tool comes before what they say of its server. */
+export function getPolicy(server: McpServer, call: string): PermissionPolicy {
+  const own = findOwn(server, call, server.tool_permission_policies);
+  if (own !== undefined) return own;
+  if (findOwn(server, call, server.tool_effects) === "none") return "always_allow";
+  return server.permission_policy ?? (getEffects(server, call) === "none" ? "always_allow" : "ask_after_untrusted");
+}
+
+/** The setting of the one tool that a call names. */
+function findOwn<Setting>(
+  server: McpServer,
   call: string,
-): "none" | "any" {
-  const [, of_tool] = Object.entries(tool_effects).find(([tool]) => mcpToolName(server, tool) === call) ?? [];
-  return of_tool ?? effects;
+  settings: Record<string, Setting> = {},
+): Setting | undefined {
+  return Object.entries(settings).find(([tool]) => mcpToolName(server.name, tool) === call)?.[1];
 }

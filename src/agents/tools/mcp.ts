@@ -2,11 +2,12 @@ import { mcp } from "../../api/contract/tool-mcp.ts";
 import type { McpServer, McpSettings } from "../../api/contract/tools.ts";
 import { monotonicMs } from "../../platform/lib/clock.ts";
 import { raceAbort } from "../../platform/lib/race-abort.ts";
+import { asksFirst } from "./destinations.ts";
 import { toolErrors } from "./errors.ts";
 import { isServersError } from "./mcp-failure.ts";
 import { readHeaders } from "./mcp-headers.ts";
 import { type KnownTool, type Listing, listTools, type Use } from "./mcp-listing.ts";
-import { findServer, getEffects, isMcpName } from "./mcp-names.ts";
+import { findServer, getEffects, getPolicy, isMcpName } from "./mcp-names.ts";
 import { type CallAnswer, callAnswerSchema, toResult } from "./mcp-result.ts";
 import type { LeftOutTool } from "./mcp-schema.ts";
 import { createMcpSessions } from "./mcp-session.ts";
@@ -41,6 +42,15 @@ export const mcpTools: Tool<McpSettings, Record<string, unknown>> = {
     if (!settings?.enabled) return "unknown";
     const server = findServer(settings, name);
     return server !== undefined && getEffects(server, name) === "none" ? "none" : "unknown";
+  },
+  needsApproval(name, settings, { tainted }) {
+    const server = findServer(settings, name);
+    return server !== undefined && asksFirst(getPolicy(server, name), tainted);
+  },
+  findFault: (_given, { name }, settings) => (findServer(settings, name) === undefined ? unknownTool(name) : null),
+  describeDestination(_given, name, settings) {
+    const server = findServer(settings, name);
+    return server === undefined ? name : `${server.name} (${new URL(server.url).host})`;
   },
   create: createMcpTools,
 };
@@ -119,10 +129,6 @@ function createMcpTools(deps: ToolDeps): RunningTool<McpSettings, Record<string,
     async call(given, call, settings) {
       const server = findServer(settings, call.name);
       if (server === undefined) return unknownTool(call.name);
-      if (call.taint.tainted && getEffects(server, call.name) !== "none") {
-        // Nothing is sent for a blocked call, so only a listing that is here already tells the server's claim.
-        return blockedCall(server, call, listings.get(getKey(server, call.run))?.ended?.tools ?? []);
-      }
       const listing = await awaitedListing(server, call.run, call.signal).catch((error: Error) => {
         call.signal.throwIfAborted();
         return error.message;
@@ -147,8 +153,9 @@ function createMcpTools(deps: ToolDeps): RunningTool<McpSettings, Record<string,
       );
       if (failure?.error) throw toolErrors.serverUnusable(failure.error);
       const shown = tools.map(({ name, description, read_only_hint, definition }) => {
-        const effects = getEffects(server, definition.function.name);
-        return { name, description, read_only_hint, effects };
+        const { name: called } = definition.function;
+        const effects = getEffects(server, called);
+        return { name, description, read_only_hint, effects, permission_policy: getPolicy(server, called) };
       });
       return { tools: shown, left_out: left_out.length };
     },
@@ -166,16 +173,6 @@ function textOfLeftOut(left_out: readonly LeftOutTool[]): string {
       return `${[...names, ...unnamed].join(", ")} (${reason})`;
     })
     .join("; ");
-}
-
-/** The step of a call that outside content could have asked for. It says how the owner can allow the call. */
-function blockedCall(server: McpServer, { name }: ToolCall, tools: readonly KnownTool[]): ToolResult {
-  const is_called_harmless = tools.find(({ definition }) => definition.function.name === name)?.read_only_hint === true;
-  const claim = is_called_harmless ? " The server declares that this tool only reads (readOnlyHint)." : "";
-  return failedCall(
-    "egress_refused",
-    `this run has read outside content, such as an earlier tool's answer, and that content could have asked for this call. So ${name} is blocked: its effects are "any".${claim} If it only reads data, its owner can set effects (or tool_effects for this tool) of the server ${server.name} to "none"`,
-  );
 }
 
 /** Calls the tool in the run's session. Progress that the server reports extends the timeout. */

@@ -8,6 +8,7 @@ import type { Outbound, OutboundResponse } from "../../platform/net/outbound.ts"
 import { OutboundError } from "../../platform/net/outbound-errors.ts";
 import { webhookHeaders } from "../../platform/net/standard-webhooks.ts";
 import { leakIn, type OpenedCredential, openSigningSecret, reflected } from "./credentials.ts";
+import { asksFirst, hasOutsideContent } from "./destinations.ts";
 import { outsideWords } from "./outside-words.ts";
 import { getLevel, safeAnswer, textsOf, WITHHELD } from "./safe-answer.ts";
 import type { Tool, ToolDeps } from "./tool.ts";
@@ -27,6 +28,10 @@ const MAX_BODY_BYTES = 1_000_000;
 export const sendWebhookTool: Tool<SendWebhookSettings, SendWebhookArguments> = {
   contract: sendWebhook,
   effect: () => "idempotent",
+  needsApproval: (_name, { permission_policy = "always_allow" }, taint) =>
+    asksFirst(permission_policy, hasOutsideContent(taint)),
+  findFault: explainRefusal,
+  describeDestination: ({ url }) => new URL(url).host,
   create: (deps) => ({
     define: async (settings) => [definition(settings)],
     call: (given, call, settings) => send(given, { call, settings, deps }),
@@ -63,12 +68,8 @@ async function send(
   parsed: SendWebhookArguments,
   { call, settings, deps }: { call: ToolCall; settings: SendWebhookSettings; deps: ToolDeps },
 ): Promise<ToolResult> {
-  const url = listedUrl(parsed.url, settings.urls ?? []);
-  if (url === null) {
-    const listed = (settings.urls ?? []).join(", ");
-    const refused = failedCall("egress_refused", `webhooks go to exactly the URLs that the owner listed: ${listed}`);
-    return { ...refused, is_models_mistake: true };
-  }
+  // `findFault` found it.
+  const url = listedUrl(parsed.url, settings.urls ?? []) ?? parsed.url;
   if (deps.is_drill) {
     return failedCall(
       "webhook_failed",
@@ -76,15 +77,26 @@ async function send(
     );
   }
   const body = JSON.stringify(parsed.payload);
-  if (Buffer.byteLength(body) > MAX_BODY_BYTES) {
-    return failedCall("invalid_arguments", `the payload is larger than ${MAX_BODY_BYTES} bytes; send less`);
-  }
   const signing = await signingKey(call, { url: new URL(url), secret: settings.secret }, deps);
   if ("status" in signing) return signing;
   const { key, credentials } = signing;
   const { effect_id: id, signal, until_ms } = call;
   const message = { url, body, key, credentials, id, signal, until_ms };
   return toResult(await deliver(deps.outbound, message), call, { settings, credentials, deps });
+}
+
+/** The failed step of a webhook that goes to no listed URL, or is too large. */
+function explainRefusal(
+  { url, payload }: SendWebhookArguments,
+  _call: unknown,
+  { urls = [] }: SendWebhookSettings,
+): ToolResult | null {
+  if (listedUrl(url, urls) === null) {
+    const message = `webhooks go to exactly the URLs that the owner listed: ${urls.join(", ")}`;
+    return { ...failedCall("egress_refused", message), is_models_mistake: true };
+  }
+  if (Buffer.byteLength(JSON.stringify(payload)) <= MAX_BODY_BYTES) return null;
+  return failedCall("invalid_arguments", `the payload is larger than ${MAX_BODY_BYTES} bytes; send less`);
 }
 
 /** The signing key of a webhook, and the secrets that must not come back in the answer. */

@@ -4,8 +4,10 @@ import type { Clock } from "../../platform/lib/clock.ts";
 import type { Outbound } from "../../platform/net/outbound.ts";
 import type { Log } from "../../platform/telemetry/log.ts";
 import type { CredentialsDeps } from "./credentials.ts";
+import type { Taint } from "./destinations.ts";
 import type { SafetyDeps } from "./safe-answer.ts";
 import type {
+  CallToCheck,
   LeftOutTools,
   RunRef,
   ServerTools,
@@ -45,6 +47,14 @@ export interface Tool<Settings = unknown, Arguments = unknown> {
   owns?(call_name: string): boolean;
   /** The effect of a call. `arguments` may be any value; without settings, returns the more careful answer. */
   effect(call: { name: string; arguments: unknown }, settings: Settings | undefined): Effect;
+  /** Whether a person must approve a call. Absent: never. */
+  needsApproval?(call_name: string, settings: Settings, taint: Taint): boolean;
+  /** The failed step of a call that the settings or the run's content forbid, before anything is sent; null: it may be made. */
+  findFault?(given: Arguments, call: CallToCheck, settings: Settings): ToolResult | null;
+  /** Where a call goes, for the person who decides. */
+  describeDestination?(given: Arguments, call_name: string, settings: Settings): string;
+  /** The address that a call reads; absent: its answer is known by the name of the tool. */
+  findSource?(given: unknown): string | null;
   create(deps: ToolDeps): RunningTool<Settings, Arguments>;
 }
 

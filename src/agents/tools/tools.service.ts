@@ -2,9 +2,8 @@ import type { CommonSettings, SafetyLevel } from "../../api/contract/tool-fields
 import type { ToolsConfig } from "../../api/contract/tools.ts";
 import { errors } from "../../kernel/errors.ts";
 import { toolErrors } from "./errors.ts";
-import { TOOLS, toTool } from "./registry.ts";
+import { checkCall, getSettings, mustBeApproved, TOOLS, toTool } from "./registry.ts";
 import type { RunningTool, Tool, ToolDeps } from "./tool.ts";
-import { parsedArguments } from "./tool-arguments.ts";
 import {
   failedCall,
   type LeftOutTools,
@@ -58,20 +57,14 @@ export function createTools(deps: ToolDeps): Tools {
   }
 
   async function carriedOut(call: ToolCall): Promise<ToolResult> {
-    const tool = toTool(call.name);
-    const settings = tool === undefined ? null : getSettings(tool, call.tools_config);
-    const called = tool === undefined ? undefined : running.get(tool);
-    if (tool === undefined || called === undefined || settings === null) return unknownTool(call.name);
-    const problem = tool.contract.problem?.(settings) ?? null;
-    if (problem !== null) return failedCall(problem.code, problem.message);
-    const given = parsedArguments(call.arguments_json, tool.contract);
-    if ("problem" in given) return failedCall("invalid_arguments", given.problem);
-    const { name, default_max_calls } = tool.contract;
-    const max_calls = settings.max_calls ?? default_max_calls;
-    if (call.earlier_calls >= max_calls) {
-      return failedCall("max_calls_reached", `${name} may be called ${max_calls} times in a run; go on without it`);
-    }
-    const result = strictly(settings.safety, await called.call(given.arguments, call, settings));
+    const checked = checkCall(call);
+    if ("failure" in checked) return checked.failure;
+    if (!call.is_approved && mustBeApproved(checked, call))
+      throw new Error(`${call.name} was called without its approval`);
+    const { tool, settings } = checked;
+    const called = running.get(tool);
+    if (called === undefined) return unknownTool(call.name);
+    const result = strictly(settings.safety, await called.call(checked.arguments, call, settings));
     return withOutcome(result, tool.contract, settings);
   }
 
@@ -108,12 +101,6 @@ export function createTools(deps: ToolDeps): Tools {
       await Promise.all([...running.values()].map((each) => each.endRun?.(run_id)));
     },
   };
-}
-
-/** The tool's settings; null when it is not enabled. */
-function getSettings({ contract }: Tool, tools_config: ToolsConfig): CommonSettings | null {
-  const settings: CommonSettings | undefined = tools_config[contract.name];
-  return settings?.enabled ? settings : null;
 }
 
 /**

@@ -1,4 +1,5 @@
 import type { OutsideWords } from "../../api/contract/runs.ts";
+import type { PermissionPolicy } from "../../api/contract/tool-fields.ts";
 import type { ToolsConfig } from "../../api/contract/tools.ts";
 import type { PictureType } from "../../platform/lib/media-type.ts";
 import type { AskModel } from "../../safety/judge-kinds.ts";
@@ -21,6 +22,7 @@ export interface ServerTools {
     readonly description: string;
     readonly read_only_hint: boolean | null;
     readonly effects: "none" | "any";
+    readonly permission_policy: PermissionPolicy;
   }[];
   readonly left_out: number;
 }
@@ -46,6 +48,8 @@ export interface ToolCall {
   readonly mark: string;
   /** The number of earlier calls of this tool in the run, for `max_calls`. */
   readonly earlier_calls: number;
+  /** A person approved exactly this call. */
+  readonly is_approved: boolean;
   readonly run: RunRef;
   /** Permanent id of the call's effect. It stays the same when the call is repeated after a crash. */
   readonly effect_id: string;
@@ -55,6 +59,9 @@ export interface ToolCall {
   /** When the run's time is up, by the monotonic clock. No wait may last until then. */
   readonly until_ms: number;
 }
+
+/** What decides whether a call may be made. */
+export type CallToCheck = Pick<ToolCall, "name" | "arguments_json" | "tools_config" | "taint" | "earlier_calls">;
 
 /** The reasons why a tool step failed. `egress_refused`: no request was sent to that destination. */
 export const TOOL_ERROR_CODES = [

@@ -4,7 +4,7 @@ import type { WebFetchSettings } from "../../api/contract/tools.ts";
 import type { OutboundResponse } from "../../platform/net/outbound.ts";
 import { OutboundError } from "../../platform/net/outbound-errors.ts";
 import { explainUnsent, leakIn, type OpenedCredential, openCredentials, reflected } from "./credentials.ts";
-import { hasOutsideContent, isUrlKnown } from "./destinations.ts";
+import { asksFirst, hasOutsideContent, isUrlKnown } from "./destinations.ts";
 import { outsideWords } from "./outside-words.ts";
 import { getLevel, SAFETY_BUSY, type SafeAnswer, safeAnswer, textsOf, WITHHELD } from "./safe-answer.ts";
 import type { Tool, ToolDeps } from "./tool.ts";
@@ -22,6 +22,11 @@ export const webFetchTool: Tool<WebFetchSettings, WebFetchArguments> = {
     const method = (given as { method?: unknown } | null)?.method ?? "GET";
     return typeof method === "string" && PLAIN_METHODS.includes(method) ? "none" : "unknown";
   },
+  needsApproval: (_name, { permission_policy = "always_allow" }, taint) =>
+    asksFirst(permission_policy, hasOutsideContent(taint)),
+  findFault: explainRefusal,
+  describeDestination: ({ url }) => new URL(url).host,
+  findSource: (given) => URL.parse(String((given as { url?: unknown } | null)?.url))?.href ?? null,
   create: (deps) => ({
     define: async (settings) => [definition(settings)],
     call: (given, call, settings) => fetchPage(given, { call, settings, deps }),
@@ -67,8 +72,6 @@ async function fetchPage(
   parsed: WebFetchArguments,
   { call, settings, deps }: { call: ToolCall; settings: WebFetchSettings; deps: ToolDeps },
 ): Promise<ToolResult> {
-  const refusal = await explainRefusal(parsed, call, settings);
-  if (refusal !== null) return refusal;
   const { url } = parsed;
   const body = getBody(parsed);
   const method = parsed.method ?? "GET";
@@ -99,7 +102,11 @@ async function fetchPage(
 }
 
 /** The failed step of a request that the owner's settings or the run's taint forbid; null if it may be sent. */
-async function explainRefusal(given: WebFetchArguments, call: ToolCall, settings: WebFetchSettings) {
+function explainRefusal(
+  given: WebFetchArguments,
+  call: Pick<ToolCall, "taint">,
+  settings: WebFetchSettings,
+): ToolResult | null {
   const { url } = given;
   const method = given.method ?? "GET";
   if (!getMethods(settings).includes(method)) {
@@ -117,6 +124,8 @@ async function explainRefusal(given: WebFetchArguments, call: ToolCall, settings
   if (settings.hosts !== undefined && !isListedHost(target, hosts)) {
     return failedCall("egress_refused", `the host is not one that may be reached (${target.host})`);
   }
+  // With outside content in the run, a person decides about the address.
+  if ((settings.permission_policy ?? "always_allow") !== "always_allow") return null;
   const isEffect = !PLAIN_METHODS.includes(method);
   // Descriptions alone do not close the hosts that the owner trusts with a secret.
   const trusted = call.taint.tainted ? [] : (settings.auth ?? []).flatMap((binding) => binding.hosts);

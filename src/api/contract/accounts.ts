@@ -62,7 +62,12 @@ export const createdApiKeySchema = apiKeySchema.extend({ key: shownOnce }).opena
 export const createApiKeySchema = z
   .strictObject({
     name: textSchema(100).min(1),
-    scopes: z.array(z.enum(SCOPES)).min(1).max(100).optional().openapi({ description: "default: all" }),
+    scopes: z
+      .array(z.enum(SCOPES))
+      .min(1)
+      .max(100)
+      .optional()
+      .openapi({ description: "default: all but agents:approve" }),
     expires_at: instantInput.nullable().optional(),
     budget_tokens: z.number().int().min(0).max(Number.MAX_SAFE_INTEGER).nullable().optional(),
     budget_interval: z

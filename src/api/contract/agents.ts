@@ -26,12 +26,15 @@ import {
   weekdaysSchema,
 } from "./schedules.ts";
 import { threadIdSchema } from "./threads.ts";
+import { permissionPolicySchema } from "./tool-fields.ts";
 import { toolsConfigSchema } from "./tools.ts";
 import { z } from "./zod.ts";
 
 /** Agents and agent chat: contract 6. */
 
 const PROMPT_MAX = 100_000;
+/** 90 days. */
+const APPROVAL_HOURS_MAX = 2_160;
 
 const positive = (max: number) => z.number().int().min(1).max(max);
 const tokenLimit = positive(Number.MAX_SAFE_INTEGER).nullable();
@@ -80,6 +83,9 @@ const agentFields = {
       "the tools of a request with `model: agent/{id}`. `ignore`: dropped; `pass`: offered to the model beside the agent's own, and a call to one ends the answer with `finish_reason: tool_calls`",
   }),
   deliveries: agentDeliveriesSchema,
+  approval_hours: positive(APPROVAL_HOURS_MAX).openapi({
+    description: "how long a run waits for a decision. Then the call counts as rejected",
+  }),
   schedule_enabled: z.boolean(),
   schedule_interval: intervalSchema.nullable().openapi({
     description:
@@ -382,6 +388,7 @@ const serverToolsSchema = z
           description: "the server's own claim (readOnlyHint). null: it claims nothing. Purser does not act on it",
         }),
         effects: z.enum(["none", "any"]).openapi({ description: "as the agent's settings say" }),
+        permission_policy: permissionPolicySchema.openapi({ description: "as the agent's settings say" }),
       }),
     ),
     left_out: z.number().int().openapi({

@@ -4,6 +4,7 @@ import type { KeyTerms } from "./key-terms.ts";
 export const SCOPES = [
   "agents:read",
   "agents:write",
+  "agents:approve",
   "chat:read",
   "chat:write",
   "secrets:read",
@@ -14,6 +15,8 @@ export const SCOPES = [
   "keys:write",
 ] as const;
 export type Scope = (typeof SCOPES)[number];
+/** What a new key may do unless its creator says it. A key that decides for a person needs its own mention. */
+export const DEFAULT_SCOPES: readonly Scope[] = SCOPES.filter((scope) => scope !== "agents:approve");
 
 /** Who is calling, as every handler sees it. */
 export interface Caller extends KeyTerms {

@@ -13,6 +13,7 @@ import {
 import { resultDeliverySchema } from "./deliveries.ts";
 import { formatSchema, jsonOrCsv } from "./ledger-export.ts";
 import { pageSchema, routesOf } from "./routes.ts";
+import { decidedActionSchema, decisionSchema, requiredActionSchema } from "./run-actions.ts";
 import { z } from "./zod.ts";
 
 /** Runs of an agent: contract 6. */
@@ -147,6 +148,9 @@ export const runSchema = z
     }),
     error: runErrorSchema.nullable(),
     metadata: z.record(z.string(), z.string()).nullable(),
+    required_actions: z
+      .array(requiredActionSchema)
+      .openapi({ description: "what a run with the status requires_action waits for; empty for other runs" }),
   })
   .openapi("Run");
 export type RunRecord = z.infer<typeof runSchema>;
@@ -184,6 +188,7 @@ export const runDetailSchema = runSchema
     deliveries: z
       .array(resultDeliverySchema)
       .openapi({ description: "where its result is sent, and what became of it" }),
+    decisions: z.array(decidedActionSchema).openapi({ description: "the actions that were decided, oldest first" }),
     steps: z.array(stepSchema),
   })
   .openapi("RunDetail");
@@ -356,6 +361,16 @@ export const cancelRun = routes.post("/api/v1/agents/{id}/runs/{run_id}/cancel",
   scope: "agents:write",
   optional_body: noFields,
   answers: { 200: json(runSchema, "the run, cancelled or cancelling") },
+  fails: [409],
+});
+
+export const decideAction = routes.post("/api/v1/agents/{id}/runs/{run_id}/actions/{action_id}", {
+  summary: "Decide what a run waits for: approve a call as it is, send it with other arguments, or reject it",
+  description:
+    "What is sent is exactly the action's `arguments`, or with `edit` yours, which the tool's rules apply to. The decision on the last open action of the run has it go on. The model reads of a rejection, with its reason. 409 for an action that is decided, expired or of a run that no longer waits.",
+  scope: "agents:approve",
+  body: decisionSchema,
+  answers: { 200: json(runDetailSchema, "the run") },
   fails: [409],
 });
 

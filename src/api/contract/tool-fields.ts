@@ -15,6 +15,11 @@ const MAX_CALLS = { min: 1, max: 1000 } as const;
 const ON_TOOL_FAILURE = ["continue", "fail"] as const;
 type OnToolFailure = (typeof ON_TOOL_FAILURE)[number];
 
+/** Whether a call is made at once, only after a person approved it, or so once the run has read outside content. */
+const PERMISSION_POLICIES = ["always_allow", "always_ask", "ask_after_untrusted"] as const;
+export type PermissionPolicy = (typeof PERMISSION_POLICIES)[number];
+export const permissionPolicySchema = z.enum(PERMISSION_POLICIES);
+
 /** Settings that the service reads for every tool. */
 export interface CommonSettings {
   enabled: boolean;
@@ -88,6 +93,13 @@ export function onToolFailure(fallback: OnToolFailure) {
     .openapi({
       description: `\`fail\`: a call that fails ends the run as failed; \`continue\`: the model reads of it and goes on. Default ${fallback}`,
     });
+}
+
+/** `permission_policy`, by default `fallback`. */
+export function permissionPolicy(fallback: PermissionPolicy) {
+  return permissionPolicySchema.optional().openapi({
+    description: `\`always_ask\`: each call waits for a person's decision; \`ask_after_untrusted\`: once the run has read outside content; \`always_allow\`: none does. Default ${fallback}`,
+  });
 }
 
 export const secretName = secretNameSchema.nullable().openapi({

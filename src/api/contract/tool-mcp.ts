@@ -4,6 +4,8 @@ import {
   authSchema,
   maxCalls,
   onToolFailure,
+  permissionPolicy,
+  permissionPolicySchema,
   requireList,
   type SecretBinding,
   type ToolContract,
@@ -32,10 +34,15 @@ const serverSchema = z.strictObject({
     .max(MAX_TOOLS)
     .optional()
     .openapi({ description: "only these; absent: all that the server has" }),
-  effects: z
-    .enum(["none", "any"])
+  permission_policy: permissionPolicy("ask_after_untrusted"),
+  tool_permission_policies: z
+    .record(toolName, permissionPolicySchema)
+    .refine((policies) => Object.keys(policies).length <= MAX_TOOLS, `${MAX_TOOLS} tools at most`)
     .optional()
-    .openapi({ description: "`none`: its tools only read. Default any: refused once outside content is in the run" }),
+    .openapi({ description: "of single tools, by the server's names for them; the others have `permission_policy`" }),
+  effects: z.enum(["none", "any"]).optional().openapi({
+    description: "`none`: its tools only read, so they are always_allow unless a policy says otherwise. Default any",
+  }),
   tool_effects: z
     .record(toolName, z.enum(["none", "any"]))
     .refine((effects) => Object.keys(effects).length <= MAX_TOOLS, `${MAX_TOOLS} tools at most`)

@@ -2,6 +2,7 @@ import {
   addressSchema,
   maxCalls,
   onToolFailure,
+  permissionPolicy,
   type SecretBinding,
   safety,
   secretName,
@@ -25,6 +26,7 @@ const settings = z.strictObject({
   }),
   max_calls: maxCalls(MAX_CALLS),
   on_tool_failure: onToolFailure("fail"),
+  permission_policy: permissionPolicy("always_allow"),
   safety: safety.openapi({ description: "of what receivers answer; default balanced" }),
 });
 type Settings = z.infer<typeof settings>;

@@ -7,6 +7,7 @@ import {
   maxCalls,
   methods,
   onToolFailure,
+  permissionPolicy,
   type SecretBinding,
   safety,
   type ToolContract,
@@ -23,6 +24,7 @@ const settings = z
     methods: methods.optional().openapi({ description: "default GET" }),
     max_calls: maxCalls(MAX_CALLS),
     on_tool_failure: onToolFailure("continue"),
+    permission_policy: permissionPolicy("always_allow"),
     safety: safety.openapi({ description: "default balanced" }),
   })
   .superRefine(({ auth = [] }, context) => {

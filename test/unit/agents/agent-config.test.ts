@@ -37,6 +37,7 @@ describe("a new agent", () => {
       input_schema: null,
       output_schema: null,
       deliveries: [],
+      approval_hours: 24,
       limits: {
         max_steps: 25,
         max_run_seconds: 900,

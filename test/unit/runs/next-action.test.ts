@@ -40,8 +40,13 @@ describe("a run", () => {
 
   test("executes each call of an answer in turn, then calls the model again", () => {
     const answer = asked(call("1"), call("2", "https://b.example/"));
-    expect(next([answer])).toEqual({ do: "call_tool", call: call("1") });
-    expect(next([answer, fetched("A")])).toEqual({ do: "call_tool", call: call("2", "https://b.example/") });
+    expect(next([answer])).toEqual({ do: "call_tool", call: call("1"), nth: 0, approval: null });
+    expect(next([answer, fetched("A")])).toEqual({
+      do: "call_tool",
+      call: call("2", "https://b.example/"),
+      nth: 1,
+      approval: null,
+    });
     expect(next([answer, fetched("A"), fetched("B")])).toEqual({ do: "call_model", after_ms: 0 });
   });
 
@@ -179,7 +184,7 @@ describe("after a crash", () => {
   });
 
   test("a read-only fetch is repeated, and another one fails the run as effect_unknown (agent-framework#3938)", () => {
-    expect(next([asked(call("1")), interrupted])).toEqual({ do: "call_tool", call: call("1") });
+    expect(next([asked(call("1")), interrupted])).toEqual({ do: "call_tool", call: call("1"), nth: 0, approval: null });
     const posted = { ...interrupted, arguments: { url: "https://a.example/", method: "POST" } };
     expect(next([asked(call("1")), posted])).toMatchObject({ do: "fail", error: { code: "effect_unknown" } });
   });
@@ -187,7 +192,7 @@ describe("after a crash", () => {
   test("a webhook is sent again, because its receiver recognises its webhook-id", () => {
     const hook: ToolCall = { id: "1", type: "function", function: { name: "send_webhook", arguments: "{}" } };
     const sent = step({ name: "send_webhook", status: "running", arguments: {} });
-    expect(next([asked(hook), sent])).toEqual({ do: "call_tool", call: hook });
+    expect(next([asked(hook), sent])).toEqual({ do: "call_tool", call: hook, nth: 0, approval: null });
   });
 });
 

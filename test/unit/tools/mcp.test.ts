@@ -1,7 +1,7 @@
 import type { RequestListener } from "node:http";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { mcpToolName } from "../../../src/agents/tools/mcp-names.ts";
-import { effectOf } from "../../../src/agents/tools/registry.ts";
+import { effectOf, needsApproval } from "../../../src/agents/tools/registry.ts";
 import type { McpServer, ToolsConfig } from "../../../src/api/contract/tools.ts";
 import { leaksIn } from "../../support/encodings.ts";
 import { answerAsMcp, mcpTool } from "../../support/mcp-messages.ts";
@@ -46,23 +46,38 @@ describe("the MCP project's own server", () => {
     });
   });
 
-  it("is not called after outside content was read, unless its owner sets that it has no effects", async () => {
+  it("is called only with an approval after outside content was read, unless its owner sets that it has no effects", async () => {
     const [open, harmless] = [setUp(), setUp({ effects: "none" })];
-    const call = { message: "hello" };
-    expect(
-      await open.tools.call(aCall("every__echo", call, { tools_config: open.tools_config, taint: TAINTED })),
-    ).toMatchObject({ error: { code: "egress_refused" } });
-    expect(
-      await harmless.tools.call(aCall("every__echo", call, { tools_config: harmless.tools_config, taint: TAINTED })),
-    ).toMatchObject({ status: "succeeded" });
+    const sent = ({ tools_config }: typeof open, is_approved = false) =>
+      aCall("every__echo", { message: "hello" }, { tools_config, taint: TAINTED, is_approved });
+    expect(needsApproval(sent(open))).toBe(true);
+    await expect(open.tools.call(sent(open))).rejects.toThrow("without its approval");
+    expect(await open.tools.call(sent(open, true))).toMatchObject({ status: "succeeded" });
+    expect(needsApproval(sent(harmless))).toBe(false);
+    expect(await harmless.tools.call(sent(harmless))).toMatchObject({ status: "succeeded" });
   });
 
-  it("has its second call blocked with a message about the remedy, and single tools can be set to read-only", async () => {
-    const { tools, tools_config } = setUp({ tool_effects: { echo: "none" } });
-    const call = (name: string) => tools.call(aCall(name, { message: "a" }, { tools_config, taint: TAINTED }));
-    expect((await call("every__echo")).status).toBe("succeeded");
-    const { error } = await call("every__get-sum");
-    expect(error).toMatchObject({ code: "egress_refused", message: expect.stringContaining('to "none"') });
+  it.each<[Parameters<typeof setUp>[0], boolean, boolean]>([
+    [{}, true, false],
+    [{ effects: "none" }, false, false],
+    [{ tool_effects: { echo: "none" } }, false, false],
+    [{ effects: "none", tool_effects: { echo: "any" } }, true, false],
+    [{ permission_policy: "always_allow" }, false, false],
+    [{ permission_policy: "always_ask" }, true, true],
+    [{ permission_policy: "always_ask", effects: "none" }, true, true],
+    [{ permission_policy: "always_ask", tool_effects: { echo: "none" } }, false, false],
+    [{ permission_policy: "always_ask", tool_permission_policies: { echo: "always_allow" } }, false, false],
+    [{ tool_effects: { echo: "none" }, tool_permission_policies: { echo: "always_ask" } }, true, true],
+    [{ tool_permission_policies: { other: "always_ask" } }, true, false],
+  ])("with %j asks after outside content: %s, before: %s", (settings, after, before) => {
+    const { tools_config } = setUp(settings);
+    const call = aCall("every__echo", { message: "a" }, { tools_config });
+    expect(needsApproval({ ...call, taint: TAINTED })).toBe(after);
+    expect(needsApproval(call)).toBe(before);
+  });
+
+  it("has tools that its owner sets to read-only, whose calls are repeated after a crash", () => {
+    const { tools_config } = setUp({ tool_effects: { echo: "none" } });
     const effect = (name: string) => effectOf({ name, arguments: {} }, tools_config);
     expect([effect("every__echo"), effect("every__get-sum")]).toEqual(["none", "unknown"]);
   });
@@ -326,11 +341,10 @@ describe("a hostile server", () => {
     expect(site.requests).toEqual([]);
   });
 
-  it("gets no request for a call that outside content could have caused (contract 7)", async () => {
+  it("gets no request for a call that outside content could have caused, as long as no person approved it (contract 7)", async () => {
     const { tools, tools_config } = setUp();
     site.requests.length = 0;
-    const { error } = await tools.call(aCall("h__good", {}, { tools_config, taint: TAINTED }));
-    expect(error?.code).toBe("egress_refused");
+    await expect(tools.call(aCall("h__good", {}, { tools_config, taint: TAINTED }))).rejects.toThrow("approval");
     expect(site.requests).toEqual([]);
   });
 

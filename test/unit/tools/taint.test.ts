@@ -186,13 +186,14 @@ describe("once tainted, a call", () => {
     expect(await outcome("web_fetch", { url: `${site.url}/?q=the-page` }, { web_fetch })).toBe("egress_refused");
   });
 
-  it("send_webhook and MCP can use only the owner's configured addresses", async () => {
+  it("send_webhook can use only the owner's addresses, and MCP only with a person's approval", async () => {
     const send_webhook = { enabled: true, urls: [`${site.url}/`] };
     expect(await outcome("send_webhook", { url: `${site.url}/?x=1`, payload: 1 }, { send_webhook })).toBe(
       "egress_refused",
     );
     const server = { name: "s", url: `${site.url}/mcp` };
-    expect(await outcome("s__act", {}, { mcp: { enabled: true, servers: [server] } })).toBe("egress_refused");
+    const calling = outcome("s__act", {}, { mcp: { enabled: true, servers: [server] } });
+    await expect(calling).rejects.toThrow("approval");
   });
 
   it("is not redirected from a listed host to another", async () => {

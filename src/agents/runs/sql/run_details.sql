@@ -10,6 +10,8 @@ create or replace function run_details(of_user uuid, of_run uuid) returns setof 
     'failed_calls', run.failed_calls, 'error', run.error, 'metadata', run.metadata,
     'input', run.input, 'output', run.output, 'output_json', run.output_json,
     'deliveries', run_deliveries(run.user_id, run.id),
+    'required_actions', case when run.status = 'requires_action' then run_actions(run.user_id, run.id, true) else '[]' end,
+    'decisions', run_actions(run.user_id, run.id, false),
     'steps', (
       select coalesce(jsonb_agg(jsonb_build_object(
           'index', step.index, 'type', step.type, 'name', step.name, 'status', step.status, 'arguments', step.arguments,

@@ -11,14 +11,14 @@ declare
 begin
   with given as materialized (
     select *, places[ordinality] as place from rows from (jsonb_to_recordset(steps) as (user_id uuid, run_id uuid, epoch integer, index integer, type text,
-      name text, arguments jsonb, internal jsonb, started_at timestamptz)) with ordinality as step
+      name text, arguments jsonb, internal jsonb, call integer, started_at timestamptz)) with ordinality as step
   ), counted as (
     update run set steps_count = greatest(run.steps_count, given.index + 1)
     from given where run.ctid = given.place and run.status || '' = 'running'
     returning given.*
   ), step as (
-    insert into run_step (user_id, run_id, index, type, name, status, arguments, internal, started_at)
-    select user_id, run_id, index, type, name, 'running', arguments, internal, started_at from counted
+    insert into run_step (user_id, run_id, index, type, name, status, arguments, internal, call, started_at)
+    select user_id, run_id, index, type, name, 'running', arguments, internal, call, started_at from counted
     on conflict (user_id, run_id, index) do update set started_at = excluded.started_at, name = excluded.name, arguments = excluded.arguments,
       internal = coalesce(excluded.internal, run_step.internal)
     where run_step.status = 'running'

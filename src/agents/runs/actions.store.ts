@@ -1,0 +1,181 @@
+import type { DecidedBy, Outcome, RequiredAction } from "../../api/contract/run-actions.ts";
+import type { RunStatus } from "../../api/contract/runs.ts";
+import type { Sql, Tx } from "../../platform/db/db.ts";
+import { newId } from "../../platform/lib/ids.ts";
+import type { Instant } from "../../platform/lib/instant.ts";
+import { jsonbText } from "../../platform/lib/json.ts";
+import type { CallAction, NewAction, RunKey } from "./runs.types.ts";
+
+/** What runs wait for, and the decisions: the table run_action. */
+
+/** An action as its run's record has it, before its price. */
+export type ActionJson = Omit<RequiredAction, "spent"> & {
+  spent_tokens: number;
+  decision: Outcome | null;
+  reason_given: string | null;
+  arguments_sent: unknown;
+  decided_at: Instant | null;
+  decided_by: DecidedBy | null;
+};
+
+/** Writes what a run waits for. A call that was asked about before is not asked about again. */
+export async function insertActions(tx: Tx, { user_id, run_id }: RunKey, actions: readonly NewAction[]): Promise<void> {
+  const rows = actions.map((action) => ({
+    id: newId(),
+    type: action.type,
+    turn: action.turn,
+    call: action.call,
+    step: action.step,
+    tool: action.tool,
+    arguments: action.arguments,
+    parameters: action.parameters,
+    destination: action.destination,
+    reason: action.reason,
+    untrusted_sources: action.untrusted_sources ?? [],
+    spent_tokens: action.spent_tokens,
+    requested_at: action.requested_at,
+    expires_at: action.expires_at,
+  }));
+  await tx.query({
+    text: `insert into run_action (user_id, run_id, id, type, turn, call, step, tool, arguments, parameters, destination, reason,
+        untrusted_sources, spent_tokens, requested_at, expires_at)
+      select $1, $2, id, type, turn, call, step, tool, arguments, parameters, destination, reason,
+        untrusted_sources, spent_tokens, requested_at, expires_at
+      from jsonb_to_recordset($3::jsonb) as given(id uuid, type text, turn integer, call integer, step integer, tool text,
+        arguments jsonb, parameters json, destination text, reason text, untrusted_sources jsonb, spent_tokens bigint,
+        requested_at timestamptz, expires_at timestamptz)
+      on conflict (user_id, run_id, turn, call) do nothing`,
+    values: [user_id, run_id, jsonbText(rows)],
+  });
+}
+
+/** The actions about calls of a run, for the worker that resumes it. */
+export async function selectCallActions(sql: Sql, { user_id, run_id }: RunKey): Promise<CallAction[]> {
+  return sql.query<CallAction>({
+    name: "run_call_actions",
+    text: `select turn, call, decision, arguments, arguments_sent, reason_given from run_action
+      where user_id = $1 and run_id = $2 and type = 'tool_approval'`,
+    values: [user_id, run_id],
+  });
+}
+
+/** An action with its run, both locked until the transaction ends. */
+export interface LockedAction {
+  agent_id: string;
+  agent_version: number;
+  status: RunStatus;
+  type: NewAction["type"];
+  tool: string | null;
+  arguments: unknown;
+  parameters: Record<string, unknown> | null;
+  expires_at: Instant;
+  decision: Outcome | null;
+}
+
+/** Locks the run first, as every change of it does. */
+export async function lockAction(
+  tx: Tx,
+  { user_id, run_id, id }: RunKey & { id: string },
+): Promise<LockedAction | undefined> {
+  await tx.query({
+    name: "run_action_lock",
+    text: "select from run where user_id = $1 and id = $2 for no key update",
+    values: [user_id, run_id],
+  });
+  const [row] = await tx.query<LockedAction>({
+    name: "run_action_find",
+    text: `select run.agent_id, run.agent_version, run.status, type, tool, arguments, parameters, expires_at, decision
+      from run_action join run on run.user_id = run_action.user_id and run.id = run_action.run_id
+      where run_action.user_id = $1 and run_action.run_id = $2 and run_action.id = $3`,
+    values: [user_id, run_id, id],
+  });
+  return row;
+}
+
+export interface DecidedFields {
+  decision: Outcome;
+  reason_given: string | null;
+  arguments_sent: unknown;
+  decided_at: Instant;
+  decided_by: DecidedBy | null;
+}
+
+/** Records the decision. True: no other action of the run is open. Its run is locked. */
+export async function updateAction(
+  tx: Tx,
+  { user_id, run_id, id }: RunKey & { id: string },
+  { decision, reason_given, arguments_sent, decided_at, decided_by }: DecidedFields,
+): Promise<boolean> {
+  await tx.query({
+    name: "run_action_decide",
+    text: `update run_action set decision = $4, reason_given = $5, arguments_sent = $6::jsonb, decided_at = $7, decided_by = $8::jsonb
+      where user_id = $1 and run_id = $2 and id = $3 and decision is null`,
+    values: [
+      user_id,
+      run_id,
+      id,
+      decision,
+      reason_given,
+      arguments_sent == null ? null : jsonbText(arguments_sent),
+      decided_at,
+      decided_by === null ? null : jsonbText(decided_by),
+    ],
+  });
+  return !(await hasOpenAction(tx, { user_id, run_id }));
+}
+
+async function hasOpenAction(tx: Tx, { user_id, run_id }: RunKey): Promise<boolean> {
+  const open = await tx.query({
+    name: "run_action_open",
+    text: "select from run_action where user_id = $1 and run_id = $2 and decision is null limit 1",
+    values: [user_id, run_id],
+  });
+  return open.length > 0;
+}
+
+/** The open actions of a run. */
+export async function selectOpenActions(sql: Sql, { user_id, run_id }: RunKey): Promise<ActionJson[]> {
+  const [row] = await sql.query<{ actions: ActionJson[] }>({
+    name: "run_open_actions",
+    text: "select run_actions($1, $2, true) as actions",
+    values: [user_id, run_id],
+  });
+  return row?.actions ?? [];
+}
+
+/** The next instant up to `until` at which an open action expires. */
+export async function selectNextExpiry(sql: Sql, until: Instant): Promise<Instant | null> {
+  const [row] = await sql.query<{ at: Instant | null }>({
+    name: "run_action_next",
+    text: "select min(expires_at) as at from run_action where decision is null and expires_at <= $1",
+    values: [until],
+  });
+  return row?.at ?? null;
+}
+
+/** Runs with open actions that have expired. */
+export async function selectExpired(sql: Sql, now: Instant, limit: number): Promise<RunKey[]> {
+  return sql.query<RunKey>({
+    name: "run_action_expired",
+    text: `select distinct user_id, run_id from (
+        select user_id, run_id from run_action where decision is null and expires_at <= $1 order by expires_at limit $2
+      ) as due`,
+    values: [now, limit],
+  });
+}
+
+/** Expires the due actions of a run. True: the run has no open action any more. */
+export async function expireActions(tx: Tx, { user_id, run_id }: RunKey, now: Instant): Promise<boolean> {
+  await tx.query({
+    name: "run_action_lock",
+    text: "select from run where user_id = $1 and id = $2 for no key update",
+    values: [user_id, run_id],
+  });
+  const expired = await tx.query({
+    name: "run_action_expire",
+    text: `update run_action set decision = 'expired', decided_at = $3
+      where user_id = $1 and run_id = $2 and decision is null and expires_at <= $3 returning id`,
+    values: [user_id, run_id, now],
+  });
+  return expired.length > 0 && !(await hasOpenAction(tx, { user_id, run_id }));
+}

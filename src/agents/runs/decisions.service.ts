@@ -1,0 +1,120 @@
+import type { AgentKey } from "../../api/contract/agents.ts";
+import type { DecidedBy, Decision, Outcome } from "../../api/contract/run-actions.ts";
+import type { ToolsConfig } from "../../api/contract/tools.ts";
+import { errors } from "../../kernel/errors.ts";
+import type { Db, Tx } from "../../platform/db/db.ts";
+import { createSweepFailures, type DueSource } from "../../platform/db/sweeper.ts";
+import type { Clock } from "../../platform/lib/clock.ts";
+import { isUuid } from "../../platform/lib/ids.ts";
+import { stableJson } from "../../platform/lib/json.ts";
+import { findSchemaFault, findValueFault } from "../../platform/lib/value-schema.ts";
+import { checkCall } from "../tools/registry.ts";
+import * as store from "./actions.store.ts";
+import { runErrors } from "./errors.ts";
+import { notifyQueued, resumeRun } from "./run.store.ts";
+import type { NewAction, RunKey } from "./runs.types.ts";
+
+/** Runs whose expired actions are read together. */
+const EXPIRED_AT_ONCE = 100;
+
+/** Which action of which run. */
+export interface ActionKey extends AgentKey {
+  run_id: string;
+  action_id: string;
+}
+
+/** The decisions that runs wait for. */
+export function createDecisions({ db, clock }: { db: Db; clock: Clock }) {
+  /** Queues the run again in the transaction of what it waited for. */
+  const resume = async (tx: Tx, run: RunKey): Promise<void> => {
+    if (await resumeRun(tx, run)) await notifyQueued(tx);
+  };
+  return {
+    /** Records what a run will wait for, in the transaction that suspends it: for the `record` of `suspend`. */
+    openActions: (tx: Tx, run: RunKey, actions: readonly NewAction[]): Promise<void> =>
+      store.insertActions(tx, run, actions),
+    /** The actions about the calls of a claimed run. */
+    callActions: (run: RunKey) => store.selectCallActions(db, run),
+    /**
+     * Decides an action. The decision on the last open action queues the run again. 404; 409 if it is decided, its time is
+     * over, the run does not wait, or the caller was shown other arguments; 400 for an edit that its tool does not take.
+     */
+    async decideAction(
+      { user_id, agent_id, run_id, action_id }: ActionKey,
+      { decision, arguments: given, reason }: Decision,
+      by: { decided_by: DecidedBy; loadTools(version: number): Promise<ToolsConfig> },
+    ): Promise<void> {
+      if (!isUuid(run_id) || !isUuid(action_id)) throw errors.notFound("This action");
+      await db.transaction(async (tx) => {
+        const key = { user_id, run_id, id: action_id };
+        const action = await store.lockAction(tx, key);
+        if (action?.agent_id !== agent_id) throw errors.notFound("This action");
+        const now = clock.now();
+        if (action.decision !== null) throw runErrors.actionDecided(action.decision);
+        if (action.expires_at <= now) throw runErrors.actionDecided("expired");
+        if (action.status !== "requires_action") throw runErrors.runDoesNotWait();
+        if (decision === "edit") checkEdit(action, given, await by.loadTools(action.agent_version));
+        if (decision === "approve" && given != null && stableJson(given) !== stableJson(action.arguments)) {
+          throw runErrors.argumentsChanged();
+        }
+        const is_call = action.type === "tool_approval" && decision !== "reject";
+        const is_last = await store.updateAction(tx, key, {
+          decision: OUTCOME[decision],
+          reason_given: reason ?? null,
+          arguments_sent: is_call ? (decision === "edit" ? given : action.arguments) : null,
+          decided_at: now,
+          decided_by: by.decided_by,
+        });
+        if (is_last) await resume(tx, key);
+      });
+    },
+    /** Actions whose time is over count as rejected. */
+    expiries: {
+      name: "approvals",
+      nextDueAt: (until) => store.selectNextExpiry(db, until),
+      async carryOut() {
+        const failures = createSweepFailures("runs whose approval expired");
+        const now = clock.now();
+        for (let runs: RunKey[] = []; ; ) {
+          runs = await store.selectExpired(db, now, EXPIRED_AT_ONCE);
+          for (const run of runs) {
+            const expire = async (tx: Tx) => {
+              if (await store.expireActions(tx, run, now)) await resume(tx, run);
+            };
+            await failures.attempt(db.transaction(expire));
+          }
+          if (runs.length < EXPIRED_AT_ONCE) break;
+        }
+        failures.throwAny();
+      },
+    } satisfies DueSource,
+  };
+}
+
+const OUTCOME = { approve: "approved", edit: "edited", reject: "rejected" } as const satisfies Record<
+  Decision["decision"],
+  Outcome
+>;
+
+/** Throws 400 for arguments that the tool does not take. A person wrote them, so the run's content forbids nothing. */
+function checkEdit(action: store.LockedAction, given: unknown, tools_config: ToolsConfig): void {
+  if (action.type !== "tool_approval" || action.tool === null) {
+    throw errors.invalidValue("decision", "Only the call of a tool can be edited. Approve or reject this action.");
+  }
+  if (given == null) throw errors.missingField("arguments", "They are what the call sends instead.");
+  const checked = checkCall({
+    name: action.tool,
+    arguments_json: JSON.stringify(given),
+    tools_config,
+    taint: { tainted: false, owner_text: "", links: new Set() },
+    earlier_calls: 0,
+  });
+  if ("failure" in checked) throw errors.invalidValue("arguments", checked.failure.error?.message ?? "arguments");
+  const { parameters } = action;
+  // The schema is its server's own, which may be none that this service can check by. The server checks then.
+  if (parameters === null || findSchemaFault(parameters) !== null) return;
+  const fault = findValueFault(parameters, given);
+  if (fault === null) return;
+  const at = ["arguments", ...fault.path].join(".");
+  throw errors.invalidValue(at, `${at} ${fault.message}.`);
+}
