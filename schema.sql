@@ -61,6 +61,31 @@ CREATE INDEX agent_deleted ON public.agent USING btree (deleted_at, user_id, id)
 CREATE INDEX agent_of_user ON public.agent USING btree (user_id, id DESC) WHERE (deleted_at IS NULL);
 CREATE TRIGGER agent_of_erased BEFORE INSERT ON public.agent FOR EACH ROW EXECUTE FUNCTION refuse_erased('fail');
 
+create table agent_trigger (
+  user_id uuid not null,
+  id uuid not null,
+  agent_id uuid not null,
+  name text not null,
+  verify jsonb not null,
+  secret bytea not null,
+  former_secret bytea,
+  former_secret_until timestamp(3) with time zone,
+  filter jsonb,
+  input_map jsonb,
+  run_prompt text,
+  enabled boolean not null,
+  api_key_id uuid,
+  rejected_count bigint default 0 not null,
+  last_rejected_at timestamp(3) with time zone,
+  last_rejected_reason text,
+  created_at timestamp(3) with time zone not null,
+  updated_at timestamp(3) with time zone not null
+);
+alter table agent_trigger add constraint agent_trigger_check CHECK (((former_secret IS NULL) = (former_secret_until IS NULL)));
+alter table agent_trigger add constraint agent_trigger_pkey PRIMARY KEY (user_id, id);
+alter table agent_trigger add constraint agent_trigger_id_key UNIQUE (id);
+alter table agent_trigger add constraint agent_trigger_user_id_agent_id_name_key UNIQUE (user_id, agent_id, name);
+
 create table agent_version (
   user_id uuid not null,
   agent_id uuid not null,
@@ -690,6 +715,8 @@ CASE status
     ELSE NULL::text
 END) stored not null,
   schedule_id uuid,
+  trigger_id uuid,
+  trigger_name text,
   scheduled_for timestamp(3) with time zone,
   queued_at timestamp(3) with time zone not null,
   started_at timestamp(3) with time zone,
@@ -724,16 +751,17 @@ END) stored not null,
   api_key_id uuid,
   end_user text
 ) with (fillfactor=70);
-alter table run add constraint run_check CHECK (((scheduled_for IS NOT NULL) = (trigger = 'schedule'::text)));
-alter table run add constraint run_check1 CHECK (((finished_at IS NOT NULL) = (phase = 'ended'::text)));
-alter table run add constraint run_check2 CHECK (((phase <> 'working'::text) OR ((worker_id IS NOT NULL) AND (lease_until IS NOT NULL))));
-alter table run add constraint run_check3 CHECK (((phase <> 'waiting'::text) OR ((worker_id IS NULL) AND (lease_until IS NULL))));
+alter table run add constraint run_check CHECK (((trigger_id IS NOT NULL) = (trigger = 'webhook'::text)));
+alter table run add constraint run_check1 CHECK (((scheduled_for IS NOT NULL) = (trigger = 'schedule'::text)));
+alter table run add constraint run_check2 CHECK (((finished_at IS NOT NULL) = (phase = 'ended'::text)));
+alter table run add constraint run_check3 CHECK (((phase <> 'working'::text) OR ((worker_id IS NOT NULL) AND (lease_until IS NOT NULL))));
+alter table run add constraint run_check4 CHECK (((phase <> 'waiting'::text) OR ((worker_id IS NULL) AND (lease_until IS NULL))));
 alter table run add constraint run_error_check CHECK (
 CASE
     WHEN (error IS NULL) THEN (status <> 'failed'::text)
     ELSE (status = ANY (ARRAY['failed'::text, 'cancelling'::text, 'cancelled'::text]))
 END);
-alter table run add constraint run_trigger_check CHECK ((trigger = ANY (ARRAY['schedule'::text, 'manual'::text, 'chat'::text])));
+alter table run add constraint run_trigger_check CHECK ((trigger = ANY (ARRAY['schedule'::text, 'manual'::text, 'chat'::text, 'webhook'::text])));
 alter table run add constraint run_pkey PRIMARY KEY (user_id, id);
 CREATE INDEX run_by_agent ON public.run USING btree (user_id, agent_id, id);
 CREATE INDEX run_cancelling ON public.run USING btree (id) WHERE (status = 'cancelling'::text);
@@ -1023,6 +1051,38 @@ create table trial_mailbox (
   hash bytea not null
 );
 alter table trial_mailbox add constraint trial_mailbox_pkey PRIMARY KEY (hash);
+
+create table trigger_day (
+  user_id uuid not null,
+  day date not null,
+  deliveries integer not null,
+  bytes bigint not null
+);
+alter table trigger_day add constraint trigger_day_pkey PRIMARY KEY (user_id, day);
+
+create table trigger_delivery (
+  user_id uuid not null,
+  id uuid not null,
+  trigger_id uuid not null,
+  delivery_id text,
+  key text,
+  resent_from uuid,
+  received_at timestamp(3) with time zone not null,
+  outcome text not null,
+  run_id uuid,
+  error jsonb,
+  content jsonb not null,
+  bytes integer not null,
+  attempts integer default 1 not null
+);
+alter table trigger_delivery add constraint trigger_delivery_check CHECK (((run_id IS NOT NULL) = (outcome = 'run'::text)));
+alter table trigger_delivery add constraint trigger_delivery_check1 CHECK (((error IS NOT NULL) = (outcome = 'failed'::text)));
+alter table trigger_delivery add constraint trigger_delivery_outcome_check CHECK ((outcome = ANY (ARRAY['run'::text, 'filtered'::text, 'failed'::text])));
+alter table trigger_delivery add constraint trigger_delivery_user_id_trigger_id_fkey FOREIGN KEY (user_id, trigger_id) REFERENCES agent_trigger(user_id, id) ON DELETE CASCADE;
+alter table trigger_delivery add constraint trigger_delivery_pkey PRIMARY KEY (user_id, id);
+alter table trigger_delivery add constraint trigger_delivery_trigger_id_key_key UNIQUE (trigger_id, key);
+CREATE INDEX trigger_delivery_by_age ON public.trigger_delivery USING btree (received_at);
+CREATE INDEX trigger_delivery_of_trigger ON public.trigger_delivery USING btree (user_id, trigger_id, id);
 
 create table usage_daily (
   user_id uuid not null,

@@ -6,7 +6,7 @@ create table run (
   id uuid not null,
   agent_id uuid not null,
   agent_version integer not null,
-  trigger text not null check (trigger in ('schedule', 'manual', 'chat')),
+  trigger text not null check (trigger in ('schedule', 'manual', 'chat', 'webhook')),
   status text not null default 'queued',
   -- The same table as RUN_STATUSES in the contract. A status without a phase is rejected.
   phase text not null generated always as (
@@ -22,6 +22,9 @@ create table run (
   ) stored,
   -- the schedule that it belongs to: of a due run, and of a run-now of a schedule
   schedule_id uuid,
+  -- the trigger whose delivery started it, and its name then
+  trigger_id uuid check ((trigger_id is not null) = (trigger = 'webhook')),
+  trigger_name text,
   scheduled_for timestamptz(3) check ((scheduled_for is not null) = (trigger = 'schedule')),
   queued_at timestamptz(3) not null,
   started_at timestamptz(3),

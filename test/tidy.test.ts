@@ -25,6 +25,7 @@ const FOLDERS = [
   "operator/export",
   "operator/backup",
   "agents/mcp",
+  "agents/triggers",
   "agents/chat",
   "agents/definitions",
   "agents/runs",

@@ -54,6 +54,7 @@ export const RUN_TRIGGERS: Readonly<Record<RunTrigger, string>> = {
   manual: "you",
   schedule: "schedule",
   chat: "chat",
+  webhook: "trigger",
 };
 export const TRIGGER_OPTIONS = [["", "any"], ...Object.entries(RUN_TRIGGERS)] as const;
 

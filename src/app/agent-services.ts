@@ -16,6 +16,8 @@ import type { ClaimLimits, LostRun } from "../agents/runs/runs.types.ts";
 import { createSchedules } from "../agents/schedules/schedules.service.ts";
 import { createTools } from "../agents/tools/tools.service.ts";
 import type { WebhookKeys } from "../agents/tools/webhook-keys.service.ts";
+import { createTriggers } from "../agents/triggers/triggers.service.ts";
+import { createTriggerStore } from "../agents/triggers/triggers.store.ts";
 import type { UserLimits } from "../api/contract/key-terms.ts";
 import type { Config } from "../config/config.ts";
 import type { Completions } from "../gateway/completions/completions.types.ts";
@@ -46,6 +48,8 @@ interface AgentServicesDeps {
   notify: ReturnType<typeof createNotifiers>;
   reads(): Promise<Reader>;
   meansOf: Billing["means"];
+  /** The service's public address. */
+  url(): string;
 }
 
 /** The modules that work for agents: tools, schedules, runs and chats. */
@@ -93,6 +97,7 @@ export function createAgentServices(deps: AgentServicesDeps) {
     suspended: accounts.suspended,
     secretNames: vault.names,
     forgetThreads: threads.forget,
+    forgetTriggers: createTriggerStore(db).forgetAgent,
     usableDeliveries: notices.usableDeliveries,
     identify: accounts.identify,
     async onDelete(tx, keys) {
@@ -110,14 +115,27 @@ export function createAgentServices(deps: AgentServicesDeps) {
     afterKeyRevoked: (tx, { user_id, id }) => runs.cancelOfKey(tx, user_id, id),
   });
   const takesPictures = (model_id: string) => models.find(model_id)?.supports.vision ?? null;
+  const triggers = createTriggers({
+    db,
+    clock,
+    cipher: deps.base.cipherFor("triggers"),
+    agents,
+    runs,
+    lockAgent: agents_store.lockAgent,
+    keysOf,
+    suspended: accounts.suspended,
+    limits: () => live.limits,
+    url: deps.url,
+    onDelivery: metrics.triggerDelivery,
+  });
   const chat = createChat({ agents, runs, threads, worker_id, takesPictures });
   const agentModel = createAgentModel({ chat, find: agents.found, log });
-  return { tools, schedules, runs, followers, threads, agents, chat, agentModel, worker_id };
+  return { tools, schedules, runs, followers, threads, agents, chat, agentModel, triggers, worker_id, sanitizer };
 }
 
 /** The worker that executes runs. */
 export function createAgentRunner(
-  { tools, runs, followers, threads, agents, chat, worker_id }: ReturnType<typeof createAgentServices>,
+  { tools, runs, followers, threads, agents, chat, worker_id, sanitizer }: ReturnType<typeof createAgentServices>,
   deps: {
     config: Config;
     live: LiveSettings;
@@ -141,6 +159,7 @@ export function createAgentRunner(
     runs,
     followers,
     newMark,
+    sanitizer,
     worker_id,
     drain_seconds,
     ledger: charges,

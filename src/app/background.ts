@@ -25,6 +25,7 @@ export async function startBackground(services: Services) {
     runs,
     runner,
     agents,
+    triggers,
   } = services;
   // Order at the same instant: tokens expire, plans renew and overage is invoiced, then agents run.
   const expiries: DueSource = { name: "expiries", nextDueAt: ledger.nextDueAt, carryOut: ledger.sweep };
@@ -67,6 +68,7 @@ export async function startBackground(services: Services) {
       billing.sweep,
       runs.sweepFreeRuns,
       ledger.end_users.sweep,
+      triggers.sweep,
     ])
       sweep().catch((error: Error) => log.warn({ error }, "old data could not be deleted; the next turn tries again"));
   }, HOUSEKEEPING_MS);

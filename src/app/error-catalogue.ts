@@ -6,6 +6,7 @@ import { chatErrors } from "../agents/chat/errors.ts";
 import { agentErrors } from "../agents/definitions/errors.ts";
 import { runErrors } from "../agents/runs/errors.ts";
 import { toolErrors } from "../agents/tools/errors.ts";
+import { triggerErrors } from "../agents/triggers/errors.ts";
 import { contractErrors } from "../api/contract/errors.ts";
 import { httpErrors } from "../api/http/errors.ts";
 import { gatewayErrors } from "../gateway/models/errors.ts";
@@ -67,6 +68,7 @@ function listShapes(): ErrorShape[] {
     ...of_tools,
     ...of_runs,
     ...agentErrors,
+    ...triggerErrors,
     ...chatErrors,
     ...operatorErrors,
     ...backupErrors,

@@ -9,6 +9,7 @@ import { chatRoutes } from "../agents/chat/chat.routes.ts";
 import { agentsRoutes, serverToolsRoutes, webhookKeyRoutes } from "../agents/definitions/agents.routes.ts";
 import { schedulesRoutes } from "../agents/definitions/schedules.routes.ts";
 import { mcpRoutes } from "../agents/mcp/mcp.routes.ts";
+import { triggerRoutes } from "../agents/triggers/triggers.routes.ts";
 import type { Endpoint, Router } from "../api/contract/endpoint.ts";
 import { sessionCookieName } from "../api/contract/sign-in.ts";
 import { createConsolePages } from "../api/http/console-pages.ts";
@@ -85,6 +86,7 @@ export function serveApi(
     embeddingRoutes(completions),
     agentsRoutes({ agents, allRuns: runs.allRuns }),
     schedulesRoutes(agents),
+    triggerRoutes(services.triggers),
     chatRoutes({ chat }),
     mcpRoutes({ agents, chat, log, address, cors_origins: config.cors_origins }),
     webhookKeyRoutes({ agents, webhook_keys }),

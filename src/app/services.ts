@@ -119,6 +119,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
     notify,
     reads,
     meansOf,
+    url: address.url,
   });
   const completions = createCompletions({
     models,
@@ -135,12 +136,13 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
   const operator_keys = await createOperatorKeys({ db, clock, acts, admin_key: config.admin_key });
   const sealed = createSealedStores(base, config.keep_responses_days);
   const { idempotency, response_items, responses } = sealed;
-  const { agents } = of_agents;
+  const { agents, triggers } = of_agents;
   const others = [
     billing,
     ledger,
     ledger.end_users,
     agents,
+    triggers,
     idempotency,
     response_items,
     responses,
@@ -154,7 +156,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
   const of_users = { accounts, mailer, mails, ...sign_in, eraseUser, limits, notices, vault, webhook_keys };
   const of_money = { ledger, models, completions, stripe, billing, acts, operator_keys };
   const { tools, schedules, runs, chat } = of_agents;
-  const of_runs = { tools, schedules, runs, agents, chat, runner };
+  const of_runs = { tools, schedules, runs, agents, triggers, chat, runner };
   return { ...process_wide, ...of_users, ...of_money, ...of_runs, ...sealed, oauth_identity: oauth.identity };
 }
 

@@ -71,6 +71,7 @@ const settings = record({
     body_bytes: count(1_024).default(LIMITS.body_bytes),
     model_body_bytes: count(1_024).default(LIMITS.model_body_bytes),
     min_schedule_minutes: count(1, 1_440).default(LIMITS.min_schedule_minutes),
+    trigger_requests_per_minute: count(1).default(LIMITS.trigger_requests_per_minute),
     fallback_after_seconds: count(1, 600).default(LIMITS.fallback_after_seconds),
   })
     .prefault({})

@@ -32,9 +32,9 @@ export const IDEMPOTENCY_HOURS = 24;
 /** contract 4.11.6: what an account may store of the Responses API within 24 hours. */
 export const STORED_RESPONSES = { per_day: 20_000, bytes_per_day: 268_435_456 } as const;
 /**
- * contract 9: defaults of `limits`. Three are additions: fallback_after_seconds (the time that `auto` waits for one model),
- * session_requests_per_minute (the limit of signed-in browsers, separate from API keys) and min_schedule_minutes (the least
- * time between two runs of a schedule).
+ * contract 9: defaults of `limits`. These are additions: fallback_after_seconds (the time that `auto` waits for one model),
+ * session_requests_per_minute (the limit of signed-in browsers, separate from API keys), min_schedule_minutes (the least
+ * time between two runs of a schedule) and trigger_requests_per_minute.
  */
 export const LIMITS = {
   requests_per_minute: 600,
@@ -46,9 +46,20 @@ export const LIMITS = {
   model_body_bytes: 16_777_216,
   fallback_after_seconds: 60,
   min_schedule_minutes: 5,
+  /** Deliveries to one trigger. All triggers of a user have the user's requests_per_minute. */
+  trigger_requests_per_minute: 120,
 } as const;
 /** contract 6.2.1: the most schedules of an agent. */
 export const AGENT_SCHEDULES = 20;
+/** contract 6.17: the most triggers of an agent; a delivery's body; how long deliveries are listed and recognized. */
+export const TRIGGERS = {
+  per_agent: 20,
+  body_bytes: 262_144,
+  kept_days: 7,
+  recognized_days: 3,
+  /** The age of a signed timestamp. */
+  tolerance_seconds: 300,
+} as const;
 /**
  * contract 2.16: the most rows of a user that can be created without paying tokens, so that no user fills the disk. Far
  * more than people need: a reseller has many end users, and each of them may have opened a thread.
@@ -87,6 +98,9 @@ export const FREE_DAY = {
   /** Output items of the Responses API. */
   response_items: 20_000,
   response_item_bytes: 268_435_456,
+  /** Deliveries to triggers, and the bytes of their bodies. */
+  trigger_deliveries: 20_000,
+  trigger_delivery_bytes: 268_435_456,
 } as const;
 /** contract 2.16: Stripe closes a checkout page that is not paid after a day. */
 export const UNPAID_ORDER_HOURS = 24;

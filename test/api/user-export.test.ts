@@ -72,6 +72,7 @@ it("is a valid ZIP with the user's own rows, and without any secret value or key
 const EXPORTED: Record<string, string> = {
   account: "account.jsonl",
   agent: "agents.jsonl",
+  agent_trigger: "triggers_without_secrets.jsonl",
   agent_version: "agent_versions.jsonl",
   api_key: "api_keys.jsonl",
   archived_account: "archived.jsonl",
@@ -96,6 +97,7 @@ const EXPORTED: Record<string, string> = {
   subscription: "subscriptions.jsonl",
   thread: "threads.jsonl",
   thread_turn: "thread_turns.jsonl",
+  trigger_delivery: "trigger_deliveries.jsonl",
   usage_daily: "usage.csv",
   usage_event: "usage_events.jsonl",
   usage_label_daily: "usage_by_label.jsonl",
@@ -126,6 +128,7 @@ const LEFT_OUT: Record<string, string> = {
   runs_at_work_change: "the queue's counter",
   sent_mail: "counts of a day, for a limit",
   session: "a hash of the session's token",
+  trigger_day: "counts of a day, for a limit",
   vault_key: "a key",
 };
 

@@ -31,11 +31,14 @@ describe("a run", () => {
       metadata: null,
       required_actions: [],
       schedule_id: null,
+      trigger_id: null,
+      trigger_name: null,
     });
     expect(await queue.scheduling.getRun(queue.agent, id)).toEqual({
       id,
       ...record,
       input: null,
+      input_safety: null,
       output: null,
       output_json: null,
       deliveries: [],

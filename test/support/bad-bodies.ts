@@ -64,6 +64,18 @@ const agentFields: BadBody[] = [
 ];
 
 const every = (interval: string, fields: object) => ({ interval, times: undefined, ...fields });
+const triggerFields = [
+  ...invalid("name", "", 5, null, text(101)),
+  ...invalid("verify", "md5", null, {}),
+  [{ verify: { type: "hmac_sha256", header: "no header" } }, "invalid_value", "verify.header"],
+  [{ verify: { type: "hmac_sha256", header: "X-Sum", encoding: "utf8" } }, "invalid_value", "verify.encoding"],
+  ...invalid("filter", [], "event = push"),
+  [{ filter: { action: {} } }, "invalid_value", "filter.action"],
+  ...invalid("input_map", [], "title"),
+  [{ input_map: { title: "" } }, "invalid_value", "input_map.title"],
+  ...invalid("run_prompt", "", 5),
+  ...invalid("enabled", "yes", null),
+] as BadBody[];
 const scheduleFields: BadBody[] = [
   ...invalid("name", 5, "", "  ", text(101), "nul \0"),
   ...invalid("interval", "hourly", 5, null),
@@ -225,6 +237,16 @@ export const BODIES: Record<string, BodyRow> = {
   "POST /api/v1/agents/{id}/schedules/{schedule_id}/pause": { valid: {}, bad: [] },
   "POST /api/v1/agents/{id}/schedules/{schedule_id}/resume": { valid: {}, bad: [] },
   "POST /api/v1/agents/{id}/schedules/{schedule_id}/run": { valid: {}, bad: [] },
+  "POST /api/v1/agents/{id}/triggers": {
+    valid: { name: "issues", verify: "github", run_prompt: "Look." },
+    bad: [...missing("name", "verify"), ...triggerFields, ...invalid("secret", "short", 5, null)],
+  },
+  "PATCH /api/v1/agents/{id}/triggers/{trigger_id}": { valid: { name: "all" }, bad: triggerFields },
+  "POST /api/v1/agents/{id}/triggers/{trigger_id}/rotate": {
+    valid: {},
+    bad: [...invalid("secret", "short", null), ...invalid("overlap_hours", -1, 169, 1.5, "24")],
+  },
+  "POST /api/v1/agents/{id}/triggers/{trigger_id}/deliveries/{delivery_id}/resend": { valid: {}, bad: [] },
   "POST /api/v1/agents/{id}/runs/{run_id}/cancel": { valid: {}, bad: [] },
   "POST /api/v1/agents/{id}/chat": {
     valid: message({}),

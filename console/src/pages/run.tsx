@@ -16,7 +16,12 @@ import { Json } from "../ui/json.tsx";
 import { Markdown } from "../ui/markdown.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 
-const STARTED_BY: Record<string, string> = { schedule: "by schedule", manual: "by you", chat: "by chat" };
+const STARTED_BY: Readonly<Record<Run["trigger"], string>> = {
+  schedule: "by schedule",
+  manual: "by you",
+  chat: "by chat",
+  webhook: "by the trigger",
+};
 
 /** One run. The page follows it until it ends. */
 export function RunPage() {
@@ -126,7 +131,8 @@ function State({ run }: { run: RunDetail }) {
     <span className="flex flex-wrap items-center gap-x-2" aria-live="polite">
       <Status status={run.status} has_errors={run.has_errors} />
       <span>
-        {instant(run.queued_at)}, started {STARTED_BY[run.trigger]} · {costInWords(run)}
+        {instant(run.queued_at)}, started {STARTED_BY[run.trigger]}
+        {run.trigger_name === null ? "" : ` ${run.trigger_name}`} · {costInWords(run)}
       </span>
     </span>
   );

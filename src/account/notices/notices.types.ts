@@ -17,7 +17,7 @@ export interface NoticeData {
   "run.failed": {
     agent_id: string;
     run_id: string;
-    trigger: "schedule" | "manual";
+    trigger: "schedule" | "manual" | "webhook";
     error_code: string;
     error_message: string;
   };
@@ -25,13 +25,13 @@ export interface NoticeData {
   "run.has_errors": {
     agent_id: string;
     run_id: string;
-    trigger: "schedule" | "manual";
+    trigger: "schedule" | "manual" | "webhook";
     failed_steps: number;
     tool: string;
     error_code: string;
     error_message: string;
   };
-  "run.succeeded": { agent_id: string; run_id: string; trigger: "schedule" | "manual" };
+  "run.succeeded": { agent_id: string; run_id: string; trigger: "schedule" | "manual" | "webhook" };
   /** The result of a run could not be delivered: why the last try failed. */
   "delivery.failed": {
     agent_id: string;

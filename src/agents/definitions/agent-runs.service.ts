@@ -3,7 +3,7 @@ import type { Ledger } from "../../account/ledger/ledger.types.ts";
 import type { AgentKey } from "../../api/contract/agents.ts";
 import type { Caller } from "../../api/contract/caller.ts";
 import { allows, budgetUse, type KeyTerms, keyTermsOf } from "../../api/contract/key-terms.ts";
-import type { RunDetail, RunRecord } from "../../api/contract/runs.ts";
+import type { RunData, RunDetail, RunRecord } from "../../api/contract/runs.ts";
 import type { OccurrenceRecord } from "../../api/contract/schedules.ts";
 import { labelsOf } from "../../gateway/completions/labels.ts";
 import { gatewayErrors } from "../../gateway/models/errors.ts";
@@ -35,6 +35,16 @@ interface RunNow extends Pick<NewRun, "input" | "metadata" | "run_prompt"> {
   wait_ms: number;
   /** The schedule whose run it is. */
   schedule?: { id: string; name: string; timezone: string };
+}
+
+/** A run that a trigger's delivery starts. */
+interface TriggeredRun {
+  run_id: string;
+  trigger: { id: string; name: string };
+  input: RunData;
+  /** null: the agent's. */
+  run_prompt: string | null;
+  request_id: string;
 }
 
 /** contract 2.16.1 */
@@ -71,7 +81,7 @@ export function createAgentRuns(deps: {
     model_id: agent.auto_route ? null : (models.find(agent.model_id ?? "")?.id ?? agent.model_id),
     engine_input,
   });
-  const newRun = (agent: AgentRow, trigger: "manual" | "chat", engine_input: EngineInput): NewRun => ({
+  const newRun = (agent: AgentRow, trigger: "manual" | "chat" | "webhook", engine_input: EngineInput): NewRun => ({
     user_id: agent.user_id,
     agent_id: agent.id,
     trigger,
@@ -193,6 +203,26 @@ export function createAgentRuns(deps: {
       if (wait_ms === 0) return run;
       const agent = { user_id: caller.user_id, agent_id: run.agent_id };
       return runs.finishedRun(agent, run.id, { timeout_ms: wait_ms, is_open: has_begun });
+    },
+    /**
+     * Queues a run for a delivery to a trigger, with `alongside` in the same transaction. Its input comes from outside.
+     * Throws as `runNow` does.
+     */
+    async runTriggered(
+      caller: Caller,
+      id: string,
+      { run_id, trigger, input, run_prompt, request_id }: TriggeredRun,
+      alongside: (tx: Tx) => Promise<void>,
+    ): Promise<void> {
+      const agent = await ready(caller, id);
+      if (run_prompt === null && !hasPrompt(agent)) throw errors.missingField("run_prompt", NO_PROMPT);
+      checkInput(agent.input_schema, input);
+      await requireFreeRoom(agent);
+      const start = { messages: null, request_id, ...keyTermsOf(caller), ticket: null, input_mark: newMark() };
+      const run = newRun(agent, "webhook", { ...start, ...(await ownZone(agent)) });
+      const given = { id: run_id, input, run_prompt, trigger_id: trigger.id, trigger_name: trigger.name };
+      const started = await runs.startRun({ ...run, ...given }, alongside);
+      if (started.refusal !== null) throw agentErrors.agentDisabled();
     },
     /** Newest first; `before_id` is the last run of the page before. */
     async runs(

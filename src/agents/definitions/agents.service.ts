@@ -82,6 +82,8 @@ export interface AgentsDeps {
   followers: Pick<RunFollowers, "follow">;
   /** Deletes the threads of an agent; with null, of all the user's agents. */
   forgetThreads(tx: Tx, user_id: string, agent_id: string | null): Promise<void>;
+  /** Deletes the triggers of an agent. */
+  forgetTriggers(tx: Tx, agent: AgentKey): Promise<void>;
   /** Deliveries with their addresses as they are stored. Throws 400 if nothing can be delivered to one. */
   usableDeliveries(user_id: string, deliveries: readonly AgentDelivery[]): Promise<AgentDelivery[]>;
   /** Who a caller is, for the record of what they decide. */
@@ -403,6 +405,7 @@ function createCrud(deps: AgentsDeps) {
         await schedules.forgetAgent(tx, key);
         await runs.cancelAgent(tx, key);
         await forgetThreads(tx, user_id, id);
+        await deps.forgetTriggers(tx, key);
         if ((await runs.agentsWithRuns([key], tx)).has(id)) return;
         await onDelete(tx, [key]);
         await store.deleteAgents(tx, [row]);

@@ -70,14 +70,16 @@ export function createRunOutcomes(deps: {
   return async (ending, tx) => {
     const counted = await schedules.lockCounted(tx, ending.filter(isCounted));
     return async (ended) => {
-      const with_result = ended.filter(({ status }) => status === "succeeded" || status === "failed").filter(isCounted);
-      for (const run of with_result) if (counted.has(run.agent_id)) await applyOutcome(tx, run);
+      const with_result = ended.filter(
+        ({ status, trigger }) => trigger !== "chat" && (status === "succeeded" || status === "failed"),
+      );
+      for (const run of with_result.filter(isCounted)) if (counted.has(run.agent_id)) await applyOutcome(tx, run);
       await deliver(tx, with_result);
     };
   };
 }
 
-/** Chats do not count and are not delivered, because their callers get the result. */
+/** Whether the run's failure counts for a schedule. What others send to a trigger pauses no schedule. */
 function isCounted({ trigger }: Pick<EndedRun, "trigger">): boolean {
-  return trigger !== "chat";
+  return trigger === "schedule" || trigger === "manual";
 }

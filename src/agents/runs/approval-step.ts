@@ -1,5 +1,6 @@
 import type { ToolCall } from "../../api/contract/completions.ts";
 import type { RequiredAction } from "../../api/contract/run-actions.ts";
+import type { RunTrigger } from "../../api/contract/runs.ts";
 import { addSeconds } from "../../platform/lib/clock.ts";
 import { describeDestination, describeSource, needsApproval } from "../tools/registry.ts";
 import { insertActions } from "./actions.store.ts";
@@ -38,7 +39,7 @@ export function createApprovalStep({ tools, clock }: Pick<EngineDeps, "tools" | 
     const stop = getStopReason(work);
     if (stop !== null) return stop;
     const taint = computeTaint(config, input, steps, run.input);
-    const untrusted_sources = listUntrustedSources(input, steps);
+    const untrusted_sources = listUntrustedSources(run.trigger, input, steps);
     const requested_at = clock.now();
     const actions = calls.map(({ call, nth }, place) => {
       const { name } = call.function;
@@ -65,9 +66,15 @@ export function createApprovalStep({ tools, clock }: Pick<EngineDeps, "tools" | 
 const SOURCE_CHARS = 500;
 
 /** The outside content that the run has read, as `computeTaint` counts it. */
-function listUntrustedSources(input: EngineInput, steps: readonly RunStep[]): RequiredAction["untrusted_sources"] {
+function listUntrustedSources(
+  trigger: RunTrigger,
+  input: EngineInput,
+  steps: readonly RunStep[],
+): RequiredAction["untrusted_sources"] {
   const begun = [
-    ...(input.input_mark === undefined ? [] : ["the end user's input"]),
+    ...(input.input_mark === undefined
+      ? []
+      : [trigger === "webhook" ? "the trigger's delivery" : "the end user's input"]),
     ...(input.last?.tainted === true ? ["the output of the run before"] : []),
     ...(input.messages?.some(({ role }) => role === "assistant" || role === "tool") ? ["the conversation before"] : []),
   ].map((source) => ({ step: null, source }));

@@ -42,6 +42,7 @@ export function createHistory({ db, clock, signals, batch_limit, reads }: Histor
     return {
       ...toRunRecord(row),
       input: row.input,
+      input_safety: row.input_safety,
       output: row.output,
       output_json: row.output_json,
       deliveries: row.deliveries,
@@ -144,9 +145,10 @@ export function createHistory({ db, clock, signals, batch_limit, reads }: Histor
     async follow(which: { user_id: string; run_id: string; from_step: number }): Promise<RunSnapshot | undefined> {
       const found = await history.selectFollowed(db, which);
       if (found === undefined) return undefined;
-      const { input, output, output_json, cancel_requested_at } = found.run;
+      const { input, input_safety, output, output_json, cancel_requested_at } = found.run;
       const steps = found.steps.map(({ internal: _, ...step }) => step);
-      return { run: { ...toRunRecord(found.run), input, output, output_json }, cancel_requested_at, steps };
+      const run = { ...toRunRecord(found.run), input, input_safety, output, output_json };
+      return { run, cancel_requested_at, steps };
     },
     /** A fingerprint of each run, which changes when the run has new events. Deleted runs are absent. */
     async fingerprints(runs: readonly { user_id: string; run_id: string }[]): Promise<Map<string, string>> {

@@ -30,7 +30,7 @@ import {
   type Suspension,
   toLeaseKey,
 } from "./runs.types.ts";
-import type { LastRun } from "./transcript.ts";
+import type { RecordedInput } from "./transcript.ts";
 
 /** A worker loses a lease that it has not renewed for this long. Real time. */
 export const LEASE_MS = 30_000;
@@ -218,7 +218,8 @@ export function createRunSteps(deps: {
       return { kind: "add_usage", argument: { user_id, run_id, index, input_tokens, output_tokens, cost_tokens } };
     },
     /** Records the last succeeded run that the run's prompts show, before its first call. False: the lease is lost. */
-    recordLastRun: (lease: RunLease, last: LastRun | null): Promise<boolean> => runStore.recordLastRun(db, lease, last),
+    recordInput: (lease: RunLease, recorded: RecordedInput): Promise<boolean> =>
+      runStore.recordInput(db, lease, recorded),
     /**
      * Leaves the run waiting, without a lease, until `resumeRun` queues it again. `record` writes what the run waits for in the
      * same transaction, so that it cannot come before the run waits. Otherwise nothing is written, and it resolves to the reason:

@@ -50,11 +50,31 @@ export function usesLastRun({ system_prompt, run_prompt }: Prompts): boolean {
  * time of the run at the end of the system prompt, after all that is the same in each run.
  */
 export function renderPrompts(config: Prompts, facts: PromptFacts): Prompts {
-  const { schedule, timezone = "UTC", last = null, input_mark } = facts.engine_input as EngineInput;
+  const { prompts, input_mark } = facts.engine_input as EngineInput;
+  return prompts ?? render(config, facts, (text) => (input_mark === undefined ? text : fenced(text, input_mark)));
+}
+
+/** The same, with each text of the input as `makeSafe` returns it. */
+export async function renderSafePrompts(
+  config: Prompts,
+  facts: PromptFacts,
+  makeSafe: (text: string) => Promise<string>,
+): Promise<Prompts> {
+  const texts = new Set<string>();
+  render(config, facts, (text) => {
+    texts.add(text);
+    return text;
+  });
+  const safe = new Map<string, string>();
+  for (const text of texts) safe.set(text, await makeSafe(text));
+  return render(config, facts, (text) => safe.get(text) ?? "");
+}
+
+function render(config: Prompts, facts: PromptFacts, asData: (text: string) => string): Prompts {
+  const { schedule, timezone = "UTC", last = null } = facts.engine_input as EngineInput;
   const zone = schedule?.timezone ?? timezone;
   const at = facts.scheduled_for ?? facts.queued_at;
   const used = new Set<string>();
-  const asData = (text: string) => (input_mark === undefined ? text : fenced(text, input_mark));
 
   const textFor = (name: string): string => {
     switch (name) {
@@ -81,11 +101,11 @@ export function renderPrompts(config: Prompts, facts: PromptFacts): Prompts {
     if (value == null) return "";
     return asData(typeof value === "string" ? value : JSON.stringify(value));
   };
-  const render = (text: string) =>
+  const fill = (text: string) =>
     text.replaceAll(PLACEHOLDER, (written, name: string) => (isKnown(name) ? textFor(name) : written));
 
-  const system = config.system_prompt === null ? null : render(config.system_prompt);
-  const task = config.run_prompt === null ? null : render(config.run_prompt);
+  const system = config.system_prompt === null ? null : fill(config.system_prompt);
+  const task = config.run_prompt === null ? null : fill(config.run_prompt);
   if (facts.trigger === "chat") return { system_prompt: system, run_prompt: task };
   const unused = Object.fromEntries(Object.entries(facts.input ?? {}).filter(([key]) => !used.has(key)));
   const data = Object.keys(unused).length === 0 ? [] : [`Input, as JSON:\n${asData(JSON.stringify(unused))}`];

@@ -151,6 +151,8 @@ function newQueuedRow(run: RunToStart, now: Instant): runStore.RunRow {
     trigger: run.trigger,
     status: "queued",
     schedule_id: run.schedule_id ?? null,
+    trigger_id: run.trigger_id ?? null,
+    trigger_name: run.trigger_name ?? null,
     scheduled_for: run.scheduled_for ?? null,
     queued_at: now,
     started_at: null,

@@ -17,6 +17,8 @@ export function toRunRecord(row: RunRow): RunRecord {
     trigger: row.trigger,
     status: row.status,
     schedule_id: row.schedule_id,
+    trigger_id: row.trigger_id,
+    trigger_name: row.trigger_name,
     scheduled_for,
     queued_at: row.queued_at,
     started_at,
@@ -89,6 +91,7 @@ export function toRunDetail({ run, steps }: { run: DetailRow; steps: StepRecord[
   return {
     ...toRunRecord(run),
     input: run.input,
+    input_safety: run.input_safety,
     output: run.output,
     output_json: run.output_json,
     deliveries: run.deliveries,

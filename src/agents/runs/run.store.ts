@@ -19,13 +19,13 @@ import type {
   StepFinish,
   StepStart,
 } from "./runs.types.ts";
-import type { LastRun } from "./transcript.ts";
+import type { RecordedInput } from "./transcript.ts";
 
 /** Writes to runs and their steps. Every write under a lease names its epoch and changes nothing under an old one. */
 
 const INSERT_RUNS = readStatement(import.meta.dirname, "insert-runs");
 /** A lower number is claimed first: a caller waits for a chat, and no caller waits for a scheduled run. */
-const PRIORITY: Record<RunTrigger, number> = { chat: 0, manual: 1, schedule: 2 };
+const PRIORITY: Record<RunTrigger, number> = { chat: 0, manual: 1, webhook: 1, schedule: 2 };
 
 export interface RunRow {
   user_id: string;
@@ -35,6 +35,8 @@ export interface RunRow {
   trigger: RunTrigger;
   status: RunStatus;
   schedule_id: string | null;
+  trigger_id: string | null;
+  trigger_name: string | null;
   scheduled_for: Instant | null;
   queued_at: Instant;
   started_at: Instant | null;
@@ -58,6 +60,7 @@ export interface RunRow {
 /** The row of a run with what only its own record shows. */
 export type DetailRow = RunRow & {
   input: RunData | null;
+  input_safety: unknown;
   output: string | null;
   output_json: unknown;
   deliveries: ResultDelivery[];
@@ -74,7 +77,7 @@ export interface ClaimedRow extends RunRow {
 }
 
 /** The columns of a run's record. */
-export const RUN_COLUMNS = `user_id, id, agent_id, agent_version, trigger, status, schedule_id, scheduled_for, queued_at, started_at,
+export const RUN_COLUMNS = `user_id, id, agent_id, agent_version, trigger, status, schedule_id, trigger_id, trigger_name, scheduled_for, queued_at, started_at,
   finished_at, attempt, model_id, routing, input_tokens, output_tokens, cost_tokens, steps_count, failed_steps, failed_calls, error, metadata,
   case when status = 'requires_action' then run_actions(user_id, id, true) else '[]' end as required_actions`;
 /** What a run began with. */
@@ -119,6 +122,8 @@ export async function insertRuns(
     agent_version: run.agent_version,
     trigger: run.trigger,
     schedule_id: run.schedule_id,
+    trigger_id: run.trigger_id,
+    trigger_name: run.trigger_name,
     scheduled_for: run.scheduled_for,
     model_id: run.model_id,
     input: run.input,
@@ -431,13 +436,13 @@ export async function cancelRuns(sql: Sql, which: RunSelection, now: Instant): P
   });
 }
 
-/** Records the last succeeded run that the run's prompts show. False: the lease is lost. */
-export async function recordLastRun(sql: Sql, lease: RunLease, last: LastRun | null): Promise<boolean> {
+/** Records what the run's prompts show, so that a resumed run shows the same. False: the lease is lost. */
+export async function recordInput(sql: Sql, lease: RunLease, recorded: RecordedInput): Promise<boolean> {
   const rows = await sql.query({
-    name: "run_record_last",
-    text: `update run set engine_input = engine_input || jsonb_build_object('last', $4::jsonb)
+    name: "run_record_input",
+    text: `update run set engine_input = engine_input || $4::jsonb
       where user_id = $1 and id = $2 and epoch = $3 and ${PHASE_OF_ONE} = 'working' returning id`,
-    values: [lease.user_id, lease.run_id, lease.epoch, jsonbText(last)],
+    values: [lease.user_id, lease.run_id, lease.epoch, jsonbText(recorded)],
   });
   return rows.length > 0;
 }

@@ -1,4 +1,7 @@
+import { setTimeout as delay } from "node:timers/promises";
 import type { Usage } from "../../api/contract/completions.ts";
+import type { RunError } from "../../api/contract/runs.ts";
+import { MAX_REMOVED } from "../../kernel/constants.ts";
 import type { Metrics } from "../../platform/telemetry/metrics.ts";
 import {
   activeSpan,
@@ -8,9 +11,14 @@ import {
   type Tracer,
   within,
 } from "../../platform/telemetry/tracing.ts";
+import type { Sanitized } from "../../safety/sanitize.ts";
+import { BUSY, type Sanitizers } from "../../safety/sanitizer.ts";
+import { textKind } from "../tools/fetched-text.ts";
+import { MAX_TEXT_CHARS } from "../tools/safe-answer.ts";
+import type { ToolResult } from "../tools/tools.types.ts";
 import { createEngine } from "./engine.ts";
 import type { RunFollowers } from "./following.ts";
-import { fenceLastOutput, usesLastRun } from "./prompts.ts";
+import { fenceLastOutput, renderSafePrompts, usesLastRun } from "./prompts.ts";
 import type { EngineDeps, RunResult } from "./run-work.ts";
 import { createRetry, createRunWriter } from "./run-writer.ts";
 import type { Runs } from "./runs.service.ts";
@@ -33,6 +41,7 @@ export interface RunnerDeps extends Omit<EngineDeps, "runs" | "onStepStarted"> {
   worker_id: string;
   /** A reload replaces them. */
   limits(): ClaimLimits;
+  sanitizer: Sanitizers;
   /** This node executes only the runs that are reserved for it: chats of its own callers, and in a drill its run-nows. */
   reserved_only: boolean;
   /** The time at shutdown for chats, which are calls in flight. */
@@ -49,6 +58,16 @@ export interface RunnerDeps extends Omit<EngineDeps, "runs" | "onStepStarted"> {
   /** Null: no traces are recorded. */
   tracer: Tracer | null;
 }
+
+/** The layer is asked again this often while it is busy. */
+const SAFETY_TRIES = 5;
+const SAFETY_RETRY_MS = 2_000;
+const UNCHECKED = Symbol("the safety layer could not read the input");
+const UNCHECKED_INPUT: RunError = {
+  code: "unsafe_content",
+  message:
+    "The safety layer could not check the delivery's body: it is too intricate, or too many pages waited. Send the delivery again.",
+};
 
 /** Executes the runs that this node's worker claims, and streams their events. */
 export function createRunner(deps: RunnerDeps) {
@@ -134,7 +153,8 @@ export function createRunner(deps: RunnerDeps) {
         return listener?.onEnd(null);
       }
       const config = withRunPrompt(stored, claimed);
-      const begun = await withLastRun(claimed, config);
+      const with_last = await withLastRun(claimed, config);
+      const begun = with_last === null ? null : await withSafeInput(with_last, config);
       if (begun === null) return listener?.onEnd(null);
       const run = await retry(() => deps.withHistory(begun, config));
       // A chat's caller is connected to this process, so a chat may finish while other runs are handed back.
@@ -163,8 +183,41 @@ export function createRunner(deps: RunnerDeps) {
     if (!usesLastRun(config) || input.last !== undefined) return claimed;
     const found = await retry(() => runs.lastOutput(lease));
     const last = found === null ? null : { ...found, output: fenceLastOutput(found.output, newMark()) };
-    const is_recorded = await retry(() => runs.recordLastRun(lease, last));
+    const is_recorded = await retry(() => runs.recordInput(lease, { last }));
     return is_recorded ? { ...claimed, engine_input: { ...input, last } } : null;
+  }
+
+  /** A trigger's run with prompts whose input the safety layer has read. Null: it failed, or its lease is lost. */
+  async function withSafeInput(claimed: ClaimedRun, config: RunConfig): Promise<ClaimedRun | null> {
+    const { lease, trigger } = claimed;
+    const input = claimed.engine_input as EngineInput;
+    const { input_mark: mark } = input;
+    if (trigger !== "webhook" || mark === undefined || input.prompts !== undefined) return claimed;
+    const layer = deps.sanitizer.of(lease.user_id);
+    const found: Sanitized[] = [];
+    const makeSafe = async (content: string): Promise<string> => {
+      const kind = textKind(content);
+      for (let tries = 1; ; tries += 1) {
+        const sanitized = await layer.sanitize({ content, kind, level: "balanced", mark, max_chars: MAX_TEXT_CHARS });
+        if (sanitized === null || (sanitized === BUSY && tries === SAFETY_TRIES)) throw UNCHECKED;
+        if (sanitized === BUSY) {
+          await delay(SAFETY_RETRY_MS);
+          continue;
+        }
+        found.push(sanitized);
+        return sanitized.text;
+      }
+    };
+    try {
+      const prompts = await renderSafePrompts(config, claimed, makeSafe);
+      const recorded = { prompts, input_safety: joinFindings(found) };
+      const is_recorded = await retry(() => runs.recordInput(lease, recorded));
+      return is_recorded ? { ...claimed, engine_input: { ...input, ...recorded } } : null;
+    } catch (thrown) {
+      if (thrown !== UNCHECKED) throw thrown;
+      await writer.finishRun(lease, { status: "failed", error: UNCHECKED_INPUT });
+      return null;
+    }
   }
 
   return {
@@ -175,6 +228,15 @@ export function createRunner(deps: RunnerDeps) {
       followers.end();
     },
   };
+}
+
+/** The findings in all texts of an input; null: nothing was found. */
+function joinFindings(found: readonly Sanitized[]): ToolResult["safety"] {
+  const [worst] = found.toSorted((a, b) => b.verdict.score - a.verdict.score);
+  const removed = found.flatMap((each) => each.removed).slice(0, MAX_REMOVED);
+  const marked = found.flatMap((each) => each.marked).slice(0, MAX_REMOVED);
+  if (worst === undefined || removed.length + marked.length === 0) return null;
+  return { verdict: worst.verdict, removed, ...(marked.length === 0 ? {} : { marked }) };
 }
 
 /** By the conventions for GenAI. The agent's name is the user's own text, so only its id is sent. */

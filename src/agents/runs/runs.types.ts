@@ -32,6 +32,9 @@ export interface NewRun extends AgentKey {
   engine_input: unknown;
   /** The schedule of a due run, and of a run-now of a schedule. */
   schedule_id?: string | null | undefined;
+  /** The trigger of a webhook's run, and its name. */
+  trigger_id?: string | undefined;
+  trigger_name?: string | undefined;
   /** The due instant, of a due run. */
   scheduled_for?: Instant;
   /** Only this worker may claim the run, which is cancelled if the worker does not claim it in time. */

@@ -11,7 +11,7 @@ import type { KeyTerms } from "../../api/contract/key-terms.ts";
 import type { SentMessage, StepRecord } from "../../api/contract/runs.ts";
 import type { ToolsConfig } from "../../api/contract/tools.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
-import type { Picture } from "../tools/tools.types.ts";
+import type { Picture, ToolResult } from "../tools/tools.types.ts";
 
 /** The settings of an agent's version that its run uses. */
 export type RunConfig = Pick<
@@ -61,11 +61,20 @@ export interface EngineInput extends KeyTerms {
   schedule?: { readonly name: string; readonly timezone: string };
   /** The zone of the agent's schedule `default`, for a run without a schedule. Absent: UTC. */
   timezone?: string;
-  /** The mark of the fences around the run's input, which is an end user's and so untrusted. Absent: the owner's own. */
+  /** The mark of the fences around the run's input, which is an end user's or a trigger's and so untrusted. Absent: the owner's own. */
   input_mark?: string;
   /** Recorded when a run begins whose prompts show it, so that a resumed run shows the same; null: there was none. */
   last?: LastRun | null;
+  /**
+   * Recorded when the run of a trigger begins: its prompts, after the safety layer has read its input, and what the layer
+   * found.
+   */
+  prompts?: Prompts;
+  input_safety?: ToolResult["safety"];
 }
+
+/** What the worker adds when a run begins. */
+export type RecordedInput = Pick<EngineInput, "last" | "prompts" | "input_safety">;
 
 /** The settings with the run's own run_prompt, if it has one. */
 export function withRunPrompt<Config extends Pick<RunConfig, "run_prompt">>(

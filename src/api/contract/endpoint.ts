@@ -27,6 +27,8 @@ export interface RequestContext {
   /** The body as it was sent, for signatures over it, and its value before validation. */
   sent_body: string;
   sent_value: unknown;
+  /** All headers, by their names in lower case. */
+  sent_headers: Readonly<Record<string, unknown>>;
   /** The path as it was sent, without the query; `route`: as the reference shows it. */
   path: string;
   route: string;

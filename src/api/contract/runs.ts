@@ -22,7 +22,7 @@ const RUN_PROMPT_MAX = 100_000;
 /** How long run-now may wait for the finished run (`Prefer: wait=N`). */
 export const MAX_WAIT_SECONDS = 60;
 
-export const triggerSchema = z.enum(["schedule", "manual", "chat"]);
+export const triggerSchema = z.enum(["schedule", "manual", "chat", "webhook"]);
 
 /**
  * The phases of a run:
@@ -131,6 +131,8 @@ export const runSchema = z
     schedule_id: uuidSchema.nullable().openapi({
       description: "the schedule of a scheduled run, and of a run-now of a schedule",
     }),
+    trigger_id: uuidSchema.nullable().openapi({ description: "the trigger whose delivery started it (`webhook`)" }),
+    trigger_name: z.string().nullable().openapi({ description: "the trigger's name at that time" }),
     scheduled_for: instantSchema.nullable().openapi({ description: "the due instant, of scheduled runs" }),
     queued_at: instantSchema,
     started_at: instantSchema.nullable(),
@@ -181,6 +183,10 @@ export type StepRecord = z.infer<typeof stepSchema>;
 export const runDetailSchema = runSchema
   .extend({
     input: z.record(z.string(), z.unknown()).nullable(),
+    input_safety: z.unknown().openapi({
+      description:
+        "of a trigger's run: what the safety layer found, removed and marked in its input before the model read it; null: nothing, or not read yet",
+    }),
     output: z.string().nullable(),
     output_json: z
       .unknown()
@@ -246,6 +252,7 @@ const runEventSchema = z
         ...ofRun,
         ...runSchema.shape,
         input: z.unknown(),
+        input_safety: z.unknown(),
         output: z.string().nullish(),
         output_json: z.unknown(),
       })

@@ -1,6 +1,8 @@
 import type { IncomingMessage } from "node:http";
 import type { Readable } from "node:stream";
 import { contractErrors } from "../../api/contract/errors.ts";
+import { HOOK } from "../../api/contract/triggers.ts";
+import { TRIGGERS } from "../../kernel/constants.ts";
 import { PurserError } from "../../kernel/errors.ts";
 import type { BodyShare } from "./body-budget.ts";
 import { decodeBody, type Encoding, encodingOf, isDecodingError } from "./content-encoding.ts";
@@ -49,13 +51,14 @@ export function bodyLimitsOf(path: string, { body_bytes, model_body_bytes }: Bod
 function ownLimit(path: string): number {
   if (path.startsWith(SIGN_IN) || path === LEAKED_KEYS) return PUBLIC_BYTES;
   if (path === STRIPE_WEBHOOK) return STRIPE_BYTES;
+  if (path === HOOK) return TRIGGERS.body_bytes;
   return path === SANITIZE ? SANITIZE_BYTES : Number.POSITIVE_INFINITY;
 }
 
 /**
  * Reads and parses a JSON body, within its path's limits and the node's memory. Throws 413 for its size, 415 for another
  * content type or encoding, 400 for invalid or too complex JSON, 503 when the budget is used up. A missing body counts
- * as `{}`.
+ * as `{}`. A delivery to a trigger is not parsed: it may be a form, and its signature is over the text.
  */
 export async function readBody(
   { incoming, route, header }: Exchange,
@@ -66,6 +69,7 @@ export async function readBody(
   const encoding = encodingOf(header("content-encoding"));
   try {
     const sent = await readBytes(incoming, { limit: limits.bytes, encoding, share });
+    if (route === HOOK) return { value: undefined, text: decodeUtf8(sent, { keeps_mark: true }) };
     const text = decodeUtf8(sent);
     if (text.trim() !== "" && !JSON_TYPE.test(header("content-type") ?? "")) throw httpErrors.unsupportedMediaType();
     const value = parseJson(text);

@@ -4,6 +4,7 @@ import type { Log } from "../../platform/telemetry/log.ts";
 import type { Caller, Operator } from "../contract/caller.ts";
 import { OAUTH_CLIENT_METADATA } from "../contract/oauth-secrets.ts";
 import { includesRole, requiredRole } from "../contract/operators.ts";
+import { HOOK } from "../contract/triggers.ts";
 import { LEAKED_KEYS, SIGN_IN, STRIPE_WEBHOOK } from "./body.ts";
 import { createClientAddress } from "./client-address.ts";
 import { type Authentication, credentialOf, keyHeader } from "./credential.ts";
@@ -23,6 +24,8 @@ const PUBLIC_PER_MINUTE = {
   /** Enough to report keys. Each request costs a query. */
   leaked_keys: 60,
   documents: 60,
+  /** A sender such as GitHub has few addresses for all users. Each trigger has a limit of its own. */
+  hooks: 6_000,
 };
 /** contract 8.4.1: wrong operator keys of one address per minute; then 429 and a line in the log. */
 const WRONG_KEYS_PER_MINUTE = 20;
@@ -67,11 +70,12 @@ export interface Admitted {
   operator: Operator | null;
 }
 
-/** The kind of a public path under /api/v1, which needs no key; null for all others. */
+/** The kind of a public path, which needs no key; null for all others. */
 function publicKind({ method, route }: Exchange): keyof typeof PUBLIC_PER_MINUTE | null {
   if (route.startsWith(SIGN_IN)) return "sign_in";
   if (method === "GET" && route === OAUTH_CLIENT_METADATA) return "documents";
   if (method === "POST" && route === STRIPE_WEBHOOK) return "stripe";
+  if (method === "POST" && route === HOOK) return "hooks";
   return method === "POST" && route === LEAKED_KEYS ? "leaked_keys" : null;
 }
 

@@ -2,11 +2,15 @@ import { contractErrors } from "../contract/errors.ts";
 import { httpErrors } from "./errors.ts";
 
 const UTF8 = new TextDecoder("utf-8", { fatal: true });
+const UTF8_WITH_MARK = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
-/** Decodes a body. Throws a 400 for bytes that are not UTF-8, because they would decode to other characters. */
-export function decodeUtf8(bytes: Uint8Array): string {
+/**
+ * Decodes a body. Throws a 400 for bytes that are not UTF-8, because they would decode to other characters. `keeps_mark`: the text
+ * has all bytes, a byte order mark included.
+ */
+export function decodeUtf8(bytes: Uint8Array, { keeps_mark = false } = {}): string {
   try {
-    return UTF8.decode(bytes);
+    return (keeps_mark ? UTF8_WITH_MARK : UTF8).decode(bytes);
   } catch {
     throw contractErrors.invalidJson("The body is not valid UTF-8");
   }

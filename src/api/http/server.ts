@@ -3,6 +3,7 @@ import type { PublicAddress } from "../../platform/net/public-address.ts";
 import type { DatabaseState } from "../../platform/telemetry/operation-metrics.ts";
 import { type Caller, type LiveCaller, type Operator, SCOPES } from "../contract/caller.ts";
 import { type Answer, type Endpoint, noContent, type SentRequest } from "../contract/endpoint.ts";
+import { HOOK } from "../contract/triggers.ts";
 import { validateRequest } from "../contract/validation.ts";
 import { readBody, SIGN_IN } from "./body.ts";
 import { createBodyBudget } from "./body-budget.ts";
@@ -70,7 +71,7 @@ export function createHttp(options: HttpOptions, endpoints: readonly Endpoint[],
 
   async function answerRequest(exchange: Exchange): Promise<Answer> {
     const { method, route, endpoint } = exchange;
-    const is_call = route.startsWith(API);
+    const is_call = route.startsWith(API) || route === HOOK;
     const is_preflight = method === "OPTIONS" && cors_origins.length > 0;
     // The guard admits calls.
     if (!is_call || is_preflight) await edge.admitWithoutKey(exchange);
@@ -115,6 +116,7 @@ export function createHttp(options: HttpOptions, endpoints: readonly Endpoint[],
         header,
         sent_body: body.text,
         sent_value: body.value,
+        sent_headers: incoming.headers,
         caller: caller as Caller,
         operator: operator as Operator,
         request_id,

@@ -70,8 +70,20 @@ const FILES: readonly ExportFile[] = [
       order by schedule_id, at limit $3`,
   },
   byId(
+    "triggers_without_secrets",
+    `id, agent_id, name, verify, filter, input_map, run_prompt, enabled, api_key_id, rejected_count, last_rejected_at,
+      last_rejected_reason, created_at, updated_at`,
+    { table: "agent_trigger" },
+  ),
+  byId(
+    "trigger_deliveries",
+    `id, trigger_id, delivery_id, resent_from, received_at, outcome, run_id, error, content, bytes, attempts`,
+    { table: "trigger_delivery", page: FEW },
+  ),
+  byId(
     "runs",
-    `id, agent_id, agent_version, trigger, status, schedule_id, scheduled_for, queued_at, started_at, finished_at, model_id, routing,
+    `id, agent_id, agent_version, trigger, status, schedule_id, trigger_id, trigger_name, scheduled_for, queued_at, started_at,
+      finished_at, model_id, routing,
       input_tokens, output_tokens, cost_tokens, steps_count, failed_steps, failed_calls, api_key_id, end_user, error, metadata, input, run_prompt,
       output, output_json,
       engine_input -> 'messages' as messages`,

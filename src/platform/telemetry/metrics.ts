@@ -32,6 +32,8 @@ export interface Metrics extends OperationMetrics {
   watchBackup(lookForAge: () => Promise<number | null>): void;
   runsInProgress(count: number): void;
   noticeTry(outcome: (typeof NOTICE_OUTCOMES)[number]): void;
+  /** A delivery to a trigger. */
+  triggerDelivery(outcome: (typeof TRIGGER_OUTCOMES)[number]): void;
   /** A try to send a mail; `link`: of a sign-up or a reset. */
   mailTry(kind: (typeof MAIL_KINDS)[number], outcome: (typeof MAIL_OUTCOMES)[number]): void;
   text(): Promise<string>;
@@ -39,6 +41,7 @@ export interface Metrics extends OperationMetrics {
 }
 
 const NOTICE_OUTCOMES = ["delivered", "retry", "failed", "gone"] as const;
+const TRIGGER_OUTCOMES = ["run", "filtered", "failed", "repeated", "rejected", "limited"] as const;
 const MAIL_KINDS = ["link", "notice", "result"] as const;
 const MAIL_OUTCOMES = ["sent", "retry", "failed"] as const;
 const CALL_OUTCOMES = ["settled", "released", "refused"] as const;
@@ -97,6 +100,12 @@ export function createMetrics(known: KnownLabels = NO_LABELS): Metrics {
     labelNames: ["outcome"],
     registers,
   });
+  const deliveries = new Counter({
+    name: "purser_trigger_deliveries_total",
+    help: "Deliveries to triggers; rejected: without a valid signature, limited: too many",
+    labelNames: ["outcome"],
+    registers,
+  });
   const mails = new Counter({
     name: "purser_mail_tries_total",
     help: "Tries to send a mail, by outcome; kind: link (of a sign-up or a reset) or notice",
@@ -107,6 +116,7 @@ export function createMetrics(known: KnownLabels = NO_LABELS): Metrics {
   for (const status of ["succeeded", "cancelled"]) runs.inc({ status }, 0);
   for (const error of known.run_errors) runs.inc({ status: "failed", error }, 0);
   for (const outcome of NOTICE_OUTCOMES) notices.inc({ outcome }, 0);
+  for (const outcome of TRIGGER_OUTCOMES) deliveries.inc({ outcome }, 0);
   for (const kind of MAIL_KINDS) for (const outcome of MAIL_OUTCOMES) mails.inc({ kind, outcome }, 0);
   return {
     request: (labels, duration_ms) => requests.observe(labels, duration_ms / 1000),
@@ -131,6 +141,7 @@ export function createMetrics(known: KnownLabels = NO_LABELS): Metrics {
       });
     },
     runsInProgress: (count) => inProgress.set(count),
+    triggerDelivery: (outcome) => deliveries.inc({ outcome }),
     noticeTry: (outcome) => notices.inc({ outcome }),
     mailTry: (kind, outcome) => mails.inc({ kind, outcome }),
     text: () => registry.metrics(),

@@ -55,6 +55,7 @@ test("without any variable the service listens on loopback, on embedded storage,
       body_bytes: 4_194_304,
       fallback_after_seconds: 60,
       min_schedule_minutes: 5,
+      trigger_requests_per_minute: 120,
     },
     warnings: [],
   });

@@ -3,7 +3,7 @@
 -- the schedule.
 create or replace function forget_unpaid_input() returns trigger language plpgsql as $$
 begin
-  new.engine_input := new.engine_input - array['tools', 'tool_choice', 'allowed_models', 'labels', 'last', 'response_format']
+  new.engine_input := new.engine_input - array['tools', 'tool_choice', 'allowed_models', 'labels', 'last', 'prompts', 'response_format']
     - case when new.engine_input->'messages' = 'null' then '' else 'messages' end;
   new.run_prompt := null;
   if pg_column_size(new.input) > 8192 then

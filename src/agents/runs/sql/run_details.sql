@@ -3,12 +3,13 @@
 create or replace function run_details(of_user uuid, of_run uuid) returns setof jsonb language sql stable as $$
   select jsonb_build_object(
     'user_id', run.user_id, 'id', run.id, 'agent_id', run.agent_id, 'agent_version', run.agent_version,
-    'trigger', run.trigger, 'status', run.status, 'schedule_id', run.schedule_id, 'scheduled_for', run.scheduled_for, 'queued_at', run.queued_at,
+    'trigger', run.trigger, 'status', run.status, 'schedule_id', run.schedule_id,
+    'trigger_id', run.trigger_id, 'trigger_name', run.trigger_name, 'scheduled_for', run.scheduled_for, 'queued_at', run.queued_at,
     'started_at', run.started_at, 'finished_at', run.finished_at, 'attempt', run.attempt, 'model_id', run.model_id,
     'routing', run.routing, 'input_tokens', run.input_tokens, 'output_tokens', run.output_tokens,
     'cost_tokens', run.cost_tokens, 'steps_count', run.steps_count, 'failed_steps', run.failed_steps,
     'failed_calls', run.failed_calls, 'error', run.error, 'metadata', run.metadata,
-    'input', run.input, 'output', run.output, 'output_json', run.output_json,
+    'input', run.input, 'input_safety', run.engine_input -> 'input_safety', 'output', run.output, 'output_json', run.output_json,
     'deliveries', run_deliveries(run.user_id, run.id),
     'required_actions', case when run.status = 'requires_action' then run_actions(run.user_id, run.id, true) else '[]' end,
     'decisions', run_actions(run.user_id, run.id, false),

@@ -1,0 +1,429 @@
+import { createHmac, randomUUID } from "node:crypto";
+import { Webhooks } from "@octokit/webhooks";
+import Stripe from "stripe";
+import { Webhook as Svix } from "svix";
+import { beforeEach, describe, expect, it } from "vitest";
+import { useLab } from "../support/lab.ts";
+import type { Answer, Client } from "../support/service.ts";
+import { completion } from "../support/upstream.ts";
+
+// Addresses at which other services start runs: contract 6.17.
+
+const lab = useLab();
+let user: Client;
+beforeEach(async () => {
+  lab.upstream.answer(completion("Triaged."));
+  lab.upstream.requests.length = 0;
+  user = await lab.service.newUser({ trial: false, tokens: 1_000_000 });
+});
+
+const newAgent = async (fields: object = {}, of = user): Promise<string> => {
+  const agent = { name: "Triage", model_id: "lab/plain", run_prompt: "Triage this.", ...fields };
+  const made = await of.post("/api/v1/agents", agent);
+  expect(made.status, JSON.stringify(made.body)).toBe(201);
+  return `/api/v1/agents/${made.body.id}`;
+};
+interface Trigger {
+  path: string;
+  id: string;
+  url: string;
+  secret: string;
+}
+const newTrigger = async (fields: object = {}, agent?: string, of = user): Promise<Trigger> => {
+  const path = `${agent ?? (await newAgent({}, of))}/triggers`;
+  const made = await of.post(path, { name: "Issues", verify: "github", ...fields });
+  expect(made.status, JSON.stringify(made.body)).toBe(201);
+  const { id, url, secret } = made.body;
+  return { path: `${path}/${id}`, id, url, secret };
+};
+const post = async (url: string, body: string, headers: Record<string, string> = {}): Promise<Answer> => {
+  const response = await fetch(url, {
+    method: "POST",
+    body,
+    headers: { "content-type": "application/json", ...headers },
+  });
+  return { status: response.status, headers: response.headers, body: await response.json() };
+};
+const hex = (secret: string, body: string) => createHmac("sha256", secret).update(body).digest("hex");
+/** A delivery as GitHub sends it. */
+const deliver = (
+  { url, secret }: Pick<Trigger, "url" | "secret">,
+  body: object | string,
+  { id = randomUUID() as string, event = "issues", headers = {} } = {},
+): Promise<Answer> => {
+  const text = typeof body === "string" ? body : JSON.stringify(body);
+  return post(url, text, {
+    "x-github-event": event,
+    "x-github-delivery": id,
+    "x-hub-signature-256": `sha256=${hex(secret, text)}`,
+    ...headers,
+  });
+};
+const deliveriesOf = async ({ path }: Trigger, of = user) => (await of.get(`${path}/deliveries`)).body.deliveries;
+const ended = async (run_id: string, of = user) => {
+  const read = async () => (await of.get(`/api/v1/runs/${run_id}`)).body;
+  await expect.poll(async () => (await read()).finished_at, { interval: 20 }).toEqual(expect.any(String));
+  return read();
+};
+/** All that a model was told, as one text. */
+const told = () => JSON.stringify(lab.upstream.requests.map(({ body }) => body.messages));
+
+describe("a trigger", () => {
+  it("is created with its address and a secret that no later answer has", async () => {
+    const agent = await newAgent();
+    const made = await user.post(`${agent}/triggers`, {
+      name: "Issues",
+      verify: "github",
+      filter: { "headers.x-github-event": "issues" },
+      input_map: { title: "issue.title" },
+    });
+    expect(made).toMatchObject({
+      status: 201,
+      body: {
+        url: `${lab.service.url}/hooks/${made.body.id}`,
+        name: "Issues",
+        verify: "github",
+        enabled: true,
+        run_prompt: null,
+        rejected_count: 0,
+        last_delivery_at: null,
+        former_secret_until: null,
+      },
+    });
+    const { secret, ...record } = made.body;
+    expect(secret).toMatch(/^[\w-]{43}$/);
+    expect((await user.get(`${agent}/triggers`)).body).toEqual({ triggers: [record], next_cursor: null });
+    expect((await user.get(`${agent}/triggers/${record.id}`)).body).toEqual(record);
+    const changed = await user.request("PATCH", `${agent}/triggers/${record.id}`, { ...record, name: "All issues" });
+    expect(changed.body).toMatchObject({ name: "All issues", filter: record.filter });
+    expect(JSON.stringify(changed.body)).not.toContain(secret);
+    expect((await user.request("DELETE", `${agent}/triggers/${record.id}`)).status).toBe(204);
+    expect((await user.get(`${agent}/triggers/${record.id}`)).status).toBe(404);
+  });
+
+  it.each([
+    [{ verify: "md5" }, "verify"],
+    [{ verify: { type: "hmac_sha256" } }, "verify"],
+    [{ filter: { "": 1 } }, "filter"],
+    [{ filter: { action: {} } }, "filter"],
+    [{ input_map: { a: "x y" } }, "input_map"],
+    [{ run_prompt: " " }, "run_prompt"],
+    [{ secret: "short" }, "secret"],
+    [{ verify: "standard_webhooks", secret: "no whsec at all" }, "secret"],
+    [{ name: "" }, "name"],
+    [{ secrets: 1 }, "secrets"],
+  ])("with %j is rejected, and the answer names the field", async (fields, param) => {
+    const answer = await user.post(`${await newAgent()}/triggers`, { name: "x", verify: "github", ...fields });
+    expect(answer.status).toBe(400);
+    expect(answer.body.error.param).toMatch(new RegExp(`^${param}`));
+  });
+
+  it("needs a run_prompt of its own or of its agent, a free name, and a place among twenty", async () => {
+    const silent = await newAgent({ run_prompt: null });
+    const trigger = { name: "a", verify: "bearer" };
+    expect((await user.post(`${silent}/triggers`, trigger)).body.error).toMatchObject({ param: "run_prompt" });
+    expect((await user.post(`${silent}/triggers`, { ...trigger, run_prompt: "Look." })).status).toBe(201);
+    expect((await user.post(`${silent}/triggers`, { ...trigger, run_prompt: "Look." })).body.error).toMatchObject({
+      code: "name_taken",
+    });
+    const names = Array.from({ length: 19 }, (_, n) => `n${n}`);
+    for (const name of names) await newTrigger({ name, run_prompt: "Look." }, silent);
+    const one_more = await user.post(`${silent}/triggers`, { name: "z", verify: "bearer", run_prompt: "Look." });
+    expect(one_more.body.error).toMatchObject({ code: "trigger_limit_reached" });
+  });
+
+  it("of another user does not exist", async () => {
+    const trigger = await newTrigger();
+    await deliver(trigger, { action: "opened" });
+    const [delivery] = await deliveriesOf(trigger);
+    const other = await lab.service.newUser();
+    const agent = trigger.path.replace(/\/triggers.*/, "");
+    const asked = [
+      await other.get(`${agent}/triggers`),
+      await other.post(`${agent}/triggers`, { name: "x", verify: "bearer" }),
+      await other.get(trigger.path),
+      await other.request("PATCH", trigger.path, { enabled: false }),
+      await other.post(`${trigger.path}/rotate`),
+      await other.get(`${trigger.path}/deliveries`),
+      await other.post(`${trigger.path}/deliveries/${delivery.id}/resend`),
+      await other.request("DELETE", trigger.path),
+    ];
+    expect(asked.map(({ status }) => status)).toEqual(asked.map(() => 404));
+    expect((await user.get(trigger.path)).body).toMatchObject({ enabled: true });
+    // An agent of one's own does not lead to it.
+    const own = await newAgent({}, other);
+    expect((await other.get(`${own}/triggers/${trigger.id}`)).status).toBe(404);
+  });
+
+  it("accepts the former secret as long as the rotation says", async () => {
+    const trigger = await newTrigger();
+    const rotated = await user.post(`${trigger.path}/rotate`, { overlap_hours: 1 });
+    expect(rotated).toMatchObject({ status: 200, body: { former_secret_until: expect.any(String) } });
+    expect(rotated.body.secret).not.toBe(trigger.secret);
+    expect((await deliver(trigger, { n: 1 })).status).toBe(202);
+    expect((await deliver({ ...trigger, secret: rotated.body.secret }, { n: 2 })).status).toBe(202);
+    const at_once = await user.post(`${trigger.path}/rotate`, {
+      overlap_hours: 0,
+      secret: "It's a Secret to Everybody",
+    });
+    expect(at_once.body).toMatchObject({ secret: "It's a Secret to Everybody", former_secret_until: null });
+    expect((await deliver({ ...trigger, secret: rotated.body.secret }, { n: 3 })).status).toBe(401);
+    expect((await deliver({ ...trigger, secret: "It's a Secret to Everybody" }, { n: 4 })).status).toBe(202);
+  });
+});
+
+describe("a delivery", () => {
+  it("starts a run whose input is its body, with the trigger's id and name", async () => {
+    const trigger = await newTrigger();
+    const answer = await deliver(trigger, { action: "opened", issue: { title: "It does not start" } });
+    expect(answer).toMatchObject({ status: 202, body: { outcome: "run", run_id: expect.any(String) } });
+    const run = await ended(answer.body.run_id);
+    expect(run).toMatchObject({
+      trigger: "webhook",
+      trigger_id: trigger.id,
+      trigger_name: "Issues",
+      status: "succeeded",
+      output: "Triaged.",
+      input: { action: "opened", issue: { title: "It does not start" } },
+    });
+    expect(told()).toContain("It does not start");
+    expect(await deliveriesOf(trigger)).toEqual([
+      expect.objectContaining({
+        id: answer.body.delivery,
+        trigger_id: trigger.id,
+        outcome: "run",
+        run_id: run.id,
+        run: { status: "succeeded", has_errors: false },
+        error: null,
+        attempts: 1,
+      }),
+    ]);
+    const listed = (await user.get("/api/v1/runs?trigger=webhook")).body.runs;
+    expect(listed).toMatchObject([{ id: run.id, trigger_name: "Issues" }]);
+    expect((await user.get(trigger.path)).body.last_delivery_at).toEqual(expect.any(String));
+  });
+
+  it("of Stripe's, Octokit's and Svix's own libraries starts a run", async () => {
+    const body = JSON.stringify({ id: "evt_1", type: "invoice.paid" });
+    const stripe = await newTrigger({ verify: "stripe", secret: "whsec_of_stripe" });
+    const signature = Stripe.webhooks.generateTestHeaderString({ payload: body, secret: "whsec_of_stripe" });
+    const github = await newTrigger();
+    const svix = await newTrigger({ verify: "standard_webhooks" });
+    const now = new Date();
+    const of_svix = {
+      "svix-id": "msg_1",
+      "svix-timestamp": String(Math.floor(now.getTime() / 1_000)),
+      "svix-signature": new Svix(svix.secret).sign("msg_1", now, body),
+    };
+    const answers = [
+      await post(stripe.url, body, { "stripe-signature": signature }),
+      await post(github.url, body, {
+        "x-hub-signature-256": await new Webhooks({ secret: github.secret }).sign(body),
+        "x-github-delivery": "1",
+      }),
+      await post(svix.url, body, of_svix),
+    ];
+    expect(answers.map(({ status }) => status)).toEqual([202, 202, 202]);
+    expect((await deliveriesOf(stripe))[0]).toMatchObject({ delivery_id: "evt_1" });
+    expect((await deliveriesOf(svix))[0]).toMatchObject({ delivery_id: "msg_1" });
+  });
+
+  it("may be a form, GitHub's with its payload included", async () => {
+    const trigger = await newTrigger();
+    const form = { headers: { "content-type": "application/x-www-form-urlencoded" } };
+    const github = await deliver(trigger, `payload=${encodeURIComponent('{"action":"opened"}')}`, form);
+    const plain = await deliver(trigger, "command=%2Ftriage&text=now", form);
+    expect((await ended(github.body.run_id)).input).toEqual({ action: "opened" });
+    expect((await ended(plain.body.run_id)).input).toEqual({ command: "/triage", text: "now" });
+  });
+
+  it("gives the run the fields of input_map, its own run_prompt, and the agent's schema decides", async () => {
+    const input_schema = { type: "object", properties: { title: { type: "string" } }, required: ["title"] };
+    const agent = await newAgent({ input_schema });
+    const input_map = { title: "issue.title", event: "headers.x-github-event" };
+    const trigger = await newTrigger({ input_map, run_prompt: "Only the title: {{input.title}}" }, agent);
+    const { body } = await deliver(trigger, { issue: { title: "Broken" }, sender: "someone" });
+    expect((await ended(body.run_id)).input).toEqual({ title: "Broken", event: "issues" });
+    expect(told()).toContain("Only the title:");
+    expect(told()).not.toContain("someone");
+    const misfit = await deliver(trigger, { issue: {} });
+    expect(misfit).toMatchObject({ status: 400, body: { error: { code: "missing_field" } } });
+    expect((await deliveriesOf(trigger))[0]).toMatchObject({
+      outcome: "failed",
+      run_id: null,
+      error: { code: "missing_field", message: expect.stringContaining("input.title") },
+    });
+  });
+
+  it("that lacks what the filter asks for is listed and starts no run", async () => {
+    const filter = { "headers.x-github-event": "issues", action: ["opened", "reopened"] };
+    const trigger = await newTrigger({ filter });
+    expect(await deliver(trigger, { action: "closed" })).toMatchObject({
+      status: 202,
+      body: { run_id: null, outcome: "filtered" },
+    });
+    expect((await deliver(trigger, { action: "opened" }, { event: "push" })).body.outcome).toBe("filtered");
+    expect((await deliver(trigger, { action: "reopened" })).body.outcome).toBe("run");
+    const listed = await deliveriesOf(trigger);
+    expect(listed.map(({ outcome }: { outcome: string }) => outcome)).toEqual(["run", "filtered", "filtered"]);
+    const only = (await user.get(`${trigger.path}/deliveries?outcome=filtered`)).body.deliveries;
+    expect(only).toHaveLength(2);
+    expect((await user.get(`/api/v1/runs?trigger=webhook`)).body.runs).toHaveLength(1);
+  });
+
+  it("that comes again gets the first answer and starts no second run", async () => {
+    const trigger = await newTrigger();
+    const [first, second] = [
+      await deliver(trigger, { n: 1 }, { id: "72d3162e" }),
+      await deliver(trigger, { n: 1 }, { id: "72d3162e" }),
+    ];
+    expect(second.status).toBe(first.status);
+    expect(second.body).toEqual(first.body);
+    expect(await deliveriesOf(trigger)).toMatchObject([{ delivery_id: "72d3162e", attempts: 2 }]);
+    // Without a name for the delivery its body decides.
+    const unnamed = await newTrigger({ verify: { type: "hmac_sha256", header: "X-Signature" } });
+    const send = (body: string) => post(unnamed.url, body, { "x-signature": hex(unnamed.secret, body) });
+    expect((await send('{"n":1}')).body).toEqual((await send('{"n":1}')).body);
+    expect((await send('{"n":2}')).body.run_id).not.toBe((await send('{"n":1}')).body.run_id);
+    const token = await newTrigger({ verify: "bearer" });
+    const call = () => post(token.url, "{}", { authorization: `Bearer ${token.secret}` });
+    expect((await call()).body.run_id).not.toBe((await call()).body.run_id);
+  });
+
+  it("can be sent again, and meets the trigger as it is now", async () => {
+    const trigger = await newTrigger({ filter: { action: "opened" } });
+    const { body } = await deliver(trigger, { action: "edited" });
+    const resend = () => user.post(`${trigger.path}/deliveries/${body.delivery}/resend`);
+    expect((await resend()).body).toMatchObject({ outcome: "filtered" });
+    await user.request("PATCH", trigger.path, { filter: null });
+    const again = await resend();
+    expect(again).toMatchObject({ status: 202, body: { outcome: "run", run_id: expect.any(String) } });
+    expect((await ended(again.body.run_id)).input).toEqual({ action: "edited" });
+    const [newest] = await deliveriesOf(trigger);
+    expect(newest).toMatchObject({ id: again.body.delivery, resent_from: body.delivery });
+  });
+
+  it("for which no run can start fails with the reason, costs nothing, and may come again", async () => {
+    const agent = await newAgent();
+    const trigger = await newTrigger({}, agent);
+    const sent = () => deliver(trigger, { n: 1 }, { id: "same" });
+    await user.request("PUT", agent, { is_active: false });
+    expect(await sent()).toMatchObject({ status: 409, body: { error: { code: "agent_disabled" } } });
+    await user.request("PUT", agent, { is_active: true });
+    await user.request("PATCH", trigger.path, { enabled: false });
+    expect(await sent()).toMatchObject({ status: 409, body: { error: { code: "trigger_disabled" } } });
+    await user.request("PATCH", trigger.path, { enabled: true });
+    expect(await deliveriesOf(trigger)).toMatchObject([
+      { outcome: "failed", attempts: 2, error: { code: "trigger_disabled" } },
+    ]);
+    expect((await sent()).status).toBe(202);
+    expect(await deliveriesOf(trigger)).toMatchObject([{ outcome: "run", attempts: 3, error: null }]);
+    const poor = await lab.service.newUser({ trial: false });
+    const unpaid = await newTrigger({}, undefined, poor);
+    const declined = await deliver(unpaid, { n: 1 });
+    expect(declined).toMatchObject({ status: 402, body: { error: { code: "out_of_tokens" } } });
+    // The sender learns nothing of the account.
+    expect(JSON.stringify(declined.body)).not.toMatch(/balance|available|shortfall/);
+    expect((await deliveriesOf(unpaid, poor))[0].error.message).toMatch(/token/);
+  });
+
+  it("of more than 256 KB, neither JSON nor a form, or nested too deeply starts no run", async () => {
+    const trigger = await newTrigger();
+    expect((await deliver(trigger, { text: "x".repeat(262_144) })).status).toBe(413);
+    expect((await deliver(trigger, "hello")).body.error).toMatchObject({ code: "invalid_body" });
+    expect((await deliver(trigger, `{"a":${"[".repeat(2_000)}${"]".repeat(2_000)}}`)).status).toBe(400);
+    expect((await deliver(trigger, { text: "x".repeat(200_000) })).status).toBe(202);
+    expect(await deliveriesOf(trigger)).toHaveLength(1);
+  });
+
+  it("of Slack's check of the address is answered with its challenge", async () => {
+    const trigger = await newTrigger({ verify: "slack" });
+    const body = JSON.stringify({ type: "url_verification", challenge: "3eZbrw1aB" });
+    const timestamp = String(Math.floor(Date.now() / 1_000));
+    const signature = `v0=${hex(trigger.secret, `v0:${timestamp}:${body}`)}`;
+    const answer = await post(trigger.url, body, {
+      "x-slack-signature": signature,
+      "x-slack-request-timestamp": timestamp,
+    });
+    expect(answer).toMatchObject({ status: 200, body: { challenge: "3eZbrw1aB" } });
+    expect(await deliveriesOf(trigger)).toEqual([]);
+  });
+});
+
+describe("a delivery that must not start a run", () => {
+  it("without a valid signature is 401, costs nothing and is counted with its reason", async () => {
+    const trigger = await newTrigger();
+    const forged = [
+      await post(trigger.url, "{}"),
+      await post(trigger.url, "{}", { "x-hub-signature-256": "sha256=00" }),
+      await deliver({ ...trigger, secret: "another secret" }, { n: 1 }),
+      await post(trigger.url, "{}", { authorization: `Bearer ${user.key}` }),
+    ];
+    expect(forged.map(({ status }) => status)).toEqual([401, 401, 401, 401]);
+    expect(forged[2]?.body.error).toMatchObject({ code: "invalid_signature" });
+    expect((await user.get(trigger.path)).body).toMatchObject({
+      rejected_count: 4,
+      last_rejected_reason: expect.stringContaining("X-Hub-Signature-256"),
+    });
+    expect(await deliveriesOf(trigger)).toEqual([]);
+    expect(lab.upstream.requests).toHaveLength(0);
+  });
+
+  it("replayed with its old timestamp is 401, and within it starts no second run", async () => {
+    const trigger = await newTrigger({ verify: "stripe" });
+    const send = (age_s: number) => {
+      const payload = JSON.stringify({ id: "evt_1" });
+      const timestamp = Math.floor(Date.now() / 1_000) - age_s;
+      const header = Stripe.webhooks.generateTestHeaderString({ payload, secret: trigger.secret, timestamp });
+      return post(trigger.url, payload, { "stripe-signature": header });
+    };
+    expect((await send(301)).status).toBe(401);
+    const first = await send(200);
+    expect((await send(0)).body).toEqual(first.body);
+    expect(await deliveriesOf(trigger)).toHaveLength(1);
+  });
+
+  it("in another order than it was sent is a run of its own", async () => {
+    const trigger = await newTrigger();
+    const later = await deliver(trigger, { action: "closed", number: 2 });
+    const earlier = await deliver(trigger, { action: "opened", number: 1 });
+    expect((await ended(later.body.run_id)).input).toMatchObject({ number: 2 });
+    expect((await ended(earlier.body.run_id)).input).toMatchObject({ number: 1 });
+  });
+
+  it("to a deleted trigger, a deleted agent or an unknown address is 404", async () => {
+    const agent = await newAgent();
+    const [one, other] = [await newTrigger({}, agent), await newTrigger({ name: "b" }, agent)];
+    await user.request("DELETE", one.path);
+    expect((await deliver(one, { n: 1 })).status).toBe(404);
+    await user.request("DELETE", agent);
+    expect((await deliver(other, { n: 1 })).status).toBe(404);
+    for (const id of [randomUUID(), "x", "%00"]) {
+      expect((await deliver({ ...one, url: `${lab.service.url}/hooks/${id}` }, { n: 1 })).status).toBe(
+        id === "%00" ? 400 : 404,
+      );
+    }
+  });
+
+  it("of a suspended user is 403 and listed", async () => {
+    const trigger = await newTrigger();
+    await lab.service.admin.post(`/api/v1/admin/users/${user.user_id}/suspend`);
+    expect((await deliver(trigger, { n: 1 })).status).toBe(403);
+    await lab.service.admin.post(`/api/v1/admin/users/${user.user_id}/resume`);
+    expect((await deliver(trigger, { n: 1 })).status).toBe(202);
+  });
+
+  it("counts against the API key that wrote the trigger, and stops with it", async () => {
+    const made = await user.post("/api/v1/api-keys", { name: "hooks", budget_tokens: 1_000_000 });
+    const of_key = { ...user, ...lab.service.as(made.body.key) };
+    const trigger = await newTrigger({}, undefined, of_key);
+    const { body } = await deliver(trigger, { n: 1 });
+    await ended(body.run_id);
+    const [found] = (await user.get("/api/v1/runs?trigger=webhook")).body.runs;
+    expect(found.api_key_id).toBe(made.body.id);
+    await user.request("DELETE", `/api/v1/api-keys/${made.body.id}`);
+    expect((await deliver(trigger, { n: 2 })).body.error).toMatchObject({ code: "trigger_key_ended" });
+    await user.request("PATCH", trigger.path, { filter: {} });
+    expect((await deliver(trigger, { n: 2 })).status).toBe(202);
+  });
+});
