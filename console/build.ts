@@ -5,7 +5,7 @@ import { join } from "node:path";
 /**
  * Builds the console into console/dist if its sources have changed. `npm ci` runs it, and `npm start` and `npm run demo`
  * too, because some systems skip install scripts. A failure is reported and does not stop the start: the API works
- * without the console.
+ * without the console. `--or-fail` stops a build of the package.
  */
 const folder = import.meta.dirname;
 const root = join(folder, "..");
@@ -50,4 +50,5 @@ try {
   }
 } catch (error) {
   process.stderr.write(`The console could not be built: ${error instanceof Error ? error.message : String(error)}\n`);
+  if (process.argv.includes("--or-fail")) process.exit(1);
 }

@@ -16,6 +16,14 @@ export default defineConfig({
       "decode-named-character-reference": fileURLToPath(import.meta.resolve("decode-named-character-reference")),
     },
   },
-  build: { outDir: "dist", emptyOutDir: true, target: "es2023", assetsInlineLimit: 0, reportCompressedSize: false },
+  build: {
+    outDir: "dist",
+    emptyOutDir: true,
+    target: "es2023",
+    assetsInlineLimit: 0,
+    reportCompressedSize: false,
+    // For the list of packages in a build: deploy/build.ts.
+    license: { fileName: "licenses.json" },
+  },
   server: { proxy: { "/api": service, "/docs": service, "/openapi.json": service } },
 });

@@ -310,7 +310,7 @@ describe("the style", () => {
   it("names no folder of the machine it is on, and no registry", () => {
     const texts = files.filter((file) => /\.(ts|md|json|sql|ya?ml)$|^\.ci\/run$/.test(file));
     expect(texts.filter((file) => text(file).includes(root))).toEqual([]);
-    expect(text("package-lock.json")).not.toContain('"resolved"');
+    expect(text("package-lock.json")).not.toMatch(/"resolved": "\w+:/);
   });
 
   it("pins every dependency to one version, so that an install has the tested versions", () => {

@@ -12,13 +12,6 @@ import { watchNames } from "./setting-faults.ts";
 /** The process: configuration, signals, exit codes. 2: a setting cannot be used; 1: it could not start. */
 
 const PARENT_CHECK_MS = 250;
-const NODE_MAJOR = 26;
-if (Number(process.versions.node.split(".")[0]) < NODE_MAJOR) {
-  fail(
-    2,
-    `Purser needs Node ${NODE_MAJOR}, this is ${process.versions.node}: run it as \`npm start\`, which brings its own`,
-  );
-}
 
 function fail(code: number, message: string): never {
   process.stderr.write(`${message}\n`);
@@ -43,7 +36,7 @@ async function main(): Promise<void> {
   exitOnUncaught(log);
   const signals = createSignals(log);
   for (const warning of warnings) log.warn(warning);
-  // Imported late, so that a wrong Node version or setting is reported before a module fails to load.
+  // Imported late, so that a wrong setting is reported at once.
   const { listen } = await import("../api/http/listen.ts");
   // Before anything is created. A start may migrate for minutes, and a supervisor must not take that for a dead process.
   const server = await listen(null, config).catch((error: Error) => {

@@ -1,8 +1,7 @@
-import { join } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import { monotonicMs } from "../platform/lib/clock.ts";
 import { createFairQueue, QueueRefused } from "../platform/lib/fair-queue.ts";
-import { createThreadPool } from "../platform/lib/thread-pool.ts";
+import { createThreadPool, threadFile } from "../platform/lib/thread-pool.ts";
 import type { AskModel } from "./judge-kinds.ts";
 import type { Judges } from "./judges.ts";
 import type { PdfText } from "./reading/pdf-text.ts";
@@ -57,7 +56,7 @@ function lengthOf({ content, pdf }: SanitizeRequest): number {
 /** Threads start with the first long page and are reused. They do not keep the process alive. */
 export function createSanitizer(options: SanitizerOptions = {}): Sanitizers {
   const { threads = 2, time_limit_ms = TIME_LIMIT_MS, fair_share_ms = FAIR_SHARE_MS } = options;
-  const pool = createThreadPool<ThreadRequest>(join(import.meta.dirname, "sanitizer.worker.ts"), {
+  const pool = createThreadPool<ThreadRequest>(threadFile(import.meta.dirname, "sanitizer.worker"), {
     memory_mb: MEMORY_MB,
   });
   const queue = createFairQueue({ slots: threads, waiting: MAX_WAITING, waiting_each: MAX_WAITING_EACH });

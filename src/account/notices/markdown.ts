@@ -1,6 +1,5 @@
-import { join } from "node:path";
 import { createFairQueue } from "../../platform/lib/fair-queue.ts";
-import { createThreadPool } from "../../platform/lib/thread-pool.ts";
+import { createThreadPool, threadFile } from "../../platform/lib/thread-pool.ts";
 
 /** Ordinary texts take milliseconds, but some of a few kilobytes take minutes. Then a text stays plain. */
 const RENDER_MS = 5_000;
@@ -14,7 +13,7 @@ export interface MarkdownRenderer {
 
 /** Renders Markdown in one thread; users take turns. The thread starts with the first text. */
 export function createMarkdownRenderer({ render_ms = RENDER_MS } = {}): MarkdownRenderer {
-  const threads = createThreadPool<string>(join(import.meta.dirname, "markdown.worker.ts"), {
+  const threads = createThreadPool<string>(threadFile(import.meta.dirname, "markdown.worker"), {
     memory_mb: MEMORY_MB,
     env: {},
   });

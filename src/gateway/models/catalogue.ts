@@ -1,4 +1,5 @@
 import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { z } from "zod";
 import { instantOf } from "../../platform/lib/instant.ts";
 import { type CatalogueEntry, MODEL_ID, NO_SUPPORT, type PartTokens } from "./models.types.ts";
@@ -127,7 +128,7 @@ export function extendedCatalogue(
 
 /** The built-in catalogue. */
 export const CATALOGUE: readonly CatalogueEntry[] = parseCatalogue(
-  readFileSync(new URL("models.json", import.meta.url), "utf8"),
+  readFileSync(join(import.meta.dirname, "models.json"), "utf8"),
 );
 
 /** Problems between fields: duplicates, unknown references, inconsistent numbers. */

@@ -13,12 +13,14 @@ import { DatabaseSync } from "node:sqlite";
 import { Worker } from "node:worker_threads";
 import { asDatabaseError } from "../../kernel/sql-state.ts";
 import { monotonicMs } from "../lib/clock.ts";
+import { threadFile } from "../lib/thread-pool.ts";
 import type { Log } from "../telemetry/log.ts";
 import type { DatabaseState } from "../telemetry/operation-metrics.ts";
 import { deniedIn, getFullDisk } from "./data-folder.ts";
 import type { Db, Statement } from "./db.ts";
 import { knownMigrations, migrate, readSchemaState } from "./migrate.ts";
 import { createOutage, PROBES } from "./outage.ts";
+import { copyPrepared, isPrepared } from "./prepared-database.ts";
 import { runTransaction, type SqlConnection, type SqlSource, sqlOver } from "./sql-connection.ts";
 
 /** A question to the database thread; `values` are the parameters of a query, `name` makes it a prepared statement. */
@@ -90,9 +92,14 @@ async function openLocked(
   { log, onStuck, onStatement, prepare }: EmbeddedOptions,
 ): Promise<Db> {
   if (!existsSync(join(directory, "PG_VERSION"))) {
-    // Creating a new cluster takes 500 MB once. A separate thread frees this memory when it ends.
-    const maker = await startThread(directory);
-    await maker.ask({ kind: "close", text: "" });
+    // A caller that prepares the database itself, such as a restore, needs it empty.
+    if (prepare === undefined && isPrepared()) {
+      await copyPrepared(directory);
+    } else {
+      // Creating a new cluster takes 500 MB once. A separate thread frees this memory when it ends.
+      const maker = await startThread(directory);
+      await maker.ask({ kind: "close", text: "" });
+    }
   }
   const thread = await startThread(directory);
   const turns = createTurns();
@@ -267,7 +274,7 @@ export function startWatchdog(
 }
 
 async function startThread(directory: string) {
-  const worker = new Worker(join(import.meta.dirname, "embedded.worker.ts"), { workerData: { directory } });
+  const worker = new Worker(threadFile(import.meta.dirname, "embedded.worker"), { workerData: { directory } });
   const pending = new Map<number, { resolve(rows: Rows): void; reject(error: Error): void }>();
   const channels = new Map<string, Set<(payload: string) => void>>();
   let sequence = 0;

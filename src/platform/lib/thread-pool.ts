@@ -1,4 +1,5 @@
 import { once } from "node:events";
+import { dirname, join } from "node:path";
 import { type Transferable, Worker } from "node:worker_threads";
 
 /** Threads of one program. Each carries out one request at a time; the caller limits how many run at once. */
@@ -8,6 +9,12 @@ export interface ThreadPool<Request> {
    * buffers of the request that move to the thread instead of being copied.
    */
   ask<Answer>(request: Request, signal: AbortSignal, transfer?: readonly Transferable[]): Promise<Answer>;
+}
+
+/** The program of a thread: beside the module in `folder` that starts it, or in a build beside all other programs. */
+export function threadFile(folder: string, name: string): string {
+  const { filename } = import.meta;
+  return filename.endsWith(".ts") ? join(folder, `${name}.ts`) : join(dirname(filename), `${name}.js`);
 }
 
 const MB = 1_048_576;

@@ -1,7 +1,6 @@
-import { join } from "node:path";
 import { createFairQueue, QueueRefused } from "../lib/fair-queue.ts";
 import type { SecretValue } from "../lib/secret-value.ts";
-import { createThreadPool } from "../lib/thread-pool.ts";
+import { createThreadPool, threadFile } from "../lib/thread-pool.ts";
 import { findHeld, isScrubbed, searchedText } from "./scrub.ts";
 
 /** Longer answers are searched in a thread. This many bytes take 10 ms at worst. */
@@ -34,7 +33,7 @@ export interface SecretScanner {
  */
 export function createSecretScanner({ scan_ms }: { scan_ms: number } = { scan_ms: SCAN_MS }): SecretScanner {
   const queue = createFairQueue(QUEUE);
-  const threads = createThreadPool<ScanRequest>(join(import.meta.dirname, "scrub.worker.ts"), {
+  const threads = createThreadPool<ScanRequest>(threadFile(import.meta.dirname, "scrub.worker"), {
     memory_mb: MEMORY_MB,
     // The thread needs no setting of the service, and the master key is one.
     env: {},

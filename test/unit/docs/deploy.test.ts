@@ -113,9 +113,7 @@ describe("the proxy of the installation guide", () => {
 });
 
 describe("the image's health check", () => {
-  const command: string[] = JSON.parse(
-    /CMD (\["\/opt\/purser\/node_modules.*\])$/m.exec(text("Dockerfile"))?.[1] ?? "[]",
-  );
+  const command: string[] = JSON.parse(/CMD (\["node".*\])$/m.exec(text("Dockerfile"))?.[1] ?? "[]");
   const check = async (env: NodeJS.ProcessEnv) => {
     const child = spawn(process.execPath, command.slice(1), { env, stdio: "ignore" });
     const [code] = await once(child, "exit");
@@ -176,7 +174,7 @@ describe("the tools", () => {
       return in_ci ? expect.fail(missing("systemd-analyze")) : context.skip(missing("systemd-analyze"));
     const folder = mkdtempSync(join(tmpdir(), "purser-unit-"));
     // The command of the unit must exist for the check.
-    const unit = text("purser.service").replaceAll("/opt/purser/bin/purser start", "/bin/true");
+    const unit = text("purser.service").replaceAll("/usr/bin/purser start", "/bin/true");
     writeFileSync(join(folder, "purser.service"), unit);
     const { status, stderr } = spawnSync("systemd-analyze", ["verify", "--man=no", join(folder, "purser.service")], {
       encoding: "utf8",
@@ -211,13 +209,20 @@ describe("the tools", () => {
       const args = ["-f", join(folder, "compose.yaml"), "config"];
       return spawnSync("docker-compose", args, { env: { PATH: process.env.PATH }, encoding: "utf8" });
     };
-    const needed = ["PURSER_KEK=k1:x", "PURSER_ADMIN_KEY=a", "OPENAI_API_KEY=sk-1"];
+    const needed = [
+      "PURSER_IMAGE=registry.example/purser:1.0.0",
+      "PURSER_KEK=k1:x",
+      "PURSER_ADMIN_KEY=a",
+      "OPENAI_API_KEY=sk-1",
+    ];
     const { stdout } = config("POSTGRES_PASSWORD=p", ...needed);
     const without = config(...needed);
     rmSync(folder, { recursive: true });
     expect(parse(stdout).services.purser).toMatchObject({
       environment: { OPENAI_API_KEY: "sk-1", PURSER_DRAIN_SECONDS: "120" },
       stop_grace_period: "140s",
+      image: "registry.example/purser:1.0.0",
+      depends_on: { postgres: { condition: "service_healthy" } },
     });
     expect(without.stderr).toContain("set POSTGRES_PASSWORD in .env");
   });
