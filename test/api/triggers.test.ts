@@ -1,10 +1,19 @@
-import { createHmac, randomUUID } from "node:crypto";
+import { randomUUID } from "node:crypto";
 import { Webhooks } from "@octokit/webhooks";
 import Stripe from "stripe";
 import { Webhook as Svix } from "svix";
 import { beforeEach, describe, expect, it } from "vitest";
 import { useLab } from "../support/lab.ts";
-import type { Answer, Client } from "../support/service.ts";
+import type { Client } from "../support/service.ts";
+import {
+  deliver,
+  endedRun,
+  hexHmac,
+  newTriggeredAgent,
+  newTrigger as newTriggerOf,
+  postHook,
+  type TestTrigger,
+} from "../support/triggers.ts";
 import { completion } from "../support/upstream.ts";
 
 // Addresses at which other services start runs: contract 6.17.
@@ -17,54 +26,10 @@ beforeEach(async () => {
   user = await lab.service.newUser({ trial: false, tokens: 1_000_000 });
 });
 
-const newAgent = async (fields: object = {}, of = user): Promise<string> => {
-  const agent = { name: "Triage", model_id: "lab/plain", run_prompt: "Triage this.", ...fields };
-  const made = await of.post("/api/v1/agents", agent);
-  expect(made.status, JSON.stringify(made.body)).toBe(201);
-  return `/api/v1/agents/${made.body.id}`;
-};
-interface Trigger {
-  path: string;
-  id: string;
-  url: string;
-  secret: string;
-}
-const newTrigger = async (fields: object = {}, agent?: string, of = user): Promise<Trigger> => {
-  const path = `${agent ?? (await newAgent({}, of))}/triggers`;
-  const made = await of.post(path, { name: "Issues", verify: "github", ...fields });
-  expect(made.status, JSON.stringify(made.body)).toBe(201);
-  const { id, url, secret } = made.body;
-  return { path: `${path}/${id}`, id, url, secret };
-};
-const post = async (url: string, body: string, headers: Record<string, string> = {}): Promise<Answer> => {
-  const response = await fetch(url, {
-    method: "POST",
-    body,
-    headers: { "content-type": "application/json", ...headers },
-  });
-  return { status: response.status, headers: response.headers, body: await response.json() };
-};
-const hex = (secret: string, body: string) => createHmac("sha256", secret).update(body).digest("hex");
-/** A delivery as GitHub sends it. */
-const deliver = (
-  { url, secret }: Pick<Trigger, "url" | "secret">,
-  body: object | string,
-  { id = randomUUID() as string, event = "issues", headers = {} } = {},
-): Promise<Answer> => {
-  const text = typeof body === "string" ? body : JSON.stringify(body);
-  return post(url, text, {
-    "x-github-event": event,
-    "x-github-delivery": id,
-    "x-hub-signature-256": `sha256=${hex(secret, text)}`,
-    ...headers,
-  });
-};
-const deliveriesOf = async ({ path }: Trigger, of = user) => (await of.get(`${path}/deliveries`)).body.deliveries;
-const ended = async (run_id: string, of = user) => {
-  const read = async () => (await of.get(`/api/v1/runs/${run_id}`)).body;
-  await expect.poll(async () => (await read()).finished_at, { interval: 20 }).toEqual(expect.any(String));
-  return read();
-};
+const newAgent = (fields: object = {}, of = user) => newTriggeredAgent(of, fields);
+const newTrigger = (fields: object = {}, agent?: string, of = user) => newTriggerOf(of, fields, agent);
+const deliveriesOf = async ({ path }: TestTrigger, of = user) => (await of.get(`${path}/deliveries`)).body.deliveries;
+const ended = (run_id: string) => endedRun(user, run_id);
 /** All that a model was told, as one text. */
 const told = () => JSON.stringify(lab.upstream.requests.map(({ body }) => body.messages));
 
@@ -216,12 +181,12 @@ describe("a delivery", () => {
       "svix-signature": new Svix(svix.secret).sign("msg_1", now, body),
     };
     const answers = [
-      await post(stripe.url, body, { "stripe-signature": signature }),
-      await post(github.url, body, {
+      await postHook(stripe.url, body, { "stripe-signature": signature }),
+      await postHook(github.url, body, {
         "x-hub-signature-256": await new Webhooks({ secret: github.secret }).sign(body),
         "x-github-delivery": "1",
       }),
-      await post(svix.url, body, of_svix),
+      await postHook(svix.url, body, of_svix),
     ];
     expect(answers.map(({ status }) => status)).toEqual([202, 202, 202]);
     expect((await deliveriesOf(stripe))[0]).toMatchObject({ delivery_id: "evt_1" });
@@ -282,11 +247,11 @@ describe("a delivery", () => {
     expect(await deliveriesOf(trigger)).toMatchObject([{ delivery_id: "72d3162e", attempts: 2 }]);
     // Without a name for the delivery its body decides.
     const unnamed = await newTrigger({ verify: { type: "hmac_sha256", header: "X-Signature" } });
-    const send = (body: string) => post(unnamed.url, body, { "x-signature": hex(unnamed.secret, body) });
+    const send = (body: string) => postHook(unnamed.url, body, { "x-signature": hexHmac(unnamed.secret, body) });
     expect((await send('{"n":1}')).body).toEqual((await send('{"n":1}')).body);
     expect((await send('{"n":2}')).body.run_id).not.toBe((await send('{"n":1}')).body.run_id);
     const token = await newTrigger({ verify: "bearer" });
-    const call = () => post(token.url, "{}", { authorization: `Bearer ${token.secret}` });
+    const call = () => postHook(token.url, "{}", { authorization: `Bearer ${token.secret}` });
     expect((await call()).body.run_id).not.toBe((await call()).body.run_id);
   });
 
@@ -340,8 +305,8 @@ describe("a delivery", () => {
     const trigger = await newTrigger({ verify: "slack" });
     const body = JSON.stringify({ type: "url_verification", challenge: "3eZbrw1aB" });
     const timestamp = String(Math.floor(Date.now() / 1_000));
-    const signature = `v0=${hex(trigger.secret, `v0:${timestamp}:${body}`)}`;
-    const answer = await post(trigger.url, body, {
+    const signature = `v0=${hexHmac(trigger.secret, `v0:${timestamp}:${body}`)}`;
+    const answer = await postHook(trigger.url, body, {
       "x-slack-signature": signature,
       "x-slack-request-timestamp": timestamp,
     });
@@ -354,10 +319,10 @@ describe("a delivery that must not start a run", () => {
   it("without a valid signature is 401, costs nothing and is counted with its reason", async () => {
     const trigger = await newTrigger();
     const forged = [
-      await post(trigger.url, "{}"),
-      await post(trigger.url, "{}", { "x-hub-signature-256": "sha256=00" }),
+      await postHook(trigger.url, "{}"),
+      await postHook(trigger.url, "{}", { "x-hub-signature-256": "sha256=00" }),
       await deliver({ ...trigger, secret: "another secret" }, { n: 1 }),
-      await post(trigger.url, "{}", { authorization: `Bearer ${user.key}` }),
+      await postHook(trigger.url, "{}", { authorization: `Bearer ${user.key}` }),
     ];
     expect(forged.map(({ status }) => status)).toEqual([401, 401, 401, 401]);
     expect(forged[2]?.body.error).toMatchObject({ code: "invalid_signature" });
@@ -375,7 +340,7 @@ describe("a delivery that must not start a run", () => {
       const payload = JSON.stringify({ id: "evt_1" });
       const timestamp = Math.floor(Date.now() / 1_000) - age_s;
       const header = Stripe.webhooks.generateTestHeaderString({ payload, secret: trigger.secret, timestamp });
-      return post(trigger.url, payload, { "stripe-signature": header });
+      return postHook(trigger.url, payload, { "stripe-signature": header });
     };
     expect((await send(301)).status).toBe(401);
     const first = await send(200);

@@ -22,7 +22,7 @@ export interface Queue {
   now: Instant;
   /** A new one for each test. */
   agent: AgentKey;
-  enqueue(of?: AgentKey, trigger?: "manual" | "chat"): Promise<RunRecord>;
+  enqueue(of?: AgentKey, trigger?: "manual" | "chat" | "webhook"): Promise<RunRecord>;
   /** Claims the one run in the queue. */
   claimOne(worker_id?: string): Promise<ClaimedRun>;
   /** Ends all leases, as after the death of their workers. */
@@ -41,7 +41,8 @@ export function useQueue({ ends_with_step = false } = {}): Queue {
     now: START,
     agent: { user_id: newId(), agent_id: newId() },
     enqueue(of = queue.agent, trigger = "manual") {
-      return queue.scheduling.start({ ...of, trigger, model_id: "lab/small", engine_input: { prompt: "go" } });
+      const run = { ...of, trigger, model_id: "lab/small", engine_input: { prompt: "go" } };
+      return queue.scheduling.start(trigger === "webhook" ? { ...run, trigger_id: newId() } : run);
     },
     async claimOne(worker_id = "worker-1") {
       const [run, ...others] = await queue.scheduling.claim(worker_id, 1, LIMITS);

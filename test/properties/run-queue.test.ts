@@ -371,7 +371,7 @@ describe("a long queue", () => {
     expect(users.filter(({ user_id }) => !served.has(user_id))).toEqual([]);
   });
 
-  test("of 1,000 run-nows of a user rejects more run-nows of this user (429), but takes due runs and other users' runs", async () => {
+  test("of 1,000 run-nows of a user rejects more run-nows and runs of triggers of this user (429), but takes due runs and other users' runs", async () => {
     await queueMany([queue.agent], 999);
     await queueMany([queue.agent], 5, "schedule");
     await queue.enqueue();
@@ -379,6 +379,7 @@ describe("a long queue", () => {
       code: "rate_limited",
       shape: { status: 429, retry_after_s: 10 },
     });
+    await expect(queue.enqueue(queue.agent, "webhook")).rejects.toMatchObject({ code: "rate_limited" });
     await queue.enqueue(other());
     expect(await queue.enqueue(queue.agent, "chat")).toMatchObject({ status: "queued" });
   });

@@ -8,6 +8,7 @@ import { type ApiKeyRow, createAccountsStore } from "../../src/account/users/acc
 import { type AgentRow, createAgentsStore } from "../../src/agents/definitions/agents.store.ts";
 import type { ScheduleRow } from "../../src/agents/schedules/schedule.store.ts";
 import * as scheduleStore from "../../src/agents/schedules/schedule.store.ts";
+import { createTriggerStore, type TriggerRow } from "../../src/agents/triggers/triggers.store.ts";
 import { createOperatorKeysStore, type OperatorKeyRow } from "../../src/operator/operator-keys.store.ts";
 import type { Db } from "../../src/platform/db/db.ts";
 import { newId } from "../../src/platform/lib/ids.ts";
@@ -164,6 +165,70 @@ describe("a stored row is read as it was written", () => {
     const changed = { ...schedule, ...off, api_key_id: null, input: null, run_prompt: null, consecutive_failures: 0 };
     await db.transaction((tx) => scheduleStore.updateSchedule(tx, changed));
     expect(await scheduleStore.selectSchedule(db, schedule)).toEqual(changed);
+  });
+
+  it("a trigger and its deliveries, which are kept for a time", async () => {
+    const store = createTriggerStore(db);
+    const row: TriggerRow = {
+      user_id,
+      id: newId(),
+      agent_id: newId(),
+      name: "issues",
+      verify: { type: "hmac_sha256", header: "X-Sum", prefix: "sha256=", encoding: "base64" },
+      secret: Buffer.from([1, 2]),
+      former_secret: Buffer.from([3]),
+      former_secret_until: T2,
+      filter: { action: ["opened", 1, null] },
+      input_map: { title: "issue.title" },
+      run_prompt: "Look.",
+      enabled: true,
+      api_key_id: newId(),
+      rejected_count: 0,
+      last_rejected_at: null,
+      last_rejected_reason: null,
+      created_at: T1,
+      updated_at: T2,
+    };
+    const shown = (found: TriggerRow | undefined) =>
+      found && { ...found, secret: [...found.secret], former_secret: found.former_secret && [...found.former_secret] };
+    expect(await db.transaction((tx) => store.insert(tx, row))).toBe(true);
+    expect(await db.transaction((tx) => store.insert(tx, { ...row, id: newId() }))).toBe(false);
+    expect(shown(await store.ofAddress(row.id))).toEqual(shown(row));
+    expect((await store.list(row, { limit: 5, after_id: null })).map(shown)).toEqual([shown(row)]);
+    const off = { filter: null, input_map: null, former_secret: null, former_secret_until: null, run_prompt: null };
+    const changed: TriggerRow = { ...row, ...off, verify: "github", enabled: false, api_key_id: null };
+    await db.transaction((tx) => store.update(tx, changed));
+    await store.countRejected(row, { reason: "The signature does not match.", now: T2 });
+    const rejected = { rejected_count: 1, last_rejected_at: T2, last_rejected_reason: "The signature does not match." };
+    expect(shown(await store.find(row))).toEqual(shown({ ...changed, ...rejected }));
+
+    const delivery = {
+      user_id,
+      id: newId(),
+      trigger_id: row.id,
+      delivery_id: "72d3162e",
+      key: "id:72d3162e",
+      resent_from: newId(),
+      received_at: T1,
+      outcome: "failed" as const,
+      run_id: null,
+      error: { code: "agent_disabled", message: "It is off." },
+      content: { value: { n: 1 }, headers: { "x-github-event": "push" } },
+      bytes: 7,
+    };
+    const write = (given: typeof delivery) => db.transaction((tx) => store.write(tx, given, T1));
+    expect(await write(delivery)).toBe(delivery.id);
+    expect(await store.delivery(delivery)).toEqual({ ...delivery, attempts: 1 });
+    // A failed one is written over, under its id.
+    const run_id = newId();
+    const started = { ...delivery, id: newId(), outcome: "run" as const, run_id, error: null, received_at: T2 };
+    expect(await db.transaction((tx) => store.write(tx, started, T1))).toBe(delivery.id);
+    expect(await db.transaction((tx) => store.write(tx, started, T1))).toBeUndefined();
+    expect(await store.delivery(delivery)).toMatchObject({ outcome: "run", run_id, error: null, attempts: 2 });
+    await store.sweep(T2);
+    expect(await store.delivery(delivery)).toBeDefined();
+    await store.sweep("2026-11-22T00:00:00.000Z");
+    expect(await store.delivery(delivery)).toBeUndefined();
   });
 
   it("a subscription", async () => {
