@@ -51,10 +51,12 @@ create table agent (
   model_settings jsonb default '{"top_p": null, "temperature": null, "reasoning_effort": null, "max_output_tokens": null}'::jsonb not null,
   client_tools text default 'ignore'::text not null,
   deliveries jsonb default '[]'::jsonb not null,
-  approval_hours integer default 24 not null
+  approval_hours integer default 24 not null,
+  on_budget text default 'fail'::text not null
 );
 alter table agent add constraint agent_check CHECK (((model_id IS NOT NULL) OR auto_route));
 alter table agent add constraint agent_client_tools_check CHECK ((client_tools = ANY (ARRAY['ignore'::text, 'pass'::text])));
+alter table agent add constraint agent_on_budget_check CHECK ((on_budget = ANY (ARRAY['fail'::text, 'ask'::text])));
 alter table agent add constraint agent_version_check CHECK ((version > 0));
 alter table agent add constraint agent_pkey PRIMARY KEY (user_id, id);
 CREATE INDEX agent_deleted ON public.agent USING btree (deleted_at, user_id, id) WHERE (deleted_at IS NOT NULL);
@@ -804,6 +806,7 @@ create table run_action (
   arguments jsonb,
   parameters json,
   destination text,
+  budget jsonb,
   reason text not null,
   untrusted_sources jsonb default '[]'::jsonb not null,
   spent_tokens bigint not null,
@@ -816,13 +819,15 @@ create table run_action (
   decided_by jsonb
 );
 alter table run_action add constraint run_action_check CHECK (((decided_at IS NULL) = (decision IS NULL)));
-alter table run_action add constraint run_action_check1 CHECK (((type <> 'tool_approval'::text) OR ((turn IS NOT NULL) AND (call IS NOT NULL) AND (tool IS NOT NULL))));
-alter table run_action add constraint run_action_check2 CHECK (((arguments_sent IS NOT NULL) = ((type = 'tool_approval'::text) AND (decision IS NOT NULL) AND (decision = ANY (ARRAY['approved'::text, 'edited'::text])))));
+alter table run_action add constraint run_action_check1 CHECK (((budget IS NOT NULL) = (type = 'budget'::text)));
+alter table run_action add constraint run_action_check2 CHECK (((type <> 'tool_approval'::text) OR ((turn IS NOT NULL) AND (call IS NOT NULL) AND (tool IS NOT NULL))));
+alter table run_action add constraint run_action_check3 CHECK (((arguments_sent IS NOT NULL) = ((type = 'tool_approval'::text) AND (decision IS NOT NULL) AND (decision = ANY (ARRAY['approved'::text, 'edited'::text])))));
 alter table run_action add constraint run_action_decision_check CHECK ((decision = ANY (ARRAY['approved'::text, 'edited'::text, 'rejected'::text, 'expired'::text, 'cancelled'::text])));
 alter table run_action add constraint run_action_type_check CHECK ((type = ANY (ARRAY['tool_approval'::text, 'budget'::text])));
 alter table run_action add constraint run_action_user_id_run_id_fkey FOREIGN KEY (user_id, run_id) REFERENCES run(user_id, id) ON DELETE CASCADE;
 alter table run_action add constraint run_action_pkey PRIMARY KEY (user_id, run_id, id);
 alter table run_action add constraint run_action_user_id_run_id_turn_call_key UNIQUE (user_id, run_id, turn, call);
+CREATE INDEX run_action_budget ON public.run_action USING btree (user_id, run_id, id) WHERE ((type = 'budget'::text) AND (decision IS NULL));
 CREATE INDEX run_action_due ON public.run_action USING btree (expires_at) WHERE (decision IS NULL);
 
 create table run_step (

@@ -16,6 +16,7 @@ import { writeReport } from "./support/report.ts";
 import { tracing } from "./tracing.ts";
 import { usageSummary } from "./usage-summary.ts";
 import { vault } from "./vault.ts";
+import { waitingRuns } from "./waiting-runs.ts";
 
 // `npm run bench -- [name…] [--quick] [--rounds N] [--peers] [--write] [--data DIR]`: see docs/benchmarks.md.
 
@@ -25,6 +26,7 @@ const BENCHMARKS: Record<string, (effort: Effort) => Promise<Outcome>> = {
   limits,
   schedules,
   "agent-runs": agentRuns,
+  "waiting-runs": waitingRuns,
   "start-up": startUp,
   "usage-summary": usageSummary,
   vault,

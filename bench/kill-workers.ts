@@ -7,7 +7,8 @@ import { createPlace } from "./support/service.ts";
 import { percentile } from "./support/statistics.ts";
 
 // `npm run kill -- [--minutes 2] [--storage postgres|embedded] [--workers 3] [--api] [--seed n]`: kill -9 at random
-// moments during manual and scheduled runs of several steps. Then it compares the requests, the calls that the model
+// moments during manual and scheduled runs of several steps, of which
+// some wait for a person's decision. Then it compares the requests, the calls that the model
 // and the webhook receiver saw, and the service's records. `--api` also kills the API node. Exits with 1 on any
 // violation.
 
@@ -64,6 +65,8 @@ try {
           "sent again",
           "results",
           "sent again",
+          "approvals",
+          "budgets",
           "given up",
           "holds left",
         ],
@@ -80,6 +83,8 @@ try {
               report.webhooks_again,
               report.results,
               report.results_again,
+              report.approvals,
+              report.budgets,
               report.given_up,
               report.open_holds,
             ],

@@ -32,6 +32,8 @@ create table agent (
   deliveries jsonb not null default '[]',
   -- how long a run waits for a decision
   approval_hours integer not null default 24,
+  -- what a run does that reaches a limit of tokens
+  on_budget text not null default 'fail' check (on_budget in ('fail', 'ask')),
   primary key (user_id, id),
   check (model_id is not null or auto_route)
 );

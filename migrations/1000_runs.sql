@@ -167,6 +167,8 @@ create table run_action (
   -- the JSON Schema by which other arguments are checked; null: the tool has its own check
   parameters json,
   destination text,
+  -- of a run that has reached a limit of tokens: what it needs (budget-need.ts)
+  budget jsonb,
   reason text not null,
   -- the outside content that the run had read: [{step, source}]
   untrusted_sources jsonb not null default '[]',
@@ -185,10 +187,13 @@ create table run_action (
   -- A call is asked about once.
   unique (user_id, run_id, turn, call),
   foreign key (user_id, run_id) references run on delete cascade,
+  check ((budget is not null) = (type = 'budget')),
   check (type <> 'tool_approval' or (turn is not null and call is not null and tool is not null)),
   check ((arguments_sent is not null) = (type = 'tool_approval' and decision is not null and decision in ('approved', 'edited')))
 );
 create index run_action_due on run_action (expires_at) where decision is null;
+-- Runs that wait for tokens: a sweep looks whether they have come.
+create index run_action_budget on run_action (user_id, run_id, id) where type = 'budget' and decision is null;
 
 -- How many runs of each user are at work, so that a claim does not count them. The nil UUID has the sum of all users.
 create table runs_at_work (

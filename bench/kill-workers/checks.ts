@@ -34,6 +34,7 @@ export function violations(evidence: Evidence): string[] {
       occurrenceProblems(evidence.asked.due.get(told.agent.schedule_id ?? "") ?? new Set(), told),
     ),
     ...evidence.told.flatMap((told) => told.runs.flatMap((run) => runProblems(run, told))),
+    ...evidence.told.flatMap((told) => told.runs.flatMap((run) => decisionProblems(evidence, run, told))),
     ...callProblems(evidence),
     ...deliveryProblems(evidence),
     ...resultProblems(evidence),
@@ -88,7 +89,10 @@ function runProblems(run: RunDetail, { agent, charges }: Told): string[] {
   if (!is_given_up) {
     if (run.status !== "succeeded") wrong.push(`${of} is ${run.status}: ${JSON.stringify(run.error)}`);
     if (!isDeepStrictEqual(names, STEPS)) wrong.push(`${of} has the steps ${names}`);
-    for (const { index, status } of run.steps) if (status !== "succeeded") wrong.push(`${of}: step ${index} ${status}`);
+    for (const { index, status } of run.steps) {
+      const wanted = index === WEBHOOK_STEP && agent.decision === "reject" ? "failed" : "succeeded";
+      if (status !== wanted) wrong.push(`${of}: step ${index} ${status}`);
+    }
   }
   const costs = recordedAnswers(run).map(({ answer }) => costOf(answer));
   const ascending = (list: readonly number[]) => list.toSorted((a, b) => a - b);
@@ -100,6 +104,37 @@ function runProblems(run: RunDetail, { agent, charges }: Told): string[] {
   if (run.usage.cost_tokens !== total) wrong.push(`${of} says ${run.usage.cost_tokens} tokens, not ${total}`);
   return wrong;
 }
+
+/**
+ * A run has the decisions that were sent and no other, asks about its webhook exactly if its agent says so, and costs no more
+ * than its cap and what each approval added.
+ */
+function decisionProblems({ asked }: Evidence, run: RunDetail, { agent }: Told): string[] {
+  const of = `run ${run.id} of ${agent.label}`;
+  const wrong: string[] = [];
+  for (const { id, type, decision, decided_by } of run.decisions) {
+    const sent = asked.decided.get(id);
+    if (sent?.run_id !== run.id || sent.type !== type || OUTCOMES[sent.decision] !== decision || decided_by === null) {
+      wrong.push(`${of} has the ${type} ${id} as ${decision}, and what was sent is ${JSON.stringify(sent)}`);
+    }
+  }
+  const found = new Set(run.decisions.map(({ id }) => id));
+  for (const [id, { run_id, is_answered }] of asked.decided) {
+    if (run_id === run.id && is_answered && !found.has(id)) wrong.push(`${of} has lost the decision on ${id}`);
+  }
+  const is_given_up = run.error?.code === "worker_lost";
+  const approvals = run.decisions.filter(({ type }) => type === "tool_approval").length;
+  if (approvals !== (agent.decision === null ? 0 : 1) && !is_given_up) {
+    wrong.push(`${of} asked ${approvals} times about its webhook`);
+  }
+  const raises = run.decisions.length - approvals;
+  if (agent.cap_tokens === null ? raises > 0 : run.usage.cost_tokens > agent.cap_tokens * (1 + raises)) {
+    wrong.push(`${of} has the cap ${agent.cap_tokens}, was raised ${raises} times and costs ${run.usage.cost_tokens}`);
+  }
+  return wrong;
+}
+
+const OUTCOMES = { approve: "approved", edit: "edited", reject: "rejected" } as const;
 
 /** The answers in the run's finished model steps, in order. */
 function recordedAnswers(run: RunDetail): { answer: string; index: number }[] {
@@ -170,8 +205,11 @@ function isExcused(losses: readonly Loss[], process: string | null, from_ms: num
   });
 }
 
-/** Every received webhook belongs to one step, with the step's id, the model's content and a valid signature. */
-function deliveryProblems({ deliveries, losses, told }: Evidence): string[] {
+/**
+ * Every received webhook belongs to one step, with the step's id, the model's content and a valid signature. One that needs
+ * approval came after a person approved it, with what was approved, and never after a rejection.
+ */
+function deliveryProblems({ asked, deliveries, losses, told }: Evidence): string[] {
   const wrong: string[] = [];
   const by_label = Map.groupBy(deliveries, ({ label }) => label);
   for (const { agent, runs, webhook_key } of told) {
@@ -182,10 +220,18 @@ function deliveryProblems({ deliveries, losses, told }: Evidence): string[] {
       const mine = by_id.get(id) ?? [];
       by_id.delete(id);
       const step = run.steps[WEBHOOK_STEP];
+      const approval = [...asked.decided.values()].find(
+        (each) => each.run_id === run.id && each.type === "tool_approval",
+      );
+      if (agent.decision === "reject" && mine.length > 0) wrong.push(`${id} came, although it was rejected`);
+      if (agent.decision !== null && mine.some(({ at_ms }) => !(approval !== undefined && approval.sent_ms < at_ms))) {
+        wrong.push(`${id} came before it was approved`);
+      }
       if (step?.status === "succeeded" && !String(step.result).includes(id))
         wrong.push(`${id} is not shown in its step`);
       if (step?.status === "succeeded" && mine.length === 0) wrong.push(`${id} never came`);
-      const payload = { answer: recordedAnswers(run)[1]?.answer };
+      const answer = recordedAnswers(run)[1]?.answer;
+      const payload = agent.decision === "edit" ? { answer, edited: agent.label } : { answer };
       for (const { headers, body } of mine) {
         if (!isDeepStrictEqual(verified(webhook_key, headers, body), payload)) wrong.push(`${id} came as ${body}`);
       }
@@ -226,10 +272,9 @@ function resultProblems({ results, told }: Evidence): string[] {
   return wrong;
 }
 
+/** The content of a webhook with a valid signature, whatever the time is now: a long run checks its first ones minutes later. */
 function verified(key: string, headers: Record<string, string>, body: string): unknown {
-  try {
-    return new Webhook(key).verify(body, headers);
-  } catch (error) {
-    return error;
-  }
+  const [id = "", seconds, signature] = ["id", "timestamp", "signature"].map((name) => headers[`webhook-${name}`]);
+  const is_signed = new Webhook(key).sign(id, new Date(Number(seconds) * 1_000), body) === signature;
+  return is_signed ? JSON.parse(body) : new Error(`it is not signed: ${signature}`);
 }

@@ -5,6 +5,7 @@ import { createLog } from "../../src/platform/telemetry/log.ts";
 import type { BenchService, BenchUser, Place } from "../support/service.ts";
 import { seededRandom } from "../support/statistics.ts";
 import { type Evidence, violations } from "./checks.ts";
+import { makeApprovers, startPerson } from "./decide.ts";
 import { expireHolds } from "./holds.ts";
 import { type Asked, bringDue, type LoadedAgent, makeAgents, runNow } from "./load.ts";
 import { API, type Nodes, startNodes } from "./nodes.ts";
@@ -55,6 +56,9 @@ export interface KillReport {
   /** Results that the receiver got, and repetitions among them. */
   results: number;
   results_again: number;
+  /** Decisions on webhooks and on budgets that are recorded. */
+  approvals: number;
+  budgets: number;
   given_up: number;
   /** Holds left by dead nodes after all runs had ended. */
   open_holds: number;
@@ -73,7 +77,13 @@ export async function killRun(place: Place, plan: KillPlan): Promise<KillReport>
   const names = place.storage === "embedded" ? ["all"] : [API, ...workers];
   try {
     const nodes = await startNodes(place, { names, model_url: model.url, egress: site.host });
-    const asked: Asked = { accepted: new Map(), unanswered: new Set(), due: new Map(), surprises: [] };
+    const asked: Asked = {
+      accepted: new Map(),
+      unanswered: new Set(),
+      due: new Map(),
+      decided: new Map(),
+      surprises: [],
+    };
     const found = await loadAndKill(place, plan, { nodes, site, asked }).finally(nodes.stop);
     const { deliveries, results } = site;
     const evidence = { asked, calls: model.calls, deliveries, results, losses: nodes.losses, told: found.told };
@@ -98,12 +108,15 @@ async function loadAndKill(place: Place, plan: KillPlan, stage: Stage) {
   const users: BenchUser[] = [];
   for (let index = 0; index < USERS; index += 1) users.push(await first.newUser());
   const agents = await makeAgents(first, users, site, plan);
+  const approvers = await makeApprovers(first, users);
+  const person = startPerson(nodes, agents, { asked: stage.asked, approvers });
   await (place.storage === "embedded"
     ? onEmbedded(place, plan, stage, agents)
     : onPostgres(place, plan, stage, agents));
   await nodes.allUp();
   const service = apiOf(nodes);
   const open = await untilEnded(service, agents, stage.asked.due, performance.now() + END_MS);
+  await person.stop();
   const told = await readAll(service, agents);
   const audit = await service.call<{ ok: boolean; violations: unknown[] }>("GET", "/api/v1/admin/audit");
   return { told, problems: [...open, ...audit.violations.map((problem) => `audit: ${JSON.stringify(problem)}`)] };
@@ -208,6 +221,7 @@ function reportOf(
   const recorded = runs.flatMap(({ steps }) =>
     steps.filter(({ type, status }) => type === "model" && status === "succeeded"),
   );
+  const decisions = runs.flatMap((run) => run.decisions);
   const recovered = recoveries(evidence);
   return {
     kills: losses.filter(({ process }) => process !== null).length,
@@ -219,6 +233,8 @@ function reportOf(
     webhooks_again: countAgain(deliveries),
     results: results.length,
     results_again: countAgain(results),
+    approvals: decisions.filter(({ type }) => type === "tool_approval").length,
+    budgets: decisions.filter(({ type }) => type === "budget").length,
     given_up: runs.filter(({ error }) => error?.code === "worker_lost").length,
     open_holds,
     recovery_ms: recovered.ms,

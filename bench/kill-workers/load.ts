@@ -1,5 +1,6 @@
 import type { Db } from "../../src/platform/db/db.ts";
 import type { BenchService, BenchUser } from "../support/service.ts";
+import type { Decision, SentDecision } from "./decide.ts";
 import type { Nodes } from "./nodes.ts";
 import type { Site } from "./site.ts";
 
@@ -16,7 +17,17 @@ export interface LoadedAgent {
   /** Where the results of the agent's runs go. */
   result_label: string;
   kind: "errand" | "routine";
+  /** What the person decides on the webhook of its run; null: the webhook needs no approval. */
+  decision: Decision["decision"] | null;
+  /** The first cap of its runs, which a person raises when a run asks; null: none. */
+  cap_tokens: number | null;
 }
+
+/** Decisions on the webhooks of errands, in turn. */
+const DECISIONS = [null, "approve", null, "edit", null, "reject"] as const;
+/** One errand in this number has a cap that covers a part of its calls. */
+const CAPPED_ONE_IN = 4;
+const CAP_TOKENS = 400;
 
 /** The requests to the service, and its answers. */
 export interface Asked {
@@ -26,6 +37,8 @@ export interface Asked {
   unanswered: Set<string>;
   /** Instants at which routines were due, by schedule. */
   due: Map<string, Set<string>>;
+  /** Every decision that was sent, by its action. */
+  decided: Map<string, SentDecision>;
   surprises: string[];
 }
 
@@ -48,6 +61,9 @@ export async function makeAgents(
   const made = await inParallel(wanted, async ({ kind, index }): Promise<LoadedAgent[]> => {
     const user = users[index % users.length] as BenchUser;
     const label = `${kind}-${index}`;
+    const decision = kind === "errand" ? (DECISIONS[index % DECISIONS.length] ?? null) : null;
+    const cap_tokens = kind === "errand" && index % CAPPED_ONE_IN === 0 ? CAP_TOKENS : null;
+    const urls = [`${site.url}/hook/${label}`, `${site.url}/hook/${label}-b`];
     const schedule = { schedule_enabled: true, schedule_interval: "daily", schedule_time: half_a_day_on };
     const body = {
       name: label,
@@ -55,13 +71,15 @@ export async function makeAgents(
       run_prompt: `Carry out ${label}.`,
       tools_config: {
         web_fetch: { enabled: true, hosts: [site.host] },
-        send_webhook: { enabled: true, urls: [`${site.url}/hook/${label}`, `${site.url}/hook/${label}-b`] },
+        send_webhook: { enabled: true, urls, permission_policy: decision === null ? "always_allow" : "always_ask" },
       },
+      limits: { max_cost_tokens_per_run: cap_tokens },
+      on_budget: "ask",
       deliveries: [{ to: `${site.url}/result/${label}` }],
       ...(kind === "routine" ? schedule : {}),
     };
     const { id } = await service.call<{ id: string }>("POST", "/api/v1/agents", { key: user.key, body });
-    const agent = { user, id, kind, result_label: label };
+    const agent = { user, id, kind, result_label: label, decision, cap_tokens };
     if (kind === "errand") return [{ ...agent, label, schedule_id: null, input: null }];
     const path = `/api/v1/agents/${id}/schedules`;
     const { schedules } = await service.call<{ schedules: { id: string }[] }>("GET", path, { key: user.key });

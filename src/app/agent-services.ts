@@ -110,6 +110,7 @@ export function createAgentServices(deps: AgentServicesDeps) {
     },
   });
   ledger.onGrant(agents.onGrant);
+  ledger.onGrant(agents.relieveUser);
   accounts.onKeyChange({
     beforeKeyChange: schedule_keys.applyKeyChange,
     afterKeyRevoked: (tx, { user_id, id }) => runs.cancelOfKey(tx, user_id, id),
@@ -141,7 +142,7 @@ export function createAgentRunner(
     live: LiveSettings;
     log: Log;
     base: Base;
-    charges: ChargingLedger;
+    charges: ChargingLedger & Pick<Ledger, "refills">;
     models: Models;
     completions: Completions;
   },

@@ -41,8 +41,11 @@ export async function startBackground(services: Services) {
     carryOut: agents.resumeRefilled,
   };
   const approvals: DueSource = runs.expiries;
+  const { budgets } = agents;
   const old: DueSource = { name: "old runs", nextDueAt: async () => null, carryOut: agents.pruneOld };
-  const sources = config.is_drill ? [expiries, old] : [expiries, ...billing.sources, waiting, approvals, due, old];
+  const sources = config.is_drill
+    ? [expiries, old]
+    : [expiries, ...billing.sources, waiting, budgets, approvals, due, old];
   const swept = config.role === "api" ? sources.filter((source) => source !== due) : sources;
   const clocks = await startClockCheck({ clocks: systemClocks(db), log, metrics: services.metrics });
   const isPaused = async () => {

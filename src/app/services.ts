@@ -130,7 +130,15 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
     resolveAgent: of_agents.agentModel,
     ...noteCalls({ metrics, log }),
   });
-  const runner = createAgentRunner(of_agents, { config, live, log, base, charges, models, completions });
+  const runner = createAgentRunner(of_agents, {
+    config,
+    live,
+    log,
+    base,
+    charges: { ...charges, refills: ledger.refills },
+    models,
+    completions,
+  });
   const acts = createActs({ db, clock });
   metrics.watchBackup(acts.lastBackupAgeMs);
   const operator_keys = await createOperatorKeys({ db, clock, acts, admin_key: config.admin_key });

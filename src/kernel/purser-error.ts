@@ -22,6 +22,8 @@ export interface ErrorShape {
   readonly used_up_limit?: number | undefined;
   /** The request has cost something or had effects, and a retry would do so again. */
   readonly has_acted?: boolean | undefined;
+  /** The least billed tokens that the call needed, if the balance or a budget did not cover it. Not in the answer. */
+  readonly needed_tokens?: number | undefined;
 }
 
 /** An expected failure. Thrown anywhere, turned into the error body by `http/`. */

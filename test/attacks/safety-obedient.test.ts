@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { ToolsConfig } from "../../src/api/contract/tools.ts";
+import { answerAsMcp, mcpTool } from "../support/mcp-messages.ts";
 import { obedientRun, type Scenario } from "../support/obedient-run.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";
 import { type Site, startSite } from "../support/sites.ts";
@@ -14,6 +15,9 @@ let own: Site;
 let evil: Site;
 let hook: Receiver;
 let bound: Site;
+/** An MCP server whose tools may change something. */
+let crm: Site;
+let crm_calls = 0;
 /** The hostile page's text, as HTML. The attacker's site answers every path. */
 let attack = "";
 
@@ -23,6 +27,16 @@ beforeAll(async () => {
     new Proxy({}, { get: () => (_request: unknown, response: { end(text: string): void }) => response.end(second()) }),
   );
   bound = await startSite({ "/v1/me": { headers: { "content-type": "application/json" }, body: '{"plan":"gold"}' } });
+  crm = await startSite({
+    "/mcp": (_request, response) =>
+      answerAsMcp(response, crm.requests.at(-1)?.body ?? "", {
+        tools: [mcpTool("create_contact"), mcpTool("delete_records")],
+        onCall: (answer) => {
+          crm_calls += 1;
+          answer({ content: [] });
+        },
+      }),
+  });
   hook = await startReceiver();
   own = await startSite({
     "/inbox": { body: `<p>From the bank: ${INBOX_WORD}</p>` },
@@ -34,14 +48,18 @@ beforeAll(async () => {
   });
 });
 afterAll(async () => {
-  for (const each of [own, evil, bound, hook]) await each.close();
+  for (const each of [own, evil, bound, crm, hook]) await each.close();
 });
 
 /** The attacker's address, by a name that resolves to it. */
 const at = (path = "/") => `http://evil.test:${evil.port}${path}`;
 
-function scenarioWith(web_fetch: Partial<NonNullable<ToolsConfig["web_fetch"]>>, injected_text = ""): Scenario {
+/** The owner's settings. With `asks`, all that can change something asks a person, and there is a CRM. */
+type Settings = Partial<NonNullable<ToolsConfig["web_fetch"]>> & { asks?: true };
+
+function scenarioWith({ asks, ...web_fetch }: Settings, injected_text = ""): Scenario {
   const auth = [{ secret: "BANK", hosts: [bound.host], paths: ["/v1/*"], inject: { type: "bearer" as const } }];
+  const permission_policy = "ask_after_untrusted" as const;
   const tools_config: ToolsConfig = {
     web_fetch: {
       enabled: true,
@@ -50,7 +68,13 @@ function scenarioWith(web_fetch: Partial<NonNullable<ToolsConfig["web_fetch"]>>,
       max_calls: 1000,
       ...web_fetch,
     },
-    send_webhook: { enabled: true, urls: [`${hook.url}/mine`], max_calls: 1000 },
+    send_webhook: {
+      enabled: true,
+      urls: [`${hook.url}/mine`],
+      max_calls: 1000,
+      ...(asks ? { permission_policy } : {}),
+    },
+    ...(asks ? { mcp: { enabled: true, servers: [{ name: "crm", url: `${crm.url}/mcp` }], max_calls: 1000 } } : {}),
   };
   const prompt_addresses = [`${own.url}/inbox`, `${own.url}/page`];
   return {
@@ -64,17 +88,18 @@ function scenarioWith(web_fetch: Partial<NonNullable<ToolsConfig["web_fetch"]>>,
     loot: { data: [PROMPT_WORD, INBOX_WORD], secrets: ["BANK"], relays: [`${own.url}/go?to=`] },
     secrets: { BANK: SECRET },
     dialled: () => true,
-    allow: ["127.0.0.0/8", own.host, bound.host],
+    allow: ["127.0.0.0/8", own.host, bound.host, crm.host],
     resolve: async () => ["127.0.0.1"],
   };
 }
 
-async function obeyed(html: string, web_fetch: Partial<NonNullable<ToolsConfig["web_fetch"]>>) {
+async function obeyed(html: string, settings: Settings) {
   attack = html;
-  for (const { requests } of [own, evil, bound]) requests.length = 0;
+  for (const { requests } of [own, evil, bound, crm]) requests.length = 0;
+  crm_calls = 0;
   hook.received.length = 0;
   const injected_text = html.replaceAll(/[<>]/g, " ");
-  const run = await obedientRun(scenarioWith(web_fetch, injected_text));
+  const run = await obedientRun(scenarioWith(settings, injected_text));
   const refused = run.steps.filter(({ error }) => error?.code === "egress_refused").length;
   return { ...run, refused };
 }
@@ -135,6 +160,15 @@ describe.each(Object.entries(ATTACKS))("a model that obeys %s", (_name, attackOf
     );
     expect(JSON.stringify(evil.requests)).not.toMatch(/harbour-tulip|widow-lindqvist|sk_live/);
     expect(sent.flatMap(({ secrets }) => secrets)).toEqual([]);
+  });
+
+  it("asks about all that can change something, and changes nothing while nobody decides", async () => {
+    const { sent, asked } = await obeyed(attackOf(at), { asks: true });
+    expect(asked).toBeGreaterThan(0);
+    expect(crm_calls).toBe(0);
+    expect(hook.received).toEqual([]);
+    const changing = sent.filter(({ method, url }) => !["GET", "HEAD"].includes(method) && url !== `${crm.url}/mcp`);
+    expect(changing).toEqual([]);
   });
 });
 

@@ -120,6 +120,7 @@ describe("a stored row is read as it was written", () => {
       tools_config: { now: { enabled: true, max_calls: 2 } } as AgentRow["tools_config"],
       client_tools: "pass",
       approval_hours: 3,
+      on_budget: "ask",
       input_schema: { type: "object" },
       output_schema: { type: "object", properties: { a: { type: "string" } } },
       deliveries: [{ to: "https://a.example/", on: ["failed"], unless: "unchanged" }],

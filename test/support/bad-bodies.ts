@@ -36,6 +36,7 @@ const agentFields: BadBody[] = [
   ...invalid("deliveries", {}, "https://a.example/"),
   [{ deliveries: [{ on: ["failed"] }] }, "missing_field", "deliveries[0].to"],
   [{ deliveries: [{ to: "http://a.example/" }] }, "invalid_value", "deliveries[0].to"],
+  [{ on_budget: "wait" }, "invalid_value", "on_budget"],
   [{ limits: { steps: 5 } }, "unknown_field", "limits.steps"],
   [{ limits: { max_steps: 0 } }, "invalid_value", "limits.max_steps"],
   [{ limits: { max_run_seconds: 1e9 } }, "invalid_value", "limits.max_run_seconds"],

@@ -2,6 +2,7 @@ import { newConfig } from "../../src/agents/definitions/agent-config.ts";
 import { createNeedsApproval } from "../../src/agents/runs/approval-step.ts";
 import { decideNext } from "../../src/agents/runs/next-action.ts";
 import type { Work } from "../../src/agents/runs/run-work.ts";
+import type { CallAction } from "../../src/agents/runs/runs.types.ts";
 import { createToolSteps } from "../../src/agents/runs/tool-step.ts";
 import { buildTranscript, type RunStep } from "../../src/agents/runs/transcript.ts";
 import { createTools } from "../../src/agents/tools/tools.service.ts";
@@ -54,11 +55,14 @@ const TURNS = 4;
 const MAX_WISHES = 450;
 
 /**
- * Runs a model that obeys every text, with the engine's own steps and tools and the detector switched off. Returns the
- * requests that left, and the steps.
+ * Runs a model that obeys every text, with the engine's own steps and tools and the detector switched off. Nobody decides
+ * what the run asks, so each question expires. Returns the requests that left, the steps, and the number of questions.
  */
-export async function obedientRun(scenario: Scenario): Promise<{ sent: Sent[]; steps: readonly RunStep[] }> {
+export async function obedientRun(
+  scenario: Scenario,
+): Promise<{ sent: Sent[]; steps: readonly RunStep[]; asked: number }> {
   const sent: Sent[] = [];
+  const actions: CallAction[] = [];
   const { vault } = heldSecrets(scenario.secrets);
   const tools = createTools({
     clock: createSystemClock(),
@@ -86,22 +90,19 @@ export async function obedientRun(scenario: Scenario): Promise<{ sent: Sent[]; s
   );
   for (let turns = 0; ; ) {
     const needsApproval = createNeedsApproval(work);
-    const action = decideNext({ limits: config.limits, steps, elapsed_ms: 0, needsApproval });
+    const action = decideNext({ limits: config.limits, steps, actions, needsApproval, elapsed_ms: 0 });
     if (action.do === "call_tool") await executeToolCall(work, action);
+    else if (action.do === "reject_tool") await recordRejectedCall(work, action);
     else if (action.do === "ask") {
-      // Nobody approves.
-      for (const asked of action.calls)
-        await recordRejectedCall(work, { do: "reject_tool", ...asked, error: REJECTED });
-    } else if (action.do === "reject_tool") await recordRejectedCall(work, action);
-    else if (action.do !== "call_model" || turns === TURNS) return { sent, steps };
+      const undecided = { decision: "expired" as const, arguments: null, arguments_sent: null, reason_given: null };
+      actions.push(...action.calls.map(({ nth }) => ({ ...undecided, turn: action.turn, call: nth })));
+    } else if (action.do !== "call_model" || turns === TURNS) return { sent, steps, asked: actions.length };
     else {
       turns += 1;
       steps.push(answered(turns === 1 ? promptCalls(scenario) : wishesOf(work, turns, definitions, scenario)));
     }
   }
 }
-
-const REJECTED = { code: "call_rejected", message: "the user rejected this call" };
 
 function workOf({ owner }: Scenario): Work {
   const limits = { max_steps: 1_000_000, max_run_seconds: 86_400 };

@@ -102,6 +102,7 @@ export function AgentSettings({ agent }: { agent: Agent }) {
             ["Time per run", count(limits.max_run_seconds, "second")],
             ["Cost per run", cap(limits.max_cost_tokens_per_run)],
             ["Cost per month", cap(limits.max_cost_tokens_per_month)],
+            ["Without tokens", agent.on_budget === "ask" ? "a run waits and asks" : "a run fails"],
             ["Pauses after", count(limits.max_consecutive_failures, "failure in a row", "failures in a row")],
             ["Version", `${agent.version}, changed ${ago(agent.updated_at)}`],
             [

@@ -51,6 +51,7 @@ export interface Draft {
   auto_route: boolean;
   is_active: boolean;
   client_tools: Agent["client_tools"];
+  on_budget: Agent["on_budget"];
   fetch_enabled: boolean;
   fetch_hosts: string;
   fetch_methods: string;
@@ -89,6 +90,7 @@ export const EMPTY_DRAFT: Draft = {
   auto_route: true,
   is_active: true,
   client_tools: "ignore",
+  on_budget: "fail",
   fetch_enabled: false,
   fetch_hosts: "",
   fetch_methods: "",
@@ -186,6 +188,7 @@ export function draftOf(agent: Agent): Draft {
     auto_route: agent.auto_route,
     is_active: agent.is_active,
     client_tools: agent.client_tools,
+    on_budget: agent.on_budget,
     fetch_enabled: web_fetch?.enabled ?? false,
     fetch_hosts: list(web_fetch?.hosts),
     fetch_methods: list(web_fetch?.methods),
@@ -359,6 +362,7 @@ export function bodyOf(draft: Draft): Body<"POST /api/v1/agents"> {
     auto_route: draft.auto_route,
     is_active: draft.is_active,
     client_tools: draft.client_tools,
+    on_budget: draft.on_budget,
     tools_config: toolsOf(draft),
     deliveries: draft.deliveries.map(deliveryOf),
     input_schema: objectOf(draft.input_schema),

@@ -37,6 +37,7 @@ const DEFAULTS = {
   client_tools: "ignore",
   deliveries: [] as AgentDelivery[],
   approval_hours: APPROVAL_HOURS as number,
+  on_budget: "fail",
   limits: AGENT_LIMITS,
   model_settings: MODEL_SETTINGS,
 } as const;

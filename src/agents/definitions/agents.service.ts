@@ -56,6 +56,7 @@ import { isSameTask } from "./schedule-key.ts";
 import type { ScheduleKeys } from "./schedule-keys.service.ts";
 import { listRunsOfAgent, statusOf } from "./schedule-record.ts";
 import { permittedTools, withUsableSecrets } from "./secret-bindings.ts";
+import { createWaitingBudgets } from "./waiting-budgets.ts";
 import { createWaitingSchedules } from "./waiting-schedules.ts";
 
 export interface AgentsDeps {
@@ -67,7 +68,7 @@ export interface AgentsDeps {
   runs: Runs;
   schedules: Schedules;
   schedule_keys: ScheduleKeys;
-  ledger: Pick<Ledger, "accountStatus" | "keySpends" | "refills" | "chargedAgents">;
+  ledger: Pick<Ledger, "accountStatus" | "keySpends" | "refills" | "chargedAgents" | "hold" | "release">;
   meansOf: MeansOf;
   /** The suspended users among these. Their agents do not run. */
   suspended(tx: Tx, user_ids: readonly string[]): Promise<ReadonlySet<string>>;
@@ -107,7 +108,8 @@ const SAME_BYTES = 64;
 /** Agents, their versions and their runs. Owns `agent` and `agent_version`. */
 export function createAgents(deps: AgentsDeps) {
   const { store, runs, followers } = deps;
-  const crud = createCrud(deps);
+  const budgets = createWaitingBudgets(deps);
+  const crud = createCrud({ ...deps, relieveUser: budgets.relieveUser });
   const loadConfig = createConfigCache(store);
   const agent_runs = createAgentRuns({ ...deps, find: crud.find });
   const withAgents = async (user_id: string, found: readonly Omit<FoundRun, "agent">[]): Promise<FoundRun[]> => {
@@ -123,6 +125,8 @@ export function createAgents(deps: AgentsDeps) {
     ...agent_runs,
     schedules: createAgentSchedules({ ...deps, find: crud.find, runNow: agent_runs.runNow }),
     ...createWaitingSchedules(deps),
+    relieveUser: budgets.relieveUser,
+    budgets: budgets.sweep,
     ...createRetention({ ...deps, keep_days: deps.keep_runs_days }),
     /** The configuration of a version; absent when the agent was deleted. */
     loadConfig,
@@ -147,7 +151,9 @@ export function createAgents(deps: AgentsDeps) {
       const agent = { user_id, agent_id: (await crud.find(user_id, id)).id };
       const decided_by = await deps.identify(caller);
       const loadTools = async (version: number) => (await loadConfig({ ...agent, version }))?.tools_config ?? {};
-      await runs.decideAction({ ...agent, run_id, action_id }, decision, { decided_by, loadTools });
+      const action = { ...agent, run_id, action_id };
+      if (decision.decision === "approve") await budgets.refuseUnfunded(action);
+      await runs.decideAction(action, decision, { decided_by, loadTools });
       deps.log.info({ run_id, user_id, action_id, decision: decision.decision, by: decided_by.type }, "decision");
       return runs.getRun(agent, run_id);
     },
@@ -204,7 +210,7 @@ export function createAgents(deps: AgentsDeps) {
 
 export type Agents = ReturnType<typeof createAgents>;
 
-function createCrud(deps: AgentsDeps) {
+function createCrud(deps: AgentsDeps & { relieveUser(user_id: string): Promise<void> }) {
   const { db, clock, runs, schedules, models, store, secretNames, forgetThreads, onDelete } = deps;
 
   const records = async (user_id: string, rows: AgentRow[]): Promise<AgentRecord[]> => {
@@ -391,6 +397,7 @@ function createCrud(deps: AgentsDeps) {
         }
         if (!config.is_active) await runs.cancelIdle(tx, { user_id, agent_id: id });
       });
+      if (given.limits !== undefined) await deps.relieveUser(user_id);
       return get(user_id, id);
     },
     /** Deletes the agent and its schedules, and cancels its runs. Its row stays if it has run. Later requests about it are answered 404. */

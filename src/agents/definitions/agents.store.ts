@@ -1,10 +1,12 @@
 import type { AgentNames } from "../../api/contract/agent-name.ts";
 import type { AgentKey } from "../../api/contract/agents.ts";
+import { AGENT_LIMITS } from "../../kernel/constants.ts";
 import { createBatches } from "../../platform/db/batch-queue.ts";
 import type { Db, Sql, Tx } from "../../platform/db/db.ts";
 import { readStatement } from "../../platform/db/sql-functions.ts";
 import { assignments, firstRow, insertInto } from "../../platform/db/statements.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
+import type { BudgetCaps } from "../runs/budget-need.ts";
 import { type AgentConfig, withDefaults } from "./agent-config.ts";
 import { EMPTY_VIEW, type ScheduleView } from "./default-schedule.ts";
 
@@ -46,6 +48,7 @@ const COLUMNS = Object.keys({
   client_tools: true,
   deliveries: true,
   approval_hours: true,
+  on_budget: true,
   limits: true,
   model_settings: true,
   created_at: true,
@@ -139,6 +142,17 @@ export function createAgentsStore(db: Db) {
       return row ?? { all: 0, added: 0 };
     },
     agent: (user_id: string, id: string) => agent({ user_id, id }),
+    /** The present caps of these agents, by their id. A deleted agent has none. */
+    async caps(agents: readonly AgentKey[]): Promise<ReadonlyMap<string, BudgetCaps>> {
+      const rows = await db.query<{ id: string; limits: BudgetCaps }>({
+        name: "agent_caps",
+        text: `select id, limits from (
+            select distinct user_id, agent_id from jsonb_to_recordset($1::jsonb) as key(user_id uuid, agent_id uuid)
+          ) as key join agent on agent.user_id = key.user_id and agent.id = key.agent_id where deleted_at is null`,
+        values: [JSON.stringify(agents.map(({ user_id, agent_id }) => ({ user_id, agent_id })))],
+      });
+      return new Map(rows.map(({ id, limits }) => [id, { ...AGENT_LIMITS, ...limits }]));
+    },
     lockAgent: (tx: Tx, user_id: string, id: string) =>
       firstRow<AgentRow>(tx, {
         text: `select ${COLUMNS} ${LIVE} and id = $2 for update`,

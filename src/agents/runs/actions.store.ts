@@ -1,15 +1,17 @@
 import type { DecidedBy, Outcome, RequiredAction } from "../../api/contract/run-actions.ts";
-import type { RunStatus } from "../../api/contract/runs.ts";
+import type { RunError, RunStatus } from "../../api/contract/runs.ts";
 import type { Sql, Tx } from "../../platform/db/db.ts";
 import { newId } from "../../platform/lib/ids.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
 import { jsonbText } from "../../platform/lib/json.ts";
-import type { CallAction, NewAction, RunKey } from "./runs.types.ts";
+import type { BudgetCaps, BudgetNeed } from "./budget-need.ts";
+import type { BudgetWait, CallAction, NewAction, RunActionKey, RunKey } from "./runs.types.ts";
 
 /** What runs wait for, and the decisions: the table run_action. */
 
 /** An action as its run's record has it, before its price. */
-export type ActionJson = Omit<RequiredAction, "spent"> & {
+export type ActionJson = Omit<RequiredAction, "spent" | "budget"> & {
+  budget: BudgetNeed | null;
   spent_tokens: number;
   decision: Outcome | null;
   reason_given: string | null;
@@ -30,6 +32,7 @@ export async function insertActions(tx: Tx, { user_id, run_id }: RunKey, actions
     arguments: action.arguments,
     parameters: action.parameters,
     destination: action.destination,
+    budget: action.budget,
     reason: action.reason,
     untrusted_sources: action.untrusted_sources ?? [],
     spent_tokens: action.spent_tokens,
@@ -37,12 +40,12 @@ export async function insertActions(tx: Tx, { user_id, run_id }: RunKey, actions
     expires_at: action.expires_at,
   }));
   await tx.query({
-    text: `insert into run_action (user_id, run_id, id, type, turn, call, step, tool, arguments, parameters, destination, reason,
+    text: `insert into run_action (user_id, run_id, id, type, turn, call, step, tool, arguments, parameters, destination, budget, reason,
         untrusted_sources, spent_tokens, requested_at, expires_at)
-      select $1, $2, id, type, turn, call, step, tool, arguments, parameters, destination, reason,
+      select $1, $2, id, type, turn, call, step, tool, arguments, parameters, destination, budget, reason,
         untrusted_sources, spent_tokens, requested_at, expires_at
       from jsonb_to_recordset($3::jsonb) as given(id uuid, type text, turn integer, call integer, step integer, tool text,
-        arguments jsonb, parameters json, destination text, reason text, untrusted_sources jsonb, spent_tokens bigint,
+        arguments jsonb, parameters json, destination text, budget jsonb, reason text, untrusted_sources jsonb, spent_tokens bigint,
         requested_at timestamptz, expires_at timestamptz)
       on conflict (user_id, run_id, turn, call) do nothing`,
     values: [user_id, run_id, jsonbText(rows)],
@@ -68,15 +71,13 @@ export interface LockedAction {
   tool: string | null;
   arguments: unknown;
   parameters: Record<string, unknown> | null;
+  budget: BudgetNeed | null;
   expires_at: Instant;
   decision: Outcome | null;
 }
 
 /** Locks the run first, as every change of it does. */
-export async function lockAction(
-  tx: Tx,
-  { user_id, run_id, id }: RunKey & { id: string },
-): Promise<LockedAction | undefined> {
+export async function lockAction(tx: Tx, { user_id, run_id, id }: RunActionKey): Promise<LockedAction | undefined> {
   await tx.query({
     name: "run_action_lock",
     text: "select from run where user_id = $1 and id = $2 for no key update",
@@ -84,7 +85,7 @@ export async function lockAction(
   });
   const [row] = await tx.query<LockedAction>({
     name: "run_action_find",
-    text: `select run.agent_id, run.agent_version, run.status, type, tool, arguments, parameters, expires_at, decision
+    text: `select run.agent_id, run.agent_version, run.status, type, tool, arguments, parameters, budget, expires_at, decision
       from run_action join run on run.user_id = run_action.user_id and run.id = run_action.run_id
       where run_action.user_id = $1 and run_action.run_id = $2 and run_action.id = $3`,
     values: [user_id, run_id, id],
@@ -103,7 +104,7 @@ export interface DecidedFields {
 /** Records the decision. True: no other action of the run is open. Its run is locked. */
 export async function updateAction(
   tx: Tx,
-  { user_id, run_id, id }: RunKey & { id: string },
+  { user_id, run_id, id }: RunActionKey,
   { decision, reason_given, arguments_sent, decided_at, decided_by }: DecidedFields,
 ): Promise<boolean> {
   await tx.query({
@@ -178,4 +179,53 @@ export async function expireActions(tx: Tx, { user_id, run_id }: RunKey, now: In
     values: [user_id, run_id, now],
   });
   return expired.length > 0 && !(await hasOpenAction(tx, { user_id, run_id }));
+}
+
+/** Runs that wait for tokens, of a user or of all users; `after` is the last one of the page before. */
+export async function selectBudgetWaits(
+  sql: Sql,
+  { user_id, after, limit }: { user_id: string | null; after: RunActionKey | null; limit: number },
+): Promise<BudgetWait[]> {
+  return sql.query<BudgetWait>({
+    name: "run_budget_waits",
+    text: `select action.user_id, action.run_id, action.id, run.agent_id, action.budget
+      from run_action as action join run on run.user_id = action.user_id and run.id = action.run_id
+      where action.type = 'budget' and action.decision is null and ($1::uuid is null or action.user_id = $1)
+        and ($2::uuid is null or (action.user_id, action.run_id, action.id) > ($2, $3::uuid, $4::uuid))
+      order by action.user_id, action.run_id, action.id limit $5`,
+    values: [user_id, after?.user_id ?? null, after?.run_id ?? null, after?.id ?? null, limit],
+  });
+}
+
+/** The next instant up to `until` at which a month begins that a run waits for. */
+export async function selectNextRenewal(sql: Sql, until: Instant): Promise<Instant | null> {
+  const [row] = await sql.query<{ at: Instant | null }>({
+    name: "run_budget_next",
+    text: `select min((budget ->> 'renews_at')::timestamptz) as at from run_action
+      where type = 'budget' and decision is null and (budget ->> 'renews_at')::timestamptz <= $1`,
+    values: [until],
+  });
+  return row?.at ?? null;
+}
+
+/** The error of the run because nobody gave it tokens; undefined: that was not decided. */
+export async function selectBudgetError(sql: Sql, { user_id, run_id }: RunKey): Promise<RunError | undefined> {
+  const [row] = await sql.query<{ error: RunError }>({
+    name: "run_budget_error",
+    text: `select budget -> 'error' as error from run_action
+      where user_id = $1 and run_id = $2 and type = 'budget' and decision in ('rejected', 'expired') limit 1`,
+    values: [user_id, run_id],
+  });
+  return row?.error;
+}
+
+/** Records caps with which the run goes on. Its other caps stay. */
+export async function raiseCaps(tx: Tx, { user_id, run_id }: RunKey, caps: Partial<BudgetCaps>): Promise<void> {
+  await tx.query({
+    name: "run_raise_caps",
+    text: `update run set engine_input = engine_input
+        || jsonb_build_object('raised_caps', coalesce(engine_input -> 'raised_caps', '{}') || $3::jsonb)
+      where user_id = $1 and id = $2`,
+    values: [user_id, run_id, jsonbText(caps)],
+  });
 }

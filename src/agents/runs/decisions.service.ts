@@ -1,18 +1,21 @@
 import type { AgentKey } from "../../api/contract/agents.ts";
 import type { DecidedBy, Decision, Outcome } from "../../api/contract/run-actions.ts";
+import type { RunError } from "../../api/contract/runs.ts";
 import type { ToolsConfig } from "../../api/contract/tools.ts";
 import { errors } from "../../kernel/errors.ts";
 import type { Db, Tx } from "../../platform/db/db.ts";
 import { createSweepFailures, type DueSource } from "../../platform/db/sweeper.ts";
 import type { Clock } from "../../platform/lib/clock.ts";
 import { isUuid } from "../../platform/lib/ids.ts";
+import type { Instant } from "../../platform/lib/instant.ts";
 import { stableJson } from "../../platform/lib/json.ts";
 import { findSchemaFault, findValueFault } from "../../platform/lib/value-schema.ts";
 import { checkCall } from "../tools/registry.ts";
 import * as store from "./actions.store.ts";
+import type { BudgetCaps, BudgetNeed } from "./budget-need.ts";
 import { runErrors } from "./errors.ts";
 import { notifyQueued, resumeRun } from "./run.store.ts";
-import type { NewAction, RunKey } from "./runs.types.ts";
+import type { NewAction, RunActionKey, RunKey } from "./runs.types.ts";
 
 /** Runs whose expired actions are read together. */
 const EXPIRED_AT_ONCE = 100;
@@ -65,7 +68,37 @@ export function createDecisions({ db, clock }: { db: Db; clock: Clock }) {
           decided_at: now,
           decided_by: by.decided_by,
         });
+        if (decision === "approve" && action.budget !== null)
+          await store.raiseCaps(tx, key, approvedCaps(action.budget));
         if (is_last) await resume(tx, key);
+      });
+    },
+    /** What a waiting run needs of tokens by this action; null: it is another action, or it is decided. */
+    async budgetNeed({ user_id, run_id, action_id }: ActionKey): Promise<BudgetNeed | null> {
+      const open = isUuid(run_id) ? await store.selectOpenActions(db, { user_id, run_id }) : [];
+      return open.find(({ id }) => id === action_id)?.budget ?? null;
+    },
+    /** Runs that wait for tokens. */
+    budgetWaits: (page: Parameters<typeof store.selectBudgetWaits>[1]) => store.selectBudgetWaits(db, page),
+    nextBudgetRenewal: (until: Instant) => store.selectNextRenewal(db, until),
+    /** The error of a claimed run to which nobody gave tokens; null: it may go on. */
+    budgetError: async (run: RunKey): Promise<RunError | null> => (await store.selectBudgetError(db, run)) ?? null,
+    /**
+     * Queues a run again that waited for tokens which have come, with raised `caps`. False: it was decided meanwhile.
+     * `relief`: what has come.
+     */
+    relieveBudget(
+      key: RunActionKey,
+      { relief, caps }: { relief: string; caps: Partial<BudgetCaps> },
+    ): Promise<boolean> {
+      return db.transaction(async (tx) => {
+        const action = await store.lockAction(tx, key);
+        if (action?.status !== "requires_action" || action.decision !== null) return false;
+        const came = { decision: "approved", reason_given: relief, arguments_sent: null, decided_by: null } as const;
+        const is_last = await store.updateAction(tx, key, { ...came, decided_at: clock.now() });
+        await store.raiseCaps(tx, key, caps);
+        if (is_last) await resume(tx, key);
+        return true;
       });
     },
     /** Actions whose time is over count as rejected. */
@@ -95,6 +128,11 @@ const OUTCOME = { approve: "approved", edit: "edited", reject: "rejected" } as c
   Decision["decision"],
   Outcome
 >;
+
+/** The caps with which a run goes on after an approval. */
+function approvedCaps({ cap_tokens, added_tokens }: BudgetNeed): Partial<BudgetCaps> {
+  return added_tokens === null ? {} : { max_cost_tokens_per_run: (cap_tokens ?? 0) + added_tokens };
+}
 
 /** Throws 400 for arguments that the tool does not take. A person wrote them, so the run's content forbids nothing. */
 function checkEdit(action: store.LockedAction, given: unknown, tools_config: ToolsConfig): void {

@@ -52,6 +52,8 @@ export function createEngine(deps: EngineDeps, carryOut: Step = createSteps(deps
         output_rule: findOutputRule(config, run.engine_input as EngineInput),
         steps: run.lease.epoch > 1 ? await deps.runs.journal(run.lease) : [],
         actions: run.lease.epoch > 1 ? await deps.runs.callActions(run.lease) : [],
+        budget_error: run.lease.epoch > 1 && config.on_budget === "ask" ? await deps.runs.budgetError(run.lease) : null,
+        refills: null,
         control,
         signal: AbortSignal.any([control.signal, timer.signal]),
         until_ms: monotonicMs() + left_ms,

@@ -2,11 +2,14 @@ import { setTimeout as delay } from "node:timers/promises";
 import { HoldSupersededError, type TransactionHook } from "../../account/ledger/ledger.types.ts";
 import type { ChatMessage, ChatRequest, FunctionTool, Usage } from "../../api/contract/completions.ts";
 import { payerOf } from "../../api/contract/key-terms.ts";
+import type { RunError } from "../../api/contract/runs.ts";
 import type { CompletionCall } from "../../gateway/completions/completions.types.ts";
 import { errors, PurserError } from "../../kernel/errors.ts";
-import { monotonicMs, startOfMonth } from "../../platform/lib/clock.ts";
+import { monotonicMs } from "../../platform/lib/clock.ts";
 import { newId } from "../../platform/lib/ids.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
+import { type BudgetCaps, monthlyBudget } from "./budget-need.ts";
+import { askForTokens, capsOf } from "./budget-step.ts";
 import {
   agentModelError,
   callModel,
@@ -25,6 +28,7 @@ import {
   getNextIndex,
   getStopReason,
   newModelCallStart,
+  type StepResult,
   type StopReason,
   type Work,
 } from "./run-work.ts";
@@ -59,7 +63,7 @@ type PastCall = Omit<RunStep, "status"> & { index: number };
 export function createModelStep(deps: EngineDeps) {
   const { runs, completions, tools, ledger, models, clock } = deps;
 
-  return async function executeModelCall(work: Work, after_ms: number): Promise<StopReason | null> {
+  return async function executeModelCall(work: Work, after_ms: number): Promise<StepResult> {
     if (after_ms > 0) {
       const stop = await pause(work, after_ms);
       if (stop !== null) return stop;
@@ -69,6 +73,10 @@ export function createModelStep(deps: EngineDeps) {
     const written = takeBegun(work);
     const begun = written ?? newModelCallStart({ index, name: findModelName(work), hold_id: newId() });
     const past = { ...begun, result: null, error: null, safety: null, internal: null };
+    if (work.budget_error !== null) {
+      const state = await runs.startStep(work.run.lease, begun);
+      return state === "running" ? recordFailure(work, past, { error: work.budget_error, retry_in_ms: null }) : state;
+    }
     let is_written = written !== null;
     const onWritten = () => {
       is_written = true;
@@ -97,17 +105,25 @@ export function createModelStep(deps: EngineDeps) {
       const state = is_written ? "running" : await runs.startStep(work.run.lease, begun);
       if (state !== "running") return state;
       if (canWait(work, thrown)) return pause(work, HELD_RETRY_MS);
-      const failed = {
-        status: "failed" as const,
-        error: modelCallError(thrown),
-        internal: { retry_in_ms: readRetryDelay(thrown) },
-      };
+      const question = await askForTokens(work, thrown, { clock, ledger });
+      if (question === "try_again") return null;
+      if (question !== null) return question;
       work.result.thrown = thrown;
-      if (!(await runs.finishStep(work.run.lease, { index, ...failed }))) return "lost";
-      work.steps[index] = { ...past, ...failed };
-      return null;
+      return recordFailure(work, past, { error: modelCallError(thrown), retry_in_ms: readRetryDelay(thrown) });
     }
   };
+
+  /** Records a call that failed before its hold, or whose hold was released. */
+  async function recordFailure(
+    work: Work,
+    past: PastCall,
+    { error, retry_in_ms }: { error: RunError; retry_in_ms: number | null },
+  ): Promise<StopReason | null> {
+    const failed = { status: "failed" as const, error, internal: { retry_in_ms } };
+    if (!(await runs.finishStep(work.run.lease, { index: past.index, ...failed }))) return "lost";
+    work.steps[past.index] = { ...past, ...failed };
+    return null;
+  }
 
   /** Releases the hold that a lost worker made for the step. Otherwise its tokens stay unavailable until it expires. */
   async function releaseInterrupted({ run, steps }: Work, index: number): Promise<void> {
@@ -154,7 +170,7 @@ export function createModelStep(deps: EngineDeps) {
       // Another worker repeats the call and pays for it then.
       isHandedBack: () => signal.aborted && ["stopping", "lost"].includes(signal.reason as string),
       sticky_model_id: model_id,
-      ...computeBudget(config.limits, { spent_tokens, now: clock.now() }),
+      ...computeBudget(capsOf(work), { spent_tokens, now: clock.now() }),
       record: (answer: ModelAnswer): TransactionHook => {
         const { usage } = answer;
         const outcome = { ...judgeAnswer(work, answer), result: buildResult(answer) };
@@ -309,12 +325,12 @@ function toStepUsage({ input_tokens, output_tokens, cost_tokens }: Usage) {
  * agent spend from it at the same time.
  */
 export function computeBudget(
-  { max_cost_tokens_per_run: per_run, max_cost_tokens_per_month: per_month }: RunConfig["limits"],
+  { max_cost_tokens_per_run: per_run, max_cost_tokens_per_month: per_month }: BudgetCaps,
   { spent_tokens, now }: { spent_tokens: number; now: Instant },
 ): Pick<CompletionCall, "max_cost_tokens" | "agent_budget"> {
   return {
     max_cost_tokens: per_run === null ? null : Math.max(0, per_run - spent_tokens),
-    agent_budget: per_month === null ? null : { from_day: startOfMonth(now).slice(0, 10), cap_tokens: per_month },
+    agent_budget: monthlyBudget(per_month, now),
   };
 }
 

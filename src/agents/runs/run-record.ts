@@ -1,6 +1,7 @@
 import type { DecidedAction, RequiredAction } from "../../api/contract/run-actions.ts";
 import { type FoundRun, type RunDetail, type RunRecord, type StepRecord, toUsd } from "../../api/contract/runs.ts";
 import type { ActionJson } from "./actions.store.ts";
+import type { BudgetNeed } from "./budget-need.ts";
 import type { BegunRow } from "./history.store.ts";
 import type { ClaimedRow, DetailRow, RunRow } from "./run.store.ts";
 import type { BegunRun, ClaimedRun } from "./runs.types.ts";
@@ -39,7 +40,8 @@ export function toRunRecord(row: RunRow): RunRecord {
 
 /** An action as callers see it. */
 export function toAction(row: ActionJson): RequiredAction {
-  const { id, type, step, tool, destination, reason, untrusted_sources, spent_tokens, requested_at, expires_at } = row;
+  const { id, type, step, tool, destination, budget, reason, untrusted_sources } = row;
+  const { spent_tokens, requested_at, expires_at } = row;
   return {
     id,
     type,
@@ -47,12 +49,17 @@ export function toAction(row: ActionJson): RequiredAction {
     tool,
     arguments: row.arguments,
     destination,
+    budget: budget === null ? null : toShownBudget(budget),
     reason,
     untrusted_sources,
     spent: { tokens: spent_tokens, usd: toUsd(spent_tokens) },
     requested_at,
     expires_at,
   };
+}
+
+function toShownBudget({ limit, needed_tokens, cap_tokens, added_tokens }: BudgetNeed): RequiredAction["budget"] {
+  return { limit, needed_tokens, cap_tokens, added_tokens };
 }
 
 /** The decided actions of a run. */

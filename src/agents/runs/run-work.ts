@@ -1,5 +1,6 @@
 import type { Ledger, TransactionHookAnswer } from "../../account/ledger/ledger.types.ts";
 import type { FinishReason, Usage } from "../../api/contract/completions.ts";
+import type { RunError } from "../../api/contract/runs.ts";
 import type { Completions } from "../../gateway/completions/completions.types.ts";
 import type { Models } from "../../gateway/models/models.service.ts";
 import type { Tx } from "../../platform/db/db.ts";
@@ -57,7 +58,7 @@ export interface EngineDeps {
   completions: Completions;
   tools: Tools;
   runs: RunWriter & Pick<Runs, "startStepHook" | "finishStepHook" | "addUsageHook">;
-  ledger: Pick<Ledger, "release">;
+  ledger: Pick<Ledger, "release" | "refills">;
   models: Models;
   log: Log;
   /** Called when a step's intent has been written with a hold. */
@@ -78,6 +79,10 @@ export interface Work {
   steps: RunStep[];
   /** The actions about its calls. */
   actions: readonly CallAction[];
+  /** The error of a run that asked for tokens in vain; null: it may go on. */
+  budget_error: RunError | null;
+  /** The account's number of refills, read after a call that the balance did not cover; null: not read. */
+  refills: number | null;
   control: RunControl;
   /** Aborted with a `StopReason`, also when the run's time is up. */
   signal: AbortSignal;

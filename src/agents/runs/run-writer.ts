@@ -43,7 +43,10 @@ export function createRetry(deps: { log: Pick<Log, "warn">; stopping: AbortSigna
 }
 
 /** Reads and writes of a run that a worker executes. */
-export type RunWriter = Pick<Runs, "journal" | "callActions" | "startStep" | "finishStep" | "finishRun" | "suspendRun">;
+export type RunWriter = Pick<
+  Runs,
+  "journal" | "callActions" | "budgetError" | "startStep" | "finishStep" | "finishRun" | "suspendRun"
+>;
 
 /**
  * A writer that retries while the database is unavailable. The worker renews the lease meanwhile; under a lost lease a
@@ -57,6 +60,7 @@ export function createRunWriter(
   return {
     journal,
     callActions: (lease) => retry(() => runs.callActions(lease)),
+    budgetError: (lease) => retry(() => runs.budgetError(lease)),
     async startStep(lease, step) {
       const state = await retry(() => runs.startStep(lease, step));
       onStep(lease.run_id);

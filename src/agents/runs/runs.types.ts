@@ -12,6 +12,7 @@ import type {
 } from "../../api/contract/runs.ts";
 import type { Tx } from "../../platform/db/db.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
+import type { BudgetNeed } from "./budget-need.ts";
 import type { WaitingStatus } from "./run-state.ts";
 
 /** A run to start. */
@@ -172,6 +173,8 @@ export interface NewAction {
   /** The JSON Schema by which other arguments are checked; null: the tool has its own check. */
   parameters?: Record<string, unknown> | null;
   destination?: string;
+  /** Of a run that has reached a limit of tokens. */
+  budget?: BudgetNeed;
   reason: string;
   untrusted_sources?: RequiredAction["untrusted_sources"];
   spent_tokens: number;
@@ -187,6 +190,17 @@ export interface CallAction {
   arguments: unknown;
   arguments_sent: unknown;
   reason_given: string | null;
+}
+
+/** The key of an action. */
+export interface RunActionKey extends RunKey {
+  id: string;
+}
+
+/** A run that waits for tokens, with its action. */
+export interface BudgetWait extends RunActionKey {
+  agent_id: string;
+  budget: BudgetNeed;
 }
 
 /** A run that begins to wait, with what it waits for. */

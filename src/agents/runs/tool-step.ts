@@ -9,6 +9,7 @@ import type { Taint } from "../tools/destinations.ts";
 import { countedAs, effectOf, toTool, usesServers } from "../tools/registry.ts";
 import type { Effect } from "../tools/tool.ts";
 import type { Picture, ToolResult } from "../tools/tools.types.ts";
+import { capsOf } from "./budget-step.ts";
 import { computeBudget } from "./model-step.ts";
 import {
   APPROVAL_EXPIRED,
@@ -106,7 +107,7 @@ function createAskModel(
   work: Work,
   index: number,
 ): AskModel {
-  const { run, config, input } = work;
+  const { run, input } = work;
   const { user_id, run_id } = run.lease;
   return async ({ model, system, user, max_tokens }, signal) => {
     const messages: ChatMessage[] = [
@@ -122,7 +123,7 @@ function createAskModel(
       request_id: input.request_id ?? run_id,
       signal,
       isHandedBack: () => ["stopping", "lost"].includes(work.signal.reason as string),
-      ...computeBudget(config.limits, { spent_tokens: work.spent_tokens, now: clock.now() }),
+      ...computeBudget(capsOf(work), { spent_tokens: work.spent_tokens, now: clock.now() }),
       hook: ({ usage }) => {
         work.spent_tokens += usage.cost_tokens;
         work.result.usages.push(usage);

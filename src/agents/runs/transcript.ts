@@ -25,6 +25,7 @@ export type RunConfig = Pick<
   | "client_tools"
   | "output_schema"
   | "approval_hours"
+  | "on_budget"
 > & {
   tools_config: ToolsConfig;
 };
@@ -61,6 +62,8 @@ export interface EngineInput extends KeyTerms {
   schedule?: { readonly name: string; readonly timezone: string };
   /** The zone of the agent's schedule `default`, for a run without a schedule. Absent: UTC. */
   timezone?: string;
+  /** Caps that a decision or the owner raised while the run waited for tokens. */
+  raised_caps?: Partial<Record<"max_cost_tokens_per_run" | "max_cost_tokens_per_month", number | null>>;
   /** The mark of the fences around the run's input, which is an end user's or a trigger's and so untrusted. Absent: the owner's own. */
   input_mark?: string;
   /** Recorded when a run begins whose prompts show it, so that a resumed run shows the same; null: there was none. */

@@ -86,6 +86,10 @@ const agentFields = {
   approval_hours: positive(APPROVAL_HOURS_MAX).openapi({
     description: "how long a run waits for a decision. Then the call counts as rejected",
   }),
+  on_budget: z.enum(["fail", "ask"]).openapi({
+    description:
+      "what a run does that reaches `max_cost_tokens_per_run`, `max_cost_tokens_per_month` or the balance. `fail`: it fails; `ask`: it waits for a decision, for a raised limit, or for tokens. Chats fail",
+  }),
   schedule_enabled: z.boolean(),
   schedule_interval: intervalSchema.nullable().openapi({
     description:

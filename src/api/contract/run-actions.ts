@@ -21,6 +21,21 @@ const actionSchema = z.object({
   tool: z.string().nullable().openapi({ description: "the name of the call's tool" }),
   arguments: z.unknown().openapi({ description: "what the call sends, if it is approved" }),
   destination: z.string().nullable().openapi({ description: "the host or the server that the call goes to" }),
+  budget: z
+    .object({
+      limit: z.enum(["run", "month", "balance"]).openapi({
+        description:
+          "what the run has reached: `max_cost_tokens_per_run`, `max_cost_tokens_per_month`, or the account's balance",
+      }),
+      needed_tokens: z.number().int().openapi({ description: "the least that the next model call needs" }),
+      cap_tokens: z.number().int().nullable().openapi({ description: "the cap in force; null: the balance" }),
+      added_tokens: z.number().int().nullable().openapi({
+        description:
+          "what an approval adds to the cap of this run; null: an approval tries again, 409 while tokens are missing",
+      }),
+    })
+    .nullable()
+    .openapi({ description: "of the type budget; otherwise null" }),
   reason: z.string().openapi({ description: "why the run asks, in a sentence of this service" }),
   untrusted_sources: z
     .array(
@@ -55,7 +70,9 @@ export const decidedActionSchema = actionSchema
         name: z.string().nullable(),
       })
       .nullable()
-      .openapi({ description: "null: nobody, because its time was over or its run was cancelled" }),
+      .openapi({
+        description: "null: nobody, because its time was over, its run was cancelled, or the tokens came by themselves",
+      }),
   })
   .openapi("DecidedAction");
 export type DecidedAction = z.infer<typeof decidedActionSchema>;

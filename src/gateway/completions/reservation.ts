@@ -35,9 +35,11 @@ export async function reserve(
   call.intent?.onWritten();
   if (hold.status === "refused") {
     const { code } = hold;
-    if (code === "agent_budget_exceeded") throw gatewayErrors.monthlyBudgetExceeded(MONTHLY_CAP);
+    const { minimum_tokens: needed_tokens } = quote;
+    if (code === "agent_budget_exceeded")
+      throw gatewayErrors.monthlyBudgetExceeded(MONTHLY_CAP).with({ needed_tokens });
     const means = await meansOf(call.caller.user_id);
-    throw paymentError({ ...hold, code, means }, model, quote);
+    throw paymentError({ ...hold, code, means }, model, quote).with({ needed_tokens });
   }
   const max_output_tokens = affordableOutput(model, quote, hold.held_tokens);
   return { model, request: { ...prepared, max_output_tokens }, drops_reasoning: dropsReasoning(call.request, model) };
@@ -95,7 +97,7 @@ function quoteOf(call: CompletionCall, model: Model, prepared: ProviderRequest):
   const worst = worstOf(cap);
   const amount_tokens = Math.min(worst, call.max_cost_tokens ?? worst);
   const minimum_tokens = worstOf(least);
-  if (minimum_tokens > amount_tokens) throw gatewayErrors.runBudgetExceeded();
+  if (minimum_tokens > amount_tokens) throw gatewayErrors.runBudgetExceeded().with({ needed_tokens: minimum_tokens });
   return { input: prepared, choices, cap, amount_tokens, minimum_tokens };
 }
 

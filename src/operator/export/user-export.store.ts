@@ -43,7 +43,7 @@ const FILES: readonly ExportFile[] = [
   byId(
     "agents",
     `id, version, name, description, system_prompt, run_prompt, model_id, auto_route, is_active, tools_config,
-      input_schema, output_schema, limits, model_settings, client_tools, deliveries, approval_hours, created_at, updated_at, deleted_at`,
+      input_schema, output_schema, limits, model_settings, client_tools, deliveries, approval_hours, on_budget, created_at, updated_at, deleted_at`,
     { table: "agent" },
   ),
   {
@@ -101,7 +101,7 @@ const FILES: readonly ExportFile[] = [
   {
     name: "run_actions",
     page: MANY,
-    text: `select run_id || ':' || id as export_key, run_id, id, type, step, tool, arguments, destination, reason,
+    text: `select run_id || ':' || id as export_key, run_id, id, type, step, tool, arguments, destination, budget, reason,
         untrusted_sources, spent_tokens, requested_at, expires_at, decision, reason_given, arguments_sent, decided_at, decided_by
       from run_action where user_id = $1 and ($2::text is null
         or (run_id, id) > (split_part($2, ':', 1)::uuid, split_part($2, ':', 2)::uuid))

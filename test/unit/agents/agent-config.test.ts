@@ -38,6 +38,7 @@ describe("a new agent", () => {
       output_schema: null,
       deliveries: [],
       approval_hours: 24,
+      on_budget: "fail",
       limits: {
         max_steps: 25,
         max_run_seconds: 900,
