@@ -5,11 +5,8 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { Deployment } from "kubernetes-models/apps/v1";
-import { PodDisruptionBudget } from "kubernetes-models/policy/v1";
-import { Service } from "kubernetes-models/v1";
 import { describe, expect, it } from "vitest";
-import { parse, parseAllDocuments } from "yaml";
+import { parse } from "yaml";
 import { CALL_MS } from "../../../src/gateway/completions/charge.ts";
 import { LIMITS, SHUTDOWN_SECONDS } from "../../../src/kernel/constants.ts";
 
@@ -18,9 +15,6 @@ import { LIMITS, SHUTDOWN_SECONDS } from "../../../src/kernel/constants.ts";
 const deploy = join(import.meta.dirname, "../../../deploy");
 const text = (file: string) => readFileSync(join(deploy, file), "utf8");
 const compose = parse(text("compose.yaml"));
-const manifests = parseAllDocuments(text("kubernetes/purser.yaml")).map((document) => document.toJS());
-const manifest = (kind: string) => manifests.find((each) => each.kind === kind);
-const pod = manifest("Deployment").spec.template.spec;
 const has = (tool: string) => spawnSync(tool, ["--version"]).error === undefined;
 /** Debian's package installs it there, which is not in every user's PATH. */
 const HAPROXY = "/usr/sbin/haproxy";
@@ -45,15 +39,6 @@ describe("the time to stop", () => {
     expect(Number(/^TimeoutStopSec=(\d+)$/m.exec(unit)?.[1])).toBeGreaterThan(drainOf(drain));
   });
 
-  it("of the Kubernetes manifest exceeds PURSER_LAME_DUCK_SECONDS, PURSER_DRAIN_SECONDS and the time after it", () => {
-    const [{ env }] = pod.containers;
-    const secondsOf = (variable: string) =>
-      Number(env.find(({ name }: { name: string }) => name === variable)?.value ?? Number.NaN);
-    const lame_duck = secondsOf("PURSER_LAME_DUCK_SECONDS");
-    expect(lame_duck).toBeGreaterThan(0);
-    expect(pod.terminationGracePeriodSeconds).toBeGreaterThan(drainOf(secondsOf("PURSER_DRAIN_SECONDS")) + lame_duck);
-  });
-
   it("of the image is named for docker stop", () => {
     const timeout = Number(/--stop-timeout (\d+)/.exec(text("Dockerfile"))?.[1]);
     expect(timeout).toBeGreaterThan(drainOf(SHUTDOWN_SECONDS.drain));
@@ -64,12 +49,6 @@ describe("the container", () => {
   it("runs without root and with a read-only root file system everywhere", () => {
     expect(text("Dockerfile")).toMatch(/^USER 10001:10001$/m);
     expect(compose.services.purser).toMatchObject({ read_only: true, cap_drop: ["ALL"], user: "10001:10001" });
-    expect(pod.securityContext).toMatchObject({ runAsNonRoot: true, runAsUser: 10_001 });
-    expect(pod.containers[0].securityContext).toMatchObject({
-      allowPrivilegeEscalation: false,
-      readOnlyRootFilesystem: true,
-      capabilities: { drop: ["ALL"] },
-    });
   });
 
   it("names its base images by digest, and so does compose.yaml its database", () => {
@@ -77,15 +56,6 @@ describe("the container", () => {
     expect(bases).toHaveLength(2);
     for (const image of [...bases, compose.services.postgres.image])
       expect(image).toMatch(/^\S+:\S+@sha256:[0-9a-f]{64}$/);
-  });
-
-  it("is selected by the Service and the budget, on the port that the image listens on", () => {
-    const { labels } = manifest("Deployment").spec.template.metadata;
-    expect(manifest("Service").spec.selector).toEqual(labels);
-    expect(manifest("PodDisruptionBudget").spec.selector.matchLabels).toEqual(labels);
-    expect(pod.containers[0].ports).toEqual([{ name: "http", containerPort: 3000 }]);
-    expect(text("Dockerfile")).toMatch(/ PORT=3000 /);
-    expect(pod.enableServiceLinks).toBe(false);
   });
 });
 
@@ -139,32 +109,6 @@ describe("deploy/.env, which has the master key,", () => {
     expect(readFileSync(join(deploy, "..", file), "utf8").split("\n")).toContainEqual(
       expect.stringMatching(/^(\*\*\/)?\.env$/),
     );
-  });
-});
-
-describe("the Kubernetes manifest", () => {
-  it("restarts no node that migrates: the probes of a start and of life ask /livez, which answers during the start", () => {
-    const [{ startupProbe, livenessProbe, readinessProbe }] = pod.containers;
-    const port = "http";
-    expect(startupProbe.httpGet).toEqual({ path: "/livez", port });
-    expect(livenessProbe.httpGet).toEqual({ path: "/livez", port });
-    expect(readinessProbe.httpGet).toEqual({ path: "/readyz", port });
-    expect(manifest("Deployment").spec.progressDeadlineSeconds).toBeGreaterThanOrEqual(3_600);
-  });
-
-  const KINDS = { Deployment, Service, PodDisruptionBudget };
-
-  it.each(Object.entries(KINDS))("has a %s that Kubernetes' own schema accepts", (kind, Kind) => {
-    new Kind(manifest(kind)).validate();
-  });
-
-  it("with a fault would be rejected", () => {
-    const { spec, ...rest } = manifest("Deployment");
-    expect(() => new Deployment({ ...rest, spec: { ...spec, replicas: "two" } }).validate()).toThrow(/replicas/);
-  });
-
-  it("has no other kinds", () => {
-    expect(manifests.map(({ kind }) => kind).sort()).toEqual(Object.keys(KINDS).sort());
   });
 });
 
