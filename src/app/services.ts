@@ -16,6 +16,7 @@ import { createSignIn, type SignIn } from "../account/users/sign-in.service.ts";
 import { createSignInStore } from "../account/users/sign-in.store.ts";
 import { createTrials, type Trials } from "../account/users/trials.service.ts";
 import { type AgentsStore, APPLY_WITH_STEPS, createAgentsStore } from "../agents/definitions/agents.store.ts";
+import { ACTION_INVARIANTS } from "../agents/runs/actions.store.ts";
 import { selectRun } from "../agents/runs/history.store.ts";
 import { toRunRecord } from "../agents/runs/run-record.ts";
 import { selectSchedule } from "../agents/schedules/schedule.store.ts";
@@ -77,7 +78,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
   const reads = createReads({ db, standby, log });
   const ledger = createLedger({
     ...core,
-    invariants: [...PAYMENT_INVARIANTS, ...ACT_INVARIANTS],
+    invariants: [...PAYMENT_INVARIANTS, ...ACT_INVARIANTS, ...ACTION_INVARIANTS],
     with_hooks: APPLY_WITH_STEPS,
     reads,
     notify: notify.ledger,

@@ -6,6 +6,7 @@ import { digestFile, verifyArchive } from "../account/ledger/archive-file.ts";
 import { readExport } from "../account/ledger/export-file.ts";
 import { createLedger } from "../account/ledger/ledger.service.ts";
 import { createVerifier, type Verification, verifyExport } from "../account/ledger/verify-export.ts";
+import { ACTION_INVARIANTS } from "../agents/runs/actions.store.ts";
 import { readConfig } from "../config/config.ts";
 import { ACT_INVARIANTS } from "../operator/acts.store.ts";
 import type { Db, Reader } from "../platform/db/db.ts";
@@ -41,7 +42,7 @@ async function auditDatabase(archive: string | undefined): Promise<number> {
 
 /** Audits the ledger of `db`, prints the result, and returns whether all invariants hold. */
 export async function runAudit(db: Db, reads: () => Promise<Reader> = async () => db): Promise<boolean> {
-  const invariants = [...PAYMENT_INVARIANTS, ...ACT_INVARIANTS];
+  const invariants = [...PAYMENT_INVARIANTS, ...ACT_INVARIANTS, ...ACTION_INVARIANTS];
   const report = await createLedger({ db, clock: createSystemClock(), invariants, reads }).audit();
   for (const [what, count] of Object.entries(report.checked)) say(`checked ${count} ${what}`);
   for (const { invariant, account_id, detail } of report.violations) {

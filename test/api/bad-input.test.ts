@@ -1,5 +1,6 @@
 import { request as httpRequest } from "node:http";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { approverOf } from "../support/approvals.ts";
 import { BODIES, QUERIES } from "../support/bad-bodies.ts";
 import { ADMIN_KEY, type Answer, type Client, type Service, startService } from "../support/service.ts";
 import { snapshot } from "../support/snapshot.ts";
@@ -31,6 +32,7 @@ interface Operation {
 
 let service: Service;
 let user: Client;
+let approver: Omit<Client, "user_id">;
 let operations: Operation[];
 /** Ids of `user`'s objects, by the path segment before the parameter. */
 let own: Record<string, string>;
@@ -41,6 +43,7 @@ beforeAll(async () => {
     config: { limits: { body_bytes: BODY_BYTES, requests_per_minute: 1_000_000 } },
   });
   user = await service.newUser({ tokens: 1_000_000 });
+  approver = await approverOf(service, user);
   own = await objectsOf(user);
   const { paths } = await (await fetch(`${service.url}/openapi.json`)).json();
   operations = Object.entries<Record<string, never>>(paths).flatMap(([path, methods]) =>
@@ -76,7 +79,8 @@ async function objectsOf(client: Client): Promise<Record<string, string>> {
     agents: agent.body.id,
     versions: "1",
     users: client.user_id,
-    // The user has no invoice. Any id works, because the tests reach only the body's checks.
+    // The user has no invoice and no action. Any id works, because the tests reach only the body's checks.
+    actions: client.user_id,
     invoices: client.user_id,
     keys: client.user_id,
     purchases: client.user_id,
@@ -92,7 +96,10 @@ async function objectsOf(client: Client): Promise<Record<string, string>> {
 /** The path with these ids, chosen by the segment before each parameter. */
 const pathOf = (path: string, ids: Record<string, string>) =>
   path.replaceAll(/([\w-]+)\/\{(\w+)\}/g, (_, before: string) => `${before}/${ids[before] ?? "purser/rehearsal"}`);
-const clientOf = (path: string) => (path.startsWith("/api/v1/admin/") ? service.as(ADMIN_KEY) : user);
+const clientOf = (path: string) => {
+  if (path.startsWith("/api/v1/admin/")) return service.as(ADMIN_KEY);
+  return path.endsWith("/actions/{action_id}") ? approver : user;
+};
 const send = ({ method, path }: Operation, body: unknown, ids = own, headers = {}): Promise<Answer> =>
   clientOf(path).request(method, pathOf(path, ids), body, headers);
 const refusal = ({ status, body }: Answer) => [status, body.error?.code, body.error?.param];
@@ -254,7 +261,7 @@ describe("objects that are not the caller's (contract 2: 404, never 403)", () =>
         const answer = await send(operation, BODIES[operation.route]?.valid, theirs);
         expect.soft(refusal(answer), operation.route).toEqual([404, "not_found", null]);
         if (!operation.path.includes("{run_id}")) continue;
-        const mixed = await send(operation, undefined, { ...own, runs: theirs.runs ?? "" });
+        const mixed = await send(operation, BODIES[operation.route]?.valid, { ...own, runs: theirs.runs ?? "" });
         expect.soft(refusal(mixed), `${operation.route} under our agent`).toEqual([404, "not_found", null]);
       }
     });

@@ -34,6 +34,7 @@ const agentFields: BadBody[] = [
   [{ run_prompt: "On {{Date}}" }, "invalid_value", "run_prompt"],
   ...invalid("limits", 5),
   ...invalid("deliveries", {}, "https://a.example/"),
+  ...invalid("approval_hours", 0, 1.5, 2161, null),
   [{ deliveries: [{ on: ["failed"] }] }, "missing_field", "deliveries[0].to"],
   [{ deliveries: [{ to: "http://a.example/" }] }, "invalid_value", "deliveries[0].to"],
   [{ on_budget: "wait" }, "invalid_value", "on_budget"],
@@ -47,6 +48,7 @@ const agentFields: BadBody[] = [
   [webFetch({ hosts: ["https://a.example/"] }), "invalid_value", "tools_config.web_fetch.hosts[0]"],
   [webFetch({ max_calls: 0 }), "invalid_value", "tools_config.web_fetch.max_calls"],
   [webFetch({ safety: "none" }), "invalid_value", "tools_config.web_fetch.safety"],
+  [webFetch({ permission_policy: "ask" }), "invalid_value", "tools_config.web_fetch.permission_policy"],
   [webFetch({ auth: [{ ...auth, sekret: "x" }] }), "unknown_field", "tools_config.web_fetch.auth[0].sekret"],
   [webFetch({ auth: [{ ...auth, secret: undefined }] }), "missing_field", "tools_config.web_fetch.auth[0].secret"],
   [
@@ -249,6 +251,15 @@ export const BODIES: Record<string, BodyRow> = {
   },
   "POST /api/v1/agents/{id}/triggers/{trigger_id}/deliveries/{delivery_id}/resend": { valid: {}, bad: [] },
   "POST /api/v1/agents/{id}/runs/{run_id}/cancel": { valid: {}, bad: [] },
+  "POST /api/v1/agents/{id}/runs/{run_id}/actions/{action_id}": {
+    valid: { decision: "approve" },
+    bad: [
+      ...missing("decision"),
+      ...invalid("decision", 5, "allow"),
+      ...invalid("arguments", [], "none", { a: text(65_536) }),
+      ...invalid("reason", 5, text(2001), "nul \0"),
+    ],
+  },
   "POST /api/v1/agents/{id}/chat": {
     valid: message({}),
     bad: [

@@ -1,3 +1,4 @@
+import type { Invariant } from "../../account/ledger/ledger.types.ts";
 import type { DecidedBy, Outcome, RequiredAction } from "../../api/contract/run-actions.ts";
 import type { RunError, RunStatus } from "../../api/contract/runs.ts";
 import type { Sql, Tx } from "../../platform/db/db.ts";
@@ -229,3 +230,25 @@ export async function raiseCaps(tx: Tx, { user_id, run_id }: RunKey, caps: Parti
     values: [user_id, run_id, jsonbText(caps)],
   });
 }
+
+/** Invariants of what runs wait for. The audit checks them in the same snapshot as the ledger's. */
+export const ACTION_INVARIANTS: readonly Invariant[] = [
+  {
+    invariant: "a run that waits for a decision has an open action, and no other run has one",
+    text: `select user_id, format('run %s waits for nothing', id) as detail from run
+        where phase <> 'ended' and status = 'requires_action' and not exists (
+          select from run_action where run_action.user_id = run.user_id and run_id = run.id and decision is null
+        )
+      union all select run.user_id, format('run %s is %s and has an open action', run.id, status) from run_action
+        join run on run.user_id = run_action.user_id and run.id = run_id where decision is null and status <> 'requires_action'`,
+  },
+  {
+    invariant: "a call that a person was asked about was made as they approved it, or not at all",
+    text: `select a.user_id, format('run %s, step %s: %s', a.run_id, a.step, coalesce(a.decision, 'open')) as detail
+      from run_action a join run_step s on s.user_id = a.user_id and s.run_id = a.run_id and s.index = a.step
+      where a.type = 'tool_approval' and (s.call is distinct from a.call or case
+        when a.decision in ('approved', 'edited') then s.name <> a.tool or s.arguments is distinct from a.arguments_sent
+        else s.status = 'succeeded'
+      end)`,
+  },
+];

@@ -1,10 +1,9 @@
-import type { ToolCall } from "../../api/contract/completions.ts";
 import type { RequiredAction } from "../../api/contract/run-actions.ts";
 import type { RunTrigger } from "../../api/contract/runs.ts";
 import { addSeconds } from "../../platform/lib/clock.ts";
-import { describeDestination, describeSource, needsApproval } from "../tools/registry.ts";
+import { countedAs, describeDestination, describeSource, needsApproval } from "../tools/registry.ts";
 import { insertActions } from "./actions.store.ts";
-import { type NextAction, parseArguments } from "./next-action.ts";
+import { type NextAction, type Progress, parseArguments } from "./next-action.ts";
 import { type EngineDeps, getStopReason, type StepResult, suspend, type Work } from "./run-work.ts";
 import { collectEarlierCalls, computeTaint } from "./tool-step.ts";
 import type { EngineInput, RunStep } from "./transcript.ts";
@@ -12,14 +11,15 @@ import type { EngineInput, RunStep } from "./transcript.ts";
 /** Calls that a person must approve before they are made. */
 
 /** Whether a call of this run must be approved in its present state. */
-export function createNeedsApproval({ run, config, input, steps }: Work): (call: ToolCall) => boolean {
+export function createNeedsApproval({ run, config, input, steps }: Work): NonNullable<Progress["needsApproval"]> {
+  const { tools_config } = config;
   const taint = computeTaint(config, input, steps, run.input);
-  return (call) => needsApproval({ ...toCheck(call, steps), tools_config: config.tools_config, taint });
-}
-
-function toCheck(call: ToolCall, steps: readonly RunStep[]) {
-  const { name, arguments: arguments_json } = call.function;
-  return { name, arguments_json, earlier_calls: collectEarlierCalls(steps, name) };
+  return (call, waiting) => {
+    const { name, arguments: arguments_json } = call.function;
+    const beside = waiting.filter((each) => countedAs(each.call.function.name) === countedAs(name)).length;
+    const earlier_calls = collectEarlierCalls(steps, name) + beside;
+    return needsApproval({ name, arguments_json, earlier_calls, tools_config, taint });
+  };
 }
 
 /** Asks a person about calls, for all of which the run waits. */
@@ -38,7 +38,6 @@ export function createApprovalStep({ tools, clock }: Pick<EngineDeps, "tools" | 
     });
     const stop = getStopReason(work);
     if (stop !== null) return stop;
-    const taint = computeTaint(config, input, steps, run.input);
     const untrusted_sources = listUntrustedSources(run.trigger, input, steps);
     const requested_at = clock.now();
     const actions = calls.map(({ call, nth }, place) => {
@@ -51,7 +50,7 @@ export function createApprovalStep({ tools, clock }: Pick<EngineDeps, "tools" | 
         tool: name,
         arguments: parseArguments(call),
         parameters: offered.find((each) => each.function.name === name)?.function.parameters ?? null,
-        destination: describeDestination({ ...toCheck(call, steps), tools_config, taint }),
+        destination: describeDestination({ name, arguments: parseArguments(call) }, tools_config),
         reason: explainQuestion(name, untrusted_sources),
         untrusted_sources,
         spent_tokens,

@@ -1,5 +1,5 @@
 import type { AgentKey } from "../../api/contract/agents.ts";
-import type { RunDetail, RunRecord, StepRecord } from "../../api/contract/runs.ts";
+import { RUN_STATUSES, type RunDetail, type RunRecord, type StepRecord } from "../../api/contract/runs.ts";
 import { errors } from "../../kernel/errors.ts";
 import { createBatches } from "../../platform/db/batch-queue.ts";
 import type { Db, Reader, Sql, Tx } from "../../platform/db/db.ts";
@@ -109,7 +109,7 @@ export function createHistory({ db, clock, signals, batch_limit, reads }: Histor
       const record = await readLongRun(agent, run_id);
       return { run: { ...record, steps: [] }, rest: readSteps({ user_id: agent.user_id, run_id }) };
     },
-    /** The run when it has finished, or its state after `timeout_ms`. `is_open`: this node executed it a moment ago. */
+    /** The run when it has finished or waits for a decision, or its state after `timeout_ms`. `is_open`: this node executed it a moment ago. */
     async finishedRun(
       agent: AgentKey,
       run_id: string,
@@ -118,7 +118,7 @@ export function createHistory({ db, clock, signals, batch_limit, reads }: Histor
       let run: RunDetail | undefined;
       const isFinished = async (ended_run: RunDetail | null) => {
         run = ended_run ?? (await getRun(agent, run_id));
-        return run.finished_at !== null;
+        return run.finished_at !== null || RUN_STATUSES[run.status].phase === "waiting";
       };
       await signals.until(isFinished, { run_id, ...wait });
       return run ?? getRun(agent, run_id);
@@ -146,7 +146,7 @@ export function createHistory({ db, clock, signals, batch_limit, reads }: Histor
       const found = await history.selectFollowed(db, which);
       if (found === undefined) return undefined;
       const { input, input_safety, output, output_json, cancel_requested_at } = found.run;
-      const steps = found.steps.map(({ internal: _, ...step }) => step);
+      const steps = found.steps.map(({ internal: _, call: _call, ...step }) => step);
       const run = { ...toRunRecord(found.run), input, input_safety, output, output_json };
       return { run, cancel_requested_at, steps };
     },

@@ -337,7 +337,7 @@ export async function selectFailedCall(tx: Tx, { user_id, run_id }: { user_id: s
     name: "step_failed_call",
     text: `select name, error from run_step
       where user_id = $1 and run_id = $2 and status = 'failed' and error is not null
-        and (type = 'tool' or result ? 'finish_reason')
+        and error->>'code' <> 'call_rejected' and (type = 'tool' or result ? 'finish_reason')
       order by index desc limit 1`,
     values: [user_id, run_id],
   });

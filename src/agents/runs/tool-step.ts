@@ -88,7 +88,8 @@ export function createToolSteps(deps: Pick<EngineDeps, "runs" | "tools" | "compl
   ): Promise<StopReason | null> {
     const { run, steps } = work;
     const step = newToolStep(work, { call, nth });
-    const state = await runs.startStep(run.lease, step);
+    // It calls nothing, so another worker may record it again.
+    const state = await runs.startStep(run.lease, { ...step, internal: { repeatable: true } });
     if (state !== "running") return state;
     if (!(await runs.finishStep(run.lease, { index: step.index, status: "failed", error }))) return "lost";
     steps[step.index] = { ...step, status: "failed", result: null, error, safety: null, internal: null };

@@ -1,3 +1,4 @@
+import { DECIDED_BYTES } from "../../api/contract/run-actions.ts";
 import type { CommonSettings } from "../../api/contract/tool-fields.ts";
 import type { ToolsConfig } from "../../api/contract/tools.ts";
 import { mcpTools } from "./mcp.ts";
@@ -60,7 +61,11 @@ export function checkCall(call: CallToCheck): CheckedCall | { failure: ToolResul
     return { failure: failedCall("max_calls_reached", message) };
   }
   const failure = tool.findFault?.(parsed.arguments, call, settings) ?? null;
-  return failure === null ? { tool, settings, arguments: parsed.arguments } : { failure };
+  if (failure !== null) return { failure };
+  const checked = { tool, settings, arguments: parsed.arguments };
+  if (Buffer.byteLength(call.arguments_json) <= DECIDED_BYTES || !mustBeApproved(checked, call)) return checked;
+  const message = `a call that a person must approve has at most ${DECIDED_BYTES} bytes of arguments; send less`;
+  return { failure: failedCall("invalid_arguments", message) };
 }
 
 /** Whether a person must approve the call first. */
@@ -74,11 +79,11 @@ export function needsApproval(call: CallToCheck): boolean {
   return "tool" in checked && mustBeApproved(checked, call);
 }
 
-/** Where a call goes, for the person who decides; the name of its tool for one that may not be made. */
-export function describeDestination(call: CallToCheck): string {
-  const checked = checkCall(call);
-  if ("failure" in checked) return call.name;
-  return checked.tool.describeDestination?.(checked.arguments, call.name, checked.settings) ?? call.name;
+/** Where a call that may be made goes, for the person who decides. */
+export function describeDestination(call: { name: string; arguments: unknown }, tools_config: ToolsConfig): string {
+  const tool = toTool(call.name);
+  const settings = tool === undefined ? null : getSettings(tool, tools_config);
+  return (settings && tool?.describeDestination?.(call.arguments, call.name, settings)) || call.name;
 }
 
 /** Where the answer of a call came from: the address that it read, or the name of its tool. */

@@ -10,6 +10,8 @@ const DECISIONS = ["approve", "edit", "reject"] as const;
 const OUTCOMES = ["approved", "edited", "rejected", "expired", "cancelled"] as const;
 export type Outcome = (typeof OUTCOMES)[number];
 const REASON_CHARS = 2000;
+/** Arguments of a call that a person decides about, as JSON. Nobody can review more. */
+export const DECIDED_BYTES = 65_536;
 
 const actionSchema = z.object({
   id: uuidSchema,
@@ -81,11 +83,15 @@ export type DecidedBy = NonNullable<DecidedAction["decided_by"]>;
 export const decisionSchema = z
   .strictObject({
     decision: z.enum(DECISIONS),
-    arguments: z.record(z.string(), z.unknown()).nullish().openapi({
-      type: "object",
-      description:
-        "with `edit`: what the call sends instead. With `approve`, as a check: what you were shown; 409 if the action has others",
-    }),
+    arguments: z
+      .record(z.string(), z.unknown())
+      .refine((given) => Buffer.byteLength(JSON.stringify(given)) <= DECIDED_BYTES, "a JSON object of at most 64 KB")
+      .nullish()
+      .openapi({
+        type: "object",
+        description:
+          "with `edit`: what the call sends instead. With `approve`, as a check: what you were shown; 409 if the action has others",
+      }),
     reason: textSchema(REASON_CHARS).nullish().openapi({ description: "of a rejection: the model reads it" }),
   })
   .openapi("Decision");

@@ -146,7 +146,7 @@ export const runSchema = z
     failed_steps: z.number().int().openapi({ description: "steps whose status is failed" }),
     has_errors: z.boolean().openapi({
       description:
-        "the run failed, or a tool's call or server did, or its answer was filtered, cut off or empty, also if the run succeeded. A model call that was repeated with success does not count",
+        "the run failed, or a tool's call or server did, or its answer was filtered, cut off or empty, also if the run succeeded. A model call that was repeated with success does not count, nor does a call that its user rejected",
     }),
     error: runErrorSchema.nullable(),
     metadata: z.record(z.string(), z.string()).nullable(),
@@ -327,7 +327,7 @@ export const preferHeader = z.object({
     .string()
     .optional()
     .openapi({
-      description: `wait=N: answer with the finished run, or after N seconds with the run as it stands; more than ${MAX_WAIT_SECONDS} counts as ${MAX_WAIT_SECONDS}`,
+      description: `wait=N: answer with the finished run, or with the run as it stands after N seconds or once it waits for a decision; more than ${MAX_WAIT_SECONDS} counts as ${MAX_WAIT_SECONDS}`,
     }),
 });
 

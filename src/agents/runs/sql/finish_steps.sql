@@ -26,8 +26,8 @@ begin
     where run_step.user_id = any (array[given.user_id]) and run_step.run_id >= given.run_id and run_step.run_id <= given.run_id
       and run_step.index = given.index and given.place is not null and run_step.status = 'running'
     returning given.*, (given.status = 'failed')::integer as failed,
-      -- A failed step of a model that has a finish reason is an answer: filtered, cut off or empty.
-      (given.status = 'failed' and (run_step.type = 'tool' or coalesce(given.result ? 'finish_reason', false)))::integer as failed_call
+      -- A failed step of a model that has a finish reason is an answer: filtered, cut off or empty. A call that its user rejected is no fault.
+      (given.status = 'failed' and given.error->>'code' is distinct from 'call_rejected' and (run_step.type = 'tool' or coalesce(given.result ? 'finish_reason', false)))::integer as failed_call
   ), counted as (
     update run set
       input_tokens = run.input_tokens + coalesce((finished.usage->>'input_tokens')::bigint, 0),
