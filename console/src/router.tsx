@@ -136,7 +136,7 @@ const agent = createRoute({
   path: "/agents/$id",
   component: page(() => import("./pages/agent.tsx"), "AgentPage"),
   validateSearch: (search: Search) => ({
-    ...choice(search, "tab", ["runs", "schedule", "settings", "versions"]),
+    ...choice(search, "tab", ["runs", "schedule", "triggers", "settings", "versions"]),
     ...choice(search, "status", RUN_FILTERS),
     ...choice(search, "trigger", Object.keys(RUN_TRIGGERS) as RunTrigger[]),
     ...text(search, "from"),

@@ -3,6 +3,7 @@ import type { BrowserContext, Page } from "playwright-core";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { shows } from "../support/chromium.ts";
 import { asPerson, choose, signUp, useConsole, violations } from "../support/console.ts";
+import { deliver } from "../support/triggers.ts";
 import { completion } from "../support/upstream.ts";
 
 // Agents that are called with an input, deliver their results and have several schedules.
@@ -239,4 +240,50 @@ it("a run's page shows a typed output as JSON and the state of its deliveries", 
   const row = page.getByRole("listitem").filter({ hasText: "https://results.invalid/prices" });
   await row.getByText("waiting").waitFor();
   expect(await violations(page)).toEqual([]);
+});
+
+it("a trigger is added with its address and secret, and its deliveries are listed and sent again", async () => {
+  await signUp(context, site.service, "triggers@example.com");
+  const id = await create({ name: "Triage" });
+  await page.goto(`${site.service.url}/agents/${id}?tab=triggers`);
+  await page.getByRole("button", { name: "Add trigger" }).click();
+  await dialog().getByLabel("Name", { exact: true }).fill("New issues");
+  await choose(dialog().getByLabel("Sender", { exact: true }), "Stripe");
+  await dialog().getByLabel("Sender's secret").fill("whsec_of_stripe");
+  await choose(dialog().getByLabel("Sender", { exact: true }), "GitHub");
+  await dialog().getByLabel("Only deliveries with").fill('{"action": {}}');
+  expect(await violations(page)).toEqual([]);
+  await dialog().getByRole("button", { name: "Add trigger" }).click();
+  await expect.poll(() => dialog().getByLabel("Only deliveries with").getAttribute("aria-invalid")).toBe("true");
+  await dialog().getByLabel("Only deliveries with").fill('{"action": "opened"}');
+  await dialog().getByLabel("Input of the run").fill('{"title": "issue.title"}');
+  await dialog().getByRole("button", { name: "Add trigger" }).click();
+  const url = await dialog().getByLabel("Address").inputValue();
+  const secret = await dialog().getByLabel("Secret", { exact: true }).inputValue();
+  await dialog().getByRole("button", { name: "I have copied it" }).click();
+  expect((await deliver({ url, secret }, { action: "opened", issue: { title: "Broken" } })).status).toBe(202);
+  expect((await deliver({ url, secret: "another secret" }, { action: "opened" })).status).toBe(401);
+  expect((await deliver({ url, secret }, { action: "closed" })).body.outcome).toBe("filtered");
+  await page.reload();
+  await shows(page, "1 delivery did not prove the sender");
+  const rows = page.getByRole("region", { name: "Deliveries to New issues" }).getByRole("row");
+  await rows.nth(1).getByText("filtered").waitFor();
+  await rows.nth(2).getByText("succeeded").waitFor();
+  expect(await violations(page)).toEqual([]);
+  await rows
+    .nth(2)
+    .getByRole("button", { name: /^Send again/ })
+    .click();
+  await expect.poll(() => rows.count()).toBe(4);
+  await page.getByRole("button", { name: "Rotate secret of New issues" }).click();
+  await dialog().getByRole("button", { name: "Rotate secret" }).click();
+  const rotated = await dialog().getByLabel("Secret", { exact: true }).inputValue();
+  expect(rotated).not.toBe(secret);
+  await dialog().getByRole("button", { name: "I have copied it" }).click();
+  await shows(page, "the former secret is accepted until");
+  await page
+    .getByRole("link", { name: /run of/ })
+    .first()
+    .click();
+  await shows(page, "started by the trigger New issues");
 });

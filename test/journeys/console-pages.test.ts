@@ -63,6 +63,7 @@ const PAGES = [
   "/agents/new",
   "/agents/{agent}",
   "/agents/{agent}?tab=schedule",
+  "/agents/{agent}?tab=triggers",
   "/agents/{agent}?tab=settings",
   "/agents/{agent}?tab=versions",
   "/runs",

@@ -17,6 +17,7 @@ import type * as schedules from "../../../src/api/contract/schedules.ts";
 import type * as secrets from "../../../src/api/contract/secrets.ts";
 import type * as signIn from "../../../src/api/contract/sign-in.ts";
 import type * as threads from "../../../src/api/contract/threads.ts";
+import type * as triggers from "../../../src/api/contract/triggers.ts";
 import { ApiError, problemOf } from "./problem.ts";
 
 /**
@@ -39,6 +40,7 @@ type Contract = typeof accounts &
   typeof payments &
   typeof runs &
   typeof schedules &
+  typeof triggers &
   typeof secrets &
   typeof signIn &
   typeof threads;

@@ -9,6 +9,7 @@ export type Agent = Answer<"GET /api/v1/agents/{id}">;
 export type Run = Answer<"GET /api/v1/agents/{id}/runs">["runs"][number];
 export type RunDetail = Answer<"GET /api/v1/agents/{id}/runs/{run_id}">;
 export type Schedule = Answer<"GET /api/v1/agents/{id}/schedules/{schedule_id}">;
+export type Trigger = Answer<"GET /api/v1/agents/{id}/triggers/{trigger_id}">;
 export type AgentVersion = Answer<"GET /api/v1/agents/{id}/versions">["versions"][number];
 export type AgentTemplate = Answer<"GET /api/v1/agent-templates">["templates"][number];
 export type FoundRun = Extract<Answer<"GET /api/v1/runs">, object>["runs"][number];
@@ -160,6 +161,23 @@ export const schedulesQuery = (id: string) =>
       const options = { params: { id }, query: { limit: MOST }, signal };
       return (await call("GET /api/v1/agents/{id}/schedules", options)).schedules;
     },
+  });
+
+/** All triggers of an agent: the API allows fewer than a page has. */
+export const triggersQuery = (id: string) =>
+  queryOptions({
+    queryKey: ["agents", id, "triggers"],
+    queryFn: async ({ signal }) => {
+      const options = { params: { id }, query: { limit: MOST }, signal };
+      return (await call("GET /api/v1/agents/{id}/triggers", options)).triggers;
+    },
+  });
+
+export const triggerDeliveriesQuery = ({ agent_id, id }: Trigger) =>
+  listOf(["agents", agent_id, "deliveries", id], async (query, signal) => {
+    const options = { params: { id: agent_id, trigger_id: id }, query, signal };
+    const { deliveries, next_cursor } = await call("GET /api/v1/agents/{id}/triggers/{trigger_id}/deliveries", options);
+    return { rows: deliveries, next_cursor };
   });
 
 export const templatesQuery = queryOptions({

@@ -8,6 +8,7 @@ import { duration, instant, number, period } from "../format.ts";
 import { AgentSettings } from "../parts/agent-settings.tsx";
 import { RunDialog } from "../parts/run-dialog.tsx";
 import { AgentSchedules, PausedSchedule } from "../parts/schedules.tsx";
+import { AgentTriggers } from "../parts/triggers.tsx";
 import { Versions } from "../parts/versions.tsx";
 import { filterName, filterQuery, RUN_FILTERS, RUN_TRIGGERS, TRIGGER_OPTIONS } from "../run-words.ts";
 import { agentWarning } from "../service-words.ts";
@@ -100,6 +101,7 @@ export function AgentPage() {
       <AgentTabs id={id} tab={tab} />
       {tab === "runs" && <Runs id={id} onRun={run} busy={start.isPending} />}
       {tab === "schedule" && <AgentSchedules agent={agent} />}
+      {tab === "triggers" && <AgentTriggers agent={agent} />}
       {tab === "settings" && <AgentSettings agent={agent} />}
       {asking && <RunDialog agent={agent} onRun={openRun} onClose={() => setAsking(false)} />}
       {tab === "versions" && <Versions agent={agent} />}
@@ -108,7 +110,7 @@ export function AgentPage() {
   );
 }
 
-type Tab = "runs" | "schedule" | "settings" | "versions";
+type Tab = "runs" | "schedule" | "triggers" | "settings" | "versions";
 
 function AgentTabs({ id, tab }: { id: string; tab: Tab }) {
   const link = (name: string, of: Tab) => ({
@@ -121,6 +123,7 @@ function AgentTabs({ id, tab }: { id: string; tab: Tab }) {
   const tabs = [
     link("Runs", "runs"),
     link("Schedules", "schedule"),
+    link("Triggers", "triggers"),
     link("Settings", "settings"),
     link("Versions", "versions"),
   ];

@@ -1,0 +1,251 @@
+import { useMutation, useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { useState } from "react";
+import { type Answer, call } from "../api/client.ts";
+import { type Agent, stale, type Trigger, triggerDeliveriesQuery, triggersQuery } from "../api/queries.ts";
+import { ago, count, instant } from "../format.ts";
+import { Badge, Button, Callout, Card, Empty, Skeleton, Status } from "../ui/basics.tsx";
+import { Copyable, ShownOnce } from "../ui/copy.tsx";
+import { Confirm, Dialog, DialogForm } from "../ui/dialog.tsx";
+import { TextField } from "../ui/fields.tsx";
+import { type Column, PagedTable } from "../ui/list.tsx";
+import { ProblemNotice } from "../ui/problem.tsx";
+import { confirmSaved } from "../ui/saved.tsx";
+import { SelectField } from "../ui/select.tsx";
+import { TriggerDialog } from "./trigger-dialog.tsx";
+
+/** The addresses at which other services start runs of an agent, and what they have sent. */
+export function AgentTriggers({ agent }: { agent: Agent }) {
+  const { data: triggers, error, refetch } = useQuery(triggersQuery(agent.id));
+  const [shown, setShown] = useState<Trigger | "new" | null>(null);
+  const add = (
+    <Button kind="primary" icon="plus" onClick={() => setShown("new")}>
+      Add trigger
+    </Button>
+  );
+  return (
+    <div className="space-y-4">
+      <Card title="Triggers" flush {...(triggers !== undefined && triggers.length > 0 && { actions: add })}>
+        {error !== null && (
+          <div className="p-4">
+            <ProblemNotice error={error} onRetry={() => void refetch()} />
+          </div>
+        )}
+        {error === null && triggers === undefined && <Skeleton />}
+        {triggers?.length === 0 && (
+          <Empty icon="provider" title="No triggers yet" action={add}>
+            A trigger is an address where another service, such as GitHub or Stripe, starts the agent with a webhook.
+          </Empty>
+        )}
+        {triggers !== undefined && triggers.length > 0 && (
+          <ul aria-label="Triggers" className="divide-y divide-line border-t border-line">
+            {triggers.map((trigger) => (
+              <OneTrigger key={trigger.id} trigger={trigger} onEdit={() => setShown(trigger)} />
+            ))}
+          </ul>
+        )}
+      </Card>
+      {triggers?.map((trigger) => (
+        <Deliveries key={trigger.id} trigger={trigger} is_only={triggers.length === 1} />
+      ))}
+      {shown !== null && (
+        <TriggerDialog agent={agent} trigger={shown === "new" ? null : shown} onClose={() => setShown(null)} />
+      )}
+    </div>
+  );
+}
+
+/** The parameters of a request about one trigger. */
+const pathOf = ({ id, agent_id }: Trigger) => ({ params: { id: agent_id, trigger_id: id } });
+
+function OneTrigger({ trigger, onEdit }: { trigger: Trigger; onEdit: () => void }) {
+  const { name, url, enabled, former_secret_until, last_rejected_at } = trigger;
+  const [asked, setAsked] = useState<"rotate" | "delete" | null>(null);
+  const close = () => setAsked(null);
+  return (
+    <li className="space-y-2 px-4 py-3">
+      <div className="flex flex-wrap items-start justify-between gap-x-4 gap-y-2">
+        <div className="min-w-0 flex-1 basis-60">
+          <h3 className="font-medium wrap-anywhere">
+            {name} <Badge tone={enabled ? "good" : "neutral"}>{enabled ? "on" : "off"}</Badge>
+          </h3>
+          <p className="text-muted">
+            {trigger.last_delivery_at === null ? "No deliveries yet" : `Last delivery ${ago(trigger.last_delivery_at)}`}
+            {former_secret_until !== null && ` · the former secret is accepted until ${instant(former_secret_until)}`}
+          </p>
+        </div>
+        <div className="flex flex-wrap gap-1.5">
+          <Button aria-label={`Rotate secret of ${name}`} onClick={() => setAsked("rotate")}>
+            Rotate secret
+          </Button>
+          <Button icon="edit" aria-label={`Edit ${name}`} onClick={onEdit}>
+            Edit
+          </Button>
+          <Button
+            kind="danger"
+            icon="trash"
+            className="px-2"
+            aria-label={`Delete ${name}`}
+            onClick={() => setAsked("delete")}
+          />
+        </div>
+      </div>
+      <Copyable label={`Address of ${name}`} text={url} />
+      {last_rejected_at !== null && (
+        <Callout tone="warn" icon="warning">
+          {count(trigger.rejected_count, "delivery", "deliveries")} did not prove the sender, the last one{" "}
+          {ago(last_rejected_at)}. {trigger.last_rejected_reason} Check the secret on both sides.
+        </Callout>
+      )}
+      {asked === "rotate" && <RotateSecret trigger={trigger} onClose={close} />}
+      {asked === "delete" && (
+        <Confirm
+          title={`Delete trigger ${name}?`}
+          action="Delete trigger"
+          saved="Trigger deleted"
+          onConfirm={async () => {
+            await call("DELETE /api/v1/agents/{id}/triggers/{trigger_id}", pathOf(trigger));
+            await stale("agents");
+          }}
+          onClose={close}
+        >
+          Its address answers 404 from then on, and its list of deliveries is deleted. The runs so far stay. This cannot
+          be undone.
+        </Confirm>
+      )}
+    </li>
+  );
+}
+
+const OVERLAPS = [
+  ["0", "not at all"],
+  ["1", "for an hour"],
+  ["24", "for a day"],
+  ["168", "for a week"],
+] as const;
+
+/** Gives a trigger a new secret and shows it once. */
+function RotateSecret({ trigger, onClose }: { trigger: Trigger; onClose: () => void }) {
+  const [overlap, setOverlap] = useState<(typeof OVERLAPS)[number][0]>("24");
+  const [own, setOwn] = useState("");
+  const rotate = useMutation({
+    mutationFn: () =>
+      call("POST /api/v1/agents/{id}/triggers/{trigger_id}/rotate", {
+        ...pathOf(trigger),
+        body: { overlap_hours: Number(overlap), ...(own === "" ? {} : { secret: own }) },
+      }),
+    onSuccess: async () => {
+      await stale("agents");
+      confirmSaved("Secret rotated");
+    },
+  });
+  return (
+    <Dialog title={`Rotate secret of ${trigger.name}`} onClose={onClose}>
+      {rotate.data === undefined ? (
+        <DialogForm save={rotate} action="Rotate secret" onCancel={onClose} autoComplete="off">
+          <SelectField
+            label="Accept the former secret"
+            param="overlap_hours"
+            value={overlap}
+            options={OVERLAPS}
+            onValue={setOverlap}
+            hint="Give the sender the new secret within this time."
+          />
+          <TextField
+            label="Sender's secret"
+            param="secret"
+            value={own}
+            onValue={setOwn}
+            hint="If the sender makes the secret, as Stripe, Slack and Shopify do. Empty: a new one."
+          />
+        </DialogForm>
+      ) : (
+        <ShownOnce label="Secret" text={rotate.data.secret} onDone={onClose} />
+      )}
+    </Dialog>
+  );
+}
+
+type Delivery = Answer<"GET /api/v1/agents/{id}/triggers/{trigger_id}/deliveries">["deliveries"][number];
+
+const OUTCOME: Record<Delivery["outcome"], string> = { run: "run", filtered: "filtered", failed: "no run" };
+
+function Deliveries({ trigger, is_only }: { trigger: Trigger; is_only: boolean }) {
+  const resend = useMutation({
+    mutationFn: (delivery_id: string) =>
+      call("POST /api/v1/agents/{id}/triggers/{trigger_id}/deliveries/{delivery_id}/resend", {
+        params: { ...pathOf(trigger).params, delivery_id },
+      }),
+    onSuccess: ({ outcome }) =>
+      confirmSaved(outcome === "run" ? "Sent again: a run is queued" : "Sent again: filtered"),
+    onSettled: () => stale("agents", "runs"),
+  });
+  const columns: Column<Delivery>[] = [
+    { title: "Received", cell: ({ received_at }) => <span className="whitespace-nowrap">{instant(received_at)}</span> },
+    {
+      title: "Outcome",
+      cell: ({ outcome, run_id, run, received_at }) =>
+        run_id === null ? (
+          <Badge tone={outcome === "failed" ? "warn" : "neutral"}>{OUTCOME[outcome]}</Badge>
+        ) : run === null ? (
+          <span className="text-muted">ran, no longer kept</span>
+        ) : (
+          <Link to="/agents/$id/runs/$run_id" params={{ id: trigger.agent_id, run_id }}>
+            <Status status={run.status} has_errors={run.has_errors} />
+            <span className="sr-only"> run of {instant(received_at)}</span>
+          </Link>
+        ),
+    },
+    {
+      title: "Detail",
+      cell: ({ error, attempts, resent_from }) => (
+        <span className="block min-w-28 wrap-break-word">
+          {error?.message}
+          {resent_from !== null && <span className="text-muted"> sent again</span>}
+          {attempts > 1 && <span className="text-muted"> came {attempts} times</span>}
+        </span>
+      ),
+    },
+    {
+      title: "Sender's id",
+      wide: true,
+      cell: ({ delivery_id }) => <span className="text-sm text-muted wrap-anywhere">{delivery_id}</span>,
+    },
+    {
+      title: "",
+      cell: ({ id, received_at }) => (
+        <Button
+          aria-label={`Send again the delivery of ${instant(received_at)}`}
+          busy={resend.isPending && resend.variables === id}
+          onClick={() => resend.mutate(id)}
+        >
+          Send again
+        </Button>
+      ),
+    },
+  ];
+  return (
+    <Card
+      title={is_only ? "Deliveries" : `Deliveries to ${trigger.name}`}
+      note="Of the last 7 days, those that proved their sender"
+      flush
+    >
+      {resend.error !== null && (
+        <div className="p-4">
+          <ProblemNotice error={resend.error} />
+        </div>
+      )}
+      <PagedTable
+        label={`Deliveries to ${trigger.name}`}
+        query={triggerDeliveriesQuery(trigger)}
+        columns={columns}
+        keyOf={({ id }) => id}
+        empty={
+          <Empty icon="provider" title="No deliveries yet">
+            Have the service send one, for example with its button for a test delivery.
+          </Empty>
+        }
+      />
+    </Card>
+  );
+}
