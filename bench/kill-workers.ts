@@ -7,10 +7,9 @@ import { createPlace } from "./support/service.ts";
 import { percentile } from "./support/statistics.ts";
 
 // `npm run kill -- [--minutes 2] [--storage postgres|embedded] [--workers 3] [--api] [--seed n]`: kill -9 at random
-// moments during manual and scheduled runs of several steps, of which
-// some wait for a person's decision. Then it compares the requests, the calls that the model
-// and the webhook receiver saw, and the service's records. `--api` also kills the API node. Exits with 1 on any
-// violation.
+// moments during runs of several steps: by hand, by triggers and by schedules, and some that wait for a person's
+// decision. Then it compares the requests, the decisions, the calls that the model and the webhook receiver saw, and
+// the service's records. `--api` also kills the API node. Exits with 1 on any violation.
 
 const ERRANDS_PER_SECOND = 4;
 /** The most violations that are printed. */
@@ -58,11 +57,13 @@ try {
         columns: [
           "kills",
           "runs",
+          "by triggers",
           "due instants",
           "model calls",
           "made again",
           "webhooks",
           "sent again",
+          "contacts",
           "results",
           "sent again",
           "approvals",
@@ -76,11 +77,13 @@ try {
             values: [
               report.kills,
               report.runs,
+              report.hooked,
               report.occurrences,
               report.calls,
               report.calls_again,
               report.webhooks,
               report.webhooks_again,
+              report.contacts,
               report.results,
               report.results_again,
               report.approvals,

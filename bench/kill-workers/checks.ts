@@ -2,16 +2,18 @@ import { isDeepStrictEqual } from "node:util";
 import { Webhook } from "standardwebhooks";
 import type { RunDetail } from "../../src/api/contract/runs.ts";
 import { costOf } from "../crash/upstream.ts";
+import type { SentDecision } from "./decide.ts";
 import type { Asked } from "./load.ts";
 import type { Loss } from "./nodes.ts";
 import type { Occurrence, Told } from "./read.ts";
-import { answerOf, type ModelCall } from "./scripted-model.ts";
-import type { Delivery } from "./site.ts";
+import { answerOf, CRM_TOOL, type ModelCall } from "./scripted-model.ts";
+import type { CrmCall, Delivery } from "./site.ts";
 
 /** The steps of a run of the script. */
-const STEPS = ["model", "web_fetch", "model", "send_webhook", "model"];
+const STEPS = ["model", "web_fetch", "model", "acts", "model"];
 const MODEL_STEPS = STEPS.flatMap((name, index) => (name === "model" ? [index] : []));
-const WEBHOOK_STEP = STEPS.indexOf("send_webhook");
+/** The step of its webhook or of its contact. */
+const ACTING_STEP = STEPS.indexOf("acts");
 /** The longest time from a node's action to the kill that kept it from recording the action, on a busy machine. */
 const SLACK_MS = 5_000;
 
@@ -21,6 +23,7 @@ export interface Evidence {
   calls: readonly ModelCall[];
   deliveries: readonly Delivery[];
   results: readonly Delivery[];
+  crm_calls: readonly CrmCall[];
   losses: readonly Loss[];
   told: readonly Told[];
 }
@@ -37,6 +40,7 @@ export function violations(evidence: Evidence): string[] {
     ...evidence.told.flatMap((told) => told.runs.flatMap((run) => decisionProblems(evidence, run, told))),
     ...callProblems(evidence),
     ...deliveryProblems(evidence),
+    ...crmProblems(evidence),
     ...resultProblems(evidence),
   ];
 }
@@ -85,12 +89,13 @@ function runProblems(run: RunDetail, { agent, charges }: Told): string[] {
   if (!isDeepStrictEqual(run.input, agent.input)) wrong.push(`${of} has the input ${JSON.stringify(run.input)}`);
   // After three lost workers without a finished step, the service fails the run.
   const is_given_up = run.error?.code === "worker_lost" && run.attempt >= 3;
-  const names = run.steps.map(({ type, name }) => (type === "model" ? type : name));
-  if (!is_given_up) {
+  const acting = agent.has_crm ? CRM_TOOL : "send_webhook";
+  const names = run.steps.map(({ type, name }) => (type === "model" ? type : name === acting ? "acts" : name));
+  if (!is_given_up && !wasCutOff(run, agent)) {
     if (run.status !== "succeeded") wrong.push(`${of} is ${run.status}: ${JSON.stringify(run.error)}`);
     if (!isDeepStrictEqual(names, STEPS)) wrong.push(`${of} has the steps ${names}`);
     for (const { index, status } of run.steps) {
-      const wanted = index === WEBHOOK_STEP && agent.decision === "reject" ? "failed" : "succeeded";
+      const wanted = index === ACTING_STEP && agent.decision === "reject" ? "failed" : "succeeded";
       if (status !== wanted) wrong.push(`${of}: step ${index} ${status}`);
     }
   }
@@ -106,7 +111,7 @@ function runProblems(run: RunDetail, { agent, charges }: Told): string[] {
 }
 
 /**
- * A run has the decisions that were sent and no other, asks about its webhook exactly if its agent says so, and costs no more
+ * A run has the decisions that were sent and no other, asks about its call exactly if its agent says so, and costs no more
  * than its cap and what each approval added.
  */
 function decisionProblems({ asked }: Evidence, run: RunDetail, { agent }: Told): string[] {
@@ -125,7 +130,7 @@ function decisionProblems({ asked }: Evidence, run: RunDetail, { agent }: Told):
   const is_given_up = run.error?.code === "worker_lost";
   const approvals = run.decisions.filter(({ type }) => type === "tool_approval").length;
   if (approvals !== (agent.decision === null ? 0 : 1) && !is_given_up) {
-    wrong.push(`${of} asked ${approvals} times about its webhook`);
+    wrong.push(`${of} asked ${approvals} times about its call`);
   }
   const raises = run.decisions.length - approvals;
   if (agent.cap_tokens === null ? raises > 0 : run.usage.cost_tokens > agent.cap_tokens * (1 + raises)) {
@@ -135,6 +140,11 @@ function decisionProblems({ asked }: Evidence, run: RunDetail, { agent }: Told):
 }
 
 const OUTCOMES = { approve: "approved", edit: "edited", reject: "rejected" } as const;
+
+/** A contact whose worker was lost meanwhile is not saved again, because the CRM could have saved it. */
+function wasCutOff({ error, attempt }: RunDetail, { has_crm }: Told["agent"]): boolean {
+  return has_crm && error?.code === "effect_unknown" && attempt > 1;
+}
 
 /** The answers in the run's finished model steps, in order. */
 function recordedAnswers(run: RunDetail): { answer: string; index: number }[] {
@@ -216,13 +226,11 @@ function deliveryProblems({ asked, deliveries, losses, told }: Evidence): string
     const came = by_label.get(agent.label) ?? [];
     const by_id = Map.groupBy(came, ({ headers }) => headers["webhook-id"] ?? "none");
     for (const run of runs) {
-      const id = `msg_${run.id}_${WEBHOOK_STEP}`;
+      const id = `msg_${run.id}_${ACTING_STEP}`;
       const mine = by_id.get(id) ?? [];
       by_id.delete(id);
-      const step = run.steps[WEBHOOK_STEP];
-      const approval = [...asked.decided.values()].find(
-        (each) => each.run_id === run.id && each.type === "tool_approval",
-      );
+      const step = agent.has_crm ? undefined : run.steps[ACTING_STEP];
+      const approval = approvalOf(asked, run);
       if (agent.decision === "reject" && mine.length > 0) wrong.push(`${id} came, although it was rejected`);
       if (agent.decision !== null && mine.some(({ at_ms }) => !(approval !== undefined && approval.sent_ms < at_ms))) {
         wrong.push(`${id} came before it was approved`);
@@ -244,6 +252,39 @@ function deliveryProblems({ asked, deliveries, losses, told }: Evidence): string
     for (const id of by_id.keys()) wrong.push(`the webhook ${id} of ${agent.label} belongs to no run`);
   }
   return wrong;
+}
+
+/** A contact is saved at most once, after a person approved it, with what was approved, and never after a rejection. */
+function crmProblems({ asked, crm_calls, told }: Evidence): string[] {
+  const wrong: string[] = [];
+  const by_label = Map.groupBy(crm_calls, ({ label }) => label);
+  for (const { agent, runs } of told) {
+    const calls = by_label.get(agent.label) ?? [];
+    by_label.delete(agent.label);
+    if (calls.length > 1) wrong.push(`the contact of ${agent.label} was saved ${calls.length} times`);
+    if (calls.length > 0 && agent.decision === "reject") wrong.push(`${agent.label} saved a contact that was rejected`);
+    for (const run of runs) {
+      const answer = recordedAnswers(run)[1]?.answer;
+      const approved = agent.decision === "edit" ? { answer, edited: agent.label } : { answer };
+      const sent_ms = approvalOf(asked, run)?.sent_ms ?? Infinity;
+      for (const call of calls) {
+        if (call.at_ms < sent_ms) wrong.push(`${agent.label} saved a contact before it was approved`);
+        if (!isDeepStrictEqual(call.arguments, approved)) {
+          wrong.push(
+            `${agent.label} saved ${JSON.stringify(call.arguments)} where ${JSON.stringify(approved)} was approved`,
+          );
+        }
+      }
+      const is_saved = agent.has_crm && run.steps[ACTING_STEP]?.status === "succeeded";
+      if (is_saved && calls.length === 0) wrong.push(`${agent.label} says that it saved a contact, and there is none`);
+    }
+  }
+  for (const label of by_label.keys()) wrong.push(`${label} saved a contact and is no agent`);
+  return wrong;
+}
+
+function approvalOf(asked: Asked, run: RunDetail): SentDecision | undefined {
+  return [...asked.decided.values()].find((each) => each.run_id === run.id && each.type === "tool_approval");
 }
 
 /** Each run has one delivery, which came at least once with its id and the run's record, and no other result came. */

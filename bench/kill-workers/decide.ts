@@ -127,8 +127,8 @@ function decisionOn({ decision, label }: LoadedAgent, { type, arguments: shown }
   }
 }
 
-/** The arguments with which a webhook is sent instead. */
+/** The arguments with which the call is made instead. */
 function editedArguments(shown: unknown, label: string): Record<string, unknown> {
-  const { payload, ...others } = shown as { payload: object };
-  return { ...others, payload: { ...payload, edited: label } };
+  const { payload, ...others } = shown as { payload?: object };
+  return payload === undefined ? { ...others, edited: label } : { ...others, payload: { ...payload, edited: label } };
 }

@@ -7,7 +7,7 @@ import { seededRandom } from "../support/statistics.ts";
 import { type Evidence, violations } from "./checks.ts";
 import { makeApprovers, startPerson } from "./decide.ts";
 import { expireHolds } from "./holds.ts";
-import { type Asked, bringDue, type LoadedAgent, makeAgents, runNow } from "./load.ts";
+import { type Asked, bringDue, type LoadedAgent, makeAgents, startErrand } from "./load.ts";
 import { API, type Nodes, startNodes } from "./nodes.ts";
 import { readAll, untilEnded } from "./read.ts";
 import { recoveries } from "./recovery.ts";
@@ -47,6 +47,8 @@ export interface KillPlan {
 export interface KillReport {
   kills: number;
   runs: number;
+  /** Runs that a delivery to a trigger started. */
+  hooked: number;
   occurrences: number;
   /** All model calls, and the calls that a kill made necessary again. */
   calls: number;
@@ -56,8 +58,10 @@ export interface KillReport {
   /** Results that the receiver got, and repetitions among them. */
   results: number;
   results_again: number;
-  /** Decisions on webhooks and on budgets that are recorded. */
+  /** Decisions on calls and on budgets that are recorded. */
   approvals: number;
+  /** Contacts that were saved in the CRM. */
+  contacts: number;
   budgets: number;
   given_up: number;
   /** Holds left by dead nodes after all runs had ended. */
@@ -85,8 +89,16 @@ export async function killRun(place: Place, plan: KillPlan): Promise<KillReport>
       surprises: [],
     };
     const found = await loadAndKill(place, plan, { nodes, site, asked }).finally(nodes.stop);
-    const { deliveries, results } = site;
-    const evidence = { asked, calls: model.calls, deliveries, results, losses: nodes.losses, told: found.told };
+    const { deliveries, results, crm_calls } = site;
+    const evidence = {
+      asked,
+      calls: model.calls,
+      deliveries,
+      results,
+      crm_calls,
+      losses: nodes.losses,
+      told: found.told,
+    };
     const db = await openPlace(place);
     const holds = await expireHolds(db).finally(db.close);
     return reportOf(evidence, { open_holds: holds.open, problems: [...found.problems, ...holds.problems] });
@@ -205,7 +217,7 @@ async function runErrands(nodes: Nodes, plan: KillPlan, agents: readonly LoadedA
   for (const [nth, agent] of errands.entries()) {
     const wait_ms = begun_ms + (nth * plan.for_ms) / errands.length - performance.now();
     if (wait_ms > 0) await setTimeout(wait_ms);
-    while (!(await runNow(nodes, agent, asked))) await setTimeout(RETRY_MS);
+    while (!(await startErrand(nodes, agent, asked))) await setTimeout(RETRY_MS);
   }
 }
 
@@ -226,6 +238,7 @@ function reportOf(
   return {
     kills: losses.filter(({ process }) => process !== null).length,
     runs: runs.length,
+    hooked: runs.filter(({ trigger }) => trigger === "webhook").length,
     occurrences: told.reduce((sum, { occurrences }) => sum + occurrences.length, 0),
     calls: calls.length,
     calls_again: calls.length - recorded.length,
@@ -233,6 +246,7 @@ function reportOf(
     webhooks_again: countAgain(deliveries),
     results: results.length,
     results_again: countAgain(results),
+    contacts: evidence.crm_calls.length,
     approvals: decisions.filter(({ type }) => type === "tool_approval").length,
     budgets: decisions.filter(({ type }) => type === "budget").length,
     given_up: runs.filter(({ error }) => error?.code === "worker_lost").length,

@@ -1,3 +1,4 @@
+import { Webhook } from "standardwebhooks";
 import type { Db } from "../../src/platform/db/db.ts";
 import type { BenchService, BenchUser } from "../support/service.ts";
 import type { Decision, SentDecision } from "./decide.ts";
@@ -17,13 +18,20 @@ export interface LoadedAgent {
   /** Where the results of the agent's runs go. */
   result_label: string;
   kind: "errand" | "routine";
-  /** What the person decides on the webhook of its run; null: the webhook needs no approval. */
+  /** What the person decides on the call of its run; null: the call needs no approval. */
   decision: Decision["decision"] | null;
   /** The first cap of its runs, which a person raises when a run asks; null: none. */
   cap_tokens: number | null;
+  /** The trigger that starts its run; null: a run-now. */
+  hook: { path: string; secret: string } | null;
+  /** Its run saves a contact in a CRM in place of sending a webhook. The CRM cannot recognize a repetition. */
+  has_crm: boolean;
 }
 
-/** Decisions on the webhooks of errands, in turn. */
+/** One errand in this number is started by a delivery to a trigger. */
+const HOOKED_ONE_IN = 3;
+
+/** Decisions on the calls of errands, in turn. */
 const DECISIONS = [null, "approve", null, "edit", null, "reject"] as const;
 /** One errand in this number has a cap that covers a part of its calls. */
 const CAPPED_ONE_IN = 4;
@@ -63,6 +71,9 @@ export async function makeAgents(
     const label = `${kind}-${index}`;
     const decision = kind === "errand" ? (DECISIONS[index % DECISIONS.length] ?? null) : null;
     const cap_tokens = kind === "errand" && index % CAPPED_ONE_IN === 0 ? CAP_TOKENS : null;
+    const has_crm = decision !== null && index % (2 * DECISIONS.length) >= DECISIONS.length;
+    const crm = { enabled: true, servers: [{ name: "crm", url: `${site.url}/crm/${label}` }] };
+    const permission_policy = decision === null ? "always_allow" : "always_ask";
     const urls = [`${site.url}/hook/${label}`, `${site.url}/hook/${label}-b`];
     const schedule = { schedule_enabled: true, schedule_interval: "daily", schedule_time: half_a_day_on };
     const body = {
@@ -71,7 +82,7 @@ export async function makeAgents(
       run_prompt: `Carry out ${label}.`,
       tools_config: {
         web_fetch: { enabled: true, hosts: [site.host] },
-        send_webhook: { enabled: true, urls, permission_policy: decision === null ? "always_allow" : "always_ask" },
+        ...(has_crm ? { mcp: crm } : { send_webhook: { enabled: true, urls, permission_policy } }),
       },
       limits: { max_cost_tokens_per_run: cap_tokens },
       on_budget: "ask",
@@ -79,8 +90,11 @@ export async function makeAgents(
       ...(kind === "routine" ? schedule : {}),
     };
     const { id } = await service.call<{ id: string }>("POST", "/api/v1/agents", { key: user.key, body });
-    const agent = { user, id, kind, result_label: label, decision, cap_tokens };
-    if (kind === "errand") return [{ ...agent, label, schedule_id: null, input: null }];
+    const agent = { user, id, kind, result_label: label, decision, cap_tokens, has_crm, hook: null };
+    if (kind === "errand") {
+      const hook = index % HOOKED_ONE_IN === 1 ? await makeTrigger(service, user, id) : null;
+      return [{ ...agent, label, schedule_id: null, hook, input: hook === null ? null : { label } }];
+    }
     const path = `/api/v1/agents/${id}/schedules`;
     const { schedules } = await service.call<{ schedules: { id: string }[] }>("GET", path, { key: user.key });
     const input = { label: `${label}-b` };
@@ -97,6 +111,13 @@ export async function makeAgents(
   return made.flat();
 }
 
+async function makeTrigger(service: BenchService, { key }: BenchUser, agent_id: string) {
+  const body = { name: "started", verify: "standard_webhooks" };
+  const path = `/api/v1/agents/${agent_id}/triggers`;
+  const made = await service.call<{ url: string; secret: string }>("POST", path, { key, body });
+  return { path: new URL(made.url).pathname, secret: made.secret };
+}
+
 /** Runs `work` for all, a few at a time. Returns the results in order. */
 export async function inParallel<Item, Result>(
   items: readonly Item[],
@@ -111,8 +132,46 @@ export async function inParallel<Item, Result>(
   return results;
 }
 
+/** Starts an errand's run. Returns false while the API is down; retry later. */
+export function startErrand(nodes: Nodes, agent: LoadedAgent, asked: Asked): Promise<boolean> {
+  return agent.hook === null ? runNow(nodes, agent, asked) : deliver(nodes, agent, asked);
+}
+
+/** Sends the errand's delivery, which its sender repeats until it is answered, and once more: all are one run. */
+async function deliver(nodes: Nodes, { id, label, hook }: LoadedAgent, asked: Asked): Promise<boolean> {
+  const service = nodes.api();
+  if (service === null || hook === null) return false;
+  const was_accepted = asked.accepted.has(id);
+  const body = JSON.stringify({ label });
+  const delivery_id = `delivery_${label}`;
+  const sent_at = new Date();
+  try {
+    const response = await fetch(`${service.url}${hook.path}`, {
+      method: "POST",
+      headers: {
+        "content-type": "application/json",
+        "webhook-id": delivery_id,
+        "webhook-timestamp": String(Math.floor(sent_at.getTime() / 1_000)),
+        "webhook-signature": new Webhook(hook.secret).sign(delivery_id, sent_at, body),
+      },
+      body,
+    });
+    const { run_id } = JSON.parse(await response.text());
+    const run_before = asked.accepted.get(id) ?? run_id;
+    if (response.status !== 202 || run_id !== run_before) {
+      asked.surprises.push(
+        `${delivery_id} was answered ${response.status} with the run ${run_id}, and ${run_before} before`,
+      );
+    }
+    asked.accepted.set(id, run_before);
+    return was_accepted;
+  } catch {
+    return false;
+  }
+}
+
 /** Runs an errand. Returns false while the API is down; retry later. */
-export async function runNow(nodes: Nodes, agent: LoadedAgent, asked: Asked): Promise<boolean> {
+async function runNow(nodes: Nodes, agent: LoadedAgent, asked: Asked): Promise<boolean> {
   const service = nodes.api();
   if (service === null) return false;
   try {

@@ -5,6 +5,8 @@ import { setTimeout } from "node:timers/promises";
 import { event } from "../../test/support/upstream.ts";
 import { countsOf } from "../crash/upstream.ts";
 
+/** The CRM's tool as models call it. */
+export const CRM_TOOL = "crm__create_contact";
 /** A longer answer takes longer. */
 const MS_PER_WORD = 15;
 
@@ -36,7 +38,7 @@ export function answerOf(message: { content?: unknown; tool_calls?: { id: string
 }
 
 /**
- * A model that makes every run read a page, send a webhook and end. The answer's id alone determines the reported
+ * A model that makes every run read a page, send a webhook, or save a contact if it has a CRM, and end. The answer's id alone determines the reported
  * usage, and so the cost (`costOf`).
  */
 export async function startScriptedModel(site_url: () => string): Promise<ScriptedModel> {
@@ -44,7 +46,8 @@ export async function startScriptedModel(site_url: () => string): Promise<Script
   const server = createServer(async (request, response) => {
     const arrived_ms = performance.now();
     const process = request.url?.split("/")[1] ?? "";
-    const { messages } = JSON.parse(await text(request)) as { messages: Message[] };
+    const { messages, tools = [] } = JSON.parse(await text(request)) as { messages: Message[]; tools?: Tool[] };
+    const has_crm = tools.some((tool) => tool.function.name === CRM_TOOL);
     const label = /[a-z]+-\d+(-b)?/.exec(messages.find(({ role }) => role === "user")?.content ?? "")?.[0] ?? "";
     const previous = answerOf(messages.findLast(({ role }) => role === "assistant") ?? null);
     const call: ModelCall = {
@@ -64,7 +67,7 @@ export async function startScriptedModel(site_url: () => string): Promise<Script
     response.writeHead(200, { "content-type": "text/event-stream" });
     const step = messages.filter(({ role }) => role === "tool").length;
     const { input_tokens, output_tokens } = countsOf(call.answer);
-    for (const delta of deltasOf(step, call, site_url())) {
+    for (const delta of deltasOf(step, call, { site_url: site_url(), has_crm })) {
       await setTimeout((output_tokens * MS_PER_WORD) / 2);
       response.write(event({ choices: [{ index: 0, delta, finish_reason: null }] }));
     }
@@ -77,6 +80,10 @@ export async function startScriptedModel(site_url: () => string): Promise<Script
   return { url: `http://127.0.0.1:${port}`, calls, close: () => close(server) };
 }
 
+interface Tool {
+  function: { name: string };
+}
+
 interface Message {
   role: string;
   content?: string;
@@ -84,12 +91,16 @@ interface Message {
 }
 
 /** An answer in two parts, so that a kill interrupts some of them. */
-function deltasOf(step: number, { answer, label }: ModelCall, site_url: string): object[] {
+function deltasOf(
+  step: number,
+  { answer, label }: ModelCall,
+  { site_url, has_crm }: { site_url: string; has_crm: boolean },
+): object[] {
   if (step >= 2) return [{ role: "assistant", content: "Done: " }, { content: answer }];
-  const [name, given] =
-    step === 0
-      ? ["web_fetch", { url: `${site_url}/page` }]
-      : ["send_webhook", { url: `${site_url}/hook/${label}`, payload: { answer } }];
+  const acting = has_crm
+    ? [CRM_TOOL, { answer }]
+    : ["send_webhook", { url: `${site_url}/hook/${label}`, payload: { answer } }];
+  const [name, given] = step === 0 ? ["web_fetch", { url: `${site_url}/page` }] : acting;
   const json = JSON.stringify(given);
   const part = (fields: object) => ({ tool_calls: [{ index: 0, ...fields }] });
   return [

@@ -7,7 +7,7 @@ import { FLAGS } from "../support/process.ts";
 // Failures elsewhere: a dead worker keeps its runs (deer-flow#1087), the next worker repeats effects and model calls
 // (agent-framework#3938). `npm run kill` is the long run of this test.
 
-test("kill -9 of busy nodes loses no run, doubles no due instant, neither repeats nor charges a finished model call twice, keeps each webhook's id, and delivers each result under one id", async () => {
+test("kill -9 of busy nodes loses no run, doubles no due instant, neither repeats nor charges a finished model call twice, keeps each webhook's id, delivers each result under one id, makes no call without its approval and no approved one twice", async () => {
   const { kind, data_dir, database_url, drop } = await createTestDatabase();
   const report = await killRun(placeOf({ folder: data_dir, database_url, node_args: FLAGS, drop }), {
     seed: 20_261_121,
@@ -28,4 +28,5 @@ test("kill -9 of busy nodes loses no run, doubles no due instant, neither repeat
   expect(report.runs).toBeGreaterThan(10);
   expect(report.occurrences).toBeGreaterThan(0);
   expect(report.results).toBeGreaterThanOrEqual(report.runs);
+  for (const some of [report.hooked, report.approvals, report.budgets]) expect(some).toBeGreaterThan(0);
 });
