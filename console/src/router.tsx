@@ -169,6 +169,11 @@ const run = createRoute({
   validateSearch: (search: Search): { why?: "all" | number } =>
     search.why === "all" ? { why: "all" } : whole(search, "why"),
 });
+const decide = createRoute({
+  getParentRoute: () => signedIn,
+  path: "/agents/$id/runs/$run_id/decide",
+  component: page(() => import("./pages/decide.tsx"), "DecidePage"),
+});
 const chat = createRoute({
   getParentRoute: () => signedIn,
   path: "/agents/$id/chat",
@@ -257,6 +262,7 @@ const pages = [
   editAgent,
   runs,
   run,
+  decide,
   chat,
   vault,
   billing,

@@ -22,10 +22,10 @@ export const RUN_STATUSES: Readonly<Record<RunStatus, StatusWords>> = {
   running: { phase: "working", name: "running", tone: "accent", filter: true, now: "Running" },
   requires_action: {
     phase: "waiting",
-    name: "needs a decision",
+    name: "waits for you",
     tone: "warn",
-    filter: false,
-    now: "Waiting for a decision",
+    filter: true,
+    now: "Waiting for your decision",
   },
   cancelling: { phase: "working", name: "cancelling", tone: "warn", filter: false, now: "Stopping" },
   succeeded: { phase: "ended", name: "succeeded", tone: "good", filter: true },

@@ -2,7 +2,7 @@ import type { AutoTopupPaused } from "../account/billing/auto-topup.service.ts";
 import type { Renewal } from "../account/billing/payments.types.ts";
 import type { Crossing } from "../account/ledger/ledger.types.ts";
 import type { Notices } from "../account/notices/notices.service.ts";
-import type { NewNotice } from "../account/notices/notices.types.ts";
+import { type NewNotice, NOTICE_ARGUMENTS_CHARS } from "../account/notices/notices.types.ts";
 import type { RunFailed, RunHasErrors, RunRequiresAction, RunSucceeded } from "../agents/runs/runs.types.ts";
 import type { SchedulePaused } from "../agents/schedules/schedules.service.ts";
 import type { Tx } from "../platform/db/db.ts";
@@ -13,6 +13,8 @@ import type { SecretDisconnected, SecretLeak } from "../vault/vault.types.ts";
 
 /** Limits a message, because it may quote a provider's answer. */
 const MESSAGE_CHARS = 500;
+/** A notice has this many of the actions that a run waits for. */
+const ACTIONS = 5;
 
 /** The `notify` functions of the modules. Each emits its notice in the transaction of the event. */
 export function createNotifiers(notices: Pick<Notices, "emit">) {
@@ -35,11 +37,11 @@ export function createNotifiers(notices: Pick<Notices, "emit">) {
       onSuccess: async ({ trigger, ...run }: RunSucceeded, tx: Tx): Promise<void> => {
         if (trigger !== "chat") await notices.emit(runSuccessNotice({ ...run, trigger }), tx);
       },
-      /** Its notice is not there yet. */
-      onRequiresAction: async (_event: RunRequiresAction, _tx: Tx): Promise<void> => {},
       onErrors: async ({ trigger, ...run }: RunHasErrors, tx: Tx): Promise<void> => {
         if (trigger !== "chat") await notices.emit(runErrorsNotice({ ...run, trigger }), tx);
       },
+      /** Also of a chat: its caller may be a program that cannot decide. */
+      onRequiresAction: (run: RunRequiresAction, tx: Tx) => notices.emit(requiresActionNotice(run), tx),
     },
   };
 }
@@ -72,6 +74,22 @@ function runErrorsNotice({
 }: Attended<RunHasErrors>): NewNotice {
   const data = { agent_id, run_id, trigger, failed_steps, tool: call.name, ...shownError(call.error) };
   return { user_id, event: "run.has_errors", dedupe_key: run_id, data };
+}
+
+/** One notice for all that a run asks at once. An action is asked once, so the first one identifies the notice. */
+function requiresActionNotice({ user_id, agent_id, run_id, trigger, actions }: RunRequiresAction): NewNotice {
+  const shown = actions.slice(0, ACTIONS).map((action) => {
+    const { id, type, tool, destination, arguments: given, reason, expires_at } = action;
+    return { id, type, tool, destination, arguments: shortened(given), reason, expires_at };
+  });
+  const data = { agent_id, run_id, trigger, actions_count: actions.length, actions: shown };
+  return { user_id, event: "run.requires_action", dedupe_key: actions[0]?.id ?? run_id, data };
+}
+
+function shortened(given: unknown): string | null {
+  if (given === null) return null;
+  const text = JSON.stringify(given, null, 2);
+  return text.length <= NOTICE_ARGUMENTS_CHARS ? text : `${text.slice(0, NOTICE_ARGUMENTS_CHARS).toWellFormed()}…`;
 }
 
 function shownError({ code, message }: RunFailed["error"]) {

@@ -77,8 +77,9 @@ it("every setting of every tool can be set in the editor, and stays the same whe
   await mcp.getByLabel("Name").fill("calendar");
   await mcp.getByLabel("Address").fill("https://mcp.example.com/mcp");
   await mcp.getByLabel("Only these tools").fill("list, find");
-  await mcp.getByRole("switch", { name: "Read-only tools" }).click();
-  await mcp.getByLabel("Tools with effects").fill("add");
+  await choose(mcp.getByLabel("Before a call"), "Never ask");
+  await mcp.getByRole("button", { name: "Add exception for a tool" }).click();
+  await mcp.getByLabel("Tool", { exact: true }).fill("add");
   await mcp.getByLabel("Seconds for one call").fill("120");
   await mcp.getByRole("button", { name: "Add secret" }).click();
   await choose(mcp.getByLabel("Secret", { exact: true }), "FIRST");
@@ -114,8 +115,8 @@ it("every setting of every tool can be set in the editor, and stays the same whe
           name: "calendar",
           url: "https://mcp.example.com/mcp",
           tools: ["list", "find"],
-          effects: "none",
-          tool_effects: { add: "any" },
+          permission_policy: "always_allow",
+          tool_permission_policies: { add: "always_ask" },
           timeout_seconds: 120,
           auth: { secret: "FIRST", inject: { type: "bearer" } },
         },
@@ -130,7 +131,7 @@ it("every setting of every tool can be set in the editor, and stays the same whe
   await shows(page, "changed");
   await page.getByRole("link", { name: "Settings" }).click();
   await shows(page, "reads example.com, *.example.org");
-  await shows(page, "uses list, find of calendar, read only");
+  await shows(page, "uses list, find of calendar (never asks; add always asks)");
   const again = await person("GET", `/agents/${agent.id}`);
   expect(again).toMatchObject({ description: "changed", tools_config: wanted });
 });

@@ -25,8 +25,8 @@ export interface ConsoleSite {
   open(options: BrowserContextOptions): Promise<{ context: BrowserContext; page: Page }>;
 }
 
-/** A site for the tests of a file. */
-export function useConsole(): ConsoleSite {
+/** A site for the tests of a file. `prepare` starts what the service needs, and resolves to its environment. */
+export function useConsole(prepare: () => Promise<Record<string, string>> = async () => ({})): ConsoleSite {
   let browser: Browser | undefined;
   const site = {} as ConsoleSite;
   beforeAll(async () => {
@@ -36,6 +36,7 @@ export function useConsole(): ConsoleSite {
     const rates = { input_rate: 1, output_rate: 2, context_window: 32_000, max_output_tokens: 1000 };
     const model = { id: "lab/small", provider: "lab", provider_model: "small", name: "Lab", trial_eligible: true };
     const service = await startService({
+      env: await prepare(),
       config: {
         providers: [{ name: "lab", kind: "openai-compatible", base_url: upstream.url }],
         models: [{ ...model, ...rates, supports: { tools: true, streaming: true } }],

@@ -42,6 +42,9 @@ const localProblem = (code: string, message: string): Problem => ({
 
 /** The messages of these codes are for programs: they name fields, headers and addresses of the API. */
 const FOR_PEOPLE: Record<string, string | undefined> = {
+  action_already_decided: "This was decided before, or its time is over. This page now shows what holds.",
+  arguments_changed: "The call has changed since this page showed it. Look at it again before you decide.",
+  run_not_waiting: "The run no longer waits, so there is nothing to decide.",
   agent_disabled: "This agent is disabled. Edit the agent to enable it.",
   missing_api_key: "You are signed out. Sign in again.",
   overage_unpaid: "An overage invoice is unpaid. Pay it first: the tab Purchases lists it.",

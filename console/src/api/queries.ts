@@ -13,6 +13,10 @@ export type Trigger = Answer<"GET /api/v1/agents/{id}/triggers/{trigger_id}">;
 export type AgentVersion = Answer<"GET /api/v1/agents/{id}/versions">["versions"][number];
 export type AgentTemplate = Answer<"GET /api/v1/agent-templates">["templates"][number];
 export type FoundRun = Extract<Answer<"GET /api/v1/runs">, object>["runs"][number];
+/** What a run asks its user. */
+export type Action = Run["required_actions"][number];
+/** An action with its decision. */
+export type Decided = RunDetail["decisions"][number];
 export type Step = RunDetail["steps"][number];
 export type Secret = Answer<"GET /api/v1/secrets/{id}">;
 export type ApiKey = Answer<"GET /api/v1/api-keys">["api_keys"][number];
@@ -26,8 +30,8 @@ const PAGE = 25;
 const MOST = 100;
 /** A menu offers at most this many full pages. */
 const MENU_PAGES = 10;
-/** How often a run with waiting deliveries is reloaded. */
-const DELIVERIES_MS = 5000;
+/** How often a run is reloaded that can change without an event. */
+const UNSEEN_MS = 5000;
 /** How often a list with unfinished runs is reloaded. */
 const LIVE_LIST_MS = 2000;
 
@@ -201,11 +205,14 @@ export const runQuery = (id: string, run_id: string) =>
   queryOptions({
     queryKey: ["runs", id, run_id],
     queryFn: ({ signal }) => call("GET /api/v1/agents/{id}/runs/{run_id}", { params: { id, run_id }, signal }),
-    // The events of a run end before its deliveries do.
-    refetchInterval: ({ state: { data } }) =>
-      data !== undefined && hasEnded(data.status) && data.deliveries.some(({ status }) => status === "pending")
-        ? DELIVERIES_MS
-        : false,
+    // No event says that a run waits for a decision, or that its result was delivered.
+    refetchInterval: ({ state: { data } }) => {
+      if (data === undefined) return false;
+      const may_change = hasEnded(data.status)
+        ? data.deliveries.some(({ status }) => status === "pending")
+        : data.steps.every(({ status }) => status !== "running");
+      return may_change ? UNSEEN_MS : false;
+    },
   });
 
 interface PageQuery {
@@ -292,6 +299,16 @@ export const allRunsQuery = (filters: Record<string, string | undefined>): List<
     }),
     ({ status }) => status,
   );
+
+/** How often the runs that wait are reloaded. */
+const WAITING_MS = 30_000;
+/** The runs that wait for their user, newest first. */
+export const waitingRunsQuery = queryOptions({
+  queryKey: ["runs", "waiting"],
+  queryFn: async ({ signal }) =>
+    (await call("GET /api/v1/runs", { query: { status: "requires_action", limit: MOST }, signal })).runs,
+  refetchInterval: WAITING_MS,
+});
 
 export const versionsQuery = (id: string) =>
   listOf(["versions", id], async (query, signal) => {

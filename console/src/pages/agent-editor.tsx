@@ -1,7 +1,7 @@
 import { useMutation, useQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { Link, useBlocker, useNavigate, useParams } from "@tanstack/react-router";
 import { useCallback, useEffect, useRef, useState } from "react";
-import { AGENT_LIMITS, REASONING_EFFORTS } from "../../../src/kernel/constants.ts";
+import { AGENT_LIMITS, APPROVAL_HOURS, REASONING_EFFORTS } from "../../../src/kernel/constants.ts";
 import { call } from "../api/client.ts";
 import { type Agent, agentQuery, modelsQuery, queryClient, stale } from "../api/queries.ts";
 import { keepOpenWhile } from "../api/session.ts";
@@ -81,11 +81,14 @@ function Editor({ agent, openNewest }: EditorProps) {
         <ModelFields draft={draft} change={change} />
         <ModelSettingFields draft={draft} change={change} />
         <ToolFields agent_id={agent?.id ?? null} draft={draft} change={change} />
+        <AskingFields draft={draft} change={change} />
         <Card title="Deliveries" note="Each run's result is sent to these addresses. The answers of chats are not.">
           <DeliveryFields deliveries={draft.deliveries} onDeliveries={(deliveries) => change({ deliveries })} />
         </Card>
         <SchemaFields draft={draft} change={change} />
-        <LimitFields draft={draft} change={change} />
+        <div id="limits" className="scroll-mt-16">
+          <LimitFields draft={draft} change={change} />
+        </div>
         <div className="sticky bottom-0 -mx-2 space-y-3 bg-page/90 px-2 py-3 backdrop-blur">
           {openNewest !== undefined && <ChangedElsewhere changed={changed} openNewest={openNewest} />}
           {save.error !== null && <ProblemNotice error={save.error} />}
@@ -356,6 +359,38 @@ function ModelSettingFields({ draft, change }: { draft: Draft; change: Change })
             onValue={(value) => set(name, value)}
           />
         ))}
+      </div>
+    </Card>
+  );
+}
+
+/** How the agent asks its owner. Which calls ask is set for each tool. */
+function AskingFields({ draft, change }: { draft: Draft; change: Change }) {
+  return (
+    <Card
+      title="Decisions"
+      note={
+        <>
+          A run that asks waits at no cost.{" "}
+          <Link to="/notices" className="link">
+            Notices
+          </Link>{" "}
+          can tell you by mail.
+        </>
+      }
+    >
+      <div className="grid items-start gap-4 sm:grid-cols-2">
+        <TextField
+          label="Hours to decide"
+          param="approval_hours"
+          type="number"
+          min={1}
+          inputMode="numeric"
+          placeholder={String(APPROVAL_HOURS)}
+          value={draft.approval_hours}
+          onValue={(approval_hours) => change({ approval_hours })}
+          hint="After that, a call counts as rejected."
+        />
       </div>
     </Card>
   );

@@ -2,6 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { hasAgentsQuery, nextRunsQuery, noticesQuery } from "../api/queries.ts";
 import { ago } from "../format.ts";
+import { Inbox } from "../parts/inbox.tsx";
 import { defaultScheduleInWords, OWN_ZONE, wallTime } from "../schedule-words.ts";
 import { inWords } from "../service-words.ts";
 import { buttonClass, Card, Empty, PageHeader } from "../ui/basics.tsx";
@@ -15,6 +16,7 @@ export function HomePage() {
   return (
     <>
       <PageHeader title="Home" />
+      <Inbox />
       <FirstSteps />
       <div className="grid gap-4 lg:grid-cols-3">
         <NextRuns />

@@ -5,7 +5,7 @@ import { call } from "../api/client.ts";
 import { type ApiKey, keysQuery, stale } from "../api/queries.ts";
 import { ago, count, day } from "../format.ts";
 import { BudgetUse } from "../parts/budget.tsx";
-import { AREAS, EditKey, NewKey, NewKeyShown } from "../parts/key-form.tsx";
+import { AREAS, DECIDE, EditKey, NewKey, NewKeyShown } from "../parts/key-form.tsx";
 import { Badge, Button, Card, Empty, PageHeader } from "../ui/basics.tsx";
 import { Confirm, Dialog, FormEnd } from "../ui/dialog.tsx";
 import { onSubmit } from "../ui/fields.tsx";
@@ -145,9 +145,9 @@ function Spent({ of: key }: { of: ApiKey }) {
 
 function Scopes({ scopes }: { scopes: readonly string[] }) {
   const all = AREAS.every(([area]) => scopes.includes(`${area}:write`) && scopes.includes(`${area}:read`));
-  if (all) return <>all rights</>;
-  const areas = AREAS.filter(([area]) => scopes.some((scope) => scope.startsWith(`${area}:`)));
-  return <>{areas.map(([area]) => (scopes.includes(`${area}:write`) ? area : `${area} (read)`)).join(", ")}</>;
+  const areas = AREAS.filter(([area]) => scopes.some((scope) => scope.startsWith(`${area}:`) && scope !== DECIDE));
+  const names = areas.map(([area]) => (scopes.includes(`${area}:write`) ? area : `${area} (read)`));
+  return [...(all ? ["all rights"] : names), ...(scopes.includes(DECIDE) ? ["decides"] : [])].join(", ");
 }
 
 const GRACE = [

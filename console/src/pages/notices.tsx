@@ -3,7 +3,7 @@ import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { type ReactNode, useState } from "react";
 import { type Answer, type Body, call } from "../api/client.ts";
 import { endpointsQuery, noticesQuery, profileQuery, sessionQuery, stale } from "../api/queries.ts";
-import { instant, number, words } from "../format.ts";
+import { count, instant, number, words } from "../format.ts";
 import { scheduleReason } from "../service-words.ts";
 import { Badge, Button, Card, Empty, PageHeader } from "../ui/basics.tsx";
 import { ShownOnce } from "../ui/copy.tsx";
@@ -18,8 +18,8 @@ type Notice = Answer<"GET /api/v1/notices">["notices"][number];
 type Endpoint = Answer<"GET /api/v1/webhook-endpoints">["webhook_endpoints"][number];
 type Event = Body<"POST /api/v1/webhook-endpoints">["events"][number];
 
-/** The page where the person can act. `agent`: the agent or run that the notice names. */
-type Place = "agent" | "secrets" | "keys" | "billing" | "overage";
+/** The page where the person can act. `agent`: the agent or run that the notice names; `decision`: what that run asks. */
+type Place = "agent" | "decision" | "secrets" | "keys" | "billing" | "overage";
 
 interface EventWords {
   text: string;
@@ -30,6 +30,11 @@ interface EventWords {
 
 const used = ({ percent }: Notice["data"]) => (typeof percent === "number" ? `${number(percent)} % used` : "");
 const secret = ({ secret_name }: Notice["data"]) => String(secret_name);
+
+const asked = ({ actions, actions_count }: Notice["data"]) => {
+  const [first] = actions as { tool: string | null; reason: string }[];
+  return first?.tool == null ? (first?.reason ?? "") : count(Number(actions_count), `call: ${first.tool}`, "calls");
+};
 
 const EVENTS: Record<Event, EventWords> = {
   "balance.low": { text: "The balance is low", place: "billing", detail: used },
@@ -51,6 +56,7 @@ const EVENTS: Record<Event, EventWords> = {
     detail: ({ tool, error_message }) => `${tool}: ${scheduleReason(String(error_message))}`,
   },
   "run.succeeded": { text: "A run succeeded", place: "agent", detail: () => "" },
+  "run.requires_action": { text: "A run waits for your decision", place: "decision", detail: asked },
   "delivery.failed": { text: "A result was not delivered", place: "agent", detail: ({ to }) => String(to) },
   "schedule.paused": {
     text: "A schedule was paused",
@@ -65,7 +71,7 @@ const EVENTS: Record<Event, EventWords> = {
 const EVENT_NAMES = Object.keys(EVENTS) as Event[];
 const isEvent = (name: string | undefined): name is Event => name !== undefined && Object.hasOwn(EVENTS, name);
 
-const PLACES: Record<Exclude<Place, "agent">, ReactNode> = {
+const PLACES: Record<Exclude<Place, "agent" | "decision">, ReactNode> = {
   secrets: (
     <Link to="/vault" className="link">
       Vault
@@ -92,15 +98,23 @@ const PLACES: Record<Exclude<Place, "agent">, ReactNode> = {
 function NoticeLink({ notice }: { notice: Notice }) {
   // A newer service can have events that this page does not know.
   const place = isEvent(notice.event) ? EVENTS[notice.event].place : "billing";
-  return place === "agent" ? <AgentLink notice={notice} /> : PLACES[place];
+  return place === "agent" || place === "decision" ? <AgentLink notice={notice} place={place} /> : PLACES[place];
 }
 
-function AgentLink({ notice: { data, agent_name, agent_deleted } }: { notice: Notice }) {
+interface AgentLinkProps {
+  notice: Notice;
+  place: "agent" | "decision";
+}
+function AgentLink({ notice: { data, agent_name, agent_deleted }, place }: AgentLinkProps) {
   const id = String(data.agent_id);
   const name = agent_name ?? "an agent";
   if (agent_deleted) return <span className="wrap-anywhere">{name} (deleted)</span>;
   return typeof data.run_id === "string" ? (
-    <Link to="/agents/$id/runs/$run_id" params={{ id, run_id: data.run_id }} className="link wrap-anywhere">
+    <Link
+      to={place === "agent" ? "/agents/$id/runs/$run_id" : "/agents/$id/runs/$run_id/decide"}
+      params={{ id, run_id: data.run_id }}
+      className="link wrap-anywhere"
+    >
       {name}
     </Link>
   ) : (
@@ -258,7 +272,13 @@ function NewEndpoint({ onClose }: { onClose: () => void }) {
   const [chosen, setChosen] = useState<"mail" | "webhook">("mail");
   const by_mail = sends_mail && chosen === "mail";
   const [url, setUrl] = useState("");
-  const [events, setEvents] = useState<Event[]>(["run.failed", "run.has_errors", "schedule.paused", "balance.low"]);
+  const [events, setEvents] = useState<Event[]>([
+    "run.requires_action",
+    "run.failed",
+    "run.has_errors",
+    "schedule.paused",
+    "balance.low",
+  ]);
   const [secret, setSecret] = useState<string | null>(null);
   const save = useMutation({
     mutationFn: () =>

@@ -1,10 +1,11 @@
 import { useMutation, useQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
-import { useEffect, useState } from "react";
+import { Fragment, useEffect, useState } from "react";
 import { call } from "../api/client.ts";
 import { useLiveRun } from "../api/live-run.ts";
-import { agentQuery, type Run, type RunDetail, runPromptQuery, runQuery, stale } from "../api/queries.ts";
+import { agentQuery, type Decided, type Run, type RunDetail, runPromptQuery, runQuery, stale } from "../api/queries.ts";
 import { ago, count, dollars, duration, instant, number, words } from "../format.ts";
+import { DecideProblem, DecisionCard, RequiredActions, useDecide } from "../parts/approvals.tsx";
 import { ExplainRun } from "../parts/explain.tsx";
 import { Outside, StepCard } from "../parts/step.tsx";
 import { cutOff, failure, hasEnded, RUN_STATUSES } from "../run-words.ts";
@@ -32,6 +33,7 @@ export function RunPage() {
   const ended = hasEnded(run.status);
   const { preview, cut_off } = useLiveRun(id, run_id, ended);
   const navigate = useNavigate();
+  const decide = useDecide();
   const [cancelling, setCancelling] = useState(false);
   const [was_open] = useState(!ended);
   const again = useMutation({
@@ -80,6 +82,10 @@ export function RunPage() {
           </Callout>
         )}
       </div>
+      <section aria-label="What the run asks" className="mb-4 space-y-4 empty:hidden">
+        <DecideProblem decide={decide} />
+        {run.required_actions.length > 0 && <RequiredActions run={run} decide={decide} />}
+      </section>
       <div className="grid items-start gap-4 lg:grid-cols-[minmax(0,1fr)_20rem]">
         <div className="min-w-0 space-y-4">
           <Outcome run={run} preview={preview} ended={ended} />
@@ -278,14 +284,27 @@ function Prompt({ id, run_id }: { id: string; run_id: string }) {
   );
 }
 
+function Decisions({ decisions }: { decisions: Decided[] }) {
+  return decisions.map((decided) => <DecisionCard key={decided.id} decided={decided} />);
+}
+
+/** The step before which a decision is shown: its call, or the first step after it. undefined: there is none yet. */
+function placeOf({ step: of_call, decided_at }: Decided, { steps }: RunDetail): number | undefined {
+  return steps.find(({ index, started_at }) => (of_call === null ? started_at >= decided_at : index >= of_call))?.index;
+}
+
 function Steps({ run, ended }: { run: RunDetail; ended: boolean }) {
   return (
     <section aria-label="Steps">
       <h2 className="mb-2 font-semibold">Steps</h2>
       <ol className="space-y-2.5" aria-live={ended ? "off" : "polite"} aria-relevant="additions">
         {run.steps.map((step) => (
-          <StepCard key={step.index} step={step} output={run.error === null ? run.output : null} />
+          <Fragment key={step.index}>
+            <Decisions decisions={run.decisions.filter((decided) => placeOf(decided, run) === step.index)} />
+            <StepCard step={step} output={run.error === null ? run.output : null} />
+          </Fragment>
         ))}
+        <Decisions decisions={run.decisions.filter((decided) => placeOf(decided, run) === undefined)} />
         {!ended && run.steps.every((step) => step.status !== "running") && (
           <li className="flex items-center gap-2.5 rounded-xl border border-dashed border-line px-4 py-3 text-muted">
             <Spinner /> {RUN_STATUSES[run.status].now}

@@ -6,14 +6,29 @@ import { ago, count, number } from "../format.ts";
 import { Button, Card, Facts } from "../ui/basics.tsx";
 import { Copyable } from "../ui/copy.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
+import { draftOf, type Policy } from "./draft.ts";
+
+const ASKS: Record<Policy, string> = {
+  always_allow: "never asks",
+  ask_after_untrusted: "asks after outside content was read",
+  always_ask: "always asks",
+};
+/** Web pages and webhooks ask only if their owner wants it. */
+const asks = (policy: Policy) => (policy === "always_allow" ? "" : ` (${ASKS[policy]})`);
 
 /** Each enabled tool in one line. A tool without a sentence of its own is named. */
-function toolsInWords({ web_fetch, send_webhook, mcp, ...others }: Agent["tools_config"]): string[] {
+function toolsInWords(agent: Agent): string[] {
+  const { web_fetch, send_webhook, mcp, ...others } = agent.tools_config;
   const tools = Object.entries(others).flatMap(([name, settings]) => (isEnabled(settings) ? [name] : []));
-  if (web_fetch?.enabled === true) tools.push(`reads ${web_fetch.hosts?.join(", ") ?? "any public site"}`);
-  if (send_webhook?.enabled === true) tools.push(`sends webhooks to ${send_webhook.urls?.join(", ") || "no address"}`);
-  for (const { name, tools: offered, effects } of mcp?.enabled === true ? (mcp.servers ?? []) : []) {
-    tools.push(`uses ${offered?.join(", ") ?? "all tools"} of ${name}${effects === "none" ? ", read only" : ""}`);
+  const { fetch_policy, webhook_policy, mcp_servers } = draftOf(agent);
+  if (web_fetch?.enabled === true)
+    tools.push(`reads ${web_fetch.hosts?.join(", ") ?? "any public site"}${asks(fetch_policy)}`);
+  if (send_webhook?.enabled === true)
+    tools.push(`sends webhooks to ${send_webhook.urls?.join(", ") || "no address"}${asks(webhook_policy)}`);
+  for (const server of mcp?.enabled === true ? mcp_servers : []) {
+    const own = server.tool_policies.map(({ tool, policy }) => `; ${tool} ${ASKS[policy]}`);
+    const offered = server.tools === "" ? "all tools" : server.tools;
+    tools.push(`uses ${offered} of ${server.name} (${ASKS[server.policy]}${own.join("")})`);
   }
   return tools;
 }
@@ -35,7 +50,7 @@ function isEnabled(settings: unknown): boolean {
 
 /** An agent's configuration. */
 export function AgentSettings({ agent }: { agent: Agent }) {
-  const tools = toolsInWords(agent.tools_config);
+  const tools = toolsInWords(agent);
   const { limits } = agent;
   const { send_webhook } = agent.tools_config;
   const cap = (tokens: number | null) => (tokens === null ? "no limit" : count(tokens, "token"));
@@ -98,6 +113,7 @@ export function AgentSettings({ agent }: { agent: Agent }) {
                 </ul>
               ),
             ],
+            ["Waits for a decision", `at most ${count(agent.approval_hours, "hour")}`],
             ["Steps per run", number(limits.max_steps)],
             ["Time per run", count(limits.max_run_seconds, "second")],
             ["Cost per run", cap(limits.max_cost_tokens_per_run)],

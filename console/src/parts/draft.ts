@@ -1,3 +1,4 @@
+import { APPROVAL_HOURS } from "../../../src/kernel/constants.ts";
 import type { Body } from "../api/client.ts";
 import type { Agent } from "../api/queries.ts";
 import { changedFields, toList } from "../format.ts";
@@ -19,15 +20,19 @@ export interface McpServer {
   name: string;
   url: string;
   tools: string;
-  /** Its tools only read, so they stay usable after the run has read outside content. */
-  reads_only: boolean;
-  /** Single tools that differ from `reads_only`, by the server's names. */
-  reading_tools: string;
-  acting_tools: string;
+  policy: Policy;
+  /** Single tools that differ from `policy`, by the server's names. */
+  tool_policies: ToolPolicy[];
   timeout_seconds: string;
   auth: SecretUse | null;
   /** The saved server; null: a new one. Settings without a field in the editor stay unchanged. */
   kept: SavedServer | null;
+}
+/** Whether a call waits for the owner's approval. */
+export type Policy = NonNullable<NonNullable<Agent["tools_config"]["web_fetch"]>["permission_policy"]>;
+export interface ToolPolicy {
+  tool: string;
+  policy: Policy;
 }
 type SavedServer = NonNullable<NonNullable<Agent["tools_config"]["mcp"]>["servers"]>[number];
 
@@ -58,6 +63,7 @@ export interface Draft {
   fetch_strict: boolean;
   fetch_calls: string;
   fetch_failure: OnFailure;
+  fetch_policy: Policy;
   fetch_auth: SecretUse[];
   webhook_enabled: boolean;
   webhook_urls: string;
@@ -65,6 +71,7 @@ export interface Draft {
   webhook_strict: boolean;
   webhook_calls: string;
   webhook_failure: OnFailure;
+  webhook_policy: Policy;
   mcp_enabled: boolean;
   mcp_servers: McpServer[];
   mcp_calls: string;
@@ -72,6 +79,7 @@ export interface Draft {
   /** The saved tool settings. Settings without a field in the editor stay unchanged. */
   tools_kept: Agent["tools_config"];
   deliveries: DeliveryDraft[];
+  approval_hours: string;
   /** JSON, or empty: none. */
   input_schema: string;
   output_schema: string;
@@ -97,6 +105,7 @@ export const EMPTY_DRAFT: Draft = {
   fetch_strict: false,
   fetch_calls: "",
   fetch_failure: "continue",
+  fetch_policy: "always_allow",
   fetch_auth: [],
   webhook_enabled: false,
   webhook_urls: "",
@@ -104,12 +113,14 @@ export const EMPTY_DRAFT: Draft = {
   webhook_strict: false,
   webhook_calls: "",
   webhook_failure: "fail",
+  webhook_policy: "always_allow",
   mcp_enabled: false,
   mcp_servers: [],
   mcp_calls: "",
   mcp_failure: "continue",
   tools_kept: {},
   deliveries: [],
+  approval_hours: "",
   input_schema: "",
   output_schema: "",
   limits: {
@@ -126,9 +137,8 @@ export const NO_SERVER: McpServer = {
   name: "",
   url: "",
   tools: "",
-  reads_only: false,
-  reading_tools: "",
-  acting_tools: "",
+  policy: "ask_after_untrusted",
+  tool_policies: [],
   timeout_seconds: "",
   auth: null,
   kept: null,
@@ -195,6 +205,7 @@ export function draftOf(agent: Agent): Draft {
     fetch_strict: web_fetch?.safety === "strict",
     fetch_calls: text(web_fetch?.max_calls),
     fetch_failure: web_fetch?.on_tool_failure ?? EMPTY_DRAFT.fetch_failure,
+    fetch_policy: web_fetch?.permission_policy ?? EMPTY_DRAFT.fetch_policy,
     fetch_auth: (web_fetch?.auth ?? []).map(secretUse),
     webhook_enabled: send_webhook?.enabled ?? false,
     webhook_urls: (send_webhook?.urls ?? []).join("\n"),
@@ -202,14 +213,14 @@ export function draftOf(agent: Agent): Draft {
     webhook_strict: send_webhook?.safety === "strict",
     webhook_calls: text(send_webhook?.max_calls),
     webhook_failure: send_webhook?.on_tool_failure ?? EMPTY_DRAFT.webhook_failure,
+    webhook_policy: send_webhook?.permission_policy ?? EMPTY_DRAFT.webhook_policy,
     mcp_enabled: mcp?.enabled ?? false,
     mcp_servers: (mcp?.servers ?? []).map((kept) => ({
       name: kept.name,
       url: kept.url,
       tools: list(kept.tools),
-      reads_only: kept.effects === "none",
-      reading_tools: list(toolsOfEffect(kept, "none")),
-      acting_tools: list(toolsOfEffect(kept, "any")),
+      policy: kept.permission_policy ?? policyOf(kept.effects),
+      tool_policies: toolPolicies(kept),
       timeout_seconds: text(kept.timeout_seconds),
       auth: kept.auth === undefined ? null : secretUse(kept.auth),
       kept,
@@ -218,6 +229,7 @@ export function draftOf(agent: Agent): Draft {
     mcp_failure: mcp?.on_tool_failure ?? EMPTY_DRAFT.mcp_failure,
     tools_kept: agent.tools_config,
     deliveries: agent.deliveries.map(deliveryDraft),
+    approval_hours: text(agent.approval_hours),
     input_schema: objectText(agent.input_schema),
     output_schema: objectText(agent.output_schema),
     limits: {
@@ -264,6 +276,7 @@ function toolsOf(draft: Draft): Agent["tools_config"] {
       safety: safety(draft.fetch_strict, web_fetch?.safety),
       max_calls: numberOf(draft.fetch_calls),
       on_tool_failure: onFailure(draft.fetch_failure, web_fetch, EMPTY_DRAFT.fetch_failure),
+      permission_policy: policySetting(draft.fetch_policy, web_fetch, EMPTY_DRAFT.fetch_policy),
       auth: draft.fetch_auth.length === 0 ? undefined : draft.fetch_auth.map(authOf),
     };
   }
@@ -276,19 +289,25 @@ function toolsOf(draft: Draft): Agent["tools_config"] {
       safety: safety(draft.webhook_strict, send_webhook?.safety),
       max_calls: numberOf(draft.webhook_calls),
       on_tool_failure: onFailure(draft.webhook_failure, send_webhook, EMPTY_DRAFT.webhook_failure),
+      permission_policy: policySetting(draft.webhook_policy, send_webhook, EMPTY_DRAFT.webhook_policy),
     };
   }
   if (draft.mcp_enabled || mcp !== undefined) {
-    const servers = draft.mcp_servers.map(({ name, url, tools: offered, reads_only, auth, kept, ...server }) => ({
-      ...kept,
-      name,
-      url,
-      tools: listOrNone(offered),
-      effects: reads_only ? "none" : undefined,
-      tool_effects: toolEffects(server),
-      timeout_seconds: numberOf(server.timeout_seconds),
-      auth: auth === null ? undefined : authOf(auth),
-    }));
+    const servers = draft.mcp_servers.map(
+      ({ name, url, tools: offered, policy, tool_policies, auth, kept, ...server }) => ({
+        ...kept,
+        name,
+        url,
+        tools: listOrNone(offered),
+        permission_policy: policySetting(policy, kept, NO_SERVER.policy),
+        tool_permission_policies: tool_policies.length === 0 ? undefined : policiesByTool(tool_policies),
+        // The policies have replaced them.
+        effects: undefined,
+        tool_effects: undefined,
+        timeout_seconds: numberOf(server.timeout_seconds),
+        auth: auth === null ? undefined : authOf(auth),
+      }),
+    );
     tools.mcp = {
       ...mcp,
       enabled: draft.mcp_enabled,
@@ -300,32 +319,37 @@ function toolsOf(draft: Draft): Agent["tools_config"] {
   return tools as Agent["tools_config"];
 }
 
-function toolsOfEffect({ tool_effects = {} }: SavedServer, effect: "none" | "any"): string[] {
-  return Object.keys(tool_effects).filter((tool) => tool_effects[tool] === effect);
+/** The policy that `effects` of agents from before policies means. */
+const policyOf = (effects: "none" | "any" | undefined): Policy =>
+  effects === "none" ? "always_allow" : NO_SERVER.policy;
+
+/** The settings of single tools that differ from their server's. A tool's policy comes before its effects. */
+function toolPolicies(server: SavedServer): ToolPolicy[] {
+  const { permission_policy, tool_permission_policies, effects, tool_effects = {} } = server;
+  const usual = permission_policy ?? policyOf(effects);
+  const old = Object.entries(tool_effects).flatMap(([tool, of_tool]) => {
+    const policy = of_tool === "any" && permission_policy !== undefined ? usual : policyOf(of_tool);
+    return policy === usual ? [] : [[tool, policy] as const];
+  });
+  const policies = { ...Object.fromEntries(old), ...tool_permission_policies };
+  return Object.entries(policies).map(([tool, policy]) => ({ tool, policy }));
 }
 
-function toolEffects({ reading_tools, acting_tools }: Pick<McpServer, "reading_tools" | "acting_tools">) {
-  const effects = [
-    ...toList(reading_tools).map((tool) => [tool, "none"] as const),
-    ...toList(acting_tools).map((tool) => [tool, "any"] as const),
-  ];
-  return effects.length === 0 ? undefined : Object.fromEntries(effects);
+function policiesByTool(policies: readonly ToolPolicy[]): Record<string, Policy> {
+  return Object.fromEntries(policies.map(({ tool, policy }) => [tool.trim(), policy]));
 }
 
-/** Whether the draft says that this tool of the server only reads. */
-export function isReading({ reads_only, reading_tools, acting_tools }: McpServer, tool: string): boolean {
-  if (toList(acting_tools).includes(tool)) return false;
-  return reads_only || toList(reading_tools).includes(tool);
-}
+/** Absent where it was absent and the default is chosen. */
+const policySetting = (
+  chosen: Policy,
+  kept: { permission_policy?: Policy | undefined } | null | undefined,
+  usual: Policy,
+) => (kept?.permission_policy === undefined && chosen === usual ? undefined : chosen);
 
-/** The lists of tools after the owner's choice for one of them. */
-export function withReading(server: McpServer, tool: string, reads: boolean) {
-  const others = (names: string) => toList(names).filter((name) => name !== tool);
-  const reading = others(server.reading_tools);
-  const acting = others(server.acting_tools);
-  if (reads && !server.reads_only) reading.push(tool);
-  if (!reads && server.reads_only) acting.push(tool);
-  return { reading_tools: list(reading), acting_tools: list(acting) };
+/** The policies of single tools after the owner's choice for one of them; null: as the server's. */
+export function withPolicy({ tool_policies }: McpServer, tool: string, policy: Policy | null): ToolPolicy[] {
+  const others = tool_policies.filter((each) => each.tool !== tool);
+  return policy === null ? others : [...others, { tool, policy }];
 }
 
 export function deliveryDraft({ to, on, unless }: Agent["deliveries"][number]): DeliveryDraft {
@@ -365,6 +389,7 @@ export function bodyOf(draft: Draft): Body<"POST /api/v1/agents"> {
     on_budget: draft.on_budget,
     tools_config: toolsOf(draft),
     deliveries: draft.deliveries.map(deliveryOf),
+    approval_hours: numberOf(draft.approval_hours) ?? APPROVAL_HOURS,
     input_schema: objectOf(draft.input_schema),
     output_schema: objectOf(draft.output_schema),
     limits,

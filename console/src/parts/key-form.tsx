@@ -8,7 +8,7 @@ import { changedFields, dayForInput, toList } from "../format.ts";
 import { Button } from "../ui/basics.tsx";
 import { ShownOnce } from "../ui/copy.tsx";
 import { Dialog, DialogForm } from "../ui/dialog.tsx";
-import { LAST_DAY, TextField } from "../ui/fields.tsx";
+import { LAST_DAY, TextField, Toggle } from "../ui/fields.tsx";
 import { confirmSaved } from "../ui/saved.tsx";
 import { Select, SelectField } from "../ui/select.tsx";
 import { type BudgetDraft, BudgetFields, budgetDraftOf, budgetOf } from "./budget.tsx";
@@ -41,6 +41,9 @@ const scopesOf = (rights: Rights) =>
     if (right === "none") return [];
     return right === "read" ? [`${area}:read` as const] : [`${area}:read` as const, `${area}:write` as const];
   });
+
+/** The right to decide what agents ask. It is in no choice of rights. */
+export const DECIDE = "agents:approve" as const;
 
 /** The settings of a key as they are typed. Empty: no limit. */
 interface KeyDraft extends BudgetDraft {
@@ -199,9 +202,11 @@ export function EditKey({ api_key, onClose }: { api_key: ApiKey; onClose: () => 
 export function NewKey({ onClose }: { onClose: () => void }) {
   const [draft, setDraft] = useState(EMPTY);
   const [rights, setRights] = useState<Rights>(PRESETS[0][2]);
+  const [decides, setDecides] = useState(false);
   const [key, setKey] = useState<string | null>(null);
+  const scopes = [...scopesOf(rights), ...(decides ? [DECIDE] : [])];
   const save = useMutation({
-    mutationFn: () => call("POST /api/v1/api-keys", { body: { ...bodyOf(draft), scopes: scopesOf(rights) } }),
+    mutationFn: () => call("POST /api/v1/api-keys", { body: { ...bodyOf(draft), scopes } }),
     onSuccess: (created) => {
       setKey(created.key);
       return stale("keys");
@@ -216,9 +221,16 @@ export function NewKey({ onClose }: { onClose: () => void }) {
   }
   return (
     <Dialog title="New API key" onClose={onClose}>
-      <DialogForm save={save} action="Create API key" onCancel={onClose} disabled={scopesOf(rights).length === 0}>
+      <DialogForm save={save} action="Create API key" onCancel={onClose} disabled={scopes.length === 0}>
         <NameField draft={draft} onDraft={setDraft} />
         <RightFields rights={rights} onRights={setRights} />
+        {scopes.length === 0 && <p className="text-sm text-muted">Choose at least one right.</p>}
+        <Toggle
+          label="Decides for you"
+          checked={decides}
+          onChecked={setDecides}
+          hint="Approves, edits and rejects what your agents ask. No choice of rights includes it."
+        />
         <LimitFields draft={draft} onDraft={setDraft} of={null} />
       </DialogForm>
     </Dialog>
@@ -290,7 +302,6 @@ function RightFields({ rights, onRights }: { rights: Rights; onRights: (rights: 
           ))}
         </div>
       )}
-      {scopesOf(rights).length === 0 && <p className="mt-1 text-sm text-muted">Choose at least one right.</p>}
     </fieldset>
   );
 }

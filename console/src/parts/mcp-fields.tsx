@@ -1,6 +1,7 @@
 import { Button } from "../ui/basics.tsx";
-import { TextField, Toggle } from "../ui/fields.tsx";
-import { type McpServer, NO_SECRET_USE, NO_SERVER } from "./draft.ts";
+import { TextField } from "../ui/fields.tsx";
+import { type McpServer, NO_SECRET_USE, NO_SERVER, type ToolPolicy } from "./draft.ts";
+import { PolicyField } from "./policy-field.tsx";
 import { SecretUseFields } from "./secret-use-fields.tsx";
 import { ServerTools } from "./server-tools.tsx";
 
@@ -72,15 +73,26 @@ function ServerFields({ agent_id, place, server, onChange, onRemove }: ServerPro
         onValue={(tools) => onChange({ tools })}
         placeholder="all tools"
       />
-      <div className="sm:self-end sm:pb-1.5">
-        <Toggle
-          label="Read-only tools"
-          checked={server.reads_only}
-          onChecked={(reads_only) => onChange({ reads_only })}
-          hint="Read-only tools stay usable after the agent has read a page or a tool's answer. Other tools do not."
+      <TextField
+        label="Seconds for one call"
+        param={`${param}.timeout_seconds`}
+        type="number"
+        min={1}
+        max={600}
+        value={server.timeout_seconds}
+        onValue={(timeout_seconds) => onChange({ timeout_seconds })}
+        placeholder="60"
+        hint="Begins again when the server reports progress."
+      />
+      <div className="sm:col-span-2">
+        <PolicyField
+          param={`${param}.permission_policy`}
+          value={server.policy}
+          onValue={(policy) => onChange({ policy })}
+          hint="Outside content, such as a web page or a tool's answer, can ask for calls that you do not want."
         />
       </div>
-      <EffectFields param={param} server={server} onChange={onChange} />
+      <ToolPolicies param={param} server={server} onChange={onChange} />
       <ServerTools key={keptAs(server)} agent_id={agent_id} server={server} onChange={onChange} />
       {server.auth !== null && (
         <div className="sm:col-span-2">
@@ -108,40 +120,45 @@ function ServerFields({ agent_id, place, server, onChange, onRemove }: ServerPro
   );
 }
 
-/** Exceptions for single tools, and the time of a call. */
-function EffectFields({ param, server, onChange }: Pick<ServerProps, "server" | "onChange"> & { param: string }) {
+/** Tools that differ from their server. */
+function ToolPolicies({ param, server, onChange }: Pick<ServerProps, "server" | "onChange"> & { param: string }) {
+  const { tool_policies } = server;
+  const change = (place: number, changes: Partial<ToolPolicy>) => {
+    const changed = tool_policies.map((each, at) => (at === place ? { ...each, ...changes } : each));
+    onChange({ tool_policies: changed });
+  };
   return (
-    <>
-      {server.reads_only ? (
-        <TextField
-          label="Tools with effects"
-          param={`${param}.tool_effects`}
-          value={server.acting_tools}
-          onValue={(acting_tools) => onChange({ acting_tools })}
-          placeholder="none"
-          hint="Blocked once the agent has read outside content, such as another tool's answer."
-        />
-      ) : (
-        <TextField
-          label="Tools that only read"
-          param={`${param}.tool_effects`}
-          value={server.reading_tools}
-          onValue={(reading_tools) => onChange({ reading_tools })}
-          placeholder="none"
-          hint="The first answer of a tool is outside content. After it, only the tools in this list can be called."
-        />
-      )}
-      <TextField
-        label="Seconds for one call"
-        param={`${param}.timeout_seconds`}
-        type="number"
-        min={1}
-        max={600}
-        value={server.timeout_seconds}
-        onValue={(timeout_seconds) => onChange({ timeout_seconds })}
-        placeholder="60"
-        hint="Begins again when the server reports progress."
-      />
-    </>
+    <div className="space-y-3 sm:col-span-2">
+      {tool_policies.map(({ tool, policy }, place) => (
+        <div
+          // biome-ignore lint/suspicious/noArrayIndexKey: the entries have no id
+          key={place}
+          className="grid items-start gap-x-3 gap-y-2 sm:grid-cols-[1fr_1fr_auto]"
+        >
+          <TextField
+            label="Tool"
+            param={`${param}.tool_permission_policies.${tool}`}
+            required
+            value={tool}
+            onValue={(tool) => change(place, { tool })}
+            placeholder="create_contact"
+          />
+          <PolicyField value={policy} onValue={(policy) => change(place, { policy })} />
+          <Button
+            kind="quiet"
+            icon="trash"
+            className="sm:mt-6"
+            aria-label={`Remove the exception for ${tool === "" ? "a tool" : tool}`}
+            onClick={() => onChange({ tool_policies: tool_policies.toSpliced(place, 1) })}
+          />
+        </div>
+      ))}
+      <Button
+        icon="plus"
+        onClick={() => onChange({ tool_policies: [...tool_policies, { tool: "", policy: "always_ask" }] })}
+      >
+        Add exception for a tool
+      </Button>
+    </div>
   );
 }

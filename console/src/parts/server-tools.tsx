@@ -1,12 +1,15 @@
 import { useMutation } from "@tanstack/react-query";
 import { type Answer, call } from "../api/client.ts";
-import { count, toList } from "../format.ts";
+import { count } from "../format.ts";
 import { Badge, Button } from "../ui/basics.tsx";
-import { Toggle } from "../ui/fields.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
-import { isReading, type McpServer, withReading } from "./draft.ts";
+import { SelectField } from "../ui/select.tsx";
+import { type McpServer, type Policy, withPolicy } from "./draft.ts";
+import { POLICIES } from "./policy-field.tsx";
 
 type Listed = Answer<"GET /api/v1/agents/{id}/mcp-servers/{server}/tools">["tools"][number];
+
+const POLICY_NAMES = Object.fromEntries(POLICIES) as Record<Policy, string>;
 
 interface Props {
   /** null: the agent is not saved yet. */
@@ -15,7 +18,7 @@ interface Props {
   onChange: (changes: Partial<McpServer>) => void;
 }
 
-/** The tools of a saved server with the server's own claims. The owner decides which of them only read. */
+/** The tools of a saved server with the server's own claims. The owner decides which of them ask. */
 export function ServerTools({ agent_id, server, onChange }: Props) {
   const { kept } = server;
   const asked = useMutation({
@@ -34,14 +37,15 @@ export function ServerTools({ agent_id, server, onChange }: Props) {
       {asked.data !== undefined && (
         <>
           <p className="text-sm text-pretty text-muted">
-            Turn on the tools that only read. A server may claim this falsely: check what each tool does.
+            Choose which tools ask before a call. A server may falsely claim that a tool only reads: check what each one
+            does.
             {asked.data.left_out > 0 &&
               ` ${count(asked.data.left_out, "tool is", "tools are")} not listed: unsafe, too large or too many.`}
           </p>
           <ul className="space-y-3">
             {asked.data.tools.map((tool) => (
               <li key={tool.name}>
-                <ToolEffect tool={tool} server={server} onChange={onChange} />
+                <ListedTool tool={tool} server={server} onChange={onChange} />
               </li>
             ))}
           </ul>
@@ -51,20 +55,20 @@ export function ServerTools({ agent_id, server, onChange }: Props) {
   );
 }
 
-function ToolEffect({ tool, server, onChange }: Omit<Props, "agent_id"> & { tool: Listed }) {
+function ListedTool({ tool, server, onChange }: Omit<Props, "agent_id"> & { tool: Listed }) {
   const { name, description, read_only_hint } = tool;
   const claim = {
     true: <Badge tone="accent">The server says: only reads</Badge>,
     false: <Badge tone="warn">The server says: has effects</Badge>,
     null: <Badge>The server says nothing</Badge>,
   }[`${read_only_hint}`];
+  const own = server.tool_policies.find((each) => each.tool === name)?.policy;
   return (
-    <Toggle
+    <SelectField
       label={name}
-      checked={isReading(server, name)}
-      // The lists of names are separated by commas and spaces.
-      disabled={toList(name).join() !== name}
-      onChecked={(reads) => onChange(withReading(server, name, reads))}
+      value={own ?? ""}
+      options={[["", `As the server: ${POLICY_NAMES[server.policy].toLowerCase()}`], ...POLICIES]}
+      onValue={(policy) => onChange({ tool_policies: withPolicy(server, name, policy === "" ? null : policy) })}
       hint={
         <>
           {claim} <span className="line-clamp-2 wrap-anywhere">{description}</span>

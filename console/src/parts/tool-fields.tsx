@@ -4,6 +4,7 @@ import { AreaField, TextField, Toggle } from "../ui/fields.tsx";
 import { SelectField } from "../ui/select.tsx";
 import { type Draft, NO_SECRET_USE, NO_SERVER, type OnFailure } from "./draft.ts";
 import { McpFields } from "./mcp-fields.tsx";
+import { PolicyField } from "./policy-field.tsx";
 import { SecretChoice, SecretUseFields } from "./secret-use-fields.tsx";
 
 interface Props {
@@ -154,6 +155,11 @@ function FetchFields({ draft, change }: Omit<Props, "agent_id">) {
           value={draft.fetch_failure}
           onValue={(fetch_failure) => change({ fetch_failure })}
         />
+        <PolicyField
+          param="tools_config.web_fetch.permission_policy"
+          value={draft.fetch_policy}
+          onValue={(fetch_policy) => change({ fetch_policy })}
+        />
       </div>
       <Toggle
         label="Strict safety"
@@ -209,6 +215,11 @@ function WebhookFields({ draft, change }: Omit<Props, "agent_id">) {
           tool="send_webhook"
           value={draft.webhook_failure}
           onValue={(webhook_failure) => change({ webhook_failure })}
+        />
+        <PolicyField
+          param="tools_config.send_webhook.permission_policy"
+          value={draft.webhook_policy}
+          onValue={(webhook_policy) => change({ webhook_policy })}
         />
       </div>
       <Toggle

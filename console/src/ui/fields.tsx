@@ -52,10 +52,13 @@ const isWithin = (wrong: string | null, param: string) =>
   wrong !== null && (wrong === param || wrong.startsWith(`${param}[`) || wrong.startsWith(`${param}.`));
 
 /** The error message beside its field, with the field's label in place of its name in the API. */
-function atField({ code, param, message }: Problem, label: string): string {
+function atField({ code, param, message }: Problem, label: string, own: string): string {
   if (code === "missing_field") return "This field is required.";
   const text = message.replace(`${param} is not valid: `, "").replace(`${param}: `, "").replace(", or null.", ".");
-  if (param !== null && text.startsWith(`${param} `)) return `${label}${text.slice(param.length)}`;
+  if (param !== null && text.startsWith(`${param} `)) {
+    const part = param.startsWith(`${own}.`) ? `: ${param.slice(own.length + 1)}` : "";
+    return `${label}${part}${text.slice(param.length)}`;
+  }
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
@@ -65,7 +68,7 @@ export function Field({ label, hint, param, is_missing = false, className = "", 
   const { error, tell } = useContext(FormError);
   const problem = error === null ? null : asProblem(error);
   const wrong = param !== undefined && isWithin(problem?.param ?? null, param);
-  const text = wrong && problem !== null ? atField(problem, label) : null;
+  const text = wrong && problem !== null && param !== undefined ? atField(problem, label, param) : null;
   const shown = is_missing ? "This field is required." : text;
   useEffect(() => {
     if (text !== null) tell(text.startsWith(label) ? text : `${label}: ${text}`);

@@ -1,11 +1,12 @@
 import type { NoticeEvent } from "../../api/contract/notices.ts";
 import type { PauseReason } from "../../api/contract/payments.ts";
 import type { Mail } from "../../platform/net/mail.ts";
-import type { NoticeData } from "./notices.types.ts";
+import { NOTICE_ARGUMENTS_CHARS, type NoticeAction, type NoticeData } from "./notices.types.ts";
 
 /**
  * Notices as e-mails. They contain no text of pages or providers, because an address in it would look like Purser's
- * own. The page that the link opens has the details.
+ * own. The page that the link opens has the details. A call that waits for approval is the exception: its mail shows the
+ * call, marked as the agent's text, and no address in it can be opened.
  */
 
 interface Words {
@@ -13,7 +14,13 @@ interface Words {
   text: string;
   /** Of the console's page where the person can act. */
   path: string;
+  /** Follows the link. */
+  more?: string;
 }
+
+const CHARS = NOTICE_ARGUMENTS_CHARS.toLocaleString("en");
+const minute = (at: string) => `${at.slice(0, 16).replace("T", " ")} UTC`;
+const earliest = (actions: readonly NoticeAction[]) => actions.map(({ expires_at }) => expires_at).sort()[0] ?? "";
 
 const tokens = (count: number) => `${count.toLocaleString("en")} tokens`;
 
@@ -23,6 +30,36 @@ const PAUSED_BY: { [Reason in PauseReason]: string } = {
   payment_mismatch: "had another amount than ordered",
   payment_returned: "was refunded or disputed",
 };
+
+/** Text of an agent or a page, in which no mail program finds an address to open, and which has no hidden characters. */
+const inert = (text: string): string =>
+  text
+    .replaceAll(/[^\P{C}\n]/gu, "\ufffd")
+    .replaceAll("://", ": //")
+    .replaceAll(/(?<=[\p{L}\p{N}-])\.(?=\p{L}{2})/gu, "[.]");
+
+/** What one action asks: a call, or tokens. Each line that the agent wrote has a mark. */
+function actionText({ tool, destination, arguments: given, reason }: NoticeAction): string {
+  const about = inert(reason).replaceAll("\n", " ");
+  if (tool === null) return about;
+  const call = destination === null ? tool : `${tool}, to ${destination}`;
+  const lines =
+    given === null
+      ? []
+      : [
+          "",
+          ...inert(given)
+            .split("\n")
+            .map((line) => `   | ${line}`),
+        ];
+  return [inert(call).replaceAll("\n", " "), `   ${about}`, ...lines].join("\n");
+}
+
+function actionTexts({ actions, actions_count }: NoticeData["run.requires_action"]): string {
+  const shown = actions.map((action, place) => `${place + 1}. ${actionText(action)}`);
+  const others = actions_count - shown.length;
+  return [...shown, ...(others === 0 ? [] : [`And ${others} more.`])].join("\n\n");
+}
 
 const WORDS: { [Event in NoticeEvent]: (data: NoticeData[Event], agent: string) => Words } = {
   "balance.low": ({ percent, granted_tokens, remaining_tokens }) => ({
@@ -60,6 +97,12 @@ const WORDS: { [Event in NoticeEvent]: (data: NoticeData[Event], agent: string) 
     text: "Its page has the output.",
     path: `/agents/${agent_id}/runs/${run_id}`,
   }),
+  "run.requires_action": (data, agent) => ({
+    subject: `${agent} asks for your decision`,
+    text: `It waits, at no cost, until ${minute(earliest(data.actions))}. This page shows the whole question, and opening it decides nothing:`,
+    path: `/agents/${data.agent_id}/runs/${data.run_id}/decide`,
+    more: `What it asks, with at most ${CHARS} characters of each call's arguments. The agent wrote the lines with |. Addresses below are changed so that none can be opened.\n\n${actionTexts(data)}`,
+  }),
   "delivery.failed": ({ agent_id, run_id }, agent) => ({
     subject: `A result of ${agent} could not be delivered`,
     text: "Its page has the output, and shows why the delivery failed.",
@@ -94,8 +137,9 @@ export function noticeMail(
 ): Mail {
   // The event's own data, as `notify` stored it.
   const wordsFor = WORDS[event] as (data: unknown, agent: string) => Words;
-  const { subject, text, path } = wordsFor(data, agent === null ? "an agent" : `"${agent}"`);
+  const { subject, text, path, more } = wordsFor(data, agent === null ? "an agent" : `"${agent}"`);
   const link = `${url}${path}`;
   const end = `You receive this because your notices are sent to this address. To change that, open ${url}/notices`;
-  return { id, to, subject, link, text: `${subject}. ${text}\n\n${link}\n\n${end}\n` };
+  const parts = [`${subject}. ${text}`, link, ...(more === undefined ? [] : [more]), end];
+  return { id, to, subject, link, text: `${parts.join("\n\n")}\n` };
 }

@@ -1,6 +1,6 @@
 import type { NoticeEvent } from "../../api/contract/notices.ts";
 import type { PauseReason } from "../../api/contract/payments.ts";
-import type { RunDetail, RunRecord } from "../../api/contract/runs.ts";
+import type { RunDetail, RunRecord, RunTrigger } from "../../api/contract/runs.ts";
 import type { AlertPercent } from "../../kernel/constants.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
 
@@ -32,6 +32,15 @@ export interface NoticeData {
     error_message: string;
   };
   "run.succeeded": { agent_id: string; run_id: string; trigger: "schedule" | "manual" | "webhook" };
+  /** A run waits for its user's decisions: one notice for all that it asks at once. */
+  "run.requires_action": {
+    agent_id: string;
+    run_id: string;
+    trigger: RunTrigger;
+    actions_count: number;
+    /** The first ones. */
+    actions: NoticeAction[];
+  };
   /** The result of a run could not be delivered: why the last try failed. */
   "delivery.failed": {
     agent_id: string;
@@ -45,6 +54,20 @@ export interface NoticeData {
   "secret.reflected": { secret_id: string; secret_name: string; run_id: string | null };
   "secret.disconnected": { secret_id: string; secret_name: string; server: string };
   "subscription.renewed": { plan_id: string; period_start: Instant; period_end: Instant };
+}
+
+export const NOTICE_ARGUMENTS_CHARS = 1_000;
+
+/** What a run asks: a call of a tool, or tokens (then tool, destination and arguments are null). */
+export interface NoticeAction {
+  id: string;
+  type: "tool_approval" | "budget";
+  tool: string | null;
+  destination: string | null;
+  /** The first NOTICE_ARGUMENTS_CHARS of their JSON, and … if there is more, which the run's record has. */
+  arguments: string | null;
+  reason: string;
+  expires_at: Instant;
 }
 
 /** A notice to create. */

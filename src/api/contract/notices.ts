@@ -14,6 +14,7 @@ export const NOTICE_EVENTS = [
   "run.failed",
   "run.has_errors",
   "run.succeeded",
+  "run.requires_action",
   "delivery.failed",
   "schedule.paused",
   "secret.reflected",

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 
 // Imported by a computed name, because only the console's own project compiles JSX, to which the types lead.
 const path = "../../../console/src/parts/draft.ts";
-const { bodyOf, draftOf, EMPTY_DRAFT, isReading, NO_SERVER, withReading } = await import(path);
+const { bodyOf, draftOf, EMPTY_DRAFT, NO_SERVER, withPolicy } = await import(path);
 
 test("the editor sends the setting of the calling program's tools", () => {
   expect(bodyOf({ ...EMPTY_DRAFT, client_tools: "pass" }).client_tools).toBe("pass");
@@ -14,32 +14,73 @@ test("saving an agent keeps the settings of a tool that the form does not show",
   expect(bodyOf({ ...EMPTY_DRAFT, tools_kept }).tools_config).toMatchObject({ almanac: { enabled: true } });
 });
 
-test("saving an agent keeps the settings of an MCP server that the form does not show", () => {
-  const server = { name: "library", url: "https://mcp.example.com/mcp", tools: ["search"] };
-  const kept = { ...server, tool_effects: { search: "none" }, timeout_seconds: 300 };
+/** The saved server of an agent after its draft was changed. */
+function savedServer(kept: object, changes: object = {}) {
   const agent = { ...bodyOf(EMPTY_DRAFT), tools_config: { mcp: { enabled: true, servers: [kept] } } };
   const draft = draftOf(agent);
-  expect(bodyOf(draft).tools_config.mcp.servers).toEqual([kept]);
-  const renamed = { ...draft, mcp_servers: [{ ...draft.mcp_servers[0], name: "shelf", tools: "" }] };
-  expect(bodyOf(renamed).tools_config.mcp.servers).toMatchObject([
-    { name: "shelf", tools: undefined, tool_effects: { search: "none" }, timeout_seconds: 300 },
-  ]);
-  const fields = { reading_tools: "", acting_tools: "lend", timeout_seconds: "" };
-  const changed = { ...draft, mcp_servers: [{ ...draft.mcp_servers[0], ...fields, reads_only: true }] };
-  expect(bodyOf(changed).tools_config.mcp.servers).toMatchObject([
-    { effects: "none", tool_effects: { lend: "any" }, timeout_seconds: undefined },
-  ]);
+  const [server] = draft.mcp_servers;
+  return bodyOf({ ...draft, mcp_servers: [{ ...server, ...changes }] }).tools_config.mcp.servers[0];
+}
+
+test("saving an agent keeps the settings of an MCP server that the form does not show", () => {
+  const server = { name: "library", url: "https://mcp.example.com/mcp", tools: ["search"] };
+  const kept = { ...server, tool_permission_policies: { search: "always_allow" }, timeout_seconds: 300 };
+  expect(savedServer(kept)).toEqual(kept);
+  expect(savedServer(kept, { name: "shelf", tools: "", timeout_seconds: "" })).toMatchObject({
+    name: "shelf",
+    tools: undefined,
+    tool_permission_policies: { search: "always_allow" },
+    timeout_seconds: undefined,
+  });
 });
 
-test.each([false, true])("a choice for one tool does not change another (Read-only tools: %s)", (reads_only) => {
-  const server = { ...NO_SERVER, reads_only, reading_tools: "find", acting_tools: "lend" };
-  for (const tool of ["find", "lend", "search"]) {
-    for (const reads of [true, false]) {
-      const chosen = { ...server, ...withReading(server, tool, reads) };
-      expect(isReading(chosen, tool)).toBe(reads);
-      for (const other of ["find", "lend", "search"].filter((each) => each !== tool)) {
-        expect(isReading(chosen, other)).toBe(isReading(server, other));
-      }
-    }
-  }
+test.each([
+  ["nothing", {}, undefined, undefined],
+  ["a server that only reads", { effects: "none" }, "always_allow", undefined],
+  ["a server with effects", { effects: "any" }, undefined, undefined],
+  ["a tool that only reads", { tool_effects: { find: "none" } }, undefined, { find: "always_allow" }],
+  [
+    "a tool with effects of a server that only reads",
+    { effects: "none", tool_effects: { lend: "any", find: "none" } },
+    "always_allow",
+    { lend: "ask_after_untrusted" },
+  ],
+  [
+    "a policy beside effects",
+    { permission_policy: "always_ask", effects: "none", tool_effects: { lend: "any", find: "none" } },
+    "always_ask",
+    { find: "always_allow" },
+  ],
+  [
+    "a tool's policy beside its effects",
+    { tool_effects: { find: "none" }, tool_permission_policies: { find: "always_ask" } },
+    undefined,
+    { find: "always_ask" },
+  ],
+])("the editor reads the effects of an older agent as policies: %s", (_name, settings, policy, of_tools) => {
+  const server = { name: "library", url: "https://mcp.example.com/mcp" };
+  expect(savedServer({ ...server, ...settings })).toEqual({
+    ...server,
+    permission_policy: policy,
+    tool_permission_policies: of_tools,
+  });
+});
+
+test("a policy is saved for the web, for webhooks, for a server and for a tool of it", () => {
+  const draft = { ...EMPTY_DRAFT, fetch_enabled: true, fetch_policy: "always_ask", webhook_enabled: true };
+  const tools = bodyOf({ ...draft, webhook_policy: "ask_after_untrusted" }).tools_config;
+  expect(tools.web_fetch.permission_policy).toBe("always_ask");
+  expect(tools.send_webhook.permission_policy).toBe("ask_after_untrusted");
+  const asking = { policy: "always_ask", tool_policies: withPolicy(NO_SERVER, "find", "always_allow") };
+  const server = { name: "library", url: "https://mcp.example.com/mcp" };
+  expect(savedServer(server, asking)).toMatchObject({
+    permission_policy: "always_ask",
+    tool_permission_policies: { find: "always_allow" },
+  });
+  expect(withPolicy({ ...NO_SERVER, ...asking }, "find", null)).toEqual([]);
+});
+
+test("an agent waits 24 hours for a decision unless the editor says otherwise", () => {
+  expect(bodyOf(EMPTY_DRAFT).approval_hours).toBe(24);
+  expect(bodyOf({ ...EMPTY_DRAFT, approval_hours: "2" }).approval_hours).toBe(2);
 });
