@@ -129,7 +129,7 @@ export function createAgentServices(deps: AgentServicesDeps) {
     url: deps.url,
     onDelivery: metrics.triggerDelivery,
   });
-  const chat = createChat({ agents, runs, threads, worker_id, takesPictures });
+  const chat = createChat({ agents, runs, threads, worker_id, takesPictures, url: deps.url });
   const agentModel = createAgentModel({ chat, find: agents.found, log });
   return { tools, schedules, runs, followers, threads, agents, chat, agentModel, triggers, worker_id, sanitizer };
 }

@@ -65,7 +65,7 @@ function engineWith(step: Step) {
 /** Executes a claimed run until it ends, or until the worker leaves it. */
 async function execute(run: ClaimedRun, step = asking) {
   const result = await engineWith(step).execute(run, config, control());
-  if (result !== null) expect(await queue.scheduling.finishRun(run.lease, result.finish)).toBe(true);
+  if (result?.finish) expect(await queue.scheduling.finishRun(run.lease, result.finish)).toBe(true);
   return result?.finish ?? null;
 }
 async function waiting() {
@@ -208,6 +208,38 @@ test("a waiting run keeps its schedule busy and its version, but the settable cl
   await answer(id);
   expect(await scheduling.untilIdle(0)).toBe("busy");
   expect(await scheduling.queueFigures()).toEqual({ queued: 1, oldest_ms: 0 });
+});
+
+test("a chat that has waited has no caller: it is handed back and outlives a lost worker, unlike one whose caller waits", async () => {
+  const beginChat = async () => {
+    const { id } = await queue.enqueue(queue.agent, "chat");
+    return { id, run: await queue.claimOne() };
+  };
+  const { id, run } = await beginChat();
+  expect(run.has_caller).toBe(true);
+  expect(await execute(run)).toBeNull();
+  await answer(id);
+  const resumed = await queue.claimOne();
+  expect(resumed.has_caller).toBe(false);
+  await queue.scheduling.handBack("worker-1");
+  expect(await detail(id)).toMatchObject({ status: "queued" });
+  await queue.claimOne();
+  await queue.expireLeases();
+  await queue.scheduling.reap();
+  expect(await detail(id)).toMatchObject({ status: "queued", attempt: 2 });
+  expect(await execute(await queue.claimOne("worker-2"))).toMatchObject({ status: "succeeded" });
+  expect(calls.get(id)).toBe(1);
+
+  const attended = await beginChat();
+  await queue.scheduling.handBack("worker-1");
+  expect(await detail(attended.id)).toMatchObject({ status: "cancelled" });
+});
+
+test("a chat that was begun without a caller is claimed and handed back like any run", async () => {
+  const { id } = await queue.scheduling.start({ ...queue.agent, trigger: "chat", engine_input: {}, is_detached: true });
+  expect(await queue.claimOne()).toMatchObject({ has_caller: false });
+  await queue.scheduling.handBack("worker-1");
+  expect(await detail(id)).toMatchObject({ status: "queued" });
 });
 
 test("a hundred waiting runs take no place: as many others run beside them as without them", async () => {

@@ -13,7 +13,7 @@ import { errors } from "../../kernel/errors.ts";
 import type { Log } from "../../platform/telemetry/log.ts";
 import { checkSchema } from "../definitions/agent-config.ts";
 import type { Chat, Turn, TurnOptions, TurnRequest } from "./chat.service.ts";
-import { chatAnswer, type FinishedTurn } from "./chat-answer.ts";
+import { chatAnswer, type FinishedTurn, inWords } from "./chat-answer.ts";
 import { createChatEvents } from "./chat-events.ts";
 
 const NO_PICTURES =
@@ -63,11 +63,11 @@ export function createAgentModel(deps: {
     return {
       async complete(call) {
         const { finished } = await turn(call, { request_id: call.request_id, signal: call.signal, onText: null });
-        const answer = await finished;
+        const answer = inWords(await finished);
         return { ...outcomeOf(answer), response: chatAnswer(answer) };
       },
       async stream(call) {
-        const events = createChatEvents();
+        const events = createChatEvents({ waits_in_words: true });
         const signal = AbortSignal.any([call.signal, events.left]);
         const begun = await turn(call, { request_id: call.request_id, signal, onText: events.onText });
         return completionStream(begun, await events.open(begun), events.leave);

@@ -2,8 +2,12 @@ import type { FinishReason, ReasoningDetail, Routing, ToolCall, Usage } from "..
 import type { RunDetail } from "../../api/contract/runs.ts";
 import type { AnswerEvent, AnswerPart } from "../../gateway/models/answer-events.ts";
 import { callEvent } from "../../gateway/models/answer-message.ts";
+import { describeWaiting, type Waiting } from "../runs/waiting-words.ts";
 
 /** The answers of a finished chat turn, whole and as events. Pure. */
+
+/** The finish reason of a turn that waits for a decision. */
+const WAITS = "requires_action";
 
 /** The sum of the usages of a run's model calls. */
 export function totalUsage(usages: readonly Usage[]): Usage {
@@ -28,7 +32,7 @@ export function totalUsage(usages: readonly Usage[]): Usage {
   };
 }
 
-/** A succeeded turn. */
+/** A turn that has succeeded, or that waits for a decision. */
 export interface FinishedTurn {
   run: RunDetail;
   /** null: the turn does not belong to a thread. */
@@ -37,6 +41,8 @@ export interface FinishedTurn {
   finish_reason: FinishReason;
   /** Calls to the caller's tools, with the reasoning that their model needs back; null: the answer is whole. */
   asked: { tool_calls: ToolCall[]; reasoning_content?: string; reasoning_details?: ReasoningDetail[] } | null;
+  /** null: the turn has its answer. */
+  waiting: Waiting | null;
 }
 
 /** The fields of a turn that its chunks contain. */
@@ -60,6 +66,22 @@ export function chatAnswer(turn: FinishedTurn) {
   };
 }
 
+/** The same of a chat with the agent: it may have no answer yet, and says what it waits for. */
+export function agentAnswer(turn: FinishedTurn) {
+  const { waiting } = turn;
+  if (waiting === null) return chatAnswer(turn);
+  const message = { role: "assistant" as const, content: null };
+  return { ...chatAnswer(turn), choices: [{ index: 0, message, finish_reason: WAITS }], ...waiting };
+}
+
+/** The turn as an answer in words, for clients of a model: they know no turn that waits. `said`: it has generated text. */
+export function inWords(turn: FinishedTurn, said = false): FinishedTurn {
+  const { run, waiting } = turn;
+  if (waiting === null) return turn;
+  const text = describeWaiting(run.id, waiting);
+  return { ...turn, waiting: null, run: { ...run, output: said ? `\n\n${text}` : text } };
+}
+
 /** The first event of a streamed answer. */
 export function chatStart(turn: Named): AnswerEvent {
   const { id, created, model, ...fields } = identity(turn);
@@ -68,7 +90,9 @@ export function chatStart(turn: Named): AnswerEvent {
 
 /** The last parts: calls to the caller's tools with the finish reason, and the usage of the whole run. */
 export function chatEnd(turn: FinishedTurn): AnswerPart[] {
-  const { run, usage, asked } = turn;
+  const { run, usage, asked, waiting } = turn;
+  const end: AnswerPart = { events: [{ type: "end", usage, routing: routingOf(run).routing ?? null }] };
+  if (waiting !== null) return [toWaitingPart(turn, waiting), end];
   const { reasoning_content: thought, reasoning_details: details, tool_calls = [] } = asked ?? {};
   const reasoning: AnswerEvent[] = [
     ...(thought ? [{ type: "reasoning" as const, choice: 0, text: thought }] : []),
@@ -76,10 +100,21 @@ export function chatEnd(turn: FinishedTurn): AnswerPart[] {
   ];
   const model: AnswerEvent = { type: "model", model: identity(turn).model };
   const finish: AnswerEvent = { type: "finish", choice: 0, reason: explainReason(turn), stop_sequence: null };
-  return [
-    { events: [model, ...reasoning, ...tool_calls.map(callEvent), finish] },
-    { events: [{ type: "end", usage, routing: routingOf(run).routing ?? null }] },
-  ];
+  return [{ events: [model, ...reasoning, ...tool_calls.map(callEvent), finish] }, end];
+}
+
+/** The end of a turn that waits, as only a chat with the agent has it. */
+function toWaitingPart(turn: FinishedTurn, waiting: Waiting): AnswerPart {
+  const chunk = {
+    ...identity(turn),
+    object: "chat.completion.chunk",
+    choices: [{ index: 0, delta: {}, finish_reason: WAITS }],
+    ...waiting,
+  };
+  return {
+    events: [{ type: "finish", choice: 0, reason: "stop", stop_sequence: null }],
+    chat_text: `data: ${JSON.stringify(chunk)}\n\n`,
+  };
 }
 
 /** Some providers end an answer with calls as if it were whole. */

@@ -1,13 +1,13 @@
 import type { AnswerPart } from "../../gateway/models/answer-events.ts";
 import { asPurserError } from "../../kernel/errors.ts";
 import type { Turn } from "./chat.service.ts";
-import { chatEnd, chatStart } from "./chat-answer.ts";
+import { chatEnd, chatStart, inWords } from "./chat-answer.ts";
 
 /**
  * A turn's answer as events. They begin with the first text, so an earlier failure is answered with its own status. A
- * later failure becomes an error event.
+ * later failure becomes an error event. `waits_in_words`: a turn that waits for a decision says so as text.
  */
-export function createChatEvents() {
+export function createChatEvents({ waits_in_words = false } = {}) {
   const left = new AbortController();
   const texts: string[] = [];
   let changed = Promise.withResolvers<void>();
@@ -33,7 +33,11 @@ export function createChatEvents() {
       yield { events: [{ type: "text", choice: 0, text }] };
     }
     try {
-      yield* chatEnd(await turn.finished);
+      const finished = await turn.finished;
+      if (finished.waiting === null || !waits_in_words) return yield* chatEnd(finished);
+      const said = inWords(finished, first !== null);
+      yield { events: [{ type: "text", choice: 0, text: said.run.output ?? "" }] };
+      yield* chatEnd(said);
     } catch (thrown) {
       yield { events: [{ type: "error", error: asPurserError(thrown) }] };
     }

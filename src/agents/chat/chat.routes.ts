@@ -8,7 +8,7 @@ import { lostAccess, writtenEvents } from "../../gateway/completions/endpoint.ts
 import { newId } from "../../platform/lib/ids.ts";
 import { raceAbort } from "../../platform/lib/race-abort.ts";
 import type { Chat } from "./chat.service.ts";
-import { chatAnswer, type FinishedTurn } from "./chat-answer.ts";
+import { agentAnswer, type FinishedTurn } from "./chat-answer.ts";
 import { createChatEvents } from "./chat-events.ts";
 import type { AgentThreads } from "./threads.service.ts";
 
@@ -30,7 +30,7 @@ function addChat(router: Router, chat: Chat): void {
       const turn = await chat.turn(caller, id, asked, { request_id, signal, onText: null });
       const finished = await unlessRefused(turn.finished, live);
       noteTurn(facts, finished);
-      return json(chatAnswer(finished));
+      return json(agentAnswer(finished));
     }
     const told = createChatEvents();
     const signal = AbortSignal.any([request.hungUp(), told.left, live.refused]);

@@ -23,6 +23,7 @@ import {
   selectClientTools,
   selectSetUpSteps,
 } from "../runs/transcript.ts";
+import { toWaiting } from "../runs/waiting-words.ts";
 import { type FinishedTurn, totalUsage } from "./chat-answer.ts";
 import { chatErrors } from "./errors.ts";
 import { type ThreadInput, type Threads, threadsOfAgents } from "./threads.service.ts";
@@ -41,12 +42,12 @@ interface Listener extends RunListener {
 export type TurnRequest = Omit<AgentChat, "messages"> &
   Pick<EngineInput, "tools" | "tool_choice" | "response_format"> & { messages: ChatMessage[] };
 
-/** A turn of a conversation that has been queued. */
+/** A turn of a conversation that was queued. */
 export interface Turn {
   run: RunRecord;
   /** null: the turn does not belong to a thread. */
   thread_id: string | null;
-  /** The answer. Throws the turn's error: 402, 429, 502 and so on, with the run's id in its metadata. */
+  /** The answer, or that it waits for a decision. Throws the turn's error: 402, 429, 502 and so on, with the run's id in its metadata. */
   finished: Promise<FinishedTurn>;
 }
 
@@ -76,12 +77,15 @@ export function createChat(deps: {
   worker_id: string;
   /** Whether a model reads pictures; null: there is no such model. */
   takesPictures(model_id: string): boolean | null;
+  /** The public address of the service. */
+  url(): string;
 }) {
   const { agents, runs, threads, worker_id } = deps;
   const listeners = new Map<string, Listener>();
 
   return {
     turn,
+    begin,
     threads: threadsOfAgents(threads, agents.find),
     /** Whether a caller waits for an answer on this node. */
     isAwaited: () => listeners.size > 0,
@@ -90,40 +94,51 @@ export function createChat(deps: {
      * caller.
      */
     findListener(run: ClaimedRun): Listener | null {
+      if (!run.has_caller) return null;
       const listener = listeners.get((run.engine_input as EngineInput).ticket ?? "") ?? null;
       listener?.onStart();
       return listener;
     },
   };
 
-  /** Queues a turn. A caller that disconnects cancels the run, unless the request asks it to continue. */
-  async function turn(caller: Caller, id: string, chat: TurnRequest, options: TurnOptions): Promise<Turn> {
+  /** Queues a turn whose caller does not wait for its answer. Any worker executes it. */
+  async function begin(caller: Caller, id: string, chat: TurnRequest, request_id: string): Promise<RunRecord> {
+    const { agent, input } = await prepare(caller, id, chat, request_id);
+    return start(agent, { ...input, ticket: null }, chat.thread_id);
+  }
+
+  async function prepare(caller: Caller, id: string, chat: TurnRequest, request_id: string) {
     const agent = await agents.ready(caller, id);
     refusePictures(agent, chat.messages, deps.takesPictures);
     // Without placeholders a chat is told no time.
     const zone = agent.system_prompt?.includes("{{") ? await agents.ownZone(agent) : {};
+    const { messages, tools, tool_choice, response_format } = chat;
+    const input = {
+      messages,
+      request_id,
+      ...keyTermsOf({ ...caller, labels: labelsOf(chat) ?? caller.labels ?? null }),
+      ...(tools === undefined ? {} : { tools, ...(tool_choice === undefined ? {} : { tool_choice }) }),
+      ...(response_format === undefined ? {} : { response_format }),
+      ...zone,
+    };
+    return { agent, input };
+  }
+
+  /** Queues a turn. A caller that disconnects cancels the run, unless the request asks it to continue. */
+  async function turn(caller: Caller, id: string, chat: TurnRequest, options: TurnOptions): Promise<Turn> {
+    const { agent, input } = await prepare(caller, id, chat, options.request_id);
     const ticket = newId();
     const started = new AbortController();
     const ended = Promise.withResolvers<RunResult | null>();
     const { onText } = options;
     listeners.set(ticket, { onStart: () => started.abort(), onText, onEnd: ended.resolve, span: activeSpan() });
     const forget = () => listeners.delete(ticket);
-    const { messages, tools, tool_choice, response_format } = chat;
-    const input = {
-      messages,
-      request_id: options.request_id,
-      ...keyTermsOf({ ...caller, labels: labelsOf(chat) ?? caller.labels ?? null }),
-      ticket,
-      ...(tools === undefined ? {} : { tools, ...(tool_choice === undefined ? {} : { tool_choice }) }),
-      ...(response_format === undefined ? {} : { response_format }),
-      ...zone,
-    };
     try {
-      const run = await start(agent, input, chat.thread_id);
+      const run = await start(agent, { ...input, ticket }, chat.thread_id);
       const hung_up = chat.on_disconnect === "continue" ? null : options.signal;
       const thread_id = chat.thread_id ?? null;
       const wait = { started: started.signal, ended: ended.promise, hung_up };
-      const client_tools = collectToolNames(selectClientTools(agent, input));
+      const client_tools = collectToolNames(selectClientTools(agent, { ...input, ticket }));
       const finished = answerOf(run, { user_id: caller.user_id, thread_id, client_tools }, wait);
       return { run, thread_id, finished: finished.finally(forget) };
     } catch (error) {
@@ -134,8 +149,15 @@ export function createChat(deps: {
 
   async function start(agent: ReadyAgent, input: EngineInput, thread_id: string | undefined): Promise<RunRecord> {
     const id = newId();
-    const reserved = { worker_id, for_ms: RESERVED_MS };
-    const run = { ...agents.newRun(agent, "chat", input), id, metadata: metadataIn(input.labels), reserved };
+    const is_detached = input.ticket === null;
+    const reserved = is_detached ? undefined : { worker_id, for_ms: RESERVED_MS };
+    const run = {
+      ...agents.newRun(agent, "chat", input),
+      id,
+      metadata: metadataIn(input.labels),
+      reserved,
+      is_detached,
+    };
     const started = await (thread_id === undefined ? runs.startRun(run) : startInThread(agent, run, thread_id));
     if (started.refusal !== null) throw agentErrors.agentDisabled();
     return started.run;
@@ -171,7 +193,8 @@ export function createChat(deps: {
       const result = started.aborted ? await ended : null;
       const now = await runs.getRun(key, run.id);
       if (started.aborted || now.finished_at !== null) {
-        return finishedTurn(now, { thread_id, client_tools, result, is_heard: !hung_up?.aborted });
+        const origin = deps.url();
+        return finishedTurn(now, { thread_id, client_tools, result, is_heard: !hung_up?.aborted, origin });
       }
       cancel();
       throw errors.rateLimited(1, "Too many runs are at work. Retry when one has finished.");
@@ -207,6 +230,8 @@ interface Waited {
   client_tools: ReadonlySet<string>;
   result: RunResult | null;
   is_heard: boolean;
+  /** The public address of the service. */
+  origin: string;
 }
 
 /** The last answer with its calls to the caller's tools; null if it has none. */
@@ -223,11 +248,16 @@ function askedOf({ steps }: RunDetail, client_tools: ReadonlySet<string>): Finis
   } as FinishedTurn["asked"];
 }
 
-/** The finished turn. Throws the turn's error. */
-function finishedTurn(run: RunDetail, { thread_id, client_tools, result, is_heard }: Waited): FinishedTurn {
+/** The turn that has ended, or that waits for a decision. Throws the turn's error. */
+function finishedTurn(run: RunDetail, { thread_id, client_tools, result, is_heard, origin }: Waited): FinishedTurn {
+  if (result?.finish === null) {
+    const usage = totalUsage(result.usages);
+    return { run, thread_id, usage, finish_reason: "stop", asked: null, waiting: toWaiting(run, origin) };
+  }
   if (run.status === "succeeded" && result !== null) {
     const { finish_reason, usages } = result;
-    return { run, thread_id, usage: totalUsage(usages), finish_reason, asked: askedOf(run, client_tools) };
+    const asked = askedOf(run, client_tools);
+    return { run, thread_id, usage: totalUsage(usages), finish_reason, asked, waiting: null };
   }
   const failure = failureOf(run, result);
   // A caller that disconnected may repeat the request if no tool was called.

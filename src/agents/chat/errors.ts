@@ -10,7 +10,15 @@ export const chatErrors = {
     ),
   threadExists: () =>
     conflict("thread_exists", "A thread with this id exists. Chat in it, or choose another id.", "id"),
-  threadBusy: () => conflict("thread_busy", "A turn of this thread is under way. Wait for its answer.", "thread_id"),
+  /** `waiting_id`: the run of its turn, if that waits for a decision. */
+  threadBusy: (waiting_id: string | null) =>
+    conflict(
+      "thread_busy",
+      waiting_id === null
+        ? "A turn of this thread is under way. Wait for its answer."
+        : `A turn of this thread waits for a decision. Decide it, or cancel its run ${waiting_id}.`,
+      "thread_id",
+    ),
   threadLimitReached: () =>
     conflict(
       "thread_limit_reached",

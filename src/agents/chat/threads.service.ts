@@ -156,7 +156,7 @@ export function createThreads(deps: { db: Db; clock: Clock; runs: Runs; models: 
       if (row === undefined) throw new Error("a thread vanished under its lock");
       const last = row.last_run_id === null ? undefined : await lastRun(tx, key.user_id, row.last_run_id);
       if (last !== undefined && last.finished_at === null) {
-        throw chatErrors.threadBusy();
+        throw chatErrors.threadBusy(last.status === "requires_action" ? last.id : null);
       }
       const is_done = row.last_turn === 0 || last?.status === "succeeded";
       await store.beginTurn(

@@ -5,7 +5,7 @@ import type { AgentChanges, AgentKey, AgentRecord, AgentVersion } from "../../ap
 import type { Caller } from "../../api/contract/caller.ts";
 import { thatFit } from "../../api/contract/common.ts";
 import type { AgentDelivery } from "../../api/contract/deliveries.ts";
-import type { DecidedBy, Decision } from "../../api/contract/run-actions.ts";
+import type { DecidedBy, Decision, MCP_CLIENT } from "../../api/contract/run-actions.ts";
 import type { FoundRun, RunDetail, RunRecord, SentMessage } from "../../api/contract/runs.ts";
 import type { NamedSecret } from "../../api/contract/secrets.ts";
 import { secretsReferred, toolProblems, unjudgedTools } from "../../api/contract/tools.ts";
@@ -145,11 +145,17 @@ export function createAgents(deps: AgentsDeps) {
         }),
       );
     },
-    /** Decides what a run waits for, and returns the run. 404, 409, 400. */
-    async decideAction(caller: Caller, { id, run_id, action_id }: DecidedPath, decision: Decision): Promise<RunDetail> {
+    /** Decides what a run waits for, and returns the run. `via`: the API that asked, if it has a name of its own. 404, 409, 400. */
+    async decideAction(
+      caller: Caller,
+      { id, run_id, action_id }: DecidedPath,
+      decision: Decision,
+      via?: typeof MCP_CLIENT,
+    ): Promise<RunDetail> {
       const { user_id } = caller;
       const agent = { user_id, agent_id: (await crud.find(user_id, id)).id };
-      const decided_by = await deps.identify(caller);
+      const who = await deps.identify(caller);
+      const decided_by = via === undefined ? who : { ...who, type: via };
       const loadTools = async (version: number) => (await loadConfig({ ...agent, version }))?.tools_config ?? {};
       const action = { ...agent, run_id, action_id };
       if (decision.decision === "approve") await budgets.refuseUnfunded(action);

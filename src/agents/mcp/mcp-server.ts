@@ -1,21 +1,34 @@
 import type {
   CallToolResult,
+  ClientCapabilities,
+  InputRequiredResult,
   ListToolsResult,
   McpServerFactory,
-  Server,
   ServerContext,
 } from "@modelcontextprotocol/server";
 import type { Caller, LiveCaller, Scope } from "../../api/contract/caller.ts";
 import { textSchema } from "../../api/contract/common.ts";
+import { MCP_CLIENT } from "../../api/contract/run-actions.ts";
 import { type RunData, type RunDetail, runStatusSchema } from "../../api/contract/runs.ts";
 import { z } from "../../api/contract/zod.ts";
 import { httpErrors } from "../../api/http/errors.ts";
 import { asPurserError, errors, PurserError } from "../../kernel/errors.ts";
 import { raceAbort } from "../../platform/lib/race-abort.ts";
 import type { EventFeed } from "../../platform/net/event-stream.ts";
+import type { PublicAddress } from "../../platform/net/public-address.ts";
 import { describeUnexpected, type Log } from "../../platform/telemetry/log.ts";
 import type { Chat } from "../chat/chat.service.ts";
 import type { Agents } from "../definitions/agents.service.ts";
+import {
+  readAnswers,
+  runResult,
+  TASKS_EXTENSION,
+  taskParams,
+  toCreatedTask,
+  toQuestions,
+  toTaskState,
+  waitingResult,
+} from "./tasks.ts";
 
 /** The server that one request is answered by. The protocol's library reads and writes its messages. */
 
@@ -45,8 +58,10 @@ export interface McpServerDeps {
     | "unfinishedRun"
     | "follow"
     | "cancelRun"
+    | "decideAction"
   >;
-  chat: Pick<Chat, "turn">;
+  chat: Pick<Chat, "turn" | "begin">;
+  address: Pick<PublicAddress, "url">;
   log: Pick<Log, "error" | "warn">;
 }
 
@@ -67,13 +82,27 @@ const listArguments = z.strictObject({
 });
 
 /** What a tool's call asks of its agent: an answer to a message, or a run with input. */
-interface Task {
+interface Errand {
   message?: string | undefined;
   input?: RunData;
 }
 
+/** What a request's client can do, as the request says. */
+export interface Client {
+  /** It follows a run as a task. */
+  takes_tasks: boolean;
+  /** It asks its user. */
+  elicits: boolean;
+}
+
+/** A call of a tool, or the same call again with the answers to what its run asked. */
+export interface Exchange extends Client {
+  progress: Progress;
+  answered: { run_id: string; responses: Readonly<Record<string, unknown>> } | null;
+}
+
 /** The account's agents as tools. */
-export function createMcpTools({ agents, chat, log }: McpServerDeps) {
+export function createMcpTools({ agents, chat, log, address }: McpServerDeps) {
   const toolsOf = async ({ caller }: Asker) => toolNames(await agents.asModels(caller.user_id));
 
   return {
@@ -100,6 +129,30 @@ export function createMcpTools({ agents, chat, log }: McpServerDeps) {
     call,
     /** Throws the error that a list would end with: 403. */
     precheckList: (asker: Asker) => requireScope(asker, "agents:read"),
+    /** The task of a run. 404. */
+    async task(asker: Asker, run_id: string, client: Client) {
+      const run = await agents.findRun(asker.caller.user_id, run_id);
+      return toTaskState(run, { origin: address.url(), may_decide: mayDecide(asker, client) });
+    },
+    /** Decides what a run waits for, as the client's user has answered. 404. */
+    async updateTask(
+      { caller }: Asker,
+      run_id: string,
+      responses: Readonly<Record<string, unknown>>,
+    ): Promise<undefined> {
+      await decide(caller, await agents.findRun(caller.user_id, run_id), responses);
+    },
+    /** Cancels a run, unless it has ended. 404. */
+    async cancelTask({ caller }: Asker, run_id: string): Promise<undefined> {
+      const { agent_id } = await agents.findRun(caller.user_id, run_id);
+      await agents.cancelRun(caller.user_id, agent_id, run_id).catch(unlessFinished);
+    },
+    /** Throws the error that a request about a task would end with: 403. */
+    precheckTask(asker: Asker, method: string): void {
+      if (method === "tasks/get") requireScope(asker, "agents:read");
+      if (method === "tasks/update") requireScope(asker, "agents:approve");
+      if (method === "tasks/cancel" && !mayCancel(asker)) requireScope(asker, "agents:write");
+    },
     /** Throws the error that a call would end with before it does anything: 403, 402, 409. */
     async precheck(asker: Asker, name: string, given: unknown): Promise<void> {
       const agent = (await toolsOf(asker)).get(name);
@@ -111,24 +164,41 @@ export function createMcpTools({ agents, chat, log }: McpServerDeps) {
     },
     /** Cancels the unfinished run that this request began. */
     async cancel({ caller }: Pick<Asker, "caller">, request_id: string): Promise<void> {
-      if (!caller.scopes.includes("agents:write") && !caller.scopes.includes("chat:write")) return;
+      if (!mayCancel({ caller })) return;
       const found = await agents.unfinishedRun(caller.user_id, request_id);
       if (found !== null) await agents.cancelRun(caller.user_id, found.agent_id, found.id).catch(unlessFinished);
     },
   };
 
-  async function call(asker: Asker, name: string, given: unknown, progress: Progress): Promise<CallToolResult> {
+  async function call(
+    asker: Asker,
+    name: string,
+    given: unknown,
+    exchange: Exchange,
+  ): Promise<CallToolResult | InputRequiredResult> {
     try {
       if (name === "get_run") return shown(await getRun(asker, parsed(getArguments, given)));
       if (name === "list_runs") return shown({ runs: await listRuns(asker, parsed(listArguments, given)) });
       const agent = (await toolsOf(asker)).get(name);
       if (agent === undefined) throw errors.notFound(`The tool ${JSON.stringify(name.slice(0, 64))}`);
       const { input_schema, output_schema } = await agents.find(asker.caller.user_id, agent.id);
-      const task =
+      const errand =
         input_schema === null
           ? { message: parsed(runArguments, given).input }
           : { input: parsed(inputArguments, given) };
-      return runResult(await runAgent(asker, agent.id, task, progress), output_schema !== null);
+      const { user_id } = asker.caller;
+      if (exchange.takes_tasks) {
+        const run_id = await beginTask(asker, agent.id, errand);
+        // The library's type of a call's result has no tasks.
+        return toCreatedTask(await agents.run(user_id, agent.id, run_id), address.url()) as unknown as CallToolResult;
+      }
+      const has_schema = output_schema !== null;
+      const run_id = await beginOrResume(asker, agent.id, errand, exchange.answered);
+      const run = await follow(asker, { id: agent.id, run_id }, exchange.progress);
+      if (run.status !== "requires_action") return runResult(run, has_schema);
+      const inputRequests = isPutOff(exchange) || !mayDecide(asker, exchange) ? {} : toQuestions(run);
+      if (Object.keys(inputRequests).length === 0) return waitingResult(run, address.url(), has_schema);
+      return { resultType: "input_required", inputRequests, requestState: run_id };
     } catch (error) {
       return failure(error, asker, log);
     }
@@ -148,36 +218,104 @@ export function createMcpTools({ agents, chat, log }: McpServerDeps) {
     return await agents.runs(user_id, id, filter, { limit, before_id: null });
   }
 
-  /** Starts the run, reports its events as progress, and resolves to the finished run. */
-  async function runAgent(asker: Asker, id: string, task: Task, progress: Progress): Promise<RunDetail> {
-    requireScope(asker, task.message === undefined ? "agents:write" : "chat:write");
+  /** Reports the run's events as progress, and resolves to the run when it has finished or waits for a decision. */
+  async function follow(
+    asker: Asker,
+    { id, run_id }: { id: string; run_id: string },
+    progress: Progress,
+  ): Promise<RunDetail> {
     const { caller, hung_up } = asker;
-    const run_id = await begin(asker, id, task);
     const cancel = () => void agents.cancelRun(caller.user_id, id, run_id).catch(() => {});
     if (hung_up?.aborted) cancel();
     else hung_up?.addEventListener("abort", cancel, { once: true });
     const live = asker.live();
+    let after = 0;
+    const note = async (event_id: number, message: string) => {
+      after = event_id;
+      await progress?.(event_id, message);
+    };
     try {
-      const feed = await agents.follow(caller.user_id, id, { run_id, after: 0 });
-      if (feed !== null) await report(feed, progress, live.refused);
-      return await agents.run(caller.user_id, id, run_id);
+      for (;;) {
+        const feed = await agents.follow(caller.user_id, id, { run_id, after });
+        const has_waited = feed !== null && (await report(feed, note, live.refused));
+        const run = await agents.run(caller.user_id, id, run_id);
+        // Otherwise it was decided meanwhile.
+        if (!has_waited || run.status === "requires_action" || run.finished_at !== null) return run;
+      }
     } finally {
       live.leave();
       hung_up?.removeEventListener("abort", cancel);
     }
   }
 
-  async function begin({ caller, request_id, hung_up }: Asker, id: string, task: Task): Promise<string> {
-    const { message, input } = task;
-    if (message === undefined) return (await agents.runNow(caller, id, { request_id, wait_ms: 0, input })).id;
-    const messages = [{ role: "user" as const, content: message }];
-    const asked = { messages, stream: false, on_disconnect: "cancel" as const };
+  /** Starts a run that goes on without its caller. */
+  async function beginTask(asker: Asker, id: string, errand: Errand): Promise<string> {
+    const { caller, request_id } = asker;
+    if (errand.message === undefined) return runNow(asker, id, errand);
+    requireScope(asker, "chat:write");
+    return (await chat.begin(caller, id, toTurn(errand.message), request_id)).id;
+  }
+
+  async function runNow(asker: Asker, id: string, { input }: Errand): Promise<string> {
+    requireScope(asker, "agents:write");
+    const { caller, request_id } = asker;
+    return (await agents.runNow(caller, id, { request_id, wait_ms: 0, input })).id;
+  }
+
+  /** Starts the run, or decides what the run waited for that an earlier round of this call began. */
+  async function beginOrResume(
+    asker: Asker,
+    id: string,
+    errand: Errand,
+    answered: Exchange["answered"],
+  ): Promise<string> {
+    const { caller, request_id, hung_up } = asker;
+    if (answered !== null) {
+      await decide(caller, await agents.run(caller.user_id, id, answered.run_id), answered.responses);
+      return answered.run_id;
+    }
+    if (errand.message === undefined) return runNow(asker, id, errand);
+    requireScope(asker, "chat:write");
     const signal = hung_up ?? new AbortController().signal;
-    const turn = await chat.turn(caller, id, asked, { request_id, signal, onText: null });
+    const turn = await chat.turn(caller, id, toTurn(errand.message), { request_id, signal, onText: null });
     // The run's record has the outcome too.
     turn.finished.catch(() => {});
     return turn.run.id;
   }
+
+  /** Decides as the client's user has answered. An action that was decided meanwhile stays as it is. */
+  async function decide(
+    caller: Caller,
+    run: Pick<RunDetail, "id" | "agent_id">,
+    responses: Readonly<Record<string, unknown>>,
+  ): Promise<void> {
+    for (const { action_id, action } of readAnswers(responses)) {
+      if (action === "cancel") continue;
+      requireScope({ caller }, "agents:approve");
+      const path = { id: run.agent_id, run_id: run.id, action_id };
+      const decision = action === "accept" ? ("approve" as const) : ("reject" as const);
+      await agents.decideAction(caller, path, { decision }, MCP_CLIENT).catch(unlessDecided);
+    }
+  }
+}
+
+/** Whether the client may ask its user to decide. */
+function mayDecide({ caller }: Pick<Asker, "caller">, { elicits }: Client): boolean {
+  return elicits && caller.scopes.includes("agents:approve");
+}
+
+function mayCancel({ caller }: Pick<Asker, "caller">): boolean {
+  return caller.scopes.includes("agents:write") || caller.scopes.includes("chat:write");
+}
+
+/** The client's user has closed a question. It is not asked again in this call. */
+function isPutOff({ answered }: Exchange): boolean {
+  return readAnswers(answered?.responses ?? {}).some(({ action }) => action === "cancel");
+}
+
+function toTurn(message: string) {
+  const messages = [{ role: "user" as const, content: message }];
+  return { messages, stream: false, on_disconnect: "cancel" as const };
 }
 
 export type McpTools = ReturnType<typeof createMcpTools>;
@@ -189,17 +327,56 @@ export type Progress = ((done: number, message: string) => Promise<void>) | null
 export function serverFactory(
   tools: McpTools,
   askerOf: (context: Parameters<McpServerFactory>[0]) => Asker,
-  { Server: ServerClass }: { Server: new (...given: ConstructorParameters<typeof Server>) => Server },
+  library: Library,
 ): McpServerFactory {
   return (context) => {
     const asker = askerOf(context);
-    const server = new ServerClass(INFO, { capabilities: { tools: {} }, instructions: INSTRUCTIONS });
+    const capabilities = { tools: {}, extensions: { [TASKS_EXTENSION]: {} } };
+    const server = new library.Server(INFO, { capabilities, instructions: INSTRUCTIONS });
     server.setRequestHandler("tools/list", () => tools.list(asker));
-    server.setRequestHandler("tools/call", ({ params }, exchange) =>
-      tools.call(asker, params.name, params.arguments ?? {}, progressOf(params._meta?.progressToken, exchange)),
-    );
+    server.setRequestHandler("tools/call", ({ params }, context) => {
+      const progress = progressOf(params._meta?.progressToken, context);
+      const exchange = { ...clientOf(context), progress, answered: answersIn(context) };
+      return tools.call(asker, params.name, params.arguments ?? {}, exchange);
+    });
+    const onTask = (method: string, handle: (run_id: string, context: ServerContext) => Promise<object | undefined>) =>
+      server.setRequestHandler(method, { params: taskParams }, async ({ taskId }, context) => {
+        if (!clientOf(context).takes_tasks) throw new library.MissingRequiredClientCapabilityError(NEEDS_TASKS);
+        return { ...(await handle(taskId, context).catch(rethrowUnknownTask(library))) };
+      });
+    onTask("tasks/get", (run_id, context) => tools.task(asker, run_id, clientOf(context)));
+    onTask("tasks/update", (run_id, { mcpReq }) => tools.updateTask(asker, run_id, mcpReq.inputResponses ?? {}));
+    onTask("tasks/cancel", (run_id) => tools.cancelTask(asker, run_id));
     return server;
   };
+}
+
+/** The parts of the protocol's library that are used here. It is loaded on first use. */
+type Library = Pick<
+  typeof import("@modelcontextprotocol/server"),
+  "Server" | "ProtocolError" | "ProtocolErrorCode" | "MissingRequiredClientCapabilityError"
+>;
+
+const CLIENT_CAPABILITIES = "io.modelcontextprotocol/clientCapabilities";
+const NEEDS_TASKS = { requiredCapabilities: { extensions: { [TASKS_EXTENSION]: {} } } };
+
+const rethrowUnknownTask = (library: Library) => (error: unknown) => {
+  if (asPurserError(error).code !== "not_found") throw error;
+  throw new library.ProtocolError(library.ProtocolErrorCode.InvalidParams, "This task does not exist.");
+};
+
+/** What the client of a request declares. Before version 2026-07-28 a request declares nothing. */
+function clientOf({ mcpReq }: ServerContext): Client {
+  const envelope: Readonly<Record<string, unknown>> = mcpReq.envelope ?? {};
+  const { elicitation, extensions } = (envelope[CLIENT_CAPABILITIES] ?? {}) as ClientCapabilities;
+  const has_form = elicitation !== undefined && (elicitation.form !== undefined || elicitation.url === undefined);
+  return { takes_tasks: extensions?.[TASKS_EXTENSION] !== undefined, elicits: has_form };
+}
+
+/** The answers to what the run asked that an earlier round of this call began. Its id is the state of the request. */
+function answersIn({ mcpReq }: ServerContext): Exchange["answered"] {
+  const run_id = mcpReq.requestState();
+  return typeof run_id === "string" ? { run_id, responses: mcpReq.inputResponses ?? {} } : null;
 }
 
 function progressOf(token: string | number | undefined, { mcpReq }: ServerContext): Progress {
@@ -210,18 +387,21 @@ function progressOf(token: string | number | undefined, { mcpReq }: ServerContex
   };
 }
 
-/** Reads the run's events to their end, and reports each. Throws the error of a caller that loses access. */
-async function report(feed: EventFeed, progress: Progress, refused: AbortSignal): Promise<void> {
+/**
+ * Reads the run's events until it ends or waits, and reports each. Returns whether it waits. Throws the error of a caller
+ * that loses access.
+ */
+async function report(feed: EventFeed, note: NonNullable<Progress>, refused: AbortSignal): Promise<boolean> {
   try {
     for (;;) {
       const { done, value } = await raceAbort(feed.next(), refused);
-      if (done === true || value === undefined) return;
-      if (progress === null) continue;
+      if (done === true || value === undefined) return false;
       for (const block of value.split("\n\n")) {
         const [id, event, data] = ["id", "event", "data"].map(
           (field) => new RegExp(`^${field}: ?(.*)$`, "m").exec(block)?.[1],
         );
-        if (id !== undefined && event !== undefined) await progress(Number(id), messageOf(event, data ?? "{}"));
+        if (event === "run.requires_action") return true;
+        if (id !== undefined && event !== undefined) await note(Number(id), messageOf(event, data ?? "{}"));
       }
     }
   } finally {
@@ -234,18 +414,6 @@ function messageOf(event: string, data: string): string {
   if (event === "step.started") return `step ${index}: ${name}`;
   if (event === "step.finished") return `step ${index}: ${name} ${status}`;
   return event.replace(".", " ");
-}
-
-/** With a schema the structured content is the output itself, as the tool's outputSchema says, and `_meta` has the run. */
-function runResult(run: RunDetail, has_schema: boolean): CallToolResult {
-  const { id, agent_id, status, output, output_json, usage, error } = run;
-  const text = status === "succeeded" ? (output ?? "") : `The run ${status}. ${error?.message ?? ""}`.trim();
-  const content = [{ type: "text" as const, text }];
-  const record = { run_id: id, agent_id, status, output, usage, error };
-  if (!has_schema || status !== "succeeded")
-    return { content, structuredContent: record, isError: status !== "succeeded" };
-  const structuredContent = output_json as Record<string, unknown>;
-  return { content, structuredContent, isError: false, _meta: { run_id: id, agent_id, usage } };
 }
 
 function shown(value: object): CallToolResult {
@@ -269,11 +437,16 @@ function loggedError(thrown: unknown, { request_id }: Asker, log: Pick<Log, "err
   return error;
 }
 
+/** The action was decided, has expired, or is none of this run. */
+function unlessDecided(error: unknown): void {
+  if (!(error instanceof PurserError) || ![404, 409].includes(error.shape.status)) throw error;
+}
+
 function unlessFinished(error: unknown): void {
   if (!(error instanceof PurserError)) throw error;
 }
 
-function requireScope({ caller }: Asker, scope: Scope): void {
+function requireScope({ caller }: Pick<Asker, "caller">, scope: Scope): void {
   if (!caller.scopes.includes(scope)) throw httpErrors.insufficientScope(scope);
 }
 

@@ -42,7 +42,10 @@ export function mcpRoutes(
       await tools.cancel(asker, callId(session, message.params?.requestId));
     }
     if (message.method === "tools/list") tools.precheckList(asker);
-    if (message.method === "tools/call") await tools.precheck(asker, toTool(message), message.params?.arguments);
+    if (message.method === "tools/call" && message.params?.requestState === undefined) {
+      await tools.precheck(asker, toTool(message), message.params?.arguments);
+    }
+    if (typeof message.method === "string") tools.precheckTask(asker, message.method);
     // Loaded on first use: few nodes are MCP servers.
     handler ??= import("@modelcontextprotocol/server").then((library) =>
       library.createMcpHandler(serverFactory(tools, askerIn, library), {
@@ -85,7 +88,13 @@ function webRequest({ path, header, hungUp }: RequestContext): Request {
 interface Message {
   id?: unknown;
   method?: unknown;
-  params?: { name?: unknown; arguments?: unknown; requestId?: unknown; _meta?: Record<string, unknown> };
+  params?: {
+    name?: unknown;
+    arguments?: unknown;
+    requestId?: unknown;
+    requestState?: unknown;
+    _meta?: Record<string, unknown>;
+  };
 }
 
 /** The name of the tool that a message calls; empty if it is no text. */
@@ -93,8 +102,9 @@ function toTool({ params }: Message): string {
   return typeof params?.name === "string" ? params.name : "";
 }
 
-/** Whether the message calls an agent. The other tools read runs. */
+/** Whether the message calls an agent. The other tools read runs, and a call that names its state goes on with a run. */
 function startsRun(message: Message): boolean {
+  if (message.params?.requestState !== undefined) return false;
   return message.method === "tools/call" && toTool(message).startsWith("run_");
 }
 

@@ -36,8 +36,8 @@ export function createEngine(deps: EngineDeps, carryOut: Step = createSteps(deps
   const noteUnusableServers = createServerNotes(deps);
 
   /**
-   * Executes `run` from its last finished step. `config` is the version that the run pinned. Null: the run is
-   * unfinished. It waits, or another worker resumes it.
+   * Executes `run` from its last finished step. `config` is the version that the run pinned. Null: another worker resumes
+   * it.
    */
   async function execute(run: ClaimedRun, config: RunConfig, control: RunControl): Promise<RunResult | null> {
     const timer = new AbortController();
@@ -64,18 +64,19 @@ export function createEngine(deps: EngineDeps, carryOut: Step = createSteps(deps
         result: { thrown: null, usages: [], finish_reason: "stop", end: null },
       };
       const finish = await executeSteps(work);
-      return finish === null ? null : { ...work.result, finish };
+      if (finish === null) return null;
+      return { ...work.result, finish: finish === "waits" ? null : finish };
     } finally {
       clearTimeout(timeout);
     }
   }
 
-  async function executeSteps(work: Work): Promise<RunFinish | null> {
+  async function executeSteps(work: Work): Promise<RunFinish | "waits" | null> {
     try {
       return await loop(work);
     } catch (error) {
       // No other worker can answer a chat's caller.
-      if (error instanceof DatabaseUnavailableError && work.run.trigger !== "chat") throw error;
+      if (error instanceof DatabaseUnavailableError && !work.run.has_caller) throw error;
       const fields = { run_id: work.run.lease.run_id, ...describeUnexpected(error as Error) };
       deps.log.error(fields, "a run failed because of a defect: report this line");
       work.result.thrown = error;
@@ -83,7 +84,7 @@ export function createEngine(deps: EngineDeps, carryOut: Step = createSteps(deps
     }
   }
 
-  async function loop(work: Work): Promise<RunFinish | null> {
+  async function loop(work: Work): Promise<RunFinish | "waits" | null> {
     const began_ms = monotonicMs() - work.run.elapsed_ms;
     const left = await noteUnusableServers(work);
     if (left !== null) return endStopped(left, work);
@@ -103,7 +104,7 @@ export function createEngine(deps: EngineDeps, carryOut: Step = createSteps(deps
       if (typeof result === "string") return endStopped(result, work);
       const stop = getStopReason(work) ?? (await deps.runs.suspendRun(work.run.lease, result));
       if (stop === "full") return { status: "failed", error: TOO_MANY_WAITING };
-      return stop === "suspended" ? null : endStopped(stop, work);
+      return stop === "suspended" ? "waits" : endStopped(stop, work);
     }
   }
 
@@ -130,6 +131,6 @@ function createSteps(deps: EngineDeps): Step {
 
 /** How a stopped run ends; null: another worker resumes it. No other worker can answer a chat's caller. */
 function endStopped(reason: StopReason, { run, config }: Work): RunFinish | null {
-  if (reason === "cancelling" || (reason === "stopping" && run.trigger === "chat")) return { status: "cancelled" };
+  if (reason === "cancelling" || (reason === "stopping" && run.has_caller)) return { status: "cancelled" };
   return reason === "timeout" ? { status: "failed", error: timeoutError(config.limits) } : null;
 }

@@ -96,11 +96,16 @@ export type RunFollowers = ReturnType<typeof createRunFollowers>;
 /** Each call returns the events since the last one and the new text of the answer; empty when there are none. */
 function createUnsentReader(run: FollowedRun, after: number, answerNow: () => Answer | undefined): () => string {
   let sent = after;
+  let sent_waiting: string | null = null;
   let answer: Answer | undefined;
   let sent_pieces = 0;
   return () => {
     const texts = run.texts.slice(sent);
     sent += texts.length;
+    if (run.waiting !== sent_waiting) {
+      sent_waiting = run.waiting;
+      if (run.waiting !== null) texts.push(run.waiting);
+    }
     // Without an open step, the answer's step has finished, or its start has not been read.
     const current = run.cursor.step_open && run.reading === null ? answerNow() : undefined;
     if (current === undefined) return texts.join("");
@@ -153,6 +158,8 @@ export interface FollowedRun {
   /** All events so far, as text to send; event n is at index n − 1. */
   texts: string[];
   followers: Set<Follower>;
+  /** The event that says what the run waits for, as text to send; null: it does not wait. It is no part of the sequence. */
+  waiting: string | null;
   /** The fingerprint of the last poll; null before the first. */
   fingerprint: string | null;
   /** No more events follow. */
@@ -248,6 +255,7 @@ function newFollowedRun(user_id: string, run_id: string): FollowedRun {
     cursor: START,
     texts: [],
     followers: new Set(),
+    waiting: null,
     fingerprint: null,
     over: false,
     reading: null,
@@ -265,6 +273,7 @@ async function readOnce(runs: Pick<Runs, "follow">, run: FollowedRun): Promise<v
   const { events, cursor } = newEvents(found, run.cursor);
   run.cursor = cursor;
   run.texts.push(...events.map(formatEvent));
+  run.waiting = formatWaiting(found.run);
   run.over = cursor.finished;
 }
 
@@ -354,6 +363,12 @@ function toStepStart(run_id: string, { index, type, name, arguments: given, star
 /** As server-sent events. */
 export function formatEvent({ id, event, data }: RunEvent): string {
   return `id: ${id}\nevent: ${event}\ndata: ${JSON.stringify(data)}\n\n`;
+}
+
+/** What the run waits for, without an id; null: it does not wait. */
+export function formatWaiting({ id: run_id, status, required_actions }: RunSnapshot["run"]): string | null {
+  if (status !== "requires_action") return null;
+  return `event: run.requires_action\ndata: ${JSON.stringify({ run_id, required_actions })}\n\n`;
 }
 
 /** Generated text as a preview without an id. `from_start`: it begins the answer, and replaces what was sent before. */

@@ -340,7 +340,8 @@ export async function selectFingerprints(
 ): Promise<{ run_id: string; fingerprint: string }[]> {
   return sql.query({
     name: "run_fingerprints",
-    text: `select run.id as run_id, concat_ws(' ', run.status, run.started_at is not null, count(step.index), count(step.finished_at)) as fingerprint
+    text: `select run.id as run_id, concat_ws(' ', run.status, run.started_at is not null, count(step.index), count(step.finished_at),
+        case when run.status = 'requires_action' then run_actions(run.user_id, run.id, true) end) as fingerprint
       from jsonb_to_recordset($1::jsonb) as given(user_id uuid, run_id uuid)
       join run on run.user_id = given.user_id and run.id = given.run_id
       left join run_step as step on step.user_id = run.user_id and step.run_id = run.id

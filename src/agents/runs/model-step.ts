@@ -267,7 +267,7 @@ function judgeAnswer(
     return { status: error === null ? ("succeeded" as const) : ("failed" as const), error };
   }
   if (signal.aborted) return { status: "cancelled" as const, error: null };
-  const was_heard = run.trigger === "chat" && typeof message.content === "string";
+  const was_heard = run.has_caller && typeof message.content === "string";
   return { status: "failed" as const, ...describeBrokenAnswer(thrown, { was_heard }) };
 }
 
@@ -300,7 +300,7 @@ function buildResult({
  * database is unavailable and nothing can be held. The caller of a chat decides on retries.
  */
 function canWait({ run }: Work, thrown: unknown): boolean {
-  if (run.trigger === "chat" || !(thrown instanceof PurserError)) return false;
+  if (run.has_caller || !(thrown instanceof PurserError)) return false;
   return ["in_flight_exhausted", "overloaded", "rate_limited"].includes(thrown.code);
 }
 

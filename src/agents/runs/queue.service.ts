@@ -183,6 +183,7 @@ function toBegunRun(run: RunToStart, now: Instant): ClaimedRun {
     started_at: now,
     epoch: 1,
     worked_ms: 0,
+    has_caller: false,
     input: run.input ?? null,
     run_prompt: run.run_prompt ?? null,
     engine_input: run.engine_input,

@@ -132,6 +132,7 @@ export function toClaimedRun(row: ClaimedRow): ClaimedRun {
     input: row.input,
     run_prompt: row.run_prompt,
     engine_input: row.engine_input,
+    has_caller: row.has_caller,
     begun_step: null,
   };
 }

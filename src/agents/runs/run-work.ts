@@ -32,9 +32,10 @@ export function suspend(status: WaitingStatus, record: (tx: Tx) => Promise<void>
   return { status, record };
 }
 
-/** The result of a run. The caller records it. */
+/** The result of a run. The caller records its end. */
 export interface RunResult {
-  finish: RunFinish;
+  /** null: the run waits, which is recorded. */
+  finish: RunFinish | null;
   /** The error of the failed model call, for a waiting caller. */
   thrown: unknown;
   /** The usages of the model calls made on this node, in order. */

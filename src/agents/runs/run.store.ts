@@ -26,6 +26,8 @@ import type { RecordedInput } from "./transcript.ts";
 const INSERT_RUNS = readStatement(import.meta.dirname, "insert-runs");
 /** A lower number is claimed first: a caller waits for a chat, and no caller waits for a scheduled run. */
 const PRIORITY: Record<RunTrigger, number> = { chat: 0, manual: 1, webhook: 1, schedule: 2 };
+/** A chat's caller is connected to its worker's node. It has left a chat that has waited, or that began without it. */
+const HAS_CALLER = `(trigger = 'chat' and priority = ${PRIORITY.chat})`;
 
 export interface RunRow {
   user_id: string;
@@ -71,6 +73,7 @@ export type DetailRow = RunRow & {
 export interface ClaimedRow extends RunRow {
   epoch: number;
   worked_ms: number;
+  has_caller: boolean;
   input: RunData | null;
   run_prompt: string | null;
   engine_input: unknown;
@@ -82,6 +85,7 @@ export const RUN_COLUMNS = `user_id, id, agent_id, agent_version, trigger, statu
   case when status = 'requires_action' then run_actions(user_id, id, true) else '[]' end as required_actions`;
 /** What a run began with. */
 export const BEGIN_COLUMNS = "input, run_prompt, engine_input";
+const CLAIMED_COLUMNS = `${RUN_COLUMNS}, epoch, worked_ms, ${HAS_CALLER} as has_caller, ${BEGIN_COLUMNS}`;
 
 /**
  * Ends the open steps of ended runs. A step's error is its intent's error for a call that was cut off, or the run's
@@ -130,8 +134,7 @@ export async function insertRuns(
     metadata: run.metadata,
     run_prompt: run.run_prompt,
     engine_input: run.engine_input,
-    // A claim of reserved runs reads only those of the first priority (claim_runs).
-    priority: reserved === undefined ? PRIORITY[run.trigger] : PRIORITY.chat,
+    priority: queuePriority(run),
     worker_id: reserved?.worker_id,
     for_ms: reserved?.for_ms,
   }));
@@ -141,6 +144,12 @@ export async function insertRuns(
     values: [jsonbText(rows), now, max_queued_manual],
   });
   return new Set(inserted.map(({ id }) => id));
+}
+
+/** A claim of reserved runs reads only those of the first priority (claim_runs). */
+function queuePriority({ trigger, reserved, is_detached }: NewRun): number {
+  if (reserved !== undefined) return PRIORITY.chat;
+  return is_detached ? PRIORITY.manual : PRIORITY[trigger];
 }
 
 /** The reason why each run is rejected, in order; null: it may be queued. */
@@ -217,7 +226,7 @@ export async function claimRuns(sql: Sql, claim: Claiming): Promise<ClaimedRow[]
   const { worker_id, most, limits, reserved_only, lease_ms, now } = claim;
   return sql.query<ClaimedRow>({
     name: "run_claim",
-    text: `select ${RUN_COLUMNS}, epoch, worked_ms, ${BEGIN_COLUMNS} from claim_runs($1, $2, $3, $4, $5, $6, $7, $8) order by priority, id`,
+    text: `select ${CLAIMED_COLUMNS} from claim_runs($1, $2, $3, $4, $5, $6, $7, $8) order by priority, id`,
     values: [
       ...[worker_id, most, limits.concurrent_runs, limits.concurrent_runs_per_user, lease_ms, now, reserved_only],
       encodePlans(limits),
@@ -448,7 +457,7 @@ export async function recordInput(sql: Sql, lease: RunLease, recorded: RecordedI
 }
 
 /**
- * Leaves a running run waiting, without a worker. False: the run is being cancelled, the lease is lost, or `most` runs of
+ * Leaves a running run waiting, without a worker or a caller. False: the run is being cancelled, the lease is lost, or `most` runs of
  * the user wait already. Runs that are suspended at the same moment do not see each other, so there may be a few more.
  */
 export async function suspendRun(
@@ -459,7 +468,7 @@ export async function suspendRun(
   const rows = await sql.query({
     name: "run_suspend",
     text: `update run set status = $4::text, worker_id = null, lease_until = null,
-        worked_ms = worked_ms + ${sqlWorkedMs("clock_timestamp()")}
+        priority = greatest(priority, ${PRIORITY.manual}), worked_ms = worked_ms + ${sqlWorkedMs("clock_timestamp()")}
       where user_id = $1 and id = $2 and epoch = $3 and run.status || '' = 'running'
         and (select count(*) from (
           select from run as waiting where waiting.user_id = $1 and waiting.phase = 'waiting' limit $5
@@ -497,14 +506,14 @@ export async function reclaimRuns(
     text: `update run set epoch = epoch + 1, claimed_at = clock_timestamp(), worked_ms = worked_ms + ${sqlWorkedMs("clock_timestamp()")},
         lease_until = clock_timestamp() + make_interval(secs => $3 / 1000.0)
       where worker_id = $1 and phase = 'working' and id not in (select value::uuid from jsonb_array_elements_text($2::jsonb))
-      returning ${RUN_COLUMNS}, epoch, worked_ms, ${BEGIN_COLUMNS}`,
+      returning ${CLAIMED_COLUMNS}`,
     values: [worker_id, JSON.stringify(known), lease_ms],
   });
 }
 
 /**
  * Returns the worker's runs, or with `lease` only that run, to the queue as the same attempt. Runs that are being
- * cancelled and chats are cancelled instead. Returns the cancelled runs.
+ * cancelled and chats whose caller waits are cancelled instead. Returns the cancelled runs.
  */
 export async function handBackRuns(
   sql: Sql,
@@ -518,8 +527,8 @@ export async function handBackRuns(
         order by user_id, id for update
       ), ended as (
         update run set worker_id = null, lease_until = null, worked_ms = run.worked_ms + ${sqlWorkedMs("clock_timestamp()")},
-          status = case when run.trigger = 'chat' then ${sqlNext("hand_back_chat")} else ${sqlNext("hand_back")} end,
-          finished_at = case when run.status = 'cancelling' or run.trigger = 'chat' then $2::timestamptz end
+          status = case when ${HAS_CALLER} then ${sqlNext("hand_back_chat")} else ${sqlNext("hand_back")} end,
+          finished_at = case when run.status = 'cancelling' or ${HAS_CALLER} then $2::timestamptz end
         from owned where run.user_id = owned.user_id and run.id = owned.id returning run.*
       ), steps as (${ENDED_STEPS})
       select user_id, id as run_id, agent_id, trigger, error from ended where status = 'cancelled'`,
@@ -562,9 +571,9 @@ const AT_WORK = `exists (select from run_step step
 /** The limit of a run's attempts, for any cause of loss. */
 const MAX_ATTEMPTS = 20;
 /**
- * Runs that fail instead of being retried. A chat fails at once because its caller was connected to the lost worker.
+ * Runs that fail instead of being retried. A chat whose caller was connected to the lost worker fails at once.
  */
-const GIVEN_UP = `status in ${sqlBefore("give_up")} and (trigger = 'chat' or losses + ${AT_WORK} >= $3 or attempt >= ${MAX_ATTEMPTS})`;
+const GIVEN_UP = `status in ${sqlBefore("give_up")} and (${HAS_CALLER} or losses + ${AT_WORK} >= $3 or attempt >= ${MAX_ATTEMPTS})`;
 
 /**
  * Takes runs from lost workers and queues them as the next attempt. A run that was being cancelled is cancelled, and so

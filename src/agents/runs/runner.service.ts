@@ -22,14 +22,14 @@ import { fenceLastOutput, renderSafePrompts, usesLastRun } from "./prompts.ts";
 import type { EngineDeps, RunResult } from "./run-work.ts";
 import { createRetry, createRunWriter } from "./run-writer.ts";
 import type { Runs } from "./runs.service.ts";
-import type { ClaimedRun, ClaimLimits } from "./runs.types.ts";
+import type { ClaimedRun, ClaimLimits, RunFinish } from "./runs.types.ts";
 import { type EngineInput, type RunConfig, withRunPrompt } from "./transcript.ts";
 import { createWorker, type WorkControl } from "./worker.ts";
 
 /** A caller on this node who waits for a run's answer. */
 export interface RunListener {
   onText: ((text: string) => void) | null;
-  /** null: the run has no result here. Another worker may resume it. */
+  /** The run has ended or waits; null: it has no result here, and another worker may resume it. */
   onEnd(result: RunResult | null): void;
   /** The span of the caller's request. */
   span: Span | null;
@@ -101,7 +101,7 @@ export function createRunner(deps: RunnerDeps) {
     inProgress: metrics.runsInProgress,
   });
 
-  const countEnd = ({ lease, agent_id, trigger, started_at }: ClaimedRun, { finish, usages }: RunResult) => {
+  const countEnd = ({ lease, agent_id, trigger, started_at }: ClaimedRun, { usages }: RunResult, finish: RunFinish) => {
     const code = finish.status === "failed" ? finish.error.code : null;
     metrics.runFinished(finish.status, code);
     const { run_id, user_id } = lease;
@@ -157,13 +157,10 @@ export function createRunner(deps: RunnerDeps) {
       const begun = with_last === null ? null : await withSafeInput(with_last, config);
       if (begun === null) return listener?.onEnd(null);
       const run = await retry(() => deps.withHistory(begun, config));
-      // A chat's caller is connected to this process, so a chat may finish while other runs are handed back.
-      const isDraining = run.trigger === "chat" ? () => false : control.isDraining;
-      const result = await engine.execute(run, config, { ...control, isDraining, onText });
-      if (result?.end) runs.noteEnd(run.lease, result.end);
-      const is_ours = result !== null && (result.end !== null || (await writer.finishRun(run.lease, result.finish)));
-      if (is_ours) countEnd(run, result);
-      listener?.onEnd(is_ours ? result : null);
+      // Its caller is connected to this process, so such a run may finish while other runs are handed back.
+      const isDraining = run.has_caller ? () => false : control.isDraining;
+      const result = await end(run, await engine.execute(run, config, { ...control, isDraining, onText }));
+      listener?.onEnd(result);
     } catch (error) {
       log.error(
         { run_id, error },
@@ -174,6 +171,15 @@ export function createRunner(deps: RunnerDeps) {
       void deps.tools.endRun(run_id);
     }
     followers.noteChange(run_id);
+  }
+
+  /** Records the end of the run. Resolves to its result; null: it has none here. */
+  async function end(run: ClaimedRun, result: RunResult | null): Promise<RunResult | null> {
+    if (result === null || result.finish === null) return result;
+    if (result.end !== null) runs.noteEnd(run.lease, result.end);
+    else if (!(await writer.finishRun(run.lease, result.finish))) return null;
+    countEnd(run, result, result.finish);
+    return result;
   }
 
   /** The run with the last succeeded one, if its prompts show that. Null: its lease is lost. */

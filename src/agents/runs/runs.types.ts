@@ -40,6 +40,8 @@ export interface NewRun extends AgentKey {
   scheduled_for?: Instant;
   /** Only this worker may claim the run, which is cancelled if the worker does not claim it in time. */
   reserved?: { worker_id: string; for_ms: number } | undefined;
+  /** A chat whose caller does not wait on this node. */
+  is_detached?: boolean | undefined;
   /** The first step of a run-now. If the run begins at once, the step's intent is written with the run. */
   first_step?: StepStart | undefined;
   /** Precondition of a run-now: facts known at its request that must still be true. */
@@ -96,6 +98,8 @@ export interface ClaimedRun {
   input: RunData | null;
   run_prompt: string | null;
   engine_input: unknown;
+  /** Its caller is connected to this node and waits for its answer, which no other worker can give. */
+  has_caller: boolean;
   /** The step whose intent was written with the run, so `startStep` need not be called for it. */
   begun_step: StepStart | null;
 }

@@ -112,10 +112,10 @@ async function leaveAll(jobs: readonly Job[], drain_seconds: number): Promise<vo
     setTimeout(() => {
       for (const { abort } of late) abort.abort("stopping" satisfies StopReason);
     }, seconds * 1000);
-  const isChat = ({ run }: Job) => run.trigger === "chat";
-  const others = jobs.filter((job) => !isChat(job));
+  const hasCaller = ({ run }: Job) => run.has_caller;
+  const others = jobs.filter((job) => !hasCaller(job));
   const runs_timer = stopAfter(others, Math.min(SHUTDOWN_SECONDS.runs, drain_seconds));
-  const chats_timer = stopAfter(jobs.filter(isChat), drain_seconds);
+  const chats_timer = stopAfter(jobs.filter(hasCaller), drain_seconds);
   await Promise.all(jobs.map(({ done }) => done));
   clearTimeout(runs_timer);
   clearTimeout(chats_timer);

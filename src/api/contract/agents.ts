@@ -11,7 +11,7 @@ import {
   timeZoneSchema,
   uuidSchema,
 } from "./common.ts";
-import { chatEventSchema, chatResponseSchema } from "./completions.ts";
+import { chatEventSchema, chatResponseSchema, waitingFields } from "./completions.ts";
 import { agentDeliveriesSchema } from "./deliveries.ts";
 import { readOnlyFields } from "./read-only.ts";
 import { pageSchema, routesOf } from "./routes.ts";
@@ -243,7 +243,20 @@ const agentChatSchema = z
   })
   .openapi("AgentChat");
 const agentAnswerSchema = (chatResponseSchema as z.ZodObject)
-  .extend({ run_id: uuidSchema, thread_id: z.string().optional() })
+  .extend({
+    run_id: uuidSchema,
+    thread_id: z.string().optional(),
+    choices: z.array(
+      z.looseObject({
+        index: z.number().int(),
+        message: z.looseObject({ role: z.literal("assistant"), content: z.string().nullable() }),
+        finish_reason: z
+          .enum(["stop", "length", "tool_calls", "content_filter", "requires_action"])
+          .openapi({ description: "requires_action: the run waits for a decision, and goes on by itself after it" }),
+      }),
+    ),
+    ...waitingFields,
+  })
   .openapi("AgentAnswer");
 export type AgentChat = z.infer<typeof agentChatSchema>;
 

@@ -2,6 +2,7 @@ import type { ChatMessage, ChatRequest } from "./chat-completion.types.ts";
 import { errorSchema, json, jsonOrEvents, streamErrorSchema, tokensSchema } from "./common.ts";
 import { countedList, firstInvalid, mapSchema } from "./request-limits.ts";
 import { routesOf } from "./routes.ts";
+import { requiredActionSchema } from "./run-actions.ts";
 import { z } from "./zod.ts";
 
 export type * from "./chat-completion.types.ts";
@@ -214,6 +215,17 @@ const callDeltaSchema = z.looseObject({
   function: z.looseObject({ name: text.nullish(), arguments: text.nullish() }).nullish(),
   custom: z.looseObject({ name: text.nullish(), input: text.nullish() }).nullish(),
 });
+/** Of a chat with an agent that ends with `finish_reason: "requires_action"`. */
+export const waitingFields = {
+  required_actions: z
+    .array(requiredActionSchema)
+    .optional()
+    .openapi({ description: "what the run of an agent's answer waits for" }),
+  decide_url: text.optional().openapi({ description: "of a run that waits: the console's page of the decision" }),
+  events_url: text
+    .optional()
+    .openapi({ description: "of a run that waits: its events, which go on after the decision" }),
+};
 const chunkSchema = z
   .looseObject({
     id: text,
@@ -239,6 +251,7 @@ const chunkSchema = z
     routing: routingSchema.optional(),
     run_id: text.optional().openapi({ description: "of an agent's answer: its run" }),
     thread_id: text.optional().openapi({ description: "of an agent's answer in a thread" }),
+    ...waitingFields,
   })
   .openapi("ChatCompletionChunk");
 /** An event of a streamed chat completion. */

@@ -4,6 +4,8 @@ import { z } from "./zod.ts";
 /** What a run waits for a person to decide, and the decisions: contract 6.12. */
 
 const ACTION_TYPES = ["tool_approval", "budget"] as const;
+/** Who decided: the user of an MCP client, which asked them. */
+export const MCP_CLIENT = "mcp";
 /** What a caller may decide. */
 const DECISIONS = ["approve", "edit", "reject"] as const;
 /** What became of an action: a decision, its time is over, or its run was cancelled. */
@@ -67,7 +69,7 @@ export const decidedActionSchema = actionSchema
     decided_at: instantSchema,
     decided_by: z
       .object({
-        type: z.enum(["user", "api_key", "mcp"]),
+        type: z.enum(["user", "api_key", MCP_CLIENT]),
         id: uuidSchema.openapi({ description: "of the user or of the API key" }),
         name: z.string().nullable(),
       })

@@ -247,6 +247,7 @@ const runEventSchema = z
       .openapi("StepStarted"),
     z.object({ ...ofRun, ...stepSchema.shape }).openapi("StepFinished"),
     z.object({ ...ofRun, cancel_requested_at: instantSchema }).openapi("RunCancelling"),
+    z.object({ ...ofRun, required_actions: z.array(requiredActionSchema) }).openapi("RunRequiresAction"),
     z
       .object({
         ...ofRun,
@@ -262,7 +263,7 @@ const runEventSchema = z
   ])
   .openapi("RunEvent", {
     description:
-      "the data of one event. The event's name tells its kind: run.queued, run.started, step.started, step.finished, run.cancelling, run.finished, text or error",
+      "the data of one event. The event's name tells its kind: run.queued, run.started, step.started, step.finished, run.cancelling, run.requires_action, run.finished, text or error",
   });
 
 const routes = routesOf("Runs");
@@ -389,7 +390,8 @@ export const runEvents = routes.get("/api/v1/agents/{id}/runs/{run_id}/events", 
     "from 1 and are the same on every node and at every time, so that `Last-Event-ID` resumes anywhere. `run.cancelling` " +
     "comes once the step at work has stopped. `text` events have no id: they are the answer as it is generated, of runs " +
     "that the node you are connected to carries out. The first one of an answer and the first one of a connection have " +
-    "`from_start: true`: their text is all of the answer so far and replaces what you had. A comment keeps the connection alive every " +
+    "`from_start: true`: their text is all of the answer so far and replaces what you had. `run.requires_action` has no id " +
+    "either: it says what the run waits for, whenever that changes and at the start of a connection. A comment keeps the connection alive every " +
     "15 seconds. The stream ends after `run.finished`; when the process stops it ends before, so connect again.",
   scope: "agents:read",
   headers: z.object({

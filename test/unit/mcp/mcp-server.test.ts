@@ -63,8 +63,9 @@ it("a call stops watching its caller when it ends, and a call whose client has l
   };
   const caller = { user_id: "u", scopes: ["agents:write"] };
   const asker = (hung_up: AbortSignal | null) => ({ caller, live, request_id: "r", hung_up }) as unknown as Asker;
-  expect((await tools.call(asker(null), "run_report", {}, null)).isError).toBe(false);
+  const exchange = { takes_tasks: false, elicits: false, progress: null, answered: null };
+  expect((await tools.call(asker(null), "run_report", {}, exchange)).isError).toBe(false);
   expect([watches, cancelled]).toEqual([0, []]);
-  await tools.call(asker(AbortSignal.abort()), "run_report", {}, null);
+  await tools.call(asker(AbortSignal.abort()), "run_report", {}, exchange);
   expect([watches, cancelled]).toEqual([0, ["r"]]);
 });
