@@ -775,6 +775,7 @@ CREATE INDEX run_ended_of_user ON public.run USING btree (user_id, queued_at, id
 CREATE INDEX run_ended_schedule ON public.run USING btree (user_id, schedule_id, queued_at, id) WHERE ((finished_at IS NOT NULL) AND (schedule_id IS NOT NULL));
 CREATE INDEX run_ended_status ON public.run USING btree (user_id, status, queued_at, id) WHERE (finished_at IS NOT NULL);
 CREATE INDEX run_ended_trigger ON public.run USING btree (user_id, trigger, queued_at, id) WHERE (finished_at IS NOT NULL);
+CREATE INDEX run_ended_with_errors ON public.run USING btree (user_id, queued_at, id) WHERE ((finished_at IS NOT NULL) AND ((status = 'failed'::text) OR (failed_calls > 0)));
 CREATE INDEX run_failed ON public.run USING btree (id) WHERE (status = 'failed'::text);
 CREATE INDEX run_leased ON public.run USING btree (lease_until) WHERE ((phase <> 'ended'::text) AND (lease_until IS NOT NULL));
 CREATE INDEX run_metadata ON public.run USING gin (((((('["'::text || (user_id)::text) || '"]'::text))::jsonb || metadata)) jsonb_path_ops) WITH (gin_pending_list_limit='16384') WHERE ((finished_at IS NOT NULL) AND (metadata IS NOT NULL));

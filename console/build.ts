@@ -15,6 +15,8 @@ const OF_THE_SERVICE = [
   "src/account/billing/currency.ts",
   "src/kernel/constants.ts",
   "src/platform/lib/instant.ts",
+  "src/account/ledger/csv.ts",
+  "src/agents/definitions/run-csv.ts",
   "src/agents/schedules/spec.ts",
   "src/agents/schedules/cron.ts",
 ];

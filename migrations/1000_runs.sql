@@ -104,6 +104,7 @@ create index run_with_errors on run (id) where status = 'failed' or failed_calls
 create index run_ended_of_user on run (user_id, queued_at, id) where finished_at is not null;
 create index run_ended_agent on run (user_id, agent_id, queued_at, id) where finished_at is not null;
 create index run_ended_status on run (user_id, status, queued_at, id) where finished_at is not null;
+create index run_ended_with_errors on run (user_id, queued_at, id) where finished_at is not null and (status = 'failed' or failed_calls > 0);
 create index run_ended_trigger on run (user_id, trigger, queued_at, id) where finished_at is not null;
 create index run_ended_schedule on run (user_id, schedule_id, queued_at, id) where finished_at is not null and schedule_id is not null;
 create index run_ended_api_key on run (user_id, api_key_id, queued_at, id) where finished_at is not null and api_key_id is not null;

@@ -77,7 +77,7 @@ export function Layout() {
         ref={main}
         id="main"
         tabIndex={-1}
-        className="mx-auto w-full max-w-6xl min-w-0 px-4 py-6 wrap-anywhere outline-none md:px-8 md:py-8"
+        className="mx-auto w-full max-w-6xl has-data-wide:max-w-[110rem] min-w-0 px-4 py-6 wrap-anywhere outline-none md:px-8 md:py-8"
       >
         <Page />
       </main>

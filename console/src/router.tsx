@@ -5,7 +5,7 @@ import { asProblem } from "./api/problem.ts";
 import { profileQuery, queryClient } from "./api/queries.ts";
 import { Layout } from "./layout.tsx";
 import { lazyPage } from "./lazy-page.ts";
-import { RUN_FILTERS, RUN_STATUSES, RUN_TRIGGERS, type RunStatus, type RunTrigger } from "./run-words.ts";
+import { ALL_RUNS_FILTERS, RUN_FILTERS, RUN_TRIGGERS, type RunTrigger } from "./run-words.ts";
 import { Callout } from "./ui/basics.tsx";
 import { ConsoleProblem, NotFound, PageProblem } from "./ui/problem.tsx";
 
@@ -149,12 +149,14 @@ const runs = createRoute({
   component: page(() => import("./pages/runs.tsx"), "RunsPage"),
   validateSearch: (search: Search) => ({
     ...text(search, "q"),
-    ...choice(search, "status", Object.keys(RUN_STATUSES) as RunStatus[]),
+    ...choice(search, "status", ALL_RUNS_FILTERS),
     ...choice(search, "trigger", Object.keys(RUN_TRIGGERS) as RunTrigger[]),
     ...text(search, "agent_id"),
+    ...text(search, "model_id"),
     ...text(search, "metadata"),
     ...text(search, "from"),
     ...text(search, "to"),
+    ...text(search, "run"),
   }),
 });
 const editAgent = createRoute({

@@ -41,6 +41,9 @@ export const RUN_FILTERS = [...FILTER_STATUSES, "with_errors"] as const;
 export type RunFilter = (typeof RUN_FILTERS)[number];
 export const filterName = (filter: RunFilter): string =>
   filter === "with_errors" ? WITH_ERRORS : RUN_STATUSES[filter].name;
+/** Every status, and runs with an error of whatever kind: what the list of all runs can be filtered by. */
+export const ALL_RUNS_FILTERS = [...(Object.keys(RUN_STATUSES) as RunStatus[]), "any_error"] as const;
+export type AllRunsFilter = (typeof ALL_RUNS_FILTERS)[number];
 /** The filter as the API's parameters. */
 export function filterQuery(filter: RunFilter): { status: RunStatus; has_errors?: true } {
   return filter === "with_errors" ? { status: "succeeded", has_errors: true } : { status: filter };

@@ -76,6 +76,10 @@ describe("the filters of all runs", () => {
     ["", ["chat", "failed", "paris", "koeln", "due"]],
     ["status=failed", ["failed"]],
     ["status=queued", []],
+    ["has_errors=true", ["failed"]],
+    ["has_errors=false&trigger=manual", ["paris", "koeln"]],
+    ["model_id=lab/plain&trigger=chat", ["chat"]],
+    ["model_id=lab/other", []],
     ["trigger=schedule", ["due"]],
     ["trigger=chat", ["chat"]],
     ["trigger=manual&status=succeeded", ["paris", "koeln"]],
@@ -124,6 +128,7 @@ describe("the filters of all runs", () => {
       user: null,
       api_key_id: second.id,
       duration_ms: Date.parse(record.finished_at) - Date.parse(record.started_at),
+      has_injection: false,
       first_line: "Grüße aus Köln, see https://example.com/prices",
       // 10 × 1 + 4 × 2 tokens
       cost_usd: "0.0000288",

@@ -205,18 +205,21 @@ it("all runs are found by words, status and metadata, and the address holds the 
   await expect.poll(async () => (await person("GET", "/runs?status=succeeded")).runs.length).toBe(2);
   await page.goto(site.service.url);
   await page.getByRole("link", { name: "Runs" }).click();
-  const rows = page.getByRole("region", { name: "Runs" }).getByRole("row");
+  const rows = page.getByRole("table", { name: "Runs" }).getByRole("row");
   await expect.poll(() => rows.count()).toBe(3);
   expect(await violations(page)).toEqual([]);
   await page.getByLabel("Words").fill("oslo");
   await page.waitForURL(/q=oslo/);
   await expect.poll(() => rows.count()).toBe(2);
   await page.getByLabel("Words").fill("");
+  await page.getByText("More filters").click();
   await page.getByLabel("Metadata").fill("customer=4712");
   await page.waitForURL(/metadata=/);
   await expect.poll(() => rows.count()).toBe(2);
   await page.reload();
-  await page.getByText("customer=4712").waitFor();
+  expect(await page.getByLabel("Metadata").inputValue()).toBe("customer=4712");
+  await rows.nth(1).click();
+  await page.getByRole("complementary", { name: "Run of Clerk" }).getByText("4712", { exact: true }).waitFor();
   const download = page.waitForEvent("download");
   await page.getByRole("button", { name: "Download CSV" }).click();
   const lines = readFileSync(await (await download).path(), "utf8")

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { listen } from "../../src/api/http/listen.ts";
 import { createApp } from "../../src/app/app.ts";
 import { readConfig } from "../../src/config/config.ts";
+import type { Db } from "../../src/platform/db/db.ts";
 import { createLog, type Log } from "../../src/platform/telemetry/log.ts";
 import { CELLS, freePort, startRouter } from "./cell-router.ts";
 import { createTestDatabase, type TestDatabase } from "./database.ts";
@@ -45,6 +46,8 @@ export interface Service {
   anotherNode(): Promise<{ url: string; as: Service["as"]; stop(): Promise<void> }>;
   /** Stops the service, keeps its database, and starts it again. */
   restart(env?: Record<string, string>): Promise<void>;
+  /** Stops the service, changes its database, and starts it again. */
+  changeDatabase(change: (db: Db) => Promise<unknown>): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -116,6 +119,12 @@ export async function startService(options: ServiceOptions = {}): Promise<Servic
     async restart(env = {}) {
       await running.stop();
       running = await run({ ...fixed, ...env });
+    },
+    async changeDatabase(change) {
+      await running.stop();
+      const db = await database.open();
+      await change(db).finally(() => db.close());
+      running = await run(fixed);
     },
     async stop() {
       await running.stop();

@@ -131,8 +131,13 @@ const READ_MS = 60_000;
 /** Saves the answer of a request as a file. */
 export async function download(path: string, name: string, init: Parameters<typeof send>[1] = {}): Promise<void> {
   const response = await send(path, init);
+  saveFile(await response.blob(), name);
+}
+
+/** Saves a file in the browser's folder of downloads. */
+export function saveFile(content: Blob, name: string): void {
   const link = document.createElement("a");
-  link.href = URL.createObjectURL(await response.blob());
+  link.href = URL.createObjectURL(content);
   link.download = name;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), READ_MS);

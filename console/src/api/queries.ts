@@ -34,6 +34,8 @@ const MENU_PAGES = 10;
 const UNSEEN_MS = 5000;
 /** How often a list with unfinished runs is reloaded. */
 const LIVE_LIST_MS = 2000;
+/** How often the newest runs are reloaded when all have ended. */
+const IDLE_LIST_MS = 15_000;
 
 // A button is disabled before the next event, so the second click of a double click creates nothing.
 notifyManager.setScheduler(queueMicrotask);
@@ -248,11 +250,12 @@ async function fetchSecrets(query: PageQuery, signal: AbortSignal) {
 export function listOf<Row>(
   queryKey: unknown[],
   fetchPage: (page: PageQuery, signal: AbortSignal) => Promise<Page<Row>>,
+  limit = PAGE,
 ) {
   return infiniteQueryOptions({
     queryKey,
     queryFn: ({ signal, pageParam }) =>
-      fetchPage({ limit: PAGE, ...(pageParam === null ? {} : { cursor: pageParam }) }, signal),
+      fetchPage({ limit, ...(pageParam === null ? {} : { cursor: pageParam }) }, signal),
     initialPageParam: null as string | null,
     getNextPageParam: (page: Page<Row>) => page.next_cursor,
   });
@@ -290,15 +293,35 @@ export const runsQuery = (id: string, filters: RunFilters): List<Run> =>
     ({ status }) => status,
   );
 
-/** Runs of all agents. A filter has the name of the API's parameter. */
-export const allRunsQuery = (filters: Record<string, string | undefined>): List<FoundRun> =>
-  liveList(
-    listOf(["runs", "all", filters], async (page, signal) => {
-      const { runs, next_cursor } = await call("GET /api/v1/runs", { query: { ...filters, ...page }, signal });
-      return { rows: runs, next_cursor };
-    }),
-    ({ status }) => status,
-  );
+/** A filter has the name of the API's parameter. */
+export type AllRunsFilters = Record<string, string | undefined>;
+const fetchRuns = async (filters: AllRunsFilters, page: PageQuery, signal: AbortSignal) => {
+  const { runs, next_cursor } = await call("GET /api/v1/runs", { query: { ...filters, ...page }, signal });
+  return { rows: runs, next_cursor };
+};
+
+/** Runs of all agents, in large pages. They are not reloaded, because a person may have scrolled through many pages. */
+export const allRunsQuery = (filters: AllRunsFilters) => ({
+  ...listOf(["runs", "all", filters], (page, signal) => fetchRuns(filters, page, signal), MOST),
+  refetchOnWindowFocus: false,
+});
+
+/** The newest of these runs, reloaded at intervals: more often while one is unfinished. */
+export const newestRunsQuery = (filters: AllRunsFilters) =>
+  queryOptions({
+    queryKey: ["runs", "newest", filters],
+    queryFn: async ({ signal }) => (await fetchRuns(filters, { limit: PAGE }, signal)).rows,
+    refetchInterval: ({ state: { data = [] } }) =>
+      data.every(({ status }) => hasEnded(status)) ? IDLE_LIST_MS : LIVE_LIST_MS,
+  });
+
+/** A run of any agent, also of a deleted one. */
+export const anyRunQuery = (run_id: string) =>
+  queryOptions({
+    queryKey: ["runs", "any", run_id],
+    queryFn: ({ signal }) => call("GET /api/v1/runs/{run_id}", { params: { run_id }, signal }),
+    refetchInterval: ({ state: { data } }) => (data !== undefined && !hasEnded(data.status) ? LIVE_LIST_MS : false),
+  });
 
 /** How often the runs that wait are reloaded. */
 const WAITING_MS = 30_000;

@@ -1,28 +1,20 @@
-import { useMutation, useQuery, useSuspenseQuery } from "@tanstack/react-query";
+import { useQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { Fragment, useEffect, useState } from "react";
-import { call } from "../api/client.ts";
 import { useLiveRun } from "../api/live-run.ts";
-import { agentQuery, type Decided, type Run, type RunDetail, runPromptQuery, runQuery, stale } from "../api/queries.ts";
+import { agentQuery, type Decided, type Run, type RunDetail, runPromptQuery, runQuery } from "../api/queries.ts";
 import { ago, count, dollars, duration, instant, number, words } from "../format.ts";
 import { DecideProblem, DecisionCard, RequiredActions, useDecide } from "../parts/approvals.tsx";
 import { ExplainRun } from "../parts/explain.tsx";
+import { useRunActions } from "../parts/run-actions.tsx";
 import { Outside, StepCard } from "../parts/step.tsx";
-import { cutOff, failure, hasEnded, RUN_STATUSES } from "../run-words.ts";
+import { cutOff, failure, hasEnded, RUN_STATUSES, RUN_TRIGGERS } from "../run-words.ts";
 import { inWords, routingReason } from "../service-words.ts";
-import { Badge, Button, Callout, Card, Facts, PageHeader, Spinner, Status, type Tone } from "../ui/basics.tsx";
-import { Confirm } from "../ui/dialog.tsx";
+import { Badge, Callout, Card, Facts, PageHeader, Spinner, Status, type Tone } from "../ui/basics.tsx";
 import { Icon } from "../ui/icons.tsx";
 import { Json } from "../ui/json.tsx";
 import { Markdown } from "../ui/markdown.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
-
-const STARTED_BY: Readonly<Record<Run["trigger"], string>> = {
-  schedule: "by schedule",
-  manual: "by you",
-  chat: "by chat",
-  webhook: "by the trigger",
-};
 
 /** One run. The page follows it until it ends. */
 export function RunPage() {
@@ -34,48 +26,16 @@ export function RunPage() {
   const { preview, cut_off } = useLiveRun(id, run_id, ended);
   const navigate = useNavigate();
   const decide = useDecide();
-  const [cancelling, setCancelling] = useState(false);
-  const [was_open] = useState(!ended);
-  const again = useMutation({
-    mutationFn: () => {
-      const { input, metadata } = run;
-      return call("POST /api/v1/agents/{id}/runs", { params: { id }, body: { input, metadata } });
-    },
-    onSuccess: () => stale("agents"),
-  });
-  // Not called for a person who has gone to another page meanwhile.
   const openNext = (next: Run) => void navigate({ to: "/agents/$id/runs/$run_id", params: { id, run_id: next.id } });
+  const { buttons, problem } = useRunActions({ run, disabled: !agent.is_active, onNext: openNext });
   return (
     <>
       <Breadcrumb id={id} name={agent.name} />
       <PageHeader title={`Run of ${agent.name}`} note={<State run={run} />}>
-        {/* Each button keeps its place, so that a late click on “Cancel run” does not start a run. */}
-        {run.trigger !== "chat" && (
-          <Button
-            icon="play"
-            kind="primary"
-            className={ended ? "" : "invisible"}
-            busy={again.isPending}
-            disabled={!agent.is_active}
-            onClick={() => again.mutate(undefined, { onSuccess: openNext })}
-          >
-            Run again
-          </Button>
-        )}
-        {was_open && (
-          <Button
-            icon="stop"
-            kind="danger"
-            className={ended ? "invisible" : ""}
-            disabled={run.status === "cancelling"}
-            onClick={() => setCancelling(true)}
-          >
-            Cancel run
-          </Button>
-        )}
+        {buttons}
       </PageHeader>
       <div className="mb-4 space-y-3 empty:hidden">
-        {again.error !== null && <ProblemNotice error={again.error} />}
+        {problem}
         {cut_off && (
           <Callout tone="warn" icon="warning">
             The service cannot be reached, so this page may be out of date. It reconnects automatically.
@@ -113,7 +73,6 @@ export function RunPage() {
           onClose={() => void navigate({ to: ".", search: {}, replace: true, resetScroll: false })}
         />
       )}
-      {cancelling && <CancelRun id={id} run_id={run_id} onClose={() => setCancelling(false)} />}
     </>
   );
 }
@@ -137,22 +96,10 @@ function State({ run }: { run: RunDetail }) {
     <span className="flex flex-wrap items-center gap-x-2" aria-live="polite">
       <Status status={run.status} has_errors={run.has_errors} />
       <span>
-        {instant(run.queued_at)}, started {STARTED_BY[run.trigger]}
+        {instant(run.queued_at)}, started by {RUN_TRIGGERS[run.trigger]}
         {run.trigger_name === null ? "" : ` ${run.trigger_name}`} · {costInWords(run)}
       </span>
     </span>
-  );
-}
-
-function CancelRun({ id, run_id, onClose }: { id: string; run_id: string; onClose: () => void }) {
-  const cancel = async () => {
-    await call("POST /api/v1/agents/{id}/runs/{run_id}/cancel", { params: { id, run_id } });
-    await stale("runs");
-  };
-  return (
-    <Confirm title="Cancel this run?" action="Cancel run" keep="Keep running" onConfirm={cancel} onClose={onClose}>
-      The run stops immediately. Its usage so far is billed, and its steps stay visible.
-    </Confirm>
   );
 }
 

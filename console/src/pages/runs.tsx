@@ -1,136 +1,384 @@
+import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import { useEffect, useState } from "react";
-import { allRunsQuery, type FoundRun } from "../api/queries.ts";
+import type { RowSelectionState } from "@tanstack/react-table";
+import { useCallback, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
+import {
+  type AllRunsFilters,
+  allRunsQuery,
+  type FoundRun,
+  modelsQuery,
+  newestRunsQuery,
+  queryClient,
+  type Run,
+} from "../api/queries.ts";
 import { chosenFilters, withFilter } from "../filters.ts";
-import { dollars, instant, number, period } from "../format.ts";
+import { dayForInput, dollars, duration, instant, period } from "../format.ts";
 import { parsePair } from "../metadata.ts";
-import { RUN_STATUSES, type RunStatus, TRIGGER_OPTIONS } from "../run-words.ts";
+import { RunPanel } from "../parts/run-panel.tsx";
+import { RunSelection } from "../parts/run-selection.tsx";
+import { ALL_RUNS_FILTERS, type AllRunsFilter, RUN_STATUSES, RUN_TRIGGERS, TRIGGER_OPTIONS } from "../run-words.ts";
 import { AgentPicker } from "../ui/agent-picker.tsx";
-import { Card, Empty, PageHeader, Status } from "../ui/basics.tsx";
+import { Button, Card, Empty, PageHeader, Skeleton, Status, segmentClass } from "../ui/basics.tsx";
 import { useCsvDownload } from "../ui/csv-download.tsx";
+import { Dialog } from "../ui/dialog.tsx";
 import { DayField, TextField } from "../ui/fields.tsx";
-import { type Column, PagedTable } from "../ui/list.tsx";
+import { Icon } from "../ui/icons.tsx";
+import { ProblemNotice } from "../ui/problem.tsx";
 import { SelectField } from "../ui/select.tsx";
+import { type VirtualColumn, VirtualTable } from "../ui/virtual-table.tsx";
 
-const COLUMNS: Column<FoundRun>[] = [
-  {
-    title: "Run",
-    cell: ({ id: run_id, agent, queued_at }) => (
-      <>
-        {agent.deleted ? (
-          <span className="whitespace-nowrap">{instant(queued_at)}</span>
-        ) : (
-          <Link
-            to="/agents/$id/runs/$run_id"
-            params={{ id: agent.id, run_id }}
-            className="font-medium whitespace-nowrap hover:underline"
-          >
-            {instant(queued_at)}
-          </Link>
-        )}
-        <span className="block text-sm wrap-anywhere text-muted">
-          {agent.name ?? "Agent"}
-          {agent.deleted && " (deleted)"}
+const agentName = ({ agent: { name, deleted } }: FoundRun) => `${name ?? "Agent"}${deleted ? " (deleted)" : ""}`;
+
+/** Opens the run beside the list. The whole row is its link. */
+function RunLink({ run, className = "" }: { run: FoundRun; className?: string }) {
+  return (
+    <Link
+      from="/runs"
+      to="."
+      search={(old) => ({ ...old, run: run.id })}
+      replace
+      resetScroll={false}
+      preload={false}
+      // Otherwise the address of the list counts as the current page in each row.
+      activeProps={{ "aria-current": undefined }}
+      className={`block truncate font-medium after:absolute after:inset-0 ${className}`}
+    >
+      {agentName(run)}
+      <span className="sr-only">, run of {instant(run.queued_at)}</span>
+    </Link>
+  );
+}
+
+function StatusAndMarks({ run }: { run: FoundRun }) {
+  return (
+    <span className="flex items-center gap-1.5">
+      <Status status={run.status} has_errors={run.has_errors} brief />
+      {run.has_injection && (
+        <span className="text-warn" title="Something that it read contained instructions for the model">
+          <Icon name="shield" />
+          <span className="sr-only">with instructions from outside</span>
         </span>
-      </>
-    ),
+      )}
+    </span>
+  );
+}
+
+function FirstLine({ run: { first_line, error } }: { run: FoundRun }) {
+  return (
+    <span dir="auto" className={`block truncate ${error === null ? "text-muted" : "text-bad"}`}>
+      {first_line}
+    </span>
+  );
+}
+
+const timeTaken = ({ started_at, finished_at }: FoundRun) =>
+  started_at === null || finished_at === null ? "" : duration(started_at, finished_at);
+
+const COLUMNS: VirtualColumn<FoundRun>[] = [
+  { id: "status", title: "Status", width: "8.5rem", cell: (run) => <StatusAndMarks run={run} /> },
+  { id: "agent", title: "Agent", width: "minmax(6rem,9rem)", cell: (run) => <RunLink run={run} /> },
+  { id: "line", title: "Output or error", width: "minmax(6rem,1fr)", cell: (run) => <FirstLine run={run} /> },
+  {
+    id: "trigger",
+    title: "Started by",
+    width: "5.5rem",
+    cell: ({ trigger }) => <span className="block truncate text-muted">{RUN_TRIGGERS[trigger]}</span>,
   },
-  { title: "Status", cell: ({ status, has_errors }) => <Status status={status} has_errors={has_errors} /> },
   {
-    title: "Output or error",
-    wide: true,
-    cell: ({ first_line, metadata }) => (
-      <>
-        <span dir="auto" className="line-clamp-2 max-w-md wrap-anywhere">
-          {first_line}
-        </span>
-        <span className="block text-sm wrap-anywhere text-muted empty:hidden">
-          {Object.entries(metadata ?? {})
-            .map(([name, value]) => `${name}=${value}`)
-            .join(", ")}
-        </span>
-      </>
-    ),
+    id: "model",
+    title: "Model",
+    width: "9rem",
+    cell: ({ model_id }) => <span className="block truncate text-muted">{model_id}</span>,
   },
+  { id: "duration", title: "Duration", width: "5.5rem", numeric: true, cell: timeTaken },
+  { id: "cost", title: "Cost", width: "6rem", numeric: true, cell: ({ usage }) => dollars(usage.cost_tokens) },
   {
-    title: "Tokens",
+    id: "when",
+    title: "Queued",
+    width: "9rem",
     numeric: true,
-    cell: ({ usage }) => (
+    cell: ({ queued_at }) => <span className="whitespace-nowrap text-muted">{instant(queued_at)}</span>,
+  },
+  {
+    id: "phone",
+    title: "Run",
+    width: "minmax(0,1fr)",
+    cell: (run) => (
       <>
-        {number(usage.cost_tokens)}
-        <span className="block text-sm text-muted">{dollars(usage.cost_tokens)}</span>
+        <span className="flex items-baseline justify-between gap-3">
+          <RunLink run={run} className="min-w-0" />
+          <span className="shrink-0 text-sm text-muted">{instant(run.queued_at)}</span>
+        </span>
+        <FirstLine run={run} />
+        <span className="flex items-center justify-between gap-3">
+          <StatusAndMarks run={run} />
+          <span>{dollars(run.usage.cost_tokens)}</span>
+        </span>
       </>
     ),
   },
 ];
+const PHONE = { select: false, status: false, agent: false, line: false, trigger: false, model: false } as const;
+const HIDDEN = {
+  phone: { ...PHONE, duration: false, cost: false, when: false },
+  narrow: { phone: false, trigger: false, model: false, duration: false },
+  wide: { phone: false },
+};
 
-const STATUSES = Object.keys(RUN_STATUSES) as RunStatus[];
-const STATUS_OPTIONS = [["", "any"], ...STATUSES.map((each) => [each, RUN_STATUSES[each].name] as const)] as const;
+/** Whether the window is at least this wide. */
+function useMinWidth(query: string): boolean {
+  const media = useMemo(() => matchMedia(query), [query]);
+  return useSyncExternalStore(
+    useCallback(
+      (changed) => {
+        media.addEventListener("change", changed);
+        return () => media.removeEventListener("change", changed);
+      },
+      [media],
+    ),
+    () => media.matches,
+  );
+}
+
+const statusName = (filter: AllRunsFilter) => (filter === "any_error" ? "any error" : RUN_STATUSES[filter].name);
+const STATUS_OPTIONS = [["", "any"], ...ALL_RUNS_FILTERS.map((each) => [each, statusName(each)] as const)] as const;
+
+/** Days that people ask for most. */
+function presets(today: Date) {
+  const daysAgo = (days: number) => {
+    const date = new Date(today);
+    date.setDate(date.getDate() - days);
+    return dayForInput(date.toISOString());
+  };
+  const monday = ((today.getDay() + 6) % 7) + 7;
+  return [
+    ["All", undefined, undefined],
+    ["Today", daysAgo(0), daysAgo(0)],
+    ["Yesterday", daysAgo(1), daysAgo(1)],
+    ["7 days", daysAgo(7), daysAgo(0)],
+    ["Last week", daysAgo(monday), daysAgo(monday - 6)],
+  ] as const;
+}
+
+/** The runs as loaded page by page, with the newest states of the newest ones. */
+function useRuns(filters: AllRunsFilters) {
+  const loaded = useInfiniteQuery(allRunsQuery(filters));
+  const { data: newest } = useQuery({ ...newestRunsQuery(filters), enabled: loaded.isSuccess });
+  const rows = useMemo(() => {
+    const old = loaded.data?.pages.flatMap(({ rows }) => rows) ?? [];
+    if (newest === undefined || newest.length === 0) return old;
+    const fresh = new Map(newest.map((run) => [run.id, run]));
+    const known = new Set(old.map(({ id }) => id));
+    return [...newest.filter(({ id }) => !known.has(id)), ...old.map((run) => fresh.get(run.id) ?? run)];
+  }, [loaded.data, newest]);
+  return { loaded, rows };
+}
 
 /** The runs of all agents, found by words and filters. */
 export function RunsPage() {
-  const { q, status, trigger, agent_id, metadata, from, to } = useSearch({ from: "/signed-in/runs" });
+  const {
+    q,
+    status,
+    trigger,
+    agent_id,
+    model_id,
+    metadata,
+    from,
+    to,
+    run: open,
+  } = useSearch({
+    from: "/signed-in/runs",
+  });
   const navigate = useNavigate({ from: "/runs" });
   const [name, value] = parsePair(metadata ?? "");
   const pair = metadata === undefined ? {} : { [`metadata[${name}]`]: value };
-  const filters = chosenFilters({ q, status, trigger, agent_id, ...pair, ...period(from, to) });
+  const state = status === "any_error" ? { has_errors: "true" } : { status };
+  const filters = chosenFilters({ q, ...state, trigger, agent_id, model_id, ...pair, ...period(from, to) });
   const set = (filter: string) => (chosen: string) =>
     void navigate({ search: withFilter(filter, chosen), replace: true, resetScroll: false });
   const csv = useCsvDownload("/api/v1/runs", { filters, file: "purser-runs.csv", saved: "Runs downloaded" });
+  const { data: models = [] } = useQuery(modelsQuery);
+  const { loaded, rows } = useRuns(filters);
+  const [selected, setSelected] = useState<RowSelectionState>({});
+  const is_wide = useMinWidth("(min-width: 64rem)");
+  const is_phone = !useMinWidth("(min-width: 48rem)");
+  const { fetchNextPage, isFetching, hasNextPage } = loaded;
+  const onEnd = useCallback(() => {
+    if (!isFetching) void fetchNextPage();
+  }, [isFetching, fetchNextPage]);
+  const show = (run: string | undefined) =>
+    void navigate({ search: withFilter("run", run ?? ""), replace: true, resetScroll: false });
+  const close = () => {
+    show(undefined);
+    document.querySelector<HTMLElement>("tr[aria-current] a")?.focus({ preventScroll: true });
+  };
+  const onNext = (next: Run) => {
+    void queryClient.invalidateQueries({ queryKey: ["runs", "newest"] });
+    show(next.id);
+  };
+  const found = rows.find(({ id }) => id === open);
+  const panel = open !== undefined && (
+    <RunPanel key={open} run_id={open} {...(found === undefined ? {} : { found })} onNext={onNext} />
+  );
+  const title = found === undefined ? "Run" : `Run of ${agentName(found)}`;
+  const with_panel = is_wide && open !== undefined;
+  const more = [trigger, metadata, from, to].some((each) => each !== undefined);
+  const has_filters = Object.keys(filters).length > 0;
   return (
-    <>
-      <PageHeader title="Runs" note="The runs of all agents, newest first." />
-      <Card flush>
-        <div className="grid grid-cols-2 items-end gap-3 border-b border-line px-4 py-3 sm:flex sm:flex-wrap">
-          <WaitingField
-            label="Words"
-            type="search"
-            value={q ?? ""}
-            onValue={set("q")}
-            placeholder="in output or input"
-          />
-          <SelectField
-            label="Status"
-            className="w-full sm:w-40"
-            value={status ?? ""}
-            options={STATUS_OPTIONS}
-            onValue={set("status")}
-          />
-          <SelectField
-            label="Started by"
-            className="w-full sm:w-32"
-            value={trigger ?? ""}
-            options={TRIGGER_OPTIONS}
-            onValue={set("trigger")}
-          />
-          <AgentPicker label="Agent" className="w-full sm:w-44" value={agent_id ?? ""} onValue={set("agent_id")} />
-          <WaitingField
-            label="Metadata"
-            value={metadata ?? ""}
-            onValue={(typed) => (typed === "" || /^[^=]+=./.test(typed)) && set("metadata")(typed)}
-            placeholder="customer=4711"
-          />
-          <DayField label="From" value={from ?? ""} onValue={set("from")} />
-          <DayField label="To" value={to ?? ""} onValue={set("to")} />
-          {csv.button}
-        </div>
-        {csv.problem}
-        <PagedTable
-          label="Runs"
-          query={allRunsQuery(filters)}
-          columns={COLUMNS}
-          keyOf={({ id }) => id}
-          empty={
-            <Empty
-              icon="play"
-              title={Object.keys(filters).length === 0 ? "No runs yet" : "No runs match these filters"}
-            >
-              {Object.keys(filters).length === 0 ? "Each run of an agent is listed here." : "Choose other filters."}
+    <div data-wide>
+      <PageHeader title="Runs" note="The runs of all agents, newest first.">
+        <Presets from={from} to={to} />
+      </PageHeader>
+      <div className={with_panel ? "grid grid-cols-[minmax(0,1fr)_24rem] items-start gap-4" : ""}>
+        <Card flush>
+          <div className="space-y-3 border-b border-line px-4 py-3">
+            <div className="grid grid-cols-2 items-end gap-3 sm:flex sm:flex-wrap">
+              <SearchField value={q ?? ""} onValue={set("q")} />
+              <SelectField
+                label="Status"
+                className="w-full sm:w-36"
+                value={status ?? ""}
+                options={STATUS_OPTIONS}
+                onValue={set("status")}
+              />
+              <AgentPicker label="Agent" className="w-full sm:w-40" value={agent_id ?? ""} onValue={set("agent_id")} />
+              <SelectField
+                label="Model"
+                className="w-full sm:w-40"
+                value={model_id ?? ""}
+                options={[["", "all"], ...models.map(({ id }) => [id, id] as const)]}
+                onValue={set("model_id")}
+              />
+              {csv.button}
+            </div>
+            <details open={more}>
+              <summary className="w-fit text-sm text-muted hover:text-ink">More filters</summary>
+              <div className="mt-2 grid grid-cols-2 items-end gap-3 sm:flex sm:flex-wrap">
+                <SelectField
+                  label="Started by"
+                  className="w-full sm:w-32"
+                  value={trigger ?? ""}
+                  options={TRIGGER_OPTIONS}
+                  onValue={set("trigger")}
+                />
+                <WaitingField
+                  label="Metadata"
+                  value={metadata ?? ""}
+                  onValue={(typed) => (typed === "" || /^[^=]+=./.test(typed)) && set("metadata")(typed)}
+                  placeholder="customer=4711"
+                />
+                <DayField label="From" value={from ?? ""} onValue={set("from")} />
+                <DayField label="To" value={to ?? ""} onValue={set("to")} />
+              </div>
+            </details>
+          </div>
+          {csv.problem}
+          {loaded.isError && (
+            <div className="p-4">
+              <ProblemNotice
+                error={loaded.error}
+                onRetry={() => void (loaded.isFetchNextPageError ? fetchNextPage() : loaded.refetch())}
+              />
+            </div>
+          )}
+          {loaded.isPending && <Skeleton lines={6} />}
+          {loaded.isSuccess && rows.length === 0 && (
+            <Empty icon="play" title={has_filters ? "No runs match these filters" : "No runs yet"}>
+              {has_filters ? "Choose other filters." : "Each run of an agent is listed here."}
             </Empty>
-          }
-        />
-      </Card>
-    </>
+          )}
+          {rows.length > 0 && (
+            <VirtualTable
+              label="Runs"
+              columns={COLUMNS}
+              hidden={is_phone ? HIDDEN.phone : with_panel || !is_wide ? HIDDEN.narrow : HIDDEN.wide}
+              rows={rows}
+              keyOf={keyOf}
+              row_rem={is_phone ? 6 : 2.75}
+              current={open}
+              selected={selected}
+              onSelected={setSelected}
+              has_more={hasNextPage && !loaded.isFetchNextPageError}
+              onEnd={onEnd}
+            />
+          )}
+          <RunSelection runs={rows.filter(({ id }) => selected[id] === true)} onSelected={setSelected} />
+        </Card>
+        {with_panel && (
+          <aside
+            aria-label={title}
+            className="sticky top-4 max-h-[calc(100dvh-2rem)] overflow-y-auto rounded-xl border border-line bg-panel p-4"
+            onKeyDown={({ key }) => key === "Escape" && close()}
+          >
+            <div className="mb-3 flex items-start justify-between gap-3">
+              <h2 className="min-w-0 text-base font-semibold wrap-anywhere">{title}</h2>
+              <Button kind="quiet" className="-mt-1 px-1.5" aria-label="Close" onClick={close}>
+                <Icon name="close" />
+              </Button>
+            </div>
+            {panel}
+          </aside>
+        )}
+      </div>
+      {!is_wide && open !== undefined && (
+        <Dialog title={title} onClose={() => show(undefined)} wide>
+          {panel}
+        </Dialog>
+      )}
+    </div>
+  );
+}
+
+const keyOf = ({ id }: FoundRun) => id;
+
+function Presets({ from, to }: { from: string | undefined; to: string | undefined }) {
+  return (
+    <nav aria-label="Days" className="flex flex-wrap rounded-lg bg-sunken p-0.5">
+      {presets(new Date()).map(([name, first, last]) => {
+        const chosen = from === first && to === last;
+        return (
+          <Link
+            key={name}
+            from="/runs"
+            to="."
+            search={(old) => ({ ...old, from: first, to: last }) as never}
+            replace
+            className={segmentClass(chosen)}
+            activeProps={{ "aria-current": undefined }}
+            aria-current={chosen ? "true" : undefined}
+          >
+            {name}
+          </Link>
+        );
+      })}
+    </nav>
+  );
+}
+
+/** The search in the runs' texts. The key "/" begins it. */
+function SearchField({ value, onValue }: { value: string; onValue: (value: string) => void }) {
+  const field = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    const begin = (event: KeyboardEvent) => {
+      const { target } = event;
+      const is_typing = target instanceof HTMLElement && target.matches("input, textarea, select, [role=combobox]");
+      if (event.key !== "/" || is_typing || document.querySelector("dialog[open]") !== null) return;
+      event.preventDefault();
+      field.current?.querySelector("input")?.focus();
+    };
+    document.addEventListener("keydown", begin);
+    return () => document.removeEventListener("keydown", begin);
+  }, []);
+  return (
+    <div ref={field} className="max-sm:col-span-2">
+      <WaitingField
+        label="Words"
+        type="search"
+        value={value}
+        onValue={onValue}
+        placeholder="of output or input ( / )"
+      />
+    </div>
   );
 }
 
@@ -154,5 +402,5 @@ function WaitingField({ value, onValue, ...field }: WaitingProps) {
     const timer = setTimeout(() => onValue(text.trim()), TYPING_MS);
     return () => clearTimeout(timer);
   }, [text]);
-  return <TextField {...field} className="w-full sm:w-44" maxLength={200} value={text} onValue={setText} />;
+  return <TextField {...field} className="w-full sm:w-48" maxLength={200} value={text} onValue={setText} />;
 }

@@ -1,4 +1,3 @@
-import { csvLine, csvLines } from "../../account/ledger/csv.ts";
 import { runsOfAll, runsOfUser, type runsQuery } from "../../api/contract/admin-users.ts";
 import { agentIdsIn, withAgentNames } from "../../api/contract/agent-name.ts";
 import * as contract from "../../api/contract/agents.ts";
@@ -13,7 +12,7 @@ import {
   type Router,
 } from "../../api/contract/endpoint.ts";
 import { changesIn } from "../../api/contract/read-only.ts";
-import type { FoundRun, RunDetail } from "../../api/contract/runs.ts";
+import type { RunDetail } from "../../api/contract/runs.ts";
 import * as runContract from "../../api/contract/runs.ts";
 import type { z } from "../../api/contract/zod.ts";
 import { errors } from "../../kernel/errors.ts";
@@ -23,6 +22,7 @@ import type { Tools } from "../tools/tools.service.ts";
 import type { WebhookKeys } from "../tools/webhook-keys.service.ts";
 import type { Agents } from "./agents.service.ts";
 import { agentErrors } from "./errors.ts";
+import { RUN_CSV_HEAD, runLines } from "./run-csv.ts";
 import { shownTo } from "./secret-bindings.ts";
 import { AGENT_TEMPLATES } from "./templates.ts";
 
@@ -121,40 +121,6 @@ function runAnswer({ run, rest }: Awaited<ReturnType<Agents["runInParts"]>>) {
   return { kind: "parts", status: 200, headers, parts: textOf(run, rest) } satisfies Answer;
 }
 
-const CSV_COLUMNS = [
-  "id",
-  "agent_id",
-  "agent_name",
-  "trigger",
-  "schedule_id",
-  "status",
-  "user",
-  "api_key_id",
-  "queued_at",
-  "started_at",
-  "finished_at",
-  "duration_ms",
-  "model_id",
-  "input_tokens",
-  "output_tokens",
-  "cost_tokens",
-  "cost_usd",
-  "error_code",
-  "first_line",
-  "metadata",
-] as const;
-
-function runLines(runs: readonly FoundRun[]): string {
-  const rows = runs.map(({ agent, usage, error, metadata, ...run }) => ({
-    ...run,
-    ...usage,
-    agent_name: agent.name,
-    error_code: error?.code ?? null,
-    metadata: metadata === null ? null : JSON.stringify(metadata),
-  }));
-  return csvLines(CSV_COLUMNS, rows);
-}
-
 function addRuns(router: Router, agents: Agents): void {
   router.on(runContract.runNow, async ({ caller, request_id, params, header, body }) => {
     const wait_ms = runContract.waitSeconds(header("prefer")) * 1000;
@@ -183,7 +149,7 @@ function addRuns(router: Router, agents: Agents): void {
   router.on(runContract.listAllRuns, async ({ caller, query }) => {
     const { limit, cursor, format, ...filter } = query;
     if (format === "csv") {
-      return csvFile({ name: "runs", head: csvLine(CSV_COLUMNS) }, agents.exportRuns(caller.user_id, filter), runLines);
+      return csvFile({ name: "runs", head: RUN_CSV_HEAD }, agents.exportRuns(caller.user_id, filter), runLines);
     }
     const [queued_at, id] = instantAndId(cursor);
     const after = queued_at === undefined || id === undefined ? null : { queued_at, id };

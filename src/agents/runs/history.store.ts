@@ -11,7 +11,7 @@ import type { JournalStep, RunFilter, RunKey } from "./runs.types.ts";
 /** Reads of runs and their steps. */
 
 /** `has_errors` of a run's record, as the index run_with_errors has it. */
-const HAS_ERRORS = "status = 'failed' or failed_calls > 0";
+export const HAS_ERRORS = "status = 'failed' or failed_calls > 0";
 
 export async function selectRuns(
   sql: Sql,

@@ -83,6 +83,7 @@ export function toFoundRun(row: FoundRow): Omit<FoundRun, "agent"> {
     user: row.end_user,
     api_key_id: row.api_key_id,
     duration_ms: is_timed ? Date.parse(finished_at) - Date.parse(started_at) : null,
+    has_injection: row.has_injection,
     first_line: firstLine(run.error?.message ?? row.text),
     cost_usd: toUsd(row.cost_tokens),
   };

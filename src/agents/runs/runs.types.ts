@@ -294,8 +294,9 @@ export interface RunFilter {
 }
 
 /** Filters of a user's runs over all agents. */
-export interface RunSearch extends Omit<RunFilter, "has_errors"> {
+export interface RunSearch extends RunFilter {
   agent_id?: string | undefined;
+  model_id?: string | undefined;
   schedule_id?: string | undefined;
   api_key_id?: string | undefined;
   /** The end user that the caller named. */

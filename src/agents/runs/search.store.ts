@@ -1,5 +1,6 @@
 import type { Sql } from "../../platform/db/db.ts";
 import { createConditions } from "../../platform/db/statements.ts";
+import { HAS_ERRORS } from "./history.store.ts";
 import { RUN_COLUMNS, type RunRow } from "./run.store.ts";
 import type { RunSearch } from "./runs.types.ts";
 
@@ -10,6 +11,7 @@ export interface FoundRow extends RunRow {
   api_key_id: string | null;
   end_user: string | null;
   text: string | null;
+  has_injection: boolean;
 }
 
 /** Characters of the output that are read for its first line. */
@@ -24,6 +26,9 @@ const WORDS = `(to_tsvector('simple', translate(
   )) || array_to_tsvector(array[user_id::text]))`;
 /** The metadata of a run with its user, as the index run_metadata has it. */
 const METADATA = `(('["' || user_id::text || '"]')::jsonb || metadata)`;
+
+const HAS_INJECTION = `exists (select from run_step
+    where run_step.user_id = run.user_id and run_id = run.id and type = 'tool' and safety @> '{"verdict": {"injected": true}}')`;
 
 /** A place in the list: the last run before it. */
 export type SearchCursor = Pick<RunRow, "queued_at" | "id">;
@@ -43,7 +48,9 @@ export async function searchRuns(
   if (after !== null) add(`(queued_at, id) < ($${values.push(after.queued_at)}, $${values.push(after.id)})`);
   only("status =", filter.status);
   only("trigger =", filter.trigger);
+  if (filter.has_errors !== undefined) add(filter.has_errors ? `(${HAS_ERRORS})` : `not (${HAS_ERRORS})`);
   only("agent_id =", filter.agent_id);
+  only("model_id =", filter.model_id);
   only("schedule_id =", filter.schedule_id);
   only("api_key_id =", filter.api_key_id);
   only("end_user =", filter.user);
@@ -63,7 +70,7 @@ export async function searchRuns(
       select queued_at, id from (select queued_at, id from run where ${conditions()} and ${phase} ${fence}) as matching
       order by queued_at desc, id desc limit $2
     )`;
-  const text = `select ${RUN_COLUMNS}, api_key_id, end_user, left(output, ${TEXT_CHARS}) as text from run
+  const text = `select ${RUN_COLUMNS}, api_key_id, end_user, left(output, ${TEXT_CHARS}) as text, ${HAS_INJECTION} as has_injection from run
     where user_id = $1 and id = any (array(
       select id from (${keysOf("phase <> 'ended'")} union all ${keysOf("finished_at is not null")}) as found
       order by queued_at desc, id desc limit $2

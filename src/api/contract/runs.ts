@@ -215,6 +215,9 @@ const foundRunSchema = runSchema
     user: z.string().nullable().openapi({ description: "the end user that its request named" }),
     api_key_id: uuidSchema.nullable().openapi({ description: "the key that it counts against; null: the console" }),
     duration_ms: z.number().int().nullable().openapi({ description: "finished_at − started_at" }),
+    has_injection: z
+      .boolean()
+      .openapi({ description: "something that it read contained instructions for the model: the steps' `safety`" }),
     first_line: z.string().nullable().openapi({
       description: "the first line of its error's message, or else of its output, at most 200 characters",
     }),
@@ -287,7 +290,9 @@ export const listAllRuns = routes.get("/api/v1/runs", {
   query: longListQuerySchema.extend({
     status: runStatusSchema.optional(),
     trigger: triggerSchema.optional(),
+    has_errors: hasErrorsInput.optional(),
     agent_id: z.uuid().optional(),
+    model_id: textSchema(200).optional(),
     schedule_id: z.uuid().optional(),
     api_key_id: z.uuid().optional().openapi({ description: "the key that the run counts against" }),
     user: textSchema(256).optional().openapi({ description: "the end user that the request named" }),

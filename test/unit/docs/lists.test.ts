@@ -61,3 +61,11 @@ it("the operator's guide to causes quotes lines that the code logs", () => {
   expect(quoted.length).toBeGreaterThan(3);
   expect(quoted.filter((line) => !source.includes(line))).toEqual([]);
 });
+
+it("each journey that the guide to tasks in the console names is a test", () => {
+  const rows = text("docs/guides/console-tasks.md").match(/^\| \d.*$/gm) ?? [];
+  const named = rows.map((row) => row.split("|")[5]?.trim() ?? "").filter((title) => title !== "");
+  const journeys = readdirSync("test/journeys").map((file) => text(`test/journeys/${file}`));
+  expect(rows).toHaveLength(30);
+  expect(named.filter((title) => !journeys.some((journey) => journey.includes(`it("${title}`)))).toEqual([]);
+});

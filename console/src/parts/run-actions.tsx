@@ -1,0 +1,73 @@
+import { useMutation } from "@tanstack/react-query";
+import { useState } from "react";
+import { call } from "../api/client.ts";
+import { type Run, type RunDetail, stale } from "../api/queries.ts";
+import { hasEnded } from "../run-words.ts";
+import { Button } from "../ui/basics.tsx";
+import { Confirm } from "../ui/dialog.tsx";
+import { ProblemNotice } from "../ui/problem.tsx";
+
+/** Starts a run with the input and the metadata of an earlier one. */
+export const runAgain = ({ agent_id, input, metadata }: Pick<RunDetail, "agent_id" | "input" | "metadata">) =>
+  call("POST /api/v1/agents/{id}/runs", { params: { id: agent_id }, body: { input, metadata } });
+
+export const cancelRun = ({ agent_id, id }: Pick<Run, "agent_id" | "id">) =>
+  call("POST /api/v1/agents/{id}/runs/{run_id}/cancel", { params: { id: agent_id, run_id: id } });
+
+interface Props {
+  run: RunDetail;
+  disabled?: boolean;
+  /** Not called for a person who has gone to another page meanwhile. */
+  onNext: (run: Run) => void;
+}
+
+/** The buttons of a run. Each keeps its place, so that a late click on "Cancel run" does not start a run. */
+export function useRunActions({ run, disabled = false, onNext }: Props) {
+  const ended = hasEnded(run.status);
+  const [cancelling, setCancelling] = useState(false);
+  const [was_open, setWasOpen] = useState(!ended);
+  if (!ended && !was_open) setWasOpen(true);
+  const again = useMutation({ mutationFn: () => runAgain(run), onSuccess: () => stale("agents", "runs") });
+  const buttons = (
+    <>
+      {run.trigger !== "chat" && (
+        <Button
+          icon="play"
+          kind="primary"
+          className={ended ? "" : "invisible"}
+          busy={again.isPending}
+          disabled={disabled}
+          onClick={() => again.mutate(undefined, { onSuccess: onNext })}
+        >
+          Run again
+        </Button>
+      )}
+      {was_open && (
+        <Button
+          icon="stop"
+          kind="danger"
+          className={ended ? "invisible" : ""}
+          disabled={run.status === "cancelling"}
+          onClick={() => setCancelling(true)}
+        >
+          Cancel run
+        </Button>
+      )}
+      {cancelling && (
+        <Confirm
+          title="Cancel this run?"
+          action="Cancel run"
+          keep="Keep running"
+          onConfirm={async () => {
+            await cancelRun(run);
+            await stale("runs");
+          }}
+          onClose={() => setCancelling(false)}
+        >
+          The run stops immediately. Its usage so far is billed, and its steps stay visible.
+        </Confirm>
+      )}
+    </>
+  );
+  return { buttons, problem: again.error === null ? null : <ProblemNotice error={again.error} /> };
+}

@@ -1,0 +1,97 @@
+import { useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import type { ReactNode } from "react";
+import { anyRunQuery, type FoundRun, type Run, type RunDetail } from "../api/queries.ts";
+import { dollars, duration, instant, number } from "../format.ts";
+import { failure, hasEnded, RUN_TRIGGERS } from "../run-words.ts";
+import { inWords } from "../service-words.ts";
+import { buttonClass, Facts, Skeleton, Status } from "../ui/basics.tsx";
+import { Json } from "../ui/json.tsx";
+import { Markdown } from "../ui/markdown.tsx";
+import { ProblemNotice } from "../ui/problem.tsx";
+import { useRunActions } from "./run-actions.tsx";
+
+/** What a run began with, what came of it, and its buttons, beside the list of runs. */
+export function RunPanel({ run_id, found, onNext }: { run_id: string; found?: FoundRun; onNext: (run: Run) => void }) {
+  const { data: run, error, refetch } = useQuery(anyRunQuery(run_id));
+  if (error !== null) return <ProblemNotice error={error} onRetry={() => void refetch()} />;
+  if (run === undefined) return <Skeleton lines={6} />;
+  return <Summary run={run} deleted={found?.agent.deleted === true} onNext={onNext} />;
+}
+
+function Summary({ run, deleted, onNext }: { run: RunDetail; deleted: boolean; onNext: (run: Run) => void }) {
+  const { buttons, problem } = useRunActions({ run, onNext });
+  const { started_at, finished_at, usage } = run;
+  return (
+    <div className="space-y-4">
+      {!deleted && (
+        <div className="flex flex-wrap gap-2">
+          <Link
+            to="/agents/$id/runs/$run_id"
+            params={{ id: run.agent_id, run_id: run.id }}
+            className={buttonClass("plain")}
+          >
+            Open run
+          </Link>
+          {buttons}
+        </div>
+      )}
+      {problem}
+      <Facts
+        facts={[
+          ["Status", <Status key="status" status={run.status} has_errors={run.has_errors} />],
+          ["Queued", `${instant(run.queued_at)}, started by ${RUN_TRIGGERS[run.trigger]}`],
+          ["Model", run.model_id ?? "—"],
+          ["Duration", started_at === null || finished_at === null ? "—" : duration(started_at, finished_at)],
+          ["Cost", `${dollars(usage.cost_tokens)} (${number(usage.cost_tokens)} tokens)`],
+          ["Version", number(run.agent_version)],
+          ...Object.entries(run.metadata ?? {}),
+        ]}
+      />
+      {run.error !== null && (
+        <div className="rounded-lg bg-bad-soft px-3 py-2.5">
+          <h3 className="font-medium text-bad">
+            Run {run.status === "cancelled" ? "cancelled" : "failed"}: {failure(run.error.code)}
+          </h3>
+          <p className="mt-1 wrap-anywhere">{inWords(run.error.message)}</p>
+        </div>
+      )}
+      {run.output !== null && run.output !== "" && (
+        <Part title="Output">
+          <Markdown text={run.output} />
+        </Part>
+      )}
+      {run.input !== null && (
+        <Part title="Input">
+          <Json label="Input of the run" value={run.input} />
+        </Part>
+      )}
+      {run.steps.length > 0 && (
+        <Part title="Steps">
+          <ol className="space-y-1">
+            {run.steps.map((step) => (
+              <li key={step.index} className="flex flex-wrap items-baseline gap-x-2">
+                <span className="min-w-0 break-all">{step.name}</span>
+                {step.status !== "succeeded" && <Status status={step.status} />}
+                <span className="ml-auto text-sm text-muted">
+                  {step.finished_at !== null && duration(step.started_at, step.finished_at)}
+                  {step.usage !== null && ` · ${dollars(step.usage.cost_tokens)}`}
+                </span>
+              </li>
+            ))}
+          </ol>
+        </Part>
+      )}
+      {!hasEnded(run.status) && <p className="text-sm text-muted">The run goes on.</p>}
+    </div>
+  );
+}
+
+function Part({ title, children }: { title: string; children: ReactNode }) {
+  return (
+    <section>
+      <h3 className="mb-1 font-semibold">{title}</h3>
+      <div className="max-h-96 overflow-auto wrap-anywhere">{children}</div>
+    </section>
+  );
+}

@@ -1,0 +1,201 @@
+import type { BrowserContext, Page } from "playwright-core";
+import { afterEach, beforeAll, beforeEach, expect, it } from "vitest";
+import { asPerson, choose, PASSWORD, signUp, useConsole, violations } from "../support/console.ts";
+import { countClicks, inClicks, insertRuns } from "../support/console-tasks.ts";
+
+// The tasks of docs/guides/console-tasks.md, each within its clicks, among 2,000 runs.
+
+const RUNS = 2002;
+const EMAIL = "tasks@example.com";
+
+const site = useConsole();
+let context: BrowserContext;
+let page: Page;
+let agents: string[];
+
+const person = (method: string, path: string, body?: unknown) => asPerson(context, site.service, method, path, body);
+
+beforeAll(async () => {
+  ({ context } = await site.open({}));
+  await signUp(context, site.service, EMAIL);
+  const create = async (name: string) =>
+    (await person("POST", "/agents", { name, model_id: "lab/small", run_prompt: "Read the berths." })).id;
+  agents = [await create("Harbour"), await create("Lighthouse"), await create("Ferry desk")];
+  const { id: user_id } = await person("GET", "/users/me");
+  await context.close();
+  await site.service.changeDatabase((db) => insertRuns(db, { user_id, agent_ids: agents, runs: RUNS }));
+});
+
+beforeEach(async () => {
+  ({ context, page } = await site.open({ timezoneId: "UTC", bypassCSP: true, viewport: { width: 1280, height: 850 } }));
+  await countClicks(context);
+  const signed = await context.request.post(`${site.service.url}/api/v1/auth/sign-in/email`, {
+    data: { email: EMAIL, password: PASSWORD },
+    headers: { Origin: site.service.url },
+  });
+  expect(signed.status()).toBe(200);
+  await page.goto(site.service.url);
+  await page.getByRole("heading", { name: "Home", level: 1 }).waitFor();
+});
+afterEach(() => context.close());
+
+const runsLink = () => page.getByRole("navigation", { name: "Main" }).getByRole("link", { name: "Runs", exact: true });
+const table = () => page.getByRole("table", { name: "Runs" });
+const rowsOf = () => table().locator("tbody tr");
+const panel = () => page.getByRole("complementary", { name: /^Run of/ });
+
+it("a run of last Tuesday is found by its text among 2,000", async () => {
+  const days_ago = (new Date().getUTCDay() + 5) % 7 || 7;
+  await inClicks(page, "find a run of last Tuesday by its text, among 2,000", async () => {
+    await runsLink().click();
+    await page.getByRole("navigation", { name: "Days" }).getByRole("link", { name: "7 days" }).click();
+    await page.keyboard.press("/");
+    await page.keyboard.type("albatross");
+    await expect.poll(() => rowsOf().count()).toBe(8);
+    await page.waitForURL(/q=albatross/);
+    const day = new Date(Date.now() - days_ago * 86_400_000 - 60_000);
+    const shown = new Intl.DateTimeFormat("en-US", { month: "short", day: "numeric" }).format(day);
+    await rowsOf().filter({ hasText: shown }).click();
+    await panel().getByText(`The Albatross left on day ${days_ago}.`).waitFor();
+  });
+});
+
+it("2,000 runs scroll as one table, with processor time for 50 frames per second and more", async () => {
+  await runsLink().click();
+  await rowsOf().first().waitFor();
+  // All pages load as the end comes near.
+  await expect
+    .poll(async () => {
+      await page.evaluate(() => scrollTo(0, document.documentElement.scrollHeight));
+      return table().getAttribute("aria-rowcount");
+    })
+    .toBe(String(RUNS + 1));
+  // Other programs take turns with the browser, so the time that it waits for the processor does not count.
+  const cdp = await context.newCDPSession(page);
+  await cdp.send("Performance.enable", { timeDomain: "threadTicks" });
+  const taskSeconds = async () => {
+    const { metrics } = await cdp.send("Performance.getMetrics");
+    return metrics.find(({ name }) => name === "TaskDuration")?.value ?? Number.NaN;
+  };
+  const before = await taskSeconds();
+  const { frames, seen, seconds } = await page.evaluate(async () => {
+    const frame = () => new Promise((resolve) => requestAnimationFrame(resolve));
+    const most = document.documentElement.scrollHeight - innerHeight;
+    let frames = 0;
+    const seen = new Set<string | null>();
+    const start = performance.now();
+    for (let top = 0; top < most; top += 120) {
+      scrollTo(0, top);
+      await frame();
+      frames += 1;
+      seen.add(document.querySelector("tbody tr:last-child")?.getAttribute("aria-rowindex") ?? null);
+    }
+    return { frames, seen: seen.size, seconds: (performance.now() - start) / 1000 };
+  });
+  const frame_ms = (((await taskSeconds()) - before) * 1000) / frames;
+  console.log(
+    `2,000 runs: ${frame_ms.toFixed(1)} ms of processor time each frame, ${Math.round(frames / seconds)} frames/s`,
+  );
+  expect(seen).toBeGreaterThan(frames / 2);
+  expect(frame_ms).toBeLessThanOrEqual(1000 / 50);
+  expect(await rowsOf().count()).toBeLessThan(80);
+});
+
+it("the list of runs shows errors and instructions from outside, and its address keeps every filter", async () => {
+  await page.goto(`${site.service.url}/runs`);
+  await rowsOf().filter({ hasText: "with instructions from outside" }).first().waitFor();
+  await rowsOf().filter({ hasText: "The model answered with an error." }).first().waitFor();
+  await choose(page.getByLabel("Status"), "any error");
+  await page.waitForURL(/status=any_error/);
+  await choose(page.getByLabel("Model"), "lab/small");
+  await page.waitForURL(/model_id=lab%2Fsmall/);
+  await page.reload();
+  await rowsOf().first().waitFor();
+  const texts = await rowsOf().allTextContents();
+  expect(texts.length).toBeGreaterThan(10);
+  for (const text of texts) expect(text).toMatch(/^(failed|with errors)/);
+});
+
+it("selected runs are downloaded as CSV, and run again in one act", async () => {
+  await page.goto(`${site.service.url}/runs?q=albatross`);
+  await expect.poll(() => rowsOf().count()).toBe(14);
+  for (const place of [0, 1]) await rowsOf().nth(place).getByRole("checkbox").check();
+  const bar = page.getByRole("region", { name: "Selected runs" });
+  await bar.getByText("2 runs selected").waitFor();
+  const download = page.waitForEvent("download");
+  await bar.getByRole("button", { name: "Download selected as CSV" }).click();
+  const stream = await (await download).createReadStream();
+  const lines = Buffer.concat(await Array.fromAsync(stream))
+    .toString()
+    .trim()
+    .split("\r\n");
+  expect(lines).toHaveLength(3);
+  expect(lines[1]).toContain("Albatross");
+  await bar.getByRole("button", { name: "Run 2 runs again" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Run again" }).click();
+  await expect
+    .poll(async () => (await person("GET", "/runs?trigger=manual&limit=2")).runs[1].first_line)
+    .toBe("Hello.");
+  await bar.waitFor({ state: "detached" });
+});
+
+it("the runs of last week are downloaded as CSV", async () => {
+  await inClicks(page, "download the runs of last week as CSV", async () => {
+    await runsLink().click();
+    await page.getByRole("navigation", { name: "Days" }).getByRole("link", { name: "Last week" }).click();
+    await page.waitForURL(/from=/);
+    const download = page.waitForEvent("download");
+    await page.getByRole("button", { name: "Download CSV" }).click();
+    expect((await download).suggestedFilename()).toBe("purser-runs.csv");
+  });
+});
+
+it("an agent runs again with the same input from the list of runs", async () => {
+  await inClicks(page, "run an agent again with the same input", async () => {
+    await runsLink().click();
+    await rowsOf().filter({ hasText: "Harbour" }).first().click();
+    await panel().getByRole("button", { name: "Run again" }).click();
+    await panel().getByText("Hello.").waitFor();
+  });
+});
+
+it("the list of runs is used by keyboard alone: search, rows by the arrow keys, the panel and back", async () => {
+  await page.goto(`${site.service.url}/runs`);
+  await rowsOf().first().waitFor();
+  await page.keyboard.press("/");
+  await page.keyboard.type("albatross");
+  await page.waitForURL(/q=albatross/);
+  await expect.poll(() => rowsOf().count()).toBe(14);
+  await rowsOf().first().getByRole("link").focus();
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("Enter");
+  await panel().getByText("The Albatross left on day 2.").waitFor();
+  await panel().getByRole("button", { name: "Close" }).focus();
+  await page.keyboard.press("Escape");
+  await panel().waitFor({ state: "detached" });
+  await expect.poll(() => page.evaluate(() => document.activeElement?.closest("tr")?.dataset.index)).toBe("2");
+});
+
+it.each([
+  ["light", 1280],
+  ["dark", 1280],
+  ["light", 390],
+] as const)(
+  "2,000 runs in %s, %i pixels wide, have no violations of axe-core's rules and do not scroll sideways",
+  async (colorScheme, width) => {
+    await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
+    await page.setViewportSize({ width, height: 850 });
+    await page.goto(`${site.service.url}/runs`);
+    await rowsOf().first().waitFor();
+    expect(await violations(page)).toEqual([]);
+    await rowsOf().filter({ hasText: "Harbour" }).first().click();
+    await page
+      .getByText(/^Report|^The model answered/)
+      .last()
+      .waitFor();
+    expect(await violations(page)).toEqual([]);
+    expect(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)).toBeLessThanOrEqual(0);
+    if (process.env.SHOTS) await page.screenshot({ path: `${process.env.SHOTS}/runs-${colorScheme}-${width}.png` });
+  },
+);

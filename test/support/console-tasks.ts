@@ -1,0 +1,79 @@
+import { readFileSync } from "node:fs";
+import type { BrowserContext, Page } from "playwright-core";
+import { expect } from "vitest";
+import type { Db } from "../../src/platform/db/db.ts";
+
+/** The tasks of docs/guides/console-tasks.md in a browser, each within its clicks. */
+
+const GUIDE = readFileSync("docs/guides/console-tasks.md", "utf8");
+
+/** The clicks that a task may take, by the guide. */
+function boundOf(task: string): number {
+  const row = GUIDE.split("\n").find((line) => line.split("|")[2]?.trim() === task);
+  if (row === undefined) throw new Error(`the guide has no task “${task}”`);
+  return Number(row.split("|")[4]);
+}
+
+/** Counts the clicks of pages in this context, over all of their documents. */
+export async function countClicks(context: BrowserContext): Promise<void> {
+  await context.addInitScript(() => {
+    addEventListener(
+      "click",
+      // A key that presses a button has no detail.
+      ({ isTrusted, detail }) => {
+        if (isTrusted && detail > 0) sessionStorage.clicks = Number(sessionStorage.clicks ?? 0) + 1;
+      },
+      { capture: true },
+    );
+  });
+}
+
+const clicksOf = (page: Page) => page.evaluate(() => Number(sessionStorage.clicks ?? 0));
+
+/** Does the task of the guide on the page, and compares its clicks with the guide's. */
+export async function inClicks(page: Page, task: string, act: () => Promise<unknown>): Promise<void> {
+  const before = await clicksOf(page);
+  await act();
+  const clicks = (await clicksOf(page)) - before;
+  console.log(`${task}: ${clicks} of ${boundOf(task)} clicks`);
+  expect(clicks, task).toBeLessThanOrEqual(boundOf(task));
+}
+
+export interface SeededRuns {
+  user_id: string;
+  agent_ids: readonly string[];
+  /** How many, evenly over the last 14 days. */
+  runs: number;
+}
+
+/**
+ * Inserts finished runs without charges. Every 20th failed, every 50th succeeded with errors, every tenth read a page with
+ * instructions. A run of each day names the ship
+ * "Albatross" and how many days ago it was. `runs` is a multiple of 14.
+ */
+export async function insertRuns(db: Db, { user_id, agent_ids, runs }: SeededRuns): Promise<void> {
+  await db.query({
+    text: `insert into run (user_id, id, agent_id, agent_version, trigger, status, queued_at, started_at, finished_at, model_id,
+        input_tokens, output_tokens, cost_tokens, steps_count, error, output, engine_input, priority, failed_calls)
+      select $1, gen_random_uuid(), ($2::uuid[])[1 + n % cardinality($2::uuid[])], 1, 'manual',
+        case when fails then 'failed' else 'succeeded' end,
+        at, at + interval '1 second', at + interval '5 seconds', case n % 3 when 0 then 'lab/small' else 'lab/large' end,
+        900 + n, 80, 300 + n % 700, 1,
+        case when fails then '{"code": "model_unavailable", "message": "The model answered with an error."}'::jsonb end,
+        case when not fails then
+          format('Report %s: berth %s is free until noon.', n, n % 40) ||
+          case when n % ($3::integer / 14) = 0 then ' The Albatross left on day ' || n / ($3::integer / 14) || '.' else '' end
+        end,
+        '{}', 1, case when n % 50 = 3 then 1 else 0 end
+      from generate_series(0, $3::integer - 1) as n,
+        lateral (select now() - interval '1 minute' - interval '14 days' * n / $3::integer as at, n % 20 = 7 and n % ($3::integer / 14) <> 0 as fails) as facts`,
+    values: [user_id, agent_ids, runs],
+  });
+  await db.query({
+    text: `insert into run_step (user_id, run_id, index, type, name, status, arguments, result, safety, started_at, finished_at)
+      select user_id, id, 0, 'tool', 'web_fetch', 'succeeded', '{"url": "https://example.com/berths"}', '"Berths"',
+        '{"verdict": {"injected": true}, "removed": [], "marked": []}', started_at, finished_at
+      from run where user_id = $1 and output like '%4: berth%'`,
+    values: [user_id],
+  });
+}
