@@ -42,9 +42,10 @@ function parseForm(text: string): RunData {
   const form = new URLSearchParams(text);
   const payload = jsonOrUndefined(form.get("payload") ?? "");
   if (isJsonObject(payload)) return payload;
+  const fields = Map.groupBy(form, ([name]) => name);
   return Object.fromEntries(
-    [...new Set(form.keys())].map((name) => {
-      const values = form.getAll(name);
+    [...fields].map(([name, pairs]) => {
+      const values = pairs.map(([, value]) => value);
       return [name, values.length === 1 ? values[0] : values];
     }),
   );
