@@ -18,7 +18,7 @@ const SWEEP_LIMIT = 1_000;
  * this has happened is decided from rows alone, so a crash between the two loses nothing: the sweep finds it.
  */
 export function createWaitingBudgets(deps: {
-  runs: Pick<Runs, "budgetNeed" | "budgetWaits" | "relieveBudget" | "nextBudgetRenewal">;
+  runs: Pick<Runs, "budgetNeed" | "budgetWaits" | "relieveBudgets" | "nextBudgetRenewal">;
   ledger: Pick<Ledger, "refills" | "hold" | "release">;
   store: Pick<AgentsStore, "caps">;
   clock: Clock;
@@ -34,15 +34,14 @@ export function createWaitingBudgets(deps: {
       store.caps(waits),
     ]);
     const now = clock.now();
-    for (const wait of waits) {
+    const reliefs = waits.flatMap((wait) => {
       const present = caps.get(wait.agent_id);
-      if (present === undefined) continue; // it was deleted, and its runs are being cancelled
+      if (present === undefined) return []; // it was deleted, and its runs are being cancelled
       const relief = findRelief(wait.budget, { caps: present, refills: refills.get(wait.user_id) ?? 0, now });
-      if (relief === null) continue;
-      if (await runs.relieveBudget(wait, { relief, caps: raisedCaps(wait, present) })) {
-        log.info({ agent_id: wait.agent_id, run_id: wait.run_id, relief }, "a run that waited for tokens goes on");
-      }
-    }
+      return relief === null ? [] : [{ ...wait, relief, caps: raisedCaps(wait, present) }];
+    });
+    for (const { run_id } of await runs.relieveBudgets(reliefs))
+      log.info({ run_id }, "a run that waited for tokens goes on");
   };
 
   return {

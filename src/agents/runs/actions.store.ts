@@ -6,7 +6,8 @@ import { newId } from "../../platform/lib/ids.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
 import { jsonbText } from "../../platform/lib/json.ts";
 import type { BudgetCaps, BudgetNeed } from "./budget-need.ts";
-import type { BudgetWait, CallAction, NewAction, RunActionKey, RunKey } from "./runs.types.ts";
+import { PHASE_OF_ONE, sqlNext } from "./run-state.ts";
+import type { BudgetRelief, BudgetWait, CallAction, NewAction, RunActionKey, RunKey } from "./runs.types.ts";
 
 /** What runs wait for, and the decisions: the table run_action. */
 
@@ -220,13 +221,40 @@ export async function selectBudgetError(sql: Sql, { user_id, run_id }: RunKey): 
   return row?.error;
 }
 
+/**
+ * Approves the actions of runs whose tokens have come, and queues the runs. It is the only open action of its run. Returns the
+ * runs that still waited.
+ */
+export async function relieveActions(tx: Tx, reliefs: readonly BudgetRelief[], now: Instant): Promise<RunKey[]> {
+  const rows = reliefs.map(({ user_id, run_id, id, relief, caps }) => ({ user_id, run_id, id, relief, caps }));
+  return tx.query<RunKey>({
+    name: "run_action_relieve",
+    text: `with given as materialized (
+        select * from jsonb_to_recordset($1::jsonb) as given(user_id uuid, run_id uuid, id uuid, relief text, caps jsonb)
+      ), waiting as materialized (
+        select given.* from run join given on run.user_id = given.user_id and run.id = given.run_id
+        where ${PHASE_OF_ONE} = 'waiting' order by run.user_id, run.id for no key update of run
+      ), relieved as (
+        update run_action as action set decision = 'approved', reason_given = waiting.relief, decided_at = $2
+        from waiting where action.user_id = waiting.user_id and action.run_id = waiting.run_id and action.id = waiting.id
+          and action.decision is null
+        returning action.user_id, action.run_id, waiting.caps
+      )
+      update run set status = ${sqlNext("resume")}, claimed_at = clock_timestamp(), engine_input = ${withRaisedCaps("relieved.caps")}
+      from relieved where run.user_id = relieved.user_id and run.id = relieved.run_id
+      returning run.user_id, run.id as run_id`,
+    values: [jsonbText(rows), now],
+  });
+}
+
+const withRaisedCaps = (caps: string) =>
+  `engine_input || jsonb_build_object('raised_caps', coalesce(engine_input -> 'raised_caps', '{}') || ${caps})`;
+
 /** Records caps with which the run goes on. Its other caps stay. */
 export async function raiseCaps(tx: Tx, { user_id, run_id }: RunKey, caps: Partial<BudgetCaps>): Promise<void> {
   await tx.query({
     name: "run_raise_caps",
-    text: `update run set engine_input = engine_input
-        || jsonb_build_object('raised_caps', coalesce(engine_input -> 'raised_caps', '{}') || $3::jsonb)
-      where user_id = $1 and id = $2`,
+    text: `update run set engine_input = ${withRaisedCaps("$3::jsonb")} where user_id = $1 and id = $2`,
     values: [user_id, run_id, jsonbText(caps)],
   });
 }

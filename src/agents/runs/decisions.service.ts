@@ -15,7 +15,7 @@ import * as store from "./actions.store.ts";
 import type { BudgetCaps, BudgetNeed } from "./budget-need.ts";
 import { runErrors } from "./errors.ts";
 import { notifyQueued, resumeRun } from "./run.store.ts";
-import type { NewAction, RunActionKey, RunKey } from "./runs.types.ts";
+import type { BudgetRelief, NewAction, RunKey } from "./runs.types.ts";
 
 /** Runs whose expired actions are read together. */
 const EXPIRED_AT_ONCE = 100;
@@ -83,22 +83,13 @@ export function createDecisions({ db, clock }: { db: Db; clock: Clock }) {
     nextBudgetRenewal: (until: Instant) => store.selectNextRenewal(db, until),
     /** The error of a claimed run to which nobody gave tokens; null: it may go on. */
     budgetError: async (run: RunKey): Promise<RunError | null> => (await store.selectBudgetError(db, run)) ?? null,
-    /**
-     * Queues a run again that waited for tokens which have come, with raised `caps`. False: it was decided meanwhile.
-     * `relief`: what has come.
-     */
-    relieveBudget(
-      key: RunActionKey,
-      { relief, caps }: { relief: string; caps: Partial<BudgetCaps> },
-    ): Promise<boolean> {
+    /** Queues runs again that waited for tokens which have come. Returns those that were not decided meanwhile. */
+    async relieveBudgets(reliefs: readonly BudgetRelief[]): Promise<RunKey[]> {
+      if (reliefs.length === 0) return [];
       return db.transaction(async (tx) => {
-        const action = await store.lockAction(tx, key);
-        if (action?.status !== "requires_action" || action.decision !== null) return false;
-        const came = { decision: "approved", reason_given: relief, arguments_sent: null, decided_by: null } as const;
-        const is_last = await store.updateAction(tx, key, { ...came, decided_at: clock.now() });
-        await store.raiseCaps(tx, key, caps);
-        if (is_last) await resume(tx, key);
-        return true;
+        const relieved = await store.relieveActions(tx, reliefs, clock.now());
+        if (relieved.length > 0) await notifyQueued(tx);
+        return relieved;
       });
     },
     /** Actions whose time is over count as rejected. */

@@ -12,7 +12,7 @@ import type {
 } from "../../api/contract/runs.ts";
 import type { Tx } from "../../platform/db/db.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
-import type { BudgetNeed } from "./budget-need.ts";
+import type { BudgetCaps, BudgetNeed } from "./budget-need.ts";
 import type { WaitingStatus } from "./run-state.ts";
 
 /** A run to start. */
@@ -205,6 +205,12 @@ export interface RunActionKey extends RunKey {
 export interface BudgetWait extends RunActionKey {
   agent_id: string;
   budget: BudgetNeed;
+}
+
+/** A run that need not wait for tokens any more: `relief` says why, and it goes on with these caps. */
+export interface BudgetRelief extends RunActionKey {
+  relief: string;
+  caps: Partial<BudgetCaps>;
 }
 
 /** A run that begins to wait, with what it waits for. */
