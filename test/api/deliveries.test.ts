@@ -5,6 +5,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import type { AgentDelivery, ResultDelivery } from "../../src/api/contract/deliveries.ts";
 import type { Db } from "../../src/platform/db/db.ts";
 import { freePort } from "../support/cell-router.ts";
+import { createDeclared, readDocument } from "../support/declared.ts";
 import { expectCleanAudit, type Lab, startLab } from "../support/lab.ts";
 import { type MailServer, startMailServer } from "../support/mail-server.ts";
 import { makeDue } from "../support/notices.ts";
@@ -158,12 +159,21 @@ describe("the result of a run", () => {
     const agent = await agentWith([{ to: hook("/a") }, { to: hook("/b"), on: ["failed"] }]);
     const run = await runNow(agent);
     expect(run.deliveries).toMatchObject([{ to: hook("/a") }]);
-    const { deliveries, steps: _, ...record } = await settled(agent, run.id);
+    const {
+      deliveries,
+      steps: _,
+      decisions: _decisions,
+      input_safety: _safety,
+      ...record
+    } = await settled(agent, run.id);
     const [received, ...others] = receiver.received;
     expect(others).toEqual([]);
     const { key } = (await user.get(`${agent}/webhook-key`)).body;
     const { type, timestamp, data } = new Webhook(key).verify(received?.body ?? "", received?.headers ?? {}) as never;
     expect({ type, timestamp }).toEqual({ type: "run.finished", timestamp: record.finished_at });
+    const declared = ["webhooks", "run.finished", "post", "requestBody", "content", "application/json", "schema"];
+    const { faultIn } = createDeclared(await readDocument(lab.service.url));
+    expect(faultIn(declared, { type, timestamp, data })).toBeNull();
     expect(data).toEqual({ ...record, agent_name: "Harbour watch", schedule_name: null });
     expect(data).toMatchObject({ output: "All is well.", usage: { cost_tokens: 18 } });
     expect(deliveries).toEqual([

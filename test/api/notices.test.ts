@@ -1,6 +1,7 @@
 import { Webhook } from "standardwebhooks";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { Notice } from "../../src/api/contract/notices.ts";
+import { NOTICE_EVENTS, type Notice } from "../../src/api/contract/notices.ts";
+import { createDeclared, readDocument } from "../support/declared.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";
 import { type Client, type Service, startService } from "../support/service.ts";
 
@@ -137,6 +138,12 @@ describe("notices (contract 5)", () => {
       timestamp,
       data: { agent_id, run_id, trigger: "manual", error_code: "budget_exceeded", error_message: expect.any(String) },
     });
+    const document = await readDocument(service.url);
+    const { faultIn } = createDeclared(document);
+    const faultOf = (body: { type: string }) =>
+      faultIn(["webhooks", body.type, "post", "requestBody", "content", "application/json", "schema"], body);
+    expect(bodies.map((body) => faultOf(body as { type: string }))).toEqual([null, null]);
+    expect(Object.keys(document.webhooks).toSorted()).toEqual([...NOTICE_EVENTS, "run.finished"].toSorted());
     expect(bodies).toContainEqual({
       type: "schedule.paused",
       timestamp,

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { createDeclared, dataOf, readDocument } from "../support/declared.ts";
 import { type Lab, startLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
@@ -56,6 +56,73 @@ it("the document declares 400 for each operation that can have invalid input: a 
   );
   expect(callable.length).toBeGreaterThan(80);
   expect(callable.filter(({ responses }) => !("400" in responses)).map((each) => each.operationId)).toEqual([]);
+});
+
+describe("the examples of the document", () => {
+  const JSON_TYPE = "application/json";
+
+  it("are there for each JSON body and each answer that succeeded, and conform to their schemas", async () => {
+    const document = await readDocument(lab.service.url);
+    const { faultIn } = createDeclared(document);
+    const faults: unknown[] = [];
+    let count = 0;
+    const check = (keys: string[], media: { example?: unknown } | undefined) => {
+      if (media === undefined) return;
+      count += 1;
+      const fault = media.example === undefined ? "no example" : faultIn([...keys, JSON_TYPE, "schema"], media.example);
+      if (fault !== null) faults.push([keys.join(" "), fault]);
+    };
+    for (const [path, methods] of Object.entries(document.paths)) {
+      for (const [method, { requestBody, responses }] of Object.entries(methods)) {
+        const place = ["paths", path, method];
+        check([...place, "requestBody", "content"], requestBody?.content[JSON_TYPE]);
+        for (const [status, { content }] of Object.entries(responses)) {
+          if (status.startsWith("2")) check([...place, "responses", status, "content"], content?.[JSON_TYPE]);
+        }
+      }
+    }
+    for (const [type, { post }] of Object.entries(document.webhooks)) {
+      check(["webhooks", type, "post", "requestBody", "content"], post.requestBody?.content[JSON_TYPE]);
+    }
+    expect(faults).toEqual([]);
+    expect(count).toBeGreaterThan(180);
+  });
+
+  it("of requests are accepted by the service, where the path names nothing that must be there before", async () => {
+    const { paths } = await readDocument(lab.service.url);
+    const answers: [string, number, unknown][] = [];
+    for (const [path, { post: operation }] of Object.entries(paths)) {
+      const example = operation?.requestBody?.content[JSON_TYPE]?.example;
+      const caller = path.startsWith("/api/v1/admin/") ? lab.service.admin : user;
+      if (example === undefined || path.includes("{") || path.startsWith("/api/v1/auth/")) continue;
+      const { status, body } = await caller.post(path, example);
+      answers.push([operation?.operationId ?? "", status, body?.error]);
+    }
+    expect(answers.filter(([, status]) => [400, 413, 415, 422, 500].includes(status))).toEqual([]);
+    expect(answers.length).toBeGreaterThan(15);
+  });
+});
+
+it("each section of the document has a description, and each operation is in one of them", async () => {
+  const { tags, paths } = await readDocument(lab.service.url);
+  const used = Object.values(paths).flatMap((methods) => Object.values(methods).flatMap((each) => each.tags));
+  expect(tags.map(({ name }) => name).toSorted()).toEqual([...new Set(used)].toSorted());
+  expect(tags.filter(({ description }) => description === "")).toEqual([]);
+});
+
+it("a 401, a 429 and a success have the headers that the document declares", async () => {
+  const { paths } = await readDocument(lab.service.url);
+  const declared = paths["/api/v1/users/me"]?.get?.responses ?? {};
+  const answer = await user.get("/api/v1/users/me");
+  const refused = await fetch(`${lab.service.url}/api/v1/users/me`);
+  for (const name of Object.keys(declared[200]?.headers ?? {})) expect(answer.headers.get(name), name).not.toBeNull();
+  for (const name of Object.keys(declared[401]?.headers ?? {})) expect(refused.headers.get(name), name).not.toBeNull();
+  expect(Object.keys(declared[429]?.headers ?? {})).toEqual([
+    "X-Request-Id",
+    "RateLimit",
+    "RateLimit-Policy",
+    "Retry-After",
+  ]);
 });
 
 const messages = [{ role: "user", content: "hello" }];

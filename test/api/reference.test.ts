@@ -1,3 +1,4 @@
+import { request } from "node:http";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type Answer, type Service, startService } from "../support/service.ts";
@@ -73,7 +74,11 @@ describe("the reference (contract 1)", () => {
       }
     }
     const public_paths = open.filter((path) => !path.startsWith("/api/v1/auth/"));
-    expect(public_paths.sort()).toEqual(["/api/v1/api-keys/revoke-leaked", "/api/v1/secrets/oauth/client-metadata"]);
+    expect(public_paths.sort()).toEqual([
+      "/api/v1/api-keys/revoke-leaked",
+      "/api/v1/secrets/oauth/client-metadata",
+      "/hooks/{trigger_id}",
+    ]);
   });
 
   it("gives every operation a readable, unique name, and has the service's address", async () => {
@@ -165,19 +170,80 @@ describe("the reference (contract 1)", () => {
     expect(read_count).toBeGreaterThan(20);
   });
 
-  it.each(["/docs", "/"])("%s is a page that loads nothing from other hosts", async (path) => {
-    const { status, type, text } = await read(path);
-    expect([status, type]).toEqual([200, expect.stringMatching(/^text\/html/)]);
-    expect(text).toMatch(/^\s*<!doctype html>/i);
-    const loaded = [...text.matchAll(/<(?:script|link|img|iframe|source|video|object)\b[^>]*>/gi)].map(String);
-    expect(loaded.filter((tag) => /\b(?:src|href|data)\s*=\s*["']?(?:https?:)?\/\//i.test(tag))).toEqual([]);
-    expect(text).not.toMatch(/@import|url\(\s*["']?(?:https?:)?\/\//i);
-  });
+  it.each(["/docs", "/docs/guides", "/docs/guides/developers", "/"])(
+    "%s is a page that loads nothing from other hosts",
+    async (path) => {
+      const { status, type, text } = await read(path);
+      expect([status, type]).toEqual([200, expect.stringMatching(/^text\/html/)]);
+      expect(text).toMatch(/^\s*<!doctype html>/i);
+      const loaded = [...text.matchAll(/<(?:script|link|img|iframe|source|video|object)\b[^>]*>/gi)].map(String);
+      expect(loaded.filter((tag) => /\b(?:src|href|data)\s*=\s*["']?(?:https?:)?\/\//i.test(tag))).toEqual([]);
+      expect(text).not.toMatch(/@import|url\(\s*["']?(?:https?:)?\/\//i);
+    },
+  );
 
-  it("/docs shows every endpoint of the document", async () => {
+  it("/docs shows every endpoint of the document and every webhook, each with an example", async () => {
     const document = JSON.parse((await read("/openapi.json")).text);
     const { text } = await read("/docs");
     for (const path of Object.keys(document.paths)) expect(text).toContain(path.replaceAll("&", "&amp;"));
+    for (const type of Object.keys(document.webhooks)) expect(text).toContain(`<h3><span>WEBHOOK</span> ${type}</h3>`);
+    const articles = text.split("<article").slice(1);
+    expect(articles.filter((article) => !article.includes("<h4>Example</h4>"))).toEqual([]);
+  });
+
+  it("/docs shows the fields of each shape of a value that has several", async () => {
+    const { text } = await read("/docs");
+    const [article = ""] = text.split('<article id="post-api-v1-chat-completions"')[1]?.split("</article>") ?? [];
+    for (const role of ["system", "user", "assistant", "tool"]) {
+      expect(article).toContain(`<summary><code>role: &quot;${role}&quot;</code></summary>`);
+    }
+  });
+
+  it("/docs/guides leads to every guide, and each link and picture of a guide is there", async () => {
+    const pages = new Map<string, string>();
+    const pictures = new Set<string>();
+    const broken: string[] = [];
+    const waiting = ["/docs/guides"];
+    const links: [from: string, to: string][] = [];
+    for (let address = waiting.pop(); address !== undefined; address = waiting.pop()) {
+      if (pages.has(address)) continue;
+      const { status, text } = await read(address);
+      if (status !== 200) broken.push(address);
+      pages.set(address, text);
+      for (const [, href = ""] of text.matchAll(/<a href="(\/docs[^"]*|#[^"]*)"/g)) {
+        const target = href.startsWith("#") ? `${address}${href}` : href;
+        links.push([address, target]);
+        if (!target.endsWith(".json")) waiting.push(target.split("#")[0] ?? "");
+      }
+      for (const [, src = ""] of text.matchAll(/<img src="([^"]+)"/g)) pictures.add(src);
+    }
+    for (const [from, to] of links) {
+      const [page = "", fragment] = to.split("#");
+      if (fragment !== undefined && !pages.get(page)?.includes(`id="${fragment}"`)) broken.push(`${from} -> ${to}`);
+    }
+    for (const picture of pictures) if ((await read(picture)).status !== 200) broken.push(picture);
+    expect(broken).toEqual([]);
+    expect(pages.size).toBeGreaterThan(25);
+    expect([...pages.values()].filter((text) => /href="[^"]*\.md["#]/.test(text))).toEqual([]);
+  });
+
+  it.each([
+    "/docs/guides/nothing",
+    "/docs/guides/../../package.json",
+    "/docs/guides/%2e%2e/%2e%2e/package.json",
+    "/docs/history",
+  ])("%s is no page of the guides", async (path) => {
+    const answer = await new Promise<number | undefined>((resolve) =>
+      request(`${service.url}`, { path }, (response) => resolve(response.resume().statusCode)).end(),
+    );
+    expect(answer).toBe(404);
+  });
+
+  it("/docs/config.schema.json is the JSON Schema of the configuration file", async () => {
+    const { status, type, text } = await read("/docs/config.schema.json");
+    expect([status, type]).toEqual([200, "application/schema+json"]);
+    const isValid = new Ajv2020({ validateFormats: false }).compile(JSON.parse(text));
+    expect([isValid({ margin: 2 }), isValid({ margn: 2 })]).toEqual([true, false]);
   });
 });
 

@@ -63,6 +63,19 @@ async function createKey(): Promise<string> {
   return page.getByLabel("API key", { exact: true }).inputValue();
 }
 
+it("the API reference shows the endpoints that have all words of a search, and its page allows its own script only", async () => {
+  const complaints: string[] = [];
+  page.on("console", (message) => complaints.push(message.text()));
+  await page.goto(`${service.url}/docs`);
+  const shown = page.locator("article:visible");
+  const all = await shown.count();
+  await page.getByRole("searchbox").fill("schedules pause");
+  expect(await shown.count()).toBeLessThan(all / 4);
+  await page.getByText("/agents/{id}/schedules/{schedule_id}/pause").last().waitFor();
+  await page.getByRole("searchbox").fill("");
+  expect([await shown.count(), complaints]).toEqual([all, []]);
+});
+
 it("a new key is in the snippets of every program, and the copied command works", async () => {
   await signUp(context, service, "connect@example.com");
   await page.goto(`${service.url}/developers/keys`);

@@ -3,14 +3,20 @@ import { Ajv2020, type ValidateFunction } from "ajv/dist/2020.js";
 /** openapi.json as the tests read it. */
 export interface ApiDocument {
   paths: Record<string, Record<string, Operation>>;
+  tags: { name: string; description: string }[];
+  webhooks: Record<string, { post: Operation }>;
   components: { schemas: Record<string, unknown>; securitySchemes: Record<string, unknown> };
 }
 export interface Operation {
   operationId: string;
   summary?: string;
   parameters?: Parameter[];
-  requestBody?: { required?: boolean; content: Record<string, { schema: Schema }> };
-  responses: Record<string, { content?: Record<string, { schema: Schema }>; headers?: Record<string, object> }>;
+  tags: string[];
+  requestBody?: { required?: boolean; content: Record<string, { schema: Schema; example?: unknown }> };
+  responses: Record<
+    string,
+    { content?: Record<string, { schema: Schema; example?: unknown }>; headers?: Record<string, object> }
+  >;
   security?: Record<string, string[]>[];
 }
 export interface Parameter {
@@ -36,6 +42,11 @@ export function createDeclared(document: ApiDocument) {
     return ajv.getSchema(encodeURI(`api#/${pointer}`));
   };
   return {
+    /** The fault of a value in the place of the document that `keys` lead to, null if it has the schema there. */
+    faultIn(keys: string[], value: unknown): string | null {
+      const validate = ajv.getSchema(encodeURI(`api#/${part(...keys)}`));
+      return validate === undefined || validate(value) ? null : ajv.errorsText(validate.errors);
+    },
     /** The fault of an answer, null if it is declared. `text`: the body. */
     faultOf(answer: AnswerPlace, type: string, text: string): string | null {
       const declared = document.paths[answer.path]?.[answer.method]?.responses[String(answer.status)];

@@ -1,7 +1,8 @@
 import type { NoticeEvent } from "../../api/contract/notices.ts";
 import type { PauseReason } from "../../api/contract/payments.ts";
+import type { NoticeAction, NoticeData } from "../../api/contract/webhooks.ts";
 import type { Mail } from "../../platform/net/mail.ts";
-import { NOTICE_ARGUMENTS_CHARS, type NoticeAction, type NoticeData } from "./notices.types.ts";
+import { NOTICE_ARGUMENTS_CHARS } from "./notices.types.ts";
 
 /**
  * Notices as e-mails. They contain no text of pages or providers, because an address in it would look like Purser's

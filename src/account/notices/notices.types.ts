@@ -1,74 +1,9 @@
 import type { NoticeEvent } from "../../api/contract/notices.ts";
-import type { PauseReason } from "../../api/contract/payments.ts";
-import type { RunDetail, RunRecord, RunTrigger } from "../../api/contract/runs.ts";
-import type { AlertPercent } from "../../kernel/constants.ts";
-import type { Instant } from "../../platform/lib/instant.ts";
+import type { RunDetail, RunRecord } from "../../api/contract/runs.ts";
+import type { NoticeData } from "../../api/contract/webhooks.ts";
 
-/** The data of each event, flat and small. It also goes to the user's webhook endpoints. */
-export interface NoticeData {
-  /** This share of the balance after the last grant is spent. */
-  "balance.low": { percent: AlertPercent; granted_tokens: number; remaining_tokens: number };
-  /** This share of the period's overage cap is used. */
-  "overage.cap_near": { percent: AlertPercent; cap_tokens: number; used_tokens: number };
-  /** This share of an API key's budget is spent. */
-  "key_budget.near": { percent: AlertPercent; api_key_id: string; budget_tokens: number; spent_tokens: number };
-  /** An automatic top-up was declined or returned. No further one is bought until the user resumes. */
-  "auto_topup.paused": { reason: PauseReason; payment_id: string; amount_cents: number };
-  "run.failed": {
-    agent_id: string;
-    run_id: string;
-    trigger: "schedule" | "manual" | "webhook";
-    error_code: string;
-    error_message: string;
-  };
-  /** A run succeeded although a call of a tool failed or its answer is incomplete. The last step with an error. */
-  "run.has_errors": {
-    agent_id: string;
-    run_id: string;
-    trigger: "schedule" | "manual" | "webhook";
-    failed_steps: number;
-    tool: string;
-    error_code: string;
-    error_message: string;
-  };
-  "run.succeeded": { agent_id: string; run_id: string; trigger: "schedule" | "manual" | "webhook" };
-  /** A run waits for its user's decisions: one notice for all that it asks at once. */
-  "run.requires_action": {
-    agent_id: string;
-    run_id: string;
-    trigger: RunTrigger;
-    actions_count: number;
-    /** The first ones. */
-    actions: NoticeAction[];
-  };
-  /** The result of a run could not be delivered: why the last try failed. */
-  "delivery.failed": {
-    agent_id: string;
-    run_id: string;
-    delivery_id: string;
-    to: string;
-    last_status: number | null;
-    last_error: string | null;
-  };
-  "schedule.paused": { agent_id: string; schedule_id: string; schedule_name: string; reason: string };
-  "secret.reflected": { secret_id: string; secret_name: string; run_id: string | null };
-  "secret.disconnected": { secret_id: string; secret_name: string; server: string };
-  "subscription.renewed": { plan_id: string; period_start: Instant; period_end: Instant };
-}
-
+/** The characters of a call's arguments in the notice that asks for its approval. */
 export const NOTICE_ARGUMENTS_CHARS = 1_000;
-
-/** What a run asks: a call of a tool, or tokens (then tool, destination and arguments are null). */
-export interface NoticeAction {
-  id: string;
-  type: "tool_approval" | "budget";
-  tool: string | null;
-  destination: string | null;
-  /** The first NOTICE_ARGUMENTS_CHARS of their JSON, and … if there is more, which the run's record has. */
-  arguments: string | null;
-  reason: string;
-  expires_at: Instant;
-}
 
 /** A notice to create. */
 export type NewNotice = {

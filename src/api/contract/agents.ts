@@ -106,8 +106,7 @@ const agentFields = {
 
 export const updateAgentSchema = z
   .strictObject({ ...agentFields, limits: limitsInput, model_settings: modelSettingsInput })
-  .partial()
-  .openapi("UpdateAgent");
+  .partial();
 export const createAgentSchema = updateAgentSchema.required({ name: true }).openapi("CreateAgent");
 export type AgentChanges = z.infer<typeof updateAgentSchema>;
 export const AGENT_READ_ONLY = {

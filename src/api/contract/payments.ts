@@ -186,7 +186,7 @@ export const disableOverage = routes.post("/api/v1/billing/overage/disable", {
   answers: { 200: overageAnswer },
 });
 
-const pauseReasonSchema = z.enum(["payment_declined", "payment_mismatch", "payment_returned"]);
+export const pauseReasonSchema = z.enum(["payment_declined", "payment_mismatch", "payment_returned"]);
 /** Why automatic top-ups stopped until the user resumes them. */
 export type PauseReason = z.infer<typeof pauseReasonSchema>;
 

@@ -4,6 +4,28 @@ import { type RouteDefinition, z } from "./zod.ts";
 
 /** How the other files define their routes: `const routes = routesOf("Agents")`, then `routes.get("/api/v1/agents", { … })`. */
 
+/** The sections of the reference, in their order. */
+export const SECTIONS = {
+  "Chat completions": "OpenAI's chat completions. `usage.cost_tokens` is the billed amount.",
+  "Model calls in other shapes": "OpenAI's Responses and Anthropic's Messages: the same calls and the same charges.",
+  Embeddings: "OpenAI's embeddings.",
+  Models: "The models on offer, with their rates.",
+  Agents: "Agents, their versions and their conversations.",
+  Schedules: "When an agent runs by itself.",
+  Triggers: "Addresses whose webhooks start an agent's runs.",
+  Runs: "What agents did: steps, output, cost.",
+  Threads: "Stored conversations with an agent.",
+  "Agents as MCP tools": "The caller's agents as tools of an MCP client.",
+  Secrets: "Credentials for the tools of agents. A value is never shown again.",
+  Notices: "Webhook endpoints, and the notices that they get.",
+  "Usage and billing": "Balance, ledger, usage, purchases, subscription and overage.",
+  "API keys": "Keys with scopes, budgets and limits.",
+  Safety: "What the safety layer makes of a text.",
+  "Sign-in": "Accounts and sessions of people, for the console.",
+  Operator: "For the operator's keys only.",
+} as const;
+
+type Section = keyof typeof SECTIONS;
 type Failure = Parameters<typeof failures>[number];
 
 /** A route without its method and path. */
@@ -43,7 +65,7 @@ type Define<Method> = <const Path extends string, const Given extends Definition
 ) => { method: Method; path: Path; request: RequestOf<Path, Given>; responses: Given["answers"] };
 
 /** Defines routes in a section of the reference. */
-export function routesOf(section: string) {
+export function routesOf(section: Section) {
   return definers(section, { by_operator: false });
 }
 
@@ -52,7 +74,7 @@ export function operatorRoutes() {
   return definers("Operator", { by_operator: true });
 }
 
-function definers(section: string, access: { by_operator: boolean }) {
+function definers(section: Section, access: { by_operator: boolean }) {
   const define = <const Method extends RouteDefinition["method"]>(method: Method) =>
     ((path: string, given: Definition) =>
       getRoute({ method, path, section, ...access }, given)) as unknown as Define<Method>;
@@ -68,7 +90,7 @@ function definers(section: string, access: { by_operator: boolean }) {
 interface Place {
   method: RouteDefinition["method"];
   path: string;
-  section: string;
+  section: Section;
   by_operator: boolean;
 }
 

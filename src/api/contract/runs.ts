@@ -350,7 +350,10 @@ export const runNow = routes.post("/api/v1/agents/{id}/runs", {
   headers: preferHeader,
   answers: {
     200: json(runDetailSchema, "the finished run, with `Prefer: wait`"),
-    202: json(runSchema, "the queued run; `Location` is its address"),
+    202: {
+      ...json(runSchema, "the queued run; `Location` is its address"),
+      headers: z.object({ Location: z.string() }),
+    },
   },
   fails: [402, 409],
 });

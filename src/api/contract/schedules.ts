@@ -192,7 +192,10 @@ export const runSchedule = routes.post("/api/v1/agents/{id}/schedules/{schedule_
   headers: preferHeader,
   answers: {
     200: json(runDetailSchema, "the finished run, with `Prefer: wait`"),
-    202: json(runSchema, "the queued run; `Location` is its address"),
+    202: {
+      ...json(runSchema, "the queued run; `Location` is its address"),
+      headers: z.object({ Location: z.string() }),
+    },
   },
   fails: [402, 409],
 });

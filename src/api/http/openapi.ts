@@ -1,9 +1,13 @@
 import { OpenAPIRegistry, OpenApiGeneratorV31 } from "@asteasolutions/zod-to-openapi";
+import { REQUEST_EXAMPLES } from "../contract/request-examples.ts";
+import { SECTIONS } from "../contract/routes.ts";
+import { WEBHOOKS } from "../contract/webhooks.ts";
 import type { RouteDefinition } from "../contract/zod.ts";
+import { exampleOf } from "./example.ts";
 import { operationId } from "./operation-id.ts";
-import type { OpenApiDocument, Operation } from "./reference.ts";
+import { type Media, type OpenApiDocument, type Operation, resolve, type Schema } from "./reference.ts";
 
-/** Adds the rules of all endpoints, which no route's contract repeats: scopes, bodies, idempotency keys. Pure. */
+/** Adds the rules of all endpoints, which no route's contract repeats: scopes, bodies, headers, examples. Pure. */
 
 const ANSWERS = {
   400: "the request is not valid; `param` names the field",
@@ -30,9 +34,25 @@ const REPLAYED = {
   },
 };
 
-const RETRY_AFTER = {
+const text = (description: string, example: string) => ({ description, schema: { type: "string" }, example });
+/** Headers of answers, which the operations refer to. */
+const HEADERS = {
+  "X-Request-Id": text("the id of the request; a valid one that the caller sends is kept", "order-4711"),
+  RateLimit: text("requests left, and seconds until there are more", '"requests";r=599;t=1'),
+  "RateLimit-Policy": text("the limit that is nearest: requests in a window of seconds", '"requests";q=600;w=60'),
+  "WWW-Authenticate": text("how to authenticate", 'Bearer realm="Purser", error="invalid_token"'),
   "Retry-After": { description: "seconds until a retry may succeed", schema: { type: "integer", minimum: 1 } },
 };
+const headers = (...names: (keyof typeof HEADERS)[]) =>
+  Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }]));
+const REQUEST_ID = headers("X-Request-Id");
+const QUOTA = headers("RateLimit", "RateLimit-Policy");
+
+const SIGNATURE = Object.entries({
+  "webhook-id": "the same on every try of a delivery",
+  "webhook-timestamp": "Unix seconds of this try",
+  "webhook-signature": "by Standard Webhooks: v1 and an HMAC-SHA256 under the endpoint's or the agent's key",
+}).map(([name, description]) => ({ name, in: "header", required: true, description, schema: { type: "string" } }));
 /** Other ways to send a credential. The console's session has the rights of a key with every scope. */
 const ALSO: Readonly<Record<string, readonly Record<string, string[]>[]>> = {
   api_key: [{ x_api_key: [] }, { session: [] }],
@@ -52,8 +72,83 @@ export function openApiDocument(
     registry.registerComponent("securitySchemes", name, scheme);
   }
   for (const { for_user_in_path: _, ...route } of routes) registry.registerPath(route);
-  const document = new OpenApiGeneratorV31(registry.definitions).generateDocument(about as never);
-  return withConventions(document as unknown as OpenApiDocument);
+  for (const { type, body } of WEBHOOKS) {
+    const content = { "application/json": { schema: body } };
+    registry.registerWebhook({ method: "post", path: type, request: { body: { content } }, responses: {} });
+  }
+  const made = new OpenApiGeneratorV31(registry.definitions).generateDocument(about as never);
+  const document = made as unknown as OpenApiDocument;
+  const components = { ...document.components, headers: HEADERS };
+  const used = new Set(
+    Object.values(document.paths ?? {}).flatMap((each) => Object.values(each).flatMap(({ tags }) => tags)),
+  );
+  const tags = Object.entries(SECTIONS).flatMap(([name, description]) =>
+    used.has(name) ? [{ name, description }] : [],
+  );
+  return withWebhooks(withExamples(withConventions(withoutStrictParts({ ...document, components, tags }))));
+}
+
+/**
+ * Makes one schema of each extended one. `allOf` of parts without other fields would allow no field that only one of
+ * them has.
+ */
+function withoutStrictParts(document: OpenApiDocument): OpenApiDocument {
+  return JSON.parse(JSON.stringify(document), (_, value: unknown) => {
+    const schema = value as Schema | null;
+    if (!Array.isArray(schema?.allOf)) return value;
+    const parts = schema.allOf.map((part) => resolve(document, part));
+    if (parts.every(({ additionalProperties }) => additionalProperties !== false)) return value;
+    const { allOf: _allOf, ...merged } = resolve(document, schema);
+    return { ...merged, type: "object", additionalProperties: false };
+  });
+}
+
+/** Adds what all webhooks have in common: a signature, and what the receiver's answer does. */
+function withWebhooks(document: OpenApiDocument): OpenApiDocument {
+  const webhooks = Object.entries(document.webhooks ?? {}).map(([type, { post }]) => {
+    const schema = post.requestBody?.content?.["application/json"]?.schema ?? {};
+    const summary = schema.properties?.data?.description ?? type;
+    const responses = {
+      "2XX": { description: "delivered" },
+      410: { description: "no more deliveries: the endpoint is disabled" },
+      default: { description: "retried for a day with growing pauses" },
+    };
+    const content = { "application/json": { schema, example: exampleOf(document, schema, { all: true }) } };
+    const operationId = `on${type.replaceAll(/(?:^|[._])(\w)/g, (_, letter: string) => letter.toUpperCase())}`;
+    const operation = {
+      operationId,
+      summary,
+      security: [],
+      parameters: SIGNATURE,
+      requestBody: { content },
+      responses,
+    };
+    return [type, { post: operation }];
+  });
+  return { ...document, webhooks: Object.fromEntries(webhooks) };
+}
+
+/** Adds an example to each JSON body of a request and of an answer that succeeded. */
+function withExamples(document: OpenApiDocument): OpenApiDocument {
+  const withExample = (content: Record<string, Media> | undefined, { name, all }: { name: string; all: boolean }) => {
+    const media = content?.["application/json"];
+    if (content === undefined || media?.schema === undefined) return content;
+    const example = (all ? undefined : REQUEST_EXAMPLES[name]) ?? exampleOf(document, media.schema, { all });
+    return { ...content, "application/json": { ...media, example } };
+  };
+  const paths = Object.entries(document.paths ?? {}).map(([path, methods]) => {
+    const operations = Object.entries(methods).map(([method, operation]) => {
+      const { operationId: name = "", requestBody, responses = {} } = operation;
+      const answers = Object.entries(responses).map(([status, response]) => {
+        const content = status.startsWith("2") ? withExample(response.content, { name, all: true }) : response.content;
+        return [status, content === undefined ? response : { ...response, content }];
+      });
+      const body = requestBody && { ...requestBody, content: withExample(requestBody.content, { name, all: false }) };
+      return [method, { ...operation, ...(body && { requestBody: body }), responses: Object.fromEntries(answers) }];
+    });
+    return [path, Object.fromEntries(operations)];
+  });
+  return { ...document, paths: Object.fromEntries(paths) };
 }
 
 /** The security schemes. `session_cookie`: the name of the console's cookie, which depends on the address. */
@@ -117,17 +212,20 @@ function completed(method: string, operation: Operation): Operation {
   const added = Object.fromEntries(statuses.map((status) => [status, { description: ANSWERS[status], content }]));
   const said = responses[409]?.description;
   // the route's own description of a status is more exact
-  const all = { ...added, ...responses };
+  const all: NonNullable<Operation["responses"]> = { ...added, ...responses };
   if (is_idempotent && said !== undefined) all[409] = { ...all[409], description: `${said}, or ${ANSWERS[409]}` };
-  for (const status of [429, 503]) all[status] = { ...all[status], headers: RETRY_AFTER };
-  if (!is_idempotent) return { ...operation, responses: all };
-  const replayable = Object.entries(all).map(([status, response]) => [
-    status,
-    status.startsWith("2") ? { ...response, headers: REPLAYED } : response,
-  ]);
-  return {
-    ...operation,
-    parameters: [...parameters, IDEMPOTENCY_KEY],
-    responses: Object.fromEntries(replayable),
-  };
+  const answers = Object.entries(all).map(([status, response]) => {
+    const is_success = status.startsWith("2");
+    const found = {
+      ...REQUEST_ID,
+      ...(is_keyed && (is_success || status === "429") ? QUOTA : {}),
+      ...(status === "401" ? headers("WWW-Authenticate") : {}),
+      ...(status === "429" || status === "503" ? headers("Retry-After") : {}),
+      ...(is_success && is_idempotent ? REPLAYED : {}),
+      ...response.headers,
+    };
+    return [status, { ...response, headers: found }];
+  });
+  const shared = is_idempotent ? [IDEMPOTENCY_KEY] : [];
+  return { ...operation, parameters: [...parameters, ...shared], responses: Object.fromEntries(answers) };
 }

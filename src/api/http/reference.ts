@@ -2,8 +2,9 @@
  * The API's reference as data, from its OpenAPI document: what the page at /docs and docs/reference/api.md both show.
  */
 
-interface Schema {
+export interface Schema {
   $ref?: string;
+  example?: unknown;
   type?: string | string[];
   format?: string;
   enum?: unknown[];
@@ -17,7 +18,15 @@ interface Schema {
   oneOf?: Schema[];
   allOf?: Schema[];
   minimum?: number;
+  exclusiveMinimum?: number;
   maximum?: number;
+  minItems?: number;
+  additionalProperties?: unknown;
+}
+
+export interface Media {
+  schema?: Schema;
+  example?: unknown;
 }
 
 export interface Operation {
@@ -26,10 +35,10 @@ export interface Operation {
   description?: string;
   tags?: string[];
   parameters?: { name: string; in: string; required?: boolean; schema?: Schema; description?: string }[];
-  requestBody?: { content?: Record<string, { schema?: Schema }> };
+  requestBody?: { content?: Record<string, Media> };
   responses?: Record<
     string,
-    { description?: string; content?: Record<string, { schema?: Schema }>; headers?: Record<string, object> }
+    { description?: string; content?: Record<string, Media>; headers?: Record<string, object> }
   >;
   security?: Record<string, string[]>[];
   "x-required-scope"?: string;
@@ -37,8 +46,10 @@ export interface Operation {
 
 export interface OpenApiDocument {
   info: { title: string; version: string; description?: string };
+  tags?: { name: string; description: string }[];
   paths?: Record<string, Record<string, Operation>>;
-  components?: { schemas?: Record<string, Schema> };
+  webhooks?: Record<string, { post: Operation }>;
+  components?: { schemas?: Record<string, Schema>; headers?: Record<string, object> };
 }
 
 export interface Field {
@@ -46,6 +57,22 @@ export interface Field {
   type: string;
   required: boolean;
   note: string;
+  /** The shapes of a value that has several. */
+  variants: Variant[];
+}
+
+/** One shape of a value: `type "text"` with its fields. */
+export interface Variant {
+  label: string;
+  fields: Field[];
+}
+
+/** A body or an answer: its fields, or the shapes that it may have. */
+export interface Shape {
+  fields: Field[];
+  variants: Variant[];
+  /** undefined: it is no JSON. */
+  example: unknown;
 }
 
 export interface Endpoint {
@@ -54,30 +81,39 @@ export interface Endpoint {
   summary: string;
   scope: string | null;
   parameters: Field[];
-  request: Field[];
-  responses: { status: string; description: string; fields: Field[] }[];
+  request: Shape;
+  responses: ({ status: string; description: string } & Shape)[];
 }
 
 export interface Section {
   title: string;
+  /** Empty for webhooks. */
+  description: string;
   endpoints: Endpoint[];
 }
 
 /** The depth to which nested objects are shown. */
 const DEPTH = 3;
 
-/** Returns the sections of `document` in the order in which their tags first appear. */
+/** The sections of `document` in the order of its tags, and its webhooks at the end. */
 export function referenceOf(document: OpenApiDocument): Section[] {
   const sections = new Map<string, Section>();
+  for (const { name: title, description } of document.tags ?? []) {
+    sections.set(title, { title, description, endpoints: [] });
+  }
   for (const [path, methods] of Object.entries(document.paths ?? {})) {
     for (const [method, operation] of Object.entries(methods)) {
-      const title = operation.tags?.[0] ?? "Other";
-      const section = sections.get(title) ?? { title, endpoints: [] };
-      sections.set(title, section);
-      section.endpoints.push(endpointOf(document, method.toUpperCase(), path, operation));
+      const endpoint = endpointOf(document, method.toUpperCase(), path, operation);
+      sections.get(operation.tags?.[0] ?? "")?.endpoints.push(endpoint);
     }
   }
-  return [...sections.values()];
+  const webhooks = Object.entries(document.webhooks ?? {}).map(([type, { post }]) =>
+    endpointOf(document, "WEBHOOK", type, post),
+  );
+  return [
+    ...sections.values(),
+    { title: "Webhooks", description: "What Purser posts to your addresses.", endpoints: webhooks },
+  ];
 }
 
 function endpointOf(document: OpenApiDocument, method: string, path: string, operation: Operation): Endpoint {
@@ -86,27 +122,51 @@ function endpointOf(document: OpenApiDocument, method: string, path: string, ope
     type: `${typeOf(document, parameter.schema ?? {})} (${parameter.in})`,
     required: parameter.required ?? false,
     note: noteOf(resolve(document, parameter.schema ?? {}), parameter.description),
+    variants: [],
   }));
   const responses = Object.entries(operation.responses ?? {}).map(([status, response]) => ({
     status,
     description: response.description ?? "",
-    fields: Number(status) < 300 ? fieldsOf(document, usualShape(jsonSchema(response.content))) : [],
+    ...(status.startsWith("2") ? shapeOf(document, response.content) : NO_SHAPE),
   }));
   const scope = operation["x-required-scope"] ?? null;
-  const request = fieldsOf(document, jsonSchema(operation.requestBody?.content));
+  const request = shapeOf(document, operation.requestBody?.content);
   return { method, path, summary: operation.summary ?? "", scope, parameters, request, responses };
 }
 
-function jsonSchema(content: Record<string, { schema?: Schema }> | undefined): Schema {
-  return content?.["application/json"]?.schema ?? {};
+const NO_SHAPE: Shape = { fields: [], variants: [], example: undefined };
+
+function shapeOf(document: OpenApiDocument, content: Record<string, Media> | undefined): Shape {
+  const { schema, example } = content?.["application/json"] ?? {};
+  if (schema === undefined) return NO_SHAPE;
+  return { fields: fieldsOf(document, schema), variants: variantsOf(document, schema, DEPTH), example };
 }
 
-/** Of several shapes of an answer the first; its description tells when another one comes. */
-function usualShape(schema: Schema): Schema {
-  return schema.anyOf?.[0] ?? schema;
+/** The shapes with fields of a value that may have several. */
+function variantsOf(document: OpenApiDocument, schema: Schema, depth: number): Variant[] {
+  const { anyOf, oneOf } = resolve(document, schema);
+  const alternatives = (anyOf ?? oneOf ?? []).flatMap((each) => {
+    const { anyOf: inner_any, oneOf: inner_one } = resolve(document, each);
+    return inner_any ?? inner_one ?? [each];
+  });
+  return alternatives.flatMap((each, index) => {
+    const fields = fieldsOf(document, each, "", depth - 1);
+    return fields.length === 0 ? [] : [{ label: labelOf(document, each, index), fields }];
+  });
 }
 
-function resolve(document: OpenApiDocument, schema: Schema): Schema {
+/** What tells a shape from the others: a field with one value, otherwise its name. */
+function labelOf(document: OpenApiDocument, schema: Schema, index: number): string {
+  for (const [name, value] of Object.entries(resolve(document, schema).properties ?? {})) {
+    const { const: constant, enum: values } = resolve(document, value);
+    const only = constant ?? (values?.length === 1 ? values[0] : undefined);
+    if (only !== undefined) return `${name}: ${JSON.stringify(only)}`;
+  }
+  return schema.$ref?.split("/").at(-1) ?? `shape ${index + 1}`;
+}
+
+/** The schema that a `$ref` names, and one schema for `allOf`. */
+export function resolve(document: OpenApiDocument, schema: Schema): Schema {
   const name = schema.$ref?.split("/").at(-1);
   const found = name === undefined ? schema : (document.components?.schemas?.[name] ?? {});
   if (found.allOf === undefined) return found;
@@ -128,6 +188,7 @@ function fieldsOf(document: OpenApiDocument, schema: Schema, prefix = "", depth 
       type: typeOf(document, value),
       required: required.includes(key),
       note: noteOf(inner, value.description),
+      variants: depth === 0 ? [] : variantsOf(document, inner.items ?? inner, depth),
     };
     if (depth === 0) return [field];
     const nested =

@@ -25,8 +25,10 @@ export function commonHeaders({
   };
 }
 
-/** The policy of a page without scripts whose only style is `style`, written into it. */
-export function styledPagePolicy(style: string): string {
-  const hash = createHash("sha256").update(style).digest("base64");
-  return SECURITY_HEADERS["Content-Security-Policy"].replace(";", `; style-src 'sha256-${hash}';`);
+/** The policy of a page whose only style is `style` and whose only script is `script`, both written into it. */
+export function pagePolicy({ style, script }: { style: string; script?: string | undefined }): string {
+  const hash = (text: string) => `'sha256-${createHash("sha256").update(text).digest("base64")}'`;
+  const scripts = script === undefined ? "" : ` script-src ${hash(script)};`;
+  const own = `; style-src ${hash(style)}; img-src 'self';${scripts}`;
+  return SECURITY_HEADERS["Content-Security-Policy"].replace(";", own);
 }

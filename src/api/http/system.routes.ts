@@ -1,10 +1,12 @@
 import { setTimeout as delay } from "node:timers/promises";
+import { errors } from "../../kernel/errors.ts";
 import { monotonicMs } from "../../platform/lib/clock.ts";
 import type { Metrics } from "../../platform/telemetry/metrics.ts";
 import { createRouter, json, type Router } from "../contract/endpoint.ts";
 import type { RouteDefinition } from "../contract/zod.ts";
+import { createGuides, type Page } from "./guides.ts";
 import { openApiDocument } from "./openapi.ts";
-import { REFERENCE_PAGE_POLICY, referencePage } from "./reference-page.ts";
+import { referencePage } from "./reference-page.ts";
 import { acceptedEncoding, compressors } from "./write-answer.ts";
 
 const ABOUT = {
@@ -19,7 +21,7 @@ const ABOUT = {
   },
 };
 
-/** Serves the OpenAPI 3.1 document of `routes`, its page, and the JSON Schema of the configuration file. */
+/** Serves the OpenAPI 3.1 document of `routes`, its page, the guides, and the JSON Schema of the configuration file. */
 export function referenceRoutes(
   routes: readonly RouteDefinition[],
   { session_cookie, createFileJsonSchema }: { session_cookie: string; createFileJsonSchema: () => object },
@@ -38,14 +40,18 @@ export function referenceRoutes(
   });
   const schemaOf = once(() => JSON.stringify(createFileJsonSchema()));
   router.plain("/docs/config.schema.json", () => bytes(schemaOf(), { "Content-Type": "application/schema+json" }));
-  router.plain("/docs", () =>
-    bytes(pageOf(), {
-      "Content-Type": "text/html; charset=UTF-8",
-      "Content-Security-Policy": REFERENCE_PAGE_POLICY,
-    }),
-  );
+  const guidesOf = once(createGuides);
+  router.plain("/docs", () => shown({ type: "text/html; charset=UTF-8", ...pageOf() }));
+  router.plain("/docs/{page*}", ({ path }) => {
+    const page = guidesOf()(path);
+    if (page === null) throw errors.notFound(`${path} (/docs/guides lists the guides)`);
+    return shown(page);
+  });
   return router;
 }
+
+const shown = ({ type, body, policy }: Page) =>
+  bytes(body, { "Content-Type": type, ...(policy === undefined ? {} : { "Content-Security-Policy": policy }) });
 
 const bytes = (body: string | Uint8Array, headers: Record<string, string>) =>
   ({ kind: "bytes", status: 200, headers, body }) as const;

@@ -1,7 +1,8 @@
 import { expect, it } from "vitest";
 import { noticeMail } from "../../../src/account/notices/notice-mail.ts";
-import type { NewNotice, NoticeData } from "../../../src/account/notices/notices.types.ts";
+import type { NewNotice } from "../../../src/account/notices/notices.types.ts";
 import type { RequiredAction } from "../../../src/api/contract/run-actions.ts";
+import type { NoticeData } from "../../../src/api/contract/webhooks.ts";
 import { createNotifiers } from "../../../src/app/notice-mappers.ts";
 import type { Tx } from "../../../src/platform/db/db.ts";
 
