@@ -228,6 +228,30 @@ it("the page of a run begins to show what it asks by itself, beside the text tha
   await looksRight();
 });
 
+it("a chat shows the call that it waits for, also after a reload, and its answer after the approval", async () => {
+  await signUp(context, site.service, "chat@example.com");
+  const agent = await create();
+  site.upstream.answer(
+    calling("mail__list_mail", {}),
+    calling("crm__create_contact", ADA),
+    completion("The sender is in the CRM."),
+  );
+  await page.goto(`${site.service.url}/agents/${agent}/chat`);
+  await page.getByLabel("Your message").fill("Add whoever wrote.");
+  await button("Send").click();
+  await page.getByRole("article", { name: "Call crm__create_contact" }).waitFor();
+  await looksRight();
+  await page.reload();
+  await page.getByText("Add whoever wrote.").waitFor();
+  const link = page.getByRole("link", { name: "See what the agent had read before" });
+  expect(await link.getAttribute("href")).toMatch(/\/decide$/);
+  expect(crm.contacts).toEqual([]);
+  await button("Approve call").click();
+  await page.getByText("The sender is in the CRM.").waitFor();
+  await link.waitFor({ state: "detached" });
+  expect(crm.contacts).toEqual([ADA]);
+});
+
 it("the editor of an agent sets which tools ask and for how long, and a key that decides has its own right", async () => {
   await open({ viewport: { width: 1280, height: 850 } });
   await signUp(context, site.service, "editor@example.com");

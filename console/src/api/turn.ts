@@ -11,6 +11,8 @@ export interface Turn {
   answer: string;
   going: boolean;
   stopped: boolean;
+  /** Its run waits for a decision, and goes on by itself after it. */
+  waits: boolean;
   error: unknown;
   run_id: string | null;
   cost_tokens: number | null;
@@ -20,6 +22,7 @@ interface Chunk {
   run_id?: string;
   choices?: { delta?: { content?: string | null } }[];
   usage?: { cost_tokens: number } | null;
+  required_actions?: unknown[];
   error?: Partial<Problem>;
 }
 
@@ -61,6 +64,7 @@ export function useTurn(id: string, thread: string | undefined, onEnd: (thread_i
         answer: answer + (chunk.choices?.[0]?.delta?.content ?? ""),
         run_id: chunk.run_id ?? run_id,
         cost_tokens: chunk.usage?.cost_tokens ?? cost_tokens,
+        waits: chunk.required_actions !== undefined,
       }));
     }
     throw new ApiError(CUT_OFF);
@@ -70,7 +74,16 @@ export function useTurn(id: string, thread: string | undefined, onEnd: (thread_i
     const thread_id = thread ?? newThread();
     const left = new AbortController();
     current_request.current = left;
-    setTurn({ question, answer: "", going: true, stopped: false, error: null, run_id: null, cost_tokens: null });
+    setTurn({
+      question,
+      answer: "",
+      going: true,
+      stopped: false,
+      waits: false,
+      error: null,
+      run_id: null,
+      cost_tokens: null,
+    });
     let run_id: string | null = null;
     try {
       await stream(question, thread_id, left.signal, (begun) => {

@@ -1,17 +1,31 @@
-import { useInfiniteQuery, useSuspenseQuery } from "@tanstack/react-query";
+import { useInfiniteQuery, useQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { type KeyboardEvent, type ReactNode, useEffect, useLayoutEffect, useRef, useState } from "react";
 import { call } from "../api/client.ts";
-import { agentQuery, stale, type ThreadMessage, threadQuery, threadsQuery } from "../api/queries.ts";
+import {
+  agentQuery,
+  type RunDetail,
+  runPromptQuery,
+  runQuery,
+  stale,
+  type ThreadMessage,
+  threadQuery,
+  threadsQuery,
+} from "../api/queries.ts";
 import { keepOpenWhile } from "../api/session.ts";
-import { isOwnName, useTurn } from "../api/turn.ts";
+import { isOwnName, type Turn, useTurn } from "../api/turn.ts";
 import { ago, count, instant } from "../format.ts";
+import { DecideProblem, RequiredActions, useDecide } from "../parts/approvals.tsx";
+import { hasEnded } from "../run-words.ts";
 import { Button, Card, Empty, PageHeader, Spinner } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
 import { onSubmit } from "../ui/fields.tsx";
 import { Icon } from "../ui/icons.tsx";
 import { Markdown } from "../ui/markdown.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
+
+/** How often the run of a turn without an answer is read. */
+const OPEN_TURN_MS = 2_000;
 
 /** A chat with an agent: the stored conversation and the current turn. */
 export function ChatPage() {
@@ -147,9 +161,10 @@ function Conversation({ id, thread, onBegun }: ConversationProps) {
   const pages = kept.data?.pages ?? [];
   const messages = pages.toReversed().flatMap(({ rows }) => rows.filter(isShown));
   const loadEarlier = useLoadEarlier(pages.length, () => kept.fetchNextPage());
+  const open = useOpenTurn({ id, thread, turn, messages: kept.isSuccess ? messages : null });
   const known = turn?.run_id !== null && messages.some(({ run_id }) => run_id === turn?.run_id);
   const shown = known ? null : turn;
-  const empty = messages.length === 0 && shown === null && !kept.isLoading;
+  const empty = messages.length === 0 && shown === null && open === null && !kept.isLoading;
   return (
     <section className="flex min-h-[65dvh] min-w-0 flex-col rounded-xl border border-line bg-panel">
       <div ref={log} className="flex-1 space-y-4 p-4" role="log" aria-label="Conversation">
@@ -201,6 +216,7 @@ function Conversation({ id, thread, onBegun }: ConversationProps) {
             {shown.error !== null && <ProblemNotice error={shown.error} onRetry={() => ask(shown.question)} />}
           </>
         )}
+        {open !== null && <OpenTurn run={open} is_asked_here={shown !== null} />}
         <div ref={end} className="scroll-mb-28" />
       </div>
       <Composer
@@ -213,6 +229,65 @@ function Conversation({ id, thread, onBegun }: ConversationProps) {
         onStop={stop}
       />
     </section>
+  );
+}
+
+interface OpenTurnFacts {
+  id: string;
+  thread: string | undefined;
+  turn: Turn | null;
+  /** null: they are not loaded. */
+  messages: readonly ThreadMessage[] | null;
+}
+/** The run of the last turn while that has no answer: it waits for a decision, or goes on after one. */
+function useOpenTurn({ id, thread, turn, messages }: OpenTurnFacts): RunDetail | null {
+  const threads = useInfiniteQuery(threadsQuery(id));
+  const rows = threads.data?.pages.flatMap((page) => page.rows) ?? [];
+  const last_run_id = rows.find((row) => row.id === thread)?.last_run_id ?? null;
+  const run_id = turn === null ? last_run_id : turn.waits ? turn.run_id : null;
+  const has_answer = messages === null || messages.some((message) => message.run_id === run_id);
+  const { data: run } = useQuery({
+    ...runQuery(id, run_id ?? ""),
+    enabled: run_id !== null && !has_answer,
+    refetchInterval: ({ state: { data } }) => (data === undefined || hasEnded(data.status) ? false : OPEN_TURN_MS),
+  });
+  const is_over = run !== undefined && hasEnded(run.status);
+  useEffect(() => {
+    if (is_over) void stale("thread", "threads", "profile");
+  }, [is_over]);
+  return run === undefined || has_answer || is_over ? null : run;
+}
+
+/** What a turn waits for. `is_asked_here`: the page shows its message. */
+function OpenTurn({ run, is_asked_here }: { run: RunDetail; is_asked_here: boolean }) {
+  const { id: run_id, agent_id: id, required_actions } = run;
+  const decide = useDecide();
+  const { data: sent = [] } = useQuery({ ...runPromptQuery(id, run_id), enabled: !is_asked_here });
+  const question = sent.findLast(({ role }) => role === "user")?.content ?? null;
+  return (
+    <>
+      {question !== null && !is_asked_here && <Message by="user">{question}</Message>}
+      <Message by="agent">
+        <div className="space-y-3" aria-live="polite">
+          <DecideProblem decide={decide} />
+          {required_actions.length === 0 ? (
+            <span className="text-muted">
+              <Spinner />
+              <span className="sr-only">The agent is answering</span>
+            </span>
+          ) : (
+            <>
+              <p>The agent waits for your decision, at no cost.</p>
+              {/* Without the text that the agent had read, which the page has beside the call. */}
+              <RequiredActions run={{ id: run_id, agent_id: id, required_actions }} decide={decide} />
+              <Link to="/agents/$id/runs/$run_id/decide" params={{ id, run_id }} className="link">
+                See what the agent had read before
+              </Link>
+            </>
+          )}
+        </div>
+      </Message>
+    </>
   );
 }
 
