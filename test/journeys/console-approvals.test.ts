@@ -48,19 +48,28 @@ async function create(name = "Contact keeper"): Promise<string> {
   const agent = { name, model_id: "lab/small", run_prompt: "Read the mail and add the senders.", tools_config };
   return (await person("POST", "/agents", agent)).id;
 }
-/** A run that waits for the decision about a contact, and the address of its page. */
-async function waiting(agent: string, contact: object = ADA) {
+/** A run that will ask before it adds a contact, and the address of its page. Its model answers after `opened`. */
+async function started(agent: string, contact: object, opened?: Promise<void>) {
+  const read = calling("mail__list_mail", {});
   site.upstream.answer(
-    calling("mail__list_mail", {}),
+    async (response, request) => {
+      await opened;
+      return read(response, request);
+    },
     calling("crm__create_contact", contact),
     completion("The sender is in the CRM."),
   );
   const { id } = await person("POST", `/agents/${agent}/runs`);
   const path = `/agents/${agent}/runs/${id}`;
-  await expect.poll(async () => (await person("GET", path)).status).toBe("requires_action");
   return { path, get: () => person("GET", path) };
 }
-type Run = Awaited<ReturnType<typeof waiting>>;
+type Run = Awaited<ReturnType<typeof started>>;
+/** The same, once it waits. */
+async function waiting(agent: string, contact: object = ADA): Promise<Run> {
+  const run = await started(agent, contact);
+  await expect.poll(async () => (await run.get()).status).toBe("requires_action");
+  return run;
+}
 const decidePage = async ({ path }: Run) => {
   await page.goto(`${site.service.url}${path}/decide`);
   await page.getByRole("heading", { name: "Contact keeper asks you" }).waitFor();
@@ -202,15 +211,18 @@ it("the page of a run begins to show what it asks by itself, beside the text tha
   await open({ viewport: { width: 1280, height: 850 } });
   await signUp(context, site.service, "run@example.com");
   const agent = await create();
-  await page.goto(`${site.service.url}/agents/${agent}`);
-  const run = await waiting(agent);
-  await page.goto(`${site.service.url}/runs?status=requires_action`);
-  await page.getByRole("table").getByText("waits for you").waitFor();
+  const opened = Promise.withResolvers<void>();
+  const run = await started(agent, ADA, opened.promise);
   await page.goto(site.service.url + run.path);
+  await page.getByText("running", { exact: true }).first().waitFor();
+  opened.resolve();
   const card = page.getByRole("article", { name: "Call crm__create_contact" });
   const [call, read] = await Promise.all([card.locator("dl").boundingBox(), card.getByRole("figure").boundingBox()]);
   expect(read?.x).toBeGreaterThan((call?.x ?? 0) + (call?.width ?? 0));
   await looksRight();
+  await page.goto(`${site.service.url}/runs?status=requires_action`);
+  await page.getByRole("main").getByText("waits for you", { exact: true }).first().waitFor();
+  await page.goBack();
   await button("Approve call").click();
   const steps = page.getByRole("region", { name: "Steps" });
   await steps.getByText(/by run@example\.com$/).waitFor();
@@ -252,6 +264,43 @@ it("a chat shows the call that it waits for, also after a reload, and its answer
   expect(crm.contacts).toEqual([ADA]);
 });
 
+it("a run without tokens says what it needs, goes on with more for this run or a raised limit, and can be stopped", async () => {
+  await signUp(context, site.service, "budget@example.com");
+  site.upstream.answer(completion("Done."));
+  const limits = { max_cost_tokens_per_run: 200 };
+  const made = { name: "Contact keeper", model_id: "lab/small", run_prompt: "Go.", on_budget: "ask", limits };
+  const agent = (await person("POST", "/agents", made)).id;
+  const start = async () => {
+    const { id } = await person("POST", `/agents/${agent}/runs`);
+    const path = `/agents/${agent}/runs/${id}`;
+    const get = () => person("GET", path);
+    await expect.poll(async () => (await get()).status).toBe("requires_action");
+    await decidePage({ path, get });
+    return { path, get };
+  };
+  const ends = (run: Run, status: string) => expect.poll(async () => (await run.get()).status).toBe(status);
+
+  const more = await start();
+  await page.getByText(/of its limit of 200 tokens, and its next model call needs [\d,]+ tokens/).waitFor();
+  await looksRight();
+  await button("Allow 200 more tokens").click();
+  await page.getByRole("list", { name: "Decisions" }).getByText("approved").waitFor();
+  await ends(more, "succeeded");
+
+  const raised = await start();
+  await page.getByRole("link", { name: "Raise the limit" }).click();
+  await page.getByLabel("Tokens per run").fill("100000");
+  await button("Save agent").click();
+  await ends(raised, "succeeded");
+
+  await person("PUT", `/agents/${agent}`, { limits });
+  const stopped = await start();
+  await button("Stop run").click();
+  await page.getByRole("dialog").getByRole("button", { name: "Stop run" }).click();
+  await page.getByText("Nothing waits for your decision").waitFor();
+  await ends(stopped, "failed");
+});
+
 it("the editor of an agent sets which tools ask and for how long, and a key that decides has its own right", async () => {
   await open({ viewport: { width: 1280, height: 850 } });
   await signUp(context, site.service, "editor@example.com");
@@ -262,11 +311,12 @@ it("the editor of an agent sets which tools ask and for how long, and a key that
   await server.getByRole("button", { name: "Show tools" }).click();
   await choose(server.getByLabel("find_contact"), "Never ask");
   await page.getByLabel("Hours to decide").fill("2");
+  await choose(page.getByLabel("When a run has no tokens left"), "It waits and asks you");
   await looksRight();
   await button("Save agent").click();
   await page.getByRole("heading", { name: "Contact keeper", level: 1 }).waitFor();
-  const { approval_hours, tools_config } = await person("GET", `/agents/${agent}`);
-  expect(approval_hours).toBe(2);
+  const { approval_hours, on_budget, tools_config } = await person("GET", `/agents/${agent}`);
+  expect({ approval_hours, on_budget }).toEqual({ approval_hours: 2, on_budget: "ask" });
   expect(tools_config.mcp.servers).toEqual([
     servers()[0],
     { ...servers()[1], permission_policy: "always_ask", tool_permission_policies: { find_contact: "always_allow" } },

@@ -65,6 +65,8 @@ function forPeople({ code = "", param, message }: Partial<Problem>): string | un
       /^allowed_hosts allows more hosts\..*/,
       "More hosts can get this secret now. To confirm that, enter its value.",
     )
+    .replace("Raise limits.max_cost_tokens_per_month:", "Raise the agent's “Tokens per month”:")
+    .replace("Or reject the action.", "Or stop the run.")
     .replace("Give an amount_tokens of at least", "Enter at least")
     .replace("Give a later instant, or null for none.", "Choose a later day.")
     .replace("Retry after the time in Retry-After.", "Wait a moment, then try again.");

@@ -328,8 +328,11 @@ const WAITING_MS = 30_000;
 /** The runs that wait for their user, newest first. */
 export const waitingRunsQuery = queryOptions({
   queryKey: ["runs", "waiting"],
-  queryFn: async ({ signal }) =>
-    (await call("GET /api/v1/runs", { query: { status: "requires_action", limit: MOST }, signal })).runs,
+  queryFn: async ({ signal }) => {
+    const query = { status: "requires_action", limit: MOST } as const;
+    const { runs, next_cursor } = await call("GET /api/v1/runs", { query, signal });
+    return { runs, more: next_cursor !== null };
+  },
   refetchInterval: WAITING_MS,
 });
 

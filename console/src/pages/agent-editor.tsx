@@ -391,6 +391,17 @@ function AskingFields({ draft, change }: { draft: Draft; change: Change }) {
           onValue={(approval_hours) => change({ approval_hours })}
           hint="After that, a call counts as rejected."
         />
+        <SelectField
+          label="When a run has no tokens left"
+          param="on_budget"
+          value={draft.on_budget}
+          onValue={(on_budget) => change({ on_budget: on_budget as Draft["on_budget"] })}
+          options={[
+            ["fail", "It fails"],
+            ["ask", "It waits and asks you"],
+          ]}
+          hint="At a limit of tokens below, or without balance. A waiting run goes on when you approve it, raise the limit or top up."
+        />
       </div>
     </Card>
   );
@@ -425,17 +436,6 @@ function LimitFields({ draft, change }: { draft: Draft; change: Change }) {
             onValue={(value) => change({ limits: { ...draft.limits, [name]: value } })}
           />
         ))}
-        <SelectField
-          label="When a run has no tokens left"
-          param="on_budget"
-          value={draft.on_budget}
-          onValue={(on_budget) => change({ on_budget: on_budget as Draft["on_budget"] })}
-          options={[
-            ["fail", "It fails"],
-            ["ask", "It waits and asks you"],
-          ]}
-          hint="At a limit of tokens above, or without balance. A waiting run goes on when you approve it, raise the limit or top up."
-        />
       </div>
     </Card>
   );

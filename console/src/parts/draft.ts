@@ -299,11 +299,7 @@ function toolsOf(draft: Draft): Agent["tools_config"] {
         name,
         url,
         tools: listOrNone(offered),
-        permission_policy: policySetting(policy, kept, NO_SERVER.policy),
-        tool_permission_policies: tool_policies.length === 0 ? undefined : policiesByTool(tool_policies),
-        // The policies have replaced them.
-        effects: undefined,
-        tool_effects: undefined,
+        ...policySettings({ policy, tool_policies, kept }),
         timeout_seconds: numberOf(server.timeout_seconds),
         auth: auth === null ? undefined : authOf(auth),
       }),
@@ -323,20 +319,39 @@ function toolsOf(draft: Draft): Agent["tools_config"] {
 const policyOf = (effects: "none" | "any" | undefined): Policy =>
   effects === "none" ? "always_allow" : NO_SERVER.policy;
 
-/** The settings of single tools that differ from their server's. A tool's policy comes before its effects. */
-function toolPolicies(server: SavedServer): ToolPolicy[] {
-  const { permission_policy, tool_permission_policies, effects, tool_effects = {} } = server;
-  const usual = permission_policy ?? policyOf(effects);
-  const old = Object.entries(tool_effects).flatMap(([tool, of_tool]) => {
-    const policy = of_tool === "any" && permission_policy !== undefined ? usual : policyOf(of_tool);
-    return policy === usual ? [] : [[tool, policy] as const];
-  });
+/** The settings of single tools. A tool's policy comes before its effects. */
+function toolPolicies({ permission_policy, tool_permission_policies, tool_effects = {} }: SavedServer): ToolPolicy[] {
+  const old = Object.entries(tool_effects).flatMap(([tool, effects]) =>
+    effects === "any" && permission_policy !== undefined ? [] : [[tool, policyOf(effects)] as const],
+  );
   const policies = { ...Object.fromEntries(old), ...tool_permission_policies };
   return Object.entries(policies).map(([tool, policy]) => ({ tool, policy }));
 }
 
-function policiesByTool(policies: readonly ToolPolicy[]): Record<string, Policy> {
-  return Object.fromEntries(policies.map(({ tool, policy }) => [tool.trim(), policy]));
+/**
+ * The settings for the chosen policies. Effects stay, because the service repeats the calls of tools that only read after
+ * a crash. They mean a policy too, so a policy is written only where it is another one.
+ */
+function policySettings({ policy, tool_policies, kept }: Pick<McpServer, "policy" | "tool_policies" | "kept">) {
+  const { permission_policy, effects, tool_effects = {}, tool_permission_policies = {} } = kept ?? {};
+  const of_server = permission_policy === undefined && policy === policyOf(effects) ? undefined : policy;
+  const chosen = new Map(tool_policies.map((each) => [each.tool.trim(), each.policy]));
+  const meant = (tool: string) =>
+    tool_effects[tool] === "none"
+      ? policyOf("none")
+      : tool_effects[tool] === "any"
+        ? (of_server ?? policyOf("any"))
+        : null;
+  // A tool whose exception was removed is as its server, also if it has effects.
+  const acting = Object.keys(tool_effects).filter((tool) => tool_effects[tool] === "any" && !chosen.has(tool));
+  const wanted = [...chosen, ...acting.map((tool) => [tool, policy] as const)];
+  const own = wanted.filter(([tool, of_tool]) => tool in tool_permission_policies || meant(tool) !== of_tool);
+  const kept_effects = Object.entries(tool_effects).filter(([tool, of_tool]) => of_tool === "any" || chosen.has(tool));
+  return {
+    permission_policy: of_server,
+    tool_permission_policies: own.length === 0 ? undefined : Object.fromEntries(own),
+    tool_effects: kept_effects.length === 0 ? undefined : Object.fromEntries(kept_effects),
+  };
 }
 
 /** Absent where it was absent and the default is chosen. */

@@ -6,7 +6,8 @@ import { type Decide, DecideProblem, RequiredActions, useDecide } from "./approv
 
 /** What the user's runs ask, by agent: the agent that asked last is first. Nothing is shown while no run waits. */
 export function Inbox() {
-  const { data: runs = [], error, refetch } = useQuery(waitingRunsQuery);
+  const { data, error, refetch } = useQuery(waitingRunsQuery);
+  const { runs, more } = data ?? { runs: [], more: false };
   const decide = useDecide();
   const newest = runs.toSorted((one, other) => askedAt(other).localeCompare(askedAt(one)));
   return (
@@ -14,7 +15,10 @@ export function Inbox() {
       {error !== null && <ProblemNotice error={error} onRetry={() => void refetch()} />}
       <DecideProblem decide={decide} />
       {runs.length > 0 && (
-        <h2 className="font-semibold">{count(runs.length, "run waits", "runs wait")} for your decision</h2>
+        <h2 className="font-semibold">
+          {more && "More than "}
+          {count(runs.length, "run waits", "runs wait")} for your decision
+        </h2>
       )}
       {[...Map.groupBy(newest, ({ agent }) => agent.id)].map(([agent_id, waiting]) => (
         <AgentRuns key={agent_id} runs={waiting} decide={decide} />

@@ -34,36 +34,64 @@ test("saving an agent keeps the settings of an MCP server that the form does not
   });
 });
 
+const ONLY_READS = { effects: "none", tool_effects: { lend: "any", find: "none" } };
 test.each([
-  ["nothing", {}, undefined, undefined],
-  ["a server that only reads", { effects: "none" }, "always_allow", undefined],
-  ["a server with effects", { effects: "any" }, undefined, undefined],
-  ["a tool that only reads", { tool_effects: { find: "none" } }, undefined, { find: "always_allow" }],
+  ["nothing", {}, "ask_after_untrusted", {}],
+  ["a server that only reads", { effects: "none" }, "always_allow", {}],
+  ["a server with effects", { effects: "any" }, "ask_after_untrusted", {}],
+  ["a tool that only reads", { tool_effects: { find: "none" } }, "ask_after_untrusted", { find: "always_allow" }],
   [
     "a tool with effects of a server that only reads",
-    { effects: "none", tool_effects: { lend: "any", find: "none" } },
+    ONLY_READS,
     "always_allow",
-    { lend: "ask_after_untrusted" },
+    { lend: "ask_after_untrusted", find: "always_allow" },
   ],
   [
     "a policy beside effects",
-    { permission_policy: "always_ask", effects: "none", tool_effects: { lend: "any", find: "none" } },
+    { permission_policy: "always_ask", ...ONLY_READS },
     "always_ask",
     { find: "always_allow" },
   ],
   [
     "a tool's policy beside its effects",
     { tool_effects: { find: "none" }, tool_permission_policies: { find: "always_ask" } },
-    undefined,
+    "ask_after_untrusted",
     { find: "always_ask" },
   ],
-])("the editor reads the effects of an older agent as policies: %s", (_name, settings, policy, of_tools) => {
-  const server = { name: "library", url: "https://mcp.example.com/mcp" };
-  expect(savedServer({ ...server, ...settings })).toEqual({
-    ...server,
-    permission_policy: policy,
-    tool_permission_policies: of_tools,
-  });
+])(
+  "the editor shows the effects of an older agent as the policies that they mean, and saves them as they are: %s",
+  (_name, settings, policy, of_tools) => {
+    const server = { name: "library", url: "https://mcp.example.com/mcp", ...settings };
+    const agent = { ...bodyOf(EMPTY_DRAFT), tools_config: { mcp: { enabled: true, servers: [server] } } };
+    const [shown] = draftOf(agent).mcp_servers;
+    expect(shown.policy).toBe(policy);
+    expect(shown.tool_policies).toEqual(Object.entries(of_tools).map(([tool, policy]) => ({ tool, policy })));
+    expect(savedServer(server)).toEqual(server);
+  },
+);
+
+test.each([
+  ["another policy of the server", { policy: "always_ask" }, { permission_policy: "always_ask" }],
+  [
+    "another policy of a tool",
+    {
+      tool_policies: [
+        { tool: "find", policy: "always_ask" },
+        { tool: "lend", policy: "ask_after_untrusted" },
+      ],
+    },
+    { tool_permission_policies: { find: "always_ask" } },
+  ],
+  [
+    "no exceptions",
+    { tool_policies: [] },
+    { tool_effects: { lend: "any" }, tool_permission_policies: { lend: "always_allow" } },
+  ],
+])("a changed policy of a server with effects holds in place of what they mean: %s", (_name, changes, saved) => {
+  const server = { name: "library", url: "https://mcp.example.com/mcp", ...ONLY_READS };
+  const found = savedServer(server, changes);
+  const lend = "policy" in changes ? { tool_permission_policies: { lend: "ask_after_untrusted" } } : {};
+  expect(found).toEqual({ ...server, ...lend, ...saved });
 });
 
 test("a policy is saved for the web, for webhooks, for a server and for a tool of it", () => {
