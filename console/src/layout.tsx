@@ -1,6 +1,6 @@
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { Link, Outlet, useRouterState } from "@tanstack/react-router";
-import { Suspense, useEffect, useRef, useState } from "react";
+import { type ComponentType, Suspense, useCallback, useEffect, useRef, useState } from "react";
 import { keyInUse } from "./api/client.ts";
 import { modelsQuery, newestNoticeQuery, overageQuery, plansQuery, profileQuery } from "./api/queries.ts";
 import { leaveKey, signOut } from "./api/session.ts";
@@ -9,7 +9,7 @@ import { OWN_ZONE, zoneName } from "./schedule-words.ts";
 import { Badge, Button, buttonClass, Callout, Skeleton, segmentClass } from "./ui/basics.tsx";
 import { Icon, type IconName, Logo } from "./ui/icons.tsx";
 import { ProblemNotice } from "./ui/problem.tsx";
-import { SavedNotice } from "./ui/saved.tsx";
+import { confirmSaved, SavedNotice } from "./ui/saved.tsx";
 
 /** The layout of every signed-in page: navigation, balance and account. It needs no answer of the API to be shown. */
 
@@ -33,6 +33,7 @@ export function Layout() {
   const [menu_open, setMenuOpen] = useState(false);
   const { pathname: path, href } = useRouterState({ select: (state) => state.location });
   const main = useRef<HTMLElement>(null);
+  const find = useFind();
   const seen = useRef(path);
   useEffect(() => {
     if (seen.current === path) return;
@@ -54,6 +55,7 @@ export function Layout() {
           <Logo className="size-6" /> Purser
         </Link>
         <div className="flex items-center gap-1">
+          <Button kind="quiet" icon="find" className="px-2" aria-label="Find" onClick={find.open} />
           <NoticesBell />
           <Button
             kind="quiet"
@@ -71,7 +73,7 @@ export function Layout() {
         aria-label="Navigation and account"
         className={`${menu_open ? "" : "max-md:hidden"} border-line bg-panel max-md:border-b md:sticky md:top-0 md:h-dvh md:border-r`}
       >
-        <Navigation />
+        <Navigation onFind={find.open} />
       </aside>
       <main
         ref={main}
@@ -82,8 +84,36 @@ export function Layout() {
         <Page />
       </main>
       <SavedNotice />
+      {find.dialog}
     </div>
   );
+}
+
+const FIND_KEYS = /Mac|iPhone|iPad/.test(navigator.userAgent) ? "⌘ K" : "Ctrl K";
+
+/** The search over everything. Its code loads when it is first opened. */
+function useFind() {
+  const [Find, setFind] = useState<ComponentType<{ onClose: () => void }> | null>(null);
+  const [is_open, setOpen] = useState(false);
+  const open = useCallback(() => {
+    import("./parts/find.tsx").then(
+      (module) => {
+        setFind(() => module.Find);
+        setOpen(true);
+      },
+      () => confirmSaved("The search could not be loaded. Check your connection, then try again."),
+    );
+  }, []);
+  useEffect(() => {
+    const onKey = (event: KeyboardEvent) => {
+      if (event.key.toLowerCase() !== "k" || event.ctrlKey === event.metaKey || event.altKey || event.shiftKey) return;
+      event.preventDefault();
+      if (document.querySelector("dialog[open]") === null) open();
+    };
+    document.addEventListener("keydown", onKey);
+    return () => document.removeEventListener("keydown", onKey);
+  }, [open]);
+  return { open, dialog: Find !== null && is_open ? <Find onClose={() => setOpen(false)} /> : null };
 }
 
 /** The page, or the reason why the profile could not be loaded. */
@@ -109,7 +139,7 @@ function Page() {
   );
 }
 
-function Navigation() {
+function Navigation({ onFind }: { onFind: () => void }) {
   const { data: profile } = useQuery({ ...profileQuery, enabled: false });
   return (
     <div className="flex h-full flex-col gap-1 overflow-y-auto p-3">
@@ -119,6 +149,13 @@ function Navigation() {
         </Link>
         <NoticesBell />
       </div>
+      <button
+        type="button"
+        onClick={onFind}
+        className="mb-3 flex items-center gap-2.5 rounded-md border border-line px-2.5 py-1.5 text-muted hover:bg-sunken max-md:hidden"
+      >
+        <Icon name="find" /> Find <kbd className="ml-auto font-sans text-xs">{FIND_KEYS}</kbd>
+      </button>
       <nav aria-label="Main" className="space-y-0.5">
         {PAGES.map(([to, name, icon]) => (
           <Link

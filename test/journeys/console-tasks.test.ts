@@ -107,7 +107,9 @@ it("the list of runs shows errors and instructions from outside, and its address
   await rowsOf().filter({ hasText: "The model answered with an error." }).first().waitFor();
   await choose(page.getByLabel("Status"), "any error");
   await page.waitForURL(/status=any_error/);
-  await choose(page.getByLabel("Model"), "lab/small");
+  await page.getByLabel("Model").press("Enter");
+  await page.keyboard.type("sma");
+  await page.keyboard.press("Enter");
   await page.waitForURL(/model_id=lab%2Fsmall/);
   await page.reload();
   await rowsOf().first().waitFor();
@@ -199,3 +201,35 @@ it.each([
     if (process.env.SHOTS) await page.screenshot({ path: `${process.env.SHOTS}/runs-${colorScheme}-${width}.png` });
   },
 );
+
+it("pages, agents, conversations and runs are found from everywhere by keyboard, and a run by its id", async () => {
+  const dialog = page.getByRole("dialog", { name: "Find" });
+  const find = async (text: string, option: string | RegExp) => {
+    await page.keyboard.press("Control+k");
+    await dialog.getByRole("combobox").waitFor();
+    await page.keyboard.type(text);
+    await dialog.getByRole("option", { name: option }).first().waitFor();
+  };
+  await find("light", "Lighthouse");
+  expect(await violations(page)).toEqual([]);
+  if (process.env.SHOTS) await page.screenshot({ path: `${process.env.SHOTS}/find.png` });
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: "Lighthouse", level: 1 }).waitFor();
+
+  await find("ledger", "Billing: ledger");
+  await page.keyboard.press("Enter");
+  await page.waitForURL(/billing\?tab=ledger/);
+
+  await find("ferry", "Conversations with Ferry desk");
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("Enter");
+  await page.waitForURL(/chat/);
+
+  await find("albatross", /The Albatross left on day 3/);
+  await page.keyboard.press("Enter");
+  await page.waitForURL(/runs\?q=albatross&run=/);
+  const id = new URL(page.url()).searchParams.get("run") ?? "";
+  await find(id, /^Run of/);
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { level: 1, name: /^Run of/ }).waitFor();
+});

@@ -61,7 +61,7 @@ it("with more than 100 agents the oldest keeps its name, its links and its next 
   await shows(page, "Former (deleted)");
   await page.getByLabel("Agent", { exact: true }).click();
   await page.getByLabel("Search agents by name").fill("oldest");
-  await page.getByRole("listitem").getByRole("button", { name: "Oldest" }).click();
+  await page.getByRole("option", { name: "Oldest" }).click();
   await page.waitForURL(new RegExp(oldest));
   await page.getByText("Former (deleted)").waitFor({ state: "detached" });
 });

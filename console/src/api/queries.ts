@@ -28,6 +28,8 @@ export type Plan = Answer<"GET /api/v1/billing/plans">["plans"][number];
 /** Entries in a page of a list, and the most that the API returns at once. */
 const PAGE = 25;
 const MOST = 100;
+/** Runs in the result of a search over everything. */
+const FOUND = 6;
 /** A menu offers at most this many full pages. */
 const MENU_PAGES = 10;
 /** How often a run is reloaded that can change without an event. */
@@ -305,6 +307,13 @@ export const allRunsQuery = (filters: AllRunsFilters) => ({
   ...listOf(["runs", "all", filters], (page, signal) => fetchRuns(filters, page, signal), MOST),
   refetchOnWindowFocus: false,
 });
+
+/** The newest runs with these words. */
+export const foundRunsQuery = (q: string) =>
+  queryOptions({
+    queryKey: ["runs", "found", q],
+    queryFn: async ({ signal }) => (await fetchRuns({ q }, { limit: FOUND }, signal)).rows,
+  });
 
 /** The newest of these runs, reloaded at intervals: more often while one is unfinished. */
 export const newestRunsQuery = (filters: AllRunsFilters) =>

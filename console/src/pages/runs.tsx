@@ -6,7 +6,6 @@ import {
   type AllRunsFilters,
   allRunsQuery,
   type FoundRun,
-  modelsQuery,
   newestRunsQuery,
   queryClient,
   type Run,
@@ -17,12 +16,12 @@ import { parsePair } from "../metadata.ts";
 import { RunPanel } from "../parts/run-panel.tsx";
 import { RunSelection } from "../parts/run-selection.tsx";
 import { ALL_RUNS_FILTERS, type AllRunsFilter, RUN_STATUSES, RUN_TRIGGERS, TRIGGER_OPTIONS } from "../run-words.ts";
-import { AgentPicker } from "../ui/agent-picker.tsx";
 import { Button, Card, Empty, PageHeader, Skeleton, Status, segmentClass } from "../ui/basics.tsx";
 import { useCsvDownload } from "../ui/csv-download.tsx";
 import { Dialog } from "../ui/dialog.tsx";
 import { DayField, TextField } from "../ui/fields.tsx";
 import { Icon } from "../ui/icons.tsx";
+import { AgentPicker, ModelPicker } from "../ui/picker.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 import { SelectField } from "../ui/select.tsx";
 import { type VirtualColumn, VirtualTable } from "../ui/virtual-table.tsx";
@@ -197,7 +196,6 @@ export function RunsPage() {
   const set = (filter: string) => (chosen: string) =>
     void navigate({ search: withFilter(filter, chosen), replace: true, resetScroll: false });
   const csv = useCsvDownload("/api/v1/runs", { filters, file: "purser-runs.csv", saved: "Runs downloaded" });
-  const { data: models = [] } = useQuery(modelsQuery);
   const { loaded, rows } = useRuns(filters);
   const [selected, setSelected] = useState<RowSelectionState>({});
   const is_wide = useMinWidth("(min-width: 64rem)");
@@ -242,11 +240,11 @@ export function RunsPage() {
                 onValue={set("status")}
               />
               <AgentPicker label="Agent" className="w-full sm:w-40" value={agent_id ?? ""} onValue={set("agent_id")} />
-              <SelectField
+              <ModelPicker
                 label="Model"
                 className="w-full sm:w-40"
                 value={model_id ?? ""}
-                options={[["", "all"], ...models.map(({ id }) => [id, id] as const)]}
+                none="all"
                 onValue={set("model_id")}
               />
               {csv.button}

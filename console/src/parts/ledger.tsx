@@ -2,11 +2,11 @@ import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { type LedgerFilters, type Transaction, transactionsQuery } from "../api/queries.ts";
 import { chosenFilters, withFilter } from "../filters.ts";
 import { instant, number, period, words } from "../format.ts";
-import { AgentPicker } from "../ui/agent-picker.tsx";
 import { Button, Card, Empty } from "../ui/basics.tsx";
 import { useCsvDownload } from "../ui/csv-download.tsx";
 import { DayField } from "../ui/fields.tsx";
 import { type Column, PagedTable } from "../ui/list.tsx";
+import { AgentPicker } from "../ui/picker.tsx";
 import { SelectField } from "../ui/select.tsx";
 import { ExplainRequest } from "./explain.tsx";
 
