@@ -7,7 +7,7 @@ import type { Client } from "../support/service.ts";
 import { type Site, startSite } from "../support/sites.ts";
 import { calling, completion, json } from "../support/upstream.ts";
 
-// A run that asks a person before it calls a tool: contract 6.12.
+// A run that asks a person before it calls a tool: contract 6.6.1.
 
 const NOW = "2026-03-01T09:00:00.000Z";
 let lab: Lab;
@@ -409,8 +409,13 @@ describe("against attacks", () => {
   });
 
   test("a key gets the scope only from one who has it, and no key has it unless it was asked for", async () => {
-    const { body: made } = await user.post("/api/v1/api-keys", { name: "plain" });
-    expect(made.scopes).not.toContain("agents:approve");
+    const keys = `/api/v1/admin/users/${user.user_id}/api-keys`;
+    const by_operator = await lab.service.admin.post(keys, { name: "plain", reason: "a test" });
+    const by_user = await user.post("/api/v1/api-keys", { name: "plain" });
+    for (const { body: made } of [by_operator, by_user]) {
+      expect(made.scopes).toContain("agents:write");
+      expect(made.scopes).not.toContain("agents:approve");
+    }
     const wanted = { name: "more", scopes: ["agents:approve"] };
     const refused = await user.post("/api/v1/api-keys", wanted);
     expect([refused.status, refused.body.error.code]).toEqual([403, "insufficient_scope"]);

@@ -4,7 +4,7 @@ import { useLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
 import { calling, completion } from "../support/upstream.ts";
 
-// Runs that reach a limit of tokens and ask in place of failing: contract 6.12.
+// Runs that reach a limit of tokens and ask in place of failing: contract 6.10.2.
 
 const lab = useLab(undefined, { env: { PURSER_TEST_CLOCK: "2026-03-27T08:00:00.000Z" } });
 const PLENTY = 1_000_000;

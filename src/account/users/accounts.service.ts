@@ -160,7 +160,7 @@ export async function createAccounts(deps: { db: Db; clock: Clock; routing_bucke
     },
     /** Creates a key, no broader than the caller in scopes or lifetime. Throws 403 for a key with a budget, 409 beyond the limit. */
     async createApiKey(caller: Caller, wanted: NewApiKey, also?: InSameTx<ApiKey>): Promise<ApiKey & { key: string }> {
-      const scopes = wanted.scopes ?? caller.scopes;
+      const scopes = wanted.scopes ?? caller.scopes.filter((scope) => DEFAULT_SCOPES.includes(scope));
       refuseLoneInterval(wanted);
       return db.transaction(async (tx) => {
         refuseBroader(caller, await ownKey(caller, tx), { ...wanted, scopes });

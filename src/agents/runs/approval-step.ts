@@ -1,6 +1,7 @@
 import type { RequiredAction } from "../../api/contract/run-actions.ts";
 import type { RunTrigger } from "../../api/contract/runs.ts";
 import { addSeconds } from "../../platform/lib/clock.ts";
+import type { Taint } from "../tools/destinations.ts";
 import { countedAs, describeDestination, describeSource, needsApproval } from "../tools/registry.ts";
 import { insertActions } from "./actions.store.ts";
 import { type NextAction, type Progress, parseArguments } from "./next-action.ts";
@@ -13,8 +14,9 @@ import type { EngineInput, RunStep } from "./transcript.ts";
 /** Whether a call of this run must be approved in its present state. */
 export function createNeedsApproval({ run, config, input, steps }: Work): NonNullable<Progress["needsApproval"]> {
   const { tools_config } = config;
-  const taint = computeTaint(config, input, steps, run.input);
+  let taint: Taint | null = null;
   return (call, waiting) => {
+    taint ??= computeTaint(config, input, steps, run.input);
     const { name, arguments: arguments_json } = call.function;
     const beside = waiting.filter((each) => countedAs(each.call.function.name) === countedAs(name)).length;
     const earlier_calls = collectEarlierCalls(steps, name) + beside;

@@ -1,7 +1,7 @@
 import { instantSchema, textSchema, uuidSchema } from "./common.ts";
 import { z } from "./zod.ts";
 
-/** What a run waits for a person to decide, and the decisions: contract 6.12. */
+/** What a run waits for a person to decide, and the decisions: contract 6.6.1. */
 
 const ACTION_TYPES = ["tool_approval", "budget"] as const;
 /** Who decided: the user of an MCP client, which asked them. */
