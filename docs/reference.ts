@@ -42,10 +42,15 @@ function errorTable(): string[] {
   return ["", "## Error codes", "", "| status | type | codes |", "|---|---|---|", ...rows];
 }
 
+/** The OpenAPI document of the contract, for generators. The one of a service also has its address and its cookie. */
+export async function describedApi() {
+  const about = { openapi: "3.1.0", info: { title: "Purser", version: "1" } };
+  return openApiDocument(await routesOfContract(), { about, session_cookie: null });
+}
+
 /** The reference as Markdown. */
 async function referenceText(): Promise<string> {
-  const about = { openapi: "3.1.0", info: { title: "Purser", version: "1" } };
-  const sections = referenceOf(openApiDocument(await routesOfContract(), { about, session_cookie: null }));
+  const sections = referenceOf(await describedApi());
   const lines = [
     "# API reference",
     "",

@@ -1,5 +1,5 @@
 import { spawnSync } from "node:child_process";
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
@@ -8,6 +8,7 @@ import { startProcess } from "../support/process.ts";
 // `npm run openapi:clients [-- --folder path]`: generates clients from a running service's openapi.json with
 // openapi-typescript and @hey-api/openapi-ts, compiles both, and calls the service with both. They need another TypeScript
 // than the project's, so they are installed in a temporary folder. `--folder`: keep the packages there for the next time.
+// Then it packs @purser/client, whose build checks its types and its examples, and calls the service with the package.
 
 const PACKAGES = [
   ...["openapi-typescript@7.13.0", "openapi-fetch@0.17.0", "@hey-api/openapi-ts@0.99.0"],
@@ -60,6 +61,19 @@ try {
   writeFileSync(join(folder, "hey.ts"), HEY_API_CLIENT);
   step("tsc", ["tsc", "-p", "."]);
   expectLine("openapi-fetch", run("fetch.ts", env), '["Scout","not_found","response.refusal.delta"]');
+  const client = join(import.meta.dirname, "../../clients/typescript");
+  step("npm ci of @purser/client", ["npm", "ci", "--no-audit", "--no-fund"], client);
+  step("npm pack of @purser/client", ["npm", "pack", "--pack-destination", folder], client);
+  step("npm install of @purser/client", ["npm", "install", "--no-save", "--no-audit", "./purser-client-0.1.0.tgz"]);
+  writeFileSync(
+    join(folder, "list.mjs"),
+    readFileSync(join(client, "examples/list.ts"), "utf8").replace(": string[]", ""),
+  );
+  expectLine(
+    "@purser/client",
+    step("list.mjs", ["node", "list.mjs"], folder, env).trim(),
+    "third, second, first, Scout",
+  );
   expectLine("hey-api", run("hey.ts", env), '["Scout","not_found","generated@example.com",true,true]');
 } finally {
   service.signal("SIGTERM");
@@ -87,10 +101,10 @@ async function newKey(url: string): Promise<string> {
   return (made as { api_key: { key: string } }).api_key.key;
 }
 
-function step(name: string, [command = "", ...args]: string[]): string {
+function step(name: string, [command = "", ...args]: string[], cwd = folder, added: object = {}): string {
   const own = `${join(folder, "node_modules/.bin")}:${process.env.PATH}`;
-  const env = { ...process.env, PATH: own };
-  const { status, stdout, stderr } = spawnSync(command, args, { cwd: folder, env, encoding: "utf8" });
+  const env = { ...process.env, PATH: own, ...added };
+  const { status, stdout, stderr } = spawnSync(command, args, { cwd, env, encoding: "utf8" });
   if (status !== 0) throw new Error(`${name} failed: ${stdout}${stderr}`);
   console.log(`${name}: ok`);
   return stdout;
