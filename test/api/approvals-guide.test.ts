@@ -2,13 +2,15 @@ import { execFile } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { request } from "node:http";
 import { promisify } from "node:util";
+import { Webhook } from "standardwebhooks";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { approverOf } from "../support/approvals.ts";
 import { type Crm, startCrm } from "../support/crm.ts";
 import { expectCleanAudit, type Lab, startLab } from "../support/lab.ts";
 import { type MailServer, startMailServer } from "../support/mail-server.ts";
+import { type Receiver, startReceiver } from "../support/receiver.ts";
 import { newPersonByMail } from "../support/sign-up.ts";
-import { calling, completion } from "../support/upstream.ts";
+import { calling, completion, json, USAGE } from "../support/upstream.ts";
 
 // The guide's examples, unchanged, followed to the new contact. Only the model's answers are scripted.
 
@@ -19,11 +21,12 @@ const GUIDE = readFileSync("docs/guides/approvals.md", "utf8");
 let lab: Lab;
 let mails: MailServer;
 let crm: Crm;
+let receiver: Receiver;
 beforeAll(async () => {
-  [mails, crm] = await Promise.all([startMailServer(), startCrm()]);
+  [mails, crm, receiver] = await Promise.all([startMailServer(), startCrm(), startReceiver()]);
   lab = await startLab(undefined, {
     env: {
-      PURSER_EGRESS_ALLOW: crm.host,
+      PURSER_EGRESS_ALLOW: `${crm.host},${receiver.host}`,
       PURSER_PUBLIC_URL: PUBLIC_URL,
       PURSER_TRUSTED_PROXIES: "127.0.0.0/8",
       SMTP_URL: mails.url,
@@ -34,6 +37,7 @@ afterAll(async () => {
   await expectCleanAudit(lab.service);
   await lab.stop();
   await crm.close();
+  await receiver.close();
   await mails.stop();
 });
 
@@ -72,6 +76,40 @@ test("an agent reads mail, asks before it adds a contact, mails its owner, and a
   const [mail] = mails.to(MAIL);
   expect(mail?.subject).toBe('"Contact keeper" asks for your decision');
   expect(mail?.link).toBe(`${PUBLIC_URL}${new URL(RUN).pathname.replace("/api/v1", "")}/decide`);
+});
+
+test("a run that asks about two calls at once is one notice in the console and one webhook, with both calls", async () => {
+  const user = await lab.service.newUser({ trial: false, tokens: 1_000_000 });
+  const events = ["run.requires_action"];
+  const { secret } = (await user.post("/api/v1/webhook-endpoints", { url: `${receiver.url}/asked`, events })).body;
+  const call = (id: string, name: string) => {
+    const given = JSON.stringify({ name });
+    return { id, type: "function", function: { name: "crm__create_contact", arguments: given } };
+  };
+  const message = { role: "assistant", content: null, tool_calls: [call("one", "Ada"), call("two", "Grace")] };
+  const choices = [{ index: 0, message, finish_reason: "tool_calls" }];
+  lab.upstream.answer(json({ id: "c", object: "chat.completion", created: 1, model: "plain", choices, usage: USAGE }));
+  const servers = [{ name: "crm", url: crm.crm_url, permission_policy: "always_ask" }];
+  const tools_config = { mcp: { enabled: true, servers } };
+  const agent = { name: "Keeper", model_id: "lab/plain", run_prompt: "Add.", tools_config };
+  const { id: agent_id } = (await user.post("/api/v1/agents", agent)).body;
+  const { id: run_id } = (await user.post(`/api/v1/agents/${agent_id}/runs`)).body;
+  await expect.poll(() => receiver.received.length).toBe(1);
+  const [{ body, headers }] = receiver.received as [(typeof receiver.received)[0]];
+  const arguments_of = (name: string) => ({
+    tool: "crm__create_contact",
+    arguments: JSON.stringify({ name }, null, 2),
+  });
+  const data = {
+    agent_id,
+    run_id,
+    trigger: "manual",
+    actions_count: 2,
+    actions: [arguments_of("Ada"), arguments_of("Grace")],
+  };
+  expect(new Webhook(secret).verify(body, headers)).toMatchObject({ type: "run.requires_action", data });
+  const { notices } = (await user.get("/api/v1/notices?event=run.requires_action")).body;
+  expect(notices).toMatchObject([{ agent_name: "Keeper", data }]);
 });
 
 test.each([

@@ -99,6 +99,8 @@ it("the page of a call on a phone shows the call, why it asks, what the agent ha
   expect(await read.getByRole("blockquote").innerText()).toBe(CRM_MAIL);
   expect(await read.locator("mark").allTextContents()).toEqual([ADA.name, ADA.phone]);
   await looksRight();
+  await page.emulateMedia({ colorScheme: "dark" });
+  await expect.poll(() => violations(page, "contrast")).toEqual([]);
   // Opening the page has decided nothing.
   expect((await run.get()).status).toBe("requires_action");
   await button("Approve call").click();

@@ -70,6 +70,7 @@ const PAGES = [
   "/agents/{agent}/edit",
   "/agents/{agent}/runs/{run}",
   "/agents/{agent}/runs/{run}?why=all",
+  "/agents/{agent}/runs/{run}/decide",
   "/agents/{agent}/chat",
   "/agents/{agent}/chat?thread=one",
   "/vault",

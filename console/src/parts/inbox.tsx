@@ -1,45 +1,35 @@
 import { useQuery } from "@tanstack/react-query";
-import { type FoundRun, waitingRunsQuery } from "../api/queries.ts";
-import { ago, count } from "../format.ts";
+import { Suspense, useEffect, useState } from "react";
+import { waitingRunsQuery } from "../api/queries.ts";
+import { lazyPage } from "../lazy-page.ts";
+import { Skeleton } from "../ui/basics.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
-import { type Decide, DecideProblem, RequiredActions, useDecide } from "./approvals.tsx";
 
-/** What the user's runs ask, by agent: the agent that asked last is first. Nothing is shown while no run waits. */
+const WaitingRuns = lazyPage(
+  () => import("./waiting-runs.tsx"),
+  "WaitingRuns",
+  () => false,
+);
+
+/** What the user's runs ask. Its code loads when a run waits. It stays afterwards, because the last decision may have failed. */
 export function Inbox() {
   const { data, error, refetch } = useQuery(waitingRunsQuery);
-  const { runs, more } = data ?? { runs: [], more: false };
-  const decide = useDecide();
-  const newest = runs.toSorted((one, other) => askedAt(other).localeCompare(askedAt(one)));
+  const waits = data !== undefined && data.runs.length > 0;
+  const [has_waited, setWaited] = useState(waits);
+  useEffect(() => {
+    if (waits) setWaited(true);
+  }, [waits]);
+  if (data === undefined && error !== null) {
+    return (
+      <div className="mb-4">
+        <ProblemNotice error={error} onRetry={() => void refetch()} />
+      </div>
+    );
+  }
+  if (!waits && !has_waited) return null;
   return (
-    <section aria-label="Decisions" className="mb-4 space-y-4 empty:hidden">
-      {error !== null && <ProblemNotice error={error} onRetry={() => void refetch()} />}
-      <DecideProblem decide={decide} />
-      {runs.length > 0 && (
-        <h2 className="font-semibold">
-          {more && "More than "}
-          {count(runs.length, "run waits", "runs wait")} for your decision
-        </h2>
-      )}
-      {[...Map.groupBy(newest, ({ agent }) => agent.id)].map(([agent_id, waiting]) => (
-        <AgentRuns key={agent_id} runs={waiting} decide={decide} />
-      ))}
-    </section>
-  );
-}
-
-const askedAt = ({ required_actions, queued_at }: FoundRun): string => required_actions[0]?.requested_at ?? queued_at;
-
-function AgentRuns({ runs, decide }: { runs: FoundRun[]; decide: Decide }) {
-  const [{ agent }] = runs as [FoundRun];
-  return (
-    <div className="space-y-3 rounded-xl border border-warn/40 bg-warn-soft/40 p-3">
-      <h3 className="font-medium wrap-anywhere">{agent.name}</h3>
-      {runs.map((run) => (
-        <div key={run.id} className="space-y-1.5">
-          <p className="text-sm text-muted">asked {ago(askedAt(run))}</p>
-          <RequiredActions run={run} decide={decide} compact />
-        </div>
-      ))}
-    </div>
+    <Suspense fallback={<Skeleton />}>
+      <WaitingRuns />
+    </Suspense>
   );
 }
