@@ -367,6 +367,13 @@ describe("a run as a task", () => {
     }
   });
 
+  test("is none for a key that could not read it: the call is answered when the run has ended", async () => {
+    const runner = (await user.post("/api/v1/api-keys", { name: "runner", scopes: ["agents:write"] })).body.key;
+    lab.upstream.answer(completion("Done."));
+    const { result } = await send(runner, "tools/call", HERALD);
+    expect(result).toMatchObject({ resultType: "complete", content: [{ text: "Done." }] });
+  });
+
   test("is not decided through a key without the scope", async () => {
     const { taskId } = (await send(user.key, "tools/call", HERALD)).result;
     await expect.poll(async () => (await runOf(taskId)).status).toBe("requires_action");

@@ -187,7 +187,7 @@ export function createMcpTools({ agents, chat, log, address }: McpServerDeps) {
           ? { message: parsed(runArguments, given).input }
           : { input: parsed(inputArguments, given) };
       const { user_id } = asker.caller;
-      if (exchange.takes_tasks) {
+      if (exchange.takes_tasks && exchange.answered === null && asker.caller.scopes.includes("agents:read")) {
         const run_id = await beginTask(asker, agent.id, errand);
         // The library's type of a call's result has no tasks.
         return toCreatedTask(await agents.run(user_id, agent.id, run_id), address.url()) as unknown as CallToolResult;

@@ -3,8 +3,10 @@ import type { RunRecord } from "../../api/contract/runs.ts";
 
 /** What a caller of a run that waits for a decision is told: what is asked, and where to decide and to follow it. Pure. */
 
-/** Characters of a call's arguments in a text. The page has all of them. */
-const ARGUMENTS_CHARS = 2_000;
+/** Characters of a call's arguments in a text that decides nothing. The page has all of them. */
+const SHORTENED_CHARS = 2_000;
+/** Characters that are not seen, or that change the order in which others are seen. */
+const UNSEEN = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
 
 /** The last fields of an answer that waits. */
 export interface Waiting {
@@ -25,17 +27,31 @@ export function toWaiting({ id, agent_id, required_actions }: RunRecord, origin:
 export function describeWaiting(run_id: string, { required_actions, decide_url }: Waiting): string {
   return [
     "The agent waits for a decision, and goes on by itself after it.",
-    ...required_actions.map(describeAction),
+    ...required_actions.map((action) => describeAction(action, SHORTENED_CHARS)),
     `Decide here: ${decide_url} (run ${run_id})`,
   ].join("\n\n");
 }
 
-/** An action in words, with the arguments of its call as a block of code. */
-export function describeAction({ tool, arguments: given, destination, reason }: RequiredAction): string {
+/** An action in words, with the arguments of its call as a block of code: all of them, or the first `most_chars`. */
+export function describeAction(
+  { tool, arguments: given, destination, reason }: RequiredAction,
+  most_chars = Number.POSITIVE_INFINITY,
+): string {
   if (tool === null) return reason;
-  const json = JSON.stringify(given, null, 2);
-  const shown = json.length > ARGUMENTS_CHARS ? `${json.slice(0, ARGUMENTS_CHARS).toWellFormed()}…` : json;
+  const json = JSON.stringify(given, null, 2)
+    .split("\n")
+    .map((line) => line.replace(UNSEEN, escapeCharacter))
+    .join("\n");
+  const shown = json.length > most_chars ? `${json.slice(0, most_chars).toWellFormed()}…` : json;
   const to = destination === null ? "" : ` to ${destination}`;
   // No line of JSON begins with a fence.
   return `${tool}${to}: ${reason}\n\n\`\`\`json\n${shown}\n\`\`\``;
+}
+
+/** As JSON writes it in a text. */
+function escapeCharacter(character: string): string {
+  return character
+    .split("")
+    .map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`)
+    .join("");
 }
