@@ -66,6 +66,8 @@ describe("an agent", () => {
       input_schema: null,
       output_schema: null,
       deliveries: [],
+      approval_hours: 24,
+      on_budget: "fail",
       schedule_enabled: false,
       schedule_interval: null,
       schedule_time: null,

@@ -1,9 +1,11 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { approverOf } from "../support/approvals.ts";
+import { openBrowser } from "../support/browser.ts";
 import { expectCleanAudit, type Lab, startLab } from "../support/lab.ts";
 import { answerAsMcp, mcpTool } from "../support/mcp-messages.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";
 import type { Client } from "../support/service.ts";
+import { signUp } from "../support/sign-up.ts";
 import { type Site, startSite } from "../support/sites.ts";
 import { calling, completion, json } from "../support/upstream.ts";
 
@@ -47,7 +49,6 @@ beforeEach(async () => {
   receiver.received.length = 0;
   lab.upstream.requests.length = 0;
   created = [];
-  await setClock(NOW);
   user = await lab.service.newUser({ trial: false, tokens: 1_000_000 });
   approver = await approverOf(lab.service, user);
 });
@@ -222,6 +223,22 @@ describe("a call that must be approved", () => {
     ]);
   });
 
+  test("asks for each call of an answer, also beyond max_calls, beyond which none is made", async () => {
+    const send_webhook = { enabled: true, urls: [hook()], permission_policy: "always_ask", max_calls: 1 };
+    const calls = [1, 2].map((payload) => ["send_webhook", { url: hook(), payload }] as const);
+    lab.upstream.answer(callingAll(...calls), completion("Done."));
+    const { path, actions } = await waiting(await create({ tools_config: { send_webhook } }));
+    for (const action of actions) await approver.post(action, { decision: "approve" });
+    const { steps } = await ended(path);
+    expect(steps.map(({ error }: { error: { code: string } | null }) => error?.code)).toEqual([
+      undefined,
+      undefined,
+      "max_calls_reached",
+      undefined,
+    ]);
+    expect(sent()).toEqual([1]);
+  });
+
   test("that would fail before anything is sent is not asked about", async () => {
     lab.upstream.answer(calling("send_webhook", { url: "https://other.example/", payload: 1 }), completion("No."));
     const { body } = await user.post(`${await create()}/runs`, undefined, { Prefer: "wait=30" });
@@ -366,6 +383,69 @@ describe("a decision", () => {
     const line = { user_id: user.user_id, run_id: run.id, decision: "approve", by: "api_key" };
     expect(lab.service.noted("decision").at(-1)).toMatchObject(line);
   });
+});
+
+describe("a run that waits", () => {
+  test("outlives the process, and a person who is signed in decides, by their address in its record", async () => {
+    lab.upstream.answer(sends({ n: 1 }), completion("Told."));
+    const email = "ada@example.com";
+    const person = openBrowser(lab.service.url);
+    expect((await signUp(lab.service, { email, password: "correct horse battery" }, person)).status).toBe(201);
+    const send_webhook = { enabled: true, urls: [hook()], permission_policy: "always_ask" };
+    const agent = { name: "Herald", model_id: "lab/plain", run_prompt: "Tell.", tools_config: { send_webhook } };
+    const { body: made } = await person.post("/agents", agent);
+    const { body: queued } = await person.post(`/agents/${made.id}/runs`);
+    const path = `/agents/${made.id}/runs/${queued.id}`;
+    await expect.poll(async () => (await person.get(path)).body.status).toBe("requires_action");
+    const [action] = (await person.get(path)).body.required_actions;
+    await lab.service.restart();
+    const again = openBrowser(lab.service.url);
+    await again.post("/auth/sign-in/email", { email, password: "correct horse battery" });
+    expect((await again.get(path)).body.required_actions).toEqual([action]);
+    expect((await again.post(`${path}/actions/${action.id}`, { decision: "approve" })).status).toBe(200);
+    await expect.poll(async () => (await again.get(path)).body.status).toBe("succeeded");
+    expect((await again.get(path)).body.decisions).toMatchObject([{ decided_by: { type: "user", name: email } }]);
+    expect(sent()).toEqual([{ n: 1 }]);
+  });
+
+  test("ends with its agent disabled or its user erased, and leaves nothing of an erased user", async () => {
+    lab.upstream.answer(sends({ n: 1 }), sends({ n: 2 }));
+    const agent = await create();
+    const { path } = await waiting(agent);
+    const disabled = await user.request("PUT", agent, { is_active: false });
+    expect(disabled.status).toBe(200);
+    expect((await user.get(path)).body).toMatchObject({ status: "cancelled", decisions: [{ decision: "cancelled" }] });
+
+    await user.request("PUT", agent, { is_active: true });
+    await waiting(agent);
+    await lab.service.admin.request("DELETE", `/api/v1/admin/users/${user.user_id}`);
+    const db = await lab.service.database.open();
+    const text = "select from run_action where user_id = $1";
+    expect(await db.query({ text, values: [user.user_id] })).toEqual([]);
+    await db.close();
+  });
+});
+
+test("the audit finds a call that was made otherwise than a person approved it, and a run that waits for nothing", async () => {
+  lab.upstream.answer(sends({ n: 1 }), completion("Told."), sends({ n: 2 }));
+  const agent = await create();
+  const approved = await waiting(agent);
+  await approver.post(approved.actions[0], { decision: "approve" });
+  await ended(approved.path);
+  const open = await waiting(agent);
+  const db = await lab.service.database.open();
+  const audit = async () => {
+    const { violations } = (await lab.service.admin.get("/api/v1/admin/audit")).body;
+    return violations.map(({ detail }: { detail: string }) => detail);
+  };
+  const change = (text: string, id: string) => db.query({ text, values: [user.user_id, id] });
+  await change("update run_action set arguments_sent = '{}' where user_id = $1 and run_id = $2", approved.run.id);
+  expect(await audit()).toEqual([`run ${approved.run.id}, step 1: approved`]);
+  await change("update run_action set arguments_sent = arguments where user_id = $1 and run_id = $2", approved.run.id);
+  await change("delete from run_action where user_id = $1 and run_id = $2", open.run.id);
+  expect(await audit()).toEqual([`run ${open.run.id} waits for nothing`]);
+  await db.close();
+  await user.post(`${open.path}/cancel`);
 });
 
 describe("against attacks", () => {

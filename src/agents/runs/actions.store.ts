@@ -64,8 +64,8 @@ export async function selectCallActions(sql: Sql, { user_id, run_id }: RunKey): 
   });
 }
 
-/** An action with its run, both locked until the transaction ends. */
-export interface LockedAction {
+/** An action with its run. */
+export interface FoundAction {
   agent_id: string;
   agent_version: number;
   status: RunStatus;
@@ -78,14 +78,22 @@ export interface LockedAction {
   decision: Outcome | null;
 }
 
-/** Locks the run first, as every change of it does. */
-export async function lockAction(tx: Tx, { user_id, run_id, id }: RunActionKey): Promise<LockedAction | undefined> {
+/** Locks the run, as every change of it does, until the transaction ends. */
+export async function lockAction(tx: Tx, key: RunActionKey): Promise<FoundAction | undefined> {
+  await lockRun(tx, key);
+  return findAction(tx, key);
+}
+
+async function lockRun(tx: Tx, { user_id, run_id }: RunKey): Promise<void> {
   await tx.query({
     name: "run_action_lock",
     text: "select from run where user_id = $1 and id = $2 for no key update",
     values: [user_id, run_id],
   });
-  const [row] = await tx.query<LockedAction>({
+}
+
+export async function findAction(sql: Sql, { user_id, run_id, id }: RunActionKey): Promise<FoundAction | undefined> {
+  const [row] = await sql.query<FoundAction>({
     name: "run_action_find",
     text: `select run.agent_id, run.agent_version, run.status, type, tool, arguments, parameters, budget, expires_at, decision
       from run_action join run on run.user_id = run_action.user_id and run.id = run_action.run_id
@@ -169,11 +177,7 @@ export async function selectExpired(sql: Sql, now: Instant, limit: number): Prom
 
 /** Expires the due actions of a run. True: the run has no open action any more. */
 export async function expireActions(tx: Tx, { user_id, run_id }: RunKey, now: Instant): Promise<boolean> {
-  await tx.query({
-    name: "run_action_lock",
-    text: "select from run where user_id = $1 and id = $2 for no key update",
-    values: [user_id, run_id],
-  });
+  await lockRun(tx, { user_id, run_id });
   const expired = await tx.query({
     name: "run_action_expire",
     text: `update run_action set decision = 'expired', decided_at = $3

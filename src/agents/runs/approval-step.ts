@@ -2,7 +2,7 @@ import type { RequiredAction } from "../../api/contract/run-actions.ts";
 import type { RunTrigger } from "../../api/contract/runs.ts";
 import { addSeconds } from "../../platform/lib/clock.ts";
 import type { Taint } from "../tools/destinations.ts";
-import { countedAs, describeDestination, describeSource, needsApproval } from "../tools/registry.ts";
+import { describeDestination, describeSource, needsApproval } from "../tools/registry.ts";
 import { insertActions } from "./actions.store.ts";
 import { type NextAction, type Progress, parseArguments } from "./next-action.ts";
 import { type EngineDeps, getStopReason, type StepResult, suspend, type Work } from "./run-work.ts";
@@ -15,11 +15,10 @@ import type { EngineInput, RunStep } from "./transcript.ts";
 export function createNeedsApproval({ run, config, input, steps }: Work): NonNullable<Progress["needsApproval"]> {
   const { tools_config } = config;
   let taint: Taint | null = null;
-  return (call, waiting) => {
+  return (call) => {
     taint ??= computeTaint(config, input, steps, run.input);
     const { name, arguments: arguments_json } = call.function;
-    const beside = waiting.filter((each) => countedAs(each.call.function.name) === countedAs(name)).length;
-    const earlier_calls = collectEarlierCalls(steps, name) + beside;
+    const earlier_calls = collectEarlierCalls(steps, name);
     return needsApproval({ name, arguments_json, earlier_calls, tools_config, taint });
   };
 }
@@ -34,10 +33,8 @@ export function createApprovalStep({ tools, clock }: Pick<EngineDeps, "tools" | 
     const { tools_config, approval_hours } = config;
     const { user_id, run_id } = run.lease;
     const run_ref = { user_id, agent_id: run.agent_id, run_id };
-    const offered = await tools.definitions(tools_config, run_ref, work.signal).catch((thrown: unknown) => {
-      if (getStopReason(work) === null) throw thrown;
-      return [];
-    });
+    // If its schema cannot be had now, an edit is checked by the tool itself.
+    const offered = await tools.definitions(tools_config, run_ref, work.signal).catch(() => []);
     const stop = getStopReason(work);
     if (stop !== null) return stop;
     const untrusted_sources = listUntrustedSources(run.trigger, input, steps);

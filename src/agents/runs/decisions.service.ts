@@ -48,15 +48,20 @@ export function createDecisions({ db, clock }: { db: Db; clock: Clock }) {
       by: { decided_by: DecidedBy; loadTools(version: number): Promise<ToolsConfig> },
     ): Promise<void> {
       if (!isUuid(run_id) || !isUuid(action_id)) throw errors.notFound("This action");
+      const key = { user_id, run_id, id: action_id };
+      if (decision === "edit") {
+        // Before the transaction, because it reads the agent and may check by a large schema. An action's call never changes.
+        const asked = await store.findAction(db, key);
+        if (asked?.agent_id !== agent_id) throw errors.notFound("This action");
+        if (asked.decision === null) checkEdit(asked, given, await by.loadTools(asked.agent_version));
+      }
       await db.transaction(async (tx) => {
-        const key = { user_id, run_id, id: action_id };
         const action = await store.lockAction(tx, key);
         if (action?.agent_id !== agent_id) throw errors.notFound("This action");
         const now = clock.now();
         if (action.decision !== null) throw runErrors.actionDecided(action.decision);
         if (action.expires_at <= now) throw runErrors.actionDecided("expired");
         if (action.status !== "requires_action") throw runErrors.runDoesNotWait();
-        if (decision === "edit") checkEdit(action, given, await by.loadTools(action.agent_version));
         if (decision === "approve" && given != null && stableJson(given) !== stableJson(action.arguments)) {
           throw runErrors.argumentsChanged();
         }
@@ -126,7 +131,7 @@ function approvedCaps({ cap_tokens, added_tokens }: BudgetNeed): Partial<BudgetC
 }
 
 /** Throws 400 for arguments that the tool does not take. A person wrote them, so the run's content forbids nothing. */
-function checkEdit(action: store.LockedAction, given: unknown, tools_config: ToolsConfig): void {
+function checkEdit(action: store.FoundAction, given: unknown, tools_config: ToolsConfig): void {
   if (action.type !== "tool_approval" || action.tool === null) {
     throw errors.invalidValue("decision", "Only the call of a tool can be edited. Approve or reject this action.");
   }

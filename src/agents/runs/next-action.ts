@@ -51,8 +51,8 @@ export interface Progress {
   output_rule?: OutputRule | null;
   /** The actions about calls of this run. */
   actions?: readonly CallAction[];
-  /** Whether a call needs approval in the present state of the run, beside the calls `waiting` for it; absent: no call does. */
-  needsApproval?: (call: ToolCall, waiting: readonly RequestedCall[]) => boolean;
+  /** Whether a call needs approval in the present state of the run; absent: no call does. */
+  needsApproval?: (call: ToolCall) => boolean;
 }
 
 /** A call of the model's last answer. */
@@ -118,7 +118,7 @@ function decideCalls(
   for (const [nth, call] of calls.entries()) {
     if (done.has(nth)) continue;
     const action = actions.find((each) => each.turn === turn && each.call === nth);
-    if (action === undefined ? needsApproval(call, waiting) : action.decision === null) waiting.push({ call, nth });
+    if (action === undefined ? needsApproval(call) : action.decision === null) waiting.push({ call, nth });
     else return decideToolCall({ call, nth }, steps, action);
   }
   return waiting.length === 0 ? null : { do: "ask", turn, calls: waiting };
