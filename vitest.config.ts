@@ -29,8 +29,8 @@ const notOnEmbedded = [
   // Nodes beside each other.
   "test/journeys/migrations.test.ts",
 ];
-/** Examples for a newcomer's machine, attacks on one process, and the move away: on embedded storage only. */
-const notOnPostgres = ["test/journeys/{docs,denial-of-service,behind-a-proxy,idle-database,move}.test.ts"];
+/** Examples for a newcomer's machine, attacks on one process, the move away and a release: on embedded storage only. */
+const notOnPostgres = ["test/journeys/{docs,denial-of-service,behind-a-proxy,idle-database,move,release}.test.ts"];
 /** A condition without a time of its own is waited for; one that promises a time names it. */
 const expecting = { poll: { timeout: 60_000 } };
 /** A busy machine starts processes and draws pages slowly, so only a test that hangs takes this long. */
