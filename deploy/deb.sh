@@ -65,4 +65,4 @@ set -e
 if [ "$1" = remove ] && [ -d /run/systemd/system ]; then systemctl disable --now purser.service; fi
 END
 chmod 0755 "$root/usr/bin/purser" "$root/DEBIAN/postinst" "$root/DEBIAN/prerm"
-dpkg-deb --root-owner-group -Zxz -z1 --build "$root" "$out" | sed -n "s/.* in '\(.*\)'.*/\1/p"
+dpkg-deb --root-owner-group -Zzstd -z9 --build "$root" "$out" | sed -n "s/.* in '\(.*\)'.*/\1/p"
