@@ -23,6 +23,7 @@ async function failureOf(scheduling: (chat: () => Chat) => object): Promise<Purs
     threads: {},
     worker_id: "w",
     takesPictures: () => true,
+    url: () => "",
   } as unknown as Deps);
   const caller = { user_id: "u", api_key_id: null, key_budget_tokens: null, scopes: [] };
   const asked = {
@@ -71,7 +72,7 @@ test.each([
     let queued: ClaimedRun;
     const failed = await failureOf((chat) => ({
       startRun: async (claimed: ClaimedRun) => {
-        queued = claimed;
+        queued = { ...claimed, has_caller: true };
         return { refusal: null, run };
       },
       waitFinished: async () =>
