@@ -4,6 +4,7 @@ import { type Lab, startLab } from "../support/lab.ts";
 import { type MailServer, startMailServer } from "../support/mail-server.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";
 import type { Client } from "../support/service.ts";
+import { deliver, newTrigger } from "../support/triggers.ts";
 import { calling, completion } from "../support/upstream.ts";
 
 // PURSER_MODE=drill: a restored copy is tried without an effect on the customers of the real service. Contract 1.14.
@@ -78,6 +79,12 @@ test("a run-now of a drill is executed, but its webhook, the notice of its failu
   expect((await lab.service.as("").post("/api/v1/auth/request-password-reset", { email }, headers)).status).toBe(202);
   await expect.poll(() => lab.service.linkTo(email)).toBeDefined();
   expect([receiver.received, mails.received]).toEqual([[], []]);
+});
+
+test("a delivery to a trigger of a drill is executed too", async () => {
+  lab.upstream.answer(completion("Told."));
+  const { body } = await deliver(await newTrigger(user, {}, agent), { n: 1 });
+  await expect.poll(() => statusOf(body.run_id), { interval: 20 }).toBe("succeeded");
 });
 
 test("a drill takes no payments", async () => {

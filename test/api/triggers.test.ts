@@ -4,6 +4,7 @@ import Stripe from "stripe";
 import { Webhook as Svix } from "svix";
 import { beforeEach, describe, expect, it } from "vitest";
 import { useLab } from "../support/lab.ts";
+import { metricsOf } from "../support/metrics.ts";
 import type { Client } from "../support/service.ts";
 import {
   deliver,
@@ -95,6 +96,29 @@ describe("a trigger", () => {
     for (const name of names) await newTrigger({ name, run_prompt: "Look." }, silent);
     const one_more = await user.post(`${silent}/triggers`, { name: "z", verify: "bearer", run_prompt: "Look." });
     expect(one_more.body.error).toMatchObject({ code: "trigger_limit_reached" });
+  });
+
+  it("stays with its agent: a duplicate and an agent with an earlier version's settings have the triggers that they had", async () => {
+    const agent = await newAgent();
+    const trigger = await newTrigger({}, agent);
+    await user.request("PUT", agent, { description: "changed" });
+    expect((await user.post(`${agent}/versions/1/restore`)).status).toBe(200);
+    expect((await user.get(`${agent}/triggers`)).body.triggers).toMatchObject([{ id: trigger.id }]);
+    const copy = await user.post(`${agent}/duplicate`, {});
+    expect((await user.get(`/api/v1/agents/${copy.body.id}/triggers`)).body.triggers).toEqual([]);
+  });
+
+  it("is gone with its deliveries when its user is erased", async () => {
+    const trigger = await newTrigger();
+    await deliver(trigger, { n: 1 });
+    expect((await lab.service.admin.request("DELETE", `/api/v1/admin/users/${user.user_id}`)).status).toBe(204);
+    expect((await deliver(trigger, { n: 2 })).status).toBe(404);
+    const db = await lab.service.database.open();
+    for (const table of ["agent_trigger", "trigger_delivery", "trigger_day"]) {
+      const left = await db.query({ text: `select 1 from ${table} where user_id = $1`, values: [user.user_id] });
+      expect(left, table).toEqual([]);
+    }
+    await db.close();
   });
 
   it("of another user does not exist", async () => {
@@ -332,6 +356,7 @@ describe("a delivery that must not start a run", () => {
     });
     expect(await deliveriesOf(trigger)).toEqual([]);
     expect(lab.upstream.requests).toHaveLength(0);
+    expect(await metricsOf(lab.service.url)).toMatch(/^purser_trigger_deliveries_total\{outcome="rejected"\} [1-9]/m);
   });
 
   it("replayed with its old timestamp is 401, and within it starts no second run", async () => {

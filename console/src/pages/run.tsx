@@ -7,7 +7,7 @@ import { ago, count, dollars, duration, instant, number, words } from "../format
 import { DecideProblem, DecisionCard, RequiredActions, useDecide } from "../parts/approvals.tsx";
 import { ExplainRun } from "../parts/explain.tsx";
 import { useRunActions } from "../parts/run-actions.tsx";
-import { Outside, StepCard } from "../parts/step.tsx";
+import { Outside, Removed, StepCard } from "../parts/step.tsx";
 import { cutOff, failure, hasEnded, RUN_STATUSES, RUN_TRIGGERS } from "../run-words.ts";
 import { inWords, routingReason } from "../service-words.ts";
 import { Badge, Callout, Card, Facts, PageHeader, Spinner, Status, type Tone } from "../ui/basics.tsx";
@@ -53,6 +53,7 @@ export function RunPage() {
           {run.input !== null && (
             <Card title="Input">
               <Json label="Input of the run" value={run.input} />
+              <Removed safety={run.input_safety} source="The delivery" />
             </Card>
           )}
           {run.metadata !== null && Object.keys(run.metadata).length > 0 && (

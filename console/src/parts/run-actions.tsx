@@ -1,11 +1,18 @@
 import { useMutation } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { call } from "../api/client.ts";
 import { type Run, type RunDetail, stale } from "../api/queries.ts";
 import { hasEnded } from "../run-words.ts";
-import { Button } from "../ui/basics.tsx";
+import { Button, buttonClass } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
+
+/**
+ * Whether a person can start the run again with its input. A trigger's delivery is sent again instead, because as a person's
+ * own input it would not count as outside content.
+ */
+export const isRepeatable = ({ trigger }: Pick<Run, "trigger">): boolean => trigger !== "chat" && trigger !== "webhook";
 
 /** Starts a run with the input and the metadata of an earlier one. */
 export const runAgain = ({ agent_id, input, metadata }: Pick<RunDetail, "agent_id" | "input" | "metadata">) =>
@@ -30,7 +37,12 @@ export function useRunActions({ run, disabled = false, onNext }: Props) {
   const again = useMutation({ mutationFn: () => runAgain(run), onSuccess: () => stale("agents", "runs") });
   const buttons = (
     <>
-      {run.trigger !== "chat" && (
+      {run.trigger === "webhook" && (
+        <Link to="/agents/$id" params={{ id: run.agent_id }} search={{ tab: "triggers" }} className={buttonClass()}>
+          See its deliveries
+        </Link>
+      )}
+      {isRepeatable(run) && (
         <Button
           icon="play"
           kind="primary"

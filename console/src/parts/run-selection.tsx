@@ -7,7 +7,7 @@ import { count } from "../format.ts";
 import { hasEnded } from "../run-words.ts";
 import { Button } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
-import { cancelRun, runAgain } from "./run-actions.tsx";
+import { cancelRun, isRepeatable, runAgain } from "./run-actions.tsx";
 
 interface Props {
   runs: readonly FoundRun[];
@@ -19,7 +19,7 @@ export function RunSelection({ runs, onSelected }: Props) {
   const [open, setOpen] = useState<"again" | "cancel" | null>(null);
   if (runs.length === 0) return null;
   const present = runs.filter(({ agent }) => !agent.deleted);
-  const repeatable = present.filter(({ trigger, status }) => trigger !== "chat" && hasEnded(status));
+  const repeatable = present.filter((run) => isRepeatable(run) && hasEnded(run.status));
   const unfinished = present.filter(({ status }) => !hasEnded(status));
   /** Each run in turn. A finished one is no longer selected, so that a second attempt begins where the first one failed. */
   const each = async (list: readonly FoundRun[], act: (run: FoundRun) => Promise<unknown>) => {
@@ -70,8 +70,8 @@ export function RunSelection({ runs, onSelected }: Props) {
           onConfirm={() => each(repeatable, repeat)}
           onClose={() => setOpen(null)}
         >
-          Each begins with the input and metadata that it had, and is billed. Runs of chats, of deleted agents and
-          unfinished runs are left out.
+          Each begins with the input and metadata that it had, and is billed. Runs of chats, triggers and deleted agents
+          and unfinished runs are left out.
         </Confirm>
       )}
       {open === "cancel" && (

@@ -180,12 +180,12 @@ function ToolCall({ step }: { step: Step }) {
   );
 }
 
-/** The texts that the safety layer removed or marked, with the reasons. */
-function Removed({ safety }: { safety: Step["safety"] }) {
+/** The texts that the safety layer removed or marked, with the reasons. `source`: where they stood. */
+export function Removed({ safety, source = "The page" }: { safety: Step["safety"]; source?: string }) {
   const { removed = [], marked = [], verdict } = (safety ?? {}) as SafetyFindings;
   const words =
     verdict?.injected === true
-      ? "The page contained instructions for the model. The safety layer removed them:"
+      ? `${source} contained instructions for the model. The safety layer removed them:`
       : "The safety layer removed:";
   return (
     <>

@@ -115,6 +115,7 @@ export function createStart(deps: {
   const startChat = (given: NewRun, alongside: (tx: Tx) => Promise<void>): Promise<StartedRun | Error> =>
     db.transaction(async (tx) => {
       const run = { ...given, id: given.id ?? newId() };
+      if (run.trigger === "webhook" && reserved !== undefined) run.reserved = reserved;
       const [answer] = await insertAccepted(tx, [run], clock.now());
       if (answer === undefined || !("run" in answer)) return answer ?? queueFullError();
       await alongside(tx);

@@ -71,7 +71,8 @@ export type DeliveryOutcome = TriggerDelivery["outcome"] | "rejected" | "repeate
 /** Addresses at which other services start runs of agents. Owns `agent_trigger` and `trigger_delivery`. */
 export function createTriggers(deps: TriggersDeps) {
   const store = createTriggerStore(deps.db);
-  return { ...createTriggerRecords(deps, store), ...createReceiver(deps, store) };
+  const records = createTriggerRecords(deps, store);
+  return { ...records, ...createReceiver(deps, store, records.find) };
 }
 
 export type Triggers = ReturnType<typeof createTriggers>;
@@ -271,7 +272,11 @@ function toRecord(
 type Incoming = Pick<DeliveryRow, "delivery_id" | "key" | "resent_from" | "content" | "bytes"> & { request_id: string };
 
 /** Receives deliveries and sends them again. */
-function createReceiver(deps: TriggersDeps, store: Store) {
+function createReceiver(
+  deps: TriggersDeps,
+  store: Store,
+  find: (user_id: string, ids: TriggerIds) => Promise<TriggerRow>,
+) {
   const { db, clock, cipher, agents, keysOf, onDelivery } = deps;
   const limitTrigger = createRateLimit(() => deps.limits().trigger_requests_per_minute);
   const limitUser = createRateLimit(() => deps.limits().requests_per_minute);
@@ -413,9 +418,7 @@ function createReceiver(deps: TriggersDeps, store: Store) {
       { delivery_id, ...ids }: TriggerIds & { delivery_id: string },
       request_id: string,
     ): Promise<Received> {
-      const agent = await agents.find(user_id, ids.id);
-      const row = isUuid(ids.trigger_id) ? await store.find({ user_id, id: ids.trigger_id }) : undefined;
-      if (row?.agent_id !== agent.id) throw errors.notFound("This trigger");
+      const row = await find(user_id, ids);
       const found = isUuid(delivery_id)
         ? await store.delivery({ user_id, id: delivery_id, trigger_id: row.id })
         : undefined;
