@@ -134,7 +134,7 @@ export async function insertRuns(
     metadata: run.metadata,
     run_prompt: run.run_prompt,
     engine_input: run.engine_input,
-    priority: queuePriority(run),
+    priority: queuePriority({ ...run, reserved }),
     worker_id: reserved?.worker_id,
     for_ms: reserved?.for_ms,
   }));
