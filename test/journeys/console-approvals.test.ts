@@ -4,7 +4,7 @@ import { asPerson, choose, PASSWORD, signUp, useConsole, violations } from "../s
 import { CRM_MAIL, type Crm, startCrm } from "../support/crm.ts";
 import { type MailServer, startMailServer } from "../support/mail-server.ts";
 import { tokenOf } from "../support/sign-up.ts";
-import { calling, completion } from "../support/upstream.ts";
+import { calling, completion, json, USAGE } from "../support/upstream.ts";
 
 // An agent reads mail and asks before it adds a contact: the mail, the page on a phone, the inbox, the run's page.
 
@@ -39,12 +39,12 @@ afterEach(() => context.close());
 const person = (method: string, path: string, body?: unknown) => asPerson(context, site.service, method, path, body);
 const ADA = { name: "Ada Lovelace", phone: "0123 456" };
 
-const servers = () => [
+const servers = (policy?: string) => [
   { name: "mail", url: crm.mail_url, permission_policy: "always_allow" },
-  { name: "crm", url: crm.crm_url },
+  { name: "crm", url: crm.crm_url, ...(policy !== undefined && { permission_policy: policy }) },
 ];
-async function create(name = "Contact keeper"): Promise<string> {
-  const tools_config = { mcp: { enabled: true, servers: servers() } };
+async function create(name = "Contact keeper", policy?: string): Promise<string> {
+  const tools_config = { mcp: { enabled: true, servers: servers(policy) } };
   const agent = { name, model_id: "lab/small", run_prompt: "Read the mail and add the senders.", tools_config };
   return (await person("POST", "/agents", agent)).id;
 }
@@ -142,6 +142,42 @@ it("an edited call is sent exactly as it was edited, by fields or as JSON, and J
   await page.getByText("Nothing waits for your decision").waitFor();
   await added(next, [{ ...ADA, phone: "0123\n457" }, { name: "Ada" }]);
   await page.getByText("approved with changes").waitFor();
+});
+
+it("a double click approves the call that it was meant for, and not the next one, which moves to its place", async () => {
+  await open({ viewport: { width: 390, height: 2000 } });
+  await signUp(context, site.service, "double@example.com");
+  const call = (name: string) => ({
+    id: name,
+    type: "function",
+    function: { name: "crm__create_contact", arguments: JSON.stringify({ name }) },
+  });
+  const asks = { role: "assistant", content: null, tool_calls: [call("Ada"), call("Grace")] };
+  const choices = [{ index: 0, message: asks, finish_reason: "tool_calls" }];
+  const agent = await create("Contact keeper", "always_ask");
+  site.upstream.answer(
+    json({ id: "c", object: "chat.completion", created: 1, model: "small", choices, usage: USAGE }),
+    completion("Both are in the CRM."),
+  );
+  const { id } = await person("POST", `/agents/${agent}/runs`);
+  const path = `/agents/${agent}/runs/${id}`;
+  const run = { path, get: () => person("GET", path) };
+  await expect.poll(async () => (await run.get()).required_actions.length).toBe(2);
+  await decidePage(run);
+  const first = page.getByRole("button", { name: "Approve call" }).first();
+  const { x = 0, y = 0 } = (await first.boundingBox()) ?? {};
+  await page.mouse.click(x + 80, y + 16);
+  await page.getByRole("article").nth(1).waitFor({ state: "detached" });
+  const beneath = await page.evaluate(
+    ([x = 0, y = 0]) => document.elementFromPoint(x, y)?.textContent,
+    [x + 80, y + 16],
+  );
+  expect(beneath).toBe("Approve call");
+  await page.mouse.click(x + 80, y + 16);
+  await expect.poll(() => button("Approve call").isEnabled()).toBe(true);
+  expect(await run.get()).toMatchObject({ status: "requires_action", decisions: [{ arguments: { name: "Ada" } }] });
+  await button("Approve call").click();
+  await added(run, [{ name: "Ada" }, { name: "Grace" }]);
 });
 
 it("the model reads why a call was rejected, and the call is not made", async () => {

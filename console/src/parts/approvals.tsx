@@ -51,9 +51,18 @@ export function useDecide() {
       confirmSaved(CONFIRMED[decision]);
     },
     // Also after a failure: the action may be decided or expired by now.
-    onSettled: () => stale("runs"),
+    onSettled: async () => {
+      const still = new Promise((resolve) => setTimeout(resolve, STILL_MS));
+      await stale("runs");
+      // The button with the focus may be gone.
+      if (document.activeElement === document.body) document.getElementById("main")?.focus({ preventScroll: true });
+      await still;
+    },
   });
 }
+
+/** Buttons rest for the time of a double click, because the next call moves to the place of the one that was decided. */
+const STILL_MS = 500;
 
 export type Decide = ReturnType<typeof useDecide>;
 
@@ -163,26 +172,28 @@ interface ButtonsProps {
   title_id: string;
 }
 
+const isUnderWay = ({ isPending, variables }: Decide, { id }: Action) => isPending && variables?.action.id === id;
+
 function CallButtons({ run, action, decide, title_id }: ButtonsProps) {
   const [open, setOpen] = useState<"edit" | "reject" | null>(null);
   const close = () => setOpen(null);
-  const approving = decide.isPending && decide.variables.action.id === action.id;
   return (
     <>
       <Button
         kind="primary"
         icon="check"
-        busy={approving}
+        busy={isUnderWay(decide, action)}
+        disabled={decide.isPending}
         aria-describedby={title_id}
         // What was shown is sent along, so that nothing else is approved.
         onClick={() => decide.mutate({ run, action, decision: "approve", arguments: objectOf(action.arguments) })}
       >
         Approve call
       </Button>
-      <Button disabled={approving} aria-describedby={title_id} onClick={() => setOpen("edit")}>
+      <Button disabled={decide.isPending} aria-describedby={title_id} onClick={() => setOpen("edit")}>
         Edit call
       </Button>
-      <Button kind="danger" disabled={approving} aria-describedby={title_id} onClick={() => setOpen("reject")}>
+      <Button kind="danger" disabled={decide.isPending} aria-describedby={title_id} onClick={() => setOpen("reject")}>
         Reject call
       </Button>
       {open === "edit" && <EditDialog run={run} action={action} decide={decide} onClose={close} />}
@@ -278,7 +289,8 @@ function BudgetButtons({ run, action, decide, title_id }: ButtonsProps) {
       <Button
         kind="primary"
         icon="check"
-        busy={decide.isPending && decide.variables.action.id === action.id}
+        busy={isUnderWay(decide, action)}
+        disabled={decide.isPending}
         aria-describedby={title_id}
         onClick={() => decide.mutate({ run, action, decision: "approve" })}
       >
@@ -293,7 +305,13 @@ function BudgetButtons({ run, action, decide, title_id }: ButtonsProps) {
           Raise the limit
         </Link>
       )}
-      <Button kind="danger" icon="stop" aria-describedby={title_id} onClick={() => setStopping(true)}>
+      <Button
+        kind="danger"
+        icon="stop"
+        disabled={decide.isPending}
+        aria-describedby={title_id}
+        onClick={() => setStopping(true)}
+      >
         Stop run
       </Button>
       {stopping && (
@@ -370,9 +388,13 @@ const FENCES = /\[[0-9a-f]{24} [^\]]*\]\n?/g;
 /** A longer text is on the page of the run. */
 const SHOWN_CHARS = 20_000;
 
-/** What a run had read at a step; null: it began with it, and the page of the run shows what the model was sent. */
-function textRead(run: WaitingRun, step: number | null): string | null {
-  const read = step === null ? run.input : run.steps?.find(({ index }) => index === step)?.result;
+/** What a run can begin with that is its input. */
+const INPUTS = ["the end user's input", "the trigger's delivery"];
+
+/** What a run had read at a step, or began with; null: its page shows it among what the model was sent. */
+function textRead(run: WaitingRun, { step, source }: Action["untrusted_sources"][number]): string | null {
+  const begun = INPUTS.includes(source) ? run.input : null;
+  const read = step === null ? begun : run.steps?.find(({ index }) => index === step)?.result;
   if (read == null) return null;
   return (typeof read === "string" ? read : JSON.stringify(read, null, 2)).replaceAll(FENCES, "").trim();
 }
@@ -397,7 +419,8 @@ interface OutsideProps {
 
 /** A text that the agent had read, with the parts that are in the call too. */
 function OutsideText({ run, action, source, step }: OutsideProps) {
-  const shown = (textRead(run, step) ?? "").slice(0, SHOWN_CHARS);
+  const text = textRead(run, { step, source });
+  const shown = (text ?? "").slice(0, SHOWN_CHARS);
   const parts = stringsIn(action.arguments).sort((one, other) => other.length - one.length);
   const found = new Set(parts.filter((part) => shown.includes(part)));
   const pieces = found.size === 0 ? [shown] : shown.split(new RegExp(`(${[...found].map(escaped).join("|")})`));
@@ -409,6 +432,7 @@ function OutsideText({ run, action, source, step }: OutsideProps) {
           <strong className="font-semibold">Text from outside</strong>, from {source}
           {step !== null && ` (step ${step + 1})`}
           {found.size > 0 && ". The marked words are in the call too"}
+          {text === null && ". The run's page has it, in “Sent to the model”"}
         </span>
       </figcaption>
       <blockquote
