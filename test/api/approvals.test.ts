@@ -466,7 +466,7 @@ describe("against attacks", () => {
 
   test("placeholders in a call's arguments are sent as they were shown, and no secret takes their place", async () => {
     await user.post("/api/v1/secrets", { name: "CRM_KEY", value: "value-of-the-secret" });
-    const payload = { a: "{{input}} {{last_output}}", b: "$CRM_KEY ${CRM_KEY} {{secrets.CRM_KEY}}", c: "{{date}}" };
+    const payload = { a: "{{input}} {{last_output}}", b: "$CRM_KEY <CRM_KEY> {{secrets.CRM_KEY}}", c: "{{date}}" };
     lab.upstream.answer(sends(payload), completion("Told."));
     const { path, run, actions } = await waiting(await create());
     expect(run.required_actions[0].arguments.payload).toEqual(payload);

@@ -15,7 +15,7 @@ import * as store from "./actions.store.ts";
 import type { BudgetCaps, BudgetNeed } from "./budget-need.ts";
 import { runErrors } from "./errors.ts";
 import { notifyQueued, resumeRun } from "./run.store.ts";
-import type { BudgetRelief, NewAction, RunKey } from "./runs.types.ts";
+import type { BudgetRelief, RunKey } from "./runs.types.ts";
 
 /** Runs whose expired actions are read together. */
 const EXPIRED_AT_ONCE = 100;
@@ -33,9 +33,6 @@ export function createDecisions({ db, clock }: { db: Db; clock: Clock }) {
     if (await resumeRun(tx, run)) await notifyQueued(tx);
   };
   return {
-    /** Records what a run will wait for, in the transaction that suspends it: for the `record` of `suspend`. */
-    openActions: (tx: Tx, run: RunKey, actions: readonly NewAction[]): Promise<void> =>
-      store.insertActions(tx, run, actions),
     /** The actions about the calls of a claimed run. */
     callActions: (run: RunKey) => store.selectCallActions(db, run),
     /**

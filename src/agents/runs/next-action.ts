@@ -118,7 +118,9 @@ function decideCalls(
   for (const [nth, call] of calls.entries()) {
     if (done.has(nth)) continue;
     const action = actions.find((each) => each.turn === turn && each.call === nth);
-    if (action === undefined ? needsApproval(call) : action.decision === null) waiting.push({ call, nth });
+    // A call that is rejected as a repetition asks nobody.
+    const asks = () => listSameCalls(call, steps).length < SAME_CALL_MAX && needsApproval(call);
+    if (action === undefined ? asks() : action.decision === null) waiting.push({ call, nth });
     else return decideToolCall({ call, nth }, steps, action);
   }
   return waiting.length === 0 ? null : { do: "ask", turn, calls: waiting };
@@ -174,10 +176,7 @@ function decideToolCall(
     return { do: "reject_tool", call: requested, nth, error: explainRejection(name, action) };
   }
   const call = action === undefined ? requested : withArguments(requested, action.arguments_sent);
-  const wanted = getArgumentsKey(parseArguments(call));
-  const same = steps.filter(
-    (step) => step.type === "tool" && step.name === name && getArgumentsKey(step.arguments) === wanted,
-  );
+  const same = listSameCalls(call, steps);
   if (same.length < SAME_CALL_MAX) {
     const approval = action?.decision === "approved" || action?.decision === "edited" ? action.decision : null;
     return { do: "call_tool", call, nth, approval };
@@ -187,6 +186,14 @@ function decideToolCall(
   }
   const message = `${name} was called with these arguments ${SAME_CALL_MAX} times already. Use what it answered, or do something else.`;
   return { do: "reject_tool", call, nth, error: { code: REPEATED_CALL, message } };
+}
+
+/** The steps of the same call with the same arguments. */
+function listSameCalls(call: ToolCall, steps: readonly PastStep[]): PastStep[] {
+  const wanted = getArgumentsKey(parseArguments(call));
+  return steps.filter(
+    (step) => step.type === "tool" && step.name === call.function.name && getArgumentsKey(step.arguments) === wanted,
+  );
 }
 
 function explainRejection(name: string, { decision, reason_given }: CallAction): RunError {
