@@ -23,6 +23,7 @@ describe("an address that does not exist", () => {
     ["GET", "/api/v1/messages/batches/msgbatch_1", "send each of their requests by itself"],
     ["POST", "/api/v1/messages/count_token", "Did you mean POST /api/v1/messages/count_tokens?"],
     ["POST", "/api/v1/threads", "/api/v1/agents/{id}/chat"],
+    ["POST", "/api/v1/agents//runs", "An id is empty in it: the address is POST /api/v1/agents/{id}/runs."],
     ["POST", "/api/v1/nothing", "GET /openapi.json lists them"],
   ])("%s %s is 404 and says what to use", async (method, path, advice) => {
     const { status, body } = await user.request(method, path, method === "GET" ? undefined : {});

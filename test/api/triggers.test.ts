@@ -68,7 +68,21 @@ describe("a trigger", () => {
   });
 
   it.each([
+    ['event = "push"', { event: "push" }],
+    ['action = "opened" and issue.number = 7', { action: "opened", "issue.number": 7 }],
+    ["action == opened AND draft = false", { action: "opened", draft: false }],
+  ])("with the filter %j in words has %j", async (words, filter) => {
+    const made = await user.post(`${await newAgent()}/triggers`, {
+      name: "A",
+      verify: { type: "github" },
+      filter: words,
+    });
+    expect(made).toMatchObject({ status: 201, body: { verify: "github", filter } });
+  });
+
+  it.each([
     [{ verify: "md5" }, "verify"],
+    [{ filter: "push" }, "filter"],
     [{ verify: { type: "hmac_sha256" } }, "verify"],
     [{ filter: { "": 1 } }, "filter"],
     [{ filter: { action: {} } }, "filter"],

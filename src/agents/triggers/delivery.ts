@@ -61,13 +61,15 @@ function valueAt({ value, headers }: Content, path: string): unknown {
         .split("/")
         .map((key) => key.replaceAll("~1", "/").replaceAll("~0", "~"))
     : path.split(".");
-  return keys.reduce<unknown>(
+  const found = keys.reduce<unknown>(
     (at, key) =>
       typeof at === "object" && at !== null && Object.hasOwn(at, key)
         ? (at as Record<string, unknown>)[key]
         : undefined,
     value,
   );
+  // GitHub's body does not name its event.
+  return found === undefined && path === "event" ? headers["x-github-event"] : found;
 }
 
 /** Whether the delivery has every value that the filter asks for. */

@@ -1,4 +1,5 @@
 import { TRIGGERS } from "../../kernel/constants.ts";
+import { isJsonObject, jsonOrUndefined } from "../../platform/lib/json.ts";
 import { instantSchema, json, listQuerySchema, longListQuerySchema, textSchema, uuidSchema } from "./common.ts";
 import { readOnlyFields } from "./read-only.ts";
 import { pageSchema, routesOf } from "./routes.ts";
@@ -20,7 +21,12 @@ const hmacSchema = z
   })
   .openapi("HmacVerification");
 const VERIFY_TYPES = ["standard_webhooks", "github", "stripe", "slack", "bearer"] as const;
-const verifySchema = z.union([z.enum(VERIFY_TYPES), hmacSchema]).openapi({
+/** `{"type": "github"}` means the same as `"github"`. */
+const withoutType = (given: unknown) =>
+  isJsonObject(given) && VERIFY_TYPES.some((type) => given.type === type) && Object.keys(given).length === 1
+    ? given.type
+    : given;
+const verifySchema = z.preprocess(withoutType, z.union([z.enum(VERIFY_TYPES), hmacSchema])).openapi({
   description:
     "how a delivery proves its sender. `standard_webhooks`: webhook-id, webhook-timestamp and webhook-signature (Svix and others); " +
     "`github`: X-Hub-Signature-256; `stripe`: Stripe-Signature; `slack`: X-Slack-Signature; `bearer`: Authorization: Bearer and the secret; " +
@@ -43,9 +49,19 @@ const fieldsOf = <Value extends z.ZodType>(key: z.ZodType<string, string>, value
     .record(key, value)
     .refine((fields) => Object.keys(fields).length <= MAX_FIELDS, `an object of at most ${MAX_FIELDS} fields`);
 const scalar = z.union([textSchema(1_000), z.number(), z.boolean(), z.null()]);
-const filterSchema = fieldsOf(pathSchema, z.union([scalar, z.array(scalar).min(1).max(50)])).openapi({
+const EQUALITY = /^(\S+?)\s*={1,2}\s*("(?:[^"\\]|\\.)*"|[^\s"]+)$/;
+/** The fields of a filter in words: `event = "push" and action = "opened"`. A value without quotes is text unless it is JSON. */
+function readEqualities(given: unknown): unknown {
+  if (typeof given !== "string") return given;
+  const pairs = given.split(/\s+(?:and|&&)\s+/i).map((part) => EQUALITY.exec(part.trim()));
+  const fields = pairs.map((pair) => [pair?.[1], jsonOrUndefined(pair?.[2] ?? "") ?? pair?.[2]]);
+  return pairs.includes(null) ? given : Object.fromEntries(fields);
+}
+const equalities = fieldsOf(pathSchema, z.union([scalar, z.array(scalar).min(1).max(50)]));
+const filterSchema = z.preprocess(readEqualities, equalities).openapi({
   type: "object",
-  description: "values by path: only a delivery that has all of them starts a run. A list: one of its values",
+  description:
+    'values by path: only a delivery that has all of them starts a run. A list: one of its values. `event` is also the header X-GitHub-Event. Text such as `event = "push" and action = "opened"` is read as such an object',
   example: { "headers.x-github-event": "issues", action: ["opened", "reopened"] },
 });
 const inputMapSchema = fieldsOf(textSchema(100).min(1), pathSchema).openapi({

@@ -44,7 +44,11 @@ export function createWrongAddress(endpoints: readonly Endpoint[]): (exchange: E
     const asked = `${method} ${path}`;
     const here = known.filter(({ pattern }) => pattern.test(path));
     if (here.length === 0) {
-      const advice = atRightBase(known, method, path) ?? notStored(path) ?? nearest(known, method, path);
+      const advice =
+        withoutId(known, method, path) ??
+        atRightBase(known, method, path) ??
+        notStored(path) ??
+        nearest(known, method, path);
       return httpErrors.noSuchPath(asked, advice);
     }
     const allowed = [...new Set(here.map((address) => address.method))].sort();
@@ -56,6 +60,14 @@ export function createWrongAddress(endpoints: readonly Endpoint[]): (exchange: E
 function addressOf({ method, path }: Endpoint["route"]): Address {
   const escaped = path.replace(/[.*+?^$()|[\]\\]/g, "\\$&").replace(/\{[^}]+\}/g, "[^/]+");
   return { method: method.toUpperCase(), path, pattern: new RegExp(`^${escaped}$`) };
+}
+
+/** An address in which an id is empty, usually because a variable of a script is. */
+function withoutId(known: readonly Address[], method: string, path: string): string | null {
+  if (!path.includes("//")) return null;
+  const filled = path.replaceAll("//", "/{id}/");
+  const meant = known.find((address) => address.method === method && address.pattern.test(filled));
+  return meant === undefined ? null : `An id is empty in it: the address is ${method} ${meant.path}.`;
 }
 
 /** The usual slips of a base URL: a slash too many, `/v1` twice or missing, `/api` missing, Azure's or Ollama's paths. */

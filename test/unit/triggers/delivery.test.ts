@@ -45,6 +45,8 @@ test.each([
   [{ action: "opened", "repository.full_name": "acme/other" }, false],
   [{ "headers.x-github-event": "issues", "repository.full_name": "acme/shop" }, true],
   [{ "headers.X-GitHub-Event": "push" }, false],
+  [{ event: "issues" }, true],
+  [{ event: "push" }, false],
   [{ "labels.0.name": "bug" }, true],
   [{ "/a.b": 1 }, true],
   [{ n: "0" }, false],
