@@ -163,6 +163,7 @@ const editAgent = createRoute({
   getParentRoute: () => signedIn,
   path: "/agents/$id/edit",
   component: page(() => import("./pages/agent-editor.tsx"), "EditAgentPage"),
+  validateSearch: (search: Search) => text(search, "field"),
 });
 const run = createRoute({
   getParentRoute: () => signedIn,

@@ -59,6 +59,9 @@ export const RUN_TRIGGERS: Readonly<Record<RunTrigger, string>> = {
   chat: "chat",
   webhook: "trigger",
 };
+/** What started a run, by name if it is a trigger. */
+export const startedBy = ({ trigger, trigger_name }: Pick<Run, "trigger" | "trigger_name">): string =>
+  trigger_name === null ? RUN_TRIGGERS[trigger] : `trigger ${trigger_name}`;
 export const TRIGGER_OPTIONS = [["", "any"], ...Object.entries(RUN_TRIGGERS)] as const;
 
 /** Whether the status is final. */

@@ -178,6 +178,18 @@ describe("run-now", () => {
     await free.stop();
   });
 
+  test("with a model_id runs on that model alone, is charged at its price, and leaves the agent as it is", async () => {
+    const { id, version } = await create();
+    const other = "lab/vendor/deep:v1";
+    const { body } = await user.post(`/api/v1/agents/${id}/runs`, { model_id: other }, { Prefer: "wait=30" });
+    expect(body).toMatchObject({ status: "succeeded", model_id: other, agent_version: version });
+    expect(lab.upstream.requests.at(-1)?.body.model).toBe("deep:v1");
+    expect(body.usage.cost_tokens).toBeGreaterThan((await runNow(id)).body.usage.cost_tokens);
+    expect((await user.get(`/api/v1/agents/${id}`)).body).toMatchObject({ version, model_id: "lab/plain" });
+    const unknown = await user.post(`/api/v1/agents/${id}/runs`, { model_id: "lab/none" });
+    expect([unknown.status, unknown.body.error.param]).toEqual([400, "model_id"]);
+  });
+
   test("takes no unknown field", async () => {
     const { id } = await create();
     const refused = await user.post(`/api/v1/agents/${id}/runs`, { inputs: "x" });

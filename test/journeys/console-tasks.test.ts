@@ -2,6 +2,7 @@ import type { BrowserContext, Page } from "playwright-core";
 import { afterEach, beforeAll, beforeEach, expect, it } from "vitest";
 import { asPerson, choose, PASSWORD, signUp, useConsole, violations } from "../support/console.ts";
 import { countClicks, inClicks, insertRuns } from "../support/console-tasks.ts";
+import { delta, hanging } from "../support/upstream.ts";
 
 // The tasks of docs/guides/console-tasks.md, each within its clicks, among 2,000 runs.
 
@@ -232,4 +233,97 @@ it("pages, agents, conversations and runs are found from everywhere by keyboard,
   await find(id, /^Run of/);
   await page.keyboard.press("Enter");
   await page.getByRole("heading", { level: 1, name: /^Run of/ }).waitFor();
+});
+
+it("Home begins with what needs you, and a failing agent is fixed at the field that its run names", async () => {
+  const limits = { max_cost_tokens_per_run: 1 };
+  const fields = { name: "Spender", model_id: "lab/small", run_prompt: "Go.", limits };
+  const { id } = await person("POST", "/agents", fields);
+  const { id: run_id } = await person("POST", `/agents/${id}/runs`);
+  await expect.poll(async () => (await person("GET", `/agents/${id}/runs/${run_id}`)).status).toBe("failed");
+  await page.goto(site.service.url);
+  const need = page.getByRole("listitem").filter({ has: page.getByRole("heading", { name: "Spender" }) });
+  await inClicks(page, "see what needs you", async () => {
+    await need.getByText("failed").waitFor();
+    await need.getByText(/“Tokens per run”/).waitFor();
+  });
+  expect(await violations(page)).toEqual([]);
+  if (process.env.SHOTS) await page.screenshot({ path: `${process.env.SHOTS}/home.png`, fullPage: true });
+  await inClicks(page, "fix an agent that fails", async () => {
+    await need.getByRole("link", { name: "See what to do" }).click();
+    await page.getByRole("link", { name: "Raise the token limit" }).click();
+    await page.getByLabel("Tokens per run").waitFor();
+    await expect
+      .poll(() => page.evaluate(() => document.activeElement?.closest("[data-param]")?.getAttribute("data-param")))
+      .toBe("limits.max_cost_tokens_per_run");
+    await page.keyboard.press("Control+a");
+    await page.keyboard.type("100000");
+    await page.getByRole("button", { name: "Save agent" }).click();
+    await page.getByRole("heading", { name: "Spender", exact: true }).waitFor();
+  });
+  expect((await person("GET", `/agents/${id}`)).limits.max_cost_tokens_per_run).toBe(100_000);
+  await person("DELETE", `/agents/${id}`);
+});
+
+it("a run is repeated on another model, and both are shown side by side", async () => {
+  await inClicks(page, "compare two models for one agent", async () => {
+    await runsLink().click();
+    await rowsOf().filter({ hasText: "Lighthouse" }).first().click();
+    await panel().getByRole("button", { name: "Run on another model" }).click();
+    await page.getByRole("dialog").getByRole("option", { name: "purser/rehearsal" }).click();
+    await panel().getByRole("region", { name: "This run" }).getByText("purser/rehearsal").waitFor();
+    await panel().getByRole("region", { name: "The run before" }).getByText(/^\$/).waitFor();
+  });
+  await page.getByRole("link", { name: "Open run" }).click();
+  await page.getByRole("heading", { name: "Side by side" }).waitFor();
+  await page.getByRole("heading", { name: "Timeline" }).waitFor();
+  expect(await violations(page)).toEqual([]);
+  if (process.env.SHOTS) await page.screenshot({ path: `${process.env.SHOTS}/compare.png`, fullPage: true });
+  const [{ metadata, model_id }] = (await person("GET", "/runs?limit=1")).runs;
+  expect([Object.keys(metadata), model_id]).toEqual([["replay_of"], "purser/rehearsal"]);
+});
+
+it("a run's page shows what the model was sent, and its steps as a timeline", async () => {
+  const { id: run_id } = await person("POST", `/agents/${agents[0]}/runs`);
+  await expect.poll(async () => (await person("GET", `/runs/${run_id}`)).status).toBe("succeeded");
+  await inClicks(page, "see what the model was sent", async () => {
+    await runsLink().click();
+    await rowsOf().first().click();
+    await panel().getByRole("link", { name: "Open run" }).click();
+    await page.getByText("Read the berths.").waitFor();
+  });
+  await page.getByRole("link", { name: /^1\. lab\/small/ }).click();
+  await page.waitForURL(/#step-1$/);
+  await page.getByText("Raw JSON").click();
+  await page.getByRole("region", { name: "Step 1 as JSON" }).getByText('"finish_reason"').waitFor();
+  await page.getByRole("link", { name: "1, what it changed" }).click();
+  await page.waitForURL(/tab=versions#version-1/);
+});
+
+it("a run is stopped from the list of runs", async () => {
+  site.upstream.answer(hanging(delta("Be")));
+  const { id: run_id } = await person("POST", `/agents/${agents[0]}/runs`);
+  await inClicks(page, "stop a run", async () => {
+    await runsLink().click();
+    await rowsOf().filter({ hasText: "running" }).first().click();
+    await panel().getByRole("button", { name: "Cancel run" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Cancel run" }).click();
+    await expect.poll(async () => (await person("GET", `/runs/${run_id}`)).status).toBe("cancelled");
+  });
+});
+
+it("Home names the agent that spends more than usual, and since which version", async () => {
+  await person("PUT", `/agents/${agents[2]}`, { description: "Sells tickets." });
+  const { version } = await person("GET", `/agents/${agents[2]}`);
+  await context.route(/users\/me\/usage\?days=(2|9)$/, async (route) => {
+    const answer = await (await route.fetch()).json();
+    const cost_tokens = route.request().url().endsWith("2") ? 600_000 : 1_300_000;
+    const counts = { cost_tokens, tokens: 1, requests: 1, total_tokens_used: 1 };
+    const row = { agent_id: agents[2], agent_name: "Ferry desk", agent_deleted: false, ...counts };
+    await route.fulfill({ json: { ...answer, agent_breakdown: [row] } });
+  });
+  await page.reload();
+  await inClicks(page, "see which agent spends more than usual, and since which version", async () => {
+    await page.getByText(`3× usual: Ferry desk since version ${version}`).waitFor();
+  });
 });

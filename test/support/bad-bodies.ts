@@ -222,6 +222,7 @@ export const BODIES: Record<string, BodyRow> = {
     valid: {},
     bad: [
       ...invalid("run_prompt", 5, "", "  ", text(100_001)),
+      ...invalid("model_id", 5, "", text(201)),
       ...invalid("input", "Oslo", [], { a: text(65_536) }),
       ...invalid("metadata", [], Object.fromEntries(Array.from({ length: 17 }, (_, nth) => [`k${nth}`, "v"]))),
       [{ metadata: { a: 5 } }, "invalid_value", "metadata.a"],

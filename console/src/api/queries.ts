@@ -116,10 +116,10 @@ export const nextRunsQuery = (limit: number) =>
     queryFn: async ({ signal }) =>
       (await call("GET /api/v1/agents", { query: { limit, sort: "next_run_at" }, signal })).agents,
   });
-/** Whether the user has an agent. */
-export const hasAgentsQuery = queryOptions({
-  queryKey: ["agents", "any"],
-  queryFn: async ({ signal }) => (await call("GET /api/v1/agents", { query: { limit: 1 }, signal })).agents.length > 0,
+/** The newest agents, with their last runs and the states of their schedules. */
+export const watchedAgentsQuery = queryOptions({
+  queryKey: ["agents", "watched"],
+  queryFn: async ({ signal }) => (await call("GET /api/v1/agents", { query: { limit: MOST }, signal })).agents,
 });
 /** All names of secrets, for menus. `complete` is false if there are more than a menu can offer. */
 export const secretNamesQuery = queryOptions({
@@ -308,6 +308,19 @@ export const allRunsQuery = (filters: AllRunsFilters) => ({
   refetchOnWindowFocus: false,
 });
 
+/** The newest runs that failed or had errors. */
+export const erroneousRunsQuery = queryOptions({
+  queryKey: ["runs", "erroneous"],
+  queryFn: async ({ signal }) => (await fetchRuns({ has_errors: "true" }, { limit: MOST }, signal)).rows,
+});
+
+/** The runs of some time, the newest ones, and whether there are more. */
+export const runsOfTimeQuery = (time: { from: string | undefined; to: string | undefined }, limit: number) =>
+  queryOptions({
+    queryKey: ["runs", "of time", time, limit],
+    queryFn: async ({ signal }) => fetchRuns(time, { limit }, signal),
+  });
+
 /** The newest runs with these words. */
 export const foundRunsQuery = (q: string) =>
   queryOptions({
@@ -351,6 +364,15 @@ export const versionsQuery = (id: string) =>
     return { rows: versions, next_cursor };
   });
 
+/** The newest version of an agent. */
+export const newestVersionQuery = (id: string) =>
+  queryOptions({
+    queryKey: ["versions", id, "newest"],
+    queryFn: async ({ signal }) =>
+      (await call("GET /api/v1/agents/{id}/versions", { params: { id }, query: { limit: 1 }, signal })).versions[0] ??
+      null,
+  });
+
 export const occurrencesQuery = (id: string) =>
   listOf(["occurrences", id], async (query, signal) => {
     const options = { params: { id }, query, signal };
@@ -378,6 +400,13 @@ export const threadQuery = (id: string, thread_id: string) =>
   });
 
 export const secretsQuery = listOf(["secrets", "list"], fetchSecrets);
+
+/** Secrets that a site returned, among the newest ones. */
+export const returnedSecretsQuery = queryOptions({
+  queryKey: ["secrets", "returned"],
+  queryFn: async ({ signal }) =>
+    (await fetchSecrets({ limit: MOST }, signal)).rows.filter(({ reflected_at }) => reflected_at !== null),
+});
 
 export const secretUsesQuery = (id: string) =>
   listOf(["secret-uses", id], async (query, signal) => {

@@ -1,5 +1,5 @@
 import { useMutation, useQuery, useSuspenseQuery } from "@tanstack/react-query";
-import { Link, useBlocker, useNavigate, useParams } from "@tanstack/react-router";
+import { Link, useBlocker, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { useCallback, useEffect, useRef, useState } from "react";
 import { AGENT_LIMITS, APPROVAL_HOURS, REASONING_EFFORTS } from "../../../src/kernel/constants.ts";
 import { call } from "../api/client.ts";
@@ -34,10 +34,24 @@ export function EditAgentPage() {
   return <SavedAgent key={id} id={id} />;
 }
 
+/** Shows the field with this name in the API, or the first of its parts, and gives it the focus. */
+function showField(param: string | undefined): void {
+  if (param === undefined) return;
+  const name = CSS.escape(param);
+  const field = document.querySelector(`[data-param="${name}"], [data-param^="${name}."], [data-param^="${name}["]`);
+  for (let around = field?.closest("details"); around != null; around = around.parentElement?.closest("details"))
+    around.open = true;
+  const control = field?.querySelector<HTMLElement>("input, textarea, button");
+  control?.scrollIntoView({ block: "center" });
+  control?.focus({ preventScroll: true });
+}
+
 /** The editor of the version that was opened. Another tab or program may save a newer one meanwhile. */
 function SavedAgent({ id }: { id: string }) {
   const { data: newest } = useSuspenseQuery(agentQuery(id));
+  const { field } = useSearch({ from: "/signed-in/agents/$id/edit" });
   const [opened, setOpened] = useState(newest);
+  useEffect(() => showField(field), [field]);
   const is_old = newest.version > opened.version;
   return <Editor key={opened.version} agent={opened} {...(is_old && { openNewest: () => setOpened(newest) })} />;
 }

@@ -1,28 +1,57 @@
-import { useQuery } from "@tanstack/react-query";
+import { useQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { hasAgentsQuery, nextRunsQuery, noticesQuery } from "../api/queries.ts";
-import { ago } from "../format.ts";
-import { Inbox } from "../parts/inbox.tsx";
+import { lazy, Suspense } from "react";
+import { TOKENS_PER_CENT } from "../../../src/kernel/constants.ts";
+import {
+  newestVersionQuery,
+  nextRunsQuery,
+  profileQuery,
+  runsOfTimeQuery,
+  type UsageSummary,
+  usageQuery,
+  waitingRunsQuery,
+  watchedAgentsQuery,
+} from "../api/queries.ts";
+import { daysLeft } from "../forecast.ts";
+import { ago, count, dayForInput, dollars, number, period } from "../format.ts";
+import { LONGER_DAYS, NeedsYou } from "../parts/needs-you.tsx";
 import { defaultScheduleInWords, OWN_ZONE, wallTime } from "../schedule-words.ts";
-import { inWords } from "../service-words.ts";
-import { buttonClass, Card, Empty, PageHeader } from "../ui/basics.tsx";
-import { useFirstPage } from "../ui/list.tsx";
+import { buttonClass, Card, Empty, Facts, PageHeader, Skeleton, Status } from "../ui/basics.tsx";
 import { Unloaded } from "../ui/problem.tsx";
 
-/** Rows of the list of next runs. */
+/** Rows of the list of next runs, and of yesterday's results. */
 const NEXT_RUNS = 6;
+const RESULTS = 8;
+/** The spend of the last days, compared with that of the days before. */
+const RECENT_DAYS = 2;
+const UNUSUAL_TIMES = 3;
 
 export function HomePage() {
   return (
     <>
       <PageHeader title="Home" />
-      <Inbox />
+      <Decisions />
       <FirstSteps />
-      <div className="grid gap-4 lg:grid-cols-3">
+      <NeedsYou />
+      <div className="grid items-start gap-4 lg:grid-cols-3">
+        <Yesterday />
+        <Spend />
         <NextRuns />
-        <Failures />
       </div>
     </>
+  );
+}
+
+const Inbox = lazy(() => import("../parts/inbox.tsx").then((module) => ({ default: module.Inbox })));
+
+/** What runs ask. Its code loads when a run waits. */
+function Decisions() {
+  const { data, isError } = useQuery(waitingRunsQuery);
+  if (!isError && (data === undefined || data.runs.length === 0)) return null;
+  return (
+    <Suspense fallback={<Skeleton />}>
+      <Inbox />
+    </Suspense>
   );
 }
 
@@ -66,54 +95,114 @@ function NextRuns() {
   );
 }
 
-function Failures() {
-  const failed = useFirstPage(noticesQuery({ event: "run.failed" }));
-  const troubled = useFirstPage(noticesQuery({ event: "run.has_errors" }));
-  const rows =
-    failed.rows === undefined || troubled.rows === undefined
-      ? undefined
-      : [...failed.rows, ...troubled.rows].sort((one, other) => other.created_at.localeCompare(one.created_at));
-  const refetch = () => Promise.all([failed.refetch(), troubled.refetch()]);
+/** Yesterday's results, a line each. */
+function Yesterday() {
+  const date = new Date();
+  date.setDate(date.getDate() - 1);
+  const day = dayForInput(date.toISOString());
+  const { data, error, refetch } = useQuery(runsOfTimeQuery(period(day, day), RESULTS));
   return (
-    <Card title="Recent failures" flush>
-      {rows === undefined ? (
-        <Unloaded error={failed.error ?? troubled.error} refetch={refetch} />
-      ) : rows.length === 0 ? (
-        <p className="px-4 pt-2 pb-8 text-center text-muted">No runs with errors.</p>
+    <Card title="Yesterday" className="lg:col-span-2" flush>
+      {data === undefined ? (
+        <Unloaded error={error} refetch={refetch} />
+      ) : data.rows.length === 0 ? (
+        <p className="px-4 pb-4 text-muted">No runs.</p>
       ) : (
         <ul>
-          {rows.slice(0, 5).map(({ id, event, data, created_at, agent_name, agent_deleted }) => (
-            <li key={id} className="border-t border-line px-4 py-2.5">
-              <div className="flex justify-between gap-3">
-                {agent_deleted ? (
-                  <span className="truncate font-medium">{agent_name ?? "An agent"} (deleted)</span>
-                ) : (
-                  <Link
-                    to="/agents/$id/runs/$run_id"
-                    params={{ id: String(data.agent_id), run_id: String(data.run_id) }}
-                    className="truncate font-medium hover:underline"
-                  >
-                    {agent_name}
-                  </Link>
-                )}
-                <span className="text-sm whitespace-nowrap text-muted">{ago(created_at)}</span>
-              </div>
-              <p className={`line-clamp-2 text-sm wrap-anywhere ${event === "run.failed" ? "text-bad" : "text-warn"}`}>
-                {event === "run.has_errors" && `Succeeded with errors. ${String(data.tool)}: `}
-                {inWords(String(data.error_message))}
-              </p>
+          {data.rows.map((run) => (
+            <li
+              key={run.id}
+              className="relative flex items-center gap-3 border-t border-line px-4 py-2 hover:bg-sunken/60"
+            >
+              <Status status={run.status} has_errors={run.has_errors} brief />
+              <Link
+                to="/runs"
+                search={{ from: day, to: day, run: run.id }}
+                className="max-w-40 shrink-0 truncate font-medium after:absolute after:inset-0"
+              >
+                {run.agent.name ?? "Agent"}
+              </Link>
+              <span dir="auto" className="min-w-0 flex-1 truncate text-muted">
+                {run.first_line}
+              </span>
+              <span className="text-sm whitespace-nowrap">{dollars(run.usage.cost_tokens)}</span>
             </li>
           ))}
+          {data.next_cursor !== null && (
+            <li className="border-t border-line px-4 py-2">
+              <Link to="/runs" search={{ from: day, to: day }} className="link">
+                All runs of yesterday
+              </Link>
+            </li>
+          )}
         </ul>
       )}
     </Card>
   );
 }
 
+/** What the account spends, and which agents spend more than usual. */
+function Spend() {
+  const { data: profile } = useSuspenseQuery(profileQuery);
+  const { data: recent } = useQuery(usageQuery(RECENT_DAYS));
+  const { data: longer } = useQuery(usageQuery(LONGER_DAYS));
+  const left = longer === undefined ? null : daysLeft(profile.token_balance, longer);
+  const week = longer?.daily_usage.slice(-7).reduce((sum, { cost_tokens }) => sum + cost_tokens, 0);
+  const unusual = recent === undefined || longer === undefined ? [] : unusualAgents(recent, longer);
+  return (
+    <Card title="Spend">
+      <Facts
+        facts={[
+          ["Balance", dollars(profile.token_balance)],
+          ["Last 7 days", week === undefined ? "…" : dollars(week)],
+          ["Lasts for", left === null ? "—" : left > 365 ? "over a year" : count(Math.floor(left), "day")],
+        ]}
+      />
+      {unusual.map((agent) => (
+        <Unusual key={agent.id} agent={agent} />
+      ))}
+      <Link to="/usage" className="link mt-3 inline-block">
+        View usage
+      </Link>
+    </Card>
+  );
+}
+
+interface UnusualAgent {
+  id: string;
+  name: string;
+  times: number;
+}
+
+/** Agents that spend several times as much each day as in the week before. */
+function unusualAgents(recent: UsageSummary, longer: UsageSummary): UnusualAgent[] {
+  const whole = new Map(longer.agent_breakdown.map(({ agent_id, cost_tokens }) => [agent_id, cost_tokens]));
+  return recent.agent_breakdown.flatMap(({ agent_id, agent_name, cost_tokens }) => {
+    const usual = ((whole.get(agent_id) ?? 0) - cost_tokens) / (LONGER_DAYS - RECENT_DAYS);
+    const times = usual === 0 ? 0 : cost_tokens / RECENT_DAYS / usual;
+    if (agent_id === null || times < UNUSUAL_TIMES || cost_tokens < TOKENS_PER_CENT) return [];
+    return [{ id: agent_id, name: agent_name ?? "An agent", times }];
+  });
+}
+
+function Unusual({ agent: { id, name, times } }: { agent: UnusualAgent }) {
+  const { data: version } = useQuery(newestVersionQuery(id));
+  const is_new = version != null && Date.now() - Date.parse(version.created_at) < (RECENT_DAYS + 1) * 86_400_000;
+  return (
+    <p className="mt-3 rounded-lg bg-warn-soft px-3 py-2 wrap-anywhere">
+      {number(Math.round(times))}× usual:{" "}
+      <Link to="/agents/$id" params={{ id }} search={{ tab: "versions" }} className="link">
+        {name}
+      </Link>
+      {is_new && version != null && ` since version ${number(version.version)}`}
+    </p>
+  );
+}
+
 /** The first steps of a new user. */
 function FirstSteps() {
-  const { data: has_agents } = useQuery(hasAgentsQuery);
-  if (has_agents !== false) return null;
+  const { data: agents } = useQuery(watchedAgentsQuery);
+  if (agents?.length !== 0) return null;
   return (
     <Card className="mb-4">
       <Empty

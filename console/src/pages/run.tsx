@@ -1,14 +1,27 @@
 import { useQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
-import { Fragment, useEffect, useState } from "react";
+import { Fragment, type ReactNode, useEffect, useState } from "react";
 import { useLiveRun } from "../api/live-run.ts";
-import { agentQuery, type Decided, type Run, type RunDetail, runPromptQuery, runQuery } from "../api/queries.ts";
+import {
+  agentQuery,
+  type Decided,
+  type Run,
+  type RunDetail,
+  runPromptQuery,
+  runQuery,
+  type Schedule,
+  schedulesQuery,
+} from "../api/queries.ts";
 import { ago, count, dollars, duration, instant, number, words } from "../format.ts";
 import { DecideProblem, DecisionCard, RequiredActions, useDecide } from "../parts/approvals.tsx";
 import { ExplainRun } from "../parts/explain.tsx";
 import { useRunActions } from "../parts/run-actions.tsx";
+import { RunComparison } from "../parts/run-comparison.tsx";
+import { RunRemedy } from "../parts/run-remedy.tsx";
+import { RunTimeline } from "../parts/run-timeline.tsx";
 import { Outside, Removed, StepCard } from "../parts/step.tsx";
-import { cutOff, failure, hasEnded, RUN_STATUSES, RUN_TRIGGERS } from "../run-words.ts";
+import { cutOff, failure, hasEnded, RUN_STATUSES, startedBy } from "../run-words.ts";
+import { scheduleInWords } from "../schedule-words.ts";
 import { inWords, routingReason } from "../service-words.ts";
 import { Badge, Callout, Card, Facts, PageHeader, Spinner, Status, type Tone } from "../ui/basics.tsx";
 import { Icon } from "../ui/icons.tsx";
@@ -49,6 +62,8 @@ export function RunPage() {
       <div className="grid items-start gap-4 lg:grid-cols-[minmax(0,1fr)_20rem]">
         <div className="min-w-0 space-y-4">
           <Outcome run={run} preview={preview} ended={ended} />
+          <RunComparison run={run} />
+          <RunTimeline run={run} />
           {run.deliveries.length > 0 && <Deliveries deliveries={run.deliveries} />}
           {run.input !== null && (
             <Card title="Input">
@@ -97,8 +112,7 @@ function State({ run }: { run: RunDetail }) {
     <span className="flex flex-wrap items-center gap-x-2" aria-live="polite">
       <Status status={run.status} has_errors={run.has_errors} />
       <span>
-        {instant(run.queued_at)}, started by {RUN_TRIGGERS[run.trigger]}
-        {run.trigger_name === null ? "" : ` ${run.trigger_name}`} · {costInWords(run)}
+        {instant(run.queued_at)}, started by {startedBy(run)} · {costInWords(run)}
       </span>
     </span>
   );
@@ -113,6 +127,7 @@ function Outcome({ run, preview, ended }: { run: RunDetail; preview: string; end
         </h2>
         <p className="mt-1 mb-2 wrap-anywhere">{inWords(run.error.message)}</p>
         <Outside words={run.error.outside} by={run.error.code === "model_unavailable" ? "provider" : "server"} />
+        <RunRemedy error={run.error} agent_id={run.agent_id} />
         <p className="mt-1 text-xs text-muted">
           <code>{run.error.code}</code> · run <code className="select-all break-all">{run.id}</code>
         </p>
@@ -274,6 +289,18 @@ function dueFact({ scheduled_for, started_at }: RunDetail): [string, string][] {
   return [["Due", `${instant(scheduled_for)}${late ? `, started ${duration(scheduled_for, started_at)} late` : ""}`]];
 }
 
+/** The schedule that the run belongs to, by its name and in words. */
+function scheduleFact({ schedule_id, agent_id }: RunDetail, schedules: Schedule[] | undefined): [string, ReactNode] {
+  const schedule = schedules?.find(({ id }) => id === schedule_id);
+  if (schedule === undefined) return ["Schedule", schedules === undefined ? "…" : "deleted since"];
+  return [
+    "Schedule",
+    <Link key="schedule" to="/agents/$id" params={{ id: agent_id }} search={{ tab: "schedule" }} className="link">
+      {schedule.name}: {scheduleInWords(schedule)}
+    </Link>,
+  ];
+}
+
 /** The duration of a run, updated each second until it ends. */
 function Duration({ from, to }: { from: string; to: string | null }) {
   const [now, setNow] = useState(() => new Date().toISOString());
@@ -311,6 +338,7 @@ function WhyThisModel({ routing: { candidates, chosen, reason, fallbacks } }: { 
 
 function Figures({ run, agent_id }: { run: RunDetail; agent_id: string }) {
   const { usage } = run;
+  const { data: schedules } = useQuery({ ...schedulesQuery(agent_id), enabled: run.schedule_id !== null });
   const routing = run.routing as Routing | null;
   return (
     <Card title="Cost and time" className="lg:sticky lg:top-6">
@@ -345,7 +373,20 @@ function Figures({ run, agent_id }: { run: RunDetail; agent_id: string }) {
           ],
           ...dueFact(run),
           ...(run.finished_at === null ? [] : [["Ended", ago(run.finished_at)] as [string, string]]),
-          ["Agent version", number(run.agent_version)],
+          ...(run.schedule_id === null ? [] : [scheduleFact(run, schedules)]),
+          [
+            "Version",
+            <Link
+              key="version"
+              to="/agents/$id"
+              params={{ id: agent_id }}
+              search={{ tab: "versions" }}
+              hash={`version-${run.agent_version}`}
+              className="link"
+            >
+              {number(run.agent_version)}, what it changed
+            </Link>,
+          ],
           ...(run.attempt > 1 ? [["Attempt", `${number(run.attempt)}, after a lost worker`] as [string, string]] : []),
         ]}
       />

@@ -81,7 +81,9 @@ const COLUMNS: VirtualColumn<FoundRun>[] = [
     id: "trigger",
     title: "Started by",
     width: "5.5rem",
-    cell: ({ trigger }) => <span className="block truncate text-muted">{RUN_TRIGGERS[trigger]}</span>,
+    cell: ({ trigger, trigger_name }) => (
+      <span className="block truncate text-muted">{trigger_name ?? RUN_TRIGGERS[trigger]}</span>
+    ),
   },
   {
     id: "model",

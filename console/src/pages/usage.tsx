@@ -2,14 +2,13 @@ import { useQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { Link, useSearch } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import { profileQuery, type UsageSummary, usageQuery, userUsageQuery } from "../api/queries.ts";
+import { daysLeft } from "../forecast.ts";
 import { count, day, dollars, number, short } from "../format.ts";
 import { Card, PageHeader, Skeleton, segmentClass } from "../ui/basics.tsx";
 import { Meter, UsageChart } from "../ui/chart.tsx";
 import { ProblemNotice, Unloaded } from "../ui/problem.tsx";
 
 const WINDOWS = [7, 30, 90] as const;
-/** The forecast uses the usage of the last week. */
-const PACE_DAYS = 7;
 /** Models, agents, keys or users with the most usage, each with its own row. */
 const NAMED_SHARES = 8;
 
@@ -46,13 +45,6 @@ export function UsagePage() {
       </div>
     </>
   );
-}
-
-/** Days until the balance is spent at the rate of the last week; null: no usage. */
-function daysLeft(balance: number, usage: UsageSummary): number | null {
-  const week = usage.daily_usage.slice(-PACE_DAYS);
-  const spent = week.reduce((sum, { cost_tokens }) => sum + cost_tokens, 0);
-  return spent === 0 ? null : balance / (spent / week.length);
 }
 
 function Tiles({ usage, days }: { usage: UsageSummary | undefined; days: number }) {

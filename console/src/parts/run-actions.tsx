@@ -5,8 +5,10 @@ import { call } from "../api/client.ts";
 import { type Run, type RunDetail, stale } from "../api/queries.ts";
 import { hasEnded } from "../run-words.ts";
 import { Button, buttonClass } from "../ui/basics.tsx";
-import { Confirm } from "../ui/dialog.tsx";
+import { Confirm, Dialog, useKeptOpen } from "../ui/dialog.tsx";
+import { ModelChoices } from "../ui/picker.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
+import { REPLAY_OF } from "./run-comparison.tsx";
 
 /**
  * Whether a person can start the run again with its input. A trigger's delivery is sent again instead, because as a person's
@@ -20,6 +22,13 @@ export const runAgain = ({ agent_id, input, metadata }: Pick<RunDetail, "agent_i
 
 export const cancelRun = ({ agent_id, id }: Pick<Run, "agent_id" | "id">) =>
   call("POST /api/v1/agents/{id}/runs/{run_id}/cancel", { params: { id: agent_id, run_id: id } });
+
+/** Repeats a run on another model. Its metadata names the run that it repeats. */
+const replay = ({ id, agent_id, input, metadata }: RunDetail, model_id: string) =>
+  call("POST /api/v1/agents/{id}/runs", {
+    params: { id: agent_id },
+    body: { input, model_id, metadata: { ...metadata, [REPLAY_OF]: id } },
+  });
 
 interface Props {
   run: RunDetail;
@@ -35,12 +44,23 @@ export function useRunActions({ run, disabled = false, onNext }: Props) {
   const [was_open, setWasOpen] = useState(!ended);
   if (!ended && !was_open) setWasOpen(true);
   const again = useMutation({ mutationFn: () => runAgain(run), onSuccess: () => stale("agents", "runs") });
+  const [replaying, setReplaying] = useState(false);
   const buttons = (
     <>
       {run.trigger === "webhook" && (
         <Link to="/agents/$id" params={{ id: run.agent_id }} search={{ tab: "triggers" }} className={buttonClass()}>
           See its deliveries
         </Link>
+      )}
+      {isRepeatable(run) && (
+        <Button
+          className={ended ? "" : "invisible"}
+          disabled={disabled}
+          icon="model"
+          onClick={() => setReplaying(true)}
+        >
+          Run on another model
+        </Button>
       )}
       {isRepeatable(run) && (
         <Button
@@ -65,6 +85,7 @@ export function useRunActions({ run, disabled = false, onNext }: Props) {
           Cancel run
         </Button>
       )}
+      {replaying && <ReplayDialog run={run} onNext={onNext} onClose={() => setReplaying(false)} />}
       {cancelling && (
         <Confirm
           title="Cancel this run?"
@@ -82,4 +103,37 @@ export function useRunActions({ run, disabled = false, onNext }: Props) {
     </>
   );
   return { buttons, problem: again.error === null ? null : <ProblemNotice error={again.error} /> };
+}
+
+function ReplayDialog({ run, onNext, onClose }: Pick<Props, "run" | "onNext"> & { onClose: () => void }) {
+  return (
+    <Dialog title="Run on another model" onClose={onClose}>
+      <ReplayForm run={run} onNext={onNext} onClose={onClose} />
+    </Dialog>
+  );
+}
+
+function ReplayForm({ run, onNext, onClose }: Pick<Props, "run" | "onNext"> & { onClose: () => void }) {
+  const start = useMutation({
+    mutationFn: (model_id: string) => replay(run, model_id),
+    onSuccess: async (next) => {
+      onClose();
+      onNext(next);
+      await stale("agents", "runs");
+    },
+  });
+  useKeptOpen(start.isPending);
+  return (
+    <form className="space-y-3" onSubmit={(event) => event.preventDefault()}>
+      <p className="text-pretty text-muted">
+        The agent runs with the same input on the model that you choose, and the two runs are shown side by side. The
+        run starts at once and is billed. Tools are called again.
+      </p>
+      <fieldset disabled={start.isPending}>
+        <legend className="sr-only">Models</legend>
+        <ModelChoices without={run.model_id} onChoose={(model_id) => start.isPending || start.mutate(model_id)} />
+      </fieldset>
+      {start.error !== null && <ProblemNotice error={start.error} />}
+    </form>
+  );
 }

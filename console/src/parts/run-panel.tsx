@@ -3,13 +3,15 @@ import { Link } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import { anyRunQuery, type FoundRun, type Run, type RunDetail } from "../api/queries.ts";
 import { dollars, duration, instant, number } from "../format.ts";
-import { failure, hasEnded, RUN_TRIGGERS } from "../run-words.ts";
+import { failure, hasEnded, startedBy } from "../run-words.ts";
 import { inWords } from "../service-words.ts";
 import { buttonClass, Facts, Skeleton, Status } from "../ui/basics.tsx";
 import { Json } from "../ui/json.tsx";
 import { Markdown } from "../ui/markdown.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 import { useRunActions } from "./run-actions.tsx";
+import { RunComparison } from "./run-comparison.tsx";
+import { RunRemedy } from "./run-remedy.tsx";
 
 /** What a run began with, what came of it, and its buttons, beside the list of runs. */
 export function RunPanel({ run_id, found, onNext }: { run_id: string; found?: FoundRun; onNext: (run: Run) => void }) {
@@ -40,7 +42,7 @@ function Summary({ run, deleted, onNext }: { run: RunDetail; deleted: boolean; o
       <Facts
         facts={[
           ["Status", <Status key="status" status={run.status} has_errors={run.has_errors} />],
-          ["Queued", `${instant(run.queued_at)}, started by ${RUN_TRIGGERS[run.trigger]}`],
+          ["Queued", `${instant(run.queued_at)}, started by ${startedBy(run)}`],
           ["Model", run.model_id ?? "—"],
           ["Duration", started_at === null || finished_at === null ? "—" : duration(started_at, finished_at)],
           ["Cost", `${dollars(usage.cost_tokens)} (${number(usage.cost_tokens)} tokens)`],
@@ -54,8 +56,10 @@ function Summary({ run, deleted, onNext }: { run: RunDetail; deleted: boolean; o
             Run {run.status === "cancelled" ? "cancelled" : "failed"}: {failure(run.error.code)}
           </h3>
           <p className="mt-1 wrap-anywhere">{inWords(run.error.message)}</p>
+          {!deleted && <RunRemedy error={run.error} agent_id={run.agent_id} />}
         </div>
       )}
+      <RunComparison run={run} />
       {run.output !== null && run.output !== "" && (
         <Part title="Output">
           <Markdown text={run.output} />

@@ -1,10 +1,12 @@
 import { Link } from "@tanstack/react-router";
+import { useState } from "react";
 import type { Step } from "../api/queries.ts";
 import { count, duration, number, words } from "../format.ts";
 import { cutOff, failure, technique } from "../run-words.ts";
 import { inWords } from "../service-words.ts";
 import { Status } from "../ui/basics.tsx";
 import { Icon } from "../ui/icons.tsx";
+import { Json } from "../ui/json.tsx";
 import { Markdown } from "../ui/markdown.tsx";
 
 interface Removal {
@@ -24,7 +26,10 @@ interface AssistantMessage {
 export function StepCard({ step, output }: { step: Step; output: string | null }) {
   const tool = step.type === "tool";
   return (
-    <li id={`step-${step.index + 1}`} className="scroll-mt-16 rounded-xl border border-line bg-panel">
+    <li
+      id={`step-${step.index + 1}`}
+      className="scroll-mt-16 rounded-xl border border-line bg-panel target:ring-2 target:ring-accent"
+    >
       <div className="flex flex-wrap items-center gap-x-3 gap-y-1 px-4 py-2.5">
         <span className={`rounded-md p-1 ${tool ? "bg-warn-soft text-warn" : "bg-accent-soft text-accent"}`}>
           <Icon name={tool ? "tool" : "model"} />
@@ -71,8 +76,24 @@ export function StepCard({ step, output }: { step: Step; output: string | null }
             <Outside words={step.error.outside} by={tool ? "server" : "provider"} />
           </>
         )}
+        <RawJson step={step} />
       </div>
     </li>
+  );
+}
+
+/** The step as the API has it. It is drawn when it is opened, because it can be long. */
+function RawJson({ step }: { step: Step }) {
+  const [is_open, setOpen] = useState(false);
+  return (
+    <details onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
+      <summary className="w-fit text-sm text-muted hover:text-ink">Raw JSON</summary>
+      {is_open && (
+        <div className="mt-2">
+          <Json label={`Step ${step.index + 1} as JSON`} value={step} />
+        </div>
+      )}
+    </details>
   );
 }
 

@@ -19,7 +19,9 @@ export function Versions({ agent }: { agent: Agent }) {
       title: "Version",
       cell: ({ version, created_at }) => (
         <>
-          {version}
+          <span id={`version-${version}`} className="scroll-mt-16 rounded target:bg-accent-soft target:font-semibold">
+            {version}
+          </span>
           {version === agent.version && " (present)"}
           <span className="block text-sm text-muted">{instant(created_at)}</span>
         </>

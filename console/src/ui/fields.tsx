@@ -81,7 +81,7 @@ export function Field({ label, hint, param, is_missing = false, className = "", 
   }, [wrong, error, id]);
   const described = [hint !== undefined && `${id}-hint`, shown !== null && `${id}-error`].filter(Boolean).join(" ");
   return (
-    <div className={className}>
+    <div className={className} data-param={param}>
       <label htmlFor={id} className="mb-1 block font-medium">
         {label}
       </label>

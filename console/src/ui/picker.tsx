@@ -104,35 +104,51 @@ function AgentChoices({ onChoose }: { onChoose: (id: string) => void }) {
   );
 }
 
-/** `none`: the words for no choice; without them, a model must be chosen. */
-export function ModelPicker({ label, value, onValue, className, none }: PickerProps & { none?: string }) {
+/** `none`: the words for no choice. */
+export function ModelPicker({ label, value, onValue, className, none }: PickerProps & { none: string }) {
+  return (
+    <Picker label={label} className={className} chosen={value === "" ? none : value}>
+      {(close) => (
+        <ModelChoices
+          none={none}
+          onChoose={(id) => {
+            onValue(id);
+            close();
+          }}
+        />
+      )}
+    </Picker>
+  );
+}
+
+interface ModelChoicesProps {
+  /** The words for no choice. */
+  none?: string;
+  /** A model that is left out. */
+  without?: string | null;
+  onChoose: (id: string) => void;
+}
+export function ModelChoices({ none, without, onChoose }: ModelChoicesProps) {
   const { data: models = [] } = useQuery(modelsQuery);
   return (
-    <Picker label={label} className={className} chosen={value === "" ? (none ?? "choose a model") : value}>
-      {(close) => {
-        const choose = (id: string) => {
-          onValue(id);
-          close();
-        };
-        return (
-          <Command label="Search models by name">
-            <Command.Input placeholder="Search by name" className="control mb-1.5" />
-            <Command.List className="max-h-72 overflow-y-auto">
-              <Command.Empty className="px-2.5 py-1.5 text-muted">No models match this name.</Command.Empty>
-              {none !== undefined && (
-                <Command.Item value={none} className={ITEM} onSelect={() => choose("")}>
-                  {none}
-                </Command.Item>
-              )}
-              {models.map(({ id }) => (
-                <Command.Item key={id} value={id} className={ITEM} onSelect={() => choose(id)}>
-                  <span className="break-all">{id}</span>
-                </Command.Item>
-              ))}
-            </Command.List>
-          </Command>
-        );
-      }}
-    </Picker>
+    <Command label="Search models by name">
+      <Command.Input placeholder="Search by name" className="control mb-1.5" />
+      <Command.List className="max-h-72 overflow-y-auto">
+        <Command.Empty className="px-2.5 py-1.5 text-muted">No models match this name.</Command.Empty>
+        {none !== undefined && (
+          <Command.Item value={none} className={ITEM} onSelect={() => onChoose("")}>
+            {none}
+          </Command.Item>
+        )}
+        {models.map(
+          ({ id }) =>
+            id !== without && (
+              <Command.Item key={id} value={id} className={ITEM} onSelect={() => onChoose(id)}>
+                <span className="break-all">{id}</span>
+              </Command.Item>
+            ),
+        )}
+      </Command.List>
+    </Command>
   );
 }

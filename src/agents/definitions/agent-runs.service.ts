@@ -33,6 +33,8 @@ import type { ScheduleKeys } from "./schedule-keys.service.ts";
 interface RunNow extends Pick<NewRun, "input" | "metadata" | "run_prompt"> {
   request_id: string;
   wait_ms: number;
+  /** The model of this run in place of the agent's. */
+  model_id?: string | null | undefined;
   /** The schedule whose run it is. */
   schedule?: { id: string; name: string; timezone: string };
 }
@@ -103,8 +105,14 @@ export function createAgentRuns(deps: {
   /**
    * The agent if it may run now. Throws in this order: 404, 409, 403 for a model that is not allowed or not part of the trial, 402.
    */
-  const ready = async (caller: Caller, id: string): Promise<AgentRow> => {
-    const [agent, { refusal, is_trial }] = await Promise.all([find(caller.user_id, id), toAccountStatus(caller)]);
+  const ready = async (caller: Caller, id: string, model_id?: string | null): Promise<AgentRow> => {
+    const [found, { refusal, is_trial }] = await Promise.all([find(caller.user_id, id), toAccountStatus(caller)]);
+    const agent = model_id == null ? found : { ...found, model_id, auto_route: false };
+    if (model_id != null && models.find(model_id) === null) {
+      // The model is a field here, not the resource of the request.
+      const unknown = gatewayErrors.modelNotFound(model_id, models.nearest(model_id), "model_id");
+      throw unknown.with({ status: 400, type: "invalid_request_error" });
+    }
     if (!agent.is_active) throw agentErrors.agentDisabled();
     const model = agent.auto_route ? null : models.find(agent.model_id ?? "");
     if (model !== null && !allows(caller.allowed_models, model)) {
@@ -142,13 +150,17 @@ export function createAgentRuns(deps: {
   const likelyReady = async (
     caller: Caller,
     id: string,
-    { is_doubtful, has_prompt }: { is_doubtful: boolean; has_prompt: boolean },
+    {
+      is_doubtful,
+      has_prompt,
+      model_id,
+    }: { is_doubtful: boolean; has_prompt: boolean; model_id: string | null | undefined },
   ): Promise<AgentRow> => {
-    const known = is_doubtful || isLimited(caller) ? undefined : cache.get(caller.user_id, id);
+    const known = is_doubtful || model_id != null || isLimited(caller) ? undefined : cache.get(caller.user_id, id);
     if (known?.is_active && (has_prompt || hasPrompt(known))) return known;
-    const agent = await ready(caller, id);
+    const agent = await ready(caller, id, model_id);
     if (!has_prompt && !hasPrompt(agent)) throw errors.missingField("run_prompt", NO_PROMPT);
-    cache.keep(agent);
+    if (model_id == null) cache.keep(agent);
     return agent;
   };
   /** The zone of a run without a schedule. */
@@ -157,22 +169,29 @@ export function createAgentRuns(deps: {
     return timezone === undefined || timezone === "UTC" ? {} : { timezone };
   };
   const runNow = async (caller: Caller, id: string, asked: RunNow) => {
-    const { request_id, wait_ms, run_prompt, input, metadata, schedule } = asked;
+    const { request_id, wait_ms, run_prompt, model_id, input, metadata, schedule } = asked;
     const terms = keyTermsOf({ ...caller, labels: labelsOf({ metadata }) ?? caller.labels ?? null });
     // An input that the caller labels with a user comes from that user.
     const mark = input != null && terms.labels?.user !== undefined ? { input_mark: newMark() } : {};
     const of_schedule = schedule && { schedule: { name: schedule.name, timezone: schedule.timezone } };
-    const start = { messages: null, request_id, ...terms, ticket: null, ...mark };
+    const start = {
+      messages: null,
+      request_id,
+      ...terms,
+      ticket: null,
+      ...mark,
+      ...(model_id == null ? {} : { model_id }),
+    };
     const has_prompt = run_prompt != null;
     let refusal = "";
     for (let look = 0; look < MAX_LOOKS; look += 1) {
-      const agent = await likelyReady(caller, id, { is_doubtful: look > 0, has_prompt });
+      const agent = await likelyReady(caller, id, { is_doubtful: look > 0, has_prompt, model_id });
       checkInput(agent.input_schema, input ?? null);
       checkPlaceholders(run_prompt ?? null, "run_prompt", agent.input_schema);
       if (look === 0) await requireFreeRoom(agent);
       const engine_input = { ...start, ...(of_schedule ?? (await ownZone(agent))) };
       // After a full check the user can pay. The check at queueing knows less.
-      const precondition = { version: agent.version, is_free: look > 0 || isFree(agent) };
+      const precondition = { version: agent.version, is_free: look > 0 || model_id != null || isFree(agent) };
       const run = { ...newRun(agent, "manual", engine_input), input, metadata, run_prompt, schedule_id: schedule?.id };
       const first_step = newFirstStep(agent, run);
       const started = await runs.startRun({ ...run, first_step, precondition, is_awaited: wait_ms > 0 });

@@ -124,8 +124,8 @@ function runAnswer({ run, rest }: Awaited<ReturnType<Agents["runInParts"]>>) {
 function addRuns(router: Router, agents: Agents): void {
   router.on(runContract.runNow, async ({ caller, request_id, params, header, body }) => {
     const wait_ms = runContract.waitSeconds(header("prefer")) * 1000;
-    const { run_prompt, input, metadata } = body;
-    const run = await agents.runNow(caller, params.id, { request_id, wait_ms, run_prompt, input, metadata });
+    const { run_prompt, model_id, input, metadata } = body;
+    const run = await agents.runNow(caller, params.id, { request_id, wait_ms, run_prompt, model_id, input, metadata });
     if ("steps" in run && run.finished_at !== null) return json(run);
     return json(run, 202, { Location: `/api/v1/agents/${run.agent_id}/runs/${run.id}` });
   });

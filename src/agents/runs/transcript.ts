@@ -46,6 +46,8 @@ export interface LastRun {
 export interface EngineInput extends KeyTerms {
   /** The conversation of a chat, including the thread's earlier turns; null: the agent's run_prompt. */
   messages: ChatMessage[] | null;
+  /** The model of this run in place of the agent's. */
+  model_id?: string;
   /** The id of the request that started the run; null: the schedule. */
   request_id: string | null;
   /** Identifies the caller of a chat who waits on the worker's node. */
@@ -78,6 +80,12 @@ export interface EngineInput extends KeyTerms {
 
 /** What the worker adds when a run begins. */
 export type RecordedInput = Pick<EngineInput, "last" | "prompts" | "input_safety">;
+
+/** The settings with the run's own model, if it has one. */
+export function withOwnModel(config: RunConfig, engine_input: unknown): RunConfig {
+  const { model_id } = engine_input as EngineInput;
+  return model_id === undefined ? config : { ...config, model_id, auto_route: false };
+}
 
 /** The settings with the run's own run_prompt, if it has one. */
 export function withRunPrompt<Config extends Pick<RunConfig, "run_prompt">>(

@@ -323,6 +323,10 @@ const runNowSchema = z
     run_prompt: runPromptSchema
       .nullish()
       .openapi({ description: "what this run executes; without it, the agent's own run_prompt" }),
+    model_id: textSchema(200)
+      .min(1)
+      .nullish()
+      .openapi({ description: "the model of this run in place of the agent's" }),
     input: runInputSchema.nullish(),
     metadata: runMetadataSchema.nullish(),
   })

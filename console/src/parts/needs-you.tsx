@@ -1,0 +1,159 @@
+import { useMutation, useQueries, useQuery, useSuspenseQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import type { ReactNode } from "react";
+import { call } from "../api/client.ts";
+import {
+  type Agent,
+  agentQuery,
+  erroneousRunsQuery,
+  profileQuery,
+  returnedSecretsQuery,
+  stale,
+  usageQuery,
+  watchedAgentsQuery,
+} from "../api/queries.ts";
+import { daysLeft } from "../forecast.ts";
+import { ago, count } from "../format.ts";
+import { inWords, scheduleReason } from "../service-words.ts";
+import { Button, buttonClass, Card, Status } from "../ui/basics.tsx";
+import { ProblemNotice, Unloaded } from "../ui/problem.tsx";
+import { confirmSaved } from "../ui/saved.tsx";
+
+/** The usage that Home reads once, for its forecast and for comparison. */
+export const LONGER_DAYS = 9;
+/** A balance that lasts for fewer days is named. */
+const LOW_DAYS = 7;
+
+/** Agents that are not among the newest, but had errors. */
+const OLDER_AGENTS = 10;
+
+/** What needs the person, by agent, each with its button. */
+export function NeedsYou() {
+  const agents = useQuery(watchedAgentsQuery);
+  const { data: runs = [] } = useQuery(erroneousRunsQuery);
+  const listed = new Set(agents.data?.map(({ id }) => id));
+  const older = new Set(runs.flatMap(({ agent: { id, deleted } }) => (deleted || listed.has(id) ? [] : [id])));
+  const others = useQueries({
+    queries: agents.data === undefined ? [] : [...older].slice(0, OLDER_AGENTS).map((id) => agentQuery(id)),
+  });
+  const { data: secrets = [] } = useQuery(returnedSecretsQuery);
+  const low = useLowBalance();
+  if (agents.data === undefined) return <Unloaded error={agents.error} refetch={agents.refetch} />;
+  const told = new Map(runs.map((run) => [run.id, run]));
+  const all = [...agents.data, ...others.flatMap(({ data }) => data ?? [])];
+  const troubled = all.filter((agent) => isPaused(agent) || isFailing(agent));
+  const is_empty = troubled.length === 0 && secrets.length === 0 && low === null;
+  return (
+    <Card title="Needs you" className="mb-4" flush>
+      {is_empty && <p className="px-4 pb-4 text-muted">Nothing: no agent fails, and no schedule is paused.</p>}
+      <ul>
+        {troubled.map((agent) => (
+          <li key={agent.id} className={ROW}>
+            <h3 className="font-medium wrap-anywhere">
+              <Link to="/agents/$id" params={{ id: agent.id }} className="hover:underline">
+                {agent.name}
+              </Link>
+            </h3>
+            <div className="mt-1 space-y-2">
+              {isFailing(agent) && <Failing agent={agent} reason={told.get(agent.last_run?.id ?? "")?.first_line} />}
+              {isPaused(agent) && <Paused agent={agent} />}
+            </div>
+          </li>
+        ))}
+        {secrets.map(({ id, name }) => (
+          <li key={id} className={ROW}>
+            <Need
+              button={
+                <Link to="/vault" className={buttonClass()}>
+                  Replace secret
+                </Link>
+              }
+            >
+              A site returned the secret <code>{name}</code>, so it is disabled.
+            </Need>
+          </li>
+        ))}
+        {low !== null && (
+          <li className={ROW}>
+            <Need
+              button={
+                <Link to="/billing" search={{ top_up: true }} className={buttonClass()}>
+                  Buy tokens
+                </Link>
+              }
+            >
+              The balance lasts for {count(Math.floor(low), "day")} at the rate of the last 7 days.
+            </Need>
+          </li>
+        )}
+      </ul>
+    </Card>
+  );
+}
+
+const ROW = "border-t border-line px-4 py-2.5";
+
+const isFailing = ({ last_run }: Agent) => last_run?.status === "failed" || last_run?.has_errors === true;
+const isPaused = ({ schedule_status }: Agent) => schedule_status === "paused";
+
+function useLowBalance(): number | null {
+  const { data: profile } = useSuspenseQuery(profileQuery);
+  const { data: usage } = useQuery(usageQuery(LONGER_DAYS));
+  const left = usage === undefined ? null : daysLeft(profile.token_balance, usage);
+  return left !== null && left < LOW_DAYS ? left : null;
+}
+
+function Need({ button, children }: { button: ReactNode; children: ReactNode }) {
+  return (
+    <div className="flex flex-wrap items-center justify-between gap-x-4 gap-y-1.5">
+      <div className="min-w-0 flex-1 basis-60 wrap-anywhere">{children}</div>
+      {button}
+    </div>
+  );
+}
+
+function Failing({ agent: { id, last_run }, reason }: { agent: Agent; reason: string | null | undefined }) {
+  if (last_run === null) return null;
+  return (
+    <Need
+      button={
+        <Link to="/agents/$id/runs/$run_id" params={{ id, run_id: last_run.id }} className={buttonClass()}>
+          See what to do
+        </Link>
+      }
+    >
+      <Status status={last_run.status} has_errors={last_run.has_errors} />{" "}
+      {last_run.finished_at !== null && <span className="text-sm text-muted">{ago(last_run.finished_at)}</span>}
+      {reason != null && <span className="line-clamp-2">{inWords(reason)}</span>}
+    </Need>
+  );
+}
+
+function Paused({ agent }: { agent: Agent }) {
+  const resume = useMutation({
+    mutationFn: () => call("POST /api/v1/agents/{id}/resume", { params: { id: agent.id } }),
+    onSuccess: async () => {
+      await stale("agents");
+      confirmSaved("Schedule resumed");
+    },
+  });
+  return (
+    <>
+      <Need
+        button={
+          <Button
+            icon="play"
+            busy={resume.isPending}
+            aria-label={`Resume schedule of ${agent.name}`}
+            onClick={() => resume.mutate()}
+          >
+            Resume schedule
+          </Button>
+        }
+      >
+        The schedule is paused. Reason: {scheduleReason(agent.schedule_paused_reason ?? "")}.
+      </Need>
+      {resume.error !== null && <ProblemNotice error={resume.error} />}
+    </>
+  );
+}
