@@ -327,3 +327,88 @@ it("Home names the agent that spends more than usual, and since which version", 
     await page.getByText(`3× usual: Ferry desk since version ${version}`).waitFor();
   });
 });
+
+const main = (name: string) => page.getByRole("navigation", { name: "Main" }).getByRole("link", { name, exact: true });
+const openAgent = async (name: string) => {
+  await main("Agents").click();
+  await page.getByRole("main").getByRole("link", { name, exact: true }).click();
+  await page.getByRole("heading", { name, level: 1, exact: true }).waitFor();
+};
+
+it("the ledger says why the balance fell, down to the price of a request", async () => {
+  const { id: run_id } = await person("POST", `/agents/${agents[0]}/runs`);
+  await expect.poll(async () => (await person("GET", `/runs/${run_id}`)).status).toBe("succeeded");
+  await inClicks(page, "see why the balance fell", async () => {
+    await main("Billing").click();
+    await page.getByRole("link", { name: "Ledger" }).click();
+    await page
+      .getByRole("row")
+      .getByRole("link", { name: /explain/i })
+      .first()
+      .click();
+    await page.getByRole("dialog").getByText("Input").first().waitFor();
+  });
+});
+
+it("the versions of an agent say what changed, and an earlier one is restored", async () => {
+  const fields = { name: "Pilot", model_id: "lab/small", run_prompt: "Read the tides." };
+  const { id } = await person("POST", "/agents", fields);
+  await person("PUT", `/agents/${id}`, { run_prompt: "Read the winds." });
+  await page.reload();
+  await inClicks(page, "see what changed in an agent, and undo it", async () => {
+    await openAgent("Pilot");
+    await page.getByRole("link", { name: "Versions" }).click();
+    await page.getByRole("button", { name: "Restore version 1" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Restore version" }).click();
+    await expect.poll(async () => (await person("GET", `/agents/${id}`)).run_prompt).toBe("Read the tides.");
+  });
+});
+
+it("a person talks with an agent", async () => {
+  await inClicks(page, "talk with an agent", async () => {
+    await openAgent("Harbour");
+    await page.getByRole("link", { name: "Chat" }).click();
+    await page.getByLabel("Your message").click();
+    await page.keyboard.type("Hello");
+    await page.keyboard.press("Enter");
+    await page.getByText("Hello.").first().waitFor();
+  });
+});
+
+it("a key that can only make completions is created, and a program is connected", async () => {
+  await inClicks(page, "create a key that can only make completions", async () => {
+    await main("Developers").click();
+    await page.getByRole("button", { name: "New key" }).first().click();
+    await page.getByLabel("Name", { exact: true }).waitFor();
+    await page.keyboard.type("Website");
+    await page.getByRole("button", { name: "Create API key" }).click();
+    await page.getByRole("textbox", { name: "API key" }).waitFor();
+  });
+  const [{ scopes }] = (await person("GET", "/api-keys")).api_keys;
+  expect(scopes).toEqual(["chat:read", "chat:write"]);
+  await page.goto(site.service.url);
+  await inClicks(page, "connect a program", async () => {
+    await main("Developers").click();
+    await page.getByRole("link", { name: "Connect", exact: true }).first().click();
+    await page.getByRole("navigation", { name: "Programs" }).getByRole("link", { name: "Codex" }).click();
+    await page.waitForURL(/program=codex/);
+  });
+});
+
+it("Home and a run's page in the dark and on a phone have no violations of axe-core's rules", async () => {
+  const [{ id, agent }] = (await person("GET", "/runs?limit=1&model_id=purser/rehearsal")).runs;
+  for (const path of ["/", `/agents/${agent.id}/runs/${id}`]) {
+    for (const [colorScheme, width] of [
+      ["dark", 1280],
+      ["light", 390],
+    ] as const) {
+      await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
+      await page.setViewportSize({ width, height: 850 });
+      await page.goto(site.service.url + path, { waitUntil: "networkidle" });
+      expect(await violations(page), `${path} ${colorScheme} ${width}`).toEqual([]);
+      expect(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)).toBeLessThanOrEqual(0);
+      const name = `${path === "/" ? "home" : "run"}-${colorScheme}-${width}`;
+      if (process.env.SHOTS) await page.screenshot({ path: `${process.env.SHOTS}/${name}.png` });
+    }
+  }
+});
