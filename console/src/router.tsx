@@ -229,6 +229,20 @@ const connect = createRoute({
   component: page(() => import("./pages/connect.tsx"), "ConnectPage"),
   validateSearch: (search: Search) => ({ ...text(search, "program"), ...text(search, "model") }),
 });
+const models = createRoute({
+  getParentRoute: () => developers,
+  path: "/models",
+  component: page(() => import("./pages/models.tsx"), "ModelsPage"),
+});
+const playground = createRoute({
+  getParentRoute: () => developers,
+  path: "/playground",
+  component: page(() => import("./pages/playground.tsx"), "PlaygroundPage"),
+  validateSearch: (search: Search) => ({
+    ...text(search, "model"),
+    ...choice(search, "code", ["curl", "Python", "TypeScript"]),
+  }),
+});
 const notices = createRoute({
   getParentRoute: () => signedIn,
   path: "/notices",
@@ -269,7 +283,7 @@ const pages = [
   chat,
   vault,
   billing,
-  developers.addChildren([keys, connect]),
+  developers.addChildren([keys, connect, models, playground]),
   notices,
   account,
 ] as const;

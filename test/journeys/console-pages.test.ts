@@ -86,6 +86,8 @@ const PAGES = [
   "/developers/keys",
   "/developers/connect",
   "/developers/connect?program=codex&model=purser%2Frehearsal",
+  "/developers/models",
+  "/developers/playground",
   "/notices",
   "/account",
   "/sign-in",

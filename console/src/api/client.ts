@@ -5,6 +5,7 @@ import type * as overall from "../../../src/api/contract/admin-overall.ts";
 import type * as adminUsers from "../../../src/api/contract/admin-users.ts";
 import type * as agents from "../../../src/api/contract/agents.ts";
 import type * as billing from "../../../src/api/contract/billing.ts";
+import type * as completions from "../../../src/api/contract/completions.ts";
 import type * as endUsers from "../../../src/api/contract/end-users.ts";
 import type * as usage from "../../../src/api/contract/ledger-export.ts";
 import type * as models from "../../../src/api/contract/models.ts";
@@ -32,6 +33,7 @@ type Contract = typeof accounts &
   typeof operators &
   typeof agents &
   typeof billing &
+  typeof completions &
   typeof endUsers &
   typeof usage &
   typeof models &

@@ -85,6 +85,15 @@ export const callableModelsQuery = queryOptions({
     (await call("GET /api/v1/models", { signal })).data.filter(({ kind }) => CALLABLE.includes(kind)),
 });
 
+export type Model = Answer<"GET /api/v1/models">["data"][number];
+/** The models that have a price, as the API sorts them. */
+export const pricesQuery = queryOptions({
+  queryKey: ["models", "prices"],
+  queryFn: async ({ signal }) =>
+    (await call("GET /api/v1/models", { signal })).data.filter(({ kind }) => kind === "chat" || kind === "embedding"),
+  staleTime: 300_000,
+});
+
 export const usageQuery = (days: number) =>
   queryOptions({
     queryKey: ["usage", days],

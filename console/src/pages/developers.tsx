@@ -5,6 +5,8 @@ import { Skeleton, Tabs } from "../ui/basics.tsx";
 const PARTS = [
   ["/developers/keys", "API keys"],
   ["/developers/connect", "Connect"],
+  ["/developers/models", "Models"],
+  ["/developers/playground", "Playground"],
 ] as const;
 
 /** The pages for people who write or run programs. */
