@@ -90,3 +90,18 @@ it("a model is tried and the call is copied within four clicks", async () => {
     await page.getByText("curl copied.").waitFor();
   });
 });
+
+it("the cost of one API request is found by its id", async () => {
+  await asPerson(context, site.service, "POST", "/chat/completions", {
+    model: "lab/small",
+    messages: [{ role: "user", content: "Say: hello" }],
+  });
+  const [{ request_id }] = (await asPerson(context, site.service, "GET", "/users/me/requests")).requests;
+  await inClicks(page, "find one API request", async () => {
+    await page.getByRole("button", { name: /^Find/ }).first().click();
+    await page.getByRole("dialog", { name: "Find" }).getByRole("combobox").waitFor();
+    await page.keyboard.type(request_id);
+    await page.getByRole("option", { name: `Cost of the request ${request_id}` }).click();
+    await page.getByRole("dialog").getByText("lab/small").first().waitFor();
+  });
+});
