@@ -160,6 +160,14 @@ describe("a call that must be approved", () => {
     expect(answer).toMatchObject({ role: "tool", content: expect.stringContaining("Not today.") });
   });
 
+  test("that is rejected with an empty reason has none, and the model reads no empty one", async () => {
+    lab.upstream.answer(sends({ n: 1 }), completion("Then not."));
+    const { path, actions } = await waiting(await create());
+    await approver.post(actions[0], { decision: "reject", reason: " " });
+    expect(await ended(path)).toMatchObject({ decisions: [{ decision: "rejected", reason_given: null }] });
+    expect(lab.upstream.requests.at(-1)?.body.messages.at(-1).content).not.toContain("The reason");
+  });
+
   test("that is edited is sent with the person's arguments, and the model is told so", async () => {
     lab.upstream.answer(sends({ n: 1 }), completion("Told."));
     const { path, actions } = await waiting(await create());
@@ -171,6 +179,18 @@ describe("a call that must be approved", () => {
     expect(answer).toContain(
       `The user changed the arguments of this call before it was made: ${JSON.stringify(given)}`,
     );
+  });
+
+  test("answers a caller that waits for the run once the run waits, and not after a second", async () => {
+    lab.upstream.answer(sends({ n: 1 }));
+    const agent = await create();
+    const times_ms: number[] = [];
+    for (let nth = 0; nth < 3; nth++) {
+      const begun_ms = performance.now();
+      await waiting(agent);
+      times_ms.push(performance.now() - begun_ms);
+    }
+    expect(Math.min(...times_ms)).toBeLessThan(900);
   });
 
   test("nobody decides about in time counts as rejected, when the clock reaches its instant", async () => {
@@ -319,6 +339,8 @@ describe("a decision", () => {
       const asked = { decision: "approve", ...body };
       expect(await answerTo(action, path, asked, client as typeof approver), JSON.stringify(body)).toEqual(expected);
     }
+    const without_url = await approver.post(action, { decision: "edit", arguments: { payload: 1 } });
+    expect(without_url.body.error.message).toBe("the arguments are not valid: url is required");
     const other = await create();
     const elsewhere = action.replace(agent, other);
     expect((await approver.post(elsewhere, { decision: "approve" })).status).toBe(404);

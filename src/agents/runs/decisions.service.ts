@@ -65,7 +65,7 @@ export function createDecisions({ db, clock }: { db: Db; clock: Clock }) {
         const is_call = action.type === "tool_approval" && decision !== "reject";
         const is_last = await store.updateAction(tx, key, {
           decision: OUTCOME[decision],
-          reason_given: reason ?? null,
+          reason_given: reason?.trim() || null,
           arguments_sent: is_call ? (decision === "edit" ? given : action.arguments) : null,
           decided_at: now,
           decided_by: by.decided_by,

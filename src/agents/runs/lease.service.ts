@@ -225,8 +225,11 @@ export function createRunSteps(deps: {
      * same transaction, so that it cannot come before the run waits. Otherwise nothing is written, and it resolves to the reason:
      * `full` when too many of the user's runs wait already.
      */
-    suspendRun(lease: RunLease, { status, record }: Suspension): Promise<"suspended" | "full" | "cancelling" | "lost"> {
-      return db.transaction(async (tx) => {
+    async suspendRun(
+      lease: RunLease,
+      { status, record }: Suspension,
+    ): Promise<"suspended" | "full" | "cancelling" | "lost"> {
+      const outcome = await db.transaction(async (tx) => {
         if (await runStore.suspendRun(tx, lease, { status, most: USER_ROWS.waiting_runs })) {
           await record(tx);
           const actions = (await selectOpenActions(tx, lease)).map(toAction);
@@ -237,6 +240,8 @@ export function createRunSteps(deps: {
         const [held] = await runStore.renewLeases(tx, [lease], LEASE_MS);
         return held === undefined ? "lost" : held.status === "running" ? "full" : "cancelling";
       });
+      if (outcome === "suspended") signals.finished(lease.run_id);
+      return outcome;
     },
     /** Notifies waiters on this node that a settle's hook has ended a run. Takes the hook's answer. */
     noteEnd({ run_id }: RunLease, { run }: Readonly<Record<string, unknown>>): void {

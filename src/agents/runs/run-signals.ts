@@ -65,7 +65,7 @@ export function createRunSignals(db: Db) {
   };
 
   return {
-    /** Wakes the waiters of this node, with the run if it is known. The database notifies waiters on other nodes. */
+    /** Wakes the waiters for a run that ended or waits on this node, with the ended run if it is known. The database notifies waiters on other nodes. */
     finished: (run_id: string, run: RunDetail | null = null) => finished(run_id, run),
     /** Whether a caller waits on this node for the end of this run. */
     isAwaited: (run_id: string) => waiting.has(run_id),

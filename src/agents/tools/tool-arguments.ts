@@ -18,6 +18,7 @@ export function parsedArguments(
   const parsed = schema.safeParse(value);
   if (parsed.success) return { arguments: parsed.data };
   const [issue] = parsed.error.issues;
-  const problem = [...(issue?.path ?? []), issue?.message ?? ""].join(" ");
+  const is_missing = issue?.code === "invalid_type" && issue.message.endsWith("received undefined");
+  const problem = [...(issue?.path ?? []), is_missing ? "is required" : (issue?.message ?? "")].join(" ");
   return { problem: `the arguments are not valid: ${problem}` };
 }
