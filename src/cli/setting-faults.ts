@@ -67,7 +67,8 @@ function unknownNames(env: Env, names: ReadonlySet<string>): string[] {
   return unknown
     .filter((name) => !isOfOthers(name, env[name]))
     .map((name) => {
-      const [near] = nearestNames(name, known);
+      const without_prefix = name.replace("PURSER_", "");
+      const near = names.has(without_prefix) ? without_prefix : nearestNames(name, known)[0];
       const settings = known.filter((each) => !each.endsWith(FILE_SUFFIX));
       const advice = near === undefined ? `remove it; settings are ${settings.join(", ")}` : `did you mean ${near}?`;
       return `${name}: this is no setting, so it has no effect: ${advice}`;

@@ -124,6 +124,7 @@ describe("--check of a broken configuration exits with 2 and says what to do", (
   it("5: a misspelt PURSER_ name, but not the names that Kubernetes sets, and not the key of a client", async () => {
     const problems = await problemsOf({
       PURSER_DRAIN_SECOND: "60",
+      PURSER_DATA_DIR: "/nowhere",
       PURSER_PORT_3000_TCP: "tcp://10.0.0.1:3000",
       PURSER_POSTGRESQL_SERVICE_HOST: "10.0.0.2",
       PURSER_POSTGRESQL_SERVICE_PORT_TCP_POSTGRESQL: "5432",
@@ -134,6 +135,7 @@ describe("--check of a broken configuration exits with 2 and says what to do", (
     });
     expect(problems).toEqual([
       "PURSER_DRAIN_SECOND: this is no setting, so it has no effect: did you mean PURSER_DRAIN_SECONDS?",
+      "PURSER_DATA_DIR: this is no setting, so it has no effect: did you mean DATA_DIR?",
     ]);
   });
 
