@@ -87,6 +87,7 @@ describe("a trigger", () => {
     [{ filter: { "": 1 } }, "filter"],
     [{ filter: { action: {} } }, "filter"],
     [{ input_map: { a: "x y" } }, "input_map"],
+    [{ input_map: { a: "$.issue.title" } }, "input_map"],
     [{ run_prompt: " " }, "run_prompt"],
     [{ secret: "short" }, "secret"],
     [{ verify: "standard_webhooks", secret: "no whsec at all" }, "secret"],

@@ -44,7 +44,7 @@ const bodySignature = (header: string, prefix: string, encoding: Scheme["encodin
   claim(delivery) {
     const sent = delivery.header(header.toLowerCase());
     if (sent === undefined) return missing(header);
-    if (!sent.startsWith(prefix)) return `The header ${header} does not begin with ${prefix}`;
+    if (!sent.startsWith(prefix)) return `The header ${header} does not begin with "${prefix}".`;
     return { signatures: [sent.slice(prefix.length)], signed: delivery.body, timestamp: null };
   },
 });

@@ -36,8 +36,8 @@ export type Verify = z.infer<typeof verifySchema>;
 
 const pathSchema = textSchema(200)
   .regex(
-    /^(headers\.[A-Za-z0-9-]+|\/.*|[^./\s][^\s]*)$/,
-    "a path such as action, repository.full_name or headers.x-github-event",
+    /^(headers\.[A-Za-z0-9-]+|\/.*|(?!\$[.[])[^./\s][^\s]*)$/,
+    "a path such as action, repository.full_name or headers.x-github-event, without $ at its beginning",
   )
   .openapi({
     description:

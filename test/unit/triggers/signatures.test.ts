@@ -122,6 +122,13 @@ test("deliveries that the senders' own libraries sign verify", async () => {
   }
 });
 
+test("a signature without its prefix is rejected, and the reason quotes the prefix", () => {
+  const headers = { "x-hub-signature-256": hmac("s", BODY) };
+  expect(judged({ name: "", verify: "github", secret: "s", headers, body: BODY })).toBe(
+    'The header X-Hub-Signature-256 does not begin with "sha256=".',
+  );
+});
+
 describe("a signed timestamp", () => {
   const at = (seconds: number): Vector => ({
     name: "",
