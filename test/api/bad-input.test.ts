@@ -71,6 +71,14 @@ async function objectsOf(client: Client): Promise<Record<string, string>> {
   const thread = await client.post(`/api/v1/agents/${agent.body.id}/threads`, {});
   const daily = { name: "own", interval: "daily", times: ["12:00"] };
   const schedule = await client.post(`/api/v1/agents/${agent.body.id}/schedules`, daily);
+  const trigger = await client.post(`/api/v1/agents/${agent.body.id}/triggers`, { name: "own", verify: "bearer" });
+  await fetch(trigger.body.url, {
+    method: "POST",
+    headers: { Authorization: `Bearer ${trigger.body.secret}`, "Content-Type": "application/json" },
+    body: "{}",
+  });
+  const { deliveries } = (await client.get(`/api/v1/agents/${agent.body.id}/triggers/${trigger.body.id}/deliveries`))
+    .body;
   const secret = await client.post("/api/v1/secrets", { name: "OWN", value: "value" });
   const response = await client.post("/api/v1/responses", { model: "purser/rehearsal", input: "Say: hi" });
   return {
@@ -88,6 +96,8 @@ async function objectsOf(client: Client): Promise<Record<string, string>> {
     runs: run.body.id,
     threads: thread.body.id,
     schedules: schedule.body.id,
+    triggers: trigger.body.id,
+    deliveries: deliveries[0].id,
     responses: response.body.id,
     "end-user-budgets": "ada",
   };

@@ -1,6 +1,14 @@
 import { TRIGGERS } from "../../kernel/constants.ts";
 import { isJsonObject, jsonOrUndefined } from "../../platform/lib/json.ts";
-import { instantSchema, json, listQuerySchema, longListQuerySchema, textSchema, uuidSchema } from "./common.ts";
+import {
+  instantSchema,
+  json,
+  listQuerySchema,
+  longListQuerySchema,
+  noFields,
+  textSchema,
+  uuidSchema,
+} from "./common.ts";
 import { readOnlyFields } from "./read-only.ts";
 import { pageSchema, routesOf } from "./routes.ts";
 import { runPromptSchema, runSchema } from "./runs.ts";
@@ -238,6 +246,7 @@ export const resendTriggerDelivery = routes.post(
   {
     summary: "Send a delivery again: the trigger and the agent treat it as they are now",
     scope: "agents:write",
+    optional_body: noFields,
     answers: { 202: json(receivedSchema, "what became of it, as a new delivery") },
     fails: [402, 409],
   },
