@@ -220,9 +220,10 @@ test("the examples of the developers' guide print the output that the agent's sc
   const [shell = "", program = ""] = ["sh", "ts"].map(
     (language) => new RegExp(`^\`\`\`${language}\\n([\\s\\S]*?)^\`\`\``, "m").exec(section)?.[1] ?? "",
   );
+  const field = /^field\(\) \{.*?"\$1"; \}$/ms.exec(guide)?.[0] ?? "";
   lab.upstream.answer(completion('{"supplier":"Anchor Ltd","total":40}'));
   const env = { ...process.env, PURSER: lab.service.url, KEY: user.key ?? "" };
-  const script = `set -eu\n${shell.replace("purser/rehearsal", "lab/plain")}\necho; echo $AGENT`;
+  const script = `set -eu\n${field}\n${shell.replace("purser/rehearsal", "lab/plain")}\necho; echo $AGENT`;
   const [run = "", AGENT = ""] = (await promisify(execFile)("bash", ["-c", script], { env })).stdout.trim().split("\n");
   expect(JSON.parse(run)).toMatchObject({
     output_json: { supplier: "Anchor Ltd", total: 40 },

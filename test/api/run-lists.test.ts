@@ -169,8 +169,8 @@ test("a run that waits for a decision is listed, keeps its agent busy, does not 
   );
   await runSql(
     url,
-    `insert into run_action (user_id, run_id, id, type, budget, reason, spent_tokens, requested_at, expires_at)
-      select user_id, id, id, 'budget', '{}', 'Why.', 0, queued_at, queued_at + interval '1 year' from run where id = '${id}'`,
+    `insert into run_action (user_id, run_id, id, type, turn, call, tool, reason, spent_tokens, requested_at, expires_at)
+      select user_id, id, id, 'tool_approval', 0, 0, 'web_fetch', 'Why.', 0, queued_at, queued_at + interval '1 year' from run where id = '${id}'`,
   );
   expect((await user.get(`${agent}/runs?status=requires_action`)).body.runs).toMatchObject([{ id, finished_at: null }]);
   expect((await setClock("2026-03-11T12:00:00Z")).status).toBe(200);

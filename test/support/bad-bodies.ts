@@ -69,10 +69,10 @@ const agentFields: BadBody[] = [
 const every = (interval: string, fields: object) => ({ interval, times: undefined, ...fields });
 const triggerFields = [
   ...invalid("name", "", 5, null, text(101)),
-  ...invalid("verify", "md5", null, {}),
+  ...invalid("verify", "md5", null),
   [{ verify: { type: "hmac_sha256", header: "no header" } }, "invalid_value", "verify.header"],
   [{ verify: { type: "hmac_sha256", header: "X-Sum", encoding: "utf8" } }, "invalid_value", "verify.encoding"],
-  ...invalid("filter", [], "event = push"),
+  ...invalid("filter", [], "push"),
   [{ filter: { action: {} } }, "invalid_value", "filter.action"],
   ...invalid("input_map", [], "title"),
   [{ input_map: { title: "" } }, "invalid_value", "input_map.title"],
@@ -470,6 +470,7 @@ export const QUERIES: Record<string, [query: string, param: string][]> = {
     ["from=yesterday", "from"],
     ["format=xml", "format"],
   ],
+  "GET /api/v1/agents/{id}/triggers/{trigger_id}/deliveries": [["outcome=lost", "outcome"]],
   "GET /api/v1/billing/invoices": [["status=lost", "status"]],
   "GET /api/v1/notices": [["event=run.exploded", "event"]],
   "GET /api/v1/agents/{id}/runs": [
