@@ -25,6 +25,8 @@ const PAGES: readonly [name: string, to: LinkProps["to"], search?: Record<string
   ["Usage", "/usage"],
   ["API keys", "/developers/keys"],
   ["Connect a program", "/developers/connect"],
+  ["Models and prices", "/developers/models"],
+  ["Playground", "/developers/playground"],
   ["Vault: secrets", "/vault"],
   ["Billing: balance", "/billing"],
   ["Billing: ledger", "/billing", { tab: "ledger" }],
