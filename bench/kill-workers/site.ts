@@ -5,6 +5,8 @@ import { type Receiver, startReceiver } from "../../test/support/receiver.ts";
 const CRM_TOOLS = [mcpTool("create_contact")];
 /** The longest delay of the page and the webhooks. */
 const MAX_DELAY_MS = 150;
+/** The longest delay of a contact: a kill must often come between its call and its answer. */
+const MAX_CRM_MS = 1_500;
 /** The first try of one result in this number is refused. */
 const REFUSED_ONE_IN = 8;
 
@@ -45,7 +47,7 @@ export async function startSite(): Promise<Site> {
   const callCrm = (label: string, body: string, say: (result: unknown) => void) => {
     const given = JSON.parse(body).params.arguments;
     crm_calls.push({ label, arguments: given, at_ms: performance.now() });
-    const delay_ms = createHash("sha256").update(body).digest().readUInt16BE() % MAX_DELAY_MS;
+    const delay_ms = createHash("sha256").update(body).digest().readUInt16BE() % MAX_CRM_MS;
     setTimeout(say, delay_ms, { content: [{ type: "text", text: "Saved." }] });
   };
   receiver.treat((response, { path, headers, body }) => {
