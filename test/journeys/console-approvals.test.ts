@@ -352,7 +352,7 @@ it("the editor of an agent sets which tools ask and for how long, and a key that
   await choose(page.getByLabel("When a run has no tokens left"), "It waits and asks you");
   await looksRight();
   await button("Save agent").click();
-  await page.getByRole("heading", { name: "Contact keeper", level: 1 }).waitFor();
+  await page.getByRole("heading", { name: "Contact keeper", exact: true, level: 1 }).waitFor();
   const { approval_hours, on_budget, tools_config } = await person("GET", `/agents/${agent}`);
   expect({ approval_hours, on_budget }).toEqual({ approval_hours: 2, on_budget: "ask" });
   expect(tools_config.mcp.servers).toEqual([

@@ -168,9 +168,9 @@ it("the owner sees what an MCP server claims about its tools, and chooses the to
   const berths = page.getByRole("listitem").filter({ hasText: "berths" });
   await berths.getByText("The server says: only reads").waitFor();
   await page.getByRole("listitem").filter({ hasText: "moor" }).getByText("The server says: has effects").waitFor();
-  await berths.getByRole("switch", { name: "berths" }).click();
+  await choose(page.getByLabel("berths"), "Never ask");
   await page.getByRole("button", { name: "Save agent" }).click();
   await page.getByRole("heading", { name: "Pilot", exact: true, level: 1 }).waitFor();
   const [saved] = (await person("GET", `/agents/${id}`)).tools_config.mcp.servers;
-  expect(saved).toEqual({ ...server, tool_effects: { berths: "none" } });
+  expect(saved).toEqual({ ...server, tool_permission_policies: { berths: "always_allow" } });
 });
