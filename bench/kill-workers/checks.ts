@@ -217,7 +217,7 @@ function isExcused(losses: readonly Loss[], process: string | null, from_ms: num
 
 /**
  * Every received webhook belongs to one step, with the step's id, the model's content and a valid signature. One that needs
- * approval came after a person approved it, with what was approved, and never after a rejection.
+ * approval came after a person approved it, with the approved arguments, and never after a rejection.
  */
 function deliveryProblems({ asked, deliveries, losses, told }: Evidence): string[] {
   const wrong: string[] = [];
@@ -254,7 +254,7 @@ function deliveryProblems({ asked, deliveries, losses, told }: Evidence): string
   return wrong;
 }
 
-/** A contact is saved at most once, after a person approved it, with what was approved, and never after a rejection. */
+/** A contact is saved at most once, after a person approved it, with the approved arguments, and never after a rejection. */
 function crmProblems({ asked, crm_calls, told }: Evidence): string[] {
   const wrong: string[] = [];
   const by_label = Map.groupBy(crm_calls, ({ label }) => label);
@@ -313,7 +313,7 @@ function resultProblems({ results, told }: Evidence): string[] {
   return wrong;
 }
 
-/** The content of a webhook with a valid signature, whatever the time is now: a long run checks its first ones minutes later. */
+/** The content of a webhook with a valid signature, at any time: a long run checks its first ones minutes later. */
 function verified(key: string, headers: Record<string, string>, body: string): unknown {
   const [id = "", seconds, signature] = ["id", "timestamp", "signature"].map((name) => headers[`webhook-${name}`]);
   const is_signed = new Webhook(key).sign(id, new Date(Number(seconds) * 1_000), body) === signature;

@@ -1,4 +1,4 @@
-/** The filters of a list, which stand in the address of its page. */
+/** The filters of a list, in the address of its page. */
 
 /** The filters that are chosen. */
 export const chosenFilters = <Value>(filters: Record<string, Value>): Record<string, Value> =>

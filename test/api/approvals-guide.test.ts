@@ -1,11 +1,9 @@
-import { execFile } from "node:child_process";
-import { readFileSync } from "node:fs";
 import { request } from "node:http";
-import { promisify } from "node:util";
 import { Webhook } from "standardwebhooks";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { approverOf } from "../support/approvals.ts";
 import { type Crm, startCrm } from "../support/crm.ts";
+import { codeBlocks, runShell } from "../support/guides.ts";
 import { expectCleanAudit, type Lab, startLab } from "../support/lab.ts";
 import { type MailServer, startMailServer } from "../support/mail-server.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";
@@ -16,7 +14,6 @@ import { calling, completion, json, USAGE } from "../support/upstream.ts";
 
 const PUBLIC_URL = "https://purser.example";
 const MAIL = "ada@example.org";
-const GUIDE = readFileSync("docs/guides/approvals.md", "utf8");
 
 let lab: Lab;
 let mails: MailServer;
@@ -51,9 +48,8 @@ test("an agent reads mail, asks before it adds a contact, mails its owner, and a
     calling("crm__create_contact", { name: "Ada", phone: "0123 456" }),
     completion("Ada Lovelace is new in the CRM."),
   );
-  const commands = [...GUIDE.matchAll(/^```sh\n([\s\S]*?)^```/gm)].map(([, block]) => block).join("\n");
-  const env = {
-    ...process.env,
+  const commands = [...codeBlocks("docs/guides/approvals.md", "sh"), "echo $RUN"];
+  const variables = {
     PURSER: lab.service.url,
     KEY: user.key,
     DECIDER: decider.key,
@@ -62,8 +58,7 @@ test("an agent reads mail, asks before it adds a contact, mails its owner, and a
     CRM_MCP: crm.crm_url,
     MAIL,
   };
-  const script = `set -euo pipefail\n${commands}\necho $RUN`;
-  const { stdout } = await promisify(execFile)("bash", ["-c", script], { env });
+  const stdout = await runShell(commands, variables);
   const [enabled, tool, server, name, reason, source, decision, RUN = ""] = stdout.trim().split("\n");
   expect([enabled, tool, name, decision]).toEqual(["enabled", "crm__create_contact", "Ada", "edited"]);
   expect([server, reason, source].join("\n")).toContain("mail__list_mail");

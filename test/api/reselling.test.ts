@@ -1,13 +1,9 @@
-import { execFile } from "node:child_process";
-import { readFileSync } from "node:fs";
-import { join } from "node:path";
-import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { codeBlocks, runShell } from "../support/guides.ts";
 import { ADMIN_KEY, type Service, startService } from "../support/service.ts";
 
 // A reseller follows the guide: its examples, unchanged and in their order.
 
-const GUIDE = join(import.meta.dirname, "../../docs/guides/reselling.md");
 let service: Service;
 beforeAll(async () => {
   service = await startService({ env: { PURSER_PAYMENTS: "sandbox" } });
@@ -15,10 +11,8 @@ beforeAll(async () => {
 afterAll(() => service.stop());
 
 it("the examples of the guide for resellers work, and leave the customers, keys and ledger that they describe", async () => {
-  const examples = [...readFileSync(GUIDE, "utf8").matchAll(/^```sh\n([\s\S]*?)^```/gm)].map(([, block]) => block);
-  const script = ["set -euo pipefail", ...examples].join("\n");
-  const env = { ...process.env, PURSER: service.url, PURSER_ADMIN_KEY: ADMIN_KEY };
-  const { stdout } = await promisify(execFile)("bash", ["-c", script], { env });
+  const examples = codeBlocks("docs/guides/reselling.md", "sh");
+  const stdout = await runShell(examples, { PURSER: service.url, PURSER_ADMIN_KEY: ADMIN_KEY });
   expect(stdout).toContain("acme@example.com: ");
   expect(stdout).toMatch(/^anna: 2 requests, \d+ tokens\nben: 1 requests, \d+ tokens$/m);
   expect(stdout).toMatch(/shop tokens.adjust invoice 17 was for 750,000 tokens/);

@@ -1,8 +1,6 @@
-import { execFile } from "node:child_process";
-import { readFileSync } from "node:fs";
-import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { approverOf } from "../support/approvals.ts";
+import { codeBlocks, runShell } from "../support/guides.ts";
 import { expectCleanAudit, type Lab, startLab } from "../support/lab.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";
 import { calling, completion } from "../support/upstream.ts";
@@ -25,11 +23,9 @@ test("the guide's commands bring one issue to the team's chat, after a person ha
   const CHAT = `${chat.url}/team`;
   const payload = { text: "High: nobody can log in. https://github.com/acme/shop/issues/7" };
   lab.upstream.answer(calling("send_webhook", { url: CHAT, payload }), completion("Told the team."));
-  const guide = readFileSync("docs/guides/triage-by-webhook.md", "utf8");
-  const commands = Array.from(guide.matchAll(/^```sh\n([\s\S]*?)^```/gm), ([, block]) => block).join("\n");
-  const script = `set -euo pipefail\n${commands}\necho $AGENT $RUN_ID`;
+  const commands = [...codeBlocks("docs/guides/triage-by-webhook.md", "sh"), "echo $AGENT $RUN_ID"];
   const given = { PURSER: lab.service.url, KEY: user.key, MODEL: "lab/plain", CHAT, DECIDER };
-  const { stdout } = await promisify(execFile)("bash", ["-c", script], { env: { ...process.env, ...given } });
+  const stdout = await runShell(commands, given);
   const printed = stdout.trim().split("\n");
   expect(printed.slice(0, -1)).toEqual([
     "the same run",

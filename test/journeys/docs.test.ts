@@ -1,12 +1,8 @@
-import { execFile } from "node:child_process";
-import { readFileSync } from "node:fs";
-import { join } from "node:path";
-import { promisify } from "node:util";
 import OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { codeBlocks, runShell } from "../support/guides.ts";
 import { ADMIN_KEY, type Service, startService } from "../support/service.ts";
 
-const root = join(import.meta.dirname, "../..");
 const DOCS = [
   "README.md",
   "docs/guides/developers.md",
@@ -26,28 +22,18 @@ beforeAll(async () => {
 });
 afterAll(() => service.stop());
 
-/** Code blocks of a language, in the order of the page, because later ones may use variables of earlier ones. */
-function blocks(file: string, language: string): string[] {
-  const found = readFileSync(join(root, file), "utf8").matchAll(
-    new RegExp(`^\`\`\`${language}\\n([\\s\\S]*?)^\`\`\``, "gm"),
-  );
-  return [...found].map((match) => match[1] ?? "");
-}
-
 describe("examples in the docs", () => {
   it.each(DOCS)("%s: every shell example answers without an error", async (file) => {
-    const script = ["set -euo pipefail", ...blocks(file, "sh")]
-      .join("\n")
-      .replaceAll("https://purser.example.com", service.url)
-      .replaceAll("YOUR_API_KEY", key);
-    const env = { ...process.env, PURSER: service.url, KEY: key, PURSER_ADMIN_KEY: ADMIN_KEY };
-    const { stdout } = await promisify(execFile)("bash", ["-c", script], { env });
+    const commands = codeBlocks(file, "sh").map((block) =>
+      block.replaceAll("https://purser.example.com", service.url).replaceAll("YOUR_API_KEY", key),
+    );
+    const stdout = await runShell(commands, { PURSER: service.url, KEY: key, PURSER_ADMIN_KEY: ADMIN_KEY });
     expect(stdout).not.toContain('"error":{');
     expect(stdout).toContain("{");
   });
 
   it("README.md: the TypeScript example prints the answer and its usage", async () => {
-    const [example = ""] = blocks("README.md", "ts");
+    const [example = ""] = codeBlocks("README.md", "ts");
     const printed: unknown[] = [];
     const body = example
       .replace(/^import .*\n/m, "")

@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { type RunningProcess, startProcess } from "../support/process.ts";
+import { type RunningProcess, startProcessOn } from "../support/process.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";
 import { ADMIN_KEY } from "../support/service.ts";
 
@@ -22,15 +22,7 @@ afterAll(async () => {
 
 /** Starts the service in a process of its own over the test's storage. Returns its URL. */
 async function start(): Promise<string> {
-  child = startProcess({
-    PORT: "0",
-    DATA_DIR: database.data_dir,
-    PURSER_ADMIN_KEY: ADMIN_KEY,
-    PURSER_KEK: `test:${Buffer.alloc(32, 7).toString("base64")}`,
-    PURSER_EGRESS_ALLOW: receiver.host,
-    LOG_LEVEL: "silent",
-    ...(database.database_url === null ? {} : { DATABASE_URL: database.database_url }),
-  });
+  child = startProcessOn(database, { PURSER_EGRESS_ALLOW: receiver.host });
   return child.listening;
 }
 

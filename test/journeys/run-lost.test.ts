@@ -4,7 +4,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { LAB_KEY, labConfig } from "../support/lab.ts";
 import { metricsOf } from "../support/metrics.ts";
-import { type RunningProcess, startProcess } from "../support/process.ts";
+import { type RunningProcess, startProcessOn } from "../support/process.ts";
 import { ADMIN_KEY } from "../support/service.ts";
 import { hanging, startUpstream, type Upstream } from "../support/upstream.ts";
 
@@ -30,16 +30,7 @@ async function killed(): Promise<void> {
 async function started(): Promise<string> {
   const config = join(database.data_dir, "purser.json");
   writeFileSync(config, JSON.stringify(labConfig(upstream)));
-  child = startProcess({
-    PORT: "0",
-    DATA_DIR: database.data_dir,
-    PURSER_ADMIN_KEY: ADMIN_KEY,
-    PURSER_KEK: `test:${Buffer.alloc(32, 7).toString("base64")}`,
-    PURSER_CONFIG: config,
-    LAB_KEY,
-    LOG_LEVEL: "silent",
-    ...(database.database_url === null ? {} : { DATABASE_URL: database.database_url }),
-  });
+  child = startProcessOn(database, { PURSER_CONFIG: config, LAB_KEY });
   return child.listening;
 }
 const posted = (url: string, key: string, body: object) =>

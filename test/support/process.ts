@@ -1,6 +1,8 @@
 import { spawn } from "node:child_process";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import type { TestDatabase } from "./database.ts";
+import { ADMIN_KEY } from "./service.ts";
 
 const ROOT = join(import.meta.dirname, "../..");
 /** Node in the version that the repository pins, as `npm start` uses it. */
@@ -44,6 +46,19 @@ export function startProcess(env: Record<string, string>): RunningProcess {
   // A test may wait only for the end, and must not get an unhandled rejection.
   listening.catch(() => {});
   return { listening, stdout: () => stdout, stderr: () => stderr, ended, signal: (name) => void child.kill(name) };
+}
+
+/** Starts the service as its own process on a test's database. A second one finds what the first has left. */
+export function startProcessOn({ data_dir, database_url }: TestDatabase, env: Record<string, string>): RunningProcess {
+  return startProcess({
+    PORT: "0",
+    DATA_DIR: data_dir,
+    PURSER_ADMIN_KEY: ADMIN_KEY,
+    PURSER_KEK: `test:${Buffer.alloc(32, 7).toString("base64")}`,
+    LOG_LEVEL: "silent",
+    ...(database_url === null ? {} : { DATABASE_URL: database_url }),
+    ...env,
+  });
 }
 
 /** The result of a command. */

@@ -6,7 +6,7 @@ const MOST_MS = 8_000;
 const LONGEST_RETRY_AFTER_S = 60;
 const RETRYABLE: ReadonlySet<number> = new Set([408, 429, 500, 502, 503, 504]);
 
-/** `answer`: what came, or the error of a request without an answer. */
+/** `answer`: the answer, or the error of a request that got none. */
 export function isRetryable(answer: Response | Error): boolean {
   // fetch throws a TypeError for a connection that failed, and other errors for a mistake or an abort.
   if (answer instanceof Error) return answer instanceof TypeError;

@@ -5,7 +5,6 @@ import { AGENT_LIMITS, APPROVAL_HOURS, REASONING_EFFORTS } from "../../../src/ke
 import { call } from "../api/client.ts";
 import { type Agent, agentQuery, modelsQuery, queryClient, stale } from "../api/queries.ts";
 import { keepOpenWhile } from "../api/session.ts";
-import { wrongObject } from "../json.ts";
 import { DeliveryFields } from "../parts/delivery-fields.tsx";
 import {
   bodyOf,
@@ -21,6 +20,7 @@ import { ToolFields } from "../parts/tool-fields.tsx";
 import { Button, buttonClass, Callout, Card, PageHeader } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
 import { AreaField, FormErrorProvider, sending, TextField, Toggle } from "../ui/fields.tsx";
+import { JsonField } from "../ui/json-field.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 import { confirmSaved } from "../ui/saved.tsx";
 import { SelectField } from "../ui/select.tsx";
@@ -263,22 +263,18 @@ function SchemaFields({ draft, change }: { draft: Draft; change: Change }) {
   return (
     <Card title="Input and output" note="For agents that a program or a form calls with values. Both can stay empty.">
       <div className="space-y-4">
-        <AreaField
+        <JsonField
           label="Input schema"
           param="input_schema"
-          mono
           value={draft.input_schema}
-          wrong={wrongObject(draft.input_schema)}
           onValue={(input_schema) => change({ input_schema })}
           placeholder={'{"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}'}
           hint="JSON Schema of an object. “Run now” then asks for its fields, and a wrong input starts no run."
         />
-        <AreaField
+        <JsonField
           label="Output schema"
           param="output_schema"
-          mono
           value={draft.output_schema}
-          wrong={wrongObject(draft.output_schema)}
           onValue={(output_schema) => change({ output_schema })}
           placeholder={'{"type": "object", "properties": {"price": {"type": "number"}}, "required": ["price"]}'}
           hint="JSON Schema of an object. The agent's answer is then JSON that conforms to it, or the run fails."

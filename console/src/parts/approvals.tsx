@@ -1,6 +1,6 @@
 import { useMutation } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { useId, useState } from "react";
+import { type ReactNode, useId, useState } from "react";
 import { call } from "../api/client.ts";
 import { asProblem } from "../api/problem.ts";
 import { type Action, type Decided, queryClient, type RunDetail, runQuery, stale } from "../api/queries.ts";
@@ -174,22 +174,30 @@ interface ButtonsProps {
 
 const isUnderWay = ({ isPending, variables }: Decide, { id }: Action) => isPending && variables?.action.id === id;
 
-function CallButtons({ run, action, decide, title_id }: ButtonsProps) {
+function ApproveButton({ run, action, decide, title_id, children }: ButtonsProps & { children: ReactNode }) {
+  // The arguments that the person saw are sent along, so that no others are approved.
+  const shown = action.type === "tool_approval" ? { arguments: objectOf(action.arguments) } : {};
+  return (
+    <Button
+      kind="primary"
+      icon="check"
+      busy={isUnderWay(decide, action)}
+      disabled={decide.isPending}
+      aria-describedby={title_id}
+      onClick={() => decide.mutate({ run, action, decision: "approve", ...shown })}
+    >
+      {children}
+    </Button>
+  );
+}
+
+function CallButtons(buttons: ButtonsProps) {
+  const { run, action, decide, title_id } = buttons;
   const [open, setOpen] = useState<"edit" | "reject" | null>(null);
   const close = () => setOpen(null);
   return (
     <>
-      <Button
-        kind="primary"
-        icon="check"
-        busy={isUnderWay(decide, action)}
-        disabled={decide.isPending}
-        aria-describedby={title_id}
-        // What was shown is sent along, so that nothing else is approved.
-        onClick={() => decide.mutate({ run, action, decision: "approve", arguments: objectOf(action.arguments) })}
-      >
-        Approve call
-      </Button>
+      <ApproveButton {...buttons}>Approve call</ApproveButton>
       <Button disabled={decide.isPending} aria-describedby={title_id} onClick={() => setOpen("edit")}>
         Edit call
       </Button>
@@ -281,21 +289,15 @@ function RejectDialog({
   );
 }
 
-function BudgetButtons({ run, action, decide, title_id }: ButtonsProps) {
+function BudgetButtons(buttons: ButtonsProps) {
+  const { run, action, decide, title_id } = buttons;
   const [stopping, setStopping] = useState(false);
   const { limit, added_tokens = null } = action.budget ?? {};
   return (
     <>
-      <Button
-        kind="primary"
-        icon="check"
-        busy={isUnderWay(decide, action)}
-        disabled={decide.isPending}
-        aria-describedby={title_id}
-        onClick={() => decide.mutate({ run, action, decision: "approve" })}
-      >
+      <ApproveButton {...buttons}>
         {added_tokens === null ? "Try again now" : `Allow ${count(added_tokens, "more token", "more tokens")}`}
-      </Button>
+      </ApproveButton>
       {limit === "balance" ? (
         <Link to="/billing" search={{ top_up: true }} className={buttonClass()}>
           Buy tokens
@@ -399,7 +401,7 @@ function textRead(run: WaitingRun, { step, source }: Action["untrusted_sources"]
   return (typeof read === "string" ? read : JSON.stringify(read, null, 2)).replaceAll(FENCES, "").trim();
 }
 
-/** Arguments that are this short stand in a text by chance. */
+/** Arguments this short occur in a text by chance. */
 const MARKED_CHARS = 4;
 
 /** The strings in a value. */
@@ -472,7 +474,7 @@ function decider({ decided_by }: Decided): string {
   return ` by ${name ?? "you"}${type === "mcp" ? " in an MCP client" : ""}`;
 }
 
-/** What was decided about an action, by whom and when. */
+/** The decision about an action, with who made it and when. */
 export function DecisionCard({ decided }: { decided: Decided }) {
   const { name, tone } = OUTCOMES[decided.decision];
   return (

@@ -1,12 +1,13 @@
-import { wrongJson, wrongObject } from "../json.ts";
+import { wrongJson } from "../json.ts";
 import { AreaField, TextField, Toggle } from "../ui/fields.tsx";
+import { JsonField } from "../ui/json-field.tsx";
 
 /** The arguments of a call, shown and changed: a field for each, or all of them as JSON. */
 
 type Arguments = Record<string, unknown>;
 type Kind = "text" | "number" | "boolean" | "json";
 
-/** What is typed: a text for each argument, or all of them as JSON. */
+/** The typed text of each argument, or of all of them as JSON. */
 export interface ArgumentDraft {
   fields: Record<string, string>;
   json: string;
@@ -44,14 +45,12 @@ interface Props {
 export function ArgumentFields({ given, draft, onDraft }: Props) {
   if (draft.as_json) {
     return (
-      <AreaField
+      <JsonField
         label="Arguments as JSON"
         param="arguments"
-        mono
         required
         rows={8}
         value={draft.json}
-        wrong={wrongObject(draft.json)}
         onValue={(json) => onDraft({ ...draft, json })}
       />
     );

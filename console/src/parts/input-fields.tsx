@@ -1,6 +1,7 @@
 import { words } from "../format.ts";
-import { objectOf, objectText, wrongJson, wrongObject } from "../json.ts";
+import { objectOf, objectText, wrongJson } from "../json.ts";
 import { AreaField, TextField, Toggle } from "../ui/fields.tsx";
+import { JsonField } from "../ui/json-field.tsx";
 import { SelectField } from "../ui/select.tsx";
 
 /** The input of a run: fields drawn from the agent's input_schema, or one field for JSON. */
@@ -93,13 +94,11 @@ export function InputFields({ schema, draft, onDraft }: Props) {
   const fields = inputFields(schema);
   if (draft.as_json) {
     return (
-      <AreaField
+      <JsonField
         label="Input as JSON"
         param="input"
-        mono
         rows={5}
         value={draft.json}
-        wrong={wrongObject(draft.json)}
         onValue={(json) => onDraft({ ...draft, json })}
         placeholder={'{"city": "Oslo"}'}
         hint="The prompts use it as {{input}} or {{input.city}}. Without such a placeholder it is added to the task."

@@ -13,7 +13,7 @@ import { useRunActions } from "./run-actions.tsx";
 import { RunComparison } from "./run-comparison.tsx";
 import { RunRemedy } from "./run-remedy.tsx";
 
-/** What a run began with, what came of it, and its buttons, beside the list of runs. */
+/** The input, the result and the buttons of a run, beside the list of runs. */
 export function RunPanel({ run_id, found, onNext }: { run_id: string; found?: FoundRun; onNext: (run: Run) => void }) {
   const { data: run, error, refetch } = useQuery(anyRunQuery(run_id));
   if (error !== null) return <ProblemNotice error={error} onRetry={() => void refetch()} />;

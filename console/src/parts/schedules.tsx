@@ -6,16 +6,18 @@ import { type Agent, occurrencesQuery, type Schedule, schedulesQuery, stale } fr
 import { ago } from "../format.ts";
 import { OWN_ZONE, ownTime, scheduleInWords, wallTime } from "../schedule-words.ts";
 import { scheduleReason } from "../service-words.ts";
-import { Badge, Button, Callout, Card, Empty, Skeleton, Status, type Tone } from "../ui/basics.tsx";
+import { Badge, Button, Callout, Card, Empty, Status, type Tone } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
 import { type Column, PagedTable } from "../ui/list.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
+import { RecordsCard } from "../ui/records-card.tsx";
 import { confirmSaved } from "../ui/saved.tsx";
 import { ScheduleDialog } from "./schedule-dialog.tsx";
 
 /** The schedules of an agent, and their past due times. */
 export function AgentSchedules({ agent }: { agent: Agent }) {
-  const { data: schedules, error, refetch } = useQuery(schedulesQuery(agent.id));
+  const query = useQuery(schedulesQuery(agent.id));
+  const schedules = query.data;
   const [shown, setShown] = useState<Schedule | "new" | null>(null);
   const add = (
     <Button kind="primary" icon="plus" onClick={() => setShown("new")}>
@@ -24,26 +26,15 @@ export function AgentSchedules({ agent }: { agent: Agent }) {
   );
   return (
     <div className="space-y-4">
-      <Card title="Schedules" flush {...(schedules !== undefined && schedules.length > 0 && { actions: add })}>
-        {error !== null && (
-          <div className="p-4">
-            <ProblemNotice error={error} onRetry={() => void refetch()} />
-          </div>
-        )}
-        {error === null && schedules === undefined && <Skeleton />}
-        {schedules?.length === 0 && (
-          <Empty icon="clock" title="No schedules yet" action={add}>
-            A schedule runs the agent by itself, such as on weekdays at 08:30. An agent can have several.
-          </Empty>
-        )}
-        {schedules !== undefined && schedules.length > 0 && (
-          <ul aria-label="Schedules" className="divide-y divide-line border-t border-line">
-            {schedules.map((schedule) => (
-              <OneSchedule key={schedule.id} schedule={schedule} onEdit={() => setShown(schedule)} />
-            ))}
-          </ul>
-        )}
-      </Card>
+      <RecordsCard
+        title="Schedules"
+        query={query}
+        add={add}
+        icon="clock"
+        empty="A schedule runs the agent by itself, such as on weekdays at 08:30. An agent can have several."
+      >
+        {(schedule) => <OneSchedule key={schedule.id} schedule={schedule} onEdit={() => setShown(schedule)} />}
+      </RecordsCard>
       <PastDueTimes agent_id={agent.id} schedules={schedules ?? []} />
       {shown !== null && (
         <ScheduleDialog

@@ -2,10 +2,11 @@ import { useMutation } from "@tanstack/react-query";
 import { useState } from "react";
 import { call } from "../api/client.ts";
 import { type Agent, stale, type Trigger } from "../api/queries.ts";
-import { objectOf, objectText, wrongObject } from "../json.ts";
+import { objectOf, objectText } from "../json.ts";
 import { Copyable, ShownOnce } from "../ui/copy.tsx";
 import { Dialog, DialogForm } from "../ui/dialog.tsx";
 import { AreaField, TextField, Toggle } from "../ui/fields.tsx";
+import { JsonField } from "../ui/json-field.tsx";
 import { confirmSaved } from "../ui/saved.tsx";
 import { SelectField } from "../ui/select.tsx";
 
@@ -183,24 +184,20 @@ export function TriggerDialog({ agent, trigger, onClose }: Props) {
             />
           )}
         </div>
-        <AreaField
+        <JsonField
           label="Only deliveries with"
           param="filter"
-          mono
           rows={2}
           value={draft.filter}
-          wrong={wrongObject(draft.filter)}
           onValue={(filter) => change({ filter })}
           placeholder={'{"headers.x-github-event": "issues", "action": ["opened", "reopened"]}'}
           hint="Values by field, as JSON; a list means one of its values. Empty: every delivery starts a run."
         />
-        <AreaField
+        <JsonField
           label="Input of the run"
           param="input_map"
-          mono
           rows={2}
           value={draft.input_map}
-          wrong={wrongObject(draft.input_map)}
           onValue={(input_map) => change({ input_map })}
           placeholder={'{"title": "issue.title", "event": "headers.x-github-event"}'}
           hint="Names for fields of the delivery, as JSON. Empty: the whole delivery. It counts as outside content."

@@ -4,19 +4,21 @@ import { useState } from "react";
 import { type Answer, call } from "../api/client.ts";
 import { type Agent, stale, type Trigger, triggerDeliveriesQuery, triggersQuery } from "../api/queries.ts";
 import { ago, count, instant } from "../format.ts";
-import { Badge, Button, Callout, Card, Empty, Skeleton, Status } from "../ui/basics.tsx";
+import { Badge, Button, Callout, Card, Empty, Status } from "../ui/basics.tsx";
 import { Copyable, ShownOnce } from "../ui/copy.tsx";
 import { Confirm, Dialog, DialogForm } from "../ui/dialog.tsx";
 import { TextField } from "../ui/fields.tsx";
 import { type Column, PagedTable } from "../ui/list.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
+import { RecordsCard } from "../ui/records-card.tsx";
 import { confirmSaved } from "../ui/saved.tsx";
 import { SelectField } from "../ui/select.tsx";
 import { TriggerDialog } from "./trigger-dialog.tsx";
 
 /** The addresses at which other services start runs of an agent, and what they have sent. */
 export function AgentTriggers({ agent }: { agent: Agent }) {
-  const { data: triggers, error, refetch } = useQuery(triggersQuery(agent.id));
+  const query = useQuery(triggersQuery(agent.id));
+  const triggers = query.data;
   const [shown, setShown] = useState<Trigger | "new" | null>(null);
   const add = (
     <Button kind="primary" icon="plus" onClick={() => setShown("new")}>
@@ -25,26 +27,15 @@ export function AgentTriggers({ agent }: { agent: Agent }) {
   );
   return (
     <div className="space-y-4">
-      <Card title="Triggers" flush {...(triggers !== undefined && triggers.length > 0 && { actions: add })}>
-        {error !== null && (
-          <div className="p-4">
-            <ProblemNotice error={error} onRetry={() => void refetch()} />
-          </div>
-        )}
-        {error === null && triggers === undefined && <Skeleton />}
-        {triggers?.length === 0 && (
-          <Empty icon="provider" title="No triggers yet" action={add}>
-            A trigger is an address where another service, such as GitHub or Stripe, starts the agent with a webhook.
-          </Empty>
-        )}
-        {triggers !== undefined && triggers.length > 0 && (
-          <ul aria-label="Triggers" className="divide-y divide-line border-t border-line">
-            {triggers.map((trigger) => (
-              <OneTrigger key={trigger.id} trigger={trigger} onEdit={() => setShown(trigger)} />
-            ))}
-          </ul>
-        )}
-      </Card>
+      <RecordsCard
+        title="Triggers"
+        query={query}
+        add={add}
+        icon="provider"
+        empty="A trigger is an address where another service, such as GitHub or Stripe, starts the agent with a webhook."
+      >
+        {(trigger) => <OneTrigger key={trigger.id} trigger={trigger} onEdit={() => setShown(trigger)} />}
+      </RecordsCard>
       {triggers?.map((trigger) => (
         <Deliveries key={trigger.id} trigger={trigger} is_only={triggers.length === 1} />
       ))}

@@ -240,12 +240,12 @@ export function createRunSteps(deps: {
         const [held] = await runStore.renewLeases(tx, [lease], LEASE_MS);
         return held === undefined ? "lost" : held.status === "running" ? "full" : "cancelling";
       });
-      if (outcome === "suspended") signals.finished(lease.run_id);
+      if (outcome === "suspended") signals.left(lease.run_id);
       return outcome;
     },
     /** Notifies waiters on this node that a settle's hook has ended a run. Takes the hook's answer. */
     noteEnd({ run_id }: RunLease, { run }: Readonly<Record<string, unknown>>): void {
-      signals.finished(run_id, run === undefined ? null : toRunDetail(history.parseDetail(run as history.DetailJson)));
+      signals.left(run_id, run === undefined ? null : toRunDetail(history.parseDetail(run as history.DetailJson)));
     },
   };
 }
@@ -292,7 +292,7 @@ export function createRunEnds(deps: RunEndDeps & { db: Db; clock: Clock; signals
     const ending = finishes.map(({ lease, finish }) => toEndingRun(lease, finish.status === "failed"));
     const ended = await db.transaction((tx) => endRuns(tx, ending, () => runStore.finishRuns(tx, finishes)));
     const are_ended = finishes.map(({ lease }) => ended.has(toLeaseKey(lease)));
-    for (const [nth, { lease }] of finishes.entries()) if (are_ended[nth]) signals.finished(lease.run_id);
+    for (const [nth, { lease }] of finishes.entries()) if (are_ended[nth]) signals.left(lease.run_id);
     return are_ended;
   });
 

@@ -52,7 +52,7 @@ export function createRunSignals(db: Db) {
   let ended = false;
   let offer: WorkerSignals["offer"] = () => null;
 
-  const finished = (run_id: string, run: RunDetail | null) => {
+  const left = (run_id: string, run: RunDetail | null) => {
     for (const key of [run_id, ANY_RUN]) for (const resume of waiting.get(key) ?? []) resume(run);
   };
   const register = (key: string, resume: Resume) => {
@@ -65,8 +65,8 @@ export function createRunSignals(db: Db) {
   };
 
   return {
-    /** Wakes the waiters for a run that ended or waits on this node, with the ended run if it is known. The database notifies waiters on other nodes. */
-    finished: (run_id: string, run: RunDetail | null = null) => finished(run_id, run),
+    /** Wakes the waiters of this node for a run that has ended or waits, with the ended run if it is known. The database notifies the waiters of other nodes. */
+    left: (run_id: string, run: RunDetail | null = null) => left(run_id, run),
     /** Whether a caller waits on this node for the end of this run. */
     isAwaited: (run_id: string) => waiting.has(run_id),
     /** The offer of this node's worker. */
@@ -79,7 +79,7 @@ export function createRunSignals(db: Db) {
       const { run_id, timeout_ms, signal } = wait;
       const deadline_ms = monotonicMs() + timeout_ms;
       let is_open = wait.is_open === true && listening !== undefined;
-      listening ??= db.listen("run_left", (finished_id) => finished(finished_id, null));
+      listening ??= db.listen("run_left", (left_id) => left(left_id, null));
       await listening;
       let changed = Promise.withResolvers<RunDetail | null>();
       let ended_run: RunDetail | null = null;
