@@ -1,7 +1,8 @@
 #!/bin/sh
 # Makes a Debian package of a packed npm package: Purser, the Node that it is tested with, and the systemd unit.
 #   deploy/deb.sh purser-1.0.0.tgz FOLDER [amd64|arm64]
-# It needs npm and dpkg-deb. Debian's own Node is too old, so the package brings one.
+# It needs npm and dpkg-deb. Debian's own Node is too old, so the package brings one. DEBFULLNAME and DEBEMAIL name the
+# maintainer; Debian requires an address, and .invalid is one that says that there is none.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 tarball=$(readlink -f "$1")
@@ -36,7 +37,7 @@ cat > "$root/DEBIAN/control" <<END
 Package: purser
 Version: $version
 Architecture: $arch
-Maintainer: Purser <purser@localhost>
+Maintainer: ${DEBFULLNAME:-Purser authors} <${DEBEMAIL:-unset@purser.invalid}>
 Installed-Size: $(du -sk "$root/usr" | cut -f1)
 Depends: libc6, libstdc++6, libatomic1, ca-certificates
 Section: web

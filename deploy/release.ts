@@ -1,12 +1,12 @@
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 
 // `npm run release -- FOLDER [--all]`: makes the files of a release from a clean checkout. Without --all it needs no
-// network: the npm package, the chart, the list of its packages (SBOM), where it was built from (provenance), checksums.
-// --all adds what installs packages from the registry: the client and the Debian package.
+// network: the npm packages, the chart, the list of packages (SBOM), where it was built from (provenance), checksums.
+// --all adds what the registry is asked for: the Debian package, with its Node.
 // RELEASE_SIGNING_KEY names a private key of SSH, which signs the checksums, and so all files.
 
 const root = join(import.meta.dirname, "..");
@@ -30,15 +30,11 @@ mkdirSync(folder, { recursive: true });
 if (readdirSync(folder).length > 0) throw new Error(`${folder} is not empty`);
 
 packTo(root);
+packTo(join(root, "clients/typescript"));
 const tarball = join(folder, `purser-${version}.tgz`);
 cpSync(join(root, "dist/sbom.cdx.json"), join(folder, `purser-${version}.cdx.json`));
 packChart(join(folder, `purser-chart-${version}.tgz`));
-if (values.all === true) {
-  const client = join(root, "clients/typescript");
-  run("npm", ["ci", "--no-audit", "--no-fund"], client);
-  packTo(client);
-  run("sh", ["deploy/deb.sh", tarball, folder]);
-}
+if (values.all === true) run("sh", ["deploy/deb.sh", tarball, folder]);
 writeFileSync(join(folder, "provenance.json"), `${JSON.stringify(provenance(), null, 2)}\n`);
 const sums = listFiles().map((file) => `${digestOf(join(folder, file))}  ${file}\n`);
 writeFileSync(join(folder, "SHA256SUMS"), sums.join(""));
@@ -64,7 +60,6 @@ function provenance(): object {
   const { GITHUB_SERVER_URL, GITHUB_REPOSITORY, GITHUB_RUN_ID } = process.env;
   const repository = GITHUB_REPOSITORY ? `${GITHUB_SERVER_URL}/${GITHUB_REPOSITORY}` : null;
   const builder = repository === null ? "local" : `${repository}/actions/runs/${GITHUB_RUN_ID}`;
-  const locks = ["package-lock.json", ...(values.all === true ? ["clients/typescript/package-lock.json"] : [])];
   return {
     _type: "https://in-toto.io/Statement/v1",
     subject: listFiles().map((name) => ({ name, digest: { sha256: digestOf(join(folder, name)) } })),
@@ -75,9 +70,7 @@ function provenance(): object {
         externalParameters: { version, all: values.all === true },
         resolvedDependencies: [
           { uri: repository === null ? "git" : `git+${repository}`, digest: { gitCommit: commit } },
-          ...locks
-            .filter((lock) => existsSync(join(root, lock)))
-            .map((lock) => ({ name: lock, digest: { sha256: digestOf(join(root, lock)) } })),
+          { name: "package-lock.json", digest: { sha256: digestOf(join(root, "package-lock.json")) } },
           { name: basename(process.execPath), annotations: { version: process.version } },
         ],
       },

@@ -17,7 +17,7 @@ import { promisify } from "node:util";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { type Client, type Service, startService } from "../support/service.ts";
 
-// The client of clients/typescript. `npm pack` there checks its types, which a generator makes.
+// The client of clients/typescript. `npm run types` checks its types, which a generator makes.
 
 const PACKAGE = join(import.meta.dirname, "../../clients/typescript");
 /** Its types are not there before a build, so it is imported without them. */

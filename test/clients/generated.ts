@@ -3,6 +3,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "nod
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
+import { RELEASE } from "../../src/platform/lib/release.ts";
 import { startProcess } from "../support/process.ts";
 
 // `npm run openapi:clients [-- --folder path]`: generates clients from a running service's openapi.json with
@@ -62,9 +63,14 @@ try {
   step("tsc", ["tsc", "-p", "."]);
   expectLine("openapi-fetch", run("fetch.ts", env), '["Scout","not_found","response.refusal.delta"]');
   const client = join(import.meta.dirname, "../../clients/typescript");
-  step("npm ci of @purser/client", ["npm", "ci", "--no-audit", "--no-fund"], client);
   step("npm pack of @purser/client", ["npm", "pack", "--pack-destination", folder], client);
-  step("npm install of @purser/client", ["npm", "install", "--no-save", "--no-audit", "./purser-client-0.1.0.tgz"]);
+  step("npm install of @purser/client", [
+    "npm",
+    "install",
+    "--no-save",
+    "--no-audit",
+    `./purser-client-${RELEASE}.tgz`,
+  ]);
   writeFileSync(
     join(folder, "list.mjs"),
     readFileSync(join(client, "examples/list.ts"), "utf8").replace(": string[]", ""),

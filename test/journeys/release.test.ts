@@ -29,7 +29,8 @@ beforeAll(() => {
   clone = join(folder, "clone");
   out = join(folder, "out");
   run("git", ["clone", "--quiet", root, clone], { cwd: folder });
-  symlinkSync(join(root, "node_modules"), join(clone, "node_modules"));
+  for (const packages of ["node_modules", "clients/typescript/node_modules"])
+    symlinkSync(join(root, packages), join(clone, packages));
   run("ssh-keygen", ["-q", "-t", "ed25519", "-N", "", "-f", key()], { cwd: folder });
   release();
 }, BUILD_MS);
@@ -46,6 +47,7 @@ describe("the files of a release", () => {
         `purser-${version}.cdx.json`,
         `purser-${version}.tgz`,
         `purser-chart-${version}.tgz`,
+        `purser-client-${version}.tgz`,
       ].toSorted(),
     );
     writeFileSync(join(folder, "allowed_signers"), `releases@purser ${readFileSync(`${key()}.pub`, "utf8")}`);
@@ -53,14 +55,14 @@ describe("the files of a release", () => {
       /```\n(ssh-keygen -Y verify[\s\S]*?)```/.exec(readFileSync(join(root, "SECURITY.md"), "utf8"))?.[1] ?? "";
     const checked = run("bash", ["-euc", block.replace("allowed_signers", "../allowed_signers")]);
     expect(checked).toMatch(/^Good "purser-release" signature for releases@purser/);
-    expect(checked.match(/: OK$/gm)).toHaveLength(4);
+    expect(checked.match(/: OK$/gm)).toHaveLength(5);
   });
 
   it("have a provenance with the digest of each package, the commit and the locked packages", () => {
     const { subject, predicate } = JSON.parse(readFileSync(join(out, "provenance.json"), "utf8"));
     const digest = (file: string) => createHash("sha256").update(readFileSync(file)).digest("hex");
     for (const { name, digest: named } of subject) expect(named.sha256).toBe(digest(join(out, name)));
-    expect(subject).toHaveLength(3);
+    expect(subject).toHaveLength(4);
     expect(predicate.buildDefinition.resolvedDependencies).toMatchObject([
       { digest: { gitCommit: run("git", ["rev-parse", "HEAD"], { cwd: clone }).trim() } },
       { name: "package-lock.json", digest: { sha256: digest(join(clone, "package-lock.json")) } },

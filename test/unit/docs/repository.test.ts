@@ -1,6 +1,7 @@
 import { existsSync, globSync, readFileSync } from "node:fs";
 import { expect, it } from "vitest";
 import { parse } from "yaml";
+import { RELEASE } from "../../../src/platform/lib/release.ts";
 
 // What a public host reads of this repository.
 
@@ -26,6 +27,14 @@ it.each(globSync(".github/workflows/*.yml"))("each script that %s runs is there"
     if (command.startsWith(".ci/")) expect(existsSync(command)).toBe(true);
   }
   expect(commands.length).toBeGreaterThan(0);
+});
+
+it("the client, the notes, the changelog and the example of an image have the version of package.json", () => {
+  const client = JSON.parse(readFileSync("clients/typescript/package.json", "utf8"));
+  expect(client.version).toBe(RELEASE);
+  expect(readFileSync(`docs/release-notes-${RELEASE}.md`, "utf8")).toMatch(`# Purser ${RELEASE}\n`);
+  expect(readFileSync("CHANGELOG.md", "utf8")).toMatch(new RegExp(`^## ${RELEASE} \\(\\d{4}-\\d\\d-\\d\\d\\)$`, "m"));
+  expect(readFileSync("deploy/compose.yaml", "utf8")).toContain(`/purser:${RELEASE}}`);
 });
 
 it("Renovate's rules name files that are there", () => {
