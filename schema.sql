@@ -418,6 +418,7 @@ create table idempotency_key (
   cost_nothing boolean default true not null
 );
 alter table idempotency_key add constraint idempotency_key_pkey PRIMARY KEY (user_id, key);
+CREATE INDEX idempotency_about_user ON public.idempotency_key USING btree (((headers ->> 'about-user'::text))) WHERE ((headers ->> 'about-user'::text) IS NOT NULL);
 CREATE INDEX idempotency_free ON public.idempotency_key USING btree (user_id) WHERE cost_nothing;
 CREATE INDEX idempotency_key_by_age ON public.idempotency_key USING btree (created_at);
 CREATE TRIGGER answer_of_erased BEFORE INSERT ON public.idempotency_key FOR EACH ROW EXECUTE FUNCTION refuse_erased('fail');
@@ -960,7 +961,8 @@ create table session (
   token_hash bytea not null,
   user_id uuid not null,
   created_at timestamp(3) with time zone not null,
-  expires_at timestamp(3) with time zone not null
+  expires_at timestamp(3) with time zone not null,
+  password_confirmed_at timestamp(3) with time zone
 );
 alter table session add constraint session_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id);
 alter table session add constraint session_pkey PRIMARY KEY (token_hash);
@@ -1184,14 +1186,16 @@ create table users (
   suspended_at timestamp(3) with time zone,
   erased_at timestamp(3) with time zone,
   limits jsonb,
+  operator_role text,
   routing_bucket text
 );
 alter table users add constraint users_check CHECK (((email IS NULL) = (erased_at IS NOT NULL)));
+alter table users add constraint users_operator_role_check CHECK ((operator_role = ANY (ARRAY['read'::text, 'support'::text, 'admin'::text])));
 alter table users add constraint users_pkey PRIMARY KEY (id);
 alter table users add constraint users_email_key UNIQUE (email);
 CREATE TRIGGER limits_of_user_changed AFTER UPDATE OF limits ON public.users FOR EACH ROW EXECUTE FUNCTION tell_limits_changed();
 CREATE TRIGGER user_changed AFTER UPDATE OF suspended_at, erased_at ON public.users FOR EACH ROW EXECUTE FUNCTION tell_user_changed();
-CREATE TRIGGER user_sessions_changed AFTER UPDATE OF suspended_at, erased_at ON public.users FOR EACH ROW EXECUTE FUNCTION tell_sessions_of_user();
+CREATE TRIGGER user_sessions_changed AFTER UPDATE OF suspended_at, erased_at, operator_role ON public.users FOR EACH ROW EXECUTE FUNCTION tell_sessions_of_user();
 
 create table vault_key (
   user_id uuid not null,

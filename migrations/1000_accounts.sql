@@ -10,6 +10,8 @@ create table users (
   erased_at timestamptz(3),
   -- {requests_per_minute, tokens_per_minute, concurrent_runs, allowed_models} that the operator has set; null: none
   limits jsonb,
+  -- what the user may do as an operator in the console; null: no operator
+  operator_role text check (operator_role in ('read', 'support', 'admin')),
   -- the first two characters of the user's API keys and sessions; null: the user has none yet
   routing_bucket text,
   check ((email is null) = (erased_at is not null))
@@ -58,7 +60,9 @@ create table session (
   token_hash bytea primary key,
   user_id uuid not null references users (id),
   created_at timestamptz(3) not null,
-  expires_at timestamptz(3) not null
+  expires_at timestamptz(3) not null,
+  -- when an operator last gave the password again; null: not in this session
+  password_confirmed_at timestamptz(3)
 );
 create index session_by_user on session (user_id);
 create index session_by_expiry on session (expires_at);

@@ -19,3 +19,5 @@ create table idempotency_key (
 create index idempotency_key_by_age on idempotency_key (created_at);
 -- The stored answers of a user whose requests cost nothing are counted when another one is stored.
 create index idempotency_free on idempotency_key (user_id) where cost_nothing;
+-- The answers of operators about a user lose their bodies when the user is erased.
+create index idempotency_about_user on idempotency_key ((headers ->> 'about-user')) where headers ->> 'about-user' is not null;

@@ -2,8 +2,9 @@
 create table operator_act (
   seq bigint primary key,
   id uuid not null unique,
-  -- null: PURSER_ADMIN_KEY
+  -- the operator key or the account; null: PURSER_ADMIN_KEY
   operator_id uuid,
+  -- the key's name; of an account always the same words, because its address is shown from users
   operator_name text not null,
   what text not null,
   target_type text not null,

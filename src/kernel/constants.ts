@@ -151,6 +151,8 @@ export const READ_ON = {
 } as const;
 /** contract 3: the lifetimes of sessions and mailed links. */
 export const SESSION_DAYS = 30;
+/** contract 8.1.3: how long an operator's session works after a look at the password. */
+export const OPERATOR_CONFIRMATION_MINUTES = 30;
 export const SIGN_UP_LINK_HOURS = 24;
 export const RESET_LINK_HOURS = 1;
 /**

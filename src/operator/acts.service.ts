@@ -98,13 +98,16 @@ const computeHash = (salt: string, text: string) => createHash("sha256").update(
 /** An act as the API shows it: with its addresses and reason while the user exists, otherwise with null. */
 function actRecord(row: ActRow): ActRecord {
   const { operator_id, operator_name, target_type, target_id, email_before, email_after, created_at, ...rest } = row;
-  const { kept_reason, reason, ...act } = rest;
+  const { kept_reason, reason, operator_user_id, operator_email, ...act } = rest;
   const is_hashed = row.user_id !== null && reason?.startsWith(HASHED) === true;
   return {
     ...act,
     reason: is_hashed ? kept_reason : reason,
     what: act.what as ActRecord["what"],
-    who: { key_id: operator_id, name: operator_name },
+    who:
+      operator_user_id === null
+        ? { key_id: operator_id, user_id: null, name: operator_name }
+        : { key_id: null, user_id: operator_user_id, name: operator_email },
     target: { type: target_type, id: target_id },
     before: shownState(row.before, email_before),
     after: shownState(row.after, email_after),
@@ -121,7 +124,16 @@ function shownState(state: Record<string, unknown> | null, email: string | null)
 const COLUMNS = ["seq", "id", "at", "key_id", "operator", "what", "target_type", "target_id", "user_id"] as const;
 
 /** The header line of an export of acts. */
-export const actsHead = csvLine([...COLUMNS, "before", "after", "reason", "request_id", "hash", "user_email"]);
+export const actsHead = csvLine([
+  ...COLUMNS,
+  "before",
+  "after",
+  "reason",
+  "request_id",
+  "hash",
+  "user_email",
+  "operator_user_id",
+]);
 
 /** Acts as lines of CSV. */
 export function actLines(acts: readonly ActRecord[]): string {
@@ -129,7 +141,8 @@ export function actLines(acts: readonly ActRecord[]): string {
   const lines = acts.map(({ who, target, before, after, ...act }) => {
     const states = [before, after].map((state) => (state === null ? null : JSON.stringify(state)));
     const about = [act.seq, act.id, act.at, who.key_id, who.name, act.what, target.type, target.id, act.user_id];
-    return csvLine([...about, ...states, act.reason, act.request_id, act.hash, act.user_email].map(cell));
+    const last = [act.reason, act.request_id, act.hash, act.user_email, who.user_id];
+    return csvLine([...about, ...states, ...last].map(cell));
   });
   return lines.join("");
 }

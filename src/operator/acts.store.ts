@@ -18,6 +18,9 @@ export interface ActRow {
   request_id: string;
   created_at: Instant;
   hash: string;
+  /** The account of the operator and its present address; null: a key, or an erased account. */
+  operator_user_id: string | null;
+  operator_email: string | null;
   /** null: the act has no address, or its user was erased. */
   email_before: string | null;
   email_after: string | null;
@@ -29,7 +32,16 @@ export interface ActRow {
 
 export type NewAct = Omit<
   ActRow,
-  "seq" | "hash" | "email_before" | "email_after" | "kept_reason" | "user_email" | "before" | "after"
+  | "seq"
+  | "hash"
+  | "operator_user_id"
+  | "operator_email"
+  | "email_before"
+  | "email_after"
+  | "kept_reason"
+  | "user_email"
+  | "before"
+  | "after"
 > & {
   before: string | null;
   after: string | null;
@@ -68,8 +80,10 @@ export function createActsStore(db: Db) {
     return db.query<ActRow>({
       text: `select a.seq, a.id, a.operator_id, a.operator_name, a.what, a.target_type, a.target_id, a.user_id,
           a.before, a.after, a.reason, a.request_id, a.created_at, encode(a.hash, 'hex') as hash,
-          m.email_before, m.email_after, m.reason as kept_reason, u.email as user_email
+          m.email_before, m.email_after, m.reason as kept_reason, u.email as user_email,
+          o.id as operator_user_id, o.email as operator_email
         from operator_act a left join operator_act_email m on m.seq = a.seq left join users u on u.id = a.user_id
+          left join users o on o.id = a.operator_id
         where ${conditions()} order by a.seq ${page.order} limit $1`,
       values,
     });

@@ -14,8 +14,7 @@ export function getActor(request: Pick<RequestContext, "operator" | "request_id"
 export function operatorKeyRoutes({ acts, keys }: { acts: Acts; keys: OperatorKeys }): Router {
   const router = createRouter();
   router.on(contract.listActs, async (request) => {
-    const { limit, cursor, format, key_id: operator_id, ...rest } = request.query;
-    const filter = { ...rest, operator_id };
+    const { limit, cursor, format, ...filter } = request.query;
     if (format === "csv") return csvFile({ name: "acts", head: actsHead }, acts.all(filter), actLines);
     const before = decodeCursor(cursor, NUMBER_KEY);
     const rows = await acts.list(filter, { limit: limit + 1, before_seq: before === null ? null : Number(before) });

@@ -4,6 +4,7 @@ import type { Ledger } from "../account/ledger/ledger.types.ts";
 import { type Accounts, type User, withSpend } from "../account/users/accounts.service.ts";
 import type { Trials } from "../account/users/trials.service.ts";
 import * as contract from "../api/contract/admin.ts";
+import type { Operator } from "../api/contract/caller.ts";
 import { decodeCursor, pageOf, UUID_KEY } from "../api/contract/common.ts";
 import {
   createRouter,
@@ -42,7 +43,8 @@ export interface OperatorOptions {
   eraseUser(user_id: string, also: InSameTx<void>): Promise<void>;
   /** Ends sessions and mailed links of a user whose address was changed. */
   addressChanged(tx: Tx, user_id: string): Promise<void>;
-  userSuspended(tx: Tx, user_id: string): void;
+  /** Reads a user's sessions again after the commit: the user was suspended or has another operator role. */
+  accessChanged(tx: Tx, user_id: string): void;
   acts: Acts;
   /** Runs the other modules' work after a user is suspended. */
   suspendAlso(user_id: string): Promise<void>;
@@ -72,6 +74,13 @@ function userRoutes(router: Router, options: OperatorOptions): void {
     return { ...profileOf(user, account, subscription), suspended_at, limits };
   };
 
+  /** Returns and locks the user in the path. Only the role admin changes an operator's account: others could lock it out. */
+  const lockUser = async (tx: Tx, { operator, params }: { operator: Operator; params: { id: string } }) => {
+    const user = await accounts.lockUser(tx, params.id);
+    if (user.operator_role !== null) requireAdmin(operator);
+    return user;
+  };
+
   router.on(contract.createUser, async (request) => {
     const { email, trial, reason } = request.body;
     const created = await db.transaction(async (tx) => {
@@ -99,12 +108,11 @@ function userRoutes(router: Router, options: OperatorOptions): void {
   });
   router.on(contract.getUser, async (request) => json(await userRecord(await accounts.user(request.params.id))));
   router.on(contract.updateUser, async (request) => {
-    const { email: address, limits: wanted, reason } = request.body;
+    const { email: address, limits: wanted, operator_role: wanted_role, reason } = request.body;
     // A new address gets the user's reset mails, so it opens the account.
-    const { role } = request.operator;
-    if (address !== undefined && role !== "admin") throw httpErrors.insufficientRole(role, "admin");
+    if (address !== undefined || wanted_role !== undefined) requireAdmin(request.operator);
     const user = await db.transaction(async (tx) => {
-      const known = await accounts.lockUser(tx, request.params.id);
+      const known = await lockUser(tx, request);
       const before: Record<string, unknown> = {};
       const after: Record<string, unknown> = {};
       const email = address?.toLowerCase() ?? known.email;
@@ -119,9 +127,16 @@ function userRoutes(router: Router, options: OperatorOptions): void {
         Object.assign(before, { limits: known.limits });
         Object.assign(after, { limits });
       }
+      const operator_role = wanted_role === undefined ? known.operator_role : wanted_role;
+      if (operator_role !== known.operator_role) {
+        await accounts.setOperatorRole(tx, known.id, operator_role);
+        options.accessChanged(tx, known.id);
+        Object.assign(before, { operator_role: known.operator_role });
+        Object.assign(after, { operator_role });
+      }
       if (Object.keys(after).length === 0) return known;
       await acts.record(tx, getActor(request), { what: "user.update", ...aboutUser(known.id), before, after, reason });
-      return { ...known, email, limits };
+      return { ...known, email, limits, operator_role };
     });
     return json(await userRecord(user));
   });
@@ -142,24 +157,26 @@ function userRoutes(router: Router, options: OperatorOptions): void {
     );
     return noContent();
   });
-  const suspend = (request: RequestContext, wanted: { id: string; reason: string | undefined; suspended: boolean }) =>
+  const suspend = (
+    request: RequestContext & { params: { id: string } },
+    { reason, suspended }: { reason: string | undefined; suspended: boolean },
+  ) =>
     db.transaction(async (tx) => {
-      const { id, reason, suspended } = wanted;
-      const before = await accounts.lockUser(tx, id);
+      const before = await lockUser(tx, request);
       const after = await accounts.setSuspended(tx, before.id, suspended);
-      options.userSuspended(tx, before.id);
+      options.accessChanged(tx, before.id);
       const change = { before: { suspended_at: before.suspended_at }, after: { suspended_at: after.suspended_at } };
       const what = suspended ? "user.suspend" : "user.resume";
       await acts.record(tx, getActor(request), { what, ...aboutUser(before.id), ...change, reason });
       return after;
     });
   router.on(contract.suspendUser, async (request) => {
-    const user = await suspend(request, { ...request.params, ...reasonIn(request.body), suspended: true });
+    const user = await suspend(request, { ...reasonIn(request.body), suspended: true });
     await options.suspendAlso(user.id);
     return json(await userRecord(user));
   });
   router.on(contract.resumeUser, async (request) => {
-    const user = await suspend(request, { ...request.params, ...reasonIn(request.body), suspended: false });
+    const user = await suspend(request, { ...reasonIn(request.body), suspended: false });
     return json(await userRecord(user));
   });
 }
@@ -337,6 +354,10 @@ async function* allPages<Row extends { id: string }>(
     if (rows.length < EXPORT_ROWS) return;
     after_id = rows.at(-1)?.id ?? after_id;
   }
+}
+
+function requireAdmin({ role }: Operator): void {
+  if (role !== "admin") throw httpErrors.insufficientRole(role, "admin");
 }
 
 type FileAnswer = ReturnType<typeof webAnswer>;

@@ -61,7 +61,7 @@ it("every act of an operator is in the log once, with operator, action, target, 
     reason: "outage",
     request_id: "ticket-7",
     after: { amount_tokens: 5_000, source: "bonus" },
-    who: { key_id: null, name: "PURSER_ADMIN_KEY" },
+    who: { key_id: null, user_id: null, name: "PURSER_ADMIN_KEY" },
   });
   expect(created).toMatchObject({ what: "user.create", user_id });
   expect(reload.seq - created.seq, "one act for each").toBe(6);

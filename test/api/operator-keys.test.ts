@@ -68,7 +68,7 @@ it("each role may do what its row of the table allows, and otherwise gets 403 wi
     }
   }
   const [act] = (await service.admin.get(`/api/v1/admin/acts?user_id=${user_id}&limit=1`)).body.acts;
-  expect(act.who).toEqual({ key_id: keys[2]?.id, name: "admin of the tests" });
+  expect(act.who).toEqual({ key_id: keys[2]?.id, user_id: null, name: "admin of the tests" });
 });
 
 it("a rotated key works with both secrets during the grace, and only with the new one afterwards", async () => {

@@ -120,14 +120,14 @@ describe("signing up and in (contract 3)", () => {
 });
 
 describe("a session", () => {
-  it("has all scopes for /api/v1, but no access to the operator's API", async () => {
+  it("has all scopes for /api/v1, but no access to the operator's API without a role", async () => {
     const { browser } = await signedUp();
     const key = await browser.post("/api-keys", { name: "from the console" });
     expect([key.status, key.body.scopes.length]).toEqual([201, 10]);
     expect((await service.as(key.body.key).get("/api/v1/users/me")).status).toBe(200);
     const agent = await browser.post("/agents", { name: "mine", model_id: "purser/rehearsal" });
     expect(agent.status).toBe(201);
-    expect((await browser.get("/admin/users")).status).toBe(401);
+    expect((await browser.get("/admin/users")).body.error.code).toBe("insufficient_role");
   });
 
   it("ends with its sign-out, and another session of the same person does not", async () => {

@@ -43,7 +43,7 @@ beforeAll(async () => {
   db = await database.open();
   const user = { id: user_id, email: "ada@example.com", created_at: T1 };
   const inserted = await db.transaction((tx) => createAccountsStore(db).insertUser(tx, user));
-  expect(inserted).toEqual({ ...user, suspended_at: null, erased_at: null, limits: null });
+  expect(inserted).toEqual({ ...user, suspended_at: null, erased_at: null, limits: null, operator_role: null });
 });
 afterAll(async () => {
   await db.close();

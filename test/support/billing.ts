@@ -62,7 +62,14 @@ export function createBillingFixture(db: Db, options: { provider?: PaymentProvid
   const fixture = createLedgerFixture(db, "2026-01-31T00:00:00.000Z", PAYMENT_INVARIANTS);
   const { ledger, clock } = fixture;
   const payments = createScriptedPayments();
-  const person = { id: "", email: "ada@example.com", created_at: "", suspended_at: null, limits: null };
+  const person = {
+    id: "",
+    email: "ada@example.com",
+    created_at: "",
+    suspended_at: null,
+    limits: null,
+    operator_role: null,
+  };
   const users = { user: async (id: string) => ({ ...person, id }) };
   const money = { payments: options.provider ?? payments, plans: () => options.plans ?? PLANS };
   const calls: Parameters<typeof createBilling>[0] = { db, clock, ledger, users, log: createLog("silent"), ...money };

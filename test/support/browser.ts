@@ -5,6 +5,7 @@ export interface Browser {
   cookie(): string;
   get(path: string, headers?: Record<string, string>): Promise<Answer>;
   post(path: string, body?: unknown, headers?: Record<string, string>): Promise<Answer>;
+  patch(path: string, body: unknown): Promise<Answer>;
 }
 
 export function openBrowser(url: string, origin = url): Browser {
@@ -28,5 +29,6 @@ export function openBrowser(url: string, origin = url): Browser {
     cookie,
     get: (path, headers = { "Sec-Fetch-Site": "same-origin" }) => request("GET", path, headers),
     post: (path, body, headers = { Origin: origin }) => request("POST", path, headers, body ?? {}),
+    patch: (path, body) => request("PATCH", path, { Origin: origin }, body),
   };
 }

@@ -146,5 +146,6 @@ export function profileOf(user: User, account: AccountStatus, { status, plan_id 
     created_at: user.created_at,
     plan: status === "active" || status === "past_due" ? plan_id : null,
     balance: { posted, held, available, debt },
+    operator_role: user.operator_role,
   };
 }

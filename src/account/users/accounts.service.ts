@@ -1,5 +1,5 @@
 import type { ApiKeyRecord } from "../../api/contract/accounts.ts";
-import { type Caller, DEFAULT_SCOPES } from "../../api/contract/caller.ts";
+import { type Caller, DEFAULT_SCOPES, type OperatorRole } from "../../api/contract/caller.ts";
 import { budgetResetsAt, budgetUse, type KeySpend, type UserLimits } from "../../api/contract/key-terms.ts";
 import { USER_ROWS } from "../../kernel/constants.ts";
 import { errors } from "../../kernel/errors.ts";
@@ -48,6 +48,8 @@ export interface User {
   suspended_at: Instant | null;
   /** null: the operator has set none. */
   limits: UserLimits | null;
+  /** null: no operator. */
+  operator_role: OperatorRole | null;
 }
 
 export type ApiKey = Omit<ApiKeyRecord, "spent_tokens" | "budget_used_tokens" | "budget_resets_at">;
@@ -274,6 +276,7 @@ function userCorrections(store: AccountsStore, clock: Clock, forgetKeysOf: (user
         throw userErrors.userExists();
       }
     },
+    setOperatorRole: store.setOperatorRole,
     /** Replaces the limits that are given, in the caller's transaction; null removes all. Returns the new ones. */
     async setLimits(tx: Tx, { id, limits: before }: User, changes: UserLimits | null): Promise<UserLimits | null> {
       const limits = changes === null ? null : { ...before, ...changes };
@@ -327,8 +330,8 @@ async function getOwnKey(
 }
 
 function userRecord(row: UserRow): User {
-  const { id, email, created_at, suspended_at, limits } = row;
-  return { id, email, created_at, suspended_at, limits };
+  const { id, email, created_at, suspended_at, limits, operator_role } = row;
+  return { id, email, created_at, suspended_at, limits, operator_role };
 }
 
 /** A key as the API shows it. Only these columns: hashes stay here. */

@@ -1,4 +1,4 @@
-import type { Scope } from "../../api/contract/caller.ts";
+import type { OperatorRole, Scope } from "../../api/contract/caller.ts";
 import type { BudgetInterval, Limits, UserLimits } from "../../api/contract/key-terms.ts";
 import type { Db, Sql, Tx } from "../../platform/db/db.ts";
 import { firstRow, GIVEN_HASHES, insertInto, oneRow, selectByHash } from "../../platform/db/statements.ts";
@@ -11,6 +11,7 @@ export interface UserRow {
   suspended_at: Instant | null;
   erased_at: Instant | null;
   limits: UserLimits | null;
+  operator_role: OperatorRole | null;
 }
 
 export interface ApiKeyRow {
@@ -80,7 +81,7 @@ export async function getRoutingBucket(sql: Sql, user_id: string, candidate: str
   return set?.bucket;
 }
 
-const USER_COLUMNS = "id, email, created_at, suspended_at, erased_at, limits";
+const USER_COLUMNS = "id, email, created_at, suspended_at, erased_at, limits, operator_role";
 
 /** By name: a prepared statement with `k.*` fails once a newer version has added a column. */
 const KEY_COLUMNS = Object.keys({
@@ -144,6 +145,8 @@ function userStatements(db: Db) {
       tx.query({ text: "update users set limits = $2::jsonb where id = $1", values: [id, jsonbOrNull(limits)] }),
     setEmail: (tx: Tx, id: string, email: string) =>
       tx.query({ text: "update users set email = $2 where id = $1", values: [id, email] }),
+    setOperatorRole: (tx: Tx, id: string, operator_role: OperatorRole | null) =>
+      tx.query({ text: "update users set operator_role = $2 where id = $1", values: [id, operator_role] }),
     setSuspended: (sql: Sql, id: string, suspended_at: Instant | null) =>
       firstRow<UserRow>(sql, {
         text: `update users set suspended_at = $2 where id = $1 and erased_at is null returning ${USER_COLUMNS}`,
@@ -160,7 +163,7 @@ function userStatements(db: Db) {
     /** Returns the user's erased address. */
     async eraseUser(tx: Tx, id: string, erased_at: Instant): Promise<{ email: string } | undefined> {
       const rows = await tx.query<{ email: string }>({
-        text: `update users set erased_at = $2, email = null
+        text: `update users set erased_at = $2, email = null, operator_role = null
           from (select id, email from users where id = $1 and erased_at is null for update) before
           where users.id = before.id returning before.email`,
         values: [id, erased_at],

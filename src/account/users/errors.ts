@@ -1,4 +1,4 @@
-import { USER_ROWS } from "../../kernel/constants.ts";
+import { OPERATOR_CONFIRMATION_MINUTES, USER_ROWS } from "../../kernel/constants.ts";
 import { conflict, forbidden, tooMany, unauthenticated } from "../../kernel/purser-error.ts";
 
 /** Errors of users, their API keys and their sign-in. */
@@ -20,6 +20,16 @@ export const userErrors = {
     ),
   accountSuspended: () =>
     forbidden("account_suspended", "This account is suspended. Write to the operator of this service."),
+  noOperatorRole: () =>
+    forbidden(
+      "insufficient_role",
+      "This account has no operator role. An operator with the role admin can give it one: PATCH /api/v1/admin/users/{id} {operator_role}.",
+    ),
+  passwordConfirmationRequired: () =>
+    forbidden(
+      "password_confirmation_required",
+      `Confirm your password first: POST /api/v1/auth/confirm-password {password}, then send this request again. A confirmation counts for ${OPERATOR_CONFIRMATION_MINUTES} minutes.`,
+    ),
   signupClosed: () =>
     forbidden("signup_closed", "Signing up is closed here. Ask the operator of this service for an account."),
   /** For the operator, who creates a user. `emailTaken` is for people who sign up. */

@@ -79,6 +79,10 @@ export function signInRoutes({ signIn, address, eraseUser }: SignInRoutesOptions
     const begun = await signIn.changePassword(ownToken(request), current_password, new_password);
     return json(begun.signed_in, 200, entering(begun));
   });
+  router.on(contract.confirmPassword, async (request) => {
+    limit(request);
+    return json({ confirmed_until: await signIn.confirmPassword(ownToken(request), request.body.password) });
+  });
   router.on(contract.deleteAccount, async (request) => {
     limit(request);
     const { id } = await signIn.prove(ownToken(request), request.body.current_password);

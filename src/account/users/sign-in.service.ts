@@ -4,6 +4,7 @@ import { errors } from "../../kernel/errors.ts";
 import type { Db, Tx } from "../../platform/db/db.ts";
 import { addSeconds, type Clock } from "../../platform/lib/clock.ts";
 import { newId } from "../../platform/lib/ids.ts";
+import type { Instant } from "../../platform/lib/instant.ts";
 import { createTokenBuckets } from "../../platform/lib/token-bucket.ts";
 import type { Mail } from "../../platform/net/mail.ts";
 import type { Log } from "../../platform/telemetry/log.ts";
@@ -117,14 +118,14 @@ export async function createSignIn(options: SignInOptions) {
     await store.deleteResets(tx, user.id);
     return begin(tx, user, password.hash);
   };
-  /** Returns the signed-in user after a password check. Throws 400 with `param` current_password when it is wrong. */
-  const prove = async (token: string, current_password: string) => {
+  /** Returns the signed-in user after a password check. Throws 400 with `param` when it is wrong. */
+  const prove = async (token: string, current_password: string, param = "current_password") => {
     const { user } = await sessions.who(token);
     // Counted separately from sign-ins: strangers without the session cannot use up these attempts.
     limitProofs({ client: "session", account: user.id });
     const current = (await store.personById(user.id, db))?.password_hash ?? null;
     if (!(await passwords.matches(current_password, current))) {
-      throw errors.invalidValue("current_password", "This is not your present password. Try again, or reset it.");
+      throw errors.invalidValue(param, "This is not your present password. Try again, or reset it.");
     }
     return user;
   };
@@ -156,6 +157,7 @@ export async function createSignIn(options: SignInOptions) {
     verification: options.verification,
     delivery: mails.delivery,
     authenticate: sessions.authenticate,
+    authenticateOperator: sessions.authenticateOperator,
     who: sessions.who,
     signOut: sessions.end,
     prove,
@@ -222,6 +224,11 @@ export async function createSignIn(options: SignInOptions) {
       const hash = await passwords.hash(new_password);
       return db.transaction((tx) => renewPassword(tx, user, { hash, proven_email: null }));
     },
+    /** A second look at the password, for an operator's session. Returns until when it counts. Throws 400 when it is wrong. */
+    async confirmPassword(token: string, password: string): Promise<Instant> {
+      await prove(token, password, "password");
+      return sessions.confirm(token);
+    },
     async signOutEverywhere(token: string): Promise<void> {
       const { user } = await sessions.who(token);
       await sessions.endAll(db, user.id);
@@ -242,7 +249,7 @@ export async function createSignIn(options: SignInOptions) {
       await sessions.endAll(tx, user_id);
       await store.deleteResets(tx, user_id);
     },
-    userSuspended: sessions.forgetAfter,
+    accessChanged: sessions.forgetAfter,
     /** Deletes expired rows. Called periodically. */
     sweep: () => store.sweep(clock.now()),
     /** Waits for running background work. */

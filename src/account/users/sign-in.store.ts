@@ -1,3 +1,4 @@
+import type { OperatorRole } from "../../api/contract/caller.ts";
 import type { Db, Sql, Tx } from "../../platform/db/db.ts";
 import { GIVEN_HASHES, selectByHash } from "../../platform/db/statements.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
@@ -7,8 +8,11 @@ export interface SessionStatus {
   user_id: string;
   email: string | null;
   expires_at: Instant;
+  /** When the person last gave the password again; null: not in this session. */
+  password_confirmed_at: Instant | null;
   suspended_at: Instant | null;
   erased_at: Instant | null;
+  operator_role: OperatorRole | null;
 }
 
 /** A user who could sign in. Without a password until a mailed link sets one. */
@@ -84,10 +88,19 @@ export function createSignInStore(db: Db) {
     },
     /** Returns the sessions of these tokens, in the order of the hashes. */
     sessions(hashes: readonly Buffer[]): Promise<(SessionStatus | undefined)[]> {
-      const text = `select s.user_id, s.expires_at, u.email, u.suspended_at, u.erased_at, given.nth::integer as nth
+      const text = `select s.user_id, s.expires_at, s.password_confirmed_at, u.email, u.suspended_at, u.erased_at, u.operator_role,
+          given.nth::integer as nth
         from ${GIVEN_HASHES}
         join session s on s.token_hash = decode(given.hash, 'hex') join users u on u.id = s.user_id`;
       return selectByHash(db, { name: "session_by_hash", text }, hashes);
+    },
+    /** Returns the session's user; undefined: the session has ended. */
+    async confirmSession(token_hash: Buffer, now: Instant): Promise<string | undefined> {
+      const rows = await db.query<{ user_id: string }>({
+        text: "update session set password_confirmed_at = $2 where token_hash = $1 returning user_id",
+        values: [token_hash, now],
+      });
+      return rows[0]?.user_id;
     },
     /** Returns the session's user. */
     async deleteSession(token_hash: Buffer): Promise<string | undefined> {

@@ -1,5 +1,6 @@
 import { createdApiKeySchema, userLimitsInput } from "./accounts.ts";
 import { bucketSchema, grantSourceSchema, planSchema, profileSchema } from "./billing.ts";
+import { OPERATOR_ROLES } from "./caller.ts";
 import { instantInput, instantSchema, json, listQuerySchema, textSchema, uuidSchema, windowQuery } from "./common.ts";
 import { formatSchema, jsonOrCsv } from "./ledger-export.ts";
 import { reasonBody, reasonQuery, reasonSchema } from "./operators.ts";
@@ -52,6 +53,11 @@ export const updateUser = routes.patch("/api/v1/admin/users/{id}", {
       .union([userLimitsInput, z.null()])
       .optional()
       .openapi({ description: "replaces the limits that are given; null removes all" }),
+    operator_role: z
+      .enum(OPERATOR_ROLES)
+      .nullable()
+      .optional()
+      .openapi({ description: "what the user's sessions may do as an operator; null: no operator any more" }),
     reason: reasonSchema,
   }),
   answers: { 200: userAnswer },

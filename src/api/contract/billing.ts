@@ -1,5 +1,6 @@
 import { userLimitsInput } from "./accounts.ts";
 import { agentNameFields } from "./agent-name.ts";
+import { OPERATOR_ROLES } from "./caller.ts";
 import { instantSchema, json, longListQuerySchema, nextCursorSchema, tokensSchema, uuidSchema } from "./common.ts";
 import { routesOf } from "./routes.ts";
 import { z } from "./zod.ts";
@@ -18,6 +19,10 @@ export const profileSchema = z
     created_at: instantSchema,
     plan: z.string().nullable().openapi({ description: "id of the subscribed plan" }),
     balance: z.object({ posted: tokensSchema, held: tokensSchema, available: tokensSchema, debt: tokensSchema }),
+    operator_role: z
+      .enum(OPERATOR_ROLES)
+      .nullable()
+      .openapi({ description: "what the user's sessions may do as an operator; null: no operator" }),
   })
   .openapi("Profile");
 

@@ -26,11 +26,11 @@ export interface Caller extends KeyTerms {
   scopes: readonly Scope[];
 }
 
-/** contract 8: what an operator key may do. */
+/** contract 8: what an operator may do. */
 export const OPERATOR_ROLES = ["read", "support", "admin"] as const;
 export type OperatorRole = (typeof OPERATOR_ROLES)[number];
 
-/** The operator who calls /api/v1/admin. `id`: the operator key; null is PURSER_ADMIN_KEY. */
+/** The operator who calls /api/v1/admin. `id`: the operator key or the account; null is PURSER_ADMIN_KEY. */
 export interface Operator {
   id: string | null;
   name: string;

@@ -72,8 +72,11 @@ export const actSchema = z
     id: uuidSchema,
     seq: z.number().int().openapi({ description: "numbered without a gap" }),
     who: z
-      .object({ key_id: uuidSchema.nullable(), name: z.string() })
-      .openapi({ description: "the operator key; `key_id` null: PURSER_ADMIN_KEY" }),
+      .object({ key_id: uuidSchema.nullable(), user_id: uuidSchema.nullable(), name: z.string().nullable() })
+      .openapi({
+        description:
+          "the operator key, or the account with its present address (null once erased); both ids null: PURSER_ADMIN_KEY",
+      }),
     what: z.enum(ACTS),
     target: z.object({ type: z.string(), id: z.string().nullable() }),
     user_id: uuidSchema.nullable().openapi({ description: "the user whom the act concerns" }),
@@ -92,7 +95,7 @@ export const listActs = routes.get("/api/v1/admin/acts", {
   summary: "The log of operators' acts, newest first; as CSV oldest first",
   query: listQuerySchema.extend({
     what: z.enum(ACTS).optional(),
-    key_id: z.uuid().optional().openapi({ description: "acts by this operator key" }),
+    operator_id: z.uuid().optional().openapi({ description: "acts by this operator key or account" }),
     user_id: z.uuid().optional().openapi({ description: "acts that concern this user" }),
     ...windowQuery("recorded"),
     format: formatSchema,

@@ -118,6 +118,16 @@ export const changePassword = routes.post("/api/v1/auth/change-password", {
   fails: [403],
 });
 
+export const confirmPassword = routes.post("/api/v1/auth/confirm-password", {
+  summary: "Give the password again, which an operator's session needs for the operator API",
+  security: needsSession,
+  body: z.strictObject({ password: presentedPassword }),
+  answers: {
+    200: json(z.object({ confirmed_until: instantSchema }), "this session may use the operator API until then"),
+  },
+  fails: [403],
+});
+
 export const deleteAccount = routes.post("/api/v1/auth/delete-account", {
   summary: "Erase who is signed in: keys, secrets, agents and personal data; the ledger is kept without a name",
   security: needsSession,

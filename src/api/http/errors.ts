@@ -19,7 +19,7 @@ export const httpErrors = {
   insufficientRole: (role: string, required: string) =>
     forbidden(
       "insufficient_role",
-      `This operator key has the role ${role}, and this request needs the role ${required}. Use a key with that role.`,
+      `This operator has the role ${role}, and this request needs the role ${required}. Use a key or an account with that role.`,
     ),
   originRefused: () =>
     forbidden(

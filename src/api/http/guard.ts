@@ -12,6 +12,7 @@ import { httpErrors } from "./errors.ts";
 import type { Exchange } from "./exchange.ts";
 import { OPERATOR_ID } from "./idempotency.store.ts";
 import { createKeylessLimit, type KeylessLimit } from "./keyless-limit.ts";
+import { sessionToken } from "./origins.ts";
 import { type AdmitRequest, createRateLimit, type Limited, limitCaller } from "./rate-limit.ts";
 import { METRICS } from "./system.routes.ts";
 
@@ -50,6 +51,10 @@ export interface EdgeOptions {
 export interface GuardOptions extends Authentication, EdgeOptions {
   /** A reload replaces them. */
   limits(): { requests_per_minute: number; session_requests_per_minute: number };
+  /** Whether the operator API is on. */
+  has_operators: boolean;
+  /** Returns the operator of the console's session cookie. Throws 401 and 403. */
+  authenticateOperatorSession(token: string): Promise<Operator>;
   /** Counts a request against the limits of its key, user and plan. */
   admitRequest: AdmitRequest;
 }
@@ -60,7 +65,7 @@ export interface Edge {
   keyless: KeylessLimit;
   /** Counts a request that needs no API key. Only operators read the metrics. Throws 401, 403, 404 or 429. */
   admitWithoutKey(exchange: Exchange): Promise<void>;
-  /** Returns the operator of a request, with their role. Throws 401, 403, 404 or 429. */
+  /** Returns the operator of a request's key. Throws 401, 403 by their role, 404 or 429. */
   findOperator(exchange: Exchange): Promise<Operator>;
 }
 
@@ -132,6 +137,14 @@ export function createGuard(options: GuardOptions, { clientAddress, keyless, fin
         if (UNKNOWN_KEY.has(error.code)) throw countRejected(unknown_keys, clientAddress(exchange), error);
         throw keyless.count(exchange, error);
       });
+  /** The session of a request without a key. While the operator API is off, sessions get the 404 of keys. */
+  const operatorSession = (exchange: Exchange): string | null =>
+    options.has_operators && keyHeader(exchange) === undefined ? sessionToken(exchange, options.address) : null;
+  const authenticateOperatorSession = async (exchange: Exchange, token: string): Promise<Operator> => {
+    const operator = await options.authenticateOperatorSession(token);
+    requireRole(exchange, operator);
+    return operator;
+  };
   /** Adds the headers of the limit to the answer. Throws 429 over it. */
   const apply = ({ head }: Exchange, { headers, retry_after_s }: Limited): void => {
     Object.assign(head, headers);
@@ -147,7 +160,11 @@ export function createGuard(options: GuardOptions, { clientAddress, keyless, fin
         return { caller: null, operator: null };
       }
       if (exchange.route.startsWith(OPERATOR_PATHS)) {
-        const operator = await findOperator(exchange);
+        const token = operatorSession(exchange);
+        // An unknown session is counted as on other paths.
+        if (token !== null) await findCaller(exchange);
+        const operator =
+          token === null ? await findOperator(exchange) : await authenticateOperatorSession(exchange, token);
         const user_id = operator.id ?? OPERATOR_ID;
         exchange.facts.user_id = user_id;
         return { caller: { user_id, api_key_id: null, key_budget_tokens: null, scopes: [] }, operator };
@@ -164,7 +181,9 @@ export function createGuard(options: GuardOptions, { clientAddress, keyless, fin
     async check(exchange: Exchange): Promise<void> {
       if (publicKind(exchange) !== null) return;
       if (exchange.route.startsWith(OPERATOR_PATHS)) {
-        requireRole(exchange, await authenticateOperator(options, keyHeader(exchange)));
+        const token = operatorSession(exchange);
+        if (token === null) requireRole(exchange, await authenticateOperator(options, keyHeader(exchange)));
+        else await authenticateOperatorSession(exchange, token);
       } else await credentialOf(exchange, options).authenticate();
     },
   };

@@ -34,9 +34,9 @@ interface Row {
  */
 const LOCK_SECONDS = 960;
 
-/** The user id of the idempotency keys of PURSER_ADMIN_KEY. No user has it. A named operator key has its own id. */
+/** The user id of the idempotency keys of PURSER_ADMIN_KEY. No user has it. Another operator has the id of its key or account. */
 export const OPERATOR_ID = NIL_ID;
-/** Beside the stored headers, never sent: the user whom an operator's answer is about. */
+/** Beside the stored headers, never sent: the user whom an operator's answer is about (the index has this name too). */
 const ABOUT_USER = "about-user";
 /** In place of the stored headers of an answer without a body. */
 const NOT_KEPT = "not-kept";
@@ -167,8 +167,8 @@ export function createIdempotencyStore({ db, clock, cipher }: { db: Db; clock: C
       await tx.query({ text: "delete from idempotency_key where user_id = $1", values: [user_id] });
       await tx.query({
         text: `update idempotency_key set headers = null, body = null
-          where user_id in (select id from operator_key union all select $2::uuid) and headers ->> '${ABOUT_USER}' = $1::uuid::text`,
-        values: [user_id, OPERATOR_ID],
+          where headers ->> '${ABOUT_USER}' = $1::uuid::text`,
+        values: [user_id],
       });
     },
 

@@ -53,10 +53,10 @@ const SIGNATURE = Object.entries({
   "webhook-timestamp": "Unix seconds of this try",
   "webhook-signature": "by Standard Webhooks: v1 and an HMAC-SHA256 under the endpoint's or the agent's key",
 }).map(([name, description]) => ({ name, in: "header", required: true, description, schema: { type: "string" } }));
-/** Other ways to send a credential. The console's session has the rights of a key with every scope. */
+/** Other ways to send a credential. The console's session has the rights of a key with every scope, and of its operator role. */
 const ALSO: Readonly<Record<string, readonly Record<string, string[]>[]>> = {
   api_key: [{ x_api_key: [] }, { session: [] }],
-  operator_key: [{ operator_x_api_key: [] }],
+  operator_key: [{ operator_x_api_key: [] }, { session: [] }],
 };
 
 /** The OpenAPI 3.1 document of the routes. */

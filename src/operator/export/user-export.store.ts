@@ -28,7 +28,7 @@ const single = (name: string, columns: string, from: string): ExportFile => ({
 
 /** All that is kept of a user, without secret values, hashes of keys, and what providers need to go on. */
 const FILES: readonly ExportFile[] = [
-  byId("profile", "id, email, created_at, suspended_at, limits", { table: "users", owner: "id" }),
+  byId("profile", "id, email, created_at, suspended_at, limits, operator_role", { table: "users", owner: "id" }),
   single(
     "account",
     "posted, held, overage, overage_held, debt, trial_ends_at, paid_since, opened_at, overage_enabled, overage_cap_tokens",
