@@ -764,7 +764,7 @@ CASE
     WHEN (error IS NULL) THEN (status <> 'failed'::text)
     ELSE (status = ANY (ARRAY['failed'::text, 'cancelling'::text, 'cancelled'::text]))
 END);
-alter table run add constraint run_trigger_check CHECK ((trigger = ANY (ARRAY['schedule'::text, 'manual'::text, 'chat'::text, 'webhook'::text])));
+alter table run add constraint run_trigger_check CHECK ((trigger = ANY (ARRAY['schedule'::text, 'manual'::text, 'chat'::text, 'webhook'::text, 'test'::text])));
 alter table run add constraint run_pkey PRIMARY KEY (user_id, id);
 CREATE INDEX run_by_agent ON public.run USING btree (user_id, agent_id, id);
 CREATE INDEX run_cancelling ON public.run USING btree (id) WHERE (status = 'cancelling'::text);

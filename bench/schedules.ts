@@ -92,6 +92,7 @@ async function benchOver(db: Db): Promise<Bench> {
     meansOf: notHere,
     suspended: accounts.suspended,
     find: notHere,
+    withDraft: notHere,
   });
   const close = async () => {
     await accounts.close();

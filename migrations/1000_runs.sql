@@ -6,7 +6,7 @@ create table run (
   id uuid not null,
   agent_id uuid not null,
   agent_version integer not null,
-  trigger text not null check (trigger in ('schedule', 'manual', 'chat', 'webhook')),
+  trigger text not null check (trigger in ('schedule', 'manual', 'chat', 'webhook', 'test')),
   status text not null default 'queued',
   -- The same table as RUN_STATUSES in the contract. A status without a phase is rejected.
   phase text not null generated always as (

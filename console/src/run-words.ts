@@ -58,6 +58,7 @@ export const RUN_TRIGGERS: Readonly<Record<RunTrigger, string>> = {
   schedule: "schedule",
   chat: "chat",
   webhook: "trigger",
+  test: "test of a draft",
 };
 /** What started a run, by name if it is a trigger. */
 export const startedBy = ({ trigger, trigger_name }: Pick<Run, "trigger" | "trigger_name">): string =>

@@ -5,6 +5,7 @@ import type { Notices } from "../account/notices/notices.service.ts";
 import { type NewNotice, NOTICE_ARGUMENTS_CHARS } from "../account/notices/notices.types.ts";
 import type { RunFailed, RunHasErrors, RunRequiresAction, RunSucceeded } from "../agents/runs/runs.types.ts";
 import type { SchedulePaused } from "../agents/schedules/schedules.service.ts";
+import { isUnwatched, type UnwatchedTrigger } from "../api/contract/runs.ts";
 import type { Tx } from "../platform/db/db.ts";
 import { newId } from "../platform/lib/ids.ts";
 import type { SecretDisconnected, SecretLeak } from "../vault/vault.types.ts";
@@ -29,16 +30,16 @@ export function createNotifiers(notices: Pick<Notices, "emit">) {
       onDisconnect: (event: SecretDisconnected, tx: Tx) => notices.emit(disconnectNotice(event), tx),
     },
     schedules: (pause: SchedulePaused, tx: Tx) => notices.emit(pauseNotice(pause), tx),
-    /** A chat's failure is already in its answer. */
+    /** Whoever watches a chat or a test sees its end. */
     runs: {
       notify: async ({ trigger, ...failure }: RunFailed, tx: Tx): Promise<void> => {
-        if (trigger !== "chat") await notices.emit(runFailureNotice({ ...failure, trigger }), tx);
+        if (isUnwatched(trigger)) await notices.emit(runFailureNotice({ ...failure, trigger }), tx);
       },
       onSuccess: async ({ trigger, ...run }: RunSucceeded, tx: Tx): Promise<void> => {
-        if (trigger !== "chat") await notices.emit(runSuccessNotice({ ...run, trigger }), tx);
+        if (isUnwatched(trigger)) await notices.emit(runSuccessNotice({ ...run, trigger }), tx);
       },
       onErrors: async ({ trigger, ...run }: RunHasErrors, tx: Tx): Promise<void> => {
-        if (trigger !== "chat") await notices.emit(runErrorsNotice({ ...run, trigger }), tx);
+        if (isUnwatched(trigger)) await notices.emit(runErrorsNotice({ ...run, trigger }), tx);
       },
       /** Also of a chat: its caller may be a program that cannot decide. */
       onRequiresAction: (run: RunRequiresAction, tx: Tx) => notices.emit(requiresActionNotice(run), tx),
@@ -52,7 +53,7 @@ function pauseNotice({ user_id, ...data }: SchedulePaused): NewNotice {
 }
 
 type Attended<Event extends { trigger: RunFailed["trigger"] }> = Omit<Event, "trigger"> & {
-  trigger: Exclude<RunFailed["trigger"], "chat">;
+  trigger: UnwatchedTrigger;
 };
 
 function runFailureNotice({ user_id, agent_id, run_id, trigger, error }: Attended<RunFailed>): NewNotice {

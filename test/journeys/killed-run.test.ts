@@ -94,7 +94,7 @@ interface Begun {
   run: string;
 }
 
-async function begin(url: string, prompt: string, answers: Reply[], fields: object = {}): Promise<Begun> {
+async function begin(url: string, prompt: string, answers: Reply[], fields: object = {}, started = {}): Promise<Begun> {
   replies.set(prompt, answers);
   const made = await call(url, ADMIN_KEY, "/api/v1/admin/users", { email: `${prompt}@example.com`, trial: false });
   const grant = { amount_tokens: GRANTED, source: "top_up" };
@@ -103,7 +103,7 @@ async function begin(url: string, prompt: string, answers: Reply[], fields: obje
   await call(url, key, "/api/v1/secrets", { name: "KEY", value: SECRET });
   const wanted = { name: "Scout", model_id: "lab/plain", run_prompt: prompt, ...fields };
   const agent = `/api/v1/agents/${(await call(url, key, "/api/v1/agents", wanted)).id}`;
-  return { key, agent, run: `${agent}/runs/${(await call(url, key, `${agent}/runs`, {})).id}` };
+  return { key, agent, run: `${agent}/runs/${(await call(url, key, `${agent}/runs`, started)).id}` };
 }
 
 /** The run and its account, once it has finished. */
@@ -119,6 +119,7 @@ describe("runs whose process is killed and that the next process resumes", () =>
   let telling: Begun;
   let ordering: Begun;
   let asking: Begun;
+  let testing: Begun;
   let acting: Begun;
   let left: string;
 
@@ -151,11 +152,19 @@ describe("runs whose process is killed and that the next process resumes", () =>
     };
     asking = await begin(first.url, "asking", berth(), mcp("/mcp/asking", "none"));
     acting = await begin(first.url, "acting", berth(), mcp("/mcp/acting", "any"));
+    const draft = { run_prompt: "testing" };
+    testing = await begin(
+      first.url,
+      "testing",
+      [hanging(), completion("Tested.")],
+      { run_prompt: "Saved." },
+      { draft },
+    );
     const underWay = () =>
       receivedAt("/hook").length + receivedAt("/orders").length === 2 &&
       mcpCallsAt("/mcp/asking").length + mcpCallsAt("/mcp/acting").length === 2;
     while (!underWay()) await receiver.until(receiver.received.length + 1);
-    await upstream.until(() => upstream.requests.length === 6);
+    await upstream.until(() => upstream.requests.length === 7);
     // A hold is committed without waiting for the disk. The agent's commit, which waits, makes it durable.
     await call(first.url, thinking.key, "/api/v1/agents", { name: "Other", model_id: "lab/plain" });
     first.process.signal("SIGKILL");
@@ -175,6 +184,13 @@ describe("runs whose process is killed and that the next process resumes", () =>
   test("a run in a model call continues with the tokens that the dead process held", async () => {
     const { run, balance } = await finished(url, thinking);
     expect(run).toMatchObject({ status: "succeeded", attempt: 2, output: "Done.", usage: { cost_tokens: 18 } });
+    expect(balance).toMatchObject({ posted: GRANTED - 18, held: 0 });
+  });
+
+  test("a test of a draft continues with the draft that it began with", async () => {
+    const { run, balance } = await finished(url, testing);
+    expect(run).toMatchObject({ trigger: "test", status: "succeeded", attempt: 2, output: "Tested." });
+    expect(modelCallsOf("testing")).toBe(2);
     expect(balance).toMatchObject({ posted: GRANTED - 18, held: 0 });
   });
 

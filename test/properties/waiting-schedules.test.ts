@@ -50,7 +50,7 @@ const createModules = () => {
   const schedules = scheduling;
   const schedule_keys = createScheduleKeys({ clock, schedules, ledger, keysOf, log });
   const onRunEnd = createRunOutcomes({ schedules, schedule_keys, deliverResults: async () => {}, log });
-  const asked = { meansOf: find, suspended: async () => new Set<string>(), find };
+  const asked = { meansOf: find, suspended: async () => new Set<string>(), find, withDraft: find };
   const runs = createAgentRuns({ clock, runs: scheduling, schedules, ledger, schedule_keys, models, ...asked });
   const waiting = createWaitingSchedules({ schedules, ledger, log });
   return { ...fixture, scheduling, store, runs, paused, ...waiting };

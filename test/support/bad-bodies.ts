@@ -56,6 +56,8 @@ const agentFields: BadBody[] = [
     "invalid_value",
     "tools_config.web_fetch.auth[0].inject.type",
   ],
+];
+const dueFields: BadBody[] = [
   [{ ...due, run_prompt: null }, "missing_field", "run_prompt"],
   [{ ...due, schedule_interval: null }, "missing_field", "schedule_interval"],
   [{ ...due, schedule_time: null }, "missing_field", "schedule_time"],
@@ -212,11 +214,11 @@ export const BODIES: Record<string, BodyRow> = {
   },
   "POST /api/v1/agents": {
     valid: { name: "clerk", model_id: "purser/rehearsal" },
-    bad: [...missing("name", "model_id"), ...agentFields],
+    bad: [...missing("name", "model_id"), ...agentFields, ...dueFields],
   },
   "PUT /api/v1/agents/{id}": {
     valid: { description: "new" },
-    bad: [...agentFields, [{ model_id: null }, "missing_field", "model_id"]],
+    bad: [...agentFields, ...dueFields, [{ model_id: null }, "missing_field", "model_id"]],
   },
   "POST /api/v1/agents/{id}/runs": {
     valid: {},
@@ -228,6 +230,7 @@ export const BODIES: Record<string, BodyRow> = {
       [{ metadata: { a: 5 } }, "invalid_value", "metadata.a"],
       [{ metadata: { a: text(513) } }, "invalid_value", "metadata.a"],
       [{ metadata: { [text(65)]: "a" } }, "invalid_value", `metadata.${text(65)}`],
+      ...agentFields.map(([draft, code, param]): BadBody => [{ draft }, code, `draft.${param}`]),
     ],
   },
   "POST /api/v1/agents/{id}/duplicate": { valid: {}, bad: invalid("name", 5, "", "   ", text(201), null) },

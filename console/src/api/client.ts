@@ -13,6 +13,7 @@ import type * as notices from "../../../src/api/contract/notices.ts";
 import type * as oauthSecrets from "../../../src/api/contract/oauth-secrets.ts";
 import type * as operators from "../../../src/api/contract/operators.ts";
 import type * as payments from "../../../src/api/contract/payments.ts";
+import type * as runNow from "../../../src/api/contract/run-now.ts";
 import type * as runs from "../../../src/api/contract/runs.ts";
 import type * as schedules from "../../../src/api/contract/schedules.ts";
 import type * as secrets from "../../../src/api/contract/secrets.ts";
@@ -40,6 +41,7 @@ type Contract = typeof accounts &
   typeof notices &
   typeof oauthSecrets &
   typeof payments &
+  typeof runNow &
   typeof runs &
   typeof schedules &
   typeof triggers &

@@ -12,9 +12,10 @@ import { REPLAY_OF } from "./run-comparison.tsx";
 
 /**
  * Whether a person can start the run again with its input. A trigger's delivery is sent again instead, because as a person's
- * own input it would not count as outside content.
+ * own input it would not count as outside content. A test is repeated in the editor, which has the draft.
  */
-export const isRepeatable = ({ trigger }: Pick<Run, "trigger">): boolean => trigger !== "chat" && trigger !== "webhook";
+export const isRepeatable = ({ trigger }: Pick<Run, "trigger">): boolean =>
+  trigger === "manual" || trigger === "schedule";
 
 /** Starts a run with the input and the metadata of an earlier one. */
 export const runAgain = ({ agent_id, input, metadata }: Pick<RunDetail, "agent_id" | "input" | "metadata">) =>

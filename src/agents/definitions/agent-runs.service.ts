@@ -1,14 +1,15 @@
 import { ledgerErrors, type MeansOf, type PaymentCode } from "../../account/ledger/errors.ts";
 import type { Ledger } from "../../account/ledger/ledger.types.ts";
-import type { AgentKey } from "../../api/contract/agents.ts";
+import type { AgentChanges, AgentKey } from "../../api/contract/agents.ts";
 import type { Caller } from "../../api/contract/caller.ts";
 import { allows, budgetUse, type KeyTerms, keyTermsOf } from "../../api/contract/key-terms.ts";
-import type { RunData, RunDetail, RunRecord } from "../../api/contract/runs.ts";
+import type { RunData, RunDetail, RunRecord, RunTrigger } from "../../api/contract/runs.ts";
 import type { OccurrenceRecord } from "../../api/contract/schedules.ts";
 import { labelsOf } from "../../gateway/completions/labels.ts";
 import { gatewayErrors } from "../../gateway/models/errors.ts";
 import type { Models } from "../../gateway/models/models.service.ts";
 import { errors } from "../../kernel/errors.ts";
+import { PurserError } from "../../kernel/purser-error.ts";
 import type { Tx } from "../../platform/db/db.ts";
 import { addDays, type Clock, startOfDay } from "../../platform/lib/clock.ts";
 import { newId } from "../../platform/lib/ids.ts";
@@ -23,7 +24,7 @@ import type { DueAnswer, DueSchedule } from "../schedules/tick.service.ts";
 import { usesServers } from "../tools/registry.ts";
 import { createAgentCache } from "./agent-caches.ts";
 import { checkInput } from "./agent-config.ts";
-import type { AgentRow } from "./agents.store.ts";
+import { type AgentRow, configFields } from "./agents.store.ts";
 import { agentErrors } from "./errors.ts";
 import { type DueAgent, selectDueAgents } from "./outcome.store.ts";
 import { KEY_PAUSE_REASON, type ScheduleKey } from "./schedule-key.ts";
@@ -35,9 +36,14 @@ interface RunNow extends Pick<NewRun, "input" | "metadata" | "run_prompt"> {
   wait_ms: number;
   /** The model of this run in place of the agent's. */
   model_id?: string | null | undefined;
+  /** Changes of the agent that are not saved, which the run tests. */
+  draft?: AgentChanges | undefined;
   /** The schedule whose run it is. */
   schedule?: { id: string; name: string; timezone: string };
 }
+
+/** What a run has in place of the agent's saved settings. */
+type OwnSettings = Pick<RunNow, "draft" | "model_id">;
 
 /** A run that a trigger's delivery starts. */
 interface TriggeredRun {
@@ -75,15 +81,17 @@ export function createAgentRuns(deps: {
   suspended(tx: Tx, user_ids: readonly string[]): Promise<ReadonlySet<string>>;
   /** The caller's agent, or 404. */
   find(user_id: string, id: string): Promise<AgentRow>;
+  /** The agent with changes that are not saved. Throws 400 and 403. */
+  withDraft(caller: Caller, agent: AgentRow, draft: AgentChanges): Promise<AgentRow>;
 }) {
-  const { runs, clock, schedules, ledger, schedule_keys, models, meansOf, find } = deps;
+  const { runs, clock, schedules, ledger, schedule_keys, models, meansOf, find, withDraft } = deps;
 
   const content = (agent: Pick<AgentRow, "version" | "auto_route" | "model_id">, engine_input: EngineInput) => ({
     agent_version: agent.version,
     model_id: agent.auto_route ? null : (models.find(agent.model_id ?? "")?.id ?? agent.model_id),
     engine_input,
   });
-  const newRun = (agent: AgentRow, trigger: "manual" | "chat" | "webhook", engine_input: EngineInput): NewRun => ({
+  const newRun = (agent: AgentRow, trigger: Exclude<RunTrigger, "schedule">, engine_input: EngineInput): NewRun => ({
     user_id: agent.user_id,
     agent_id: agent.id,
     trigger,
@@ -103,10 +111,12 @@ export function createAgentRuns(deps: {
     throw errors.rateLimited((Date.parse(tomorrow) - Date.parse(now)) / 1_000, NO_FREE_ROOM);
   };
   /**
-   * The agent if it may run now. Throws in this order: 404, 409, 403 for a model that is not allowed or not part of the trial, 402.
+   * The agent if it may run now, with the draft and the model of this run. Throws in this order: 404, 400 for the draft or the
+   * model, 409, 403 for a model that is not allowed or not part of the trial, 402.
    */
-  const ready = async (caller: Caller, id: string, model_id?: string | null): Promise<AgentRow> => {
-    const [found, { refusal, is_trial }] = await Promise.all([find(caller.user_id, id), toAccountStatus(caller)]);
+  const ready = async (caller: Caller, id: string, { draft, model_id }: OwnSettings = {}): Promise<AgentRow> => {
+    const [saved, { refusal, is_trial }] = await Promise.all([find(caller.user_id, id), toAccountStatus(caller)]);
+    const found = draft === undefined ? saved : await withDraft(caller, saved, draft).catch(throwInDraft);
     const agent = model_id == null ? found : { ...found, model_id, auto_route: false };
     if (model_id != null && models.find(model_id) === null) {
       // The model is a field here, not the resource of the request.
@@ -150,17 +160,14 @@ export function createAgentRuns(deps: {
   const likelyReady = async (
     caller: Caller,
     id: string,
-    {
-      is_doubtful,
-      has_prompt,
-      model_id,
-    }: { is_doubtful: boolean; has_prompt: boolean; model_id: string | null | undefined },
+    { is_doubtful, has_prompt, own }: { is_doubtful: boolean; has_prompt: boolean; own: OwnSettings },
   ): Promise<AgentRow> => {
-    const known = is_doubtful || model_id != null || isLimited(caller) ? undefined : cache.get(caller.user_id, id);
+    const is_cached = !is_doubtful && !isOwn(own) && !isLimited(caller);
+    const known = is_cached ? cache.get(caller.user_id, id) : undefined;
     if (known?.is_active && (has_prompt || hasPrompt(known))) return known;
-    const agent = await ready(caller, id, model_id);
+    const agent = await ready(caller, id, own);
     if (!has_prompt && !hasPrompt(agent)) throw errors.missingField("run_prompt", NO_PROMPT);
-    if (model_id == null) cache.keep(agent);
+    if (!isOwn(own)) cache.keep(agent);
     return agent;
   };
   /** The zone of a run without a schedule. */
@@ -169,7 +176,8 @@ export function createAgentRuns(deps: {
     return timezone === undefined || timezone === "UTC" ? {} : { timezone };
   };
   const runNow = async (caller: Caller, id: string, asked: RunNow) => {
-    const { request_id, wait_ms, run_prompt, model_id, input, metadata, schedule } = asked;
+    const { request_id, wait_ms, run_prompt, model_id, input, metadata, draft, schedule } = asked;
+    const own = { draft, model_id };
     const terms = keyTermsOf({ ...caller, labels: labelsOf({ metadata }) ?? caller.labels ?? null });
     // An input that the caller labels with a user comes from that user.
     const mark = input != null && terms.labels?.user !== undefined ? { input_mark: newMark() } : {};
@@ -185,14 +193,16 @@ export function createAgentRuns(deps: {
     const has_prompt = run_prompt != null;
     let refusal = "";
     for (let look = 0; look < MAX_LOOKS; look += 1) {
-      const agent = await likelyReady(caller, id, { is_doubtful: look > 0, has_prompt, model_id });
+      const agent = await likelyReady(caller, id, { is_doubtful: look > 0, has_prompt, own });
       checkInput(agent.input_schema, input ?? null);
       checkPlaceholders(run_prompt ?? null, "run_prompt", agent.input_schema);
       if (look === 0) await requireFreeRoom(agent);
-      const engine_input = { ...start, ...(of_schedule ?? (await ownZone(agent))) };
+      const tested = draft === undefined ? {} : { draft: configFields(agent) };
+      const engine_input = { ...start, ...tested, ...(of_schedule ?? (await ownZone(agent))) };
       // After a full check the user can pay. The check at queueing knows less.
-      const precondition = { version: agent.version, is_free: look > 0 || model_id != null || isFree(agent) };
-      const run = { ...newRun(agent, "manual", engine_input), input, metadata, run_prompt, schedule_id: schedule?.id };
+      const precondition = { version: agent.version, is_free: look > 0 || isOwn(own) || isFree(agent) };
+      const trigger = draft === undefined ? "manual" : "test";
+      const run = { ...newRun(agent, trigger, engine_input), input, metadata, run_prompt, schedule_id: schedule?.id };
       const first_step = newFirstStep(agent, run);
       const started = await runs.startRun({ ...run, first_step, precondition, is_awaited: wait_ms > 0 });
       if (started.refusal === null) return started;
@@ -331,6 +341,16 @@ function countedTerms(key: ScheduleKey | undefined): KeyTerms {
     allowed_models,
     key_limits: limits,
   });
+}
+
+function isOwn({ draft, model_id }: OwnSettings): boolean {
+  return draft !== undefined || model_id != null;
+}
+
+/** The fault of a draft, at its place in the request. */
+function throwInDraft(error: unknown): never {
+  if (!(error instanceof PurserError) || error.shape.param === undefined) throw error;
+  throw error.with({ param: `draft.${error.shape.param}` });
 }
 
 /** Whether the key's terms decide if an agent may run. */

@@ -12,6 +12,7 @@ import {
   type Router,
 } from "../../api/contract/endpoint.ts";
 import { changesIn } from "../../api/contract/read-only.ts";
+import { runNow } from "../../api/contract/run-now.ts";
 import type { RunDetail } from "../../api/contract/runs.ts";
 import * as runContract from "../../api/contract/runs.ts";
 import type { z } from "../../api/contract/zod.ts";
@@ -122,10 +123,11 @@ function runAnswer({ run, rest }: Awaited<ReturnType<Agents["runInParts"]>>) {
 }
 
 function addRuns(router: Router, agents: Agents): void {
-  router.on(runContract.runNow, async ({ caller, request_id, params, header, body }) => {
+  router.on(runNow, async ({ caller, request_id, params, header, body }) => {
     const wait_ms = runContract.waitSeconds(header("prefer")) * 1000;
-    const { run_prompt, model_id, input, metadata } = body;
-    const run = await agents.runNow(caller, params.id, { request_id, wait_ms, run_prompt, model_id, input, metadata });
+    const { run_prompt, model_id, input, metadata, draft } = body;
+    const asked = { request_id, wait_ms, run_prompt, model_id, input, metadata, draft };
+    const run = await agents.runNow(caller, params.id, asked);
     if ("steps" in run && run.finished_at !== null) return json(run);
     return json(run, 202, { Location: `/api/v1/agents/${run.agent_id}/runs/${run.id}` });
   });

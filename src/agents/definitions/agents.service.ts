@@ -25,8 +25,8 @@ import type { Log } from "../../platform/telemetry/log.ts";
 import type { RunFollowers } from "../runs/following.ts";
 import { renderPrompts } from "../runs/prompts.ts";
 import type { Runs } from "../runs/runs.service.ts";
-import type { OnPrune, RunSearch } from "../runs/runs.types.ts";
-import { type EngineInput, listSentMessages, withRunPrompt } from "../runs/transcript.ts";
+import type { BegunRun, OnPrune, RunSearch } from "../runs/runs.types.ts";
+import { type EngineInput, listSentMessages, type RunConfig, runConfig } from "../runs/transcript.ts";
 import {
   DEFAULT_SCHEDULE,
   type NextRun,
@@ -47,7 +47,7 @@ import {
 import { createAgentRuns } from "./agent-runs.service.ts";
 import { createAgentSchedules, isSet, newSchedule } from "./agent-schedules.service.ts";
 import { createAgentVersions } from "./agent-versions.service.ts";
-import type { AgentRow, AgentsStore } from "./agents.store.ts";
+import { type AgentRow, type AgentsStore, configFields } from "./agents.store.ts";
 import { changeDefault, EMPTY_VIEW, showDefault, splitChanges, VIEW_NAMES } from "./default-schedule.ts";
 import { agentErrors } from "./errors.ts";
 import { createRetention } from "./retention.ts";
@@ -111,7 +111,14 @@ export function createAgents(deps: AgentsDeps) {
   const budgets = createWaitingBudgets(deps);
   const crud = createCrud({ ...deps, relieveUser: budgets.relieveUser });
   const loadConfig = createConfigCache(store);
-  const agent_runs = createAgentRuns({ ...deps, find: crud.find });
+  const agent_runs = createAgentRuns({ ...deps, find: crud.find, withDraft: crud.withDraft });
+  /** The settings that a run began with; undefined: they are not kept. */
+  const configOf = async (agent: AgentKey, begun: BegunRun): Promise<RunConfig | undefined> => {
+    const { trigger, agent_version } = begun.run;
+    const version = await loadConfig({ ...agent, version: agent_version });
+    const is_lost = trigger === "test" && (begun.engine_input as EngineInput).draft === undefined;
+    return version === undefined || is_lost ? undefined : runConfig(version, begun);
+  };
   const withAgents = async (user_id: string, found: readonly Omit<FoundRun, "agent">[]): Promise<FoundRun[]> => {
     const names = await store.names(user_id, agentIdsIn(found));
     return found.map((run) => {
@@ -156,7 +163,10 @@ export function createAgents(deps: AgentsDeps) {
       const agent = { user_id, agent_id: (await crud.find(user_id, id)).id };
       const who = await deps.identify(caller);
       const decided_by = via === undefined ? who : { ...who, type: via };
-      const loadTools = async (version: number) => (await loadConfig({ ...agent, version }))?.tools_config ?? {};
+      const loadTools = async () => {
+        const begun = (await runs.begunRuns(user_id, [run_id])).get(run_id);
+        return (begun && (await configOf(agent, begun)))?.tools_config ?? {};
+      };
       const action = { ...agent, run_id, action_id };
       if (decision.decision === "approve") await budgets.refuseUnfunded(action);
       await runs.decideAction(action, decision, { decided_by, loadTools });
@@ -191,10 +201,10 @@ export function createAgents(deps: AgentsDeps) {
       const agent = await crud.find(user_id, id);
       const found = isUuid(run_id) ? (await runs.begunRuns(user_id, [run_id])).get(run_id) : undefined;
       if (found?.run.agent_id !== agent.id) throw errors.notFound("This run");
-      const config = await loadConfig({ user_id, agent_id: agent.id, version: found.run.agent_version });
+      const config = await configOf({ user_id, agent_id: agent.id }, found);
       const { run, ...begun } = found;
       const facts = { ...begun, trigger: run.trigger, scheduled_for: run.scheduled_for, queued_at: run.queued_at };
-      const prompts = config === undefined ? undefined : renderPrompts(withRunPrompt(config, found), facts);
+      const prompts = config === undefined ? undefined : renderPrompts(config, facts);
       return listSentMessages(prompts, found.engine_input as Partial<EngineInput>);
     },
     unfinishedRun: runs.unfinishedRun,
@@ -288,9 +298,23 @@ function createCrud(deps: AgentsDeps & { relieveUser(user_id: string): Promise<v
       ? changes
       : { ...changes, deliveries: await deps.usableDeliveries(user_id, changes.deliveries) };
 
+  /** `given` as it may be applied to the agent. Throws 400 and 403. */
+  const usableChanges = async (caller: Caller, given: AgentChanges, row: AgentRow): Promise<AgentChanges> => {
+    if (given.model_id !== undefined) refuseUnknownModel(models, given.model_id);
+    // Denied before names are looked up, as in `create`.
+    withNamedTools(caller, given, row);
+    return withUsableAddresses(caller.user_id, await withUsableTools(caller.user_id, given));
+  };
+
   return {
     /** The caller's agent, or 404. */
     find,
+    /** The agent with changes that are not saved. Throws as `update` does. */
+    async withDraft(caller: Caller, row: AgentRow, draft: AgentChanges): Promise<AgentRow> {
+      const changes = await usableChanges(caller, draft, row);
+      const { is_active: _, ...settings } = splitChanges(withNamedTools(caller, changes, row)).settings;
+      return { ...row, ...changedConfig(configFields(row), settings) };
+    },
     /** The same; undefined instead of 404. */
     found: async (user_id: string, id: string): Promise<AgentRow | undefined> =>
       isUuid(id) ? store.agent(user_id, id) : undefined,
@@ -359,10 +383,7 @@ function createCrud(deps: AgentsDeps & { relieveUser(user_id: string): Promise<v
       { resumes: is_resume = isResume(given) } = {},
     ): Promise<AgentRecord> {
       const { user_id } = caller;
-      if (given.model_id !== undefined) refuseUnknownModel(models, given.model_id);
-      // Denied before names are looked up, as in `create`.
-      withNamedTools(caller, given, await find(user_id, id));
-      const changes = await withUsableAddresses(user_id, await withUsableTools(user_id, given));
+      const changes = await usableChanges(caller, given, await find(user_id, id));
       await db.transaction(async (tx) => {
         const row = await store.lockAgent(tx, user_id, id);
         if (row === undefined) throw errors.notFound("This agent");
@@ -502,11 +523,6 @@ function refuseUnknownModel(models: Models, model_id: string | null): void {
   // The model is a field of the agent here, not the resource of the request.
   const unknown = gatewayErrors.modelNotFound(model_id, models.nearest(model_id));
   throw unknown.with({ status: 400, type: "invalid_request_error", param: "model_id" });
-}
-
-function configFields(row: AgentRow): AgentConfig {
-  const { user_id: _u, id: _i, version: _v, created_at: _c, updated_at: _m, deleted_at: _d, ...config } = row;
-  return config;
 }
 
 /** The agent as callers see it: its configuration, its schedule `default`, its next runs and its last run. */

@@ -19,6 +19,12 @@ export interface AgentRow extends AgentConfig {
   deleted_at: Instant | null;
 }
 
+/** The agent's settings alone. */
+export function configFields(row: AgentRow): AgentConfig {
+  const { user_id: _u, id: _i, version: _v, created_at: _c, updated_at: _m, deleted_at: _d, ...config } = row;
+  return config;
+}
+
 /** The settings, and the schedule_* fields as they were when the version was made. */
 export type VersionConfig = AgentConfig & ScheduleView;
 

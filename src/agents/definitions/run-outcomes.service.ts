@@ -1,3 +1,4 @@
+import { isUnwatched } from "../../api/contract/runs.ts";
 import { MONTHLY_CAP } from "../../gateway/completions/reservation.ts";
 import type { Tx } from "../../platform/db/db.ts";
 import type { Log } from "../../platform/telemetry/log.ts";
@@ -71,7 +72,7 @@ export function createRunOutcomes(deps: {
     const counted = await schedules.lockCounted(tx, ending.filter(isCounted));
     return async (ended) => {
       const with_result = ended.filter(
-        ({ status, trigger }) => trigger !== "chat" && (status === "succeeded" || status === "failed"),
+        ({ status, trigger }) => isUnwatched(trigger) && (status === "succeeded" || status === "failed"),
       );
       for (const run of with_result.filter(isCounted)) if (counted.has(run.agent_id)) await applyOutcome(tx, run);
       await deliver(tx, with_result);
@@ -79,7 +80,7 @@ export function createRunOutcomes(deps: {
   };
 }
 
-/** Whether the run's failure counts for a schedule. What others send to a trigger pauses no schedule. */
+/** Whether the run's failure counts for a schedule. What others send to a trigger pauses no schedule, nor does a test. */
 function isCounted({ trigger }: Pick<EndedRun, "trigger">): boolean {
   return trigger === "schedule" || trigger === "manual";
 }

@@ -1,3 +1,4 @@
+import { isUnwatched } from "../../api/contract/runs.ts";
 import type { PurserError } from "../../kernel/errors.ts";
 import { addSeconds } from "../../platform/lib/clock.ts";
 import { insertActions } from "./actions.store.ts";
@@ -12,8 +13,8 @@ export function capsOf({ config, input }: Pick<Work, "config" | "input">): Budge
 }
 
 /**
- * Asks for more tokens where a model call was rejected for a lack of them and the agent asks; null: the run fails. The caller
- * of a chat reads the error and decides by itself.
+ * Asks for more tokens where a model call was rejected for a lack of them and the agent asks; null: the run fails. Whoever
+ * watches a chat or a test reads the error and decides.
  *
  * `try_again`: a run that waits for the balance goes on after a refill that came later than `work.refills`, so the call is tried
  * once more after this number has been read.
@@ -25,7 +26,7 @@ export async function askForTokens(
 ): Promise<Suspension | "try_again" | null> {
   const { run, config, spent_tokens } = work;
   const limit = findReachedLimit(thrown);
-  if (limit === null || config.on_budget !== "ask" || run.trigger === "chat") return null;
+  if (limit === null || config.on_budget !== "ask" || !isUnwatched(run.trigger)) return null;
   if (limit === "balance" && work.refills === null) {
     const { user_id } = run.lease;
     work.refills = (await ledger.refills([user_id])).get(user_id) ?? 0;

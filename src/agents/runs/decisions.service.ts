@@ -42,7 +42,7 @@ export function createDecisions({ db, clock }: { db: Db; clock: Clock }) {
     async decideAction(
       { user_id, agent_id, run_id, action_id }: ActionKey,
       { decision, arguments: given, reason }: Decision,
-      by: { decided_by: DecidedBy; loadTools(version: number): Promise<ToolsConfig> },
+      by: { decided_by: DecidedBy; loadTools(): Promise<ToolsConfig> },
     ): Promise<void> {
       if (!isUuid(run_id) || !isUuid(action_id)) throw errors.notFound("This action");
       const key = { user_id, run_id, id: action_id };
@@ -50,7 +50,7 @@ export function createDecisions({ db, clock }: { db: Db; clock: Clock }) {
         // Before the transaction, because it reads the agent and may check by a large schema. An action's call never changes.
         const asked = await store.findAction(db, key);
         if (asked?.agent_id !== agent_id) throw errors.notFound("This action");
-        if (asked.decision === null) checkEdit(asked, given, await by.loadTools(asked.agent_version));
+        if (asked.decision === null) checkEdit(asked, given, await by.loadTools());
       }
       await db.transaction(async (tx) => {
         const action = await store.lockAction(tx, key);

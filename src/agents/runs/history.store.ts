@@ -101,7 +101,7 @@ export interface LastOutput {
   tainted: boolean;
 }
 
-/** The newest succeeded run before this one of its schedule; without a schedule, of its agent, chats excepted. */
+/** The newest succeeded run before this one of its schedule; without a schedule, of its agent, chats and tests excepted. */
 export async function selectLastOutput(
   sql: Sql,
   { user_id, agent_id, run_id }: RunKey & AgentKey,
@@ -113,7 +113,7 @@ export async function selectLastOutput(
             select from run_step where run_step.user_id = run.user_id and run_id = run.id and type = 'tool' and safety <> 'null'
           ) as tainted
       from run cross join (select schedule_id as own from run where user_id = $1 and id = $3) as this
-      where user_id = $1 and agent_id = $2 and id < $3 and status = 'succeeded' and trigger <> 'chat'
+      where user_id = $1 and agent_id = $2 and id < $3 and status = 'succeeded' and trigger not in ('chat', 'test')
         and (own is null or schedule_id = own)
       order by id desc limit 1`,
     values: [user_id, agent_id, run_id],
@@ -235,13 +235,13 @@ export async function selectSteps(sql: Sql, user_id: string, run_id: string): Pr
   });
 }
 
-/** The newest run of each agent, by agent. */
+/** The newest run of each agent that is no test, by agent. */
 export async function selectLastRuns(sql: Sql, user_id: string, agent_ids: readonly string[]): Promise<RunRow[]> {
   return sql.query<RunRow>({
     name: "run_last",
     text: `select last.* from jsonb_array_elements_text($2::jsonb) as agent(id)
       cross join lateral (
-        select ${RUN_COLUMNS} from run where user_id = $1 and agent_id = agent.id::uuid order by id desc limit 1
+        select ${RUN_COLUMNS} from run where user_id = $1 and agent_id = agent.id::uuid and trigger <> 'test' order by id desc limit 1
       ) as last`,
     values: [user_id, JSON.stringify(agent_ids)],
   });

@@ -111,11 +111,11 @@ export function createStart(deps: {
     const begun = offer === null ? null : await beginAll(runs, offer);
     return begun ?? queueAll(runs, deps.offer());
   });
-  /** Queues a run that its caller awaits on this node, with `alongside` in the same transaction. */
-  const startChat = (given: NewRun, alongside: (tx: Tx) => Promise<void>): Promise<StartedRun | Error> =>
+  /** Queues a chat, a test or the run of a trigger, with `alongside` in the same transaction. */
+  const startOne = (given: NewRun, alongside: (tx: Tx) => Promise<void>): Promise<StartedRun | Error> =>
     db.transaction(async (tx) => {
       const run = { ...given, id: given.id ?? newId() };
-      if (run.trigger === "webhook" && reserved !== undefined) run.reserved = reserved;
+      if (run.trigger !== "chat" && reserved !== undefined) run.reserved = reserved;
       const [answer] = await insertAccepted(tx, [run], clock.now());
       if (answer === undefined || !("run" in answer)) return answer ?? queueFullError();
       await alongside(tx);
@@ -130,7 +130,7 @@ export function createStart(deps: {
      * of a chat in the transaction that queues it.
      */
     async startRun(run: NewRun, alongside: (tx: Tx) => Promise<void> = async () => {}): Promise<StartedRun> {
-      const answer = await (run.trigger === "manual" ? startManual(run) : startChat(run, alongside));
+      const answer = await (run.trigger === "manual" ? startManual(run) : startOne(run, alongside));
       if (answer instanceof Error) throw answer;
       return answer;
     },
@@ -239,8 +239,11 @@ export function createResumeAndCancel(deps: { db: Db; clock: Clock; onCancelled(
     /** Requests the cancellation of the user's runs that count against this API key, because it was revoked. */
     cancelOfKey: (tx: Tx, user_id: string, api_key_id: string): Promise<void> =>
       cancelIn(tx, { user_id, with_input: { api_key_id }, error: KEY_REVOKED }),
-    /** Requests the cancellation of all runs of an agent. */
-    cancelAgent: (tx: Tx, { user_id, agent_id }: AgentKey): Promise<void> => cancelIn(tx, { user_id, agent_id }),
+    /** Requests the cancellation of all runs of an agent that is deleted, and forgets the settings that its tests have. */
+    async cancelAgent(tx: Tx, { user_id, agent_id }: AgentKey): Promise<void> {
+      await cancelIn(tx, { user_id, agent_id });
+      await runStore.forgetDrafts(tx, { user_id, agent_id });
+    },
     /** Deletes all runs of a user. A worker that executes one is notified and finds its lease lost. */
     async forgetUser(tx: Tx, user_id: string): Promise<void> {
       const rows = await runStore.cancelRuns(tx, { user_id }, clock.now());

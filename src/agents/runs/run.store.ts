@@ -1,3 +1,4 @@
+import type { AgentKey } from "../../api/contract/agents.ts";
 import type { ResultDelivery } from "../../api/contract/deliveries.ts";
 import type { RunData, RunError, RunMetadata, RunStatus, RunTrigger } from "../../api/contract/runs.ts";
 import type { Sql, Tx } from "../../platform/db/db.ts";
@@ -25,7 +26,7 @@ import type { RecordedInput } from "./transcript.ts";
 
 const INSERT_RUNS = readStatement(import.meta.dirname, "insert-runs");
 /** A lower number is claimed first: a caller waits for a chat, and no caller waits for a scheduled run. */
-const PRIORITY: Record<RunTrigger, number> = { chat: 0, manual: 1, webhook: 1, schedule: 2 };
+const PRIORITY: Record<RunTrigger, number> = { chat: 0, manual: 1, test: 1, webhook: 1, schedule: 2 };
 /** A chat's caller is connected to its worker's node. It has left a chat that has waited, or that began without it. */
 const HAS_CALLER = `(trigger = 'chat' and priority = ${PRIORITY.chat})`;
 
@@ -488,6 +489,14 @@ export async function resumeRun(sql: Sql, { user_id, run_id }: { user_id: string
     values: [user_id, run_id],
   });
   return rows.length > 0;
+}
+
+/** Removes the drafts from the tests of an agent, as its versions are deleted. */
+export async function forgetDrafts(tx: Tx, { user_id, agent_id }: AgentKey): Promise<void> {
+  await tx.query({
+    text: "update run set engine_input = engine_input - 'draft' where user_id = $1 and agent_id = $2 and trigger = 'test'",
+    values: [user_id, agent_id],
+  });
 }
 
 /** Deletes all runs and steps of a user. */

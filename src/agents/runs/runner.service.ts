@@ -23,7 +23,7 @@ import type { EngineDeps, RunResult } from "./run-work.ts";
 import { createRetry, createRunWriter } from "./run-writer.ts";
 import type { Runs } from "./runs.service.ts";
 import type { ClaimedRun, ClaimLimits, RunFinish } from "./runs.types.ts";
-import { type EngineInput, type RunConfig, withOwnModel, withRunPrompt } from "./transcript.ts";
+import { type EngineInput, type RunConfig, runConfig } from "./transcript.ts";
 import { createWorker, type WorkControl } from "./worker.ts";
 
 /** A caller on this node who waits for a run's answer. */
@@ -152,7 +152,7 @@ export function createRunner(deps: RunnerDeps) {
         await writer.finishRun(claimed.lease, { status: "cancelled" });
         return listener?.onEnd(null);
       }
-      const config = withOwnModel(withRunPrompt(stored, claimed), claimed.engine_input);
+      const config = runConfig(stored, claimed);
       const with_last = await withLastRun(claimed, config);
       const begun = with_last === null ? null : await withSafeInput(with_last, config);
       if (begun === null) return listener?.onEnd(null);

@@ -48,6 +48,8 @@ export interface EngineInput extends KeyTerms {
   messages: ChatMessage[] | null;
   /** The model of this run in place of the agent's. */
   model_id?: string;
+  /** Of a test: the settings with changes that are not saved, in place of the version's. */
+  draft?: RunConfig;
   /** The id of the request that started the run; null: the schedule. */
   request_id: string | null;
   /** Identifies the caller of a chat who waits on the worker's node. */
@@ -81,18 +83,17 @@ export interface EngineInput extends KeyTerms {
 /** What the worker adds when a run begins. */
 export type RecordedInput = Pick<EngineInput, "last" | "prompts" | "input_safety">;
 
-/** The settings with the run's own model, if it has one. */
-export function withOwnModel(config: RunConfig, engine_input: unknown): RunConfig {
-  const { model_id } = engine_input as EngineInput;
-  return model_id === undefined ? config : { ...config, model_id, auto_route: false };
-}
-
-/** The settings with the run's own run_prompt, if it has one. */
-export function withRunPrompt<Config extends Pick<RunConfig, "run_prompt">>(
-  config: Config,
-  { run_prompt }: { run_prompt: string | null },
-): Config {
-  return run_prompt === null ? config : { ...config, run_prompt };
+/** The settings of a run: those of its version or its draft, with its own model and run_prompt. */
+export function runConfig(
+  version: RunConfig,
+  { run_prompt, engine_input }: { run_prompt: string | null; engine_input: unknown },
+): RunConfig {
+  const { draft, model_id } = engine_input as EngineInput;
+  return {
+    ...(draft ?? version),
+    ...(model_id === undefined ? {} : { model_id, auto_route: false }),
+    ...(run_prompt === null ? {} : { run_prompt }),
+  };
 }
 
 /** Whether the run is a turn of a thread, so that another turn is likely. */

@@ -88,7 +88,7 @@ const agentFields = {
   }),
   on_budget: z.enum(["fail", "ask"]).openapi({
     description:
-      "what a run does that reaches `max_cost_tokens_per_run`, `max_cost_tokens_per_month` or the balance. `fail`: it fails; `ask`: it waits for a decision, for a raised limit, or for tokens. Chats fail",
+      "what a run does that reaches `max_cost_tokens_per_run`, `max_cost_tokens_per_month` or the balance. `fail`: it fails; `ask`: it waits for a decision, for a raised limit, or for tokens. Chats and tests fail",
   }),
   schedule_enabled: z.boolean(),
   schedule_interval: intervalSchema.nullable().openapi({

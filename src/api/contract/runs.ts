@@ -22,7 +22,14 @@ const RUN_PROMPT_MAX = 100_000;
 /** How long run-now may wait for the finished run (`Prefer: wait=N`). */
 export const MAX_WAIT_SECONDS = 60;
 
-export const triggerSchema = z.enum(["schedule", "manual", "chat", "webhook"]);
+export const triggerSchema = z.enum(["schedule", "manual", "chat", "webhook", "test"]);
+/** Runs whose caller watches them: their ends make no notices and no deliveries. */
+export const WATCHED_TRIGGERS = ["chat", "test"] as const;
+export type UnwatchedTrigger = Exclude<RunTrigger, (typeof WATCHED_TRIGGERS)[number]>;
+
+export function isUnwatched(trigger: RunTrigger): trigger is UnwatchedTrigger {
+  return !WATCHED_TRIGGERS.some((watched) => watched === trigger);
+}
 
 /**
  * The phases of a run:
@@ -121,8 +128,10 @@ export const runSchema = z
   .object({
     id: uuidSchema,
     agent_id: uuidSchema,
-    agent_version: z.number().int(),
-    trigger: triggerSchema,
+    agent_version: z.number().int().openapi({ description: "of a test: the version that its draft changes" }),
+    trigger: triggerSchema.openapi({
+      description: "what started it. `test`: it tests changes of the agent that are not saved",
+    }),
     status: runStatusSchema.openapi({
       description: Object.entries(RUN_STATUSES)
         .map(([status, { words }]) => `${status}: ${words}`)
@@ -318,20 +327,6 @@ export const getAnyRun = routes.get("/api/v1/runs/{run_id}", {
 
 /** A run_prompt in place of the agent's own. */
 export const runPromptSchema = textSchema(RUN_PROMPT_MAX).regex(/\S/, "text that is not blank");
-const runNowSchema = z
-  .strictObject({
-    run_prompt: runPromptSchema
-      .nullish()
-      .openapi({ description: "what this run executes; without it, the agent's own run_prompt" }),
-    model_id: textSchema(200)
-      .min(1)
-      .nullish()
-      .openapi({ description: "the model of this run in place of the agent's" }),
-    input: runInputSchema.nullish(),
-    metadata: runMetadataSchema.nullish(),
-  })
-  .openapi("RunNow");
-
 export const preferHeader = z.object({
   prefer: z
     .string()
@@ -346,21 +341,6 @@ export function waitSeconds(prefer: string | undefined): number {
   const wanted = /(?:^|[,;\s])wait\s*=\s*"?(\d{1,9})/i.exec(prefer ?? "")?.[1] ?? "0";
   return Math.min(Number(wanted), MAX_WAIT_SECONDS);
 }
-
-export const runNow = routes.post("/api/v1/agents/{id}/runs", {
-  summary: "Run the agent now, without waiting for its schedule",
-  scope: "agents:write",
-  optional_body: runNowSchema,
-  headers: preferHeader,
-  answers: {
-    200: json(runDetailSchema, "the finished run, with `Prefer: wait`"),
-    202: {
-      ...json(runSchema, "the queued run; `Location` is its address"),
-      headers: z.object({ Location: z.string() }),
-    },
-  },
-  fails: [402, 409],
-});
 
 export const getRun = routes.get("/api/v1/agents/{id}/runs/{run_id}", {
   summary: "One run with its full output and its steps",

@@ -2,13 +2,13 @@ import { ALERT_PERCENTS, type AlertPercent } from "../../kernel/constants.ts";
 import { instantSchema, tokensSchema, uuidSchema } from "./common.ts";
 import type { NoticeEvent } from "./notices.ts";
 import { pauseReasonSchema } from "./payments.ts";
-import { runDetailSchema, runSchema, triggerSchema } from "./runs.ts";
+import { runDetailSchema, runSchema, triggerSchema, WATCHED_TRIGGERS } from "./runs.ts";
 import { z } from "./zod.ts";
 
 /** What Purser posts to the addresses of its users: contract 5. */
 
 const percent = z.custom<AlertPercent>().openapi({ type: "integer", enum: [...ALERT_PERCENTS] });
-const ofRun = { agent_id: uuidSchema, run_id: uuidSchema, trigger: triggerSchema.exclude(["chat"]) };
+const ofRun = { agent_id: uuidSchema, run_id: uuidSchema, trigger: triggerSchema.exclude(WATCHED_TRIGGERS) };
 const lastError = { error_code: z.string(), error_message: z.string() };
 
 const noticeActionSchema = z.object({

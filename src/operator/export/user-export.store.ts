@@ -86,7 +86,7 @@ const FILES: readonly ExportFile[] = [
       finished_at, model_id, routing,
       input_tokens, output_tokens, cost_tokens, steps_count, failed_steps, failed_calls, api_key_id, end_user, error, metadata, input, run_prompt,
       output, output_json,
-      engine_input -> 'messages' as messages`,
+      engine_input -> 'messages' as messages, engine_input -> 'draft' as draft`,
     { table: "run", page: FEW },
   ),
   {
