@@ -17,7 +17,7 @@ const inTheBrowser = "test/journeys/console*.test.ts";
  */
 const onEmbedded = [
   "test/{journeys,properties}/**/*.test.ts",
-  "test/api/billing-audit.test.ts",
+  "test/api/{billing-audit,upgrades}.test.ts",
   "test/attacks/vault-plaintext.test.ts",
 ];
 const notOnEmbedded = [
