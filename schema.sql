@@ -1164,6 +1164,7 @@ alter table usage_event add constraint usage_event_overage_check CHECK ((overage
 alter table usage_event add constraint usage_event_upstream_cost_micro_usd_check CHECK ((upstream_cost_micro_usd >= 0));
 alter table usage_event add constraint usage_event_pkey PRIMARY KEY (user_id, hold_id);
 CREATE INDEX usage_event_by_request ON public.usage_event USING btree (request_id, user_id);
+CREATE INDEX usage_event_by_time ON public.usage_event USING btree (user_id, created_at);
 CREATE INDEX usage_event_written ON public.usage_event USING brin (created_at) WITH (autosummarize='on');
 
 create table usage_label_daily (

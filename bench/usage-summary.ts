@@ -10,7 +10,10 @@ const SIZES = { embedded: [1_000, 100_000], postgres: [1_000, 100_000, 1_000_000
 const DAYS = 30;
 const SECONDS = 2;
 
-/** GET /api/v1/users/me/usage for users with few and with very many requests in the window. */
+/** Read call by call, because no daily sum has both. */
+const BREAKDOWN = { calls: 100_000 as const, path: `usage/breakdown?days=${DAYS}&group_by=user&then_by=model` };
+
+/** GET /api/v1/users/me/usage for users with few and with very many requests in the window, and a breakdown of many. */
 export async function usageSummary(effort: Effort): Promise<Outcome> {
   const server = await startPostgres();
   try {
@@ -37,6 +40,7 @@ export async function usageSummary(effort: Effort): Promise<Outcome> {
           goal: "about 1",
         },
         { of: "PostgreSQL, p50", to: "2 ms", value: p50(rowName("postgres", many)) / 2, goal: "≤ 1" },
+        { of: "PostgreSQL, breakdown, p50", to: "1 s", value: p50(breakdownName("postgres")) / 1000, goal: "≤ 1" },
       ],
     };
   } finally {
@@ -47,6 +51,9 @@ export async function usageSummary(effort: Effort): Promise<Outcome> {
 function rowName(storage: Place["storage"], requests: number): string {
   return `${storage === "postgres" ? "PostgreSQL" : "embedded"}, ${requests.toLocaleString("en-US")} requests`;
 }
+
+const breakdownName = (storage: Place["storage"]) =>
+  `${storage === "postgres" ? "PostgreSQL" : "embedded"}, by end user and model, ${BREAKDOWN.calls.toLocaleString("en-US")} requests`;
 
 async function measure(
   server: PostgresServer | null,
@@ -62,13 +69,18 @@ async function measure(
   await seed(place, users, sizes);
   const service = await startService(place, { core: "service" });
   const found = [];
-  for (const [index, requests] of sizes.entries()) {
+  const many = [...SIZES[place.storage]].indexOf(BREAKDOWN.calls);
+  const rows = [
+    ...sizes.map((requests, index) => ({ name: rowName(place.storage, requests), index, path: `usage?days=${DAYS}` })),
+    { name: breakdownName(place.storage), index: many, path: BREAKDOWN.path },
+  ];
+  for (const { name, index, path } of rows) {
     const headers = { authorization: `Bearer ${users[index]?.key}` };
-    const target = { port: service.port, path: `/api/v1/users/me/usage?days=${DAYS}`, headers, body: null };
+    const target = { port: service.port, path: `/api/v1/users/me/${path}`, headers, body: null };
     await closedLoop(target, { callers: 1, seconds: 0.5 * effort.scale });
     const measured = await closedLoop(target, { callers: 1, seconds: SECONDS * effort.scale });
     if (measured.failures > 0) throw new Error(`usage: ${measured.failure}`);
-    found.push({ name: rowName(place.storage, requests), measure: measured });
+    found.push({ name, measure: measured });
   }
   await service.stop();
   await place.drop();
@@ -84,9 +96,10 @@ async function seed(place: Place, users: readonly BenchUser[], sizes: readonly n
     await db.query({
       text: `insert into usage_event (user_id, hold_id, request_id, model, input_tokens, cached_input_tokens,
           output_tokens, input_rate_micro, output_rate_micro, cost, charged, overage, absorbed, entries_after,
-          entries_to, created_at)
+          entries_to, created_at, labels)
         select $1, gen_random_uuid(), 'request ' || n, 'bench/model' || n % 5, 40, 0, 64, 333333, 1000001, 78, 78, 0,
-          0, n, n + 1, $2::timestamptz - make_interval(secs => n::float8 * 86400 * ${DAYS - 1} / $3)
+          0, n, n + 1, $2::timestamptz - make_interval(secs => n::float8 * 86400 * ${DAYS - 1} / $3),
+          jsonb_build_object('user', 'customer ' || n % 500)
         from generate_series(1, $3::integer) n`,
       values: [user.id, now, sizes[index]],
     });

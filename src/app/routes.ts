@@ -2,6 +2,7 @@ import { billingRoutes } from "../account/billing/billing.routes.ts";
 import { endUserRoutes } from "../account/billing/end-users.routes.ts";
 import { ledgerExportRoutes } from "../account/billing/ledger-export.routes.ts";
 import { paymentsRoutes, stripeWebhookRoutes } from "../account/billing/payments.routes.ts";
+import { usageBreakdownRoutes } from "../account/billing/usage-breakdown.routes.ts";
 import { noticesRoutes } from "../account/notices/notices.routes.ts";
 import { accountsRoutes } from "../account/users/accounts.routes.ts";
 import { signInRoutes } from "../account/users/sign-in.routes.ts";
@@ -99,6 +100,7 @@ export function serveApi(
     accountsRoutes({ accounts, clock, keySpends: ledger.keySpends }),
     billingRoutes({ accounts, ledger, billing }),
     ledgerExportRoutes({ ledger, agentNames: agents.names, keyNames: accounts.keyNames }),
+    usageBreakdownRoutes({ ledger, clock, agentNames: agents.names, keyNames: accounts.keyNames }),
     endUserRoutes({ ledger, clock }),
     userExportRoutes({ exportOf }),
     paymentsRoutes({ billing }),

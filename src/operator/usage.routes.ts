@@ -1,12 +1,10 @@
 import { csvLine, defused } from "../account/ledger/csv.ts";
+import { usageWindow } from "../account/ledger/usage-window.ts";
 import * as contract from "../api/contract/admin-overall.ts";
 import { decodeCursor, NUMBER_KEY, pageOf } from "../api/contract/common.ts";
 import { createRouter, csvFile, json, type Router } from "../api/contract/endpoint.ts";
-import { USAGE_DAYS } from "../kernel/constants.ts";
-import { errors } from "../kernel/errors.ts";
 import type { Db } from "../platform/db/db.ts";
-import { addDays, type Clock } from "../platform/lib/clock.ts";
-import type { Instant } from "../platform/lib/instant.ts";
+import type { Clock } from "../platform/lib/clock.ts";
 import { readEmails, readUsageOfAll, type UsageOfGroup } from "./usage.store.ts";
 
 type Row = contract.UsageOfGroupRecord;
@@ -29,7 +27,7 @@ export function usageRoutes({ db, clock }: { db: Db; clock: Clock }): Router {
   const router = createRouter();
   router.on(contract.usageOfAll, async (request) => {
     const { group_by, format, limit, cursor, ...window } = request.query;
-    const { from, to, days } = getDays(window, clock.now());
+    const { from, to, days } = usageWindow(window, clock.now());
     const found = await readUsageOfAll(db, { from, to, group_by });
     const groups = group_by === "day" ? found.toSorted((a, b) => ((a.name ?? "") < (b.name ?? "") ? -1 : 1)) : found;
     const named = groups.map(({ name, ...figures }): Row => ({ [NAME_FIELDS[group_by]]: name, ...margin(figures) }));
@@ -37,7 +35,7 @@ export function usageRoutes({ db, clock }: { db: Db; clock: Clock }): Router {
       const head = csvLine([NAME_FIELDS[group_by], ...FIGURES]);
       const name = (row: Row) => row[NAME_FIELDS[group_by]] ?? null;
       const lines = named.map((row) => csvLine([defused(name(row) ?? ""), ...FIGURES.map((field) => row[field])]));
-      return csvFile({ name: "usage", head }, inOnePart(lines.join("")), (part: string) => part);
+      return csvFile({ name: "usage", head }, lines, (line) => line);
     }
     const skipped = Number(decodeCursor(cursor, NUMBER_KEY) ?? 0);
     const numbered = named.slice(skipped, skipped + limit + 1).map((row, index) => ({ row, end: skipped + index + 1 }));
@@ -50,31 +48,6 @@ export function usageRoutes({ db, clock }: { db: Db; clock: Clock }): Router {
     return json({ days, group_by, usage, total: computeTotal(groups), next_cursor });
   });
   return router;
-}
-
-const startOfDay = (instant: Instant): Instant => `${instant.slice(0, 10)}T00:00:00.000Z`;
-
-/** The whole days of a window: `from` is the first one, `to` the one after the last. Throws 400 for an impossible window. */
-function getDays(
-  asked: { days?: number | undefined; from?: Instant | undefined; to?: Instant | undefined },
-  now: Instant,
-): { from: Instant; to: Instant; days: number } {
-  if (asked.days !== undefined && asked.from !== undefined)
-    throw errors.invalidValue("days", "days and from name the same window: give one of them.");
-  const to = asked.to === undefined ? addDays(startOfDay(now), 1) : startOfDay(asked.to);
-  const from = asked.from === undefined ? addDays(to, -(asked.days ?? USAGE_DAYS.default)) : startOfDay(asked.from);
-  const days = (Date.parse(to) - Date.parse(from)) / 86_400_000;
-  if (days < 1) throw errors.invalidValue("from", "from must be a day before to.");
-  if (days > contract.MAX_USAGE_DAYS)
-    throw errors.invalidValue(
-      "from",
-      `from and to may be ${contract.MAX_USAGE_DAYS} days apart: ask for each year by itself.`,
-    );
-  return { from, to, days };
-}
-
-async function* inOnePart(text: string): AsyncGenerator<string> {
-  yield text;
 }
 
 function margin(figures: Omit<Figures, "margin_micro_usd">): Figures {

@@ -4,7 +4,7 @@ import { ask, useLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
 import { completion, hanging } from "../support/upstream.ts";
 
-// contract 5.3.1 and 5.3.2: usage and budgets of a reseller's customers.
+// contract 5.3.1 to 5.3.3: usage and budgets of a reseller's customers.
 
 const CHAT = "/api/v1/chat/completions";
 const USAGE = "/api/v1/users/me/usage";
@@ -55,6 +55,50 @@ describe("usage", () => {
     expect(chat.status).toBe(200);
     const { groups } = (await user.get(`${USAGE}?group_by=user`)).body;
     expect(groups).toContainEqual(expect.objectContaining({ value: "eve", cost_tokens: chat.body.usage.cost_tokens }));
+  });
+});
+
+describe("the breakdown of usage", () => {
+  it("sums requests by two dimensions, narrowed by filters, in dollars, by day, with the rest as one, and as CSV", async () => {
+    const caller = await lab.service.newUser({ trial: false, tokens: 10_000_000 });
+    const agent = await caller.post("/api/v1/agents", { name: "Digest", model_id: "lab/plain", run_prompt: "Go." });
+    const call = (model: string, labels: object) =>
+      caller.post(CHAT, ask(model, { max_tokens: 40, ...labels })).then(({ body }) => body.usage.cost_tokens);
+    const ada = await call("lab/plain", { user: "ada", metadata: { team: "red" } });
+    await call(`agent/${agent.body.id}`, { user: "ada", metadata: { team: "red" } });
+    await call("lab/plain", { user: "=bob" });
+    await call("lab/plain", {});
+    await caller.request("DELETE", `/api/v1/agents/${agent.body.id}`);
+    const read = async (query: string) => (await caller.get(`${USAGE}/breakdown?${query}`)).body;
+
+    const found = await read("group_by=user&then_by=agent&from=2026-03-01&to=2026-03-06");
+    expect(found).toMatchObject({ from: "2026-03-01", to: "2026-03-06", group_by: "user", then_by: "agent" });
+    expect(found.metadata_names).toEqual(["team"]);
+    const keysOf = (group: { keys: { value: string | null; name: string | null }[] }) =>
+      group.keys.map(({ value, name }) => name ?? value);
+    expect(found.groups.map(keysOf)).toEqual(
+      expect.arrayContaining([
+        ["ada", "Digest"],
+        ["ada", null],
+        ["=bob", null],
+        [null, null],
+      ]),
+    );
+    const digest = found.groups.find((group: never) => keysOf(group)[1] === "Digest");
+    expect(digest.keys[1]).toEqual({ value: agent.body.id, name: "Digest", deleted: true });
+    expect(found.total).toMatchObject({ requests: 4, daily: [{ requests: 4 }] });
+    const { total_cost_tokens } = (await caller.get(USAGE)).body;
+    expect(found.total.cost_tokens).toBe(total_cost_tokens);
+    expect(Number(found.total.cost_usd) * 625_000).toBeCloseTo(total_cost_tokens);
+
+    const narrowed = await read("group_by=model&user=ada&agent_id=none&metadata[team]=red");
+    expect(narrowed.groups).toMatchObject([{ keys: [{ value: "lab/plain" }], requests: 1, cost_tokens: ada }]);
+    const first = await read("group_by=user&limit=1");
+    expect(first).toMatchObject({ groups: [{ keys: [{ value: "ada" }] }], other: { groups: 2, requests: 2 } });
+    const lines = (await read("group_by=user&then_by=agent&format=csv")).split("\r\n");
+    expect(lines[0]).toBe("date,user,agent_id,agent_name,cost_usd,cost_tokens,tokens,requests");
+    expect(lines).toContainEqual(expect.stringMatching(/^2026-03-0\d,'=bob,,,0\.\d+,\d+,\d+,1$/));
+    expect(lines.filter((line: string) => line !== "")).toHaveLength(5);
   });
 });
 

@@ -438,6 +438,17 @@ export const QUERIES: Record<string, [query: string, param: string][]> = {
     ["format=xml", "format"],
     ["group_by=price", "group_by"],
   ],
+  "GET /api/v1/users/me/usage/breakdown": [
+    ["group_by=day", "group_by"],
+    ["group_by=model&then_by=price", "then_by"],
+    ["group_by=user&then_by=user", "then_by"],
+    ["agent_id=Digest", "agent_id"],
+    ["days=7&from=2026-01-01", "days"],
+    ["from=2026-01-02&to=2026-01-02", "from"],
+    ["from=2024-01-01&to=2026-01-01", "from"],
+    ["limit=101", "limit"],
+    ["format=xml", "format"],
+  ],
   "GET /api/v1/users/me/buckets": [["include=all", "include"]],
   "GET /api/v1/responses/{response_id}/input_items": [
     ["limit=0", "limit"],

@@ -43,6 +43,7 @@ import {
 import { closePeriod, findOverage, listAccountsBelow, listAccountsWithOverage, updateCap } from "./overage.store.ts";
 import { type OnCrossing, sweepLedger } from "./sweep.ts";
 import { findChargedAgents, listUsageGroups, readUsage, readUsageLines } from "./usage.store.ts";
+import { listMetadataNames, readUsageBreakdown } from "./usage-breakdown.store.ts";
 
 /** Most operations of one batch. A larger batch would lock the accounts for too long. */
 const BATCH_LIMIT = 256;
@@ -184,6 +185,9 @@ export function createLedger(deps: LedgerDeps): Ledger {
     usageGroups: (user_id, by) => listUsageGroups(db, user_id, by, clock.now()),
     charges: (user_id, request_id, limit) => listCharges(db, user_id, request_id, limit),
     archivedBefore: (user_id) => findArchivedBefore(db, user_id),
+    usageBreakdown: async (user_id, request) =>
+      readUsageBreakdown(db, user_id, request, await findArchivedBefore(db, user_id)),
+    metadataNames: (user_id, window) => listMetadataNames(db, user_id, window),
     usage: (user_id, days) => readUsage(db, user_id, days, clock.now()),
     keySpends,
     async refills(user_ids, sql = db) {

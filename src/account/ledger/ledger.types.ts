@@ -5,7 +5,16 @@ import type { Instant } from "../../platform/lib/instant.ts";
 import type { Adjustments, Reversal, ReversalOutcome } from "./adjustment.types.ts";
 import type { EndUsers } from "./end-users.store.ts";
 import type { PaymentCode } from "./errors.ts";
-import type { ChargedRequest, Labels, UsageGroup, UsageGrouping, UsageLine, UsageSummary } from "./usage.types.ts";
+import type {
+  BreakdownRequest,
+  ChargedRequest,
+  Labels,
+  UsageBreakdown,
+  UsageGroup,
+  UsageGrouping,
+  UsageLine,
+  UsageSummary,
+} from "./usage.types.ts";
 
 /** Where a bucket's tokens came from. */
 export type GrantSource = "subscription" | "top_up" | "bonus";
@@ -370,6 +379,10 @@ export interface Ledger extends Adjustments {
   readonly end_users: EndUsers;
   /** The sums by one dimension, the highest cost first. */
   usageGroups(user_id: string, by: UsageGrouping): Promise<UsageGroup[]>;
+  /** The usage of a window by day and by one or two dimensions. Throws 400 if it would read too many calls. */
+  usageBreakdown(user_id: string, request: BreakdownRequest): Promise<UsageBreakdown>;
+  /** The names of metadata that calls of these days have, at most 100. */
+  metadataNames(user_id: string, window: { from: string; to: string }): Promise<string[]>;
   /** The lines that `usage` sums, oldest first, in pages. */
   usageLines(user_id: string, days: number): AsyncIterable<UsageLine[]>;
   /** The charges with this request id, newest first. Callers may repeat a request id. */

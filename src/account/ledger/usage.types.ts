@@ -60,6 +60,50 @@ export interface UsageGroup {
   requests: number;
 }
 
+/** What the usage of a window is summed by. */
+export type UsageDimension = "model" | "agent" | "api_key" | "user" | `metadata.${string}`;
+
+/** The calls that count. A null id: those without an agent or a key. `labels`: all of these pairs. */
+export interface UsageFilter {
+  model?: string | undefined;
+  agent_id?: string | null | undefined;
+  api_key_id?: string | null | undefined;
+  labels: Labels;
+}
+
+export interface BreakdownRequest {
+  /** The first UTC day, and the one after the last: `2026-03-01`. */
+  from: string;
+  to: string;
+  /** One or two. */
+  dimensions: readonly UsageDimension[];
+  filter: UsageFilter;
+  /** Groups beyond this many are summed. */
+  limit: number;
+}
+
+/** What calls used and cost. */
+export interface UsageFigures {
+  cost_tokens: number;
+  tokens: number;
+  requests: number;
+}
+
+/** Figures with those of each day that has any, oldest first. */
+export interface UsageSeries extends UsageFigures {
+  daily: (UsageFigures & { date: string })[];
+}
+
+export interface UsageBreakdown {
+  /** Later than asked if the calls before it are archived, and the daily sums lack a dimension. */
+  from: string;
+  total: UsageSeries;
+  /** The highest cost first. `values` has one for each dimension; null: calls without an agent, key, user or this name. */
+  groups: (UsageSeries & { values: (string | null)[] })[];
+  /** The sum of the groups beyond the limit, and how many these are. */
+  other: (UsageSeries & { groups: number }) | null;
+}
+
 /** The budget of an end user, with the billed tokens of its current interval. */
 export interface EndUserBudget {
   user: string;

@@ -1,16 +1,14 @@
-import { USAGE_DAYS } from "../../kernel/constants.ts";
-import { boundInput, json, listQuerySchema, nextCursorSchema, tokensSchema, uuidSchema } from "./common.ts";
+import { json, listQuerySchema, nextCursorSchema, tokensSchema, uuidSchema } from "./common.ts";
 import { formatSchema, jsonOrCsv, requestSchema } from "./ledger-export.ts";
 import { modelSchema } from "./models.ts";
 import { operatorRoutes, pageSchema } from "./routes.ts";
+import { usageWindowQuery } from "./usage.ts";
 import { z } from "./zod.ts";
 
 /** What the operator sees over all users: contract 8.10. */
 
 const routes = operatorRoutes();
 
-/** A leap year. */
-export const MAX_USAGE_DAYS = 366;
 export const USAGE_GROUPS = ["model", "user", "plan", "day"] as const;
 export type UsageGroup = (typeof USAGE_GROUPS)[number];
 
@@ -44,17 +42,7 @@ export type UsageOfGroupRecord = z.infer<typeof usageOfGroupSchema>;
 export const usageOfAll = routes.get("/api/v1/admin/usage", {
   summary: "Usage of all users with revenue, upstream cost and margin, the largest first; days oldest first",
   query: listQuerySchema.extend({
-    days: z.coerce
-      .number()
-      .int()
-      .min(USAGE_DAYS.min)
-      .max(USAGE_DAYS.max)
-      .optional()
-      .openapi({ description: `days up to today, or to \`to\`; ${USAGE_DAYS.default} unless \`from\` is given` }),
-    from: boundInput.optional().openapi({ description: "the first day (UTC), instead of `days`" }),
-    to: boundInput
-      .optional()
-      .openapi({ description: `the day after the last one, at most ${MAX_USAGE_DAYS} days after \`from\`` }),
+    ...usageWindowQuery,
     group_by: z.enum(USAGE_GROUPS).default("model"),
     format: formatSchema,
   }),

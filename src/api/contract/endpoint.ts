@@ -135,7 +135,7 @@ export function events(feed: EventFeed, listener: Listener): Answer & { kind: "e
 /** A file made while it is sent: only one part of it is in memory at a time. */
 export function csvFile<Part>(
   file: { name: string; head: string; headers?: Headers },
-  parts: AsyncIterable<Part>,
+  parts: AsyncIterable<Part> | Iterable<Part>,
   linesOf: (part: Part) => string,
 ): Answer & { kind: "parts" } {
   async function* texts(): AsyncGenerator<string, undefined> {

@@ -28,7 +28,7 @@ export function jsonOrCsv<S extends z.ZodType>(schema: S, description: string) {
 
 /** contract 5.14.1: the response header of a CSV whose user has archived entries. */
 export const ARCHIVED_HEADER = "Purser-Archived-Before";
-const archivedFields = {
+export const archivedFields = {
   archived_before: instantSchema.optional().openapi({
     description: "on the last page, if older rows are in the operator's archive: rows of before this instant",
   }),
