@@ -1092,6 +1092,15 @@ alter table trigger_delivery add constraint trigger_delivery_trigger_id_key_key 
 CREATE INDEX trigger_delivery_by_age ON public.trigger_delivery USING btree (received_at);
 CREATE INDEX trigger_delivery_of_trigger ON public.trigger_delivery USING btree (user_id, trigger_id, id);
 
+create table upkeep (
+  kind text not null,
+  ended_at timestamp(3) with time zone not null,
+  problem text,
+  succeeded_at timestamp(3) with time zone
+);
+alter table upkeep add constraint upkeep_kind_check CHECK ((kind = ANY (ARRAY['audit'::text, 'backup'::text])));
+alter table upkeep add constraint upkeep_pkey PRIMARY KEY (kind);
+
 create table usage_daily (
   user_id uuid not null,
   day date not null,

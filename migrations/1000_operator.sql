@@ -55,3 +55,13 @@ create table operator_key (
   last_used_at timestamptz(3),
   revoked_at timestamptz(3)
 );
+
+-- How the last audit of the ledger and the last backup ended, and when. One row for each.
+create table upkeep (
+  kind text primary key check (kind in ('audit', 'backup')),
+  ended_at timestamptz(3) not null,
+  -- null: none
+  problem text,
+  -- when one last ended without a problem; null: never
+  succeeded_at timestamptz(3)
+);

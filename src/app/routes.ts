@@ -28,6 +28,7 @@ import { userExportRoutes } from "../operator/export/user-export.routes.ts";
 import { createUserExport } from "../operator/export/user-export.service.ts";
 import { type OperatorOptions, operatorRoutes } from "../operator/operator.routes.ts";
 import { operatorKeyRoutes } from "../operator/operator-keys.routes.ts";
+import { overviewRoutes } from "../operator/overview.routes.ts";
 import { usageRoutes } from "../operator/usage.routes.ts";
 import { userCorrectionsRoutes } from "../operator/user-corrections.routes.ts";
 import type { DueSource } from "../platform/db/sweeper.ts";
@@ -137,16 +138,31 @@ export function serveApi(
 /** Section 8 of the contract. */
 function operatorApi(services: Services, also: Pick<OperatorOptions, "advanceClock" | "exportOf">): Router[] {
   const { acts, operator_keys, eraseUser, config, live, reload, log, db, clock, accounts, signIn, trials } = services;
-  const { ledger, billing, runs } = services;
+  const { ledger, billing, runs, upkeep, models, provider_health, mailer, payments, describeSettings } = services;
   return [
     operatorKeyRoutes({ acts, keys: operator_keys }),
     usageRoutes({ db, clock }),
+    overviewRoutes({
+      db,
+      clock,
+      upkeep,
+      models,
+      provider_health,
+      mailer,
+      mail_from: config.mail?.from ?? null,
+      payments,
+      offered_payments: billing.payments,
+      settings: describeSettings,
+      local_only: config.local_only,
+      queueFigures: runs.queueFigures,
+    }),
     userCorrectionsRoutes({ db, clock, accounts, acts, ledger, billing }),
     operatorRoutes({
       db,
       clock,
       accounts,
       acts,
+      upkeep,
       ledger,
       billing,
       trials,
@@ -157,7 +173,13 @@ function operatorApi(services: Services, also: Pick<OperatorOptions, "advanceClo
       accessChanged: signIn.accessChanged,
       trial: () => live.trial,
       suspendAlso: runs.cancelAll,
-      backUp: createBackups({ db, clock, data_dir: config.data_dir, log }),
+      backUp: createBackups({
+        db,
+        clock,
+        data_dir: config.data_dir,
+        log,
+        onEnded: (problem) => upkeep.ended("backup", problem),
+      }),
     }),
   ];
 }

@@ -29,11 +29,13 @@ import { createEnvelopes } from "../gateway/completions/reasoning-envelope.ts";
 import { createLimits } from "../gateway/limits/limits.service.ts";
 import { createModels } from "../gateway/models/models.service.ts";
 import { isProviderFailure } from "../gateway/models/provider-errors.ts";
+import { createProviderHealth, type ProviderHealth } from "../gateway/models/provider-health.ts";
 import { createItemsStore } from "../gateway/responses/items.store.ts";
 import { createResponsesStore } from "../gateway/responses/responses.store.ts";
 import { createActs } from "../operator/acts.service.ts";
 import { ACT_INVARIANTS } from "../operator/acts.store.ts";
 import { createOperatorKeys } from "../operator/operator-keys.service.ts";
+import { createUpkeep } from "../operator/upkeep.store.ts";
 import type { Db, InSameTx, Tx } from "../platform/db/db.ts";
 import { createReads } from "../platform/db/standby.ts";
 import { addDays, type Clock } from "../platform/lib/clock.ts";
@@ -64,7 +66,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
   const { db, clock, outbound, cipherFor, metrics, tracer, settable, standby } = base;
   const core = { db, clock, log };
   const address = createPublicAddress(config);
-  const mailer = createMailer(config.mail, log);
+  const mailer = createMailer(config.mail, { log, clock });
   const mails = createMails({ db, log, metrics, mailer, cipher: cipherFor("mails") });
   const agents_store = createAgentsStore(db);
   const { provenAddress } = createSignInStore(db);
@@ -102,6 +104,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
       .map(({ id: model, owned_by: provider }) => ({ provider, model })),
   );
   const modelId = (name: string) => (models.find(name) ?? models.findEmbedding(name))?.id ?? name;
+  const provider_health = createProviderHealth(clock);
   const limits = await createLimits({ db, plans, modelId });
   const charges = withChargeMetrics(ledger, { metrics, log, countTokens: limits.countTokens });
   const meansOf = billing.means;
@@ -129,7 +132,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
     ledger: { ...charges, progress: ledger.progress, beginStop: ledger.beginStop, accountStatus: ledger.accountStatus },
     fallbackAfterSeconds: () => live.limits.fallback_after_seconds,
     resolveAgent: of_agents.agentModel,
-    ...noteCalls({ metrics, log }),
+    ...noteCalls({ metrics, log, provider_health }),
   });
   const runner = createAgentRunner(of_agents, {
     config,
@@ -141,7 +144,8 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
     completions,
   });
   const acts = createActs({ db, clock });
-  metrics.watchBackup(acts.lastBackupAgeMs);
+  const upkeep = createUpkeep({ db, clock, log });
+  metrics.watchBackup(upkeep.backupAgeMs);
   const operator_keys = await createOperatorKeys({ db, clock, acts, admin_key: config.admin_key });
   const sealed = createSealedStores(base, config.keep_responses_days);
   const { idempotency, response_items, responses } = sealed;
@@ -160,10 +164,34 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
     acts,
   ];
   const eraseUser = createEraseUser({ db, accounts, others, signIn: sign_in.signIn, vault });
-  const reload = createReload({ config, live, models, log });
-  const process_wide = { config, live, reload, log, metrics, tracer, db, clock, settable, standby, address };
+  const { prepare: reload, describe: describeSettings } = createReload({ config, live, models, clock, log });
+  const process_wide = {
+    config,
+    live,
+    reload,
+    describeSettings,
+    log,
+    metrics,
+    tracer,
+    db,
+    clock,
+    settable,
+    standby,
+    address,
+  };
   const of_users = { accounts, mailer, mails, ...sign_in, eraseUser, limits, notices, vault, webhook_keys };
-  const of_money = { ledger, models, completions, stripe, billing, acts, operator_keys };
+  const of_money = {
+    ledger,
+    models,
+    provider_health,
+    completions,
+    stripe,
+    payments,
+    billing,
+    acts,
+    upkeep,
+    operator_keys,
+  };
   const { tools, schedules, runs, chat } = of_agents;
   const of_runs = { tools, schedules, runs, agents, triggers, chat, runner };
   return { ...process_wide, ...of_users, ...of_money, ...of_runs, ...sealed, oauth_identity: oauth.identity };
@@ -243,12 +271,15 @@ function createSealedStores({ db, clock, cipherFor }: Base, keep_days: number) {
 function noteCalls({
   metrics,
   log,
+  provider_health,
 }: {
   metrics: Metrics;
   log: Log;
+  provider_health: ProviderHealth;
 }): Pick<Parameters<typeof createCompletions>[0], "onAttempt" | "onDisbelieved" | "onUncounted"> {
   return {
     onAttempt({ id: model, owned_by: provider }, { error, request_id, run_id, ...attempt }) {
+      provider_health.note({ id: model, owned_by: provider }, error);
       metrics.upstream({ provider, model }, { ...attempt, code: error?.code ?? null });
       if (!isProviderFailure(error)) return;
       const cause = (error.cause as Error | undefined)?.message;

@@ -5,10 +5,12 @@ import { archivedEnds, findOpenMonth, listMonths } from "../account/ledger/archi
 import { digestFile, verifyArchive } from "../account/ledger/archive-file.ts";
 import { readExport } from "../account/ledger/export-file.ts";
 import { createLedger } from "../account/ledger/ledger.service.ts";
+import type { AuditReport } from "../account/ledger/ledger.types.ts";
 import { createVerifier, type Verification, verifyExport } from "../account/ledger/verify-export.ts";
 import { ACTION_INVARIANTS } from "../agents/runs/actions.store.ts";
 import { readConfig } from "../config/config.ts";
 import { ACT_INVARIANTS } from "../operator/acts.store.ts";
+import { auditProblem, createUpkeep } from "../operator/upkeep.store.ts";
 import type { Db, Reader } from "../platform/db/db.ts";
 import { openStandby } from "../platform/db/standby.ts";
 import { createSystemClock } from "../platform/lib/clock.ts";
@@ -33,15 +35,17 @@ async function auditDatabase(archive: string | undefined): Promise<number> {
   try {
     await standby?.catchUp();
     const has_archive = archive === undefined || (await compareArchive(standby ?? db, archive));
-    return (await runAudit(db, async () => standby ?? db)) && has_archive ? 0 : 1;
+    const report = await runAudit(db, async () => standby ?? db);
+    await createUpkeep({ db, clock: createSystemClock(), log }).ended("audit", auditProblem(report));
+    return report.ok && has_archive ? 0 : 1;
   } finally {
     await standby?.close();
     await db.close();
   }
 }
 
-/** Audits the ledger of `db`, prints the result, and returns whether all invariants hold. */
-export async function runAudit(db: Db, reads: () => Promise<Reader> = async () => db): Promise<boolean> {
+/** Audits the ledger of `db`, prints the result, and returns it. */
+export async function runAudit(db: Db, reads: () => Promise<Reader> = async () => db): Promise<AuditReport> {
   const invariants = [...PAYMENT_INVARIANTS, ...ACT_INVARIANTS, ...ACTION_INVARIANTS];
   const report = await createLedger({ db, clock: createSystemClock(), invariants, reads }).audit();
   for (const [what, count] of Object.entries(report.checked)) say(`checked ${count} ${what}`);
@@ -49,7 +53,7 @@ export async function runAudit(db: Db, reads: () => Promise<Reader> = async () =
     say(`VIOLATION ${invariant}${account_id === null ? "" : ` of ${account_id}`}: ${detail}`);
   }
   say(report.ok ? "the ledger is in order" : `${report.violations.length} violations`);
-  return report.ok;
+  return report;
 }
 
 /** Checks exports and archived months. An account's chain continues from file to file, in the order of the files. */

@@ -3,9 +3,11 @@ import { createWriteStream, existsSync, renameSync, rmSync, statSync } from "nod
 import { Readable, type Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { openArchive, writeArchive } from "../operator/backup/archive.ts";
+import { createUpkeep } from "../operator/upkeep.store.ts";
 import type { SqlSource } from "../platform/db/sql-connection.ts";
 import { rejectTransfer } from "../platform/db/transfer.ts";
 import { createSystemClock } from "../platform/lib/clock.ts";
+import { createLog } from "../platform/telemetry/log.ts";
 import { type Call, MisuseError, say } from "./command.ts";
 import { openExisting } from "./existing.ts";
 import { describeStorage, fill, readStorage } from "./storage.ts";
@@ -62,8 +64,14 @@ async function writeDirectly(
     );
   };
   const db = await openExisting({ database_url, data_dir }, prepare);
+  const clock = createSystemClock();
+  const upkeep = createUpkeep({ db, clock, log: createLog("warn") });
   try {
-    await writeArchive(db, createSystemClock().now(), await out());
+    await writeArchive(db, clock.now(), await out());
+    await upkeep.ended("backup", null);
+  } catch (error) {
+    await upkeep.ended("backup", (error as Error).message);
+    throw error;
   } finally {
     await db.close();
   }

@@ -87,7 +87,7 @@ async function moveTo(source: Db, storage: Storage): Promise<number> {
   const withSource = (work: (rows: CopySource) => Promise<void>) => withRows(source, named, work);
   const finish = async () => {
     say("audit of the embedded database:");
-    const is_in_order = await runAudit(source);
+    const { ok: is_in_order } = await runAudit(source);
     await setTransferPhase(source.query, "finished");
     return is_in_order;
   };

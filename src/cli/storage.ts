@@ -63,7 +63,7 @@ export async function fill(
     await analyze(db);
     const has_keys = await checkKeys(db, keyring);
     say("audit of the copy:");
-    const is_in_order = await runAudit(db);
+    const { ok: is_in_order } = await runAudit(db);
     const is_finished = await finish();
     await endTransfer(db.query);
     return has_keys && is_in_order && is_finished ? 0 : 1;

@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { ALL_BUCKETS } from "../account/users/tokens.ts";
+import type { SettingVariable } from "../api/contract/admin-service.ts";
 import { CATALOGUE, CatalogueError, extendedCatalogue, parseCatalogue } from "../gateway/models/catalogue.ts";
 import type { CatalogueEntry, ModelSettings } from "../gateway/models/models.types.ts";
 import { BUILT_IN_PROVIDERS, PROVIDER_KEYS } from "../gateway/models/providers.ts";
@@ -10,8 +11,9 @@ import { isLoopback } from "../platform/net/address.ts";
 import type { JudgeSettings } from "../safety/judge-kinds.ts";
 import { KEYRING_FORMAT, parseKeyring } from "../vault/keyring.ts";
 import type { Keyring } from "../vault/keyring.types.ts";
+import { describeVariables } from "./described-settings.ts";
 import type { FileSettings } from "./file.schema.ts";
-import { parseConfigFile } from "./file.ts";
+import { describeFile, parseConfigFile, type WrittenFile } from "./file.ts";
 import { readTracing } from "./tracing.ts";
 import {
   ConfigError,
@@ -42,6 +44,8 @@ export { ConfigError };
 
 /** The settings of PURSER_CONFIG, with the catalogue that it names and the keys of its judges. */
 export interface ReadFileSettings extends Omit<FileSettings, "catalogue" | "safety"> {
+  /** The file as it is written; null: there is none. */
+  readonly file: WrittenFile | null;
   readonly catalogue: readonly CatalogueEntry[];
   readonly safety: { readonly judges: readonly JudgeSettings[] };
 }
@@ -52,6 +56,8 @@ export type Config = ReturnType<typeof readSettings> & {
   readonly reread: () => Config;
   /** Settings that work but are worth a line in the log. */
   readonly warnings: readonly string[];
+  /** All variables that are read, as they were set. */
+  readonly variables: readonly SettingVariable[];
 };
 
 /** contract 1.14 */
@@ -70,9 +76,12 @@ const MAX_SECONDS = 3_600;
  * empty variable counts as unset, and `NAME_FILE` names a file with the value of NAME. Throws a ConfigError for the first invalid one.
  */
 export function readConfig(env: Env): Config {
-  const values = withFiles(env);
+  const names = new Set<string>();
+  const values = withFiles(env, names);
   const settings = readSettings(values);
-  return { ...settings, warnings: collectWarnings(values, settings), reread: () => readConfig(env) };
+  const warnings = collectWarnings(values, settings);
+  const variables = describeVariables(env, { names, values, settings });
+  return { ...settings, warnings, variables, reread: () => readConfig(env) };
 }
 
 function readSettings(env: Env) {
@@ -304,9 +313,11 @@ function readSeconds(env: Env, variable: string): number | undefined {
 function readFile(env: Env): ReadFileSettings {
   const path = env.PURSER_CONFIG;
   const is_given = path !== undefined && path !== "";
-  const settings = parseConfigFile(is_given ? readText(path, "the path of a YAML or JSON file") : "", path ?? "");
+  const text = is_given ? readText(path, "the path of a YAML or JSON file") : "";
+  const settings = parseConfigFile(text, path ?? "");
   const catalogue = is_given ? readCatalogue(settings, path) : CATALOGUE;
-  return { ...settings, catalogue, safety: { judges: readJudges(env, settings, catalogue) } };
+  const file = is_given ? describeFile(text, path) : null;
+  return { ...settings, catalogue, file, safety: { judges: readJudges(env, settings, catalogue) } };
 }
 
 /** The judges with their keys. The models of judges are chat models of the file or of the catalogue. */

@@ -1,8 +1,11 @@
 import { type Document, isMap, isNode, isScalar, LineCounter, parseDocument, visit } from "yaml";
 import type { z } from "zod";
 import { payableUnits } from "../account/billing/currency.ts";
+import type { SettingOfFile } from "../api/contract/admin-service.ts";
 import type { ClassRates, ModelKind, ModelSettings, Rates } from "../gateway/models/models.types.ts";
-import { traitsOf } from "../gateway/models/providers.ts";
+import { BUILT_IN_PROVIDERS, traitsOf } from "../gateway/models/providers.ts";
+import { isJsonObject } from "../platform/lib/json.ts";
+import { withoutCredentials } from "./described-settings.ts";
 import { configFileSchema, FILE_KEYS, type FileSettings } from "./file.schema.ts";
 import { OPEN_KINDS } from "./file-models.schema.ts";
 import { ConfigError } from "./values.ts";
@@ -41,6 +44,57 @@ export function parseConfigFile(text: string, path: string): FileSettings {
     return refuse(first.offset, first.reason, further);
   }
   return parsed.data as FileSettings;
+}
+
+/** The fields by which entries of lists are named. */
+const NAMES = ["id", "name"];
+
+/** A file that can be used, as it is written. */
+export interface WrittenFile {
+  readonly path: string;
+  /** Its values in their order. An entry of a list goes by its id or name: `models.lab/a.input_rate`. */
+  readonly settings: readonly SettingOfFile[];
+  /** The entries of `models` by their ids, each with the line where it begins. */
+  readonly models: ReadonlyMap<string, { entry: unknown; line: number }>;
+}
+
+export function describeFile(text: string, path: string): WrittenFile {
+  const lines = new LineCounter();
+  const document = parseDocument(text, { lineCounter: lines });
+  const content = document.toJS() ?? {};
+  const lineOf = (at: readonly PropertyKey[]) => lines.linePos(getOffset(document, at)).line;
+  const models: { id: string }[] = content.models ?? [];
+  return {
+    path,
+    settings: listValues(content, lineOf),
+    models: new Map(models.map((entry, index) => [entry.id, { entry, line: lineOf(["models", index]) }])),
+  };
+}
+
+/** The values of the file that are in force where the file does not have them. */
+export function listDefaults(written: readonly SettingOfFile[]): SettingOfFile[] {
+  const paths = new Set(written.map(({ path }) => path));
+  const has_plans = written.some(({ path }) => path.startsWith("plans."));
+  const { plans, ...others } = configFileSchema.parse({});
+  return listValues(has_plans ? others : { ...others, plans }, () => null).filter(({ path }) => !paths.has(path));
+}
+
+function listValues(
+  content: unknown,
+  lineOf: (path: readonly PropertyKey[]) => number | null,
+  at: { path: readonly PropertyKey[]; name: string } = { path: [], name: "" },
+): SettingOfFile[] {
+  const within = (key: PropertyKey, name: string, value: unknown) =>
+    listValues(value, lineOf, { path: [...at.path, key], name: at.name === "" ? name : `${at.name}.${name}` });
+  if (Array.isArray(content) && content.some(isJsonObject)) {
+    return content.flatMap((entry, index) => {
+      const named = NAMES.find((field) => typeof entry?.[field] === "string");
+      return within(index, named === undefined ? String(index + 1) : entry[named], entry);
+    });
+  }
+  if (isJsonObject(content)) return Object.entries(content).flatMap(([key, value]) => within(key, key, value));
+  if (at.name === "") return [];
+  return [{ path: at.name, value: withoutCredentials(content), line: lineOf(at.path) }];
 }
 
 /** The content of the document. Rejects an alias without its anchor, and aliases that would fill the memory. */
@@ -109,9 +163,11 @@ function modelContradictions(model: ModelSettings, path: readonly PropertyKey[],
   }
   const ways = model.routes.map((route, index) => ({ ...route, at: [...path, "routes", index, "provider"] }));
   for (const { provider, at } of ways.length > 0 ? ways : [{ ...model, at: [...path, "provider"] }]) {
-    const kind = settings.providers.find(({ name }) => name === provider)?.kind;
+    const known = [...settings.providers, ...BUILT_IN_PROVIDERS];
+    const kind = known.find(({ name }) => name === provider)?.kind;
     if (kind === undefined) {
-      problems.push({ path: at, reason: `${JSON.stringify(provider)} is not among the providers of this file` });
+      const reason = `${JSON.stringify(provider)} is neither built in nor among the providers of this file`;
+      problems.push({ path: at, reason });
     } else if (model.forward.length > 0 && !traitsOf(kind).takes_other_fields) {
       const reason = `works with providers of the kinds ${OPEN_KINDS} only`;
       problems.push({ path: [...path, "forward"], reason });

@@ -208,9 +208,15 @@ export type Env = Record<string, string | undefined>;
 /**
  * `env` in which each variable may also be given as a file: `NAME_FILE` has the path, and NAME then has the file's text
  * without spaces and line breaks around it. Reading NAME throws a ConfigError if both are set or the file has no text.
+ * `names` gets each name that is read.
  */
-export function withFiles(env: Env): Env {
-  return new Proxy(env, { get: (target, name) => readFromFile(target, String(name)) });
+export function withFiles(env: Env, names: Set<string>): Env {
+  return new Proxy(env, {
+    get(target, name) {
+      names.add(String(name));
+      return readFromFile(target, String(name));
+    },
+  });
 }
 
 function readFromFile(env: Env, name: string): string | undefined {

@@ -60,11 +60,6 @@ export function createActs({ db, clock }: { db: Db; clock: Clock }) {
       const rows = await store.select(filter, { order: "desc", beyond_seq: page.before_seq, limit: page.limit });
       return rows.map(actRecord);
     },
-    /** Null: the service has made no backup. */
-    async lastBackupAgeMs(): Promise<number | null> {
-      const [last] = await store.select({ what: "backup.create" }, { order: "desc", beyond_seq: null, limit: 1 });
-      return last === undefined ? null : Date.parse(clock.now()) - Date.parse(last.created_at);
-    },
     /** All acts, oldest first, in pages. */
     async *all(filter: ActFilter): AsyncGenerator<ActRecord[]> {
       for (let beyond_seq: number | null = null; ; ) {

@@ -4,6 +4,7 @@ import type { Ledger } from "../account/ledger/ledger.types.ts";
 import { type Accounts, type User, withSpend } from "../account/users/accounts.service.ts";
 import type { Trials } from "../account/users/trials.service.ts";
 import * as contract from "../api/contract/admin.ts";
+import { reload } from "../api/contract/admin-service.ts";
 import type { Operator } from "../api/contract/caller.ts";
 import { decodeCursor, pageOf, UUID_KEY } from "../api/contract/common.ts";
 import {
@@ -23,11 +24,17 @@ import { addDays, type Clock } from "../platform/lib/clock.ts";
 import type { Instant } from "../platform/lib/instant.ts";
 import type { Act, Acts } from "./acts.service.ts";
 import { getActor } from "./operator-keys.routes.ts";
+import { auditProblem, type Upkeep } from "./upkeep.store.ts";
 
 export const operatorErrors = {
   noTestClock: () =>
     missing("This service runs on real time. Start it with PURSER_TEST_CLOCK, an ISO instant, to have a clock to set."),
 };
+
+interface PreparedReload {
+  changed: string[];
+  apply(): { price_version: string | null; models: number; plans: number; changed: string[] };
+}
 
 export interface OperatorOptions {
   db: Db;
@@ -37,7 +44,7 @@ export interface OperatorOptions {
   billing: Billing;
   trial(): { days: number; tokens: number };
   /** Reads PURSER_CONFIG and the catalogue again. Throws a 400 with the reason, and then nothing has changed. */
-  reload(): { changed: string[]; apply(): { price_version: string | null; models: number; plans: number } };
+  reload(): PreparedReload;
   trials: Pick<Trials, "take">;
   /** Erases a user in every module. */
   eraseUser(user_id: string, also: InSameTx<void>): Promise<void>;
@@ -46,6 +53,7 @@ export interface OperatorOptions {
   /** Reads a user's sessions again after the commit: the user was suspended or has another operator role. */
   accessChanged(tx: Tx, user_id: string): void;
   acts: Acts;
+  upkeep: Upkeep;
   /** Runs the other modules' work after a user is suspended. */
   suspendAlso(user_id: string): Promise<void>;
   /** The user's data as a ZIP. */
@@ -262,9 +270,13 @@ function moneyRoutes(router: Router, { accounts, acts, billing }: OperatorOption
 }
 
 function serviceRoutes(router: Router, options: OperatorOptions): void {
-  const { db, clock, acts, ledger } = options;
-  router.on(contract.getAudit, async () => json(await ledger.audit()));
-  router.on(contract.reload, async (request) => {
+  const { db, clock, acts, ledger, upkeep } = options;
+  router.on(contract.getAudit, async () => {
+    const report = await ledger.audit();
+    await upkeep.ended("audit", auditProblem(report));
+    return json(report);
+  });
+  router.on(reload, async (request) => {
     const { reason } = reasonIn(request.body);
     const { changed, apply } = options.reload();
     const reloaded = await db.transaction(async (tx) => {

@@ -8,7 +8,7 @@ import type { Clock } from "../platform/lib/clock.ts";
 import { readEmails, readUsageOfAll, type UsageOfGroup } from "./usage.store.ts";
 
 type Row = contract.UsageOfGroupRecord;
-type Figures = Omit<Row, "model_name" | "user_id" | "email" | "plan_id" | "date">;
+type Figures = contract.UsageFigures;
 
 /** The field with the name of a group. */
 const NAME_FIELDS = { model: "model_name", user: "user_id", plan: "plan_id", day: "date" } as const;
@@ -55,7 +55,8 @@ function margin(figures: Omit<Figures, "margin_micro_usd">): Figures {
   return { ...figures, margin_micro_usd: upstream === null ? null : revenue - upstream };
 }
 
-function computeTotal(groups: readonly UsageOfGroup[]): Figures {
+/** The sum of groups. Its upstream cost is unknown where that of one group is. */
+export function computeTotal(groups: readonly UsageOfGroup[]): Figures {
   const sum = (field: "requests" | "tokens" | "cost_tokens" | "revenue_micro_usd" | "requests_of_unknown_cost") =>
     groups.reduce((total, group) => total + group[field], 0);
   const is_known = groups.every(({ upstream_cost_micro_usd }) => upstream_cost_micro_usd !== null);

@@ -95,7 +95,14 @@ it("a backup ends if its caller stops reading, so that the next one can begin", 
   await db.query({ text: "create table noise as select gen_random_uuid() as id from generate_series(1, 200000)" });
   const folder = newDatabaseFolder("backup");
   const log = createLog("silent");
-  const backUpAgain = createBackups({ db, clock: createSystemClock(), data_dir: folder, log, stalled_ms: 50 });
+  const backUpAgain = createBackups({
+    db,
+    clock: createSystemClock(),
+    data_dir: folder,
+    log,
+    onEnded: async () => {},
+    stalled_ms: 50,
+  });
   const unread = backUpAgain();
   expect(backUpAgain).toThrow("backup");
   const next = await vi.waitFor(backUpAgain, 60_000);

@@ -100,6 +100,7 @@ async function objectsOf(client: Client): Promise<Record<string, string>> {
     deliveries: deliveries[0].id,
     responses: response.body.id,
     "end-user-budgets": "ada",
+    providers: "openai",
   };
 }
 

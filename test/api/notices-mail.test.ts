@@ -1,6 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import type { Notice } from "../../src/api/contract/notices.ts";
 import type { Db } from "../../src/platform/db/db.ts";
+import { createSystemClock } from "../../src/platform/lib/clock.ts";
 import { newId } from "../../src/platform/lib/ids.ts";
 import { createMailer } from "../../src/platform/net/mail.ts";
 import { createLog } from "../../src/platform/telemetry/log.ts";
@@ -214,7 +215,10 @@ describe("notices by e-mail (contract 5.13.1)", () => {
   it("are at most 20 a day, also of several nodes at the same moment", async () => {
     const database = await createTestDatabase();
     const own = await database.open();
-    const mailer = createMailer({ smtp_url: mails.url, from: "purser@example.org" }, createLog("silent"));
+    const mailer = createMailer(
+      { smtp_url: mails.url, from: "purser@example.org" },
+      { log: createLog("silent"), clock: createSystemClock() },
+    );
     const mail = { mailer, addressOf: async () => "nodes@example.org" };
     const nodes = [noticesNode(own, { mail }), noticesNode(own, { mail })] as const;
     const user_id = newId();

@@ -56,7 +56,7 @@ function open(own: Db) {
     mails: createMails({
       db: own,
       cipher: createCipher(randomBytes(32), "mails"),
-      mailer: createMailer(null, log),
+      mailer: createMailer(null, { log, clock }),
       log,
       metrics: createMetrics(),
     }),

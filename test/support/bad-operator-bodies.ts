@@ -25,6 +25,12 @@ export const OPERATOR_BODIES: Record<string, BodyRow> = {
   "POST /api/v1/admin/users/{id}/export": { valid: {}, bad: invalid_reason },
   "POST /api/v1/admin/reload": { valid: {}, bad: invalid_reason },
   "POST /api/v1/admin/backup": { valid: {}, bad: invalid_reason },
+  "POST /api/v1/admin/providers/{name}/test": { valid: {}, bad: [] },
+  "POST /api/v1/admin/mail/test": {
+    valid: { to: "ops@example.com" },
+    bad: [...missing("to"), ...invalid("to", 5, "nobody", `${text(250)}@example.com`)],
+  },
+  "POST /api/v1/admin/payments/test": { valid: {}, bad: [] },
   "POST /api/v1/admin/users/{id}/suspend": { valid: {}, bad: [] },
   "POST /api/v1/admin/users/{id}/resume": { valid: {}, bad: [] },
   "POST /api/v1/admin/users/{id}/grants": {
@@ -115,6 +121,7 @@ export const OPERATOR_QUERIES: Record<string, [query: string, param: string][]> 
     ["to=2026-02-30", "to"],
     ["from=2026-02-01&to=2026-02-01", "from"],
   ],
+  "GET /api/v1/admin/overview": [["window=1h", "window"]],
   "GET /api/v1/admin/requests": [["request_id=", "request_id"]],
   "GET /api/v1/admin/users/{id}/buckets": [["include=all", "include"]],
   "GET /api/v1/admin/users/{id}/runs": [["trigger=cron", "trigger"]],

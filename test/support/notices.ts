@@ -36,7 +36,7 @@ export function noticesNode(
     log,
     metrics: createMetrics(),
     mail: {
-      mailer: createMailer(null, log),
+      mailer: createMailer(null, { log, clock: createSystemClock() }),
       addressOf: async () => null,
       agentNames: async () => new Map(),
       url: () => "http://127.0.0.1",

@@ -30,7 +30,7 @@ export function createEventLog() {
     /** The answer to `GET /v1/events`, newest first. */
     listEvents({ types, created, limit, starting_after }: Form): object {
       const wanted = Object.values(types as Form);
-      const { gte, lte } = created as Record<string, string>;
+      const { gte = 0, lte = Infinity } = (created ?? {}) as Record<string, string>;
       const all = kept.filter((each) => each.created >= Number(gte) && each.created <= Number(lte)).reverse();
       const mine = all.filter(({ type }) => wanted.includes(type)).map((each) => ({ object: "event", ...each }));
       const from = mine.findIndex(({ id }) => id === starting_after) + 1;

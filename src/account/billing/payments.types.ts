@@ -93,6 +93,8 @@ export interface PaymentProvider {
   readonly provider: ProviderName | "none";
   /** The list of events that this provider keeps; absent where there are no webhooks that can be missed. */
   readonly event_list?: EventList;
+  /** Asks the provider for something that changes nothing. Returns what is wrong, or null. Absent: there is no provider. */
+  check?(): Promise<string | null>;
   /**
    * true: the provider runs the periods and reports each in `period_paid`. false: Purser's clock runs them, and billing
    * never calls `subscribe`, `setCancelAtPeriodEnd` or `endSubscription`.

@@ -69,11 +69,27 @@ export function createStripePayments(settings: StripeSettings): StripePayments {
     runs_periods: true,
     ...orders,
     event_list: createEventList(stripe),
+    async check() {
+      try {
+        await stripe.events.list({ types: [...EVENT_TYPES], limit: 1 });
+        return null;
+      } catch (error) {
+        if (!(error instanceof Stripe.errors.StripeError)) throw error;
+        return explainFailure(error);
+      }
+    },
     async eventsOf(raw_body, signature) {
       const event = verified(stripe, settings.webhook_secret, raw_body, signature);
       return mapStripeErrors(NOT_ASKED, () => toPaymentEvents(stripe, event));
     },
   };
+}
+
+/** Stripe masks the key in its messages. */
+function explainFailure({ message, type }: InstanceType<typeof Stripe.errors.StripeError>): string {
+  const advice =
+    type === "StripeConnectionError" ? "Check that this machine may reach Stripe." : "Check STRIPE_SECRET_KEY.";
+  return `Stripe says: ${message.replace(/\.?$/, ".")} ${advice}`;
 }
 
 /** Stripe's list of events, which has every event of the last 30 days. */

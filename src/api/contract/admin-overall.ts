@@ -37,6 +37,9 @@ const usageOfGroupSchema = z
     ...figures,
   })
   .openapi("UsageOfGroup");
+/** Sums of requests, with what was earned and spent by them. */
+export const figuresSchema = z.object(figures).openapi("UsageFigures");
+export type UsageFigures = z.infer<typeof figuresSchema>;
 export type UsageOfGroupRecord = z.infer<typeof usageOfGroupSchema>;
 
 export const usageOfAll = routes.get("/api/v1/admin/usage", {
@@ -52,7 +55,7 @@ export const usageOfAll = routes.get("/api/v1/admin/usage", {
         days: z.number().int(),
         group_by: z.enum(USAGE_GROUPS),
         usage: z.array(usageOfGroupSchema),
-        total: z.object(figures).openapi({ description: "of all pages" }),
+        total: figuresSchema.openapi({ description: "of all pages" }),
         next_cursor: nextCursorSchema,
       }),
       "a page of groups; as CSV all of them",

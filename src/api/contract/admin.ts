@@ -191,21 +191,6 @@ export const createBackup = routes.post("/api/v1/admin/backup", {
   fails: [409, 503],
 });
 
-export const reload = routes.post("/api/v1/admin/reload", {
-  summary: "Reload PURSER_CONFIG and the catalogue on this node, all or nothing",
-  optional_body: reasonBody,
-  answers: {
-    200: json(
-      z.object({
-        price_version: z.string().nullable().openapi({ description: "names the price list in force" }),
-        models: z.number().int().openapi({ description: "models on offer" }),
-        plans: z.number().int(),
-      }),
-      "new calls have the new models, prices, plans and limits",
-    ),
-  },
-});
-
 const clockAnswer = json(z.object({ now: instantSchema }), "the time of the clock");
 
 export const getClock = routes.get("/api/v1/admin/clock", {

@@ -8,7 +8,7 @@ import { type Offer, offerAt } from "./offer.ts";
 import { type PictureGuard, withPictures } from "./picture-addresses.ts";
 import { costMultiplier } from "./pricing.ts";
 import { withSpans } from "./provider-spans.ts";
-import { BUILT_IN_PROVIDERS, traitsOf } from "./providers.ts";
+import { BUILT_IN_PROVIDERS, type ProviderKind, traitsOf } from "./providers.ts";
 import { createRehearsal, REHEARSAL } from "./rehearsal.ts";
 import { withDialect } from "./request-dialect.ts";
 import { type RouteRequest, type RoutingDecision, rankModels } from "./routing.ts";
@@ -37,12 +37,23 @@ export interface Models {
    * `key`, and routes whose provider failed recently last. Without routes, the model alone.
    */
   byRoute(model: Model, wanted: { key: string; kept: string | null }): readonly Model[];
+  /** The built-in providers and those of the configuration, also those whose key is not set. */
+  providers(): readonly KnownProvider[];
   /** Whether the provider of each route failed recently. */
   isResting(model: Model): boolean;
   /** Records the failures and answers of every model's provider. `route` puts recently failed models last. */
   health: Omit<ModelHealth, "isResting">;
   /** Replaces models, prices and providers. Calls that have started keep theirs. */
   reload(config: ModelsConfig): void;
+}
+
+/** A provider, whether or not it can be called. */
+export interface KnownProvider {
+  name: string;
+  kind: ProviderKind;
+  /** The variable that holds the key; null: no key is sent. */
+  key_variable: string | null;
+  key: "set" | "not_set" | "not_needed";
 }
 
 /** The models of one kind that can be called, the cheapest first. */
@@ -114,6 +125,7 @@ export function createModels(options: { config: ModelsConfig; outbound?: Picture
       const resting = (each: Model) => Number(health.isResting(each));
       return routed.toSorted((a, b) => resting(a) - resting(b) || getPlace(a) - getPlace(b));
     },
+    providers: () => listProviders(config),
     isResting,
     nearest: (id) => nearestNames(id, [...current().chat.by_id.keys()]),
     nearestEmbedding: (id) => nearestNames(id, [...current().embedding.by_id.keys()]),
@@ -135,6 +147,14 @@ function indexed(models: readonly Model[]): ModelIndex {
 
 function foundIn({ by_id, by_uuid }: ModelIndex, id: string): Model | null {
   return by_id.get(id) ?? by_uuid.get(id.toLowerCase()) ?? null;
+}
+
+function listProviders({ providers, provider_keys }: ModelsConfig): KnownProvider[] {
+  const by_name = new Map([...BUILT_IN_PROVIDERS, ...providers].map((each) => [each.name, each]));
+  return [...by_name.values()].map(({ name, kind, api_key_env: key_variable }) => {
+    const key = key_variable === null ? "not_needed" : provider_keys[key_variable] === undefined ? "not_set" : "set";
+    return { name, kind, key_variable, key };
+  });
 }
 
 function collectProviders(config: ModelsConfig, outbound: PictureGuard): Map<string, Provider> {

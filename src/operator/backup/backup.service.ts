@@ -24,6 +24,8 @@ interface BackupDeps {
   clock: Clock;
   data_dir: string;
   log: Log;
+  /** `problem`: null if there was none. */
+  onEnded(problem: string | null): Promise<void>;
   stalled_ms?: number;
 }
 
@@ -31,7 +33,7 @@ interface BackupDeps {
  * Makes backups while the service runs. PostgreSQL reads them from a snapshot of its own. Embedded storage has one
  * connection, so its files are copied first: statements wait for the copy only, and the backup is read from it.
  */
-export function createBackups({ db, clock, data_dir, log, stalled_ms }: BackupDeps): () => Response {
+export function createBackups({ db, clock, data_dir, log, onEnded, stalled_ms }: BackupDeps): () => Response {
   let is_running = false;
   const copy = join(data_dir, "backup-copy");
   // A process that was killed during a backup leaves its copy.
@@ -61,10 +63,14 @@ export function createBackups({ db, clock, data_dir, log, stalled_ms }: BackupDe
     is_running = true;
     const out = new PassThrough();
     void write(out)
-      .then(() => log.info("a backup was written"))
+      .then(() => {
+        log.info("a backup was written");
+        return onEnded(null);
+      })
       .catch((error: Error) => {
         log.error({ error }, "a backup failed: delete its file and make another one");
         out.destroy(error);
+        return onEnded(error.message);
       })
       .finally(() => {
         is_running = false;

@@ -1,4 +1,6 @@
 import type { Transporter } from "nodemailer";
+import type { Clock } from "../lib/clock.ts";
+import type { Instant } from "../lib/instant.ts";
 import type { Log } from "../telemetry/log.ts";
 
 export interface Mail {
@@ -13,10 +15,14 @@ export interface Mail {
   id?: string;
 }
 
-/** `error`: why the mail was not sent, as a code; null: it was. `status`: the mail server's answer, if it gave one. */
+/**
+ * `error`: why the mail was not sent, as a code; null: it was. `status` and `answer`: the mail server's own words about a
+ * failure, if it gave any.
+ */
 export interface MailResult {
   status: number | null;
   error: string | null;
+  answer?: string;
 }
 
 export interface Mailer {
@@ -26,15 +32,21 @@ export interface Mailer {
   showLink(mail: Pick<Mail, "to" | "link">): void;
   /** Sends a mail once. A failure is one line of the log with `about`: the number of the try, and ids of the mail. */
   trySend(mail: Mail, about: { try: number }): Promise<MailResult>;
+  /** The last mail of this node that was not sent. */
+  lastFailure(): { at: Instant; code: string; smtp_status: number | null } | null;
   close(): Promise<void>;
 }
 
 const TIMEOUT_MS = 10_000;
 const SENT_STATUS = 250;
 const REFUSED_FROM = 400;
+const MAX_ANSWER = 500;
 
 /** Sends mail through SMTP_URL; with null, writes to the log. Uses STARTTLS if the server offers it. */
-export function createMailer(settings: { smtp_url: string; from: string } | null, log: Log): Mailer {
+export function createMailer(
+  settings: { smtp_url: string; from: string } | null,
+  { log, clock }: { log: Log; clock: Clock },
+): Mailer {
   const showLink: Mailer["showLink"] = ({ to, link }) =>
     log.warn(
       { to, link },
@@ -42,8 +54,9 @@ export function createMailer(settings: { smtp_url: string; from: string } | null
     );
   if (settings === null) {
     const trySend = async () => ({ status: null, error: "no_mail_server" });
-    return { delivery: "log", showLink, trySend, close: async () => {} };
+    return { delivery: "log", showLink, trySend, lastFailure: () => null, close: async () => {} };
   }
+  let last_failure: ReturnType<Mailer["lastFailure"]> = null;
   let opening: Promise<Transporter> | undefined;
   return {
     delivery: "mail",
@@ -62,13 +75,16 @@ export function createMailer(settings: { smtp_url: string; from: string } | null
         await (await opening).sendMail(mail);
         return { status: SENT_STATUS, error: null };
       } catch (error) {
-        const { code, responseCode } = error as { code?: string; responseCode?: number };
+        const { code, responseCode, response } = error as { code?: string; responseCode?: number; response?: string };
         // A reply that says yes at the wrong moment is no acceptance of the mail.
         const status = responseCode !== undefined && responseCode >= REFUSED_FROM ? responseCode : null;
         log.error({ ...about, code, smtp_status: status }, "a mail was not sent");
-        return { status, error: code ?? "mail_failed" };
+        last_failure = { at: clock.now(), code: code ?? "mail_failed", smtp_status: status };
+        const answer = response?.slice(0, MAX_ANSWER);
+        return { status, error: last_failure.code, ...(answer !== undefined && { answer }) };
       }
     },
+    lastFailure: () => last_failure,
     async close() {
       (await opening)?.close();
     },

@@ -189,7 +189,7 @@ describe("a bad model is rejected with its line and the reason", () => {
     [{ provider: null, routes: "{ provider: lab }" }, "purser.yaml:10: models[0].routes must be a list"],
     [
       { provider: null, routes: "[{ provider: other }]" },
-      'purser.yaml:10: models[0].routes[0].provider "other" is not among the providers of this file',
+      'purser.yaml:10: models[0].routes[0].provider "other" is neither built in nor among the providers of this file',
     ],
     [
       { provider: null, routes: "[{ provider: lab }, { provider: lab, weight: 2 }]" },
@@ -201,7 +201,10 @@ describe("a bad model is rejected with its line and the reason", () => {
       { provider: null, provider_model: null, routes: "[{ provider: lab }]" },
       "models[0].routes[0].provider_model is missing",
     ],
-    [{ provider: "other" }, 'purser.yaml:5: models[0].provider "other" is not among the providers of this file'],
+    [
+      { provider: "other" },
+      'purser.yaml:5: models[0].provider "other" is neither built in nor among the providers of this file',
+    ],
     [{ id: "auto" }, "purser.yaml:4: models[0].id is reserved"],
     [{ id: "purser/rehearsal" }, "models[0].id is reserved"],
     [{ id: "'a b'" }, "models[0].id must be"],

@@ -1,9 +1,11 @@
 import { type AddressInfo, createServer } from "node:net";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { createSystemClock } from "../../../src/platform/lib/clock.ts";
 import { createMailer, type Mailer } from "../../../src/platform/net/mail.ts";
 import { createLog } from "../../../src/platform/telemetry/log.ts";
 import { type MailServer, startMailServer } from "../../support/mail-server.ts";
 
+const clock = createSystemClock();
 let server: MailServer;
 let mailer: Mailer;
 let logged: { msg: string; smtp_status?: number }[];
@@ -19,7 +21,7 @@ afterEach(async () => {
 function open(credentials: string): void {
   const log = createLog("info", null, { write: (line) => void logged.push(JSON.parse(line)) });
   const smtp_url = server.url.replace("//", `//${credentials}@`);
-  mailer = createMailer({ smtp_url, from: "Purser <purser@example.com>" }, log);
+  mailer = createMailer({ smtp_url, from: "Purser <purser@example.com>" }, { log, clock });
 }
 const mailTo = (to: string, about = { try: 1, mail_id: "m1" }) =>
   mailer.trySend({ to, subject: "Héllo", text: "Grüße\nhttps://a.example/#x", link: "" }, about);
@@ -53,12 +55,15 @@ describe("mail", () => {
     const confused = createServer((socket) => void socket.on("error", () => {}).write("250 OK\r\n"));
     await new Promise<void>((resolve) => confused.listen(0, "127.0.0.1", resolve));
     const { port } = confused.address() as AddressInfo;
-    mailer = createMailer({ smtp_url: `smtp://127.0.0.1:${port}`, from: "purser@example.com" }, createLog("silent"));
+    mailer = createMailer(
+      { smtp_url: `smtp://127.0.0.1:${port}`, from: "purser@example.com" },
+      { log: createLog("silent"), clock },
+    );
     const result = await mailer.trySend(
       { to: "ada@example.org", subject: "Hello", text: "Hello", link: "" },
       { try: 1 },
     );
-    expect(result).toEqual({ status: null, error: "EPROTOCOL" });
+    expect(result).toMatchObject({ status: null, error: "EPROTOCOL" });
     await new Promise((resolve) => confused.close(resolve));
   });
 
