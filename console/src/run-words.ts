@@ -63,7 +63,10 @@ export const RUN_TRIGGERS: Readonly<Record<RunTrigger, string>> = {
 /** What started a run, by name if it is a trigger. */
 export const startedBy = ({ trigger, trigger_name }: Pick<Run, "trigger" | "trigger_name">): string =>
   trigger_name === null ? RUN_TRIGGERS[trigger] : `trigger ${trigger_name}`;
-export const TRIGGER_OPTIONS = [["", "any"], ...Object.entries(RUN_TRIGGERS)] as const;
+export const TRIGGER_OPTIONS = [
+  ["", "Any"],
+  ...Object.entries(RUN_TRIGGERS).map(([trigger, name]) => [trigger, words(name)] as const),
+] as const;
 
 /** Whether the status is final. */
 export const hasEnded = (status: RunStatus): boolean => RUN_STATUSES[status].phase === "ended";

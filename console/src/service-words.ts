@@ -2,17 +2,41 @@
 
 /** The editor's labels of the settings that the service's messages name. */
 const LABELS: Record<string, string> = {
+  client_tools: "Tools of the calling program",
+  input_schema: "Input schema",
   max_cost_tokens_per_month: "Tokens per month",
   max_cost_tokens_per_run: "Tokens per run",
+  max_output_tokens: "Most output tokens per call",
   max_run_seconds: "Seconds per run",
   max_steps: "Steps per run",
   max_tokens: "Most output tokens per call",
+  model_id: "Model",
+  output_schema: "Output schema",
   run_prompt: "Task of each run",
+  system_prompt: "Role",
 };
-const NAMED = new RegExp(`(?<![.\\w])(?:${Object.keys(LABELS).join("|")})\\b`, "g");
+const NAMED = new RegExp(`(?<![.\\w])(?:limits\\.|model_settings\\.)?(${Object.keys(LABELS).join("|")})\\b`, "g");
+
+/** Parts of messages that say which request mends something. */
+const FOR_PROGRAMS: readonly (readonly [string, string])[] = [
+  [
+    "Set another model_id with PUT /api/v1/agents/{id}; GET /api/v1/models lists them.",
+    "Choose another model for the agent.",
+  ],
+  ["use a model with supports.json_schema", "use a model that answers by a schema"],
+  ["give the agent a model with supports.vision (GET /api/v1/models)", "choose a model that reads pictures"],
+  [
+    "raise its budget_tokens (PATCH /api/v1/api-keys/{id}), or wait for its budget_resets_at",
+    "raise its budget, or wait until it starts again",
+  ],
+];
 
 /** A message of the service with the console's names for its settings. */
-export const inWords = (message: string): string => message.replace(NAMED, (name) => `“${LABELS[name]}”`);
+export const inWords = (message: string): string =>
+  FOR_PROGRAMS.reduce((text, [sent, shown]) => text.replace(sent, shown), message).replace(
+    NAMED,
+    (_, name) => `“${LABELS[name]}”`,
+  );
 
 const KEY_PAUSES = {
   key_revoked: "the API key that enabled the schedule was revoked",

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { expectCleanAudit, type Lab, startLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
+import { completion } from "../support/upstream.ts";
 
 let lab: Lab;
 let user: Client;
@@ -182,6 +183,35 @@ describe("an agent", () => {
     const second = (await owner.get(`/api/v1/agents?limit=2&cursor=${first.next_cursor}`)).body;
     expect(second).toMatchObject({ agents: [{ id: ids[0] }], next_cursor: null });
     expect((await owner.get("/api/v1/agents?cursor=nonsense")).body.error.code).toBe("invalid_cursor");
+  });
+
+  test("is listed as one that needs attention while its newest run failed or a schedule of it is paused", async () => {
+    const owner = await lab.service.newUser({ trial: false, tokens: 1_000_000 });
+    const run = async (id: string) =>
+      (await owner.post(`/api/v1/agents/${id}/runs`, undefined, { Prefer: "wait=30" })).body.status;
+    lab.upstream.answer(completion());
+    const limits = { max_cost_tokens_per_run: 1 };
+    const ids = new Map<string, string>();
+    for (const name of ["never ran", "works", "recovers"])
+      ids.set(name, (await create({ name, run_prompt: "Go." }, owner)).id);
+    ids.set("fails", (await create({ name: "fails", run_prompt: "Go.", limits }, owner)).id);
+    ids.set("waits", (await create({ ...scheduled, name: "waits" }, owner)).id);
+    expect(await run(ids.get("works") ?? "")).toBe("succeeded");
+    expect(await run(ids.get("fails") ?? "")).toBe("failed");
+    await put(ids.get("recovers") ?? "", { limits }, owner);
+    expect(await run(ids.get("recovers") ?? "")).toBe("failed");
+    const { schedules } = (await owner.get(`/api/v1/agents/${ids.get("waits")}/schedules`)).body;
+    await owner.post(`/api/v1/agents/${ids.get("waits")}/schedules/${schedules[0].id}/pause`);
+
+    const listed = async (query = "") =>
+      (await owner.get(`/api/v1/agents?needs_attention=true${query}`)).body.agents.map(
+        ({ name }: { name: string }) => name,
+      );
+    expect(await listed()).toEqual(["waits", "fails", "recovers"]);
+    await put(ids.get("recovers") ?? "", { limits: { max_cost_tokens_per_run: 100_000 } }, owner);
+    expect(await run(ids.get("recovers") ?? "")).toBe("succeeded");
+    expect(await listed()).toEqual(["waits", "fails"]);
+    expect(await listed("&name=fai")).toEqual(["fails"]);
   });
 
   test.each(["", "&sort=next_run_at"])(

@@ -39,6 +39,13 @@ export async function inClicks(page: Page, task: string, act: () => Promise<unkn
   expect(clicks, task).toBeLessThanOrEqual(boundOf(task));
 }
 
+/** Does the task of the guide on the page without a click. */
+export async function byKeyboard(page: Page, task: string, act: () => Promise<unknown>): Promise<void> {
+  boundOf(task);
+  await act();
+  expect(await clicksOf(page), task).toBe(0);
+}
+
 export interface SeededRuns {
   user_id: string;
   agent_ids: readonly string[];
@@ -55,7 +62,10 @@ export async function insertRuns(db: Db, { user_id, agent_ids, runs }: SeededRun
   await db.query({
     text: `insert into run (user_id, id, agent_id, agent_version, trigger, status, queued_at, started_at, finished_at, model_id,
         input_tokens, output_tokens, cost_tokens, steps_count, error, output, engine_input, priority, failed_calls)
-      select $1, gen_random_uuid(), ($2::uuid[])[1 + n % cardinality($2::uuid[])], 1, 'manual',
+      select $1,
+        -- Lists are sorted by ids, which begin with the time.
+        (lpad(to_hex((extract(epoch from at) * 1000)::bigint), 12, '0') || '70008' || substr(md5($1::uuid::text || n), 1, 15))::uuid,
+        ($2::uuid[])[1 + n % cardinality($2::uuid[])], 1, 'manual',
         case when fails then 'failed' else 'succeeded' end,
         at, at + interval '1 second', at + interval '5 seconds', case n % 3 when 0 then 'lab/small' else 'lab/large' end,
         900 + n, 80, 300 + n % 700, 1,

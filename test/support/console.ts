@@ -76,10 +76,13 @@ export async function signUpOnPage(page: Page, service: Service, email: string):
   await page.getByRole("heading", { name: "Home" }).waitFor();
 }
 
-/** Opens a select by its label and chooses the option with this text. */
+/** Opens a select by its label and chooses the option with this text, in upper or lower case. */
 export async function choose(field: Locator, option: string): Promise<void> {
   await field.click();
-  await field.page().getByRole("option", { name: option, exact: true }).click();
+  await field
+    .page()
+    .getByRole("option", { name: new RegExp(`^${RegExp.escape(option)}$`, "i") })
+    .click();
 }
 
 /** The session's cookie, for requests outside the page. */
@@ -103,6 +106,17 @@ export async function asPerson(
   const text = await response.text();
   // biome-ignore lint/suspicious/noExplicitAny: tests read any JSON
   return (text === "" ? null : JSON.parse(text)) as any;
+}
+
+/** Reads the milliseconds of processor time that the page's main thread has used. */
+export async function taskClock(page: Page): Promise<() => Promise<number>> {
+  const cdp = await page.context().newCDPSession(page);
+  // Of the thread's own time: other programs take turns with the browser.
+  await cdp.send("Performance.enable", { timeDomain: "threadTicks" });
+  return async () => {
+    const { metrics } = await cdp.send("Performance.getMetrics");
+    return (metrics.find(({ name }) => name === "TaskDuration")?.value ?? Number.NaN) * 1000;
+  };
 }
 
 /** Contrast takes as long as all the other rules together. */

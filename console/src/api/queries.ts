@@ -125,10 +125,18 @@ export const nextRunsQuery = (limit: number) =>
     queryFn: async ({ signal }) =>
       (await call("GET /api/v1/agents", { query: { limit, sort: "next_run_at" }, signal })).agents,
   });
-/** The newest agents, with their last runs and the states of their schedules. */
-export const watchedAgentsQuery = queryOptions({
-  queryKey: ["agents", "watched"],
-  queryFn: async ({ signal }) => (await call("GET /api/v1/agents", { query: { limit: MOST }, signal })).agents,
+/** The agents whose last run failed or had errors, or whose schedule is paused, and whether there are more. */
+export const troubledAgentsQuery = queryOptions({
+  queryKey: ["agents", "troubled"],
+  queryFn: async ({ signal }) => {
+    const query = { limit: MOST, needs_attention: "true" } as const;
+    const { agents, next_cursor } = await call("GET /api/v1/agents", { query, signal });
+    return { agents, more: next_cursor !== null };
+  },
+});
+export const anyAgentQuery = queryOptions({
+  queryKey: ["agents", "any"],
+  queryFn: async ({ signal }) => (await call("GET /api/v1/agents", { query: { limit: 1 }, signal })).agents.length > 0,
 });
 /** All names of secrets, for menus. `complete` is false if there are more than a menu can offer. */
 export const secretNamesQuery = queryOptions({

@@ -26,7 +26,7 @@ export function AccountPage() {
               facts={[
                 ["E-mail", profile.email],
                 ["Member since", day(profile.created_at)],
-                ["Plan", planName ?? (profile.is_trial ? "trial" : "none")],
+                ["Plan", planName ?? (profile.is_trial ? "Trial" : "None")],
                 [
                   "Id",
                   <code key="id" className="text-sm break-all">

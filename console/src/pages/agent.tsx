@@ -4,7 +4,7 @@ import { useState } from "react";
 import { call } from "../api/client.ts";
 import { type Agent, agentQuery, type Run, runsQuery, schedulesQuery, stale } from "../api/queries.ts";
 import { chosenFilters, withFilter } from "../filters.ts";
-import { duration, instant, number, period } from "../format.ts";
+import { duration, instant, number, period, words } from "../format.ts";
 import { AgentSettings } from "../parts/agent-settings.tsx";
 import { RunDialog } from "../parts/run-dialog.tsx";
 import { AgentSchedules, PausedSchedule } from "../parts/schedules.tsx";
@@ -181,7 +181,7 @@ const runColumns = (id: string): Column<Run>[] => [
   { title: "Tokens", numeric: true, cell: (run) => number(run.usage.cost_tokens) },
 ];
 
-const STATUSES = [["", "any"], ...RUN_FILTERS.map((filter) => [filter, filterName(filter)] as const)] as const;
+const STATUSES = [["", "Any"], ...RUN_FILTERS.map((filter) => [filter, words(filterName(filter))] as const)] as const;
 
 function Runs({ id, onRun, busy }: { id: string; onRun: () => void; busy: boolean }) {
   const { status, trigger, from, to } = useSearch({ from: "/signed-in/agents/$id" });

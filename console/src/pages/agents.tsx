@@ -28,14 +28,14 @@ const COLUMNS: Column<Agent>[] = [
   {
     title: "Model",
     wide: true,
-    cell: (agent) => (agent.auto_route ? <span className="text-muted">chosen for each run</span> : agent.model_id),
+    cell: (agent) => (agent.auto_route ? <span className="text-muted">Chosen for each run</span> : agent.model_id),
   },
   {
     title: "Schedule",
     wide: true,
     cell: (agent) =>
       agent.schedule_status === "off" && agent.next_run_at === null ? (
-        <span className="text-muted">on demand</span>
+        <span className="text-muted">On demand</span>
       ) : (
         <>
           {defaultScheduleInWords(agent) ?? "By its schedules"}
@@ -43,7 +43,7 @@ const COLUMNS: Column<Agent>[] = [
             {agent.schedule_status === "paused" ? (
               <Badge tone="warn">paused</Badge>
             ) : agent.next_run_at === null ? (
-              "no further run"
+              "No further run"
             ) : (
               `next ${ago(agent.next_run_at)}`
             )}
@@ -55,7 +55,7 @@ const COLUMNS: Column<Agent>[] = [
     title: "Last run",
     cell: (agent) =>
       agent.last_run === null ? (
-        <span className="text-muted">never</span>
+        <span className="text-muted">Never</span>
       ) : (
         <Link to="/agents/$id/runs/$run_id" params={{ id: agent.id, run_id: agent.last_run.id }}>
           <Status status={agent.last_run.status} has_errors={agent.last_run.has_errors} />

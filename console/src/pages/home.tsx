@@ -3,6 +3,7 @@ import { Link } from "@tanstack/react-router";
 import { lazy, Suspense } from "react";
 import { TOKENS_PER_CENT } from "../../../src/kernel/constants.ts";
 import {
+  anyAgentQuery,
   newestVersionQuery,
   nextRunsQuery,
   profileQuery,
@@ -10,7 +11,6 @@ import {
   type UsageSummary,
   usageQuery,
   waitingRunsQuery,
-  watchedAgentsQuery,
 } from "../api/queries.ts";
 import { daysLeft } from "../forecast.ts";
 import { ago, count, dayForInput, dollars, number, period } from "../format.ts";
@@ -155,7 +155,7 @@ function Spend() {
         facts={[
           ["Balance", dollars(profile.token_balance)],
           ["Last 7 days", week === undefined ? "…" : dollars(week)],
-          ["Lasts for", left === null ? "—" : left > 365 ? "over a year" : count(Math.floor(left), "day")],
+          ["Lasts for", left === null ? "—" : left > 365 ? "Over a year" : count(Math.floor(left), "day")],
         ]}
       />
       {unusual.map((agent) => (
@@ -201,8 +201,9 @@ function Unusual({ agent: { id, name, times } }: { agent: UnusualAgent }) {
 
 /** The first steps of a new user. */
 function FirstSteps() {
-  const { data: agents } = useQuery(watchedAgentsQuery);
-  if (agents?.length !== 0) return null;
+  const { data: due } = useQuery(nextRunsQuery(NEXT_RUNS));
+  const { data: has_agents } = useQuery({ ...anyAgentQuery, enabled: due?.length === 0 });
+  if (has_agents !== false) return null;
   return (
     <Card className="mb-4">
       <Empty

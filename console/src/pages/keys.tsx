@@ -3,7 +3,7 @@ import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { call } from "../api/client.ts";
 import { type ApiKey, keysQuery, stale } from "../api/queries.ts";
-import { ago, count, day } from "../format.ts";
+import { ago, count, day, words } from "../format.ts";
 import { BudgetUse } from "../parts/budget.tsx";
 import { AREAS, DECIDE, EditKey, NewKey, NewKeyShown } from "../parts/key-form.tsx";
 import { Badge, Button, Card, Empty, PageHeader } from "../ui/basics.tsx";
@@ -51,7 +51,7 @@ export function KeysPage() {
       wide: true,
       cell: (key) =>
         key.last_used_at === null ? (
-          <span className="text-muted">never</span>
+          <span className="text-muted">Never</span>
         ) : (
           <span className="whitespace-nowrap">{ago(key.last_used_at)}</span>
         ),
@@ -59,7 +59,7 @@ export function KeysPage() {
     {
       title: "Expires",
       wide: true,
-      cell: (key) => (key.expires_at === null ? <span className="text-muted">never</span> : day(key.expires_at)),
+      cell: (key) => (key.expires_at === null ? <span className="text-muted">Never</span> : day(key.expires_at)),
     },
     {
       title: "",
@@ -147,14 +147,14 @@ function Scopes({ scopes }: { scopes: readonly string[] }) {
   const all = AREAS.every(([area]) => scopes.includes(`${area}:write`) && scopes.includes(`${area}:read`));
   const areas = AREAS.filter(([area]) => scopes.some((scope) => scope.startsWith(`${area}:`) && scope !== DECIDE));
   const names = areas.map(([area]) => (scopes.includes(`${area}:write`) ? area : `${area} (read)`));
-  return [...(all ? ["all rights"] : names), ...(scopes.includes(DECIDE) ? ["decides"] : [])].join(", ");
+  return words([...(all ? ["all rights"] : names), ...(scopes.includes(DECIDE) ? ["decides"] : [])].join(", "));
 }
 
 const GRACE = [
-  ["0", "immediately"],
-  ["3600", "in an hour"],
-  ["86400", "in a day"],
-  ["604800", "in a week"],
+  ["0", "Immediately"],
+  ["3600", "In an hour"],
+  ["86400", "In a day"],
+  ["604800", "In a week"],
 ] as const;
 
 function Rotate({ api_key, onClose }: { api_key: ApiKey; onClose: () => void }) {

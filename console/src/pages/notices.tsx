@@ -178,7 +178,7 @@ export function NoticesPage() {
               label="Event"
               className="w-full sm:w-64"
               value={wanted ?? ""}
-              options={[["", "all"], ...EVENT_NAMES.map((event) => [event, EVENTS[event].text] as const)]}
+              options={[["", "All"], ...EVENT_NAMES.map((event) => [event, EVENTS[event].text] as const)]}
               onValue={(chosen) => void navigate({ search: chosen === "" ? {} : { event: chosen }, replace: true })}
             />
           </div>

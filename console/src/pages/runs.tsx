@@ -11,7 +11,7 @@ import {
   type Run,
 } from "../api/queries.ts";
 import { chosenFilters, withFilter } from "../filters.ts";
-import { dayForInput, dollars, duration, instant, period } from "../format.ts";
+import { dayForInput, dollars, duration, instant, period, words } from "../format.ts";
 import { parsePair } from "../metadata.ts";
 import { RunPanel } from "../parts/run-panel.tsx";
 import { RunSelection } from "../parts/run-selection.tsx";
@@ -82,7 +82,7 @@ const COLUMNS: VirtualColumn<FoundRun>[] = [
     title: "Started by",
     width: "5.5rem",
     cell: ({ trigger, trigger_name }) => (
-      <span className="block truncate text-muted">{trigger_name ?? RUN_TRIGGERS[trigger]}</span>
+      <span className="block truncate text-muted">{trigger_name ?? words(RUN_TRIGGERS[trigger])}</span>
     ),
   },
   {
@@ -142,7 +142,10 @@ function useMinWidth(query: string): boolean {
 }
 
 const statusName = (filter: AllRunsFilter) => (filter === "any_error" ? "any error" : RUN_STATUSES[filter].name);
-const STATUS_OPTIONS = [["", "any"], ...ALL_RUNS_FILTERS.map((each) => [each, statusName(each)] as const)] as const;
+const STATUS_OPTIONS = [
+  ["", "Any"],
+  ...ALL_RUNS_FILTERS.map((each) => [each, words(statusName(each))] as const),
+] as const;
 
 /** Days that people ask for most. */
 function presets(today: Date) {
@@ -246,7 +249,7 @@ export function RunsPage() {
                 label="Model"
                 className="w-full sm:w-40"
                 value={model_id ?? ""}
-                none="all"
+                none="All"
                 onValue={set("model_id")}
               />
               {csv.button}

@@ -56,7 +56,7 @@ export function BudgetFields({ draft, onDraft, used, required = false }: BudgetF
         required={required}
         value={draft.budget}
         onValue={(budget) => onDraft({ budget })}
-        placeholder={required ? "" : "no limit"}
+        placeholder={required ? "" : "No limit"}
         {...(used === null ? {} : { hint: `Used: ${count(used.budget_used_tokens, "token")}` })}
       />
       <SelectField

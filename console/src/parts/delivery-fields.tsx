@@ -4,9 +4,9 @@ import { SelectField } from "../ui/select.tsx";
 import { type DeliveryDraft, NO_DELIVERY } from "./draft.ts";
 
 const WHEN = [
-  ["both", "if it succeeds or fails"],
-  ["succeeded", "if it succeeds"],
-  ["failed", "if it fails"],
+  ["both", "If it succeeds or fails"],
+  ["succeeded", "If it succeeds"],
+  ["failed", "If it fails"],
 ] as const;
 /** The API's limit. */
 const MAX_DELIVERIES = 5;

@@ -155,10 +155,10 @@ function OneField({ field, value, onValue }: { field: InputField; value: string;
           <Toggle label={label} checked={value === "true"} onChecked={set} {...(hint !== undefined && { hint })} />
         );
       }
-      return <SelectField {...common} options={[["", "not given"], ...YES_NO]} />;
+      return <SelectField {...common} options={[["", "Not given"], ...YES_NO]} />;
     case "choice": {
       const choices = (schema.enum as string[]).map((choice) => [choice, choice] as const);
-      return <SelectField {...common} options={[["", is_required ? "Choose" : "not given"], ...choices]} />;
+      return <SelectField {...common} options={[["", is_required ? "Choose" : "Not given"], ...choices]} />;
     }
     case "number": {
       const { minimum, maximum, type } = schema;

@@ -152,7 +152,7 @@ function LimitFields({ draft, onDraft, of: key }: KeyFieldsProps & { of: ApiKey 
             inputMode="numeric"
             value={draft[limit]}
             onValue={(value) => set({ [limit]: value })}
-            placeholder="no limit"
+            placeholder="No limit"
           />
         ))}
         <TextField
@@ -170,7 +170,7 @@ function LimitFields({ draft, onDraft, of: key }: KeyFieldsProps & { of: ApiKey 
         param="allowed_models"
         value={draft.models}
         onValue={(models) => set({ models })}
-        placeholder="all"
+        placeholder="All"
         hint={`Ids of models, separated by commas. Empty: the key may use all models; “${NO_MODEL}”: no model.`}
       />
     </>
@@ -254,9 +254,9 @@ export function NewKeyShown({ api_key, onClose }: { api_key: string; onClose: ()
 }
 
 const RIGHT_NAMES = [
-  ["none", "none"],
-  ["read", "read"],
-  ["write", "read and write"],
+  ["none", "None"],
+  ["read", "Read"],
+  ["write", "Read and write"],
 ] as const;
 
 function RightChoice({ title, right, onRight }: { title: string; right: Right; onRight: (right: Right) => void }) {

@@ -1,16 +1,15 @@
-import { useMutation, useQueries, useQuery, useSuspenseQuery } from "@tanstack/react-query";
+import { useMutation, useQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import { call } from "../api/client.ts";
 import {
   type Agent,
-  agentQuery,
   erroneousRunsQuery,
   profileQuery,
   returnedSecretsQuery,
   stale,
+  troubledAgentsQuery,
   usageQuery,
-  watchedAgentsQuery,
 } from "../api/queries.ts";
 import { daysLeft } from "../forecast.ts";
 import { ago, count } from "../format.ts";
@@ -24,24 +23,16 @@ export const LONGER_DAYS = 9;
 /** A balance that lasts for fewer days is named. */
 const LOW_DAYS = 7;
 
-/** Agents that are not among the newest, but had errors. */
-const OLDER_AGENTS = 10;
-
 /** What needs the person, by agent, each with its button. */
 export function NeedsYou() {
-  const agents = useQuery(watchedAgentsQuery);
+  const { data, error, refetch } = useQuery(troubledAgentsQuery);
   const { data: runs = [] } = useQuery(erroneousRunsQuery);
-  const listed = new Set(agents.data?.map(({ id }) => id));
-  const older = new Set(runs.flatMap(({ agent: { id, deleted } }) => (deleted || listed.has(id) ? [] : [id])));
-  const others = useQueries({
-    queries: agents.data === undefined ? [] : [...older].slice(0, OLDER_AGENTS).map((id) => agentQuery(id)),
-  });
   const { data: secrets = [] } = useQuery(returnedSecretsQuery);
   const low = useLowBalance();
-  if (agents.data === undefined) return <Unloaded error={agents.error} refetch={agents.refetch} />;
+  if (data === undefined) return <Unloaded error={error} refetch={refetch} />;
   const told = new Map(runs.map((run) => [run.id, run]));
-  const all = [...agents.data, ...others.flatMap(({ data }) => data ?? [])];
-  const troubled = all.filter((agent) => isPaused(agent) || isFailing(agent));
+  // A disabled agent runs by no schedule, so it may have nothing to show.
+  const troubled = data.agents.filter((agent) => isFailing(agent) || agent.is_active);
   const is_empty = troubled.length === 0 && secrets.length === 0 && low === null;
   return (
     <Card title="Needs you" className="mb-4" flush>
@@ -57,9 +48,23 @@ export function NeedsYou() {
             <div className="mt-1 space-y-2">
               {isFailing(agent) && <Failing agent={agent} reason={told.get(agent.last_run?.id ?? "")?.first_line} />}
               {isPaused(agent) && <Paused agent={agent} />}
+              {!isFailing(agent) && !isPaused(agent) && <OtherPaused agent={agent} />}
             </div>
           </li>
         ))}
+        {data.more && (
+          <li className={ROW}>
+            <Need
+              button={
+                <Link to="/runs" search={{ status: "any_error" }} className={buttonClass()}>
+                  View runs with errors
+                </Link>
+              }
+            >
+              More agents have errors or a paused schedule.
+            </Need>
+          </li>
+        )}
         {secrets.map(({ id, name }) => (
           <li key={id} className={ROW}>
             <Need
@@ -125,6 +130,21 @@ function Failing({ agent: { id, last_run }, reason }: { agent: Agent; reason: st
       <Status status={last_run.status} has_errors={last_run.has_errors} />{" "}
       {last_run.finished_at !== null && <span className="text-sm text-muted">{ago(last_run.finished_at)}</span>}
       {reason != null && <span className="line-clamp-2">{inWords(reason)}</span>}
+    </Need>
+  );
+}
+
+/** The agent's first schedule runs, another one is paused. */
+function OtherPaused({ agent: { id } }: { agent: Agent }) {
+  return (
+    <Need
+      button={
+        <Link to="/agents/$id" params={{ id }} search={{ tab: "schedule" }} className={buttonClass()}>
+          View schedules
+        </Link>
+      }
+    >
+      One of its schedules is paused.
     </Need>
   );
 }

@@ -38,11 +38,16 @@ function Side({ run, title }: { run: RunDetail; title: string }) {
           {started_at !== null && finished_at !== null && ` · ${duration(started_at, finished_at)}`}
         </span>
       </p>
-      <div className="mt-2 max-h-96 overflow-auto rounded-lg bg-sunken p-3 wrap-anywhere">
+      <section
+        aria-label={`Output of ${title.toLowerCase()}`}
+        // biome-ignore lint/a11y/noNoninteractiveTabindex: the keyboard scrolls long values
+        tabIndex={0}
+        className="mt-2 max-h-96 overflow-auto rounded-lg bg-sunken p-3 wrap-anywhere"
+      >
         {error !== null && <p className="text-bad">{failure(error.code)}</p>}
         {output !== null && output !== "" && <Markdown text={output} />}
         {error === null && output === null && <p className="text-muted">No output yet.</p>}
-      </div>
+      </section>
     </section>
   );
 }

@@ -95,7 +95,10 @@ function Part({ title, children }: { title: string; children: ReactNode }) {
   return (
     <section>
       <h3 className="mb-1 font-semibold">{title}</h3>
-      <div className="max-h-96 overflow-auto wrap-anywhere">{children}</div>
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: the keyboard scrolls long values */}
+      <section aria-label={title} tabIndex={0} className="max-h-96 overflow-auto wrap-anywhere">
+        {children}
+      </section>
     </section>
   );
 }

@@ -109,10 +109,10 @@ function OneTrigger({ trigger, onEdit }: { trigger: Trigger; onEdit: () => void 
 }
 
 const OVERLAPS = [
-  ["0", "not at all"],
-  ["1", "for an hour"],
-  ["24", "for a day"],
-  ["168", "for a week"],
+  ["0", "Not at all"],
+  ["1", "For an hour"],
+  ["24", "For a day"],
+  ["168", "For a week"],
 ] as const;
 
 /** Gives a trigger a new secret and shows it once. */
@@ -179,7 +179,7 @@ function Deliveries({ trigger, is_only }: { trigger: Trigger; is_only: boolean }
         run_id === null ? (
           <Badge tone={outcome === "failed" ? "warn" : "neutral"}>{OUTCOME[outcome]}</Badge>
         ) : run === null ? (
-          <span className="text-muted">ran, no longer kept</span>
+          <span className="text-muted">Ran, no longer kept</span>
         ) : (
           <Link to="/agents/$id/runs/$run_id" params={{ id: trigger.agent_id, run_id }}>
             <Status status={run.status} has_errors={run.has_errors} />

@@ -139,9 +139,14 @@ export function Badge({ tone = "neutral", children }: { tone?: Tone; children: R
     <span
       className={`inline-flex items-center gap-1 rounded-full px-2 py-px text-xs font-medium whitespace-nowrap ${TONES[tone]}`}
     >
-      {children}
+      {typeof children === "string" ? <Capital>{children}</Capital> : children}
     </span>
   );
+}
+
+/** Shows a word with a capital first letter, as a sentence begins. */
+function Capital({ children }: { children: string }) {
+  return <span className="inline-block first-letter:uppercase">{children}</span>;
 }
 
 interface StatusProps {
@@ -157,7 +162,7 @@ export function Status({ status, has_errors = false, brief = false }: StatusProp
   return (
     <Badge tone={tone}>
       {phase === "working" && <Spinner className="size-3" />}
-      {name}
+      <Capital>{name}</Capital>
     </Badge>
   );
 }

@@ -43,11 +43,12 @@ function addAgents(router: Router, agents: Agents): void {
     return json(shownTo(caller, await agents.create(caller, request.body)), 201);
   });
   router.on(contract.listAgents, async (request) => {
-    const { limit, cursor, name, sort } = request.query;
+    const { limit, cursor, name, sort, needs_attention } = request.query;
     const { user_id } = request.caller;
     if (sort !== undefined) {
-      if (name !== undefined)
-        throw errors.invalidValue("name", "name cannot be combined with sort. Leave one of them out.");
+      const other = name !== undefined ? "name" : needs_attention !== undefined ? "needs_attention" : null;
+      if (other !== null)
+        throw errors.invalidValue(other, `${other} cannot be combined with sort. Leave one of them out.`);
       const [next_run_at, agent_id] = instantAndId(cursor);
       const after = next_run_at === undefined || agent_id === undefined ? null : { next_run_at, agent_id };
       const found = await agents.nextRuns(user_id, { limit, after });
@@ -56,7 +57,12 @@ function addAgents(router: Router, agents: Agents): void {
       return json({ agents: shown, next_cursor });
     }
     const before_id = decodeCursor(cursor, UUID_KEY);
-    const found = await agents.list(user_id, { limit, before_id, name: name ?? null });
+    const found = await agents.list(user_id, {
+      limit,
+      before_id,
+      name: name ?? null,
+      in_need: needs_attention !== undefined,
+    });
     const next_cursor = found.next_id === null ? null : encodeCursor(found.next_id);
     return json({ agents: found.agents.map((agent) => shownTo(request.caller, agent)), next_cursor });
   });

@@ -328,7 +328,7 @@ function createCrud(deps: AgentsDeps & { relieveUser(user_id: string): Promise<v
       const { config, created_at } = found;
       return { ...config, agent_id, version, created_at };
     },
-    ...createLists({ store, schedules, records }),
+    ...createLists({ store, runs, schedules, records }),
     /** Names of the user's agents among `ids`, deleted ones included. */
     names: store.names,
     /**
@@ -459,19 +459,29 @@ function createCrud(deps: AgentsDeps & { relieveUser(user_id: string): Promise<v
 
 function createLists({
   store,
+  runs,
   schedules,
   records,
-}: Pick<AgentsDeps, "schedules"> & {
+}: Pick<AgentsDeps, "runs" | "schedules"> & {
   store: AgentsStore;
   records(user_id: string, rows: AgentRow[]): Promise<AgentRecord[]>;
 }) {
+  /** The agents whose newest run failed or had errors, and those with a paused schedule. */
+  const agentsInNeed = async (user_id: string): Promise<string[]> => {
+    const failing = store.ids(user_id).then((ids) => runs.failingAgents(user_id, ids));
+    return (await Promise.all([failing, schedules.pausedAgents(user_id)])).flat();
+  };
   return {
     /**
      * Newest first; `before_id` is the last agent of the page before. A page ends early if its agents are large:
      * `next_id` is the last agent, null at the end.
      */
-    async list(user_id: string, { limit, ...page }: Parameters<AgentsStore["sizes"]>[1]) {
-      const sizes = await store.sizes(user_id, { ...page, limit: limit + 1 });
+    async list(
+      user_id: string,
+      { limit, in_need, ...page }: Omit<Parameters<AgentsStore["sizes"]>[1], "among"> & { in_need: boolean },
+    ) {
+      const among = in_need ? await agentsInNeed(user_id) : null;
+      const sizes = await store.sizes(user_id, { ...page, among, limit: limit + 1 });
       const fit = thatFit(sizes.slice(0, limit), ({ bytes }) => bytes).map(({ id }) => id);
       const agents = await records(user_id, await store.agents(user_id, fit));
       return { agents, next_id: fit.length < sizes.length ? (fit.at(-1) ?? null) : null };

@@ -104,6 +104,8 @@ interface AgentPage {
   before_id: string | null;
   /** null: every name. */
   name: string | null;
+  /** The only agents to list; null: all. */
+  among: readonly string[] | null;
 }
 
 export function createAgentsStore(db: Db) {
@@ -165,15 +167,15 @@ export function createAgentsStore(db: Db) {
         values: [user_id, id],
       }),
     /** The sizes of a page of agents, newest first; `name` is a part of the name, case-insensitive. */
-    async sizes(user_id: string, { limit, before_id, name }: AgentPage): Promise<AgentSize[]> {
+    async sizes(user_id: string, { limit, before_id, name, among }: AgentPage): Promise<AgentSize[]> {
       const named = name === null ? null : await idsNamed(user_id, name.toLowerCase());
       return db.query<AgentSize>({
         name: "agent_sizes",
         text: `select id, ${BYTES} as bytes from agent
           where user_id = $1 and deleted_at is null and ($2::uuid is null or id < $2)
-            and ($3::uuid[] is null or id = any($3))
-          order by id desc limit $4`,
-        values: [user_id, before_id, named, limit],
+            and ($3::uuid[] is null or id = any($3)) and ($4::uuid[] is null or id = any($4))
+          order by id desc limit $5`,
+        values: [user_id, before_id, named, among, limit],
       });
     },
     sizesOf: (user_id: string, ids: readonly string[]) =>

@@ -141,6 +141,11 @@ export function createHistory({ db, clock, signals, batch_limit, reads }: Histor
       const rows = await history.selectLastRuns(db, user_id, agent_ids);
       return new Map(rows.map((row) => [row.agent_id, toRunRecord(row)]));
     },
+    /** Those of these agents whose newest run failed or had errors. */
+    async failingAgents(user_id: string, agent_ids: readonly string[]): Promise<string[]> {
+      const rows = await history.selectLastRuns(db, user_id, agent_ids, { with_errors: true });
+      return rows.map(({ agent_id }) => agent_id);
+    },
     /** The present state of a run, with its steps from `from_step` on; undefined when it was deleted. */
     async follow(which: { user_id: string; run_id: string; from_step: number }): Promise<RunSnapshot | undefined> {
       const found = await history.selectFollowed(db, which);

@@ -235,14 +235,19 @@ export async function selectSteps(sql: Sql, user_id: string, run_id: string): Pr
   });
 }
 
-/** The newest run of each agent that is no test, by agent. */
-export async function selectLastRuns(sql: Sql, user_id: string, agent_ids: readonly string[]): Promise<RunRow[]> {
+/** The newest run of each agent that is no test, by agent; `with_errors`: only if it failed or had errors. */
+export async function selectLastRuns(
+  sql: Sql,
+  user_id: string,
+  agent_ids: readonly string[],
+  { with_errors = false } = {},
+): Promise<RunRow[]> {
   return sql.query<RunRow>({
-    name: "run_last",
+    name: with_errors ? "run_last_with_errors" : "run_last",
     text: `select last.* from jsonb_array_elements_text($2::jsonb) as agent(id)
       cross join lateral (
         select ${RUN_COLUMNS} from run where user_id = $1 and agent_id = agent.id::uuid and trigger <> 'test' order by id desc limit 1
-      ) as last`,
+      ) as last ${with_errors ? `where ${HAS_ERRORS}` : ""}`,
     values: [user_id, JSON.stringify(agent_ids)],
   });
 }

@@ -108,6 +108,17 @@ export async function selectOfAgents(
   });
 }
 
+/** The agents of which a schedule is paused. */
+export async function selectPausedAgents(sql: Sql, user_id: string): Promise<string[]> {
+  const rows = await sql.query<{ agent_id: string }>({
+    name: "schedule_paused_agents",
+    text: `select distinct agent_id from schedule
+      where user_id = $1 and enabled and next_run_at is not null and paused_reason is not null`,
+    values: [user_id],
+  });
+  return rows.map(({ agent_id }) => agent_id);
+}
+
 /** The time zone of each agent's schedule `default`, in order; absent: it has none. */
 export async function selectZones(sql: Sql, agents: readonly AgentKey[]): Promise<(string | undefined)[]> {
   const rows = await sql.query<{ agent_id: string; timezone: string }>({

@@ -276,7 +276,10 @@ export const listAgents = routes.get("/api/v1/agents", {
     name: textSchema(200).optional().openapi({ description: "a part of the name, in upper or lower case" }),
     sort: z.literal("next_run_at").optional().openapi({
       description:
-        "the agents that will run by schedule, soonest first; paused schedules are left out. Not with `name`",
+        "the agents that will run by schedule, soonest first; paused schedules are left out. Not with `name` and `needs_attention`",
+    }),
+    needs_attention: z.literal("true").optional().openapi({
+      description: "true: only agents whose newest run failed or had errors, or that have a paused schedule",
     }),
   }),
   answers: { 200: json(pageSchema({ agents: agentSchema }), "a page of agents") },

@@ -5,10 +5,10 @@ import { gatewayErrors } from "../../../src/gateway/models/errors.ts";
 import { rankModels } from "../../../src/gateway/models/routing.ts";
 import { modelOf, requestOf } from "../models/model-fixture.ts";
 
-test("a message about a limit names it as the editor does", () => {
+test("a message about a setting names it as the editor does", () => {
   expect(inWords(gatewayErrors.runBudgetExceeded().message)).toMatch(/^The remaining “Tokens per run” does/);
   expect(inWords(gatewayErrors.monthlyBudgetExceeded("x").message)).toMatch(/^The remaining “Tokens per month” does/);
-  expect(inWords("limits.max_steps and max_steps_too stay")).toBe("limits.max_steps and max_steps_too stay");
+  expect(inWords("Raise limits.max_steps, not max_steps_too.")).toBe("Raise “Steps per run”, not max_steps_too.");
 });
 
 test("the reason for a paused schedule is shown without codes and fields", () => {
