@@ -365,6 +365,26 @@ create table entry_reason (
 alter table entry_reason add constraint entry_reason_pkey PRIMARY KEY (user_id, seq);
 CREATE TRIGGER reason_of_erased BEFORE INSERT ON public.entry_reason FOR EACH ROW EXECUTE FUNCTION refuse_erased('drop');
 
+create table failed_request (
+  user_id uuid not null,
+  id uuid not null,
+  request_id text not null,
+  api text not null,
+  api_key_id uuid,
+  end_user text,
+  model text,
+  http_status integer not null,
+  error_code text not null,
+  error_message text,
+  param text,
+  duration_ms integer not null,
+  created_at timestamp(3) with time zone not null
+);
+alter table failed_request add constraint failed_request_pkey PRIMARY KEY (user_id, id);
+CREATE INDEX failed_request_by_age ON public.failed_request USING btree (created_at);
+CREATE INDEX failed_request_by_request ON public.failed_request USING btree (request_id, user_id);
+CREATE TRIGGER failed_request_of_erased BEFORE INSERT ON public.failed_request FOR EACH ROW EXECUTE FUNCTION refuse_erased('drop');
+
 create table free_label_day (
   user_id uuid not null,
   day date not null,
@@ -1152,7 +1172,10 @@ create table usage_event (
   cache_write_rate_micro bigint,
   cache_write_1h_rate_micro bigint,
   upstream_cost_micro_usd bigint,
-  labels jsonb
+  labels jsonb,
+  api text,
+  duration_ms integer,
+  first_token_ms integer
 );
 alter table usage_event add constraint usage_event_absorbed_check CHECK ((absorbed >= 0));
 alter table usage_event add constraint usage_event_cache_write_1h_rate_micro_check CHECK ((cache_write_1h_rate_micro >= 0));

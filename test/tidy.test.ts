@@ -36,6 +36,7 @@ const FOLDERS = [
   "gateway/completions",
   "gateway/models",
   "gateway/limits",
+  "account/requests",
   "account/billing",
   "account/users",
   "account/ledger",

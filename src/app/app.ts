@@ -75,6 +75,7 @@ export async function createApp(config: Config, log: Log, passwords?: Passwords)
       completions.beginStop();
       await background.stop();
       await completions.idle();
+      await services.requests.close();
       await limits.close();
       await accounts.close();
       await signIn.close();

@@ -4,6 +4,7 @@ import { ledgerExportRoutes } from "../account/billing/ledger-export.routes.ts";
 import { paymentsRoutes, stripeWebhookRoutes } from "../account/billing/payments.routes.ts";
 import { usageBreakdownRoutes } from "../account/billing/usage-breakdown.routes.ts";
 import { noticesRoutes } from "../account/notices/notices.routes.ts";
+import { requestsRoutes } from "../account/requests/requests.routes.ts";
 import { accountsRoutes } from "../account/users/accounts.routes.ts";
 import { signInRoutes } from "../account/users/sign-in.routes.ts";
 import { chatRoutes } from "../agents/chat/chat.routes.ts";
@@ -102,6 +103,12 @@ export function serveApi(
     billingRoutes({ accounts, ledger, billing }),
     ledgerExportRoutes({ ledger, agentNames: agents.names, keyNames: accounts.keyNames }),
     usageBreakdownRoutes({ ledger, clock, agentNames: agents.names, keyNames: accounts.keyNames }),
+    requestsRoutes({
+      requests: services.requests,
+      agentNames: agents.names,
+      keyNames: accounts.keyNames,
+      archivedBefore: ledger.archivedBefore,
+    }),
     endUserRoutes({ ledger, clock }),
     userExportRoutes({ exportOf }),
     paymentsRoutes({ billing }),
@@ -123,6 +130,7 @@ export function serveApi(
       authenticateOperatorSession: signIn.authenticateOperator,
       findUser: async (id, also_erased) => (await accounts.user(id, { also_erased })).id,
       idempotency,
+      onFailedCall: services.requests.record,
       admitRequest: limits.admitRequest,
       databaseState: db.state,
       cut_off,

@@ -10,6 +10,7 @@ import type { ResultDeps } from "../account/notices/deliveries.service.ts";
 import type { MailDeps } from "../account/notices/mail-delivery.ts";
 import { createMails, type Mails } from "../account/notices/mails.service.ts";
 import { createNotices } from "../account/notices/notices.service.ts";
+import { createRequests } from "../account/requests/requests.service.ts";
 import { type Accounts, createAccounts } from "../account/users/accounts.service.ts";
 import { createPasswords, type Passwords } from "../account/users/password.ts";
 import { createSignIn, type SignIn } from "../account/users/sign-in.service.ts";
@@ -150,8 +151,10 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
   const sealed = createSealedStores(base, config.keep_responses_days);
   const { idempotency, response_items, responses } = sealed;
   const { agents, triggers } = of_agents;
+  const requests = createRequests({ ...core, reads });
   const others = [
     billing,
+    requests,
     ledger,
     ledger.end_users,
     agents,
@@ -182,6 +185,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
   const of_users = { accounts, mailer, mails, ...sign_in, eraseUser, limits, notices, vault, webhook_keys };
   const of_money = {
     ledger,
+    requests,
     models,
     provider_health,
     completions,

@@ -80,6 +80,8 @@ export const USER_ROWS = {
   /** Purchases and choices of plans that were not paid: open ones of UNPAID_ORDER_HOURS, failed ones of FAILED_ORDER_HOURS. */
   unpaid_orders: 50,
 } as const;
+/** contract 5.15: what is kept of a user's failed requests, and how many of a kind each node records in a minute. */
+export const FAILED_REQUESTS = { kept: 10_000, kept_days: 30, per_minute: 60 } as const;
 /**
  * contract 2.16.1: what requests that cost nothing may store of a user in a day, so that no user of a free model fills the
  * disk. Each call itself leaves a small row, so requests_per_minute is its limit.

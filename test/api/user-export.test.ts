@@ -82,6 +82,7 @@ const EXPORTED: Record<string, string> = {
   delivery: "deliveries.jsonl",
   end_user_budget: "end_user_budgets.jsonl",
   entry: "transactions.csv",
+  failed_request: "failed_requests.jsonl",
   notice: "notices.jsonl",
   occurrence: "occurrences.jsonl",
   payment: "payments.jsonl",

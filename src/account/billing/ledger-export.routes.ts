@@ -1,7 +1,6 @@
-import { requestsOfAll } from "../../api/contract/admin-overall.ts";
 import * as operators from "../../api/contract/admin-users.ts";
 import { type AgentNamesOf, agentIdsIn, withAgentNames } from "../../api/contract/agent-name.ts";
-import { decodeCursor, NUMBER_KEY, pageOf, UUID_KEY } from "../../api/contract/common.ts";
+import { decodeCursor, NUMBER_KEY, pageOf } from "../../api/contract/common.ts";
 import { createRouter, csvFile, json, type Router, serveBoth } from "../../api/contract/endpoint.ts";
 import * as contract from "../../api/contract/ledger-export.ts";
 import { errors } from "../../kernel/errors.ts";
@@ -83,30 +82,6 @@ export function ledgerExportRoutes({ ledger, agentNames, keyNames }: LedgerExpor
     const names = await agentNames(user_id, agentIdsIn(page));
     const older = next_cursor === null ? await archivedNote(user_id) : {};
     return json({ transactions: withAgentNames(page, names), next_cursor, ...older });
-  });
-  serveBoth(router, { own: contract.listRequests, operators: operators.requestsOfUser }, async (request) => {
-    const { user_id } = request.caller;
-    const { limit, cursor } = request.query;
-    const rows = await ledger.requests({ user_id }, { limit: limit + 1, before_id: decodeCursor(cursor, UUID_KEY) });
-    const { page, next_cursor } = pageOf(rows, limit, (row) => row.hold_id);
-    const names = await agentNames(user_id, agentIdsIn(page));
-    const requests = withAgentNames(page, names).map(({ hold_id: _, user_id: _user, ...charge }) => charge);
-    return json({ requests, next_cursor, ...(next_cursor === null ? await archivedNote(user_id) : {}) });
-  });
-  router.on(requestsOfAll, async (request) => {
-    const { limit, cursor, request_id } = request.query;
-    const before_id = decodeCursor(cursor, UUID_KEY);
-    const { page, next_cursor } = pageOf(
-      await ledger.requests({ request_id }, { limit: limit + 1, before_id }),
-      limit,
-      (row) => row.hold_id,
-    );
-    const of_users = [...Map.groupBy(page, ({ user_id }) => user_id)];
-    const named = await Promise.all(
-      of_users.map(async ([user_id, rows]) => withAgentNames(rows, await agentNames(user_id, agentIdsIn(rows)))),
-    );
-    const by_hold = new Map(named.flat().map(({ hold_id, ...charge }) => [hold_id, charge]));
-    return json({ requests: page.flatMap(({ hold_id }) => by_hold.get(hold_id) ?? []), next_cursor });
   });
   serveBoth(router, { own: contract.explainCharge, operators: operators.chargeOfUser }, async (request) => {
     const { request_id } = request.params;

@@ -1,7 +1,6 @@
 import type { Sql } from "../../platform/db/db.ts";
 import { listEntriesOfCharge } from "./entry.store.ts";
 import type { ChargeRecord, HoldEstimate, SettledCharge, Slice } from "./ledger.types.ts";
-import type { ChargedRequest } from "./usage.types.ts";
 
 interface Caller {
   hold_id: string;
@@ -29,23 +28,6 @@ const SLICES = `(
   select coalesce(json_agg(json_build_object('bucket_id', bucket_id, 'tokens', tokens)), '[]')
     from unnest(slice_buckets, slice_tokens) as slice(bucket_id, tokens)
 ) as slices`;
-
-const REQUESTS = `select user_id, hold_id, request_id, model, agent_id, run_id, api_key_id, input_tokens, output_tokens,
-    input_tokens + output_tokens as total_tokens, cost as cost_tokens, created_at
-  from usage_event`;
-
-/** The calls of a user, or those of all users with a request id, newest first by the ids of their holds. */
-export function listRequests(
-  sql: Sql,
-  of: { user_id: string } | { request_id: string },
-  { limit, before_id }: { limit: number; before_id: string | null },
-): Promise<ChargedRequest[]> {
-  const [[column, value] = []] = Object.entries(of);
-  return sql.query<ChargedRequest>({
-    text: `${REQUESTS} where ${column} = $1 and ($2::uuid is null or hold_id < $2) order by hold_id desc limit $3`,
-    values: [value, before_id, limit],
-  });
-}
 
 /** The charges with a request id, newest first: first the open ones, then the settled ones. */
 export async function listCharges(

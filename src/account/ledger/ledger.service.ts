@@ -9,7 +9,7 @@ import { toAccountStatus } from "./account-status.ts";
 import { closeBucket, findAdjusted, forgetReasons, insertAdjustment, takeTokens } from "./adjustment.store.ts";
 import { findArchivedBefore } from "./archive.store.ts";
 import { runAudit } from "./audit.store.ts";
-import { listCharges, listRequests } from "./charge.store.ts";
+import { listCharges } from "./charge.store.ts";
 import { createEndUsersStore } from "./end-users.store.ts";
 import { listEntries, readEntries } from "./entry.store.ts";
 import { ledgerErrors } from "./errors.ts";
@@ -146,7 +146,6 @@ export function createLedger(deps: LedgerDeps): Ledger {
       return { bucket_id: null };
     },
     chargedAgents: (agents) => findChargedAgents(db, agents),
-    requests: (of, page) => listRequests(db, of, page),
     forgetUser: forgetReasons,
     closeBucket: (tx, close) => closeBucket(tx, close, clock.now()),
     adjustedTokens: findAdjusted,

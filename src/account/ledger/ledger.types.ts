@@ -1,4 +1,5 @@
 import type { BudgetInterval, KeySpend } from "../../api/contract/key-terms.ts";
+import type { ModelApi } from "../../api/contract/model-apis.ts";
 import type { AlertPercent } from "../../kernel/constants.ts";
 import type { Sql, Tx } from "../../platform/db/db.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
@@ -7,7 +8,6 @@ import type { EndUsers } from "./end-users.store.ts";
 import type { PaymentCode } from "./errors.ts";
 import type {
   BreakdownRequest,
-  ChargedRequest,
   Labels,
   UsageBreakdown,
   UsageGroup,
@@ -154,6 +154,10 @@ export interface Charge extends TokenCounts, ChargedRates {
   labels?: Labels;
   /** The provider reported no usable counts. */
   is_estimated?: boolean;
+  /** For the request log. Absent: a run called the model. */
+  api?: ModelApi | null;
+  duration_ms?: number;
+  first_token_ms?: number;
 }
 
 export interface SettleRequest extends Charge {
@@ -387,11 +391,6 @@ export interface Ledger extends Adjustments {
   usageLines(user_id: string, days: number): AsyncIterable<UsageLine[]>;
   /** The charges with this request id, newest first. Callers may repeat a request id. */
   charges(user_id: string, request_id: string, limit: number): Promise<ChargeRecord[]>;
-  /** The settled calls of a user, newest first. */
-  requests(
-    of: { user_id: string } | { request_id: string },
-    page: { limit: number; before_id: string | null },
-  ): Promise<ChargedRequest[]>;
   /** The billed tokens of these API keys of these users, by key. */
   keySpends(
     keys: { user_ids: readonly string[]; ids: readonly string[] },

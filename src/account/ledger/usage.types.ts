@@ -1,5 +1,4 @@
 import type { BudgetInterval } from "../../api/contract/key-terms.ts";
-import type { Instant } from "../../platform/lib/instant.ts";
 
 /** One line of the daily usage. */
 export interface UsageLine {
@@ -22,22 +21,6 @@ export interface UsageSummary {
   model_breakdown: { model_name: string; tokens: number; cost_tokens: number; requests: number }[];
   agent_breakdown: { agent_id: string | null; tokens: number; cost_tokens: number; requests: number }[];
   api_key_breakdown: { api_key_id: string | null; tokens: number; cost_tokens: number; requests: number }[];
-}
-
-/** A model call in a list. */
-export interface ChargedRequest {
-  user_id: string;
-  hold_id: string;
-  request_id: string;
-  model: string;
-  agent_id: string | null;
-  run_id: string | null;
-  api_key_id: string | null;
-  input_tokens: number;
-  output_tokens: number;
-  total_tokens: number;
-  cost_tokens: number;
-  created_at: Instant;
 }
 
 /** `user`, and `metadata.{name}`, as the request gave them. */

@@ -1,6 +1,7 @@
 import { json, listQuerySchema, nextCursorSchema, tokensSchema, uuidSchema } from "./common.ts";
-import { formatSchema, jsonOrCsv, requestSchema } from "./ledger-export.ts";
+import { formatSchema, jsonOrCsv } from "./ledger-export.ts";
 import { modelSchema } from "./models.ts";
+import { requestSchema } from "./requests.ts";
 import { operatorRoutes, pageSchema } from "./routes.ts";
 import { usageWindowQuery } from "./usage.ts";
 import { z } from "./zod.ts";

@@ -11,9 +11,10 @@ import {
   windowQuery,
 } from "./common.ts";
 import { ofUser } from "./endpoint.ts";
-import { explainCharge, getUsage, listRequests, listTransactions } from "./ledger-export.ts";
+import { explainCharge, getUsage, listTransactions } from "./ledger-export.ts";
 import { reasonQuery, reasonSchema } from "./operators.ts";
 import { subscriptionSchema } from "./payments.ts";
+import { listRequests } from "./requests.ts";
 import { operatorRoutes, pageSchema } from "./routes.ts";
 import { hasErrorsInput, runSchema, runStatusSchema, triggerSchema } from "./runs.ts";
 import { z } from "./zod.ts";

@@ -50,8 +50,15 @@ export interface LiveCaller {
 /** What a request's log line says beside its route and status. */
 export interface RequestFacts {
   user_id?: string | undefined;
+  api_key_id?: string | null;
   /** The error's code. */
   code?: string;
+  /** The error in our words, and the field that it names. */
+  error?: { message: string; param: string | null };
+  /** What the body of a model call names, also if it is not valid. */
+  asked?: { model: string | null; end_user: string | null };
+  /** The hold of a model call, which is the id of its charge. */
+  hold_id?: string;
   /** The request had no key, or a wrong one. */
   is_keyless?: boolean;
   /** What the provider said of its error. */
@@ -60,6 +67,8 @@ export interface RequestFacts {
   answered?: () => { model: string; provider: string | null; tokens: number; cost_tokens: number } | null;
   /** The code of the error that broke a stream after its beginning, at its end. */
   broken?: () => string | null;
+  /** Whether the caller of a stream left before its end. */
+  hungUp?: () => boolean;
   /** Resolves at the end of a stream. */
   ended?: Promise<void>;
 }

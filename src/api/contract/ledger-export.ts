@@ -1,5 +1,4 @@
 import { USAGE_DAYS } from "../../kernel/constants.ts";
-import { agentNameFields } from "./agent-name.ts";
 import { ENTRY_TYPES, listedTransactionSchema, usageSchema } from "./billing.ts";
 import {
   instantSchema,
@@ -167,31 +166,6 @@ export const listTransactions = routes.get("/api/v1/users/me/transactions", {
       pageSchema({ transactions: listedTransactionSchema }).extend(archivedFields),
       "a page of entries; as CSV all of them, with what `npm run audit -- --verify` needs",
     ),
-  },
-});
-
-export const requestSchema = z
-  .object({
-    request_id: z.string(),
-    model: z.string(),
-    agent_id: uuidSchema.nullable(),
-    ...agentNameFields,
-    run_id: uuidSchema.nullable(),
-    api_key_id: uuidSchema.nullable(),
-    input_tokens: z.number().int(),
-    output_tokens: z.number().int(),
-    total_tokens: z.number().int(),
-    cost_tokens: tokensSchema,
-    created_at: instantSchema,
-  })
-  .openapi("ChargedRequest");
-
-export const listRequests = routes.get("/api/v1/users/me/requests", {
-  summary: "Model calls with their usage and cost, newest first",
-  scope: "billing:read",
-  query: listQuerySchema,
-  answers: {
-    200: json(pageSchema({ requests: requestSchema }).extend(archivedFields), "a page of calls"),
   },
 });
 

@@ -38,8 +38,8 @@ export function errorAnswer(
   log: Log,
 ): JsonAnswer {
   const error = asPurserError(thrown);
-  const { status, has_acted, metadata } = error.shape;
-  Object.assign(facts, { code: error.code, provider_error: metadata?.provider });
+  const { status, has_acted, metadata, message, param = null } = error.shape;
+  Object.assign(facts, { code: error.code, provider_error: metadata?.provider, error: { message, param } });
   // One line for the whole outage says that the database is away (platform/db/outage.ts).
   if (error.code === "internal" || (error.cause !== undefined && !isDatabaseAway(error))) {
     const cause = error.cause instanceof Error ? causeOf(error.cause, error.code) : {};

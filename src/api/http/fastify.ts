@@ -7,6 +7,7 @@ import type { Answer, Endpoint } from "../contract/endpoint.ts";
 import { errorAnswer, isForAnthropic } from "./error-response.ts";
 import { httpErrors } from "./errors.ts";
 import type { Exchange } from "./exchange.ts";
+import type { FailedCall } from "./failed-calls.ts";
 import { createRequestLog, requestIdOf, requestSpan } from "./request-log.ts";
 import { writeAnswer } from "./write-answer.ts";
 
@@ -21,6 +22,8 @@ export interface ServerOptions {
   metrics: Metrics;
   /** Null or absent: no traces are recorded. */
   tracer?: Tracer | null;
+  /** Called with each request of a known caller to a model API that failed, at its end. */
+  onFailedCall?(call: FailedCall): void;
 }
 
 interface Served {

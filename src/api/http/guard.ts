@@ -171,6 +171,7 @@ export function createGuard(options: GuardOptions, { clientAddress, keyless, fin
       }
       const known = await findCaller(exchange);
       exchange.facts.user_id = known.user_id;
+      exchange.facts.api_key_id = known.api_key_id;
       // A user's API keys share one limit and the sessions another, so a busy program does not lock its owner out.
       const ofNode = known.api_key_id === null ? limitSessions : limitKeys;
       const { caller, limited: of_caller } = await limitCaller(known, ofNode, options.admitRequest);

@@ -11,6 +11,7 @@ import {
   unrecorded,
 } from "../../platform/telemetry/tracing.ts";
 import type { RequestFacts } from "../contract/caller.ts";
+import { type FailedCall, failedCall } from "./failed-calls.ts";
 
 /** Their lines are of the level debug: monitors call them every few seconds. */
 const PROBES = new Set(["/livez", "/readyz", "/metrics"]);
@@ -91,7 +92,8 @@ function endSpan(request: LoggedRequest): void {
  * Writes one line for each request (contract 1.11), for a stream at its end. The fields are ids, names on offer and
  * figures, and no text of the caller.
  */
-export function createRequestLog({ log, metrics }: { log: Log; metrics: Metrics }) {
+export function createRequestLog(deps: { log: Log; metrics: Metrics; onFailedCall?(call: FailedCall): void }) {
+  const { log, metrics, onFailedCall } = deps;
   const write = (request: LoggedRequest) => {
     const { request_id, user_id, facts, method, route, status, started_ms } = request;
     const answered = facts.answered?.() ?? null;
@@ -115,6 +117,8 @@ export function createRequestLog({ log, metrics }: { log: Log; metrics: Metrics 
     };
     if (PROBES.has(route)) log.debug(line, "request");
     else log.info(line, "request");
+    const failed = onFailedCall === undefined ? null : failedCall(request, line.ms);
+    if (failed !== null) onFailedCall?.(failed);
     endSpan(request);
   };
   return (request: LoggedRequest): void => {

@@ -3,6 +3,7 @@ import type { PublicAddress } from "../../platform/net/public-address.ts";
 import type { DatabaseState } from "../../platform/telemetry/operation-metrics.ts";
 import { type Caller, type LiveCaller, type Operator, SCOPES } from "../contract/caller.ts";
 import { type Answer, type Endpoint, noContent, type SentRequest } from "../contract/endpoint.ts";
+import { modelApiOf } from "../contract/model-apis.ts";
 import { HOOK } from "../contract/triggers.ts";
 import { validateRequest } from "../contract/validation.ts";
 import { readBody, SIGN_IN } from "./body.ts";
@@ -13,6 +14,7 @@ import { credentialOf } from "./credential.ts";
 import { errorAnswer } from "./error-response.ts";
 import { httpErrors } from "./errors.ts";
 import { type Exchange, hangUpOf, isPage } from "./exchange.ts";
+import { askedOf } from "./failed-calls.ts";
 import { type HttpApp, type ServerOptions, serveEndpoints } from "./fastify.ts";
 import { createEdge, createGuard, type EdgeOptions, type GuardOptions } from "./guard.ts";
 import type { IdempotencyStore } from "./idempotency.store.ts";
@@ -103,6 +105,7 @@ export function createHttp(options: HttpOptions, endpoints: readonly Endpoint[],
       const body = await readBody(exchange, options.limits(), share);
       // The caller may have lost access while the body arrived.
       if (!is_whole) await guard.check(exchange);
+      if (modelApiOf(route) !== null) facts.asked = askedOf(body.value);
       const is_sign_in = route.startsWith(SIGN_IN);
       if (is_sign_in) {
         rejectOtherOrigins(exchange, options.address);

@@ -21,16 +21,18 @@ export interface Answered {
   complete: boolean;
   /** The error that ended it. */
   thrown?: unknown;
+  /** When a stream's own text began, by `monotonicMs`; null or absent: it has not. */
+  spoke_ms?: number | null;
 }
 
 /** The part of a call that its hold and its charge share. */
-type HeldCall = Pick<CompletionCall, "hold_id" | "request_id" | "caller" | "agent_id" | "run_id">;
+type HeldCall = Pick<CompletionCall, "hold_id" | "request_id" | "caller" | "agent_id" | "run_id" | "timing">;
 
 /** Charges a reservation for the tokens that were used. */
 export async function settle(
   ledger: ChargingLedger,
   call: CompletionCall,
-  { reservation, counts, routing, response, complete, thrown }: Answered,
+  { reservation, counts, routing, response, complete, thrown, spoke_ms = null }: Answered,
 ): Promise<CompletionOutcome> {
   const { model } = reservation;
   const usage = toUsage(model, counts);
@@ -44,7 +46,7 @@ export async function settle(
     ...(reservation.drops_reasoning ? { reasoning_dropped: true as const } : {}),
   };
   const settled = await ledger.settle({
-    ...chargeOf(call, reservation, counts),
+    ...chargeOf(call, reservation, counts, spoke_ms),
     ...(call.hook === undefined ? {} : { hook: call.hook({ ...answer, response, thrown }) }),
   });
   const hook = settled.status === "settled" ? settled.hook : undefined;
@@ -65,10 +67,16 @@ export function settleHangUp(
   return settle(ledger, call, { reservation, counts, routing, response: null, complete: false });
 }
 
-/** The charge of a call with these counts. */
-export function chargeOf(call: HeldCall, { model }: Pick<Reservation, "model">, counts: Counts): Charge {
+/** The charge of a call with these counts, which ends now. */
+export function chargeOf(
+  call: HeldCall,
+  { model }: Pick<Reservation, "model">,
+  counts: Counts,
+  spoke_ms: number | null = null,
+): Charge {
   return {
     ...heldCall(call),
+    ...timesOf(call, spoke_ms),
     model: model.id,
     input_tokens: counts.input_tokens,
     cached_input_tokens: counts.cached_input_tokens,
@@ -80,6 +88,17 @@ export function chargeOf(call: HeldCall, { model }: Pick<Reservation, "model">, 
     ...(counts.estimated ? { is_estimated: true } : {}),
     ...chargedRates(ratesFor(model, counts), model.price_version),
   };
+}
+
+/** How a call was called, and how long it has taken. */
+function timesOf(
+  { timing }: HeldCall,
+  spoke_ms: number | null,
+): Pick<Charge, "api" | "duration_ms" | "first_token_ms"> {
+  if (timing === undefined) return {};
+  const { api, began_ms } = timing;
+  const duration_ms = Math.round(monotonicMs() - began_ms);
+  return { api, duration_ms, ...(spoke_ms === null ? {} : { first_token_ms: Math.round(spoke_ms - began_ms) }) };
 }
 
 /** The rates that the ledger stores with a charge. A class without a rate of its own is left out. */

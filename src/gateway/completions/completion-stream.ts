@@ -66,7 +66,9 @@ function createCharge(ledger: ChargingLedger, call: CompletionCall, open: OpenSt
       return null;
     }
     const complete = end === "complete";
-    outcome = await settle(ledger, call, { reservation, counts, routing, response: null, complete, thrown });
+    const { spoke_ms } = thoughts;
+    const answered = { reservation, counts, routing, response: null, complete, thrown, spoke_ms };
+    outcome = await settle(ledger, call, answered);
     return outcome;
   }
 

@@ -7,12 +7,13 @@ import {
 } from "../../api/contract/embeddings.ts";
 import { createRouter, type Router } from "../../api/contract/endpoint.ts";
 import { payerOf } from "../../api/contract/key-terms.ts";
+import { labelsOf } from "../../api/contract/labels.ts";
 import { errors } from "../../kernel/errors.ts";
+import { monotonicMs } from "../../platform/lib/clock.ts";
 import { newId } from "../../platform/lib/ids.ts";
 import { createChatWriter } from "./chat-writer.ts";
 import type { Completions, EmbeddingsAnswer } from "./completions.types.ts";
 import { answerCall } from "./endpoint.ts";
-import { labelsOf } from "./labels.ts";
 
 /** POST /api/v1/chat/completions. */
 export function completionRoutes(completions: Completions): Router {
@@ -40,11 +41,14 @@ export function embeddingRoutes(completions: Pick<Completions, "embed">): Router
         `With an Idempotency-Key, whose answer is kept, input has at most ${MAX_KEPT_INPUTS} entries. Send them in several requests.`,
       );
     }
+    const hold_id = newId();
+    http.facts.hold_id = hold_id;
     const answer = await completions.embed({
       request,
       caller: payerOf({ ...http.caller, labels: labelsOf(request) }),
-      hold_id: newId(),
+      hold_id,
       request_id: http.request_id,
+      timing: { api: "embeddings", began_ms: monotonicMs() },
       signal: http.cut_off,
     });
     return { kind: "parts", status: 200, headers: { "Content-Type": "application/json" }, parts: written(answer) };

@@ -2,6 +2,7 @@ import type { AgentBudget, TransactionHook, TransactionHookAnswer } from "../../
 import type { ChatRequest, ChatResponse, Routing, Usage } from "../../api/contract/completions.ts";
 import type { EmbeddingRequest, EmbeddingUsage } from "../../api/contract/embeddings.ts";
 import type { Payer } from "../../api/contract/key-terms.ts";
+import type { ModelApi } from "../../api/contract/model-apis.ts";
 import type { PurserError } from "../../kernel/errors.ts";
 import type { AnswerPart } from "../models/answer-events.ts";
 import type { Model, NativeRequest, NativeTarget, ProviderRequest } from "../models/models.types.ts";
@@ -29,6 +30,8 @@ export interface CompletionCall {
   hold_id: string;
   /** The HTTP request's id, a label to find the charge. */
   request_id: string;
+  /** For the request log: how it was called, and when by `monotonicMs`. Absent: by a run, whose steps have their times. */
+  timing?: { api: ModelApi | null; began_ms: number };
   /**
    * Aborted when the caller leaves. The provider is read on for its usage for a bounded time. Then the output until then
    * is charged, and also the input if the request was sent.
@@ -114,7 +117,7 @@ export interface AnswerWriter {
 }
 
 /** A call for vectors by a person or an API key. */
-export type EmbeddingsCall = Pick<CompletionCall, "caller" | "hold_id" | "request_id" | "signal"> & {
+export type EmbeddingsCall = Pick<CompletionCall, "caller" | "hold_id" | "request_id" | "timing" | "signal"> & {
   request: EmbeddingRequest;
 };
 

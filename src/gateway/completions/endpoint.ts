@@ -2,7 +2,10 @@ import type { LiveCaller, RequestFacts } from "../../api/contract/caller.ts";
 import type { ChatRequest, ChatResponse } from "../../api/contract/completions.ts";
 import { type Answer, type JsonAnswer, json, type RequestTo } from "../../api/contract/endpoint.ts";
 import { payerOf } from "../../api/contract/key-terms.ts";
+import { labelsOf } from "../../api/contract/labels.ts";
+import { modelApiOf } from "../../api/contract/model-apis.ts";
 import { asPurserError, PurserError } from "../../kernel/errors.ts";
+import { monotonicMs } from "../../platform/lib/clock.ts";
 import { newId } from "../../platform/lib/ids.ts";
 import type { EventFeed } from "../../platform/net/event-stream.ts";
 import type {
@@ -13,12 +16,11 @@ import type {
   Completions,
 } from "./completions.types.ts";
 import { agentIdOf } from "./completions.types.ts";
-import { labelsOf } from "./labels.ts";
 
 /** What a model call reads of its request. */
 export type ModelCallRequest = Pick<
   RequestTo,
-  "caller" | "request_id" | "cut_off" | "hungUp" | "watchCaller" | "facts"
+  "caller" | "request_id" | "cut_off" | "hungUp" | "watchCaller" | "facts" | "route"
 >;
 
 /**
@@ -39,12 +41,14 @@ export async function answerCall(
 ): Promise<Exclude<Answer, { kind: "json" }> | JsonAnswer<never, 200>> {
   const live = request.stream === true || agentIdOf(request.model) !== null ? http.watchCaller() : null;
   const call = { ...callOf(http, request, live), ...of_provider };
+  http.facts.hold_id = call.hold_id;
   try {
     if (request.stream === true && live !== null) {
       const events = await completions.stream(call);
       noteAnswer(http.facts, () => events.outcome());
       const feed = writtenEvents({ next: () => events.next(), leave: () => events.return() }, writer);
       http.facts.broken = () => lostAccess(live) ?? feed.failure();
+      http.facts.hungUp = () => call.signal.aborted;
       const listener = { live, request_id: call.request_id, errorText: writer.failed };
       if (!call.signal.aborted) return { kind: "events", feed, listener };
       await feed.leave();
@@ -66,7 +70,7 @@ export async function answerCall(
 
 /** `live`: null for an answer in one piece, which is completed even if its caller hangs up, unless the node stops. */
 function callOf(
-  { caller, request_id, cut_off, hungUp }: ModelCallRequest,
+  { caller, request_id, cut_off, hungUp, route }: ModelCallRequest,
   request: CompletionCall["request"],
   live: LiveCaller | null,
 ): CompletionCall {
@@ -77,6 +81,7 @@ function callOf(
     run_id: null,
     hold_id: newId(),
     request_id,
+    timing: { api: modelApiOf(route), began_ms: monotonicMs() },
     // A hang-up ends a stream and cancels an agent's run. An answer in one piece is completed and charged, because the
     // provider charges for it too; a retry with an Idempotency-Key gets it.
     signal: live === null ? cut_off : AbortSignal.any([hungUp(), live.refused]),

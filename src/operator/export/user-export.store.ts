@@ -194,9 +194,15 @@ const FILES: readonly ExportFile[] = [
     page: MANY,
     text: `select hold_id::text as export_key, hold_id, request_id, api_key_id, agent_id, run_id, model, input_tokens,
         cached_input_tokens, cache_write_tokens, cache_write_1h_tokens, output_tokens, cost, charged, overage, absorbed,
-        labels, created_at
+        labels, api, duration_ms, first_token_ms, created_at
       from usage_event where user_id = $1 and ($2::text is null or hold_id > $2::uuid) order by hold_id limit $3`,
   },
+  byId(
+    "failed_requests",
+    `id, request_id, api, api_key_id, end_user, model, http_status, error_code, error_message, param, duration_ms,
+      created_at`,
+    { table: "failed_request" },
+  ),
   {
     name: "usage_by_label",
     page: MANY,

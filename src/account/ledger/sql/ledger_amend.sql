@@ -14,7 +14,8 @@ begin
       cache_write_rate_micro = rest.cache_write_rate_micro, cache_write_1h_rate_micro = rest.cache_write_1h_rate_micro,
       upstream_cost_micro_usd = rest.upstream_cost_micro_usd, price_version = rest.price_version, cost = known.cost + rest.cost, charged = known.charged + rest.charged,
       overage = known.overage + rest.overage, absorbed = known.absorbed + rest.absorbed,
-      entries_to = rest.entries_to, from_progress = false
+      entries_to = rest.entries_to, from_progress = false,
+      duration_ms = rest.duration_ms, first_token_ms = rest.first_token_ms
     where user_id = rest.user_id and hold_id = rest.hold_id;
   update usage_daily set
       input_tokens = input_tokens + rest.input_tokens - known.input_tokens,

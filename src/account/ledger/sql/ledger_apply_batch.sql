@@ -124,7 +124,7 @@ begin
         input_rate_micro bigint, cached_input_rate_micro bigint, output_rate_micro bigint, price_version text,
         estimate jsonb, cache_write_tokens bigint, cache_write_1h_tokens bigint, cache_write_rate_micro bigint,
         cache_write_1h_rate_micro bigint, upstream_cost_micro_usd bigint, key_budget_interval text,
-        labels jsonb
+        labels jsonb, api text, duration_ms integer, first_token_ms integer
       )) with ordinality as o
       left join hold h on h.user_id = o.user_id and h.id = o.hold_id
       left join usage_event e on e.user_id = o.user_id and e.hold_id = o.hold_id
@@ -426,7 +426,8 @@ begin
         op.output_rate_micro, op.requested, op.held, op.slice_buckets, op.slice_tokens, payable,
         payable - overage - unmet, overage, unmet, entries_after, a.seq, instant, op.price_version, op.estimated,
         op.kind = 'expire', op.cache_write_tokens, op.cache_write_1h_tokens,
-        op.cache_write_rate_micro, op.cache_write_1h_rate_micro, op.upstream_cost_micro_usd, op.labels)::usage_event;
+        op.cache_write_rate_micro, op.cache_write_1h_rate_micro, op.upstream_cost_micro_usd, op.labels,
+        op.api, op.duration_ms, op.first_token_ms)::usage_event;
       if is_rest then
         perform ledger_amend(charge);
       else

@@ -17,13 +17,13 @@ begin
       requested, held, slice_buckets, slice_tokens, cost, charged, overage, absorbed,
       entries_after, entries_to, created_at, price_version, estimate, from_progress, cache_write_tokens,
       cache_write_1h_tokens, cache_write_rate_micro, cache_write_1h_rate_micro, upstream_cost_micro_usd,
-      labels)
+      labels, api, duration_ms, first_token_ms)
     select user_id, hold_id, request_id, api_key_id, agent_id, run_id, model,
         input_tokens, cached_input_tokens, output_tokens, input_rate_micro, cached_input_rate_micro, output_rate_micro,
         requested, held, slice_buckets, slice_tokens, cost, charged, overage, absorbed,
         entries_after, entries_to, created_at, price_version, estimate, from_progress, cache_write_tokens,
         cache_write_1h_tokens, cache_write_rate_micro, cache_write_1h_rate_micro, upstream_cost_micro_usd,
-        labels
+        labels, api, duration_ms, first_token_ms
       from unnest(events);
   insert into usage_daily as known (user_id, day, model, agent_id, api_key_id, requests, input_tokens, cached_input_tokens,
       cache_write_tokens, output_tokens, cost, upstream_cost_micro_usd)

@@ -28,6 +28,7 @@ create or replace trigger api_key_of_erased before insert on api_key for each ro
 create or replace trigger password_of_erased before insert on password for each row execute function refuse_erased('fail');
 create or replace trigger answer_of_erased before insert on idempotency_key for each row execute function refuse_erased('fail');
 create or replace trigger auto_topup_of_erased before insert on auto_topup for each row execute function refuse_erased('fail');
+create or replace trigger failed_request_of_erased before insert on failed_request for each row execute function refuse_erased('drop');
 create or replace trigger response_of_erased before insert on response for each row execute function refuse_erased('drop');
 create or replace trigger reason_of_erased before insert on entry_reason for each row execute function refuse_erased('drop');
 create or replace trigger item_of_erased before insert on response_item for each row execute function refuse_erased('drop');
