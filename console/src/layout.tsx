@@ -167,6 +167,11 @@ function Navigation({ onFind }: { onFind: () => void }) {
             <Icon name={icon} /> {name}
           </Link>
         ))}
+        {profile != null && profile.operator_role !== null && keyInUse() === null && (
+          <Link to="/operator" activeOptions={{ includeSearch: false }} className={`${ENTRY} font-medium`}>
+            <Icon name="shield" /> Operator
+          </Link>
+        )}
       </nav>
       <div className="mt-auto space-y-3 pt-6">
         {profile !== undefined && (

@@ -71,8 +71,6 @@ const open = <Path extends string>(path: Path, load: () => Promise<object>, name
     component: page(load, name),
     validateSearch: (search: Search) => ({
       ...text(search, "next"),
-      ...text(search, "search"),
-      ...text(search, "user"),
     }),
   });
 const signInPages = () => import("./pages/sign-in.tsx");
@@ -82,7 +80,6 @@ const openRoutes = [
   open("/forgot-password", signInPages, "ForgotPasswordPage"),
   open("/reset-password", signInPages, "ResetPasswordPage"),
   open("/verify-email", signInPages, "VerifyEmailPage"),
-  open("/operator", () => import("./pages/operator.tsx"), "OperatorPage"),
 ] as const;
 
 const signedIn = createRoute({
@@ -249,6 +246,36 @@ const notices = createRoute({
   component: page(() => import("./pages/notices.tsx"), "NoticesPage"),
   validateSearch: (search: Search) => text(search, "event"),
 });
+const operator = createRoute({
+  getParentRoute: () => signedIn,
+  path: "/operator",
+  component: page(() => import("./pages/operator.tsx"), "OperatorPage"),
+  // Users and their search had this address once.
+  beforeLoad: ({ location }) => {
+    const { user, search } = location.search as Search;
+    if (typeof user === "string") throw redirect({ to: "/operator/users/$id", params: { id: user }, replace: true });
+    if (search !== undefined && /^\/operator\/?$/.test(location.pathname))
+      throw redirect({ href: `/operator/users${location.searchStr}`, replace: true });
+  },
+});
+const operatorPage = <Path extends string>(path: Path, load: () => Promise<object>, name: string) =>
+  createRoute({ getParentRoute: () => operator, path, component: page(load, name) });
+const operatorUsers = () => import("./pages/operator-users.tsx");
+const operatorPages = [
+  operatorPage("/", () => import("./pages/operator-overview.tsx"), "OperatorOverviewPage"),
+  createRoute({
+    getParentRoute: () => operator,
+    path: "/users",
+    component: page(operatorUsers, "OperatorUsersPage"),
+    validateSearch: (search: Search) => text(search, "search"),
+  }),
+  operatorPage("/users/$id", operatorUsers, "OperatorUserPage"),
+  operatorPage("/runs", () => import("./pages/operator-runs.tsx"), "OperatorRunsPage"),
+  operatorPage("/payments", () => import("./pages/operator-payments.tsx"), "OperatorPaymentsPage"),
+  operatorPage("/acts", () => import("./pages/operator-acts.tsx"), "OperatorActsPage"),
+  operatorPage("/settings", () => import("./pages/operator-settings.tsx"), "OperatorSettingsPage"),
+  operatorPage("/setup", () => import("./pages/operator-setup.tsx"), "OperatorSetupPage"),
+] as const;
 const account = createRoute({
   getParentRoute: () => signedIn,
   path: "/account",
@@ -285,6 +312,7 @@ const pages = [
   billing,
   developers.addChildren([keys, connect, models, playground]),
   notices,
+  operator.addChildren([...operatorPages]),
   account,
 ] as const;
 

@@ -1,9 +1,9 @@
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest";
 import { shows, startChromium } from "../support/chromium.ts";
-import { asPerson, buildConsole, choose, PASSWORD, signUp } from "../support/console.ts";
+import { asPerson, becomeOperator, buildConsole, choose, PASSWORD, signUp } from "../support/console.ts";
 import { startMailServer } from "../support/mail-server.ts";
-import { ADMIN_KEY, type Service, startService } from "../support/service.ts";
+import { type Service, startService } from "../support/service.ts";
 
 // The two pages with the most fields: the agent editor, and the operator's page.
 
@@ -236,13 +236,9 @@ it("the preview of a schedule explains the runs on days when the clocks change",
 
 it("the operator can find, create, grant tokens to, suspend and erase users, move the test clock and run an audit", async () => {
   await service.newUser();
-  await page.goto(`${service.url}/operator`);
-  await page.getByLabel("Operator key").fill("not the key");
-  await page.getByRole("button", { name: "Enter" }).click();
-  await page.getByRole("alert").getByText("Request id").waitFor();
-  await page.getByLabel("Operator key").fill(ADMIN_KEY);
-  await page.getByRole("button", { name: "Enter" }).click();
-  await page.getByRole("heading", { name: "Users" }).waitFor();
+  await signUp(context, service, "operates@example.com");
+  await becomeOperator(context, service);
+  await page.goto(`${service.url}/operator/users`);
 
   await page.getByRole("button", { name: "New user" }).click();
   await page.getByLabel("E-mail").fill("grace@example.com");
@@ -253,8 +249,7 @@ it("the operator can find, create, grant tokens to, suspend and erase users, mov
   const grace = service.as(key);
 
   await page.getByRole("searchbox", { name: "Find users" }).fill("GRACE@");
-  // The log of acts below names the users too.
-  const users = page.getByRole("table").first();
+  const users = page.getByRole("table");
   await users.getByRole("row", { name: /user1@example.com/ }).waitFor({ state: "detached" });
   const row = users.getByRole("row", { name: /grace@example.com/ });
   const act = async (act: string) => {
@@ -283,12 +278,26 @@ it("the operator can find, create, grant tokens to, suspend and erase users, mov
   await row.getByText("suspended").waitFor({ state: "detached" });
   expect((await grace.get("/api/v1/users/me")).status).toBe(200);
 
+  await page.getByRole("link", { name: "Settings" }).click();
   await shows(page, "2026-03-01T09:00:00");
   await page.getByRole("button", { name: "+1 day" }).click();
+  // Time ends the confirmation: the page asks for the password, and goes on.
+  const confirmPassword = async () => {
+    await page.getByRole("dialog", { name: "Confirm your password" }).getByLabel("Password").fill(PASSWORD);
+    await confirm("Confirm password");
+  };
+  await confirmPassword();
   await shows(page, "2026-03-02T09:00:00");
   await page.getByLabel("New time").fill("2026-04-02T10:30");
   await page.getByRole("button", { name: "Set clock" }).click();
+  // The session has ended too.
+  await page.getByLabel("E-mail").fill("operates@example.com");
+  await page.getByLabel("Password").fill(PASSWORD);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await confirmPassword();
   await shows(page, "2026-04-02T10:30:00");
+  await page.getByRole("link", { name: "Users" }).click();
+  await page.getByRole("searchbox", { name: "Find users" }).fill("grace@");
   await row.getByRole("cell", { name: "110,001,000" }).waitFor(); // the plan was renewed meanwhile
 
   await act("Erase user");
@@ -298,6 +307,7 @@ it("the operator can find, create, grant tokens to, suspend and erase users, mov
   await confirm("Erase user");
   await shows(page, "No users match this search");
   expect((await grace.get("/api/v1/users/me")).status).toBe(401);
+  await page.getByRole("link", { name: "Overview" }).click();
   await page.getByRole("button", { name: "Run audit" }).click();
   await shows(page, "All balances match the ledger.");
 });

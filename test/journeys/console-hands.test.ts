@@ -1,8 +1,7 @@
 import type { BrowserContext, BrowserContextOptions, Locator, Page } from "playwright-core";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { shows } from "../support/chromium.ts";
-import { asPerson, choose, PASSWORD, signUp, useConsole } from "../support/console.ts";
-import { ADMIN_KEY } from "../support/service.ts";
+import { asPerson, becomeOperator, choose, PASSWORD, signUp, useConsole } from "../support/console.ts";
 import { completion, delta, event } from "../support/upstream.ts";
 
 // The input of real people: double clicks, the keyboard, a phone, scrolling, typed addresses.
@@ -198,9 +197,8 @@ it("the focus returns to the button that opened a dialog, or to the content if t
   await page.keyboard.press("Enter");
   await expect.poll(focused).toBe("API key");
 
-  await page.goto(`${site.service.url}/operator`);
-  await page.getByLabel("Operator key").fill(ADMIN_KEY);
-  await page.keyboard.press("Enter");
+  await becomeOperator(context, site.service);
+  await page.goto(`${site.service.url}/operator/users`);
   await page.getByRole("button", { name: "Manage focus@example.com" }).focus();
   await page.keyboard.press("Enter");
   await page.getByRole("menuitem", { name: "Grant tokens" }).press("Enter");
@@ -324,9 +322,8 @@ it("an unpaid plan is not shown as saved, and closing an invoice asks first", as
     if (route.request().method() === "PUT") sent.push(route.request().postData() ?? "");
     return route.fulfill({ json: { ...invoice, ...rest, invoices: [{ ...invoice, ...rest }], next_cursor: null } });
   });
-  await page.goto(`${site.service.url}/operator`);
-  await page.getByLabel("Operator key").fill(ADMIN_KEY);
-  await page.getByRole("button", { name: "Enter" }).click();
+  await becomeOperator(context, site.service);
+  await page.goto(`${site.service.url}/operator/payments`);
   await page.getByRole("button", { name: "Void invoice" }).click();
   const dialog = page.getByRole("dialog", { name: "Void the invoice of $7?" });
   await dialog.waitFor();

@@ -1,8 +1,7 @@
 import type { BrowserContext, Locator, Page } from "playwright-core";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { shows } from "../support/chromium.ts";
-import { asPerson, signUp, useConsole } from "../support/console.ts";
-import { ADMIN_KEY } from "../support/service.ts";
+import { asPerson, becomeOperator, signUp, useConsole } from "../support/console.ts";
 import { completion, json } from "../support/upstream.ts";
 
 // Long names, long answers, a phone, and an account without tokens.
@@ -116,9 +115,8 @@ it("the operator reads in words why runs failed", async () => {
   await openRun(await create("Failing"));
   await openRun(await create(LONG_NAME));
   await page.setViewportSize({ width: 1280, height: 800 });
-  await page.goto(`${site.service.url}/operator`);
-  await page.getByLabel("Operator key").fill(ADMIN_KEY);
-  await page.getByRole("button", { name: "Enter" }).click();
+  await becomeOperator(context, site.service);
+  await page.goto(`${site.service.url}/operator/runs`);
   await page
     .getByRole("row", { name: /Failing/ })
     .getByText("The model was unavailable")

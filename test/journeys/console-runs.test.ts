@@ -1,8 +1,7 @@
 import type { BrowserContext, Page } from "playwright-core";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { shows } from "../support/chromium.ts";
-import { asPerson, choose, signUp, useConsole } from "../support/console.ts";
-import { ADMIN_KEY } from "../support/service.ts";
+import { asPerson, becomeOperator, choose, signUp, useConsole } from "../support/console.ts";
 import { completion, delta, fetching, hanging, json } from "../support/upstream.ts";
 
 // The console tells what happened in runs, and whom a change concerns.
@@ -228,9 +227,9 @@ it("the operator's log of acts names the user whom an act concerns", async () =>
   const { email } = (await user.get("/api/v1/users/me")).body;
   const grant = { amount_tokens: 5, source: "bonus", reason: "outage" };
   await site.service.admin.post(`/api/v1/admin/users/${user.user_id}/grants`, grant);
-  await page.goto(`${site.service.url}/operator`);
-  await page.getByLabel("Operator key").fill(ADMIN_KEY);
-  await page.getByRole("button", { name: "Enter" }).click();
+  await signUp(context, site.service, "reads-acts@example.com");
+  await becomeOperator(context, site.service);
+  await page.goto(`${site.service.url}/operator/acts`);
   const acts = page.getByRole("region", { name: "Log of acts" });
   const row = acts.getByRole("row").filter({ hasText: "tokens.grant" }).first();
   await row.getByRole("link", { name: email }).click();

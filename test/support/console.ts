@@ -67,6 +67,13 @@ export async function signUp(context: BrowserContext, service: Service, email: s
   if (made.status() !== 201) throw new Error(`no account: ${made.status()} ${await made.text()}`);
 }
 
+/** Makes the person who is signed in an operator, whose password is confirmed for half an hour. */
+export async function becomeOperator(context: BrowserContext, service: Service): Promise<void> {
+  const { id } = await asPerson(context, service, "GET", "/users/me");
+  await service.admin.request("PATCH", `/api/v1/admin/users/${id}`, { operator_role: "admin" });
+  await asPerson(context, service, "POST", "/auth/confirm-password", { password: PASSWORD });
+}
+
 /** Signs up on the page like a person. Resolves on Home. */
 export async function signUpOnPage(page: Page, service: Service, email: string): Promise<void> {
   await page.goto(`${service.url}/sign-up`);

@@ -97,6 +97,16 @@ export function whenUnauthorized(listener: () => void): void {
   onUnauthorized = listener;
 }
 
+let askForPassword: () => Promise<boolean> = async () => false;
+let asking: Promise<boolean> | null = null;
+/** Subscribes to requests of an operator that need the password again. `ask` resolves to whether it was confirmed. */
+export function whenPasswordNeeded(ask: () => Promise<boolean>): () => void {
+  askForPassword = ask;
+  return () => {
+    askForPassword = async () => false;
+  };
+}
+
 let is_drill = false;
 const onDrill = new Set<() => void>();
 /** Whether the service is a drill, a restored copy. Each of its answers says so. */
@@ -126,7 +136,15 @@ export async function send(path: string, init: RequestInit & { key?: string } = 
   }
   if (response.ok) return response;
   if (response.status === 401 && init.key === undefined && !path.startsWith("/api/v1/auth/")) onUnauthorized();
-  throw new ApiError(await problemOf(response));
+  const problem = await problemOf(response);
+  if (problem.code === "password_confirmation_required") {
+    // Requests that wait for the same dialog go on together.
+    asking ??= askForPassword().finally(() => {
+      asking = null;
+    });
+    if (await asking) return send(path, init);
+  }
+  throw new ApiError(problem);
 }
 
 /** A browser reads a file some time after the click that saves it. */

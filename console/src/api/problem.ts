@@ -47,6 +47,7 @@ const FOR_PEOPLE: Record<string, string | undefined> = {
   run_not_waiting: "The run no longer waits, so there is nothing to decide.",
   agent_disabled: "This agent is disabled. Edit the agent to enable it.",
   missing_api_key: "You are signed out. Sign in again.",
+  password_confirmation_required: "Confirm your password first. Try again to enter it.",
   overage_unpaid: "An overage invoice is unpaid. Pay it first: the tab Purchases lists it.",
 };
 

@@ -1,62 +1,67 @@
-import { useMutation } from "@tanstack/react-query";
-import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import { useState } from "react";
-import { type Answer, call } from "../api/client.ts";
-import { listOf, queryClient } from "../api/queries.ts";
-import { day, number } from "../format.ts";
-import { OperatorKeys } from "../parts/operator-keys.tsx";
-import { ActLog, AllPurchases, FailedRuns, Margins, Models } from "../parts/operator-panels.tsx";
-import { OneUser } from "../parts/operator-user.tsx";
-import { Audit, Invoices, TestClock } from "../parts/system-panel.tsx";
-import { NewUser, UserActions } from "../parts/user-actions.tsx";
-import { Badge, Button, Card, Empty, PageHeader } from "../ui/basics.tsx";
+import { useMutation, useQuery } from "@tanstack/react-query";
+import { Outlet, useRouterState } from "@tanstack/react-router";
+import { Suspense, useEffect, useState } from "react";
+import { call, keyInUse, whenPasswordNeeded } from "../api/client.ts";
+import { profileQuery, stale } from "../api/queries.ts";
+import { Button, Card, Empty, PageHeader, Skeleton, Tabs } from "../ui/basics.tsx";
+import { Dialog, DialogForm } from "../ui/dialog.tsx";
 import { onSubmit, TextField } from "../ui/fields.tsx";
-import { Logo } from "../ui/icons.tsx";
-import { type Column, PagedTable } from "../ui/list.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
-import { SavedNotice } from "../ui/saved.tsx";
 
-type User = Answer<"GET /api/v1/admin/users/{id}">;
+const PARTS = [
+  ["/operator", "Overview"],
+  ["/operator/users", "Users"],
+  ["/operator/runs", "Runs"],
+  ["/operator/payments", "Payments"],
+  ["/operator/acts", "Acts"],
+  ["/operator/settings", "Settings"],
+  ["/operator/setup", "Set-up"],
+] as const;
 
-/** The operator's page. Only the page's memory holds the operator key. */
+/** The section of operators: accounts with a role, each after a second look at its password. */
 export function OperatorPage() {
-  const [key, setKey] = useState<string | null>(null);
+  const path = useRouterState({ select: ({ location }) => location.pathname });
+  const { data: profile } = useQuery({ ...profileQuery, enabled: false });
+  if (profile === undefined) return <Skeleton lines={6} />;
+  if (keyInUse() !== null) {
+    return (
+      <Empty icon="person" title="Operators sign in with their password">
+        An API key never opens this section. Forget the key, and sign in.
+      </Empty>
+    );
+  }
+  if (profile.operator_role === null) return <BecomeOperator id={profile.id} />;
+  const isChosen = (to: string) => (to === "/operator" ? /^\/operator\/?$/.test(path) : path.startsWith(to));
   return (
-    <div className="mx-auto max-w-6xl px-4 py-8">
-      <header className="mb-6 flex items-center justify-between">
-        <Link to="/" className="flex items-center gap-2.5 font-semibold">
-          <Logo /> Purser
-        </Link>
-        {key !== null && (
-          <Button
-            onClick={() => {
-              queryClient.removeQueries({ queryKey: ["operator"] });
-              setKey(null);
-            }}
-          >
-            Forget the key
-          </Button>
-        )}
-      </header>
-      <main tabIndex={-1} className="outline-none">
-        {key === null ? <KeyForm onKey={setKey} /> : <System api_key={key} />}
-      </main>
-      <SavedNotice />
-    </div>
+    <>
+      <Tabs
+        label="Parts of the operator's section"
+        tabs={PARTS.map(([to, name]) => ({ name, to, chosen: isChosen(to), search: {} }))}
+      />
+      <Suspense fallback={<Skeleton lines={6} />}>
+        <Outlet />
+      </Suspense>
+      <PasswordDialog />
+    </>
   );
 }
 
-function KeyForm({ onKey }: { onKey: (key: string) => void }) {
+/** Gives the signed-in account the role `admin`, by an operator key that no later request uses. */
+function BecomeOperator({ id }: { id: string }) {
   const [key, setKey] = useState("");
-  const check = useMutation({
-    mutationFn: () => call("GET /api/v1/admin/users", { key: key.trim(), query: { limit: 1 } }),
-    onSuccess: () => onKey(key.trim()),
+  const become = useMutation({
+    mutationFn: () =>
+      call("PATCH /api/v1/admin/users/{id}", { key: key.trim(), params: { id }, body: { operator_role: "admin" } }),
+    onSuccess: () => stale("profile"),
   });
   return (
-    <div className="mx-auto max-w-md">
-      <PageHeader title="Operator" note="Users, grants and the audit of every balance." />
+    <div className="max-w-md">
+      <PageHeader
+        title="Operator"
+        note="Your account is not an operator. Another operator can give it a role, or you enter an operator key once."
+      />
       <Card>
-        <form onSubmit={onSubmit(check.mutate)} className="space-y-4">
+        <form onSubmit={onSubmit(become.mutate)} className="space-y-4">
           <TextField
             label="Operator key"
             type="password"
@@ -64,11 +69,11 @@ function KeyForm({ onKey }: { onKey: (key: string) => void }) {
             required
             value={key}
             onValue={setKey}
-            hint="PURSER_ADMIN_KEY or a named operator key. Only this page's memory holds it."
+            hint="PURSER_ADMIN_KEY, or a named key with the role admin. It is used for this request only."
           />
-          {check.error !== null && <ProblemNotice error={check.error} />}
-          <Button type="submit" kind="primary" busy={check.isPending} className="w-full">
-            Enter operator page
+          {become.error !== null && <ProblemNotice error={become.error} />}
+          <Button type="submit" kind="primary" busy={become.isPending} className="w-full">
+            Make my account an operator
           </Button>
         </form>
       </Card>
@@ -76,98 +81,40 @@ function KeyForm({ onKey }: { onKey: (key: string) => void }) {
   );
 }
 
-function System({ api_key }: { api_key: string }) {
-  const [creating, setCreating] = useState(false);
-  const { user } = useSearch({ from: "/operator" });
-  if (user !== undefined) return <OneUser key={user} id={user} api_key={api_key} />;
-  return (
-    <>
-      <PageHeader title="Operator">
-        <Button kind="primary" icon="plus" onClick={() => setCreating(true)}>
-          New user
-        </Button>
-      </PageHeader>
-      <div className="space-y-4">
-        <Users api_key={api_key} />
-        <TestClock api_key={api_key} />
-        <Audit api_key={api_key} />
-        <Margins api_key={api_key} />
-        <FailedRuns api_key={api_key} />
-        <AllPurchases api_key={api_key} />
-        <Invoices api_key={api_key} />
-        <OperatorKeys api_key={api_key} />
-        <ActLog api_key={api_key} />
-        <Models api_key={api_key} />
-      </div>
-      {creating && <NewUser api_key={api_key} onClose={() => setCreating(false)} />}
-    </>
-  );
-}
-
-function Users({ api_key }: { api_key: string }) {
-  const { search = "" } = useSearch({ from: "/operator" });
-  const navigate = useNavigate({ from: "/operator" });
-  const [text, setText] = useState(search); // The address follows later, and would move the cursor.
-  const query = listOf(["operator", "users", search], async (page, signal) => {
-    const sent = search === "" ? page : { ...page, search };
-    const { users, next_cursor } = await call("GET /api/v1/admin/users", { key: api_key, query: sent, signal });
-    return { rows: users, next_cursor };
-  });
-  const columns: Column<User>[] = [
-    {
-      title: "User",
-      cell: (user) => (
-        <>
-          <Link to="/operator" search={{ user: user.id }} className="link font-medium break-all">
-            {user.email}
-          </Link>{" "}
-          {user.suspended_at !== null && <Badge tone="bad">suspended</Badge>}{" "}
-          {user.is_trial && <Badge tone="accent">trial</Badge>}
-          <code className="block text-xs text-muted max-md:hidden">{user.id}</code>
-        </>
-      ),
-    },
-    { title: "Balance", numeric: true, cell: (user) => number(user.token_balance) },
-    { title: "Plan", wide: true, cell: (user) => user.plan ?? <span className="text-muted">none</span> },
-    { title: "Since", wide: true, cell: (user) => day(user.created_at) },
-    { title: "", numeric: true, cell: (user) => <UserActions user={user} api_key={api_key} /> },
-  ];
-  const find = (typed: string) => {
-    setText(typed);
-    void navigate({ search: typed === "" ? {} : { search: typed }, replace: true, resetScroll: false });
+/** Asks for the password when a request of an operator needs it. The request goes on afterwards. */
+function PasswordDialog() {
+  const [answer, setAnswer] = useState<{ with: (is_confirmed: boolean) => void } | null>(null);
+  const [password, setPassword] = useState("");
+  useEffect(() => whenPasswordNeeded(() => new Promise((resolve) => setAnswer({ with: resolve }))), []);
+  useEffect(() => () => answer?.with(false), [answer]);
+  const close = () => {
+    setPassword("");
+    setAnswer(null);
   };
+  const confirm = useMutation({
+    mutationFn: () => call("POST /api/v1/auth/confirm-password", { body: { password } }),
+    onSuccess: () => {
+      answer?.with(true);
+      close();
+    },
+  });
+  if (answer === null) return null;
   return (
-    <Card
-      title="Users"
-      flush
-      actions={
-        <input
-          type="search"
-          aria-label="Find users"
-          placeholder="E-mail or id"
-          className="control max-w-64"
-          value={text}
-          onChange={(event) => find(event.target.value)}
+    <Dialog title="Confirm your password" onClose={close}>
+      <DialogForm save={confirm} action="Confirm password" onCancel={close}>
+        <p className="text-muted">
+          An operator can read and change the accounts of others. Your password is asked for every 30 minutes.
+        </p>
+        <TextField
+          label="Password"
+          param="password"
+          type="password"
+          autoComplete="current-password"
+          required
+          value={password}
+          onValue={setPassword}
         />
-      }
-    >
-      <PagedTable
-        label="Users"
-        query={query}
-        columns={columns}
-        keyOf={(user) => user.id}
-        empty={
-          search === "" ? (
-            <Empty icon="person" title="No users yet">
-              People sign up, or you create users here.
-            </Empty>
-          ) : (
-            <Empty icon="person" title="No users match this search">
-              Search by a part of the e-mail address, or by the full id.
-            </Empty>
-          )
-        }
-      />
-    </Card>
+      </DialogForm>
+    </Dialog>
   );
 }

@@ -80,19 +80,12 @@ export function SignInPage() {
     await navigate({ to: inside(next), replace: true });
   };
   const foot = (
-    <>
-      <p>
-        New here?{" "}
-        <Link to="/sign-up" className="link">
-          Create an account
-        </Link>
-      </p>
-      <p>
-        <Link to="/operator" className="text-sm hover:underline">
-          Operator page
-        </Link>
-      </p>
-    </>
+    <p>
+      New here?{" "}
+      <Link to="/sign-up" className="link">
+        Create an account
+      </Link>
+    </p>
   );
   return (
     <Frame title="Sign in to Purser" foot={foot}>

@@ -8,18 +8,17 @@ import { confirmSaved } from "../ui/saved.tsx";
 
 interface Props {
   user: Answer<"GET /api/v1/admin/users/{id}">;
-  api_key: string;
   onClose: () => void;
 }
 
 /** Corrects the balance of a user by an entry of the ledger. */
-export function AdjustBalance({ user, api_key, onClose }: Props) {
+export function AdjustBalance({ user, onClose }: Props) {
   const [amount, setAmount] = useState("");
   const [reason, setReason] = useState("");
   const save = useMutation({
     mutationFn: () => {
       const body = { amount_tokens: Number(amount), reason };
-      return call("POST /api/v1/admin/users/{id}/adjustments", { params: { id: user.id }, key: api_key, body });
+      return call("POST /api/v1/admin/users/{id}/adjustments", { params: { id: user.id }, body });
     },
     onSuccess: async () => {
       await stale("operator");
@@ -53,13 +52,13 @@ export function AdjustBalance({ user, api_key, onClose }: Props) {
 }
 
 /** Corrects the e-mail address of a user. */
-export function ChangeAddress({ user, api_key, onClose }: Props) {
+export function ChangeAddress({ user, onClose }: Props) {
   const [email, setEmail] = useState(user.email);
   const [reason, setReason] = useState("");
   const save = useMutation({
     mutationFn: () => {
       const body = { email, ...(reason === "" ? {} : { reason }) };
-      return call("PATCH /api/v1/admin/users/{id}", { params: { id: user.id }, key: api_key, body });
+      return call("PATCH /api/v1/admin/users/{id}", { params: { id: user.id }, body });
     },
     onSuccess: async () => {
       await stale("operator");

@@ -23,11 +23,11 @@ const isOver = ({ revoked_at, expires_at }: OperatorKey) =>
   revoked_at !== null || (expires_at !== null && Date.parse(expires_at) <= Date.now());
 
 /** The named operator keys. */
-export function OperatorKeys({ api_key }: { api_key: string }) {
+export function OperatorKeys() {
   const [creating, setCreating] = useState(false);
   const [revoking, setRevoking] = useState<OperatorKey | null>(null);
   const query = listOf(["operator", "keys"], async (page, signal) => {
-    const { keys, next_cursor } = await call("GET /api/v1/admin/keys", { key: api_key, query: page, signal });
+    const { keys, next_cursor } = await call("GET /api/v1/admin/keys", { query: page, signal });
     return { rows: keys, next_cursor };
   });
   const columns: Column<OperatorKey>[] = [
@@ -79,7 +79,7 @@ export function OperatorKeys({ api_key }: { api_key: string }) {
         keyOf={({ id }) => id}
         empty={<p className="px-4 pb-5 text-muted">No named keys. Everyone uses PURSER_ADMIN_KEY.</p>}
       />
-      {creating && <NewOperatorKey api_key={api_key} onClose={() => setCreating(false)} />}
+      {creating && <NewOperatorKey onClose={() => setCreating(false)} />}
       {revoking !== null && (
         <WithReason
           title={`Revoke ${revoking.name}?`}
@@ -87,7 +87,7 @@ export function OperatorKeys({ api_key }: { api_key: string }) {
           saved="Operator key revoked"
           onClose={() => setRevoking(null)}
           onConfirm={(reason) =>
-            call("DELETE /api/v1/admin/keys/{id}", { params: { id: revoking.id }, key: api_key, query: { reason } })
+            call("DELETE /api/v1/admin/keys/{id}", { params: { id: revoking.id }, query: { reason } })
           }
         >
           Requests with this key fail within a second. This cannot be undone.
@@ -97,7 +97,7 @@ export function OperatorKeys({ api_key }: { api_key: string }) {
   );
 }
 
-function NewOperatorKey({ api_key, onClose }: { api_key: string; onClose: () => void }) {
+function NewOperatorKey({ onClose }: { onClose: () => void }) {
   const [name, setName] = useState("");
   const [role, setRole] = useState<(typeof ROLES)[number][0]>("read");
   const [expires, setExpires] = useState("");
@@ -105,7 +105,7 @@ function NewOperatorKey({ api_key, onClose }: { api_key: string; onClose: () => 
   const save = useMutation({
     mutationFn: () => {
       const expiry = expires === "" ? {} : { expires_at: new Date(`${expires}T23:59:59`).toISOString() };
-      return call("POST /api/v1/admin/keys", { key: api_key, body: { name, role, ...expiry } });
+      return call("POST /api/v1/admin/keys", { body: { name, role, ...expiry } });
     },
     onSuccess: (created) => {
       setKey(created.key);

@@ -14,14 +14,13 @@ import { UserActions } from "./user-actions.tsx";
 
 interface Props {
   id: string;
-  api_key: string;
 }
 
 /** One user as the operator sees them. */
-export function OneUser({ id, api_key }: Props) {
+export function OneUser({ id }: Props) {
   const user = useQuery({
     queryKey: ["operator", "user", id],
-    queryFn: () => call("GET /api/v1/admin/users/{id}", { params: { id }, key: api_key }),
+    queryFn: () => call("GET /api/v1/admin/users/{id}", { params: { id } }),
   });
   const back = (
     <Link to="/operator" className="link">
@@ -42,8 +41,8 @@ export function OneUser({ id, api_key }: Props) {
     <>
       {back}
       <PageHeader title={email}>
-        <Export id={id} api_key={api_key} />
-        <UserActions user={user.data} api_key={api_key} />
+        <Export id={id} />
+        <UserActions user={user.data} />
       </PageHeader>
       <div className="space-y-4">
         <Card title="Account">
@@ -59,21 +58,20 @@ export function OneUser({ id, api_key }: Props) {
             ]}
           />
         </Card>
-        <Buckets id={id} api_key={api_key} />
-        <Keys id={id} api_key={api_key} />
-        <Runs id={id} api_key={api_key} />
-        <Ledger id={id} api_key={api_key} />
+        <Buckets id={id} />
+        <Keys id={id} />
+        <Runs id={id} />
+        <Ledger id={id} />
       </div>
     </>
   );
 }
 
-function Export({ id, api_key }: Props) {
+function Export({ id }: Props) {
   const save = useMutation({
     mutationFn: () =>
       download(addressOf("/api/v1/admin/users/{id}/export", { id }), `purser-user-${id}.zip`, {
         method: "POST",
-        key: api_key,
       }),
     onSuccess: () => confirmSaved("Data downloaded"),
   });
@@ -89,10 +87,10 @@ function Export({ id, api_key }: Props) {
 
 type Bucket = Answer<"GET /api/v1/admin/users/{id}/buckets">["buckets"][number];
 
-function Buckets({ id, api_key }: Props) {
+function Buckets({ id }: Props) {
   const [closing, setClosing] = useState<Bucket | null>(null);
   const query = listOf(["operator", "buckets", id], async (page, signal) => {
-    const options = { params: { id }, key: api_key, query: page, signal };
+    const options = { params: { id }, query: page, signal };
     const { buckets, next_cursor } = await call("GET /api/v1/admin/users/{id}/buckets", options);
     return { rows: buckets, next_cursor };
   });
@@ -134,7 +132,7 @@ function Buckets({ id, api_key }: Props) {
           onConfirm={(reason) => {
             const params = { id, bucket_id: closing.id };
             const body = { reason };
-            return call("POST /api/v1/admin/users/{id}/buckets/{bucket_id}/close", { params, key: api_key, body });
+            return call("POST /api/v1/admin/users/{id}/buckets/{bucket_id}/close", { params, body });
           }}
         >
           The user loses its tokens, except those that running calls hold. This cannot be undone.
@@ -146,10 +144,10 @@ function Buckets({ id, api_key }: Props) {
 
 type Key = Answer<"GET /api/v1/admin/users/{id}/api-keys">["api_keys"][number];
 
-function Keys({ id, api_key }: Props) {
+function Keys({ id }: Props) {
   const [revoking, setRevoking] = useState<Key | null>(null);
   const query = listOf(["operator", "api-keys", id], async (page, signal) => {
-    const options = { params: { id }, key: api_key, query: page, signal };
+    const options = { params: { id }, query: page, signal };
     const { api_keys, next_cursor } = await call("GET /api/v1/admin/users/{id}/api-keys", options);
     return { rows: api_keys, next_cursor };
   });
@@ -190,7 +188,7 @@ function Keys({ id, api_key }: Props) {
           onConfirm={(reason) => {
             const params = { id, key_id: revoking.id };
             const query = { reason };
-            return call("DELETE /api/v1/admin/users/{id}/api-keys/{key_id}", { params, key: api_key, query });
+            return call("DELETE /api/v1/admin/users/{id}/api-keys/{key_id}", { params, query });
           }}
         >
           Requests with this key fail within a second. This cannot be undone.
@@ -220,9 +218,9 @@ const RUN_COLUMNS: Column<Run>[] = [
   { title: "Tokens", wide: true, numeric: true, cell: ({ usage }) => number(usage.cost_tokens) },
 ];
 
-function Runs({ id, api_key }: Props) {
+function Runs({ id }: Props) {
   const query = listOf(["operator", "user-runs", id], async (page, signal) => {
-    const options = { params: { id }, key: api_key, query: page, signal };
+    const options = { params: { id }, query: page, signal };
     const { runs, next_cursor } = await call("GET /api/v1/admin/users/{id}/runs", options);
     return { rows: runs, next_cursor };
   });
@@ -254,9 +252,9 @@ const LEDGER_COLUMNS: Column<Transaction>[] = [
   { title: "Balance", wide: true, numeric: true, cell: ({ balance_after }) => number(balance_after) },
 ];
 
-function Ledger({ id, api_key }: Props) {
+function Ledger({ id }: Props) {
   const query = listOf(["operator", "transactions", id], async (page, signal) => {
-    const options = { params: { id }, key: api_key, query: page, signal };
+    const options = { params: { id }, query: page, signal };
     const { transactions, next_cursor } = await call("GET /api/v1/admin/users/{id}/transactions", options);
     return { rows: transactions, next_cursor };
   });

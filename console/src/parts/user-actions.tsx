@@ -18,12 +18,12 @@ import { WithReason } from "./operator-panels.tsx";
 type User = Answer<"GET /api/v1/admin/users/{id}">;
 
 /** Creates a user and shows the first API key once. */
-export function NewUser({ api_key, onClose }: { api_key: string; onClose: () => void }) {
+export function NewUser({ onClose }: { onClose: () => void }) {
   const [email, setEmail] = useState("");
   const [trial, setTrial] = useState(true);
   const [key, setKey] = useState<string | null>(null);
   const save = useMutation({
-    mutationFn: () => call("POST /api/v1/admin/users", { key: api_key, body: { email, trial } }),
+    mutationFn: () => call("POST /api/v1/admin/users", { body: { email, trial } }),
     onSuccess: (created) => {
       setKey(created.api_key.key);
       return stale("operator");
@@ -97,7 +97,7 @@ function actionsOn(user: User): [Action, string][] {
 }
 
 /** The operator's actions on one user. */
-export function UserActions({ user, api_key }: { user: User; api_key: string }) {
+export function UserActions({ user }: { user: User }) {
   const [open, setOpen] = useState<Action | null>(null);
   const close = () => setOpen(null);
   const params = { id: user.id };
@@ -108,30 +108,28 @@ export function UserActions({ user, api_key }: { user: User; api_key: string }) 
   return (
     <>
       <ActionMenu label={`Manage ${user.email}`} items={actionsOn(user)} onSelect={setOpen} />
-      {open === "grant" && <Grant user={user} api_key={api_key} onClose={close} />}
-      {open === "adjust" && <AdjustBalance user={user} api_key={api_key} onClose={close} />}
-      {open === "address" && <ChangeAddress user={user} api_key={api_key} onClose={close} />}
+      {open === "grant" && <Grant user={user} onClose={close} />}
+      {open === "adjust" && <AdjustBalance user={user} onClose={close} />}
+      {open === "address" && <ChangeAddress user={user} onClose={close} />}
       {open === "cancel" && (
         <WithReason
           title={`Cancel the plan of ${user.email}?`}
           action="Cancel plan"
           saved="Plan cancelled"
           onClose={close}
-          onConfirm={(reason) =>
-            call("DELETE /api/v1/admin/users/{id}/subscription", { params, key: api_key, query: { reason } })
-          }
+          onConfirm={(reason) => call("DELETE /api/v1/admin/users/{id}/subscription", { params, query: { reason } })}
         >
           It ends with its period. The user keeps the tokens as the plan says.
         </WithReason>
       )}
-      {open === "plan" && <GivePlan user={user} api_key={api_key} onClose={close} />}
+      {open === "plan" && <GivePlan user={user} onClose={close} />}
       {open === "suspend" && (
         <Confirm
           title={`Suspend ${user.email}?`}
           action="Suspend user"
           saved="User suspended"
           onClose={close}
-          onConfirm={() => done(call("POST /api/v1/admin/users/{id}/suspend", { params, key: api_key }))}
+          onConfirm={() => done(call("POST /api/v1/admin/users/{id}/suspend", { params }))}
         >
           All their requests fail and their runs are cancelled until you resume the user.
         </Confirm>
@@ -143,7 +141,7 @@ export function UserActions({ user, api_key }: { user: User; api_key: string }) 
           action="Resume user"
           saved="User resumed"
           onClose={close}
-          onConfirm={() => done(call("POST /api/v1/admin/users/{id}/resume", { params, key: api_key }))}
+          onConfirm={() => done(call("POST /api/v1/admin/users/{id}/resume", { params }))}
         >
           Their keys and schedules work again.
         </Confirm>
@@ -155,7 +153,7 @@ export function UserActions({ user, api_key }: { user: User; api_key: string }) 
           action="Erase user"
           saved="User erased"
           onClose={close}
-          onConfirm={() => done(call("DELETE /api/v1/admin/users/{id}", { params, key: api_key }))}
+          onConfirm={() => done(call("DELETE /api/v1/admin/users/{id}", { params }))}
         >
           This deletes keys, secrets, agents and personal data. The ledger stays without a name. This cannot be undone.
         </Confirm>
@@ -164,17 +162,16 @@ export function UserActions({ user, api_key }: { user: User; api_key: string }) 
   );
 }
 
-function GivePlan({ user, api_key, onClose }: { user: User; api_key: string; onClose: () => void }) {
+function GivePlan({ user, onClose }: { user: User; onClose: () => void }) {
   const plans = useQuery({
     queryKey: ["operator", "plans"],
-    queryFn: async () => (await call("GET /api/v1/admin/plans", { key: api_key })).plans,
+    queryFn: async () => (await call("GET /api/v1/admin/plans")).plans,
   });
   const [plan_id, setPlan] = useState(user.plan ?? "");
   const save = useMutation({
     mutationFn: () =>
       call("POST /api/v1/admin/users/{id}/subscription", {
         params: { id: user.id },
-        key: api_key,
         body: { plan_id },
       }),
     onSuccess: async () => {
@@ -210,14 +207,14 @@ const SOURCES = [
   ["subscription", "Subscription"],
 ] as const;
 
-function Grant({ user, api_key, onClose }: { user: User; api_key: string; onClose: () => void }) {
+function Grant({ user, onClose }: { user: User; onClose: () => void }) {
   const [amount, setAmount] = useState("625000");
   const [source, setSource] = useState<(typeof SOURCES)[number][0]>("bonus");
   const [note, setNote] = useState("");
   const save = useMutation({
     mutationFn: () => {
       const body = { amount_tokens: Number(amount), source, ...(note === "" ? {} : { note }) };
-      return call("POST /api/v1/admin/users/{id}/grants", { params: { id: user.id }, key: api_key, body });
+      return call("POST /api/v1/admin/users/{id}/grants", { params: { id: user.id }, body });
     },
     onSuccess: async () => {
       await stale("operator");

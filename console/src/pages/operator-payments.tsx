@@ -1,0 +1,149 @@
+import { useState } from "react";
+import { type Answer, call } from "../api/client.ts";
+import { listOf, stale } from "../api/queries.ts";
+import { instant, money, number } from "../format.ts";
+import { UserLink, WithReason } from "../parts/operator-panels.tsx";
+import { INVOICE_TONES, PURCHASE_TONES } from "../service-words.ts";
+import { Badge, Button, PageHeader } from "../ui/basics.tsx";
+import { Confirm } from "../ui/dialog.tsx";
+import { type Column, ListCard } from "../ui/list.tsx";
+
+/** The money of all users: purchases, and invoices of overage. */
+export function OperatorPaymentsPage() {
+  return (
+    <>
+      <PageHeader title="Payments" note="What all users paid, and what they owe." />
+      <div className="space-y-4">
+        <AllPurchases />
+        <Invoices />
+      </div>
+    </>
+  );
+}
+
+type Purchase = Answer<"GET /api/v1/admin/purchases">["purchases"][number];
+
+function AllPurchases() {
+  const [refunding, setRefunding] = useState<Purchase | null>(null);
+  const query = listOf(["operator", "purchases"], async (page, signal) => {
+    const { purchases, next_cursor } = await call("GET /api/v1/admin/purchases", { query: page, signal });
+    return { rows: purchases, next_cursor };
+  });
+  const columns: Column<Purchase>[] = [
+    { title: "When", cell: ({ created_at }) => instant(created_at) },
+    { title: "User", wide: true, cell: ({ user_id }) => <UserLink id={user_id} /> },
+    { title: "Status", cell: ({ status }) => <Badge tone={PURCHASE_TONES[status]}>{status}</Badge> },
+    { title: "Amount", numeric: true, cell: ({ amount_cents, currency }) => money(amount_cents, currency) },
+    {
+      title: "",
+      numeric: true,
+      cell: (purchase) =>
+        (purchase.status === "succeeded" || purchase.status === "mismatch") &&
+        purchase.provider !== "operator" && (
+          <Button kind="quiet" onClick={() => setRefunding(purchase)}>
+            Refund purchase
+          </Button>
+        ),
+    },
+  ];
+  return (
+    <>
+      <ListCard
+        title="Purchases"
+        note="Top-ups, upgrades and periods of all users."
+        query={query}
+        columns={columns}
+        keyOf={({ id }) => id}
+        empty="No purchases yet."
+      />
+      {refunding !== null && (
+        <WithReason
+          title={`Refund ${money(refunding.amount_cents, refunding.currency)}?`}
+          action="Refund purchase"
+          saved="Purchase refunded"
+          onClose={() => setRefunding(null)}
+          onConfirm={(reason) => {
+            const params = { id: refunding.id };
+            return call("POST /api/v1/admin/purchases/{id}/refund", { params, body: { reason } });
+          }}
+        >
+          The payment provider returns the money. The user loses the tokens; spent ones become debt.
+        </WithReason>
+      )}
+    </>
+  );
+}
+
+type Invoice = Answer<"GET /api/v1/admin/invoices">["invoices"][number];
+
+/** Invoices for used overage. */
+function Invoices() {
+  const [asking, setAsking] = useState<{ invoice: Invoice; status: "paid" | "void" } | null>(null);
+  const query = listOf(["operator", "invoices"], async (page, signal) => {
+    const { invoices, next_cursor } = await call("GET /api/v1/admin/invoices", { query: page, signal });
+    return { rows: invoices, next_cursor };
+  });
+  const columns: Column<Invoice>[] = [
+    { title: "When", cell: ({ created_at }) => instant(created_at) },
+    { title: "User", wide: true, cell: ({ user_id }) => <UserLink id={user_id} /> },
+    { title: "Tokens", wide: true, numeric: true, cell: ({ tokens }) => number(tokens) },
+    { title: "Amount", numeric: true, cell: ({ amount_cents, currency }) => money(amount_cents, currency) },
+    { title: "Status", cell: ({ status }) => <Badge tone={INVOICE_TONES[status]}>{status}</Badge> },
+    {
+      title: "",
+      numeric: true,
+      cell: (invoice) =>
+        invoice.collected_by === "operator" &&
+        (invoice.status === "open" || invoice.status === "unpaid") && (
+          <span className="flex justify-end gap-1 max-md:flex-col">
+            <Button kind="quiet" onClick={() => setAsking({ invoice, status: "paid" })}>
+              Mark as paid
+            </Button>
+            <Button kind="quiet" onClick={() => setAsking({ invoice, status: "void" })}>
+              Void invoice
+            </Button>
+          </span>
+        ),
+    },
+  ];
+  return (
+    <>
+      <ListCard
+        title="Overage invoices"
+        note="You collect the open invoices. Mark each invoice as paid or void."
+        query={query}
+        columns={columns}
+        keyOf={({ id }) => id}
+        empty="No invoices. Purser invoices overage at the end of a period."
+      />
+      {asking !== null && <Settle {...asking} onClose={() => setAsking(null)} />}
+    </>
+  );
+}
+
+interface SettleProps {
+  invoice: Invoice;
+  status: "paid" | "void";
+  onClose: () => void;
+}
+/** Asks before an invoice is closed: a closed one cannot be opened again. */
+function Settle({ invoice: { id, amount_cents, currency }, status, onClose }: SettleProps) {
+  const is_void = status === "void";
+  const amount = money(amount_cents, currency);
+  const settle = async () => {
+    await call("PUT /api/v1/admin/invoices/{id}", { params: { id }, body: { status } });
+    await stale("operator");
+  };
+  return (
+    <Confirm
+      title={is_void ? `Void the invoice of ${amount}?` : `Mark the invoice of ${amount} as paid?`}
+      action={is_void ? "Void invoice" : "Mark as paid"}
+      kind={is_void ? "danger" : "primary"}
+      saved={`Invoice marked as ${status}`}
+      onConfirm={settle}
+      onClose={onClose}
+    >
+      {is_void ? "The user no longer owes it." : "You have received the money."} This cannot be undone.
+    </Confirm>
+  );
+}

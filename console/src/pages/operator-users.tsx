@@ -1,0 +1,101 @@
+import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
+import { useState } from "react";
+import { type Answer, call } from "../api/client.ts";
+import { listOf } from "../api/queries.ts";
+import { day, number } from "../format.ts";
+import { OneUser } from "../parts/operator-user.tsx";
+import { NewUser, UserActions } from "../parts/user-actions.tsx";
+import { Badge, Button, Card, Empty, PageHeader } from "../ui/basics.tsx";
+import { type Column, PagedTable } from "../ui/list.tsx";
+
+type User = Answer<"GET /api/v1/admin/users/{id}">;
+
+/** All users. */
+export function OperatorUsersPage() {
+  const [creating, setCreating] = useState(false);
+  return (
+    <>
+      <PageHeader title="Users">
+        <Button kind="primary" icon="plus" onClick={() => setCreating(true)}>
+          New user
+        </Button>
+      </PageHeader>
+      <Users />
+      {creating && <NewUser onClose={() => setCreating(false)} />}
+    </>
+  );
+}
+
+/** One user. */
+export function OperatorUserPage() {
+  const { id } = useParams({ from: "/signed-in/operator/users/$id" });
+  return <OneUser key={id} id={id} />;
+}
+
+function Users() {
+  const { search = "" } = useSearch({ from: "/signed-in/operator/users" });
+  const navigate = useNavigate({ from: "/operator/users" });
+  const [text, setText] = useState(search); // The address follows later, and would move the cursor.
+  const query = listOf(["operator", "users", search], async (page, signal) => {
+    const sent = search === "" ? page : { ...page, search };
+    const { users, next_cursor } = await call("GET /api/v1/admin/users", { query: sent, signal });
+    return { rows: users, next_cursor };
+  });
+  const columns: Column<User>[] = [
+    {
+      title: "User",
+      cell: (user) => (
+        <>
+          <Link to="/operator/users/$id" params={{ id: user.id }} className="link font-medium break-all">
+            {user.email}
+          </Link>{" "}
+          {user.suspended_at !== null && <Badge tone="bad">suspended</Badge>}{" "}
+          {user.is_trial && <Badge tone="accent">trial</Badge>}
+          <code className="block text-xs text-muted max-md:hidden">{user.id}</code>
+        </>
+      ),
+    },
+    { title: "Balance", numeric: true, cell: (user) => number(user.token_balance) },
+    { title: "Plan", wide: true, cell: (user) => user.plan ?? <span className="text-muted">none</span> },
+    { title: "Since", wide: true, cell: (user) => day(user.created_at) },
+    { title: "", numeric: true, cell: (user) => <UserActions user={user} /> },
+  ];
+  const find = (typed: string) => {
+    setText(typed);
+    void navigate({ search: typed === "" ? {} : { search: typed }, replace: true, resetScroll: false });
+  };
+  return (
+    <Card
+      title="All users"
+      flush
+      actions={
+        <input
+          type="search"
+          aria-label="Find users"
+          placeholder="E-mail or id"
+          className="control max-w-64"
+          value={text}
+          onChange={(event) => find(event.target.value)}
+        />
+      }
+    >
+      <PagedTable
+        label="Users"
+        query={query}
+        columns={columns}
+        keyOf={(user) => user.id}
+        empty={
+          search === "" ? (
+            <Empty icon="person" title="No users yet">
+              People sign up, or you create users here.
+            </Empty>
+          ) : (
+            <Empty icon="person" title="No users match this search">
+              Search by a part of the e-mail address, or by the full id.
+            </Empty>
+          )
+        }
+      />
+    </Card>
+  );
+}
