@@ -357,6 +357,10 @@ export const BODIES: Record<string, BodyRow> = {
       ...invalid("new_password", 5, "too short", text(201)),
     ],
   },
+  "POST /api/v1/auth/confirm-password": {
+    valid: { password: "x" },
+    bad: [...missing("password"), ...invalid("password", 5, "", text(201))],
+  },
   "POST /api/v1/auth/change-password": {
     valid: { current_password: "x", new_password: credentials.password },
     bad: [

@@ -10,6 +10,7 @@ export const OPERATOR_BODIES: Record<string, BodyRow> = {
     valid: { reason: "none" },
     bad: [
       ...invalid("email", 5, "nobody"),
+      ...invalid("operator_role", "root", 5),
       [{ limits: { allowed_models: "all" } }, "invalid_value", "limits.allowed_models"],
     ],
   },
