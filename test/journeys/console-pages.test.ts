@@ -1,7 +1,15 @@
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { startChromium } from "../support/chromium.ts";
-import { asPerson, becomeOperator, buildConsole, type Rules, signUp, taskClock, violations } from "../support/console.ts";
+import {
+  asPerson,
+  becomeOperator,
+  buildConsole,
+  type Rules,
+  signUp,
+  taskClock,
+  violations,
+} from "../support/console.ts";
 import { fillLists, type SeededAccount } from "../support/many-rows.ts";
 import { type Service, startService } from "../support/service.ts";
 
