@@ -11,6 +11,8 @@ import * as m from "./ledger-model.ts";
 export interface World extends ReturnType<typeof createLedgerFixture> {
   user_id: string;
   key: string;
+  /** runs of calls; null: a call without a run */
+  runs: readonly (string | null)[];
   /** every hold that was requested or settled, because operations come again, late and out of order */
   holds: Asked[];
   buckets: string[];
@@ -77,6 +79,9 @@ function command(said: string, run: Run): Ledger {
 const commands = <Value extends object>(name: string, values: fc.Arbitrary<Value>, run: (value: Value) => Run) =>
   values.map((value) => command(`${name} ${JSON.stringify(value)}`, run(value)));
 
+/** The run of a call is always the same one. */
+const runOf = ({ runs }: World, hold_id: string) => runs[Number.parseInt(hold_id.slice(-2), 16) % runs.length] ?? null;
+
 const recent = <Item>(items: Item[], ago: number): Item | undefined => items[items.length - 1 - ago];
 const amount = fc.integer({ min: 0, max: 120 });
 const ago = fc.nat({ max: 6 });
@@ -90,7 +95,8 @@ async function hold(model: m.Model, world: World, asked: Asked): Promise<void> {
   const { hold_id, minimum, budget } = asked;
   // A settled call is not held again. The answer is the hold that it had.
   const expected = model.charges.has(hold_id) ? { status: "held", hold_id } : m.modelHold(model, asked);
-  const more: Partial<HoldRequest> = { hold_id, minimum_tokens: minimum, key_budget_tokens: budget };
+  const run_id = runOf(world, hold_id);
+  const more: Partial<HoldRequest> = { hold_id, run_id, minimum_tokens: minimum, key_budget_tokens: budget };
   const outcome = await world.ledger.hold(holdOf(world.user_id, asked.amount, { ...more, api_key_id: world.key }));
   expect(outcome).toMatchObject(expected);
 }
@@ -108,7 +114,8 @@ async function settle(model: m.Model, world: World, { hold_id, budget }: Asked, 
   const was_lost = model.lost.has(hold_id);
   const expected = m.modelSettle(model, hold_id, { cost_tokens, budget });
   seenSettle(world, expected, { held, was_lost });
-  const request: Partial<SettleRequest> = { api_key_id: world.key, key_budget_tokens: budget };
+  const run_id = runOf(world, hold_id);
+  const request: Partial<SettleRequest> = { api_key_id: world.key, run_id, key_budget_tokens: budget };
   const outcome = await world.ledger.settle(settleOf(world.user_id, hold_id, cost_tokens, request));
   expect(outcome).toEqual({ status: "settled", ...expected });
 }
@@ -216,7 +223,7 @@ async function reverse(
 /** Progress of a stream: its cost so far, or only that it lives. */
 async function progress(model: m.Model, world: World, { hold_id, budget }: Asked, cost: number | null): Promise<void> {
   const { user_id, key } = world;
-  const more = { api_key_id: key, key_budget_tokens: budget };
+  const more = { api_key_id: key, run_id: runOf(world, hold_id), key_budget_tokens: budget };
   const charge = cost === null ? null : settleOf(user_id, hold_id, cost, more);
   await world.ledger.progress([{ user_id, hold_id, charge }]);
   const open = model.holds.get(hold_id);

@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { entriesHead, entryLines, readExport } from "../../src/account/ledger/export-file.ts";
+import type { Entry, EntryFilter, EntryGroup } from "../../src/account/ledger/ledger.types.ts";
 import { verifyExport } from "../../src/account/ledger/verify-export.ts";
 import type { Db } from "../../src/platform/db/db.ts";
 import { addSeconds, monotonicMs } from "../../src/platform/lib/clock.ts";
@@ -52,6 +53,7 @@ async function startWorld(has_trial: boolean): Promise<{ model: Model; real: Wor
     ...fixture,
     user_id,
     key: newId(),
+    runs: [null, null, newId(), newId()],
     holds: [],
     buckets: buckets.map(({ id }) => id),
     told,
@@ -94,6 +96,62 @@ async function expectShown(model: Model, { ledger, user_id }: World): Promise<vo
   expect((await verifyExport(readExport(file()))).violations).toEqual([]);
 }
 
+/** All groups of the ledger, page by page, while the ledger goes on. */
+async function readGroups({ ledger, user_id, grant }: World, filter: EntryFilter, limit: number) {
+  const as_of = await ledger.lastSeq(user_id);
+  const groups: EntryGroup[] = [];
+  for (;;) {
+    const before_seq = groups.at(-1)?.newest.seq ?? null;
+    const page = await ledger.entryGroups(user_id, filter, { as_of, before_seq, limit });
+    groups.push(...page);
+    if (page.length < limit) return groups;
+    if (groups.length === limit) await grant(user_id, 5);
+  }
+}
+
+/** What a group of these entries must say. */
+function groupOf(entries: readonly Entry[]): Partial<EntryGroup> {
+  const sum = (is: (entry: Entry) => boolean) => entries.filter(is).reduce((total, { amount }) => total + amount, 0);
+  return {
+    entries: entries.length,
+    moved_tokens: sum(({ type }) => type !== "overage" && type !== "absorbed"),
+    overage_tokens: 0 - sum(({ type }) => type === "overage"),
+    absorbed_tokens: 0 - sum(({ type }) => type === "absorbed"),
+    first_at: entries.map(({ created_at }) => created_at).sort()[0] ?? "",
+    newest: entries[0] as Entry,
+  };
+}
+
+/** Of each filter, every matching entry is in one group, whose sums are those of its entries. All groups make up the balance. */
+async function expectGroups(world: World): Promise<void> {
+  const { ledger, user_id, runs } = world;
+  const read = (filter: EntryFilter) => ledger.entries(user_id, filter, { limit: 10_000, before_seq: null });
+  const [{ created_at: from } = { created_at: world.clock.now() }] = (await read({})).slice(-7);
+  for (const filter of [
+    {},
+    { type: "usage" },
+    { type: "overage" },
+    { run_id: runs[2] ?? "" },
+    { from },
+  ] as EntryFilter[]) {
+    const entries = (await read(filter)).sort((one, other) => other.seq - one.seq);
+    const parts = [...Map.groupBy(entries, ({ run_id, hold_id, seq }) => run_id ?? hold_id ?? seq).values()];
+    const groups = await readGroups(world, filter, 3);
+    expect(groups).toEqual(parts.map(groupOf));
+    if (filter.type === undefined && filter.run_id === undefined && filter.from === undefined) {
+      const moved = groups.reduce((total, { moved_tokens }) => total + moved_tokens, 0);
+      expect(moved).toBe(entries[0]?.balance_after ?? 0);
+    }
+    const call = groups.find(({ newest }) => newest.run_id === null && newest.hold_id !== null)?.newest;
+    if (call?.hold_id != null && filter.from === undefined) {
+      const of_call = await read({ ...filter, hold_id: call.hold_id });
+      expect(of_call.map(({ seq }) => seq)).toEqual(
+        entries.flatMap(({ seq, hold_id }) => (hold_id === call.hold_id ? [seq] : [])),
+      );
+    }
+  }
+}
+
 async function expectCleanAudit(): Promise<void> {
   expect((await createLedgerFixture(db).ledger.audit()).violations).toEqual([]);
   await db.query({ text: `truncate ${LEDGER_TABLES}` });
@@ -126,6 +184,7 @@ test(
       state = null;
       await fc.asyncModelRun(() => world, steps);
       await expectShown(world.model, world.real);
+      await expectGroups(world.real);
     });
     console.info(`PROPERTY_SEED=${first_seed}`);
     for (let seed = first_seed; done < OPERATIONS; seed += 1) {

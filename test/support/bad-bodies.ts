@@ -470,10 +470,18 @@ export const QUERIES: Record<string, [query: string, param: string][]> = {
     ["type=gift", "type"],
     ["format=xml", "format"],
     ["run_id=5", "run_id"],
+    ["hold_id=5", "hold_id"],
     ["agent_id=x", "agent_id"],
     ["from=yesterday", "from"],
     ["to=2026-02-30T00:00:00Z", "to"],
     ...UNSTORABLE.map((instant): [string, string] => [`from=${instant}`, "from"]),
+  ],
+  "GET /api/v1/users/me/transaction-groups": [
+    ["type=gift", "type"],
+    ["run_id=5", "run_id"],
+    ["agent_id=x", "agent_id"],
+    ["from=yesterday", "from"],
+    ...UNSTORABLE.map((instant): [string, string] => [`to=${instant}`, "to"]),
   ],
   "GET /api/v1/runs": [
     ["status=done", "status"],

@@ -27,7 +27,7 @@ export type Plan = Answer<"GET /api/v1/billing/plans">["plans"][number];
 
 /** Entries in a page of a list, and the most that the API returns at once. */
 const PAGE = 25;
-const MOST = 100;
+export const MOST = 100;
 /** Runs in the result of a search over everything. */
 const FOUND = 6;
 /** A menu offers at most this many full pages. */
@@ -246,7 +246,7 @@ interface Page<Row> {
 }
 
 /** All pages of a list, one after the other. */
-async function* pagesOf<Row>(fetchPage: (page: PageQuery) => Promise<Page<Row>>): AsyncGenerator<Page<Row>> {
+export async function* pagesOf<Row>(fetchPage: (page: PageQuery) => Promise<Page<Row>>): AsyncGenerator<Page<Row>> {
   for (let cursor: string | null = null; ; ) {
     const page: Page<Row> = await fetchPage({ limit: MOST, ...(cursor === null ? {} : { cursor }) });
     yield page;
@@ -460,18 +460,6 @@ export const bucketsQuery = (include: "closed" | undefined) =>
     const query = include === undefined ? page : { ...page, include };
     const { buckets, next_cursor } = await call("GET /api/v1/users/me/buckets", { query, signal });
     return { rows: buckets, next_cursor };
-  });
-
-/** Filters of the ledger. The page address holds them too. */
-export type LedgerFilters = Pick<
-  NonNullable<CallOptions<"GET /api/v1/users/me/transactions">["query"]>,
-  "type" | "agent_id" | "run_id" | "from" | "to"
->;
-export const transactionsQuery = (filters: LedgerFilters) =>
-  listOf(["transactions", filters], async (page, signal) => {
-    const options = { query: { ...filters, ...page }, signal };
-    const { transactions, next_cursor } = await call("GET /api/v1/users/me/transactions", options);
-    return { rows: transactions, next_cursor };
   });
 
 export const endUserBudgetsQuery = listOf(["end-user-budgets"], async (query, signal) => {

@@ -1,7 +1,7 @@
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import type { RowSelectionState } from "@tanstack/react-table";
-import { useCallback, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
+import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import {
   type AllRunsFilters,
   allRunsQuery,
@@ -24,7 +24,7 @@ import { Icon } from "../ui/icons.tsx";
 import { AgentPicker, ModelPicker } from "../ui/picker.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 import { SelectField } from "../ui/select.tsx";
-import { type VirtualColumn, VirtualTable } from "../ui/virtual-table.tsx";
+import { useMinWidth, type VirtualColumn, VirtualTable } from "../ui/virtual-table.tsx";
 
 const agentName = ({ agent: { name, deleted } }: FoundRun) => `${name ?? "Agent"}${deleted ? " (deleted)" : ""}`;
 
@@ -125,21 +125,6 @@ const HIDDEN = {
   narrow: { phone: false, trigger: false, model: false, duration: false },
   wide: { phone: false },
 };
-
-/** Whether the window is at least this wide. */
-function useMinWidth(query: string): boolean {
-  const media = useMemo(() => matchMedia(query), [query]);
-  return useSyncExternalStore(
-    useCallback(
-      (changed) => {
-        media.addEventListener("change", changed);
-        return () => media.removeEventListener("change", changed);
-      },
-      [media],
-    ),
-    () => media.matches,
-  );
-}
 
 const statusName = (filter: AllRunsFilter) => (filter === "any_error" ? "any error" : RUN_STATUSES[filter].name);
 const STATUS_OPTIONS = [

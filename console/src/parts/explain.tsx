@@ -10,15 +10,24 @@ import { ProblemNotice } from "../ui/problem.tsx";
 type Explanation = Answer<"GET /api/v1/billing/explain/{request_id}">;
 type Charge = Explanation["others"][number];
 
-/** Explains a request's charge. Several charges can have one request id; `entry` is a ledger line of one of them. */
+/**
+ * Explains a request's charge. Several charges can have one request id; `entry` is a ledger line of one of them. Without
+ * it, all charges of the newest one's run are explained.
+ */
 export function ExplainRequest(props: { request_id: string; entry: number | undefined; onClose: () => void }) {
   const { request_id, entry, onClose } = props;
   const { data, error, isError } = useQuery(explanationQuery(request_id));
   const charges = data === undefined ? undefined : chargesOf(data);
-  const chosen = charges?.find(({ legs }) => legs.some(({ seq }) => seq === entry)) ?? charges?.at(-1);
+  const newest = charges?.at(-1);
+  const chosen = charges?.find(({ legs }) => legs.some(({ seq }) => seq === entry)) ?? newest;
+  const of_run = charges?.filter(({ run_id }) => run_id !== null && run_id === newest?.run_id) ?? [];
   return (
     <Explained onClose={onClose} request_id={request_id} error={isError ? error : null}>
-      {chosen !== undefined && <ChargeDetail charge={chosen} />}
+      {entry === undefined && of_run.length > 1 ? (
+        <Charges charges={of_run} />
+      ) : (
+        chosen !== undefined && <ChargeDetail charge={chosen} />
+      )}
     </Explained>
   );
 }
@@ -56,12 +65,16 @@ export function ExplainRun(props: ExplainRunProps) {
   );
 }
 
+/** The most charges that the API explains at once. */
+const MOST_EXPLAINED = 100;
+
 /** Several charges and their sum. */
 function Charges({ charges }: { charges: readonly Charge[] }) {
   const sum = charges.reduce((total, { cost_tokens }) => total + (cost_tokens ?? 0), 0);
   return (
     <>
       <p>
+        {charges.length === MOST_EXPLAINED && "The newest "}
         {count(charges.length, "call")}, {count(sum, "token")} in total, worth {dollars(sum)} at the standard rate.
       </p>
       {charges.map((charge) => (

@@ -9,7 +9,33 @@ import {
   useTable,
 } from "@tanstack/react-table";
 import { useWindowVirtualizer } from "@tanstack/react-virtual";
-import { type KeyboardEvent, memo, type ReactNode, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
+import {
+  type KeyboardEvent,
+  memo,
+  type ReactNode,
+  useCallback,
+  useEffect,
+  useLayoutEffect,
+  useMemo,
+  useRef,
+  useState,
+  useSyncExternalStore,
+} from "react";
+
+/** Whether the window is at least this wide. */
+export function useMinWidth(query: string): boolean {
+  const media = useMemo(() => matchMedia(query), [query]);
+  return useSyncExternalStore(
+    useCallback(
+      (changed) => {
+        media.addEventListener("change", changed);
+        return () => media.removeEventListener("change", changed);
+      },
+      [media],
+    ),
+    () => media.matches,
+  );
+}
 
 /** A list of any length that scrolls with the page: only the rows in view are in the document. */
 
@@ -32,8 +58,9 @@ interface VirtualTableProps<Item> {
   row_rem: number;
   /** The row that is shown beside the table. */
   current?: string | undefined;
-  selected: RowSelectionState;
-  onSelected: (selected: RowSelectionState) => void;
+  selected?: RowSelectionState;
+  /** Absent: no row can be selected. */
+  onSelected?: (selected: RowSelectionState) => void;
   /** There are more rows than these. */
   has_more: boolean;
   /** Called when the last rows come into view. */
@@ -43,46 +70,48 @@ interface VirtualTableProps<Item> {
 const features = tableFeatures({ rowSelectionFeature, columnVisibilityFeature });
 type Features = typeof features;
 const SELECT = "select";
+const NONE: RowSelectionState = {};
 /** Rows above and below the window that are drawn in advance. */
 const OVERSCAN = 12;
 /** Rows before the end at which the next ones are asked for. */
 const AHEAD = 40;
 
 export function VirtualTable<Item extends object>(props: VirtualTableProps<Item>) {
-  const { label, columns, hidden, rows, keyOf, row_rem, current, selected, onSelected, has_more, onEnd } = props;
+  const { label, columns, hidden, rows, keyOf, row_rem, current, has_more, onEnd } = props;
+  const { selected = NONE, onSelected } = props;
+  const is_selectable = onSelected !== undefined;
   const list = useRef<HTMLTableSectionElement>(null);
   const definitions = useMemo(() => {
     const helper = createColumnHelper<Features, Item>();
-    return helper.columns([
-      helper.display({
-        id: SELECT,
-        header: ({ table }) => (
-          <Checkbox
-            label="Select all loaded rows"
-            checked={table.getIsAllRowsSelected()}
-            onChange={(checked) => table.toggleAllRowsSelected(checked)}
-          />
-        ),
-        cell: ({ row }) => (
-          <Checkbox
-            label="Select row"
-            checked={row.getIsSelected()}
-            onChange={(checked) => row.toggleSelected(checked)}
-          />
-        ),
-      }),
-      ...columns.map(({ id, title, cell }) =>
-        helper.display({ id, header: () => title, cell: ({ row }) => cell(row.original) }),
+    const select = helper.display({
+      id: SELECT,
+      header: ({ table }) => (
+        <Checkbox
+          label="Select all loaded rows"
+          checked={table.getIsAllRowsSelected()}
+          onChange={(checked) => table.toggleAllRowsSelected(checked)}
+        />
       ),
-    ]);
-  }, [columns]);
+      cell: ({ row }) => (
+        <Checkbox
+          label="Select row"
+          checked={row.getIsSelected()}
+          onChange={(checked) => row.toggleSelected(checked)}
+        />
+      ),
+    });
+    const shown = columns.map(({ id, title, cell }) =>
+      helper.display({ id, header: () => title, cell: ({ row }) => cell(row.original) }),
+    );
+    return helper.columns(is_selectable ? [select, ...shown] : shown);
+  }, [columns, is_selectable]);
   const table = useTable({
     features,
     columns: definitions,
     data: rows,
     getRowId: keyOf,
     state: { rowSelection: selected, columnVisibility: hidden },
-    onRowSelectionChange: (update) => onSelected(typeof update === "function" ? update(selected) : update),
+    onRowSelectionChange: (update) => onSelected?.(typeof update === "function" ? update(selected) : update),
   });
   const looks = useMemo(() => new Map(columns.map((column) => [column.id, column])), [columns]);
   const template = table

@@ -1,6 +1,6 @@
 import * as operators from "../../api/contract/admin-users.ts";
-import { type AgentNamesOf, agentIdsIn, withAgentNames } from "../../api/contract/agent-name.ts";
-import { decodeCursor, NUMBER_KEY, pageOf } from "../../api/contract/common.ts";
+import { type AgentNamesOf, agentIdsIn, agentNameOf, withAgentNames } from "../../api/contract/agent-name.ts";
+import { decodeCursor, NUMBER_KEY, pageOf, UUID_KEY } from "../../api/contract/common.ts";
 import { createRouter, csvFile, json, type Router, serveBoth } from "../../api/contract/endpoint.ts";
 import * as contract from "../../api/contract/ledger-export.ts";
 import { errors } from "../../kernel/errors.ts";
@@ -14,6 +14,9 @@ const MAX_CHARGES = 100;
 
 /** The cursor of grouped usage: the cost and the value of the last group. */
 const GROUP_KEY = /^\d{1,15}:[^\0]{1,300}$/su;
+
+/** The cursor of groups of entries: the last entry when the first page was read, and the newest entry of the last group. */
+const GROUPS_KEY = /^\d{1,15}:\d{1,15}$/;
 
 function groupAfter(key: string | null): { cost_tokens: number; value: string } | null {
   if (key === null) return null;
@@ -82,6 +85,29 @@ export function ledgerExportRoutes({ ledger, agentNames, keyNames }: LedgerExpor
     const names = await agentNames(user_id, agentIdsIn(page));
     const older = next_cursor === null ? await archivedNote(user_id) : {};
     return json({ transactions: withAgentNames(page, names), next_cursor, ...older });
+  });
+  router.on(contract.listTransactionGroups, async (request) => {
+    const { user_id } = request.caller;
+    const { limit, cursor, ...filter } = request.query;
+    const [as_of = await ledger.lastSeq(user_id), before_seq = null] =
+      decodeCursor(cursor, GROUPS_KEY)?.split(":").map(Number) ?? [];
+    const found = await ledger.entryGroups(user_id, filter, { as_of, before_seq, limit: limit + 1 });
+    const { page, next_cursor } = pageOf(found, limit, ({ newest }) => `${as_of}:${newest.seq}`);
+    const names = await agentNames(user_id, agentIdsIn(page.map(({ newest }) => newest)));
+    const groups = page.map(({ newest, ...sums }) => ({
+      run_id: newest.run_id,
+      hold_id: newest.run_id === null ? newest.hold_id : null,
+      ...sums,
+      newest: { ...newest, ...agentNameOf(names, newest.agent_id) },
+    }));
+    return json({ groups, next_cursor, ...(next_cursor === null ? await archivedNote(user_id) : {}) });
+  });
+  router.on(contract.listHolds, async (request) => {
+    const { user_id } = request.caller;
+    const { limit, cursor } = request.query;
+    const rows = await ledger.userHolds(user_id, { limit: limit + 1, before_id: decodeCursor(cursor, UUID_KEY) });
+    const { page, next_cursor } = pageOf(rows, limit, ({ hold_id }) => hold_id);
+    return json({ holds: withAgentNames(page, await agentNames(user_id, agentIdsIn(page))), next_cursor });
   });
   serveBoth(router, { own: contract.explainCharge, operators: operators.chargeOfUser }, async (request) => {
     const { request_id } = request.params;

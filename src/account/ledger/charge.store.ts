@@ -1,6 +1,7 @@
 import type { Sql } from "../../platform/db/db.ts";
+import { timeOfId } from "../../platform/lib/ids.ts";
 import { listEntriesOfCharge } from "./entry.store.ts";
-import type { ChargeRecord, HoldEstimate, SettledCharge, Slice } from "./ledger.types.ts";
+import type { ChargeRecord, HoldEstimate, OpenHold, SettledCharge, Slice } from "./ledger.types.ts";
 
 interface Caller {
   hold_id: string;
@@ -28,6 +29,21 @@ const SLICES = `(
   select coalesce(json_agg(json_build_object('bucket_id', bucket_id, 'tokens', tokens)), '[]')
     from unnest(slice_buckets, slice_tokens) as slice(bucket_id, tokens)
 ) as slices`;
+
+/** The open holds of a user, newest first. */
+export async function listHolds(
+  sql: Sql,
+  user_id: string,
+  { limit, before_id }: { limit: number; before_id: string | null },
+): Promise<OpenHold[]> {
+  const rows = await sql.query<Omit<OpenHold, "since">>({
+    text: `select id as hold_id, request_id, api_key_id, agent_id, run_id, end_user,
+        held - overage as held_tokens, overage as overage_tokens
+      from hold where user_id = $1 and ($2::uuid is null or id < $2) order by id desc limit $3`,
+    values: [user_id, before_id, limit],
+  });
+  return rows.map((row) => ({ ...row, since: timeOfId(row.hold_id) }));
+}
 
 /** The charges with a request id, newest first: first the open ones, then the settled ones. */
 export async function listCharges(

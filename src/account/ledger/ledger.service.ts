@@ -9,9 +9,9 @@ import { toAccountStatus } from "./account-status.ts";
 import { closeBucket, findAdjusted, forgetReasons, insertAdjustment, takeTokens } from "./adjustment.store.ts";
 import { findArchivedBefore } from "./archive.store.ts";
 import { runAudit } from "./audit.store.ts";
-import { listCharges } from "./charge.store.ts";
+import { listCharges, listHolds } from "./charge.store.ts";
 import { createEndUsersStore } from "./end-users.store.ts";
-import { listEntries, readEntries } from "./entry.store.ts";
+import { findLastSeq, listEntries, listEntryGroups, readEntries } from "./entry.store.ts";
 import { ledgerErrors } from "./errors.ts";
 import { createGroupCommit } from "./group-commit.ts";
 import {
@@ -174,6 +174,9 @@ export function createLedger(deps: LedgerDeps): Ledger {
       return { buckets, total_remaining: account?.posted ?? 0 };
     },
     entries: (user_id, filter, page) => listEntries(db, user_id, filter, page),
+    lastSeq: (user_id) => findLastSeq(db, user_id),
+    entryGroups: (user_id, filter, page) => listEntryGroups(db, user_id, filter, page),
+    userHolds: (user_id, page) => listHolds(db, user_id, page),
     async *allEntries(user_id, filter) {
       yield* readEntries(await reads(), user_id, filter, EXPORT_ROWS);
     },

@@ -271,9 +271,43 @@ export interface ReasonedEntry extends Entry {
 export interface EntryFilter {
   type?: Entry["type"] | undefined;
   run_id?: string | undefined;
+  /** The call. */
+  hold_id?: string | undefined;
   agent_id?: string | undefined;
   from?: Instant | undefined;
   to?: Instant | undefined;
+}
+
+/** Entries of one run, of one call without a run, or one entry alone: those that match the filter of the list. */
+export interface EntryGroup {
+  entries: number;
+  /** What they moved the balance by: the sum of their amounts without overage and absorbed tokens. */
+  moved_tokens: number;
+  overage_tokens: number;
+  absorbed_tokens: number;
+  first_at: Instant;
+  newest: Entry;
+}
+
+/** The place in a list of groups: they are those of the entries up to `as_of`, and the next ones have their newest entry before `before_seq`. */
+export interface GroupsPlace {
+  as_of: number;
+  before_seq: number | null;
+}
+
+/** An open hold. */
+export interface OpenHold {
+  hold_id: string;
+  request_id: string;
+  api_key_id: string | null;
+  agent_id: string | null;
+  run_id: string | null;
+  end_user: string | null;
+  /** Held tokens of the balance, and of overage. */
+  held_tokens: number;
+  overage_tokens: number;
+  /** Real time, also while a test clock is stopped. */
+  since: Instant;
 }
 
 /** One charge with all its inputs: a settled call, or a call with an open hold. */
@@ -375,6 +409,11 @@ export interface Ledger extends Adjustments {
     page: { include_closed: boolean; limit: number; after: string | null },
   ): Promise<{ buckets: Bucket[]; total_remaining: number }>;
   entries(user_id: string, filter: EntryFilter, page: { limit: number; before_seq: number | null }): Promise<Entry[]>;
+  /** The number of the user's last entry; 0 without any. */
+  lastSeq(user_id: string): Promise<number>;
+  entryGroups(user_id: string, filter: EntryFilter, page: GroupsPlace & { limit: number }): Promise<EntryGroup[]>;
+  /** The holds of a user's calls, newest first. */
+  userHolds(user_id: string, page: { limit: number; before_id: string | null }): Promise<OpenHold[]>;
   /** All entries, oldest first, in pages. */
   allEntries(user_id: string, filter: EntryFilter): AsyncIterable<ReasonedEntry[]>;
   /** Entries and usage events of before this instant are in files of the operator. Null: none are. */

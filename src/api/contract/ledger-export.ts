@@ -1,4 +1,5 @@
 import { USAGE_DAYS } from "../../kernel/constants.ts";
+import { agentNameFields } from "./agent-name.ts";
 import { ENTRY_TYPES, listedTransactionSchema, usageSchema } from "./billing.ts";
 import {
   instantSchema,
@@ -151,14 +152,19 @@ export const getUsage = routes.get("/api/v1/users/me/usage", {
   },
 });
 
+const entryFilters = {
+  type: z.enum(ENTRY_TYPES).optional(),
+  run_id: z.uuid().optional(),
+  agent_id: z.uuid().optional(),
+  ...windowQuery("written"),
+};
+
 export const listTransactions = routes.get("/api/v1/users/me/transactions", {
   summary: "The ledger, newest first; as CSV oldest first",
   scope: "billing:read",
   query: listQuerySchema.extend({
-    type: z.enum(ENTRY_TYPES).optional(),
-    run_id: z.uuid().optional(),
-    agent_id: z.uuid().optional(),
-    ...windowQuery("written"),
+    ...entryFilters,
+    hold_id: z.uuid().optional().openapi({ description: "the call: `hold_id` of a group or of an explanation" }),
     format: formatSchema,
   }),
   answers: {
@@ -167,6 +173,57 @@ export const listTransactions = routes.get("/api/v1/users/me/transactions", {
       "a page of entries; as CSV all of them, with what `npm run audit -- --verify` needs",
     ),
   },
+});
+
+export const transactionGroupSchema = z
+  .object({
+    run_id: uuidSchema.nullable(),
+    hold_id: uuidSchema
+      .nullable()
+      .openapi({ description: "the call, without a run; null with `run_id`: another entry" }),
+    entries: z.number().int(),
+    moved_tokens: z.number().int().openapi({
+      description: "what its entries moved the balance by: their amounts without overage and absorbed tokens",
+    }),
+    overage_tokens: tokensSchema,
+    absorbed_tokens: tokensSchema,
+    first_at: instantSchema,
+    newest: listedTransactionSchema,
+  })
+  .openapi("TransactionGroup");
+
+export const listTransactionGroups = routes.get("/api/v1/users/me/transaction-groups", {
+  summary: "The ledger by run, by call without a run, and each other entry alone; the newest entry first",
+  scope: "billing:read",
+  query: listQuerySchema.extend(entryFilters),
+  answers: {
+    200: json(
+      pageSchema({ groups: transactionGroupSchema }).extend(archivedFields),
+      "a page of groups of the entries that match; all pages show the ledger as of the first one",
+    ),
+  },
+});
+
+export const holdSchema = z
+  .object({
+    hold_id: uuidSchema,
+    request_id: z.string(),
+    agent_id: uuidSchema.nullable(),
+    ...agentNameFields,
+    run_id: uuidSchema.nullable(),
+    api_key_id: uuidSchema.nullable(),
+    end_user: z.string().nullable(),
+    held_tokens: tokensSchema.openapi({ description: "of the balance" }),
+    overage_tokens: tokensSchema.openapi({ description: "held of the overage's cap" }),
+    since: instantSchema,
+  })
+  .openapi("Hold");
+
+export const listHolds = routes.get("/api/v1/users/me/holds", {
+  summary: "The calls that hold tokens now, newest first",
+  scope: "billing:read",
+  query: listQuerySchema,
+  answers: { 200: json(pageSchema({ holds: holdSchema }), "a page of open holds") },
 });
 
 export const explainCharge = routes.get("/api/v1/billing/explain/{request_id}", {

@@ -10,6 +10,8 @@ const NAMES: Readonly<Record<string, string>> = {
   "GET /api/v1/users/me/usage": "getUsage",
   "GET /api/v1/users/me/buckets": "listBuckets",
   "GET /api/v1/users/me/transactions": "listTransactions",
+  "GET /api/v1/users/me/transaction-groups": "listTransactionGroups",
+  "GET /api/v1/users/me/holds": "listHolds",
   "POST /api/v1/agents/{id}/runs": "runAgent",
   "POST /api/v1/agents/{id}/chat": "chatWithAgent",
   "GET /api/v1/agents/{id}/runs/{run_id}/events": "followAgentRun",

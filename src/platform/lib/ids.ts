@@ -1,6 +1,7 @@
 import { createHash, randomFillSync } from "node:crypto";
 import { v7 } from "uuid";
 import { machine_time } from "./clock.ts";
+import { type Instant, instantOf } from "./instant.ts";
 
 /** Random bytes are fetched for hundreds of ids at once. One fetch per id would take longer than all other steps. */
 const random = Buffer.alloc(4_096);
@@ -41,6 +42,11 @@ function after({ msecs, seq }: typeof last, now: number, [a = 0, b = 0, c = 0, d
   if (now > msecs) return { msecs: now, seq: ((a & 0x7f) << 24) | (b << 16) | (c << 8) | d };
   const next = (seq + 1) >>> 0;
   return { msecs: next === 0 ? msecs + 1 : msecs, seq: next };
+}
+
+/** When an id of `newId` was made, by real time. */
+export function timeOfId(id: string): Instant {
+  return instantOf(Number.parseInt(id.slice(0, 8) + id.slice(9, 13), 16));
 }
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;

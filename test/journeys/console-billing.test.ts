@@ -1,0 +1,134 @@
+import type { BrowserContext, Page } from "playwright-core";
+import { afterEach, beforeAll, beforeEach, expect, it } from "vitest";
+import { createLedger } from "../../src/account/ledger/ledger.service.ts";
+import type { Db } from "../../src/platform/db/db.ts";
+import { createSystemClock } from "../../src/platform/lib/clock.ts";
+import { newId } from "../../src/platform/lib/ids.ts";
+import { asPerson, choose, PASSWORD, signUp, useConsole } from "../support/console.ts";
+
+// The page Billing: a long ledger by run, held tokens, payments with receipts, and what a change costs before it is made.
+
+const EMAIL = "billing@example.com";
+/** Groups in the ledger: each run has three calls, each other call none. */
+const RUNS = 200;
+const CALLS = 1_800;
+
+const site = useConsole();
+let context: BrowserContext;
+let page: Page;
+let agent_id: string;
+
+const person = (method: string, path: string, body?: unknown) => asPerson(context, site.service, method, path, body);
+
+/** Charges as the ledger makes them. */
+async function charge(db: Db, user_id: string): Promise<void> {
+  const ledger = createLedger({ db, clock: createSystemClock() });
+  const one = (run_id: string | null) =>
+    ledger.settle({
+      hold_id: newId(),
+      request_id: run_id ?? newId(),
+      user_id,
+      api_key_id: null,
+      agent_id: run_id === null ? null : agent_id,
+      run_id,
+      model: "lab/small",
+      input_tokens: 20,
+      cached_input_tokens: 0,
+      cache_write_tokens: 0,
+      cache_write_1h_tokens: 0,
+      output_tokens: 5,
+      cost_tokens: 4,
+      input_rate_micro: 100_000,
+      output_rate_micro: 400_000,
+      upstream_cost_micro_usd: null,
+    });
+  for (let n = 0; n < RUNS; n += 1) {
+    const run_id = newId();
+    await Promise.all([...[1, 2, 3].map(() => one(run_id)), ...Array.from({ length: CALLS / RUNS }, () => one(null))]);
+  }
+}
+
+beforeAll(async () => {
+  ({ context } = await site.open({}));
+  await signUp(context, site.service, EMAIL);
+  const agent = { name: "Harbour", model_id: "lab/small", run_prompt: "Read the berths." };
+  agent_id = (await person("POST", "/agents", agent)).id;
+  const { id: user_id } = await person("GET", "/users/me");
+  await context.close();
+  await site.service.changeDatabase((db) => charge(db, user_id));
+});
+
+beforeEach(async () => {
+  ({ context, page } = await site.open({ timezoneId: "UTC", bypassCSP: true, viewport: { width: 1280, height: 850 } }));
+  const signed = await context.request.post(`${site.service.url}/api/v1/auth/sign-in/email`, {
+    data: { email: EMAIL, password: PASSWORD },
+    headers: { Origin: site.service.url },
+  });
+  expect(signed.status()).toBe(200);
+});
+afterEach(() => context.close());
+
+const ledger = () => page.getByRole("table", { name: "Ledger" });
+const rowsOf = () => ledger().locator("tbody tr");
+
+it("2,000 runs and calls of the ledger scroll as one table without a click, with processor time for 50 frames per second and more", async () => {
+  await page.goto(`${site.service.url}/billing?tab=ledger`);
+  await rowsOf().first().waitFor();
+  await expect
+    .poll(async () => {
+      await page.evaluate(() => scrollTo(0, document.documentElement.scrollHeight));
+      return Number(await ledger().getAttribute("aria-rowcount"));
+    })
+    .toBeGreaterThan(RUNS + CALLS);
+  // Other programs take turns with the browser, so the time that it waits for the processor does not count.
+  const cdp = await context.newCDPSession(page);
+  await cdp.send("Performance.enable", { timeDomain: "threadTicks" });
+  const taskSeconds = async () => {
+    const { metrics } = await cdp.send("Performance.getMetrics");
+    return metrics.find(({ name }) => name === "TaskDuration")?.value ?? Number.NaN;
+  };
+  const before = await taskSeconds();
+  const { frames, seen, seconds } = await page.evaluate(async () => {
+    const frame = () => new Promise((resolve) => requestAnimationFrame(resolve));
+    const most = document.documentElement.scrollHeight - innerHeight;
+    let frames = 0;
+    const seen = new Set<string | null>();
+    const start = performance.now();
+    for (let top = 0; top < most; top += 160) {
+      scrollTo(0, top);
+      await frame();
+      frames += 1;
+      seen.add(document.querySelector("tbody tr:last-child")?.getAttribute("aria-rowindex") ?? null);
+    }
+    return { frames, seen: seen.size, seconds: (performance.now() - start) / 1000 };
+  });
+  const frame_ms = (((await taskSeconds()) - before) * 1000) / frames;
+  console.log(
+    `${RUNS + CALLS} ledger rows: ${frame_ms.toFixed(1)} ms of processor time each frame, ${Math.round(frames / seconds)} frames/s`,
+  );
+  expect(seen).toBeGreaterThan(frames / 2);
+  expect(frame_ms).toBeLessThanOrEqual(1000 / 50);
+  expect(await rowsOf().count()).toBeLessThan(80);
+});
+
+it("a run is one line of the ledger with its sum, and unfolds to its lines, each with its price; filters stay in the address", async () => {
+  await page.goto(`${site.service.url}/billing`);
+  await page.getByRole("link", { name: "Ledger" }).click();
+  await choose(page.getByLabel("Type"), "Usage");
+  await page.waitForURL(/type=usage/);
+  await page.reload();
+  const run = rowsOf().filter({ hasText: "Run of Harbour" }).first();
+  await run.getByText("−12", { exact: true }).waitFor();
+  await page.getByRole("button", { name: "3 lines of the run of Harbour" }).first().click();
+  const lines = rowsOf().filter({ hasText: /line [\d,]+/ });
+  await expect.poll(() => lines.count()).toBe(3);
+  for (const text of await lines.allTextContents()) expect(text).toContain("−4");
+  await lines
+    .first()
+    .getByRole("link", { name: /^Explain line/ })
+    .click();
+  await page.getByRole("dialog").getByText("4 tokens").first().waitFor();
+  await page.keyboard.press("Escape");
+  await run.getByRole("link", { name: /^Explain the run/ }).click();
+  await page.getByRole("dialog").getByText("3 calls, 12 tokens in total").waitFor();
+});
