@@ -53,6 +53,7 @@ set -e
 if [ ! -e /etc/purser/env ]; then
   install -d -m 0755 /etc/purser
   (umask 077 && echo "PURSER_ADMIN_KEY=$(head -c 24 /dev/urandom | od -An -tx1 | tr -d ' \n')" > /etc/purser/env)
+  echo "The settings are in /etc/purser/env. To start Purser: systemctl enable --now purser"
 fi
 if [ -d /run/systemd/system ]; then
   systemctl daemon-reload

@@ -18,13 +18,16 @@ import { join } from "node:path";
 import { parseArgs } from "node:util";
 
 // `npm run install-check`: installs Purser in each way as a new user would, in clean folders and a clean Debian, and
-// prints seconds and megabytes. Each installation starts, signs a person up, answers a completion, executes an agent's
-// run, serves the console, makes a backup, and is upgraded to the next version with its data. Exits with 1 if one fails.
+// prints a table of seconds and megabytes. Each installation starts, signs a person up, answers a completion, executes an
+// agent's run, serves the console, makes a backup, and is upgraded to the next version with its data. Exits with 1 if one
+// fails. --tarball names a package to install in place of this clone's, --next the one to upgrade to: so a released
+// version is upgraded to this clone's.
 
 const { values: options } = parseArgs({
   options: {
-    only: { type: "string", default: "npx,deb,image,clone,compose,helm,old-node" },
+    only: { type: "string", default: "npx,image,compose,deb,helm,clone,old-node" },
     tarball: { type: "string" },
+    next: { type: "string" },
   },
 });
 const root = join(import.meta.dirname, "..");
@@ -94,6 +97,11 @@ const megabytes = (folders: readonly string[]) =>
     0,
   );
 
+function versionAfter(version: string): string {
+  const [major, minor, patch] = version.split(".").map(Number);
+  return `${major}.${minor}.${Number(patch) + 1}`;
+}
+
 /** The same package with the next version, as the next commit's would be. */
 function nextVersion(tarball: string): string {
   const unpacked = join(folder, "next");
@@ -101,8 +109,7 @@ function nextVersion(tarball: string): string {
   here("tar", "-xzf", tarball, "-C", unpacked);
   const file = join(unpacked, "package/package.json");
   const manifest = JSON.parse(readFileSync(file, "utf8"));
-  const [major, minor, patch] = manifest.version.split(".").map(Number);
-  manifest.version = `${major}.${minor}.${patch + 1}`;
+  manifest.version = versionAfter(manifest.version);
   writeFileSync(file, JSON.stringify(manifest, null, 2));
   const next = join(folder, `purser-${manifest.version}.tgz`);
   here("tar", "-czf", next, "-C", unpacked, "package");
@@ -226,8 +233,11 @@ function ways(tarball: string, next: string, node: string): Record<string, () =>
       },
       upgrade: () => {
         const file = join(origin, "package.json");
-        const now = JSON.parse(readFileSync(join(folder, "next/package/package.json"), "utf8")).version;
-        writeFileSync(file, readFileSync(file, "utf8").replace(/"version": "[^"]+"/, `"version": "${now}"`));
+        const bumped = readFileSync(file, "utf8").replace(
+          /("version": ")([^"]+)/,
+          (_, before: string, version: string) => before + versionAfter(version),
+        );
+        writeFileSync(file, bumped);
         git(origin, "commit", "--quiet", "--all", "--message", "the next commit");
         git(place, "pull", "--quiet");
         install();
@@ -305,6 +315,10 @@ function expectThat(holds: boolean, what: string): void {
 }
 
 type Seconds = Record<string, string>;
+const STEPS = [
+  ...["start", "sign-up", "first completion", "agent run", "console loads"],
+  ...["backup", "second start", "upgrade"],
+];
 
 async function tryWay(name: string, way: Way, port: number): Promise<Seconds> {
   const seconds: Seconds = {};
@@ -317,7 +331,7 @@ async function tryWay(name: string, way: Way, port: number): Promise<Seconds> {
     return value;
   };
   await timed("install", () => way.install());
-  let service = await timed("first start", () => start(way, port));
+  let service = await timed("start", () => start(way, port));
   const site = service.url;
   const api = `${site}/api/v1`;
   const key = await timed("sign-up", async () => {
@@ -334,7 +348,7 @@ async function tryWay(name: string, way: Way, port: number): Promise<Seconds> {
     return JSON.parse(made.text).key as string;
   });
   const headers = { Authorization: `Bearer ${key}` };
-  await timed("completion", async () => {
+  await timed("first completion", async () => {
     const messages = [{ role: "user", content: "Say hello" }];
     const { text } = await ask(`${api}/chat/completions`, { headers, body: { model: "auto", messages } });
     expectThat(JSON.parse(text).usage.cost_tokens > 0, `no cost in ${text}`);
@@ -349,7 +363,7 @@ async function tryWay(name: string, way: Way, port: number): Promise<Seconds> {
     expectThat(JSON.parse(text).status === "succeeded", `the run: ${text}`);
     return id as string;
   });
-  await timed("console", async () => {
+  await timed("console loads", async () => {
     const page = (await ask(`${site}/`, { headers: { Accept: "text/html" } })).text;
     const files = [...page.matchAll(/(?:src|href)="(\/[^"]+)"/g)].map(([, file]) => file);
     expectThat(
@@ -383,15 +397,20 @@ async function tryWay(name: string, way: Way, port: number): Promise<Seconds> {
   return seconds;
 }
 
-/** Checks that need no installation: the files for Compose and Helm. Docker and a cluster are not needed. */
-function tryTest(file: string): Seconds {
+/** Compose and Helm run the image in Docker or a cluster, which are not here: only their files are checked. */
+function tryFiles(
+  file: string,
+  { tool, checked, missing }: { tool: string; checked: string; missing: string },
+): Seconds {
+  if (spawnSync(tool, ["version"]).error !== undefined) return { install: `not checked: ${tool} is not installed` };
   const from = performance.now();
   run({
     command: [process.execPath, "test/run.ts", file, "--project=tidy"],
     cwd: root,
     env: process.env as Record<string, string>,
   });
-  return { install: "rendered", minutes: ((performance.now() - from) / 60_000).toFixed(1) };
+  const minutes = ((performance.now() - from) / 60_000).toFixed(1);
+  return { ...Object.fromEntries(STEPS.map((step) => [step, missing])), install: checked, minutes };
 }
 
 /** A Node that is too old says so, in a sentence. */
@@ -421,25 +440,29 @@ const tarball = options.tarball ?? pack();
 process.stderr.write(
   `npm pack: ${((performance.now() - from) / 1000).toFixed(0)} s, ${(statSync(tarball).size / 1e6).toFixed(1)} MB\n`,
 );
-const installations = ways(tarball, nextVersion(tarball), node);
+const installations = ways(tarball, options.next ?? nextVersion(tarball), node);
+const NAMES: Record<string, string> = {
+  npx: "npx of the packed tarball",
+  image: "the image's files in a Debian root",
+  deb: "Debian package in a chroot",
+  helm: "helm render",
+};
 const others: Record<string, () => Seconds> = {
-  compose: () => tryTest("test/unit/docs/deploy.test.ts"),
-  helm: () => tryTest("test/unit/docs/helm.test.ts"),
+  compose: () =>
+    tryFiles("test/unit/docs/deploy.test.ts", {
+      tool: "docker-compose",
+      checked: "config valid",
+      missing: "no Docker; see image",
+    }),
+  helm: () =>
+    tryFiles("test/unit/docs/helm.test.ts", {
+      tool: "go",
+      checked: "rendered, and checked against Kubernetes' schema",
+      missing: "no cluster; see image",
+    }),
   "old-node": () => tryOldNode(tarball),
 };
-const columns = [
-  "install",
-  "first start",
-  "sign-up",
-  "completion",
-  "agent run",
-  "console",
-  "backup",
-  "second start",
-  "upgrade",
-  "minutes",
-  "MB",
-];
+const columns = ["install", ...STEPS, "minutes", "MB"];
 const rows: string[] = [];
 let failed = 0;
 const names = options.only.split(",");
@@ -448,7 +471,7 @@ for (const [index, name] of names.entries()) {
     const make = installations[name];
     const seconds = make === undefined ? others[name]?.() : await tryWay(name, make(), 3_950 + index);
     if (seconds === undefined) throw new Error("no such way");
-    rows.push(`| ${[name, ...columns.map((column) => seconds[column] ?? "")].join(" | ")} |`);
+    rows.push(`| ${[NAMES[name] ?? name, ...columns.map((column) => seconds[column] ?? "")].join(" | ")} |`);
   } catch (error) {
     failed += 1;
     rows.push(`| ${name} | failed: ${(error as Error).message.split("\n")[0]} |`);

@@ -7,7 +7,7 @@ const STOPPED =
 /** All commands in the order of the help. They are loaded only when they are called. */
 export const COMMANDS: Readonly<Record<string, Command>> = {
   start: {
-    summary: "Starts the service, as npm start does.",
+    summary: "Starts the service.",
     options: { check: { help: "checks the configuration and starts nothing: see purser check" } },
     example: "PURSER_ADMIN_KEY=… purser start",
     exits: { 0: "stopped by SIGTERM", 1: "it could not start or stop", 2: "a setting cannot be used" },

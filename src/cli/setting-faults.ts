@@ -14,8 +14,8 @@ const STAND_INS: Env = {
 /** Kubernetes sets these for each Service in the namespace, also for purser and purser-postgresql. */
 const OF_KUBERNETES = /^PURSER_(SERVICE|PORT)(_|$)|_SERVICE_(HOST|PORT)(_|$)|_PORT_\d+_(TCP|UDP|SCTP)(_|$)/;
 const ADDRESS_OF_KUBERNETES = /^(tcp|udp|sctp):\/\//;
-/** The guides store a client's API key in it. */
-const OF_CLIENTS = "PURSER_KEY";
+/** The guides store a client's API key in the first one, and compose.yaml reads the image from the second one. */
+const OF_OTHERS = ["PURSER_KEY", "PURSER_IMAGE"];
 
 /** The settings, and every fault in them as one line. */
 export interface CheckedSettings {
@@ -76,7 +76,7 @@ function unknownNames(env: Env, names: ReadonlySet<string>): string[] {
 }
 
 function isOfOthers(name: string, value = ""): boolean {
-  return OF_KUBERNETES.test(name) || ADDRESS_OF_KUBERNETES.test(value) || name === OF_CLIENTS;
+  return OF_KUBERNETES.test(name) || ADDRESS_OF_KUBERNETES.test(value) || OF_OTHERS.includes(name);
 }
 
 /** Settings that do not fit together. A start only warns about some of them, or cannot know the intention. */

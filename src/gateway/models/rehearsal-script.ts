@@ -30,6 +30,8 @@ const MAX_SAMPLED = 100_000;
 /** Values in a sample: references can double with each level. */
 const MAX_VALUES = 50_000;
 const MAX_ITEMS = 100;
+/** What web_fetch says about a secret before the page. */
+const TOOL_NOTE = /^The secret .+ was not sent: /;
 /** Lines that the safety layer adds around fetched text; not part of the text. Linear in any line. */
 const FENCE_LINE = /^\s*(?:[-=<>[\]#*_]{3}|<[^>]*>\s*$|\[[^\]]*\]\s*$)/;
 
@@ -125,7 +127,9 @@ function summary({ results }: Turn): string {
 }
 
 function firstSentence(result: string): string {
-  const lines = result.split("\n").filter((line) => line.trim() !== "" && !FENCE_LINE.test(line));
+  const lines = result
+    .split("\n")
+    .filter((line) => line.trim() !== "" && !FENCE_LINE.test(line) && !TOOL_NOTE.test(line));
   const text = lines.join(" ").trim();
   return clipped(/^.*?[.!?](?=\s|$)/s.exec(text)?.[0] ?? text);
 }

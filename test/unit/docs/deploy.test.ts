@@ -7,6 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { parse } from "yaml";
+import { checkSettings } from "../../../src/cli/setting-faults.ts";
 import { CALL_MS } from "../../../src/gateway/completions/charge.ts";
 import { LIMITS, SHUTDOWN_SECONDS } from "../../../src/kernel/constants.ts";
 
@@ -155,8 +156,8 @@ describe("the tools", () => {
     };
     const needed = [
       "PURSER_IMAGE=registry.example/purser:1.0.0",
-      "PURSER_KEK=k1:x",
-      "PURSER_ADMIN_KEY=a",
+      `PURSER_KEK=k1:${Buffer.alloc(32).toString("base64")}`,
+      "PURSER_ADMIN_KEY=an-operators-key-of-the-test",
       "OPENAI_API_KEY=sk-1",
     ];
     const { stdout } = config("POSTGRES_PASSWORD=p", ...needed);
@@ -168,6 +169,7 @@ describe("the tools", () => {
       image: "registry.example/purser:1.0.0",
       depends_on: { postgres: { condition: "service_healthy" } },
     });
+    expect(checkSettings(parse(stdout).services.purser.environment).faults).toEqual([]);
     expect(without.stderr).toContain("set POSTGRES_PASSWORD in .env");
   });
 });
