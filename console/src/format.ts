@@ -63,15 +63,25 @@ export function dayForInput(at: string): string {
   const [month, day] = [date.getMonth() + 1, date.getDate()].map((part) => String(part).padStart(2, "0"));
   return `${String(date.getFullYear()).padStart(4, "0")}-${month}-${day}`;
 }
-/** The instants of a filter's days in the browser's zone: from the start of the first to the end of the last. */
+/**
+ * The instants of a filter's days in the browser's zone: from the start of the first to the end of the last. A link may give
+ * instants: the days of usage are UTC.
+ */
 export function period(from: string | undefined, to: string | undefined) {
   const midnight = (date: string | undefined, days: number) => {
+    if (date !== undefined && isInstant(date)) return date;
     const at = new Date(`${date}T00:00:00`);
     at.setDate(at.getDate() + days);
     // The API takes years of four digits.
     return Number.isNaN(at.getTime()) || at.getFullYear() > 9999 ? undefined : at.toISOString();
   };
   return { from: midnight(from, 0), to: midnight(to, 1) };
+}
+const isInstant = (bound: string): boolean => bound.endsWith("Z") && !Number.isNaN(Date.parse(bound));
+/** The first and the last day that the fields of a filter show. `to` as an instant is the end of its day. */
+export function daysOfFields(from = "", to = ""): { from: string; to: string } {
+  const last = isInstant(to) ? dayForInput(new Date(Date.parse(to) - 1).toISOString()) : to;
+  return { from: isInstant(from) ? dayForInput(from) : from, to: last };
 }
 export const day = (at: string): string => dateOnly.format(new Date(at));
 const monthAndDay = new Intl.DateTimeFormat(LOCALE, { month: "short", day: "numeric", timeZone: "UTC" });

@@ -38,6 +38,14 @@ function flag<const Name extends string>(search: Search, name: Name): { [N in Na
   return { [name]: search[name] === true ? true : undefined } as { [N in Name]?: true };
 }
 
+/** Names with texts. */
+function pairs<const Name extends string>(search: Search, name: Name): { [N in Name]?: Record<string, string> } {
+  const found = Object.entries(search[name] ?? {}).map(([key, value]) => [key, String(value)]);
+  return { [name]: found.length === 0 ? undefined : Object.fromEntries(found) } as {
+    [N in Name]?: Record<string, string>;
+  };
+}
+
 const isNavigating = (): boolean => router.state.status === "pending";
 const page = (load: () => Promise<object>, name: string) => lazyPage(load, name, isNavigating);
 
@@ -114,7 +122,14 @@ const usage = createRoute({
   component: page(() => import("./pages/usage.tsx"), "UsagePage"),
   validateSearch: (search: Search) => ({
     ...choice(search, "days", [7, 30, 90]),
-    ...choice(search, "by", ["model", "agent", "key", "user"]),
+    ...text(search, "day"),
+    ...text(search, "by"),
+    ...text(search, "then_by"),
+    ...text(search, "model"),
+    ...text(search, "agent_id"),
+    ...text(search, "api_key_id"),
+    ...text(search, "user"),
+    ...pairs(search, "metadata"),
   }),
 });
 const agents = createRoute({
@@ -150,6 +165,7 @@ const runs = createRoute({
     ...choice(search, "trigger", Object.keys(RUN_TRIGGERS) as RunTrigger[]),
     ...text(search, "agent_id"),
     ...text(search, "model_id"),
+    ...text(search, "user"),
     ...text(search, "metadata"),
     ...text(search, "from"),
     ...text(search, "to"),

@@ -92,6 +92,11 @@ describe("the breakdown of usage", () => {
     expect(Number(found.total.cost_usd) * 625_000).toBeCloseTo(total_cost_tokens);
 
     const narrowed = await read("group_by=model&user=ada&agent_id=none&metadata[team]=red");
+    expect(narrowed.filters).toMatchObject([
+      { dimension: "agent", value: null },
+      { dimension: "user", value: "ada" },
+      { dimension: "metadata.team", value: "red" },
+    ]);
     expect(narrowed.groups).toMatchObject([{ keys: [{ value: "lab/plain" }], requests: 1, cost_tokens: ada }]);
     const first = await read("group_by=user&limit=1");
     expect(first).toMatchObject({ groups: [{ keys: [{ value: "ada" }] }], other: { groups: 2, requests: 2 } });

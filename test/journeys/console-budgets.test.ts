@@ -114,7 +114,7 @@ it("usage by user leads to the budgets of end users, which are set, changed and 
     });
   expect((await ask()).status).toBe(200);
   await page.goto(`${site.service.url}/usage?by=user`);
-  await page.getByRole("meter", { name: `${customer}: billed tokens` }).waitFor();
+  await page.getByRole("meter", { name: `${customer}: share of the cost` }).waitFor();
   await page.getByRole("link", { name: "Budgets of end users" }).click();
   await shows(page, "No budgets yet");
   await page.getByRole("button", { name: "Set budget" }).click();

@@ -79,8 +79,8 @@ it("figures and times beside a long name are not broken into letters", async () 
   await signUp(context, site.service, "long@example.com");
   await openRun(await create(LONG_NAME));
   await page.goto(`${site.service.url}/usage?by=agent`);
-  const share = page.getByRole("listitem").filter({ has: page.getByRole("meter") });
-  expect(await heightOf(share.getByText("18", { exact: true }))).toBeLessThan(25);
+  const usage = page.getByRole("region", { name: "Usage" });
+  expect(await heightOf(usage.getByText("$0.000029", { exact: true }))).toBeLessThan(25);
   await page.goto(`${site.service.url}/billing?tab=ledger`);
   await page.getByRole("link", { name: LONG_NAME }).waitFor();
   expect(await heightOf(page.getByRole("row", { name: LONG_NAME }).getByText(/[AP]M$/))).toBeLessThan(50);

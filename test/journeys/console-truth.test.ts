@@ -44,8 +44,8 @@ it("with more than 100 agents the oldest keeps its name, its links and its next 
   await person("DELETE", `/agents/${deleted}`);
 
   await page.goto(`${site.service.url}/usage?by=agent`);
-  await page.getByRole("meter", { name: "Oldest: billed tokens" }).waitFor();
-  await page.getByRole("meter", { name: "Former (deleted): billed tokens" }).waitFor();
+  await page.getByRole("meter", { name: "Oldest: share of the cost" }).waitFor();
+  await page.getByRole("meter", { name: "Former (deleted): share of the cost" }).waitFor();
   await page.goto(site.service.url);
   await shows(page, "Every day at 07:30");
   const needs = page.getByRole("listitem").filter({ has: page.getByRole("heading", { name: "Oldest" }) });

@@ -163,7 +163,7 @@ it("a person can sign up, create a key, create an agent, follow its run live, sc
   await explanation.waitFor({ state: "detached" });
   await page.waitForURL((url) => !url.searchParams.has("why"));
   await page.getByRole("link", { name: "Usage" }).click();
-  await page.getByText("lab/small").waitFor();
+  await page.getByRole("link", { name: "lab/small", exact: true }).waitFor();
 });
 
 it("a wrong password is reported with the request's id, and does not sign in", async () => {
@@ -303,11 +303,7 @@ it("the chart's days are the ledger's UTC days in every time zone", async () => 
   });
   const there = await other_zone.newPage();
   await there.goto(`${service.url}/usage?days=7`);
-  await there
-    .getByRole("img", { name: /billed tokens in 7 days/ })
-    .locator("g")
-    .last()
-    .hover();
+  await there.getByRole("navigation", { name: "Days (UTC)" }).getByRole("link").last().hover();
   const named = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", timeZone: "UTC" }).format(today);
   await there.getByText(named, { exact: true }).nth(1).waitFor(); // below the bar, and at the pointer
   await there.getByText("1 request", { exact: false }).last().waitFor();

@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import type { BrowserContext, Page } from "playwright-core";
 import { expect } from "vitest";
 import type { Db } from "../../src/platform/db/db.ts";
+import { NIL_ID } from "../../src/platform/lib/ids.ts";
 
 /** The tasks of docs/guides/console-tasks.md in a browser, each within its clicks. */
 
@@ -84,6 +85,44 @@ export async function insertRuns(db: Db, { user_id, agent_ids, runs }: SeededRun
       select user_id, id, 0, 'tool', 'web_fetch', 'succeeded', '{"url": "https://example.com/berths"}', '"Berths"',
         '{"verdict": {"injected": true}, "removed": [], "marked": []}', started_at, finished_at
       from run where user_id = $1 and output like '%4: berth%'`,
+    values: [user_id],
+  });
+}
+
+export interface SeededUsage {
+  user_id: string;
+  agent_ids: readonly string[];
+  /** How many, evenly over the last 30 days. */
+  calls: number;
+}
+
+/**
+ * Inserts calls of two models with their sums by day: a third without an agent, half for one of 1,000 end users, and
+ * some for a team. They have no entries, so the ledger's audit would find them.
+ */
+export async function seedUsage(db: Db, { user_id, agent_ids, calls }: SeededUsage): Promise<void> {
+  await db.query({
+    text: `insert into usage_event (user_id, hold_id, request_id, model, agent_id, input_tokens, cached_input_tokens, output_tokens,
+        input_rate_micro, output_rate_micro, cost, charged, overage, absorbed, entries_after, entries_to, created_at, labels)
+      select $1, gen_random_uuid(), 'request ' || n, case when n % 5 < 3 then 'lab/small' else 'lab/large' end,
+        ($2::uuid[])[n % (cardinality($2::uuid[]) + 1)], 400, 0, 64, 1000000, 1000000, cost, cost, 0, 0, n, n + 1,
+        now() - make_interval(secs => n::float8 * 86400 * 29 / $3),
+        case when n % 2 = 0 then jsonb_build_object('user', 'customer ' || (n * 31) % 2000) || case when n % 3 = 0
+          then jsonb_build_object('metadata.team', 'team ' || n % 7) else '{}' end end
+      from (select n, 500 + (n * 7919) % 3000 * (1 + n % 4) as cost from generate_series(1, $3::integer) as n) as call`,
+    values: [user_id, agent_ids, calls],
+  });
+  await db.query({
+    text: `insert into usage_daily (user_id, day, model, agent_id, api_key_id, requests, input_tokens, cached_input_tokens, output_tokens, cost)
+      select user_id, (created_at at time zone 'UTC')::date, model, coalesce(agent_id, $2), $2, count(*), sum(input_tokens), 0,
+          sum(output_tokens), sum(cost)
+        from usage_event where user_id = $1 group by 1, 2, 3, 4`,
+    values: [user_id, NIL_ID],
+  });
+  await db.query({
+    text: `insert into usage_label_daily (user_id, name, value, day, requests, input_tokens, output_tokens, cost)
+      select user_id, key, value, (created_at at time zone 'UTC')::date, count(*), sum(input_tokens), sum(output_tokens), sum(cost)
+        from usage_event cross join jsonb_each_text(labels) where user_id = $1 group by 1, 2, 3, 4`,
     values: [user_id],
   });
 }

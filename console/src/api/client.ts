@@ -20,6 +20,7 @@ import type * as secrets from "../../../src/api/contract/secrets.ts";
 import type * as signIn from "../../../src/api/contract/sign-in.ts";
 import type * as threads from "../../../src/api/contract/threads.ts";
 import type * as triggers from "../../../src/api/contract/triggers.ts";
+import type * as usageBreakdown from "../../../src/api/contract/usage.ts";
 import { ApiError, problemOf } from "./problem.ts";
 
 /**
@@ -37,6 +38,7 @@ type Contract = typeof accounts &
   typeof completions &
   typeof endUsers &
   typeof usage &
+  typeof usageBreakdown &
   typeof models &
   typeof notices &
   typeof oauthSecrets &

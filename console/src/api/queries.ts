@@ -100,15 +100,12 @@ export const usageQuery = (days: number) =>
     queryFn: ({ signal }) => call("GET /api/v1/users/me/usage", { query: { days }, signal }),
   });
 
-/** The usage of end users, the highest cost first: the API's first page. */
-export const userUsageQuery = (days: number) =>
+export type UsageBreakdown = Exclude<Answer<"GET /api/v1/users/me/usage/breakdown">, undefined>;
+/** The usage of some days by one or two dimensions. `query` is the API's, with pairs such as `metadata[name]`. */
+export const usageBreakdownQuery = (query: Record<string, unknown>) =>
   queryOptions({
-    queryKey: ["usage", days, "by user"],
-    queryFn: async ({ signal }) => {
-      const query = { days, group_by: "user", limit: MOST };
-      const { groups = [], next_cursor } = await call("GET /api/v1/users/me/usage", { query, signal });
-      return { groups, complete: next_cursor == null };
-    },
+    queryKey: ["usage", "breakdown", query],
+    queryFn: ({ signal }) => call("GET /api/v1/users/me/usage/breakdown", { query: query as never, signal }),
   });
 
 /** Agents whose name contains a text. */

@@ -11,7 +11,7 @@ import {
   type Run,
 } from "../api/queries.ts";
 import { chosenFilters, withFilter } from "../filters.ts";
-import { dayForInput, dollars, duration, instant, period, words } from "../format.ts";
+import { dayForInput, daysOfFields, dollars, duration, instant, period, words } from "../format.ts";
 import { parsePair } from "../metadata.ts";
 import { RunPanel } from "../parts/run-panel.tsx";
 import { RunSelection } from "../parts/run-selection.tsx";
@@ -171,6 +171,7 @@ export function RunsPage() {
     trigger,
     agent_id,
     model_id,
+    user,
     metadata,
     from,
     to,
@@ -180,9 +181,10 @@ export function RunsPage() {
   });
   const navigate = useNavigate({ from: "/runs" });
   const [name, value] = parsePair(metadata ?? "");
+  const days = daysOfFields(from, to);
   const pair = metadata === undefined ? {} : { [`metadata[${name}]`]: value };
   const state = status === "any_error" ? { has_errors: "true" } : { status };
-  const filters = chosenFilters({ q, ...state, trigger, agent_id, model_id, ...pair, ...period(from, to) });
+  const filters = chosenFilters({ q, ...state, trigger, agent_id, model_id, user, ...pair, ...period(from, to) });
   const set = (filter: string) => (chosen: string) =>
     void navigate({ search: withFilter(filter, chosen), replace: true, resetScroll: false });
   const csv = useCsvDownload("/api/v1/runs", { filters, file: "purser-runs.csv", saved: "Runs downloaded" });
@@ -210,7 +212,7 @@ export function RunsPage() {
   );
   const title = found === undefined ? "Run" : `Run of ${agentName(found)}`;
   const with_panel = is_wide && open !== undefined;
-  const more = [trigger, metadata, from, to].some((each) => each !== undefined);
+  const more = [trigger, user, metadata, from, to].some((each) => each !== undefined);
   const has_filters = Object.keys(filters).length > 0;
   return (
     <div data-wide>
@@ -250,13 +252,19 @@ export function RunsPage() {
                   onValue={set("trigger")}
                 />
                 <WaitingField
+                  label="End user"
+                  value={user ?? ""}
+                  onValue={set("user")}
+                  placeholder="as requests name it"
+                />
+                <WaitingField
                   label="Metadata"
                   value={metadata ?? ""}
                   onValue={(typed) => (typed === "" || /^[^=]+=./.test(typed)) && set("metadata")(typed)}
                   placeholder="customer=4711"
                 />
-                <DayField label="From" value={from ?? ""} onValue={set("from")} />
-                <DayField label="To" value={to ?? ""} onValue={set("to")} />
+                <DayField label="From" value={days.from} onValue={set("from")} />
+                <DayField label="To" value={days.to} onValue={set("to")} />
               </div>
             </details>
           </div>

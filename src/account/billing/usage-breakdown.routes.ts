@@ -32,9 +32,11 @@ export function usageBreakdownRoutes({ ledger, clock, agentNames, keyNames }: Us
     const asked = usageWindow({ days, from, to }, clock.now());
     const window = { from: asked.from.slice(0, 10), to: asked.to.slice(0, 10) };
     const dimensions = (then_by === undefined ? [group_by] : [group_by, then_by]) as UsageDimension[];
-    const pairs = Object.entries(metadata ?? {}).map(([name, value]) => [`metadata.${name}`, value]);
-    const labels = Object.fromEntries(user === undefined ? pairs : [["user", user], ...pairs]);
-    const filter = { model, agent_id, api_key_id, labels };
+    const pairs = Object.entries(metadata ?? {}).map(([name, value]) => [`metadata.${name}`, value] as const);
+    const labels = user === undefined ? pairs : [["user", user] as const, ...pairs];
+    const idOf = (id: string | undefined) => (id === "none" ? null : id);
+    const [agent, key] = [idOf(agent_id), idOf(api_key_id)];
+    const filter = { model, agent_id: agent, api_key_id: key, labels: Object.fromEntries(labels) };
     const found = await ledger.usageBreakdown(user_id, {
       ...window,
       dimensions,
@@ -44,16 +46,20 @@ export function usageBreakdownRoutes({ ledger, clock, agentNames, keyNames }: Us
     const ids = (dimension: UsageDimension) =>
       found.groups.flatMap(({ values }) => values[dimensions.indexOf(dimension)] ?? []);
     const [agents, keys] = await Promise.all([
-      agentNames(user_id, [...new Set(ids("agent"))]),
-      keyNames(user_id, [...new Set(ids("api_key"))]),
+      agentNames(user_id, [...new Set([...ids("agent"), ...(agent == null ? [] : [agent])])]),
+      keyNames(user_id, [...new Set([...ids("api_key"), ...(key == null ? [] : [key])])]),
     ]);
     const keyOf = (dimension: UsageDimension, value: string | null) => {
       if (dimension === "agent" && value !== null) {
-        const agent = agents.get(value);
-        return { value, name: agent?.name ?? null, deleted: agent?.deleted ?? true };
+        const known = agents.get(value);
+        return { value, name: known?.name ?? null, deleted: known?.deleted ?? true };
       }
       return { value, name: dimension === "api_key" ? (keys.get(value ?? "") ?? null) : null, deleted: false };
     };
+    const narrowed = [["model", model] as const, ["agent", agent] as const, ["api_key", key] as const, ...labels];
+    const filters = narrowed.flatMap(([dimension, value]) =>
+      value === undefined ? [] : [{ dimension, ...keyOf(dimension as UsageDimension, value) }],
+    );
     const groups = found.groups.map(({ values, ...series }) => ({
       keys: dimensions.map((dimension, place) => keyOf(dimension, values[place] ?? null)),
       ...withDollars(series),
@@ -84,6 +90,7 @@ export function usageBreakdownRoutes({ ledger, clock, agentNames, keyNames }: Us
       to: window.to,
       group_by,
       then_by: then_by ?? null,
+      filters,
       total: withDollars(found.total),
       groups,
       other,

@@ -41,8 +41,12 @@ const dimensionInput = z
   .string()
   .regex(/^(model|agent|api_key|user|metadata\.[^\0]{1,64})$/, "model, agent, api_key, user or metadata.{name}")
   .openapi({ description: "model, agent, api_key, user or metadata.{name}" });
-/** An id, or null for calls without one. */
-const idOrNone = z.union([z.uuid(), z.literal("none").transform(() => null)]).optional();
+const keyFields = {
+  value: z.string().nullable().openapi({ description: "null: the requests without one" }),
+  name: z.string().nullable().openapi({ description: "of an agent or a key" }),
+  deleted: z.boolean().openapi({ description: "the agent was deleted" }),
+};
+const idOrNone = z.union([z.uuid(), z.literal("none")]).optional();
 
 const usageBreakdownSchema = z
   .object({
@@ -50,19 +54,14 @@ const usageBreakdownSchema = z
     to: daySchema.openapi({ description: "the day after the last one" }),
     group_by: z.string(),
     then_by: z.string().nullable(),
+    filters: z
+      .array(z.object({ dimension: z.string(), ...keyFields }))
+      .openapi({ description: "what the figures are narrowed to" }),
     total: z.object(usageSeries),
     groups: z
       .array(
         z.object({
-          keys: z
-            .array(
-              z.object({
-                value: z.string().nullable().openapi({ description: "null: the requests without one" }),
-                name: z.string().nullable().openapi({ description: "of an agent or a key" }),
-                deleted: z.boolean().openapi({ description: "the agent was deleted" }),
-              }),
-            )
-            .openapi({ description: "of `group_by`, and of `then_by`" }),
+          keys: z.array(z.object(keyFields)).openapi({ description: "of `group_by`, and of `then_by`" }),
           ...usageSeries,
         }),
       )

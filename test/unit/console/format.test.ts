@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { ago, centsOf, money, period } from "../../../console/src/format.ts";
+import { ago, centsOf, daysOfFields, money, period } from "../../../console/src/format.ts";
 
 const local = (day: number, hour: number, month = 10) => new Date(2026, month, day, hour);
 
@@ -65,4 +65,11 @@ test("the days of a filter are those of the browser's zone, and the last day of 
   });
   expect(period(undefined, "9999-12-31")).toEqual({ from: undefined, to: undefined });
   expect(period("soon", "")).toEqual({ from: undefined, to: undefined });
+});
+
+test("a filter that a link gives as instants keeps them, and its fields show the days of the browser's zone", () => {
+  const [from, to] = [new Date(2026, 2, 1).toISOString(), new Date(2026, 2, 3).toISOString()];
+  expect(period(from, to)).toEqual({ from, to });
+  expect(daysOfFields(from, to)).toEqual({ from: "2026-03-01", to: "2026-03-02" });
+  expect(daysOfFields("2026-03-01", undefined)).toEqual({ from: "2026-03-01", to: "" });
 });
