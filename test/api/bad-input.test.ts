@@ -80,6 +80,10 @@ async function objectsOf(client: Client): Promise<Record<string, string>> {
   const { deliveries } = (await client.get(`/api/v1/agents/${agent.body.id}/triggers/${trigger.body.id}/deliveries`))
     .body;
   const secret = await client.post("/api/v1/secrets", { name: "OWN", value: "value" });
+  const endpoint = await client.post("/api/v1/webhook-endpoints", {
+    url: "https://a.example/",
+    events: ["run.failed"],
+  });
   const response = await client.post("/api/v1/responses", { model: "purser/rehearsal", input: "Say: hi" });
   return {
     secrets: secret.body.id,
@@ -99,6 +103,7 @@ async function objectsOf(client: Client): Promise<Record<string, string>> {
     triggers: trigger.body.id,
     deliveries: deliveries[0].id,
     responses: response.body.id,
+    "webhook-endpoints": endpoint.body.id,
     "end-user-budgets": "ada",
     providers: "openai",
   };

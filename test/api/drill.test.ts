@@ -68,6 +68,13 @@ test("a drill says so in every answer, in its readiness and in its log", async (
   expect((await service.as("").get("/readyz")).body).toEqual({ status: "ready", mode: "drill" });
 });
 
+test("a test event of a webhook endpoint is not sent", async () => {
+  const [{ id }] = (await user.get("/api/v1/webhook-endpoints")).body.webhook_endpoints;
+  const { body } = await user.post(`/api/v1/webhook-endpoints/${id}/test`);
+  expect(body).toMatchObject({ delivered: false, status: null, error: "not_sent" });
+  expect(receiver.received).toEqual([]);
+});
+
 test("a run-now of a drill is executed, but its webhook, the notice of its failure and mails are not sent", async () => {
   lab.upstream.answer(calling("send_webhook", { url: `${receiver.url}/tool`, payload: { n: 1 } }));
   const run = (await user.post(`${agent}/runs`, undefined, { Prefer: "wait=30" })).body;

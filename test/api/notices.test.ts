@@ -55,6 +55,8 @@ describe("webhook endpoints (contract 5)", () => {
       status: "enabled",
       created_at: "2026-01-31T00:00:00.000Z",
       disabled_at: null,
+      last_delivery: null,
+      failed_deliveries: 0,
     });
     expect((await user.get(ENDPOINTS)).body).toEqual({ webhook_endpoints: [record], next_cursor: null });
   });
@@ -143,7 +145,9 @@ describe("notices (contract 5)", () => {
     const faultOf = (body: { type: string }) =>
       faultIn(["webhooks", body.type, "post", "requestBody", "content", "application/json", "schema"], body);
     expect(bodies.map((body) => faultOf(body as { type: string }))).toEqual([null, null]);
-    expect(Object.keys(document.webhooks).toSorted()).toEqual([...NOTICE_EVENTS, "run.finished"].toSorted());
+    expect(Object.keys(document.webhooks).toSorted()).toEqual(
+      [...NOTICE_EVENTS, "run.finished", "webhook.test"].toSorted(),
+    );
     expect(bodies).toContainEqual({
       type: "schedule.paused",
       timestamp,

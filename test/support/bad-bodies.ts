@@ -412,6 +412,14 @@ export const BODIES: Record<string, BodyRow> = {
     valid: { cap_tokens: 1000 },
     bad: [...missing("cap_tokens"), ...invalid("cap_tokens", -1, 1.5, "all", 624_999_993_751)],
   },
+  "PATCH /api/v1/webhook-endpoints/{id}": {
+    valid: { events: ["run.failed"] },
+    bad: [
+      ...invalid("url", 5, "", "hooks", "ftp://hooks.example.com", "http://127.0.0.1/"),
+      ...invalid("events", [], "run.failed"),
+      ...invalid("status", "paused", 1),
+    ],
+  },
   "POST /api/v1/webhook-endpoints": {
     valid: { url: "https://hooks.example.com/purser", events: ["run.failed"] },
     bad: [
@@ -464,6 +472,18 @@ export const QUERIES: Record<string, [query: string, param: string][]> = {
     [`name=${"x".repeat(201)}`, "name"],
   ],
   "GET /api/v1/agents/{id}/occurrences": [["schedule_id=5", "schedule_id"]],
+  "GET /api/v1/users/me/requests": [
+    ["status=strange", "status"],
+    ["status=200", "status"],
+    ["api_key_id=x", "api_key_id"],
+    ["agent_id=x", "agent_id"],
+    ["min_ms=-1", "min_ms"],
+    ["min_ms=soon", "min_ms"],
+    ["user=", "user"],
+    ["from=yesterday", "from"],
+    ["to=2026-02-30T00:00:00Z", "to"],
+    ["format=xml", "format"],
+  ],
   "GET /api/v1/users/me/transactions": [
     ["from=2026-02-30", "from"],
     ["from=0001-01-01", "from"],

@@ -126,6 +126,7 @@ export const OPERATOR_QUERIES: Record<string, [query: string, param: string][]> 
   "GET /api/v1/admin/requests": [["request_id=", "request_id"]],
   "GET /api/v1/admin/users/{id}/buckets": [["include=all", "include"]],
   "GET /api/v1/admin/users/{id}/runs": [["trigger=cron", "trigger"]],
+  "GET /api/v1/admin/users/{id}/requests": [["status=strange", "status"]],
   "GET /api/v1/admin/users/{id}/transactions": [["type=gift", "type"]],
   "GET /api/v1/admin/users/{id}/usage": [["days=366", "days"]],
   "GET /api/v1/admin/purchases": [["status=lost", "status"]],

@@ -1,7 +1,8 @@
 import type { AgentKey } from "../../api/contract/agents.ts";
+import { TEST_EVENT } from "../../api/contract/webhooks.ts";
 import type { Db } from "../../platform/db/db.ts";
 import type { Cipher } from "../../platform/lib/cipher.ts";
-import { type Clock, realNowMs } from "../../platform/lib/clock.ts";
+import { type Clock, monotonicMs, realNowMs } from "../../platform/lib/clock.ts";
 import { coalesced } from "../../platform/lib/coalesced.ts";
 import { newId } from "../../platform/lib/ids.ts";
 import { backoff } from "../../platform/lib/retry.ts";
@@ -16,7 +17,7 @@ import { isSecureEnough } from "./destination.ts";
 import { createMailDelivery, isMailUrl, type MailDeps } from "./mail-delivery.ts";
 import type { MarkdownRenderer } from "./markdown.ts";
 import { noticeMail } from "./notice-mail.ts";
-import { createNoticesStore } from "./notices.store.ts";
+import { createNoticesStore, type EndpointRow } from "./notices.store.ts";
 import type { RunResult, TryResult, Verdict } from "./notices.types.ts";
 import { outputKept, resultBody, resultMail } from "./result-message.ts";
 
@@ -31,8 +32,9 @@ const RETRY_FOR_S = 86_400;
  */
 const CONCURRENT_TRIES = 32;
 const TRY_TIMEOUT_MS = 15_000;
-/** The most bytes that are read of an answer. The body is not used. */
+/** The most bytes that are read of an answer, and those of it that a test shows. */
 const ANSWER_BYTES = 65_536;
+const SHOWN_BYTES = 1_000;
 /** A claim expires after this time, well above the longest try. Then another node can claim it. */
 const CLAIM_S = 60;
 /** The poll interval: retries become due without a signal, and signals can get lost. */
@@ -60,6 +62,8 @@ export interface DeliveriesDeps {
   markdown: MarkdownRenderer;
 }
 
+type TestedEndpoint = Pick<EndpointRow, "user_id" | "id" | "url" | "secret">;
+
 /** Binds a sealed secret to its row. */
 export function secretContext({ user_id, endpoint_id }: { user_id: string; endpoint_id: string }): string {
   return `${user_id} ${endpoint_id}`;
@@ -76,6 +80,7 @@ export function createDeliveries(deps: DeliveriesDeps) {
   const tries = new Map<string, { delivery: ClaimedDelivery; done: Promise<void> }>();
   let stopListening = async () => {};
   let timer: NodeJS.Timeout | undefined;
+  let is_started = false;
 
   const attemptNotice = async (delivery: ClaimedNotice): Promise<TryResult | null> => {
     const { event, data, created_at } = delivery;
@@ -176,8 +181,23 @@ export function createDeliveries(deps: DeliveriesDeps) {
   return {
     mailUrlProblem: mails.urlProblem,
     sweepMails: store.sweepMails,
+    ofEndpoint: store.ofEndpoint,
+    summaries: store.summaries,
+    resend: store.resend,
+    /** Posts an event to an endpoint once, now. It is in no list. A drill sends nothing. */
+    async test({ user_id, id: endpoint_id, url, secret: sealed }: TestedEndpoint) {
+      const id = newId();
+      const secret = deps.cipher.open(sealed, secretContext({ user_id, endpoint_id }))?.toString() ?? null;
+      const body = JSON.stringify({ type: TEST_EVENT, timestamp: clock.now(), data: { endpoint_id } });
+      const began_ms = monotonicMs();
+      const result = is_started ? await post(deps, { id, url }, { secret, body }, stopping.signal) : null;
+      const { status, error, answer }: TryResult = result ?? { status: null, error: "not_sent" };
+      const duration_ms = Math.round(monotonicMs() - began_ms);
+      return { id, delivered: isSuccess(status), status, error, duration_ms, answer: answer ?? null };
+    },
     /** Starts delivering. */
     async start(): Promise<void> {
+      is_started = true;
       stopListening = await db.listen("delivery_due", filling.run, filling.run);
       timer = setInterval(filling.run, POLL_MS);
       filling.run();
@@ -196,14 +216,14 @@ export function createDeliveries(deps: DeliveriesDeps) {
 /** Posts a delivery once. Returns null when `signal` aborted it without a result. */
 async function post(
   { outbound, allowance }: DeliveriesDeps,
-  { id, url }: ClaimedDelivery,
+  { id, url }: Pick<ClaimedDelivery, "id" | "url">,
   { secret, body }: { secret: string | null; body: string },
   signal: AbortSignal,
 ): Promise<TryResult | null> {
   if (secret === null) return { status: null, error: "secret_unreadable" };
   const signed = { id, timestamp_s: Math.floor(realNowMs() / 1000), body };
   try {
-    const { status } = await outbound.request({
+    const { status, body: answer } = await outbound.request({
       url,
       method: "POST",
       headers: { "content-type": "application/json", ...webhookHeaders(secret, signed) },
@@ -214,7 +234,7 @@ async function post(
       permits: (target) => isSecureEnough(target, allowance),
       signal,
     });
-    return { status, error: null };
+    return { status, error: null, answer: answer.subarray(0, SHOWN_BYTES).toString() };
   } catch (error) {
     if (signal.aborted) return null;
     if (!(error instanceof OutboundError)) throw error;
@@ -222,6 +242,8 @@ async function post(
     return { status: error.status, error: error.code };
   }
 }
+
+const isSuccess = (status: number | null) => status !== null && status >= 200 && status < 300;
 
 /**
  * Decides after try number `attempt` (from 1) of a delivery queued `age_s` seconds ago. Only 2xx is success; a redirect
@@ -232,7 +254,7 @@ export function judgeTry(
   { attempt, age_s }: { attempt: number; age_s: number },
 ): Verdict {
   if (is_unchanged === true) return { outcome: "skipped" };
-  if (status !== null && status >= 200 && status < 300) return { outcome: "delivered" };
+  if (isSuccess(status)) return { outcome: "delivered" };
   if (status === 410) return { outcome: "gone" };
   if (is_final === true) return { outcome: "failed" };
   const delay_s = DELAYS_S[Math.min(attempt, DELAYS_S.length) - 1] ?? 0;

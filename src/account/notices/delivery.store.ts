@@ -1,8 +1,9 @@
-import type { NoticeEvent } from "../../api/contract/notices.ts";
+import type { EndpointDelivery, NoticeEvent } from "../../api/contract/notices.ts";
 import type { Db, Sql, Tx } from "../../platform/db/db.ts";
 import { readStatement } from "../../platform/db/sql-functions.ts";
 import { lockInserts } from "../../platform/db/statements.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
+import { failPending } from "./notices.store.ts";
 import type { LastOutput, TryResult, Verdict } from "./notices.types.ts";
 
 /** A delivery that this node has claimed. */
@@ -32,6 +33,9 @@ export interface ClaimedResult extends Claim {
   unless_unchanged: boolean;
 }
 export type ClaimedDelivery = ClaimedNotice | ClaimedResult;
+
+const SHOWN = `d.id, n.event, n.created_at, d.status, d.attempts, d.last_attempt_at, d.last_status, d.last_error,
+  d.next_attempt_at, d.delivered_at`;
 
 /** How long a mail counts toward the limit of mails to its user. */
 const MAIL_DAY = "interval '1 day'";
@@ -86,6 +90,45 @@ export function createDeliveryStore(db: Db) {
         ],
       });
       return settled.length > 0;
+    },
+    /** The deliveries of an endpoint, newest first, or one of them. */
+    ofEndpoint: (
+      endpoint: { user_id: string; endpoint_id: string },
+      { limit, before_id, id = null }: { limit: number; before_id: string | null; id?: string | null },
+    ) =>
+      db.query<EndpointDelivery>({
+        text: `select ${SHOWN} from delivery d join notice n on n.user_id = d.user_id and n.id = d.notice_id
+          where d.user_id = $1 and d.endpoint_id = $2 and ($3::uuid is null or d.id < $3) and ($4::uuid is null or d.id = $4)
+          order by d.id desc limit $5`,
+        values: [endpoint.user_id, endpoint.endpoint_id, before_id, id, limit],
+      }),
+    /** The number of failed deliveries of each endpoint, with the delivery that was tried last. */
+    summaries: (user_id: string, endpoint_ids: readonly string[]) =>
+      db.query<
+        { endpoint_id: string; failed_deliveries: number } & {
+          [Field in keyof EndpointDelivery]: EndpointDelivery[Field] | null;
+        }
+      >({
+        text: `select e.id as endpoint_id, last.*, (
+              select count(*) from delivery f where f.user_id = $1 and f.endpoint_id = e.id and f.status = 'failed'
+            ) as failed_deliveries
+          from webhook_endpoint e left join lateral (
+            select ${SHOWN} from delivery d join notice n on n.user_id = d.user_id and n.id = d.notice_id
+            where d.user_id = $1 and d.endpoint_id = e.id and d.last_attempt_at is not null
+            order by d.last_attempt_at desc limit 1
+          ) as last on true
+          where e.user_id = $1 and e.id = any($2::uuid[])`,
+        values: [user_id, endpoint_ids],
+      }),
+    /** Makes a delivery due at once, for another day. A late result of an earlier try has another number of attempts. */
+    async resend(endpoint: { user_id: string; endpoint_id: string }, id: string): Promise<boolean> {
+      const sent = await db.query({
+        text: `update delivery set status = 'pending', next_attempt_at = clock_timestamp(), queued_at = clock_timestamp(),
+            delivered_at = null
+          where user_id = $1 and endpoint_id = $2 and id = $3 and status <> 'pending' returning id`,
+        values: [endpoint.user_id, endpoint.endpoint_id, id],
+      });
+      return sent.length > 0;
     },
     /** Whether this output is the one that the destination got last. */
     async isLastOutput(
@@ -153,11 +196,7 @@ export function createDeliveryStore(db: Db) {
           text: "update webhook_endpoint set disabled_at = coalesce(disabled_at, $3) where user_id = $1 and id = $2",
           values: [user_id, endpoint_id, disabled_at],
         });
-        await tx.query({
-          text: `update delivery set status = 'failed', next_attempt_at = null, last_error = 'endpoint_disabled'
-            where user_id = $1 and endpoint_id = $2 and status = 'pending'`,
-          values: [user_id, endpoint_id],
-        });
+        await failPending(tx, user_id, endpoint_id);
       });
     },
   };

@@ -29,6 +29,22 @@ export function noticesRoutes({ notices, agentNames }: { notices: Notices; agent
   router.on(contract.createWebhookEndpoint, async (request) => {
     return json(await notices.createEndpoint(request.caller.user_id, request.body), 201);
   });
+  router.on(contract.updateWebhookEndpoint, async ({ caller, params, body }) => {
+    return json(await notices.updateEndpoint(caller.user_id, params.id, body));
+  });
+  router.on(contract.testWebhookEndpoint, async ({ caller, params }) => {
+    return json(await notices.testEndpoint(caller.user_id, params.id));
+  });
+  router.on(contract.listEndpointDeliveries, async ({ caller, params, query }) => {
+    const { limit, cursor } = query;
+    const page_of = { limit: limit + 1, before_id: decodeCursor(cursor, UUID_KEY) };
+    const rows = await notices.deliveriesOf(caller.user_id, params.id, page_of);
+    const { page, next_cursor } = pageOf(rows, limit, (delivery) => delivery.id);
+    return json({ deliveries: page, next_cursor });
+  });
+  router.on(contract.resendDelivery, async ({ caller, params }) => {
+    return json(await notices.resend(caller.user_id, params.id, params.delivery_id));
+  });
   router.on(contract.deleteWebhookEndpoint, async (request) => {
     await notices.deleteEndpoint(request.caller.user_id, request.params.id);
     return noContent();

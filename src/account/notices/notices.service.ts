@@ -1,5 +1,5 @@
 import type { AgentDelivery } from "../../api/contract/deliveries.ts";
-import type { Notice, NoticeEvent, WebhookEndpoint } from "../../api/contract/notices.ts";
+import type { EndpointDelivery, Notice, NoticeEvent, WebhookEndpoint } from "../../api/contract/notices.ts";
 import { paramOf } from "../../api/contract/validation.ts";
 import { USER_ROWS } from "../../kernel/constants.ts";
 import { errors } from "../../kernel/errors.ts";
@@ -8,6 +8,7 @@ import { hasMoreRows } from "../../platform/db/statements.ts";
 import type { Cipher } from "../../platform/lib/cipher.ts";
 import { addDays, type Clock } from "../../platform/lib/clock.ts";
 import { isUuid, newId } from "../../platform/lib/ids.ts";
+import { createTokenBuckets } from "../../platform/lib/token-bucket.ts";
 import { parseEgressAllow } from "../../platform/net/address.ts";
 import type { Outbound } from "../../platform/net/outbound.ts";
 import { newWebhookSecret } from "../../platform/net/standard-webhooks.ts";
@@ -40,6 +41,17 @@ export interface NoticesDeps {
   results: ResultDeps;
 }
 
+/** Tests and repeated deliveries that a user may ask a node for in a minute. */
+const ASKED_TRIES = 10;
+const NO_MAIL_TEST = "An e-mail address gets no test. Its notices are listed with their deliveries.";
+
+type StoredEndpoint = Omit<EndpointRow, "secret">;
+interface EndpointChanges {
+  url?: string | undefined;
+  events?: readonly NoticeEvent[] | undefined;
+  status?: "enabled" | "disabled" | undefined;
+}
+
 /** Notices that are recorded only for users who have an endpoint for them. */
 const IF_SUBSCRIBED: readonly NoticeEvent[] = ["run.succeeded"];
 
@@ -56,6 +68,33 @@ export function createNotices(deps: NoticesDeps) {
     const problem = is_mail ? await deliveries.mailUrlProblem(user_id, url) : urlProblem(url, allowance, param);
     if (problem !== null) throw errors.invalidValue(param, problem);
     return url;
+  };
+
+  const endpointOf = async (user_id: string, id: string): Promise<EndpointRow> => {
+    const found = isUuid(id) ? await store.endpoint(user_id, id) : undefined;
+    if (found === undefined) throw errors.notFound("This webhook endpoint");
+    return found;
+  };
+  const withSummaries = async (user_id: string, rows: readonly StoredEndpoint[]): Promise<WebhookEndpoint[]> => {
+    const ids = rows.map(({ id }) => id);
+    const of = new Map((await deliveries.summaries(user_id, ids)).map((row) => [row.endpoint_id, row]));
+    return rows.map((row) => {
+      const found = of.get(row.id);
+      const { endpoint_id: _, failed_deliveries = 0, ...last } = found ?? { endpoint_id: row.id, id: null };
+      const last_delivery = last.id === null ? null : (last as EndpointDelivery);
+      return { ...endpointRecord(row), last_delivery, failed_deliveries };
+    });
+  };
+  /** Throws 409 for a second e-mail endpoint. */
+  const limitMailEndpoints = async (tx: Tx, user_id: string, url: string): Promise<void> => {
+    if (isMailUrl(url) && (await hasMoreRows(tx, { table: "webhook_endpoint", user_id, where: IS_MAIL, most: 1 }))) {
+      throw noticeErrors.mailEndpointExists();
+    }
+  };
+  const asked = createTokenBuckets({ size: ASKED_TRIES, refill_s: 60 });
+  const takeTry = (user_id: string): void => {
+    const { retry_after_s } = asked.take(user_id);
+    if (retry_after_s !== null) throw errors.rateLimited(retry_after_s);
   };
 
   return {
@@ -97,15 +136,63 @@ export function createNotices(deps: NoticesDeps) {
         const most = USER_ROWS.webhook_endpoints;
         if (await hasMoreRows(tx, { table: "webhook_endpoint", user_id, most }))
           throw noticeErrors.endpointLimitReached();
-        if (is_mail && (await hasMoreRows(tx, { table: "webhook_endpoint", user_id, where: IS_MAIL, most: 1 }))) {
-          throw noticeErrors.mailEndpointExists();
-        }
+        await limitMailEndpoints(tx, user_id, url);
       });
-      return { ...endpointRecord({ ...row, disabled_at: null }), secret: is_mail ? null : secret };
+      const created = { ...endpointRecord({ ...row, disabled_at: null }), last_delivery: null, failed_deliveries: 0 };
+      return { ...created, secret: is_mail ? null : secret };
     },
     /** Lists endpoints, newest first. `before_id` is the last one of the previous page. */
     async endpoints(user_id: string, page: { limit: number; before_id: string | null }): Promise<WebhookEndpoint[]> {
-      return (await store.endpoints(user_id, page)).map(endpointRecord);
+      return withSummaries(user_id, await store.endpoints(user_id, page));
+    },
+    /** Changes the given fields. Throws 404, and 400 and 409 as `createEndpoint`. */
+    async updateEndpoint(user_id: string, id: string, wanted: EndpointChanges): Promise<WebhookEndpoint> {
+      const { url: address, events, status } = wanted;
+      const url = address === undefined ? undefined : await usableUrl(user_id, address, "url");
+      const known = await endpointOf(user_id, id);
+      // A mail endpoint whose address is no longer the user's cannot be enabled again.
+      if (status === "enabled" && url === undefined) await usableUrl(user_id, known.url, "url");
+      await db.transaction(async (tx) => {
+        const { disabled_at, ...row } = (await store.endpoint(user_id, id, tx)) ?? known;
+        const changed = {
+          ...row,
+          url: url ?? row.url,
+          events: events === undefined ? row.events : [...new Set(events)],
+          disabled_at: status === undefined ? disabled_at : status === "enabled" ? null : (disabled_at ?? clock.now()),
+        };
+        await store.updateEndpoint(tx, changed);
+        await limitMailEndpoints(tx, user_id, changed.url);
+      });
+      const [updated] = await withSummaries(user_id, [await endpointOf(user_id, id)]);
+      return updated as WebhookEndpoint;
+    },
+    /** Delivers a test event now. Throws 404, 400 for an e-mail address, and 429. */
+    async testEndpoint(user_id: string, id: string) {
+      const endpoint = await endpointOf(user_id, id);
+      if (isMailUrl(endpoint.url)) throw errors.invalidValue(undefined, NO_MAIL_TEST);
+      takeTry(user_id);
+      return deliveries.test(endpoint);
+    },
+    /** An endpoint's deliveries, newest first. Throws 404. */
+    async deliveriesOf(user_id: string, endpoint_id: string, page: { limit: number; before_id: string | null }) {
+      await endpointOf(user_id, endpoint_id);
+      return deliveries.ofEndpoint({ user_id, endpoint_id }, page);
+    },
+    /** Delivers a notice to an endpoint again, with the same id. One that is pending is left as it is. Throws 404, 409 and 429. */
+    async resend(user_id: string, endpoint_id: string, id: string): Promise<EndpointDelivery> {
+      const { disabled_at } = await endpointOf(user_id, endpoint_id);
+      const find = async () => {
+        const [found] = isUuid(id)
+          ? await deliveries.ofEndpoint({ user_id, endpoint_id }, { id, limit: 1, before_id: null })
+          : [];
+        if (found === undefined) throw errors.notFound("This delivery");
+        return found;
+      };
+      await find();
+      if (disabled_at !== null) throw noticeErrors.endpointDisabled();
+      takeTry(user_id);
+      await deliveries.resend({ user_id, endpoint_id }, id);
+      return find();
     },
     /** Deletes an endpoint and its open deliveries. Throws 404 when it is not the user's. */
     async deleteEndpoint(user_id: string, id: string): Promise<void> {
@@ -155,7 +242,7 @@ export function createNotices(deps: NoticesDeps) {
 
 export type Notices = ReturnType<typeof createNotices>;
 
-function endpointRecord(row: Omit<EndpointRow, "secret">): WebhookEndpoint {
+function endpointRecord(row: StoredEndpoint): Omit<WebhookEndpoint, "last_delivery" | "failed_deliveries"> {
   const { id, url, events, created_at, disabled_at } = row;
   return { id, url, events, status: disabled_at === null ? "enabled" : "disabled", created_at, disabled_at };
 }

@@ -1,5 +1,6 @@
 import type { Notice, NoticeDelivery, NoticeEvent } from "../../api/contract/notices.ts";
 import type { Db, Sql, Tx } from "../../platform/db/db.ts";
+import { firstRow } from "../../platform/db/statements.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
 import type { NewNotice } from "./notices.types.ts";
 
@@ -23,6 +24,15 @@ interface NoticePage {
 export const IS_MAIL = "url like 'mailto:%' and disabled_at is null";
 const ENDPOINT_COLUMNS = "user_id, id, url, events, created_at, disabled_at";
 
+/** Fails the open deliveries of a disabled endpoint. */
+export async function failPending(tx: Tx, user_id: string, endpoint_id: string): Promise<void> {
+  await tx.query({
+    text: `update delivery set status = 'failed', next_attempt_at = null, last_error = 'endpoint_disabled'
+      where user_id = $1 and endpoint_id = $2 and status = 'pending'`,
+    values: [user_id, endpoint_id],
+  });
+}
+
 /** Endpoints and notices. delivery.store.ts stores the deliveries. */
 export function createNoticesStore(db: Db) {
   return {
@@ -37,6 +47,23 @@ export function createNoticesStore(db: Db) {
           order by id desc limit $3`,
         values: [user_id, page.before_id, page.limit],
       }),
+    /** The endpoint, or undefined. With `tx`, it is locked until the transaction ends. */
+    endpoint: (user_id: string, id: string, tx?: Tx) =>
+      firstRow<EndpointRow>(tx ?? db, {
+        text: `select ${ENDPOINT_COLUMNS}, secret from webhook_endpoint where user_id = $1 and id = $2
+          ${tx === undefined ? "" : "for update"}`,
+        values: [user_id, id],
+      }),
+    async updateEndpoint(
+      tx: Tx,
+      { user_id, id, url, events, disabled_at }: Omit<EndpointRow, "secret" | "created_at">,
+    ) {
+      await tx.query({
+        text: "update webhook_endpoint set url = $3, events = $4, disabled_at = $5 where user_id = $1 and id = $2",
+        values: [user_id, id, url, events, disabled_at],
+      });
+      if (disabled_at !== null) await failPending(tx, user_id, id);
+    },
     async deleteEndpoint(user_id: string, id: string): Promise<boolean> {
       const deleted = await db.query({
         text: "delete from webhook_endpoint where user_id = $1 and id = $2 returning id",

@@ -46,6 +46,8 @@ export interface LastOutput {
 export interface TryResult {
   readonly status: number | null;
   readonly error: string | null;
+  /** The beginning of the answer's body. */
+  readonly answer?: string;
   /** No other try can succeed. */
   readonly is_final?: boolean;
   /** A mail server was asked. */

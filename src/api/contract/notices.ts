@@ -25,16 +25,34 @@ export type NoticeEvent = (typeof NOTICE_EVENTS)[number];
 
 const eventSchema = z.enum(NOTICE_EVENTS);
 
+export const noticeDeliverySchema = triesSchema
+  .extend({ endpoint_id: uuidSchema, status: z.enum(["pending", "delivered", "failed"]) })
+  .openapi("NoticeDelivery");
+export type NoticeDelivery = z.infer<typeof noticeDeliverySchema>;
+
+/** A delivery as its endpoint lists it. */
+const endpointDeliverySchema = noticeDeliverySchema
+  .omit({ endpoint_id: true })
+  .extend({
+    id: uuidSchema.openapi({ description: "the `webhook-id` of every try: the notice's id" }),
+    event: eventSchema,
+    created_at: instantSchema,
+  })
+  .openapi("EndpointDelivery");
+export type EndpointDelivery = z.infer<typeof endpointDeliverySchema>;
+
 export const webhookEndpointSchema = z
   .object({
     id: uuidSchema,
     url: z.string(),
     events: z.array(eventSchema),
-    status: z
-      .enum(["enabled", "disabled"])
-      .openapi({ description: "disabled once it has answered 410 Gone, or its e-mail address is no longer yours" }),
+    status: z.enum(["enabled", "disabled"]).openapi({
+      description: "disabled by you, once it has answered 410 Gone, or once its e-mail address is no longer yours",
+    }),
     created_at: instantSchema,
     disabled_at: instantSchema.nullable(),
+    last_delivery: endpointDeliverySchema.nullable().openapi({ description: "the one that was tried last" }),
+    failed_deliveries: z.number().int().openapi({ description: "given up, of the notices that are kept" }),
   })
   .openapi("WebhookEndpoint");
 export type WebhookEndpoint = z.infer<typeof webhookEndpointSchema>;
@@ -56,10 +74,26 @@ export const createWebhookEndpointSchema = z
   })
   .openapi("CreateWebhookEndpoint");
 
-export const noticeDeliverySchema = triesSchema
-  .extend({ endpoint_id: uuidSchema, status: z.enum(["pending", "delivered", "failed"]) })
-  .openapi("NoticeDelivery");
-export type NoticeDelivery = z.infer<typeof noticeDeliverySchema>;
+/** Each field alone. */
+const updateWebhookEndpointSchema = createWebhookEndpointSchema
+  .partial()
+  .extend({
+    status: z.enum(["enabled", "disabled"]).optional().openapi({
+      description: "disabled: it gets no more notices, and its pending deliveries fail",
+    }),
+  })
+  .openapi("UpdateWebhookEndpoint");
+
+const endpointTestSchema = z
+  .object({
+    id: uuidSchema.openapi({ description: "the `webhook-id`" }),
+    delivered: z.boolean().openapi({ description: "the endpoint answered 2xx" }),
+    status: z.number().int().nullable().openapi({ description: "HTTP status of the answer" }),
+    error: z.string().nullable().openapi({ description: "why there was no answer, as a code" }),
+    duration_ms: z.number().int(),
+    answer: z.string().nullable().openapi({ description: "the first 1,000 bytes of the answer's body" }),
+  })
+  .openapi("WebhookEndpointTest");
 
 export const noticeSchema = z
   .object({
@@ -88,6 +122,35 @@ export const createWebhookEndpoint = routes.post("/api/v1/webhook-endpoints", {
   scope: "billing:write",
   body: createWebhookEndpointSchema,
   answers: { 201: json(createdWebhookEndpointSchema, "the endpoint; its secret is shown this once") },
+  fails: [409],
+});
+
+export const updateWebhookEndpoint = routes.patch("/api/v1/webhook-endpoints/{id}", {
+  summary: "Change an endpoint's address or events, disable it, or enable it again",
+  description: "Its secret stays.",
+  scope: "billing:write",
+  body: updateWebhookEndpointSchema,
+  answers: { 200: json(webhookEndpointSchema, "the endpoint") },
+  fails: [409],
+});
+
+export const testWebhookEndpoint = routes.post("/api/v1/webhook-endpoints/{id}/test", {
+  summary: "Deliver a signed event `webhook.test` to the endpoint now, once",
+  scope: "billing:write",
+  answers: { 200: json(endpointTestSchema, "what the endpoint answered") },
+});
+
+export const listEndpointDeliveries = routes.get("/api/v1/webhook-endpoints/{id}/deliveries", {
+  summary: "The deliveries of notices to the endpoint, newest first",
+  scope: "billing:read",
+  query: listQuerySchema,
+  answers: { 200: json(pageSchema({ deliveries: endpointDeliverySchema }), "a page of deliveries") },
+});
+
+export const resendDelivery = routes.post("/api/v1/webhook-endpoints/{id}/deliveries/{delivery_id}/resend", {
+  summary: "Deliver a notice to the endpoint again, with the same `webhook-id`",
+  scope: "billing:write",
+  answers: { 200: json(endpointDeliverySchema, "the delivery, which is pending") },
   fails: [409],
 });
 

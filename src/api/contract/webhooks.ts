@@ -89,8 +89,18 @@ const runResultSchema = runSchema
   })
   .openapi({ description: "the result of a run, to an address in the agent's `deliveries`" });
 
+/** The event of `POST /api/v1/webhook-endpoints/{id}/test`. */
+export const TEST_EVENT = "webhook.test";
+const testSchema = z
+  .object({ endpoint_id: uuidSchema })
+  .openapi({ description: "a test of an endpoint, which its user asked for" });
+
 /** The body of each webhook by its `type`. */
-export const WEBHOOKS = Object.entries({ ...NOTICE_DATA, "run.finished": runResultSchema }).map(([type, data]) => ({
+export const WEBHOOKS = Object.entries({
+  ...NOTICE_DATA,
+  "run.finished": runResultSchema,
+  [TEST_EVENT]: testSchema,
+}).map(([type, data]) => ({
   type,
   description: String(data.meta()?.description ?? ""),
   body: z.object({ type: z.literal(type), timestamp: instantSchema, data }),

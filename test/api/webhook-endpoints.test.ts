@@ -1,0 +1,117 @@
+import { Webhook } from "standardwebhooks";
+import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
+import { useLab } from "../support/lab.ts";
+import { type Received, type Receiver, startReceiver } from "../support/receiver.ts";
+import type { Client } from "../support/service.ts";
+import { json } from "../support/upstream.ts";
+
+// contract 5.13.2 to 5.13.4: endpoints are changed, tested and asked for again.
+
+const ENDPOINTS = "/api/v1/webhook-endpoints";
+const env: Record<string, string> = {};
+let receiver: Receiver;
+let user: Client;
+let secret: string;
+let endpoint: string;
+
+beforeAll(async () => {
+  receiver = await startReceiver();
+  env.PURSER_EGRESS_ALLOW = receiver.host;
+});
+const lab = useLab(undefined, { env });
+afterAll(() => receiver.close());
+beforeEach(async () => {
+  user = await lab.service.newUser({ trial: false, tokens: 1_000_000 });
+  receiver.received.length = 0;
+  receiver.treat(204);
+  const made = await user.post(ENDPOINTS, { url: `${receiver.url}/hook`, events: ["run.failed"] });
+  expect(made.body).toMatchObject({ status: "enabled", last_delivery: null, failed_deliveries: 0 });
+  ({ secret } = made.body);
+  endpoint = `${ENDPOINTS}/${made.body.id}`;
+});
+
+/** A run that fails, and so a notice. */
+async function failRun(): Promise<void> {
+  lab.upstream.answer(json({ error: { message: "no" } }, 400));
+  const agent = await user.post("/api/v1/agents", { name: "Herald", model_id: "lab/plain", run_prompt: "Go." });
+  await user.post(`/api/v1/agents/${agent.body.id}/runs`, undefined, { Prefer: "wait=30" });
+}
+const deliveries = async () => (await user.get(`${endpoint}/deliveries`)).body.deliveries;
+const listed = async () => (await user.get(ENDPOINTS)).body.webhook_endpoints[0];
+
+it("a test event is signed, delivered now, and tells what the endpoint answered", async () => {
+  receiver.treat((response) => void response.writeHead(418).end(`short and stout${"t".repeat(2_000)}`));
+  const { status, body } = await user.post(`${endpoint}/test`);
+  expect([status, body]).toEqual([
+    200,
+    {
+      id: expect.any(String),
+      delivered: false,
+      status: 418,
+      error: null,
+      duration_ms: expect.any(Number),
+      answer: expect.stringMatching(/^short and stoutt{985}$/),
+    },
+  ]);
+  const { headers = {}, body: sent = "" }: Partial<Received> = receiver.received[0] ?? {};
+  expect(new Webhook(secret).verify(sent, headers)).toEqual({
+    type: "webhook.test",
+    timestamp: expect.any(String),
+    data: { endpoint_id: endpoint.slice(ENDPOINTS.length + 1) },
+  });
+  expect(headers["webhook-id"]).toBe(body.id);
+  const other = await lab.service.newUser();
+  expect((await other.post(`${endpoint}/test`)).status).toBe(404);
+  expect(await deliveries()).toEqual([]);
+});
+
+it("a test of an address inside the operator's network is not sent, and a user has 10 tests a minute", async () => {
+  await lab.service.changeDatabase((db) =>
+    db.query({ text: "update webhook_endpoint set url = $1", values: ["https://10.0.0.1/"] }),
+  );
+  const { body } = await user.post(`${endpoint}/test`);
+  expect(body).toMatchObject({ delivered: false, status: null, error: "egress_refused", answer: null });
+  const statuses = await Promise.all(Array.from({ length: 10 }, () => user.post(`${endpoint}/test`)));
+  expect(statuses.map(({ status }) => status).sort()).toEqual([...Array(9).fill(200), 429]);
+});
+
+it("a delivery is sent again with the same webhook-id, also one that was delivered", async () => {
+  await failRun();
+  await expect.poll(async () => (await deliveries())[0]?.status, { timeout: 10_000 }).toBe("delivered");
+  const [{ id, event, attempts }] = await deliveries();
+  expect([event, attempts]).toEqual(["run.failed", 1]);
+  receiver.treat(200);
+  const again = await user.post(`${endpoint}/deliveries/${id}/resend`);
+  expect([again.status, again.body]).toMatchObject([200, { id, status: "pending", delivered_at: null }]);
+  await receiver.until(2);
+  expect(receiver.received.map(({ headers }) => headers["webhook-id"])).toEqual([id, id]);
+  await expect
+    .poll(async () => (await deliveries())[0])
+    .toMatchObject({ status: "delivered", last_status: 200, attempts: 2 });
+  expect(await listed()).toMatchObject({ last_delivery: { id, event, status: "delivered" }, failed_deliveries: 0 });
+  expect((await user.post(`${endpoint}/deliveries/${endpoint.slice(-36)}/resend`)).status).toBe(404);
+});
+
+it("an endpoint gets another address and other events, is disabled and enabled again, and keeps its secret", async () => {
+  const changed = await user.request("PATCH", endpoint, { url: `${receiver.url}/other` });
+  expect([changed.status, changed.body]).toMatchObject([200, { url: `${receiver.url}/other`, events: ["run.failed"] }]);
+  receiver.treat(500);
+  await failRun();
+  await receiver.until(1);
+  expect(receiver.received[0]?.path).toBe("/other");
+  const disabled = await user.request("PATCH", endpoint, { status: "disabled" });
+  expect(disabled.body).toMatchObject({ status: "disabled", disabled_at: expect.any(String) });
+  await expect.poll(listed).toMatchObject({ failed_deliveries: 1, last_delivery: { status: "failed" } });
+  const [{ id }] = await deliveries();
+  const refused = await user.post(`${endpoint}/deliveries/${id}/resend`);
+  expect([refused.status, refused.body.error.code]).toEqual([409, "endpoint_disabled"]);
+  await failRun();
+  expect(await deliveries()).toHaveLength(1);
+  const enabled = await user.request("PATCH", endpoint, { status: "enabled", events: ["run.succeeded"] });
+  expect(enabled.body).toMatchObject({ status: "enabled", disabled_at: null, events: ["run.succeeded"] });
+  const { body } = await user.post(`${endpoint}/test`);
+  expect(body.status).toBe(500);
+  const last = receiver.received.at(-1);
+  new Webhook(secret).verify(last?.body ?? "", last?.headers ?? {});
+  expect((await (await lab.service.newUser()).request("PATCH", endpoint, {})).status).toBe(404);
+});
