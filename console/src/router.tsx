@@ -176,14 +176,16 @@ const editAgent = createRoute({
   getParentRoute: () => signedIn,
   path: "/agents/$id/edit",
   component: page(() => import("./pages/agent-editor.tsx"), "EditAgentPage"),
-  validateSearch: (search: Search) => text(search, "field"),
+  validateSearch: (search: Search) => ({ ...text(search, "field"), ...text(search, "test") }),
 });
 const run = createRoute({
   getParentRoute: () => signedIn,
   path: "/agents/$id/runs/$run_id",
   component: page(() => import("./pages/run.tsx"), "RunPage"),
-  validateSearch: (search: Search): { why?: "all" | number } =>
-    search.why === "all" ? { why: "all" } : whole(search, "why"),
+  validateSearch: (search: Search): { why?: "all" | number; step?: number } => ({
+    ...(search.why === "all" ? { why: "all" } : whole(search, "why")),
+    ...whole(search, "step"),
+  }),
 });
 const decide = createRoute({
   getParentRoute: () => signedIn,

@@ -61,8 +61,10 @@ export const RUN_TRIGGERS: Readonly<Record<RunTrigger, string>> = {
   test: "test of a draft",
 };
 /** What started a run, by name if it is a trigger. */
-export const startedBy = ({ trigger, trigger_name }: Pick<Run, "trigger" | "trigger_name">): string =>
-  trigger_name === null ? RUN_TRIGGERS[trigger] : `trigger ${trigger_name}`;
+export function startInWords({ trigger, trigger_name }: Pick<Run, "trigger" | "trigger_name">): string {
+  if (trigger === "test") return RUN_TRIGGERS.test;
+  return `started by ${trigger_name === null ? RUN_TRIGGERS[trigger] : `trigger ${trigger_name}`}`;
+}
 export const TRIGGER_OPTIONS = [
   ["", "Any"],
   ...Object.entries(RUN_TRIGGERS).map(([trigger, name]) => [trigger, words(name)] as const),

@@ -1,6 +1,6 @@
 import type { BrowserContext, BrowserContextOptions, Page } from "playwright-core";
 import { afterAll, afterEach, beforeEach, expect, it } from "vitest";
-import { asPerson, choose, PASSWORD, signUp, useConsole, violations } from "../support/console.ts";
+import { asPerson, choose, PASSWORD, signUp, unfoldAll, useConsole, violations } from "../support/console.ts";
 import { CRM_MAIL, type Crm, startCrm } from "../support/crm.ts";
 import { type MailServer, startMailServer } from "../support/mail-server.ts";
 import { tokenOf } from "../support/sign-up.ts";
@@ -344,6 +344,7 @@ it("the editor of an agent sets which tools ask and for how long, and a key that
   await signUp(context, site.service, "editor@example.com");
   const agent = await create();
   await page.goto(`${site.service.url}/agents/${agent}/edit`);
+  await unfoldAll(page);
   const server = page.getByRole("group", { name: "Server 2" });
   await choose(server.getByLabel("Before a call"), "Always ask");
   await server.getByRole("button", { name: "Show tools" }).click();

@@ -3,7 +3,7 @@ import { promisify } from "node:util";
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest";
 import { startChromium } from "../support/chromium.ts";
-import { asPerson, buildConsole, choose, signUp } from "../support/console.ts";
+import { asPerson, buildConsole, choose, signUp, unfoldAll } from "../support/console.ts";
 import { answerAsMcp, mcpTool } from "../support/mcp-messages.ts";
 import { type OAuthServer, startOAuthServer } from "../support/oauth-server.ts";
 import { type Service, startService } from "../support/service.ts";
@@ -164,6 +164,7 @@ it("the owner sees what an MCP server claims about its tools, and chooses the to
   const tools_config = { mcp: { enabled: true, servers: [server] } };
   const { id } = await person("POST", "/agents", { name: "Pilot", model_id: "purser/rehearsal", tools_config });
   await page.goto(`${service.url}/agents/${id}/edit`);
+  await unfoldAll(page);
   await page.getByRole("button", { name: "Show tools" }).click();
   const berths = page.getByRole("listitem").filter({ hasText: "berths" });
   await berths.getByText("The server says: only reads").waitFor();

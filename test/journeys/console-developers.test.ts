@@ -2,7 +2,7 @@ import { execFile } from "node:child_process";
 import { promisify } from "node:util";
 import type { BrowserContext, Page } from "playwright-core";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { asPerson, choose, signUp, useConsole, violations } from "../support/console.ts";
+import { asPerson, pick, signUp, useConsole, violations } from "../support/console.ts";
 import { countClicks, inClicks } from "../support/console-tasks.ts";
 
 // The tasks of people with programs in docs/guides/console-tasks.md, each within its clicks.
@@ -61,7 +61,7 @@ it("the page of models shows the price of each in dollars, and leads to the play
 it("a message is sent to a model, and the copied call sends the same message", async () => {
   const message = `It's "quoted" \\n, $HOME and ünïcode`;
   await page.goto(`${site.service.url}/developers/playground`);
-  await choose(page.getByLabel("Model", { exact: true }), "lab/small");
+  await pick(page.getByLabel("Model", { exact: true }), "lab/small");
   await page.waitForURL(/model=lab%2Fsmall/);
   await page.getByLabel("Instructions").fill("Don't\nshout.");
   await page.getByLabel("Message").fill(message);

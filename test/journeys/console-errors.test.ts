@@ -1,7 +1,7 @@
 import type { BrowserContext, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest";
 import { shows } from "../support/chromium.ts";
-import { asPerson, choose, signUp, useConsole } from "../support/console.ts";
+import { asPerson, choose, signUp, unfoldAll, useConsole } from "../support/console.ts";
 import { type OAuthServer, startOAuthServer } from "../support/oauth-server.ts";
 
 // What a person reads after a mistake: the present error, in the console's words, with a way on.
@@ -27,6 +27,7 @@ const labelOfFocus = () => page.evaluate(() => document.activeElement?.closest("
 it("the error of an earlier attempt is not shown beside the browser's error about another field", async () => {
   await signUp(context, site.service, "stale@example.com");
   await page.goto(`${site.service.url}/agents/new`);
+  await unfoldAll(page);
   await page.getByLabel("Name", { exact: true }).fill("   ");
   await page.getByRole("button", { name: "Create agent" }).click();
   await page.getByRole("alert").getByText("Name must be text").waitFor();
@@ -39,18 +40,23 @@ it("the error of an earlier attempt is not shown beside the browser's error abou
 
 it("a list in which nothing was chosen says so, and gets the focus", async () => {
   await signUp(context, site.service, "choice@example.com");
+  await person("POST", "/secrets", { name: "KEY", value: "v" });
   await page.goto(`${site.service.url}/agents/new`);
-  await page.getByLabel("Name", { exact: true }).fill("No model");
-  await page.getByRole("switch", { name: "Choose the model for each run" }).click();
+  await page.getByLabel("Name", { exact: true }).fill("No secret");
+  await unfoldAll(page);
+  await page.getByRole("switch", { name: "Read the web" }).click();
+  await page.getByRole("button", { name: "Add secret" }).click();
+  await page.getByLabel("Only to these hosts").fill("api.example.com");
+  await page.getByText("Tools", { exact: true }).click(); // A fault unfolds its part again.
   await page.getByRole("button", { name: "Create agent" }).click();
   await shows(page, "This field is required.");
-  const model = page.getByRole("combobox", { name: "Model", exact: true });
-  expect(await model.getAttribute("aria-invalid")).toBe("true");
-  expect(await model.evaluate((button) => button === document.activeElement)).toBe(true);
-  await choose(model, "Lab · 1 in, 2 out");
+  const secret = page.getByRole("combobox", { name: "Secret", exact: true });
+  expect(await secret.getAttribute("aria-invalid")).toBe("true");
+  expect(await secret.evaluate((button) => button === document.activeElement)).toBe(true);
+  await choose(secret, "KEY");
   await page.getByText("This field is required.").waitFor({ state: "detached" });
   await page.getByRole("button", { name: "Create agent" }).click();
-  await page.getByRole("heading", { name: "No model", level: 1 }).waitFor();
+  await page.getByRole("heading", { name: "No secret", level: 1 }).waitFor();
 });
 
 it("errors about secrets are in the console's words, without names of the API", async () => {
@@ -68,10 +74,11 @@ it("errors about secrets are in the console's words, without names of the API", 
 
   await person("DELETE", `/secrets/${secret.id}`);
   await page.goto(`${site.service.url}/agents/${id}/edit`);
+  await unfoldAll(page);
   await page.getByRole("group", { name: "Secret" }).getByLabel("Paths", { exact: true }).fill("/v1");
   await page.getByRole("button", { name: "Save agent" }).click();
   await page.getByRole("alert").getByText("Secret: You have no secret named PORT.", { exact: true }).waitFor();
-  expect(await labelOfFocus()).toContain("This secret does not exist: create a secret.");
+  expect(await labelOfFocus()).toContain("This secret does not exist. New secret");
 });
 
 it("a connected sign-in is not disconnected by a save without changes, and its form says what a change does", async () => {

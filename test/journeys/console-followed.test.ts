@@ -1,7 +1,7 @@
 import type { BrowserContext, Page } from "playwright-core";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { shows } from "../support/chromium.ts";
-import { asPerson, becomeOperator, PASSWORD, signUp, useConsole, violations } from "../support/console.ts";
+import { asPerson, becomeOperator, PASSWORD, signUp, unfoldAll, useConsole, violations } from "../support/console.ts";
 import { completion, delta, fetching, hanging } from "../support/upstream.ts";
 
 // Several tabs, a lost session, the keyboard, and the texts of a form's errors.
@@ -38,6 +38,7 @@ it("the page of a run explains the cost of the whole run, also when it is opened
 it("a form's error summary names an invalid field by its label", async () => {
   await signUp(context, site.service, "words@example.com");
   await page.goto(`${site.service.url}/agents/${await create("Words")}/edit`);
+  await unfoldAll(page);
   await page.getByLabel("Temperature").fill("9");
   await page.getByRole("button", { name: "Save agent" }).click();
   await page.getByRole("alert").getByText("Temperature must be a number from 0 to 2.", { exact: true }).waitFor();

@@ -1,7 +1,7 @@
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest";
 import { shows, startChromium } from "../support/chromium.ts";
-import { asPerson, becomeOperator, buildConsole, choose, PASSWORD, signUp } from "../support/console.ts";
+import { asPerson, becomeOperator, buildConsole, choose, PASSWORD, signUp, unfoldAll } from "../support/console.ts";
 import { startMailServer } from "../support/mail-server.ts";
 import { type Service, startService } from "../support/service.ts";
 
@@ -46,6 +46,7 @@ it("every setting of every tool can be set in the editor, and stays the same whe
   await signUp(context, service, "tools@example.com");
   await Promise.all(["FIRST", "SECOND"].map(secret));
   await page.goto(`${service.url}/agents/new`);
+  await unfoldAll(page);
   await page.getByLabel("Name", { exact: true }).fill("Well equipped");
 
   await page.getByRole("switch", { name: "Read the web" }).click();
@@ -126,6 +127,7 @@ it("every setting of every tool can be set in the editor, and stays the same whe
   expect(agent.tools_config).toEqual(wanted);
 
   await page.getByRole("link", { name: "Edit" }).click();
+  await unfoldAll(page);
   await page.getByLabel("Description").fill("changed");
   await page.getByRole("button", { name: "Save agent" }).click();
   await shows(page, "changed");
@@ -148,6 +150,7 @@ it("a field's error is shown at the field, which gets the focus", async () => {
   await person("POST", "/secrets", { name: "STAYS", value: "a value" });
   await person("DELETE", `/secrets/${gone.id}`);
   await page.goto(`${service.url}/agents/${id}/edit`);
+  await unfoldAll(page);
   const use = page.getByRole("group", { name: "Secret" });
   await shows(page, "This secret does not exist");
   const save = page.getByRole("button", { name: "Save agent" });
@@ -181,6 +184,7 @@ it("an agent's model settings can be set and cleared in the editor, and an error
   const kept = { temperature: 0.7, top_p: 0.9, reasoning_effort: "low", max_output_tokens: 500 };
   const { id } = await person("POST", "/agents", { name: "Tuned", auto_route: true, model_settings: kept });
   await page.goto(`${service.url}/agents/${id}/edit`);
+  await unfoldAll(page);
   const save = page.getByRole("button", { name: "Save agent" });
   expect(await page.getByLabel("Temperature").inputValue()).toBe("0.7");
   expect(await page.getByLabel("Reasoning effort").textContent()).toContain("low");
@@ -207,6 +211,7 @@ it("an agent's model settings can be set and cleared in the editor, and an error
   await shows(page, "high reasoning effort, temperature 1.5, at most 4,000 output tokens a call");
 
   await page.goto(`${service.url}/agents/${id}/edit`);
+  await unfoldAll(page);
   await page.getByLabel("Temperature").fill("");
   await page.getByLabel("Most output tokens per call").fill("");
   await choose(page.getByLabel("Reasoning effort"), "The model's default");
@@ -316,6 +321,7 @@ it("leaving an agent with unsaved changes asks before it discards them", async (
   await signUp(context, service, "unsaved@example.com");
   const { id } = await person("POST", "/agents", { name: "Reader", auto_route: true });
   await page.goto(`${service.url}/agents/${id}/edit`);
+  await unfoldAll(page);
   await page.getByLabel("Description").fill("not saved yet");
   await page.getByRole("link", { name: "Home" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Keep editing" }).click();

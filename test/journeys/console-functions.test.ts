@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import type { BrowserContext, Page } from "playwright-core";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { shows } from "../support/chromium.ts";
-import { asPerson, choose, signUp, useConsole, violations } from "../support/console.ts";
+import { asPerson, choose, signUp, unfoldAll, useConsole, violations } from "../support/console.ts";
 import { deliver } from "../support/triggers.ts";
 import { completion } from "../support/upstream.ts";
 
@@ -20,6 +20,11 @@ const person = (method: string, path: string, body?: unknown) => asPerson(contex
 const create = async (fields: object): Promise<string> =>
   (await person("POST", "/agents", { model_id: "lab/small", run_prompt: "Say hello.", ...fields })).id;
 const dialog = () => page.getByRole("dialog");
+/** No violation of axe-core's rules. SHOTS: a folder for pictures. */
+const looksRight = async (name: string) => {
+  if (process.env.SHOTS) await page.screenshot({ path: `${process.env.SHOTS}/${name}.png`, fullPage: true });
+  expect(await violations(page), name).toEqual([]);
+};
 
 const WEATHER = {
   type: "object",
@@ -82,6 +87,7 @@ it("the editor saves deliveries and schemas, and shows the service's errors besi
   await signUp(context, site.service, "deliver@example.com");
   const id = await create({ name: "Watcher" });
   await page.goto(`${site.service.url}/agents/${id}/edit`);
+  await unfoldAll(page);
   await page.getByRole("button", { name: "Add delivery" }).click();
   const delivery = page.getByRole("group", { name: "Delivery 1" });
   await delivery.getByLabel("Send to").fill("somebody@example.org");
@@ -103,6 +109,94 @@ it("the editor saves deliveries and schemas, and shows the service's errors besi
     input_schema: { type: "object", properties: { city: { type: "string" } } },
     output_schema: null,
   });
+});
+
+it("a draft is tested beside the editor before it is saved, and a save sends only what changed", async () => {
+  await page.setViewportSize({ width: 1280, height: 850 });
+  await signUp(context, site.service, "draft@example.com");
+  const input_schema = { type: "object", properties: { city: { type: "string", title: "City" } }, required: ["city"] };
+  const id = await create({ name: "Weather", run_prompt: "Saved task.", input_schema });
+  await page.goto(`${site.service.url}/agents/${id}/edit`);
+  await page.getByLabel("Instructions").fill("Answer in French.");
+  await page.getByLabel("Task of each run").fill("Weather of {{input.city}}?");
+  const test = page.getByRole("region", { name: "Test" });
+  await test.getByLabel("City").fill("Oslo");
+  site.upstream.answer(completion("Il pleut."));
+  await test.getByRole("button", { name: "Run test" }).click();
+  await test.getByText("Il pleut.").first().waitFor();
+  await test.getByText("succeeded").first().waitFor();
+  await test.getByText(/^\$0\.0000\d+ \(18 tokens\)$/).waitFor();
+  await looksRight("workbench");
+  const [run] = (await person("GET", "/runs?trigger=test")).runs;
+  expect(run).toMatchObject({ trigger: "test", agent_version: 1, status: "succeeded" });
+  expect(await person("GET", `/agents/${id}`)).toMatchObject({ version: 1, run_prompt: "Saved task." });
+
+  await page.setViewportSize({ width: 390, height: 800 });
+  await page.getByRole("link", { name: "Go to test" }).click();
+  expect(await test.evaluate((part) => part.getBoundingClientRect().top < innerHeight)).toBe(true);
+  expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(390);
+  await page.emulateMedia({ colorScheme: "dark" });
+  await looksRight("workbench-phone");
+  await page.emulateMedia({ colorScheme: "light" });
+
+  await page.setViewportSize({ width: 1280, height: 850 });
+  const sent = page.waitForRequest((request) => request.method() === "PUT");
+  await person("PUT", `/agents/${id}`, { description: "Changed elsewhere." });
+  await page.getByRole("button", { name: "Save agent" }).click();
+  await page.getByRole("button", { name: "Save agent" }).click(); // It was changed after it was opened, and says so first.
+  expect((await sent).postDataJSON()).toEqual({
+    system_prompt: "Answer in French.",
+    run_prompt: "Weather of {{input.city}}?",
+  });
+  await page.getByRole("heading", { name: "Weather", level: 1 }).waitFor();
+  expect((await person("GET", `/agents/${id}`)).description).toBe("Changed elsewhere.");
+  await page.getByRole("cell", { name: "test of a draft" }).waitFor();
+  await page.goto(`${site.service.url}/agents/${id}/runs/${run.id}?step=1`);
+  await shows(page, "Weather of Oslo?");
+  await shows(page, "Input: the messages above, under “Sent to the model”.");
+  await page.getByRole("link", { name: "Test again in the editor" }).waitFor();
+  expect(await page.getByRole("button", { name: /Run/ }).count()).toBe(0);
+  await looksRight("run-of-test");
+});
+
+it("a new agent is created with its schedule and tested in one act", async () => {
+  await signUp(context, site.service, "new-draft@example.com");
+  await page.goto(`${site.service.url}/agents/new`);
+  await page.getByLabel("Name", { exact: true }).fill("Early bird");
+  await page.getByLabel("Task of each run").fill("Say hello.");
+  await page.getByRole("switch", { name: "Runs by itself" }).click();
+  await choose(page.getByLabel("How often"), "On days of the week");
+  await page.getByLabel("Time", { exact: true }).fill("08:30");
+  await page.getByRole("checkbox", { name: "Tuesday" }).check();
+  await page.getByRole("button", { name: "Create and test" }).click();
+  await page.getByRole("heading", { name: "Edit Early bird" }).waitFor();
+  await page.getByRole("region", { name: "Test" }).getByText("Hello.").first().waitFor();
+  await page
+    .getByRole("region", { name: "When" })
+    .getByText("Every Monday and Tuesday at 08:30, Berlin time")
+    .waitFor();
+  const [agent] = (await person("GET", "/agents")).agents;
+  expect(agent).toMatchObject({ version: 1, schedule_enabled: true, schedule_time: "08:30" });
+  expect((await person("GET", "/runs")).runs).toMatchObject([{ trigger: "test" }]);
+});
+
+it("a secret is created at the field of the tool that needs it", async () => {
+  await signUp(context, site.service, "in-place@example.com");
+  const id = await create({ name: "Signer" });
+  await page.goto(`${site.service.url}/agents/${id}/edit`);
+  await page.getByText("Tools", { exact: true }).click();
+  await page.getByRole("switch", { name: "Send webhooks" }).click();
+  await page.getByRole("button", { name: "New secret" }).click();
+  await dialog().getByLabel("Name").fill("HOOK");
+  await dialog().getByLabel("Value").fill("never to be seen");
+  await dialog().getByRole("button", { name: "Save secret" }).click();
+  await expect.poll(() => page.getByLabel("Signed with").textContent()).toContain("HOOK");
+  expect(await page.content()).not.toContain("never to be seen");
+  expect((await person("GET", `/agents/${id}`)).version).toBe(1);
+  await page.getByLabel("Addresses").fill("https://example.com/hook");
+  await page.getByRole("button", { name: "Save agent" }).click();
+  await page.getByRole("heading", { name: "Signer", exact: true, level: 1 }).waitFor();
+  expect((await person("GET", `/agents/${id}`)).tools_config.send_webhook.secret).toBe("HOOK");
 });
 
 it("an agent has several schedules, which a person adds, pauses, resumes, runs, edits and deletes", async () => {
@@ -179,6 +273,7 @@ it("a new agent begins with a template, is duplicated, and gets back the setting
   await page.getByRole("heading", { name: "Price check", exact: true, level: 1 }).waitFor();
   await page.getByRole("button", { name: "Duplicate agent" }).click();
   await page.getByRole("heading", { name: "Edit Price check (copy)" }).waitFor();
+  await unfoldAll(page);
   await page.getByLabel("Description").fill("Reads prices.");
   await page.getByRole("button", { name: "Save agent" }).click();
   await page.getByRole("link", { name: "Versions" }).click();

@@ -1,7 +1,7 @@
 import type { BrowserContext, Page } from "playwright-core";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { shows } from "../support/chromium.ts";
-import { asPerson, PASSWORD, signUp, useConsole } from "../support/console.ts";
+import { asPerson, PASSWORD, signUp, unfoldAll, useConsole } from "../support/console.ts";
 import { completion } from "../support/upstream.ts";
 
 // Typed text and the scroll position stay while other tabs change the same records, and the page shows the new state.
@@ -41,6 +41,7 @@ it("typed changes of an agent stay when the session ends, and can be saved after
   await signUp(context, site.service, "typed@example.com");
   const id = await create("Typed");
   await page.goto(`${site.service.url}/agents/${id}/edit`);
+  await unfoldAll(page);
   await page.getByLabel("Description").fill("typed for ten minutes");
   await context.clearCookies();
   const save = page.getByRole("button", { name: "Save agent" });
@@ -73,13 +74,15 @@ it("typed changes of an agent stay when another tab saves the agent, and the pag
       })
       .toBe(expected);
   await page.goto(`${site.service.url}/agents/${id}/edit`);
+  await unfoldAll(page);
   await page.getByLabel("Name", { exact: true }).waitFor();
   await person("PUT", `/agents/${id}`, { name: "Renamed once" });
   await looksUntil(() => page.getByLabel("Name", { exact: true }).inputValue(), "Renamed once");
 
+  await unfoldAll(page);
   await page.getByLabel("Description").fill("typed for ten minutes");
   await person("PUT", `/agents/${id}`, { name: "Renamed twice" });
-  const said = page.getByText("This agent was changed elsewhere");
+  const said = page.getByText("This agent was changed after you opened it");
   await looksUntil(() => said.isVisible(), true);
   expect(await page.getByLabel("Description").inputValue()).toBe("typed for ten minutes");
   await page.getByRole("button", { name: "Discard my changes" }).click();
@@ -208,6 +211,7 @@ it("an agent can be saved when the models failed to load, and keeps its model", 
   const id = await create("Modelled");
   await fail(/\/api\/v1\/models/);
   await page.goto(`${site.service.url}/agents/${id}/edit`);
+  await unfoldAll(page);
   await page.getByRole("alert").getByText("Something went wrong here.").waitFor();
   expect(await page.getByLabel("Model", { exact: true }).textContent()).toContain("lab/small");
   await page.getByLabel("Description").fill("saved all the same");
@@ -250,12 +254,13 @@ it("a save does not replace changes from elsewhere before the person has seen th
   await signUp(context, site.service, "unseen-changes@example.com");
   const id = await create("Shared");
   await page.goto(`${site.service.url}/agents/${id}/edit`);
+  await unfoldAll(page);
   await page.getByLabel("Description").fill("mine");
   await person("PUT", `/agents/${id}`, { description: "theirs" });
   const save = page.getByRole("button", { name: "Save agent" });
   await save.click();
   await shows(page, "Nothing was saved yet. To replace the other changes, save again.");
-  await shows(page, "This agent was changed elsewhere after you opened it.");
+  await shows(page, "This agent was changed after you opened it.");
   expect((await person("GET", `/agents/${id}`)).description).toBe("theirs");
   expect(await page.getByLabel("Description").inputValue()).toBe("mine");
   await save.click();
@@ -266,6 +271,7 @@ it("a save whose answer was lost is no change from elsewhere: the next save succ
   await signUp(context, site.service, "lost-answer@example.com");
   const id = await create("Lost");
   await page.goto(`${site.service.url}/agents/${id}/edit`);
+  await unfoldAll(page);
   await page.getByLabel("Description").fill("mine");
   await context.route(/\/api\/v1\/agents\/[^/]+$/, async (route) => {
     if (route.request().method() !== "PUT") return route.fallback();

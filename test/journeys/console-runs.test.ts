@@ -1,7 +1,7 @@
 import type { BrowserContext, Page } from "playwright-core";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { shows } from "../support/chromium.ts";
-import { asPerson, becomeOperator, choose, signUp, useConsole } from "../support/console.ts";
+import { asPerson, becomeOperator, choose, signUp, unfoldAll, useConsole } from "../support/console.ts";
 import { completion, delta, fetching, hanging, json } from "../support/upstream.ts";
 
 // The console tells what happened in runs, and whom a change concerns.
@@ -92,6 +92,7 @@ it("an edit sends only the changed fields, and leaves a paused schedule paused u
   const id = await create({ name: "Harbour", ...daily, limits, tools_config: blocked });
   await run(id);
   await page.goto(`${site.service.url}/agents/${id}/edit`);
+  await unfoldAll(page);
   await page.getByLabel("Description").fill("Reads berths.");
   await page.getByLabel("Steps per run").fill("7");
   const sent = page.waitForRequest((request) => request.method() === "PUT");
@@ -110,6 +111,7 @@ it("the owner chooses what a failed call does to its run", async () => {
   await signUp(context, site.service, "choice@example.com");
   const id = await create({ name: "Harbour", tools_config: blocked });
   await page.goto(`${site.service.url}/agents/${id}/edit`);
+  await unfoldAll(page);
   const tool = page.getByRole("region", { name: "Read the web" });
   await choose(tool.getByLabel("If a call fails"), "The run fails");
   await page.getByRole("button", { name: "Save agent" }).click();

@@ -1,15 +1,21 @@
 import type { BrowserContext, Page } from "playwright-core";
-import { afterEach, beforeAll, beforeEach, expect, it } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest";
 import { asPerson, choose, PASSWORD, signUp, useConsole, violations } from "../support/console.ts";
 import { countClicks, inClicks, insertRuns } from "../support/console-tasks.ts";
-import { delta, hanging } from "../support/upstream.ts";
+import { type Receiver, startReceiver } from "../support/receiver.ts";
+import { delta, fetching, hanging } from "../support/upstream.ts";
 
 // The tasks of docs/guides/console-tasks.md, each within its clicks, among 2,000 runs.
 
 const RUNS = 2002;
 const EMAIL = "tasks@example.com";
 
-const site = useConsole();
+let receiver: Receiver;
+const site = useConsole(async () => {
+  receiver = await startReceiver();
+  return { PURSER_EGRESS_ALLOW: receiver.host };
+});
+afterAll(() => receiver.close());
 let context: BrowserContext;
 let page: Page;
 let agents: string[];
@@ -229,7 +235,7 @@ it("a run's page shows what the model was sent, and its steps as a timeline", as
     await page.getByText("Read the berths.").waitFor();
   });
   await page.getByRole("link", { name: /^1\. lab\/small/ }).click();
-  await page.waitForURL(/#step-1$/);
+  await page.waitForURL(/step=1$/);
   await page.getByText("Raw JSON").click();
   await page.getByRole("region", { name: "Step 1 as JSON" }).getByText('"finish_reason"').waitFor();
   await page.getByRole("link", { name: "1, what it changed" }).click();
@@ -298,6 +304,59 @@ it("the versions of an agent say what changed, and an earlier one is restored", 
     await page.getByRole("dialog").getByRole("button", { name: "Restore version" }).click();
     await expect.poll(async () => (await person("GET", `/agents/${id}`)).run_prompt).toBe("Read the tides.");
   });
+});
+
+it("an agent is created from a template", async () => {
+  await inClicks(page, "create an agent from a template", async () => {
+    await main("Agents").click();
+    await page.getByRole("main").getByRole("link", { name: "New agent" }).first().click();
+    await page.getByRole("button", { name: "Use Price check" }).click();
+    await page.getByLabel("Shop host").fill("shop.example.com");
+    await page.getByRole("dialog").getByRole("button", { name: "Create agent" }).click();
+    await page.getByRole("heading", { name: "Price check", level: 1 }).waitFor();
+  });
+});
+
+it("an agent runs at another time", async () => {
+  const due = { schedule_enabled: true, schedule_interval: "daily", schedule_time: "07:30" };
+  await person("POST", "/agents", { name: "Tide table", model_id: "lab/small", run_prompt: "Read the tides.", ...due });
+  await inClicks(page, "change when an agent runs", async () => {
+    await openAgent("Tide table");
+    await page.getByRole("link", { name: "Schedules" }).click();
+    await page.getByRole("button", { name: "Edit default" }).click();
+    await page.getByRole("dialog").getByLabel("Time", { exact: true }).fill("06:15");
+    await page.keyboard.press("Enter");
+    await page.getByRole("dialog").waitFor({ state: "detached" });
+    await page.getByText("Every day at 06:15, UTC").waitFor();
+  });
+});
+
+it("a secret that a site returned is replaced", async () => {
+  await person("POST", "/secrets", { name: "BERTHS", value: "a value that comes back" });
+  receiver.treat((response, { headers }) => {
+    response.writeHead(200, { "Content-Type": "text/plain" }).end(headers.authorization);
+  });
+  const auth = [{ secret: "BERTHS", hosts: [receiver.host], inject: { type: "bearer" } }];
+  const { id } = await person("POST", "/agents", {
+    name: "Berth reader",
+    model_id: "lab/small",
+    run_prompt: "Read the berths.",
+    tools_config: { web_fetch: { enabled: true, hosts: [receiver.host], auth } },
+  });
+  site.upstream.answer(fetching(receiver.url));
+  const run = await person("POST", `/agents/${id}/runs`);
+  await expect
+    .poll(async () => (await person("GET", `/agents/${id}/runs/${run.id}`)).error?.code)
+    .toBe("secret_reflected");
+  await page.goto(site.service.url);
+  await inClicks(page, "replace a secret that a site returned", async () => {
+    await page.getByRole("link", { name: "Replace secret" }).click();
+    await page.getByRole("button", { name: "Edit BERTHS" }).click();
+    await page.getByLabel("New value").fill("another value");
+    await page.getByRole("button", { name: "Save secret" }).click();
+    await page.getByText("returned by a site").waitFor({ state: "detached" });
+  });
+  await person("DELETE", `/agents/${id}`);
 });
 
 it("a person talks with an agent", async () => {

@@ -1,7 +1,7 @@
 import type { BrowserContext, Page } from "playwright-core";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { shows } from "../support/chromium.ts";
-import { asPerson, sessionHeaders, signUp, useConsole } from "../support/console.ts";
+import { asPerson, sessionHeaders, signUp, unfoldAll, useConsole } from "../support/console.ts";
 import { type Service, startService } from "../support/service.ts";
 import { completion, delta, event, events } from "../support/upstream.ts";
 
@@ -246,6 +246,7 @@ describe("too many requests", () => {
       await shows(page, "No model provider is connected.");
       const { id } = await asPerson(context, limited, "POST", "/agents", { name: "Reader", auto_route: true });
       await page.goto(`${limited.url}/agents/${id}/edit`);
+      await unfoldAll(page);
       await page.getByLabel("Description").fill("typed before");
       // The service allows a request now and then. This value makes it reject a save that passes the limit.
       await page.getByLabel("Temperature").fill("2.5");

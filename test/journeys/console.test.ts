@@ -1,7 +1,7 @@
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest";
 import { shows, startChromium } from "../support/chromium.ts";
-import { asPerson, buildConsole, choose, PASSWORD, signUp, signUpOnPage } from "../support/console.ts";
+import { asPerson, buildConsole, choose, PASSWORD, pick, signUp, signUpOnPage, unfoldAll } from "../support/console.ts";
 import { type Service, startService } from "../support/service.ts";
 import { completion, ended, startUpstream, type Upstream, USAGE } from "../support/upstream.ts";
 
@@ -94,8 +94,7 @@ it("a person can sign up, create a key, create an agent, follow its run live, sc
   await page.getByRole("link", { name: "New agent" }).first().click();
   await page.getByLabel("Name", { exact: true }).fill("Morning reader");
   await page.getByLabel("Task of each run").fill("Tell me what matters.");
-  await page.getByRole("switch", { name: "Choose the model for each run" }).click();
-  await choose(page.getByLabel("Model", { exact: true }), "Lab small · 1 in, 0.5 cached, 2 out");
+  await pick(page.getByLabel("Model", { exact: true }), "lab/small");
   await page.getByRole("button", { name: "Create agent" }).click();
   await page.getByRole("heading", { name: "Morning reader", level: 1 }).waitFor();
 
@@ -343,6 +342,7 @@ it("while the service is away a page says so, keeps typed text, and works again 
   const { id: run_id } = await asPerson(context, service, "POST", `/agents/${id}/runs`);
   const editing = await context.newPage();
   await editing.goto(`${service.url}/agents/${id}/edit`);
+  await unfoldAll(editing);
   await editing.getByLabel("Description").fill("typed before");
 
   await context.route(/\/(api|livez|assets\/vault)/, (route) => route.abort());

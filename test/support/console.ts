@@ -92,6 +92,20 @@ export async function choose(field: Locator, option: string): Promise<void> {
     .click();
 }
 
+/** Opens a picker by its label and chooses the first option with this text. */
+export async function pick(field: Locator, text: string): Promise<void> {
+  await field.click();
+  await field.page().getByRole("option").filter({ hasText: text }).first().click();
+}
+
+/** Opens all folded parts of the editor. */
+export async function unfoldAll(page: Page): Promise<void> {
+  await page.locator("details").first().waitFor();
+  await page.evaluate(() => {
+    for (const folded of document.querySelectorAll("details")) folded.open = true;
+  });
+}
+
 /** The session's cookie, for requests outside the page. */
 export async function sessionHeaders(context: BrowserContext, service: Service): Promise<Record<string, string>> {
   const cookies = await context.cookies(service.url);

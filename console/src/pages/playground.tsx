@@ -9,14 +9,15 @@ import { count, dollars, number } from "../format.ts";
 import { Button, Card, Facts, PageHeader, Tabs } from "../ui/basics.tsx";
 import { CodeBlock } from "../ui/copy.tsx";
 import { AreaField, FormErrorProvider, sending } from "../ui/fields.tsx";
+import { ModelPicker } from "../ui/picker.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
-import { SelectField } from "../ui/select.tsx";
 
 /** Sends one message to a model, and shows the same call as code. */
 export function PlaygroundPage() {
   const { model: asked = DEFAULT_MODEL, code = LANGUAGES[0] } = useSearch({ from: "/signed-in/developers/playground" });
   const navigate = useNavigate();
   const model = modelNamed(asked);
+  const models = useQuery(callableModelsQuery);
   const [instructions, setInstructions] = useState("");
   const [message, setMessage] = useState("Say: hello");
   const body: Completion = {
@@ -43,7 +44,19 @@ export function PlaygroundPage() {
         <Card>
           <form className="space-y-4" {...sending(send)}>
             <FormErrorProvider value={send.error}>
-              <ModelField model={model} onModel={choose} />
+              <ModelPicker
+                label="Model"
+                param="model"
+                value={model}
+                onValue={choose}
+                models={models.data ?? []}
+                hint={
+                  <Link to="/developers/models" className="underline">
+                    Models and prices
+                  </Link>
+                }
+              />
+              {models.isError && <ProblemNotice error={models.error} onRetry={() => void models.refetch()} />}
               <AreaField
                 label="Instructions"
                 rows={2}
@@ -90,29 +103,6 @@ export function PlaygroundPage() {
           </Card>
         </div>
       </div>
-    </>
-  );
-}
-
-function ModelField({ model, onModel }: { model: string; onModel: (model: string) => void }) {
-  const models = useQuery(callableModelsQuery);
-  const offered = (models.data ?? []).map(({ id, name, kind }) => [id, kind === "agent" ? name : id] as const);
-  const options = offered.some(([id]) => id === model) ? offered : [[model, model] as const, ...offered];
-  return (
-    <>
-      <SelectField
-        label="Model"
-        param="model"
-        hint={
-          <Link to="/developers/models" className="underline">
-            Models and prices
-          </Link>
-        }
-        value={model}
-        options={options}
-        onValue={onModel}
-      />
-      {models.isError && <ProblemNotice error={models.error} onRetry={() => void models.refetch()} />}
     </>
   );
 }

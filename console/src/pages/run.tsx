@@ -1,10 +1,9 @@
 import { useQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
-import { Fragment, type ReactNode, useEffect, useState } from "react";
+import { type ReactNode, useEffect, useState } from "react";
 import { useLiveRun } from "../api/live-run.ts";
 import {
   agentQuery,
-  type Decided,
   type Run,
   type RunDetail,
   runPromptQuery,
@@ -13,14 +12,14 @@ import {
   schedulesQuery,
 } from "../api/queries.ts";
 import { ago, count, dollars, duration, instant, number, words } from "../format.ts";
-import { DecideProblem, DecisionCard, RequiredActions, useDecide } from "../parts/approvals.tsx";
+import { DecideProblem, RequiredActions, useDecide } from "../parts/approvals.tsx";
 import { ExplainRun } from "../parts/explain.tsx";
 import { useRunActions } from "../parts/run-actions.tsx";
 import { RunComparison } from "../parts/run-comparison.tsx";
-import { RunRemedy } from "../parts/run-remedy.tsx";
 import { RunTimeline } from "../parts/run-timeline.tsx";
-import { Outside, Removed, StepCard } from "../parts/step.tsx";
-import { cutOff, failure, hasEnded, RUN_STATUSES, startedBy } from "../run-words.ts";
+import { Outcome, Steps } from "../parts/run-view.tsx";
+import { Removed } from "../parts/step.tsx";
+import { cutOff, failure, hasEnded, RUN_STATUSES, startInWords } from "../run-words.ts";
 import { scheduleInWords } from "../schedule-words.ts";
 import { inWords, routingReason } from "../service-words.ts";
 import { Badge, Callout, Card, Facts, PageHeader, Spinner, Status, type Tone } from "../ui/basics.tsx";
@@ -32,7 +31,7 @@ import { ProblemNotice } from "../ui/problem.tsx";
 /** One run. The page follows it until it ends. */
 export function RunPage() {
   const { id, run_id } = useParams({ from: "/signed-in/agents/$id/runs/$run_id" });
-  const { why } = useSearch({ from: "/signed-in/agents/$id/runs/$run_id" });
+  const { why, step } = useSearch({ from: "/signed-in/agents/$id/runs/$run_id" });
   const { data: agent } = useSuspenseQuery(agentQuery(id));
   const { data: run } = useSuspenseQuery(runQuery(id, run_id));
   const ended = hasEnded(run.status);
@@ -61,7 +60,7 @@ export function RunPage() {
       </section>
       <div className="grid items-start gap-4 lg:grid-cols-[minmax(0,1fr)_20rem]">
         <div className="min-w-0 space-y-4">
-          <Outcome run={run} preview={preview} ended={ended} />
+          <Outcome run={run} preview={preview} />
           <RunComparison run={run} />
           <RunTimeline run={run} />
           {run.deliveries.length > 0 && <Deliveries deliveries={run.deliveries} />}
@@ -77,7 +76,7 @@ export function RunPage() {
             </Card>
           )}
           <Prompt id={id} run_id={run_id} />
-          <Steps run={run} ended={ended} />
+          <Steps run={run} selected={step} />
         </div>
         <Figures run={run} agent_id={id} />
       </div>
@@ -86,7 +85,9 @@ export function RunPage() {
           run_id={run_id}
           steps={run.steps}
           index={why === "all" ? null : why}
-          onClose={() => void navigate({ to: ".", search: {}, replace: true, resetScroll: false })}
+          onClose={() =>
+            void navigate({ to: ".", search: step === undefined ? {} : { step }, replace: true, resetScroll: false })
+          }
         />
       )}
     </>
@@ -112,73 +113,9 @@ function State({ run }: { run: RunDetail }) {
     <span className="flex flex-wrap items-center gap-x-2" aria-live="polite">
       <Status status={run.status} has_errors={run.has_errors} />
       <span>
-        {instant(run.queued_at)}, started by {startedBy(run)} · {costInWords(run)}
+        {instant(run.queued_at)}, {startInWords(run)} · {costInWords(run)}
       </span>
     </span>
-  );
-}
-
-function Outcome({ run, preview, ended }: { run: RunDetail; preview: string; ended: boolean }) {
-  if (run.error !== null) {
-    return (
-      <div className="rounded-xl border border-bad/30 bg-bad-soft px-4 py-3.5">
-        <h2 className="font-semibold text-bad">
-          Run {run.status === "cancelled" ? "cancelled" : "failed"}: {failure(run.error.code)}
-        </h2>
-        <p className="mt-1 mb-2 wrap-anywhere">{inWords(run.error.message)}</p>
-        <Outside words={run.error.outside} by={run.error.code === "model_unavailable" ? "provider" : "server"} />
-        <RunRemedy error={run.error} agent_id={run.agent_id} />
-        <p className="mt-1 text-xs text-muted">
-          <code>{run.error.code}</code> · run <code className="select-all break-all">{run.id}</code>
-        </p>
-        {run.error.code === "output_invalid" && run.output !== null && <Markdown text={run.output} />}
-      </div>
-    );
-  }
-  const text = ended ? run.output : preview;
-  const cut = ended ? cutOff(run.steps.at(-1)) : null;
-  const typed = ended && run.output_json !== null;
-  return (
-    <>
-      {run.status === "succeeded" && run.has_errors && <WithErrors run={run} />}
-      {(cut !== null || (text !== null && text !== "")) && (
-        <Card title={ended ? "Output" : "Answer so far"}>
-          {cut !== null && <p className="mb-2 text-warn">{cut}</p>}
-          {typed ? (
-            <Json label="Output of the run" value={run.output_json} />
-          ) : (
-            text !== null && text !== "" && <Markdown text={text} />
-          )}
-        </Card>
-      )}
-    </>
-  );
-}
-
-function WithErrors({ run }: { run: RunDetail }) {
-  const failed = run.steps.filter(({ type, status }) => type === "tool" && status === "failed");
-  const answer = run.steps.findLast(({ type }) => type === "model");
-  return (
-    <Callout tone="warn" icon="warning">
-      <p>
-        The run succeeded with errors. {answer?.status === "failed" && answer.error?.message}
-        {failed.length > 0 && (
-          <>
-            {" "}
-            {count(failed.length, "call of a tool", "calls of tools")} failed:{" "}
-            {failed.map(({ index, name }, nth) => (
-              <span key={index}>
-                {nth > 0 && ", "}
-                <a href={`#step-${index + 1}`} className="underline">
-                  {name} (step {index + 1})
-                </a>
-              </span>
-            ))}
-            .
-          </>
-        )}
-      </p>
-    </Callout>
   );
 }
 
@@ -244,42 +181,6 @@ function Prompt({ id, run_id }: { id: string; run_id: string }) {
         ))}
       </dl>
     </Card>
-  );
-}
-
-function Decisions({ decisions }: { decisions: Decided[] }) {
-  return decisions.map((decided) => <DecisionCard key={decided.id} decided={decided} />);
-}
-
-/** The step before which a decision is shown: its call, or the first step after it. undefined: there is none yet. */
-function placeOf({ step: of_call, decided_at }: Decided, { steps }: RunDetail): number | undefined {
-  return steps.find(({ index, started_at }) => (of_call === null ? started_at >= decided_at : index >= of_call))?.index;
-}
-
-function Steps({ run, ended }: { run: RunDetail; ended: boolean }) {
-  return (
-    <section aria-label="Steps">
-      <h2 className="mb-2 font-semibold">Steps</h2>
-      <ol className="space-y-2.5" aria-live={ended ? "off" : "polite"} aria-relevant="additions">
-        {run.steps.map((step) => (
-          <Fragment key={step.index}>
-            <Decisions decisions={run.decisions.filter((decided) => placeOf(decided, run) === step.index)} />
-            <StepCard step={step} output={run.error === null ? run.output : null} />
-          </Fragment>
-        ))}
-        <Decisions decisions={run.decisions.filter((decided) => placeOf(decided, run) === undefined)} />
-        {!ended && run.steps.every((step) => step.status !== "running") && (
-          <li className="flex items-center gap-2.5 rounded-xl border border-dashed border-line px-4 py-3 text-muted">
-            <Spinner /> {RUN_STATUSES[run.status].now}
-          </li>
-        )}
-        {ended && run.steps.length === 0 && (
-          <li className="rounded-xl border border-line bg-panel px-4 py-3 text-muted">
-            The run ended before its first step.
-          </li>
-        )}
-      </ol>
-    </section>
   );
 }
 
@@ -354,7 +255,7 @@ function Figures({ run, agent_id }: { run: RunDetail; agent_id: string }) {
                   <Link
                     from="/agents/$id/runs/$run_id"
                     to="."
-                    search={{ why: "all" }}
+                    search={(old) => ({ ...old, why: "all" })}
                     resetScroll={false}
                     className="link"
                     aria-label="Explain the cost of the run"
@@ -376,16 +277,18 @@ function Figures({ run, agent_id }: { run: RunDetail; agent_id: string }) {
           ...(run.schedule_id === null ? [] : [scheduleFact(run, schedules)]),
           [
             "Version",
-            <Link
-              key="version"
-              to="/agents/$id"
-              params={{ id: agent_id }}
-              search={{ tab: "versions" }}
-              hash={`version-${run.agent_version}`}
-              className="link"
-            >
-              {number(run.agent_version)}, what it changed
-            </Link>,
+            <span key="version">
+              <Link
+                to="/agents/$id"
+                params={{ id: agent_id }}
+                search={{ tab: "versions" }}
+                hash={`version-${run.agent_version}`}
+                className="link"
+              >
+                {number(run.agent_version)}, what it changed
+              </Link>
+              {run.trigger === "test" && ", with changes that were not saved"}
+            </span>,
           ],
           ...(run.attempt > 1 ? [["Attempt", `${number(run.attempt)}, after a lost worker`] as [string, string]] : []),
         ]}

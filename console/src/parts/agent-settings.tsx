@@ -57,8 +57,8 @@ export function AgentSettings({ agent }: { agent: Agent }) {
   return (
     <div className="grid items-start gap-4 lg:grid-cols-2">
       <div className="min-w-0 space-y-4">
-        <Card title="Instructions">
-          <h3 className="text-sm text-muted">Role</h3>
+        <Card title="What it does">
+          <h3 className="text-sm text-muted">Instructions</h3>
           <p dir="auto" className="mb-4 wrap-anywhere whitespace-pre-wrap">
             {agent.system_prompt ?? "—"}
           </p>

@@ -303,7 +303,12 @@ function BudgetButtons(buttons: ButtonsProps) {
           Buy tokens
         </Link>
       ) : (
-        <Link to="/agents/$id/edit" params={{ id: run.agent_id }} hash="limits" className={buttonClass()}>
+        <Link
+          to="/agents/$id/edit"
+          params={{ id: run.agent_id }}
+          search={{ field: limit === "month" ? "limits.max_cost_tokens_per_month" : "limits.max_cost_tokens_per_run" }}
+          className={buttonClass()}
+        >
           Raise the limit
         </Link>
       )}

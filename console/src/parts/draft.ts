@@ -3,6 +3,7 @@ import type { Body } from "../api/client.ts";
 import type { Agent } from "../api/queries.ts";
 import { changedFields, toList } from "../format.ts";
 import { objectOf, objectText } from "../json.ts";
+import { type TimesDraft, timesOf } from "./schedule-times.tsx";
 
 /** An agent in the editor. Typed fields are text, because a half-typed number is not yet a number. */
 
@@ -48,6 +49,8 @@ export const NO_DELIVERY: DeliveryDraft = { to: "", when: "both", unless_unchang
 export type OnFailure = "continue" | "fail";
 
 export interface Draft {
+  /** When a new agent runs; null: only when it is started. Schedules of a saved agent are records of their own. */
+  when: TimesDraft | null;
   name: string;
   description: string;
   system_prompt: string;
@@ -90,6 +93,7 @@ export type LimitName = keyof Agent["limits"];
 export type ModelSettingName = keyof Agent["model_settings"];
 
 export const EMPTY_DRAFT: Draft = {
+  when: null,
   name: "",
   description: "",
   system_prompt: "",
@@ -393,6 +397,7 @@ export function bodyOf(draft: Draft): Body<"POST /api/v1/agents"> {
     }),
   );
   return {
+    ...(draft.when !== null && scheduleOf(draft.when)),
     name: draft.name,
     description: orNull(draft.description),
     system_prompt: orNull(draft.system_prompt),
@@ -409,6 +414,19 @@ export function bodyOf(draft: Draft): Body<"POST /api/v1/agents"> {
     output_schema: objectOf(draft.output_schema),
     limits,
     model_settings: modelSettingsOf(draft.model_settings),
+  };
+}
+
+/** The schedule of a new agent, which the request creates with it. */
+function scheduleOf(when: TimesDraft): Partial<Body<"POST /api/v1/agents">> {
+  const { interval, times, days_of_week, day_of_month, timezone } = timesOf(when);
+  return {
+    schedule_enabled: true,
+    schedule_interval: interval as "daily" | "weekly" | "monthly",
+    schedule_time: times?.[0] ?? null,
+    schedule_timezone: timezone,
+    ...(days_of_week !== null && { schedule_days_of_week: days_of_week }),
+    ...(day_of_month !== null && { schedule_day_of_month: day_of_month }),
   };
 }
 

@@ -53,6 +53,11 @@ export function useRunActions({ run, disabled = false, onNext }: Props) {
           See its deliveries
         </Link>
       )}
+      {run.trigger === "test" && (
+        <Link to="/agents/$id/edit" params={{ id: run.agent_id }} search={{ test: run.id }} className={buttonClass()}>
+          Test again in the editor
+        </Link>
+      )}
       {isRepeatable(run) && (
         <Button
           className={ended ? "" : "invisible"}

@@ -3,7 +3,7 @@ import { Link } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import { anyRunQuery, type FoundRun, type Run, type RunDetail } from "../api/queries.ts";
 import { dollars, duration, instant, number } from "../format.ts";
-import { failure, hasEnded, startedBy } from "../run-words.ts";
+import { failure, hasEnded, startInWords } from "../run-words.ts";
 import { inWords } from "../service-words.ts";
 import { buttonClass, Facts, Skeleton, Status } from "../ui/basics.tsx";
 import { Json } from "../ui/json.tsx";
@@ -42,7 +42,7 @@ function Summary({ run, deleted, onNext }: { run: RunDetail; deleted: boolean; o
       <Facts
         facts={[
           ["Status", <Status key="status" status={run.status} has_errors={run.has_errors} />],
-          ["Queued", `${instant(run.queued_at)}, started by ${startedBy(run)}`],
+          ["Queued", `${instant(run.queued_at)}, ${startInWords(run)}`],
           ["Model", run.model_id ?? "—"],
           ["Duration", started_at === null || finished_at === null ? "—" : duration(started_at, finished_at)],
           ["Cost", `${dollars(usage.cost_tokens)} (${number(usage.cost_tokens)} tokens)`],

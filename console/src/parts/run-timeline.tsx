@@ -1,6 +1,8 @@
+import { Link } from "@tanstack/react-router";
 import type { RunDetail } from "../api/queries.ts";
 import { dollars, duration } from "../format.ts";
 import { Card, Status } from "../ui/basics.tsx";
+import { stepLink } from "./step.tsx";
 
 /** The least width of a bar, in percent of the run. */
 const LEAST_BAR = 0.8;
@@ -21,8 +23,8 @@ export function RunTimeline({ run }: { run: RunDetail }) {
           const bar = step.status === "failed" ? "fill-bad" : step.type === "tool" ? "fill-warn" : "fill-accent";
           return (
             <li key={step.index}>
-              <a
-                href={`#step-${step.index + 1}`}
+              <Link
+                {...stepLink(run, step.index)}
                 className="grid grid-cols-[minmax(5rem,11rem)_minmax(2rem,1fr)_auto] items-center gap-3 px-4 py-1 hover:bg-sunken/60"
               >
                 <span className="truncate">
@@ -39,7 +41,7 @@ export function RunTimeline({ run }: { run: RunDetail }) {
                     {step.usage === null ? "" : dollars(step.usage.cost_tokens)}
                   </span>
                 </span>
-              </a>
+              </Link>
             </li>
           );
         })}

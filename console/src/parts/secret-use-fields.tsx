@@ -1,10 +1,11 @@
 import { useQuery } from "@tanstack/react-query";
-import { Link } from "@tanstack/react-router";
+import { useState } from "react";
 import { secretNamesQuery } from "../api/queries.ts";
 import { Button } from "../ui/basics.tsx";
 import { TextField } from "../ui/fields.tsx";
 import { SelectField } from "../ui/select.tsx";
 import type { Inject, SecretUse } from "./draft.ts";
+import { SecretForm } from "./secret-form.tsx";
 
 const INJECTS: readonly (readonly [Inject, string])[] = [
   ["bearer", "bearer token"],
@@ -103,31 +104,33 @@ interface SecretChoiceProps {
   onValue: (value: string) => void;
 }
 
-/** One of the user's secrets, by name. A hint says if the chosen secret does not exist. */
+/** One of the user's secrets, by name, or a new one. A hint says if the chosen secret does not exist. */
 export function SecretChoice({ label, none, required = false, param, value, onValue }: SecretChoiceProps) {
+  const [making, setMaking] = useState(false);
   const { data: secrets } = useQuery(secretNamesQuery);
   const names = secrets?.names ?? [];
   const missing = value !== "" && secrets?.complete === true && !names.includes(value);
   const options = [...(value === "" || names.includes(value) ? [] : [value]), ...names];
-  const hint =
-    missing || (secrets?.complete === true && names.length === 0) ? (
-      <>
-        {missing ? "This secret does not exist: " : "You have no secrets yet: "}
-        <Link to="/vault" target="_blank" className="link">
-          create a secret
-        </Link>
-        .
-      </>
-    ) : undefined;
+  const hint = (
+    <>
+      {missing && "This secret does not exist. "}
+      <button type="button" className="link" onClick={() => setMaking(true)}>
+        New secret
+      </button>
+    </>
+  );
   return (
-    <SelectField
-      label={label}
-      param={param}
-      required={required}
-      value={value}
-      options={[["", none], ...options.map((name) => [name, name] as const)]}
-      onValue={onValue}
-      {...(hint === undefined ? {} : { hint })}
-    />
+    <>
+      <SelectField
+        label={label}
+        param={param}
+        required={required}
+        value={value}
+        options={[["", none], ...options.map((name) => [name, name] as const)]}
+        onValue={onValue}
+        hint={hint}
+      />
+      {making && <SecretForm secret={null} onSaved={onValue} onClose={() => setMaking(false)} />}
+    </>
   );
 }

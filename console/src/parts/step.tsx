@@ -1,7 +1,7 @@
 import { Link } from "@tanstack/react-router";
-import { useState } from "react";
-import type { Step } from "../api/queries.ts";
-import { count, duration, number, words } from "../format.ts";
+import { useEffect, useRef, useState } from "react";
+import type { RunDetail, Step } from "../api/queries.ts";
+import { count, dollars, duration, number, words } from "../format.ts";
 import { cutOff, failure, technique } from "../run-words.ts";
 import { inWords } from "../service-words.ts";
 import { Status } from "../ui/basics.tsx";
@@ -22,13 +22,37 @@ interface AssistantMessage {
   tool_calls?: { id: string; function: { name: string; arguments: string } }[];
 }
 
-/** One step of a run: its call, result, removed texts and cost. `output`: the run's, which the page shows above. */
-export function StepCard({ step, output }: { step: Step; output: string | null }) {
+/** The address of a step on the page of its run. */
+export const stepLink = ({ agent_id, id: run_id }: RunDetail, index: number) =>
+  ({
+    to: "/agents/$id/runs/$run_id",
+    params: { id: agent_id, run_id },
+    search: { step: index + 1 },
+    resetScroll: false,
+  }) as const;
+
+interface StepProps {
+  run: RunDetail;
+  step: Step;
+  /** Shown, with all of its parts open. */
+  is_selected: boolean;
+}
+
+/** One step of a run: its input, output, safety check and price, and what a server or provider said. */
+export function StepCard({ run, step, is_selected }: StepProps) {
   const tool = step.type === "tool";
+  const card = useRef<HTMLLIElement>(null);
+  useEffect(() => {
+    if (!is_selected) return;
+    card.current?.scrollIntoView({ block: "start" });
+    card.current?.focus({ preventScroll: true });
+  }, [is_selected]);
   return (
     <li
-      id={`step-${step.index + 1}`}
-      className="scroll-mt-16 rounded-xl border border-line bg-panel target:ring-2 target:ring-accent"
+      ref={card}
+      tabIndex={-1}
+      aria-current={is_selected ? "step" : undefined}
+      className={`scroll-mt-16 rounded-xl border border-line bg-panel outline-none ${is_selected ? "ring-2 ring-accent" : ""}`}
     >
       <div className="flex flex-wrap items-center gap-x-3 gap-y-1 px-4 py-2.5">
         <span className={`rounded-md p-1 ${tool ? "bg-warn-soft text-warn" : "bg-accent-soft text-accent"}`}>
@@ -41,14 +65,14 @@ export function StepCard({ step, output }: { step: Step; output: string | null }
         <Status status={step.status} />
         <span className="ml-auto text-sm text-muted">
           {step.finished_at !== null && duration(step.started_at, step.finished_at)}
-          {step.usage !== null && ` · ${count(step.usage.cost_tokens, "token")}`}
+          {step.usage !== null && ` · ${dollars(step.usage.cost_tokens)} (${count(step.usage.cost_tokens, "token")})`}
           {step.usage !== null && step.usage.cost_tokens > 0 && (
             <>
               {" · "}
               <Link
-                from="/agents/$id/runs/$run_id"
-                to="."
-                search={{ why: step.index }}
+                to="/agents/$id/runs/$run_id"
+                params={{ id: run.agent_id, run_id: run.id }}
+                search={{ step: step.index + 1, why: step.index }}
                 resetScroll={false}
                 className="link"
                 aria-label={`Explain the cost of step ${step.index + 1}`}
@@ -61,12 +85,25 @@ export function StepCard({ step, output }: { step: Step; output: string | null }
       </div>
       <div className="space-y-2.5 px-4 pb-3.5 empty:hidden">
         {tool ? (
-          <ToolCall step={step} />
+          <ToolCall step={step} is_open={is_selected} />
         ) : (
-          <ModelAnswer message={step.result as AssistantMessage | null} output={output} />
+          <>
+            {is_selected && <p className="text-sm text-muted">{inputInWords(run, step)}</p>}
+            <ModelAnswer
+              message={step.result as AssistantMessage | null}
+              output={is_selected || run.error !== null ? null : run.output}
+            />
+          </>
         )}
         {cutOff(step) !== null && <p className="text-warn">{cutOff(step)}</p>}
         <Removed safety={step.safety} />
+        {is_selected && tool && step.status !== "running" && hasNoFindings(step.safety) && (
+          <p className="text-sm text-muted">
+            {step.safety == null
+              ? "Safety check: this result has no text from outside."
+              : "Safety check: nothing was removed."}
+          </p>
+        )}
         {step.error !== null && (
           <>
             <p className="wrap-anywhere text-bad">
@@ -81,6 +118,18 @@ export function StepCard({ step, output }: { step: Step; output: string | null }
     </li>
   );
 }
+
+/** What a model call was sent, by the parts of the page that show it. */
+function inputInWords({ steps }: RunDetail, { index }: Step): string {
+  const before = steps.filter((each) => each.index < index).length;
+  if (before === 0) return "Input: the messages above, under “Sent to the model”.";
+  return `Input: the messages above, under “Sent to the model”, and the results of the ${before === 1 ? "step" : `${before} steps`} before.`;
+}
+
+const hasNoFindings = (safety: Step["safety"]): boolean => {
+  const { removed = [], marked = [] } = (safety ?? {}) as SafetyFindings;
+  return removed.length + marked.length === 0;
+};
 
 /** The step as the API has it. It is drawn when it is opened, because it can be long. */
 function RawJson({ step }: { step: Step }) {
@@ -152,7 +201,7 @@ const parsed = ({ function: { arguments: text } }: NonNullable<AssistantMessage[
 };
 
 /** Short arguments in one line. Long arguments are hidden until opened. */
-function Arguments({ of }: { of: unknown }) {
+function Arguments({ of, is_open = false }: { of: unknown; is_open?: boolean }) {
   const { url, ...rest } = (of !== null && typeof of === "object" ? of : { text: of }) as Record<string, unknown>;
   const others = Object.keys(rest).length === 0 ? "" : JSON.stringify(rest, null, 1);
   return (
@@ -160,7 +209,7 @@ function Arguments({ of }: { of: unknown }) {
       {typeof url === "string" && <code className="text-sm break-all">{url} </code>}
       {others !== "" && others.length <= 80 && <code className="text-sm break-all">{JSON.stringify(rest)}</code>}
       {others.length > 80 && (
-        <details>
+        <details open={is_open || undefined}>
           <summary className="w-fit text-sm hover:text-ink">with {Object.keys(rest).join(", ")}</summary>
           <pre
             // biome-ignore lint/a11y/noNoninteractiveTabindex: the keyboard scrolls long texts
@@ -175,16 +224,16 @@ function Arguments({ of }: { of: unknown }) {
   );
 }
 
-function ToolCall({ step }: { step: Step }) {
+function ToolCall({ step, is_open }: { step: Step; is_open: boolean }) {
   const result =
     typeof step.result === "string" ? step.result : step.result === null ? "" : JSON.stringify(step.result, null, 2);
   return (
     <>
       <div className="text-muted">
-        <Arguments of={step.arguments} />
+        <Arguments of={step.arguments} is_open={is_open} />
       </div>
       {result !== "" && step.error === null && (
-        <details>
+        <details open={is_open || undefined}>
           <summary className="w-fit text-sm text-muted hover:text-ink">
             Result that the model saw ({number(result.length)} characters)
           </summary>

@@ -1,5 +1,5 @@
 import type { ReactNode } from "react";
-import { Button, Card } from "../ui/basics.tsx";
+import { Button } from "../ui/basics.tsx";
 import { AreaField, TextField, Toggle } from "../ui/fields.tsx";
 import { SelectField } from "../ui/select.tsx";
 import { type Draft, NO_SECRET_USE, NO_SERVER, type OnFailure } from "./draft.ts";
@@ -17,44 +17,42 @@ interface Props {
 /** The tools of an agent and their secrets. The agent can use no others. A web page cannot add one. */
 export function ToolFields({ agent_id, draft, change }: Props) {
   return (
-    <Card title="Tools" note="The agent can use only these tools. No web page can add one.">
-      <div className="divide-y divide-line">
-        <Tool
-          name="Read the web"
-          hint="Fetches web pages. The safety layer checks each page before the model sees it."
-          enabled={draft.fetch_enabled}
-          onEnabled={(fetch_enabled) => change({ fetch_enabled })}
-        >
-          <FetchFields draft={draft} change={change} />
-        </Tool>
-        <Tool
-          name="Send webhooks"
-          hint="Sends signed JSON to the addresses that you enter."
-          enabled={draft.webhook_enabled}
-          onEnabled={(webhook_enabled) => change({ webhook_enabled })}
-        >
-          <WebhookFields draft={draft} change={change} />
-        </Tool>
-        <Tool
-          name="Use MCP servers"
-          hint="Uses the tools of your MCP servers. The safety layer checks their answers too."
-          enabled={draft.mcp_enabled}
-          onEnabled={(mcp_enabled) =>
-            change({ mcp_enabled, mcp_servers: draft.mcp_servers.length === 0 ? [NO_SERVER] : draft.mcp_servers })
-          }
-        >
-          <McpFields
-            agent_id={agent_id}
-            servers={draft.mcp_servers}
-            onServers={(mcp_servers) => change({ mcp_servers })}
-          />
-          <div className="grid gap-4 sm:grid-cols-2">
-            <CallsField tool="mcp" usual={20} value={draft.mcp_calls} onValue={(mcp_calls) => change({ mcp_calls })} />
-            <FailureField tool="mcp" value={draft.mcp_failure} onValue={(mcp_failure) => change({ mcp_failure })} />
-          </div>
-        </Tool>
-      </div>
-    </Card>
+    <div className="divide-y divide-line">
+      <Tool
+        name="Read the web"
+        hint="Fetches web pages. The safety layer checks each page before the model sees it."
+        enabled={draft.fetch_enabled}
+        onEnabled={(fetch_enabled) => change({ fetch_enabled })}
+      >
+        <FetchFields draft={draft} change={change} />
+      </Tool>
+      <Tool
+        name="Send webhooks"
+        hint="Sends signed JSON to the addresses that you enter."
+        enabled={draft.webhook_enabled}
+        onEnabled={(webhook_enabled) => change({ webhook_enabled })}
+      >
+        <WebhookFields draft={draft} change={change} />
+      </Tool>
+      <Tool
+        name="Use MCP servers"
+        hint="Uses the tools of your MCP servers. The safety layer checks their answers too."
+        enabled={draft.mcp_enabled}
+        onEnabled={(mcp_enabled) =>
+          change({ mcp_enabled, mcp_servers: draft.mcp_servers.length === 0 ? [NO_SERVER] : draft.mcp_servers })
+        }
+      >
+        <McpFields
+          agent_id={agent_id}
+          servers={draft.mcp_servers}
+          onServers={(mcp_servers) => change({ mcp_servers })}
+        />
+        <div className="grid gap-4 sm:grid-cols-2">
+          <CallsField tool="mcp" usual={20} value={draft.mcp_calls} onValue={(mcp_calls) => change({ mcp_calls })} />
+          <FailureField tool="mcp" value={draft.mcp_failure} onValue={(mcp_failure) => change({ mcp_failure })} />
+        </div>
+      </Tool>
+    </div>
   );
 }
 

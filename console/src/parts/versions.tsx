@@ -1,3 +1,4 @@
+import { useLocation } from "@tanstack/react-router";
 import { useState } from "react";
 import { call } from "../api/client.ts";
 import { type Agent, type AgentVersion, stale, versionsQuery } from "../api/queries.ts";
@@ -14,6 +15,7 @@ function valueText(value: unknown): string {
 /** An agent's versions with what each changed. */
 export function Versions({ agent }: { agent: Agent }) {
   const [restoring, setRestoring] = useState<number | null>(null);
+  const named = useLocation({ select: ({ hash }) => hash });
   const columns: Column<AgentVersion>[] = [
     {
       title: "Version",
@@ -29,7 +31,7 @@ export function Versions({ agent }: { agent: Agent }) {
     },
     {
       title: "Changed",
-      cell: ({ changes, previous_version }) =>
+      cell: ({ changes, previous_version, version }) =>
         changes.length === 0 ? (
           <span className="text-muted">
             {previous_version === null ? "the first version that is kept" : "nothing that is shown here"}
@@ -38,7 +40,7 @@ export function Versions({ agent }: { agent: Agent }) {
           <ul className="space-y-1">
             {changes.map(({ field, before, after }) => (
               <li key={field}>
-                <details>
+                <details open={named === `version-${version}` || undefined}>
                   <summary className="w-fit hover:text-ink">{words(field.replaceAll(".", ", "))}</summary>
                   <div className="mt-1 space-y-1 text-sm wrap-anywhere whitespace-pre-wrap">
                     <p>

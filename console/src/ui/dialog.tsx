@@ -9,6 +9,7 @@ import {
   useRef,
   useState,
 } from "react";
+import { createPortal } from "react-dom";
 import { keepOpenWhile } from "../api/session.ts";
 import { Button } from "./basics.tsx";
 import { FormErrorProvider, onSubmit, sending, TextField } from "./fields.tsx";
@@ -57,7 +58,8 @@ export function Dialog({ title, onClose, children, wide = false }: DialogProps) 
       (opener?.isConnected === true ? opener : document.querySelector<HTMLElement>("main"))?.focus();
     };
   }, [title_id]);
-  return (
+  // A dialog in a form would put its own form into that form.
+  return createPortal(
     <dialog
       ref={ref}
       aria-labelledby={title_id}
@@ -87,7 +89,8 @@ export function Dialog({ title, onClose, children, wide = false }: DialogProps) 
       <KeepOpen value={setKept}>
         <div className="px-5 py-4">{children}</div>
       </KeepOpen>
-    </dialog>
+    </dialog>,
+    document.body,
   );
 }
 

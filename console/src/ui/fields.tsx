@@ -62,6 +62,12 @@ function atField({ code, param, message }: Problem, label: string, own: string):
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
+/** Opens the folded parts of the page that an element is in. */
+export function unfoldAround(element: Element | null): void {
+  for (let around = element?.closest("details"); around != null; around = around.parentElement?.closest("details"))
+    around.open = true;
+}
+
 /** A label, its control, a hint and the error. */
 export function Field({ label, hint, param, is_missing = false, className = "", children }: FieldProps) {
   const id = useId();
@@ -76,6 +82,7 @@ export function Field({ label, hint, param, is_missing = false, className = "", 
   useEffect(() => {
     if (!wrong || error === null) return;
     const control = document.getElementById(id);
+    unfoldAround(control);
     control?.scrollIntoView({ block: "center" }); // away from the fixed bars at the edges
     control?.focus({ preventScroll: true });
   }, [wrong, error, id]);
@@ -245,9 +252,10 @@ export function Toggle({ label, hint, checked, onChecked, disabled = false }: To
   );
 }
 
-/** Handles a form's submit event by `submit` instead of the browser. */
+/** Handles a form's submit event by `submit` instead of the browser. A dialog's form may stand within another one in React. */
 export const onSubmit = (submit: () => void) => (event: FormEvent) => {
   event.preventDefault();
+  event.stopPropagation();
   submit();
 };
 

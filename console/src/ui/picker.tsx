@@ -1,9 +1,11 @@
 import { useQuery } from "@tanstack/react-query";
 import { Command } from "cmdk";
 import { Popover } from "radix-ui";
-import { type ReactNode, useDeferredValue, useId, useState } from "react";
+import { type ReactNode, useDeferredValue, useState } from "react";
 import { asProblem } from "../api/problem.ts";
-import { agentQuery, foundAgentsQuery, modelsQuery } from "../api/queries.ts";
+import { agentQuery, foundAgentsQuery, type Model, modelsQuery } from "../api/queries.ts";
+import { dollars } from "../format.ts";
+import { Field } from "./fields.tsx";
 import { Icon } from "./icons.tsx";
 import { ProblemNotice } from "./problem.tsx";
 
@@ -17,43 +19,43 @@ interface PickerProps {
   /** The empty text: all of them. */
   value: string;
   onValue: (value: string) => void;
-  className?: string;
+  className?: string | undefined;
+  hint?: ReactNode;
+  /** The API's name for the field. */
+  param?: string;
 }
 
-function Picker({
-  label,
-  chosen,
-  className = "",
-  children,
-}: {
-  label: string;
+type FrameProps = Pick<PickerProps, "label" | "className" | "hint" | "param"> & {
   chosen: ReactNode;
-  className?: string | undefined;
   children: (close: () => void) => ReactNode;
-}) {
-  const id = useId();
+};
+function Picker({ label, chosen, className = "", hint, param, children }: FrameProps) {
   const [open, setOpen] = useState(false);
   return (
-    <div className={className}>
-      <label htmlFor={id} className="mb-1 block font-medium">
-        {label}
-      </label>
-      <Popover.Root open={open} onOpenChange={setOpen}>
-        <Popover.Trigger id={id} className="control flex items-center justify-between gap-2 text-left">
-          <span className="truncate">{chosen}</span>
-          <Icon name="down" className="size-3.5 text-muted" />
-        </Popover.Trigger>
-        <Popover.Content
-          align="start"
-          sideOffset={4}
-          collisionPadding={8}
-          aria-label={label}
-          className="z-30 w-72 max-w-[calc(100vw-1rem)] rounded-lg border border-line bg-panel p-2 shadow-lg"
-        >
-          {children(() => setOpen(false))}
-        </Popover.Content>
-      </Popover.Root>
-    </div>
+    <Field
+      label={label}
+      className={className}
+      {...(hint !== undefined && { hint })}
+      {...(param !== undefined && { param })}
+    >
+      {(props) => (
+        <Popover.Root open={open} onOpenChange={setOpen}>
+          <Popover.Trigger {...props} className="control flex items-center justify-between gap-2 text-left">
+            <span className="truncate">{chosen}</span>
+            <Icon name="down" className="size-3.5 text-muted" />
+          </Popover.Trigger>
+          <Popover.Content
+            align="start"
+            sideOffset={4}
+            collisionPadding={8}
+            aria-label={label}
+            className="z-30 w-80 max-w-[calc(100vw-1rem)] rounded-lg border border-line bg-panel p-2 shadow-lg"
+          >
+            {children(() => setOpen(false))}
+          </Popover.Content>
+        </Popover.Root>
+      )}
+    </Field>
   );
 }
 
@@ -104,13 +106,21 @@ function AgentChoices({ onChoose }: { onChoose: (id: string) => void }) {
   );
 }
 
-/** `none`: the words for no choice. */
-export function ModelPicker({ label, value, onValue, className, none }: PickerProps & { none: string }) {
+interface ModelPickerProps extends PickerProps {
+  /** The words for no choice; absent: a model must be chosen. */
+  none?: string;
+  /** The models to choose from; absent: those that an agent can have. */
+  models?: readonly Model[];
+}
+
+export function ModelPicker({ value, onValue, none, models, ...field }: ModelPickerProps) {
+  const chosen = models?.find(({ id }) => id === value);
   return (
-    <Picker label={label} className={className} chosen={value === "" ? none : value}>
+    <Picker {...field} chosen={value === "" ? none : chosen === undefined ? value : nameOf(chosen)}>
       {(close) => (
         <ModelChoices
-          none={none}
+          {...(none !== undefined && { none })}
+          {...(models !== undefined && { models })}
           onChoose={(id) => {
             onValue(id);
             close();
@@ -121,15 +131,19 @@ export function ModelPicker({ label, value, onValue, className, none }: PickerPr
   );
 }
 
+const nameOf = ({ kind, id, name }: Model) => (kind === "agent" ? name : id);
+const perMillion = (rate: number) => dollars(rate * 1_000_000);
+
 interface ModelChoicesProps {
   /** The words for no choice. */
   none?: string;
   /** A model that is left out. */
   without?: string | null;
+  models?: readonly Model[];
   onChoose: (id: string) => void;
 }
-export function ModelChoices({ none, without, onChoose }: ModelChoicesProps) {
-  const { data: models = [] } = useQuery(modelsQuery);
+export function ModelChoices({ none, without, models, onChoose }: ModelChoicesProps) {
+  const { data: of_agents = [] } = useQuery(modelsQuery);
   return (
     <Command label="Search models by name">
       <Command.Input placeholder="Search by name" className="control mb-1.5" />
@@ -140,11 +154,25 @@ export function ModelChoices({ none, without, onChoose }: ModelChoicesProps) {
             {none}
           </Command.Item>
         )}
-        {models.map(
-          ({ id }) =>
-            id !== without && (
-              <Command.Item key={id} value={id} className={ITEM} onSelect={() => onChoose(id)}>
-                <span className="break-all">{id}</span>
+        {(models ?? of_agents).map(
+          (model) =>
+            model.id !== without && (
+              <Command.Item
+                key={model.id}
+                value={model.id}
+                keywords={[model.name]}
+                className={ITEM}
+                onSelect={() => onChoose(model.id)}
+              >
+                <span>
+                  <span className="break-all">{nameOf(model)}</span>
+                  {model.kind === "chat" && (
+                    <span className="block text-sm text-muted">
+                      {perMillion(model.input_rate)} in, {perMillion(model.output_rate)} out
+                      {model.trial_eligible ? "" : ", not in the trial"}
+                    </span>
+                  )}
+                </span>
               </Command.Item>
             ),
         )}
