@@ -19,13 +19,12 @@ import { RunComparison } from "../parts/run-comparison.tsx";
 import { RunTimeline } from "../parts/run-timeline.tsx";
 import { Outcome, Steps } from "../parts/run-view.tsx";
 import { Removed } from "../parts/step.tsx";
-import { cutOff, failure, hasEnded, RUN_STATUSES, startInWords } from "../run-words.ts";
+import { hasEnded, startInWords } from "../run-words.ts";
 import { scheduleInWords } from "../schedule-words.ts";
-import { inWords, routingReason } from "../service-words.ts";
-import { Badge, Callout, Card, Facts, PageHeader, Spinner, Status, type Tone } from "../ui/basics.tsx";
+import { routingReason } from "../service-words.ts";
+import { Badge, Callout, Card, Facts, PageHeader, Status, type Tone } from "../ui/basics.tsx";
 import { Icon } from "../ui/icons.tsx";
 import { Json } from "../ui/json.tsx";
-import { Markdown } from "../ui/markdown.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 
 /** One run. The page follows it until it ends. */

@@ -1,18 +1,16 @@
-import { useMutation, useQuery } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 import { type Answer, call } from "../api/client.ts";
 import { agentsWithSecretQuery, type Secret, secretsQuery, secretUsesQuery, stale } from "../api/queries.ts";
-import { ago, instant, number, toList, words } from "../format.ts";
+import { ago, instant, number, words } from "../format.ts";
 import { ConnectButton, ConnectOutcome, OAuthForm, OAuthStatus } from "../parts/oauth-secret.tsx";
 import { SecretForm } from "../parts/secret-form.tsx";
 import { Badge, Button, buttonClass, Card, Empty, PageHeader } from "../ui/basics.tsx";
-import { Confirm, Dialog, DialogForm } from "../ui/dialog.tsx";
-import { AreaField, TextField } from "../ui/fields.tsx";
+import { Confirm, Dialog } from "../ui/dialog.tsx";
 import { Icon } from "../ui/icons.tsx";
 import { type Column, PagedTable } from "../ui/list.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
-import { confirmSaved } from "../ui/saved.tsx";
 import { WithTooltip } from "../ui/tooltip.tsx";
 
 type Open = { what: "new" | "new_oauth" } | { what: "edit" | "delete"; secret: Secret } | null;
