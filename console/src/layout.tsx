@@ -260,8 +260,11 @@ function Banners({ balance }: { balance: { available: number; held: number; debt
       {no_provider && (
         <Callout tone="warn" icon="provider">
           <strong className="font-semibold">No model provider is connected.</strong> Agents answer with a script, the
-          built-in model <code>{REHEARSAL}</code>. To connect a provider, the operator sets its API key, such as{" "}
-          <code>OPENAI_API_KEY</code> or <code>ANTHROPIC_API_KEY</code>, and restarts the service.
+          built-in model <code>{REHEARSAL}</code>. If you operate this service,{" "}
+          <Link to="/operator/setup" className="underline">
+            set it up
+          </Link>
+          .
         </Callout>
       )}
       {is_empty && overage?.enabled === false && (

@@ -280,7 +280,12 @@ const operatorPage = <Path extends string>(path: Path, load: () => Promise<objec
   createRoute({ getParentRoute: () => operator, path, component: page(load, name) });
 const operatorUsers = () => import("./pages/operator-users.tsx");
 const operatorPages = [
-  operatorPage("/", () => import("./pages/operator-overview.tsx"), "OperatorOverviewPage"),
+  createRoute({
+    getParentRoute: () => operator,
+    path: "/",
+    component: page(() => import("./pages/operator-overview.tsx"), "OperatorOverviewPage"),
+    validateSearch: (search: Search) => choice(search, "window", ["7d"]),
+  }),
   createRoute({
     getParentRoute: () => operator,
     path: "/users",

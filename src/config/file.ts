@@ -73,10 +73,10 @@ export function describeFile(text: string, path: string): WrittenFile {
 
 /** The values of the file that are in force where the file does not have them. */
 export function listDefaults(written: readonly SettingOfFile[]): SettingOfFile[] {
-  const paths = new Set(written.map(({ path }) => path));
   const has_plans = written.some(({ path }) => path.startsWith("plans."));
   const { plans, ...others } = configFileSchema.parse({});
-  return listValues(has_plans ? others : { ...others, plans }, () => null).filter(({ path }) => !paths.has(path));
+  const isWritten = (name: string) => written.some(({ path }) => path === name || path.startsWith(`${name}.`));
+  return listValues(has_plans ? others : { ...others, plans }, () => null).filter(({ path }) => !isWritten(path));
 }
 
 function listValues(

@@ -2,6 +2,7 @@ import type { z } from "zod";
 import type * as accounts from "../../../src/api/contract/accounts.ts";
 import type * as admin from "../../../src/api/contract/admin.ts";
 import type * as overall from "../../../src/api/contract/admin-overall.ts";
+import type * as adminService from "../../../src/api/contract/admin-service.ts";
 import type * as adminUsers from "../../../src/api/contract/admin-users.ts";
 import type * as agents from "../../../src/api/contract/agents.ts";
 import type * as billing from "../../../src/api/contract/billing.ts";
@@ -30,6 +31,7 @@ import { ApiError, problemOf } from "./problem.ts";
 
 type Contract = typeof accounts &
   typeof admin &
+  typeof adminService &
   typeof adminUsers &
   typeof overall &
   typeof operators &

@@ -65,6 +65,14 @@ export const profileQuery = queryOptions({
 });
 
 /** The sign-up settings of the service, and the signed-in user. */
+/** The service at a glance, for operators. It changes without an event. */
+export const overviewQuery = (window: "24h" | "7d" = "24h") =>
+  queryOptions({
+    queryKey: ["operator", "overview", window],
+    queryFn: ({ signal }) => call("GET /api/v1/admin/overview", { query: { window }, signal }),
+    refetchInterval: 30_000,
+  });
+
 export const sessionQuery = queryOptions({
   queryKey: ["session"],
   queryFn: ({ signal }) => call("GET /api/v1/auth/get-session", { signal }),

@@ -1,8 +1,8 @@
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { useState } from "react";
-import { call } from "../api/client.ts";
+import { type Answer, call } from "../api/client.ts";
 import { queryClient, stale } from "../api/queries.ts";
-import { instant, number } from "../format.ts";
+import { ago, instant, number } from "../format.ts";
 import { OWN_ZONE, zoneName } from "../schedule-words.ts";
 import { Button, Callout, Card } from "../ui/basics.tsx";
 import { FormErrorProvider, onSubmit, TextField } from "../ui/fields.tsx";
@@ -11,7 +11,8 @@ import { confirmSaved } from "../ui/saved.tsx";
 
 /** The operator's panels for the whole service: audit, test clock and overage invoices. */
 
-export function Audit() {
+/** `last`: how the last one ended. */
+export function Audit({ last }: { last: Answer<"GET /api/v1/admin/overview">["audit"] }) {
   const audit = useMutation({ mutationFn: () => call("GET /api/v1/admin/audit") });
   const checked = Object.entries(audit.data?.checked ?? {});
   return (
@@ -26,6 +27,7 @@ export function Audit() {
     >
       <div className="space-y-2" aria-live="polite">
         {audit.isError && <ProblemNotice error={audit.error} />}
+        {audit.isIdle && <LastAudit last={last} />}
         {audit.data?.ok === true && (
           <Callout tone="good" icon="check">
             All balances match the ledger.
@@ -49,6 +51,23 @@ export function Audit() {
         )}
       </div>
     </Card>
+  );
+}
+
+function LastAudit({ last }: Parameters<typeof Audit>[0]) {
+  if (last === null) return <p className="text-muted">No audit was made yet.</p>;
+  if (last.problem === null) {
+    return (
+      <p>
+        The last audit found the ledger in order {ago(last.ended_at)}, {instant(last.ended_at)}.
+      </p>
+    );
+  }
+  return (
+    <Callout tone="bad" icon="warning">
+      The last audit found that the ledger is not in order {ago(last.ended_at)}. {last.problem}. Run it again to see
+      all.
+    </Callout>
   );
 }
 
