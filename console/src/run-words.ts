@@ -91,6 +91,9 @@ const FAILURES: Record<string, string> = {
   internal: "the service had an internal error",
 };
 
+/** The codes with words, for a filter. */
+export const FAILURE_CODES = Object.keys(FAILURES);
+
 /** Why a run or a step failed, in a few words. */
 export const failure = (code: string): string => FAILURES[code] ?? words(code).toLowerCase();
 

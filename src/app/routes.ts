@@ -30,6 +30,7 @@ import { createUserExport } from "../operator/export/user-export.service.ts";
 import { type OperatorOptions, operatorRoutes } from "../operator/operator.routes.ts";
 import { operatorKeyRoutes } from "../operator/operator-keys.routes.ts";
 import { overviewRoutes } from "../operator/overview.routes.ts";
+import { operatorRunsRoutes } from "../operator/runs.routes.ts";
 import { usageRoutes } from "../operator/usage.routes.ts";
 import { userCorrectionsRoutes } from "../operator/user-corrections.routes.ts";
 import type { DueSource } from "../platform/db/sweeper.ts";
@@ -87,7 +88,7 @@ export function serveApi(
     responseRoutes({ completions, items: response_items, responses, envelopes, takes, log }),
     messagesRoutes({ completions, envelopes, log }),
     embeddingRoutes(completions),
-    agentsRoutes({ agents, allRuns: runs.allRuns }),
+    agentsRoutes({ agents }),
     schedulesRoutes(agents),
     triggerRoutes(services.triggers),
     chatRoutes({ chat }),
@@ -146,10 +147,12 @@ export function serveApi(
 /** Section 8 of the contract. */
 function operatorApi(services: Services, also: Pick<OperatorOptions, "advanceClock" | "exportOf">): Router[] {
   const { acts, operator_keys, eraseUser, config, live, reload, log, db, clock, accounts, signIn, trials } = services;
-  const { ledger, billing, runs, upkeep, models, provider_health, mailer, payments, describeSettings } = services;
+  const { ledger, billing, runs, agents, upkeep, models, provider_health, mailer, payments, describeSettings } =
+    services;
   return [
     operatorKeyRoutes({ acts, keys: operator_keys }),
     usageRoutes({ db, clock }),
+    operatorRunsRoutes({ db, clock, agentNames: agents.names, allRuns: runs.allRuns }),
     overviewRoutes({
       db,
       clock,

@@ -25,6 +25,7 @@ import type { Instant } from "../platform/lib/instant.ts";
 import type { Act, Acts } from "./acts.service.ts";
 import { getActor } from "./operator-keys.routes.ts";
 import { auditProblem, type Upkeep } from "./upkeep.store.ts";
+import { readEmails } from "./usage.store.ts";
 
 export const operatorErrors = {
   noTestClock: () =>
@@ -189,7 +190,7 @@ function userRoutes(router: Router, options: OperatorOptions): void {
   });
 }
 
-function moneyRoutes(router: Router, { accounts, acts, billing }: OperatorOptions): void {
+function moneyRoutes(router: Router, { db, accounts, acts, billing }: OperatorOptions): void {
   router.on(contract.grantTokens, async (request) => {
     const user = await accounts.user(request.params.id);
     const { reason, ...wanted } = request.body;
@@ -230,7 +231,7 @@ function moneyRoutes(router: Router, { accounts, acts, billing }: OperatorOption
     }
     const rows = await billing.invoices.list(filter, { limit: limit + 1, before_id });
     const { page, next_cursor } = pageOf(rows, limit, (row) => row.id);
-    return json({ invoices: page, next_cursor });
+    return json({ invoices: await withEmails(db, page), next_cursor });
   });
   router.on(contract.listAllPurchases, async (request) => {
     const { limit, cursor, format, ...filter } = request.query;
@@ -251,7 +252,7 @@ function moneyRoutes(router: Router, { accounts, acts, billing }: OperatorOption
     }
     const rows = await billing.purchases.listAll(filter, { limit: limit + 1, before_id });
     const { page, next_cursor } = pageOf(rows, limit, (row) => row.id);
-    return json({ purchases: page, next_cursor });
+    return json({ purchases: await withEmails(db, page), next_cursor });
   });
   router.on(contract.settleInvoice, async (request) => {
     const { status, reason } = request.body;
@@ -366,6 +367,12 @@ async function* allPages<Row extends { id: string }>(
     if (rows.length < EXPORT_ROWS) return;
     after_id = rows.at(-1)?.id ?? after_id;
   }
+}
+
+/** The rows with the addresses of their users. */
+async function withEmails<Row extends { user_id: string }>(db: Db, rows: readonly Row[]) {
+  const emails = await readEmails(db, [...new Set(rows.map(({ user_id }) => user_id))]);
+  return rows.map((row) => ({ ...row, user_email: emails.get(row.user_id) ?? null }));
 }
 
 function requireAdmin({ role }: Operator): void {

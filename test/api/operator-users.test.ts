@@ -55,7 +55,15 @@ describe("the pages of one user", () => {
     await service.admin.request("PUT", "/api/v1/admin/clock", { now: "2026-01-31T09:00:00Z" });
     const { runs } = (await service.admin.get(of(user.user_id, "runs"))).body;
     const [own] = (await user.get(`/api/v1/agents/${agent.id}/runs`)).body.runs;
-    expect(runs).toEqual([{ ...own, user_id: user.user_id, agent_name: "Runner", agent_deleted: false }]);
+    const user_email = (await user.get("/api/v1/users/me")).body.email;
+    expect(runs).toEqual([{ ...own, user_id: user.user_id, user_email, agent_name: "Runner", agent_deleted: false }]);
+    const opened = await service.admin.get(`/api/v1/admin/runs/${own.id}`);
+    expect(opened.body).toMatchObject({
+      ...runs[0],
+      steps: [{ index: 0, type: "model", status: "succeeded", error: null }],
+    });
+    expect(JSON.stringify(opened.body), "no texts").not.toMatch(/"(output|input|arguments|result)":/);
+    expect((await service.admin.get("/api/v1/admin/runs/0198c0de-0000-7000-8000-000000000000")).status).toBe(404);
     expect((await service.admin.get("/api/v1/admin/runs?status=succeeded")).body.runs).toEqual(runs);
     expect((await service.admin.get("/api/v1/admin/runs?status=failed")).body.runs).toEqual([]);
     expect((await service.admin.get(of(stranger.user_id, "runs"))).body.runs).toEqual([]);

@@ -255,6 +255,18 @@ test("lists show and filter runs with errors, for the owner and the operator", a
   const ids = async (query: string) => (await of_operator(query)).body.runs.map(({ id }: { id: string }) => id);
   expect(await ids("&has_errors=true")).toEqual([failed.id, troubled.id]);
   expect(await ids("&has_errors=false")).toEqual([good.id]);
+  expect(await ids("&error_code=model_unavailable")).toEqual([failed.id]);
+  const groups = await lab.service.admin.get(`/api/v1/admin/run-failures?user_id=${user.user_id}`);
+  expect(groups.body.failures.filter((group: { agent_id: string }) => group.agent_id === failed.agent_id)).toEqual([
+    expect.objectContaining({
+      user_id: user.user_id,
+      user_email: expect.stringContaining("@"),
+      error_code: "model_unavailable",
+      runs: 1,
+      last_run_id: failed.id,
+      last_message: failed.error.message,
+    }),
+  ]);
   expect((await user.get(agent)).body.last_run).toMatchObject({ id: failed.id, has_errors: true });
 });
 

@@ -2,6 +2,7 @@ import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { startChromium } from "../support/chromium.ts";
 import { becomeOperator, buildConsole, PASSWORD, signUp } from "../support/console.ts";
+import { countClicks, inClicks } from "../support/console-tasks.ts";
 import { ADMIN_KEY, type Service, startService } from "../support/service.ts";
 
 let browser: Browser;
@@ -70,6 +71,12 @@ it("the operator can create and revoke an operator key, and can close a bucket a
     await page.getByRole("dialog").waitFor({ state: "detached" });
   };
   await page.getByRole("button", { name: "Close the bucket of 625,000 tokens" }).click();
+  expect(await page.getByLabel("What will change").locator("dd").allTextContents()).toEqual([
+    "625,000",
+    "0",
+    "625,000",
+    "0",
+  ]);
   await because("Close bucket");
   await page.getByText("No open bucket.").waitFor();
   const saved = page.waitForEvent("download");
@@ -87,6 +94,65 @@ it("the operator can create and revoke an operator key, and can close a bucket a
   await page.getByRole("button", { name: "Revoke operator key Ada" }).click();
   await because("Revoke operator key");
   expect(await statusOf()).toBe(401);
+});
+
+it("the operator sees whose runs fail and why, opens a run's figures, and gives a user tokens, each within its clicks", async () => {
+  const user = await service.newUser();
+  const { email } = (await user.get("/api/v1/users/me")).body;
+  const limits = { max_cost_tokens_per_run: 1 };
+  const agent = { name: "Spender", model_id: "purser/rehearsal", run_prompt: "A private task", limits };
+  const { id } = (await user.post("/api/v1/agents", agent)).body;
+  await user.post(`/api/v1/agents/${id}/runs`, undefined, { Prefer: "wait=20" });
+  const context = await browser.newContext();
+  await countClicks(context);
+  const tasks = await context.newPage();
+  await signUp(context, service, "tasks@example.com");
+  await becomeOperator(context, service);
+  const home = async () => {
+    await tasks.goto(service.url);
+    await tasks.getByRole("heading", { name: "Home", level: 1 }).waitFor();
+  };
+  const operator = () =>
+    tasks.getByRole("navigation", { name: "Main" }).getByRole("link", { name: "Operator" }).click();
+  const part = (name: string) =>
+    tasks.getByRole("navigation", { name: "Parts of the operator's section" }).getByRole("link", { name }).click();
+
+  await home();
+  await inClicks(tasks, "see whose runs fail, and why", async () => {
+    await operator();
+    await part("Runs");
+    const group = tasks.getByRole("region", { name: "Whose runs fail" }).getByRole("row", { name: email });
+    await group.getByRole("link", { name: "It reached its token limit" }).click();
+    await tasks.waitForURL(/error_code=budget_exceeded/);
+  });
+  await tasks.getByRole("table", { name: "Runs" }).getByRole("link", { name: "Spender" }).click();
+  const opened = tasks.getByRole("dialog", { name: "Run of Spender" });
+  await opened.getByText("Run failed: it reached its token limit").waitFor();
+  await opened.getByText("Operators see figures and errors.").waitFor();
+  expect(await opened.textContent()).not.toContain("A private task");
+
+  await home();
+  await inClicks(tasks, "give a user tokens", async () => {
+    await operator();
+    await part("Users");
+    await tasks.getByRole("searchbox", { name: "Find users" }).fill(email);
+    await tasks.getByRole("table").getByRole("link", { name: email }).click();
+    await tasks.getByRole("button", { name: "Grant tokens" }).click();
+    await tasks.getByRole("dialog").getByLabel("Tokens").fill("1000");
+    await tasks.getByRole("dialog").getByRole("button", { name: "Grant tokens" }).click();
+    await tasks.getByText("Tokens granted").waitFor();
+  });
+
+  // What a correction will change is shown before it is confirmed: bonuses are taken first.
+  await tasks.getByRole("button", { name: `Manage ${email}` }).click();
+  await tasks.getByRole("menuitem", { name: "Adjust balance" }).click();
+  await tasks.getByRole("dialog").getByLabel("Tokens").fill("-1500");
+  const change = tasks.getByLabel("What will change");
+  await expect.poll(() => change.locator("dd").allTextContents()).toContain("−1,500");
+  const [now = "", after = ""] = (await change.locator("dd").allTextContents()).slice(-2);
+  const tokens = (text: string) => Number(text.replaceAll(",", ""));
+  expect(tokens(now) - tokens(after)).toBe(1500);
+  await context.close();
 });
 
 it("a person can download the data of their account", async () => {

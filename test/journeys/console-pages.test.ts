@@ -146,6 +146,7 @@ const OPEN_PAGES = [
 const OPERATOR_PAGES = [
   "/operator/users",
   "/operator/runs",
+  "/operator/runs?run={run}",
   "/operator/payments",
   "/operator/acts",
   "/operator/settings",

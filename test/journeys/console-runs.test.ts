@@ -233,7 +233,7 @@ it("the operator's log of acts names the user whom an act concerns", async () =>
   await becomeOperator(context, site.service);
   await page.goto(`${site.service.url}/operator/acts`);
   const acts = page.getByRole("region", { name: "Log of acts" });
-  const row = acts.getByRole("row").filter({ hasText: "tokens.grant" }).first();
+  const row = acts.getByRole("row").filter({ hasText: "Granted tokens" }).first();
   await row.getByRole("link", { name: email }).click();
   await page.getByRole("heading", { name: email }).waitFor();
 });

@@ -114,6 +114,10 @@ export const OPERATOR_QUERIES: Record<string, [query: string, param: string][]> 
     ["user_id=5", "user_id"],
     ["to=tomorrow", "to"],
   ],
+  "GET /api/v1/admin/run-failures": [
+    ["user_id=5", "user_id"],
+    ["from=x", "from"],
+  ],
   "GET /api/v1/admin/usage": [
     ["days=0", "days"],
     ["group_by=price", "group_by"],

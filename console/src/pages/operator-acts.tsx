@@ -1,15 +1,42 @@
-import { Link } from "@tanstack/react-router";
+import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { type Answer, call } from "../api/client.ts";
 import { listOf } from "../api/queries.ts";
-import { instant, words } from "../format.ts";
-import { PageHeader } from "../ui/basics.tsx";
+import { chosenFilters, withFilter } from "../filters.ts";
+import { instant, period, words } from "../format.ts";
+import { ACT_WORDS } from "../operator-words.ts";
+import { UserLink, UserPicker } from "../parts/operator-panels.tsx";
+import { Button, PageHeader } from "../ui/basics.tsx";
+import { useCsvDownload } from "../ui/csv-download.tsx";
+import { DayField } from "../ui/fields.tsx";
 import { type Column, ListCard } from "../ui/list.tsx";
+import { SelectField } from "../ui/select.tsx";
 
 type Act = Answer<"GET /api/v1/admin/acts">["acts"][number];
+
+const ACT_OPTIONS = [["", "Any"], ...Object.entries(ACT_WORDS).map(([what, name]) => [what, name] as const)] as const;
+
+/** Who acted. The name leads to the acts of this operator. */
+function Operator({ who: { key_id, user_id, name } }: Act) {
+  const id = key_id ?? user_id;
+  if (id === null) return name;
+  return (
+    <Link
+      from="/operator/acts"
+      to="."
+      search={(old) => ({ ...old, operator_id: id })}
+      replace
+      className="link break-all"
+      activeProps={{ "aria-current": undefined }}
+    >
+      {name ?? `erased operator …${id.slice(-6)}`}
+    </Link>
+  );
+}
+
 const ACT_COLUMNS: Column<Act>[] = [
   { title: "When", cell: ({ at }) => instant(at) },
-  { title: "Operator", wide: true, cell: ({ who }) => <span className="break-all">{who.name}</span> },
-  { title: "Act", cell: ({ what }) => what },
+  { title: "Operator", wide: true, cell: Operator },
+  { title: "Act", cell: ({ what }) => ACT_WORDS[what] },
   { title: "Concerns", cell: (act) => <Concerned act={act} /> },
   { title: "Reason", cell: ({ reason }) => <span className="wrap-anywhere">{reason ?? ""}</span> },
 ];
@@ -32,9 +59,7 @@ function Concerned({ act: { user_id, user_email, target } }: { act: Act }) {
   }
   return (
     <>
-      <Link to="/operator/users/$id" params={{ id: user_id }} className="link break-all">
-        {user_email}
-      </Link>
+      <UserLink id={user_id} email={user_email} />
       {target.type !== "user" && target.id !== user_id && (
         <span className="block text-sm text-muted max-md:hidden">
           {words(target.type)} <code className="text-xs break-all">{target.id}</code>
@@ -46,10 +71,16 @@ function Concerned({ act: { user_id, user_email, target } }: { act: Act }) {
 
 /** The log of operators' acts. */
 export function OperatorActsPage() {
-  const query = listOf(["operator", "acts"], async (page, signal) => {
-    const { acts, next_cursor } = await call("GET /api/v1/admin/acts", { query: page, signal });
+  const { what, user_id, operator_id, from, to } = useSearch({ from: "/signed-in/operator/acts" });
+  const navigate = useNavigate({ from: "/operator/acts" });
+  const set = (filter: string) => (chosen: string) =>
+    void navigate({ search: withFilter(filter, chosen), replace: true, resetScroll: false });
+  const filters = chosenFilters({ what, user_id, operator_id, ...period(from, to) });
+  const query = listOf(["operator", "acts", filters], async (page, signal) => {
+    const { acts, next_cursor } = await call("GET /api/v1/admin/acts", { query: { ...filters, ...page }, signal });
     return { rows: acts, next_cursor };
   });
+  const csv = useCsvDownload("/api/v1/admin/acts", { filters, file: "purser-acts.csv", saved: "Acts downloaded" });
   return (
     <>
       <PageHeader title="Acts" note="Every change that an operator made. The audit verifies the log." />
@@ -58,8 +89,30 @@ export function OperatorActsPage() {
         query={query}
         columns={ACT_COLUMNS}
         keyOf={({ id }) => id}
-        empty="No operator has changed anything yet."
-      />
+        empty={
+          Object.keys(filters).length > 0 ? "No acts match these filters." : "No operator has changed anything yet."
+        }
+      >
+        <div className="grid grid-cols-2 items-end gap-3 px-4 pb-3 sm:flex sm:flex-wrap">
+          <SelectField
+            label="Act"
+            className="w-full sm:w-56"
+            value={what ?? ""}
+            options={ACT_OPTIONS}
+            onValue={set("what")}
+          />
+          <UserPicker className="w-full sm:w-48" value={user_id ?? ""} onValue={set("user_id")} />
+          <DayField label="From" value={from ?? ""} onValue={set("from")} />
+          <DayField label="To" value={to ?? ""} onValue={set("to")} />
+          {operator_id !== undefined && (
+            <Button icon="close" onClick={() => set("operator_id")("")}>
+              One operator only
+            </Button>
+          )}
+          {csv.button}
+        </div>
+        {csv.problem}
+      </ListCard>
     </>
   );
 }

@@ -1,19 +1,30 @@
+import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 import { type Answer, call } from "../api/client.ts";
 import { listOf, stale } from "../api/queries.ts";
-import { instant, money, number } from "../format.ts";
+import { chosenFilters, withFilter } from "../filters.ts";
+import { instant, money, number, period, words } from "../format.ts";
 import { UserLink, WithReason } from "../parts/operator-panels.tsx";
 import { INVOICE_TONES, PURCHASE_TONES } from "../service-words.ts";
 import { Badge, Button, PageHeader } from "../ui/basics.tsx";
+import { useCsvDownload } from "../ui/csv-download.tsx";
 import { Confirm } from "../ui/dialog.tsx";
+import { DayField } from "../ui/fields.tsx";
 import { type Column, ListCard } from "../ui/list.tsx";
+import { SelectField } from "../ui/select.tsx";
 
 /** The money of all users: purchases, and invoices of overage. */
 export function OperatorPaymentsPage() {
+  const { from, to } = useSearch({ from: "/signed-in/operator/payments" });
+  const set = useFilter();
   return (
     <>
       <PageHeader title="Payments" note="What all users paid, and what they owe." />
       <div className="space-y-4">
+        <div className="grid grid-cols-2 items-end gap-3 sm:flex">
+          <DayField label="From" value={from ?? ""} onValue={set("from")} />
+          <DayField label="To" value={to ?? ""} onValue={set("to")} />
+        </div>
         <AllPurchases />
         <Invoices />
       </div>
@@ -21,18 +32,40 @@ export function OperatorPaymentsPage() {
   );
 }
 
+function useFilter() {
+  const navigate = useNavigate({ from: "/operator/payments" });
+  return (filter: string) => (chosen: string) =>
+    void navigate({ search: withFilter(filter, chosen), replace: true, resetScroll: false });
+}
+
+const PURCHASE_OPTIONS = [
+  ["", "Any"],
+  ...(Object.keys(PURCHASE_TONES) as Purchase["status"][]).map((status) => [status, words(status)] as const),
+] as const;
+const INVOICE_OPTIONS = [
+  ["", "Any"],
+  ...(Object.keys(INVOICE_TONES) as Invoice["status"][]).map((status) => [status, words(status)] as const),
+] as const;
+
 type Purchase = Answer<"GET /api/v1/admin/purchases">["purchases"][number];
 
 function AllPurchases() {
   const [refunding, setRefunding] = useState<Purchase | null>(null);
-  const query = listOf(["operator", "purchases"], async (page, signal) => {
-    const { purchases, next_cursor } = await call("GET /api/v1/admin/purchases", { query: page, signal });
+  const { status, from, to } = useSearch({ from: "/signed-in/operator/payments" });
+  const set = useFilter();
+  const filters = chosenFilters({ status, ...period(from, to) });
+  const file = { filters, file: "purser-purchases.csv", saved: "Purchases downloaded" };
+  const csv = useCsvDownload("/api/v1/admin/purchases", file);
+  const query = listOf(["operator", "purchases", filters], async (page, signal) => {
+    const options = { query: { ...filters, ...page }, signal };
+    const { purchases, next_cursor } = await call("GET /api/v1/admin/purchases", options);
     return { rows: purchases, next_cursor };
   });
   const columns: Column<Purchase>[] = [
     { title: "When", cell: ({ created_at }) => instant(created_at) },
-    { title: "User", wide: true, cell: ({ user_id }) => <UserLink id={user_id} /> },
-    { title: "Status", cell: ({ status }) => <Badge tone={PURCHASE_TONES[status]}>{status}</Badge> },
+    { title: "User", wide: true, cell: ({ user_id, user_email }) => <UserLink id={user_id} email={user_email} /> },
+    { title: "For", wide: true, cell: ({ purpose }) => words(purpose) },
+    { title: "Status", cell: ({ status }) => <Badge tone={PURCHASE_TONES[status]}>{words(status)}</Badge> },
     { title: "Amount", numeric: true, cell: ({ amount_cents, currency }) => money(amount_cents, currency) },
     {
       title: "",
@@ -54,8 +87,20 @@ function AllPurchases() {
         query={query}
         columns={columns}
         keyOf={({ id }) => id}
-        empty="No purchases yet."
-      />
+        empty={Object.keys(filters).length > 0 ? "No purchases match these filters." : "No purchases yet."}
+      >
+        <div className="grid grid-cols-2 items-end gap-3 px-4 pb-3 sm:flex">
+          <SelectField
+            label="Status"
+            className="w-full sm:w-40"
+            value={status ?? ""}
+            options={PURCHASE_OPTIONS}
+            onValue={set("status")}
+          />
+          {csv.button}
+        </div>
+        {csv.problem}
+      </ListCard>
       {refunding !== null && (
         <WithReason
           title={`Refund ${money(refunding.amount_cents, refunding.currency)}?`}
@@ -79,13 +124,17 @@ type Invoice = Answer<"GET /api/v1/admin/invoices">["invoices"][number];
 /** Invoices for used overage. */
 function Invoices() {
   const [asking, setAsking] = useState<{ invoice: Invoice; status: "paid" | "void" } | null>(null);
-  const query = listOf(["operator", "invoices"], async (page, signal) => {
-    const { invoices, next_cursor } = await call("GET /api/v1/admin/invoices", { query: page, signal });
+  const { invoices: status, from, to } = useSearch({ from: "/signed-in/operator/payments" });
+  const set = useFilter();
+  const filters = chosenFilters({ status, ...period(from, to) });
+  const query = listOf(["operator", "invoices", filters], async (page, signal) => {
+    const options = { query: { ...filters, ...page }, signal };
+    const { invoices, next_cursor } = await call("GET /api/v1/admin/invoices", options);
     return { rows: invoices, next_cursor };
   });
   const columns: Column<Invoice>[] = [
     { title: "When", cell: ({ created_at }) => instant(created_at) },
-    { title: "User", wide: true, cell: ({ user_id }) => <UserLink id={user_id} /> },
+    { title: "User", wide: true, cell: ({ user_id, user_email }) => <UserLink id={user_id} email={user_email} /> },
     { title: "Tokens", wide: true, numeric: true, cell: ({ tokens }) => number(tokens) },
     { title: "Amount", numeric: true, cell: ({ amount_cents, currency }) => money(amount_cents, currency) },
     { title: "Status", cell: ({ status }) => <Badge tone={INVOICE_TONES[status]}>{status}</Badge> },
@@ -114,8 +163,22 @@ function Invoices() {
         query={query}
         columns={columns}
         keyOf={({ id }) => id}
-        empty="No invoices. Purser invoices overage at the end of a period."
-      />
+        empty={
+          Object.keys(filters).length > 0
+            ? "No invoices match these filters."
+            : "No invoices. Purser invoices overage at the end of a period."
+        }
+      >
+        <div className="px-4 pb-3">
+          <SelectField
+            label="Status of invoices"
+            className="w-full sm:w-40"
+            value={status ?? ""}
+            options={INVOICE_OPTIONS}
+            onValue={set("invoices")}
+          />
+        </div>
+      </ListCard>
       {asking !== null && <Settle {...asking} onClose={() => setAsking(null)} />}
     </>
   );

@@ -13,7 +13,7 @@ import { WithReason } from "./operator-panels.tsx";
 
 type OperatorKey = Answer<"GET /api/v1/admin/keys">["keys"][number];
 
-const ROLES = [
+export const ROLES = [
   ["read", "Read: everything, no changes"],
   ["support", "Support: also limits, suspend and resume"],
   ["admin", "Admin: everything"],

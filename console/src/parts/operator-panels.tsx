@@ -1,8 +1,13 @@
+import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { useState } from "react";
+import { Command } from "cmdk";
+import { type ReactNode, useDeferredValue, useState } from "react";
+import { call } from "../api/client.ts";
 import { stale } from "../api/queries.ts";
 import { Confirm } from "../ui/dialog.tsx";
 import { TextField } from "../ui/fields.tsx";
+import { ITEM, Picker } from "../ui/picker.tsx";
+import { ProblemNotice } from "../ui/problem.tsx";
 
 /** What the operator's pages share. */
 
@@ -15,11 +20,80 @@ export function UserLink({ id, email }: { id: string; email?: string | null }) {
   );
 }
 
+interface UserPickerProps {
+  /** The user's id; the empty text: all users. */
+  value: string;
+  onValue: (id: string) => void;
+  className?: string;
+}
+
+/** Chooses one user by a part of the address. */
+export function UserPicker({ value, onValue, className }: UserPickerProps) {
+  return (
+    <Picker label="User" className={className} chosen={value === "" ? "all" : <UserAddress id={value} />}>
+      {(close) => (
+        <UserChoices
+          onChoose={(id) => {
+            onValue(id);
+            close();
+          }}
+        />
+      )}
+    </Picker>
+  );
+}
+
+function UserAddress({ id }: { id: string }) {
+  const { data } = useQuery({
+    queryKey: ["operator", "user", id],
+    queryFn: () => call("GET /api/v1/admin/users/{id}", { params: { id } }),
+  });
+  return data?.email ?? `user …${id.slice(-6)}`;
+}
+
+/** Users in the list of choices. */
+const CHOICES = 20;
+
+function UserChoices({ onChoose }: { onChoose: (id: string) => void }) {
+  const [text, setText] = useState("");
+  const search = useDeferredValue(text.trim());
+  const found = useQuery({
+    queryKey: ["operator", "users", "choices", search],
+    queryFn: async ({ signal }) => {
+      const query = { limit: CHOICES, ...(search !== "" && { search }) };
+      return (await call("GET /api/v1/admin/users", { query, signal })).users;
+    },
+    placeholderData: (previous) => previous,
+  });
+  return (
+    <Command label="Search users by address" shouldFilter={false}>
+      <Command.Input
+        placeholder="A part of the address"
+        className="control mb-1.5"
+        value={text}
+        onValueChange={setText}
+      />
+      {found.isError && <ProblemNotice error={found.error} onRetry={() => void found.refetch()} />}
+      <Command.List className="max-h-72 overflow-y-auto">
+        <Command.Item value="" className={ITEM} onSelect={() => onChoose("")}>
+          all
+        </Command.Item>
+        {found.data?.map(({ id, email }) => (
+          <Command.Item key={id} value={id} className={ITEM} onSelect={() => onChoose(id)}>
+            <span className="truncate">{email}</span>
+          </Command.Item>
+        ))}
+      </Command.List>
+      {found.data?.length === 0 && <p className="px-2.5 py-1.5 text-muted">No users match this text.</p>}
+    </Command>
+  );
+}
+
 interface WithReasonProps {
   title: string;
   action: string;
   saved: string;
-  children: string;
+  children: ReactNode;
   onConfirm: (reason: string) => Promise<unknown>;
   onClose: () => void;
 }
@@ -33,7 +107,7 @@ export function WithReason({ title, action, saved, children, onConfirm, onClose 
   };
   return (
     <Confirm title={title} action={action} saved={saved} onClose={onClose} onConfirm={confirm}>
-      <p className="mb-4">{children}</p>
+      <div className="mb-4">{children}</div>
       <TextField label="Reason" required value={reason} onValue={setReason} hint="The log of acts keeps it." />
     </Confirm>
   );

@@ -9,8 +9,9 @@ import { Badge, Button, Card, Facts, PageHeader, Skeleton, Status } from "../ui/
 import { type Column, ListCard } from "../ui/list.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 import { confirmSaved } from "../ui/saved.tsx";
+import { Change } from "./balance-actions.tsx";
 import { WithReason } from "./operator-panels.tsx";
-import { UserActions } from "./user-actions.tsx";
+import { Grant, UserActions } from "./user-actions.tsx";
 
 interface Props {
   id: string;
@@ -18,12 +19,13 @@ interface Props {
 
 /** One user as the operator sees them. */
 export function OneUser({ id }: Props) {
+  const [granting, setGranting] = useState(false);
   const user = useQuery({
     queryKey: ["operator", "user", id],
     queryFn: () => call("GET /api/v1/admin/users/{id}", { params: { id } }),
   });
   const back = (
-    <Link to="/operator" className="link">
+    <Link to="/operator/users" className="link">
       All users
     </Link>
   );
@@ -36,12 +38,15 @@ export function OneUser({ id }: Props) {
     );
   }
   if (user.data === undefined) return <Skeleton />;
-  const { email, balance, plan, is_trial, suspended_at, created_at } = user.data;
+  const { email, balance, plan, is_trial, suspended_at, created_at, operator_role } = user.data;
   return (
     <>
       {back}
       <PageHeader title={email}>
         <Export id={id} />
+        <Button kind="primary" onClick={() => setGranting(true)}>
+          Grant tokens
+        </Button>
         <UserActions user={user.data} />
       </PageHeader>
       <div className="space-y-4">
@@ -51,6 +56,7 @@ export function OneUser({ id }: Props) {
               ["Id", <code key="id">{id}</code>],
               ["State", suspended_at === null ? "active" : `suspended since ${instant(suspended_at)}`],
               ["Member since", day(created_at)],
+              ["Operator role", operator_role ?? "none"],
               ["Plan", plan ?? (is_trial ? "trial" : "none")],
               ["Available tokens", number(balance.available)],
               ["Held tokens", number(balance.held)],
@@ -58,11 +64,12 @@ export function OneUser({ id }: Props) {
             ]}
           />
         </Card>
-        <Buckets id={id} />
+        <Buckets id={id} available={balance.available} />
         <Keys id={id} />
         <Runs id={id} />
         <Ledger id={id} />
       </div>
+      {granting && <Grant user={user.data} onClose={() => setGranting(false)} />}
     </>
   );
 }
@@ -87,7 +94,7 @@ function Export({ id }: Props) {
 
 type Bucket = Answer<"GET /api/v1/admin/users/{id}/buckets">["buckets"][number];
 
-function Buckets({ id }: Props) {
+function Buckets({ id, available }: Props & { available: number }) {
   const [closing, setClosing] = useState<Bucket | null>(null);
   const query = listOf(["operator", "buckets", id], async (page, signal) => {
     const options = { params: { id }, query: page, signal };
@@ -135,7 +142,15 @@ function Buckets({ id }: Props) {
             return call("POST /api/v1/admin/users/{id}/buckets/{bucket_id}/close", { params, body });
           }}
         >
-          The user loses its tokens, except those that running calls hold. This cannot be undone.
+          <Change
+            facts={[
+              ["Taken from this bucket", closing.remaining - closing.held],
+              ["Still held by running calls", closing.held],
+              ["Available now", available],
+              ["Available afterwards", available - (closing.remaining - closing.held)],
+            ]}
+          />
+          <p>This cannot be undone.</p>
         </WithReason>
       )}
     </>

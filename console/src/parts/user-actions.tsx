@@ -13,6 +13,7 @@ import { confirmSaved } from "../ui/saved.tsx";
 import { SelectField } from "../ui/select.tsx";
 
 import { AdjustBalance, ChangeAddress } from "./balance-actions.tsx";
+import { ROLES } from "./operator-keys.tsx";
 import { WithReason } from "./operator-panels.tsx";
 
 type User = Answer<"GET /api/v1/admin/users/{id}">;
@@ -48,7 +49,7 @@ export function NewUser({ onClose }: { onClose: () => void }) {
   );
 }
 
-type Action = "grant" | "adjust" | "address" | "plan" | "cancel" | "suspend" | "resume" | "erase";
+type Action = "grant" | "adjust" | "address" | "role" | "plan" | "cancel" | "suspend" | "resume" | "erase";
 
 interface ActionMenuProps {
   label: string;
@@ -91,6 +92,7 @@ function actionsOn(user: User): [Action, string][] {
     ["plan", user.plan === null ? "Give a plan" : "Change the plan"],
     ...(user.plan === null ? [] : [["cancel", "Cancel the plan"] satisfies [Action, string]]),
     ["address", "Change address"],
+    ["role", "Operator role"],
     suspended ? ["resume", "Resume user"] : ["suspend", "Suspend user"],
     ["erase", "Erase user"],
   ];
@@ -111,6 +113,7 @@ export function UserActions({ user }: { user: User }) {
       {open === "grant" && <Grant user={user} onClose={close} />}
       {open === "adjust" && <AdjustBalance user={user} onClose={close} />}
       {open === "address" && <ChangeAddress user={user} onClose={close} />}
+      {open === "role" && <OperatorRole user={user} onClose={close} />}
       {open === "cancel" && (
         <WithReason
           title={`Cancel the plan of ${user.email}?`}
@@ -162,6 +165,38 @@ export function UserActions({ user }: { user: User }) {
   );
 }
 
+const OPERATOR_ROLES = [["none", "None"], ...ROLES] as const;
+
+/** Makes the user an operator, or ends that. */
+function OperatorRole({ user, onClose }: { user: User; onClose: () => void }) {
+  const [role, setRole] = useState<(typeof OPERATOR_ROLES)[number][0]>(user.operator_role ?? "none");
+  const save = useMutation({
+    mutationFn: () => {
+      const body = { operator_role: role === "none" ? null : role };
+      return call("PATCH /api/v1/admin/users/{id}", { params: { id: user.id }, body });
+    },
+    onSuccess: async () => {
+      await stale("operator", "profile");
+      confirmSaved("Operator role saved");
+      onClose();
+    },
+  });
+  return (
+    <Dialog title={`Operator role of ${user.email}`} onClose={onClose}>
+      <DialogForm save={save} action="Save role" onCancel={onClose}>
+        <SelectField
+          label="Role"
+          param="operator_role"
+          value={role}
+          options={OPERATOR_ROLES}
+          onValue={setRole}
+          hint="It works in the console, after a second look at the person's password. Keys of the account get nothing."
+        />
+      </DialogForm>
+    </Dialog>
+  );
+}
+
 function GivePlan({ user, onClose }: { user: User; onClose: () => void }) {
   const plans = useQuery({
     queryKey: ["operator", "plans"],
@@ -207,7 +242,8 @@ const SOURCES = [
   ["subscription", "Subscription"],
 ] as const;
 
-function Grant({ user, onClose }: { user: User; onClose: () => void }) {
+/** Grants tokens to the user. */
+export function Grant({ user, onClose }: { user: User; onClose: () => void }) {
   const [amount, setAmount] = useState("625000");
   const [source, setSource] = useState<(typeof SOURCES)[number][0]>("bonus");
   const [note, setNote] = useState("");

@@ -29,7 +29,7 @@ type FrameProps = Pick<PickerProps, "label" | "className" | "hint" | "param"> & 
   chosen: ReactNode;
   children: (close: () => void) => ReactNode;
 };
-function Picker({ label, chosen, className = "", hint, param, children }: FrameProps) {
+export function Picker({ label, chosen, className = "", hint, param, children }: FrameProps) {
   const [open, setOpen] = useState(false);
   return (
     <Field

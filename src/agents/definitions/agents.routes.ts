@@ -1,5 +1,3 @@
-import { runsOfAll, runsOfUser, type runsQuery } from "../../api/contract/admin-users.ts";
-import { agentIdsIn, withAgentNames } from "../../api/contract/agent-name.ts";
 import * as contract from "../../api/contract/agents.ts";
 import { decodeCursor, encodeCursor, INSTANT_AND_ID_KEY, pageOf, UUID_KEY } from "../../api/contract/common.ts";
 import {
@@ -15,10 +13,8 @@ import { changesIn } from "../../api/contract/read-only.ts";
 import { runNow } from "../../api/contract/run-now.ts";
 import type { RunDetail } from "../../api/contract/runs.ts";
 import * as runContract from "../../api/contract/runs.ts";
-import type { z } from "../../api/contract/zod.ts";
 import { errors } from "../../kernel/errors.ts";
 import { readLastEventId } from "../runs/following.ts";
-import type { Runs } from "../runs/runs.service.ts";
 import type { Tools } from "../tools/tools.service.ts";
 import type { WebhookKeys } from "../tools/webhook-keys.service.ts";
 import type { Agents } from "./agents.service.ts";
@@ -28,12 +24,11 @@ import { shownTo } from "./secret-bindings.ts";
 import { AGENT_TEMPLATES } from "./templates.ts";
 
 /** Agents and their runs: contract 6. */
-export function agentsRoutes({ agents, allRuns }: { agents: Agents; allRuns: Runs["allRuns"] }): Router {
+export function agentsRoutes({ agents }: { agents: Agents }): Router {
   const router = createRouter();
   addAgents(router, agents);
   addRuns(router, agents);
   addEvents(router, agents);
-  addRunsForOperators(router, { agents, allRuns });
   return router;
 }
 
@@ -174,26 +169,6 @@ function addRuns(router: Router, agents: Agents): void {
   router.on(runContract.cancelRun, async (request) => {
     const { id, run_id } = request.params;
     return json(await agents.cancelRun(request.caller.user_id, id, run_id));
-  });
-}
-
-/** Runs of a user, or of all users: contract 8.7. */
-function addRunsForOperators(router: Router, deps: { agents: Agents; allRuns: Runs["allRuns"] }): void {
-  const { agents, allRuns } = deps;
-  const list = async ({ limit, cursor, ...filter }: z.infer<typeof runsQuery>) => {
-    const rows = await allRuns(filter, { limit: limit + 1, before_id: decodeCursor(cursor, UUID_KEY) });
-    const { page, next_cursor } = pageOf(rows, limit, (run) => run.id);
-    const users = Map.groupBy(page, ({ user_id }) => user_id);
-    const named = await Promise.all(
-      [...users].map(async ([user_id, runs]) => withAgentNames(runs, await agents.names(user_id, agentIdsIn(runs)))),
-    );
-    const by_id = new Map(named.flat().map((run) => [run.id, run]));
-    return { runs: page.flatMap(({ id }) => by_id.get(id) ?? []), next_cursor };
-  };
-  router.on(runsOfAll, async (request) => json(await list(request.query)));
-  router.on(runsOfUser, async (request) => {
-    const user_id = await request.findUser(request.params.id);
-    return json(await list({ ...request.query, user_id }));
   });
 }
 

@@ -43,7 +43,13 @@ export async function selectRuns(
 /** Runs of one user or of all users, newest first; with `agent_ids` of these agents only. */
 export async function selectAllRuns(
   sql: Sql,
-  filter: RunFilter & { user_id?: string | undefined; agent_id?: string | undefined; agent_ids?: readonly string[] },
+  filter: RunFilter & {
+    user_id?: string | undefined;
+    agent_id?: string | undefined;
+    agent_ids?: readonly string[];
+    ids?: readonly string[];
+    error_code?: string | undefined;
+  },
   page: { limit: number; before_id: string | null },
 ): Promise<RunRow[]> {
   const values: unknown[] = [page.limit];
@@ -52,6 +58,8 @@ export async function selectAllRuns(
   only("user_id =", filter.user_id);
   only("agent_id =", filter.agent_id);
   if (filter.agent_ids !== undefined) add(`agent_id = any($${values.push(filter.agent_ids)}::uuid[])`);
+  if (filter.ids !== undefined) add(`id = any($${values.push(filter.ids)}::uuid[])`);
+  only("error ->> 'code' =", filter.error_code);
   only("trigger =", filter.trigger);
   only("queued_at >=", filter.from);
   only("queued_at <", filter.to);

@@ -16,7 +16,7 @@ import { reasonQuery, reasonSchema } from "./operators.ts";
 import { subscriptionSchema } from "./payments.ts";
 import { listRequests } from "./requests.ts";
 import { operatorRoutes, pageSchema } from "./routes.ts";
-import { hasErrorsInput, runSchema, runStatusSchema, triggerSchema } from "./runs.ts";
+import { hasErrorsInput, runSchema, runStatusSchema, stepSchema, triggerSchema } from "./runs.ts";
 import { z } from "./zod.ts";
 
 /** What the operator sees and corrects of one user: contract 8.7. */
@@ -32,7 +32,10 @@ export const chargeOfUser = ofUser(explainCharge, "requests/{request_id}", { als
 export const bucketsOfUser = ofUser(listBuckets, "buckets", { also_erased: true });
 export const apiKeysOfUser = ofUser(listApiKeys, "api-keys");
 
-const operatorsRunSchema = runSchema.extend({ user_id: uuidSchema, ...agentNameFields }).openapi("OperatorsRun");
+const userEmail = z.string().nullable().openapi({ description: "the user's address; null once erased" });
+const operatorsRunSchema = runSchema
+  .extend({ user_id: uuidSchema, user_email: userEmail, ...agentNameFields })
+  .openapi("OperatorsRun");
 const runsAnswer = json(pageSchema({ runs: operatorsRunSchema }), "a page of runs, those of deleted agents included");
 export const runsQuery = longListQuerySchema.extend({
   user_id: z.uuid().optional(),
@@ -40,6 +43,7 @@ export const runsQuery = longListQuerySchema.extend({
   status: runStatusSchema.optional(),
   trigger: triggerSchema.optional(),
   has_errors: hasErrorsInput.optional(),
+  error_code: textSchema(100).optional().openapi({ description: "the code of the run's error" }),
   ...windowQuery("queued"),
 });
 
@@ -53,6 +57,51 @@ export const runsOfAll = routes.get("/api/v1/admin/runs", {
   summary: "Runs of all users, newest first; `has_errors=true` finds failing agents",
   query: runsQuery,
   answers: { 200: runsAnswer },
+});
+
+const operatorsRunStepSchema = stepSchema
+  .pick({ index: true, type: true, name: true, status: true, usage: true, started_at: true, finished_at: true })
+  .extend({ error: z.union([z.object({ code: z.string(), message: z.string() }), z.null()]) })
+  .openapi("OperatorsRunStep");
+export type OperatorsRunStep = z.infer<typeof operatorsRunStepSchema>;
+
+export const runForOperators = routes.get("/api/v1/admin/runs/{run_id}", {
+  summary: "One run of any user: its figures and errors, without what its agent read and wrote",
+  answers: {
+    200: json(
+      operatorsRunSchema.extend({ steps: z.array(operatorsRunStepSchema) }).openapi("OperatorsRunDetail"),
+      "the run with its steps",
+    ),
+  },
+});
+
+const runFailuresSchema = z
+  .object({
+    user_id: uuidSchema,
+    user_email: userEmail,
+    agent_id: uuidSchema,
+    ...agentNameFields,
+    error_code: z.string(),
+    runs: z.number().int(),
+    last_run_id: uuidSchema,
+    last_at: instantSchema.openapi({ description: "when the last one was queued" }),
+    last_message: z.string(),
+  })
+  .openapi("RunFailures");
+export type RunFailures = z.infer<typeof runFailuresSchema>;
+
+export const runFailures = routes.get("/api/v1/admin/run-failures", {
+  summary: "Whose runs fail, and why: the failed runs by user, agent and error, the most frequent first",
+  query: z.object({ user_id: z.uuid().optional(), ...windowQuery("queued") }),
+  answers: {
+    200: json(
+      z.object({
+        from: instantSchema.openapi({ description: "the first instant; without `from` seven days ago" }),
+        failures: z.array(runFailuresSchema),
+      }),
+      "at most 100 groups",
+    ),
+  },
 });
 
 export const createApiKeyOfUser = routes.post("/api/v1/admin/users/{id}/api-keys", {

@@ -116,11 +116,18 @@ const listOfAllQuery = listQuerySchema.extend({
 });
 
 const adminInvoiceSchema = invoiceSchema.extend({ user_id: uuidSchema }).openapi("AdminInvoice");
+/** The user's address, in lists of all users. */
+const userEmail = { user_email: z.string().nullable().openapi({ description: "null: the user was erased" }) };
 
 export const listAllInvoices = routes.get("/api/v1/admin/invoices", {
   summary: "Invoices of overage of all users, newest first; as CSV oldest first",
   query: listOfAllQuery.extend({ status: z.enum(INVOICE_STATUSES).optional() }),
-  answers: { 200: jsonOrCsv(pageSchema({ invoices: adminInvoiceSchema }), "a page of invoices; as CSV all of them") },
+  answers: {
+    200: jsonOrCsv(
+      pageSchema({ invoices: adminInvoiceSchema.extend(userEmail).openapi("ListedInvoice") }),
+      "a page of invoices; as CSV all of them",
+    ),
+  },
 });
 
 const PURCHASE_STATES = ["pending", "succeeded", "failed", "refunded", "mismatch"] as const;
@@ -145,7 +152,10 @@ export const listAllPurchases = routes.get("/api/v1/admin/purchases", {
   summary: "Top-ups, upgrades and periods of all users, newest first; as CSV oldest first",
   query: listOfAllQuery.extend({ status: purchaseState.optional() }),
   answers: {
-    200: jsonOrCsv(pageSchema({ purchases: adminPurchaseSchema }), "a page of purchases; as CSV all of them"),
+    200: jsonOrCsv(
+      pageSchema({ purchases: adminPurchaseSchema.extend(userEmail).openapi("ListedPurchase") }),
+      "a page of purchases; as CSV all of them",
+    ),
   },
 });
 

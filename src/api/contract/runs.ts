@@ -166,7 +166,7 @@ export const runSchema = z
   .openapi("Run");
 export type RunRecord = z.infer<typeof runSchema>;
 
-const stepSchema = z
+export const stepSchema = z
   .object({
     index: z.number().int(),
     type: z.enum(["model", "tool"]),

@@ -34,6 +34,8 @@ const NAMES: Readonly<Record<string, string>> = {
   "GET /api/v1/users/me/requests": "listRequests",
   "GET /api/v1/admin/usage": "getUsageOfAllUsers",
   "GET /api/v1/admin/runs": "listRunsOfAllUsers",
+  "GET /api/v1/admin/runs/{run_id}": "getRunOfAnyUser",
+  "GET /api/v1/admin/run-failures": "listRunFailures",
   "GET /api/v1/admin/models": "listModelsForOperators",
   "GET /api/v1/admin/users/{id}/usage": "getUsageOfUser",
   "POST /api/v1/admin/users/{id}/adjustments": "adjustBalance",
