@@ -117,14 +117,10 @@ it("the operator reads in words why runs failed", async () => {
   await page.setViewportSize({ width: 1280, height: 800 });
   await becomeOperator(context, site.service);
   await page.goto(`${site.service.url}/operator/runs`);
-  await page
-    .getByRole("row", { name: /Failing/ })
-    .getByText("The model was unavailable")
-    .waitFor();
-  await page
-    .getByRole("row", { name: /Failing/ })
-    .getByRole("link")
-    .click();
+  const groups = page.getByRole("region", { name: "Whose runs fail" });
+  const failing = groups.getByRole("row", { name: /Failing/ });
+  await failing.getByText("The model was unavailable").waitFor();
+  await failing.getByRole("link", { name: "failed@example.com" }).click();
   const runs = page.getByRole("region", { name: "Runs" });
   await runs.getByRole("row", { name: /Failing user failed The model was unavailable/ }).waitFor();
   expect(await heightOf(runs.getByRole("row", { name: LONG_NAME }).getByText(/[AP]M$/))).toBeLessThan(25);

@@ -76,11 +76,11 @@ const COLUMNS: VirtualColumn<Run>[] = [
   {
     id: "user",
     title: "User",
-    width: "minmax(6rem,14rem)",
+    width: "minmax(6rem,1fr)",
     cell: ({ user_email }) => <span className="block truncate">{user_email ?? "erased user"}</span>,
   },
-  { id: "agent", title: "Agent", width: "minmax(6rem,12rem)", cell: (run) => <RunLink run={run} /> },
-  { id: "reason", title: "Error", width: "minmax(6rem,1fr)", cell: (run) => <Reason run={run} /> },
+  { id: "agent", title: "Agent", width: "minmax(6rem,0.8fr)", cell: (run) => <RunLink run={run} /> },
+  { id: "reason", title: "Error", width: "minmax(8rem,1.4fr)", cell: (run) => <Reason run={run} /> },
   {
     id: "model",
     title: "Model",
