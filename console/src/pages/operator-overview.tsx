@@ -190,9 +190,11 @@ const FAILING_COLUMNS: Column<FailingAgent>[] = [
   { title: "Failed", numeric: true, cell: ({ failed_runs, runs }) => `${number(failed_runs)} of ${number(runs)}` },
   {
     title: "Last error",
-    cell: ({ last_error, last_failed_at }) => (
+    cell: ({ user_id, agent_id, last_error, last_failed_at }) => (
       <>
-        {words(failure(last_error.code))}
+        <Link to="/operator/runs" search={{ user_id, agent_id, status: "failed" }} className="link">
+          {words(failure(last_error.code))}
+        </Link>
         <span className="block text-sm text-muted">{ago(last_failed_at)}</span>
       </>
     ),

@@ -6,7 +6,7 @@ import { listOf } from "../api/queries.ts";
 import { chosenFilters, withFilter } from "../filters.ts";
 import { count, dollars, duration, instant, number, period, words } from "../format.ts";
 import { UserLink, UserPicker } from "../parts/operator-panels.tsx";
-import { ALL_RUNS_FILTERS, FAILURE_CODES, failure, RUN_STATUSES, startedBy, TRIGGER_OPTIONS } from "../run-words.ts";
+import { ALL_RUNS_FILTERS, FAILURE_CODES, failure, RUN_STATUSES, startInWords, TRIGGER_OPTIONS } from "../run-words.ts";
 import { inWords } from "../service-words.ts";
 import { Button, Card, Empty, Facts, PageHeader, Skeleton, Status } from "../ui/basics.tsx";
 import { Dialog } from "../ui/dialog.tsx";
@@ -301,7 +301,10 @@ function RunFigures({ run }: { run: RunDetail }) {
         facts={[
           ["User", <UserLink key="user" id={run.user_id} email={run.user_email} />],
           ["Status", <Status key="status" status={run.status} has_errors={run.has_errors} />],
-          ["Queued", `${instant(run.queued_at)}, started by ${run.trigger === "manual" ? "the user" : startedBy(run)}`],
+          [
+            "Queued",
+            `${instant(run.queued_at)}, ${run.trigger === "manual" ? "started by the user" : startInWords(run)}`,
+          ],
           ["Model", run.model_id ?? "—"],
           ["Duration", timeTaken(run)],
           ["Cost", `${dollars(usage.cost_tokens)} (${number(usage.cost_tokens)} tokens)`],
