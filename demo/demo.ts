@@ -5,7 +5,8 @@ import { createApp } from "../src/app/app.ts";
 import { readConfig } from "../src/config/config.ts";
 import { createLog } from "../src/platform/telemetry/log.ts";
 import { block, grouped, heading, line, table } from "./print.ts";
-import { type DemoSite, SITE_KEY, startSite } from "./site.ts";
+import { type DemoSite, startSite } from "./site.ts";
+import { tellStory } from "./story.ts";
 
 // `npm run demo`: the main use case from end to end, offline, through the public API. `--once` exits at the end instead
 // of keeping the service running.
@@ -41,27 +42,13 @@ function showStep(step: Json): void {
 
 async function storeSecret(call: ReturnType<typeof clientOf>, origin: string): Promise<void> {
   heading("1. A secret, given to the vault once");
-  const allowed_hosts = [new URL(origin).host];
-  const secret = await call("POST", "/secrets", { name: "HARBOUR_KEY", value: SITE_KEY, allowed_hosts });
+  const secret = await call("POST", "/secrets", tellStory(origin).secret);
   line(`${secret.name}, shown as ${secret.masked_value} from here on, sent to ${secret.allowed_hosts} only`);
 }
 
 async function runAgent(call: ReturnType<typeof clientOf>, { origin, received }: DemoSite): Promise<void> {
   heading("2. An agent that reads the web, signs in with the secret where it is bound, and sends a webhook");
-  const auth = [
-    { secret: "HARBOUR_KEY", hosts: [new URL(origin).host], paths: ["/prices"], inject: { type: "bearer" } },
-  ];
-  const agent = await call("POST", "/agents", {
-    name: "Harbour watch",
-    system_prompt: "You watch the harbour's pages for a sailor. Be brief.",
-    run_prompt: `Read ${origin}/harbour and ${origin}/prices and ${origin}/tides and send a summary to ${origin}/hook`,
-    model_id: "purser/rehearsal",
-    tools_config: { web_fetch: { enabled: true, auth }, send_webhook: { enabled: true, urls: [`${origin}/hook`] } },
-    schedule_enabled: true,
-    schedule_interval: "daily",
-    schedule_time: "09:00",
-    schedule_timezone: "Asia/Kolkata",
-  });
+  const agent = await call("POST", "/agents", tellStory(origin).agent);
   line(`agent ${agent.id}, next run ${agent.next_run_at} (09:00 in Kolkata)`);
 
   heading("3. One run of it: every step, and what the safety layer took out of the pages");

@@ -155,7 +155,7 @@ const TASKS: Readonly<Record<string, () => Promise<unknown>>> = {
       .getByRole("row", { name: /Harbour/ })
       .first()
       .waitFor();
-    await tabTo("explain");
+    await tabTo(/^Explain/);
     await press("Enter");
     await page.getByRole("dialog", { name: "Cost explained" }).getByText("Input").waitFor();
   },

@@ -10,7 +10,7 @@ import {
   taskClock,
   violations,
 } from "../support/console.ts";
-import { fillLists, type SeededAccount } from "../support/many-rows.ts";
+import { fillLists, insertUsers, type SeededAccount } from "../support/many-rows.ts";
 import { type Service, startService } from "../support/service.ts";
 
 const FIRST_LOAD_BYTES = 200 * 1024;
@@ -83,6 +83,7 @@ beforeAll(async () => {
   await context.close();
   await service.changeDatabase(async (db) => {
     for (const { account, rows } of filled) await fillLists(db, account, rows);
+    await insertUsers(db, 2000);
   });
 });
 
@@ -96,6 +97,7 @@ const PAGES = [
   "/",
   "/usage?by=key&days=7",
   "/usage?by=user",
+  "/usage?by=model&then_by=agent",
   "/agents",
   "/agents?name=reader",
   "/agents/new",
@@ -109,6 +111,7 @@ const PAGES = [
   "/agents/{agent}/edit",
   "/agents/{agent}/runs/{run}",
   "/agents/{agent}/runs/{run}?why=all",
+  "/agents/{agent}/runs/{run}?step=1",
   "/agents/{agent}/runs/{run}/decide",
   "/agents/{agent}/chat",
   "/agents/{agent}/chat?thread={thread}",
@@ -298,6 +301,7 @@ describe.concurrent("in light, in dark and on a phone", () => {
       await page.getByText("All balances match the ledger").waitFor();
       await lookAt(page, "the operator's page");
       await page.getByRole("link", { name: "Users" }).click();
+      await page.getByRole("searchbox", { name: "Find users" }).fill("rows-2000");
       await page.getByRole("link", { name: "rows-2000@example.com" }).click();
       await page.getByRole("heading", { name: "Buckets" }).waitFor();
       await lookAt(page, "one user's page");
@@ -331,7 +335,10 @@ it(`every page is usable with at most ${USABLE_TASK_MS} ms of processor time`, (
 });
 
 /** Lists of 2,000 rows that scroll as one table: the address and the table's name. */
-const LONG_LISTS = [["/runs", "Runs"]] as const;
+const LONG_LISTS = [
+  ["/runs", "Runs"],
+  ["/billing?tab=ledger", "Ledger"],
+] as const;
 
 it.each(LONG_LISTS)(
   "2,000 rows of %s scroll as one table, with processor time for 50 frames per second and more",

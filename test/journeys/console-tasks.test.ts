@@ -273,6 +273,8 @@ it("Home names the agent that spends more than usual, and since which version", 
 const main = (name: string) => page.getByRole("navigation", { name: "Main" }).getByRole("link", { name, exact: true });
 const openAgent = async (name: string) => {
   await main("Agents").click();
+  // Home names agents too.
+  await page.getByRole("heading", { name: "Agents", level: 1 }).waitFor();
   await page.getByRole("main").getByRole("link", { name, exact: true }).click();
   await page.getByRole("heading", { name, level: 1, exact: true }).waitFor();
 };

@@ -121,3 +121,16 @@ async function charge(
     await Promise.all(Array.from({ length: Math.min(250, charges - n) }, (_, k) => one(n + k)));
   }
 }
+
+/** Users without tokens, for the operator's lists. */
+export async function insertUsers(db: Db, users: number): Promise<void> {
+  const ids = "select n, md5('user ' || n)::uuid as id from generate_series(1, $1::integer) as n";
+  await db.query({
+    text: `insert into users (id, email, created_at) select id, 'guest-' || n || '@example.com', now() from (${ids}) as made`,
+    values: [users],
+  });
+  await db.query({
+    text: `insert into account (user_id, opened_at) select id, now() from (${ids}) as made`,
+    values: [users],
+  });
+}

@@ -39,7 +39,7 @@ export function EndUsersTab() {
   return (
     <Card
       title="Budgets of end users"
-      note="Your programs name the customer of each request in its field “user”. A budget limits what that customer's requests cost."
+      note="Your programs name the end user of each request in its field “user”. A budget limits what their requests cost."
       actions={set}
       flush
     >
@@ -130,8 +130,8 @@ function BudgetForm({ budget, onClose }: { budget: EndUserBudget | null; onClose
             autoComplete="off"
             value={user}
             onValue={setUser}
-            placeholder="customer-4711"
-            hint="As your requests name the customer in the field “user”."
+            placeholder="guest-4711"
+            hint="As your requests name them in the field “user”."
           />
         )}
         <div className="grid gap-4 sm:grid-cols-2">

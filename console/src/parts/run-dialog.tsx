@@ -47,7 +47,7 @@ export function RunDialog({ agent, onRun, onClose }: Props) {
               value={pairs}
               wrong={wrongMetadata(pairs)}
               onValue={setPairs}
-              placeholder={"customer=4711\nbatch=spring"}
+              placeholder={"order=4711\nbatch=spring"}
               hint="One name=value on each line. You find the run by them."
             />
             <AreaField

@@ -33,7 +33,7 @@ function AgentRuns({ runs, decide }: { runs: FoundRun[]; decide: Decide }) {
       <h3 className="font-medium wrap-anywhere">{agent.name}</h3>
       {runs.map((run) => (
         <div key={run.id} className="space-y-1.5">
-          <p className="text-sm text-muted">asked {ago(askedAt(run))}</p>
+          <p className="text-sm text-muted">Asked {ago(askedAt(run))}</p>
           <RequiredActions run={run} decide={decide} compact />
         </div>
       ))}

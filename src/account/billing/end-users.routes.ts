@@ -8,7 +8,7 @@ import type { Clock } from "../../platform/lib/clock.ts";
 import type { Ledger } from "../ledger/ledger.types.ts";
 import type { EndUserBudget } from "../ledger/usage.types.ts";
 
-/** Budgets of a reseller's own customers. The ledger enforces them. */
+/** Budgets of the end users of an account. The ledger enforces them. */
 export function endUserRoutes({ ledger, clock }: { ledger: Pick<Ledger, "end_users">; clock: Clock }): Router {
   const { end_users } = ledger;
   const router = createRouter();

@@ -5,7 +5,7 @@ import { httpErrors } from "./errors.ts";
 
 /** contract 3: a revoked key is refused within a second on every node; this leaves time for the notification. */
 const CHECK_MS = 250;
-/** contract 2.12.4: open streams of a user on this node. A reseller's customers share a user. */
+/** contract 2.12.4: open streams of a user on this node. A reseller's end users share a user. */
 export const STREAMS_PER_USER = 1_000;
 const RETRY_STREAM_S = 5;
 
