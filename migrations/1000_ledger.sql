@@ -183,6 +183,12 @@ create table usage_event (
   upstream_cost_micro_usd bigint check (upstream_cost_micro_usd >= 0),
   -- for the usage of a reseller's own customers: {"user": …, "metadata.{name}": …}; null: none
   labels jsonb,
+  -- the API that was called; null: a run called the model
+  api text,
+  -- from the call's beginning to its end; null: it is unknown, as that of a lost call
+  duration_ms integer,
+  -- until the answer's own text began; null: it was not streamed
+  first_token_ms integer,
   primary key (user_id, hold_id),
   check (cost = charged + overage + absorbed),
   check (cache_write_1h_tokens between 0 and cache_write_tokens),

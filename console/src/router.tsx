@@ -258,6 +258,27 @@ const playground = createRoute({
     ...choice(search, "code", ["curl", "Python", "TypeScript"]),
   }),
 });
+const requests = createRoute({
+  getParentRoute: () => developers,
+  path: "/requests",
+  component: page(() => import("./pages/requests.tsx"), "RequestsPage"),
+  validateSearch: (search: Search) => ({
+    ...text(search, "request_id"),
+    ...text(search, "status"),
+    ...text(search, "model"),
+    ...text(search, "api_key_id"),
+    ...text(search, "user"),
+    ...whole(search, "min_ms"),
+    ...text(search, "from"),
+    ...text(search, "to"),
+    ...text(search, "request"),
+  }),
+});
+const webhooks = createRoute({
+  getParentRoute: () => developers,
+  path: "/webhooks",
+  component: page(() => import("./pages/webhooks.tsx"), "WebhooksPage"),
+});
 const notices = createRoute({
   getParentRoute: () => signedIn,
   path: "/notices",
@@ -368,7 +389,7 @@ const pages = [
   chat,
   vault,
   billing,
-  developers.addChildren([keys, connect, models, playground]),
+  developers.addChildren([keys, connect, models, playground, requests, webhooks]),
   notices,
   operator.addChildren([...operatorPages]),
   account,

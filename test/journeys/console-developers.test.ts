@@ -1,13 +1,20 @@
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
 import type { BrowserContext, Page } from "playwright-core";
-import { afterEach, beforeEach, expect, it } from "vitest";
+import { afterAll, afterEach, beforeEach, expect, it } from "vitest";
 import { asPerson, pick, signUp, useConsole, violations } from "../support/console.ts";
 import { countClicks, inClicks } from "../support/console-tasks.ts";
+import { type Receiver, startReceiver } from "../support/receiver.ts";
+import { json } from "../support/upstream.ts";
 
 // The tasks of people with programs in docs/guides/console-tasks.md, each within its clicks.
 
-const site = useConsole();
+let receiver: Receiver;
+const site = useConsole(async () => {
+  receiver = await startReceiver();
+  return { PURSER_EGRESS_ALLOW: receiver.host };
+});
+afterAll(() => receiver.close());
 let context: BrowserContext;
 let page: Page;
 let people = 0;
@@ -91,17 +98,75 @@ it("a model is tried and the call is copied within four clicks", async () => {
   });
 });
 
-it("the cost of one API request is found by its id", async () => {
-  await asPerson(context, site.service, "POST", "/chat/completions", {
-    model: "lab/small",
-    messages: [{ role: "user", content: "Say: hello" }],
-  });
-  const [{ request_id }] = (await asPerson(context, site.service, "GET", "/users/me/requests")).requests;
+it("one API request is found by its id, with what it cost or why it failed", async () => {
+  const ask = (model: string, id: string) =>
+    context.request.post(`${site.service.url}/api/v1/chat/completions`, {
+      data: { model, user: "ada", messages: [{ role: "user", content: "Say: hello" }] },
+      headers: { Origin: site.service.url, "X-Request-Id": id },
+    });
+  for (let each = 0; each < 8; each += 1) await ask("lab/small", `good-${each}`);
+  expect((await ask("lab/none", "bad-1")).status()).toBe(404);
   await inClicks(page, "find one API request", async () => {
-    await page.getByRole("button", { name: /^Find/ }).first().click();
-    await page.getByRole("dialog", { name: "Find" }).getByRole("combobox").waitFor();
-    await page.keyboard.type(request_id);
-    await page.getByRole("option", { name: `Cost of the request ${request_id}` }).click();
-    await page.getByRole("dialog").getByText("lab/small").first().waitFor();
+    await developers();
+    await part("Requests");
+    await page.getByLabel("Request id").fill("good-7");
+    await page.waitForURL(/request_id=good-7/);
+    await page.getByRole("link", { name: /^lab\/small ?, request of/ }).click();
+    await page.getByRole("complementary", { name: "Request" }).getByRole("cell", { name: "Billed" }).first().waitFor();
   });
+  await looksRight("request");
+  await page.setViewportSize({ width: 1280, height: 850 });
+  await page.goto(`${site.service.url}/developers/requests?status=rejected&user=ada`);
+  await page.getByRole("link", { name: /^lab\/none ?, request of/ }).click();
+  const panel = page.getByRole("complementary", { name: "Request" });
+  await panel.getByText('The model "lab/none" does not exist.').waitFor();
+  await panel.getByRole("link", { name: "Models" }).waitFor();
+  await page.goto(`${site.service.url}/developers/requests`);
+  await page
+    .getByRole("link", { name: / ?, request of/ })
+    .first()
+    .waitFor();
+  await looksRight("requests");
+  const [download] = await Promise.all([
+    page.waitForEvent("download"),
+    page.getByRole("button", { name: "Download CSV" }).click(),
+  ]);
+  expect(download.suggestedFilename()).toBe("purser-requests.csv");
+});
+
+it("a webhook endpoint is tested, changed, paused and asked for a delivery again", async () => {
+  receiver.treat((response) => void response.writeHead(200).end("thanks"));
+  await asPerson(context, site.service, "POST", "/webhook-endpoints", {
+    url: `${receiver.url}/hook`,
+    events: ["run.failed"],
+  });
+  await inClicks(page, "send a test event to a webhook endpoint", async () => {
+    await developers();
+    await part("Webhooks");
+    await page.getByRole("button", { name: "Send test event" }).click();
+    await page.getByText("Test event delivered").waitFor();
+  });
+  await page.getByText("thanks", { exact: true }).waitFor();
+  expect(JSON.parse(receiver.received[0]?.body ?? "").type).toBe("webhook.test");
+  await page.getByRole("button", { name: "Edit", exact: true }).click();
+  await page.getByLabel("The balance is low").check();
+  await page.getByRole("button", { name: "Save endpoint" }).click();
+  await page
+    .getByText("The balance is low, A run failed")
+    .or(page.getByText("A run failed, The balance is low"))
+    .waitFor();
+  site.upstream.answer(json({ error: { message: "no" } }, 400));
+  const agent = { name: "Herald", model_id: "lab/small", run_prompt: "Go." };
+  const { id } = await asPerson(context, site.service, "POST", "/agents", agent);
+  await asPerson(context, site.service, "POST", `/agents/${id}/runs`);
+  await receiver.until(2);
+  await page.getByText("Deliveries", { exact: true }).click();
+  await page.getByRole("button", { name: /^Resend A run failed/ }).click();
+  await receiver.until(3);
+  const [, first, again] = receiver.received.map(({ headers }) => headers["webhook-id"]);
+  expect(again).toBe(first);
+  await looksRight("webhooks");
+  await page.getByRole("button", { name: "Pause" }).click();
+  await page.getByText("Paused", { exact: true }).waitFor();
+  await page.getByRole("button", { name: "Resume" }).waitFor();
 });

@@ -130,6 +130,8 @@ const PAGES = [
   "/developers/connect?program=codex&model=purser%2Frehearsal",
   "/developers/models",
   "/developers/playground",
+  "/developers/requests",
+  "/developers/webhooks",
   "/notices",
   "/account",
 ] as const;
@@ -164,7 +166,7 @@ const DIALOGS = [
   ["/developers/keys", "Edit Website"],
   ["/developers/keys", "Rotate Website"],
   ["/billing?tab=end_users", "Set budget"],
-  ["/notices", "New endpoint"],
+  ["/developers/webhooks", "New endpoint"],
   ["/billing?tab=plans", "Upgrade now: Pro"],
   ["/agents/{agent}", "Delete agent"],
   ["/agents/{agent}", "Run with input"],

@@ -14,6 +14,7 @@ import type * as notices from "../../../src/api/contract/notices.ts";
 import type * as oauthSecrets from "../../../src/api/contract/oauth-secrets.ts";
 import type * as operators from "../../../src/api/contract/operators.ts";
 import type * as payments from "../../../src/api/contract/payments.ts";
+import type * as requests from "../../../src/api/contract/requests.ts";
 import type * as runNow from "../../../src/api/contract/run-now.ts";
 import type * as runs from "../../../src/api/contract/runs.ts";
 import type * as schedules from "../../../src/api/contract/schedules.ts";
@@ -45,6 +46,7 @@ type Contract = typeof accounts &
   typeof notices &
   typeof oauthSecrets &
   typeof payments &
+  typeof requests &
   typeof runNow &
   typeof runs &
   typeof schedules &

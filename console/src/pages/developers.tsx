@@ -7,6 +7,8 @@ const PARTS = [
   ["/developers/connect", "Connect"],
   ["/developers/models", "Models"],
   ["/developers/playground", "Playground"],
+  ["/developers/requests", "Requests"],
+  ["/developers/webhooks", "Webhooks"],
 ] as const;
 
 /** The pages for people who write or run programs. */
@@ -14,12 +16,12 @@ export function DevelopersPage() {
   const path = useRouterState({ select: ({ location }) => location.pathname });
   return (
     <>
-      <div className="flex items-start justify-between gap-4">
+      <div className="justify-between gap-4 md:flex md:items-start">
         <Tabs
           label="Parts of the developers' pages"
           tabs={PARTS.map(([to, name]) => ({ name, to, chosen: path === to, search: {} }))}
         />
-        <a href="/docs" className="link py-2 whitespace-nowrap">
+        <a href="/docs" className="link py-2 whitespace-nowrap max-md:mb-3 max-md:block">
           API reference
         </a>
       </div>

@@ -16,15 +16,16 @@ import { parsePair } from "../metadata.ts";
 import { RunPanel } from "../parts/run-panel.tsx";
 import { RunSelection } from "../parts/run-selection.tsx";
 import { ALL_RUNS_FILTERS, type AllRunsFilter, RUN_STATUSES, RUN_TRIGGERS, TRIGGER_OPTIONS } from "../run-words.ts";
-import { Button, Card, Empty, PageHeader, Skeleton, Status, segmentClass } from "../ui/basics.tsx";
+import { Card, Empty, PageHeader, Skeleton, Status, segmentClass } from "../ui/basics.tsx";
+import { BesideList } from "../ui/beside-list.tsx";
 import { useCsvDownload } from "../ui/csv-download.tsx";
-import { Dialog } from "../ui/dialog.tsx";
-import { DayField, TextField } from "../ui/fields.tsx";
+import { DayField } from "../ui/fields.tsx";
 import { Icon } from "../ui/icons.tsx";
 import { AgentPicker, ModelPicker } from "../ui/picker.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 import { SelectField } from "../ui/select.tsx";
 import { useMinWidth, type VirtualColumn, VirtualTable } from "../ui/virtual-table.tsx";
+import { WaitingField } from "../ui/waiting-field.tsx";
 
 const agentName = ({ agent: { name, deleted } }: FoundRun) => `${name ?? "Agent"}${deleted ? " (deleted)" : ""}`;
 
@@ -198,10 +199,6 @@ export function RunsPage() {
   }, [isFetching, fetchNextPage]);
   const show = (run: string | undefined) =>
     void navigate({ search: withFilter("run", run ?? ""), replace: true, resetScroll: false });
-  const close = () => {
-    show(undefined);
-    document.querySelector<HTMLElement>("tr[aria-current] a")?.focus({ preventScroll: true });
-  };
   const onNext = (next: Run) => {
     void queryClient.invalidateQueries({ queryKey: ["runs", "newest"] });
     show(next.id);
@@ -214,113 +211,89 @@ export function RunsPage() {
   const with_panel = is_wide && open !== undefined;
   const more = [trigger, user, metadata, from, to].some((each) => each !== undefined);
   const has_filters = Object.keys(filters).length > 0;
+  const list = (
+    <Card flush>
+      <div className="space-y-3 border-b border-line px-4 py-3">
+        <div className="grid grid-cols-2 items-end gap-3 sm:flex sm:flex-wrap">
+          <SearchField value={q ?? ""} onValue={set("q")} />
+          <SelectField
+            label="Status"
+            className="w-full sm:w-36"
+            value={status ?? ""}
+            options={STATUS_OPTIONS}
+            onValue={set("status")}
+          />
+          <AgentPicker label="Agent" className="w-full sm:w-40" value={agent_id ?? ""} onValue={set("agent_id")} />
+          <ModelPicker
+            label="Model"
+            className="w-full sm:w-40"
+            value={model_id ?? ""}
+            none="All"
+            onValue={set("model_id")}
+          />
+          {csv.button}
+        </div>
+        <details open={more}>
+          <summary className="w-fit text-sm text-muted hover:text-ink">More filters</summary>
+          <div className="mt-2 grid grid-cols-2 items-end gap-3 sm:flex sm:flex-wrap">
+            <SelectField
+              label="Started by"
+              className="w-full sm:w-32"
+              value={trigger ?? ""}
+              options={TRIGGER_OPTIONS}
+              onValue={set("trigger")}
+            />
+            <WaitingField label="End user" value={user ?? ""} onValue={set("user")} placeholder="as requests name it" />
+            <WaitingField
+              label="Metadata"
+              value={metadata ?? ""}
+              onValue={(typed) => (typed === "" || /^[^=]+=./.test(typed)) && set("metadata")(typed)}
+              placeholder="customer=4711"
+            />
+            <DayField label="From" value={days.from} onValue={set("from")} />
+            <DayField label="To" value={days.to} onValue={set("to")} />
+          </div>
+        </details>
+      </div>
+      {csv.problem}
+      {loaded.isError && (
+        <div className="p-4">
+          <ProblemNotice
+            error={loaded.error}
+            onRetry={() => void (loaded.isFetchNextPageError ? fetchNextPage() : loaded.refetch())}
+          />
+        </div>
+      )}
+      {loaded.isPending && <Skeleton lines={6} />}
+      {loaded.isSuccess && rows.length === 0 && (
+        <Empty icon="play" title={has_filters ? "No runs match these filters" : "No runs yet"}>
+          {has_filters ? "Choose other filters." : "Each run of an agent is listed here."}
+        </Empty>
+      )}
+      {rows.length > 0 && (
+        <VirtualTable
+          label="Runs"
+          columns={COLUMNS}
+          hidden={is_phone ? HIDDEN.phone : with_panel || !is_wide ? HIDDEN.narrow : HIDDEN.wide}
+          rows={rows}
+          keyOf={keyOf}
+          row_rem={is_phone ? 6 : 2.75}
+          current={open}
+          selected={selected}
+          onSelected={setSelected}
+          has_more={hasNextPage && !loaded.isFetchNextPageError}
+          onEnd={onEnd}
+        />
+      )}
+      <RunSelection runs={rows.filter(({ id }) => selected[id] === true)} onSelected={setSelected} />
+    </Card>
+  );
   return (
     <div data-wide>
       <PageHeader title="Runs" note="The runs of all agents, newest first.">
         <Presets from={from} to={to} />
       </PageHeader>
-      <div className={with_panel ? "grid grid-cols-[minmax(0,1fr)_24rem] items-start gap-4" : ""}>
-        <Card flush>
-          <div className="space-y-3 border-b border-line px-4 py-3">
-            <div className="grid grid-cols-2 items-end gap-3 sm:flex sm:flex-wrap">
-              <SearchField value={q ?? ""} onValue={set("q")} />
-              <SelectField
-                label="Status"
-                className="w-full sm:w-36"
-                value={status ?? ""}
-                options={STATUS_OPTIONS}
-                onValue={set("status")}
-              />
-              <AgentPicker label="Agent" className="w-full sm:w-40" value={agent_id ?? ""} onValue={set("agent_id")} />
-              <ModelPicker
-                label="Model"
-                className="w-full sm:w-40"
-                value={model_id ?? ""}
-                none="All"
-                onValue={set("model_id")}
-              />
-              {csv.button}
-            </div>
-            <details open={more}>
-              <summary className="w-fit text-sm text-muted hover:text-ink">More filters</summary>
-              <div className="mt-2 grid grid-cols-2 items-end gap-3 sm:flex sm:flex-wrap">
-                <SelectField
-                  label="Started by"
-                  className="w-full sm:w-32"
-                  value={trigger ?? ""}
-                  options={TRIGGER_OPTIONS}
-                  onValue={set("trigger")}
-                />
-                <WaitingField
-                  label="End user"
-                  value={user ?? ""}
-                  onValue={set("user")}
-                  placeholder="as requests name it"
-                />
-                <WaitingField
-                  label="Metadata"
-                  value={metadata ?? ""}
-                  onValue={(typed) => (typed === "" || /^[^=]+=./.test(typed)) && set("metadata")(typed)}
-                  placeholder="customer=4711"
-                />
-                <DayField label="From" value={days.from} onValue={set("from")} />
-                <DayField label="To" value={days.to} onValue={set("to")} />
-              </div>
-            </details>
-          </div>
-          {csv.problem}
-          {loaded.isError && (
-            <div className="p-4">
-              <ProblemNotice
-                error={loaded.error}
-                onRetry={() => void (loaded.isFetchNextPageError ? fetchNextPage() : loaded.refetch())}
-              />
-            </div>
-          )}
-          {loaded.isPending && <Skeleton lines={6} />}
-          {loaded.isSuccess && rows.length === 0 && (
-            <Empty icon="play" title={has_filters ? "No runs match these filters" : "No runs yet"}>
-              {has_filters ? "Choose other filters." : "Each run of an agent is listed here."}
-            </Empty>
-          )}
-          {rows.length > 0 && (
-            <VirtualTable
-              label="Runs"
-              columns={COLUMNS}
-              hidden={is_phone ? HIDDEN.phone : with_panel || !is_wide ? HIDDEN.narrow : HIDDEN.wide}
-              rows={rows}
-              keyOf={keyOf}
-              row_rem={is_phone ? 6 : 2.75}
-              current={open}
-              selected={selected}
-              onSelected={setSelected}
-              has_more={hasNextPage && !loaded.isFetchNextPageError}
-              onEnd={onEnd}
-            />
-          )}
-          <RunSelection runs={rows.filter(({ id }) => selected[id] === true)} onSelected={setSelected} />
-        </Card>
-        {with_panel && (
-          <aside
-            aria-label={title}
-            className="sticky top-4 max-h-[calc(100dvh-2rem)] overflow-y-auto rounded-xl border border-line bg-panel p-4"
-            onKeyDown={({ key }) => key === "Escape" && close()}
-          >
-            <div className="mb-3 flex items-start justify-between gap-3">
-              <h2 className="min-w-0 text-base font-semibold wrap-anywhere">{title}</h2>
-              <Button kind="quiet" className="-mt-1 px-1.5" aria-label="Close" onClick={close}>
-                <Icon name="close" />
-              </Button>
-            </div>
-            {panel}
-          </aside>
-        )}
-      </div>
-      {!is_wide && open !== undefined && (
-        <Dialog title={title} onClose={() => show(undefined)} wide>
-          {panel}
-        </Dialog>
-      )}
+      <BesideList list={list} panel={panel} title={title} is_wide={is_wide} onClose={() => show(undefined)} />
     </div>
   );
 }
@@ -376,27 +349,4 @@ function SearchField({ value, onValue }: { value: string; onValue: (value: strin
       />
     </div>
   );
-}
-
-/** How long a filter waits for the next letter. */
-const TYPING_MS = 300;
-
-interface WaitingProps {
-  label: string;
-  type?: string;
-  value: string;
-  placeholder: string;
-  onValue: (value: string) => void;
-}
-/** A text of a filter, which is applied when the person stops typing. */
-function WaitingField({ value, onValue, ...field }: WaitingProps) {
-  const [text, setText] = useState(value);
-  useEffect(() => setText(value), [value]);
-  // biome-ignore lint/correctness/useExhaustiveDependencies: the callback is new in each rendering
-  useEffect(() => {
-    if (text === value) return;
-    const timer = setTimeout(() => onValue(text.trim()), TYPING_MS);
-    return () => clearTimeout(timer);
-  }, [text]);
-  return <TextField {...field} className="w-full sm:w-48" maxLength={200} value={text} onValue={setText} />;
 }

@@ -32,6 +32,15 @@ export function ExplainRequest(props: { request_id: string; entry: number | unde
   );
 }
 
+/** The price of one call among the charges of its request. */
+export function RequestCost({ request_id, hold_id }: { request_id: string; hold_id: string }) {
+  const { data, error } = useQuery(explanationQuery(request_id));
+  if (error !== null) return <ProblemNotice error={error} />;
+  if (data === undefined) return <Skeleton lines={5} />;
+  const charge = chargesOf(data).find((each) => each.hold_id === hold_id);
+  return charge === undefined ? <p className="text-muted">There is no charge.</p> : <ChargeDetail charge={charge} />;
+}
+
 interface ExplainRunProps {
   run_id: string;
   steps: readonly Step[];

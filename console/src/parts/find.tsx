@@ -27,6 +27,8 @@ const PAGES: readonly [name: string, to: LinkProps["to"], search?: Record<string
   ["Connect a program", "/developers/connect"],
   ["Models and prices", "/developers/models"],
   ["Playground", "/developers/playground"],
+  ["Requests", "/developers/requests"],
+  ["Webhooks", "/developers/webhooks"],
   ["Vault: secrets", "/vault"],
   ["Billing: balance", "/billing"],
   ["Billing: ledger", "/billing", { tab: "ledger" }],

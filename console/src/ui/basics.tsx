@@ -1,5 +1,5 @@
 import { Link, type LinkProps } from "@tanstack/react-router";
-import { type ButtonHTMLAttributes, type ReactNode, useEffect, useRef } from "react";
+import type { ButtonHTMLAttributes, ReactNode } from "react";
 import { RUN_STATUSES, type RunStatus, WITH_ERRORS } from "../run-words.ts";
 import { Icon, type IconName } from "./icons.tsx";
 
@@ -220,16 +220,8 @@ interface Tab {
 
 /** Parts of a page. Each is a link with an address, so it can open in a new tab. */
 export function Tabs({ label, tabs }: { label: string; tabs: readonly Tab[] }) {
-  const row = useRef<HTMLElement>(null);
-  const chosen_name = tabs.find(({ chosen }) => chosen)?.name;
-  // biome-ignore lint/correctness/useExhaustiveDependencies: a phone shows some of the tabs, and each choice must be in view
-  useEffect(() => {
-    const tab = row.current?.querySelector<HTMLElement>("[aria-current]");
-    if (tab != null)
-      row.current?.scrollTo({ left: tab.offsetLeft - row.current.clientWidth / 2 + tab.clientWidth / 2 });
-  }, [chosen_name]);
   return (
-    <nav ref={row} aria-label={label} className="relative mb-4 flex gap-1 overflow-x-auto border-b border-line">
+    <nav aria-label={label} className="mb-4 flex flex-wrap gap-x-1 border-b border-line">
       {tabs.map(({ name, chosen, ...link }) => (
         <Link
           key={name}

@@ -1,12 +1,4 @@
--- The request log: calls of models have their API and their times, and requests that failed are kept.
-
-alter table usage_event
-  -- the API that was called; null: a run called the model
-  add column api text,
-  -- from the call's beginning to its end; null: it is unknown
-  add column duration_ms integer,
-  -- until the answer's own text began; null: it was not streamed
-  add column first_token_ms integer;
+-- Requests to the models' APIs that failed. Those that were charged are in usage_event, also if they failed after their beginning.
 
 -- A failed request. It has no money in it, so it is written in batches, and a crash may lose the last ones.
 create table failed_request (
