@@ -32,6 +32,7 @@ const openOperator = () =>
 const openPart = (name: string) =>
   page.getByRole("navigation", { name: "Parts of the operator's section" }).getByRole("link", { name }).click();
 
+/** console-pages.test.ts looks at the pages in their other states. */
 async function looksRight(name: string): Promise<void> {
   for (const [colorScheme, width] of [
     ["light", 1280],
@@ -63,7 +64,8 @@ it("an operator sees with one click whether the service is healthy, and what is 
   await page.getByText("2 things to look at").waitFor();
   await page.getByText("lab failed its last call.").waitFor();
   await page.getByRole("row", { name: /Ship spotter.*1 of 1/ }).waitFor();
-  await looksRight("operator-overview");
+  await page.getByRole("link", { name: "Failed runs" }).first().click();
+  await page.waitForURL(/\/operator\/runs\?status=failed$/);
 });
 
 it("the price of a model is changed by the lines that the page shows, and a faulty file changes nothing", async () => {
@@ -100,7 +102,6 @@ it("the price of a model is changed by the lines that the page shows, and a faul
   await page.getByText("The settings of before stay in force.").first().waitFor();
   expect((await priceOf()).input_usd_per_million).toBe(3.2);
   await page.getByLabel("Search the settings and the models").fill("");
-  await looksRight("operator-settings");
   writeFileSync(file, before);
   await page.getByRole("button", { name: "Reload the file" }).click();
   await page.getByText("Changed: models.lab/small.").waitFor();
@@ -148,7 +149,6 @@ it("a fresh service leads its operator through the set-up", async () => {
       },
     );
     expect(mails.to("owner@example.com").at(-1)?.subject).toBe("Test mail from Purser");
-    await looksRight("operator-setup-done");
   } finally {
     await fresh.stop();
     await mails.stop();

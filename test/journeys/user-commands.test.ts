@@ -33,6 +33,11 @@ describe("commands for users", () => {
     expect([granted.code, granted.stderr]).toEqual([0, ""]);
     const audit = await runPurser(["audit"], env);
     expect([audit.code, audit.stdout]).toEqual([0, expect.stringContaining("the ledger is in order")]);
+    const [upkeep] = await runSql(
+      env.DATABASE_URL,
+      "select kind, problem, succeeded_at = ended_at as is_good from upkeep",
+    );
+    expect(upkeep).toEqual({ kind: "audit", problem: null, is_good: true });
     const rows = await runSql(env.DATABASE_URL, "select note from bucket where note is not null");
     expect(rows).toEqual([{ note: "a lost top-up" }]);
     const stranger = await runPurser(["grant", "bob@example.com", "--tokens", "5"], env);

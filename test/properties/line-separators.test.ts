@@ -54,7 +54,7 @@ test("a month with line separators in a usage label is archived, and its files p
   expect(verifier.result()).toMatchObject({ accounts: 1, violations: [] });
 });
 
-test("a backup into a folder that does not exist ends with exit 1, and says so", async () => {
+test("a backup into a folder that does not exist ends with exit 1, says so, and is recorded as failed", async () => {
   const file = join(folder, "none", "backup.gz");
   const { database_url, data_dir } = database;
   const KEK = { PURSER_KEK: `k1:${Buffer.alloc(32).toString("base64")}` };
@@ -69,4 +69,6 @@ test("a backup into a folder that does not exist ends with exit 1, and says so",
     code: 1,
     stderr: `${file}.partial cannot be written (ENOENT): name a file in a folder that exists and that you may write to\n`,
   });
+  const upkeep = await db.query({ text: "select kind, problem, succeeded_at from upkeep" });
+  expect(upkeep).toEqual([{ kind: "backup", problem: expect.stringContaining("ENOENT"), succeeded_at: null }]);
 });

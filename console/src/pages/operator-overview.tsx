@@ -7,8 +7,9 @@ import { ago, count, instant, money, number, words } from "../format.ts";
 import {
   isFailing,
   listTroubles,
-  type OperatorPlace,
   type Overview,
+  PLACES,
+  type PlaceName,
   type Provider,
   usedProviders,
 } from "../parts/operator-health.ts";
@@ -70,7 +71,7 @@ function Glance({ overview }: { overview: Overview }) {
       <Audit last={audit} />
       <Backup backup={overview.backup} />
       {warnings.length > 0 && (
-        <Card title="Settings worth a look" actions={<Go to="/operator/settings">Settings</Go>}>
+        <Card title="Settings worth a look" actions={<Go to="settings">Settings</Go>}>
           <ul className="list-disc space-y-1 pl-5">
             {warnings.map((warning) => (
               <li key={warning}>{warning}</li>
@@ -83,8 +84,8 @@ function Glance({ overview }: { overview: Overview }) {
   );
 }
 
-const Go = ({ to, children }: { to: OperatorPlace; children: ReactNode }) => (
-  <Link to={to} className="link whitespace-nowrap">
+const Go = ({ to, children }: { to: PlaceName; children: ReactNode }) => (
+  <Link {...PLACES[to]} className="link whitespace-nowrap">
     {children}
   </Link>
 );
@@ -106,7 +107,7 @@ function Health({ overview }: { overview: Overview }) {
         {troubles.map(({ text, to, link }) => (
           <li key={text}>
             {text}{" "}
-            <Link to={to} className="whitespace-nowrap underline">
+            <Link {...PLACES[to]} className="whitespace-nowrap underline">
               {link}
             </Link>
           </li>
@@ -204,7 +205,7 @@ const FAILING_COLUMNS: Column<FailingAgent>[] = [
 function FailingAgents({ overview: { runs, failing_agents } }: { overview: Overview }) {
   const note = runs.ended === 0 ? "No run has ended." : `${number(runs.failed)} of ${count(runs.ended, "run")} failed.`;
   return (
-    <Card title="Failing agents" note={note} actions={<Go to="/operator/runs">Failed runs</Go>} flush>
+    <Card title="Failing agents" note={note} actions={<Go to="failed_runs">Failed runs</Go>} flush>
       {failing_agents.length === 0 ? (
         <p className="px-4 pb-4 text-muted">No agent fails.</p>
       ) : (
@@ -262,7 +263,7 @@ function Providers({ overview }: { overview: Overview }) {
     <Card
       title="Providers"
       note="Their last calls by this node, since it started."
-      actions={<Go to="/operator/setup">Test a provider</Go>}
+      actions={<Go to="setup">Test a provider</Go>}
       flush
     >
       {used.length === 0 ? (
@@ -274,14 +275,25 @@ function Providers({ overview }: { overview: Overview }) {
   );
 }
 
+const figure = (name: string, text: string, to: PlaceName): [string, ReactNode] => [
+  name,
+  <Go key={name} to={to}>
+    {text}
+  </Go>,
+];
+
 function Queue({ queue: { queued, running, waiting, oldest_queued_at } }: Pick<Overview, "queue">) {
   return (
-    <Card title="Queue" note="Runs of all users now." actions={<Go to="/operator/runs">Runs</Go>}>
+    <Card title="Queue" note="Runs of all users now.">
       <Facts
         facts={[
-          ["Queued", oldest_queued_at === null ? "None" : `${number(queued)}, the oldest ${ago(oldest_queued_at)}`],
-          ["Running", number(running)],
-          ["Waiting for a person", number(waiting)],
+          figure(
+            "Queued",
+            oldest_queued_at === null ? "0" : `${number(queued)}, the oldest ${ago(oldest_queued_at)}`,
+            "queued_runs",
+          ),
+          figure("Running", number(running), "running_runs"),
+          figure("Waiting for a person", number(waiting), "waiting_runs"),
         ]}
       />
     </Card>
@@ -295,16 +307,16 @@ function MailAndPayments({ overview: { mail, payments } }: { overview: Overview 
   const failed =
     last_failure === null ? "None" : `${ago(last_failure.at)} (${last_failure.smtp_status ?? last_failure.code})`;
   return (
-    <Card title="Mail and payments" actions={<Go to="/operator/payments">Payments</Go>}>
+    <Card title="Mail and payments" actions={<Go to="payments">Payments</Go>}>
       <Facts
         facts={[
           ["Mail", mail.delivery === "log" ? "No mail server is set: links are in the log" : `From ${mail.from}`],
           ["Queued mails", number(mail.queued)],
           ["Last failed mail", failed],
           ["Payments", PROVIDERS_OF_PAYMENTS[payments.provider]],
-          ["Unpaid invoices", number(payments.unpaid_invoices)],
+          figure("Unpaid invoices", number(payments.unpaid_invoices), "payments"),
           ["Past due subscriptions", number(payments.past_due_subscriptions)],
-          ["Mismatches", number(payments.mismatches)],
+          figure("Mismatches", number(payments.mismatches), "mismatches"),
         ]}
       />
     </Card>
@@ -313,7 +325,7 @@ function MailAndPayments({ overview: { mail, payments } }: { overview: Overview 
 
 function Backup({ backup }: Pick<Overview, "backup">) {
   return (
-    <Card title="Backup" actions={<Go to="/operator/setup">Back up now</Go>}>
+    <Card title="Backup" actions={<Go to="setup">Back up now</Go>}>
       {backup === null && <p className="text-muted">Purser has made no backup yet.</p>}
       {backup !== null && backup.problem === null && (
         <p>
