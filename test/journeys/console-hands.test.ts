@@ -260,7 +260,7 @@ it("a form shows its limits before it is sent: a key without rights, a top-up ab
   for (const area of await page.getByRole("dialog").getByRole("combobox").all()) {
     if ((await area.getAttribute("aria-label")) === null) continue;
     await area.click();
-    await page.getByRole("option", { name: "none", exact: true }).click();
+    await page.getByRole("option", { name: "None", exact: true }).click();
   }
   await shows(page, "Choose at least one right.");
   expect(await page.getByRole("button", { name: "Create API key" }).isDisabled()).toBe(true);
