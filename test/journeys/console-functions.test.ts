@@ -22,6 +22,8 @@ const create = async (fields: object): Promise<string> =>
 const dialog = () => page.getByRole("dialog");
 /** No violation of axe-core's rules. SHOTS: a folder for pictures. */
 const looksRight = async (name: string) => {
+  // The colours of another scheme come gradually.
+  await page.waitForFunction(() => document.getAnimations().every((each) => !(each instanceof CSSTransition)));
   if (process.env.SHOTS) await page.screenshot({ path: `${process.env.SHOTS}/${name}.png`, fullPage: true });
   expect(await violations(page), name).toEqual([]);
 };
@@ -136,6 +138,7 @@ it("a draft is tested beside the editor before it is saved, and a save sends onl
   expect(await test.evaluate((part) => part.getBoundingClientRect().top < innerHeight)).toBe(true);
   expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(390);
   await page.emulateMedia({ colorScheme: "dark" });
+  await page.evaluate(() => new Promise(requestAnimationFrame));
   await looksRight("workbench-phone");
   await page.emulateMedia({ colorScheme: "light" });
 

@@ -121,16 +121,7 @@ function Editor({ agent, test_id, openNewest }: EditorProps) {
       </PageHeader>
       {agent === null && <TemplateChoice />}
       <div className="grid items-start gap-4 lg:grid-cols-[minmax(0,3fr)_minmax(0,2fr)]">
-        <form
-          ref={form}
-          {...sending(save)}
-          onInvalidCapture={({ target }) => {
-            save.reset();
-            // The browser shows the fault at the field, which may be folded away.
-            unfoldAround(target as Element);
-          }}
-          className="min-w-0 space-y-4"
-        >
+        <form ref={form} {...sending(save)} className="min-w-0 space-y-4">
           <FirstFields agent={agent} draft={draft} change={change} />
           <AgentSections agent_id={agent?.id ?? null} draft={draft} change={change} />
           <div className="sticky bottom-0 -mx-2 space-y-3 bg-page/90 px-2 py-3 backdrop-blur">

@@ -54,6 +54,13 @@ export function TestPanel({ agent_id, draft, test, isReady, run_id }: Props) {
   const has_task = draft.run_prompt.trim() !== "";
   const run = () =>
     isReady() && test.mutate({ input: inputOf(schema, input), run_prompt: message.trim() === "" ? null : message });
+  const fields = (
+    <InputFields
+      schema={schema}
+      draft={input}
+      onDraft={(changed) => setTyped({ of: draft.input_schema, input: changed })}
+    />
+  );
   const more = (
     <div className="space-y-4">
       <AreaField
@@ -65,13 +72,7 @@ export function TestPanel({ agent_id, draft, test, isReady, run_id }: Props) {
         placeholder={has_task ? draft.run_prompt : "What should the agent do?"}
         hint={has_task ? "Replaces the task in this test." : "The agent has no task yet. The test does this instead."}
       />
-      {schema === null && (
-        <InputFields
-          schema={null}
-          draft={input}
-          onDraft={(changed) => setTyped({ of: draft.input_schema, input: changed })}
-        />
-      )}
+      {schema === null && fields}
     </div>
   );
   return (
@@ -81,15 +82,12 @@ export function TestPanel({ agent_id, draft, test, isReady, run_id }: Props) {
       // Beside the form it stays in view, and scrolls by itself.
       className="min-w-0 scroll-mt-16 space-y-4 lg:sticky lg:top-5 lg:-m-1 lg:max-h-[calc(100dvh-2.5rem)] lg:overflow-y-auto lg:p-1"
     >
-      <Card title="Test" note="Runs what you see here, saved or not. It is billed; nothing is delivered.">
+      <Card
+        title="Test"
+        note="Runs what you see here, saved or not. It is billed and its tools act, but its result is not delivered."
+      >
         <form className="space-y-4" {...sending({ mutate: run, reset: test.reset })}>
-          {schema !== null && (
-            <InputFields
-              schema={schema}
-              draft={input}
-              onDraft={(changed) => setTyped({ of: draft.input_schema, input: changed })}
-            />
-          )}
+          {schema !== null && fields}
           {has_task ? (
             <details>
               <summary className="w-fit text-muted hover:text-ink">

@@ -259,8 +259,14 @@ export const onSubmit = (submit: () => void) => (event: FormEvent) => {
   submit();
 };
 
-/** The events of a form that sends `save`. The browser's own error about a field replaces the error of the last attempt. */
+/**
+ * The events of a form that sends `save`. The browser's own error about a field replaces the error of the last attempt; it
+ * cannot show one in a folded part.
+ */
 export const sending = (save: { mutate: () => void; reset: () => void }) => ({
   onSubmit: onSubmit(save.mutate),
-  onInvalidCapture: save.reset,
+  onInvalidCapture: ({ target }: FormEvent) => {
+    save.reset();
+    unfoldAround(target as Element);
+  },
 });

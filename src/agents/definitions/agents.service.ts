@@ -114,10 +114,10 @@ export function createAgents(deps: AgentsDeps) {
   const agent_runs = createAgentRuns({ ...deps, find: crud.find, withDraft: crud.withDraft });
   /** The settings that a run began with; undefined: they are not kept. */
   const configOf = async (agent: AgentKey, begun: BegunRun): Promise<RunConfig | undefined> => {
-    const { trigger, agent_version } = begun.run;
-    const version = await loadConfig({ ...agent, version: agent_version });
-    const is_lost = trigger === "test" && (begun.engine_input as EngineInput).draft === undefined;
-    return version === undefined || is_lost ? undefined : runConfig(version, begun);
+    const { trigger, agent_version: version } = begun.run;
+    const { draft } = begun.engine_input as EngineInput;
+    const settings = trigger === "test" ? draft : await loadConfig({ ...agent, version });
+    return settings === undefined ? undefined : runConfig(settings, begun);
   };
   const withAgents = async (user_id: string, found: readonly Omit<FoundRun, "agent">[]): Promise<FoundRun[]> => {
     const names = await store.names(user_id, agentIdsIn(found));
