@@ -44,7 +44,7 @@ const row = (name: string) => table().getByRole("row").filter({ hasText: name })
 const days = () => page.getByRole("navigation", { name: "Days (UTC)" }).getByRole("link");
 const dollars = (usd: string) => `$${Number(usd).toFixed(2)}`;
 
-it("the usage of one end user is found and narrows to its models", async () => {
+it("the usage of one end user is found and narrows to its models, down to its requests", async () => {
   const { groups, other } = await breakdown("group_by=user&limit=100");
   const name = groups[1].keys[0].value;
   await inClicks(page, "see the usage of one end user", async () => {
@@ -57,6 +57,19 @@ it("the usage of one end user is found and narrows to its models", async () => {
     await row(cheapest.keys[0].value).getByText(String(cheapest.requests), { exact: true }).waitFor();
   });
   expect(await violations(page)).toEqual([]);
+  await table().getByRole("link", { name: "Requests of" }).first().click();
+  await page.getByRole("heading", { name: "Requests", level: 1 }).waitFor();
+  const { searchParams } = new URL(page.url());
+  expect(searchParams.get("user")).toBe(name);
+  expect(searchParams.get("from")).toMatch(/T00:00:00.000Z$/);
+  const { total } = await breakdown(
+    `group_by=model&user=${encodeURIComponent(name)}&model=${searchParams.get("model")}`,
+  );
+  await page
+    .getByRole("link", { name: /request of/ })
+    .first()
+    .waitFor();
+  expect(await page.getByRole("link", { name: /request of/ }).count()).toBe(total.requests);
 });
 
 it("the cost of two models for one agent is compared on the page Usage, down to the agent's runs", async () => {

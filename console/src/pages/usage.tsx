@@ -379,7 +379,7 @@ interface GroupsProps {
   colourOf: (id: string) => Series["colour"];
 }
 
-/** The figures of each group. A row narrows to itself, and leads to its runs. */
+/** The figures of each group. A row narrows to itself, and leads to its runs or requests. */
 function Groups({ found, dimensions, filters, nameOfGroup, colourOf }: GroupsProps) {
   const { groups, other, total } = found;
   if (total.requests === 0)
@@ -492,7 +492,7 @@ interface ListLinkProps extends Pick<GroupsProps, "dimensions" | "filters"> {
   from: string;
   to: string;
 }
-/** The way to the runs of an agent. Absent where their list has no such filter. */
+/** The way to the runs of an agent, otherwise to the requests. Absent where the list has no such filter. */
 function ListLink({ group, name, dimensions, filters, from, to }: ListLinkProps) {
   const narrow = filtersOf(group, dimensions, filters);
   if (narrow === null || narrow.agent_id === "none" || narrow.api_key_id === "none") return null;
@@ -506,5 +506,10 @@ function ListLink({ group, name, dimensions, filters, from, to }: ListLinkProps)
         Runs<span className="sr-only"> of {name}</span>
       </Link>
     );
-  return null;
+  if (agent_id !== undefined || pair !== undefined) return null;
+  return (
+    <Link to="/developers/requests" search={{ model, api_key_id, user, ...window } as never} {...look}>
+      Requests<span className="sr-only"> of {name}</span>
+    </Link>
+  );
 }
