@@ -121,11 +121,10 @@ export function duration(from: string, to: string, unit: "ms" | "s" = "ms"): str
   return `${Math.floor(ms / 60_000)} min ${Math.floor((ms % 60_000) / 1000)} s`;
 }
 
+/** The text with a capital first letter. */
+export const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
 /** `snake_case` as words, with a capital first letter. */
-export function words(name: string): string {
-  const text = name.replaceAll("_", " ");
-  return text.charAt(0).toUpperCase() + text.slice(1);
-}
+export const words = (name: string): string => capital(name.replaceAll("_", " "));
 
 export const count = (amount: number, singular: string, plural = `${singular}s`): string =>
   `${number(amount)} ${amount === 1 ? singular : plural}`;

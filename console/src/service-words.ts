@@ -1,3 +1,5 @@
+import { words } from "./format.ts";
+
 /** Messages and statuses of the service in the console's words and colours. */
 
 /** The editor's labels of the settings that the service's messages name. */
@@ -13,9 +15,14 @@ const LABELS: Record<string, string> = {
   model_id: "Model",
   output_schema: "Output schema",
   run_prompt: "Task of each run",
-  system_prompt: "Role",
+  system_prompt: "Instructions",
 };
 const NAMED = new RegExp(`(?<![.\\w])(?:limits\\.|model_settings\\.)?(${Object.keys(LABELS).join("|")})\\b`, "g");
+
+/** The editor's label of a field of an agent: `limits.max_steps`. */
+export const settingName = (field: string): string =>
+  LABELS[field.replace(/^(limits|model_settings)\./, "")] ??
+  words(field.replace("tools_config.", "tools: ").replaceAll(".", ", "));
 
 /** Parts of messages that say which request mends something. */
 const FOR_PROGRAMS: readonly (readonly [string, string])[] = [

@@ -157,7 +157,7 @@ it("past due times show how their runs ended", async () => {
   const table = page.getByRole("region", { name: "Occurrences" });
   await table.getByText("succeeded with errors", { exact: true }).waitFor();
   const results = await table.locator("tbody tr td:nth-child(2)").allTextContents();
-  expect(results).toEqual(["failed", "succeeded with errors", "succeeded", "ran, no longer kept"]);
+  expect(results).toEqual(["failed", "succeeded with errors", "succeeded", "Ran, no longer kept"]);
 });
 
 it("“Delete secret” names the agents that use the secret", async () => {

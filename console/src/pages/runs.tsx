@@ -243,7 +243,7 @@ export function RunsPage() {
               options={TRIGGER_OPTIONS}
               onValue={set("trigger")}
             />
-            <WaitingField label="End user" value={user ?? ""} onValue={set("user")} placeholder="as requests name it" />
+            <WaitingField label="End user" value={user ?? ""} onValue={set("user")} placeholder="As requests name it" />
             <WaitingField
               label="Metadata"
               value={metadata ?? ""}

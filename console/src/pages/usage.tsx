@@ -151,10 +151,10 @@ function Tiles({ usage, days }: { usage: UsageSummary | undefined; days: number 
       <Tile
         term="Lasts for"
         note={
-          usage === undefined ? "" : left === null ? "no usage in the last 7 days" : "at the rate of the last 7 days"
+          usage === undefined ? "" : left === null ? "No usage in the last 7 days" : "At the rate of the last 7 days"
         }
       >
-        {usage === undefined ? "…" : left === null ? "—" : left > 365 ? "over a year" : count(Math.floor(left), "day")}
+        {usage === undefined ? "…" : left === null ? "—" : left > 365 ? "Over a year" : count(Math.floor(left), "day")}
       </Tile>
       <Tile
         term={`Spent in ${days} days`}

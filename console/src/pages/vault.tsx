@@ -39,16 +39,16 @@ const COLUMNS: Column<Secret>[] = [
     wide: true,
     cell: (secret) =>
       secret.allowed_hosts === null ? (
-        <span className="text-muted">the hosts in the agents' settings</span>
+        <span className="text-muted">The hosts in the agents' settings</span>
       ) : (
-        secret.allowed_hosts.join(", ") || "none"
+        secret.allowed_hosts.join(", ") || "None"
       ),
   },
   {
     title: "Last used",
     wide: true,
     cell: (secret) =>
-      secret.last_used_at === null ? <span className="text-muted">never</span> : ago(secret.last_used_at),
+      secret.last_used_at === null ? <span className="text-muted">Never</span> : ago(secret.last_used_at),
   },
 ];
 

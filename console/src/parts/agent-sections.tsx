@@ -1,7 +1,7 @@
 import { Link } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import { AGENT_LIMITS, APPROVAL_HOURS, REASONING_EFFORTS } from "../../../src/kernel/constants.ts";
-import { count } from "../format.ts";
+import { capital, count } from "../format.ts";
 import { wrongObject } from "../json.ts";
 import { TextField, Toggle } from "../ui/fields.tsx";
 import { JsonField } from "../ui/json-field.tsx";
@@ -77,7 +77,7 @@ function toolsInWords(draft: Draft): string {
     { name: "send webhooks", is_on: draft.webhook_enabled, policies: [draft.webhook_policy] },
     { name: "MCP servers", is_on: draft.mcp_enabled, policies: server_policies },
   ].filter(({ is_on }) => is_on);
-  if (tools.length === 0) return "none";
+  if (tools.length === 0) return "None";
   const asking = tools.filter(({ policies }) => policies.some((policy) => policy !== "always_allow")).length;
   const asks = asking === 0 ? "none asks" : asking === 1 ? "one asks" : `${asking} ask`;
   return `${tools.length}: ${tools.map(({ name }) => name).join(", ")}; ${asks} before acting`;
@@ -241,7 +241,7 @@ function fieldsIn(schema: string): string {
   return names.length === 0 ? "as JSON" : names.join(", ");
 }
 const schemasInWords = ({ input_schema, output_schema }: Draft) =>
-  `input: ${fieldsIn(input_schema)}; output: ${fieldsIn(output_schema)}`;
+  `Input: ${fieldsIn(input_schema)}; output: ${fieldsIn(output_schema)}`;
 
 function modelSettingsInWords({ model_settings }: Draft): string {
   const { reasoning_effort } = model_settings;
@@ -249,7 +249,7 @@ function modelSettingsInWords({ model_settings }: Draft): string {
     ([name, label]) => `${label.toLowerCase()} ${model_settings[name]}`,
   );
   const set = [...(reasoning_effort === "" ? [] : [`${reasoning_effort} reasoning effort`]), ...numbers];
-  return set.length === 0 ? "the model's defaults" : set.join(", ");
+  return set.length === 0 ? "The model's defaults" : capital(set.join(", "));
 }
 
 const askingInWords = ({ approval_hours, on_budget }: Draft) =>
@@ -259,12 +259,12 @@ function limitsInWords({ limits }: Draft): string {
   const set = LIMITS.filter(([name, , usual]) => limits[name] !== "" && limits[name] !== usual).map(
     ([name, label]) => `${label.toLowerCase()}: ${limits[name]}`,
   );
-  return set.length === 0 ? "as usual" : set.join(", ");
+  return set.length === 0 ? "As usual" : capital(set.join(", "));
 }
 
 function OtherFields({ draft, change }: Props) {
   return (
-    <Section title="More" summary={draft.is_active ? "enabled" : "disabled"}>
+    <Section title="More" summary={draft.is_active ? "Enabled" : "Disabled"}>
       <div className="space-y-4">
         <TextField
           label="Description"

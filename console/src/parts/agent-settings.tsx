@@ -2,7 +2,7 @@ import { useMutation } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { call } from "../api/client.ts";
 import type { Agent } from "../api/queries.ts";
-import { ago, count, number } from "../format.ts";
+import { ago, capital, count, number } from "../format.ts";
 import { Button, Card, Facts } from "../ui/basics.tsx";
 import { Copyable } from "../ui/copy.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
@@ -41,7 +41,7 @@ function settingsInWords(settings: Agent["model_settings"]): string {
     top_p === null ? [] : `top p ${top_p}`,
     max_output_tokens === null ? [] : `at most ${count(max_output_tokens, "output token")} a call`,
   ].flat();
-  return set.length === 0 ? "the model's defaults" : set.join(", ");
+  return set.length === 0 ? "The model's defaults" : capital(set.join(", "));
 }
 
 function isEnabled(settings: unknown): boolean {
@@ -53,7 +53,7 @@ export function AgentSettings({ agent }: { agent: Agent }) {
   const tools = toolsInWords(agent);
   const { limits } = agent;
   const { send_webhook } = agent.tools_config;
-  const cap = (tokens: number | null) => (tokens === null ? "no limit" : count(tokens, "token"));
+  const cap = (tokens: number | null) => (tokens === null ? "No limit" : count(tokens, "token"));
   return (
     <div className="grid items-start gap-4 lg:grid-cols-2">
       <div className="min-w-0 space-y-4">
@@ -72,17 +72,17 @@ export function AgentSettings({ agent }: { agent: Agent }) {
       <Card title="Settings">
         <Facts
           facts={[
-            ["Model", agent.auto_route ? "chosen for each run" : agent.model_id],
+            ["Model", agent.auto_route ? "Chosen for each run" : agent.model_id],
             ["Model settings", settingsInWords(agent.model_settings)],
             [
               "Tools",
               tools.length === 0 ? (
-                "none"
+                "None"
               ) : (
                 <ul key="tools">
                   {tools.map((tool) => (
                     <li key={tool} className="wrap-anywhere">
-                      {tool}
+                      {capital(tool)}
                     </li>
                   ))}
                 </ul>
@@ -91,7 +91,7 @@ export function AgentSettings({ agent }: { agent: Agent }) {
             [
               "Secrets",
               agent.secrets_used.length === 0 ? (
-                "none"
+                "None"
               ) : (
                 <Link key="secrets" to="/vault" className="link">
                   {agent.secrets_used.join(", ")}
@@ -101,7 +101,7 @@ export function AgentSettings({ agent }: { agent: Agent }) {
             [
               "Results go to",
               agent.deliveries.length === 0 ? (
-                "nowhere else"
+                "Nowhere else"
               ) : (
                 <ul key="deliveries">
                   {agent.deliveries.map(({ to, on, unless }) => (
@@ -113,12 +113,12 @@ export function AgentSettings({ agent }: { agent: Agent }) {
                 </ul>
               ),
             ],
-            ["Waits for a decision", `at most ${count(agent.approval_hours, "hour")}`],
+            ["Waits for a decision", `At most ${count(agent.approval_hours, "hour")}`],
             ["Steps per run", number(limits.max_steps)],
             ["Time per run", count(limits.max_run_seconds, "second")],
             ["Cost per run", cap(limits.max_cost_tokens_per_run)],
             ["Cost per month", cap(limits.max_cost_tokens_per_month)],
-            ["Without tokens", agent.on_budget === "ask" ? "a run waits and asks" : "a run fails"],
+            ["Without tokens", agent.on_budget === "ask" ? "A run waits and asks" : "A run fails"],
             ["Pauses after", count(limits.max_consecutive_failures, "failure in a row", "failures in a row")],
             ["Version", `${agent.version}, changed ${ago(agent.updated_at)}`],
             [

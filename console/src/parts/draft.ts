@@ -3,7 +3,7 @@ import type { Body } from "../api/client.ts";
 import type { Agent } from "../api/queries.ts";
 import { changedFields, toList } from "../format.ts";
 import { objectOf, objectText } from "../json.ts";
-import { type TimesDraft, timesOf } from "./schedule-times.tsx";
+import { type TimesDraft, timesOf } from "./times-draft.ts";
 
 /** An agent in the editor. Typed fields are text, because a half-typed number is not yet a number. */
 

@@ -8,7 +8,8 @@ import { confirmSaved } from "../ui/saved.tsx";
 import { DeliveryFields } from "./delivery-fields.tsx";
 import { type DeliveryDraft, deliveryDraft, deliveryOf } from "./draft.ts";
 import { InputFields, inputDraft, inputOf } from "./input-fields.tsx";
-import { ScheduleTimesFields, type TimesDraft, timesDraft, timesOf } from "./schedule-times.tsx";
+import { ScheduleTimesFields } from "./schedule-times.tsx";
+import { type TimesDraft, timesDraft, timesOf } from "./times-draft.ts";
 
 interface Draft extends TimesDraft {
   name: string;

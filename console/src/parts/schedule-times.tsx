@@ -1,11 +1,11 @@
 import { listUpcoming, type UpcomingRun } from "../../../src/agents/schedules/spec.ts";
 import { WEEKDAYS } from "../../../src/kernel/constants.ts";
-import type { Schedule } from "../api/queries.ts";
 import { ago, words } from "../format.ts";
 import { OWN_ZONE, ownTime, type ScheduleTimes, scheduleInWords, specOf, wallTime } from "../schedule-words.ts";
 import { Button } from "../ui/basics.tsx";
 import { Field, TextField } from "../ui/fields.tsx";
 import { SelectField } from "../ui/select.tsx";
+import { type TimesDraft, timesOf, type Weekday } from "./times-draft.ts";
 
 const INTERVALS = [
   ["daily", "Every day"],
@@ -16,7 +16,7 @@ const INTERVALS = [
 ] as const;
 const DAYS = [
   ...Array.from({ length: 31 }, (_, day) => [String(day + 1), String(day + 1)] as const),
-  ["last", "last day"] as const,
+  ["last", "Last day"] as const,
 ];
 const ZONES = ["UTC", OWN_ZONE, ...Intl.supportedValuesOf("timeZone")];
 /** The time zones, with the chosen zone: a browser may know it only by another name. */
@@ -24,49 +24,6 @@ const zones = (chosen: string) =>
   [...new Set([chosen, ...ZONES])].map((zone) => [zone, zone.replaceAll("_", " ")] as const);
 /** The API's limit. */
 const MAX_TIMES = 24;
-
-type Weekday = (typeof WEEKDAYS)[number];
-/** When a schedule is due, as it is typed. */
-export interface TimesDraft {
-  interval: Schedule["interval"];
-  times: string[];
-  days_of_week: Weekday[];
-  day_of_month: number | "last";
-  cron: string;
-  run_at: string;
-  timezone: string;
-}
-
-export const timesDraft = (schedule: Schedule | null): TimesDraft => ({
-  interval: schedule?.interval ?? "daily",
-  times: schedule?.times ?? ["09:00"],
-  days_of_week: schedule?.days_of_week ?? ["monday"],
-  day_of_month: schedule?.day_of_month ?? 1,
-  cron: schedule?.cron ?? "",
-  run_at: schedule?.run_at ?? "",
-  timezone: schedule?.timezone ?? OWN_ZONE,
-});
-
-/** The times of a draft: only the fields that its interval has. */
-export function timesOf({
-  interval,
-  times,
-  days_of_week,
-  day_of_month,
-  cron,
-  run_at,
-  timezone,
-}: TimesDraft): ScheduleTimes {
-  return {
-    interval,
-    timezone,
-    times: interval === "cron" || interval === "once" ? null : times,
-    days_of_week: interval === "weekly" ? days_of_week : null,
-    day_of_month: interval === "monthly" ? day_of_month : null,
-    cron: interval === "cron" ? cron : null,
-    run_at: interval === "once" ? run_at : null,
-  };
-}
 
 interface Props {
   draft: TimesDraft;

@@ -203,7 +203,7 @@ function PastDueTimes({ agent_id, schedules }: { agent_id: string; schedules: Sc
         run_id === null ? (
           <Badge tone="warn">{state}</Badge>
         ) : run === null ? (
-          <span className="text-muted">ran, no longer kept</span>
+          <span className="text-muted">Ran, no longer kept</span>
         ) : (
           <Link
             to="/agents/$id/runs/$run_id"

@@ -56,7 +56,7 @@ export function SecretForm({ secret, onSaved, onClose }: Props) {
           required={secret === null}
           value={value}
           onValue={setValue}
-          placeholder={secret === null ? "" : `unchanged: ${secret.masked_value}`}
+          placeholder={secret === null ? "" : `Unchanged: ${secret.masked_value}`}
           hint="The service encrypts the value. You can replace it but not read it."
         />
         <TextField label="Description" param="description" value={description} onValue={setDescription} />
@@ -65,7 +65,7 @@ export function SecretForm({ secret, onSaved, onClose }: Props) {
           param="allowed_hosts"
           value={hosts}
           onValue={setHosts}
-          placeholder="the hosts in the agents' settings"
+          placeholder="The hosts in the agents' settings"
           hint="Separate hosts by commas. To add a host later, enter the value again."
         />
       </DialogForm>

@@ -8,16 +8,16 @@ import type { Inject, SecretUse } from "./draft.ts";
 import { SecretForm } from "./secret-form.tsx";
 
 const INJECTS: readonly (readonly [Inject, string])[] = [
-  ["bearer", "bearer token"],
-  ["basic", "password (basic)"],
-  ["header", "header"],
-  ["query", "query parameter"],
-  ["hmac", "signature of the body (HMAC)"],
+  ["bearer", "Bearer token"],
+  ["basic", "Password (basic)"],
+  ["header", "Header"],
+  ["query", "Query parameter"],
+  ["hmac", "Signature of the body (HMAC)"],
 ];
 /** The field beside the secret. */
 const NAME_OF: Record<Inject, { label: string; placeholder: string; required: boolean } | null> = {
   bearer: null,
-  basic: { label: "User name", placeholder: "may be empty", required: false },
+  basic: { label: "User name", placeholder: "May be empty", required: false },
   header: { label: "Header", placeholder: "X-Api-Key", required: true },
   query: { label: "Parameter", placeholder: "api_key", required: true },
   hmac: { label: "Header of the signature", placeholder: "X-Signature", required: true },

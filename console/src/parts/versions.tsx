@@ -2,13 +2,14 @@ import { useLocation } from "@tanstack/react-router";
 import { useState } from "react";
 import { call } from "../api/client.ts";
 import { type Agent, type AgentVersion, stale, versionsQuery } from "../api/queries.ts";
-import { instant, words } from "../format.ts";
+import { instant } from "../format.ts";
+import { settingName } from "../service-words.ts";
 import { Button } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
 import { type Column, ListCard } from "../ui/list.tsx";
 
 function valueText(value: unknown): string {
-  if (value === null || value === undefined || value === "") return "nothing";
+  if (value === null || value === undefined || value === "") return "Nothing";
   return typeof value === "string" ? value : JSON.stringify(value, null, 1);
 }
 
@@ -34,14 +35,14 @@ export function Versions({ agent }: { agent: Agent }) {
       cell: ({ changes, previous_version, version }) =>
         changes.length === 0 ? (
           <span className="text-muted">
-            {previous_version === null ? "the first version that is kept" : "nothing that is shown here"}
+            {previous_version === null ? "The first version that is kept" : "Nothing that is shown here"}
           </span>
         ) : (
           <ul className="space-y-1">
             {changes.map(({ field, before, after }) => (
               <li key={field}>
                 <details open={named === `version-${version}` || undefined}>
-                  <summary className="w-fit hover:text-ink">{words(field.replaceAll(".", ", "))}</summary>
+                  <summary className="w-fit hover:text-ink">{settingName(field)}</summary>
                   <div className="mt-1 space-y-1 text-sm wrap-anywhere whitespace-pre-wrap">
                     <p>
                       <span className="text-muted">Before: </span>

@@ -6,7 +6,8 @@ import { Badge, Button } from "../ui/basics.tsx";
 import { Toggle } from "../ui/fields.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 import { ScheduleDialog } from "./schedule-dialog.tsx";
-import { ScheduleTimesFields, type TimesDraft, timesDraft } from "./schedule-times.tsx";
+import { ScheduleTimesFields } from "./schedule-times.tsx";
+import { type TimesDraft, timesDraft } from "./times-draft.ts";
 
 /** When a new agent runs. Its schedule is created with it. */
 export function NewAgentWhen({ when, onWhen }: { when: TimesDraft | null; onWhen: (when: TimesDraft | null) => void }) {

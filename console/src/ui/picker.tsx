@@ -61,7 +61,7 @@ export function Picker({ label, chosen, className = "", hint, param, children }:
 
 export function AgentPicker({ label, value, onValue, className }: PickerProps) {
   return (
-    <Picker label={label} className={className} chosen={value === "" ? "all" : <AgentName id={value} />}>
+    <Picker label={label} className={className} chosen={value === "" ? "All" : <AgentName id={value} />}>
       {(close) => (
         <AgentChoices
           onChoose={(id) => {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { inWords, routingReason, scheduleReason } from "../../../console/src/service-words.ts";
+import { inWords, routingReason, scheduleReason, settingName } from "../../../console/src/service-words.ts";
 import { KEY_PAUSE_REASON } from "../../../src/agents/definitions/schedule-key.ts";
 import { gatewayErrors } from "../../../src/gateway/models/errors.ts";
 import { rankModels } from "../../../src/gateway/models/routing.ts";
@@ -48,4 +48,10 @@ test("the reason for a model is a sentence, for each reason that the routing has
   );
   expect(reasonFor("hello", { sticky_model_id: modelOf().id })).toBe("It answered the earlier turns.");
   expect(routingReason("any other reason")).toBe("any other reason");
+});
+
+test("a changed field of an agent has the editor's label", () => {
+  expect(settingName("limits.max_steps")).toBe("Steps per run");
+  expect(settingName("run_prompt")).toBe("Task of each run");
+  expect(settingName("tools_config.web_fetch.hosts")).toBe("Tools: web fetch, hosts");
 });
