@@ -152,7 +152,7 @@ const claudeCode = ({ url, key, model }: Connection): Snippet => ({
       text: lines(
         `export ANTHROPIC_BASE_URL=${url}/api`,
         `export ANTHROPIC_AUTH_TOKEN=${key}`,
-        `export ANTHROPIC_SMALL_FAST_MODEL=${model}`,
+        `export ANTHROPIC_DEFAULT_HAIKU_MODEL=${model}`,
         `claude --model ${model}`,
       ),
     },
