@@ -225,6 +225,11 @@ const billing = createRoute({
     ...flag(search, "top_up"),
   }),
 });
+const receipt = createRoute({
+  getParentRoute: () => signedIn,
+  path: "/billing/receipts/$id",
+  component: page(() => import("./pages/receipt.tsx"), "ReceiptPage"),
+});
 const developers = createRoute({
   getParentRoute: () => signedIn,
   path: "/developers",
@@ -389,6 +394,7 @@ const pages = [
   chat,
   vault,
   billing,
+  receipt,
   developers.addChildren([keys, connect, models, playground, requests, webhooks]),
   notices,
   operator.addChildren([...operatorPages]),

@@ -152,6 +152,7 @@ describe("the reference (contract 1)", () => {
     ids["/api/v1/secrets/{id}"] = (await made("/api/v1/secrets", { name: "A", value: "b" })).id;
     ids["/api/v1/api-keys/{id}"] = (await made("/api/v1/api-keys", { name: "second" })).id;
     ids["/api/v1/billing/purchases/{id}"] = (await made("/api/v1/billing/purchase", { amount_cents: 100 })).id;
+    ids["/api/v1/billing/payments/{id}"] = ids["/api/v1/billing/purchases/{id}"] ?? "";
     await made("/api/v1/billing/subscription", { plan_id: "starter" });
     await made("/api/v1/billing/overage/enable");
     await made("/api/v1/chat/completions", { model: "purser/rehearsal", messages });

@@ -57,6 +57,20 @@ describe("a top-up through Stripe", () => {
     expect(paid.bucket_id).not.toBeNull();
   });
 
+  it("is in the list of all payments with Stripe's receipt, and without one while Stripe does not answer", async () => {
+    const { user, purchase_id, payment_intent } = await buyer();
+    const { body } = await user.get("/api/v1/billing/payments");
+    expect(body.payments).toMatchObject([
+      { id: purchase_id, purpose: "top_up", status: "succeeded", amount_cents: 1_000, paid_cents: 1_000 },
+    ]);
+    const receipt = async (client = user) => client.get(`/api/v1/billing/payments/${purchase_id}`);
+    expect((await receipt()).body.receipt_url).toBe(`https://pay.stripe.com/receipts/${payment_intent}`);
+    stripe.answerWith(/charges/, { status: 500, body: "{}" });
+    expect((await receipt()).body).toMatchObject({ status: "succeeded", receipt_url: null });
+    stripe.answerWith(null);
+    expect((await receipt(await service.newUser({ trial: false }))).status).toBe(404);
+  });
+
   it("is not touched by objects of another program that uses the same names in its metadata", async () => {
     const metadata = { purser_payment_id: "order 7", purser_subscription_id: "order 8" };
     const about = (type: string) => ({ id: `evt_foreign_${type}`, type, data: { object: { id: "x_1", metadata } } });

@@ -143,6 +143,7 @@ it("dollars that are typed with a comma are those dollars, and an amount that re
   await page.getByLabel("Dollars per top-up").pressSequentially("12,50");
   await page.getByLabel("Most dollars per month").pressSequentially("30,5");
   await page.getByRole("button", { name: "Enable automatic top-ups" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Enable automatic top-ups" }).click();
   await shows(page, "Automatic top-ups enabled");
   const { amount_cents, monthly_cap_cents } = await person("GET", "/billing/auto-topup");
   expect({ amount_cents, monthly_cap_cents }).toEqual({ amount_cents: 1250, monthly_cap_cents: 3050 });

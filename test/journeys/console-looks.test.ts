@@ -32,7 +32,7 @@ it("of the tabs of a page one is the current one, and a phone shows it", async (
   await signUp(context, site.service, "tabs@example.com");
   for (const [path, name] of [
     ["/billing?tab=end_users", "End users"],
-    ["/billing?closed=true", "Balance"],
+    ["/billing?closed=true", "Overview"],
     [`/agents/${await create("Tabs")}?tab=schedule`, "Schedules"],
   ] as const) {
     await page.goto(site.service.url + path);

@@ -401,6 +401,19 @@ export const BODIES: Record<string, BodyRow> = {
       ...invalid("cancel_url", "back"),
     ],
   },
+  "POST /api/v1/billing/subscription/preview": {
+    valid: { plan_id: "starter" },
+    bad: [...missing("plan_id"), ...invalid("plan_id", 5, "none")],
+  },
+  "POST /api/v1/billing/purchase/preview": {
+    valid: { amount_cents: 100 },
+    bad: [...missing("amount_cents"), ...invalid("amount_cents", 99, 1e12), ...invalid("tokens", 625_000)],
+  },
+  "POST /api/v1/billing/overage/preview": {
+    valid: { cap_tokens: 1000 },
+    bad: [...invalid("cap_tokens", -1, 624_999_993_751), ...invalid("enabled", "yes")],
+  },
+  "POST /api/v1/billing/auto-topup/preview": AUTO_TOPUP,
   "POST /api/v1/billing/overage/enable": { valid: {}, bad: [] },
   "POST /api/v1/billing/overage/disable": { valid: {}, bad: [] },
   "PUT /api/v1/end-user-budgets/{user}": {

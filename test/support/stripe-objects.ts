@@ -26,6 +26,8 @@ export interface Charge {
   object: "charge";
   payment_intent: string;
   amount: number;
+  paid: boolean;
+  receipt_url: string;
 }
 
 export interface Refund {

@@ -58,7 +58,8 @@ export async function startStripe(options: { now(): string }) {
     if (card_declines) throw declined();
     sequence += 1;
     const payment_intent = `pi_${sequence}`;
-    add<Charge>("ch", { object: "charge", payment_intent, amount });
+    const receipt_url = `https://pay.stripe.com/receipts/${payment_intent}`;
+    add<Charge>("ch", { object: "charge", payment_intent, amount, paid: true, receipt_url });
     return payment_intent;
   };
   const chargeOf = (payment_intent: string): Charge => {
@@ -158,6 +159,7 @@ export async function startStripe(options: { now(): string }) {
     ["POST", /^\/v1\/invoices\/(\w+)\/void$/, (_, id) => voidInvoice(id)],
     ["GET", /^\/v1\/invoices\/(\w+)$/, (_, id) => get<Invoice>(id)],
     ["DELETE", /^\/v1\/invoices\/(\w+)$/, (_, id) => deleteDraft(id)],
+    ["GET", /^\/v1\/charges$/, (form) => listOf("charge", "payment_intent", form)],
     ["POST", /^\/v1\/refunds$/, (form) => refundAsAsked(form)],
     ["GET", /^\/v1\/refunds$/, (form) => listOf("refund", "payment_intent", form)],
     ["GET", /^\/v1\/events$/, (form) => log.listEvents(form)],

@@ -472,11 +472,6 @@ export const endUserBudgetsQuery = listOf(["end-user-budgets"], async (query, si
   return { rows: end_user_budgets, next_cursor };
 });
 
-export const purchasesQuery = listOf(["purchases"], async (query, signal) => {
-  const { purchases, next_cursor } = await call("GET /api/v1/billing/purchases", { query, signal });
-  return { rows: purchases, next_cursor };
-});
-
 /** The plans, and the payment mode of the service. */
 export const plansQuery = queryOptions({
   queryKey: ["plans"],
@@ -500,10 +495,6 @@ export const explanationQuery = (request_id: string) =>
     queryKey: ["explanation", request_id],
     queryFn: ({ signal }) => call("GET /api/v1/billing/explain/{request_id}", { params: { request_id }, signal }),
   });
-export const invoicesQuery = listOf(["invoices"], async (query, signal) => {
-  const { invoices, next_cursor } = await call("GET /api/v1/billing/invoices", { query, signal });
-  return { rows: invoices, next_cursor };
-});
 export const subscriptionQuery = queryOptions({
   queryKey: ["subscription"],
   queryFn: ({ signal }) => call("GET /api/v1/billing/subscription", { signal }),

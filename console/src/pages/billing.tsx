@@ -2,24 +2,25 @@ import { useQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { plansQuery, profileQuery, subscriptionQuery } from "../api/queries.ts";
 import { dollars, number } from "../format.ts";
-import { BucketsTab } from "../parts/buckets.tsx";
+import { BillingOverview } from "../parts/billing-overview.tsx";
 import { EndUsersTab } from "../parts/end-users.tsx";
 import { LedgerTab } from "../parts/ledger.tsx";
 import { OverageTab } from "../parts/overage.tsx";
+import { PaymentsTab } from "../parts/payments.tsx";
 import { PlansTab } from "../parts/plans.tsx";
-import { PurchasesTab, TopUp } from "../parts/purchases.tsx";
+import { TopUp } from "../parts/top-up.tsx";
 import { Button, PageHeader, Tabs } from "../ui/basics.tsx";
 
 const TABS = [
-  ["balance", "Balance"],
+  ["balance", "Overview"],
   ["ledger", "Ledger"],
+  ["purchases", "Payments"],
   ["plans", "Plans"],
   ["overage", "Overage"],
-  ["purchases", "Purchases"],
   ["end_users", "End users"],
 ] as const;
 
-/** Balance, ledger, plans, overage, purchases and the budgets of end users. */
+/** Balance, ledger, payments, plans, overage and the budgets of end users. */
 export function BillingPage() {
   const { tab = "balance", top_up } = useSearch({ from: "/signed-in/billing" });
   const { data: profile } = useSuspenseQuery(profileQuery);
@@ -53,11 +54,11 @@ export function BillingPage() {
           search: name === "balance" ? {} : { tab: name },
         }))}
       />
-      {tab === "balance" && <BucketsTab />}
+      {tab === "balance" && <BillingOverview />}
       {tab === "ledger" && <LedgerTab />}
       {tab === "plans" && <PlansTab subscription={subscription} />}
       {tab === "overage" && <OverageTab />}
-      {tab === "purchases" && <PurchasesTab />}
+      {tab === "purchases" && <PaymentsTab />}
       {tab === "end_users" && <EndUsersTab />}
       {top_up === true && <TopUp onClose={() => showTopUp(false)} />}
     </>

@@ -2,12 +2,13 @@ import { useMutation, useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { PURCHASE_CENTS, TOKENS_PER_USD } from "../../../src/kernel/constants.ts";
 import { type Answer, call } from "../api/client.ts";
-import { autoTopupQuery, queryClient } from "../api/queries.ts";
+import { autoTopupQuery, queryClient, stale } from "../api/queries.ts";
 import { centsOf, dollars, money, number } from "../format.ts";
 import { Button, Callout, Card, Skeleton } from "../ui/basics.tsx";
-import { DollarField, FormErrorProvider, sending, TextField } from "../ui/fields.tsx";
+import { DollarField, onSubmit, TextField } from "../ui/fields.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 import { confirmSaved } from "../ui/saved.tsx";
+import { ConfirmChange } from "./due.tsx";
 
 type Settings = Answer<"GET /api/v1/billing/auto-topup">;
 
@@ -35,31 +36,30 @@ function AutoTopupForm({ settings }: { settings: Settings }) {
   const [threshold, setThreshold] = useState(String(settings.threshold_tokens ?? ""));
   const [amount, setAmount] = useState(inDollars(settings.amount_cents));
   const [cap, setCap] = useState(inDollars(settings.monthly_cap_cents));
-  const stored = (title: string) => (changed: Settings) => {
-    confirmSaved(title);
-    queryClient.setQueryData(autoTopupQuery.queryKey, changed);
+  const [asking, setAsking] = useState(false);
+  const body = {
+    enabled: true,
+    threshold_tokens: Number(threshold),
+    amount_cents: centsOf(amount),
+    monthly_cap_cents: centsOf(cap),
   };
-  const save = useMutation({
-    mutationFn: () =>
-      call("PUT /api/v1/billing/auto-topup", {
-        body: {
-          enabled: true,
-          threshold_tokens: Number(threshold),
-          amount_cents: centsOf(amount),
-          monthly_cap_cents: centsOf(cap),
-        },
-      }),
-    onSuccess: stored("Automatic top-ups enabled"),
-  });
   const disable = useMutation({
     mutationFn: () => call("PUT /api/v1/billing/auto-topup", { body: { enabled: false } }),
-    onSuccess: stored("Automatic top-ups disabled"),
+    onSuccess: (changed) => {
+      confirmSaved("Automatic top-ups disabled");
+      queryClient.setQueryData(autoTopupQuery.queryKey, changed);
+    },
   });
-  const error = save.error ?? disable.error;
+  const action =
+    settings.status === "off"
+      ? "Enable automatic top-ups"
+      : settings.status === "paused"
+        ? "Resume automatic top-ups"
+        : "Save settings";
   const least_cents = PURCHASE_CENTS.min;
   return (
-    <FormErrorProvider value={error}>
-      <form {...sending(save)} className="space-y-4">
+    <>
+      <form onSubmit={onSubmit(() => setAsking(true))} className="space-y-4">
         <StatusNote settings={settings} />
         <div className="grid items-start gap-4 md:grid-cols-3">
           <TextField
@@ -92,14 +92,10 @@ function AutoTopupForm({ settings }: { settings: Settings }) {
             onValue={setCap}
           />
         </div>
-        {error !== null && <ProblemNotice error={error} />}
+        {disable.error !== null && <ProblemNotice error={disable.error} />}
         <div className="flex flex-wrap gap-2">
-          <Button type="submit" kind="primary" busy={save.isPending}>
-            {settings.status === "off"
-              ? "Enable automatic top-ups"
-              : settings.status === "paused"
-                ? "Resume automatic top-ups"
-                : "Save settings"}
+          <Button type="submit" kind="primary">
+            {action}
           </Button>
           {settings.enabled && (
             <Button busy={disable.isPending} onClick={() => disable.mutate()}>
@@ -108,7 +104,26 @@ function AutoTopupForm({ settings }: { settings: Settings }) {
           )}
         </div>
       </form>
-    </FormErrorProvider>
+      {asking && (
+        <ConfirmChange
+          title="Buy tokens automatically?"
+          action={action}
+          saved="Automatic top-ups enabled"
+          change={{ of: "auto-topup", body }}
+          later={({ due_now_cents, most_cents, currency }) => (
+            <>
+              {due_now_cents > 0 && "Your balance is below the threshold, so the first top-up is ordered at once. "}
+              {most_cents !== null && `Automatic top-ups cost at most ${money(most_cents, currency)} in a month (UTC).`}
+            </>
+          )}
+          onClose={() => setAsking(false)}
+          onConfirm={async () => {
+            queryClient.setQueryData(autoTopupQuery.queryKey, await call("PUT /api/v1/billing/auto-topup", { body }));
+            await stale("payments");
+          }}
+        />
+      )}
+    </>
   );
 }
 

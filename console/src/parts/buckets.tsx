@@ -1,15 +1,17 @@
-import { useSuspenseQuery } from "@tanstack/react-query";
 import { Link, useSearch } from "@tanstack/react-router";
 import type { Answer } from "../api/client.ts";
-import { bucketsQuery, profileQuery } from "../api/queries.ts";
+import { bucketsQuery } from "../api/queries.ts";
 import { ago, day, number, words } from "../format.ts";
-import { Badge, Card, Empty, Facts } from "../ui/basics.tsx";
+import { Badge, Card, Empty } from "../ui/basics.tsx";
 import { Meter } from "../ui/chart.tsx";
 import { type Column, PagedTable } from "../ui/list.tsx";
 
 type Bucket = Answer<"GET /api/v1/users/me/buckets">["buckets"][number];
 
 const SOURCES = { subscription: "Plan", top_up: "Top-up", bonus: "Bonus" } as const;
+
+/** A bucket that expires within two weeks is marked. */
+const SOON_MS = 14 * 86_400_000;
 
 const COLUMNS: Column<Bucket>[] = [
   {
@@ -43,6 +45,7 @@ const COLUMNS: Column<Bucket>[] = [
         <>
           <span className="md:whitespace-nowrap">{day(expires_at)}</span>
           <span className="block text-sm text-muted">{ago(expires_at)}</span>
+          {Date.parse(expires_at) - Date.now() < SOON_MS && <Badge tone="warn">Expires soon</Badge>}
         </>
       ) : (
         <Badge>{words(closed_reason)}</Badge>
@@ -51,40 +54,26 @@ const COLUMNS: Column<Bucket>[] = [
 ];
 
 /** The buckets in the order of their use. */
-export function BucketsTab() {
+export function BucketsCard() {
   const { closed } = useSearch({ from: "/signed-in/billing" });
-  const { data: profile } = useSuspenseQuery(profileQuery);
-  const { balance } = profile;
   const other = (
     <Link to="/billing" search={closed === true ? {} : { closed: true }} replace className="link text-sm">
       {closed === true ? "Show open buckets only" : "Show closed buckets too"}
     </Link>
   );
   return (
-    <div className="grid items-start gap-4 lg:grid-cols-[minmax(0,1fr)_18rem]">
-      <Card title="Buckets" note="Used from the top" actions={other} flush>
-        <PagedTable
-          label="Buckets"
-          query={bucketsQuery(closed === true ? "closed" : undefined)}
-          columns={COLUMNS}
-          keyOf={(bucket) => bucket.id}
-          empty={
-            <Empty icon="billing" title="No tokens">
-              Buy tokens or subscribe to a plan. Your tokens appear here with their expiry.
-            </Empty>
-          }
-        />
-      </Card>
-      <Card title="Total">
-        <Facts
-          facts={[
-            ["Unexpired", number(balance.posted)],
-            ["Held", `− ${number(balance.held)}`],
-            ["Available", <strong key="available">{number(balance.available)}</strong>],
-            ...(balance.debt === 0 ? [] : [["Debt", number(balance.debt)] as [string, string]]),
-          ]}
-        />
-      </Card>
-    </div>
+    <Card title="Buckets" note="Used from the top" actions={other} flush>
+      <PagedTable
+        label="Buckets"
+        query={bucketsQuery(closed === true ? "closed" : undefined)}
+        columns={COLUMNS}
+        keyOf={(bucket) => bucket.id}
+        empty={
+          <Empty icon="billing" title="No tokens">
+            Buy tokens or subscribe to a plan. Your tokens appear here with their expiry.
+          </Empty>
+        }
+      />
+    </Card>
   );
 }

@@ -70,7 +70,7 @@ function Explain({ request_id, line, label }: ExplainProps) {
       className="link relative z-[1]"
       aria-label={label}
     >
-      explain
+      Explain
     </Link>
   );
 }

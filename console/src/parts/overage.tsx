@@ -1,14 +1,14 @@
-import { useMutation, useQuery } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { type Answer, call } from "../api/client.ts";
 import { overageQuery, queryClient, stale } from "../api/queries.ts";
-import { day, dollars, money, number } from "../format.ts";
+import { day, money, number } from "../format.ts";
 import { Button, buttonClass, Card, Empty, Facts, Skeleton } from "../ui/basics.tsx";
 import { Meter } from "../ui/chart.tsx";
-import { FormErrorProvider, sending, TextField, Toggle } from "../ui/fields.tsx";
+import { onSubmit, TextField, Toggle } from "../ui/fields.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
-import { confirmSaved } from "../ui/saved.tsx";
+import { ConfirmChange } from "./due.tsx";
 
 type Overage = Answer<"GET /api/v1/billing/overage">;
 
@@ -60,59 +60,80 @@ export function OverageTab() {
   );
 }
 
+/** A change of the settings, before it is confirmed. */
+interface Asked {
+  title: string;
+  action: string;
+  saved: string;
+  body: { enabled?: boolean; cap_tokens?: number | null };
+  make: () => Promise<Overage>;
+}
+
 function OverageSettings({ overage }: { overage: Overage }) {
+  const [asked, setAsked] = useState<Asked | null>(null);
   const [cap, setCap] = useState(overage.cap_tokens === null ? "" : String(overage.cap_tokens));
-  const store = (changed: Overage) => {
-    queryClient.setQueryData(overageQuery.queryKey, changed);
-    return stale("profile");
-  };
-  const enable = useMutation({
-    mutationFn: (enabled: boolean) =>
-      call(enabled ? "POST /api/v1/billing/overage/enable" : "POST /api/v1/billing/overage/disable"),
-    onSuccess: (changed) => {
-      confirmSaved(changed.enabled ? "Overage enabled" : "Overage disabled");
-      return store(changed);
-    },
-  });
-  const saveCap = useMutation({
-    mutationFn: () => call("PUT /api/v1/billing/overage", { body: { cap_tokens: cap === "" ? null : Number(cap) } }),
-    onSuccess: (changed) => {
-      confirmSaved("Cap saved");
-      return store(changed);
-    },
-  });
-  const error = saveCap.error ?? enable.error;
+  const cap_tokens = cap === "" ? null : Number(cap);
+  const askEnabled = (enabled: boolean) =>
+    setAsked({
+      title: enabled ? "Continue beyond the plan's tokens?" : "Stop at the end of the plan's tokens?",
+      action: enabled ? "Enable overage" : "Disable overage",
+      saved: enabled ? "Overage enabled" : "Overage disabled",
+      body: { enabled },
+      make: () => call(enabled ? "POST /api/v1/billing/overage/enable" : "POST /api/v1/billing/overage/disable"),
+    });
+  const askCap = () =>
+    setAsked({
+      title: "Change the cap?",
+      action: "Save cap",
+      saved: "Cap saved",
+      body: { cap_tokens },
+      make: () => call("PUT /api/v1/billing/overage", { body: { cap_tokens } }),
+    });
   return (
     <Card title="Overage">
       <div className="space-y-4">
         <Toggle
           label="Continue beyond the plan's tokens"
           checked={overage.enabled}
-          disabled={enable.isPending || (!overage.enabled && !overage.eligible)}
-          onChecked={(enabled) => enable.mutate(enabled)}
+          disabled={!overage.enabled && !overage.eligible}
+          onChecked={askEnabled}
           hint="You pay one cent for 6,250 tokens, never more than the cap."
         />
-        <FormErrorProvider value={error}>
-          <form {...sending(saveCap)} className="flex items-end gap-2">
-            <TextField
-              label="Cap per period, in tokens"
-              param="cap_tokens"
-              type="number"
-              min={0}
-              inputMode="numeric"
-              className="flex-1"
-              value={cap}
-              onValue={setCap}
-              placeholder="the plan's tokens"
-            />
-            <Button type="submit" busy={saveCap.isPending}>
-              Save cap
-            </Button>
-          </form>
-          {cap !== "" && <p className="text-sm text-muted">At most {dollars(Number(cap))} per period.</p>}
-        </FormErrorProvider>
-        {error !== null && <ProblemNotice error={error} />}
+        <form onSubmit={onSubmit(askCap)} className="flex items-end gap-2">
+          <TextField
+            label="Cap per period, in tokens"
+            param="cap_tokens"
+            type="number"
+            min={0}
+            inputMode="numeric"
+            className="flex-1"
+            value={cap}
+            onValue={setCap}
+            placeholder="the plan's tokens"
+          />
+          <Button type="submit">Save cap</Button>
+        </form>
       </div>
+      {asked !== null && (
+        <ConfirmChange
+          title={asked.title}
+          action={asked.action}
+          saved={asked.saved}
+          change={{ of: "overage", body: asked.body }}
+          later={({ next, most_cents, currency }) => (
+            <>
+              {next?.at != null &&
+                `Overage until now, ${money(next.amount_cents, currency)}, is due on ${day(next.at)}. `}
+              {most_cents !== null && `The overage of this period can cost at most ${money(most_cents, currency)}.`}
+            </>
+          )}
+          onClose={() => setAsked(null)}
+          onConfirm={async () => {
+            queryClient.setQueryData(overageQuery.queryKey, await asked.make());
+            await stale("profile");
+          }}
+        />
+      )}
     </Card>
   );
 }

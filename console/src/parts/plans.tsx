@@ -7,9 +7,10 @@ import { Badge, Button, Callout, Card, Skeleton } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 import { confirmSaved } from "../ui/saved.tsx";
+import { ConfirmChange, nextPayment } from "./due.tsx";
 
 type Subscription = Answer<"GET /api/v1/billing/subscription">;
-const CHANGED = ["subscription", "profile", "buckets", "transactions", "overage", "plans"];
+const CHANGED = ["subscription", "profile", "buckets", "transactions", "overage", "plans", "payments", "preview"];
 
 /** The plans on offer and the current plan. */
 export function PlansTab({ subscription }: { subscription: Subscription | undefined }) {
@@ -129,7 +130,6 @@ function PlanCard({ plan, current, ending, pending, plans, payments }: PlanCardP
     await stale(...CHANGED);
     confirmSaved("Plan saved");
   };
-  const monthly = `${money(plan.price_cents, plan.currency)} per ${plan.interval}`;
   return (
     <li className={`flex flex-col rounded-xl border bg-panel p-4 ${own ? "border-accent" : "border-line"}`}>
       <h2 className="flex items-center justify-between font-semibold">
@@ -151,28 +151,30 @@ function PlanCard({ plan, current, ending, pending, plans, payments }: PlanCardP
         {label}
       </Button>
       {asking && (
-        <Confirm
+        <ConfirmChange
           title={`${label}: ${plan.name}`}
           action={change === "subscribe" && payments === "stripe" ? "Go to checkout" : LABELS[change]}
-          kind="primary"
+          change={{ of: "subscription", body: { plan_id: plan.id } }}
+          later={(preview) => (
+            <>
+              {nextPayment(preview, plan.interval)} {EFFECTS[preview.change ?? change]}
+              {payments === "sandbox" && " Payments are simulated: no money is moved."}
+            </>
+          )}
           onClose={() => setAsking(false)}
           onConfirm={subscribe}
-        >
-          {
-            {
-              keep: `${plan.name} continues at ${monthly}. It does not end and does not change.`,
-              subscribe: `${number(plan.included_tokens)} tokens for ${monthly}. The plan renews until you cancel it.`,
-              upgrade: `The change is immediate. You pay the difference for the rest of this period and get its tokens. Then the plan costs ${monthly}.`,
-              downgrade: `The change takes effect at the end of this period. Then the plan costs ${monthly}.`,
-            }[change]
-          }
-          {payments === "sandbox" && " Payments are simulated: no money is moved."}
-        </Confirm>
+        />
       )}
     </li>
   );
 }
 
+const EFFECTS = {
+  keep: "The plan continues, and a pending change is undone.",
+  subscribe: "The plan renews until you cancel it.",
+  upgrade: "The change is immediate.",
+  downgrade: "The present plan and its tokens stay until then.",
+} as const;
 const LABELS = {
   keep: "Keep plan",
   subscribe: "Subscribe",

@@ -107,13 +107,25 @@ interface ConfirmProps {
   typed?: string;
   /** The message after success. */
   saved?: string;
+  disabled?: boolean;
   onConfirm: () => Promise<unknown>;
   onClose: () => void;
 }
 
 /** Asks before a deletion or a payment. */
 export function Confirm(props: ConfirmProps) {
-  const { title, children, action, keep = "Cancel", kind = "danger", typed, saved, onConfirm, onClose } = props;
+  const {
+    title,
+    children,
+    action,
+    keep = "Cancel",
+    kind = "danger",
+    typed,
+    saved,
+    disabled = false,
+    onConfirm,
+    onClose,
+  } = props;
   const [text, setText] = useState("");
   const confirm = useMutation({
     mutationFn: onConfirm,
@@ -142,7 +154,7 @@ export function Confirm(props: ConfirmProps) {
           onCancel={onClose}
           cancel={keep}
           kind={kind}
-          disabled={typed !== undefined && text.trim() !== typed}
+          disabled={disabled || (typed !== undefined && text.trim() !== typed)}
         >
           {action}
         </FormEnd>

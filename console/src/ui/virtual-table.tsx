@@ -101,7 +101,11 @@ export function VirtualTable<Item extends object>(props: VirtualTableProps<Item>
       ),
     });
     const shown = columns.map(({ id, title, cell }) =>
-      helper.display({ id, header: () => title, cell: ({ row }) => cell(row.original) }),
+      helper.display({
+        id,
+        header: () => (title === "" ? <span className="sr-only">Actions</span> : title),
+        cell: ({ row }) => cell(row.original),
+      }),
     );
     return helper.columns(is_selectable ? [select, ...shown] : shown);
   }, [columns, is_selectable]);

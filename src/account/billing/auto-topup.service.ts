@@ -8,8 +8,10 @@ import { newId } from "../../platform/lib/ids.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
 import { type AutoTopupRow, createAutoTopupStore } from "./auto-topup.store.ts";
 import type { BillingContext } from "./context.ts";
+import { dryRun } from "./dry-run.ts";
 import { billingErrors } from "./errors.ts";
 import type { PaymentRow } from "./payments.store.ts";
+import { NOTHING_DUE, type Preview } from "./preview.ts";
 
 /** Users per step of the sweep. */
 const STEP = 500;
@@ -60,22 +62,29 @@ export function createAutoTopups(context: BillingContext, notify: OnAutoTopupPau
     return !is_open && cents + row.amount_cents <= row.monthly_cap_cents;
   };
 
-  const order = async (user_id: string): Promise<void> => {
+  /** Orders a top-up if the settings want one now. */
+  const orderIn = async (tx: Tx, user_id: string): Promise<PaymentRow | null> => {
     const { provider } = payments;
-    if (provider === "none" || (await context.userStatus(user_id)) !== "active") return;
-    await db.transaction(async (tx) => {
-      await accounts.lock(tx, user_id);
-      const row = await store.find(user_id, tx);
-      if (row === undefined || !row.enabled || row.paused_reason !== null) return;
-      if ((await ledger.accountsBelow([row], tx)).length === 0 || !(await isOrderAllowed(row, tx))) return;
-      const { amount_cents } = row;
-      const about = { user_id, id: newId(), purpose: "top_up" as const, provider, created_at: clock.now() };
-      await orders.insert(
-        tx,
-        { ...about, amount_cents, tokens: amount_cents * TOKENS_PER_CENT, currency: "usd", automatic: true },
-        0,
-      );
-    });
+    await accounts.lock(tx, user_id);
+    const row = await store.find(user_id, tx);
+    if (provider === "none" || row === undefined || !row.enabled || row.paused_reason !== null) return null;
+    if ((await ledger.accountsBelow([row], tx)).length === 0 || !(await isOrderAllowed(row, tx))) return null;
+    const { amount_cents } = row;
+    const about = { user_id, id: newId(), purpose: "top_up" as const, provider, created_at: clock.now() };
+    const tokens = amount_cents * TOKENS_PER_CENT;
+    return orders.insert(tx, { ...about, amount_cents, tokens, currency: "usd", automatic: true }, 0);
+  };
+  const order = async (user_id: string): Promise<void> => {
+    if ((await context.userStatus(user_id)) === "active") await db.transaction((tx) => orderIn(tx, user_id));
+  };
+
+  const setIn = async (tx: Tx, user_id: string, wanted: AutoTopupChange): Promise<AutoTopupSettings | null> => {
+    await accounts.lock(tx, user_id);
+    const changed = mergedSettings(await store.find(user_id, tx), wanted);
+    if (changed === null) return null;
+    if (changed.enabled && payments.provider === "none") throw billingErrors.paymentsNotConfigured();
+    await store.upsert(tx, { user_id, ...changed, paused_reason: null, paused_at: null });
+    return changed;
   };
 
   const source: DueSource = {
@@ -103,15 +112,21 @@ export function createAutoTopups(context: BillingContext, notify: OnAutoTopupPau
     get,
     /** Changes the settings and resumes them. Throws 400, and 503 where users cannot pay. */
     async set(user_id: string, wanted: AutoTopupChange): Promise<AutoTopup> {
-      await db.transaction(async (tx) => {
-        await accounts.lock(tx, user_id);
-        const known = await store.find(user_id, tx);
-        const changed = mergedSettings(known, wanted);
-        if (changed === null) return;
-        if (changed.enabled && payments.provider === "none") throw billingErrors.paymentsNotConfigured();
-        await store.upsert(tx, { user_id, ...changed, paused_reason: null, paused_at: null });
-      });
+      await db.transaction((tx) => setIn(tx, user_id, wanted));
       return get(user_id);
+    },
+    /** What these settings order at once, and the most of a month: they are stored and rolled back. Throws as `set` does. */
+    async preview(user_id: string, wanted: AutoTopupChange): Promise<Preview> {
+      const { settings, payment } = await dryRun(db, async (tx) => {
+        const settings = await setIn(tx, user_id, wanted);
+        return { settings, payment: await orderIn(tx, user_id) };
+      });
+      return {
+        ...NOTHING_DUE,
+        due_now_cents: payment?.amount_cents ?? 0,
+        tokens: payment?.tokens ?? 0,
+        most_cents: settings?.enabled ? settings.monthly_cap_cents : 0,
+      };
     },
     /** Pauses the user's automatic top-ups because of `payment`, if it is one. The caller holds the billing lock. */
     async pause(tx: Tx, payment: PaymentRow, reason: PauseReason): Promise<void> {
@@ -144,10 +159,10 @@ function autoTopupRecord(row: AutoTopupRow | undefined, ordered_this_month_cents
   };
 }
 
-type Settings = Pick<AutoTopupRow, "enabled" | "threshold_tokens" | "amount_cents" | "monthly_cap_cents">;
+type AutoTopupSettings = Pick<AutoTopupRow, "enabled" | "threshold_tokens" | "amount_cents" | "monthly_cap_cents">;
 
 /** The settings after a change; null when nothing was set and they stay off. Throws 400. */
-function mergedSettings(known: Settings | undefined, wanted: AutoTopupChange): Settings | null {
+function mergedSettings(known: AutoTopupSettings | undefined, wanted: AutoTopupChange): AutoTopupSettings | null {
   const { enabled = true } = wanted;
   const threshold_tokens = wanted.threshold_tokens ?? known?.threshold_tokens;
   const amount_cents = wanted.amount_cents ?? known?.amount_cents;

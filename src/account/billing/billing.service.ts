@@ -15,6 +15,7 @@ import { createInvoices } from "./invoices.service.ts";
 import { createMissedEvents, type OnEventsRead } from "./missed-events.service.ts";
 import { createOutbox } from "./outbox.service.ts";
 import { createOverage } from "./overage.service.ts";
+import { createPaymentList } from "./payment-list.service.ts";
 import type { ReturnUrls } from "./payments.types.ts";
 import { createPeriods, type OnRenewed } from "./periods.service.ts";
 import { createPurchases } from "./purchases.service.ts";
@@ -73,6 +74,7 @@ export function createBilling(
     overage,
     auto_topups,
     invoices: createInvoices(context, inbox),
+    payment_list: createPaymentList(context),
     /** The due work, in the order in which it must run. */
     sources: [
       missed,
@@ -91,6 +93,8 @@ export function createBilling(
     /** The user subscribes or changes plans, and pays for it. */
     subscribe: (user_id: string, plan_id: string, urls?: ReturnUrls) =>
       subscriptions.choose(user_id, plan_id, payments, urls),
+    /** What choosing this plan costs. */
+    previewPlan: (user_id: string, plan_id: string) => subscriptions.preview(user_id, plan_id, payments),
     /** The operator subscribes the user or changes their plan. No money moves. */
     subscribeWithoutPayment: (user_id: string, plan_id: string, also?: InSameTx<Subscription>) =>
       subscriptions.choose(user_id, plan_id, context.operator, undefined, also),

@@ -4,9 +4,14 @@ import type { Tx } from "../../platform/db/db.ts";
 import { newId } from "../../platform/lib/ids.ts";
 import type { BillingAccountRow } from "./accounts.store.ts";
 import type { BillingContext } from "./context.ts";
+import { dryRun } from "./dry-run.ts";
 import { billingErrors } from "./errors.ts";
 import { highestCap, type OverageStatus, overageCollector, overageCost, overageStatus } from "./overage.ts";
+import { NOTHING_DUE, type Preview } from "./preview.ts";
 import type { SubscriptionRow } from "./subscriptions.store.ts";
+
+/** The settings that a user changes. */
+type OverageChange = Partial<Pick<BillingAccountRow, "overage_enabled" | "overage_cap_tokens">>;
 
 /** On-demand overage: caps and invoices. The ledger counts the tokens and enforces the cap that this service sets. */
 export function createOverage(context: BillingContext) {
@@ -31,22 +36,25 @@ export function createOverage(context: BillingContext) {
     await ledger.setOverage({ user_id, cap_tokens: allowed ? computeCap(account, row) : null }, tx);
   };
 
-  const change = async (user_id: string, set: Partial<BillingAccountRow>): Promise<OverageStatus> => {
-    await db.transaction(async (tx) => {
-      const account = await accounts.lock(tx, user_id);
-      const row = await subscriptions.current(user_id, tx);
-      if (row?.status !== "active" && set.overage_enabled !== false) {
-        throw row?.status === "past_due"
-          ? billingErrors.subscriptionPastDue()
-          : billingErrors.overageRequiresSubscription();
-      }
-      if (set.overage_enabled === true && (await isUnpaid(user_id, tx))) {
-        throw billingErrors.overageUnpaid();
-      }
-      if (row !== undefined) checkCap(set.overage_cap_tokens ?? 0, highestCap(row, getCollector(row, account)));
-      await accounts.update(tx, user_id, set);
-      await sync(tx, user_id, row);
-    });
+  const changeIn = async (tx: Tx, user_id: string, set: OverageChange) => {
+    const account = await accounts.lock(tx, user_id);
+    const row = await subscriptions.current(user_id, tx);
+    if (row?.status !== "active" && set.overage_enabled !== false) {
+      throw row?.status === "past_due"
+        ? billingErrors.subscriptionPastDue()
+        : billingErrors.overageRequiresSubscription();
+    }
+    if (set.overage_enabled === true && (await isUnpaid(user_id, tx))) {
+      throw billingErrors.overageUnpaid();
+    }
+    if (row !== undefined) checkCap(set.overage_cap_tokens ?? 0, highestCap(row, getCollector(row, account)));
+    await accounts.update(tx, user_id, set);
+    await sync(tx, user_id, row);
+    return row;
+  };
+
+  const change = async (user_id: string, set: OverageChange): Promise<OverageStatus> => {
+    await db.transaction((tx) => changeIn(tx, user_id, set));
     await ledger.notifyGrant(user_id);
     return status(user_id);
   };
@@ -110,6 +118,23 @@ export function createOverage(context: BillingContext) {
     status,
     enable: (user_id: string) => change(user_id, { overage_enabled: true }),
     disable: (user_id: string) => change(user_id, { overage_enabled: false }),
+    /** What the overage of this period costs after a change: the change is made and rolled back. Throws as the change does. */
+    async preview(user_id: string, set: OverageChange): Promise<Preview> {
+      const { row, counted, invoiced_cents } = await dryRun(db, async (tx) => {
+        const row = await changeIn(tx, user_id, set);
+        const { overage_invoiced_cents: invoiced_cents } = await accounts.lock(tx, user_id);
+        return { row, counted: await ledger.overage(user_id, tx), invoiced_cents };
+      });
+      const { cap_tokens, used_tokens, held_tokens } = counted;
+      const most_tokens = Math.max(cap_tokens ?? 0, used_tokens + held_tokens);
+      const due_cents = overageCost(used_tokens).cents - invoiced_cents;
+      return {
+        ...NOTHING_DUE,
+        currency: row?.plan.currency ?? NOTHING_DUE.currency,
+        next: row === undefined ? null : { at: row.current_period_end, amount_cents: due_cents },
+        most_cents: overageCost(most_tokens).cents,
+      };
+    },
     /** null restores the default: the plan's included tokens. */
     setCap: (user_id: string, cap_tokens: number | null) => change(user_id, { overage_cap_tokens: cap_tokens }),
 

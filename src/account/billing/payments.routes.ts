@@ -9,7 +9,7 @@ import type { StripePayments } from "./stripe.adapter.ts";
 
 /** Subscribing, top-ups and overage. */
 export function paymentsRoutes({ billing }: { billing: Billing }) {
-  const { purchases, overage, auto_topups, invoices } = billing;
+  const { purchases, overage, auto_topups, invoices, payment_list } = billing;
   const router = createRouter();
 
   router.on(contract.getSubscription, async (request) => json(await billing.subscription(request.caller.user_id)));
@@ -52,6 +52,31 @@ export function paymentsRoutes({ billing }: { billing: Billing }) {
     const changes = await changesIn(body, contract.AUTO_TOPUP_READ_ONLY, record);
     return json(await auto_topups.set(caller.user_id, changes));
   });
+  router.on(contract.listPayments, async (request) => {
+    const { limit, cursor } = request.query;
+    const before_id = decodeCursor(cursor, UUID_KEY);
+    const rows = await payment_list.list(request.caller.user_id, { limit: limit + 1, before_id });
+    const { page, next_cursor } = pageOf(rows, limit, (row) => row.id);
+    return json({ payments: page, next_cursor });
+  });
+  router.on(contract.getPayment, async (request) =>
+    json(await payment_list.one(request.caller.user_id, request.params.id)),
+  );
+  router.on(contract.previewPlan, async ({ caller, body }) =>
+    json(await billing.previewPlan(caller.user_id, body.plan_id)),
+  );
+  router.on(contract.previewPurchase, async ({ body }) => json(purchases.preview(body)));
+  router.on(contract.previewOverage, async ({ caller, body }) => {
+    const { enabled, cap_tokens } = body;
+    const set = {
+      ...(enabled === undefined ? {} : { overage_enabled: enabled }),
+      ...(cap_tokens === undefined ? {} : { overage_cap_tokens: cap_tokens }),
+    };
+    return json(await overage.preview(caller.user_id, set));
+  });
+  router.on(contract.previewAutoTopup, async ({ caller, body }) =>
+    json(await auto_topups.preview(caller.user_id, body)),
+  );
   router.on(contract.listInvoices, async (request) => {
     const { limit, cursor, status } = request.query;
     const { user_id } = request.caller;

@@ -181,6 +181,12 @@ function paymentStatements(db: Db) {
           order by id desc limit $3`,
         values: [user_id, before_id, limit],
       }),
+    /** All payments of a user, newest first. */
+    ofUser: (user_id: string, { limit, before_id }: Page) =>
+      db.query<PaymentRow>({
+        text: `${PAYMENTS} where user_id = $1 and ($2::uuid is null or id < $2) order by id desc limit $3`,
+        values: [user_id, before_id, limit],
+      }),
     /** Purchases of all users without overage. Without `status` it returns every state. */
     purchases: ({ status, ...within }: { status?: PurchaseState | undefined } & CreatedWithin, page: PageOfAll) => {
       const wanted = wantedPayments("purpose <> 'overage'", within, page);

@@ -116,6 +116,8 @@ export interface PaymentProvider {
    */
   withdraw(order: { payment_id: string; payer: Payer }): Promise<PaymentEvent[]>;
   subscribe(order: SubscriptionOrder): Promise<Started>;
+  /** The page with the provider's receipt of moved money; null if there is none. Absent where no money moves. */
+  receiptUrl?(reference: string): Promise<string | null>;
   /** Returns the money. The result is a `refunded` event with the new totals. */
   refund(order: RefundOrder): Promise<PaymentEvent>;
   /** true ends the subscription after this period; false undoes that. */

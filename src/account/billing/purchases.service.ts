@@ -9,6 +9,7 @@ import { billingErrors } from "./errors.ts";
 import type { Inbox } from "./inbox.service.ts";
 import type { CreatedWithin, PageOfAll, PaymentRow, PurchaseState } from "./payments.store.ts";
 import type { Billed, ProviderName, ReturnUrls } from "./payments.types.ts";
+import { NOTHING_DUE, type Preview } from "./preview.ts";
 
 const CURRENCY = "usd";
 
@@ -71,6 +72,13 @@ export function createPurchases(context: BillingContext, inbox: Inbox, auto_topu
       return this.one(user_id, payment.id);
     },
 
+    /** What this purchase costs. Throws as `purchase` does. */
+    preview(wanted: { amount_cents?: number | undefined; tokens?: number | undefined }): Preview {
+      const { amount_cents, tokens } = purchasePrice(wanted);
+      if (payments.provider === "none") throw billingErrors.paymentsNotConfigured();
+      return { ...NOTHING_DUE, due_now_cents: amount_cents, tokens };
+    },
+
     /** Returns the user's purchase. Throws 404 when it does not exist. */
     async one(user_id: string, id: string): Promise<Purchase> {
       const row = isUuid(id) ? await orders.topUp(user_id, id) : undefined;
@@ -130,11 +138,9 @@ function adminRecord(row: PaymentRow): AdminPurchase {
 function purchaseRecord(row: PaymentRow): Purchase {
   const { id, amount_cents, currency, tokens, checkout_url, bucket_id, created_at } = row;
   const refunded_cents = row.refunded_cents - row.refund_failed_cents;
-  const moved_cents = row.status === "succeeded" ? row.paid_cents : row.mismatch_cents;
-  const refunded = moved_cents !== null && refunded_cents > 0 && refunded_cents >= moved_cents;
   return {
     id,
-    status: refunded ? "refunded" : row.status === "void" || row.status === "mismatch" ? "failed" : row.status,
+    status: isRefunded(row) ? "refunded" : row.status === "void" || row.status === "mismatch" ? "failed" : row.status,
     amount_cents,
     refunded_cents,
     currency,
@@ -145,6 +151,13 @@ function purchaseRecord(row: PaymentRow): Purchase {
     ...(row.automatic ? { automatic: true as const } : {}),
     ...(row.provider === "sandbox" ? { sandbox: true as const } : {}),
   };
+}
+
+/** Whether all money of a payment was returned. */
+export function isRefunded(row: PaymentRow): boolean {
+  const refunded_cents = row.refunded_cents - row.refund_failed_cents;
+  const moved_cents = row.status === "succeeded" ? row.paid_cents : row.mismatch_cents;
+  return moved_cents !== null && refunded_cents > 0 && refunded_cents >= moved_cents;
 }
 
 /** The cost and the tokens of a top-up. */

@@ -25,6 +25,9 @@ const TIMEOUT_MS = 20_000;
 /** Retries by the SDK. Each sends the same idempotency key, so it cannot charge twice. */
 const RETRIES = 2;
 
+/** The attempts of one payment that are searched for the paid one. */
+const CHARGES = 10;
+
 /** State of the money when Stripe rejected an order or did not answer. */
 const NO_PAGE = "The payment provider did not open a checkout page. Nothing was charged; retry.";
 const STAYS_OPEN =
@@ -34,6 +37,7 @@ const NOT_CHANGED = "The payment provider did not confirm the change. Nothing wa
 const NOT_REFUNDED =
   "The payment provider did not confirm the refund. Retry: the money is returned once. If it stays, look at the provider.";
 const NOT_LISTED = "The payment provider did not list its events. They are read again later.";
+const NO_RECEIPT = "The payment provider did not show the receipt. Retry.";
 const NOT_ASKED = "The payment provider did not answer a query about this event. Deliver the event again.";
 
 export interface StripeSettings {
@@ -174,6 +178,12 @@ function createOrders(stripe: Stripe, settings: StripeSettings) {
             if (order.subscription_reference !== null) await switchPrice(stripe, order.subscription_reference, order);
             return startedWith(order.payer.customer_reference, order.subscription_reference);
           }),
+    receiptUrl: (reference: string) =>
+      mapStripeErrors(NO_RECEIPT, async () => {
+        if (reference.startsWith("ch_")) return (await stripe.charges.retrieve(reference)).receipt_url;
+        const { data } = await stripe.charges.list({ payment_intent: reference, limit: CHARGES });
+        return data.find(({ paid }) => paid)?.receipt_url ?? null;
+      }),
     refund: ({ payment_id, reference, amount_cents, refunded_cents }: RefundOrder) =>
       mapStripeErrors(NOT_REFUNDED, async () => {
         const of = reference.startsWith("ch_") ? { charge: reference } : { payment_intent: reference };

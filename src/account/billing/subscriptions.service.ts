@@ -3,6 +3,7 @@ import { newId } from "../../platform/lib/ids.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
 import { type BillingContext, limitUnpaidOrders } from "./context.ts";
 import { payableUnits } from "./currency.ts";
+import { dryRun } from "./dry-run.ts";
 import { billingErrors } from "./errors.ts";
 import type { Inbox } from "./inbox.service.ts";
 import { type Outbox, RETRY_SECONDS } from "./outbox.service.ts";
@@ -10,6 +11,7 @@ import type { PaymentRow } from "./payments.store.ts";
 import type { PaymentProvider, ProviderName, ReturnUrls, Started } from "./payments.types.ts";
 import type { Periods } from "./periods.service.ts";
 import { type Plan, planChange, planWith, prorated } from "./plan.ts";
+import { NOTHING_DUE, type Preview } from "./preview.ts";
 import type { SubscriptionRow } from "./subscriptions.store.ts";
 
 /** A subscription as the API shows it. All fields are null with status `none`. */
@@ -196,6 +198,24 @@ export function createSubscriptions(
         await setPeriodEnd(row, wanted, async (tx) => also?.(tx, before));
       }
       return { subscription: await current(user_id), created: kind === "new" };
+    },
+
+    /** What choosing this plan costs: the choice is made and rolled back. Throws as `choose` does before it asks a provider. */
+    async preview(user_id: string, plan_id: string, by: PaymentProvider): Promise<Preview> {
+      const wanted = planWith(context.plans(), plan_id);
+      const { choice, after } = await dryRun(db, async (tx) => ({
+        choice: await decide(tx, user_id, wanted, by),
+        after: await subscriptions.current(user_id, tx),
+      }));
+      const { kind, row } = choice;
+      const plan = kind === "keep" ? row.plan : wanted;
+      const { currency, price_cents } = plan;
+      const next = { at: after?.current_period_end ?? null, amount_cents: price_cents };
+      const later = { ...NOTHING_DUE, currency, next };
+      if (kind === "downgrade" || kind === "keep") return { ...later, change: kind };
+      const { amount_cents, tokens } =
+        kind === "upgrade" ? choice.payment : { amount_cents: price_cents, tokens: plan.included_tokens };
+      return { ...later, change: kind === "upgrade" ? kind : "subscribe", due_now_cents: amount_cents, tokens };
     },
 
     /**

@@ -87,6 +87,53 @@ export const invoiceSchema = z
   })
   .openapi("Invoice");
 
+export const paymentSchema = z
+  .object({
+    id: uuidSchema,
+    purpose: z
+      .enum(["top_up", "automatic_top_up", "plan", "plan_change", "overage"])
+      .openapi({ description: "plan: a period of the subscription; plan_change: the difference of an upgrade" }),
+    status: z
+      .enum(["pending", "succeeded", "failed", "refunded", "void"])
+      .openapi({ description: "failed: nothing was paid, and overage is still owed; void: not owed any more" }),
+    amount_cents: centsSchema,
+    paid_cents: centsSchema.openapi({ description: "0 for what the operator gave" }),
+    refunded_cents: centsSchema,
+    currency: z.string(),
+    tokens: tokensSchema,
+    period_start: instantSchema.nullable().openapi({ description: "of a plan" }),
+    collected_by: z.enum(["stripe", "sandbox", "operator"]),
+    checkout_url: checkoutUrl,
+    created_at: instantSchema,
+    sandbox: sandboxSchema,
+  })
+  .openapi("Payment");
+
+export const paymentDetailSchema = paymentSchema
+  .extend({
+    plan_name: z.string().nullable().openapi({ description: "the paid plan, as it was called then" }),
+    receipt_url: z.string().nullable().openapi({ description: "the payment provider's own receipt, if it shows one" }),
+  })
+  .openapi("PaymentDetail");
+
+export const previewSchema = z
+  .object({
+    change: z
+      .enum(["subscribe", "upgrade", "downgrade", "keep"])
+      .nullable()
+      .openapi({ description: "what choosing the plan does; null for other changes" }),
+    due_now_cents: centsSchema,
+    tokens: tokensSchema.openapi({ description: "granted once `due_now_cents` are paid" }),
+    currency: z.string(),
+    next: z.object({ at: instantSchema.nullable(), amount_cents: centsSchema }).nullable().openapi({
+      description: "the payment that follows; `at` is null if it is a month after a first payment that is yet to come",
+    }),
+    most_cents: centsSchema
+      .nullable()
+      .openapi({ description: "the most that this period's overage, or this month's automatic top-ups, can cost" }),
+  })
+  .openapi("BillingPreview");
+
 const urlSchema = z
   .url({ protocol: /^https?$/, error: "an http or https URL such as https://example.com/thanks" })
   .max(2000)
@@ -119,14 +166,15 @@ export const cancelSubscription = routes.delete("/api/v1/billing/subscription", 
   fails: [404],
 });
 
+const purchaseFields = {
+  amount_cents: z.number().int().optional().openapi({ description: "at least 100; or give `tokens`" }),
+  tokens: z.number().int().optional().openapi({ description: "billed tokens; the price is rounded up to a cent" }),
+};
+
 export const purchase = routes.post("/api/v1/billing/purchase", {
   summary: "Buy a top-up: 6,250 tokens a cent, good for 12 months",
   scope: "billing:write",
-  body: z.strictObject({
-    amount_cents: z.number().int().optional().openapi({ description: "at least 100; or give `tokens`" }),
-    tokens: z.number().int().optional().openapi({ description: "billed tokens; the price is rounded up to a cent" }),
-    ...returnUrls,
-  }),
+  body: z.strictObject({ ...purchaseFields, ...returnUrls }),
   answers: { 201: json(purchaseSchema, "the purchase") },
   fails: [402, 409, 503],
 });
@@ -151,22 +199,21 @@ export const getOverage = routes.get("/api/v1/billing/overage", {
   answers: { 200: overageAnswer },
 });
 
+const capSchema = z
+  .number()
+  .int()
+  .min(0)
+  .max(PURCHASE_CENTS.max * TOKENS_PER_CENT)
+  .nullable()
+  .openapi({
+    description:
+      "null: the plan's included tokens. Where the operator collects by hand, at most ten times these, or what 100 dollars buy where that is more",
+  });
+
 export const putOverage = routes.put("/api/v1/billing/overage", {
   summary: "Set the most overage a period may use",
   scope: "billing:write",
-  body: z.strictObject({
-    cap_tokens: z
-      .number()
-      .int()
-      .min(0)
-      .max(PURCHASE_CENTS.max * TOKENS_PER_CENT)
-      .nullable()
-      .openapi({
-        description:
-          "null: the plan's included tokens. Where the operator collects by hand, at most ten times these, or what 100 dollars buy where that is more",
-      }),
-    ...readOnlyFields(OVERAGE_READ_ONLY),
-  }),
+  body: z.strictObject({ cap_tokens: capSchema, ...readOnlyFields(OVERAGE_READ_ONLY) }),
   answers: { 200: overageAnswer },
   fails: [409],
 });
@@ -215,30 +262,31 @@ export const getAutoTopup = routes.get("/api/v1/billing/auto-topup", {
   answers: { 200: autoTopupAnswer },
 });
 
+const autoTopupFields = {
+  enabled: z.boolean().optional().openapi({ description: "default: true" }),
+  threshold_tokens: z
+    .number()
+    .int()
+    .min(1)
+    .max(PURCHASE_CENTS.max * TOKENS_PER_CENT)
+    .nullish()
+    .openapi({
+      description: "the balance below which a purchase is made; left out or null: unchanged, as the amounts",
+    }),
+  amount_cents: z.number().int().min(PURCHASE_CENTS.min).max(PURCHASE_CENTS.max).nullish(),
+  monthly_cap_cents: z
+    .number()
+    .int()
+    .min(PURCHASE_CENTS.min)
+    .max(Number.MAX_SAFE_INTEGER)
+    .nullish()
+    .openapi({ description: "the most that is ordered in a UTC month; at least `amount_cents`" }),
+};
+
 export const putAutoTopup = routes.put("/api/v1/billing/auto-topup", {
   summary: "Buy tokens automatically when the balance is below a threshold; resumes after a pause",
   scope: "billing:write",
-  body: z.strictObject({
-    enabled: z.boolean().optional().openapi({ description: "default: true" }),
-    threshold_tokens: z
-      .number()
-      .int()
-      .min(1)
-      .max(PURCHASE_CENTS.max * TOKENS_PER_CENT)
-      .nullish()
-      .openapi({
-        description: "the balance below which a purchase is made; left out or null: unchanged, as the amounts",
-      }),
-    amount_cents: z.number().int().min(PURCHASE_CENTS.min).max(PURCHASE_CENTS.max).nullish(),
-    monthly_cap_cents: z
-      .number()
-      .int()
-      .min(PURCHASE_CENTS.min)
-      .max(Number.MAX_SAFE_INTEGER)
-      .nullish()
-      .openapi({ description: "the most that is ordered in a UTC month; at least `amount_cents`" }),
-    ...readOnlyFields(AUTO_TOPUP_READ_ONLY),
-  }),
+  body: z.strictObject({ ...autoTopupFields, ...readOnlyFields(AUTO_TOPUP_READ_ONLY) }),
   answers: { 200: autoTopupAnswer },
   fails: [503],
 });
@@ -248,4 +296,47 @@ export const listInvoices = routes.get("/api/v1/billing/invoices", {
   scope: "billing:read",
   query: listQuerySchema.extend({ status: z.enum(INVOICE_STATUSES).optional() }),
   answers: { 200: json(pageSchema({ invoices: invoiceSchema }), "a page of invoices") },
+});
+
+export const listPayments = routes.get("/api/v1/billing/payments", {
+  summary: "Payments of every purpose, newest first",
+  scope: "billing:read",
+  query: listQuerySchema,
+  answers: { 200: json(pageSchema({ payments: paymentSchema }), "a page of payments") },
+});
+
+export const getPayment = routes.get("/api/v1/billing/payments/{id}", {
+  summary: "One payment, with the provider's receipt",
+  scope: "billing:read",
+  answers: { 200: json(paymentDetailSchema, "the payment") },
+});
+
+const previewAnswer = json(previewSchema, "what the change costs; nothing is changed");
+export const previewPlan = routes.post("/api/v1/billing/subscription/preview", {
+  summary: "What choosing a plan costs, now and later",
+  scope: "billing:read",
+  body: z.strictObject({ plan_id: z.string() }),
+  answers: { 200: previewAnswer },
+  fails: [409, 503],
+});
+export const previewPurchase = routes.post("/api/v1/billing/purchase/preview", {
+  summary: "What a top-up costs",
+  scope: "billing:read",
+  body: z.strictObject(purchaseFields),
+  answers: { 200: previewAnswer },
+  fails: [503],
+});
+export const previewOverage = routes.post("/api/v1/billing/overage/preview", {
+  summary: "What the overage of this period can cost after a change",
+  scope: "billing:read",
+  body: z.strictObject({ enabled: z.boolean().optional(), cap_tokens: capSchema.optional() }),
+  answers: { 200: previewAnswer },
+  fails: [409],
+});
+export const previewAutoTopup = routes.post("/api/v1/billing/auto-topup/preview", {
+  summary: "What settings of automatic top-ups order at once, and at most",
+  scope: "billing:read",
+  body: z.strictObject(autoTopupFields),
+  answers: { 200: previewAnswer },
+  fails: [503],
 });
