@@ -168,7 +168,7 @@ const runColumns = (id: string): Column<Run>[] => [
   {
     title: "Started by",
     wide: true,
-    cell: (run) => RUN_TRIGGERS[run.trigger],
+    cell: (run) => words(RUN_TRIGGERS[run.trigger]),
   },
   {
     title: "Duration",

@@ -16,6 +16,7 @@ import { daysLeft } from "../forecast.ts";
 import { ago, count, dayForInput, dollars, number, period } from "../format.ts";
 import { LONGER_DAYS, NeedsYou } from "../parts/needs-you.tsx";
 import { defaultScheduleInWords, OWN_ZONE, wallTime } from "../schedule-words.ts";
+import { inWords } from "../service-words.ts";
 import { buttonClass, Card, Empty, Facts, PageHeader, Skeleton, Status } from "../ui/basics.tsx";
 import { Unloaded } from "../ui/problem.tsx";
 
@@ -123,7 +124,7 @@ function Yesterday() {
                 {run.agent.name ?? "Agent"}
               </Link>
               <span dir="auto" className="min-w-0 flex-1 truncate text-muted">
-                {run.first_line}
+                {run.error === null ? run.first_line : inWords(run.first_line ?? "")}
               </span>
               <span className="text-sm whitespace-nowrap">{dollars(run.usage.cost_tokens)}</span>
             </li>

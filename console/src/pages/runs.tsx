@@ -16,6 +16,7 @@ import { parsePair } from "../metadata.ts";
 import { RunPanel } from "../parts/run-panel.tsx";
 import { RunSelection } from "../parts/run-selection.tsx";
 import { ALL_RUNS_FILTERS, type AllRunsFilter, RUN_STATUSES, RUN_TRIGGERS, TRIGGER_OPTIONS } from "../run-words.ts";
+import { inWords } from "../service-words.ts";
 import { Card, Empty, PageHeader, Skeleton, Status, segmentClass } from "../ui/basics.tsx";
 import { BesideList } from "../ui/beside-list.tsx";
 import { useCsvDownload } from "../ui/csv-download.tsx";
@@ -66,7 +67,7 @@ function StatusAndMarks({ run }: { run: FoundRun }) {
 function FirstLine({ run: { first_line, error } }: { run: FoundRun }) {
   return (
     <span dir="auto" className={`block truncate ${error === null ? "text-muted" : "text-bad"}`}>
-      {first_line}
+      {error === null ? first_line : inWords(first_line ?? "")}
     </span>
   );
 }
