@@ -9,7 +9,7 @@ import { docsPage, type Html, html, raw } from "./docs-html.ts";
 const DOCS = join(import.meta.dirname, "../../../docs");
 const SECTIONS = { guides: "Guides", operating: "Operating" } as const;
 const CONTRACT = "contract.md";
-const PICTURES: Readonly<Record<string, string>> = { ".svg": "image/svg+xml", ".png": "image/png" };
+const PICTURES: Readonly<Record<string, string>> = { ".svg": "image/svg+xml", ".webp": "image/webp" };
 /** Generated, and shown in another form. */
 const REFERENCE = "/reference/api.md";
 

@@ -43,7 +43,7 @@ describe("bin/purser", () => {
     const { status, stdout, stderr } = runAs({ node });
     expect([status, stdout]).toEqual([2, ""]);
     expect(stderr).toBe(
-      `Purser needs Node 26 or newer, and this is Node ${node}: install it from https://nodejs.org, or let npm fetch it: npx -p node@26 -p purser purser\n`,
+      `Purser needs Node 26 or newer, and this is Node ${node}: install it from https://nodejs.org, or let npm fetch it: npx -p node@26 -p purser purser audit --help\n`,
     );
   });
 
