@@ -86,8 +86,9 @@ const triggerFields = {
     description: "unique within the agent",
   }),
   verify: verifySchema,
-  filter: filterSchema.nullable(),
-  input_map: inputMapSchema.nullable(),
+  // The description of a preprocessed value has no type of its own.
+  filter: filterSchema.nullable().openapi({ type: ["object", "null"] }),
+  input_map: inputMapSchema.nullable().openapi({ type: ["object", "null"] }),
   run_prompt: runPromptSchema
     .nullable()
     .openapi({ description: "what its runs execute; null: the agent's run_prompt" }),
