@@ -99,7 +99,7 @@ export function AgentPage() {
         ))}
       </div>
       <AgentTabs id={id} tab={tab} />
-      {tab === "runs" && <Runs id={id} onRun={run} busy={start.isPending} />}
+      {tab === "runs" && <Runs agent={agent} onRun={run} busy={start.isPending} />}
       {tab === "schedule" && <AgentSchedules agent={agent} />}
       {tab === "triggers" && <AgentTriggers agent={agent} />}
       {tab === "settings" && <AgentSettings agent={agent} />}
@@ -183,7 +183,8 @@ const runColumns = (id: string): Column<Run>[] => [
 
 const STATUSES = [["", "Any"], ...RUN_FILTERS.map((filter) => [filter, words(filterName(filter))] as const)] as const;
 
-function Runs({ id, onRun, busy }: { id: string; onRun: () => void; busy: boolean }) {
+function Runs({ agent, onRun, busy }: { agent: Agent; onRun: () => void; busy: boolean }) {
+  const { id } = agent;
   const { status, trigger, from, to } = useSearch({ from: "/signed-in/agents/$id" });
   const navigate = useNavigate({ from: "/agents/$id" });
   const filters = chosenFilters({ ...(status && filterQuery(status)), trigger, ...period(from, to) });
@@ -217,6 +218,18 @@ function Runs({ id, onRun, busy }: { id: string; onRun: () => void; busy: boolea
           Object.keys(filters).length > 0 ? (
             <Empty icon="play" title="No runs match these filters">
               Choose other filters.
+            </Empty>
+          ) : (agent.run_prompt ?? "") === "" ? (
+            <Empty
+              icon="play"
+              title="No runs yet"
+              action={
+                <Link to="/agents/$id/edit" params={{ id }} className={buttonClass("primary")}>
+                  Enter a task
+                </Link>
+              }
+            >
+              The agent has no task. Enter one to run it, or talk with it in a chat.
             </Empty>
           ) : (
             <Empty

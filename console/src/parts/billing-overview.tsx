@@ -58,7 +58,7 @@ function BalanceCard() {
       ? "Unknown: no usage in the last 7 days"
       : left < 1
         ? "Less than a day, at the rate of the last 7 days"
-        : `About ${count(Math.floor(left), "day")}, at the rate of the last 7 days`,
+        : `${left > 365 ? "Over a year" : `About ${count(Math.floor(left), "day")}`}, at the rate of the last 7 days`,
   ]);
   return (
     <Card title="Balance">
@@ -89,7 +89,9 @@ function PlanCard() {
     return (
       <Card title="Plan" actions={actions}>
         <p className="text-muted">
-          {status === "incomplete" ? "The plan starts after its payment." : "No plan. You use the tokens that you buy."}
+          {status === "incomplete"
+            ? "The plan starts after its payment."
+            : "No plan. You use the tokens of your trial and those that you buy."}
         </p>
       </Card>
     );

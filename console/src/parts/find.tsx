@@ -2,6 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { type LinkProps, useNavigate } from "@tanstack/react-router";
 import { Command } from "cmdk";
 import { type ReactNode, useEffect, useState } from "react";
+import { call } from "../api/client.ts";
 import {
   anyRunQuery,
   explanationQuery,
@@ -46,6 +47,12 @@ const UUID = /^[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}$/i;
 /** Agents of the result. */
 const AGENTS = 5;
 
+const loggedRequestsQuery = (request_id: string) => ({
+  queryKey: ["requests", "found", request_id],
+  queryFn: ({ signal }: { signal: AbortSignal }) =>
+    call("GET /api/v1/users/me/requests", { query: { request_id, limit: 1 }, signal }),
+});
+
 export function Find({ onClose }: { onClose: () => void }) {
   const navigate = useNavigate();
   const [text, setText] = useState("");
@@ -62,10 +69,10 @@ export function Find({ onClose }: { onClose: () => void }) {
   const agents = useQuery({ ...foundAgentsQuery(wanted), enabled: has_words }).data?.agents ?? [];
   const runs = useQuery({ ...foundRunsQuery(wanted), enabled: has_words }).data ?? [];
   const run = useQuery({ ...anyRunQuery(wanted), enabled: is_id }).data;
-  const request = useQuery({
-    ...explanationQuery(wanted),
-    enabled: is_current && wanted.length >= 8 && !wanted.includes(" "),
-  }).data;
+  const may_be_request = is_current && wanted.length >= 8 && !wanted.includes(" ");
+  const request = useQuery({ ...explanationQuery(wanted), enabled: may_be_request }).data;
+  // A rejected or failed request has no cost, so only the log has it.
+  const logged = useQuery({ ...loggedRequestsQuery(wanted), enabled: may_be_request }).data?.requests ?? [];
   const shown_agents = has_words ? agents.slice(0, AGENTS) : [];
   const pages = PAGES.filter(([name]) => name.toLowerCase().includes(text.trim().toLowerCase()));
   const groups: readonly [title: string, items: readonly Item[]][] = [
@@ -89,15 +96,26 @@ export function Find({ onClose }: { onClose: () => void }) {
     ["Runs", [...(run === undefined || !is_id ? [] : [runById(run)]), ...(has_words ? foundRuns(runs, wanted) : [])]],
     [
       "Requests",
-      request === undefined || !is_current
-        ? []
-        : [
-            {
-              value: `request ${wanted}`,
-              link: { to: "/billing", search: { tab: "ledger", why: wanted } },
-              text: `Cost of the request ${wanted}`,
-            },
-          ],
+      [
+        ...(logged.length === 0 || !may_be_request
+          ? []
+          : [
+              {
+                value: `logged ${wanted}`,
+                link: { to: "/developers/requests", search: { request_id: wanted } } as const,
+                text: `Request ${wanted}`,
+              },
+            ]),
+        ...(request === undefined || !is_current
+          ? []
+          : [
+              {
+                value: `request ${wanted}`,
+                link: { to: "/billing", search: { tab: "ledger", why: wanted } } as const,
+                text: `Cost of the request ${wanted}`,
+              },
+            ]),
+      ],
     ],
   ];
   const values = groups.flatMap(([, items]) => items.map(({ value }) => value));
