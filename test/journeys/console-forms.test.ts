@@ -405,11 +405,11 @@ it("a person with a confirmed address has their notices mailed", async () => {
   await page.getByLabel("Password").fill(PASSWORD);
   await page.getByRole("button", { name: "Set the password and enter" }).click();
   await page.getByRole("heading", { name: "Home" }).waitFor();
-  await page.goto(`${service.url}/notices`);
+  await page.goto(`${service.url}/developers/webhooks`);
   await page.getByRole("button", { name: "New endpoint" }).click();
-  await page.getByLabel("Send to").getByText("my e-mail address (mailed@example.com)").waitFor();
+  await choose(page.getByLabel("Send to"), "My e-mail address (mailed@example.com)");
   await page.getByRole("button", { name: "Create endpoint" }).click();
-  await page.getByRole("cell", { name: "mailed@example.com", exact: true }).waitFor();
+  await page.getByRole("heading", { name: "mailed@example.com", exact: true }).waitFor();
   await service.restart();
   await mails.stop();
 });

@@ -20,6 +20,7 @@ const WITHOUT_DATABASE = [
   "POST /api/v1/auth/sign-out-everywhere",
   "POST /api/v1/auth/change-password",
   "POST /api/v1/auth/delete-account",
+  "POST /api/v1/auth/confirm-password",
   "POST /api/v1/auth/sign-up/email",
   "POST /api/v1/auth/verify-email",
   "POST /api/v1/auth/request-password-reset",
@@ -29,6 +30,10 @@ const WITHOUT_DATABASE = [
   "GET /api/v1/admin/clock",
   "GET /api/v1/admin/plans",
   "GET /api/v1/admin/models",
+  "GET /api/v1/admin/settings",
+  "POST /api/v1/admin/providers/{name}/test",
+  "POST /api/v1/admin/mail/test",
+  "POST /api/v1/admin/payments/test",
   "GET /api/v1/secrets/oauth/client-metadata",
   "POST /api/v1/billing/stripe/webhook",
 ];

@@ -126,7 +126,7 @@ describe("a migration after the baseline", () => {
 
 /** An index of a large table, as a later version adds it. */
 function writeIndex(folder: string, on = "payment (created_at)"): void {
-  mkdirSync(join(folder, "indexes"));
+  mkdirSync(join(folder, "indexes"), { recursive: true });
   writeFileSync(
     join(folder, "indexes/of_the_test.sql"),
     `create index concurrently if not exists of_the_test on ${on}`,
