@@ -150,8 +150,7 @@ it("a person can sign up, create a key, create an agent, follow its run live, sc
   await page.getByRole("row", { name: /15,625,000/ }).waitFor();
 
   await page.getByRole("link", { name: "Ledger" }).click();
-  await page.getByRole("button", { name: /lines? of the run of Morning reader/ }).click();
-  await page.getByRole("link", { name: /^Explain line/ }).first().click();
+  await page.getByRole("link", { name: /^Explain the run/ }).click();
   const explanation = page.getByRole("dialog", { name: "Cost explained" });
   await explanation.getByRole("row", { name: /^Input \d/ }).waitFor();
   const rows = (await explanation.getByRole("row").allTextContents()).join(" ");
