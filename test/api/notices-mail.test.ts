@@ -161,6 +161,14 @@ describe("notices by e-mail (contract 5.13.1)", () => {
     expect([status, body.error.code, body.error.param]).toEqual([409, "endpoint_limit_reached", "url"]);
   });
 
+  it("have an endpoint that takes no URL, because its signing secret was never shown", async () => {
+    const { email, person } = await newPerson();
+    const { id } = (await person.post(ENDPOINTS, { url: `mailto:${email}`, events: EVENTS })).body;
+    const { status, body } = await person.patch(`${ENDPOINTS}/${id}`, { url: "https://example.org/hook" });
+    expect([status, body.error.param]).toEqual([400, "url"]);
+    expect(body.error.message).toContain("Create an endpoint for the URL");
+  });
+
   it("are not retried after the mail server has refused the mail for good", async () => {
     const { person } = await newMailedPerson();
     mails.refuse(550);

@@ -43,6 +43,8 @@ export interface NoticesDeps {
 
 /** Tests and repeated deliveries that a user may ask a node for in a minute. */
 const ASKED_TRIES = 10;
+const MAIL_STAYS =
+  "An e-mail endpoint has no signing secret, so it cannot become a URL. Create an endpoint for the URL, and note its secret.";
 const NO_MAIL_TEST = "An e-mail address gets no test. Its notices are listed with their deliveries.";
 
 type StoredEndpoint = Omit<EndpointRow, "secret">;
@@ -150,6 +152,7 @@ export function createNotices(deps: NoticesDeps) {
       const { url: address, events, status } = wanted;
       const url = address === undefined ? undefined : await usableUrl(user_id, address, "url");
       const known = await endpointOf(user_id, id);
+      if (url !== undefined && isMailUrl(known.url) && !isMailUrl(url)) throw errors.invalidValue("url", MAIL_STAYS);
       // A mail endpoint whose address is no longer the user's cannot be enabled again.
       if (status === "enabled" && url === undefined) await usableUrl(user_id, known.url, "url");
       await db.transaction(async (tx) => {
