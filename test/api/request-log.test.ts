@@ -214,6 +214,7 @@ describe("the list", () => {
       [`api_key_id=${other.id}`, ["r3", "r2"]],
       ["model=lab/odd", ["r3", "r2"]],
       ["status=succeeded", ["r2", "r1"]],
+      ["status=200", ["r2", "r1"]],
       ["status=rejected", ["r4", "r3"]],
       ["status=failed", []],
       ["status=404", ["r4"]],

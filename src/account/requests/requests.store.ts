@@ -107,7 +107,7 @@ export function listRequests(
   const parts =
     status === undefined
       ? [select("settled"), select("failed", "c.hold_id is null")]
-      : [status === "succeeded" ? select("settled", "f.id is null") : select("failed")];
+      : [status === "succeeded" || status === "200" ? select("settled", "f.id is null") : select("failed")];
   return sql.query<RequestRow>({
     text: `select * from (${parts.join(" union all ")}) as request order by id desc limit $1`,
     values,

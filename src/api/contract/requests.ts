@@ -54,7 +54,10 @@ export const listRequests = routesOf("Usage and billing").get("/api/v1/users/me/
     agent_id: z.uuid().optional(),
     status: z
       .string()
-      .regex(/^(succeeded|failed|rejected|[45]\d\d)$/, "succeeded, failed, rejected, or an HTTP status such as 429")
+      .regex(
+        /^(succeeded|failed|rejected|200|[45]\d\d)$/,
+        "succeeded, failed, rejected, or an HTTP status: 200, or 400 to 599",
+      )
       .optional()
       .openapi({ description: "succeeded, failed, rejected, or an HTTP status" }),
     min_ms: z.coerce.number().int().min(0).max(2_147_483_647).optional().openapi({ description: "took this long" }),
