@@ -223,6 +223,10 @@ it("a run is repeated on another model, and both are shown side by side", async 
   if (process.env.SHOTS) await page.screenshot({ path: `${process.env.SHOTS}/compare.png`, fullPage: true });
   const [{ metadata, model_id }] = (await person("GET", "/runs?limit=1")).runs;
   expect([Object.keys(metadata), model_id]).toEqual([["replay_of"], "purser/rehearsal"]);
+  // Again is on the chosen model, which is not the agent's.
+  const repeated = page.waitForRequest((request) => request.method() === "POST" && /\/runs$/.test(request.url()));
+  await page.getByRole("button", { name: "Run again" }).click();
+  expect((await repeated).postDataJSON()).toMatchObject({ model_id: "purser/rehearsal" });
 });
 
 it("a run's page shows what the model was sent, and its steps as a timeline", async () => {

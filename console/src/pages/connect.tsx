@@ -58,7 +58,7 @@ export function ConnectPage() {
         </div>
         <p className="text-sm text-muted">
           Anyone with the key can spend your tokens. Give each program a key of its own, with a budget and only the
-          right “Completions and chat”.
+          right “Completions only”.
         </p>
       </div>
     </>

@@ -242,7 +242,10 @@ export function RequestsPage() {
   );
   return (
     <div data-wide>
-      <PageHeader title="Requests" note="Each request to a model, rejected and failed ones too, newest first." />
+      <PageHeader
+        title="Requests"
+        note="Each request to a model, rejected and failed ones too, newest first. A request with an invalid key belongs to no account and is not listed."
+      />
       <BesideList
         list={list}
         panel={open !== undefined && <RequestPanel key={open} request={found} is_loading={loaded.isPending} />}

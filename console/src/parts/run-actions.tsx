@@ -17,9 +17,12 @@ import { REPLAY_OF } from "./run-comparison.tsx";
 export const isRepeatable = ({ trigger }: Pick<Run, "trigger">): boolean =>
   trigger === "manual" || trigger === "schedule";
 
-/** Starts a run with the input and the metadata of an earlier one. */
-export const runAgain = ({ agent_id, input, metadata }: Pick<RunDetail, "agent_id" | "input" | "metadata">) =>
-  call("POST /api/v1/agents/{id}/runs", { params: { id: agent_id }, body: { input, metadata } });
+/** Starts a run with the input and the metadata of an earlier one, on its model if a person chose that. */
+export const runAgain = (run: Pick<RunDetail, "agent_id" | "input" | "metadata" | "model_id">) => {
+  const { agent_id, input, metadata } = run;
+  const model_id = metadata?.[REPLAY_OF] === undefined ? null : run.model_id;
+  return call("POST /api/v1/agents/{id}/runs", { params: { id: agent_id }, body: { input, metadata, model_id } });
+};
 
 export const cancelRun = ({ agent_id, id }: Pick<Run, "agent_id" | "id">) =>
   call("POST /api/v1/agents/{id}/runs/{run_id}/cancel", { params: { id: agent_id, run_id: id } });
