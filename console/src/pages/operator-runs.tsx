@@ -1,20 +1,22 @@
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import { useCallback } from "react";
 import { type Answer, call } from "../api/client.ts";
 import { listOf } from "../api/queries.ts";
 import { chosenFilters, withFilter } from "../filters.ts";
 import { count, dollars, duration, instant, number, period, words } from "../format.ts";
 import { UserLink, UserPicker } from "../parts/operator-panels.tsx";
+import { COST_COLUMN, MODEL_COLUMN, QUEUED_COLUMN } from "../parts/run-columns.tsx";
+import { StepList } from "../parts/step-list.tsx";
 import { ALL_RUNS_FILTERS, FAILURE_CODES, failure, RUN_STATUSES, startInWords, TRIGGER_OPTIONS } from "../run-words.ts";
 import { inWords } from "../service-words.ts";
-import { Button, Card, Empty, Facts, PageHeader, Skeleton, Status } from "../ui/basics.tsx";
+import { Button, Card, Empty, Facts, PageHeader, Status } from "../ui/basics.tsx";
 import { Dialog } from "../ui/dialog.tsx";
 import { DayField } from "../ui/fields.tsx";
 import { type Column, Table } from "../ui/list.tsx";
-import { ProblemNotice, Unloaded } from "../ui/problem.tsx";
+import { Unloaded } from "../ui/problem.tsx";
 import { SelectField } from "../ui/select.tsx";
-import { useMinWidth, type VirtualColumn, VirtualTable } from "../ui/virtual-table.tsx";
+import { rowLink, VirtualList } from "../ui/virtual-list.tsx";
+import { useMinWidth, type VirtualColumn } from "../ui/virtual-table.tsx";
 
 type Run = Answer<"GET /api/v1/admin/runs">["runs"][number];
 type RunDetail = Answer<"GET /api/v1/admin/runs/{run_id}">;
@@ -46,16 +48,7 @@ const reasonOf = ({ error, failed_steps }: Run) => {
 /** Opens the run. The whole row is its link. */
 function RunLink({ run, className = "" }: { run: Run; className?: string }) {
   return (
-    <Link
-      from="/operator/runs"
-      to="."
-      search={(old) => ({ ...old, run: run.id })}
-      replace
-      resetScroll={false}
-      preload={false}
-      activeProps={{ "aria-current": undefined }}
-      className={`block truncate font-medium after:absolute after:inset-0 ${className}`}
-    >
+    <Link from="/operator/runs" to="." search={(old) => ({ ...old, run: run.id })} {...rowLink(className)}>
       {agentName(run)}
       <span className="sr-only">
         , run of {run.user_email ?? "an erased user"}, {instant(run.queued_at)}
@@ -81,21 +74,10 @@ const COLUMNS: VirtualColumn<Run>[] = [
   },
   { id: "agent", title: "Agent", width: "minmax(6rem,0.8fr)", cell: (run) => <RunLink run={run} /> },
   { id: "reason", title: "Error", width: "minmax(8rem,1.4fr)", cell: (run) => <Reason run={run} /> },
-  {
-    id: "model",
-    title: "Model",
-    width: "9rem",
-    cell: ({ model_id }) => <span className="block truncate text-muted">{model_id}</span>,
-  },
+  MODEL_COLUMN,
   { id: "duration", title: "Duration", width: "5.5rem", numeric: true, cell: timeTaken },
-  { id: "cost", title: "Cost", width: "6rem", numeric: true, cell: ({ usage }) => dollars(usage.cost_tokens) },
-  {
-    id: "when",
-    title: "Queued",
-    width: "9rem",
-    numeric: true,
-    cell: ({ queued_at }) => <span className="whitespace-nowrap text-muted">{instant(queued_at)}</span>,
-  },
+  COST_COLUMN,
+  QUEUED_COLUMN,
   {
     id: "phone",
     title: "Run",
@@ -153,10 +135,6 @@ export function OperatorRunsPage() {
     refetchOnWindowFocus: false,
   });
   const rows = loaded.data?.pages.flatMap((page) => page.rows) ?? [];
-  const { fetchNextPage, isFetching, hasNextPage } = loaded;
-  const onEnd = useCallback(() => {
-    if (!isFetching) void fetchNextPage();
-  }, [isFetching, fetchNextPage]);
   const is_phone = !useMinWidth("(min-width: 48rem)");
   return (
     <div data-wide>
@@ -195,33 +173,24 @@ export function OperatorRunsPage() {
               </Button>
             )}
           </div>
-          {loaded.isError && (
-            <div className="p-4">
-              <ProblemNotice
-                error={loaded.error}
-                onRetry={() => void (loaded.isFetchNextPageError ? fetchNextPage() : loaded.refetch())}
-              />
-            </div>
-          )}
-          {loaded.isPending && <Skeleton lines={6} />}
-          {loaded.isSuccess && rows.length === 0 && (
-            <Empty icon="play" title={Object.keys(filters).length > 0 ? "No runs match these filters" : "No runs yet"}>
-              Each run of an agent is listed here.
-            </Empty>
-          )}
-          {rows.length > 0 && (
-            <VirtualTable
-              label="Runs"
-              columns={COLUMNS}
-              hidden={is_phone ? HIDDEN.phone : HIDDEN.wide}
-              rows={rows}
-              keyOf={keyOf}
-              row_rem={is_phone ? 6 : 2.75}
-              current={open}
-              has_more={hasNextPage && !loaded.isFetchNextPageError}
-              onEnd={onEnd}
-            />
-          )}
+          <VirtualList
+            loaded={loaded}
+            label="Runs"
+            columns={COLUMNS}
+            hidden={is_phone ? HIDDEN.phone : HIDDEN.wide}
+            rows={rows}
+            keyOf={keyOf}
+            row_rem={is_phone ? 6 : 2.75}
+            current={open}
+            empty={
+              <Empty
+                icon="play"
+                title={Object.keys(filters).length > 0 ? "No runs match these filters" : "No runs yet"}
+              >
+                Each run of an agent is listed here.
+              </Empty>
+            }
+          />
         </Card>
       </div>
       {open !== undefined && <OneRun id={open} onClose={() => set("run")("")} />}
@@ -324,23 +293,7 @@ function RunFigures({ run }: { run: RunDetail }) {
       <section>
         <h3 className="mb-1 font-semibold">Steps</h3>
         {run.steps.length === 0 && <p className="text-muted">None yet.</p>}
-        <ol className="space-y-1">
-          {run.steps.map((step) => (
-            <li key={step.index}>
-              <span className="flex flex-wrap items-baseline gap-x-2">
-                <span className="min-w-0 break-all">{step.name}</span>
-                {step.status !== "succeeded" && <Status status={step.status} />}
-                <span className="ml-auto text-sm text-muted">
-                  {step.finished_at !== null && duration(step.started_at, step.finished_at)}
-                  {step.usage !== null && ` · ${dollars(step.usage.cost_tokens)}`}
-                </span>
-              </span>
-              {step.error !== null && (
-                <span className="block text-sm wrap-anywhere text-bad">{inWords(step.error.message)}</span>
-              )}
-            </li>
-          ))}
-        </ol>
+        <StepList steps={run.steps} with_errors />
       </section>
       <p className="text-sm text-muted">
         Operators see figures and errors. The run's instructions, input and output are for its user.

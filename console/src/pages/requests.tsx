@@ -1,6 +1,5 @@
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import { useCallback } from "react";
 import { call } from "../api/client.ts";
 import { keysQuery, listOf } from "../api/queries.ts";
 import { chosenFilters, withFilter } from "../filters.ts";
@@ -14,15 +13,15 @@ import {
   STATUS_TONES,
   statusFilterName,
 } from "../request-words.ts";
-import { Badge, Card, Empty, PageHeader, Skeleton } from "../ui/basics.tsx";
+import { Badge, Card, Empty, PageHeader } from "../ui/basics.tsx";
 import { BesideList } from "../ui/beside-list.tsx";
 import { useCsvDownload } from "../ui/csv-download.tsx";
 import { DayField } from "../ui/fields.tsx";
 import { useFirstPage } from "../ui/list.tsx";
 import { ModelPicker } from "../ui/picker.tsx";
-import { ProblemNotice } from "../ui/problem.tsx";
 import { SelectField } from "../ui/select.tsx";
-import { useMinWidth, type VirtualColumn, VirtualTable } from "../ui/virtual-table.tsx";
+import { rowLink, VirtualList } from "../ui/virtual-list.tsx";
+import { useMinWidth, type VirtualColumn } from "../ui/virtual-table.tsx";
 import { WaitingField } from "../ui/waiting-field.tsx";
 
 type Filters = Record<string, string | undefined>;
@@ -49,12 +48,7 @@ function RequestLink({ request, className = "" }: { request: LoggedRequest; clas
       from="/developers/requests"
       to="."
       search={(old) => ({ ...old, request: request.id })}
-      replace
-      resetScroll={false}
-      preload={false}
-      // Otherwise the address of the list counts as the current page in each row.
-      activeProps={{ "aria-current": undefined }}
-      className={`block truncate font-medium after:absolute after:inset-0 ${className}`}
+      {...rowLink(className)}
     >
       {request.model ?? "No model"}
       <span className="sr-only">, request of {instant(request.created_at)}</span>
@@ -150,10 +144,6 @@ export function RequestsPage() {
   }
   const is_wide = useMinWidth("(min-width: 64rem)");
   const is_phone = !useMinWidth("(min-width: 48rem)");
-  const { fetchNextPage, isFetching, hasNextPage } = loaded;
-  const onEnd = useCallback(() => {
-    if (!isFetching) void fetchNextPage();
-  }, [isFetching, fetchNextPage]);
   const close = () => void navigate({ search: withFilter("request", ""), replace: true, resetScroll: false });
   const found = rows.find(({ id }) => id === open);
   const has_filters = Object.keys(filters).length > 0;
@@ -211,33 +201,21 @@ export function RequestsPage() {
         </details>
       </div>
       {csv.problem}
-      {loaded.isError && (
-        <div className="p-4">
-          <ProblemNotice
-            error={loaded.error}
-            onRetry={() => void (loaded.isFetchNextPageError ? fetchNextPage() : loaded.refetch())}
-          />
-        </div>
-      )}
-      {loaded.isPending && <Skeleton lines={6} />}
-      {loaded.isSuccess && rows.length === 0 && (
-        <Empty icon="usage" title={has_filters ? "No requests match these filters" : "No requests yet"}>
-          {has_filters ? "Choose other filters." : "Each request of your programs to a model is listed here."}
-        </Empty>
-      )}
-      {rows.length > 0 && (
-        <VirtualTable
-          label="Requests"
-          columns={COLUMNS}
-          hidden={is_phone ? HIDDEN.phone : !is_wide || open !== undefined ? HIDDEN.narrow : HIDDEN.wide}
-          rows={rows}
-          keyOf={keyOf}
-          row_rem={is_phone ? 6 : 2.75}
-          current={open}
-          has_more={hasNextPage && !loaded.isFetchNextPageError}
-          onEnd={onEnd}
-        />
-      )}
+      <VirtualList
+        loaded={loaded}
+        label="Requests"
+        columns={COLUMNS}
+        hidden={is_phone ? HIDDEN.phone : !is_wide || open !== undefined ? HIDDEN.narrow : HIDDEN.wide}
+        rows={rows}
+        keyOf={keyOf}
+        row_rem={is_phone ? 6 : 2.75}
+        current={open}
+        empty={
+          <Empty icon="usage" title={has_filters ? "No requests match these filters" : "No requests yet"}>
+            {has_filters ? "Choose other filters." : "Each request of your programs to a model is listed here."}
+          </Empty>
+        }
+      />
     </Card>
   );
   return (

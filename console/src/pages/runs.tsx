@@ -1,7 +1,7 @@
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import type { RowSelectionState } from "@tanstack/react-table";
-import { useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { useEffect, useMemo, useRef, useState } from "react";
 import {
   type AllRunsFilters,
   allRunsQuery,
@@ -13,19 +13,20 @@ import {
 import { chosenFilters, withFilter } from "../filters.ts";
 import { dayForInput, daysOfFields, dollars, duration, instant, period, words } from "../format.ts";
 import { parsePair } from "../metadata.ts";
+import { COST_COLUMN, MODEL_COLUMN, QUEUED_COLUMN } from "../parts/run-columns.tsx";
 import { RunPanel } from "../parts/run-panel.tsx";
 import { RunSelection } from "../parts/run-selection.tsx";
 import { ALL_RUNS_FILTERS, type AllRunsFilter, RUN_STATUSES, RUN_TRIGGERS, TRIGGER_OPTIONS } from "../run-words.ts";
 import { inWords } from "../service-words.ts";
-import { Card, Empty, PageHeader, Skeleton, Status, segmentClass } from "../ui/basics.tsx";
+import { Card, Empty, PageHeader, Status, segmentClass } from "../ui/basics.tsx";
 import { BesideList } from "../ui/beside-list.tsx";
 import { useCsvDownload } from "../ui/csv-download.tsx";
 import { DayField } from "../ui/fields.tsx";
 import { Icon } from "../ui/icons.tsx";
 import { AgentPicker, ModelPicker } from "../ui/picker.tsx";
-import { ProblemNotice } from "../ui/problem.tsx";
 import { SelectField } from "../ui/select.tsx";
-import { useMinWidth, type VirtualColumn, VirtualTable } from "../ui/virtual-table.tsx";
+import { rowLink, VirtualList } from "../ui/virtual-list.tsx";
+import { useMinWidth, type VirtualColumn } from "../ui/virtual-table.tsx";
 import { WaitingField } from "../ui/waiting-field.tsx";
 
 const agentName = ({ agent: { name, deleted } }: FoundRun) => `${name ?? "Agent"}${deleted ? " (deleted)" : ""}`;
@@ -33,17 +34,7 @@ const agentName = ({ agent: { name, deleted } }: FoundRun) => `${name ?? "Agent"
 /** Opens the run beside the list. The whole row is its link. */
 function RunLink({ run, className = "" }: { run: FoundRun; className?: string }) {
   return (
-    <Link
-      from="/runs"
-      to="."
-      search={(old) => ({ ...old, run: run.id })}
-      replace
-      resetScroll={false}
-      preload={false}
-      // Otherwise the address of the list counts as the current page in each row.
-      activeProps={{ "aria-current": undefined }}
-      className={`block truncate font-medium after:absolute after:inset-0 ${className}`}
-    >
+    <Link from="/runs" to="." search={(old) => ({ ...old, run: run.id })} {...rowLink(className)}>
       {agentName(run)}
       <span className="sr-only">, run of {instant(run.queued_at)}</span>
     </Link>
@@ -87,21 +78,10 @@ const COLUMNS: VirtualColumn<FoundRun>[] = [
       <span className="block truncate text-muted">{trigger_name ?? words(RUN_TRIGGERS[trigger])}</span>
     ),
   },
-  {
-    id: "model",
-    title: "Model",
-    width: "9rem",
-    cell: ({ model_id }) => <span className="block truncate text-muted">{model_id}</span>,
-  },
+  MODEL_COLUMN,
   { id: "duration", title: "Duration", width: "5.5rem", numeric: true, cell: timeTaken },
-  { id: "cost", title: "Cost", width: "6rem", numeric: true, cell: ({ usage }) => dollars(usage.cost_tokens) },
-  {
-    id: "when",
-    title: "Queued",
-    width: "9rem",
-    numeric: true,
-    cell: ({ queued_at }) => <span className="whitespace-nowrap text-muted">{instant(queued_at)}</span>,
-  },
+  COST_COLUMN,
+  QUEUED_COLUMN,
   {
     id: "phone",
     title: "Run",
@@ -194,10 +174,6 @@ export function RunsPage() {
   const [selected, setSelected] = useState<RowSelectionState>({});
   const is_wide = useMinWidth("(min-width: 64rem)");
   const is_phone = !useMinWidth("(min-width: 48rem)");
-  const { fetchNextPage, isFetching, hasNextPage } = loaded;
-  const onEnd = useCallback(() => {
-    if (!isFetching) void fetchNextPage();
-  }, [isFetching, fetchNextPage]);
   const show = (run: string | undefined) =>
     void navigate({ search: withFilter("run", run ?? ""), replace: true, resetScroll: false });
   const onNext = (next: Run) => {
@@ -257,35 +233,23 @@ export function RunsPage() {
         </details>
       </div>
       {csv.problem}
-      {loaded.isError && (
-        <div className="p-4">
-          <ProblemNotice
-            error={loaded.error}
-            onRetry={() => void (loaded.isFetchNextPageError ? fetchNextPage() : loaded.refetch())}
-          />
-        </div>
-      )}
-      {loaded.isPending && <Skeleton lines={6} />}
-      {loaded.isSuccess && rows.length === 0 && (
-        <Empty icon="play" title={has_filters ? "No runs match these filters" : "No runs yet"}>
-          {has_filters ? "Choose other filters." : "Each run of an agent is listed here."}
-        </Empty>
-      )}
-      {rows.length > 0 && (
-        <VirtualTable
-          label="Runs"
-          columns={COLUMNS}
-          hidden={is_phone ? HIDDEN.phone : with_panel || !is_wide ? HIDDEN.narrow : HIDDEN.wide}
-          rows={rows}
-          keyOf={keyOf}
-          row_rem={is_phone ? 6 : 2.75}
-          current={open}
-          selected={selected}
-          onSelected={setSelected}
-          has_more={hasNextPage && !loaded.isFetchNextPageError}
-          onEnd={onEnd}
-        />
-      )}
+      <VirtualList
+        loaded={loaded}
+        label="Runs"
+        columns={COLUMNS}
+        hidden={is_phone ? HIDDEN.phone : with_panel || !is_wide ? HIDDEN.narrow : HIDDEN.wide}
+        rows={rows}
+        keyOf={keyOf}
+        row_rem={is_phone ? 6 : 2.75}
+        current={open}
+        selected={selected}
+        onSelected={setSelected}
+        empty={
+          <Empty icon="play" title={has_filters ? "No runs match these filters" : "No runs yet"}>
+            {has_filters ? "Choose other filters." : "Each run of an agent is listed here."}
+          </Empty>
+        }
+      />
       <RunSelection runs={rows.filter(({ id }) => selected[id] === true)} onSelected={setSelected} />
     </Card>
   );

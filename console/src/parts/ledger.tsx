@@ -5,14 +5,14 @@ import { groupId, groupLinesQuery, type LedgerFilters, ledgerQuery, type Transac
 import type { Transaction } from "../api/queries.ts";
 import { chosenFilters, withFilter } from "../filters.ts";
 import { count, instant, number, period } from "../format.ts";
-import { Button, Card, Empty, Skeleton } from "../ui/basics.tsx";
+import { Button, Card, Empty } from "../ui/basics.tsx";
 import { useCsvDownload } from "../ui/csv-download.tsx";
 import { DayField } from "../ui/fields.tsx";
 import { Icon } from "../ui/icons.tsx";
 import { AgentPicker } from "../ui/picker.tsx";
-import { ProblemNotice } from "../ui/problem.tsx";
 import { SelectField } from "../ui/select.tsx";
-import { useMinWidth, type VirtualColumn, VirtualTable } from "../ui/virtual-table.tsx";
+import { VirtualList } from "../ui/virtual-list.tsx";
+import { useMinWidth, type VirtualColumn } from "../ui/virtual-table.tsx";
 import { ExplainRequest } from "./explain.tsx";
 
 type EntryType = Transaction["type"];
@@ -245,12 +245,9 @@ export function LedgerTab() {
     saved: "Ledger downloaded",
   });
   const loaded = useInfiniteQuery(ledgerQuery(filters));
-  const { data, fetchNextPage, isFetching, hasNextPage } = loaded;
+  const { data } = loaded;
   const groups = useMemo(() => data?.pages.flatMap(({ rows }) => rows) ?? [], [data]);
   const rows = useRows(groups, filters);
-  const onEnd = useCallback(() => {
-    if (!isFetching) void fetchNextPage();
-  }, [isFetching, fetchNextPage]);
   const is_phone = !useMinWidth("(min-width: 48rem)");
   return (
     <Card flush>
@@ -282,32 +279,20 @@ export function LedgerTab() {
           }
         />
       )}
-      {loaded.isError && (
-        <div className="p-4">
-          <ProblemNotice
-            error={loaded.error}
-            onRetry={() => void (loaded.isFetchNextPageError ? fetchNextPage() : loaded.refetch())}
-          />
-        </div>
-      )}
-      {loaded.isPending && <Skeleton lines={6} />}
-      {loaded.isSuccess && rows.length === 0 && (
-        <Empty icon="billing" title="No lines match these filters">
-          The ledger has a line for each grant and each charge. Choose other filters.
-        </Empty>
-      )}
-      {rows.length > 0 && (
-        <VirtualTable
-          label="Ledger"
-          columns={COLUMNS}
-          hidden={is_phone ? PHONE : WIDE}
-          rows={rows}
-          keyOf={keyOf}
-          row_rem={is_phone ? 5 : 3.25}
-          has_more={hasNextPage && !loaded.isFetchNextPageError}
-          onEnd={onEnd}
-        />
-      )}
+      <VirtualList
+        loaded={loaded}
+        label="Ledger"
+        columns={COLUMNS}
+        hidden={is_phone ? PHONE : WIDE}
+        rows={rows}
+        keyOf={keyOf}
+        row_rem={is_phone ? 5 : 3.25}
+        empty={
+          <Empty icon="billing" title="No lines match these filters">
+            The ledger has a line for each grant and each charge. Choose other filters.
+          </Empty>
+        }
+      />
     </Card>
   );
 }

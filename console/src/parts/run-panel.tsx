@@ -12,6 +12,7 @@ import { ProblemNotice } from "../ui/problem.tsx";
 import { useRunActions } from "./run-actions.tsx";
 import { RunComparison } from "./run-comparison.tsx";
 import { RunRemedy } from "./run-remedy.tsx";
+import { StepList } from "./step-list.tsx";
 
 /** The input, the result and the buttons of a run, beside the list of runs. */
 export function RunPanel({ run_id, found, onNext }: { run_id: string; found?: FoundRun; onNext: (run: Run) => void }) {
@@ -72,18 +73,7 @@ function Summary({ run, deleted, onNext }: { run: RunDetail; deleted: boolean; o
       )}
       {run.steps.length > 0 && (
         <Part title="Steps">
-          <ol className="space-y-1">
-            {run.steps.map((step) => (
-              <li key={step.index} className="flex flex-wrap items-baseline gap-x-2">
-                <span className="min-w-0 break-all">{step.name}</span>
-                {step.status !== "succeeded" && <Status status={step.status} />}
-                <span className="ml-auto text-sm text-muted">
-                  {step.finished_at !== null && duration(step.started_at, step.finished_at)}
-                  {step.usage !== null && ` · ${dollars(step.usage.cost_tokens)}`}
-                </span>
-              </li>
-            ))}
-          </ol>
+          <StepList steps={run.steps} />
         </Part>
       )}
       {!hasEnded(run.status) && <p className="text-sm text-muted">The run goes on.</p>}

@@ -48,7 +48,7 @@ export interface VirtualColumn<Item> {
   cell: (row: Item) => ReactNode;
 }
 
-interface VirtualTableProps<Item> {
+export interface VirtualTableProps<Item> {
   label: string;
   columns: readonly VirtualColumn<Item>[];
   /** Columns that are not shown now, by id. */

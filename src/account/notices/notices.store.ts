@@ -1,6 +1,6 @@
 import type { Notice, NoticeDelivery, NoticeEvent } from "../../api/contract/notices.ts";
 import type { Db, Sql, Tx } from "../../platform/db/db.ts";
-import { firstRow } from "../../platform/db/statements.ts";
+import { deleteBeyondNewest, firstRow } from "../../platform/db/statements.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
 import type { NewNotice } from "./notices.types.ts";
 
@@ -133,18 +133,7 @@ export function createNoticesStore(db: Db) {
     /**
      * Deletes all but the newest `most` notices of each user, because a user can cause failed runs that cost nothing.
      */
-    async deleteBeyond(most: number): Promise<void> {
-      await db.query({
-        text: `delete from notice using (
-            select user_id, (
-              select id from notice newer where newer.user_id = crowded.user_id order by id desc offset $1 - 1 limit 1
-            ) as oldest_kept
-            from (select user_id from notice group by user_id having count(*) > $1) as crowded
-          ) as kept
-          where notice.user_id = kept.user_id and notice.id < kept.oldest_kept`,
-        values: [most],
-      });
-    },
+    deleteBeyond: (most: number): Promise<void> => deleteBeyondNewest(db, "notice", most),
     /** Deletes all rows of a user who is being erased. */
     async deleteUser(tx: Tx, user_id: string): Promise<void> {
       for (const table of ["notice", "webhook_endpoint", "delivery", "delivered_output", "sent_mail"]) {

@@ -1,7 +1,7 @@
 import type { ModelApi } from "../../api/contract/model-apis.ts";
 import type { FailedCall } from "../../api/http/failed-calls.ts";
 import type { Reader, Sql, Tx } from "../../platform/db/db.ts";
-import { createConditions } from "../../platform/db/statements.ts";
+import { createConditions, deleteBeyondNewest } from "../../platform/db/statements.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
 import { jsonbText } from "../../platform/lib/json.ts";
 
@@ -133,16 +133,7 @@ export async function insertFailed(sql: Sql, rows: readonly FailedRow[]): Promis
 /** Deletes failed requests of before `instant`, and those beyond the newest `most` of a user. */
 export async function deleteOldFailed(sql: Sql, instant: Instant, most: number): Promise<void> {
   await sql.query({ text: "delete from failed_request where created_at < $1", values: [instant] });
-  await sql.query({
-    text: `delete from failed_request using (
-        select user_id, (
-          select id from failed_request newer where newer.user_id = crowded.user_id order by id desc offset $1 - 1 limit 1
-        ) as oldest_kept
-        from (select user_id from failed_request group by user_id having count(*) > $1) as crowded
-      ) as kept
-      where failed_request.user_id = kept.user_id and failed_request.id < kept.oldest_kept`,
-    values: [most],
-  });
+  await deleteBeyondNewest(sql, "failed_request", most);
 }
 
 export async function deleteFailedOf(tx: Tx, user_id: string): Promise<void> {

@@ -101,3 +101,17 @@ export async function hasMoreRows(
   });
   return beyond.length > 0;
 }
+
+/** Deletes all but the newest `most` rows of each user. The table has a `user_id`, and its `id` grows with time. */
+export async function deleteBeyondNewest(sql: Sql, table: string, most: number): Promise<void> {
+  await sql.query({
+    text: `delete from ${table} using (
+        select user_id, (
+          select id from ${table} newer where newer.user_id = crowded.user_id order by id desc offset $1 - 1 limit 1
+        ) as oldest_kept
+        from (select user_id from ${table} group by user_id having count(*) > $1) as crowded
+      ) as kept
+      where ${table}.user_id = kept.user_id and ${table}.id < kept.oldest_kept`,
+    values: [most],
+  });
+}

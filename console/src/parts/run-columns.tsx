@@ -1,0 +1,26 @@
+import type { Run } from "../api/queries.ts";
+import { dollars, instant } from "../format.ts";
+import type { VirtualColumn } from "../ui/virtual-table.tsx";
+
+/** The columns that a person's and the operator's list of runs have alike. */
+
+export const MODEL_COLUMN: VirtualColumn<Pick<Run, "model_id">> = {
+  id: "model",
+  title: "Model",
+  width: "9rem",
+  cell: ({ model_id }) => <span className="block truncate text-muted">{model_id}</span>,
+};
+export const COST_COLUMN: VirtualColumn<{ usage: Pick<Run["usage"], "cost_tokens"> }> = {
+  id: "cost",
+  title: "Cost",
+  width: "6rem",
+  numeric: true,
+  cell: ({ usage }) => dollars(usage.cost_tokens),
+};
+export const QUEUED_COLUMN: VirtualColumn<Pick<Run, "queued_at">> = {
+  id: "when",
+  title: "Queued",
+  width: "9rem",
+  numeric: true,
+  cell: ({ queued_at }) => <span className="whitespace-nowrap text-muted">{instant(queued_at)}</span>,
+};
