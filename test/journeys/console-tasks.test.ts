@@ -236,7 +236,7 @@ it("a run's page shows what the model was sent, and its steps as a timeline", as
     await runsLink().click();
     await rowsOf().first().click();
     await panel().getByRole("link", { name: "Open run" }).click();
-    await page.getByText("Read the berths.").waitFor();
+    await page.getByText("Read the berths.", { exact: true }).waitFor();
   });
   await page.getByRole("link", { name: /^1\. lab\/small/ }).click();
   await page.waitForURL(/step=1$/);
