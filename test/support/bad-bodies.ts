@@ -487,7 +487,7 @@ export const QUERIES: Record<string, [query: string, param: string][]> = {
   "GET /api/v1/agents/{id}/occurrences": [["schedule_id=5", "schedule_id"]],
   "GET /api/v1/users/me/requests": [
     ["status=strange", "status"],
-    ["status=200", "status"],
+    ["status=99", "status"],
     ["api_key_id=x", "api_key_id"],
     ["agent_id=x", "agent_id"],
     ["min_ms=-1", "min_ms"],
