@@ -33,7 +33,7 @@ export function money(cents: number, currency: string): string {
   const is_small = cents !== 0 && Math.abs(cents) < unit;
   return new Intl.NumberFormat(LOCALE, {
     ...style,
-    minimumFractionDigits: cents % unit === 0 && cents >= unit ? 0 : digits,
+    minimumFractionDigits: digits,
     maximumFractionDigits: is_small ? digits + 2 : digits,
   }).format(cents / unit);
 }

@@ -5,7 +5,7 @@ import { asProblem } from "./api/problem.ts";
 import { profileQuery, queryClient } from "./api/queries.ts";
 import { Layout } from "./layout.tsx";
 import { lazyPage } from "./lazy-page.ts";
-import { ALL_RUNS_FILTERS, RUN_FILTERS, RUN_TRIGGERS, type RunTrigger } from "./run-words.ts";
+import { RUN_TRIGGERS, type RunTrigger, STATUS_FILTERS } from "./run-words.ts";
 import { Callout } from "./ui/basics.tsx";
 import { ConsoleProblem, NotFound, PageProblem } from "./ui/problem.tsx";
 
@@ -149,7 +149,7 @@ const agent = createRoute({
   component: page(() => import("./pages/agent.tsx"), "AgentPage"),
   validateSearch: (search: Search) => ({
     ...choice(search, "tab", ["runs", "schedule", "triggers", "settings", "versions"]),
-    ...choice(search, "status", RUN_FILTERS),
+    ...choice(search, "status", STATUS_FILTERS),
     ...choice(search, "trigger", Object.keys(RUN_TRIGGERS) as RunTrigger[]),
     ...text(search, "from"),
     ...text(search, "to"),
@@ -161,7 +161,7 @@ const runs = createRoute({
   component: page(() => import("./pages/runs.tsx"), "RunsPage"),
   validateSearch: (search: Search) => ({
     ...text(search, "q"),
-    ...choice(search, "status", ALL_RUNS_FILTERS),
+    ...choice(search, "status", STATUS_FILTERS),
     ...choice(search, "trigger", Object.keys(RUN_TRIGGERS) as RunTrigger[]),
     ...text(search, "agent_id"),
     ...text(search, "model_id"),
@@ -324,7 +324,7 @@ const operatorPages = [
     path: "/runs",
     component: page(() => import("./pages/operator-runs.tsx"), "OperatorRunsPage"),
     validateSearch: (search: Search) => ({
-      ...choice(search, "status", ALL_RUNS_FILTERS),
+      ...choice(search, "status", STATUS_FILTERS),
       ...choice(search, "trigger", Object.keys(RUN_TRIGGERS) as RunTrigger[]),
       ...text(search, "user_id"),
       ...text(search, "agent_id"),

@@ -10,44 +10,38 @@ interface StatusWords {
   phase: "queued" | "waiting" | "working" | "ended";
   name: string;
   tone: Tone;
-  /** Whether the list of runs can be filtered by it. */
-  filter: boolean;
   /** What goes on between two steps. */
   now?: string;
 }
 
 /** Every status of a run. */
 export const RUN_STATUSES: Readonly<Record<RunStatus, StatusWords>> = {
-  queued: { phase: "queued", name: "queued", tone: "neutral", filter: true, now: "In the queue" },
-  running: { phase: "working", name: "running", tone: "accent", filter: true, now: "Running" },
+  queued: { phase: "queued", name: "queued", tone: "neutral", now: "In the queue" },
+  running: { phase: "working", name: "running", tone: "accent", now: "Running" },
   requires_action: {
     phase: "waiting",
     name: "waits for you",
     tone: "warn",
-    filter: true,
     now: "Waiting for your decision",
   },
-  cancelling: { phase: "working", name: "cancelling", tone: "warn", filter: false, now: "Stopping" },
-  succeeded: { phase: "ended", name: "succeeded", tone: "good", filter: true },
-  failed: { phase: "ended", name: "failed", tone: "bad", filter: true },
-  cancelled: { phase: "ended", name: "cancelled", tone: "neutral", filter: true },
+  cancelling: { phase: "working", name: "cancelling", tone: "warn", now: "Stopping" },
+  succeeded: { phase: "ended", name: "succeeded", tone: "good" },
+  failed: { phase: "ended", name: "failed", tone: "bad" },
+  cancelled: { phase: "ended", name: "cancelled", tone: "neutral" },
 };
 
-/** The statuses of the filter, in the order of a run's life. */
-const FILTER_STATUSES = (Object.keys(RUN_STATUSES) as RunStatus[]).filter((status) => RUN_STATUSES[status].filter);
-
-/** What the list of runs can be filtered by, in the address of its page. */
-export const RUN_FILTERS = [...FILTER_STATUSES, "with_errors"] as const;
-export type RunFilter = (typeof RUN_FILTERS)[number];
-export const filterName = (filter: RunFilter): string =>
-  filter === "with_errors" ? WITH_ERRORS : RUN_STATUSES[filter].name;
-/** Every status, and runs with an error of whatever kind: what the list of all runs can be filtered by. */
-export const ALL_RUNS_FILTERS = [...(Object.keys(RUN_STATUSES) as RunStatus[]), "any_error"] as const;
-export type AllRunsFilter = (typeof ALL_RUNS_FILTERS)[number];
+/** What lists of runs can be filtered by: every status, and an error of any kind. */
+export const STATUS_FILTERS = [...(Object.keys(RUN_STATUSES) as RunStatus[]), "any_error"] as const;
+export type StatusFilter = (typeof STATUS_FILTERS)[number];
+export const STATUS_OPTIONS = [
+  ["", "Any"],
+  ...STATUS_FILTERS.map(
+    (filter) => [filter, filter === "any_error" ? "Any error" : words(RUN_STATUSES[filter].name)] as const,
+  ),
+] as const;
 /** The filter as the API's parameters. */
-export function filterQuery(filter: RunFilter): { status: RunStatus; has_errors?: true } {
-  return filter === "with_errors" ? { status: "succeeded", has_errors: true } : { status: filter };
-}
+export const statusQuery = (filter: StatusFilter | undefined) =>
+  filter === "any_error" ? { has_errors: "true" as const } : { status: filter };
 
 export const WITH_ERRORS = "succeeded with errors";
 

@@ -1,6 +1,6 @@
 import type { ScheduleSpec } from "../../src/agents/schedules/spec.ts";
 import type { Agent, Schedule } from "./api/queries.ts";
-import { LOCALE } from "./format.ts";
+import { capital, LOCALE } from "./format.ts";
 
 /** When a schedule is due, as the API returns it. */
 export type ScheduleTimes = Pick<
@@ -71,7 +71,6 @@ function rhythm(spec: Extract<ScheduleSpec, { times: readonly string[] }>): stri
 const ENDINGS: Record<string, string> = { one: "st", two: "nd", few: "rd", other: "th" };
 const ordinals = new Intl.PluralRules("en", { type: "ordinal" });
 const ordinal = (value: number) => `${value}${ENDINGS[ordinals.select(value)] ?? "th"}`;
-const capital = (text: string) => text.charAt(0).toUpperCase() + text.slice(1);
 
 /** The city in a zone's name: "New York". */
 export const zoneName = (zone: string): string => (zone.split("/").at(-1) ?? zone).replaceAll("_", " ");

@@ -189,17 +189,17 @@ it("tokens that a running call holds are shown apart, with the run that holds th
 it("a change of plan says before it is made what is due now and later; each payment is in one list with its receipt", async () => {
   await page.goto(`${site.service.url}/billing?tab=plans`);
   await page.getByRole("button", { name: "Subscribe: Starter" }).click();
-  await dialog().getByText("Due now: $29, for 18,000,000 tokens.").waitFor();
+  await dialog().getByText("Due now: $29.00, for 18,000,000 tokens.").waitFor();
   await dialog().getByRole("button", { name: "Subscribe" }).click();
   await page.getByText("renews on").waitFor();
   const body = { plan_id: "pro" };
   const { due_now_cents } = await person("POST", "/billing/subscription/preview", body);
   await page.getByRole("button", { name: "Upgrade now: Pro", exact: true }).click();
   await dialog()
-    .getByText(/^Due now: \$\d+(\.\d\d)? for the rest of this period, for [\d,]+ tokens\.$/)
+    .getByText(/^Due now: \$\d+\.\d\d for the rest of this period, for [\d,]+ tokens\.$/)
     .waitFor();
   await dialog()
-    .getByText(/From \w+ \d+, \d+: \$\d+ per month/)
+    .getByText(/From \w+ \d+, \d+: \$\d+\.\d\d per month/)
     .waitFor();
   await dialog().getByRole("button", { name: "Upgrade now" }).click();
   await expect.poll(async () => (await person("GET", "/billing/subscription")).plan_id).toBe("pro");

@@ -1,7 +1,16 @@
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest";
 import { shows, startChromium } from "../support/chromium.ts";
-import { asPerson, becomeOperator, buildConsole, choose, PASSWORD, signUp, unfoldAll } from "../support/console.ts";
+import {
+  asPerson,
+  becomeOperator,
+  buildConsole,
+  choose,
+  PASSWORD,
+  pick,
+  signUp,
+  unfoldAll,
+} from "../support/console.ts";
 import { startMailServer } from "../support/mail-server.ts";
 import { type Service, startService } from "../support/service.ts";
 
@@ -228,7 +237,7 @@ it("the preview of a schedule explains the runs on days when the clocks change",
   await page.goto(`${service.url}/agents/${id}?tab=schedule`);
   await page.getByRole("button", { name: "Add schedule" }).click();
   await page.getByLabel("Time", { exact: true }).fill("02:30");
-  await choose(page.getByLabel("Time zone"), "Europe/Berlin");
+  await pick(page.getByLabel("Time zone"), "Europe/Berlin");
   const runs = page.getByRole("listitem").filter({ hasText: "in UTC" });
   expect(await runs.allTextContents()).toEqual([
     expect.stringMatching(/^Sat,? 28 Mar, 02:30.*28 Mar, 01:30 in UTC$/),

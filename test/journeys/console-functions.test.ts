@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import type { BrowserContext, Page } from "playwright-core";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { shows } from "../support/chromium.ts";
-import { asPerson, choose, signUp, unfoldAll, useConsole, violations } from "../support/console.ts";
+import { asPerson, choose, pick, signUp, unfoldAll, useConsole, violations } from "../support/console.ts";
 import { deliver } from "../support/triggers.ts";
 import { completion } from "../support/upstream.ts";
 
@@ -270,17 +270,37 @@ it("an agent has several schedules, which a person adds, pauses, resumes, runs, 
 it("a new agent begins with a template, is duplicated, and gets back the settings of an earlier version", async () => {
   await signUp(context, site.service, "template@example.com");
   await page.goto(`${site.service.url}/agents/new`);
+  await page.getByRole("button", { name: "Use Morning digest" }).click();
+  await dialog().getByText("This service sends no e-mail.").waitFor();
+  await dialog().getByLabel("Page address").fill("https://news.example.com/today");
+  await dialog().getByLabel("Topic").fill("ferries");
+  expect(await dialog().getByLabel("Page host").inputValue()).toBe("news.example.com");
+  await pick(dialog().getByLabel("Time zone"), "Oslo");
+  expect(await violations(page)).toEqual([]);
+  await dialog().getByRole("button", { name: "Use template" }).click();
+  await page.getByText("Every day at 07:00, Oslo time").waitFor();
+  await page.getByRole("button", { name: "Create and test" }).click();
+  await page.getByRole("region", { name: "Test" }).getByText("Hello.").first().waitFor();
+  const [{ id: digest }] = (await person("GET", "/agents")).agents;
+  expect(await person("GET", `/agents/${digest}`)).toMatchObject({
+    deliveries: [],
+    schedule_enabled: true,
+    schedule_time: "07:00",
+    schedule_timezone: "Europe/Oslo",
+    tools_config: { web_fetch: { hosts: ["news.example.com"] } },
+  });
+  await page.goto(`${site.service.url}/agents/new`);
   await page.getByRole("button", { name: "Use Price check" }).click();
   await dialog().getByLabel("Shop host").fill("shop.example.com");
-  await dialog().getByRole("button", { name: "Create agent" }).click();
+  await dialog().getByRole("button", { name: "Use template" }).click();
+  await page.getByRole("button", { name: "Create agent" }).click();
   await page.getByRole("heading", { name: "Price check", exact: true, level: 1 }).waitFor();
   await page.getByRole("button", { name: "Duplicate agent" }).click();
   await page.getByRole("heading", { name: "Edit Price check (copy)" }).waitFor();
   await unfoldAll(page);
   await page.getByLabel("Description").fill("Reads prices.");
   await page.getByRole("button", { name: "Save agent" }).click();
-  await page.getByRole("link", { name: "Versions" }).click();
-  await page.getByText("Description", { exact: true }).click();
+  await page.getByRole("link", { name: "See what changed" }).click();
   await shows(page, "Reads prices.");
   expect(await violations(page)).toEqual([]);
   await page.getByRole("button", { name: "Restore version 1" }).click();

@@ -230,15 +230,15 @@ it("a form shows its limits before it is sent: a key without rights, a top-up ab
   await page.getByLabel("Amount in US dollars").fill("5000000");
   await shows(page, "The maximum is $999,999.99.");
   await page.goto(`${site.service.url}/billing?tab=purchases`);
-  await shows(page, "625,000 tokens are worth $1.");
+  await shows(page, "625,000 tokens are worth $1.00.");
   await page.getByLabel("Threshold in tokens").fill("1250000");
-  await shows(page, "Worth $2.");
+  await shows(page, "Worth $2.00.");
   for (const [label, value] of Object.entries({ "Threshold in tokens": "9", "Dollars per top-up": "10" }))
     await page.getByLabel(label).fill(value);
   const cap = page.getByLabel("Most dollars per month");
   await cap.fill("5");
   await page.getByRole("button", { name: "Enable" }).click();
-  expect(await cap.evaluate((field: HTMLInputElement) => field.validationMessage)).toBe("The minimum is $10.");
+  expect(await cap.evaluate((field: HTMLInputElement) => field.validationMessage)).toBe("The minimum is $10.00.");
   await page.goto(`${site.service.url}/agents/new`);
   await page.getByLabel("Name", { exact: true }).fill("  ");
   await page.getByRole("button", { name: "Create agent" }).click();
@@ -325,7 +325,7 @@ it("an unpaid plan is not shown as saved, and closing an invoice asks first", as
   await becomeOperator(context, site.service);
   await page.goto(`${site.service.url}/operator/payments`);
   await page.getByRole("button", { name: "Void invoice" }).click();
-  const dialog = page.getByRole("dialog", { name: "Void the invoice of $7?" });
+  const dialog = page.getByRole("dialog", { name: "Void the invoice of $7.00?" });
   await dialog.waitFor();
   expect(sent).toEqual([]);
   await dialog.getByRole("button", { name: "Void invoice" }).click();

@@ -219,6 +219,8 @@ it("a run is repeated on another model, and both are shown side by side", async 
   await page.getByRole("link", { name: "Open run" }).click();
   await page.getByRole("heading", { name: "Side by side" }).waitFor();
   await page.getByRole("heading", { name: "Timeline" }).waitFor();
+  await page.getByRole("link", { name: /^run of / }).waitFor();
+  expect(await page.getByText("replay_of").count()).toBe(0);
   expect(await violations(page)).toEqual([]);
   if (process.env.SHOTS) await page.screenshot({ path: `${process.env.SHOTS}/compare.png`, fullPage: true });
   const [{ metadata, model_id }] = (await person("GET", "/runs?limit=1")).runs;
@@ -318,7 +320,8 @@ it("an agent is created from a template", async () => {
     await page.getByRole("main").getByRole("link", { name: "New agent" }).first().click();
     await page.getByRole("button", { name: "Use Price check" }).click();
     await page.getByLabel("Shop host").fill("shop.example.com");
-    await page.getByRole("dialog").getByRole("button", { name: "Create agent" }).click();
+    await page.keyboard.press("Enter");
+    await page.getByRole("button", { name: "Create agent" }).click();
     await page.getByRole("heading", { name: "Price check", level: 1 }).waitFor();
   });
 });

@@ -121,7 +121,7 @@ it("a person can sign up, create a key, create an agent, follow its run live, sc
   await page.getByLabel("Monday").uncheck();
   await page.getByLabel("Friday").check();
   await page.getByLabel("Time", { exact: true }).fill("07:30");
-  await choose(page.getByLabel("Time zone"), "America/New York");
+  await pick(page.getByLabel("Time zone"), "America/New York");
   await shows(page, "Every Friday at 07:30, New York time");
   const preview = await page
     .getByRole("listitem")

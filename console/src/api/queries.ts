@@ -64,7 +64,6 @@ export const profileQuery = queryOptions({
   queryFn: ({ signal }) => call("GET /api/v1/users/me", { signal }),
 });
 
-/** The sign-up settings of the service, and the signed-in user. */
 /** The service at a glance, for operators. It changes without an event. */
 export const overviewQuery = (window: "24h" | "7d" = "24h") =>
   queryOptions({
@@ -73,6 +72,7 @@ export const overviewQuery = (window: "24h" | "7d" = "24h") =>
     refetchInterval: 30_000,
   });
 
+/** The sign-up settings of the service, and the signed-in user. */
 export const sessionQuery = queryOptions({
   queryKey: ["session"],
   queryFn: ({ signal }) => call("GET /api/v1/auth/get-session", { signal }),

@@ -8,6 +8,7 @@ import { AgentSections } from "../parts/agent-sections.tsx";
 import { bodyOf, changesOf, type Draft, draftOf, EMPTY_DRAFT } from "../parts/draft.ts";
 import { TemplateChoice } from "../parts/template-choice.tsx";
 import { startTest, type TestInput, TestPanel } from "../parts/test-panel.tsx";
+import { versionLink } from "../parts/versions.tsx";
 import { AgentWhen, NewAgentWhen } from "../parts/when-field.tsx";
 import { Button, buttonClass, Callout, Card, PageHeader } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
@@ -67,6 +68,7 @@ interface EditorProps {
 function Editor({ agent, test_id, openNewest }: EditorProps) {
   const [draft, setDraft] = useState<Draft>(agent === null ? EMPTY_DRAFT : draftOf(agent));
   const navigate = useNavigate();
+  const [template, setTemplate] = useState<string | null>(null);
   const form = useRef<HTMLFormElement>(null);
   const saved_as = useRef(draft);
   const changed = useCallback(() => JSON.stringify(saved_as.current) !== JSON.stringify(draft), [draft]);
@@ -84,8 +86,10 @@ function Editor({ agent, test_id, openNewest }: EditorProps) {
     },
     onSuccess: async (saved) => {
       noteSaved(saved);
-      confirmSaved(agent === null ? "Agent created" : "Agent saved");
-      await navigate({ to: "/agents/$id", params: { id: saved.id } });
+      const { id, version } = saved;
+      if (agent === null) confirmSaved("Agent created");
+      else confirmSaved("Agent saved", version === agent.version ? null : <VersionLink id={id} version={version} />);
+      await navigate({ to: "/agents/$id", params: { id } });
       await stale("agents");
     },
   });
@@ -114,12 +118,22 @@ function Editor({ agent, test_id, openNewest }: EditorProps) {
   });
   return (
     <FormErrorProvider value={save.error ?? test.error}>
-      <PageHeader title={agent === null ? "New agent" : `Edit ${agent.name}`}>
+      <PageHeader
+        title={agent === null ? "New agent" : `Edit ${agent.name}`}
+        note={template === null ? undefined : `From the template “${template}”. Change and test it, then create it.`}
+      >
         <a href="#test" className={buttonClass("plain", "lg:hidden")}>
           Go to test
         </a>
       </PageHeader>
-      {agent === null && <TemplateChoice />}
+      {agent === null && template === null && (
+        <TemplateChoice
+          onChosen={({ name }, filled) => {
+            setDraft(filled);
+            setTemplate(name);
+          }}
+        />
+      )}
       <div className="grid items-start gap-4 lg:grid-cols-[minmax(0,3fr)_minmax(0,2fr)]">
         <form ref={form} {...sending(save)} className="min-w-0 space-y-4">
           <FirstFields agent={agent} draft={draft} change={change} />
@@ -151,6 +165,14 @@ function Editor({ agent, test_id, openNewest }: EditorProps) {
       </div>
       <LeaveGuard changed={changed} />
     </FormErrorProvider>
+  );
+}
+
+function VersionLink({ id, version }: { id: string; version: number }) {
+  return (
+    <Link {...versionLink(id, version)} className="link">
+      See what changed
+    </Link>
   );
 }
 

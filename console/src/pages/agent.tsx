@@ -4,13 +4,14 @@ import { useState } from "react";
 import { call } from "../api/client.ts";
 import { type Agent, agentQuery, type Run, runsQuery, schedulesQuery, stale } from "../api/queries.ts";
 import { chosenFilters, withFilter } from "../filters.ts";
-import { duration, instant, number, period, words } from "../format.ts";
+import { instant, number, period, words } from "../format.ts";
 import { AgentSettings } from "../parts/agent-settings.tsx";
+import { timeTaken } from "../parts/run-columns.tsx";
 import { RunDialog } from "../parts/run-dialog.tsx";
 import { AgentSchedules, PausedSchedule } from "../parts/schedules.tsx";
 import { AgentTriggers } from "../parts/triggers.tsx";
 import { Versions } from "../parts/versions.tsx";
-import { filterName, filterQuery, RUN_FILTERS, RUN_TRIGGERS, TRIGGER_OPTIONS } from "../run-words.ts";
+import { RUN_TRIGGERS, STATUS_OPTIONS, statusQuery, TRIGGER_OPTIONS } from "../run-words.ts";
 import { agentWarning } from "../service-words.ts";
 import { Button, buttonClass, Callout, Card, Empty, PageHeader, Status, Tabs } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
@@ -174,20 +175,17 @@ const runColumns = (id: string): Column<Run>[] => [
     title: "Duration",
     wide: true,
     numeric: true,
-    cell: (run) =>
-      run.started_at === null || run.finished_at === null ? "—" : duration(run.started_at, run.finished_at),
+    cell: timeTaken,
   },
   { title: "Steps", wide: true, numeric: true, cell: (run) => number(run.steps_count) },
   { title: "Tokens", numeric: true, cell: (run) => number(run.usage.cost_tokens) },
 ];
 
-const STATUSES = [["", "Any"], ...RUN_FILTERS.map((filter) => [filter, words(filterName(filter))] as const)] as const;
-
 function Runs({ agent, onRun, busy }: { agent: Agent; onRun: () => void; busy: boolean }) {
   const { id } = agent;
   const { status, trigger, from, to } = useSearch({ from: "/signed-in/agents/$id" });
   const navigate = useNavigate({ from: "/agents/$id" });
-  const filters = chosenFilters({ ...(status && filterQuery(status)), trigger, ...period(from, to) });
+  const filters = chosenFilters({ ...statusQuery(status), trigger, ...period(from, to) });
   const set = (name: string) => (value: string) => void navigate({ search: withFilter(name, value), replace: true });
   return (
     <Card flush>
@@ -196,7 +194,7 @@ function Runs({ agent, onRun, busy }: { agent: Agent; onRun: () => void; busy: b
           label="Status"
           className="w-full sm:w-52"
           value={status ?? ""}
-          options={STATUSES}
+          options={STATUS_OPTIONS}
           onValue={set("status")}
         />
         <SelectField

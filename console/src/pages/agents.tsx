@@ -1,12 +1,14 @@
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import { useEffect, useRef, useState } from "react";
+import { useState } from "react";
 import { type Agent, agentsQuery } from "../api/queries.ts";
+import { withFilter } from "../filters.ts";
 import { ago } from "../format.ts";
 import { defaultScheduleInWords } from "../schedule-words.ts";
 import { Badge, buttonClass, Card, Empty, PageHeader, Status } from "../ui/basics.tsx";
 import { Icon } from "../ui/icons.tsx";
 import { type Column, PagedTable, useFirstPage } from "../ui/list.tsx";
 import { WithTooltip } from "../ui/tooltip.tsx";
+import { WaitingField } from "../ui/waiting-field.tsx";
 
 const COLUMNS: Column<Agent>[] = [
   {
@@ -88,6 +90,7 @@ const FEW_AGENTS = 10;
 
 export function AgentsPage() {
   const { name = "" } = useSearch({ from: "/signed-in/agents" });
+  const navigate = useNavigate({ from: "/agents" });
   const [was_searched] = useState(name !== "");
   const { rows = [] } = useFirstPage(agentsQuery(name));
   const create = (
@@ -101,7 +104,17 @@ export function AgentsPage() {
         {create}
       </PageHeader>
       <Card flush>
-        {(was_searched || name !== "" || rows.length > FEW_AGENTS) && <NameSearch name={name} />}
+        {(was_searched || name !== "" || rows.length > FEW_AGENTS) && (
+          <div className="border-b border-line px-4 py-3">
+            <WaitingField
+              label="Find agents by name"
+              type="search"
+              placeholder="A part of the name"
+              value={name}
+              onValue={(text) => void navigate({ search: withFilter("name", text), replace: true, resetScroll: false })}
+            />
+          </div>
+        )}
         <PagedTable
           label="Agents"
           query={agentsQuery(name)}
@@ -121,34 +134,5 @@ export function AgentsPage() {
         />
       </Card>
     </>
-  );
-}
-
-function NameSearch({ name }: { name: string }) {
-  const navigate = useNavigate({ from: "/agents" });
-  const [text, setText] = useState(name);
-  const input = useRef<HTMLInputElement>(null);
-  useEffect(() => {
-    // While a person types, the address follows later, and would move the cursor.
-    if (document.activeElement !== input.current) setText(name);
-  }, [name]);
-  const find = (typed: string) => {
-    setText(typed);
-    const wanted = typed.trim();
-    void navigate({ search: wanted === "" ? {} : { name: wanted }, replace: true, resetScroll: false });
-  };
-  return (
-    <div className="border-b border-line px-4 py-3">
-      <input
-        ref={input}
-        type="search"
-        aria-label="Find agents by name"
-        placeholder="Find by name"
-        className="control max-w-64"
-        maxLength={200}
-        value={text}
-        onChange={(event) => find(event.target.value)}
-      />
-    </div>
   );
 }

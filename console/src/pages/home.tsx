@@ -1,6 +1,6 @@
 import { useQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { lazy, Suspense } from "react";
+import { Suspense, useState } from "react";
 import { TOKENS_PER_CENT } from "../../../src/kernel/constants.ts";
 import {
   anyAgentQuery,
@@ -12,13 +12,14 @@ import {
   usageQuery,
   waitingRunsQuery,
 } from "../api/queries.ts";
-import { daysLeft } from "../forecast.ts";
-import { ago, count, dayForInput, dollars, number, period } from "../format.ts";
+import { daysInWords, daysLeft } from "../forecast.ts";
+import { ago, capital, dayForInput, dollars, number, period } from "../format.ts";
+import { lazyPage } from "../lazy-page.ts";
 import { LONGER_DAYS, NeedsYou } from "../parts/needs-you.tsx";
 import { defaultScheduleInWords, OWN_ZONE, wallTime } from "../schedule-words.ts";
 import { inWords } from "../service-words.ts";
 import { buttonClass, Card, Empty, Facts, PageHeader, Skeleton, Status } from "../ui/basics.tsx";
-import { Unloaded } from "../ui/problem.tsx";
+import { ProblemNotice, Unloaded } from "../ui/problem.tsx";
 
 /** Rows of the list of next runs, and of yesterday's results. */
 const NEXT_RUNS = 6;
@@ -43,15 +44,29 @@ export function HomePage() {
   );
 }
 
-const Inbox = lazy(() => import("../parts/inbox.tsx").then((module) => ({ default: module.Inbox })));
+const WaitingRuns = lazyPage(
+  () => import("../parts/waiting-runs.tsx"),
+  "WaitingRuns",
+  () => false,
+);
 
-/** What runs ask. Its code loads when a run waits. */
+/** What runs ask. Its code loads when a run waits. It stays afterwards, because the last decision may have failed. */
 function Decisions() {
-  const { data, isError } = useQuery(waitingRunsQuery);
-  if (!isError && (data === undefined || data.runs.length === 0)) return null;
+  const { data, error, refetch } = useQuery(waitingRunsQuery);
+  const waits = data !== undefined && data.runs.length > 0;
+  const [has_waited, setWaited] = useState(waits);
+  if (waits && !has_waited) setWaited(true);
+  if (data === undefined && error !== null) {
+    return (
+      <div className="mb-4">
+        <ProblemNotice error={error} onRetry={() => void refetch()} />
+      </div>
+    );
+  }
+  if (!has_waited) return null;
   return (
     <Suspense fallback={<Skeleton />}>
-      <Inbox />
+      <WaitingRuns />
     </Suspense>
   );
 }
@@ -156,7 +171,7 @@ function Spend() {
         facts={[
           ["Balance", dollars(profile.token_balance)],
           ["Last 7 days", week === undefined ? "…" : dollars(week)],
-          ["Lasts for", left === null ? "—" : left > 365 ? "Over a year" : count(Math.floor(left), "day")],
+          ["Lasts for", left === null ? "—" : capital(daysInWords(left))],
         ]}
       />
       {unusual.map((agent) => (

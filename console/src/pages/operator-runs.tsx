@@ -3,11 +3,11 @@ import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { type Answer, call } from "../api/client.ts";
 import { listOf } from "../api/queries.ts";
 import { chosenFilters, withFilter } from "../filters.ts";
-import { count, dollars, duration, instant, number, period, words } from "../format.ts";
+import { count, dollars, instant, number, period, words } from "../format.ts";
 import { UserLink, UserPicker } from "../parts/operator-panels.tsx";
-import { COST_COLUMN, MODEL_COLUMN, QUEUED_COLUMN } from "../parts/run-columns.tsx";
+import { COST_COLUMN, DURATION_COLUMN, MODEL_COLUMN, QUEUED_COLUMN, timeTaken } from "../parts/run-columns.tsx";
 import { StepList } from "../parts/step-list.tsx";
-import { ALL_RUNS_FILTERS, FAILURE_CODES, failure, RUN_STATUSES, startInWords, TRIGGER_OPTIONS } from "../run-words.ts";
+import { FAILURE_CODES, failure, STATUS_OPTIONS, startInWords, statusQuery, TRIGGER_OPTIONS } from "../run-words.ts";
 import { inWords } from "../service-words.ts";
 import { Button, Card, Empty, Facts, PageHeader, Status } from "../ui/basics.tsx";
 import { Dialog } from "../ui/dialog.tsx";
@@ -26,20 +26,12 @@ type Failures = Answer<"GET /api/v1/admin/run-failures">["failures"][number];
 const PAGE = 100;
 /** Groups of failures that the page shows. */
 const GROUPS = 10;
-const STATUS_OPTIONS = [
-  ["", "Any"],
-  ...ALL_RUNS_FILTERS.map(
-    (each) => [each, words(each === "any_error" ? "any error" : RUN_STATUSES[each].name)] as const,
-  ),
-] as const;
 const CODE_OPTIONS = [["", "Any"], ...FAILURE_CODES.map((code) => [code, words(failure(code))] as const)] as const;
 
 const STARTED_OPTIONS = TRIGGER_OPTIONS.map(([value, name]) => [value, value === "manual" ? "User" : name] as const);
 
 const agentName = ({ agent_name, agent_deleted }: Pick<Run, "agent_name" | "agent_deleted">) =>
   `${agent_name ?? "Agent"}${agent_deleted ? " (deleted)" : ""}`;
-const timeTaken = ({ started_at, finished_at }: Pick<Run, "started_at" | "finished_at">) =>
-  started_at === null || finished_at === null ? "—" : duration(started_at, finished_at);
 const reasonOf = ({ error, failed_steps }: Run) => {
   if (error !== null) return words(failure(error.code));
   return failed_steps === 0 ? "" : count(failed_steps, "failed step");
@@ -75,7 +67,7 @@ const COLUMNS: VirtualColumn<Run>[] = [
   { id: "agent", title: "Agent", width: "minmax(6rem,0.8fr)", cell: (run) => <RunLink run={run} /> },
   { id: "reason", title: "Error", width: "minmax(8rem,1.4fr)", cell: (run) => <Reason run={run} /> },
   MODEL_COLUMN,
-  { id: "duration", title: "Duration", width: "5.5rem", numeric: true, cell: timeTaken },
+  DURATION_COLUMN,
   COST_COLUMN,
   QUEUED_COLUMN,
   {
@@ -119,9 +111,8 @@ export function OperatorRunsPage() {
   const navigate = useNavigate({ from: "/operator/runs" });
   const set = (filter: string) => (chosen: string) =>
     void navigate({ search: withFilter(filter, chosen), replace: true, resetScroll: false });
-  const state = status === "any_error" ? { has_errors: true } : { status };
   const time = period(from, to);
-  const filters = chosenFilters({ ...state, trigger, user_id, agent_id, error_code, ...time });
+  const filters = chosenFilters({ ...statusQuery(status), trigger, user_id, agent_id, error_code, ...time });
   const loaded = useInfiniteQuery({
     ...listOf(
       ["operator", "runs", filters],

@@ -15,10 +15,11 @@ import { ago, count, dollars, duration, instant, number, words } from "../format
 import { DecideProblem, RequiredActions, useDecide } from "../parts/approvals.tsx";
 import { ExplainRun } from "../parts/explain.tsx";
 import { useRunActions } from "../parts/run-actions.tsx";
-import { RunComparison } from "../parts/run-comparison.tsx";
+import { ownMetadata, RunComparison, repeatsFact } from "../parts/run-comparison.tsx";
 import { RunTimeline } from "../parts/run-timeline.tsx";
 import { Outcome, Steps } from "../parts/run-view.tsx";
 import { Removed } from "../parts/step.tsx";
+import { versionLink } from "../parts/versions.tsx";
 import { hasEnded, startInWords } from "../run-words.ts";
 import { scheduleInWords } from "../schedule-words.ts";
 import { routingReason } from "../service-words.ts";
@@ -69,9 +70,9 @@ export function RunPage() {
               <Removed safety={run.input_safety} source="The delivery" />
             </Card>
           )}
-          {run.metadata !== null && Object.keys(run.metadata).length > 0 && (
+          {ownMetadata(run).length > 0 && (
             <Card title="Metadata">
-              <Facts facts={Object.entries(run.metadata)} />
+              <Facts facts={ownMetadata(run)} />
             </Card>
           )}
           <Prompt id={id} run_id={run_id} />
@@ -271,19 +272,14 @@ function Figures({ run, agent_id }: { run: RunDetail; agent_id: string }) {
             "Duration",
             run.started_at === null ? "—" : <Duration key="duration" from={run.started_at} to={run.finished_at} />,
           ],
+          ...repeatsFact(run),
           ...dueFact(run),
           ...(run.finished_at === null ? [] : [["Ended", ago(run.finished_at)] as [string, string]]),
           ...(run.schedule_id === null ? [] : [scheduleFact(run, schedules)]),
           [
             "Version",
             <span key="version">
-              <Link
-                to="/agents/$id"
-                params={{ id: agent_id }}
-                search={{ tab: "versions" }}
-                hash={`version-${run.agent_version}`}
-                className="link"
-              >
+              <Link {...versionLink(agent_id, run.agent_version)} className="link">
                 {number(run.agent_version)}, what it changed
               </Link>
               {run.trigger === "test" && ", with changes that were not saved"}

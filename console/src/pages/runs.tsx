@@ -11,12 +11,12 @@ import {
   type Run,
 } from "../api/queries.ts";
 import { chosenFilters, withFilter } from "../filters.ts";
-import { dayForInput, daysOfFields, dollars, duration, instant, period, words } from "../format.ts";
+import { dayForInput, daysOfFields, dollars, instant, period, words } from "../format.ts";
 import { parsePair } from "../metadata.ts";
-import { COST_COLUMN, MODEL_COLUMN, QUEUED_COLUMN } from "../parts/run-columns.tsx";
+import { COST_COLUMN, DURATION_COLUMN, MODEL_COLUMN, QUEUED_COLUMN } from "../parts/run-columns.tsx";
 import { RunPanel } from "../parts/run-panel.tsx";
 import { RunSelection } from "../parts/run-selection.tsx";
-import { ALL_RUNS_FILTERS, type AllRunsFilter, RUN_STATUSES, RUN_TRIGGERS, TRIGGER_OPTIONS } from "../run-words.ts";
+import { RUN_TRIGGERS, STATUS_OPTIONS, statusQuery, TRIGGER_OPTIONS } from "../run-words.ts";
 import { inWords } from "../service-words.ts";
 import { Card, Empty, PageHeader, Status, segmentClass } from "../ui/basics.tsx";
 import { BesideList } from "../ui/beside-list.tsx";
@@ -63,9 +63,6 @@ function FirstLine({ run: { first_line, error } }: { run: FoundRun }) {
   );
 }
 
-const timeTaken = ({ started_at, finished_at }: FoundRun) =>
-  started_at === null || finished_at === null ? "" : duration(started_at, finished_at);
-
 const COLUMNS: VirtualColumn<FoundRun>[] = [
   { id: "status", title: "Status", width: "8.5rem", cell: (run) => <StatusAndMarks run={run} /> },
   { id: "agent", title: "Agent", width: "minmax(6rem,9rem)", cell: (run) => <RunLink run={run} /> },
@@ -79,7 +76,7 @@ const COLUMNS: VirtualColumn<FoundRun>[] = [
     ),
   },
   MODEL_COLUMN,
-  { id: "duration", title: "Duration", width: "5.5rem", numeric: true, cell: timeTaken },
+  DURATION_COLUMN,
   COST_COLUMN,
   QUEUED_COLUMN,
   {
@@ -107,12 +104,6 @@ const HIDDEN = {
   narrow: { phone: false, trigger: false, model: false, duration: false },
   wide: { phone: false },
 };
-
-const statusName = (filter: AllRunsFilter) => (filter === "any_error" ? "any error" : RUN_STATUSES[filter].name);
-const STATUS_OPTIONS = [
-  ["", "Any"],
-  ...ALL_RUNS_FILTERS.map((each) => [each, words(statusName(each))] as const),
-] as const;
 
 /** Days that people ask for most. */
 function presets(today: Date) {
@@ -165,8 +156,16 @@ export function RunsPage() {
   const [name, value] = parsePair(metadata ?? "");
   const days = daysOfFields(from, to);
   const pair = metadata === undefined ? {} : { [`metadata[${name}]`]: value };
-  const state = status === "any_error" ? { has_errors: "true" } : { status };
-  const filters = chosenFilters({ q, ...state, trigger, agent_id, model_id, user, ...pair, ...period(from, to) });
+  const filters = chosenFilters({
+    q,
+    ...statusQuery(status),
+    trigger,
+    agent_id,
+    model_id,
+    user,
+    ...pair,
+    ...period(from, to),
+  });
   const set = (filter: string) => (chosen: string) =>
     void navigate({ search: withFilter(filter, chosen), replace: true, resetScroll: false });
   const csv = useCsvDownload("/api/v1/runs", { filters, file: "purser-runs.csv", saved: "Runs downloaded" });
@@ -186,7 +185,7 @@ export function RunsPage() {
   );
   const title = found === undefined ? "Run" : `Run of ${agentName(found)}`;
   const with_panel = is_wide && open !== undefined;
-  const more = [trigger, user, metadata, from, to].some((each) => each !== undefined);
+  const [was_narrowed] = useState([trigger, user, metadata].some((each) => each !== undefined));
   const has_filters = Object.keys(filters).length > 0;
   const list = (
     <Card flush>
@@ -210,7 +209,7 @@ export function RunsPage() {
           />
           {csv.button}
         </div>
-        <details open={more}>
+        <details open={was_narrowed}>
           <summary className="w-fit text-sm text-muted hover:text-ink">More filters</summary>
           <div className="mt-2 grid grid-cols-2 items-end gap-3 sm:flex sm:flex-wrap">
             <SelectField
@@ -225,7 +224,7 @@ export function RunsPage() {
               label="Metadata"
               value={metadata ?? ""}
               onValue={(typed) => (typed === "" || /^[^=]+=./.test(typed)) && set("metadata")(typed)}
-              placeholder="customer=4711"
+              placeholder="order=4711"
             />
             <DayField label="From" value={days.from} onValue={set("from")} />
             <DayField label="To" value={days.to} onValue={set("to")} />

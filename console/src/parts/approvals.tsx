@@ -21,8 +21,8 @@ import { ArgumentFields, argumentDraft, argumentsOf } from "./argument-fields.ts
 export type WaitingRun = Pick<RunDetail, "id" | "agent_id" | "required_actions"> &
   Partial<Pick<RunDetail, "steps" | "input">>;
 
-/** Tools take an object. */
-const objectOf = (given: unknown) => (given ?? {}) as Record<string, unknown>;
+/** The arguments of a call by their names. */
+const argumentsByName = (given: unknown) => (given ?? {}) as Record<string, unknown>;
 
 interface Answered {
   run: WaitingRun;
@@ -176,7 +176,7 @@ const isUnderWay = ({ isPending, variables }: Decide, { id }: Action) => isPendi
 
 function ApproveButton({ run, action, decide, title_id, children }: ButtonsProps & { children: ReactNode }) {
   // The arguments that the person saw are sent along, so that no others are approved.
-  const shown = action.type === "tool_approval" ? { arguments: objectOf(action.arguments) } : {};
+  const shown = action.type === "tool_approval" ? { arguments: argumentsByName(action.arguments) } : {};
   return (
     <Button
       kind="primary"
@@ -239,7 +239,7 @@ function useDialogDecision({ decide, onClose }: Pick<DialogProps, "decide" | "on
 }
 
 function EditDialog({ run, action, decide, onClose }: DialogProps) {
-  const given = objectOf(action.arguments);
+  const given = argumentsByName(action.arguments);
   const [draft, setDraft] = useState(() => argumentDraft(given));
   const save = useDialogDecision({ decide, onClose }, () => ({
     run,
@@ -357,7 +357,7 @@ function Exact({ text }: { text: string }) {
 
 /** The arguments of a call, one row each, and as JSON. */
 function CallArguments({ value, compact }: { value: unknown; compact: boolean }) {
-  const rows = Object.entries(objectOf(value));
+  const rows = Object.entries(argumentsByName(value));
   return (
     <div className="space-y-2">
       {rows.length === 0 && <p className="text-muted">Without arguments.</p>}

@@ -73,7 +73,7 @@ function AutoTopupForm({ settings }: { settings: Settings }) {
             onValue={setThreshold}
             hint={
               threshold === ""
-                ? `${number(TOKENS_PER_USD)} tokens are worth $1.`
+                ? `${number(TOKENS_PER_USD)} tokens are worth ${dollars(TOKENS_PER_USD)}.`
                 : `Worth ${dollars(Number(threshold))}.`
             }
           />

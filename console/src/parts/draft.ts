@@ -3,7 +3,7 @@ import type { Body } from "../api/client.ts";
 import type { Agent } from "../api/queries.ts";
 import { changedFields, toList } from "../format.ts";
 import { objectOf, objectText } from "../json.ts";
-import { type TimesDraft, timesOf } from "./times-draft.ts";
+import { type TimesDraft, timesDraft, timesOf } from "./times-draft.ts";
 
 /** An agent in the editor. Typed fields are text, because a half-typed number is not yet a number. */
 
@@ -92,50 +92,11 @@ export interface Draft {
 export type LimitName = keyof Agent["limits"];
 export type ModelSettingName = keyof Agent["model_settings"];
 
-export const EMPTY_DRAFT: Draft = {
-  when: null,
-  name: "",
-  description: "",
-  system_prompt: "",
-  run_prompt: "",
-  model_id: "",
-  auto_route: true,
-  is_active: true,
-  client_tools: "ignore",
-  on_budget: "fail",
-  fetch_enabled: false,
-  fetch_hosts: "",
-  fetch_methods: "",
-  fetch_strict: false,
-  fetch_calls: "",
-  fetch_failure: "continue",
-  fetch_policy: "always_allow",
-  fetch_auth: [],
-  webhook_enabled: false,
-  webhook_urls: "",
-  webhook_secret: "",
-  webhook_strict: false,
-  webhook_calls: "",
-  webhook_failure: "fail",
-  webhook_policy: "always_allow",
-  mcp_enabled: false,
-  mcp_servers: [],
-  mcp_calls: "",
-  mcp_failure: "continue",
-  tools_kept: {},
-  deliveries: [],
-  approval_hours: "",
-  input_schema: "",
-  output_schema: "",
-  limits: {
-    max_steps: "",
-    max_run_seconds: "",
-    max_cost_tokens_per_run: "",
-    max_cost_tokens_per_month: "",
-    max_consecutive_failures: "",
-  },
-  model_settings: { temperature: "", top_p: "", reasoning_effort: "", max_output_tokens: "" },
-};
+type AgentBody = Body<"POST /api/v1/agents">;
+
+/** What tools do unless their settings say otherwise. */
+const USUAL_FAILURE = { web_fetch: "continue", send_webhook: "fail", mcp: "continue" } as const;
+const USUAL_POLICY: Policy = "always_allow";
 
 export const NO_SERVER: McpServer = {
   name: "",
@@ -188,36 +149,37 @@ function definedLists(texts: Record<string, string>): Record<string, string[]> {
   return Object.fromEntries(lists.filter(([, entries]) => entries.length > 0));
 }
 
-/** The draft of a saved agent. */
-export function draftOf(agent: Agent): Draft {
-  const { web_fetch, send_webhook, mcp } = agent.tools_config;
-  const text = (limit: number | null | undefined) => String(limit ?? "");
+/** The draft of an agent. A setting that is not given has its default. */
+export function draftOf(agent: Agent | AgentBody): Draft {
+  const { tools_config = {}, limits = {}, model_settings = {} } = agent;
+  const { web_fetch, send_webhook, mcp } = tools_config;
+  const text = (value: number | null | undefined) => String(value ?? "");
   return {
-    ...EMPTY_DRAFT,
+    when: null,
     name: agent.name,
     description: agent.description ?? "",
     system_prompt: agent.system_prompt ?? "",
     run_prompt: agent.run_prompt ?? "",
     model_id: agent.model_id ?? "",
-    auto_route: agent.auto_route,
-    is_active: agent.is_active,
-    client_tools: agent.client_tools,
-    on_budget: agent.on_budget,
+    auto_route: agent.auto_route ?? true,
+    is_active: agent.is_active ?? true,
+    client_tools: agent.client_tools ?? "ignore",
+    on_budget: agent.on_budget ?? "fail",
     fetch_enabled: web_fetch?.enabled ?? false,
     fetch_hosts: list(web_fetch?.hosts),
     fetch_methods: list(web_fetch?.methods),
     fetch_strict: web_fetch?.safety === "strict",
     fetch_calls: text(web_fetch?.max_calls),
-    fetch_failure: web_fetch?.on_tool_failure ?? EMPTY_DRAFT.fetch_failure,
-    fetch_policy: web_fetch?.permission_policy ?? EMPTY_DRAFT.fetch_policy,
+    fetch_failure: web_fetch?.on_tool_failure ?? USUAL_FAILURE.web_fetch,
+    fetch_policy: web_fetch?.permission_policy ?? USUAL_POLICY,
     fetch_auth: (web_fetch?.auth ?? []).map(secretUse),
     webhook_enabled: send_webhook?.enabled ?? false,
     webhook_urls: (send_webhook?.urls ?? []).join("\n"),
     webhook_secret: send_webhook?.secret ?? "",
     webhook_strict: send_webhook?.safety === "strict",
     webhook_calls: text(send_webhook?.max_calls),
-    webhook_failure: send_webhook?.on_tool_failure ?? EMPTY_DRAFT.webhook_failure,
-    webhook_policy: send_webhook?.permission_policy ?? EMPTY_DRAFT.webhook_policy,
+    webhook_failure: send_webhook?.on_tool_failure ?? USUAL_FAILURE.send_webhook,
+    webhook_policy: send_webhook?.permission_policy ?? USUAL_POLICY,
     mcp_enabled: mcp?.enabled ?? false,
     mcp_servers: (mcp?.servers ?? []).map((kept) => ({
       name: kept.name,
@@ -230,26 +192,43 @@ export function draftOf(agent: Agent): Draft {
       kept,
     })),
     mcp_calls: text(mcp?.max_calls),
-    mcp_failure: mcp?.on_tool_failure ?? EMPTY_DRAFT.mcp_failure,
-    tools_kept: agent.tools_config,
-    deliveries: agent.deliveries.map(deliveryDraft),
+    mcp_failure: mcp?.on_tool_failure ?? USUAL_FAILURE.mcp,
+    tools_kept: tools_config,
+    deliveries: (agent.deliveries ?? []).map(deliveryDraft),
     approval_hours: text(agent.approval_hours),
-    input_schema: objectText(agent.input_schema),
-    output_schema: objectText(agent.output_schema),
+    input_schema: objectText(agent.input_schema ?? null),
+    output_schema: objectText(agent.output_schema ?? null),
     limits: {
-      max_steps: text(agent.limits.max_steps),
-      max_run_seconds: text(agent.limits.max_run_seconds),
-      max_cost_tokens_per_run: text(agent.limits.max_cost_tokens_per_run),
-      max_cost_tokens_per_month: text(agent.limits.max_cost_tokens_per_month),
-      max_consecutive_failures: text(agent.limits.max_consecutive_failures),
+      max_steps: text(limits.max_steps),
+      max_run_seconds: text(limits.max_run_seconds),
+      max_cost_tokens_per_run: text(limits.max_cost_tokens_per_run),
+      max_cost_tokens_per_month: text(limits.max_cost_tokens_per_month),
+      max_consecutive_failures: text(limits.max_consecutive_failures),
     },
     model_settings: {
-      temperature: text(agent.model_settings.temperature),
-      top_p: text(agent.model_settings.top_p),
-      reasoning_effort: agent.model_settings.reasoning_effort ?? "",
-      max_output_tokens: text(agent.model_settings.max_output_tokens),
+      temperature: text(model_settings.temperature),
+      top_p: text(model_settings.top_p),
+      reasoning_effort: model_settings.reasoning_effort ?? "",
+      max_output_tokens: text(model_settings.max_output_tokens),
     },
   };
+}
+
+export const EMPTY_DRAFT = draftOf({ name: "" });
+
+/** The draft of an agent that is created with its schedule. */
+export function newAgentDraft(agent: AgentBody): Draft {
+  const { schedule_enabled, schedule_interval, schedule_time, schedule_timezone } = agent;
+  const usual = timesDraft(null);
+  const when: TimesDraft = {
+    ...usual,
+    interval: schedule_interval ?? usual.interval,
+    times: schedule_time == null ? usual.times : [schedule_time],
+    days_of_week: agent.schedule_days_of_week ?? usual.days_of_week,
+    day_of_month: agent.schedule_day_of_month ?? usual.day_of_month,
+    timezone: schedule_timezone ?? usual.timezone,
+  };
+  return { ...draftOf(agent), when: schedule_enabled === true ? when : null };
 }
 
 const orNull = (text: string) => (text.trim() === "" ? null : text);
@@ -279,8 +258,8 @@ function toolsOf(draft: Draft): Agent["tools_config"] {
       methods: listOrNone(draft.fetch_methods),
       safety: safety(draft.fetch_strict, web_fetch?.safety),
       max_calls: numberOf(draft.fetch_calls),
-      on_tool_failure: onFailure(draft.fetch_failure, web_fetch, EMPTY_DRAFT.fetch_failure),
-      permission_policy: policySetting(draft.fetch_policy, web_fetch, EMPTY_DRAFT.fetch_policy),
+      on_tool_failure: onFailure(draft.fetch_failure, web_fetch, USUAL_FAILURE.web_fetch),
+      permission_policy: policySetting(draft.fetch_policy, web_fetch, USUAL_POLICY),
       auth: draft.fetch_auth.length === 0 ? undefined : draft.fetch_auth.map(authOf),
     };
   }
@@ -292,8 +271,8 @@ function toolsOf(draft: Draft): Agent["tools_config"] {
       secret: orNull(draft.webhook_secret) ?? undefined,
       safety: safety(draft.webhook_strict, send_webhook?.safety),
       max_calls: numberOf(draft.webhook_calls),
-      on_tool_failure: onFailure(draft.webhook_failure, send_webhook, EMPTY_DRAFT.webhook_failure),
-      permission_policy: policySetting(draft.webhook_policy, send_webhook, EMPTY_DRAFT.webhook_policy),
+      on_tool_failure: onFailure(draft.webhook_failure, send_webhook, USUAL_FAILURE.send_webhook),
+      permission_policy: policySetting(draft.webhook_policy, send_webhook, USUAL_POLICY),
     };
   }
   if (draft.mcp_enabled || mcp !== undefined) {
@@ -313,7 +292,7 @@ function toolsOf(draft: Draft): Agent["tools_config"] {
       enabled: draft.mcp_enabled,
       servers: servers.length === 0 ? undefined : servers,
       max_calls: numberOf(draft.mcp_calls),
-      on_tool_failure: onFailure(draft.mcp_failure, mcp, EMPTY_DRAFT.mcp_failure),
+      on_tool_failure: onFailure(draft.mcp_failure, mcp, USUAL_FAILURE.mcp),
     };
   }
   return tools as Agent["tools_config"];
@@ -371,10 +350,11 @@ export function withPolicy({ tool_policies }: McpServer, tool: string, policy: P
   return policy === null ? others : [...others, { tool, policy }];
 }
 
-export function deliveryDraft({ to, on, unless }: Agent["deliveries"][number]): DeliveryDraft {
+type Delivery = NonNullable<AgentBody["deliveries"]>[number];
+export function deliveryDraft({ to, on = [], unless }: Delivery): DeliveryDraft {
   return {
     to: to.replace(/^mailto:/, ""),
-    when: on.length > 1 ? "both" : (on[0] ?? "both"),
+    when: on.length === 1 ? (on[0] ?? "both") : "both",
     unless_unchanged: unless === "unchanged",
   };
 }
@@ -389,7 +369,7 @@ export function deliveryOf({ to, when, unless_unchanged }: DeliveryDraft): Agent
 }
 
 /** The request body of a draft. */
-export function bodyOf(draft: Draft): Body<"POST /api/v1/agents"> {
+export function bodyOf(draft: Draft): AgentBody {
   const limits = Object.fromEntries(
     Object.entries(draft.limits).flatMap(([name, text]): [string, number | null][] => {
       if (text !== "") return [[name, Number(text)]];
@@ -418,7 +398,7 @@ export function bodyOf(draft: Draft): Body<"POST /api/v1/agents"> {
 }
 
 /** The schedule of a new agent, which the request creates with it. */
-function scheduleOf(when: TimesDraft): Partial<Body<"POST /api/v1/agents">> {
+function scheduleOf(when: TimesDraft): Partial<AgentBody> {
   const { interval, times, days_of_week, day_of_month, timezone } = timesOf(when);
   return {
     schedule_enabled: true,

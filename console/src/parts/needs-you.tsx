@@ -11,8 +11,8 @@ import {
   troubledAgentsQuery,
   usageQuery,
 } from "../api/queries.ts";
-import { daysLeft } from "../forecast.ts";
-import { ago, count } from "../format.ts";
+import { daysInWords, daysLeft } from "../forecast.ts";
+import { ago } from "../format.ts";
 import { inWords, scheduleReason } from "../service-words.ts";
 import { Button, buttonClass, Card, Status } from "../ui/basics.tsx";
 import { ProblemNotice, Unloaded } from "../ui/problem.tsx";
@@ -30,7 +30,7 @@ export function NeedsYou() {
   const { data: secrets = [] } = useQuery(returnedSecretsQuery);
   const low = useLowBalance();
   if (data === undefined) return <Unloaded error={error} refetch={refetch} />;
-  const told = new Map(runs.map((run) => [run.id, run]));
+  const erroneous = new Map(runs.map((run) => [run.id, run]));
   // A disabled agent runs by no schedule, so it may have nothing to show.
   const troubled = data.agents.filter((agent) => isFailing(agent) || agent.is_active);
   const is_empty = troubled.length === 0 && secrets.length === 0 && low === null;
@@ -46,7 +46,9 @@ export function NeedsYou() {
               </Link>
             </h3>
             <div className="mt-1 space-y-2">
-              {isFailing(agent) && <Failing agent={agent} reason={told.get(agent.last_run?.id ?? "")?.first_line} />}
+              {isFailing(agent) && (
+                <Failing agent={agent} reason={erroneous.get(agent.last_run?.id ?? "")?.first_line} />
+              )}
               {isPaused(agent) && <Paused agent={agent} />}
               {!isFailing(agent) && !isPaused(agent) && <OtherPaused agent={agent} />}
             </div>
@@ -87,7 +89,7 @@ export function NeedsYou() {
                 </Link>
               }
             >
-              The balance lasts for {count(Math.floor(low), "day")} at the rate of the last 7 days.
+              The balance lasts for {daysInWords(low)} at the rate of the last 7 days.
             </Need>
           </li>
         )}

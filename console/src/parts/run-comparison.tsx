@@ -1,12 +1,36 @@
 import { useQuery } from "@tanstack/react-query";
-import { anyRunQuery, type RunDetail } from "../api/queries.ts";
-import { count, dollars, duration } from "../format.ts";
+import { Link } from "@tanstack/react-router";
+import type { ReactNode } from "react";
+import { anyRunQuery, type Run, type RunDetail } from "../api/queries.ts";
+import { count, dollars, duration, instant } from "../format.ts";
 import { failure } from "../run-words.ts";
 import { Card, Status } from "../ui/basics.tsx";
 import { Markdown } from "../ui/markdown.tsx";
 
 /** The metadata of a run on another model: the id of the run that it repeats. */
 export const REPLAY_OF = "replay_of";
+
+/** A run's metadata without the run that it repeats. */
+export const ownMetadata = ({ metadata }: Pick<Run, "metadata">): [name: string, value: string][] =>
+  Object.entries(metadata ?? {}).filter(([name]) => name !== REPLAY_OF);
+
+/** The run that a run repeats. */
+export function repeatsFact({ agent_id, metadata }: RunDetail): [string, ReactNode][] {
+  const first_id = metadata?.[REPLAY_OF];
+  return first_id === undefined
+    ? []
+    : [["Repeats", <RepeatedRun key="repeats" agent_id={agent_id} run_id={first_id} />]];
+}
+
+function RepeatedRun({ agent_id: id, run_id }: { agent_id: string; run_id: string }) {
+  const { data: first, isError } = useQuery(anyRunQuery(run_id));
+  if (first === undefined) return isError ? "a run that is no longer kept" : "…";
+  return (
+    <Link to="/agents/$id/runs/$run_id" params={{ id, run_id }} className="link">
+      run of {instant(first.queued_at)}
+    </Link>
+  );
+}
 
 /** A run on another model beside the run that it repeats. */
 export function RunComparison({ run }: { run: RunDetail }) {

@@ -2,15 +2,16 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import { anyRunQuery, type FoundRun, type Run, type RunDetail } from "../api/queries.ts";
-import { dollars, duration, instant, number } from "../format.ts";
-import { failure, hasEnded, startInWords } from "../run-words.ts";
+import { dollars, instant, number } from "../format.ts";
+import { failure, RUN_STATUSES, startInWords } from "../run-words.ts";
 import { inWords } from "../service-words.ts";
 import { buttonClass, Facts, Skeleton, Status } from "../ui/basics.tsx";
 import { Json } from "../ui/json.tsx";
 import { Markdown } from "../ui/markdown.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 import { useRunActions } from "./run-actions.tsx";
-import { RunComparison } from "./run-comparison.tsx";
+import { timeTaken } from "./run-columns.tsx";
+import { ownMetadata, RunComparison, repeatsFact } from "./run-comparison.tsx";
 import { RunRemedy } from "./run-remedy.tsx";
 import { StepList } from "./step-list.tsx";
 
@@ -24,7 +25,7 @@ export function RunPanel({ run_id, found, onNext }: { run_id: string; found?: Fo
 
 function Summary({ run, deleted, onNext }: { run: RunDetail; deleted: boolean; onNext: (run: Run) => void }) {
   const { buttons, problem } = useRunActions({ run, onNext });
-  const { started_at, finished_at, usage } = run;
+  const { usage } = run;
   return (
     <div className="space-y-4">
       {!deleted && (
@@ -36,6 +37,15 @@ function Summary({ run, deleted, onNext }: { run: RunDetail; deleted: boolean; o
           >
             Open run
           </Link>
+          {run.required_actions.length > 0 && (
+            <Link
+              to="/agents/$id/runs/$run_id/decide"
+              params={{ id: run.agent_id, run_id: run.id }}
+              className={buttonClass("primary")}
+            >
+              See what it asks
+            </Link>
+          )}
           {buttons}
         </div>
       )}
@@ -45,10 +55,10 @@ function Summary({ run, deleted, onNext }: { run: RunDetail; deleted: boolean; o
           ["Status", <Status key="status" status={run.status} has_errors={run.has_errors} />],
           ["Queued", `${instant(run.queued_at)}, ${startInWords(run)}`],
           ["Model", run.model_id ?? "—"],
-          ["Duration", started_at === null || finished_at === null ? "—" : duration(started_at, finished_at)],
+          ["Duration", timeTaken(run)],
           ["Cost", `${dollars(usage.cost_tokens)} (${number(usage.cost_tokens)} tokens)`],
           ["Version", number(run.agent_version)],
-          ...Object.entries(run.metadata ?? {}),
+          ...repeatsFact(run),
         ]}
       />
       {run.error !== null && (
@@ -71,12 +81,17 @@ function Summary({ run, deleted, onNext }: { run: RunDetail; deleted: boolean; o
           <Json label="Input of the run" value={run.input} />
         </Part>
       )}
+      {ownMetadata(run).length > 0 && (
+        <Part title="Metadata">
+          <Facts facts={ownMetadata(run)} />
+        </Part>
+      )}
       {run.steps.length > 0 && (
         <Part title="Steps">
           <StepList steps={run.steps} />
         </Part>
       )}
-      {!hasEnded(run.status) && <p className="text-sm text-muted">The run goes on.</p>}
+      <p className="text-sm text-muted empty:hidden">{RUN_STATUSES[run.status].now}</p>
     </div>
   );
 }

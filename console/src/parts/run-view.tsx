@@ -121,7 +121,9 @@ export function Steps({ run, selected }: StepsProps) {
         )}
         {ended && run.steps.length === 0 && (
           <li className="rounded-xl border border-line bg-panel px-4 py-3 text-muted">
-            The run ended before its first step.
+            {run.steps_count > 0
+              ? `The run had ${count(run.steps_count, "step")}, which ${run.steps_count === 1 ? "is" : "are"} no longer kept.`
+              : "The run ended before its first step."}
           </li>
         )}
       </ol>

@@ -1,9 +1,10 @@
 import { listUpcoming, type UpcomingRun } from "../../../src/agents/schedules/spec.ts";
 import { WEEKDAYS } from "../../../src/kernel/constants.ts";
 import { ago, words } from "../format.ts";
-import { OWN_ZONE, ownTime, type ScheduleTimes, scheduleInWords, specOf, wallTime } from "../schedule-words.ts";
+import { ownTime, type ScheduleTimes, scheduleInWords, specOf, wallTime } from "../schedule-words.ts";
 import { Button } from "../ui/basics.tsx";
 import { Field, TextField } from "../ui/fields.tsx";
+import { ZonePicker } from "../ui/picker.tsx";
 import { SelectField } from "../ui/select.tsx";
 import { type TimesDraft, timesOf, type Weekday } from "./times-draft.ts";
 
@@ -18,10 +19,6 @@ const DAYS = [
   ...Array.from({ length: 31 }, (_, day) => [String(day + 1), String(day + 1)] as const),
   ["last", "Last day"] as const,
 ];
-const ZONES = ["UTC", OWN_ZONE, ...Intl.supportedValuesOf("timeZone")];
-/** The time zones, with the chosen zone: a browser may know it only by another name. */
-const zones = (chosen: string) =>
-  [...new Set([chosen, ...ZONES])].map((zone) => [zone, zone.replaceAll("_", " ")] as const);
 /** The API's limit. */
 const MAX_TIMES = 24;
 
@@ -46,13 +43,10 @@ export function ScheduleTimesFields({ draft, change, of_new_agent = false }: Pro
           onValue={(interval) => change({ interval })}
         />
         <TimeFields draft={draft} change={change} of_new_agent={of_new_agent} />
-        <SelectField
-          label="Time zone"
+        <ZonePicker
           param={of_new_agent ? "schedule_timezone" : "timezone"}
           value={draft.timezone}
-          options={zones(draft.timezone)}
           onValue={(timezone) => change({ timezone })}
-          hint={`Your time zone is ${OWN_ZONE}.`}
         />
       </div>
       <Preview times={timesOf(draft)} />
@@ -175,10 +169,13 @@ function WeekdayFields({ draft: { days_of_week: days }, change, of_new_agent }: 
   );
 }
 
-/** The next runs by the service's own function. A browser without Temporal shows them after the schedule is saved. */
+/** A browser without Temporal shows the next runs after the schedule is saved. */
+const CAN_PREVIEW = "Temporal" in globalThis;
+
+/** The next runs by the service's own function. */
 function upcomingRuns(times: ScheduleTimes): UpcomingRun[] {
   const spec = specOf(times);
-  if (spec === null || !("Temporal" in globalThis)) return [];
+  if (spec === null || !CAN_PREVIEW) return [];
   try {
     return listUpcoming(spec, new Date().toISOString(), 5);
   } catch {
@@ -192,7 +189,11 @@ function Preview({ times }: { times: ScheduleTimes }) {
     <div className="rounded-lg bg-sunken p-4" aria-live="polite">
       <p className="font-medium">{scheduleInWords(times) ?? "Next runs"}</p>
       {runs.length === 0 ? (
-        <p className="mt-1 text-muted">The next runs appear here once the times are complete.</p>
+        <p className="mt-1 text-muted">
+          {CAN_PREVIEW
+            ? "The next runs appear here once the times are complete."
+            : "The next runs are shown after you save."}
+        </p>
       ) : (
         <ol className="mt-2 space-y-1.5">
           {runs.map(({ at, note }) => (

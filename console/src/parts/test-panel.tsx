@@ -98,7 +98,11 @@ export function TestPanel({ agent_id, draft, test, isReady, run_id }: Props) {
           ) : (
             more
           )}
-          {agent_id === null && <p className="text-sm text-muted">This creates the agent, then tests it.</p>}
+          {agent_id === null && (
+            <p className="text-sm text-muted">
+              This creates the agent{draft.when !== null && ", with its schedule"}, then tests it.
+            </p>
+          )}
           {test.error !== null && <ProblemNotice error={test.error} />}
           <Button type="submit" icon="play" busy={test.isPending}>
             {agent_id === null ? "Create and test" : "Run test"}

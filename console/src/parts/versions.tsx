@@ -8,6 +8,10 @@ import { Button } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
 import { type Column, ListCard } from "../ui/list.tsx";
 
+/** The address of what a version changed. */
+export const versionLink = (id: string, version: number) =>
+  ({ to: "/agents/$id", params: { id }, search: { tab: "versions" }, hash: `version-${version}` }) as const;
+
 function valueText(value: unknown): string {
   if (value === null || value === undefined || value === "") return "Nothing";
   return typeof value === "string" ? value : JSON.stringify(value, null, 1);

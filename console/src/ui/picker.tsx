@@ -5,11 +5,12 @@ import { type ReactNode, useDeferredValue, useState } from "react";
 import { asProblem } from "../api/problem.ts";
 import { agentQuery, foundAgentsQuery, type Model, modelsQuery } from "../api/queries.ts";
 import { dollars } from "../format.ts";
+import { OWN_ZONE } from "../schedule-words.ts";
 import { Field } from "./fields.tsx";
 import { Icon } from "./icons.tsx";
 import { ProblemNotice } from "./problem.tsx";
 
-/** Choices of one agent or model by a search, with the keyboard too. */
+/** Choices of one agent, model or time zone by a search, with the keyboard too. */
 
 export const ITEM =
   "flex cursor-pointer items-baseline gap-2 rounded-md px-2.5 py-1.5 text-left data-[selected=true]:bg-accent-soft";
@@ -178,5 +179,39 @@ export function ModelChoices({ none, without, models, onChoose }: ModelChoicesPr
         )}
       </Command.List>
     </Command>
+  );
+}
+
+/** The time zones, the browser's own first. */
+const ZONES = [...new Set([OWN_ZONE, "UTC", ...Intl.supportedValuesOf("timeZone")])];
+const zoneText = (zone: string) => zone.replaceAll("_", " ");
+
+/** A time zone by its city. */
+export function ZonePicker({ value, onValue, ...field }: Omit<PickerProps, "label">) {
+  return (
+    <Picker label="Time zone" {...field} chosen={zoneText(value)}>
+      {(close) => (
+        <Command label="Search time zones by city">
+          <Command.Input placeholder="Search by city" className="control mb-1.5" />
+          <Command.List className="max-h-72 overflow-y-auto">
+            <Command.Empty className="px-2.5 py-1.5 text-muted">No time zones match this city.</Command.Empty>
+            {ZONES.map((zone) => (
+              <Command.Item
+                key={zone}
+                value={zoneText(zone)}
+                className={ITEM}
+                onSelect={() => {
+                  onValue(zone);
+                  close();
+                }}
+              >
+                {zoneText(zone)}
+                {zone === OWN_ZONE && <span className="text-sm text-muted">your browser's</span>}
+              </Command.Item>
+            ))}
+          </Command.List>
+        </Command>
+      )}
+    </Picker>
   );
 }

@@ -126,7 +126,7 @@ export const AGENT_TEMPLATES: readonly AgentTemplate[] = [
       deliveries: [{ to: "<WEBHOOK_URL>", on: ["succeeded", "failed"] }],
       schedule_enabled: true,
       schedule_interval: "weekly",
-      schedule_day_of_week: "monday",
+      schedule_days_of_week: ["monday"],
       schedule_time: "09:00",
       schedule_timezone: "<TIMEZONE>",
     },

@@ -1,8 +1,9 @@
 import { expect, test } from "vitest";
+import { AGENT_TEMPLATES } from "../../../src/agents/definitions/templates.ts";
 
 // Imported by a computed name, because only the console's own project compiles JSX, to which the types lead.
 const path = "../../../console/src/parts/draft.ts";
-const { bodyOf, draftOf, EMPTY_DRAFT, NO_SERVER, withPolicy } = await import(path);
+const { bodyOf, draftOf, EMPTY_DRAFT, newAgentDraft, NO_SERVER, withPolicy } = await import(path);
 
 test("the editor sends the setting of the calling program's tools", () => {
   expect(bodyOf({ ...EMPTY_DRAFT, client_tools: "pass" }).client_tools).toBe("pass");
@@ -111,4 +112,9 @@ test("a policy is saved for the web, for webhooks, for a server and for a tool o
 test("an agent waits 24 hours for a decision unless the editor says otherwise", () => {
   expect(bodyOf(EMPTY_DRAFT).approval_hours).toBe(24);
   expect(bodyOf({ ...EMPTY_DRAFT, approval_hours: "2" }).approval_hours).toBe(2);
+});
+
+test.each(AGENT_TEMPLATES)("the form of the template $id has all that the template sets", ({ agent }) => {
+  const filled = JSON.parse(JSON.stringify(agent).replaceAll("<MAIL>", "ada@example.com"));
+  expect(bodyOf(newAgentDraft(filled))).toMatchObject(filled);
 });

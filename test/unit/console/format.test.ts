@@ -35,7 +35,7 @@ test.each([
 
 // Stripe's units: hundredths, whole units, thousandths. ICU shows forints without decimals, but Stripe counts hundredths.
 test.each([
-  [1500, "usd", "$15"],
+  [1500, "usd", "$15.00"],
   [1550, "usd", "$15.50"],
   [7, "usd", "$0.07"],
   [0.012, "usd", "$0.00012"],
@@ -47,11 +47,11 @@ test.each([
   [29_000, "krw", "₩29,000"],
   [9_900, "clp", "$9,900"],
   [1500, "kwd", "KWD 1.500"],
-  [12_000, "kwd", "KWD 12"],
+  [12_000, "kwd", "KWD 12.000"],
   [50, "bhd", "BHD 0.050"],
-  [150_000, "isk", "kr 1,500"],
-  [150_000, "ugx", "UGX 1,500"],
-  [150_000, "huf", "Ft 1,500"],
+  [150_000, "isk", "kr 1,500.00"],
+  [150_000, "ugx", "UGX 1,500.00"],
+  [150_000, "huf", "Ft 1,500.00"],
   [150_050, "huf", "Ft 1,500.50"],
   [150_050, "twd", "$1,500.50"],
 ])("%s units of %s are shown as %s", (units, currency, shown) => {
