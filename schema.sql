@@ -81,7 +81,8 @@ create table agent_trigger (
   last_rejected_at timestamp(3) with time zone,
   last_rejected_reason text,
   created_at timestamp(3) with time zone not null,
-  updated_at timestamp(3) with time zone not null
+  updated_at timestamp(3) with time zone not null,
+  older_secrets jsonb default '[]'::jsonb not null
 );
 alter table agent_trigger add constraint agent_trigger_check CHECK (((former_secret IS NULL) = (former_secret_until IS NULL)));
 alter table agent_trigger add constraint agent_trigger_pkey PRIMARY KEY (user_id, id);
@@ -1247,7 +1248,8 @@ create table webhook_endpoint (
   events text[] not null,
   secret bytea not null,
   created_at timestamp(3) with time zone not null,
-  disabled_at timestamp(3) with time zone
+  disabled_at timestamp(3) with time zone,
+  former_secrets jsonb default '[]'::jsonb not null
 );
 alter table webhook_endpoint add constraint webhook_endpoint_events_check CHECK ((cardinality(events) > 0));
 alter table webhook_endpoint add constraint webhook_endpoint_pkey PRIMARY KEY (user_id, id);

@@ -1,4 +1,4 @@
-import { failure, invalid, missing, PurserError } from "./purser-error.ts";
+import { conflict, failure, invalid, missing, PurserError } from "./purser-error.ts";
 import { isDatabaseAway, isErasedUser } from "./sql-state.ts";
 
 export { type ErrorShape, PurserError } from "./purser-error.ts";
@@ -24,6 +24,13 @@ export const errors = {
   missingField: (param: string, advice = "Add it to the request.") =>
     invalid("missing_field", `${param} is required. ${advice}`, param),
   notFound: (what = "This") => missing(`${what} does not exist, or is not yours. Check the id.`),
+  /** `first_end`: when the first of them ends. */
+  formerSecretsFull: (most: number, first_end: string) =>
+    conflict(
+      "former_secret_limit_reached",
+      `${most} former secrets are still valid, the first until ${first_end}. Rotate after that, or with overlap_hours 0, which ends all of them at once.`,
+      "overlap_hours",
+    ),
   rateLimited: (retry_after_s: number, message = "Too many requests. Retry after the time in Retry-After.") =>
     failure({ status: 429, type: "rate_limit_error", code: "rate_limited", message, retry_after_s }),
   overloaded: (retry_after_s = 1) =>

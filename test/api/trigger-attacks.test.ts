@@ -155,6 +155,9 @@ it("a day has a limit of deliveries and of their bytes, filtered ones included",
   const beyond = await deliver(trigger, { n: 3 });
   expect(beyond).toMatchObject({ status: 429, body: { error: { code: "rate_limited" } } });
   expect(Number(beyond.headers.get("retry-after"))).toBeGreaterThan(0);
+  const tomorrow = `${new Date(Date.now() + 86_400_000).toISOString().slice(0, 10)}T00:00:00.000Z`;
+  expect(beyond.body.error.message).toContain("20,000 deliveries or 256 MB");
+  expect(beyond.body.error.message).toContain(`Send the delivery again from ${tomorrow} on.`);
   await setDay("deliveries = 5, bytes = 268435450");
   expect((await deliver(trigger, { n: 0 })).status).toBe(429);
   expect((await user.get("/api/v1/runs?trigger=webhook")).body.runs).toEqual([]);

@@ -19,8 +19,14 @@ import { completion } from "../support/upstream.ts";
 
 // Addresses at which other services start runs: contract 6.17.
 
-const lab = useLab();
+const START = "2026-03-02T09:00:00.000Z";
+const lab = useLab(undefined, { env: { PURSER_TEST_CLOCK: START } });
 let user: Client;
+/** Sets the clock to so many hours after the beginning of the file's tests. */
+const setHour = async (hour: number) => {
+  const now = new Date(Date.parse(START) + hour * 3_600_000).toISOString();
+  expect((await lab.service.admin.request("PUT", "/api/v1/admin/clock", { now })).status).toBe(200);
+};
 beforeEach(async () => {
   lab.upstream.answer(completion("Triaged."));
   lab.upstream.requests.length = 0;
@@ -159,20 +165,57 @@ describe("a trigger", () => {
     expect((await other.get(`${own}/triggers/${trigger.id}`)).status).toBe(404);
   });
 
-  it("accepts the former secret as long as the rotation says", async () => {
+  it("accepts each former secret until its own time, however often the secret is rotated", async () => {
     const trigger = await newTrigger();
-    const rotated = await user.post(`${trigger.path}/rotate`, { overlap_hours: 1 });
-    expect(rotated).toMatchObject({ status: 200, body: { former_secret_until: expect.any(String) } });
-    expect(rotated.body.secret).not.toBe(trigger.secret);
-    expect((await deliver(trigger, { n: 1 })).status).toBe(202);
-    expect((await deliver({ ...trigger, secret: rotated.body.secret }, { n: 2 })).status).toBe(202);
-    const at_once = await user.post(`${trigger.path}/rotate`, {
-      overlap_hours: 0,
-      secret: "It's a Secret to Everybody",
+    const secrets = [trigger.secret];
+    const rotate = async (body?: object) => {
+      const rotated = await user.post(`${trigger.path}/rotate`, body);
+      secrets.push(rotated.body.secret);
+      return rotated;
+    };
+    const answers = async () => {
+      const sent = secrets.map((secret) => deliver({ ...trigger, secret }, { n: 1 }));
+      return (await Promise.all(sent)).map(({ status }) => status);
+    };
+    const end = "2026-03-04T09:00:00.000Z";
+    expect(await rotate({ overlap_hours: 48 })).toMatchObject({ status: 200, body: { former_secret_until: end } });
+    expect((await rotate({ overlap_hours: 1 })).body).toMatchObject({ former_secret_until: end });
+    expect((await rotate()).body).toMatchObject({ former_secret_until: end });
+    expect(new Set(secrets).size).toBe(4);
+    expect(await answers()).toEqual([202, 202, 202, 202]);
+    await setHour(2);
+    expect(await answers()).toEqual([202, 401, 202, 202]);
+    await setHour(25);
+    expect(await answers()).toEqual([202, 401, 401, 202]);
+    await setHour(49);
+    expect(await answers()).toEqual([401, 401, 401, 202]);
+    expect((await user.get(trigger.path)).body.former_secret_until).toBeNull();
+    await rotate({ overlap_hours: 48 });
+    const own = "It's a Secret to Everybody";
+    expect((await rotate({ overlap_hours: 0, secret: own })).body).toMatchObject({
+      secret: own,
+      former_secret_until: null,
     });
-    expect(at_once.body).toMatchObject({ secret: "It's a Secret to Everybody", former_secret_until: null });
-    expect((await deliver({ ...trigger, secret: rotated.body.secret }, { n: 3 })).status).toBe(401);
-    expect((await deliver({ ...trigger, secret: "It's a Secret to Everybody" }, { n: 4 })).status).toBe(202);
+    expect(await answers()).toEqual([401, 401, 401, 401, 401, 202]);
+  });
+
+  it("has at most ten former secrets, and a rotation without overlap ends them", async () => {
+    const { path } = await newTrigger();
+    for (let n = 0; n < 10; n += 1) expect((await user.post(`${path}/rotate`)).status).toBe(200);
+    const one_more = await user.post(`${path}/rotate`);
+    expect(one_more).toMatchObject({ status: 409, body: { error: { code: "former_secret_limit_reached" } } });
+    expect((await user.post(`${path}/rotate`, { overlap_hours: 0 })).status).toBe(200);
+    expect((await user.post(`${path}/rotate`)).status).toBe(200);
+  });
+
+  it("that gets another secret by a change of its fields answers with the address that replaces secrets", async () => {
+    const { path } = await newTrigger();
+    const { status, body } = await user.request("PATCH", path, { name: "Other", secret: "It's a Secret to Everybody" });
+    expect([status, body.error]).toMatchObject([
+      400,
+      { code: "unknown_field", param: "secret", message: expect.stringContaining("/triggers/{trigger_id}/rotate") },
+    ]);
+    expect((await user.get(path)).body.name).toBe("Issues");
   });
 });
 
@@ -382,7 +425,10 @@ describe("a delivery that must not start a run", () => {
       const header = Stripe.webhooks.generateTestHeaderString({ payload, secret: trigger.secret, timestamp });
       return postHook(trigger.url, payload, { "stripe-signature": header });
     };
-    expect((await send(301)).status).toBe(401);
+    const late = await send(301);
+    expect(late).toMatchObject({ status: 401, body: { error: { code: "invalid_signature" } } });
+    expect(late.body.error.message).toMatch(/tolerance of 5 minutes: it is 2\S+Z, and the server's time is 2\S+Z\./);
+    expect(late.body.error.message).not.toMatch(/secret/);
     const first = await send(200);
     expect((await send(0)).body).toEqual(first.body);
     expect(await deliveriesOf(trigger)).toHaveLength(1);

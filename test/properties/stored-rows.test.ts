@@ -177,8 +177,10 @@ describe("a stored row is read as it was written", () => {
       name: "issues",
       verify: { type: "hmac_sha256", header: "X-Sum", prefix: "sha256=", encoding: "base64" },
       secret: Buffer.from([1, 2]),
-      former_secret: Buffer.from([3]),
-      former_secret_until: T2,
+      former_secrets: [
+        { secret: "Aw==", until: T2 },
+        { secret: "BA==", until: T1 },
+      ],
       filter: { action: ["opened", 1, null] },
       input_map: { title: "issue.title" },
       run_prompt: "Look.",
@@ -190,13 +192,12 @@ describe("a stored row is read as it was written", () => {
       created_at: T1,
       updated_at: T2,
     };
-    const shown = (found: TriggerRow | undefined) =>
-      found && { ...found, secret: [...found.secret], former_secret: found.former_secret && [...found.former_secret] };
+    const shown = (found: TriggerRow | undefined) => found && { ...found, secret: [...found.secret] };
     expect(await db.transaction((tx) => store.insert(tx, row))).toBe(true);
     expect(await db.transaction((tx) => store.insert(tx, { ...row, id: newId() }))).toBe(false);
     expect(shown(await store.ofAddress(row.id))).toEqual(shown(row));
     expect((await store.list(row, { limit: 5, after_id: null })).map(shown)).toEqual([shown(row)]);
-    const off = { filter: null, input_map: null, former_secret: null, former_secret_until: null, run_prompt: null };
+    const off = { filter: null, input_map: null, former_secrets: [], run_prompt: null };
     const changed: TriggerRow = { ...row, ...off, verify: "github", enabled: false, api_key_id: null };
     await db.transaction((tx) => store.update(tx, changed));
     await store.countRejected(row, { reason: "The signature does not match.", now: T2 });

@@ -85,7 +85,7 @@ function OneTrigger({ trigger, onEdit }: { trigger: Trigger; onEdit: () => void 
       {last_rejected_at !== null && (
         <Callout tone="warn" icon="warning">
           {count(trigger.rejected_count, "delivery", "deliveries")} did not prove the sender, the last one{" "}
-          {ago(last_rejected_at)}. {trigger.last_rejected_reason} Check the secret on both sides.
+          {ago(last_rejected_at)}. {trigger.last_rejected_reason}
         </Callout>
       )}
       {asked === "rotate" && <RotateSecret trigger={trigger} onClose={close} />}

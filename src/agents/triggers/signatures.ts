@@ -1,6 +1,7 @@
 import { createHash, createHmac, randomBytes, timingSafeEqual } from "node:crypto";
 import type { Verify } from "../../api/contract/triggers.ts";
 import { TRIGGERS } from "../../kernel/constants.ts";
+import { instantOf } from "../../platform/lib/instant.ts";
 import { newWebhookSecret } from "../../platform/net/standard-webhooks.ts";
 
 /** How deliveries prove their sender. Pure: one row of SCHEMES for each way. */
@@ -94,32 +95,49 @@ const SCHEMES: Record<Exclude<Extract<Verify, string>, "bearer">, Scheme> = {
   },
 };
 
-const TOO_OLD = `The delivery's timestamp differs from the time by more than ${TRIGGERS.tolerance_seconds / 60} minutes.`;
 const WRONG = "The signature does not match the body and the secret.";
+const UNIX_SECONDS = /^\d{1,12}$/;
+
+/** Only a sender that has the secret gets this answer: the signature is right. */
+function outsideTolerance(timestamp: string, now_s: number): string {
+  const minutes = TRIGGERS.tolerance_seconds / 60;
+  const sent = UNIX_SECONDS.test(timestamp) ? instantOf(Number(timestamp) * 1_000) : "no number of seconds since 1970";
+  return `The timestamp is outside the tolerance of ${minutes} minutes: it is ${sent}, and the server's time is ${instantOf(now_s * 1_000)}. Check the sender's clock, and sign each try with the time of that try.`;
+}
 
 /**
- * Why a delivery does not prove its sender, in a sentence for the trigger's owner; null: one of the secrets proves it.
- * `now_s`: the real time in seconds.
+ * Why a delivery does not prove its sender and what to check, for the sender and the trigger's owner; null: one of the
+ * secrets proves it. `now_s`: the real time in seconds.
  */
 export function findForgery(
   verify: Verify,
   delivery: Signed,
   { secrets, now_s }: { secrets: readonly string[]; now_s: number },
 ): string | null {
-  if (verify === "bearer") return findWrongToken(delivery, secrets);
+  const { mismatch, timestamp } = matchSecrets(verify, delivery, secrets);
+  if (mismatch !== null) return `${mismatch} Check the secret and how the trigger verifies deliveries.`;
+  if (timestamp === null) return null;
+  const age_s = UNIX_SECONDS.test(timestamp) ? now_s - Number(timestamp) : Number.NaN;
+  return Math.abs(age_s) <= TRIGGERS.tolerance_seconds ? null : outsideTolerance(timestamp, now_s);
+}
+
+/** Why no secret signed the delivery, in a sentence (null: one did), and the timestamp that is signed with it. */
+function matchSecrets(
+  verify: Verify,
+  delivery: Signed,
+  secrets: readonly string[],
+): { mismatch: string | null; timestamp: string | null } {
+  if (verify === "bearer") return { mismatch: findWrongToken(delivery, secrets), timestamp: null };
   const scheme =
     typeof verify === "string" ? SCHEMES[verify] : bodySignature(verify.header, verify.prefix, verify.encoding);
   const claim = scheme.claim(delivery);
-  if (typeof claim === "string") return claim;
+  if (typeof claim === "string") return { mismatch: claim, timestamp: null };
   const sent = claim.signatures.map((signature) => Buffer.from(signature, scheme.encoding));
   const is_signed = secrets.some((secret) => {
     const expected = createHmac("sha256", scheme.key(secret)).update(claim.signed).digest();
     return sent.some((signature) => signature.length === expected.length && timingSafeEqual(signature, expected));
   });
-  if (!is_signed) return WRONG;
-  if (claim.timestamp === null) return null;
-  const age_s = /^\d{1,12}$/.test(claim.timestamp) ? now_s - Number(claim.timestamp) : Number.NaN;
-  return Math.abs(age_s) <= TRIGGERS.tolerance_seconds ? null : TOO_OLD;
+  return { mismatch: is_signed ? null : WRONG, timestamp: claim.timestamp };
 }
 
 function findWrongToken({ header }: Signed, secrets: readonly string[]): string | null {

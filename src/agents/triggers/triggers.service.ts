@@ -13,7 +13,8 @@ import { TRIGGERS } from "../../kernel/constants.ts";
 import { errors, PurserError } from "../../kernel/errors.ts";
 import type { Db, Sql, Tx } from "../../platform/db/db.ts";
 import type { Cipher } from "../../platform/lib/cipher.ts";
-import { addDays, addSeconds, type Clock, realNowMs, startOfDay } from "../../platform/lib/clock.ts";
+import { addDays, type Clock, realNowMs, startOfDay } from "../../platform/lib/clock.ts";
+import { addFormerSecret, findLastEnd, openSecrets } from "../../platform/lib/former-secrets.ts";
 import { isUuid, newId } from "../../platform/lib/ids.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
 import { isTooDeep, stableJson } from "../../platform/lib/json.ts";
@@ -28,6 +29,8 @@ import { createTriggerStore, type DeliveryRow, type TriggerRow } from "./trigger
 
 /** Thrown to roll a run back whose delivery another request has carried out at the same time. */
 const REPEATED = Symbol("a repeated delivery");
+/** Thrown to roll a run back whose delivery is beyond the limits of its user's day. */
+const DAY_IS_FULL = Symbol("a full day");
 
 /** A request to a trigger's address. */
 export interface HookRequest {
@@ -165,8 +168,7 @@ function createTriggerRecords(deps: TriggersDeps, store: Store) {
           run_prompt,
           enabled,
           secret: seal({ user_id, id: trigger_id }, secret),
-          former_secret: null,
-          former_secret_until: null,
+          former_secrets: [],
           api_key_id: caller.api_key_id,
           rejected_count: 0,
           last_rejected_at: null,
@@ -196,7 +198,7 @@ function createTriggerRecords(deps: TriggersDeps, store: Store) {
       });
       return get(user_id, ids);
     },
-    /** The former secret is accepted for `overlap_hours`. */
+    /** The former secret is accepted for `overlap_hours`; 0: no former secret is any more. 409 for too many. */
     async rotate(
       user_id: string,
       ids: TriggerIds,
@@ -207,14 +209,8 @@ function createTriggerRecords(deps: TriggersDeps, store: Store) {
       await db.transaction(async (tx) => {
         const { row } = await lockOne(tx, user_id, ids);
         const now = clock.now();
-        const has_former = overlap_hours > 0;
-        await store.update(tx, {
-          ...row,
-          secret: seal(row, secret),
-          former_secret: has_former ? row.secret : null,
-          former_secret_until: has_former ? addSeconds(now, overlap_hours * 3_600) : null,
-          updated_at: now,
-        });
+        const former_secrets = addFormerSecret(row.former_secrets, row.secret, { overlap_hours, now });
+        await store.update(tx, { ...row, secret: seal(row, secret), former_secrets, updated_at: now });
       });
       return { ...(await get(user_id, ids)), secret };
     },
@@ -246,7 +242,6 @@ function toRecord(
   row: TriggerRow,
   { url, last_delivery_at, now }: { url: string; last_delivery_at: Instant | null; now: Instant },
 ): TriggerRecord {
-  const { former_secret_until } = row;
   return {
     id: row.id,
     agent_id: row.agent_id,
@@ -258,7 +253,7 @@ function toRecord(
     run_prompt: row.run_prompt,
     enabled: row.enabled,
     api_key_id: row.api_key_id,
-    former_secret_until: former_secret_until !== null && former_secret_until > now ? former_secret_until : null,
+    former_secret_until: findLastEnd(row.former_secrets, now),
     last_delivery_at,
     rejected_count: row.rejected_count,
     last_rejected_at: row.last_rejected_at,
@@ -282,10 +277,7 @@ function createReceiver(
   const limitUser = createRateLimit(() => deps.limits().requests_per_minute);
 
   const secretsOf = (row: TriggerRow): string[] => {
-    const { former_secret, former_secret_until } = row;
-    const is_former_valid = former_secret !== null && (former_secret_until ?? "") > clock.now();
-    const sealed = is_former_valid ? [row.secret, former_secret] : [row.secret];
-    const secrets = sealed.flatMap((each) => cipher.open(each, secretContext(row))?.toString() ?? []);
+    const secrets = openSecrets(row, clock.now(), (sealed) => cipher.open(sealed, secretContext(row)));
     if (secrets.length === 0) throw triggerErrors.secretUnreadable();
     return secrets;
   };
@@ -330,9 +322,8 @@ function createReceiver(
   const write = async (tx: Tx, delivery: Omit<DeliveryRow, "attempts">): Promise<string> => {
     const id = await store.write(tx, delivery, recognizedSince());
     if (id === undefined) throw REPEATED;
-    if (await store.countDay(tx, delivery)) return id;
-    const tomorrow = addDays(startOfDay(delivery.received_at), 1);
-    throw triggerErrors.dayIsFull((Date.parse(tomorrow) - Date.parse(delivery.received_at)) / 1_000);
+    if (!(await store.countDay(tx, delivery))) throw DAY_IS_FULL;
+    return id;
   };
 
   /** Starts the delivery's run, and writes both in one transaction. Throws why no run can start. */
@@ -374,6 +365,7 @@ function createReceiver(
         if (first !== null) return first;
         throw errors.notFound("This address");
       }
+      if (thrown === DAY_IS_FULL) onDelivery("limited");
       if (!(thrown instanceof PurserError)) throw thrown;
       const { code, message } = thrown;
       const failed = { ...delivery, outcome: "failed" as const, run_id: null, error: { code, message } };
@@ -381,11 +373,18 @@ function createReceiver(
         .transaction((tx) => write(tx, failed))
         .catch((error: unknown) => {
           // The day is full, or another request has carried it out meanwhile.
-          if (error !== REPEATED && !(error instanceof PurserError)) throw error;
+          if (error !== REPEATED && error !== DAY_IS_FULL) throw error;
         });
       onDelivery("failed");
       throw thrown;
     }
+  };
+  /** The owner and the sender may both know it. */
+  const explainFullDay = (thrown: unknown): never => {
+    if (thrown !== DAY_IS_FULL) throw thrown;
+    const now = clock.now();
+    const tomorrow = addDays(startOfDay(now), 1);
+    throw triggerErrors.dayIsFull(tomorrow, (Date.parse(tomorrow) - Date.parse(now)) / 1_000);
   };
 
   return {
@@ -410,7 +409,8 @@ function createReceiver(
       const content: Content = { value, headers: keptHeaders(request.headers) };
       const bytes = Buffer.byteLength(body);
       const incoming = { delivery_id, key, resent_from: null, content, bytes, request_id: request.request_id };
-      return (await repeated(row.id, key)) ?? (await carryOut(row, incoming).catch(throwToSender));
+      const first = await repeated(row.id, key);
+      return first ?? (await carryOut(row, incoming).catch(throwToSender).catch(explainFullDay));
     },
     /** Sends a delivery again, as a new one. */
     async resend(
@@ -431,7 +431,7 @@ function createReceiver(
         content,
         bytes,
         request_id,
-      });
+      }).catch(explainFullDay);
     },
   };
 }

@@ -1,20 +1,28 @@
 import type { AgentKey } from "../../api/contract/agents.ts";
 import type { TriggerDelivery, TriggerRecord } from "../../api/contract/triggers.ts";
 import { FREE_DAY } from "../../kernel/constants.ts";
-import type { Db, Sql, Tx } from "../../platform/db/db.ts";
+import type { Db, Sql, Statement, Tx } from "../../platform/db/db.ts";
 import { assignments, createConditions, firstRow, insertInto } from "../../platform/db/statements.ts";
+import type { FormerSecret } from "../../platform/lib/former-secrets.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
 import { jsonbText } from "../../platform/lib/json.ts";
 import type { Content } from "./delivery.ts";
 
 /** Triggers and their deliveries. */
 
-export interface TriggerRow extends Omit<TriggerRecord, "url" | "last_delivery_at"> {
+export interface TriggerRow extends Omit<TriggerRecord, "url" | "last_delivery_at" | "former_secret_until"> {
   user_id: string;
-  /** Both sealed. */
+  /** Sealed, as the former ones. */
   secret: Buffer;
-  former_secret: Buffer | null;
+  /** Newest first. */
+  former_secrets: readonly FormerSecret[];
 }
+/** The newest former secret has columns of its own, which nodes of 1.0 read and write. */
+type StoredTrigger = Omit<TriggerRow, "former_secrets"> & {
+  former_secret: Buffer | null;
+  former_secret_until: Instant | null;
+  older_secrets: FormerSecret[];
+};
 
 export interface DeliveryRow extends Omit<TriggerDelivery, "run"> {
   user_id: string;
@@ -27,20 +35,31 @@ interface TriggerId {
   id: string;
 }
 
-const COLUMNS = `user_id, id, agent_id, name, verify, secret, former_secret, former_secret_until, filter, input_map, run_prompt, enabled,
+const COLUMNS = `user_id, id, agent_id, name, verify, secret, former_secret, former_secret_until, older_secrets, filter, input_map, run_prompt, enabled,
   api_key_id, rejected_count, last_rejected_at, last_rejected_reason, created_at, updated_at`;
 const DELIVERY_COLUMNS =
   "user_id, id, trigger_id, delivery_id, key, resent_from, received_at, outcome, run_id, error, bytes, attempts";
 
 const json = (value: unknown) => (value === null ? null : jsonbText(value));
-const toColumns = (row: TriggerRow) => ({
+const toColumns = ({ former_secrets: [newest, ...older], ...row }: TriggerRow) => ({
   ...row,
+  former_secret: newest === undefined ? null : Buffer.from(newest.secret, "base64"),
+  former_secret_until: newest?.until ?? null,
+  older_secrets: JSON.stringify(older),
   verify: JSON.stringify(row.verify),
   filter: json(row.filter),
   input_map: json(row.input_map),
 });
+const toRow = ({ former_secret, former_secret_until, older_secrets, ...row }: StoredTrigger): TriggerRow => {
+  if (former_secret === null || former_secret_until === null) return { ...row, former_secrets: older_secrets };
+  const newest = { secret: Buffer.from(former_secret).toString("base64"), until: former_secret_until };
+  return { ...row, former_secrets: [newest, ...older_secrets] };
+};
 
 export function createTriggerStore(db: Db) {
+  const select = async (sql: Sql, statement: Statement): Promise<TriggerRow[]> =>
+    (await sql.query<StoredTrigger>(statement)).map(toRow);
+  const selectOne = async (statement: Statement): Promise<TriggerRow | undefined> => (await select(db, statement))[0];
   return {
     /** False: the agent has a trigger of this name. */
     async insert(tx: Tx, row: TriggerRow): Promise<boolean> {
@@ -60,25 +79,25 @@ export function createTriggerStore(db: Db) {
     },
     /** The trigger of an address. */
     ofAddress: (id: string) =>
-      firstRow<TriggerRow>(db, {
+      selectOne({
         name: "trigger_of_address",
         text: `select ${COLUMNS} from agent_trigger where id = $1`,
         values: [id],
       }),
     find: ({ user_id, id }: TriggerId) =>
-      firstRow<TriggerRow>(db, {
+      selectOne({
         name: "trigger_find",
         text: `select ${COLUMNS} from agent_trigger where user_id = $1 and id = $2`,
         values: [user_id, id],
       }),
     /** The agent's triggers, locked until the transaction ends. */
     lock: (tx: Tx, { user_id, agent_id }: AgentKey) =>
-      tx.query<TriggerRow>({
+      select(tx, {
         text: `select ${COLUMNS} from agent_trigger where user_id = $1 and agent_id = $2 order by user_id, id for no key update`,
         values: [user_id, agent_id],
       }),
     list: ({ user_id, agent_id }: AgentKey, { limit, after_id }: { limit: number; after_id: string | null }) =>
-      db.query<TriggerRow>({
+      select(db, {
         name: "trigger_list",
         text: `select ${COLUMNS} from agent_trigger where user_id = $1 and agent_id = $2 and ($3::uuid is null or id > $3)
           order by id limit $4`,

@@ -39,6 +39,9 @@ export const contractErrors = {
         : `${listed(params)} are not fields of this request. Remove them or correct their spelling.`;
     return invalid("unknown_field", message, param);
   },
+  /** A field that another address takes, which `advice` names in a sentence. */
+  fieldElsewhere: (param: string, advice: string) =>
+    invalid("unknown_field", `${param} is not a field of this request. ${advice}`, param),
   /** `known`: the parameters that the address takes. */
   unknownParameter: (param: string, known: readonly string[]) =>
     invalid(

@@ -10,6 +10,7 @@ import {
   uuidSchema,
 } from "./common.ts";
 import { readOnlyFields } from "./read-only.ts";
+import { formerSecretUntil, overlapSchema, secretIsRotated } from "./rotation.ts";
 import { pageSchema, routesOf } from "./routes.ts";
 import { runPromptSchema, runSchema } from "./runs.ts";
 import { z } from "./zod.ts";
@@ -105,7 +106,12 @@ export const TRIGGER_READ_ONLY = {
   fixed: ["id", "agent_id", "url", "api_key_id", "created_at", "updated_at"],
   moving: ["former_secret_until", "last_delivery_at", "rejected_count", "last_rejected_at", "last_rejected_reason"],
 } as const;
-const patchTriggerSchema = changeTriggerSchema.extend(readOnlyFields(TRIGGER_READ_ONLY)).openapi("UpdateTrigger");
+const patchTriggerSchema = z
+  .strictObject(
+    { ...changeTriggerSchema.shape, ...readOnlyFields(TRIGGER_READ_ONLY) },
+    { error: secretIsRotated("/api/v1/agents/{id}/triggers/{trigger_id}") },
+  )
+  .openapi("UpdateTrigger");
 
 const triggerSchema = z
   .object({
@@ -117,9 +123,7 @@ const triggerSchema = z
       description:
         "the API key that created it or changed its task last; its budget covers the runs. Null: the console",
     }),
-    former_secret_until: instantSchema
-      .nullable()
-      .openapi({ description: "until then the secret before the last rotation is accepted too" }),
+    former_secret_until: formerSecretUntil("is accepted"),
     last_delivery_at: instantSchema.nullable(),
     rejected_count: z.number().int().openapi({ description: "deliveries that were answered 401" }),
     last_rejected_at: instantSchema.nullable(),
@@ -133,18 +137,8 @@ const createdTriggerSchema = triggerSchema
   .extend({ secret: z.string().openapi({ description: "shown this once, never again" }) })
   .openapi("CreatedTrigger");
 
-const MAX_OVERLAP_HOURS = 168;
 const rotateSchema = z
-  .strictObject({
-    secret: secretSchema.optional(),
-    overlap_hours: z
-      .number()
-      .int()
-      .min(0)
-      .max(MAX_OVERLAP_HOURS)
-      .default(24)
-      .openapi({ description: "how long the former secret is accepted too" }),
-  })
+  .strictObject({ secret: secretSchema.optional(), overlap_hours: overlapSchema("is accepted") })
   .openapi("RotateTriggerSecret");
 
 const outcomeSchema = z.enum(["run", "filtered", "failed"]).openapi({
@@ -229,9 +223,11 @@ export const deleteTrigger = routes.delete("/api/v1/agents/{id}/triggers/{trigge
 
 export const rotateTrigger = routes.post("/api/v1/agents/{id}/triggers/{trigger_id}/rotate", {
   summary: "Give the trigger a new secret; the former one is accepted for a while",
+  description: "Secrets of rotations before are accepted until their own time ends.",
   scope: "agents:write",
   optional_body: rotateSchema,
   answers: { 200: json(createdTriggerSchema, "the trigger with its new secret, which is shown this once") },
+  fails: [409],
 });
 
 export const listTriggerDeliveries = routes.get("/api/v1/agents/{id}/triggers/{trigger_id}/deliveries", {

@@ -114,6 +114,7 @@ export function validationError(issues: readonly Issue[], value: unknown, schema
   if (first.code === "unrecognized_keys") {
     const [key = "", ...others] = (first.keys ?? []).slice(0, MAX_NAMED);
     const param = (name: string) => paramOf([...first.path, name]);
+    if (isPhrase(first.message)) return contractErrors.fieldElsewhere(param(key), first.message);
     return contractErrors.unknownFields([param(key), ...others.map(param)], fieldsAt(schema, first.path, value));
   }
   const param = paramOf(first.path);

@@ -125,7 +125,7 @@ test("deliveries that the senders' own libraries sign verify", async () => {
 test("a signature without its prefix is rejected, and the reason quotes the prefix", () => {
   const headers = { "x-hub-signature-256": hmac("s", BODY) };
   expect(judged({ name: "", verify: "github", secret: "s", headers, body: BODY })).toBe(
-    'The header X-Hub-Signature-256 does not begin with "sha256=".',
+    'The header X-Hub-Signature-256 does not begin with "sha256=". Check the secret and how the trigger verifies deliveries.',
   );
 });
 
