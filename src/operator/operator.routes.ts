@@ -16,12 +16,14 @@ import {
   type Router,
   webAnswer,
 } from "../api/contract/endpoint.ts";
+import { changesIn } from "../api/contract/read-only.ts";
 import { exportUserData } from "../api/contract/user-export.ts";
 import { httpErrors } from "../api/http/errors.ts";
 import { missing } from "../kernel/purser-error.ts";
 import type { Db, InSameTx, Tx } from "../platform/db/db.ts";
 import { addDays, type Clock } from "../platform/lib/clock.ts";
 import type { Instant } from "../platform/lib/instant.ts";
+import { stableJson } from "../platform/lib/json.ts";
 import type { Act, Acts } from "./acts.service.ts";
 import { getActor } from "./operator-keys.routes.ts";
 import { auditProblem, type Upkeep } from "./upkeep.store.ts";
@@ -117,7 +119,9 @@ function userRoutes(router: Router, options: OperatorOptions): void {
   });
   router.on(contract.getUser, async (request) => json(await userRecord(await accounts.user(request.params.id))));
   router.on(contract.updateUser, async (request) => {
-    const { email: address, limits: wanted, operator_role: wanted_role, reason } = request.body;
+    const record = async () => userRecord(await accounts.user(request.params.id));
+    const changes = await changesIn(request.body, contract.USER_READ_ONLY, record);
+    const { email: address, limits: wanted, operator_role: wanted_role, reason } = changes;
     // A new address gets the user's reset mails, so it opens the account.
     if (address !== undefined || wanted_role !== undefined) requireAdmin(request.operator);
     const user = await db.transaction(async (tx) => {
@@ -132,7 +136,7 @@ function userRoutes(router: Router, options: OperatorOptions): void {
         Object.assign(after, { email });
       }
       const limits = wanted === undefined ? known.limits : await accounts.setLimits(tx, known, wanted);
-      if (wanted !== undefined) {
+      if (stableJson(limits) !== stableJson(known.limits)) {
         Object.assign(before, { limits: known.limits });
         Object.assign(after, { limits });
       }

@@ -91,16 +91,38 @@ describe("a record that was read and sent back with one edit (contract 2.7.1)", 
       { name: "renamed" },
       { scopes: ["keys:read"] },
     ],
+    [
+      "a webhook endpoint",
+      "PATCH",
+      async () => {
+        const asked = { url: "https://hooks.example.com/", events: ["run.failed"] };
+        const { secret: _, ...record } = await created("/api/v1/webhook-endpoints", asked);
+        return [`/api/v1/webhook-endpoints/${record.id}`, record];
+      },
+      { events: ["run.has_errors"] },
+      { created_at: "2026-01-01T00:00:00.000Z" },
+    ],
+    [
+      "a user, by the operator",
+      "PATCH",
+      async () => {
+        const path = `/api/v1/admin/users/${(await service.newUser()).user_id}`;
+        return [path, (await service.admin.get(path)).body];
+      },
+      { operator_role: "read" },
+      { plan: "pro" },
+    ],
   ];
 
   it.each(records)(
     "is that edit, and a changed read-only field is rejected: %s",
     async (_, method, read, edit, fixed) => {
       const [path, record] = await read();
-      const sent = await user.request(method, path, { ...record, ...edit });
+      const caller = path.startsWith("/api/v1/admin/") ? service.admin : user;
+      const sent = await caller.request(method, path, { ...record, ...edit });
       const updated_at = "updated_at" in record ? { updated_at: expect.any(String) } : {};
       expect([sent.status, sent.body]).toEqual([200, { ...record, ...updated_at, ...edit }]);
-      const refused = await user.request(method, path, { ...sent.body, ...fixed });
+      const refused = await caller.request(method, path, { ...sent.body, ...fixed });
       expect([refused.status, refused.body.error?.param]).toEqual([400, Object.keys(fixed)[0]]);
     },
   );

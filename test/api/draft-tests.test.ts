@@ -36,7 +36,7 @@ const testDraft = (draft: object, { body = {}, by = user as Pick<Client, "post">
 
 test("a test runs with the draft, is billed and marked, and changes neither the agent nor its versions", async () => {
   const before = (await user.get(pathOf(agent))).body;
-  const draft = { name: "Scout 2", system_prompt: "In French.", run_prompt: "Look at {{input.what}}." };
+  const draft = { ...before, name: "Scout 2", system_prompt: "In French.", run_prompt: "Look at {{input.what}}." };
   const { status, body: run } = await testDraft(draft, { body: { input: { what: "the sea" } } });
   expect([status, run]).toMatchObject([
     200,
@@ -106,6 +106,7 @@ describe("a test is rejected", () => {
     ["with an unknown model", { model_id: "lab/none" }, [400, "model_not_found", "draft.model_id"]],
     ["without a model", { model_id: null }, [400, "missing_field", "draft.model_id"]],
     ["with a wrong placeholder", { run_prompt: "On {{Date}}" }, [400, "invalid_value", "draft.run_prompt"]],
+    ["with a version that is not the present one", { version: 9 }, [400, "invalid_value", "draft.version"]],
     ["with an unknown field", { task: "Look." }, [400, "unknown_field", "draft.task"]],
     [
       "with a secret that does not exist",

@@ -59,6 +59,11 @@ describe("a user with 50 unpaid orders", () => {
     expect(both.map(({ status }) => status).sort()).toEqual([201, 409]);
     expect(both.find(({ status }) => status === 409)).toMatchObject(LIMIT);
     expect(await choose("starter")).toMatchObject(LIMIT);
+    for (const [path, body] of [
+      ["purchase", { amount_cents: 100 }] as const,
+      ["subscription", { plan_id: "starter" }] as const,
+    ])
+      expect(await user.post(`/api/v1/billing/${path}/preview`, body)).toMatchObject(LIMIT);
     expect(checkouts()).toBe(before + 1);
     stripe.pay(page ?? "");
     await deliver();

@@ -92,6 +92,17 @@ it("a delivery is sent again with the same webhook-id, also one that was deliver
   expect((await user.post(`${endpoint}/deliveries/${endpoint.slice(-36)}/resend`)).status).toBe(404);
 });
 
+it("a delivery whose next try is seconds away is sent again now", async () => {
+  receiver.treat(500);
+  await failRun();
+  await expect.poll(async () => (await deliveries())[0], { timeout: 10_000 }).toMatchObject({ last_status: 500 });
+  const [{ id, status }] = await deliveries();
+  expect(status).toBe("pending");
+  receiver.treat(204);
+  expect((await user.post(`${endpoint}/deliveries/${id}/resend`)).status).toBe(200);
+  await expect.poll(async () => (await deliveries())[0], { timeout: 3_000 }).toMatchObject({ status: "delivered" });
+});
+
 it("an endpoint gets another address and other events, is disabled and enabled again, and keeps its secret", async () => {
   const changed = await user.request("PATCH", endpoint, { url: `${receiver.url}/other` });
   expect([changed.status, changed.body]).toMatchObject([200, { url: `${receiver.url}/other`, events: ["run.failed"] }]);

@@ -87,7 +87,7 @@ test("a preview changes nothing, and names exactly what the change then costs, g
       const { next } = await choose("plan-1");
 
       await compare(
-        () => purchases.preview({ amount_cents: given.topup_cents }),
+        () => purchases.preview(user_id, { amount_cents: given.topup_cents }),
         () => purchases.purchase(user_id, { amount_cents: given.topup_cents, success_url: null, cancel_url: null }),
       );
       const cap = given.topup_cents * 2;
@@ -114,7 +114,7 @@ test("a preview changes nothing, and names exactly what the change then costs, g
       );
       const { available } = await ledger.accountStatus(user_id);
       await settle(user_id, newId(), available + given.overage_tokens);
-      const used = await overage.preview(user_id, { overage_enabled: true });
+      const used = await overage.preview(user_id, {});
 
       const known = new Set((await all()).map(({ id }) => id));
       expect(next?.at).toBe(enabled.next?.at);

@@ -10,6 +10,9 @@ export interface BillingAccountRow {
   overage_invoiced_cents: number;
 }
 
+/** Fields that are left out or undefined keep their values. */
+export type BillingAccountChange = { [Field in keyof BillingAccountRow]?: BillingAccountRow[Field] | undefined };
+
 const COLUMNS = `user_id, customer_provider, customer_reference, overage_enabled, overage_cap_tokens,
   overage_invoiced_cents`;
 
@@ -29,9 +32,11 @@ export function createBillingAccountsStore(db: Db) {
         text: `select ${COLUMNS} from billing_account where user_id = $1`,
         values: [user_id],
       }),
-    update: (tx: Tx, user_id: string, set: Partial<BillingAccountRow>) => {
+    async update(tx: Tx, user_id: string, set: BillingAccountChange): Promise<void> {
       const values: unknown[] = [user_id];
-      return tx.query({ text: `update billing_account set ${assignments(values, set)} where user_id = $1`, values });
+      const changes = assignments(values, set);
+      if (changes === "") return;
+      await tx.query({ text: `update billing_account set ${changes} where user_id = $1`, values });
     },
   };
 }

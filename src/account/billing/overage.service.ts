@@ -2,7 +2,7 @@ import { OVERAGE_INVOICE_CENTS, TOKENS_PER_CENT } from "../../kernel/constants.t
 import { errors } from "../../kernel/errors.ts";
 import type { Tx } from "../../platform/db/db.ts";
 import { newId } from "../../platform/lib/ids.ts";
-import type { BillingAccountRow } from "./accounts.store.ts";
+import type { BillingAccountChange, BillingAccountRow } from "./accounts.store.ts";
 import type { BillingContext } from "./context.ts";
 import { dryRun } from "./dry-run.ts";
 import { billingErrors } from "./errors.ts";
@@ -11,7 +11,7 @@ import { NOTHING_DUE, type Preview } from "./preview.ts";
 import type { SubscriptionRow } from "./subscriptions.store.ts";
 
 /** The settings that a user changes. */
-type OverageChange = Partial<Pick<BillingAccountRow, "overage_enabled" | "overage_cap_tokens">>;
+type OverageChange = Pick<BillingAccountChange, "overage_enabled" | "overage_cap_tokens">;
 
 /** On-demand overage: caps and invoices. The ledger counts the tokens and enforces the cap that this service sets. */
 export function createOverage(context: BillingContext) {

@@ -65,15 +65,10 @@ export function paymentsRoutes({ billing }: { billing: Billing }) {
   router.on(contract.previewPlan, async ({ caller, body }) =>
     json(await billing.previewPlan(caller.user_id, body.plan_id)),
   );
-  router.on(contract.previewPurchase, async ({ body }) => json(purchases.preview(body)));
-  router.on(contract.previewOverage, async ({ caller, body }) => {
-    const { enabled, cap_tokens } = body;
-    const set = {
-      ...(enabled === undefined ? {} : { overage_enabled: enabled }),
-      ...(cap_tokens === undefined ? {} : { overage_cap_tokens: cap_tokens }),
-    };
-    return json(await overage.preview(caller.user_id, set));
-  });
+  router.on(contract.previewPurchase, async ({ caller, body }) => json(await purchases.preview(caller.user_id, body)));
+  router.on(contract.previewOverage, async ({ caller, body: { enabled, cap_tokens } }) =>
+    json(await overage.preview(caller.user_id, { overage_enabled: enabled, overage_cap_tokens: cap_tokens })),
+  );
   router.on(contract.previewAutoTopup, async ({ caller, body }) =>
     json(await auto_topups.preview(caller.user_id, body)),
   );

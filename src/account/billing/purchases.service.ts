@@ -72,10 +72,14 @@ export function createPurchases(context: BillingContext, inbox: Inbox, auto_topu
       return this.one(user_id, payment.id);
     },
 
-    /** What this purchase costs. Throws as `purchase` does. */
-    preview(wanted: { amount_cents?: number | undefined; tokens?: number | undefined }): Preview {
+    /** What this purchase costs. Throws as `purchase` does before it asks a provider. */
+    async preview(
+      user_id: string,
+      wanted: { amount_cents?: number | undefined; tokens?: number | undefined },
+    ): Promise<Preview> {
       const { amount_cents, tokens } = purchasePrice(wanted);
       if (payments.provider === "none") throw billingErrors.paymentsNotConfigured();
+      await db.transaction((tx) => limitUnpaidOrders(context, tx, user_id));
       return { ...NOTHING_DUE, due_now_cents: amount_cents, tokens };
     },
 

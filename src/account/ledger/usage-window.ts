@@ -19,7 +19,11 @@ export function usageWindow(
   const to = asked.to === undefined ? addDays(startOfDay(now), 1) : startOfDay(asked.to);
   const from = asked.from === undefined ? addDays(to, -(asked.days ?? USAGE_DAYS.default)) : startOfDay(asked.from);
   const days = (Date.parse(to) - Date.parse(from)) / 86_400_000;
-  if (days < 1) throw errors.invalidValue("from", "from must be a day before to.");
+  if (days < 1)
+    throw errors.invalidValue(
+      "from",
+      "from must be a day before to, which is the day after the last one: tomorrow unless given.",
+    );
   if (days > MAX_USAGE_DAYS)
     throw errors.invalidValue("from", `from and to may be ${MAX_USAGE_DAYS} days apart: ask for each year by itself.`);
   return { from, to, days };

@@ -121,14 +121,13 @@ export function createDeliveryStore(db: Db) {
         values: [user_id, endpoint_ids],
       }),
     /** Makes a delivery due at once, for another day. A late result of an earlier try has another number of attempts. */
-    async resend(endpoint: { user_id: string; endpoint_id: string }, id: string): Promise<boolean> {
-      const sent = await db.query({
+    async resend(endpoint: { user_id: string; endpoint_id: string }, id: string): Promise<void> {
+      await db.query({
         text: `update delivery set status = 'pending', next_attempt_at = clock_timestamp(), queued_at = clock_timestamp(),
             delivered_at = null
-          where user_id = $1 and endpoint_id = $2 and id = $3 and status <> 'pending' returning id`,
+          where user_id = $1 and endpoint_id = $2 and id = $3`,
         values: [endpoint.user_id, endpoint.endpoint_id, id],
       });
-      return sent.length > 0;
     },
     /** Whether this output is the one that the destination got last. */
     async isLastOutput(

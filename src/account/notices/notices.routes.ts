@@ -2,6 +2,7 @@ import { type AgentNamesOf, agentIdsIn, agentNameOf } from "../../api/contract/a
 import { decodeCursor, pageOf, UUID_KEY } from "../../api/contract/common.ts";
 import { createRouter, json, noContent } from "../../api/contract/endpoint.ts";
 import * as contract from "../../api/contract/notices.ts";
+import { changesIn } from "../../api/contract/read-only.ts";
 import type { Notices } from "./notices.service.ts";
 
 export function noticesRoutes({ notices, agentNames }: { notices: Notices; agentNames: AgentNamesOf }) {
@@ -30,7 +31,9 @@ export function noticesRoutes({ notices, agentNames }: { notices: Notices; agent
     return json(await notices.createEndpoint(request.caller.user_id, request.body), 201);
   });
   router.on(contract.updateWebhookEndpoint, async ({ caller, params, body }) => {
-    return json(await notices.updateEndpoint(caller.user_id, params.id, body));
+    const record = () => notices.endpoint(caller.user_id, params.id);
+    const changes = await changesIn(body, contract.ENDPOINT_READ_ONLY, record);
+    return json(await notices.updateEndpoint(caller.user_id, params.id, changes));
   });
   router.on(contract.testWebhookEndpoint, async ({ caller, params }) => {
     return json(await notices.testEndpoint(caller.user_id, params.id));

@@ -87,6 +87,10 @@ export function createNotices(deps: NoticesDeps) {
       return { ...endpointRecord(row), last_delivery, failed_deliveries };
     });
   };
+  const endpoint = async (user_id: string, id: string): Promise<WebhookEndpoint> => {
+    const [found] = await withSummaries(user_id, [await endpointOf(user_id, id)]);
+    return found as WebhookEndpoint;
+  };
   /** Throws 409 for a second e-mail endpoint. */
   const limitMailEndpoints = async (tx: Tx, user_id: string, url: string): Promise<void> => {
     if (isMailUrl(url) && (await hasMoreRows(tx, { table: "webhook_endpoint", user_id, where: IS_MAIL, most: 1 }))) {
@@ -147,6 +151,8 @@ export function createNotices(deps: NoticesDeps) {
     async endpoints(user_id: string, page: { limit: number; before_id: string | null }): Promise<WebhookEndpoint[]> {
       return withSummaries(user_id, await store.endpoints(user_id, page));
     },
+    /** Throws 404. */
+    endpoint,
     /** Changes the given fields. Throws 404, and 400 and 409 as `createEndpoint`. */
     async updateEndpoint(user_id: string, id: string, wanted: EndpointChanges): Promise<WebhookEndpoint> {
       const { url: address, events, status } = wanted;
@@ -166,8 +172,7 @@ export function createNotices(deps: NoticesDeps) {
         await store.updateEndpoint(tx, changed);
         await limitMailEndpoints(tx, user_id, changed.url);
       });
-      const [updated] = await withSummaries(user_id, [await endpointOf(user_id, id)]);
-      return updated as WebhookEndpoint;
+      return endpoint(user_id, id);
     },
     /** Delivers a test event now. Throws 404, 400 for an e-mail address, and 429. */
     async testEndpoint(user_id: string, id: string) {
@@ -181,7 +186,7 @@ export function createNotices(deps: NoticesDeps) {
       await endpointOf(user_id, endpoint_id);
       return deliveries.ofEndpoint({ user_id, endpoint_id }, page);
     },
-    /** Delivers a notice to an endpoint again, with the same id. One that is pending is left as it is. Throws 404, 409 and 429. */
+    /** Delivers a notice to an endpoint again now, with the same id, also one that is pending. Throws 404, 409 and 429. */
     async resend(user_id: string, endpoint_id: string, id: string): Promise<EndpointDelivery> {
       const { disabled_at } = await endpointOf(user_id, endpoint_id);
       const find = async () => {

@@ -1,4 +1,5 @@
 import * as contract from "../../api/contract/agents.ts";
+import type { Caller } from "../../api/contract/caller.ts";
 import { decodeCursor, encodeCursor, INSTANT_AND_ID_KEY, pageOf, UUID_KEY } from "../../api/contract/common.ts";
 import {
   type Answer,
@@ -32,6 +33,10 @@ export function agentsRoutes({ agents }: { agents: Agents }): Router {
   return router;
 }
 
+async function readAgent(agents: Agents, caller: Caller, id: string) {
+  return shownTo(caller, await agents.get(caller.user_id, id));
+}
+
 function addAgents(router: Router, agents: Agents): void {
   router.on(contract.createAgent, async (request) => {
     const caller = request.caller;
@@ -62,8 +67,7 @@ function addAgents(router: Router, agents: Agents): void {
     return json({ agents: found.agents.map((agent) => shownTo(request.caller, agent)), next_cursor });
   });
   router.on(contract.getAgent, async (request) => {
-    const caller = request.caller;
-    return json(shownTo(caller, await agents.get(caller.user_id, request.params.id)));
+    return json(await readAgent(agents, request.caller, request.params.id));
   });
   router.on(contract.getAgentVersion, async (request) => {
     const { id, version } = request.params;
@@ -84,8 +88,7 @@ function addAgents(router: Router, agents: Agents): void {
   });
   router.on(contract.listAgentTemplates, async () => json({ templates: [...AGENT_TEMPLATES] }));
   router.on(contract.updateAgent, async ({ caller, params, body }) => {
-    const record = async () => shownTo(caller, await agents.get(caller.user_id, params.id));
-    const changes = await changesIn(body, contract.AGENT_READ_ONLY, record);
+    const changes = await changesIn(body, contract.AGENT_READ_ONLY, () => readAgent(agents, caller, params.id));
     return json(shownTo(caller, await agents.update(caller, params.id, changes)));
   });
   router.on(contract.resumeSchedule, async ({ caller, params }) => {
@@ -126,7 +129,10 @@ function runAnswer({ run, rest }: Awaited<ReturnType<Agents["runInParts"]>>) {
 function addRuns(router: Router, agents: Agents): void {
   router.on(runNow, async ({ caller, request_id, params, header, body }) => {
     const wait_ms = runContract.waitSeconds(header("prefer")) * 1000;
-    const { run_prompt, model_id, input, metadata, draft } = body;
+    const { run_prompt, model_id, input, metadata } = body;
+    const record = () => readAgent(agents, caller, params.id);
+    const draft =
+      body.draft == null ? undefined : await changesIn(body.draft, contract.AGENT_READ_ONLY, record, "draft.");
     const asked = { request_id, wait_ms, run_prompt, model_id, input, metadata, draft };
     const run = await agents.runNow(caller, params.id, asked);
     if ("steps" in run && run.finished_at !== null) return json(run);

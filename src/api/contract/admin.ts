@@ -5,6 +5,7 @@ import { instantInput, instantSchema, json, listQuerySchema, textSchema, uuidSch
 import { formatSchema, jsonOrCsv } from "./ledger-export.ts";
 import { reasonBody, reasonQuery, reasonSchema } from "./operators.ts";
 import { INVOICE_STATUSES, invoiceSchema, purchaseSchema, subscriptionSchema } from "./payments.ts";
+import { readOnlyFields } from "./read-only.ts";
 import { operatorRoutes, pageSchema } from "./routes.ts";
 import { z } from "./zod.ts";
 
@@ -44,6 +45,11 @@ export const listUsers = routes.get("/api/v1/admin/users", {
 
 export const getUser = routes.get("/api/v1/admin/users/{id}", { summary: "One user", answers: { 200: userAnswer } });
 
+export const USER_READ_ONLY = {
+  fixed: ["id", "is_trial", "trial_ends_at", "created_at", "plan", "suspended_at"],
+  moving: ["token_balance", "balance"],
+} as const;
+
 export const updateUser = routes.patch("/api/v1/admin/users/{id}", {
   summary: "Correct a user",
   description: "Another e-mail address ends the user's sessions and invalidates mailed links.",
@@ -59,6 +65,7 @@ export const updateUser = routes.patch("/api/v1/admin/users/{id}", {
       .optional()
       .openapi({ description: "what the user's sessions may do as an operator; null: no operator any more" }),
     reason: reasonSchema,
+    ...readOnlyFields(USER_READ_ONLY),
   }),
   answers: { 200: userAnswer },
   fails: [409],

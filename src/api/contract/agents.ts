@@ -125,7 +125,7 @@ export const AGENT_READ_ONLY = {
   // Runs change them.
   moving: ["last_run", "upcoming_runs", "consecutive_failures"],
 } as const;
-const putAgentSchema = updateAgentSchema.extend(readOnlyFields(AGENT_READ_ONLY)).openapi("PutAgent");
+export const putAgentSchema = updateAgentSchema.extend(readOnlyFields(AGENT_READ_ONLY)).openapi("PutAgent");
 
 const agentSchema = z
   .object({
@@ -226,7 +226,7 @@ const agentChatSchema = z
       .array(z.strictObject({ role: z.enum(["system", "user", "assistant"]), content: chatContentSchema }))
       .min(1)
       .max(1000),
-    user: textSchema(256).nullish().openapi({ description: "your own customer: usage and budgets are by it" }),
+    user: textSchema(256).nullish().openapi({ description: "the end user: usage and budgets are by it" }),
     metadata: z
       .record(z.string(), z.unknown())
       .nullish()

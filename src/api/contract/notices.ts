@@ -1,6 +1,7 @@
 import { agentNameFields } from "./agent-name.ts";
 import { instantSchema, json, listQuerySchema, textSchema, uuidSchema } from "./common.ts";
 import { triesSchema } from "./deliveries.ts";
+import { readOnlyFields } from "./read-only.ts";
 import { pageSchema, routesOf } from "./routes.ts";
 import { z } from "./zod.ts";
 
@@ -74,10 +75,15 @@ export const createWebhookEndpointSchema = z
   })
   .openapi("CreateWebhookEndpoint");
 
+export const ENDPOINT_READ_ONLY = {
+  fixed: ["id", "created_at"],
+  moving: ["disabled_at", "last_delivery", "failed_deliveries"],
+} as const;
 /** Each field alone. */
 const updateWebhookEndpointSchema = createWebhookEndpointSchema
   .partial()
   .extend({
+    ...readOnlyFields(ENDPOINT_READ_ONLY),
     status: z.enum(["enabled", "disabled"]).optional().openapi({
       description: "disabled: it gets no more notices, and its pending deliveries fail",
     }),

@@ -324,7 +324,7 @@ export const previewPurchase = routes.post("/api/v1/billing/purchase/preview", {
   scope: "billing:read",
   body: z.strictObject(purchaseFields),
   answers: { 200: previewAnswer },
-  fails: [503],
+  fails: [409, 503],
 });
 export const previewOverage = routes.post("/api/v1/billing/overage/preview", {
   summary: "What the overage of this period can cost after a change",

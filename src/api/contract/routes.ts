@@ -22,7 +22,7 @@ export const SECTIONS = {
   "API keys": "Keys with scopes, budgets and limits.",
   Safety: "What the safety layer makes of a text.",
   "Sign-in": "Accounts and sessions of people, for the console.",
-  Operator: "For the operator's keys only.",
+  Operator: "For the operator's keys, and in the console for accounts with an operator role.",
 } as const;
 
 type Section = keyof typeof SECTIONS;

@@ -1,4 +1,4 @@
-import { updateAgentSchema } from "./agents.ts";
+import { putAgentSchema } from "./agents.ts";
 import { json, textSchema } from "./common.ts";
 import { routesOf } from "./routes.ts";
 import {
@@ -24,7 +24,7 @@ const runNowSchema = z
       .openapi({ description: "the model of this run in place of the agent's" }),
     input: runInputSchema.nullish(),
     metadata: runMetadataSchema.nullish(),
-    draft: updateAgentSchema.optional().openapi({
+    draft: putAgentSchema.nullish().openapi({
       description:
         "changes of the agent that are not saved, as PUT takes them; `is_active` and schedule_* change nothing. The run tests them: its `trigger` is `test`, and it is billed, but delivers nothing, makes no notice of its end and counts for no schedule",
     }),

@@ -68,7 +68,8 @@ function explain(
     return `The provider does not offer ${model.provider_model} to this key. Check what the key may use.`;
   if (status === 429) return "The provider is at its limit. Look at the account's credit and limits at the provider.";
   if (code === "upstream_timeout") return `The provider did not answer within ${TIMEOUT_MS / 1000} seconds.`;
-  if (status !== null) return `The provider answered with status ${status}.`;
+  if (status !== null)
+    return `The provider answered with status ${status}. Read what it says, and look at its status page.`;
   const reason = (cause as Error | undefined)?.message;
   return `The provider could not be reached, or its answer could not be used${reason === undefined ? "" : ` (${reason})`}. Check its address.`;
 }
