@@ -12,7 +12,7 @@ import { versionLink } from "../parts/versions.tsx";
 import { AgentWhen, NewAgentWhen } from "../parts/when-field.tsx";
 import { Button, buttonClass, Callout, Card, PageHeader } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
-import { AreaField, FormErrorProvider, sending, TextField, unfoldAround } from "../ui/fields.tsx";
+import { AreaField, FormErrorProvider, fieldsOf, sending, TextField, unfoldAround } from "../ui/fields.tsx";
 import { ModelPicker } from "../ui/picker.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 import { confirmSaved } from "../ui/saved.tsx";
@@ -231,31 +231,20 @@ function LeaveGuard({ changed }: { changed: () => boolean }) {
 
 /** What every agent needs. */
 function FirstFields({ agent, draft, change }: { agent: Agent | null; draft: Draft; change: Change }) {
+  const field = fieldsOf(draft, change);
   return (
     <Card>
       <div className="space-y-4">
-        <TextField
-          label="Name"
-          param="name"
-          required
-          maxLength={200}
-          value={draft.name}
-          onValue={(name) => change({ name })}
-          placeholder="Morning reader"
-        />
+        <TextField label="Name" {...field("name")} required maxLength={200} placeholder="Morning reader" />
         <AreaField
           label="Instructions"
-          param="system_prompt"
-          value={draft.system_prompt}
-          onValue={(system_prompt) => change({ system_prompt })}
+          {...field("system_prompt")}
           placeholder="You read pages for a busy person. Be brief."
           hint="The system prompt. The model reads it first in every run and chat."
         />
         <AreaField
           label="Task of each run"
-          param="run_prompt"
-          value={draft.run_prompt}
-          onValue={(run_prompt) => change({ run_prompt })}
+          {...field("run_prompt")}
           placeholder="Read https://example.com/news and tell me what matters."
           hint="“Run now” and a schedule need it. A chat does not."
         />

@@ -3,7 +3,7 @@ import type { ReactNode } from "react";
 import { AGENT_LIMITS, APPROVAL_HOURS, REASONING_EFFORTS } from "../../../src/kernel/constants.ts";
 import { capital, count } from "../format.ts";
 import { wrongObject } from "../json.ts";
-import { TextField, Toggle } from "../ui/fields.tsx";
+import { fieldsOf, TextField, Toggle } from "../ui/fields.tsx";
 import { JsonField } from "../ui/json-field.tsx";
 import { SelectField } from "../ui/select.tsx";
 import { DeliveryFields } from "./delivery-fields.tsx";
@@ -84,6 +84,7 @@ function toolsInWords(draft: Draft): string {
 }
 
 function SchemaFields({ draft, change }: Props) {
+  const field = fieldsOf(draft, change);
   return (
     <Section
       title="Input and output"
@@ -93,17 +94,13 @@ function SchemaFields({ draft, change }: Props) {
       <div className="space-y-4">
         <JsonField
           label="Input schema"
-          param="input_schema"
-          value={draft.input_schema}
-          onValue={(input_schema) => change({ input_schema })}
+          {...field("input_schema")}
           placeholder={'{"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}'}
           hint="JSON Schema of an object. “Run now” then asks for its fields, and a wrong input starts no run."
         />
         <JsonField
           label="Output schema"
-          param="output_schema"
-          value={draft.output_schema}
-          onValue={(output_schema) => change({ output_schema })}
+          {...field("output_schema")}
           placeholder={'{"type": "object", "properties": {"price": {"type": "number"}}, "required": ["price"]}'}
           hint="JSON Schema of an object. The agent's answer is then JSON that conforms to it, or the run fails."
         />
@@ -119,8 +116,8 @@ const MODEL_NUMBERS: [Exclude<ModelSettingName, "reasoning_effort">, string, str
 ];
 
 function ModelSettingFields({ draft, change }: Props) {
-  const set = (name: ModelSettingName, value: string) =>
-    change({ model_settings: { ...draft.model_settings, [name]: value } });
+  const { model_settings } = draft;
+  const field = fieldsOf(model_settings, (changes) => change({ model_settings: { ...model_settings, ...changes } }));
   return (
     <Section
       title="Model settings"
@@ -130,9 +127,7 @@ function ModelSettingFields({ draft, change }: Props) {
       <div className="grid items-start gap-4 sm:grid-cols-2">
         <SelectField
           label="Reasoning effort"
-          param="model_settings.reasoning_effort"
-          value={draft.model_settings.reasoning_effort}
-          onValue={(value) => set("reasoning_effort", value)}
+          {...field("reasoning_effort", "model_settings.reasoning_effort")}
           options={[["", "The model's default"], ...REASONING_EFFORTS.map((each) => [each, each] as const)]}
           hint="How long the model thinks before it answers."
         />
@@ -140,14 +135,12 @@ function ModelSettingFields({ draft, change }: Props) {
           <TextField
             key={name}
             label={label}
-            param={`model_settings.${name}`}
+            {...field(name, `model_settings.${name}`)}
             type="number"
             step="any"
             inputMode="decimal"
             placeholder="the model's default"
             hint={hint}
-            value={draft.model_settings[name]}
-            onValue={(value) => set(name, value)}
           />
         ))}
       </div>
@@ -157,6 +150,7 @@ function ModelSettingFields({ draft, change }: Props) {
 
 /** How the agent asks its owner. Which calls ask is set for each tool. */
 function AskingFields({ draft, change }: Props) {
+  const field = fieldsOf(draft, change);
   return (
     <Section
       summary={askingInWords(draft)}
@@ -174,20 +168,16 @@ function AskingFields({ draft, change }: Props) {
       <div className="grid items-start gap-4 sm:grid-cols-2">
         <TextField
           label="Hours to decide"
-          param="approval_hours"
+          {...field("approval_hours")}
           type="number"
           min={1}
           inputMode="numeric"
           placeholder={String(APPROVAL_HOURS)}
-          value={draft.approval_hours}
-          onValue={(approval_hours) => change({ approval_hours })}
           hint="After that, a call counts as rejected."
         />
         <SelectField
           label="When a run has no tokens left"
-          param="on_budget"
-          value={draft.on_budget}
-          onValue={(on_budget) => change({ on_budget: on_budget as Draft["on_budget"] })}
+          {...field("on_budget")}
           options={[
             ["fail", "It fails"],
             ["ask", "It waits and asks you"],
@@ -212,6 +202,8 @@ const LIMITS: [LimitName, string, string][] = [
 ];
 
 function LimitFields({ draft, change }: Props) {
+  const { limits } = draft;
+  const field = fieldsOf(limits, (changes) => change({ limits: { ...limits, ...changes } }));
   return (
     <Section title="Limits" summary={limitsInWords(draft)} note="The agent makes no call that could exceed a limit.">
       <div className="grid items-end gap-4 sm:grid-cols-2">
@@ -219,13 +211,11 @@ function LimitFields({ draft, change }: Props) {
           <TextField
             key={name}
             label={label}
-            param={`limits.${name}`}
+            {...field(name, `limits.${name}`)}
             type="number"
             min={1}
             inputMode="numeric"
             placeholder={usual}
-            value={draft.limits[name]}
-            onValue={(value) => change({ limits: { ...draft.limits, [name]: value } })}
           />
         ))}
       </div>
@@ -263,15 +253,14 @@ function limitsInWords({ limits }: Draft): string {
 }
 
 function OtherFields({ draft, change }: Props) {
+  const field = fieldsOf(draft, change);
   return (
     <Section title="More" summary={draft.is_active ? "Enabled" : "Disabled"}>
       <div className="space-y-4">
         <TextField
           label="Description"
-          param="description"
+          {...field("description")}
           maxLength={2000}
-          value={draft.description}
-          onValue={(description) => change({ description })}
           hint="Shown in lists. The model does not see it."
         />
         <Toggle
@@ -282,9 +271,7 @@ function OtherFields({ draft, change }: Props) {
         />
         <SelectField
           label="Tools of the calling program"
-          param="client_tools"
-          value={draft.client_tools}
-          onValue={(client_tools) => change({ client_tools: client_tools as Draft["client_tools"] })}
+          {...field("client_tools")}
           options={[
             ["ignore", "Ignore them"],
             ["pass", "Offer them to the model"],

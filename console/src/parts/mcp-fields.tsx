@@ -1,5 +1,5 @@
 import { Button } from "../ui/basics.tsx";
-import { TextField } from "../ui/fields.tsx";
+import { fieldsOf, TextField } from "../ui/fields.tsx";
 import { type McpServer, NO_SECRET_USE, NO_SERVER, type ToolPolicy } from "./draft.ts";
 import { PolicyField } from "./policy-field.tsx";
 import { SecretUseFields } from "./secret-use-fields.tsx";
@@ -45,50 +45,37 @@ interface ServerProps {
 }
 function ServerFields({ agent_id, place, server, onChange, onRemove }: ServerProps) {
   const param = `tools_config.mcp.servers[${place}]`;
+  const field = fieldsOf(server, onChange);
   return (
     <fieldset className="grid items-start gap-3 rounded-lg border border-line p-3 sm:grid-cols-2">
       <legend className="px-1 text-sm text-muted">Server {place + 1}</legend>
       <TextField
         label="Name"
-        param={`${param}.name`}
+        {...field("name", `${param}.name`)}
         required
-        value={server.name}
-        onValue={(name) => onChange({ name })}
         placeholder="calendar"
         hint="Tool names begin with it, such as calendar__list."
       />
       <TextField
         label="Address"
-        param={`${param}.url`}
+        {...field("url", `${param}.url`)}
         type="url"
         required
-        value={server.url}
-        onValue={(url) => onChange({ url })}
         placeholder="https://mcp.example.com/mcp"
       />
-      <TextField
-        label="Only these tools"
-        param={`${param}.tools`}
-        value={server.tools}
-        onValue={(tools) => onChange({ tools })}
-        placeholder="all tools"
-      />
+      <TextField label="Only these tools" {...field("tools", `${param}.tools`)} placeholder="all tools" />
       <TextField
         label="Seconds for one call"
-        param={`${param}.timeout_seconds`}
+        {...field("timeout_seconds", `${param}.timeout_seconds`)}
         type="number"
         min={1}
         max={600}
-        value={server.timeout_seconds}
-        onValue={(timeout_seconds) => onChange({ timeout_seconds })}
         placeholder="60"
         hint="Begins again when the server reports progress."
       />
       <div className="sm:col-span-2">
         <PolicyField
-          param={`${param}.permission_policy`}
-          value={server.policy}
-          onValue={(policy) => onChange({ policy })}
+          {...field("policy", `${param}.permission_policy`)}
           hint="Outside content, such as a web page or a tool's answer, can ask for calls that you do not want."
         />
       </div>

@@ -3,7 +3,7 @@ import { useState } from "react";
 import { call } from "../api/client.ts";
 import { type Agent, type Schedule, stale } from "../api/queries.ts";
 import { Dialog, DialogForm } from "../ui/dialog.tsx";
-import { AreaField, TextField, Toggle } from "../ui/fields.tsx";
+import { AreaField, fieldsOf, TextField, Toggle } from "../ui/fields.tsx";
 import { confirmSaved } from "../ui/saved.tsx";
 import { DeliveryFields } from "./delivery-fields.tsx";
 import { type DeliveryDraft, deliveryDraft, deliveryOf } from "./draft.ts";
@@ -43,6 +43,7 @@ export function ScheduleDialog({ agent, schedule, first, onClose }: Props) {
   const [draft, setDraft] = useState(() => draftOf(schedule, first));
   const [input, setInput] = useState(() => inputDraft(agent.input_schema, schedule?.input ?? null));
   const change = (changes: Partial<Draft>) => setDraft((old) => ({ ...old, ...changes }));
+  const field = fieldsOf(draft, change);
   const save = useMutation({
     mutationFn: () => {
       const { name, run_prompt, deliveries, enabled } = draft;
@@ -70,15 +71,7 @@ export function ScheduleDialog({ agent, schedule, first, onClose }: Props) {
     <Dialog title={schedule === null ? "Add schedule" : `Edit schedule ${schedule.name}`} onClose={onClose} wide>
       <DialogForm save={save} action={schedule === null ? "Add schedule" : "Save schedule"} onCancel={onClose}>
         {schedule?.name !== "default" && (
-          <TextField
-            label="Name"
-            param="name"
-            required
-            maxLength={100}
-            value={draft.name}
-            onValue={(name) => change({ name })}
-            placeholder="weekday mornings"
-          />
+          <TextField label="Name" {...field("name")} required maxLength={100} placeholder="weekday mornings" />
         )}
         <ScheduleTimesFields draft={draft} change={change} />
         {has_schema && fields}
@@ -88,9 +81,7 @@ export function ScheduleDialog({ agent, schedule, first, onClose }: Props) {
             {!has_schema && fields}
             <AreaField
               label="Task of its runs"
-              param="run_prompt"
-              value={draft.run_prompt}
-              onValue={(run_prompt) => change({ run_prompt })}
+              {...field("run_prompt")}
               placeholder={agent.run_prompt ?? ""}
               hint="Empty: the agent's task."
             />

@@ -3,7 +3,7 @@ import { WEEKDAYS } from "../../../src/kernel/constants.ts";
 import { ago, words } from "../format.ts";
 import { ownTime, type ScheduleTimes, scheduleInWords, specOf, wallTime } from "../schedule-words.ts";
 import { Button } from "../ui/basics.tsx";
-import { Field, TextField } from "../ui/fields.tsx";
+import { Field, fieldsOf, TextField } from "../ui/fields.tsx";
 import { ZonePicker } from "../ui/picker.tsx";
 import { SelectField } from "../ui/select.tsx";
 import { type TimesDraft, timesOf, type Weekday } from "./times-draft.ts";
@@ -31,23 +31,18 @@ interface Props {
 
 /** The fields of a schedule's times, with its next runs. */
 export function ScheduleTimesFields({ draft, change, of_new_agent = false }: Props) {
+  const field = fieldsOf(draft, change);
   const intervals = of_new_agent ? INTERVALS.slice(0, 3) : INTERVALS;
   return (
     <>
       <div className="grid items-start gap-4 sm:grid-cols-2">
         <SelectField
           label="How often"
-          param={of_new_agent ? "schedule_interval" : "interval"}
-          value={draft.interval}
+          {...field("interval", of_new_agent ? "schedule_interval" : "interval")}
           options={intervals}
-          onValue={(interval) => change({ interval })}
         />
         <TimeFields draft={draft} change={change} of_new_agent={of_new_agent} />
-        <ZonePicker
-          param={of_new_agent ? "schedule_timezone" : "timezone"}
-          value={draft.timezone}
-          onValue={(timezone) => change({ timezone })}
-        />
+        <ZonePicker {...field("timezone", of_new_agent ? "schedule_timezone" : "timezone")} />
       </div>
       <Preview times={timesOf(draft)} />
     </>
@@ -56,32 +51,23 @@ export function ScheduleTimesFields({ draft, change, of_new_agent = false }: Pro
 
 /** The fields of the chosen interval. */
 function TimeFields({ draft, change, of_new_agent }: Props) {
+  const field = fieldsOf(draft, change);
   const times = <Times draft={draft} change={change} of_new_agent={of_new_agent ?? false} />;
   switch (draft.interval) {
     case "cron":
       return (
         <TextField
           label="Cron expression"
-          param="cron"
+          {...field("cron")}
           required
           className="[&_input]:font-mono"
-          value={draft.cron}
-          onValue={(cron) => change({ cron })}
           placeholder="30 8 * * 1-5"
           hint="Minute, hour, day of month, month, day of week."
         />
       );
     case "once":
       return (
-        <TextField
-          label="Day and time"
-          param="run_at"
-          type="datetime-local"
-          required
-          max="9999-12-31T23:59"
-          value={draft.run_at}
-          onValue={(run_at) => change({ run_at })}
-        />
+        <TextField label="Day and time" {...field("run_at")} type="datetime-local" required max="9999-12-31T23:59" />
       );
     case "weekly":
       return (

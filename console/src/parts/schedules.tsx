@@ -10,7 +10,7 @@ import { Badge, Button, Callout, Card, Empty, Status, type Tone } from "../ui/ba
 import { Confirm } from "../ui/dialog.tsx";
 import { type Column, PagedTable } from "../ui/list.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
-import { RecordsCard } from "../ui/records-card.tsx";
+import { RecordItem, RecordsCard } from "../ui/records-card.tsx";
 import { confirmSaved } from "../ui/saved.tsx";
 import { ScheduleDialog } from "./schedule-dialog.tsx";
 
@@ -18,32 +18,21 @@ import { ScheduleDialog } from "./schedule-dialog.tsx";
 export function AgentSchedules({ agent }: { agent: Agent }) {
   const query = useQuery(schedulesQuery(agent.id));
   const schedules = query.data;
-  const [shown, setShown] = useState<Schedule | "new" | null>(null);
-  const add = (
-    <Button kind="primary" icon="plus" onClick={() => setShown("new")}>
-      Add schedule
-    </Button>
-  );
   return (
     <div className="space-y-4">
       <RecordsCard
         title="Schedules"
         query={query}
-        add={add}
+        add="Add schedule"
         icon="clock"
         empty="A schedule runs the agent by itself, such as on weekdays at 08:30. An agent can have several."
+        dialog={(schedule, onClose) => (
+          <ScheduleDialog agent={agent} schedule={schedule} first={schedules?.length === 0} onClose={onClose} />
+        )}
       >
-        {(schedule) => <OneSchedule key={schedule.id} schedule={schedule} onEdit={() => setShown(schedule)} />}
+        {(schedule, onEdit) => <OneSchedule key={schedule.id} schedule={schedule} onEdit={onEdit} />}
       </RecordsCard>
       <PastDueTimes agent_id={agent.id} schedules={schedules ?? []} />
-      {shown !== null && (
-        <ScheduleDialog
-          agent={agent}
-          schedule={shown === "new" ? null : shown}
-          first={schedules?.length === 0}
-          onClose={() => setShown(null)}
-        />
-      )}
     </div>
   );
 }
@@ -98,16 +87,17 @@ function OneSchedule({ schedule, onEdit }: { schedule: Schedule; onEdit: () => v
     void navigate({ to: "/agents/$id/runs/$run_id", params: { id, run_id } });
   const error = resume.error ?? pause.error ?? run.error;
   return (
-    <li className="space-y-2 px-4 py-3">
-      <div className="flex flex-wrap items-start justify-between gap-x-4 gap-y-2">
-        <div className="min-w-0 flex-1 basis-60">
-          <h3 className="font-medium wrap-anywhere">
-            {name} <Badge tone={TONES[status]}>{status}</Badge>
-          </h3>
+    <RecordItem
+      name={name}
+      status={<Badge tone={TONES[status]}>{status}</Badge>}
+      facts={
+        <>
           <p>{scheduleInWords(schedule)}</p>
           <NextRuns schedule={schedule} />
-        </div>
-        <div className="flex flex-wrap gap-1.5">
+        </>
+      }
+      buttons={
+        <>
           <Button
             icon="play"
             aria-label={`Run now: ${name}`}
@@ -126,18 +116,11 @@ function OneSchedule({ schedule, onEdit }: { schedule: Schedule; onEdit: () => v
               Pause
             </Button>
           )}
-          <Button icon="edit" aria-label={`Edit ${name}`} onClick={onEdit}>
-            Edit
-          </Button>
-          <Button
-            kind="danger"
-            icon="trash"
-            className="px-2"
-            aria-label={`Delete ${name}`}
-            onClick={() => setDeleting(true)}
-          />
-        </div>
-      </div>
+        </>
+      }
+      onEdit={onEdit}
+      onDelete={() => setDeleting(true)}
+    >
       {error !== null && <ProblemNotice error={error} />}
       {deleting && (
         <Confirm
@@ -154,7 +137,7 @@ function OneSchedule({ schedule, onEdit }: { schedule: Schedule; onEdit: () => v
           schedule's. This cannot be undone.
         </Confirm>
       )}
-    </li>
+    </RecordItem>
   );
 }
 

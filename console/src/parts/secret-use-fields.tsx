@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { secretNamesQuery } from "../api/queries.ts";
 import { Button } from "../ui/basics.tsx";
-import { TextField } from "../ui/fields.tsx";
+import { fieldsOf, TextField } from "../ui/fields.tsx";
 import { SelectField } from "../ui/select.tsx";
 import type { Inject, SecretUse } from "./draft.ts";
 import { SecretForm } from "./secret-form.tsx";
@@ -37,17 +37,11 @@ interface SecretUseProps {
 /** The secret of a tool, how the tool sends it, and to which hosts. */
 export function SecretUseFields({ param, use, own_host, methods, onChange, onRemove }: SecretUseProps) {
   const name = NAME_OF[use.inject];
+  const field = fieldsOf(use, (changes) => onChange({ ...use, ...changes }));
   return (
     <fieldset className="grid items-start gap-3 rounded-lg border border-line p-3 sm:grid-cols-2">
       <legend className="px-1 text-sm text-muted">Secret</legend>
-      <SecretChoice
-        label="Secret"
-        none="Choose a secret"
-        required
-        param={`${param}.secret`}
-        value={use.secret}
-        onValue={(secret) => onChange({ ...use, secret })}
-      />
+      <SecretChoice label="Secret" none="Choose a secret" required {...field("secret", `${param}.secret`)} />
       <SelectField
         label="Sent as"
         value={use.inject}
@@ -57,28 +51,18 @@ export function SecretUseFields({ param, use, own_host, methods, onChange, onRem
       {name !== null && (
         <TextField
           label={name.label}
-          param={`${param}.inject`}
+          {...field("name", `${param}.inject`)}
           required={name.required}
           placeholder={name.placeholder}
-          value={use.name}
-          onValue={(text) => onChange({ ...use, name: text })}
         />
       )}
       <TextField
         label="Only to these hosts"
-        param={`${param}.hosts`}
+        {...field("hosts", `${param}.hosts`)}
         required={own_host === undefined}
-        value={use.hosts}
-        onValue={(hosts) => onChange({ ...use, hosts })}
         placeholder={own_host ?? "api.example.com"}
       />
-      <TextField
-        label="Paths"
-        param={`${param}.paths`}
-        value={use.paths}
-        onValue={(paths) => onChange({ ...use, paths })}
-        placeholder="all, or a pattern such as /v1/*"
-      />
+      <TextField label="Paths" {...field("paths", `${param}.paths`)} placeholder="all, or a pattern such as /v1/*" />
       <TextField
         label="Only with these methods"
         param={`${param}.methods`}

@@ -1,6 +1,6 @@
 import type { ReactNode } from "react";
 import { Button } from "../ui/basics.tsx";
-import { AreaField, TextField, Toggle } from "../ui/fields.tsx";
+import { AreaField, fieldsOf, TextField, Toggle } from "../ui/fields.tsx";
 import { SelectField } from "../ui/select.tsx";
 import { type Draft, NO_SECRET_USE, NO_SERVER, type OnFailure } from "./draft.ts";
 import { McpFields } from "./mcp-fields.tsx";
@@ -16,6 +16,7 @@ interface Props {
 
 /** The tools of an agent and their secrets. The agent can use no others. A web page cannot add one. */
 export function ToolFields({ agent_id, draft, change }: Props) {
+  const field = fieldsOf(draft, change);
   return (
     <div className="divide-y divide-line">
       <Tool
@@ -48,8 +49,8 @@ export function ToolFields({ agent_id, draft, change }: Props) {
           onServers={(mcp_servers) => change({ mcp_servers })}
         />
         <div className="grid gap-4 sm:grid-cols-2">
-          <CallsField tool="mcp" usual={20} value={draft.mcp_calls} onValue={(mcp_calls) => change({ mcp_calls })} />
-          <FailureField tool="mcp" value={draft.mcp_failure} onValue={(mcp_failure) => change({ mcp_failure })} />
+          <CallsField {...field("mcp_calls", "tools_config.mcp.max_calls")} usual={20} />
+          <FailureField {...field("mcp_failure", "tools_config.mcp.on_tool_failure")} />
         </div>
       </Tool>
     </div>
@@ -76,18 +77,18 @@ function Tool({ name, hint, enabled, onEnabled, children }: ToolProps) {
   );
 }
 
-interface CallsProps {
-  tool: "web_fetch" | "send_webhook" | "mcp";
-  /** The default. */
-  usual: number;
-  value: string;
-  onValue: (value: string) => void;
+interface FieldProps<Value> {
+  param: string;
+  value: Value;
+  onValue: (value: Value) => void;
 }
-function CallsField({ tool, usual, value, onValue }: CallsProps) {
+
+/** `usual`: the default. */
+function CallsField({ usual, param, value, onValue }: FieldProps<string> & { usual: number }) {
   return (
     <TextField
       label="Most calls per run"
-      param={`tools_config.${tool}.max_calls`}
+      param={param}
       type="number"
       min={1}
       max={1000}
@@ -105,16 +106,11 @@ const ON_FAILURE = [
   ["fail", "The run fails"],
 ] as const;
 
-interface FailureProps {
-  tool: CallsProps["tool"];
-  value: OnFailure;
-  onValue: (value: OnFailure) => void;
-}
-function FailureField({ tool, value, onValue }: FailureProps) {
+function FailureField({ param, value, onValue }: FieldProps<OnFailure>) {
   return (
     <SelectField
       label="If a call fails"
-      param={`tools_config.${tool}.on_tool_failure`}
+      param={param}
       value={value}
       options={ON_FAILURE}
       onValue={onValue}
@@ -124,13 +120,12 @@ function FailureField({ tool, value, onValue }: FailureProps) {
 }
 
 function FetchFields({ draft, change }: Omit<Props, "agent_id">) {
+  const field = fieldsOf(draft, change);
   return (
     <>
       <TextField
         label="Only these hosts"
-        param="tools_config.web_fetch.hosts"
-        value={draft.fetch_hosts}
-        onValue={(fetch_hosts) => change({ fetch_hosts })}
+        {...field("fetch_hosts", "tools_config.web_fetch.hosts")}
         placeholder="any public host"
         hint="Such as example.com, *.example.org. Separate hosts by commas."
       />
@@ -142,22 +137,9 @@ function FetchFields({ draft, change }: Omit<Props, "agent_id">) {
           onValue={(fetch_methods) => change({ fetch_methods: fetch_methods.toUpperCase() })}
           placeholder="GET"
         />
-        <CallsField
-          tool="web_fetch"
-          usual={20}
-          value={draft.fetch_calls}
-          onValue={(fetch_calls) => change({ fetch_calls })}
-        />
-        <FailureField
-          tool="web_fetch"
-          value={draft.fetch_failure}
-          onValue={(fetch_failure) => change({ fetch_failure })}
-        />
-        <PolicyField
-          param="tools_config.web_fetch.permission_policy"
-          value={draft.fetch_policy}
-          onValue={(fetch_policy) => change({ fetch_policy })}
-        />
+        <CallsField {...field("fetch_calls", "tools_config.web_fetch.max_calls")} usual={20} />
+        <FailureField {...field("fetch_failure", "tools_config.web_fetch.on_tool_failure")} />
+        <PolicyField {...field("fetch_policy", "tools_config.web_fetch.permission_policy")} />
       </div>
       <Toggle
         label="Strict safety"
@@ -184,14 +166,13 @@ function FetchFields({ draft, change }: Omit<Props, "agent_id">) {
 }
 
 function WebhookFields({ draft, change }: Omit<Props, "agent_id">) {
+  const field = fieldsOf(draft, change);
   return (
     <>
       <AreaField
         label="Addresses"
-        param="tools_config.send_webhook.urls"
+        {...field("webhook_urls", "tools_config.send_webhook.urls")}
         rows={2}
-        value={draft.webhook_urls}
-        onValue={(webhook_urls) => change({ webhook_urls })}
         placeholder="https://example.com/hook"
         hint="Exact addresses, one per line. Without any, each webhook fails."
       />
@@ -199,26 +180,11 @@ function WebhookFields({ draft, change }: Omit<Props, "agent_id">) {
         <SecretChoice
           label="Signed with"
           none="the agent's own key"
-          param="tools_config.send_webhook.secret"
-          value={draft.webhook_secret}
-          onValue={(webhook_secret) => change({ webhook_secret })}
+          {...field("webhook_secret", "tools_config.send_webhook.secret")}
         />
-        <CallsField
-          tool="send_webhook"
-          usual={5}
-          value={draft.webhook_calls}
-          onValue={(webhook_calls) => change({ webhook_calls })}
-        />
-        <FailureField
-          tool="send_webhook"
-          value={draft.webhook_failure}
-          onValue={(webhook_failure) => change({ webhook_failure })}
-        />
-        <PolicyField
-          param="tools_config.send_webhook.permission_policy"
-          value={draft.webhook_policy}
-          onValue={(webhook_policy) => change({ webhook_policy })}
-        />
+        <CallsField {...field("webhook_calls", "tools_config.send_webhook.max_calls")} usual={5} />
+        <FailureField {...field("webhook_failure", "tools_config.send_webhook.on_tool_failure")} />
+        <PolicyField {...field("webhook_policy", "tools_config.send_webhook.permission_policy")} />
       </div>
       <Toggle
         label="Strict safety for answers"

@@ -5,7 +5,7 @@ import { type Agent, stale, type Trigger } from "../api/queries.ts";
 import { objectOf, objectText } from "../json.ts";
 import { Copyable, ShownOnce } from "../ui/copy.tsx";
 import { Dialog, DialogForm } from "../ui/dialog.tsx";
-import { AreaField, TextField, Toggle } from "../ui/fields.tsx";
+import { AreaField, fieldsOf, TextField, Toggle } from "../ui/fields.tsx";
 import { JsonField } from "../ui/json-field.tsx";
 import { confirmSaved } from "../ui/saved.tsx";
 import { SelectField } from "../ui/select.tsx";
@@ -87,6 +87,7 @@ interface Props {
 export function TriggerDialog({ agent, trigger, onClose }: Props) {
   const [draft, setDraft] = useState(() => draftOf(trigger));
   const change = (changes: Partial<Draft>) => setDraft((old) => ({ ...old, ...changes }));
+  const field = fieldsOf(draft, change);
   const save = useMutation({
     mutationFn: async () => {
       const body = {
@@ -133,80 +134,40 @@ export function TriggerDialog({ agent, trigger, onClose }: Props) {
         autoComplete="off"
       >
         <div className="grid items-start gap-4 sm:grid-cols-2">
-          <TextField
-            label="Name"
-            param="name"
-            required
-            maxLength={100}
-            value={draft.name}
-            onValue={(name) => change({ name })}
-            placeholder="new issues"
-          />
-          <SelectField
-            label="Sender"
-            param="verify"
-            value={draft.sender}
-            options={SENDERS}
-            onValue={(sender) => change({ sender })}
-          />
+          <TextField label="Name" {...field("name")} required maxLength={100} placeholder="new issues" />
+          <SelectField label="Sender" {...field("sender", "verify")} options={SENDERS} />
           {draft.sender === "hmac_sha256" && (
             <>
-              <TextField
-                label="Header with the signature"
-                param="verify.header"
-                required
-                value={draft.header}
-                onValue={(header) => change({ header })}
-              />
+              <TextField label="Header with the signature" {...field("header", "verify.header")} required />
               <TextField
                 label="Text before the signature"
-                param="verify.prefix"
-                value={draft.prefix}
-                onValue={(prefix) => change({ prefix })}
+                {...field("prefix", "verify.prefix")}
                 placeholder="sha256="
               />
-              <SelectField
-                label="Encoding"
-                param="verify.encoding"
-                value={draft.encoding}
-                options={ENCODINGS}
-                onValue={(encoding) => change({ encoding })}
-              />
+              <SelectField label="Encoding" {...field("encoding", "verify.encoding")} options={ENCODINGS} />
             </>
           )}
           {trigger === null && own_secret !== undefined && (
-            <TextField
-              label="Sender's secret"
-              param="secret"
-              value={draft.secret}
-              onValue={(secret) => change({ secret })}
-              hint={own_secret}
-            />
+            <TextField label="Sender's secret" {...field("secret")} hint={own_secret} />
           )}
         </div>
         <JsonField
           label="Only deliveries with"
-          param="filter"
+          {...field("filter")}
           rows={2}
-          value={draft.filter}
-          onValue={(filter) => change({ filter })}
           placeholder={'{"headers.x-github-event": "issues", "action": ["opened", "reopened"]}'}
           hint="Values by field, as JSON; a list means one of its values. Empty: every delivery starts a run."
         />
         <JsonField
           label="Input of the run"
-          param="input_map"
+          {...field("input_map")}
           rows={2}
-          value={draft.input_map}
-          onValue={(input_map) => change({ input_map })}
           placeholder={'{"title": "issue.title", "event": "headers.x-github-event"}'}
           hint="Names for fields of the delivery, as JSON. Empty: the whole delivery. It counts as outside content."
         />
         <AreaField
           label="Task of its runs"
-          param="run_prompt"
-          value={draft.run_prompt}
-          onValue={(run_prompt) => change({ run_prompt })}
+          {...field("run_prompt")}
           placeholder={agent.run_prompt ?? ""}
           hint="Empty: the agent's task."
         />

@@ -10,7 +10,7 @@ import { Confirm, Dialog, DialogForm } from "../ui/dialog.tsx";
 import { TextField } from "../ui/fields.tsx";
 import { type Column, PagedTable } from "../ui/list.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
-import { RecordsCard } from "../ui/records-card.tsx";
+import { RecordItem, RecordsCard } from "../ui/records-card.tsx";
 import { confirmSaved } from "../ui/saved.tsx";
 import { SelectField } from "../ui/select.tsx";
 import { TriggerDialog } from "./trigger-dialog.tsx";
@@ -19,29 +19,21 @@ import { TriggerDialog } from "./trigger-dialog.tsx";
 export function AgentTriggers({ agent }: { agent: Agent }) {
   const query = useQuery(triggersQuery(agent.id));
   const triggers = query.data;
-  const [shown, setShown] = useState<Trigger | "new" | null>(null);
-  const add = (
-    <Button kind="primary" icon="plus" onClick={() => setShown("new")}>
-      Add trigger
-    </Button>
-  );
   return (
     <div className="space-y-4">
       <RecordsCard
         title="Triggers"
         query={query}
-        add={add}
+        add="Add trigger"
         icon="provider"
         empty="A trigger is an address where another service, such as GitHub or Stripe, starts the agent with a webhook."
+        dialog={(trigger, onClose) => <TriggerDialog agent={agent} trigger={trigger} onClose={onClose} />}
       >
-        {(trigger) => <OneTrigger key={trigger.id} trigger={trigger} onEdit={() => setShown(trigger)} />}
+        {(trigger, onEdit) => <OneTrigger key={trigger.id} trigger={trigger} onEdit={onEdit} />}
       </RecordsCard>
       {triggers?.map((trigger) => (
         <Deliveries key={trigger.id} trigger={trigger} is_only={triggers.length === 1} />
       ))}
-      {shown !== null && (
-        <TriggerDialog agent={agent} trigger={shown === "new" ? null : shown} onClose={() => setShown(null)} />
-      )}
     </div>
   );
 }
@@ -54,33 +46,23 @@ function OneTrigger({ trigger, onEdit }: { trigger: Trigger; onEdit: () => void 
   const [asked, setAsked] = useState<"rotate" | "delete" | null>(null);
   const close = () => setAsked(null);
   return (
-    <li className="space-y-2 px-4 py-3">
-      <div className="flex flex-wrap items-start justify-between gap-x-4 gap-y-2">
-        <div className="min-w-0 flex-1 basis-60">
-          <h3 className="font-medium wrap-anywhere">
-            {name} <Badge tone={enabled ? "good" : "neutral"}>{enabled ? "on" : "off"}</Badge>
-          </h3>
-          <p className="text-muted">
-            {trigger.last_delivery_at === null ? "No deliveries yet" : `Last delivery ${ago(trigger.last_delivery_at)}`}
-            {former_secret_until !== null && ` · the former secret is accepted until ${instant(former_secret_until)}`}
-          </p>
-        </div>
-        <div className="flex flex-wrap gap-1.5">
-          <Button aria-label={`Rotate secret of ${name}`} onClick={() => setAsked("rotate")}>
-            Rotate secret
-          </Button>
-          <Button icon="edit" aria-label={`Edit ${name}`} onClick={onEdit}>
-            Edit
-          </Button>
-          <Button
-            kind="danger"
-            icon="trash"
-            className="px-2"
-            aria-label={`Delete ${name}`}
-            onClick={() => setAsked("delete")}
-          />
-        </div>
-      </div>
+    <RecordItem
+      name={name}
+      status={<Badge tone={enabled ? "good" : "neutral"}>{enabled ? "on" : "off"}</Badge>}
+      facts={
+        <p className="text-muted">
+          {trigger.last_delivery_at === null ? "No deliveries yet" : `Last delivery ${ago(trigger.last_delivery_at)}`}
+          {former_secret_until !== null && ` · the former secret is accepted until ${instant(former_secret_until)}`}
+        </p>
+      }
+      buttons={
+        <Button aria-label={`Rotate secret of ${name}`} onClick={() => setAsked("rotate")}>
+          Rotate secret
+        </Button>
+      }
+      onEdit={onEdit}
+      onDelete={() => setAsked("delete")}
+    >
       <Copyable label={`Address of ${name}`} text={url} />
       {last_rejected_at !== null && (
         <Callout tone="warn" icon="warning">
@@ -104,7 +86,7 @@ function OneTrigger({ trigger, onEdit }: { trigger: Trigger; onEdit: () => void 
           be undone.
         </Confirm>
       )}
-    </li>
+    </RecordItem>
   );
 }
 

@@ -107,6 +107,15 @@ export function Field({ label, hint, param, is_missing = false, className = "", 
   );
 }
 
+/** The fields of a draft: each with its value, its name in the API, and how typing changes the draft. */
+export const fieldsOf =
+  <Draft extends object>(draft: Draft, change: (changes: Partial<Draft>) => void) =>
+  <Name extends keyof Draft & string>(name: Name, param: string = name) => ({
+    param,
+    value: draft[name],
+    onValue: (value: Draft[Name]) => change({ [name]: value } as unknown as Partial<Draft>),
+  });
+
 /** The last day of a date field. Without it, browsers let people type years of six digits. */
 export const LAST_DAY = "9999-12-31";
 
