@@ -55,6 +55,9 @@ export const RUN_TRIGGERS: Readonly<Record<RunTrigger, string>> = {
   test: "test of a draft",
 };
 /** What started a run, by name if it is a trigger. */
+export const starterName = ({ trigger, trigger_name }: Pick<Run, "trigger" | "trigger_name">): string =>
+  trigger_name ?? words(RUN_TRIGGERS[trigger]);
+/** The same in a sentence. */
 export function startInWords({ trigger, trigger_name }: Pick<Run, "trigger" | "trigger_name">): string {
   if (trigger === "test") return RUN_TRIGGERS.test;
   return `started by ${trigger_name === null ? RUN_TRIGGERS[trigger] : `trigger ${trigger_name}`}`;

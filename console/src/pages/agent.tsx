@@ -4,14 +4,14 @@ import { useState } from "react";
 import { call } from "../api/client.ts";
 import { type Agent, agentQuery, type Run, runsQuery, schedulesQuery, stale } from "../api/queries.ts";
 import { chosenFilters, withFilter } from "../filters.ts";
-import { instant, number, period, words } from "../format.ts";
+import { dollars, instant, number, period } from "../format.ts";
 import { AgentSettings } from "../parts/agent-settings.tsx";
 import { timeTaken } from "../parts/run-columns.tsx";
 import { RunDialog } from "../parts/run-dialog.tsx";
 import { AgentSchedules, PausedSchedule } from "../parts/schedules.tsx";
 import { AgentTriggers } from "../parts/triggers.tsx";
 import { Versions } from "../parts/versions.tsx";
-import { RUN_TRIGGERS, STATUS_OPTIONS, statusQuery, TRIGGER_OPTIONS } from "../run-words.ts";
+import { STATUS_OPTIONS, starterName, statusQuery, TRIGGER_OPTIONS } from "../run-words.ts";
 import { agentWarning } from "../service-words.ts";
 import { Button, buttonClass, Callout, Card, Empty, PageHeader, Status, Tabs } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
@@ -166,22 +166,45 @@ const runColumns = (id: string): Column<Run>[] => [
     ),
   },
   { title: "Status", cell: (run) => <Status status={run.status} has_errors={run.has_errors} /> },
-  {
-    title: "Started by",
-    wide: true,
-    cell: (run) => words(RUN_TRIGGERS[run.trigger]),
-  },
-  {
-    title: "Duration",
-    wide: true,
-    numeric: true,
-    cell: timeTaken,
-  },
+  { title: "Started by", wide: true, cell: starterName },
+  { title: "Duration", wide: true, numeric: true, cell: timeTaken },
   { title: "Steps", wide: true, numeric: true, cell: (run) => number(run.steps_count) },
-  { title: "Tokens", numeric: true, cell: (run) => number(run.usage.cost_tokens) },
+  { title: "Cost", numeric: true, cell: (run) => dollars(run.usage.cost_tokens) },
 ];
 
-function Runs({ agent, onRun, busy }: { agent: Agent; onRun: () => void; busy: boolean }) {
+interface RunsProps {
+  agent: Agent;
+  onRun: () => void;
+  /** A run is being started. */
+  busy: boolean;
+}
+
+function NoRuns({ agent, onRun, busy }: RunsProps) {
+  const has_task = (agent.run_prompt ?? "") !== "";
+  return (
+    <Empty
+      icon="play"
+      title="No runs yet"
+      action={
+        has_task ? (
+          <Button kind="primary" icon="play" busy={busy} onClick={onRun}>
+            Start first run
+          </Button>
+        ) : (
+          <Link to="/agents/$id/edit" params={{ id: agent.id }} className={buttonClass("primary")}>
+            Enter a task
+          </Link>
+        )
+      }
+    >
+      {has_task
+        ? "Run the agent and watch each step."
+        : "The agent has no task. Enter one to run it, or talk with it in a chat."}
+    </Empty>
+  );
+}
+
+function Runs({ agent, onRun, busy }: RunsProps) {
   const { id } = agent;
   const { status, trigger, from, to } = useSearch({ from: "/signed-in/agents/$id" });
   const navigate = useNavigate({ from: "/agents/$id" });
@@ -217,30 +240,8 @@ function Runs({ agent, onRun, busy }: { agent: Agent; onRun: () => void; busy: b
             <Empty icon="play" title="No runs match these filters">
               Choose other filters.
             </Empty>
-          ) : (agent.run_prompt ?? "") === "" ? (
-            <Empty
-              icon="play"
-              title="No runs yet"
-              action={
-                <Link to="/agents/$id/edit" params={{ id }} className={buttonClass("primary")}>
-                  Enter a task
-                </Link>
-              }
-            >
-              The agent has no task. Enter one to run it, or talk with it in a chat.
-            </Empty>
           ) : (
-            <Empty
-              icon="play"
-              title="No runs yet"
-              action={
-                <Button kind="primary" icon="play" busy={busy} onClick={onRun}>
-                  Start first run
-                </Button>
-              }
-            >
-              Run the agent and watch each step.
-            </Empty>
+            <NoRuns agent={agent} onRun={onRun} busy={busy} />
           )
         }
       />

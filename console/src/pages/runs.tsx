@@ -1,7 +1,7 @@
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
-import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { Link, type RegisteredRouter, useNavigate, useSearch } from "@tanstack/react-router";
 import type { RowSelectionState } from "@tanstack/react-table";
-import { useEffect, useMemo, useRef, useState } from "react";
+import { type ReactNode, useEffect, useMemo, useRef, useState } from "react";
 import {
   type AllRunsFilters,
   allRunsQuery,
@@ -11,12 +11,12 @@ import {
   type Run,
 } from "../api/queries.ts";
 import { chosenFilters, withFilter } from "../filters.ts";
-import { dayForInput, daysOfFields, dollars, instant, period, words } from "../format.ts";
+import { dayForInput, daysOfFields, dollars, instant, period } from "../format.ts";
 import { parsePair } from "../metadata.ts";
 import { COST_COLUMN, DURATION_COLUMN, MODEL_COLUMN, QUEUED_COLUMN } from "../parts/run-columns.tsx";
 import { RunPanel } from "../parts/run-panel.tsx";
 import { RunSelection } from "../parts/run-selection.tsx";
-import { RUN_TRIGGERS, STATUS_OPTIONS, statusQuery, TRIGGER_OPTIONS } from "../run-words.ts";
+import { STATUS_OPTIONS, starterName, statusQuery, TRIGGER_OPTIONS } from "../run-words.ts";
 import { inWords } from "../service-words.ts";
 import { Card, Empty, PageHeader, Status, segmentClass } from "../ui/basics.tsx";
 import { BesideList } from "../ui/beside-list.tsx";
@@ -71,9 +71,7 @@ const COLUMNS: VirtualColumn<FoundRun>[] = [
     id: "trigger",
     title: "Started by",
     width: "5.5rem",
-    cell: ({ trigger, trigger_name }) => (
-      <span className="block truncate text-muted">{trigger_name ?? words(RUN_TRIGGERS[trigger])}</span>
-    ),
+    cell: (run) => <span className="block truncate text-muted">{starterName(run)}</span>,
   },
   MODEL_COLUMN,
   DURATION_COLUMN,
@@ -138,99 +136,32 @@ function useRuns(filters: AllRunsFilters) {
 
 /** The runs of all agents, found by words and filters. */
 export function RunsPage() {
-  const {
-    q,
-    status,
-    trigger,
-    agent_id,
-    model_id,
-    user,
-    metadata,
-    from,
-    to,
-    run: open,
-  } = useSearch({
-    from: "/signed-in/runs",
-  });
+  const search = useSearch({ from: "/signed-in/runs" });
   const navigate = useNavigate({ from: "/runs" });
-  const [name, value] = parsePair(metadata ?? "");
-  const days = daysOfFields(from, to);
-  const pair = metadata === undefined ? {} : { [`metadata[${name}]`]: value };
-  const filters = chosenFilters({
-    q,
-    ...statusQuery(status),
-    trigger,
-    agent_id,
-    model_id,
-    user,
-    ...pair,
-    ...period(from, to),
-  });
-  const set = (filter: string) => (chosen: string) =>
-    void navigate({ search: withFilter(filter, chosen), replace: true, resetScroll: false });
+  const set = (name: string) => (chosen: string) =>
+    void navigate({ search: withFilter(name, chosen), replace: true, resetScroll: false });
+  const filters = filtersOf(search);
   const csv = useCsvDownload("/api/v1/runs", { filters, file: "purser-runs.csv", saved: "Runs downloaded" });
   const { loaded, rows } = useRuns(filters);
   const [selected, setSelected] = useState<RowSelectionState>({});
   const is_wide = useMinWidth("(min-width: 64rem)");
   const is_phone = !useMinWidth("(min-width: 48rem)");
-  const show = (run: string | undefined) =>
-    void navigate({ search: withFilter("run", run ?? ""), replace: true, resetScroll: false });
+  const show = set("run");
   const onNext = (next: Run) => {
     void queryClient.invalidateQueries({ queryKey: ["runs", "newest"] });
     show(next.id);
   };
+  const open = search.run;
   const found = rows.find(({ id }) => id === open);
   const panel = open !== undefined && (
     <RunPanel key={open} run_id={open} {...(found === undefined ? {} : { found })} onNext={onNext} />
   );
   const title = found === undefined ? "Run" : `Run of ${agentName(found)}`;
   const with_panel = is_wide && open !== undefined;
-  const [was_narrowed] = useState([trigger, user, metadata].some((each) => each !== undefined));
   const has_filters = Object.keys(filters).length > 0;
   const list = (
     <Card flush>
-      <div className="space-y-3 border-b border-line px-4 py-3">
-        <div className="grid grid-cols-2 items-end gap-3 sm:flex sm:flex-wrap">
-          <SearchField value={q ?? ""} onValue={set("q")} />
-          <SelectField
-            label="Status"
-            className="w-full sm:w-36"
-            value={status ?? ""}
-            options={STATUS_OPTIONS}
-            onValue={set("status")}
-          />
-          <AgentPicker label="Agent" className="w-full sm:w-40" value={agent_id ?? ""} onValue={set("agent_id")} />
-          <ModelPicker
-            label="Model"
-            className="w-full sm:w-40"
-            value={model_id ?? ""}
-            none="All"
-            onValue={set("model_id")}
-          />
-          {csv.button}
-        </div>
-        <details open={was_narrowed}>
-          <summary className="w-fit text-sm text-muted hover:text-ink">More filters</summary>
-          <div className="mt-2 grid grid-cols-2 items-end gap-3 sm:flex sm:flex-wrap">
-            <SelectField
-              label="Started by"
-              className="w-full sm:w-32"
-              value={trigger ?? ""}
-              options={TRIGGER_OPTIONS}
-              onValue={set("trigger")}
-            />
-            <WaitingField label="End user" value={user ?? ""} onValue={set("user")} placeholder="As requests name it" />
-            <WaitingField
-              label="Metadata"
-              value={metadata ?? ""}
-              onValue={(typed) => (typed === "" || /^[^=]+=./.test(typed)) && set("metadata")(typed)}
-              placeholder="order=4711"
-            />
-            <DayField label="From" value={days.from} onValue={set("from")} />
-            <DayField label="To" value={days.to} onValue={set("to")} />
-          </div>
-        </details>
-      </div>
+      <Filters search={search} set={set} csv={csv.button} />
       {csv.problem}
       <VirtualList
         loaded={loaded}
@@ -255,9 +186,75 @@ export function RunsPage() {
   return (
     <div data-wide>
       <PageHeader title="Runs" note="The runs of all agents, newest first.">
-        <Presets from={from} to={to} />
+        <Presets from={search.from} to={search.to} />
       </PageHeader>
-      <BesideList list={list} panel={panel} title={title} is_wide={is_wide} onClose={() => show(undefined)} />
+      <BesideList list={list} panel={panel} title={title} is_wide={is_wide} onClose={() => show("")} />
+    </div>
+  );
+}
+
+type RunsSearch = ReturnType<typeof useSearch<RegisteredRouter, "/signed-in/runs">>;
+
+/** The filters of the page's address, as the API's parameters. */
+function filtersOf({ q, status, trigger, agent_id, model_id, user, metadata, from, to }: RunsSearch) {
+  const [name, value] = parsePair(metadata ?? "");
+  const pair = metadata === undefined ? {} : { [`metadata[${name}]`]: value };
+  const state = statusQuery(status);
+  return chosenFilters({ q, ...state, trigger, agent_id, model_id, user, ...pair, ...period(from, to) });
+}
+
+interface FiltersProps {
+  search: RunsSearch;
+  set: (name: string) => (value: string) => void;
+  /** The button that downloads the list. */
+  csv: ReactNode;
+}
+function Filters({ search, set, csv }: FiltersProps) {
+  const { q, status, trigger, agent_id, model_id, user, metadata, from, to } = search;
+  const [was_narrowed] = useState([trigger, user, metadata].some((each) => each !== undefined));
+  const days = daysOfFields(from, to);
+  return (
+    <div className="space-y-3 border-b border-line px-4 py-3">
+      <div className="grid grid-cols-2 items-end gap-3 sm:flex sm:flex-wrap">
+        <SearchField value={q ?? ""} onValue={set("q")} />
+        <SelectField
+          label="Status"
+          className="w-full sm:w-36"
+          value={status ?? ""}
+          options={STATUS_OPTIONS}
+          onValue={set("status")}
+        />
+        <AgentPicker label="Agent" className="w-full sm:w-40" value={agent_id ?? ""} onValue={set("agent_id")} />
+        <ModelPicker
+          label="Model"
+          className="w-full sm:w-40"
+          value={model_id ?? ""}
+          none="All"
+          onValue={set("model_id")}
+        />
+        {csv}
+      </div>
+      <details open={was_narrowed}>
+        <summary className="w-fit text-sm text-muted hover:text-ink">More filters</summary>
+        <div className="mt-2 grid grid-cols-2 items-end gap-3 sm:flex sm:flex-wrap">
+          <SelectField
+            label="Started by"
+            className="w-full sm:w-32"
+            value={trigger ?? ""}
+            options={TRIGGER_OPTIONS}
+            onValue={set("trigger")}
+          />
+          <WaitingField label="End user" value={user ?? ""} onValue={set("user")} placeholder="As requests name it" />
+          <WaitingField
+            label="Metadata"
+            value={metadata ?? ""}
+            onValue={(typed) => (typed === "" || /^[^=]+=./.test(typed)) && set("metadata")(typed)}
+            placeholder="order=4711"
+          />
+          <DayField label="From" value={days.from} onValue={set("from")} />
+          <DayField label="To" value={days.to} onValue={set("to")} />
+        </div>
+      </details>
     </div>
   );
 }
