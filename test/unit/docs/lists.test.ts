@@ -29,7 +29,7 @@ it("the operator's guide has each key of PURSER_CONFIG and each of its limits", 
 
 it.each(Object.keys(toolsConfigSchema.shape))("the tool %s is in the guide and in the console's form", (name) => {
   expect(text("docs/guides/tools.md")).toContain(`\n## ${name}\n`);
-  expect(text("console/src/parts/tool-fields.tsx")).toContain(`tool="${name}"`);
+  expect(text("console/src/parts/tool-fields.tsx")).toContain(`"tools_config.${name}.max_calls"`);
 });
 
 it("the addresses that messages of src name are in the reference", () => {
