@@ -26,6 +26,8 @@ const PAGES = [
 const ENTRY =
   "flex items-center gap-2.5 rounded-md px-2.5 py-1.5 text-muted hover:bg-sunken hover:text-ink aria-[current=page]:bg-accent-soft aria-[current=page]:text-accent";
 
+/** The page that connects a provider. */
+const SETUP = "/operator/setup";
 /** The built-in model, which answers from a script. */
 const REHEARSAL = "purser/rehearsal";
 
@@ -254,14 +256,15 @@ function Banners({ balance }: { balance: { available: number; held: number; debt
   const { data: overage } = useQuery({ ...overageQuery, enabled: is_empty });
   const { data: offer } = useQuery(plansQuery);
   const { data: models } = useQuery(modelsQuery);
-  const no_provider = models?.every(({ id }) => id === REHEARSAL) === true;
+  const is_setup = useRouterState({ select: ({ location }) => location.pathname.startsWith(SETUP) });
+  const no_provider = !is_setup && models?.every(({ id }) => id === REHEARSAL) === true;
   return (
     <div className="space-y-3 empty:hidden [&:not(:empty)]:mb-5">
       {no_provider && (
         <Callout tone="warn" icon="provider">
           <strong className="font-semibold">No model provider is connected.</strong> Agents answer with a script, the
           built-in model <code>{REHEARSAL}</code>. If you operate this service,{" "}
-          <Link to="/operator/setup" className="underline">
+          <Link to={SETUP} className="underline">
             set it up
           </Link>
           .

@@ -284,6 +284,7 @@ it("the operator can find, create, grant tokens to, suspend and erase users, mov
   await row.getByRole("cell", { name: "55,001,000" }).waitFor();
 
   await act("Suspend user");
+  await page.getByLabel("Reason").fill("Unpaid");
   await confirm("Suspend user");
   await row.getByText("suspended").waitFor();
   expect((await grace.get("/api/v1/users/me")).status).toBe(403);
@@ -291,6 +292,8 @@ it("the operator can find, create, grant tokens to, suspend and erase users, mov
   await confirm("Resume user");
   await row.getByText("suspended").waitFor({ state: "detached" });
   expect((await grace.get("/api/v1/users/me")).status).toBe(200);
+  await page.getByRole("link", { name: "Acts" }).click();
+  await page.getByRole("row", { name: /Suspended a user.*grace@example.com.*Unpaid/ }).waitFor();
 
   await page.getByRole("link", { name: "Settings" }).click();
   await shows(page, "2026-03-01T09:00:00");

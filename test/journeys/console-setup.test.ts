@@ -80,6 +80,7 @@ it("the price of a model is changed by the lines that the page shows, and a faul
     await page.getByLabel("Search the settings and the models").waitFor();
     await page.keyboard.type("lab/small");
     await page.getByLabel("Input, $ per million tokens").fill("3.20");
+    await page.getByText("A rate is the price × 0.625: $3.20 becomes 2.").waitFor();
     const lines = await page.locator("pre").textContent();
     const config = JSON.parse(before);
     writeFileSync(file, JSON.stringify({ ...config, models: [JSON.parse(lines ?? "")] }, null, 2));

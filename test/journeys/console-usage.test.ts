@@ -102,7 +102,9 @@ it("a day of the chart is chosen by the keyboard; its rows and its CSV have the 
   expect(await table().locator("tbody tr").count()).toBe(groups.length + 1);
   const downloading = page.waitForEvent("download");
   await page.getByRole("button", { name: "Download CSV" }).click();
-  const lines = readFileSync(await (await downloading).path(), "utf8")
+  const file = await downloading;
+  expect(file.suggestedFilename()).toBe(`purser-usage-by-model-by-agent-${day}.csv`);
+  const lines = readFileSync(await file.path(), "utf8")
     .trim()
     .split("\r\n");
   expect(lines[0]).toBe("date,model,agent_id,agent_name,cost_usd,cost_tokens,tokens,requests");

@@ -48,7 +48,7 @@ const FOR_PEOPLE: Record<string, string | undefined> = {
   agent_disabled: "This agent is disabled. Edit the agent to enable it.",
   missing_api_key: "You are signed out. Sign in again.",
   password_confirmation_required: "Confirm your password first. Try again to enter it.",
-  overage_unpaid: "An overage invoice is unpaid. Pay it first: the tab Purchases lists it.",
+  overage_unpaid: "An overage invoice is unpaid. Pay it first: the tab Payments lists it.",
 };
 
 const NO_TASK = "The agent has no task. Edit the agent, and enter the “Task of each run”.";

@@ -4,6 +4,7 @@ import { useEffect, useState } from "react";
 import { forgetKey, newKey } from "../api/new-key.ts";
 import { callableModelsQuery } from "../api/queries.ts";
 import { DEFAULT_MODEL, modelNamed, PLACEHOLDER_KEY, type Snippet, snippetsOf } from "../client-snippets.ts";
+import { NewKey } from "../parts/key-form.tsx";
 import { buttonClass, Callout, Card, PageHeader, Tabs } from "../ui/basics.tsx";
 import { CodeBlock, Copyable } from "../ui/copy.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
@@ -14,7 +15,8 @@ export function ConnectPage() {
   const { program, model: asked = DEFAULT_MODEL } = useSearch({ from: "/signed-in/developers/connect" });
   const model = modelNamed(asked);
   const navigate = useNavigate();
-  const [key] = useState(newKey);
+  const [key, setKey] = useState(newKey);
+  const [creating, setCreating] = useState(false);
   useEffect(() => forgetKey, []);
   const url = location.origin;
   const addressed = (program: string | undefined, model: string) => ({
@@ -35,8 +37,11 @@ export function ConnectPage() {
       <div className="space-y-4">
         {key === null ? (
           <Callout tone="accent" icon="keys">
-            Replace <code>{PLACEHOLDER_KEY}</code> with an API key. To have it filled in, create a key and choose
-            “Connect a program”.
+            Replace <code>{PLACEHOLDER_KEY}</code> with an API key.{" "}
+            <button type="button" className="underline" onClick={() => setCreating(true)}>
+              Create a key here
+            </button>{" "}
+            to have it filled in.
           </Callout>
         ) : (
           <Callout tone="warn" icon="warning">
@@ -61,6 +66,15 @@ export function ConnectPage() {
           right “Completions only”.
         </p>
       </div>
+      {creating && (
+        <NewKey
+          onClose={() => setCreating(false)}
+          onCreated={(created) => {
+            setKey(created);
+            setCreating(false);
+          }}
+        />
+      )}
     </>
   );
 }

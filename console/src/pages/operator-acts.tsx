@@ -80,7 +80,7 @@ export function OperatorActsPage() {
     const { acts, next_cursor } = await call("GET /api/v1/admin/acts", { query: { ...filters, ...page }, signal });
     return { rows: acts, next_cursor };
   });
-  const csv = useCsvDownload("/api/v1/admin/acts", { filters, file: "purser-acts.csv", saved: "Acts downloaded" });
+  const csv = useCsvDownload("/api/v1/admin/acts", { filters, of: "acts", saved: "Acts downloaded" });
   return (
     <>
       <PageHeader title="Acts" note="Every change that an operator made. The audit verifies the log." />
@@ -106,7 +106,7 @@ export function OperatorActsPage() {
           <DayField label="To" value={to ?? ""} onValue={set("to")} />
           {operator_id !== undefined && (
             <Button icon="close" onClick={() => set("operator_id")("")}>
-              One operator only
+              Show all operators
             </Button>
           )}
           {csv.button}

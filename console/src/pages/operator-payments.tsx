@@ -1,14 +1,13 @@
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 import { type Answer, call } from "../api/client.ts";
-import { listOf, stale } from "../api/queries.ts";
+import { listOf } from "../api/queries.ts";
 import { chosenFilters, withFilter } from "../filters.ts";
 import { instant, money, number, period, words } from "../format.ts";
-import { UserLink, WithReason } from "../parts/operator-panels.tsx";
+import { reasonIfAny, UserLink, WithReason } from "../parts/operator-panels.tsx";
 import { INVOICE_TONES, PURCHASE_TONES } from "../service-words.ts";
 import { Badge, Button, PageHeader } from "../ui/basics.tsx";
 import { useCsvDownload } from "../ui/csv-download.tsx";
-import { Confirm } from "../ui/dialog.tsx";
 import { DayField } from "../ui/fields.tsx";
 import { type Column, ListCard } from "../ui/list.tsx";
 import { SelectField } from "../ui/select.tsx";
@@ -54,8 +53,7 @@ function AllPurchases() {
   const { status, from, to } = useSearch({ from: "/signed-in/operator/payments" });
   const set = useFilter();
   const filters = chosenFilters({ status, ...period(from, to) });
-  const file = { filters, file: "purser-purchases.csv", saved: "Purchases downloaded" };
-  const csv = useCsvDownload("/api/v1/admin/purchases", file);
+  const csv = useCsvDownload("/api/v1/admin/purchases", { filters, of: "purchases", saved: "Purchases downloaded" });
   const query = listOf(["operator", "purchases", filters], async (page, signal) => {
     const options = { query: { ...filters, ...page }, signal };
     const { purchases, next_cursor } = await call("GET /api/v1/admin/purchases", options);
@@ -193,20 +191,19 @@ interface SettleProps {
 function Settle({ invoice: { id, amount_cents, currency }, status, onClose }: SettleProps) {
   const is_void = status === "void";
   const amount = money(amount_cents, currency);
-  const settle = async () => {
-    await call("PUT /api/v1/admin/invoices/{id}", { params: { id }, body: { status } });
-    await stale("operator");
-  };
   return (
-    <Confirm
+    <WithReason
       title={is_void ? `Void the invoice of ${amount}?` : `Mark the invoice of ${amount} as paid?`}
       action={is_void ? "Void invoice" : "Mark as paid"}
       kind={is_void ? "danger" : "primary"}
       saved={`Invoice marked as ${status}`}
-      onConfirm={settle}
+      optional
+      onConfirm={(reason) =>
+        call("PUT /api/v1/admin/invoices/{id}", { params: { id }, body: { status, ...reasonIfAny(reason) } })
+      }
       onClose={onClose}
     >
       {is_void ? "The user no longer owes it." : "You have received the money."} This cannot be undone.
-    </Confirm>
+    </WithReason>
   );
 }

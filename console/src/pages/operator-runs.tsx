@@ -160,7 +160,7 @@ export function OperatorRunsPage() {
             <DayField label="To" value={to ?? ""} onValue={set("to")} />
             {agent_id !== undefined && (
               <Button icon="close" onClick={() => set("agent_id")("")}>
-                One agent only
+                Show all agents
               </Button>
             )}
           </div>

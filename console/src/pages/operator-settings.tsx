@@ -27,7 +27,7 @@ export function OperatorSettingsPage() {
   });
   const reload = useMutation({
     mutationFn: () => call("POST /api/v1/admin/reload", { body: {} }),
-    onSettled: () => stale("operator"),
+    onSettled: () => stale("operator", "models", "agents", "plans"),
   });
   const { data } = settings;
   return (
@@ -169,10 +169,12 @@ function Cost({ of }: { of: Priced }) {
 const RATE_OF_DOLLAR = TOKENS_PER_USD / 1_000_000;
 /** The file's rate for a price in dollars per million tokens. It has at most six decimals. */
 const toRate = (dollars: number) => Math.round(dollars * RATE_OF_DOLLAR * 1_000_000) / 1_000_000;
+/** Typed dollars; null: no price. */
+const toPrice = (typed: string) => (/^\d*[.,]?\d+$/.test(typed.trim()) ? Number(typed.replace(",", ".")) : null);
 
-function withRate(lines: string, field: "input_rate" | "output_rate", dollars: string): string {
-  const price = Number(dollars.replace(",", "."));
-  if (dollars.trim() === "" || !(price >= 0)) return lines;
+function withRate(lines: string, field: "input_rate" | "output_rate", typed: string): string {
+  const price = toPrice(typed);
+  if (price === null) return lines;
   return lines.replace(new RegExp(`("?\\b${field}"?: )[\\d.e+-]+`), `$1${toRate(price)}`);
 }
 
@@ -181,6 +183,7 @@ function PriceLines({ model, path }: { model: Priced; path: string | null }) {
   const [input, setInput] = useState(String(model.input_usd_per_million));
   const [output, setOutput] = useState(String(model.output_usd_per_million));
   const lines = withRate(withRate(model.lines ?? "", "input_rate", input), "output_rate", output);
+  const price = toPrice(input) ?? model.input_usd_per_million;
   return (
     <div className="space-y-3 rounded-lg border border-line p-4">
       <h3 className="font-medium break-all">Change the price of {model.model_id}</h3>
@@ -199,6 +202,10 @@ function PriceLines({ model, path }: { model: Priced; path: string | null }) {
         </li>
       </ol>
       <CodeBlock name={path ?? "purser.yaml"} text={lines} />
+      <p className="text-sm text-pretty text-muted">
+        A rate is the price × {RATE_OF_DOLLAR}: {usd(price)} becomes {toRate(price)}. The file's “margin” is a factor on
+        prices of the catalogue, not on the rates of an entry: type the price that your users pay.
+      </p>
     </div>
   );
 }

@@ -1,4 +1,5 @@
 import { useMutation, useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
 import { type ReactNode, useState } from "react";
 import { call, download } from "../api/client.ts";
 import { overviewQuery, profileQuery, stale } from "../api/queries.ts";
@@ -16,12 +17,21 @@ type Step = Overview["setup"][number];
 export function OperatorSetupPage() {
   const overview = useQuery(overviewQuery());
   const { data } = overview;
-  const check = useMutation({ mutationFn: () => stale("operator"), onSuccess: () => confirmSaved("Checked") });
+  const check = useMutation({
+    mutationFn: () => stale("operator", "models", "plans"),
+    onSuccess: () => confirmSaved("Checked"),
+  });
   return (
     <>
       <PageHeader
         title="Set-up"
-        note="Six steps. Set the variables where the service starts (its environment, .env or unit), and start it again."
+        note={
+          <>
+            Six steps. Set the variables where the service starts, and start it again: in the shell before{" "}
+            <code>purser start</code>, in <code>/etc/purser/env</code> of Debian's package, or in Compose's{" "}
+            <code>.env</code>.
+          </>
+        }
       >
         <Button busy={check.isPending} onClick={() => check.mutate()}>
           Check again
@@ -39,7 +49,15 @@ function Steps({ overview }: { overview: Overview }) {
     <div className="space-y-4">
       {done === overview.setup.length ? (
         <Callout tone="good" icon="check">
-          <strong className="font-semibold">The service is set up.</strong> You can test each part again at any time.
+          <strong className="font-semibold">The service is set up.</strong> Next,{" "}
+          <Link to="/operator/users" className="underline">
+            create a user
+          </Link>{" "}
+          or{" "}
+          <Link to="/agents/new" className="underline">
+            an agent of your own
+          </Link>
+          . You can test each part again at any time.
         </Callout>
       ) : (
         <p>
@@ -114,7 +132,11 @@ function ProviderStep({ state, overview }: StateProps & { overview: Overview }) 
       {state === "to_do" && (
         <p>
           Until a provider is connected, agents answer with a script. Set one of these to the key that the provider gave
-          you. A server of your own goes into the file as a provider with its models.
+          you. For a server of your own, such as Ollama or vLLM, write it and its models into{" "}
+          <a href="/docs/operating#the-file" className="link">
+            a file
+          </a>
+          , and set PURSER_CONFIG to its path.
         </p>
       )}
       {state === "to_do" ? (
@@ -153,7 +175,8 @@ function ProviderTest({ provider: { name, key, key_variable } }: { provider: Pro
       {test.error !== null && <ProblemNotice error={test.error} />}
       {data !== undefined && (
         <Result {...data}>
-          {data.model_id} answered in {data.latency_ms} ms. The test cost you {costOf(data.cost_micro_usd)}.
+          {data.model_id} answered in {data.latency_ms} ms.{" "}
+          {data.cost_micro_usd !== null && `The test cost you ${money(data.cost_micro_usd / 10_000, "usd")}.`}
         </Result>
       )}
       {data?.provider != null && (
@@ -172,9 +195,6 @@ function ProviderTest({ provider: { name, key, key_variable } }: { provider: Pro
   );
 }
 
-const costOf = (micro_usd: number | null): string =>
-  micro_usd === null ? "what the provider charges for a few tokens" : money(micro_usd / 10_000, "usd");
-
 const STRIPE_LINES = "PURSER_PAYMENTS=stripe\nSTRIPE_SECRET_KEY=sk_…\nSTRIPE_WEBHOOK_SECRET=whsec_…";
 
 function PaymentsStep({ state, payments: { provider } }: StateProps & Pick<Overview, "payments">) {
@@ -190,9 +210,9 @@ function PaymentsStep({ state, payments: { provider } }: StateProps & Pick<Overv
         <>
           <CodeBlock name="Payments through Stripe" text={STRIPE_LINES} />
           <p>
-            In Stripe's dashboard, send the events of{" "}
-            <a href="/docs/guides" className="link">
-              the operator's guide
+            In Stripe's dashboard, send{" "}
+            <a href="/docs/operating#selling-tokens" className="link">
+              these events
             </a>{" "}
             to <code className="text-sm break-all">{location.origin}/api/v1/billing/stripe/webhook</code>. To sell
             nothing, set <code className="text-sm">PURSER_PAYMENTS=none</code>.

@@ -2,8 +2,10 @@ import { useMutation, useQuery } from "@tanstack/react-query";
 import { Outlet, useRouterState } from "@tanstack/react-router";
 import { Suspense, useEffect, useState } from "react";
 import { call, keyInUse, whenPasswordNeeded } from "../api/client.ts";
+import { asProblem } from "../api/problem.ts";
 import { profileQuery, stale } from "../api/queries.ts";
 import { Button, Card, Empty, PageHeader, Skeleton, Tabs } from "../ui/basics.tsx";
+import { CodeBlock } from "../ui/copy.tsx";
 import { Dialog, DialogForm } from "../ui/dialog.tsx";
 import { onSubmit, TextField } from "../ui/fields.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
@@ -46,9 +48,14 @@ export function OperatorPage() {
   );
 }
 
+/** A key for a service that has none. */
+const createKey = () =>
+  Array.from(crypto.getRandomValues(new Uint8Array(24)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+
 /** Gives the signed-in account the role `admin`, by an operator key that no later request uses. */
 function BecomeOperator({ id }: { id: string }) {
   const [key, setKey] = useState("");
+  const [new_key] = useState(createKey);
   const become = useMutation({
     mutationFn: () =>
       call("PATCH /api/v1/admin/users/{id}", { key: key.trim(), params: { id }, body: { operator_role: "admin" } }),
@@ -76,6 +83,14 @@ function BecomeOperator({ id }: { id: string }) {
             Make my account an operator
           </Button>
         </form>
+        <details className="mt-4" open={become.error !== null && asProblem(become.error).status === 404}>
+          <summary className="link w-fit">You run this service, and it has no operator key yet?</summary>
+          <p className="my-2">
+            Set this variable where the service starts, start the service again, and enter the key above. Keep the key
+            in a safe place.
+          </p>
+          <CodeBlock name="New key" text={`PURSER_ADMIN_KEY=${new_key}`} />
+        </details>
       </Card>
     </div>
   );

@@ -33,7 +33,7 @@ export function PlaygroundPage() {
       const completion = await call("POST /api/v1/chat/completions", { body });
       return { ...completion, seconds: (performance.now() - start) / 1000 };
     },
-    onSettled: () => stale("profile", "usage"),
+    onSettled: () => stale("profile", "usage", "requests", "transactions"),
   });
   const choose = (model: string) =>
     void navigate({ to: "/developers/playground", search: { model, code }, replace: true, resetScroll: false });

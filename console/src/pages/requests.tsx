@@ -132,7 +132,7 @@ export function RequestsPage() {
   };
   const csv = useCsvDownload("/api/v1/users/me/requests", {
     filters,
-    file: "purser-requests.csv",
+    of: "requests",
     saved: "Requests downloaded",
   });
   const loaded = useInfiniteQuery(requestsQuery(filters));

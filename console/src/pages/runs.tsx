@@ -141,7 +141,7 @@ export function RunsPage() {
   const set = (name: string) => (chosen: string) =>
     void navigate({ search: withFilter(name, chosen), replace: true, resetScroll: false });
   const filters = filtersOf(search);
-  const csv = useCsvDownload("/api/v1/runs", { filters, file: "purser-runs.csv", saved: "Runs downloaded" });
+  const csv = useCsvDownload("/api/v1/runs", { filters, of: "runs", saved: "Runs downloaded" });
   const { loaded, rows } = useRuns(filters);
   const [selected, setSelected] = useState<RowSelectionState>({});
   const is_wide = useMinWidth("(min-width: 64rem)");

@@ -82,7 +82,7 @@ export function SignInPage() {
   const foot = (
     <p>
       New here?{" "}
-      <Link to="/sign-up" className="link">
+      <Link to="/sign-up" search={next === undefined ? {} : { next }} className="link">
         Create an account
       </Link>
     </p>
@@ -228,12 +228,13 @@ export function SignUpPage() {
   );
 }
 
-/** Where a new user goes: the overview, or first the page that tells why the account begins without tokens. */
+/** Where a new user goes: the page that they wanted, or first the one that tells why the account begins without tokens. */
 function useEntered() {
+  const { next } = useSearch({ strict: false });
   const navigate = useNavigate();
   const [without_trial, setWithoutTrial] = useState(false);
   const enter = async (trial: "granted" | "used_before") => {
-    if (trial === "granted") await navigate({ to: "/", replace: true });
+    if (trial === "granted") await navigate({ to: inside(next), replace: true });
     else setWithoutTrial(true);
   };
   return { enter, without_trial };

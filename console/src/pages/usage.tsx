@@ -213,12 +213,14 @@ function Breakdown({ days, day, by, then, filters }: BreakdownProps) {
   const window = day === undefined ? { days } : { from: day, to: dayAfter(day) };
   const whole = useQuery(usageBreakdownQuery({ days, ...request, limit: ROWS }));
   const shown = useQuery(usageBreakdownQuery({ ...window, ...request, limit: ROWS }));
+  const dimensions = then === undefined ? [by] : [by, then];
+  const dates = shown.data === undefined ? [] : datesOf(shown.data);
   const csv = useCsvDownload("/api/v1/users/me/usage/breakdown", {
     filters: { ...window, ...request },
-    file: "purser-usage.csv",
+    of: ["usage", ...dimensions.map((dimension) => `by-${dimension}`)].join("-"),
+    days: { from: dates[0] ?? "", to: dates.at(-1) ?? "" },
     saved: "Usage downloaded",
   });
-  const dimensions = then === undefined ? [by] : [by, then];
   const nameOfGroup = ({ keys }: Group) => keys.map((key, place) => nameOf(dimensions[place] ?? by, key)).join(" · ");
   const series = whole.data === undefined ? [] : seriesOf(whole.data, nameOfGroup);
   return (

@@ -6,6 +6,7 @@ import { instant, number, words } from "../format.ts";
 import { Dialog, DialogForm } from "../ui/dialog.tsx";
 import { TextField } from "../ui/fields.tsx";
 import { confirmSaved } from "../ui/saved.tsx";
+import { reasonIfAny } from "./operator-panels.tsx";
 
 /** What a correction will change, in tokens, before it is confirmed. */
 export function Change({ facts }: { facts: [string, number][] }) {
@@ -106,7 +107,7 @@ export function ChangeAddress({ user, onClose }: Props) {
   const [reason, setReason] = useState("");
   const save = useMutation({
     mutationFn: () => {
-      const body = { email, ...(reason === "" ? {} : { reason }) };
+      const body = { email, ...reasonIfAny(reason) };
       return call("PATCH /api/v1/admin/users/{id}", { params: { id: user.id }, body });
     },
     onSuccess: async () => {

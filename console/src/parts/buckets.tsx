@@ -10,8 +10,8 @@ type Bucket = Answer<"GET /api/v1/users/me/buckets">["buckets"][number];
 
 const SOURCES = { subscription: "Plan", top_up: "Top-up", bonus: "Bonus" } as const;
 
-/** A bucket that expires within two weeks is marked. */
-const SOON_MS = 14 * 86_400_000;
+/** A bucket that expires within a week is marked. */
+const SOON_MS = 7 * 86_400_000;
 
 const COLUMNS: Column<Bucket>[] = [
   {
@@ -44,8 +44,13 @@ const COLUMNS: Column<Bucket>[] = [
       closed_reason === null ? (
         <>
           <span className="md:whitespace-nowrap">{day(expires_at)}</span>
-          <span className="block text-sm text-muted">{ago(expires_at)}</span>
-          {Date.parse(expires_at) - Date.now() < SOON_MS && <Badge tone="warn">Expires soon</Badge>}
+          <span className="block text-sm text-muted">
+            {Date.parse(expires_at) - Date.now() < SOON_MS ? (
+              <Badge tone="warn">{ago(expires_at)}</Badge>
+            ) : (
+              ago(expires_at)
+            )}
+          </span>
         </>
       ) : (
         <Badge>{words(closed_reason)}</Badge>

@@ -199,7 +199,12 @@ export function EditKey({ api_key, onClose }: { api_key: ApiKey; onClose: () => 
   );
 }
 
-export function NewKey({ onClose }: { onClose: () => void }) {
+interface NewKeyProps {
+  /** Takes the key of a page that shows it itself; absent: the dialog shows it. */
+  onCreated?: (key: string) => void;
+  onClose: () => void;
+}
+export function NewKey({ onCreated, onClose }: NewKeyProps) {
   const [draft, setDraft] = useState(EMPTY);
   const [rights, setRights] = useState<Rights>(PRESETS[0][2]);
   const [decides, setDecides] = useState(false);
@@ -208,7 +213,8 @@ export function NewKey({ onClose }: { onClose: () => void }) {
   const save = useMutation({
     mutationFn: () => call("POST /api/v1/api-keys", { body: { ...bodyOf(draft), scopes } }),
     onSuccess: (created) => {
-      setKey(created.key);
+      if (onCreated === undefined) setKey(created.key);
+      else onCreated(created.key);
       return stale("keys");
     },
   });

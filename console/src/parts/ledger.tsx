@@ -241,7 +241,7 @@ export function LedgerTab() {
     void navigate({ search: withFilter(name, value), replace: true, resetScroll: false });
   const csv = useCsvDownload("/api/v1/users/me/transactions", {
     filters,
-    file: "purser-ledger.csv",
+    of: "ledger",
     saved: "Ledger downloaded",
   });
   const loaded = useInfiniteQuery(ledgerQuery(filters));

@@ -89,26 +89,43 @@ function UserChoices({ onChoose }: { onChoose: (id: string) => void }) {
   );
 }
 
+/** The reason as the API takes it: an empty one is none. */
+export const reasonIfAny = (reason: string) => (reason === "" ? {} : { reason });
+
 interface WithReasonProps {
   title: string;
   action: string;
   saved: string;
+  kind?: "danger" | "primary";
+  /** The person must type this first. */
+  typed?: string;
+  /** The act needs no reason. */
+  optional?: boolean;
   children: ReactNode;
   onConfirm: (reason: string) => Promise<unknown>;
   onClose: () => void;
 }
 
 /** A confirmation that asks for the reason, which the log of acts keeps. */
-export function WithReason({ title, action, saved, children, onConfirm, onClose }: WithReasonProps) {
+export function WithReason({ optional = false, children, onConfirm, ...confirm }: WithReasonProps) {
   const [reason, setReason] = useState("");
-  const confirm = async () => {
-    await onConfirm(reason);
-    await stale("operator");
-  };
   return (
-    <Confirm title={title} action={action} saved={saved} onClose={onClose} onConfirm={confirm}>
+    <Confirm
+      {...confirm}
+      onConfirm={async () => {
+        await onConfirm(reason.trim());
+        await stale("operator");
+      }}
+    >
       <div className="mb-4">{children}</div>
-      <TextField label="Reason" required value={reason} onValue={setReason} hint="The log of acts keeps it." />
+      <TextField
+        label="Reason"
+        required={!optional}
+        maxLength={500}
+        value={reason}
+        onValue={setReason}
+        hint={optional ? "Optional. The log of acts keeps it." : "The log of acts keeps it."}
+      />
     </Confirm>
   );
 }

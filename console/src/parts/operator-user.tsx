@@ -54,10 +54,10 @@ export function OneUser({ id }: Props) {
           <Facts
             facts={[
               ["Id", <code key="id">{id}</code>],
-              ["State", suspended_at === null ? "active" : `suspended since ${instant(suspended_at)}`],
+              ["State", suspended_at === null ? "Active" : `Suspended since ${instant(suspended_at)}`],
               ["Member since", day(created_at)],
-              ["Operator role", operator_role ?? "none"],
-              ["Plan", plan ?? (is_trial ? "trial" : "none")],
+              ["Operator role", words(operator_role ?? "none")],
+              ["Plan", plan ?? (is_trial ? "Trial" : "None")],
               ["Available tokens", number(balance.available)],
               ["Held tokens", number(balance.held)],
               ["Debt in tokens", number(balance.debt)],

@@ -6,15 +6,14 @@ import { stale } from "../api/queries.ts";
 import { number } from "../format.ts";
 import { Button } from "../ui/basics.tsx";
 import { ShownOnce } from "../ui/copy.tsx";
-import { Confirm, Dialog, DialogForm } from "../ui/dialog.tsx";
+import { Dialog, DialogForm } from "../ui/dialog.tsx";
 import { TextField, Toggle } from "../ui/fields.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 import { confirmSaved } from "../ui/saved.tsx";
 import { SelectField } from "../ui/select.tsx";
-
 import { AdjustBalance, ChangeAddress } from "./balance-actions.tsx";
 import { ROLES } from "./operator-keys.tsx";
-import { WithReason } from "./operator-panels.tsx";
+import { reasonIfAny, WithReason } from "./operator-panels.tsx";
 
 type User = Answer<"GET /api/v1/admin/users/{id}">;
 
@@ -33,7 +32,13 @@ export function NewUser({ onClose }: { onClose: () => void }) {
   return (
     <Dialog title="New user" onClose={onClose}>
       {key !== null ? (
-        <ShownOnce label="First API key" text={key} onDone={onClose} />
+        <>
+          <p className="mb-4 text-pretty">
+            {email} has an account. Give the person this key for programs. For the console, the person chooses a
+            password: <em>Forgot the password?</em> on the sign-in page sends a link to this address.
+          </p>
+          <ShownOnce label="First API key" text={key} onDone={onClose} />
+        </>
       ) : (
         <DialogForm save={save} action="Create user" onCancel={onClose}>
           <TextField label="E-mail" param="email" type="email" required value={email} onValue={setEmail} />
@@ -103,10 +108,6 @@ export function UserActions({ user }: { user: User }) {
   const [open, setOpen] = useState<Action | null>(null);
   const close = () => setOpen(null);
   const params = { id: user.id };
-  const done = async (work: Promise<unknown>) => {
-    await work;
-    await stale("operator");
-  };
   return (
     <>
       <ActionMenu label={`Manage ${user.email}`} items={actionsOn(user)} onSelect={setOpen} />
@@ -127,39 +128,42 @@ export function UserActions({ user }: { user: User }) {
       )}
       {open === "plan" && <GivePlan user={user} onClose={close} />}
       {open === "suspend" && (
-        <Confirm
+        <WithReason
           title={`Suspend ${user.email}?`}
           action="Suspend user"
           saved="User suspended"
+          optional
           onClose={close}
-          onConfirm={() => done(call("POST /api/v1/admin/users/{id}/suspend", { params }))}
+          onConfirm={(reason) => call("POST /api/v1/admin/users/{id}/suspend", { params, body: reasonIfAny(reason) })}
         >
           All their requests fail and their runs are cancelled until you resume the user.
-        </Confirm>
+        </WithReason>
       )}
       {open === "resume" && (
-        <Confirm
+        <WithReason
           title={`Resume ${user.email}?`}
           kind="primary"
           action="Resume user"
           saved="User resumed"
+          optional
           onClose={close}
-          onConfirm={() => done(call("POST /api/v1/admin/users/{id}/resume", { params }))}
+          onConfirm={(reason) => call("POST /api/v1/admin/users/{id}/resume", { params, body: reasonIfAny(reason) })}
         >
           Their keys and schedules work again.
-        </Confirm>
+        </WithReason>
       )}
       {open === "erase" && (
-        <Confirm
+        <WithReason
           title={`Erase ${user.email}?`}
           typed={user.email}
           action="Erase user"
           saved="User erased"
+          optional
           onClose={close}
-          onConfirm={() => done(call("DELETE /api/v1/admin/users/{id}", { params }))}
+          onConfirm={(reason) => call("DELETE /api/v1/admin/users/{id}", { params, query: reasonIfAny(reason) })}
         >
           This deletes keys, secrets, agents and personal data. The ledger stays without a name. This cannot be undone.
-        </Confirm>
+        </WithReason>
       )}
     </>
   );
