@@ -24,7 +24,7 @@ export const httpErrors = {
   originRefused: () =>
     forbidden(
       "origin_refused",
-      "This request does not come from the service's own pages. Open the console at PURSER_PUBLIC_URL, or use an API key.",
+      "This request does not come from the service's own pages. Open the console at PURSER_PUBLIC_URL, or set that to the address that people open, and restart the service. Programs use an API key.",
     ),
   proxyNotConfigured: () =>
     forbidden(
