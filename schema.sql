@@ -1054,7 +1054,9 @@ create table thread (
   last_turn integer default 0 not null,
   last_run_id uuid,
   created_at timestamp(3) with time zone not null,
-  updated_at timestamp(3) with time zone not null
+  updated_at timestamp(3) with time zone not null,
+  title text,
+  title_run_id uuid
 );
 alter table thread add constraint thread_check CHECK (((last_turn = 0) = (last_run_id IS NULL)));
 alter table thread add constraint thread_id_check CHECK ((id ~ '^[A-Za-z0-9_.:-]{1,128}$'::text));
@@ -1062,6 +1064,7 @@ alter table thread add constraint thread_pkey PRIMARY KEY (user_id, uid);
 alter table thread add constraint thread_user_id_agent_id_id_key UNIQUE (user_id, agent_id, id);
 CREATE INDEX thread_empty ON public.thread USING btree (user_id) WHERE (last_turn = 0);
 CREATE INDEX thread_of_agent ON public.thread USING btree (user_id, agent_id, uid DESC);
+CREATE INDEX thread_words ON public.thread USING gin (((to_tsvector('simple'::regconfig, translate(title, '-_/.:@+<>&'::text, '          '::text)) || array_to_tsvector(ARRAY[(user_id)::text])))) WITH (fastupdate=off);
 CREATE TRIGGER thread_of_erased BEFORE INSERT ON public.thread FOR EACH ROW EXECUTE FUNCTION refuse_erased('fail');
 
 create table thread_turn (

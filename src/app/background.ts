@@ -26,6 +26,7 @@ export async function startBackground(services: Services) {
     runs,
     runner,
     agents,
+    threads,
     triggers,
   } = services;
   // Order at the same instant: tokens expire, plans renew and overage is invoiced, then agents run.
@@ -44,9 +45,10 @@ export async function startBackground(services: Services) {
   const approvals: DueSource = runs.expiries;
   const { budgets } = agents;
   const old: DueSource = { name: "old runs", nextDueAt: async () => null, carryOut: agents.pruneOld };
+  const titles: DueSource = { name: "titles of threads", nextDueAt: async () => null, carryOut: threads.addTitles };
   const sources = config.is_drill
     ? [expiries, old]
-    : [expiries, ...billing.sources, waiting, budgets, approvals, due, old];
+    : [expiries, ...billing.sources, waiting, budgets, approvals, due, old, titles];
   const swept = config.role === "api" ? sources.filter((source) => source !== due) : sources;
   const clocks = await startClockCheck({ clocks: systemClocks(db), log, metrics: services.metrics });
   const isPaused = async () => {

@@ -196,8 +196,8 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
     upkeep,
     operator_keys,
   };
-  const { tools, schedules, runs, chat } = of_agents;
-  const of_runs = { tools, schedules, runs, agents, triggers, chat, runner };
+  const { tools, schedules, runs, chat, threads } = of_agents;
+  const of_runs = { tools, schedules, runs, agents, triggers, chat, threads, runner };
   return { ...process_wide, ...of_users, ...of_money, ...of_runs, ...sealed, oauth_identity: oauth.identity };
 }
 

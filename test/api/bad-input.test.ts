@@ -228,8 +228,9 @@ describe("objects that are not the caller's (contract 2: 404, never 403)", () =>
         // Any name of an end user may have a budget (contract 5), and a path's name is checked like a body's.
         if (operation.path === "/api/v1/end-user-budgets/{user}") continue;
         for (const id of strange) {
-          // A client that sends ".." asks for the list of all users, or of all runs.
-          if (id === "%2e%2e" && /\/admin\/users\/\{id\}\/|\/agents\/\{id\}\/runs$/.test(operation.path)) continue;
+          // A client that sends ".." asks for the list of all users, runs or threads.
+          if (id === "%2e%2e" && /\/admin\/users\/\{id\}\/|\/agents\/\{id\}\/(runs|threads)$/.test(operation.path))
+            continue;
           const ids = Object.fromEntries(Object.keys({ ...own, models: 1 }).map((name) => [name, id]));
           const answer = await send(operation, BODIES[operation.route]?.valid, ids);
           expect.soft(refusal(answer), `${operation.route} with ${id}`).toEqual([404, "not_found", null]);

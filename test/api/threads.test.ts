@@ -296,11 +296,95 @@ describe("threads", () => {
     await db.close();
   });
 
+  test("have the first line of the first message as title, or the name that a person gives them", async () => {
+    const title = async (id = "t1") => (await thread(id)).body.title;
+    const made = await user.post(`${agent}/threads`, { id: "t1" });
+    expect([made.body.title, await title()]).toEqual([null, null]);
+    lab.upstream.answer(json({ error: { message: "no" } }, 400));
+    await say("Wrong question");
+    expect(await title()).toBe("Wrong question");
+    lab.upstream.answer(completion());
+    await say("Where is the heron?\nI saw it today.");
+    await say("And the gull?");
+    expect(await title()).toBe("Where is the heron?");
+
+    const rename = (body: object, id = "t1") => user.request("PATCH", `${agent}/threads/${id}`, body);
+    const before = (await user.get(`${agent}/threads`)).body.threads[0];
+    const renamed = await rename({ ...before, title: "Birds" });
+    expect([renamed.status, renamed.body]).toEqual([200, { ...before, title: "Birds" }]);
+    await say("One more.");
+    expect(await title()).toBe("Birds");
+    expect((await user.get(`${agent}/threads`)).body.threads).toMatchObject([{ id: "t1", title: "Birds" }]);
+
+    // The name of a thread without a turn stays too.
+    await user.post(`${agent}/threads`, { id: "t2" });
+    await rename({ title: "Plans" }, "t2");
+    await say("Hello.", { thread_id: "t2" });
+    expect(await title("t2")).toBe("Plans");
+
+    const stranger = await lab.service.newUser();
+    for (const answer of [
+      await stranger.request("PATCH", `${agent}/threads/t1`, { title: "Mine" }),
+      await rename({ title: "x" }, "none"),
+    ]) {
+      expect(answer.status).toBe(404);
+    }
+    expect((await rename({ id: "t9", title: "x" })).body.error.param).toBe("id");
+  });
+
+  test("take their title from the first message with text", async () => {
+    await say(" \n ");
+    expect((await thread()).body.title).toBe(null);
+    await say("Is anyone there?");
+    expect((await thread()).body.title).toBe("Is anyone there?");
+  });
+
+  test("of all agents are listed newest first, and found by the words of their titles, those of others never", async () => {
+    const first = agent;
+    await say("The harbour's berth INV-0042", { thread_id: "a" });
+    await say("A berth for the ferry", { thread_id: "b" });
+    agent = await newAgent({ name: "Pilot" });
+    await say("Which BERTH is free?", { thread_id: "c" });
+    await user.post(`${agent}/threads`, { id: "d" });
+    const stranger = await lab.service.newUser({ trial: false, tokens: 1_000_000 });
+    const of_stranger = (await stranger.post("/api/v1/agents", { name: "Other", model_id: "lab/plain" })).body.id;
+    await stranger.post(`/api/v1/agents/${of_stranger}/chat`, { messages: [said("My berth")], thread_id: "s" });
+
+    const list = async (query: string, by = user) => (await by.get(`/api/v1/threads?${query}`)).body;
+    const ids = async (query: string, by = user) =>
+      (await list(query, by)).threads.map(({ id }: { id: string }) => id).join(" ");
+    const agent_id = first.split("/").at(-1);
+    const table = [
+      ["", "d c b a"],
+      [`agent_id=${agent_id}`, "b a"],
+      ["q=berth", "c b a"],
+      ["q=berth ferry", "b"],
+      ["q=0042", "a"],
+      ["q=bert", ""],
+      ["q=my", ""],
+      [`q=berth&agent_id=${agent_id}`, "b a"],
+      [`agent_id=${of_stranger}`, ""],
+    ];
+    for (const [query = "", found] of table) expect([query, await ids(query)]).toEqual([query, found]);
+    expect(await ids("q=berth", stranger)).toBe("s");
+    const page = await list("q=berth&limit=2");
+    expect(page.threads).toMatchObject([{ id: "c", title: "Which BERTH is free?", agent_name: "Pilot" }, { id: "b" }]);
+    expect(await list(`q=berth&limit=2&cursor=${page.next_cursor}`)).toMatchObject({
+      threads: [{ id: "a", agent_id, agent_name: "Scout" }],
+      next_cursor: null,
+    });
+    await user.request("DELETE", `${first}/threads/b`);
+    await user.request("DELETE", agent);
+    expect(await ids("")).toBe("a");
+  });
+
   test("need the scope chat", async () => {
     const { key } = (await user.post("/api/v1/api-keys", { name: "reader", scopes: ["chat:read"] })).body;
     const reader = lab.service.as(key);
     expect((await reader.get(`${agent}/threads`)).status).toBe(200);
     expect((await reader.post(`${agent}/threads`, {})).status).toBe(403);
+    expect((await reader.get("/api/v1/threads")).status).toBe(200);
+    expect((await reader.request("PATCH", `${agent}/threads/t1`, { title: "x" })).status).toBe(403);
     expect((await reader.request("DELETE", `${agent}/threads/t1`)).status).toBe(403);
   });
 });

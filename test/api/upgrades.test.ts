@@ -90,6 +90,11 @@ describe.each(readdirSync(RELEASES))("a database of %s", (release) => {
     }
   });
 
+  it("gives its conversations titles, by which they are found", async () => {
+    const found = async () => (await ask(ada.key, "GET", "threads?q=harbour")).body.threads;
+    await expect.poll(found).toMatchObject([{ id: "thread-1", title: "Remember the harbour" }]);
+  });
+
   it("goes on with the run that was in flight", async () => {
     await expect.poll(async () => (await runOf(eve.key, eve.run_id)).status).toBe("succeeded");
   });

@@ -195,6 +195,7 @@ it("has schedules, turns, oauth servers, overage and usage from more than a year
     spec: { interval: "daily", times: ["08:30"] },
   });
   expect(JSON.parse(text("thread_turns.jsonl"))).toEqual({ agent_id, thread_id: "plans", turn: 1, run_id });
+  expect(JSON.parse(text("threads.jsonl"))).toMatchObject({ agent_id, id: "plans", title: "Hello" });
   const secret = { type: "oauth", server, grant: "client_credentials", status: "not_connected" };
   expect(JSON.parse(text("secrets_without_values.jsonl"))).toMatchObject(secret);
   expect(JSON.parse(text("account.jsonl"))).toMatchObject({ overage_enabled: true, overage_cap_tokens: 70_000 });

@@ -6,6 +6,7 @@ import { createRetention } from "../../src/agents/definitions/retention.ts";
 import type { OnPrune } from "../../src/agents/runs/runs.types.ts";
 import { createWebhookKeyStore } from "../../src/agents/tools/webhook-key.store.ts";
 import type { AgentKey } from "../../src/api/contract/agents.ts";
+import type { ChatMessage } from "../../src/api/contract/completions.ts";
 import type { Tx } from "../../src/platform/db/db.ts";
 import { addDays } from "../../src/platform/lib/clock.ts";
 import { newId } from "../../src/platform/lib/ids.ts";
@@ -177,9 +178,14 @@ test.each([
 describe("conversations", () => {
   const key = (thread_id: string) => ({ ...queue.agent, thread_id });
   /** A turn, whose run has succeeded. */
-  async function turn(thread_id: string): Promise<string> {
+  async function turn(thread_id: string, text?: string): Promise<string> {
+    const messages: ChatMessage[] = text === undefined ? [] : [{ role: "user", content: text }];
     const run_id = await ended("chat");
-    await queue.db.transaction((tx) => threads().begin(tx, key(thread_id), run_id));
+    await queue.db.query({
+      text: "update run set engine_input = engine_input || jsonb_build_object('messages', $2::jsonb) where id = $1",
+      values: [run_id, JSON.stringify(messages)],
+    });
+    await queue.db.transaction((tx) => threads().begin(tx, key(thread_id), { run_id, messages }));
     return run_id;
   }
 
@@ -187,16 +193,29 @@ describe("conversations", () => {
     await insertAgent(queue.db, queue.agent);
     await threads().create(key("never-begun"));
     await turn("old");
-    await turn("going-on");
+    await turn("going-on", "The first question");
+    await turn("renamed", "The first question");
+    await threads().rename(key("renamed"), "Plans");
     queue.now = addDays(START, 5);
-    const second = await turn("going-on");
+    const second = await turn("going-on", "The second question");
+    await turn("renamed");
     queue.now = addDays(START, 8);
     await retention(7).pruneOld();
     const page = { limit: 10, before_turn: null };
     expect((await threads().detail(key("going-on"), page)).record.turns).toMatchObject([{ run_id: second }]);
     expect((await threads().detail(key("never-begun"), page)).record.turns).toEqual([]);
     await expect(threads().detail(key("old"), page)).rejects.toThrow("This thread");
-    expect(await counted("thread_turn")).toBe(1);
+    expect(await counted("thread_turn")).toBe(2);
+    // A title is deleted with the message that it comes from; the sweep takes the next one.
+    const titles = async (q?: string) => {
+      const listed = await threads().list(queue.agent.user_id, { q }, { limit: 10, before_uid: null });
+      return Object.fromEntries(listed.map(({ record }) => [record.id, record.title]));
+    };
+    expect(await titles()).toEqual({ "never-begun": null, "going-on": null, renamed: "Plans" });
+    await threads().addTitles();
+    expect(await titles()).toEqual({ "never-begun": null, "going-on": "The second question", renamed: "Plans" });
+    expect(await titles("QUESTION")).toEqual({ "going-on": "The second question" });
+    expect(await titles("first")).toEqual({});
   });
 
   test("keep their answered turns when a later turn that failed is deleted, and the next turn follows them", async () => {
@@ -204,7 +223,7 @@ describe("conversations", () => {
     const failed = await queue.enqueue(queue.agent, "chat");
     const { lease } = await queue.claimOne();
     expect(await queue.scheduling.finishRun(lease, FAILED)).toBe(true);
-    await queue.db.transaction((tx) => threads().begin(tx, key("going-on"), failed.id));
+    await queue.db.transaction((tx) => threads().begin(tx, key("going-on"), { run_id: failed.id, messages: [] }));
     await insertCancelled(queue.agent, 10_020, "ffffffff-0000-7000-8000-");
     await retention(null).pruneOld();
     expect((await ids()).slice(0, 2)).toEqual([answered, "ffffffff-0000-7000-8000-000000000001"]);
@@ -224,7 +243,7 @@ describe("conversations", () => {
       const { promise: may_go_on, resolve: goOn } = Promise.withResolvers<void>();
       const next = newId();
       const beginning = queue.db.transaction(async (tx) => {
-        await threads().begin(tx, key("going-on"), next);
+        await threads().begin(tx, key("going-on"), { run_id: next, messages: [] });
         hasLocked();
         await may_go_on;
       });

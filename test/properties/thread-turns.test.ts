@@ -31,10 +31,10 @@ async function nextTurn(lengths: number[]) {
         values ($1, $2, $3, 1, 'chat', 'succeeded', $4, $4, $5, 0)`,
       values: [user_id, id, agent_id, queue.now, JSON.stringify({ messages, thread_id: "t1" })],
     });
-    await queue.db.transaction((tx) => threads.begin(tx, key, id));
+    await queue.db.transaction((tx) => threads.begin(tx, key, { run_id: id, messages: [] }));
   }
   const { id } = await queue.enqueue(queue.agent, "chat");
-  await queue.db.transaction((tx) => threads.begin(tx, key, id));
+  await queue.db.transaction((tx) => threads.begin(tx, key, { run_id: id, messages: [] }));
   const run = { ...(await queue.claimOne()), engine_input: { messages: [], thread_id: "t1" } };
   const { messages } = (await threads.withHistory(run, config)).engine_input as { messages: unknown[] };
   return { sent: messages.length, read: read.reduce((sum, turns) => sum + turns, 0) };

@@ -279,6 +279,10 @@ export const BODIES: Record<string, BodyRow> = {
     ],
   },
   "POST /api/v1/agents/{id}/threads": { valid: {}, bad: invalid("id", 5, "", "a b", text(129)) },
+  "PATCH /api/v1/agents/{id}/threads/{thread_id}": {
+    valid: { title: "Berths" },
+    bad: [...missing("title"), ...invalid("title", 5, null, "", "  ", text(201), "nul \0")],
+  },
   "POST /api/v1/safety/sanitize": {
     valid: { content: "hi", kind: "text" },
     bad: [...missing("content", "kind"), ...invalid("content", 5), ...invalid("kind", "pdf")],
@@ -515,6 +519,11 @@ export const QUERIES: Record<string, [query: string, param: string][]> = {
     ["agent_id=x", "agent_id"],
     ["from=yesterday", "from"],
     ...UNSTORABLE.map((instant): [string, string] => [`to=${instant}`, "to"]),
+  ],
+  "GET /api/v1/threads": [
+    ["agent_id=5", "agent_id"],
+    ["q=%2B", "q"],
+    [`q=${text(201)}`, "q"],
   ],
   "GET /api/v1/runs": [
     ["status=done", "status"],

@@ -2,6 +2,7 @@ import { chatWithAgent } from "../../api/contract/agents.ts";
 import type { LiveCaller, RequestFacts } from "../../api/contract/caller.ts";
 import { decodeCursor, encodeCursor, NUMBER_KEY, pageOf, UUID_KEY } from "../../api/contract/common.ts";
 import { createRouter, events, json, noContent, type Router } from "../../api/contract/endpoint.ts";
+import { changesIn } from "../../api/contract/read-only.ts";
 import * as threadContract from "../../api/contract/threads.ts";
 import { createChatWriter } from "../../gateway/completions/chat-writer.ts";
 import { lostAccess, writtenEvents } from "../../gateway/completions/endpoint.ts";
@@ -77,6 +78,12 @@ function addThreads(router: Router, threads: AgentThreads): void {
     const { page, next_cursor } = pageOf(listed, limit, ({ position }) => position);
     return json({ threads: page.map(({ record }) => record), next_cursor });
   });
+  router.on(threadContract.listAllThreads, async ({ caller, query: { limit, cursor, agent_id, q } }) => {
+    const before_uid = decodeCursor(cursor, UUID_KEY);
+    const listed = await threads.listAll(caller.user_id, { agent_id, q }, { limit: limit + 1, before_uid });
+    const { page, next_cursor } = pageOf(listed, limit, ({ position }) => position);
+    return json({ threads: page.map(({ found }) => found), next_cursor });
+  });
   router.on(threadContract.getThread, async (request) => {
     const { id, thread_id } = request.params;
     const { limit, cursor } = request.query;
@@ -84,6 +91,11 @@ function addThreads(router: Router, threads: AgentThreads): void {
     const page = { thread_id, limit, before_turn: key === null ? null : Number(key) };
     const { record, earlier } = await threads.detail(request.caller.user_id, id, page);
     return json({ ...record, next_cursor: earlier === null ? null : encodeCursor(earlier) });
+  });
+  router.on(threadContract.updateThread, async ({ caller, params: { id, thread_id }, body }) => {
+    const record = () => threads.get(caller.user_id, id, thread_id);
+    const { title } = await changesIn(body, threadContract.THREAD_READ_ONLY, record);
+    return json(await threads.rename(caller.user_id, id, { thread_id, title }));
   });
   router.on(threadContract.deleteThread, async (request) => {
     const { id, thread_id } = request.params;

@@ -171,7 +171,9 @@ export function createChat(deps: {
     const key = { user_id: agent.user_id, agent_id: agent.id, thread_id };
     const model_id = agent.auto_route ? await threads.lastModel(key) : run.model_id;
     const engine_input: ThreadInput = { ...(run.engine_input as EngineInput), thread_id };
-    return runs.startRun({ ...run, model_id, engine_input }, (tx) => threads.begin(tx, key, run.id));
+    return runs.startRun({ ...run, model_id, engine_input }, (tx) =>
+      threads.begin(tx, key, { run_id: run.id, messages: engine_input.messages ?? [] }),
+    );
   }
 
   async function answerOf(

@@ -1,18 +1,26 @@
 import { thatFit } from "../../api/contract/common.ts";
 import type { ChatMessage } from "../../api/contract/completions.ts";
-import type { ThreadDetail, ThreadRecord } from "../../api/contract/threads.ts";
+import type { FoundThread, ThreadDetail, ThreadRecord } from "../../api/contract/threads.ts";
 import type { Models } from "../../gateway/models/models.service.ts";
 import { USER_ROWS } from "../../kernel/constants.ts";
 import { errors } from "../../kernel/errors.ts";
 import type { Db, Tx } from "../../platform/db/db.ts";
 import { hasMoreRows } from "../../platform/db/statements.ts";
-import type { Clock } from "../../platform/lib/clock.ts";
-import { newId } from "../../platform/lib/ids.ts";
+import { addSeconds, type Clock } from "../../platform/lib/clock.ts";
+import { NIL_ID, newId } from "../../platform/lib/ids.ts";
+import type { Instant } from "../../platform/lib/instant.ts";
 import type { Runs } from "../runs/runs.service.ts";
 import type { BegunRun, ClaimedRun } from "../runs/runs.types.ts";
 import { buildTranscript, type EngineInput, type RunConfig, type RunStep } from "../runs/transcript.ts";
 import { chatErrors } from "./errors.ts";
-import { createThreadsStore, type ThreadKey, type ThreadRow, type TurnRow } from "./threads.store.ts";
+import {
+  createThreadsStore,
+  type ThreadFilter,
+  type ThreadKey,
+  type ThreadPage,
+  type ThreadRow,
+  type TurnRow,
+} from "./threads.store.ts";
 
 /** The input of a run that may be a thread's turn. */
 export interface ThreadInput extends EngineInput {
@@ -22,6 +30,11 @@ export interface ThreadInput extends EngineInput {
 /** The turns of the first query, latest first; the next ones read as many as are likely to fit, and at most MAX_TURNS. */
 const FIRST_TURNS = 4;
 const MAX_TURNS = 20;
+/** Threads without a title that one turn of the sweep reads, and the interval between two searches for them. */
+const UNTITLED = 200;
+const UNTITLED_SEARCH_SECONDS = 3_600;
+/** A key before all threads. */
+const FIRST = { user_id: NIL_ID, uid: NIL_ID };
 /** Higher than any turn's number. */
 const NO_TURN = 2_147_483_647;
 
@@ -38,6 +51,8 @@ interface DoneTurn extends TurnRow {
 export function createThreads(deps: { db: Db; clock: Clock; runs: Runs; models: Models }) {
   const { db, clock, runs, models } = deps;
   const store = createThreadsStore(db);
+  let titled_to = FIRST;
+  let next_title_search_at: Instant | null = null;
 
   const newThread = ({ user_id, agent_id, thread_id }: ThreadKey): ThreadRow => {
     const now = clock.now();
@@ -46,6 +61,8 @@ export function createThreads(deps: { db: Db; clock: Clock; runs: Runs; models: 
       agent_id,
       id: thread_id,
       uid: newId(),
+      title: null,
+      title_run_id: null,
       last_turn: 0,
       last_run_id: null,
       created_at: now,
@@ -101,9 +118,40 @@ export function createThreads(deps: { db: Db; clock: Clock; runs: Runs; models: 
       });
       return recordOf(row);
     },
-    /** Newest first; `before_uid` is the position of the last thread of the page before. */
-    async list(agent: Omit<ThreadKey, "thread_id">, page: { limit: number; before_uid: string | null }) {
-      return (await store.list(agent, page)).map((row) => ({ position: row.uid, record: recordOf(row) }));
+    /** Newest first, each with its `position`, which is `before_uid` of the next page. */
+    async list(user_id: string, filter: ThreadFilter, page: ThreadPage) {
+      const rows = await store.list(user_id, filter, page);
+      return rows.map((row) => {
+        const record = recordOf(row);
+        const found: FoundThread = { ...record, agent_name: row.agent_name };
+        return { position: row.uid, record, found };
+      });
+    },
+    /** 404. */
+    get: async (key: ThreadKey): Promise<ThreadRecord> => recordOf(await find(key)),
+    /** 404. */
+    async rename(key: ThreadKey, title: string): Promise<ThreadRecord> {
+      const row = await store.rename(key, title);
+      if (row === undefined) throw errors.notFound("This thread");
+      return recordOf(row);
+    },
+    /**
+     * Gives titles to threads of versions that had none, and to those whose title was deleted with its run. Call it every
+     * second or so: it searches once an hour, and in every call while there is a backlog. Idempotent, safe on several nodes.
+     */
+    async addTitles(): Promise<void> {
+      const now = clock.now();
+      if (next_title_search_at !== null && now < next_title_search_at) return;
+      const untitled = await store.untitled(titled_to, UNTITLED);
+      for (const { user_id, uid, run_id } of untitled) {
+        if (run_id === null) continue;
+        const begun = (await runs.begunRuns(user_id, [run_id])).get(run_id);
+        const { messages } = (begun?.engine_input ?? {}) as Partial<EngineInput>;
+        await store.setFirstTitle({ user_id, uid }, { run_id, title: titleOf(messages ?? []) });
+      }
+      const last = untitled.length < UNTITLED ? undefined : untitled.at(-1);
+      titled_to = last ?? FIRST;
+      if (last === undefined) next_title_search_at = addSeconds(now, UNTITLED_SEARCH_SECONDS);
     },
     /**
      * A thread with its latest turns, oldest first. `before_turn` is the first turn of the page before. A page ends
@@ -147,10 +195,14 @@ export function createThreads(deps: { db: Db; clock: Clock; runs: Runs; models: 
       return done?.model_id ?? null;
     },
     /**
-     * Begins a turn, executed by the run with this id, which the same transaction queues. 409 while another turn is
-     * open.
+     * Begins a turn with these messages, executed by the run with this id, which the same transaction queues. 409 while
+     * another turn is open.
      */
-    async begin(tx: Tx, key: ThreadKey, run_id: string): Promise<void> {
+    async begin(
+      tx: Tx,
+      key: ThreadKey,
+      { run_id, messages }: { run_id: string; messages: readonly ChatMessage[] },
+    ): Promise<void> {
       await store.insert(tx, newThread(key));
       const row = await store.lock(tx, key);
       if (row === undefined) throw new Error("a thread vanished under its lock");
@@ -159,10 +211,13 @@ export function createThreads(deps: { db: Db; clock: Clock; runs: Runs; models: 
         throw chatErrors.threadBusy(last.status === "requires_action" ? last.id : null);
       }
       const is_done = row.last_turn === 0 || last?.status === "succeeded";
+      const titled = givesTitle(row, is_done ? null : row.last_run_id)
+        ? { title: titleOf(messages), title_run_id: run_id }
+        : row;
       await store.beginTurn(
         tx,
         { user_id: key.user_id, thread_uid: row.uid, run_id, turn: row.last_turn + (is_done ? 1 : 0) },
-        clock.now(),
+        { title: titled.title, title_run_id: titled.title_run_id, now: clock.now() },
       );
     },
     /** The run with the thread's earlier turns before its own messages. A run without a thread is unchanged. */
@@ -192,7 +247,7 @@ export function createThreads(deps: { db: Db; clock: Clock; runs: Runs; models: 
 
 export type Threads = ReturnType<typeof createThreads>;
 
-type ThreadPage = { thread_id: string } & Parameters<Threads["detail"]>[1];
+type TurnsPage = { thread_id: string } & Parameters<Threads["detail"]>[1];
 
 /** The threads of existing agents. 404 for other agents. */
 export function threadsOfAgents(threads: Threads, find: (user_id: string, id: string) => Promise<{ id: string }>) {
@@ -200,9 +255,14 @@ export function threadsOfAgents(threads: Threads, find: (user_id: string, id: st
   return {
     create: async (user_id: string, id: string, thread_id: string) =>
       threads.create({ ...(await getKey(user_id, id)), thread_id }),
-    list: async (user_id: string, id: string, page: Parameters<Threads["list"]>[1]) =>
-      threads.list(await getKey(user_id, id), page),
-    detail: async (user_id: string, id: string, { thread_id, ...page }: ThreadPage) =>
+    list: async (user_id: string, id: string, page: ThreadPage) =>
+      threads.list(user_id, { agent_id: (await find(user_id, id)).id }, page),
+    listAll: threads.list,
+    get: async (user_id: string, id: string, thread_id: string) =>
+      threads.get({ ...(await getKey(user_id, id)), thread_id }),
+    rename: async (user_id: string, id: string, { thread_id, title }: { thread_id: string; title: string }) =>
+      threads.rename({ ...(await getKey(user_id, id)), thread_id }, title),
+    detail: async (user_id: string, id: string, { thread_id, ...page }: TurnsPage) =>
       threads.detail({ ...(await getKey(user_id, id)), thread_id }, page),
     remove: async (user_id: string, id: string, thread_id: string) =>
       threads.remove({ ...(await getKey(user_id, id)), thread_id }),
@@ -211,8 +271,8 @@ export function threadsOfAgents(threads: Threads, find: (user_id: string, id: st
 
 export type AgentThreads = ReturnType<typeof threadsOfAgents>;
 
-function recordOf({ id, agent_id, last_run_id, created_at, updated_at }: ThreadRow): ThreadRecord {
-  return { id, agent_id, last_run_id, created_at, updated_at };
+function recordOf({ id, agent_id, title, last_run_id, created_at, updated_at }: ThreadRow): ThreadRecord {
+  return { id, agent_id, title, last_run_id, created_at, updated_at };
 }
 
 function turnOf({ run, turns_left_out }: DoneTurn): ThreadDetail["turns"][number] {
@@ -227,6 +287,43 @@ function toMessages({ run, messages }: DoneTurn): ThreadDetail["messages"] {
     ...message,
     run_id: run.id,
   })) as ThreadDetail["messages"];
+}
+
+// Titles; pure.
+
+const TITLE_CHARS = 80;
+/** Characters of a line that are read for its title. */
+const TITLE_LINE_CHARS = 1_000;
+
+/** The first line of the user's first text, shortened at the end of a word; null without text. */
+export function titleOf(messages: readonly ChatMessage[]): string | null {
+  const texts = messages.flatMap(({ role, content }) => {
+    if (role !== "user" || content == null) return [];
+    return typeof content === "string"
+      ? [content]
+      : content.flatMap((part) => (part.type === "text" ? (part.text ?? []) : []));
+  });
+  const first = texts.map((text) => /\S.*/.exec(text)?.[0]).find((line) => line !== undefined);
+  if (first === undefined) return null;
+  const line = first.slice(0, TITLE_LINE_CHARS).replaceAll(/\s+/g, " ").trim();
+  if (line.length <= TITLE_CHARS) return line;
+  // A word that is longer than a title is cut between two characters as people see them, such as emoji.
+  return `${beginningOf(line, "word") || beginningOf(line, "grapheme")}…`;
+}
+
+function beginningOf(line: string, granularity: "word" | "grapheme"): string {
+  let end = 0;
+  for (const { index, segment } of new Intl.Segmenter("en", { granularity }).segment(line)) {
+    if (index + segment.length > TITLE_CHARS) break;
+    end = index + segment.length;
+  }
+  return line.slice(0, end).trimEnd();
+}
+
+/** Whether a new turn gives the title: no turn had text yet, or the title comes from the failed turn that it replaces. */
+function givesTitle({ title, title_run_id, last_turn }: ThreadRow, replaced_run_id: string | null): boolean {
+  if (title === null) return last_turn === 0 || title_run_id !== null;
+  return title_run_id !== null && title_run_id === replaced_run_id;
 }
 
 // The part of a thread's earlier turns that the model receives; pure.

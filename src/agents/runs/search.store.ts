@@ -1,5 +1,5 @@
 import type { Sql } from "../../platform/db/db.ts";
-import { createConditions } from "../../platform/db/statements.ts";
+import { createConditions, haveWords, wordsOf } from "../../platform/db/statements.ts";
 import { HAS_ERRORS } from "./history.store.ts";
 import { RUN_COLUMNS, type RunRow } from "./run.store.ts";
 import type { RunSearch } from "./runs.types.ts";
@@ -16,14 +16,10 @@ export interface FoundRow extends RunRow {
 
 /** Characters of the output that are read for its first line. */
 const TEXT_CHARS = 1_000;
-/** Punctuation separates words, so that 0042 finds INV-0042, and example finds example.com. */
-const SEPARATORS = "'-_/.:@+<>&', '          '";
 /** The words of a run with its user, as the index run_words has them. */
-const WORDS = `(to_tsvector('simple', translate(
-    left(coalesce(output, ''), 8000) || ' ' || coalesce(error ->> 'code', '') || ' ' || left(coalesce(error ->> 'message', ''), 1000)
-      || ' ' || replace(left(coalesce(input::text, ''), 2000), '\\n', ' '),
-    ${SEPARATORS}
-  )) || array_to_tsvector(array[user_id::text]))`;
+const WORDS =
+  wordsOf(`left(coalesce(output, ''), 8000) || ' ' || coalesce(error ->> 'code', '') || ' ' || left(coalesce(error ->> 'message', ''), 1000)
+      || ' ' || replace(left(coalesce(input::text, ''), 2000), '\\n', ' ')`);
 /** The metadata of a run with its user, as the index run_metadata has it. */
 const METADATA = `(('["' || user_id::text || '"]')::jsonb || metadata)`;
 
@@ -60,10 +56,7 @@ export async function searchRuns(
   if (metadata !== undefined) {
     add(`${METADATA} @> $${values.push(JSON.stringify([user_id, metadata]))}::jsonb`);
   }
-  if (q !== undefined) {
-    const words = `plainto_tsquery('simple', translate($${values.push(q)}, ${SEPARATORS}))`;
-    add(`${WORDS} @@ (('''' || $1::text || '''')::tsquery && ${words})`);
-  }
+  if (q !== undefined) add(haveWords(WORDS, { user_id: "$1", q: `$${values.push(q)}` }));
   // The indexes of words and metadata have no order. With the offset the planner cannot read all runs in order instead.
   const fence = metadata === undefined && q === undefined ? "" : "offset 0";
   const keysOf = (phase: string) => `(

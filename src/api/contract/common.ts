@@ -34,6 +34,12 @@ export const textSchema = (max: number) =>
     .string()
     .max(max)
     .refine((text) => !text.includes("\0") && text.isWellFormed(), "text without U+0000 and halves of surrogate pairs");
+/** The parameter `q` of a list. `what`: the texts that have the words, such as "the title". */
+export const wordsQuery = (what: string) =>
+  textSchema(200)
+    .refine((text) => /[\p{L}\p{N}]/u.test(text), "text of at most 200 characters with at least one word")
+    .optional()
+    .openapi({ description: `words, all of which ${what} has, in upper or lower case` });
 export const uuidSchema = z.string().openapi({ format: "uuid" });
 export const tokensSchema = z.number().int().openapi({ description: "billed tokens" });
 

@@ -9,6 +9,7 @@ import {
   textSchema,
   uuidSchema,
   windowQuery,
+  wordsQuery,
 } from "./common.ts";
 import { resultDeliverySchema } from "./deliveries.ts";
 import { formatSchema, jsonOrCsv } from "./ledger-export.ts";
@@ -309,10 +310,7 @@ export const listAllRuns = routes.get("/api/v1/runs", {
       param: { style: "deepObject", explode: true },
       description: "`metadata[name]=value`: runs whose metadata has all of these pairs",
     }),
-    q: textSchema(200)
-      .refine((text) => /[\p{L}\p{N}]/u.test(text), "text of at most 200 characters with at least one word")
-      .optional()
-      .openapi({ description: "words, all of which the run's output, error or input has, in upper or lower case" }),
+    q: wordsQuery("the run's output, error or input"),
     ...windowQuery("queued"),
     format: formatSchema,
   }),

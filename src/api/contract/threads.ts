@@ -1,4 +1,14 @@
-import { instantSchema, json, listQuerySchema, nextCursorSchema, tokensSchema, uuidSchema } from "./common.ts";
+import {
+  instantSchema,
+  json,
+  listQuerySchema,
+  nextCursorSchema,
+  textSchema,
+  tokensSchema,
+  uuidSchema,
+  wordsQuery,
+} from "./common.ts";
+import { readOnlyFields } from "./read-only.ts";
 import { pageSchema, routesOf } from "./routes.ts";
 import { z } from "./zod.ts";
 
@@ -13,12 +23,18 @@ const threadSchema = z
   .object({
     id: threadIdSchema,
     agent_id: uuidSchema,
+    title: z.string().nullable().openapi({
+      description: "chosen by its user, or the first line of the user's first message; null while there is no text",
+    }),
     last_run_id: uuidSchema.nullable().openapi({ description: "the run of its latest turn, whatever became of it" }),
     created_at: instantSchema,
     updated_at: instantSchema.openapi({ description: "when its latest turn began" }),
   })
   .openapi("Thread");
 export type ThreadRecord = z.infer<typeof threadSchema>;
+
+const foundThreadSchema = threadSchema.extend({ agent_name: z.string() }).openapi("FoundThread");
+export type FoundThread = z.infer<typeof foundThreadSchema>;
 
 const threadMessageSchema = z
   .looseObject({
@@ -51,7 +67,25 @@ export type ThreadDetail = z.infer<typeof threadDetailSchema>;
 
 const newThreadSchema = z.strictObject({ id: threadIdSchema.optional() }).openapi("NewThread");
 
+export const THREAD_READ_ONLY = {
+  fixed: ["id", "agent_id", "created_at"],
+  moving: ["last_run_id", "updated_at"],
+} as const;
+const updateThreadSchema = z
+  .strictObject({
+    title: textSchema(200).min(1).regex(/\S/, "text of 1 to 200 characters that is not blank"),
+    ...readOnlyFields(THREAD_READ_ONLY),
+  })
+  .openapi("UpdateThread");
+
 const routes = routesOf("Threads");
+
+export const listAllThreads = routes.get("/api/v1/threads", {
+  summary: "Threads of all agents, newest first",
+  scope: "chat:read",
+  query: listQuerySchema.extend({ agent_id: z.uuid().optional(), q: wordsQuery("the title") }),
+  answers: { 200: json(pageSchema({ threads: foundThreadSchema }), "a page of threads") },
+});
 
 export const createThread = routes.post("/api/v1/agents/{id}/threads", {
   summary: "Begin a thread; a chat with a new thread_id does so as well",
@@ -73,6 +107,13 @@ export const getThread = routes.get("/api/v1/agents/{id}/threads/{thread_id}", {
   scope: "chat:read",
   query: listQuerySchema,
   answers: { 200: json(threadDetailSchema, "the thread") },
+});
+
+export const updateThread = routes.patch("/api/v1/agents/{id}/threads/{thread_id}", {
+  summary: "Give a thread another title",
+  scope: "chat:write",
+  body: updateThreadSchema,
+  answers: { 200: json(threadSchema, "the thread") },
 });
 
 export const deleteThread = routes.delete("/api/v1/agents/{id}/threads/{thread_id}", {

@@ -116,7 +116,7 @@ const FILES: readonly ExportFile[] = [
   {
     name: "threads",
     page: MANY,
-    text: `select uid::text as export_key, id, agent_id, created_at, updated_at from thread
+    text: `select uid::text as export_key, id, agent_id, title, created_at, updated_at from thread
       where user_id = $1 and ($2::text is null or uid > $2::uuid) order by uid limit $3`,
   },
   {

@@ -17,6 +17,17 @@ export function createConditions(values: unknown[], first = "true") {
   };
 }
 
+/** Punctuation separates words, so that 0042 finds INV-0042, and example finds example.com. */
+const SEPARATORS = "'-_/.:@+<>&', '          '";
+
+/** The words of a text with the row's user, as an expression that an index has: a search then reads no other user's rows. */
+export const wordsOf = (text: string): string =>
+  `(to_tsvector('simple', translate(${text}, ${SEPARATORS})) || array_to_tsvector(array[user_id::text]))`;
+
+/** Whether `words` are of a user and have all words of a text. `user_id` and `q` are parameters of the statement. */
+export const haveWords = (words: string, { user_id, q }: { user_id: string; q: string }): string =>
+  `${words} @@ (('''' || ${user_id}::text || '''')::tsquery && plainto_tsquery('simple', translate(${q}, ${SEPARATORS})))`;
+
 /** The first row of the result; undefined when there is none. */
 export async function firstRow<Row>(sql: Sql, statement: Statement): Promise<Row | undefined> {
   const [row] = await sql.query<Row>(statement);
