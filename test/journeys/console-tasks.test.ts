@@ -65,6 +65,8 @@ it("a run of last Tuesday is found by its text among 2,000", async () => {
     await rowsOf().filter({ hasText: shown }).click();
     await panel().getByText(`The Albatross left on day ${days_ago}.`).waitFor();
   });
+  await panel().getByRole("link", { name: "Open run" }).click();
+  await page.getByText(/^The run had \d+ steps?, which (is|are) no longer kept\.$/).waitFor();
 });
 
 it("the list of runs shows errors and instructions from outside, and its address keeps every filter", async () => {

@@ -39,13 +39,13 @@ export function AgentPage() {
   });
   const copy = useMutation({
     mutationFn: () => call("POST /api/v1/agents/{id}/duplicate", { params: { id } }),
-    onSuccess: async ({ id: copy_id }) => {
-      await stale("agents");
+    onSuccess: async () => {
       confirmSaved("Agent duplicated");
-      await navigate({ to: "/agents/$id/edit", params: { id: copy_id } });
+      await stale("agents");
     },
   });
-  // Not called for a person who has gone to another page meanwhile.
+  // These are not called for a person who has gone to another page meanwhile.
+  const openCopy = ({ id: copy_id }: Agent) => void navigate({ to: "/agents/$id/edit", params: { id: copy_id } });
   const openRun = ({ id: run_id }: Run) => void navigate({ to: "/agents/$id/runs/$run_id", params: { id, run_id } });
   const askInput = () => setAsking(true);
   const takes_input = agent.input_schema !== null;
@@ -73,7 +73,7 @@ export function AgentPage() {
             className="px-2"
             icon="copy"
             busy={copy.isPending}
-            onClick={() => copy.mutate()}
+            onClick={() => copy.mutate(undefined, { onSuccess: openCopy })}
           />
         </WithTooltip>
         <WithTooltip text="Delete agent">
@@ -165,7 +165,7 @@ const runColumns = (id: string): Column<Run>[] => [
       </Link>
     ),
   },
-  { title: "Status", cell: (run) => <Status status={run.status} has_errors={run.has_errors} /> },
+  { title: "Status", cell: (run) => <Status status={run.status} has_errors={run.has_errors} brief /> },
   { title: "Started by", wide: true, cell: starterName },
   { title: "Duration", wide: true, numeric: true, cell: timeTaken },
   { title: "Steps", wide: true, numeric: true, cell: (run) => number(run.steps_count) },

@@ -36,9 +36,11 @@ export function HomePage() {
       <FirstSteps />
       <NeedsYou />
       <div className="grid items-start gap-4 lg:grid-cols-3">
-        <Yesterday />
+        <div className="space-y-4 lg:col-span-2">
+          <Yesterday />
+          <NextRuns />
+        </div>
         <Spend />
-        <NextRuns />
       </div>
     </>
   );
@@ -77,7 +79,7 @@ function NextRuns() {
     next_run_at === null ? [] : [{ ...agent, next_run_at }],
   );
   return (
-    <Card title="Next runs" className="lg:col-span-2" flush>
+    <Card title="Next runs" flush>
       {agents === undefined ? (
         <Unloaded error={error} refetch={refetch} />
       ) : due.length === 0 ? (
@@ -118,7 +120,7 @@ function Yesterday() {
   const day = dayForInput(date.toISOString());
   const { data, error, refetch } = useQuery(runsOfTimeQuery(period(day, day), RESULTS));
   return (
-    <Card title="Yesterday" className="lg:col-span-2" flush>
+    <Card title="Yesterday" flush>
       {data === undefined ? (
         <Unloaded error={error} refetch={refetch} />
       ) : data.rows.length === 0 ? (

@@ -301,13 +301,7 @@ function SearchField({ value, onValue }: { value: string; onValue: (value: strin
   }, []);
   return (
     <div ref={field} className="max-sm:col-span-2">
-      <WaitingField
-        label="Words"
-        type="search"
-        value={value}
-        onValue={onValue}
-        placeholder="of output or input ( / )"
-      />
+      <WaitingField label="Words" type="search" value={value} onValue={onValue} placeholder="output, input ( / )" />
     </div>
   );
 }

@@ -32,7 +32,7 @@ export const COST_COLUMN: VirtualColumn<{ usage: Pick<Run["usage"], "cost_tokens
 export const QUEUED_COLUMN: VirtualColumn<Pick<Run, "queued_at">> = {
   id: "when",
   title: "Queued",
-  width: "9rem",
+  width: "9.5rem",
   numeric: true,
   cell: ({ queued_at }) => <span className="whitespace-nowrap text-muted">{instant(queued_at)}</span>,
 };

@@ -17,31 +17,31 @@ const FIELDS: Readonly<Record<string, [field: string, action: string]>> = {
 };
 /** A link to the place where a person can mend the failure of a run. */
 export function RunRemedy({ error: { code, param }, agent_id }: { error: RunError; agent_id: string }) {
-  const look = buttonClass("primary", "mt-3");
+  const button = buttonClass("primary", "mt-3");
   if (code === "insufficient_tokens") {
     return (
-      <Link to="/billing" search={{ top_up: true }} className={look}>
+      <Link to="/billing" search={{ top_up: true }} className={button}>
         Buy tokens
       </Link>
     );
   }
   if (code === "secret_reflected") {
     return (
-      <Link to="/vault" className={look}>
+      <Link to="/vault" className={button}>
         Replace the secret
       </Link>
     );
   }
   if (param === "user") {
     return (
-      <Link to="/billing" search={{ tab: "end_users" }} className={look}>
+      <Link to="/billing" search={{ tab: "end_users" }} className={button}>
         Change the end user's budget
       </Link>
     );
   }
   if (code === "key_revoked" || param === "budget_tokens") {
     return (
-      <Link to="/developers/keys" className={look}>
+      <Link to="/developers/keys" className={button}>
         Open API keys
       </Link>
     );
@@ -50,7 +50,7 @@ export function RunRemedy({ error: { code, param }, agent_id }: { error: RunErro
   if (known === undefined) return null;
   const [field, action] = known;
   return (
-    <Link to="/agents/$id/edit" params={{ id: agent_id }} search={{ field: param ?? field }} className={look}>
+    <Link to="/agents/$id/edit" params={{ id: agent_id }} search={{ field: param ?? field }} className={button}>
       {action}
     </Link>
   );

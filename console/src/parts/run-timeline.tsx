@@ -16,16 +16,16 @@ export function RunTimeline({ run }: { run: RunDetail }) {
   const length = Math.max(1, ...ends.map((end) => end - begin));
   return (
     <Card title="Timeline" flush>
-      <ol className="pb-2">
+      <ol className="grid grid-cols-[minmax(5rem,11rem)_minmax(2rem,1fr)_auto] gap-x-3 pb-2">
         {steps.map((step, place) => {
           const from = Math.max(0, Date.parse(step.started_at) - begin);
           const width = Math.max(LEAST_BAR, (((ends[place] ?? begin) - begin - from) / length) * 100);
           const bar = step.status === "failed" ? "fill-bad" : step.type === "tool" ? "fill-warn" : "fill-accent";
           return (
-            <li key={step.index}>
+            <li key={step.index} className="col-span-full grid grid-cols-subgrid">
               <Link
                 {...stepLink(run, step.index)}
-                className="grid grid-cols-[minmax(5rem,11rem)_minmax(2rem,1fr)_auto] items-center gap-3 px-4 py-1 hover:bg-sunken/60"
+                className="col-span-full grid grid-cols-subgrid items-center px-4 py-1 hover:bg-sunken/60"
               >
                 <span className="truncate">
                   {step.index + 1}. {step.name}

@@ -211,16 +211,22 @@ function Arguments({ of, is_open = false }: { of: unknown; is_open?: boolean }) 
       {others.length > 80 && (
         <details open={is_open || undefined}>
           <summary className="w-fit text-sm hover:text-ink">with {Object.keys(rest).join(", ")}</summary>
-          <pre
-            // biome-ignore lint/a11y/noNoninteractiveTabindex: the keyboard scrolls long texts
-            tabIndex={0}
-            className="mt-2 max-h-80 overflow-auto rounded-lg bg-sunken p-3 text-sm break-words whitespace-pre-wrap"
-          >
-            {others}
-          </pre>
+          <LongText>{others}</LongText>
         </details>
       )}
     </>
+  );
+}
+
+function LongText({ children }: { children: string }) {
+  return (
+    <pre
+      // biome-ignore lint/a11y/noNoninteractiveTabindex: the keyboard scrolls long texts
+      tabIndex={0}
+      className="mt-2 max-h-80 overflow-auto rounded-lg bg-sunken p-3 text-sm break-words whitespace-pre-wrap"
+    >
+      {children}
+    </pre>
   );
 }
 
@@ -237,13 +243,7 @@ function ToolCall({ step, is_open }: { step: Step; is_open: boolean }) {
           <summary className="w-fit text-sm text-muted hover:text-ink">
             Result that the model saw ({number(result.length)} characters)
           </summary>
-          <pre
-            // biome-ignore lint/a11y/noNoninteractiveTabindex: the keyboard scrolls long texts
-            tabIndex={0}
-            className="mt-2 max-h-80 overflow-auto rounded-lg bg-sunken p-3 text-sm break-words whitespace-pre-wrap"
-          >
-            {result}
-          </pre>
+          <LongText>{result}</LongText>
         </details>
       )}
     </>

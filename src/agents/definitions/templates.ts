@@ -28,7 +28,7 @@ export const AGENT_TEMPLATES: readonly AgentTemplate[] = [
     ],
     agent: {
       name: "Page watcher",
-      description: "Mails what has changed on <PAGE_URL>.",
+      description: "Reports what has changed on <PAGE_URL>.",
       auto_route: true,
       system_prompt: "You watch a page for a reader. You report only what the page says.",
       run_prompt: [
@@ -58,7 +58,7 @@ export const AGENT_TEMPLATES: readonly AgentTemplate[] = [
     ],
     agent: {
       name: "Morning digest",
-      description: "Mails the news of <PAGE_URL> about <TOPIC>.",
+      description: "Reports the news of <PAGE_URL> about <TOPIC>.",
       auto_route: true,
       system_prompt:
         "You write a short digest in plain language. You report only what the pages say, and link each item.",
