@@ -1,6 +1,6 @@
 import { queryOptions } from "@tanstack/react-query";
 import { type Answer, type Body, type CallOptions, call } from "./client.ts";
-import { listOf, MOST, pagesOf, type Transaction } from "./queries.ts";
+import { listFrom, MOST, pagesOf, type Transaction } from "./queries.ts";
 
 /** Queries of the page Billing. */
 
@@ -15,15 +15,10 @@ export type LedgerFilters = Pick<
 
 /** The ledger by run and call, in large pages. Not reloaded by itself, because a person may have scrolled through many pages. */
 export const ledgerQuery = (filters: LedgerFilters) => ({
-  ...listOf(
-    ["transactions", "groups", filters],
-    async (page, signal) => {
-      const options = { query: { ...filters, ...page }, signal };
-      const { groups, next_cursor } = await call("GET /api/v1/users/me/transaction-groups", options);
-      return { rows: groups, next_cursor };
-    },
-    MOST,
-  ),
+  ...listFrom(["transactions", "groups", filters], "GET /api/v1/users/me/transaction-groups", "groups", {
+    query: filters,
+    limit: MOST,
+  }),
   refetchOnWindowFocus: false,
 });
 
@@ -61,10 +56,7 @@ export const holdsQuery = queryOptions({
 });
 
 export type Payment = Answer<"GET /api/v1/billing/payments">["payments"][number];
-export const paymentsQuery = listOf(["payments"], async (query, signal) => {
-  const { payments, next_cursor } = await call("GET /api/v1/billing/payments", { query, signal });
-  return { rows: payments, next_cursor };
-});
+export const paymentsQuery = listFrom(["payments"], "GET /api/v1/billing/payments", "payments");
 export const paymentQuery = (id: string) =>
   queryOptions({
     queryKey: ["payments", id],

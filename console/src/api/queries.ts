@@ -1,6 +1,6 @@
 import { infiniteQueryOptions, notifyManager, QueryClient, queryOptions } from "@tanstack/react-query";
 import { hasEnded, type RunStatus } from "../run-words.ts";
-import { type Answer, type CallOptions, call } from "./client.ts";
+import { type Answer, type CallOptions, call, type EndpointName } from "./client.ts";
 import { ApiError } from "./problem.ts";
 
 /** Queries of the pages. Each key begins with a name, and a change marks the queries under a name as stale. */
@@ -204,11 +204,12 @@ export const triggersQuery = (id: string) =>
   });
 
 export const triggerDeliveriesQuery = ({ agent_id, id }: Trigger) =>
-  listOf(["agents", agent_id, "deliveries", id], async (query, signal) => {
-    const options = { params: { id: agent_id, trigger_id: id }, query, signal };
-    const { deliveries, next_cursor } = await call("GET /api/v1/agents/{id}/triggers/{trigger_id}/deliveries", options);
-    return { rows: deliveries, next_cursor };
-  });
+  listFrom(
+    ["agents", agent_id, "deliveries", id],
+    "GET /api/v1/agents/{id}/triggers/{trigger_id}/deliveries",
+    "deliveries",
+    { params: { id: agent_id, trigger_id: id } },
+  );
 
 export const templatesQuery = queryOptions({
   queryKey: ["templates"],
@@ -271,7 +272,7 @@ async function fetchSecrets(query: PageQuery, signal: AbortSignal) {
 }
 
 /** A list with pages. `fetchPage` loads one page. */
-export function listOf<Row>(
+function listOf<Row>(
   queryKey: unknown[],
   fetchPage: (page: PageQuery, signal: AbortSignal) => Promise<Page<Row>>,
   limit = PAGE,
@@ -286,6 +287,38 @@ export function listOf<Row>(
 }
 
 export type List<Row> = ReturnType<typeof listOf<Row>>;
+
+/** The answer of an endpoint that has pages, without its CSV. */
+type Listed<E extends EndpointName> = Extract<Answer<E>, { next_cursor: string | null }>;
+/** The name of the field with the rows, such as `api_keys`. */
+type RowsField<E extends EndpointName> = {
+  [Field in keyof Listed<E>]: Listed<E>[Field] extends readonly object[] ? Field : never;
+}[keyof Listed<E>];
+type RowOf<E extends EndpointName, Field extends RowsField<E>> = Listed<E>[Field] extends readonly (infer Row)[]
+  ? Row
+  : never;
+
+interface ListOptions<E extends EndpointName> extends Pick<CallOptions<E>, "params" | "query"> {
+  limit?: number;
+}
+
+/** A list of the API with pages. `field`: the one with the rows. */
+export function listFrom<E extends EndpointName, Field extends RowsField<E>>(
+  queryKey: unknown[],
+  endpoint: E,
+  field: Field,
+  { params, query, limit }: ListOptions<E> = {},
+) {
+  type Pages = Record<Field, RowOf<E, Field>[]> & { next_cursor: string | null };
+  const fetchPage = async (page: PageQuery, signal: AbortSignal) => {
+    // The compiler cannot follow the types of the contract through an endpoint that is a parameter.
+    const options: unknown = { params, query: { ...query, ...page }, signal };
+    const answer: unknown = await call(endpoint, options as CallOptions<E>);
+    const { [field]: rows, next_cursor } = answer as Pages;
+    return { rows, next_cursor };
+  };
+  return listOf(queryKey, fetchPage, limit);
+}
 
 /** The list, reloaded at intervals while a row has an unfinished run. */
 const liveList = <Row>(list: List<Row>, statusOf: (row: Row) => RunStatus | undefined): List<Row> => ({
@@ -309,11 +342,7 @@ type RunFilters = Pick<
 >;
 export const runsQuery = (id: string, filters: RunFilters): List<Run> =>
   liveList(
-    listOf(["runs", id, "list", filters], async (page, signal) => {
-      const options = { params: { id }, query: { ...filters, ...page }, signal };
-      const { runs, next_cursor } = await call("GET /api/v1/agents/{id}/runs", options);
-      return { rows: runs, next_cursor };
-    }),
+    listFrom(["runs", id, "list", filters], "GET /api/v1/agents/{id}/runs", "runs", { params: { id }, query: filters }),
     ({ status }) => status,
   );
 
@@ -381,10 +410,7 @@ export const waitingRunsQuery = queryOptions({
 });
 
 export const versionsQuery = (id: string) =>
-  listOf(["versions", id], async (query, signal) => {
-    const { versions, next_cursor } = await call("GET /api/v1/agents/{id}/versions", { params: { id }, query, signal });
-    return { rows: versions, next_cursor };
-  });
+  listFrom(["versions", id], "GET /api/v1/agents/{id}/versions", "versions", { params: { id } });
 
 /** The newest version of an agent. */
 export const newestVersionQuery = (id: string) =>
@@ -396,17 +422,10 @@ export const newestVersionQuery = (id: string) =>
   });
 
 export const occurrencesQuery = (id: string) =>
-  listOf(["occurrences", id], async (query, signal) => {
-    const options = { params: { id }, query, signal };
-    const { occurrences, next_cursor } = await call("GET /api/v1/agents/{id}/occurrences", options);
-    return { rows: occurrences, next_cursor };
-  });
+  listFrom(["occurrences", id], "GET /api/v1/agents/{id}/occurrences", "occurrences", { params: { id } });
 
 export const threadsQuery = (id: string) =>
-  listOf(["threads", id], async (query, signal) => {
-    const { threads, next_cursor } = await call("GET /api/v1/agents/{id}/threads", { params: { id }, query, signal });
-    return { rows: threads, next_cursor };
-  });
+  listFrom(["threads", id], "GET /api/v1/agents/{id}/threads", "threads", { params: { id } });
 
 type Thread = Answer<"GET /api/v1/agents/{id}/threads/{thread_id}">;
 /** A message with the cost of its whole turn. */
@@ -431,21 +450,12 @@ export const returnedSecretsQuery = queryOptions({
 });
 
 export const secretUsesQuery = (id: string) =>
-  listOf(["secret-uses", id], async (query, signal) => {
-    const { uses, next_cursor } = await call("GET /api/v1/secrets/{id}/uses", { params: { id }, query, signal });
-    return { rows: uses, next_cursor };
-  });
+  listFrom(["secret-uses", id], "GET /api/v1/secrets/{id}/uses", "uses", { params: { id } });
 
-export const keysQuery = listOf(["keys", "list"], async (query, signal) => {
-  const { api_keys, next_cursor } = await call("GET /api/v1/api-keys", { query, signal });
-  return { rows: api_keys, next_cursor };
-});
+export const keysQuery = listFrom(["keys", "list"], "GET /api/v1/api-keys", "api_keys");
 
-export const noticesQuery = (filters: Pick<NonNullable<CallOptions<"GET /api/v1/notices">["query"]>, "event">) =>
-  listOf(["notices", filters], async (page, signal) => {
-    const { notices, next_cursor } = await call("GET /api/v1/notices", { query: { ...filters, ...page }, signal });
-    return { rows: notices, next_cursor };
-  });
+export const noticesQuery = (query: Pick<NonNullable<CallOptions<"GET /api/v1/notices">["query"]>, "event">) =>
+  listFrom(["notices", query], "GET /api/v1/notices", "notices", { query });
 
 /** When the newest notice was created; null: there is none. */
 export const newestNoticeQuery = queryOptions({
@@ -455,22 +465,12 @@ export const newestNoticeQuery = queryOptions({
   staleTime: 60_000,
 });
 
-export const endpointsQuery = listOf(["endpoints"], async (query, signal) => {
-  const { webhook_endpoints, next_cursor } = await call("GET /api/v1/webhook-endpoints", { query, signal });
-  return { rows: webhook_endpoints, next_cursor };
-});
+export const endpointsQuery = listFrom(["endpoints"], "GET /api/v1/webhook-endpoints", "webhook_endpoints");
 
-export const bucketsQuery = (include: "closed" | undefined) =>
-  listOf(["buckets", include ?? "open"], async (page, signal) => {
-    const query = include === undefined ? page : { ...page, include };
-    const { buckets, next_cursor } = await call("GET /api/v1/users/me/buckets", { query, signal });
-    return { rows: buckets, next_cursor };
-  });
+export const bucketsQuery = (query: { include?: "closed" }) =>
+  listFrom(["buckets", query], "GET /api/v1/users/me/buckets", "buckets", { query });
 
-export const endUserBudgetsQuery = listOf(["end-user-budgets"], async (query, signal) => {
-  const { end_user_budgets, next_cursor } = await call("GET /api/v1/end-user-budgets", { query, signal });
-  return { rows: end_user_budgets, next_cursor };
-});
+export const endUserBudgetsQuery = listFrom(["end-user-budgets"], "GET /api/v1/end-user-budgets", "end_user_budgets");
 
 /** The plans, and the payment mode of the service. */
 export const plansQuery = queryOptions({

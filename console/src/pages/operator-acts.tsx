@@ -1,6 +1,6 @@
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import { type Answer, call } from "../api/client.ts";
-import { listOf } from "../api/queries.ts";
+import type { Answer } from "../api/client.ts";
+import { listFrom } from "../api/queries.ts";
 import { chosenFilters, withFilter } from "../filters.ts";
 import { instant, period, words } from "../format.ts";
 import { ACT_WORDS } from "../operator-words.ts";
@@ -76,10 +76,7 @@ export function OperatorActsPage() {
   const set = (filter: string) => (chosen: string) =>
     void navigate({ search: withFilter(filter, chosen), replace: true, resetScroll: false });
   const filters = chosenFilters({ what, user_id, operator_id, ...period(from, to) });
-  const query = listOf(["operator", "acts", filters], async (page, signal) => {
-    const { acts, next_cursor } = await call("GET /api/v1/admin/acts", { query: { ...filters, ...page }, signal });
-    return { rows: acts, next_cursor };
-  });
+  const query = listFrom(["operator", "acts", filters], "GET /api/v1/admin/acts", "acts", { query: filters });
   const csv = useCsvDownload("/api/v1/admin/acts", { filters, of: "acts", saved: "Acts downloaded" });
   return (
     <>

@@ -1,8 +1,8 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link, useSearch } from "@tanstack/react-router";
 import { type ReactNode, useState } from "react";
-import { type Answer, call } from "../api/client.ts";
-import { listOf, overviewQuery } from "../api/queries.ts";
+import type { Answer } from "../api/client.ts";
+import { listFrom, overviewQuery } from "../api/queries.ts";
 import { ago, count, instant, money, number, words } from "../format.ts";
 import {
   isFailing,
@@ -351,11 +351,7 @@ type Group = Answer<"GET /api/v1/admin/usage">["usage"][number];
 
 function Margins() {
   const [group_by, setGroup] = useState<(typeof GROUPS)[number][0]>("model");
-  const query = listOf(["operator", "usage", group_by], async (page, signal) => {
-    const sent = { ...page, group_by };
-    const { usage, next_cursor } = await call("GET /api/v1/admin/usage", { query: sent, signal });
-    return { rows: usage, next_cursor };
-  });
+  const query = listFrom(["operator", "usage", group_by], "GET /api/v1/admin/usage", "usage", { query: { group_by } });
   const nameOf = (row: Group) => row.model_name ?? row.email ?? row.user_id ?? row.date ?? row.plan_id ?? "No plan";
   const columns: Column<Group>[] = [
     { title: "Group", cell: (row) => <span className="break-all">{nameOf(row)}</span> },

@@ -1,7 +1,7 @@
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 import { type Answer, call } from "../api/client.ts";
-import { listOf } from "../api/queries.ts";
+import { listFrom } from "../api/queries.ts";
 import { chosenFilters, withFilter } from "../filters.ts";
 import { instant, money, number, period, words } from "../format.ts";
 import { reasonIfAny, UserLink, WithReason } from "../parts/operator-panels.tsx";
@@ -54,10 +54,8 @@ function AllPurchases() {
   const set = useFilter();
   const filters = chosenFilters({ status, ...period(from, to) });
   const csv = useCsvDownload("/api/v1/admin/purchases", { filters, of: "purchases", saved: "Purchases downloaded" });
-  const query = listOf(["operator", "purchases", filters], async (page, signal) => {
-    const options = { query: { ...filters, ...page }, signal };
-    const { purchases, next_cursor } = await call("GET /api/v1/admin/purchases", options);
-    return { rows: purchases, next_cursor };
+  const query = listFrom(["operator", "purchases", filters], "GET /api/v1/admin/purchases", "purchases", {
+    query: filters,
   });
   const columns: Column<Purchase>[] = [
     { title: "When", cell: ({ created_at }) => instant(created_at) },
@@ -125,10 +123,8 @@ function Invoices() {
   const { invoices: status, from, to } = useSearch({ from: "/signed-in/operator/payments" });
   const set = useFilter();
   const filters = chosenFilters({ status, ...period(from, to) });
-  const query = listOf(["operator", "invoices", filters], async (page, signal) => {
-    const options = { query: { ...filters, ...page }, signal };
-    const { invoices, next_cursor } = await call("GET /api/v1/admin/invoices", options);
-    return { rows: invoices, next_cursor };
+  const query = listFrom(["operator", "invoices", filters], "GET /api/v1/admin/invoices", "invoices", {
+    query: filters,
   });
   const columns: Column<Invoice>[] = [
     { title: "When", cell: ({ created_at }) => instant(created_at) },

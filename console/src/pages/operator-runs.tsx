@@ -1,7 +1,7 @@
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { type Answer, call } from "../api/client.ts";
-import { listOf } from "../api/queries.ts";
+import { listFrom, MOST } from "../api/queries.ts";
 import { chosenFilters, withFilter } from "../filters.ts";
 import { count, dollars, instant, number, period, words } from "../format.ts";
 import { UserLink, UserPicker } from "../parts/operator-panels.tsx";
@@ -22,8 +22,6 @@ type Run = Answer<"GET /api/v1/admin/runs">["runs"][number];
 type RunDetail = Answer<"GET /api/v1/admin/runs/{run_id}">;
 type Failures = Answer<"GET /api/v1/admin/run-failures">["failures"][number];
 
-/** Runs in one page of the API. */
-const PAGE = 100;
 /** Groups of failures that the page shows. */
 const GROUPS = 10;
 const CODE_OPTIONS = [["", "Any"], ...FAILURE_CODES.map((code) => [code, words(failure(code))] as const)] as const;
@@ -114,15 +112,7 @@ export function OperatorRunsPage() {
   const time = period(from, to);
   const filters = chosenFilters({ ...statusQuery(status), trigger, user_id, agent_id, error_code, ...time });
   const loaded = useInfiniteQuery({
-    ...listOf(
-      ["operator", "runs", filters],
-      async (page, signal) => {
-        const query = { ...(filters as object), ...page };
-        const { runs, next_cursor } = await call("GET /api/v1/admin/runs", { query, signal });
-        return { rows: runs, next_cursor };
-      },
-      PAGE,
-    ),
+    ...listFrom(["operator", "runs", filters], "GET /api/v1/admin/runs", "runs", { query: filters, limit: MOST }),
     refetchOnWindowFocus: false,
   });
   const rows = loaded.data?.pages.flatMap((page) => page.rows) ?? [];

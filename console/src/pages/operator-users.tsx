@@ -1,7 +1,7 @@
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
-import { type Answer, call } from "../api/client.ts";
-import { listOf } from "../api/queries.ts";
+import type { Answer } from "../api/client.ts";
+import { listFrom } from "../api/queries.ts";
 import { day, number } from "../format.ts";
 import { OneUser } from "../parts/operator-user.tsx";
 import { NewUser, UserActions } from "../parts/user-actions.tsx";
@@ -36,10 +36,8 @@ function Users() {
   const { search = "" } = useSearch({ from: "/signed-in/operator/users" });
   const navigate = useNavigate({ from: "/operator/users" });
   const [text, setText] = useState(search); // The address follows later, and would move the cursor.
-  const query = listOf(["operator", "users", search], async (page, signal) => {
-    const sent = search === "" ? page : { ...page, search };
-    const { users, next_cursor } = await call("GET /api/v1/admin/users", { query: sent, signal });
-    return { rows: users, next_cursor };
+  const query = listFrom(["operator", "users", search], "GET /api/v1/admin/users", "users", {
+    query: search === "" ? {} : { search },
   });
   const columns: Column<User>[] = [
     {

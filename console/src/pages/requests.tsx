@@ -1,7 +1,6 @@
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import { call } from "../api/client.ts";
-import { keysQuery, listOf } from "../api/queries.ts";
+import { keysQuery, listFrom, MOST } from "../api/queries.ts";
 import { chosenFilters, withFilter } from "../filters.ts";
 import { daysOfFields, dollars, instant, number, period } from "../format.ts";
 import { RequestPanel } from "../parts/request-panel.tsx";
@@ -25,17 +24,8 @@ import { useMinWidth, type VirtualColumn } from "../ui/virtual-table.tsx";
 import { WaitingField } from "../ui/waiting-field.tsx";
 
 type Filters = Record<string, string | undefined>;
-const PAGE = 100;
 const requestsQuery = (filters: Filters) => ({
-  ...listOf<LoggedRequest>(
-    ["requests", filters],
-    async (page, signal) => {
-      const query = { ...filters, ...page } as never;
-      const answer = await call("GET /api/v1/users/me/requests", { query, signal });
-      return { rows: answer?.requests ?? [], next_cursor: answer?.next_cursor ?? null };
-    },
-    PAGE,
-  ),
+  ...listFrom(["requests", filters], "GET /api/v1/users/me/requests", "requests", { query: filters, limit: MOST }),
   refetchOnWindowFocus: false,
 });
 

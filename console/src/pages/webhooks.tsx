@@ -1,7 +1,7 @@
 import { useMutation, useQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { type ReactNode, useState } from "react";
 import { type Answer, type Body, call } from "../api/client.ts";
-import { endpointsQuery, listOf, profileQuery, sessionQuery, stale } from "../api/queries.ts";
+import { endpointsQuery, listFrom, profileQuery, sessionQuery, stale } from "../api/queries.ts";
 import { EVENT_NAMES, EVENT_TEXTS, type Event, eventText } from "../event-words.ts";
 import { ago, count, instant, number } from "../format.ts";
 import { Badge, Button, Card, Empty, PageHeader } from "../ui/basics.tsx";
@@ -176,15 +176,10 @@ function DeliveryStatus({ delivery: { status, last_status } }: { delivery: Deliv
 }
 
 const deliveriesQuery = (id: string) => ({
-  ...listOf<Delivery>(
-    ["endpoints", id, "deliveries"],
-    async (query, signal) => {
-      const options = { params: { id }, query, signal };
-      const { deliveries, next_cursor } = await call("GET /api/v1/webhook-endpoints/{id}/deliveries", options);
-      return { rows: deliveries, next_cursor };
-    },
-    10,
-  ),
+  ...listFrom(["endpoints", id, "deliveries"], "GET /api/v1/webhook-endpoints/{id}/deliveries", "deliveries", {
+    params: { id },
+    limit: 10,
+  }),
   // No event says that a delivery ended.
   refetchInterval: 5_000,
 });

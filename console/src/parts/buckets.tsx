@@ -70,7 +70,7 @@ export function BucketsCard() {
     <Card title="Buckets" note="Used from the top" actions={other} flush>
       <PagedTable
         label="Buckets"
-        query={bucketsQuery(closed === true ? "closed" : undefined)}
+        query={bucketsQuery(closed === true ? { include: "closed" } : {})}
         columns={COLUMNS}
         keyOf={(bucket) => bucket.id}
         empty={

@@ -1,7 +1,7 @@
 import { useMutation } from "@tanstack/react-query";
 import { useState } from "react";
 import { type Answer, call } from "../api/client.ts";
-import { listOf, stale } from "../api/queries.ts";
+import { listFrom, stale } from "../api/queries.ts";
 import { ago, day } from "../format.ts";
 import { Badge, Button, Card } from "../ui/basics.tsx";
 import { ShownOnce } from "../ui/copy.tsx";
@@ -26,10 +26,7 @@ const isOver = ({ revoked_at, expires_at }: OperatorKey) =>
 export function OperatorKeys() {
   const [creating, setCreating] = useState(false);
   const [revoking, setRevoking] = useState<OperatorKey | null>(null);
-  const query = listOf(["operator", "keys"], async (page, signal) => {
-    const { keys, next_cursor } = await call("GET /api/v1/admin/keys", { query: page, signal });
-    return { rows: keys, next_cursor };
-  });
+  const query = listFrom(["operator", "keys"], "GET /api/v1/admin/keys", "keys");
   const columns: Column<OperatorKey>[] = [
     {
       title: "Key",

@@ -2,7 +2,7 @@ import { useMutation, useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { type Answer, addressOf, call, download } from "../api/client.ts";
-import { listOf } from "../api/queries.ts";
+import { listFrom } from "../api/queries.ts";
 import { day, instant, number, words } from "../format.ts";
 import { failure } from "../run-words.ts";
 import { Badge, Button, Card, Facts, PageHeader, Skeleton, Status } from "../ui/basics.tsx";
@@ -96,10 +96,8 @@ type Bucket = Answer<"GET /api/v1/admin/users/{id}/buckets">["buckets"][number];
 
 function Buckets({ id, available }: Props & { available: number }) {
   const [closing, setClosing] = useState<Bucket | null>(null);
-  const query = listOf(["operator", "buckets", id], async (page, signal) => {
-    const options = { params: { id }, query: page, signal };
-    const { buckets, next_cursor } = await call("GET /api/v1/admin/users/{id}/buckets", options);
-    return { rows: buckets, next_cursor };
+  const query = listFrom(["operator", "buckets", id], "GET /api/v1/admin/users/{id}/buckets", "buckets", {
+    params: { id },
   });
   const columns: Column<Bucket>[] = [
     { title: "Source", cell: ({ source, note }) => <span className="wrap-anywhere">{note ?? words(source)}</span> },
@@ -161,10 +159,8 @@ type Key = Answer<"GET /api/v1/admin/users/{id}/api-keys">["api_keys"][number];
 
 function Keys({ id }: Props) {
   const [revoking, setRevoking] = useState<Key | null>(null);
-  const query = listOf(["operator", "api-keys", id], async (page, signal) => {
-    const options = { params: { id }, query: page, signal };
-    const { api_keys, next_cursor } = await call("GET /api/v1/admin/users/{id}/api-keys", options);
-    return { rows: api_keys, next_cursor };
+  const query = listFrom(["operator", "api-keys", id], "GET /api/v1/admin/users/{id}/api-keys", "api_keys", {
+    params: { id },
   });
   const columns: Column<Key>[] = [
     {
@@ -234,10 +230,8 @@ const RUN_COLUMNS: Column<Run>[] = [
 ];
 
 function Runs({ id }: Props) {
-  const query = listOf(["operator", "user-runs", id], async (page, signal) => {
-    const options = { params: { id }, query: page, signal };
-    const { runs, next_cursor } = await call("GET /api/v1/admin/users/{id}/runs", options);
-    return { rows: runs, next_cursor };
+  const query = listFrom(["operator", "user-runs", id], "GET /api/v1/admin/users/{id}/runs", "runs", {
+    params: { id },
   });
   return (
     <ListCard
@@ -268,11 +262,12 @@ const LEDGER_COLUMNS: Column<Transaction>[] = [
 ];
 
 function Ledger({ id }: Props) {
-  const query = listOf(["operator", "transactions", id], async (page, signal) => {
-    const options = { params: { id }, query: page, signal };
-    const { transactions, next_cursor } = await call("GET /api/v1/admin/users/{id}/transactions", options);
-    return { rows: transactions, next_cursor };
-  });
+  const query = listFrom(
+    ["operator", "transactions", id],
+    "GET /api/v1/admin/users/{id}/transactions",
+    "transactions",
+    { params: { id } },
+  );
   return (
     <ListCard
       title="Ledger"
